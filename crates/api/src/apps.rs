@@ -1,0 +1,3 @@
+//! Group `apps.openyurt.io`.
+
+pub mod node_pool;

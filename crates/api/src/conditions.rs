@@ -1,0 +1,13 @@
+//! Condition types and reasons in the status of our resources.
+
+/// NodePool: its nodes carry what the pool says, and every node is counted.
+pub const READY: &str = "Ready";
+
+/// NodePool: every node has the pool's labels, annotations and taints; if not, the message names the nodes.
+pub const NODES_SYNCED: &str = "NodesSynced";
+
+/// NodePool with host network: no pod without host network runs on its nodes; if not, the message names the pods.
+pub const NETWORK_MODE_ENFORCED: &str = "NetworkModeEnforced";
+
+/// NodePool with leader election: as many leaders as asked for are elected.
+pub const LEADER_READY: &str = "LeaderReady";

@@ -1,0 +1,2 @@
+//! edge-hub
+fn main() {}

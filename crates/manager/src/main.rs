@@ -1,0 +1,2 @@
+//! manager
+fn main() {}
