@@ -1,1 +1,3 @@
 //! manager
+
+pub mod leader;
