@@ -48,7 +48,7 @@ pub struct RunArgs {
     pub webhook: WebhookArgs,
 
     #[command(flatten)]
-    pub lease: LeaseArgs,
+    pub leader: crate::leader::LeaderArgs,
 
     #[command(flatten)]
     pub log: daemon::telemetry::LogArgs,
@@ -98,27 +98,6 @@ pub struct WebhookArgs {
     /// Life of a serving certificate; 90 days at most. It is renewed after two thirds of it.
     #[arg(long, default_value = "90d", value_parser = duration)]
     pub certificate_validity: Duration,
-}
-
-/// How leadership is held.
-#[derive(Debug, Group)]
-#[command(next_help_heading = "Leadership")]
-pub struct LeaseArgs {
-    /// Lease that the leading replica holds.
-    #[arg(long, default_value = "isthmus-manager")]
-    pub lease_name: String,
-
-    /// How long others wait after the last renewal before they take over.
-    #[arg(long, default_value = "15s", value_parser = duration)]
-    pub lease_duration: Duration,
-
-    /// How long the leader goes on without a renewal; less than the lease duration.
-    #[arg(long, default_value = "10s", value_parser = duration)]
-    pub renew_deadline: Duration,
-
-    /// How often the lease is renewed or looked at; less than the renew deadline.
-    #[arg(long, default_value = "2s", value_parser = duration)]
-    pub retry_period: Duration,
 }
 
 /// Arguments of `crds`.

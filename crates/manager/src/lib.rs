@@ -1,6 +1,9 @@
 //! The cluster's side of Isthmus: controllers, admission webhook, leadership.
 
+pub mod args;
 pub(crate) mod controllers;
+pub mod crds;
+pub mod leader;
 pub(crate) mod nodes;
 pub(crate) mod pods;
 pub(crate) mod pools;

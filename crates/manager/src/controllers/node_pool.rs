@@ -28,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use self::metrics::{Metrics, Outcome};
+use crate::leader::LeadershipGuard;
 use crate::nodes::Nodes;
 use crate::pods::ContainerNetworkPods;
 use crate::pools::Pools;
@@ -63,8 +64,8 @@ pub(crate) struct Context {
     pub(crate) metrics: Metrics,
     /// The namespace in which the hubs look for their `ConfigMap`s.
     pub(crate) hub_namespace: String,
-    /// Whether this replica leads at this moment.
-    pub(crate) leading: Arc<dyn Fn() -> bool + Send + Sync>,
+    /// Asked before each write: another replica may lead by now.
+    pub(crate) leadership: LeadershipGuard,
     write_permits: Semaphore,
     /// Nodes that were patched, with the version that was patched: until the watch has told of a newer one, their view
     /// is known to be stale.
@@ -83,7 +84,7 @@ pub(crate) struct Parts {
     pub(crate) recorder: Recorder,
     pub(crate) metrics: Metrics,
     pub(crate) hub_namespace: String,
-    pub(crate) leading: Arc<dyn Fn() -> bool + Send + Sync>,
+    pub(crate) leadership: LeadershipGuard,
 }
 
 impl From<Parts> for Context {
@@ -99,7 +100,7 @@ impl From<Parts> for Context {
             recorder,
             metrics,
             hub_namespace,
-            leading,
+            leadership,
             write_permits: Semaphore::new(CONCURRENT_WRITES),
             written: Mutex::default(),
             failures: Mutex::default(),
@@ -108,10 +109,6 @@ impl From<Parts> for Context {
 }
 
 impl Context {
-    pub(crate) fn leads(&self) -> bool {
-        (self.leading)()
-    }
-
     /// Remembers that `node` was patched at `resource_version`.
     fn note_written(&self, node: &str, resource_version: &str) {
         self.written.lock().insert(node.to_owned(), resource_version.to_owned());

@@ -13,6 +13,7 @@ use tracing::{debug, info, warn};
 use super::leader_config::LeaderConfig;
 use super::plan::{NodePatch, Plan};
 use super::{Context, FIELD_MANAGER};
+use crate::leader::NotLeading;
 
 /// What became of a plan's writes.
 #[derive(Debug, Default, PartialEq)]
@@ -77,8 +78,8 @@ fn note(applied: &mut Applied, what: &str, result: Result<(), WriteError>) {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WriteError {
     /// Another replica may lead by now.
-    #[error("this replica no longer leads")]
-    NotLeading,
+    #[error(transparent)]
+    NotLeading(#[from] NotLeading),
     /// The API server refused, or was not reached.
     #[error(transparent)]
     Api(#[from] kube::Error),
@@ -101,11 +102,13 @@ async fn patch_node(context: &Context, patch: &NodePatch) -> Outcome {
     let Ok(_permit) = context.write_permits.acquire().await else {
         return Outcome::Failed("this process is shutting down".to_owned());
     };
-    if !context.leads() {
-        return Outcome::Failed(WriteError::NotLeading.to_string());
-    }
     let nodes = Api::<Node>::all(context.client.clone());
-    match nodes.patch_metadata(node, &PatchParams::default(), &Patch::Merge(&body)).await {
+    let (params, patch) = (PatchParams::default(), Patch::Merge(&body));
+    let written = match context.leadership.run(nodes.patch_metadata(node, &params, &patch)).await {
+        Ok(written) => written,
+        Err(lost) => return Outcome::Failed(lost.to_string()),
+    };
+    match written {
         Ok(written) if written.resource_version().as_deref() == Some(resource_version) => Outcome::Failed(
             "the API server took the change and then changed nothing: an admission rule undoes it".to_owned(),
         ),
@@ -129,10 +132,8 @@ async fn merge(
     name: &str,
     patch: &Value,
 ) -> Result<(), WriteError> {
-    if !context.leads() {
-        return Err(WriteError::NotLeading);
-    }
-    pools.patch_metadata(name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+    let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+    context.leadership.run(pools.patch_metadata(name, &params, &patch)).await??;
     context.metrics.writes.inc();
     Ok(())
 }
@@ -140,16 +141,13 @@ async fn merge(
 /// Writes the whole of the `ConfigMap` by server-side apply: whatever else is in it stays.
 async fn write_leader_config(context: &Context, config: &LeaderConfig) -> Result<(), WriteError> {
     let LeaderConfig { name, owner, data } = config;
-    if !context.leads() {
-        return Err(WriteError::NotLeading);
-    }
     let mut object = ConfigMap { data: Some(data.clone()), ..ConfigMap::default() };
     object.metadata.name = Some(name.clone());
     object.metadata.labels = Some([(labels::CONFIG_MAP_NAME.to_owned(), name.clone())].into());
     object.metadata.owner_references = owner.clone().map(|owner| vec![owner]);
     let config_maps = Api::<ConfigMap>::namespaced(context.client.clone(), &context.hub_namespace);
     let params = PatchParams::apply(FIELD_MANAGER).force();
-    config_maps.patch(name, &params, &Patch::Apply(&object)).await?;
+    context.leadership.run(config_maps.patch(name, &params, &Patch::Apply(&object))).await??;
     context.metrics.writes.inc();
     Ok(())
 }

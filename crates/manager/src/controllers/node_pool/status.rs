@@ -193,13 +193,11 @@ pub(crate) async fn write(
     if pool.status.as_ref() == Some(status) {
         return Ok(());
     }
-    if !context.leads() {
-        return Err(WriteError::NotLeading);
-    }
     let name = pool.metadata.name.as_deref().unwrap_or_default();
     let pools = Api::<NodePool>::all(context.client.clone());
     let patch = json!({ "status": whole(status) });
-    match pools.patch_status(name, &PatchParams::default(), &Patch::Merge(&patch)).await {
+    let (params, patch) = (PatchParams::default(), Patch::Merge(&patch));
+    match context.leadership.run(pools.patch_status(name, &params, &patch)).await? {
         Err(kube::Error::Api(gone)) if gone.is_not_found() => return Ok(()),
         other => other.map(drop)?,
     }

@@ -1,0 +1,145 @@
+//! One candidate's memory between requests: what it saw, what it holds, when it may try again. Pure: the driver and
+//! the simulation feed it instants and answers, and it says what to send.
+//!
+//! At most one request is under way at a time. After an answer that leaves the store's state unknown the Lease is read
+//! before anything is written.
+
+use jiff::Timestamp;
+use k8s_openapi::{api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+
+use super::{
+    clock::Moment,
+    lease::{self, Decision, Held, Loss, Observation},
+    timing::Timing,
+};
+
+/// What the driver has to do for a candidate.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Step {
+    /// Read the Lease and report it with [`Candidate::seen`] or [`Candidate::failed`].
+    Read,
+    /// Create the Lease (it has no resourceVersion) or replace exactly the version it names, and report with
+    /// [`Candidate::written`], [`Candidate::refused`] or [`Candidate::failed`].
+    Write(Box<Lease>),
+    /// Nothing before this instant, unless the Lease changes.
+    Wait(Moment),
+    /// The leadership is over, and with it the process.
+    Lost(Loss),
+}
+
+/// A candidate for the leadership, or the leader.
+#[derive(Debug)]
+pub(super) struct Candidate {
+    me: String,
+    namespace: String,
+    name: String,
+    timing: Timing,
+    observation: Option<Observation>,
+    /// The observation may be out of date: an answer was lost or refused, or it is older than a retry period.
+    reread: bool,
+    read_at: Moment,
+    /// After a failed request: do not send another one before.
+    not_before: Option<Moment>,
+    held: Option<Held>,
+}
+
+impl Candidate {
+    /// A candidate that knows nothing yet. `me` must be unlike every other candidate's identity, those of earlier
+    /// processes included.
+    pub(super) fn new(me: String, namespace: String, name: String, timing: Timing) -> Self {
+        Self {
+            me,
+            namespace,
+            name,
+            timing,
+            observation: None,
+            reread: true,
+            read_at: Moment::new(std::time::Duration::ZERO),
+            not_before: None,
+            held: None,
+        }
+    }
+
+    /// The leadership that this candidate has, whether or not its time is up.
+    pub(super) const fn held(&self) -> Option<Held> {
+        self.held
+    }
+
+    /// Who holds the Lease, as last seen.
+    pub(super) fn holder(&self) -> Option<&str> {
+        self.observation.as_ref().and_then(Observation::holder)
+    }
+
+    /// The resourceVersion last seen, from which a watch continues.
+    pub(super) fn resource_version(&self) -> Option<&str> {
+        self.observation.as_ref()?.lease()?.metadata.resource_version.as_deref()
+    }
+
+    /// What to do at `now`. `wall` is the time of day for the record.
+    pub(super) fn step(&self, now: Moment, wall: Timestamp) -> Step {
+        if self.held.is_some_and(|held| now >= held.expires_at) {
+            return Step::Lost(Loss::Expired);
+        }
+        if let Some(not_before) = self.not_before.filter(|not_before| now < *not_before) {
+            return Step::Wait(not_before);
+        }
+        let Some(observation) = self.observation.as_ref().filter(|_| !self.reread) else {
+            return Step::Read;
+        };
+        let fresh = || Lease {
+            metadata: ObjectMeta {
+                name: Some(self.name.clone()),
+                namespace: Some(self.namespace.clone()),
+                ..ObjectMeta::default()
+            },
+            spec: None,
+        };
+        match lease::decide(observation, self.held, &self.me, now, wall, &self.timing, fresh) {
+            Decision::Acquire(lease) | Decision::Renew(lease) => Step::Write(lease),
+            Decision::Lost(loss) => Step::Lost(loss),
+            Decision::Wait(until) if self.held.is_some() => Step::Wait(until),
+            // Standbys look again each retry period even while a watch runs: watches fall silent.
+            Decision::Wait(until) => match self.read_at.after(self.timing.retry_period()) {
+                look if look <= now => Step::Read,
+                look => Step::Wait(until.min(look)),
+            },
+        }
+    }
+
+    /// The Lease was read, or a watch showed it, at `now`. `None`: there is none.
+    ///
+    /// While leading, only for reads that no cache answered: a watch may lag behind the own writes.
+    pub(super) fn seen(&mut self, lease: Option<Lease>, now: Moment) {
+        self.observation =
+            Some(Observation::next(self.observation.as_ref(), lease, &self.me, now, &self.timing));
+        self.reread = false;
+        self.read_at = now;
+        self.not_before = None;
+    }
+
+    /// The write sent at `sent` succeeded and left `lease`; the answer came at `now`.
+    pub(super) fn written(&mut self, lease: Lease, sent: Moment, now: Moment) {
+        self.seen(Some(lease), now);
+        self.held = Some(Held::since(sent, &self.timing));
+    }
+
+    /// The write was refused because the Lease is not what it was.
+    pub(super) const fn refused(&mut self) {
+        self.reread = true;
+    }
+
+    /// The request sent at `sent` failed, or its answer did not come: it may have been carried out, or still be.
+    pub(super) const fn failed(&mut self, sent: Moment) {
+        self.reread = true;
+        self.not_before = Some(sent.after(self.timing.retry_period()));
+    }
+
+    /// Gives the leadership up: from here on nothing is held, and the Lease to write is returned, if there is one to
+    /// give up.
+    pub(super) fn release(&mut self, now: Moment, wall: Timestamp) -> Option<Lease> {
+        let held = self.held.take()?;
+        let lease = self.observation.as_ref()?.lease()?;
+        let mine = now < held.expires_at && self.holder() == Some(&self.me);
+        mine.then(|| lease::released(lease.clone(), wall))
+    }
+}

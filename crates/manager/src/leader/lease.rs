@@ -1,0 +1,221 @@
+//! What a candidate does about the Lease, decided from what it saw and when: no request, no clock, no state.
+//!
+//! Two rules keep leaders apart. A holder's leadership ends `renew_deadline` after the moment its last successful
+//! renewal was *sent*, on its own steady clock. Everybody else leaves the Lease alone until it has not changed for
+//! `lease_duration` since *they saw* it change, on theirs. The renewal is stored after it was sent and before it is
+//! seen, so the first span is over before the second, however far apart the clocks are set; the timestamps in the
+//! record are for people and are never compared with a clock. Writes carry the resourceVersion that was judged, so a
+//! renewal that was not seen makes them fail.
+
+use std::time::Duration;
+
+use jiff::{Timestamp, Unit};
+use k8s_openapi::{
+    api::coordination::v1::{Lease, LeaseSpec},
+    apimachinery::pkg::apis::meta::v1::MicroTime,
+};
+
+use super::{clock::Moment, timing::Timing};
+
+/// How long a released lease is valid, as Kubernetes' own components write it; the field must be positive.
+const RELEASED_SECONDS: i32 = 1;
+
+/// The state of the Lease as last seen, and when that state stops keeping others off.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Observation {
+    lease: Option<Lease>,
+    free_at: Moment,
+}
+
+impl Observation {
+    /// Takes in the Lease as seen at `now`: `None` if there is none.
+    ///
+    /// The wait for a record that did not change goes on; for a changed one it begins anew. A held Lease that
+    /// disappears keeps its holder's rights for a whole term: the holder may not have noticed yet. A candidate that
+    /// has never seen one does not wait.
+    #[must_use]
+    pub(super) fn next(
+        previous: Option<&Self>,
+        lease: Option<Lease>,
+        me: &str,
+        now: Moment,
+        timing: &Timing,
+    ) -> Self {
+        let free_at = match (previous, &lease) {
+            (Some(previous), Some(lease))
+                if previous.lease.as_ref().is_some_and(|old| same_record(old, lease)) =>
+            {
+                previous.free_at
+            }
+            (_, Some(lease)) => now.after(term(lease, me, timing)),
+            (Some(Self { lease: Some(deleted), .. }), None) => now.after(term(deleted, me, timing)),
+            (Some(Self { lease: None, free_at }), None) => *free_at,
+            (None, None) => now,
+        };
+        Self { lease, free_at }
+    }
+
+    /// The Lease as seen, if there was one.
+    pub(super) const fn lease(&self) -> Option<&Lease> {
+        self.lease.as_ref()
+    }
+
+    /// Who holds the Lease, if anyone does.
+    pub(super) fn holder(&self) -> Option<&str> {
+        self.lease.as_ref().and_then(holder)
+    }
+}
+
+/// A leadership that has been won and not yet lost, as far as its holder knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Held {
+    /// When the last renewal that succeeded was sent.
+    pub(super) renewed_at: Moment,
+    /// When the leadership ends unless it is renewed.
+    pub(super) expires_at: Moment,
+}
+
+impl Held {
+    /// The leadership given by a write that was sent at `sent` and succeeded.
+    #[must_use]
+    pub(super) const fn since(sent: Moment, timing: &Timing) -> Self {
+        Self { renewed_at: sent, expires_at: sent.after(timing.renew_deadline()) }
+    }
+}
+
+/// Why a leader leads no more.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Loss {
+    /// No renewal succeeded in time.
+    #[error("no renewal of the lease succeeded within the renew deadline")]
+    Expired,
+    /// The record names another holder, or none.
+    #[error("the lease is held by {holder:?} now")]
+    Superseded {
+        /// Whom the record names.
+        holder: String,
+    },
+    /// Somebody deleted the Lease; another may create it at any time.
+    #[error("the lease was deleted")]
+    Deleted,
+}
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Decision {
+    /// Write this Lease to become the leader.
+    Acquire(Box<Lease>),
+    /// Write this Lease to remain the leader.
+    Renew(Box<Lease>),
+    /// Nothing before this instant, unless the Lease changes.
+    Wait(Moment),
+    /// The leadership is over.
+    Lost(Loss),
+}
+
+/// Decides what candidate `me` does at `now`, having seen `observation`; `held` is the leadership it has.
+///
+/// `wall` is the time of day for the record's timestamps. `fresh` is the Lease to start from when there is none: a
+/// name and a namespace.
+pub(super) fn decide(
+    observation: &Observation,
+    held: Option<Held>,
+    me: &str,
+    now: Moment,
+    wall: Timestamp,
+    timing: &Timing,
+    fresh: impl FnOnce() -> Lease,
+) -> Decision {
+    let holder = observation.holder();
+    if let Some(held) = held {
+        return match &observation.lease {
+            _ if now >= held.expires_at => Decision::Lost(Loss::Expired),
+            None => Decision::Lost(Loss::Deleted),
+            Some(_) if holder != Some(me) => {
+                Decision::Lost(Loss::Superseded { holder: holder.unwrap_or_default().to_owned() })
+            }
+            Some(_) if now < held.renewed_at.after(timing.retry_period()) => {
+                Decision::Wait(held.renewed_at.after(timing.retry_period()))
+            }
+            Some(lease) => Decision::Renew(Box::new(claimed(lease.clone(), me, wall, timing))),
+        };
+    }
+    if now < observation.free_at {
+        return Decision::Wait(observation.free_at);
+    }
+    let lease = observation.lease.clone().unwrap_or_else(fresh);
+    Decision::Acquire(Box::new(claimed(lease, me, wall, timing)))
+}
+
+/// The Lease with `me` as its holder, renewed at `wall`. What others put into it stays.
+fn claimed(mut lease: Lease, me: &str, wall: Timestamp, timing: &Timing) -> Lease {
+    let existed = lease.metadata.resource_version.is_some();
+    let renewal = holder(&lease) == Some(me);
+    let spec = lease.spec.get_or_insert_default();
+    let renew_time = later_than(wall, spec.renew_time.as_ref());
+    if !renewal || spec.acquire_time.is_none() {
+        spec.acquire_time = Some(renew_time.clone());
+    }
+    if !renewal && existed {
+        spec.lease_transitions = Some(spec.lease_transitions.unwrap_or(0).saturating_add(1));
+    }
+    spec.lease_transitions.get_or_insert(0);
+    spec.holder_identity = Some(me.to_owned());
+    // `Timing` checked the range.
+    spec.lease_duration_seconds = i32::try_from(timing.lease_duration().as_secs()).ok();
+    spec.renew_time = Some(renew_time);
+    lease
+}
+
+/// The Lease given up by its holder: anyone may take it at once.
+#[must_use]
+pub(super) fn released(mut lease: Lease, wall: Timestamp) -> Lease {
+    let spec = lease.spec.get_or_insert_default();
+    let now = later_than(wall, spec.renew_time.as_ref());
+    *spec = LeaseSpec {
+        holder_identity: Some(String::new()),
+        lease_duration_seconds: Some(RELEASED_SECONDS),
+        acquire_time: Some(now.clone()),
+        renew_time: Some(now),
+        ..spec.clone()
+    };
+    lease
+}
+
+/// `wall` in the record's microseconds, but always after `previous`. A time of day that stands still or is set back
+/// would otherwise make a renewal that nobody can tell from its predecessor.
+fn later_than(wall: Timestamp, previous: Option<&MicroTime>) -> MicroTime {
+    let wall = wall.round(Unit::Microsecond).unwrap_or(wall);
+    let earliest = previous.and_then(|time| time.0.checked_add(Duration::from_micros(1)).ok());
+    MicroTime(earliest.map_or(wall, |earliest| earliest.max(wall)))
+}
+
+/// Whether two sightings show the same state, so that its age goes on. Metadata that others write does not count; a
+/// Lease that was deleted and created again does.
+fn same_record(a: &Lease, b: &Lease) -> bool {
+    a.metadata.uid == b.metadata.uid && a.spec == b.spec
+}
+
+fn holder(lease: &Lease) -> Option<&str> {
+    lease.spec.as_ref()?.holder_identity.as_deref().filter(|holder| !holder.is_empty())
+}
+
+/// How long a record keeps `me` off, from when it was first seen. The holder's own figure counts: its configuration
+/// may differ from ours. Without a usable one, ours.
+fn term(lease: &Lease, me: &str, timing: &Timing) -> Duration {
+    match holder(lease) {
+        None => Duration::ZERO,
+        // Ours although we do not lead: the answer to our request was lost.
+        Some(holder) if holder == me => Duration::ZERO,
+        Some(_) => lease
+            .spec
+            .as_ref()
+            .and_then(|spec| u64::try_from(spec.lease_duration_seconds?).ok())
+            .filter(|seconds| *seconds > 0)
+            .map_or(timing.lease_duration(), Duration::from_secs),
+    }
+}
+
+#[cfg(test)]
+#[path = "lease/tests.rs"]
+mod tests;
