@@ -68,7 +68,7 @@ pub async fn run<S: AsRef<OsStr>>(
     let mut command = Command::new(program.as_ref());
     command.args(arguments).current_dir(repository()).kill_on_drop(true);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().with_context(|| format!("cannot run {:?}", program.as_ref()))?;
+    let mut child = command.spawn().with_context(|| format!("cannot run {}", program.as_ref().to_string_lossy()))?;
     let mut input = child.stdin.take().context("no standard input")?;
     input.write_all(stdin.as_bytes()).await?;
     drop(input);
@@ -132,7 +132,7 @@ where
 pub async fn fresh_namespace(client: &Client, name: &str) -> Result<()> {
     let namespaces = Api::<Namespace>::all(client.clone());
     namespaces.delete(name, &DeleteParams::default()).await.ok();
-    eventually("old namespace is gone", Duration::from_secs(60), || async {
+    eventually("old namespace is gone", Duration::from_mins(1), || async {
         match namespaces.get_opt(name).await {
             Ok(None) => Ok(()),
             other => Err(format!("{other:?}")),

@@ -140,8 +140,10 @@ mod tests {
     #[test]
     fn durations_are_read() {
         let day = Duration::from_secs(24 * 60 * 60);
-        let cases = [("15s", Some(Duration::from_secs(15))), ("90d", Some(day * 90)), ("1h30m", Some(day / 16))];
-        let refused = [("", None), ("-1s", None), ("soon", None), ("9999999999999999999d", None), ("5", None)];
+        let cases =
+            [("15s", Some(Duration::from_secs(15))), ("90d", Some(day * 90)), ("1h30m", Some(day / 16))];
+        let refused =
+            [("", None), ("-1s", None), ("soon", None), ("9999999999999999999d", None), ("5", None)];
         for (text, expected) in cases.into_iter().chain(refused) {
             assert_eq!(duration(text).ok(), expected, "{text:?}");
         }

@@ -89,8 +89,17 @@ pub(crate) struct Parts {
 
 impl From<Parts> for Context {
     fn from(parts: Parts) -> Self {
-        let Parts { client, pools, nodes, pods, leader_configs, recorder, metrics, hub_namespace, leading } =
-            parts;
+        let Parts {
+            client,
+            pools,
+            nodes,
+            pods,
+            leader_configs,
+            recorder,
+            metrics,
+            hub_namespace,
+            leadership,
+        } = parts;
         Self {
             client,
             pools,
