@@ -1,0 +1,3 @@
+//! The controllers, which run on the leading replica only.
+
+pub(crate) mod node_pool;

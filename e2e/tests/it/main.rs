@@ -1,0 +1,3 @@
+//! End-to-end tests. `hack/test e2e` starts the cluster, installs the chart and runs them one after the other.
+
+mod node_pool;
