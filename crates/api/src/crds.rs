@@ -103,9 +103,11 @@ fn metadata(name: NameRule) -> JSONSchemaProps {
 ///
 /// - `nullable` of every optional field: the API server then drops a null, as it does for built-in kinds, instead of
 ///   storing it, and `has(self.field)` means what it says.
+/// - `title`, the name of the Rust type.
 /// - The line breaks of comments in descriptions: `kubectl explain` breaks lines itself.
 fn plain(schema: &mut JSONSchemaProps) {
     schema.nullable = None;
+    schema.title = None;
     if let Some(description) = &mut schema.description {
         *description = description.replace('\n', " ");
     }

@@ -114,7 +114,7 @@ pub struct NodePoolSpec {
     /// Resources whose list and watch the pool's leaders share with the other nodes. Services and EndpointSlices are always
     /// among them. Resources that hold credentials, or that decide who may do what, are refused: every node of the pool
     /// could read all of them.
-    #[serde(default = "services_and_endpoint_slices", skip_serializing_if = "Vec::is_empty")]
+    #[serde(default = "services_and_endpoint_slices")]
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map"))]
     #[schemars(extend("x-kubernetes-list-map-keys" = ["group", "version", "resource"]))]
     pub pool_scope_metadata: Vec<GroupVersionResource>,
@@ -136,6 +136,10 @@ const MARK_HAS_SELECTOR: &str = "!has(self.leaderElectionStrategy) || self.leade
 /// Nodes may read only what the API server lets every node read: sharing these would undo the node authorizer.
 const NOT_SHAREABLE: &str = "!(self.group == '' && self.resource in ['secrets', 'configmaps', 'serviceaccounts']) && \
     !(self.group in ['authentication.k8s.io', 'authorization.k8s.io', 'certificates.k8s.io', 'rbac.authorization.k8s.io'])";
+
+const GROUP: &str = "self == '' || !format.dns1123Subdomain().validate(self).hasValue()";
+
+const LABEL: &str = "!format.dns1035Label().validate(self).hasValue()";
 
 impl Default for NodePoolSpec {
     /// What the API server makes of an empty spec.
@@ -216,16 +220,18 @@ pub enum LeaderElectionStrategy {
     the pool could read all of it: remove it"))]
 pub struct GroupVersionResource {
     /// API group; empty for the core group.
-    #[schemars(
-        length(max = 253),
-        regex(pattern = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$")
-    )]
+    #[schemars(length(max = 253))]
+    #[x_kube(validation = rule(GROUP, "must be an API group such as discovery.k8s.io, or empty for the core group; wildcards cannot be \
+        shared"))]
     pub group: String,
     /// Version, such as v1.
-    #[schemars(length(max = 63), regex(pattern = "^[a-z]([-a-z0-9]*[a-z0-9])?$"))]
+    #[schemars(length(max = 63))]
+    #[x_kube(validation = rule(LABEL, "must be one version, such as v1; wildcards cannot be shared"))]
     pub version: String,
     /// Plural name in lower case, such as services. Neither a wildcard nor a subresource.
-    #[schemars(length(max = 63), regex(pattern = "^[a-z]([-a-z0-9]*[a-z0-9])?$"))]
+    #[schemars(length(max = 63))]
+    #[x_kube(validation = rule(LABEL, "must be the plural name of one resource in lower case, such as services; wildcards and \
+        subresources cannot be shared"))]
     pub resource: String,
 }
 
@@ -274,6 +280,13 @@ pub struct LeaderEndpoint {
     pub address: String,
 }
 
+impl NodePoolSpec {
+    /// How many leader nodes are wanted, at least one.
+    pub fn wanted_leaders(&self) -> usize {
+        usize::try_from(self.leader_replicas).unwrap_or(0).max(1)
+    }
+}
+
 impl NodePool {
     /// The network mode in force: `spec.networkMode`, else `spec.hostNetwork`, else the annotation with which
     /// `OpenYurt`'s older versions say the same, else container network.
@@ -292,5 +305,43 @@ impl NodePool {
     /// Whether the pool is in host-network mode.
     pub fn is_host_network(&self) -> bool {
         self.network_mode() == NetworkMode::HostNetwork
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mode_in_force_is_that_of_the_field_then_of_the_annotation() {
+        use NetworkMode::{ContainerNetwork, HostNetwork};
+        let cases = [
+            (None, None, None, ContainerNetwork),
+            (Some(HostNetwork), None, None, HostNetwork),
+            (Some(ContainerNetwork), None, None, ContainerNetwork),
+            (None, Some(true), None, HostNetwork),
+            (None, Some(false), None, ContainerNetwork),
+            (None, None, Some("true"), HostNetwork),
+            (None, None, Some("True"), HostNetwork),
+            (None, None, Some("yes"), ContainerNetwork),
+            (None, Some(false), Some("true"), ContainerNetwork),
+            (Some(ContainerNetwork), None, Some("true"), ContainerNetwork),
+        ];
+        for (network_mode, host_network, annotation, expected) in cases {
+            let spec = NodePoolSpec { network_mode, host_network, ..NodePoolSpec::default() };
+            let mut pool = NodePool::new("pool", spec);
+            pool.metadata.annotations = annotation
+                .map(|value| [(annotations::POOL_HOST_NETWORK.to_owned(), value.to_owned())].into());
+            assert_eq!(pool.network_mode(), expected, "{network_mode:?} {host_network:?} {annotation:?}");
+            assert_eq!(pool.is_host_network(), expected == HostNetwork);
+        }
+    }
+
+    #[test]
+    fn no_leaders_wanted_means_one() {
+        for (replicas, wanted) in [(0, 1), (1, 1), (3, 3), (-1, 1)] {
+            let spec = NodePoolSpec { leader_replicas: replicas, ..NodePoolSpec::default() };
+            assert_eq!(spec.wanted_leaders(), wanted, "{replicas}");
+        }
     }
 }

@@ -293,3 +293,39 @@ impl GatewayStatus {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endpoint(node: &str, type_: EndpointType) -> Endpoint {
+        Endpoint { node_name: node.to_owned(), type_, ..Endpoint::default() }
+    }
+
+    #[test]
+    fn an_endpoint_without_port_has_that_of_its_type() {
+        assert_eq!(endpoint("n", EndpointType::Proxy).port(), 10262);
+        assert_eq!(endpoint("n", EndpointType::Tunnel).port(), 4500);
+        assert_eq!(Endpoint { port: 1, ..Endpoint::default() }.port(), 1);
+    }
+
+    #[test]
+    fn a_status_repeats_what_tables_show() {
+        use EndpointType::{Proxy, Tunnel};
+        let spec = GatewaySpec {
+            endpoints: vec![endpoint("b", Proxy), endpoint("a", Proxy), endpoint("a", Tunnel)],
+            ..GatewaySpec::default()
+        };
+        let nodes = vec![GatewayNode { node_name: "a".to_owned(), ..GatewayNode::default() }];
+        let status = GatewayStatus::new(&spec, nodes, vec![endpoint("b", Proxy), endpoint("a", Tunnel)]);
+        assert_eq!(status.node_num, 1);
+        assert_eq!(status.proxy_endpoints, "1/2");
+        assert_eq!(status.tunnel_endpoints, "1/1");
+        assert_eq!(status.active_nodes, "a,b");
+        assert_eq!(status.active_endpoint, Some(endpoint("a", Tunnel)));
+
+        let idle = GatewayStatus::new(&spec, Vec::new(), Vec::new());
+        assert_eq!((idle.proxy_endpoints.as_str(), idle.tunnel_endpoints.as_str()), ("0/2", "0/1"));
+        assert_eq!((idle.active_nodes.as_str(), idle.active_endpoint), ("", None));
+    }
+}
