@@ -1,0 +1,3 @@
+//! The admission webhook.
+
+pub mod pod;

@@ -1,0 +1,7 @@
+//! Pods at their creation.
+
+mod binding;
+mod exclusion;
+mod host_network;
+pub mod plan;
+mod raw;
