@@ -1,5 +1,7 @@
 //! The rules one by one.
 
+#![allow(clippy::needless_pass_by_value, reason = "json! values read best when passed as they are")]
+
 use json_patch::patch;
 
 use super::*;
