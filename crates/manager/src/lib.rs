@@ -6,6 +6,7 @@ pub mod crds;
 pub mod leader;
 pub(crate) mod nodes;
 pub(crate) mod pods;
-pub(crate) mod pools;
+pub mod pools;
 pub(crate) mod watches;
+pub mod webhook;
 pub(crate) mod work_queue;

@@ -31,7 +31,7 @@ use self::metrics::{Metrics, Outcome};
 use crate::leader::LeadershipGuard;
 use crate::nodes::Nodes;
 use crate::pods::ContainerNetworkPods;
-use crate::pools::Pools;
+use crate::pools::{PoolView, Pools};
 use crate::watches::ByName;
 use crate::work_queue;
 
@@ -56,7 +56,7 @@ const LAST_RETRY: Duration = Duration::from_secs(60);
 /// What every reconciliation needs.
 pub(crate) struct Context {
     pub(crate) client: Client,
-    pub(crate) pools: Arc<Pools>,
+    pub(crate) pools: Pools,
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) pods: Arc<ContainerNetworkPods>,
     pub(crate) leader_configs: Arc<ByName<ConfigMap>>,
@@ -77,7 +77,7 @@ pub(crate) struct Context {
 /// What the context is made of; see [`Context`].
 pub(crate) struct Parts {
     pub(crate) client: Client,
-    pub(crate) pools: Arc<Pools>,
+    pub(crate) pools: Pools,
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) pods: Arc<ContainerNetworkPods>,
     pub(crate) leader_configs: Arc<ByName<ConfigMap>>,
@@ -171,6 +171,11 @@ pub(crate) fn all_keys(context: &Context) -> BTreeSet<String> {
 /// Brings the pool of that name into force, and says after how long to look again, if at all.
 async fn reconcile(context: &Context, name: &str) -> Option<Duration> {
     let started = Instant::now();
+    if let Some(PoolView::Unreadable(error)) = context.pools.get(name) {
+        // Not to know what a pool says is no reason to take anything from its nodes.
+        warn!(pool = name, %error, "pool cannot be read and is left alone");
+        return Some(LAST_RETRY);
+    }
     let observed = observe::observe(context, name);
     let plan = plan::plan(&observed);
     let mut applied = apply::apply(context, name, &plan).await;

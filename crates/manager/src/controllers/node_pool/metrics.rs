@@ -64,10 +64,10 @@ impl Metrics {
             nodes: Family::default(),
         };
         let Self { writes, reconciles, duration, nodes } = metrics.clone();
-        registry.register("isthmus_api_writes", "Successful writes to the API server", writes);
-        registry.register("isthmus_reconcile", "Reconciliations by outcome", reconciles);
-        registry.register("isthmus_reconcile_duration_seconds", "Time of a reconciliation", duration);
-        registry.register("isthmus_nodepool_nodes", "Nodes of a pool by readiness", nodes);
+        registry.register("api_writes", "Successful writes to the API server", writes);
+        registry.register("reconcile", "Reconciliations by outcome", reconciles);
+        registry.register("reconcile_duration_seconds", "Time of a reconciliation", duration);
+        registry.register("nodepool_nodes", "Nodes of a pool by readiness", nodes);
         metrics
     }
 

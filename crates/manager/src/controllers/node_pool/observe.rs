@@ -31,7 +31,7 @@ pub(crate) struct Observed {
 
 /// Reads all that concerns the pool of that name.
 pub(crate) fn observe(context: &Context, name: &str) -> Observed {
-    let pool = context.pools.get(name);
+    let pool = context.pools.whole(name);
     let (mut members, mut leavers) = (Vec::new(), Vec::new());
     for node in context.nodes.of_pool(name) {
         match node.pool() {
