@@ -163,7 +163,7 @@ fn start(server: &Arc<Server>, identity: &str) -> Running {
 
 /// The leadership once it is won; a test that waits for ever would not fail.
 async fn elected(candidate: &mut Running) -> Leadership {
-    let minute = Duration::from_secs(60);
+    let minute = Duration::from_mins(1);
     tokio::time::timeout(minute, candidate.guard.elected()).await.expect("elected in time").unwrap()
 }
 
