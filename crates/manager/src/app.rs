@@ -21,9 +21,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::config::Config;
-use crate::controllers::webhook_certificates::{self, ServingSecretWatch};
+use crate::controllers::webhook_certificates::{CertificateMetrics, ServingSecretWatch};
 use crate::leader::{self, Clock, Election, LeadershipGuard};
 use crate::leading::{Keys, Leading};
+use crate::metrics_server::KubernetesReviewer;
 use crate::pools::Pools;
 use crate::{controllers, metrics_server, webhook};
 
@@ -121,7 +122,7 @@ impl App {
             metrics: webhook::Metrics::register(metrics.registry()),
         };
         let controller_metrics = controllers::node_pool::metrics::Metrics::register(metrics.registry());
-        let certificate_metrics = webhook_certificates::Metrics::register(metrics.registry());
+        let certificate_metrics = CertificateMetrics::register(metrics.registry());
         let leader_metrics = leader::Metrics::register(metrics.registry());
         let metrics = Arc::new(metrics);
 
@@ -133,7 +134,7 @@ impl App {
         let webhook = TlsListener::new(webhook, serving.server_config()?, Limits::default());
         let metrics_listener =
             TlsListener::new(metrics_listener, serving.server_config()?, Limits::default());
-        let scrape = metrics_server::router(metrics, client.clone());
+        let scrape = metrics_server::router(metrics, KubernetesReviewer::new(client.clone()));
         let servers_end = CancellationToken::new();
         let mut servers = JoinSet::new();
         servers.spawn(serve("probes", health, admin, servers_end.clone()));
@@ -147,17 +148,26 @@ impl App {
             keys.clone(),
             readiness.register("pools"),
         ));
-        let secret = ServingSecretWatch::new(client.clone(), &config.certificates, serving);
-        background.spawn(secret.run(readiness.register("certificate")));
-        background.spawn(heartbeat(liveness));
+        let certificate = readiness.register("certificate");
+        let secret = ServingSecretWatch::new(serving, certificate, certificate_metrics.clone());
+        background.spawn(secret.run(client.clone(), Arc::clone(&config.certificates), servers_end.clone()));
+        background.spawn(heartbeat(liveness.clone()));
 
         let lease_end = CancellationToken::new();
         let mut candidacy = JoinSet::new();
         candidacy.spawn(election.run(lease_end.clone()));
         let controllers_end = CancellationToken::new();
         let mut controllers = JoinSet::new();
-        let leading =
-            Leading { config, client, pools, keys, leadership, controller_metrics, certificate_metrics };
+        let leading = Leading {
+            config,
+            client,
+            pools,
+            keys,
+            leadership,
+            liveness,
+            controller_metrics,
+            certificate_metrics,
+        };
         controllers.spawn(leading.run(controllers_end.clone()));
 
         tokio::select! {

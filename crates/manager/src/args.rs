@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn durations_are_read() {
-        let day = Duration::from_secs(24 * 60 * 60);
+        let day = Duration::from_hours(24);
         let cases =
             [("15s", Some(Duration::from_secs(15))), ("90d", Some(day * 90)), ("1h30m", Some(day / 16))];
         let refused =

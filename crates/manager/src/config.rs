@@ -1,12 +1,16 @@
 //! The configuration of `isthmus-manager run`, resolved and checked.
 
 use std::net::SocketAddr;
-
-use tls::issue::MAX_LEAF_VALIDITY;
+use std::sync::Arc;
+use std::time::Duration;
 
 use crate::args::{ListenerArgs, RunArgs, WebhookArgs};
 use crate::controllers::webhook_certificates;
 use crate::leader::{Settings, TimingError};
+
+/// How late the API server may read a webhook configuration, and a replica the Secret of its certificate. Both follow
+/// watches, which lag by milliseconds; a replica reads the Secret anew within a quarter of this even without its watch.
+const SETTLE: Duration = Duration::from_secs(20);
 
 /// Why the flags do not make a configuration.
 #[derive(Debug, thiserror::Error)]
@@ -14,9 +18,9 @@ pub enum Error {
     /// The durations of leader election do not fit together.
     #[error(transparent)]
     Timing(#[from] TimingError),
-    /// Too long a certificate.
-    #[error("--certificate-validity: a serving certificate lives 90 days at most")]
-    Validity,
+    /// Certificates cannot be kept as asked.
+    #[error("--certificate-validity: {0}")]
+    Certificates(#[from] webhook_certificates::ConfigError),
     /// A name that must not be empty.
     #[error("{0}: must not be empty")]
     Empty(&'static str),
@@ -31,7 +35,7 @@ pub struct Config {
     pub(crate) health_address: SocketAddr,
     pub(crate) metrics_address: SocketAddr,
     pub(crate) election: Settings,
-    pub(crate) certificates: webhook_certificates::Settings,
+    pub(crate) certificates: Arc<webhook_certificates::Config>,
 }
 
 impl TryFrom<RunArgs> for Config {
@@ -49,16 +53,14 @@ impl TryFrom<RunArgs> for Config {
         if let Some((flag, _)) = names.into_iter().find(|(_, name)| name.is_empty()) {
             return Err(Error::Empty(flag));
         }
-        if webhook.certificate_validity > MAX_LEAF_VALIDITY {
-            return Err(Error::Validity);
-        }
         let election = Settings {
             namespace: namespace.clone(),
             name: leader.leader_elect_resource_name.clone(),
             identity: unique(&identity),
             timing: leader.timing()?,
         };
-        let certificates = certificates(namespace, webhook);
+        let certificates = Arc::new(certificates(namespace, webhook));
+        certificates.check()?;
         Ok(Self {
             identity,
             hub_namespace,
@@ -78,7 +80,7 @@ fn unique(identity: &str) -> String {
 }
 
 /// What the certificates are for: the webhook's Service, by the names that the API server calls it.
-fn certificates(namespace: String, webhook: WebhookArgs) -> webhook_certificates::Settings {
+fn certificates(namespace: String, webhook: WebhookArgs) -> webhook_certificates::Config {
     let WebhookArgs {
         webhook_service: service,
         mutating_webhook_configuration,
@@ -89,13 +91,14 @@ fn certificates(namespace: String, webhook: WebhookArgs) -> webhook_certificates
     } = webhook;
     let dns_names =
         vec![format!("{service}.{namespace}.svc"), format!("{service}.{namespace}.svc.cluster.local")];
-    webhook_certificates::Settings {
+    webhook_certificates::Config {
         namespace,
         ca_secret,
         serving_secret,
         dns_names,
-        mutating_webhook_configuration,
-        validating_webhook_configuration,
+        mutating_configurations: vec![mutating_webhook_configuration],
+        validating_configurations: vec![validating_webhook_configuration],
         leaf_validity: certificate_validity,
+        settle: SETTLE,
     }
 }

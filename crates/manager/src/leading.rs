@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use daemon::ready::Liveness;
 use kube::runtime::events::{Recorder, Reporter};
 use kube::runtime::watcher;
 use kube::{Api, Client};
@@ -14,7 +15,7 @@ use tracing::info;
 
 use crate::config::Config;
 use crate::controllers::node_pool::{self, Context, Parts};
-use crate::controllers::webhook_certificates;
+use crate::controllers::webhook_certificates::{self, CertificateMetrics};
 use crate::leader::LeadershipGuard;
 use crate::nodes::Nodes;
 use crate::pods::{self, ContainerNetworkPods};
@@ -23,6 +24,9 @@ use crate::watches::{self, ByName};
 
 /// How often it is looked whether the pods must be watched; they need not be without a host-network pool.
 const HOST_NETWORK_CHECK: Duration = Duration::from_secs(1);
+
+/// After how long without a turn the controller of certificates is taken for dead; it takes one every five minutes.
+const CERTIFICATES_SILENCE: Duration = Duration::from_mins(15);
 
 /// The way to the NodePool controller's queue, for watches that run whether or not this replica leads. What they tell
 /// before it leads is dropped: a new leader looks at every pool.
@@ -49,8 +53,9 @@ pub(crate) struct Leading {
     pub(crate) pools: Pools,
     pub(crate) keys: Keys,
     pub(crate) leadership: LeadershipGuard,
+    pub(crate) liveness: Liveness,
     pub(crate) controller_metrics: node_pool::metrics::Metrics,
-    pub(crate) certificate_metrics: webhook_certificates::Metrics,
+    pub(crate) certificate_metrics: CertificateMetrics,
 }
 
 impl Leading {
@@ -68,13 +73,27 @@ impl Leading {
     }
 
     async fn lead(self, end: CancellationToken) {
-        let Self { config, client, pools, keys, leadership, controller_metrics, certificate_metrics } = self;
+        let Self {
+            config,
+            client,
+            pools,
+            keys,
+            leadership,
+            liveness,
+            controller_metrics,
+            certificate_metrics,
+        } = self;
         let mut tasks = JoinSet::new();
+        let heartbeat = liveness.register("certificates", CERTIFICATES_SILENCE);
         tasks.spawn(webhook_certificates::run(
             client.clone(),
-            config.certificates.clone(),
-            leadership.clone(),
+            Arc::clone(&config.certificates),
             certificate_metrics,
+            {
+                let leadership = leadership.clone();
+                move || leadership.check().is_ok()
+            },
+            move || heartbeat.beat(),
             end.clone(),
         ));
 
@@ -113,7 +132,7 @@ impl Leading {
             {
                 let keys = keys.clone();
                 move |names| {
-                    keys.ask(names.iter().filter_map(|name| node_pool::leader_config::pool(name)).collect())
+                    keys.ask(names.iter().filter_map(|name| node_pool::leader_config::pool(name)).collect());
                 }
             },
             move || {

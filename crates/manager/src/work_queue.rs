@@ -114,7 +114,7 @@ mod tests {
             })
         });
         send.send(()).unwrap();
-        tokio::time::sleep(Duration::from_secs(60)).await;
+        tokio::time::sleep(Duration::from_mins(1)).await;
         shutdown.cancel();
         queue.await.unwrap();
         let times = times.lock();

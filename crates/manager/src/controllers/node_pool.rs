@@ -51,7 +51,7 @@ const SETTLE: Duration = Duration::from_millis(50);
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 
 /// The longest delay after failures.
-const LAST_RETRY: Duration = Duration::from_secs(60);
+const LAST_RETRY: Duration = Duration::from_mins(1);
 
 /// What every reconciliation needs.
 pub(crate) struct Context {

@@ -189,11 +189,8 @@ fn overall(checks: &[Check]) -> Check {
 }
 
 fn list(items: impl Iterator<Item = String>, all: usize) -> String {
-    let mut text = items.take(NAMED).collect::<Vec<_>>().join("; ");
-    if all > NAMED {
-        text.push_str(&format!("; and {} more", all - NAMED));
-    }
-    text
+    let more = (all > NAMED).then(|| format!("and {} more", all - NAMED));
+    items.take(NAMED).chain(more).collect::<Vec<_>>().join("; ")
 }
 
 fn shorten(reason: &str) -> String {
@@ -250,11 +247,10 @@ fn changes(before: Option<&NodePoolStatus>, after: &NodePoolStatus) -> Vec<Event
         .iter()
         .filter(|condition| condition.type_ != conditions::READY)
         .filter(|condition| match previous(&condition.type_) {
-            // Good news is news only after bad news.
-            None => condition.status == "False",
-            // Nor is it news that something is not known for a moment.
+            // It is no news that something is not known for a moment.
             Some(_) if condition.status == "Unknown" => false,
-            Some(("Unknown", _)) => condition.status == "False",
+            // Good news is news only after bad news.
+            None | Some(("Unknown", _)) => condition.status == "False",
             Some((status, message)) => {
                 status != condition.status || (status == "False" && message != condition.message)
             }

@@ -15,6 +15,7 @@ fn taint(key: &str, value: &str, effect: &str) -> Taint {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn maps_merge_as_promised() {
     struct Case {
         name: &'static str,
