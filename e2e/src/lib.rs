@@ -68,7 +68,8 @@ pub async fn run<S: AsRef<OsStr>>(
     let mut command = Command::new(program.as_ref());
     command.args(arguments).current_dir(repository()).kill_on_drop(true);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().with_context(|| format!("cannot run {}", program.as_ref().to_string_lossy()))?;
+    let mut child =
+        command.spawn().with_context(|| format!("cannot run {}", program.as_ref().to_string_lossy()))?;
     let mut input = child.stdin.take().context("no standard input")?;
     input.write_all(stdin.as_bytes()).await?;
     drop(input);

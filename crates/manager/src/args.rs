@@ -8,7 +8,7 @@ use clap::{Args as Group, Parser, Subcommand};
 /// The cluster's side of Isthmus: keeps nodes as their `NodePool` says, gives pods of host-network pools the network of
 /// their node, and issues the certificates for that.
 #[derive(Debug, Parser)]
-#[command(name = "isthmus-manager", version = daemon::build_info::VERSION, max_term_width = 110)]
+#[command(name = "isthmus-manager", version = daemon::build_info::BUILD.version, max_term_width = 110)]
 pub struct Args {
     /// What to do.
     #[command(subcommand)]
@@ -41,15 +41,19 @@ pub struct RunArgs {
     #[arg(long, default_value = "kube-system")]
     pub hub_namespace: String,
 
+    /// Where to listen.
     #[command(flatten)]
     pub listeners: ListenerArgs,
 
+    /// The webhook's certificates.
     #[command(flatten)]
     pub webhook: WebhookArgs,
 
+    /// How leadership is held.
     #[command(flatten)]
     pub leader: crate::leader::LeaderArgs,
 
+    /// What is logged.
     #[command(flatten)]
     pub log: daemon::telemetry::LogArgs,
 }

@@ -6,14 +6,18 @@ use std::time::Duration;
 use futures::future::try_join_all;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Patch, PatchParams};
-use kube::runtime::wait::{await_condition, conditions};
+use kube::runtime::wait::{Condition, conditions};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::controllers::node_pool::FIELD_MANAGER;
 
 /// How long the API server may take until it serves a definition.
 const ESTABLISHED_WITHIN: Duration = Duration::from_secs(30);
+
+/// How often it is looked.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Why the definitions could not be printed or applied.
 #[derive(Debug, thiserror::Error)]
@@ -79,9 +83,14 @@ async fn apply_one(client: Client, crd: CustomResourceDefinition) -> Result<(), 
     }
     let params = PatchParams::apply(FIELD_MANAGER).force();
     crds.patch(&name, &params, &Patch::Apply(&crd)).await.map_err(failed)?;
-    let established = await_condition(crds, &name, conditions::is_crd_established());
-    match tokio::time::timeout(ESTABLISHED_WITHIN, established).await {
-        Ok(Ok(_)) => Ok(()),
-        _ => Err(Error::NotEstablished { name: name.clone() }),
+    // Asked again and again rather than watched: whoever applies may need no more rights than get and patch.
+    let deadline = Instant::now() + ESTABLISHED_WITHIN;
+    while Instant::now() < deadline {
+        let present = crds.get_opt(&name).await.map_err(failed)?;
+        if conditions::is_crd_established().matches_object(present.as_ref()) {
+            return Ok(());
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
     }
+    Err(Error::NotEstablished { name: name.clone() })
 }

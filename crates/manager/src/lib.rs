@@ -1,9 +1,15 @@
 //! The cluster's side of Isthmus: controllers, admission webhook, leadership.
 
+pub mod app;
 pub mod args;
+pub mod commands;
+pub mod config;
 pub(crate) mod controllers;
 pub mod crds;
+pub mod hostnet;
 pub mod leader;
+pub(crate) mod leading;
+pub(crate) mod metrics_server;
 pub(crate) mod nodes;
 pub(crate) mod pods;
 pub mod pools;

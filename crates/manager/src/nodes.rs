@@ -223,6 +223,11 @@ impl Nodes {
         names.filter_map(|name| inner.by_name.get(name)).cloned().collect()
     }
 
+    /// The pool that the label of that node names.
+    pub(crate) fn pool_of(&self, node: &str) -> Option<String> {
+        self.inner.read().by_name.get(node)?.pool().map(str::to_owned)
+    }
+
     /// Every pool that some node is in, or carries the record of.
     pub(crate) fn pools(&self) -> Vec<String> {
         self.inner.read().by_pool.keys().cloned().collect()

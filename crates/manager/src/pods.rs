@@ -2,6 +2,7 @@
 //! none.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use k8s_openapi::NamespaceResourceScope;
 use kube::Resource;
@@ -67,6 +68,7 @@ impl PodObject {
 #[derive(Default)]
 pub(crate) struct ContainerNetworkPods {
     inner: RwLock<Inner>,
+    listed: AtomicBool,
 }
 
 #[derive(Default)]
@@ -102,6 +104,16 @@ impl Inner {
 }
 
 impl ContainerNetworkPods {
+    /// Says that the index is whole from now on.
+    pub(crate) fn note_listed(&self) {
+        self.listed.store(true, Ordering::Release);
+    }
+
+    /// Whether the index is whole.
+    pub(crate) fn is_listed(&self) -> bool {
+        self.listed.load(Ordering::Acquire)
+    }
+
     /// The pods on that node, as `namespace/name`, sorted.
     pub(crate) fn on_node(&self, node: &str) -> Vec<String> {
         self.inner.read().by_node.get(node).into_iter().flatten().cloned().collect()

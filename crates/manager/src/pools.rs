@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{NetworkMode, NodePool};
-use futures::{StreamExt as _, TryStreamExt as _};
+use futures::StreamExt as _;
 use kube::core::DeserializeGuard;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client};
@@ -157,12 +157,14 @@ impl Pools {
     /// Keeps the index up to date, and tells `changed` the names of the pools that changed; never ends by itself.
     pub async fn follow(&self, client: Client, changed: impl Fn(BTreeSet<String>)) {
         let pools = Api::<DeserializeGuard<NodePool>>::all(client);
-        let events = watcher(pools, watcher::Config::default().streaming_lists()).default_backoff();
-        events
-            .inspect_err(|error| tracing::warn!(%error, "watching node pools"))
-            .filter_map(async |event| event.ok())
-            .for_each(async |event| changed(self.apply(event)))
-            .await;
+        let config = watcher::Config::default().streaming_lists();
+        let mut events = std::pin::pin!(watcher(pools, config).default_backoff());
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(event) => changed(self.apply(event)),
+                Err(error) => tracing::warn!(%error, "watching node pools"),
+            }
+        }
     }
 }
 

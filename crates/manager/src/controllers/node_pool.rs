@@ -196,7 +196,7 @@ async fn reconcile(context: &Context, name: &str) -> Option<Duration> {
     let outcome = match (failed, applied.stale) {
         (true, _) => Outcome::Failed,
         (false, true) => Outcome::Stale,
-        (false, false) => Outcome::Done,
+        (false, false) => Outcome::Success,
     };
     context.metrics.observe_reconcile(outcome, started.elapsed());
     debug!(pool = name, ?outcome, nodes = observed.members.len(), "reconciled");

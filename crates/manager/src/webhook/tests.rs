@@ -181,6 +181,13 @@ async fn a_pool_goes_when_it_is_empty() {
 }
 
 #[tokio::test]
+async fn a_pool_whose_name_no_label_can_hold_goes_without_a_question() {
+    let server = Server::new(Cluster { down: true, ..Cluster::default() });
+    let response = server.review(NODE_POOLS_PATH, delete(&"p".repeat(64))).await;
+    assert_eq!(response, json!({ "uid": "u2", "allowed": true }));
+}
+
+#[tokio::test]
 async fn what_cannot_be_looked_up_is_left_to_the_failure_policy() {
     pause();
     let down = Server::new(Cluster { down: true, ..Cluster::default() });

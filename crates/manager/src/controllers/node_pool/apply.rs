@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use api::{NodePool, labels};
-use futures::{StreamExt, stream};
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt};
@@ -40,10 +41,7 @@ pub(crate) async fn apply(context: &Context, name: &str, plan: &Plan) -> Applied
     let mut applied = Applied::default();
     applied.failures.extend(refused.iter().map(|(node, error)| (node.clone(), error.to_string())));
 
-    let outcomes = stream::iter(nodes)
-        .map(|patch| async move { (&patch.node, patch_node(context, patch).await) })
-        .buffer_unordered(usize::MAX);
-    let mut outcomes = std::pin::pin!(outcomes);
+    let mut outcomes: FuturesUnordered<_> = nodes.iter().map(|patch| patch_node(context, patch)).collect();
     while let Some((node, outcome)) = outcomes.next().await {
         match outcome {
             Outcome::Written | Outcome::Gone => {}
@@ -86,7 +84,11 @@ pub(crate) enum WriteError {
 }
 
 /// Patches one node, if it is still as it was when the plan was made.
-async fn patch_node(context: &Context, patch: &NodePatch) -> Outcome {
+async fn patch_node<'a>(context: &Context, patch: &'a NodePatch) -> (&'a String, Outcome) {
+    (&patch.node, try_patch(context, patch).await)
+}
+
+async fn try_patch(context: &Context, patch: &NodePatch) -> Outcome {
     let NodePatch { node, resource_version, labels, annotations, taints } = patch;
     let mut metadata = Map::new();
     metadata.insert("resourceVersion".to_owned(), json!(resource_version));

@@ -15,9 +15,16 @@ pub(crate) struct LeaderConfig {
     pub(crate) data: BTreeMap<String, String>,
 }
 
+const PREFIX: &str = "leader-hub-";
+
 /// The name of the `ConfigMap` of a pool.
 pub(crate) fn name(pool: &str) -> String {
-    format!("leader-hub-{pool}")
+    format!("{PREFIX}{pool}")
+}
+
+/// The pool whose `ConfigMap` has that name.
+pub(crate) fn pool(name: &str) -> Option<String> {
+    name.strip_prefix(PREFIX).map(str::to_owned)
 }
 
 /// The `ConfigMap` to write, or `None` if `present` is right already.

@@ -1,9 +1,10 @@
 //! Metrics of the NodePool controller.
 
+use std::fmt;
 use std::time::Duration;
 
 use api::NodePoolStatus;
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -11,10 +12,10 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
 /// How a reconciliation ended.
-#[derive(Clone, Copy, Debug, EncodeLabelValue, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Outcome {
     /// Everything is as the pool says.
-    Done,
+    Success,
     /// Something changed meanwhile; another look follows.
     Stale,
     /// Something could not be written; it is tried again.
@@ -27,21 +28,34 @@ struct OutcomeLabels {
     outcome: Outcome,
 }
 
-#[derive(Clone, Copy, Debug, EncodeLabelValue, Eq, Hash, PartialEq)]
+impl EncodeLabelValue for Outcome {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
+        let name = match self {
+            Self::Success => "success",
+            Self::Stale => "stale",
+            Self::Failed => "failed",
+        };
+        name.encode(encoder)
+    }
+}
+
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 enum Controller {
     NodePool,
+}
+
+impl EncodeLabelValue for Controller {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
+        match self {
+            Self::NodePool => "nodepool".encode(encoder),
+        }
+    }
 }
 
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
 struct PoolLabels {
     pool: String,
-    ready: Readiness,
-}
-
-#[derive(Clone, Copy, Debug, EncodeLabelValue, Eq, Hash, PartialEq)]
-enum Readiness {
-    True,
-    False,
+    ready: bool,
 }
 
 /// The metrics; cheap to clone.
@@ -77,7 +91,7 @@ impl Metrics {
     }
 
     pub(crate) fn observe_pool(&self, pool: &str, status: &NodePoolStatus) {
-        let counts = [(Readiness::True, status.ready_node_num), (Readiness::False, status.unready_node_num)];
+        let counts = [(true, status.ready_node_num), (false, status.unready_node_num)];
         for (ready, count) in counts {
             let labels = PoolLabels { pool: pool.to_owned(), ready };
             self.nodes.get_or_create(&labels).set(i64::from(count));
@@ -85,7 +99,7 @@ impl Metrics {
     }
 
     pub(crate) fn forget_pool(&self, pool: &str) {
-        for ready in [Readiness::True, Readiness::False] {
+        for ready in [true, false] {
             self.nodes.remove(&PoolLabels { pool: pool.to_owned(), ready });
         }
     }

@@ -23,8 +23,9 @@ pub(crate) struct Observed {
     pub(crate) leavers: Vec<NodeView>,
     /// Those of them whose view is older than our own last patch: to be counted, but not to be planned for.
     pub(crate) overwritten: BTreeSet<String>,
-    /// For a host-network pool: pods with a network of their own, as `namespace/name on node`.
-    pub(crate) violators: Vec<String>,
+    /// For a host-network pool: pods with a network of their own, as `namespace/name on node`; `None` as long as the pods
+    /// have not been listed.
+    pub(crate) violators: Option<Vec<String>>,
     /// The pool's `ConfigMap` for the hubs.
     pub(crate) leader_config: Option<Arc<ConfigMap>>,
 }
@@ -49,14 +50,14 @@ pub(crate) fn observe(context: &Context, name: &str) -> Observed {
         .filter(|node| context.is_overwritten(&node.name, &node.resource_version))
         .map(|node| node.name.clone())
         .collect();
-    let host_network = pool.as_ref().is_some_and(|pool| pool.is_host_network());
-    let violators = members
-        .iter()
-        .filter(|_| host_network)
-        .flat_map(|node| {
-            context.pods.on_node(&node.name).into_iter().map(move |pod| format!("{pod} on {}", node.name))
-        })
-        .collect();
+    let violators =
+        pool.as_ref().filter(|pool| pool.is_host_network() && context.pods.is_listed()).map(|_| {
+            let pods = |node: &NodeView| {
+                let pods = context.pods.on_node(&node.name);
+                pods.into_iter().map(|pod| format!("{pod} on {}", node.name)).collect::<Vec<_>>()
+            };
+            members.iter().flat_map(pods).collect()
+        });
     let leader_config = context.leader_configs.get(&leader_config::name(name));
     Observed { name: name.to_owned(), pool, members, leavers, overwritten, violators, leader_config }
 }

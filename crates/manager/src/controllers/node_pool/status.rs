@@ -76,7 +76,8 @@ fn whole_second(time: Timestamp) -> Timestamp {
 /// A condition before its time of transition is known.
 struct Check {
     type_: &'static str,
-    holds: bool,
+    /// `None` if it is not known.
+    holds: Option<bool>,
     reason: &'static str,
     message: String,
 }
@@ -84,7 +85,11 @@ struct Check {
 impl Check {
     fn into_condition(self, before: &[Condition], generation: Option<i64>, now: Timestamp) -> Condition {
         let Self { type_, holds, reason, message } = self;
-        let status = if holds { "True" } else { "False" };
+        let status = match holds {
+            Some(true) => "True",
+            Some(false) => "False",
+            None => "Unknown",
+        };
         let since = before
             .iter()
             .find(|condition| condition.type_ == type_ && condition.status == status)
@@ -105,21 +110,34 @@ fn nodes_synced(observed: &Observed, applied: &Applied) -> Check {
     let all = observed.members.len();
     if failures.is_empty() {
         let message = format!("{all} of {all} nodes carry what the pool says");
-        return Check { type_: conditions::NODES_SYNCED, holds: true, reason: "AllNodesSynced", message };
+        return Check {
+            type_: conditions::NODES_SYNCED,
+            holds: Some(true),
+            reason: "AllNodesSynced",
+            message,
+        };
     }
     let named = failures.iter().map(|(node, reason)| format!("{node}: {}", shorten(reason)));
     let message =
         format!("{} of {all} nodes could not be synced: {}", failures.len(), list(named, failures.len()));
-    Check { type_: conditions::NODES_SYNCED, holds: false, reason: "NodesFailed", message }
+    Check { type_: conditions::NODES_SYNCED, holds: Some(false), reason: "NodesFailed", message }
 }
 
 fn network_mode_enforced(observed: &Observed) -> Check {
-    let violators = &observed.violators;
+    let Some(violators) = &observed.violators else {
+        let message = "the pods have not been listed yet".to_owned();
+        return Check {
+            type_: conditions::NETWORK_MODE_ENFORCED,
+            holds: None,
+            reason: "PodsNotListed",
+            message,
+        };
+    };
     if violators.is_empty() {
         let message = "every pod on the pool's nodes uses the network of its node".to_owned();
         return Check {
             type_: conditions::NETWORK_MODE_ENFORCED,
-            holds: true,
+            holds: Some(true),
             reason: "AllPodsHostNetwork",
             message,
         };
@@ -133,7 +151,7 @@ fn network_mode_enforced(observed: &Observed) -> Check {
     );
     Check {
         type_: conditions::NETWORK_MODE_ENFORCED,
-        holds: false,
+        holds: Some(false),
         reason: "PodsWithoutHostNetwork",
         message,
     }
@@ -143,28 +161,29 @@ fn leader_ready(election: &Election) -> Check {
     let (elected, wanted) = (election.leaders.len(), election.wanted);
     let message = format!("{elected} of {wanted} leaders are elected");
     if elected == wanted {
-        return Check { type_: conditions::LEADER_READY, holds: true, reason: "Elected", message };
+        return Check { type_: conditions::LEADER_READY, holds: Some(true), reason: "Elected", message };
     }
     let message = format!(
         "{message}: too few nodes are ready, have an internal address and carry the labels asked for"
     );
-    Check { type_: conditions::LEADER_READY, holds: false, reason: "TooFewCandidates", message }
+    Check { type_: conditions::LEADER_READY, holds: Some(false), reason: "TooFewCandidates", message }
 }
 
 /// `Ready` holds when every other condition does.
 fn overall(checks: &[Check]) -> Check {
-    match checks.iter().find(|check| !check.holds) {
+    let broken = checks.iter().find(|check| check.holds == Some(false));
+    match broken.or_else(|| checks.iter().find(|check| check.holds.is_none())) {
         None => Check {
             type_: conditions::READY,
-            holds: true,
+            holds: Some(true),
             reason: "PoolInForce",
             message: "what the pool says is in force on its nodes".to_owned(),
         },
         Some(broken) => Check {
             type_: conditions::READY,
-            holds: false,
+            holds: broken.holds,
             reason: broken.reason,
-            message: format!("{} does not hold: {}", broken.type_, broken.message),
+            message: format!("{}: {}", broken.type_, broken.message),
         },
     }
 }
@@ -233,6 +252,9 @@ fn changes(before: Option<&NodePoolStatus>, after: &NodePoolStatus) -> Vec<Event
         .filter(|condition| match previous(&condition.type_) {
             // Good news is news only after bad news.
             None => condition.status == "False",
+            // Nor is it news that something is not known for a moment.
+            Some(_) if condition.status == "Unknown" => false,
+            Some(("Unknown", _)) => condition.status == "False",
             Some((status, message)) => {
                 status != condition.status || (status == "False" && message != condition.message)
             }

@@ -161,6 +161,12 @@ fn start(server: &Arc<Server>, identity: &str) -> Running {
     Running { task, stop, guard: receiver.clone().into(), receiver, metrics }
 }
 
+/// The leadership once it is won; a test that waits for ever would not fail.
+async fn elected(candidate: &mut Running) -> Leadership {
+    let minute = Duration::from_mins(1);
+    tokio::time::timeout(minute, candidate.guard.elected()).await.expect("elected in time").unwrap()
+}
+
 async fn seconds(seconds: u64) {
     tokio::time::sleep(Duration::from_secs(seconds)).await;
 }
@@ -170,7 +176,7 @@ async fn the_first_candidate_leads_at_once_and_renews() {
     let server = Arc::new(Server::default());
     let mut a = start(&server, "a");
     let begun = Instant::now();
-    let first = a.guard.elected().await.unwrap();
+    let first = elected(&mut a).await;
     assert!(begun.elapsed() < Duration::from_millis(100));
     let written = server.spec();
     assert_eq!(written["holderIdentity"], "a");
@@ -193,7 +199,7 @@ async fn the_first_candidate_leads_at_once_and_renews() {
 async fn a_release_is_noticed_at_once() {
     let server = Arc::new(Server::default());
     let mut a = start(&server, "a");
-    a.guard.elected().await.unwrap();
+    elected(&mut a).await;
     let mut b = start(&server, "b");
     seconds(30).await;
     assert!(b.guard.check().is_err());
@@ -204,7 +210,7 @@ async fn a_release_is_noticed_at_once() {
     assert!(a.guard.check().is_err());
     assert!(a.receiver.borrow().is_none());
     assert_eq!(a.metrics.leader.get(), 0);
-    b.guard.elected().await.unwrap();
+    elected(&mut b).await;
     assert!(stopped.elapsed() < Duration::from_millis(100), "{:?}", stopped.elapsed());
     assert_eq!(server.spec()["leaseTransitions"], 1);
 }
@@ -213,7 +219,7 @@ async fn a_release_is_noticed_at_once() {
 async fn without_a_watch_a_release_is_noticed_within_a_retry_period() {
     let server = Arc::new(Server { no_watch: true, ..Server::default() });
     let mut a = start(&server, "a");
-    a.guard.elected().await.unwrap();
+    elected(&mut a).await;
     let mut b = start(&server, "b");
     seconds(30).await;
     let watches = server.watching.load(Ordering::Relaxed);
@@ -221,7 +227,7 @@ async fn without_a_watch_a_release_is_noticed_within_a_retry_period() {
 
     a.stop.cancel();
     let stopped = Instant::now();
-    b.guard.elected().await.unwrap();
+    elected(&mut b).await;
     assert!(stopped.elapsed() <= Duration::from_secs(2), "{:?}", stopped.elapsed());
 }
 
@@ -229,7 +235,7 @@ async fn without_a_watch_a_release_is_noticed_within_a_retry_period() {
 async fn a_released_lease_has_a_short_term_and_no_holder() {
     let server = Arc::new(Server::default());
     let mut a = start(&server, "a");
-    a.guard.elected().await.unwrap();
+    elected(&mut a).await;
     a.stop.cancel();
     a.task.await.unwrap().unwrap();
     let spec = server.spec();
@@ -243,7 +249,7 @@ async fn a_leader_that_cannot_renew_ends_at_its_deadline_before_a_standby_begins
     for outage in [Mishap::Silence, Mishap::Unheard, Mishap::Refuse(StatusCode::INTERNAL_SERVER_ERROR)] {
         let server = Arc::new(Server::default());
         let mut a = start(&server, "a");
-        a.guard.elected().await.unwrap();
+        elected(&mut a).await;
         seconds(11).await;
         *server.outage.lock() = Some(outage);
         let cut = Instant::now();
@@ -259,7 +265,7 @@ async fn a_leader_that_cannot_renew_ends_at_its_deadline_before_a_standby_begins
         *server.outage.lock() = None;
         let mut b = start(&server, "b");
         let seen = Instant::now();
-        b.guard.elected().await.unwrap();
+        elected(&mut b).await;
         assert_eq!(
             seen.elapsed().as_secs(),
             15,
@@ -274,7 +280,7 @@ async fn a_single_fault_does_not_cost_the_leadership() {
         for method in [Method::PUT, Method::GET] {
             let server = Arc::new(Server::default());
             let mut a = start(&server, "a");
-            a.guard.elected().await.unwrap();
+            elected(&mut a).await;
             // A failed renewal is followed by a read; with GET both fail.
             server.mishaps.lock().push_back((Method::PUT, mishap));
             if method == Method::GET {
@@ -295,7 +301,7 @@ async fn an_unheard_creation_is_recognised_as_the_own() {
     server.mishaps.lock().push_back((Method::POST, Mishap::Unheard));
     let mut a = start(&server, "a");
     let begun = Instant::now();
-    a.guard.elected().await.unwrap();
+    elected(&mut a).await;
     assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
     assert_eq!(server.spec()["leaseTransitions"], 0);
 }
@@ -304,7 +310,7 @@ async fn an_unheard_creation_is_recognised_as_the_own() {
 async fn a_leader_that_was_replaced_or_whose_lease_was_deleted_ends() {
     let server = Arc::new(Server::default());
     let mut a = start(&server, "a");
-    a.guard.elected().await.unwrap();
+    elected(&mut a).await;
     let mut stolen = server.lease.lock().clone().unwrap();
     stolen["spec"]["holderIdentity"] = "thief".into();
     assert!(server.store(stolen).status().is_success());
@@ -313,13 +319,13 @@ async fn a_leader_that_was_replaced_or_whose_lease_was_deleted_ends() {
 
     let server = Arc::new(Server::default());
     let mut a = start(&server, "a");
-    a.guard.elected().await.unwrap();
+    elected(&mut a).await;
     let mut b = start(&server, "b");
     seconds(10).await;
     server.delete();
     assert!(matches!(a.task.await.unwrap(), Err(Error::Lost(Loss::Deleted))));
     let deleted = Instant::now();
-    b.guard.elected().await.unwrap();
+    elected(&mut b).await;
     assert!(deleted.elapsed() > Duration::from_secs(10), "b knows that somebody may still lead");
 }
 
@@ -327,7 +333,7 @@ async fn a_leader_that_was_replaced_or_whose_lease_was_deleted_ends() {
 async fn others_may_edit_the_lease_while_it_is_held() {
     let server = Arc::new(Server::default());
     let mut a = start(&server, "a");
-    a.guard.elected().await.unwrap();
+    elected(&mut a).await;
     for _ in 0..20 {
         seconds(1).await;
         let mut edited = server.lease.lock().clone().unwrap();

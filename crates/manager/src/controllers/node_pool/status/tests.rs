@@ -1,5 +1,3 @@
-use std::sync::Arc;
-
 use api::{LeaderEndpoint, NetworkMode, NodePoolSpec};
 
 use super::*;
@@ -65,13 +63,17 @@ fn failures_name_their_nodes_and_are_bounded() {
 
 #[test]
 fn pods_that_break_the_network_mode_are_named() {
-    let observed = Observed { violators: vec!["default/web-1 on n1".into()], ..Observed::default() };
+    let observed = Observed { violators: Some(vec!["default/web-1 on n1".into()]), ..Observed::default() };
     let status = status_of(&pool(true), &observed, &Applied::default());
     let enforced = condition(&status, conditions::NETWORK_MODE_ENFORCED);
     assert_eq!(enforced.status, "False");
     assert!(enforced.message.contains("default/web-1 on n1"), "{}", enforced.message);
-    let repaired = status_of(&pool(true), &Observed::default(), &Applied::default());
+    let repaired = Observed { violators: Some(vec![]), ..Observed::default() };
+    let repaired = status_of(&pool(true), &repaired, &Applied::default());
     assert_eq!(condition(&repaired, conditions::NETWORK_MODE_ENFORCED).status, "True");
+    let unlisted = status_of(&pool(true), &Observed::default(), &Applied::default());
+    assert_eq!(condition(&unlisted, conditions::NETWORK_MODE_ENFORCED).status, "Unknown");
+    assert_eq!(condition(&unlisted, conditions::READY).status, "Unknown");
 }
 
 #[test]
@@ -103,18 +105,20 @@ fn too_few_leaders_are_said() {
 
 #[test]
 fn events_tell_changes_only() {
-    let good = status_of(&pool(true), &Observed::default(), &Applied::default());
-    let bad = Observed {
-        pool: Some(Arc::new(pool(true))),
-        violators: vec!["a/b on n".into()],
-        ..Observed::default()
+    let unknown = status_of(&pool(true), &Observed::default(), &Applied::default());
+    let with = |violators: Vec<String>| {
+        let observed = Observed { violators: Some(violators), ..Observed::default() };
+        status_of(&pool(true), &observed, &Applied::default())
     };
-    let bad = status_of(&pool(true), &bad, &Applied::default());
+    let (good, bad) = (with(vec![]), with(vec!["a/b on n".into()]));
     let reasons = |before: Option<&NodePoolStatus>, after: &NodePoolStatus| -> Vec<String> {
         changes(before, after).into_iter().map(|event| event.reason).collect()
     };
     assert_eq!(reasons(None, &good), [""; 0]);
     assert_eq!(reasons(Some(&good), &good), [""; 0]);
+    assert_eq!(reasons(Some(&good), &unknown), [""; 0]);
+    assert_eq!(reasons(Some(&unknown), &good), [""; 0]);
+    assert_eq!(reasons(Some(&unknown), &bad), ["PodsWithoutHostNetwork"]);
     assert_eq!(reasons(Some(&good), &bad), ["PodsWithoutHostNetwork"]);
     assert_eq!(reasons(Some(&bad), &bad), [""; 0]);
     assert_eq!(reasons(Some(&bad), &good), ["AllPodsHostNetwork"]);
