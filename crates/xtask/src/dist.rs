@@ -127,12 +127,32 @@ fn build(binary: Binary, profile: &str, target: &Target) -> anyhow::Result<()> {
     if let Some(flags) = &target.flags {
         cargo.env("RUSTFLAGS", flags);
     }
+    // Read by daemon::build_info; whoever builds from an archive without git sets it.
+    if std::env::var_os("ISTHMUS_COMMIT").is_none()
+        && let Some(commit) = commit()
+    {
+        cargo.env("ISTHMUS_COMMIT", commit);
+    }
     let messages = workspace::output(&mut cargo)?;
     let built = executable(&messages, binary.name()).context("cargo built no executable")?;
     elf::ensure_static(&fs::read(&built)?).with_context(|| built.display().to_string())?;
     let size = fs::copy(&built, binary.path())?;
     println!("{}: {} KiB, static, {} ({profile})", binary.path().display(), size / 1024, target.triple);
     Ok(())
+}
+
+/// The commit that is built, with `-dirty` if files differ from it; nothing outside of a git repository.
+fn commit() -> Option<String> {
+    let mut git = std::process::Command::new("git");
+    git.current_dir(workspace::root()).args([
+        "describe",
+        "--always",
+        "--dirty",
+        "--abbrev=12",
+        "--exclude=*",
+    ]);
+    let output = git.output().ok().filter(|output| output.status.success())?;
+    Some(String::from_utf8(output.stdout).ok()?.trim().to_owned()).filter(|commit| !commit.is_empty())
 }
 
 /// The path of a binary in cargo's messages, which are JSON, one a line.

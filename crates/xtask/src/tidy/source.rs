@@ -10,6 +10,8 @@ pub(super) struct Source {
     /// Relative to the root of the workspace, with `/`.
     pub(super) path: String,
     pub(super) text: String,
+    /// Whether the module that declares it does so for tests only.
+    declared_for_tests: bool,
 }
 
 /// A line in its three parts, numbered from 1.
@@ -25,11 +27,24 @@ pub(super) struct Line {
 }
 
 impl Source {
-    /// Whether the whole file is tests: it stands in a folder of tests, or is the tests of a module beside it.
+    /// Whether the whole file is tests: it stands in a folder of tests, is declared for tests only, or has their name.
     pub(super) fn is_test(&self) -> bool {
         let in_folder =
             self.path.split('/').any(|part| part == "tests" || part == "e2e" || part == "benches");
-        in_folder || self.path.ends_with("/tests.rs")
+        in_folder || self.declared_for_tests || self.path.ends_with("/tests.rs")
+    }
+
+    /// The modules that this file declares for tests only, as paths without `.rs`.
+    fn test_modules(&self) -> Vec<String> {
+        let folder = match self.path.rsplit_once('/') {
+            Some((folder, "lib.rs" | "main.rs" | "mod.rs")) => folder,
+            _ => self.path.trim_end_matches(".rs"),
+        };
+        let lines = split(&self.text);
+        let declared = lines.windows(2).filter(|pair| pair[0].code.trim() == "#[cfg(test)]");
+        let name =
+            |pair: &[Line]| Some(pair[1].code.trim().rsplit_once("mod ")?.1.strip_suffix(';')?.to_owned());
+        declared.filter_map(name).map(|name| format!("{folder}/{name}")).collect()
     }
 
     /// The lines that are compiled into what runs: without the module of tests at the end of a file.
@@ -48,6 +63,13 @@ pub(super) fn sources() -> Vec<Source> {
     let mut sources = Vec::new();
     for folder in ["crates", "e2e"] {
         collect(&workspace::root().join(folder), &mut sources);
+    }
+    let for_tests: Vec<String> = sources.iter().flat_map(Source::test_modules).collect();
+    for source in &mut sources {
+        let within = |module: &String| {
+            source.path.strip_prefix(module).is_some_and(|r| r == ".rs" || r.starts_with('/'))
+        };
+        source.declared_for_tests = for_tests.iter().any(within);
     }
     sources.sort_by(|a, b| a.path.cmp(&b.path));
     assert!(sources.len() > 10, "the sources were not found");
@@ -68,7 +90,8 @@ fn collect(folder: &Path, sources: &mut Vec<Source>) {
         if path.is_dir() && !path.ends_with("target") {
             collect(&path, sources);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
-            sources.push(Source { path: relative(&path), text: fs::read_to_string(&path).unwrap() });
+            let text = fs::read_to_string(&path).unwrap();
+            sources.push(Source { path: relative(&path), text, declared_for_tests: false });
         }
     }
 }
@@ -177,7 +200,12 @@ fn lines_are_split_into_code_literals_and_comments() {
 
 #[test]
 fn the_tests_at_the_end_of_a_file_are_no_part_of_what_runs() {
-    let source = |text: &str| Source { path: "crates/a/src/b.rs".to_owned(), text: text.to_owned() };
+    let source = |text: &str| Source {
+        path: "crates/a/src/b.rs".to_owned(),
+        text: text.to_owned(),
+        declared_for_tests: false,
+    };
+    assert_eq!(source("#[cfg(test)]\nmod c;\nmod d;").test_modules(), ["crates/a/src/b/c"]);
     assert_eq!(source("fn a() {}\n#[cfg(test)]\nmod tests {\n}\n").lines().len(), 1);
     assert_eq!(source("#[cfg(test)]\nfn a() {}\nfn b() {}").lines().len(), 3);
 }
