@@ -1,0 +1,156 @@
+//! A host-network pool on a real kubelet, from the joining of its node to the answer of its pod.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use e2e::{client, eventually, fresh_namespace, hack_cluster, kubectl, kubectl_apply, repository, run};
+use k8s_openapi::api::core::v1::{Event, Node, Pod};
+use kube::api::{Api, ListParams};
+use kube::{Client, ResourceExt};
+
+const NAMESPACE: &str = "e2e-hostnet";
+const NODE: &str = "e2e-shop-1";
+
+/// Runs our binaries as `hack/demo` does: the node's own on the node, the manager's with the user's kubeconfig.
+async fn on_node(arguments: &[&str]) -> Result<e2e::Finished> {
+    let hub = repository().join("dist/edge-hub");
+    let hub = hub.to_str().context("path")?;
+    let words: Vec<&str> = ["exec", NODE, "--", hub].into_iter().chain(arguments.iter().copied()).collect();
+    hack_cluster(&words).await
+}
+
+async fn manager(arguments: &[&str]) -> Result<e2e::Finished> {
+    run(repository().join("dist/isthmus-manager"), arguments, "").await
+}
+
+#[tokio::test]
+async fn a_node_without_cluster_networking_runs_the_pods_of_its_pool() -> Result<()> {
+    let client = client().await?;
+    fresh_namespace(&client, NAMESPACE).await?;
+    kubectl(&["delete", "np", "e2e-shop", "--ignore-not-found"]).await.ok();
+    hack_cluster(&["leave", NODE]).await?.ok()?;
+    let pool = "apiVersion: apps.openyurt.io/v1beta2\nkind: NodePool\nmetadata: {name: e2e-shop}\nspec: {type: Edge, networkMode: HostNetwork}\n";
+    kubectl_apply(pool).await?.ok()?;
+
+    // kube-proxy is kept off, before the node comes; twice changes nothing.
+    manager(&["hostnet", "apply"]).await?.ok()?;
+    let again = manager(&["hostnet", "plan", "--detailed-exitcode"]).await?;
+    ensure!(again.success, "a second time there is still something to do: {again:?}");
+
+    hack_cluster(&["join", NODE, "--edge", "--cni", "none", "--label", "apps.openyurt.io/nodepool=e2e-shop"])
+        .await?
+        .ok()?;
+    let kubelet = hack_cluster(&["path", NODE, "kubelet-config"]).await?.ok()?;
+    let kubelet = ["--kubelet-config", kubelet.trim()];
+    ensure!(!ready(&client).await?, "the node is ready without any CNI configuration");
+    ensure!(
+        !on_node(&["hostnet", "check", kubelet[0], kubelet[1]]).await?.success,
+        "check is content with nothing"
+    );
+    let dry = on_node(&["hostnet", "enable", "--dry-run", kubelet[0], kubelet[1]]).await?.ok()?;
+    ensure!(dry.contains("loopback"), "{dry}");
+    ensure!(!ready(&client).await?, "a dry run changed something");
+
+    on_node(&["hostnet", "enable", kubelet[0], kubelet[1]]).await?.ok()?;
+    on_node(&["hostnet", "enable", kubelet[0], kubelet[1]]).await?.ok().context("a second time")?;
+    eventually("the node is ready", Duration::from_secs(30), || async {
+        ensure!(ready(&client).await?, "not yet");
+        Ok(())
+    })
+    .await?;
+    on_node(&["hostnet", "check", kubelet[0], kubelet[1]]).await?.ok()?;
+
+    // A labelled Deployment: host network, running, answering on the node's address.
+    kubectl_apply(&deployment("hello", "nodepool.openyurt.io/desired-nodepool: e2e-shop", "8090"))
+        .await?
+        .ok()?;
+    let pods = Api::<Pod>::namespaced(client.clone(), NAMESPACE);
+    let address = eventually("the labelled pod runs", Duration::from_secs(40), || async {
+        let pods = pods.list(&ListParams::default().labels("app=hello")).await?;
+        let pod = pods.items.first().context("no pod")?;
+        let (spec, status) = (pod.spec.clone().context("spec")?, pod.status.clone().context("status")?);
+        ensure!(spec.host_network == Some(true) && spec.node_name.as_deref() == Some(NODE), "{spec:?}");
+        ensure!(status.phase.as_deref() == Some("Running"), "{:?}", status.container_statuses);
+        status.host_ip.context("no address")
+    })
+    .await?;
+    let url = format!("http://{address}:8090/");
+    let answer = eventually("the pod answers", Duration::from_secs(10), || async {
+        hack_cluster(&["exec", NODE, "--", "curl", "-s", "--max-time", "2", &url]).await?.ok()
+    })
+    .await?;
+    ensure!(answer.contains("hello"), "{answer}");
+
+    // Nothing else runs there: no kube-proxy, and a plain pod that insists is named in the condition.
+    let all = Api::<Pod>::all(client.clone())
+        .list(&ListParams::default().fields(&format!("spec.nodeName={NODE}")))
+        .await?;
+    let names: Vec<String> = all.iter().map(ResourceExt::name_any).collect();
+    ensure!(names.iter().all(|name| name.starts_with("hello")), "on the node: {names:?}");
+    kept_off(&client).await?;
+    let proxies = Api::<Pod>::namespaced(client.clone(), "kube-system");
+    let proxies = proxies.list(&ListParams::default().labels("k8s-app=kube-proxy")).await?;
+    ensure!(!proxies.items.is_empty(), "kube-proxy is gone from the other nodes as well");
+
+    let stubborn = "apiVersion: v1\nkind: Pod\nmetadata: {name: stubborn, namespace: e2e-hostnet}\nspec:\n  nodeName: e2e-shop-1\n  \
+                    containers: [{name: c, image: \"isthmus.dev/busybox:1\", command: [sleep, inf]}]\n";
+    kubectl_apply(stubborn).await?.ok()?;
+    let broken =
+        kubectl(&["wait", "--for=condition=NetworkModeEnforced=false", "np/e2e-shop", "--timeout=10s"])
+            .await?;
+    broken.ok()?;
+    let described = kubectl(&["describe", "np", "e2e-shop"]).await?.ok()?;
+    ensure!(described.contains("e2e-hostnet/stubborn"), "{described}");
+    eventually("an event names the pod", Duration::from_secs(5), || async {
+        let events = Api::<Event>::namespaced(client.clone(), "default").list(&ListParams::default()).await?;
+        let told = |event: &&Event| event.reason.as_deref() == Some("PodsWithoutHostNetwork");
+        events.iter().find(told).map(drop).context("no event")
+    })
+    .await?;
+    kubectl(&["-n", NAMESPACE, "delete", "pod", "stubborn", "--force", "--grace-period=0"]).await?.ok()?;
+    kubectl(&["wait", "--for=condition=NetworkModeEnforced=true", "np/e2e-shop", "--timeout=10s"])
+        .await?
+        .ok()?;
+
+    // And back.
+    kubectl(&["delete", "namespace", NAMESPACE]).await?.ok()?;
+    on_node(&["hostnet", "disable"]).await?.ok()?;
+    hack_cluster(&["leave", NODE]).await?.ok()?;
+    kubectl(&["delete", "np", "e2e-shop"]).await?.ok()?;
+    manager(&["hostnet", "apply", "--undo"]).await?.ok()?;
+    Ok(())
+}
+
+fn deployment(name: &str, label: &str, port: &str) -> String {
+    format!(
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: {name}, namespace: {NAMESPACE}}}\nspec:\n  \
+         selector: {{matchLabels: {{app: {name}}}}}\n  template:\n    metadata:\n      labels:\n        app: {name}\n        {label}\n    \
+         spec:\n      containers:\n      - name: c\n        image: isthmus.dev/busybox:1\n        \
+         command: [sh, -c, \"echo hello > /tmp/index.html && exec httpd -f -p {port} -h /tmp\"]\n        \
+         ports: [{{containerPort: {port}}}]\n"
+    )
+}
+
+async fn ready(client: &Client) -> Result<bool> {
+    let node = Api::<Node>::all(client.clone()).get(NODE).await?;
+    let conditions = node.status.and_then(|status| status.conditions).unwrap_or_default();
+    Ok(conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True"))
+}
+
+/// An ordinary annotated Deployment that would like to run everywhere is kept off the pool.
+async fn kept_off(client: &Client) -> Result<()> {
+    let plain = deployment("plain", "tier: plain", "8091").replace(
+        "        tier: plain\n",
+        "        tier: plain\n      annotations: {apps.openyurt.io/exclude-host-network-pool: \"true\"}\n",
+    );
+    kubectl_apply(&plain).await?.ok()?;
+    kubectl(&["-n", NAMESPACE, "scale", "deployment/plain", "--replicas=6"]).await?.ok()?;
+    kubectl(&["-n", NAMESPACE, "rollout", "status", "deployment/plain", "--timeout=60s"]).await?.ok()?;
+    let pods = Api::<Pod>::namespaced(client.clone(), NAMESPACE);
+    for pod in pods.list(&ListParams::default().labels("app=plain")).await? {
+        let node = pod.spec.and_then(|spec| spec.node_name).unwrap_or_default();
+        ensure!(node != NODE, "an ordinary pod runs on the pool's node");
+    }
+    kubectl(&["-n", NAMESPACE, "delete", "deployment", "plain"]).await?.ok()?;
+    Ok(())
+}
