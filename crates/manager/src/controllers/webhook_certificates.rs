@@ -63,6 +63,10 @@ const TURN_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long to wait after a failure: first and longest. Doubles in between.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 
+/// How long to let changes gather before looking at them: someone else who writes the same bundles, again and again,
+/// must not make two busy loops of it.
+const GATHER: Duration = Duration::from_secs(1);
+
 /// What to keep certificates for.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -181,7 +185,10 @@ impl<L: Fn() -> bool> Controller<L> {
                 Ok(Turn::Rest(rest)) => {
                     backoff = BACKOFF.0;
                     // Whether a change or the time wakes it is all the same: it looks at everything.
-                    let _ = timeout(rest, changes.next()).await;
+                    let rested_until = Instant::now() + rest;
+                    if timeout(rest, changes.next()).await.is_ok() {
+                        tokio::time::sleep_until(rested_until.min(Instant::now() + GATHER)).await;
+                    }
                 }
                 Err(error) => {
                     self.metrics.failed();

@@ -252,6 +252,29 @@ async fn writes_nothing_without_leadership() {
 }
 
 #[tokio::test]
+async fn runs_until_it_is_told_to_stop_and_shows_that_it_lives() {
+    let fake = Fake::new();
+    let shutdown = CancellationToken::new();
+    let beats = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = beats.clone();
+    let heartbeat = move || {
+        counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    };
+    let mut tasks = tokio::task::JoinSet::new();
+    let metrics = CertificateMetrics::default();
+    tasks.spawn(run(fake.client(), config(), metrics, || true, heartbeat, shutdown.clone()));
+    let served = async {
+        while handshake(&fake).is_err() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(5), served).await.expect("no certificate");
+    assert!(beats.load(std::sync::atomic::Ordering::Relaxed) >= 3, "a beat for each turn");
+    shutdown.cancel();
+    timeout(Duration::from_secs(5), tasks.join_all()).await.expect("it does not stop");
+}
+
+#[tokio::test]
 async fn a_replica_serves_what_is_stored_and_keeps_it_when_that_is_spoilt() {
     let fake = Fake::new();
     settle(&mut controller(&fake)).await;

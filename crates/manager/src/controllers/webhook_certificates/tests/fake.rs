@@ -151,10 +151,9 @@ impl State {
         if fault == Some(Fault::Raced) {
             self.store(&name, object.clone());
         }
-        let changes: Value = serde_json::from_slice(body).unwrap();
         let answer = match content_type {
-            Some("application/merge-patch+json") => self.merge(&name, &changes),
-            Some("application/json-patch+json") => self.json_patch(&name, changes),
+            Some("application/merge-patch+json") => self.merge(&name, body),
+            Some("application/json-patch+json") => self.json_patch(&name, body),
             other => panic!("patches of type {other:?}"),
         };
         if fault == Some(Fault::AnswerLost) {
@@ -163,7 +162,8 @@ impl State {
         answer
     }
 
-    fn merge(&mut self, name: &str, patch: &Value) -> (StatusCode, Value) {
+    fn merge(&mut self, name: &str, body: &[u8]) -> (StatusCode, Value) {
+        let changes: Value = serde_json::from_slice(body).unwrap();
         let mut object = self.objects[name].clone();
         assert!(patch["metadata"]["resourceVersion"].is_string(), "an unconditional write of {name}");
         if patch["metadata"]["resourceVersion"] != object["metadata"]["resourceVersion"] {
@@ -173,9 +173,9 @@ impl State {
         (StatusCode::OK, self.store(name, object))
     }
 
-    fn json_patch(&mut self, name: &str, patch: Value) -> (StatusCode, Value) {
+    fn json_patch(&mut self, name: &str, body: &[u8]) -> (StatusCode, Value) {
         let mut object = self.objects[name].clone();
-        let patch: json_patch::Patch = serde_json::from_value(patch).unwrap();
+        let patch: json_patch::Patch = serde_json::from_slice(body).unwrap();
         if json_patch::patch(&mut object, &patch).is_err() {
             return failure(StatusCode::UNPROCESSABLE_ENTITY, "Invalid");
         }
