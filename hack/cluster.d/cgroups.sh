@@ -11,7 +11,7 @@ cgroup_hierarchies() {
   if [[ $(cgroup_version) == 2 ]]; then
     echo /sys/fs/cgroup
   else
-    awk '$3 == "cgroup" && $2 ~ "^/sys/fs/cgroup/" { print $2 }' /proc/mounts
+    awk '$3 ~ /^cgroup2?$/ && $2 ~ "^/sys/fs/cgroup/" { print $2 }' /proc/mounts
   fi
 }
 
@@ -19,7 +19,7 @@ cgroup_hierarchies() {
 cgroup_folders() {
   local hierarchy
   for hierarchy in $(cgroup_hierarchies); do
-    echo "$hierarchy/isthmus/$cluster/$1"
+    echo "$hierarchy/isthmus/$id/$1"
   done
 }
 
@@ -27,7 +27,7 @@ make_cgroup() {
   local hierarchy folder part
   for hierarchy in $(cgroup_hierarchies); do
     folder=$hierarchy
-    for part in isthmus "$cluster" "$1" daemons; do
+    for part in isthmus "$id" "$1" daemons; do
       if [[ $(cgroup_version) == 2 ]]; then
         # A node's pods need the controllers; whatever the kernel refuses is not there to use.
         for controller in $(<"$folder/cgroup.controllers"); do
@@ -73,7 +73,7 @@ remove_cgroup() {
     within 5 remove_cgroup_tree "$folder" || warn "cannot remove the cgroup $folder"
   done
   for hierarchy in $(cgroup_hierarchies); do
-    rmdir "$hierarchy/isthmus/$cluster" "$hierarchy/isthmus" 2>/dev/null || true
+    rmdir "$hierarchy/isthmus/$id" "$hierarchy/isthmus" 2>/dev/null || true
   done
 }
 

@@ -14,7 +14,7 @@ run_daemon() {
     done
     ulimit -n 65536 2>/dev/null || ulimit -n "$(ulimit -Hn)"
     exec setsid "$@"
-  ) </dev/null >>"$state/logs/$name.log" 2>&1 8>&- 9>&- &
+  ) </dev/null >>"$state/logs/$name.log" 2>&1 7>&- 8>&- 9>&- &
   echo $! >"$state/run/$name.pid"
   disown
 }
@@ -24,7 +24,7 @@ daemon_pid() {
   local pid
   [[ -f $state/run/$1.pid ]] || return 1
   pid=$(<"$state/run/$1.pid")
-  grep -qs ":/isthmus/$cluster/" "/proc/$pid/cgroup" || return 1
+  grep -qs ":/isthmus/$id/" "/proc/$pid/cgroup" || return 1
   [[ $(awk '$1 == "State:" { print $2 }' "/proc/$pid/status" 2>/dev/null) != Z ]] || return 1
   echo "$pid"
 }

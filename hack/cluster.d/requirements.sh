@@ -1,10 +1,14 @@
 # What the machine must have.
 # shellcheck shell=bash
 
+require_root() {
+  ((EUID == 0)) || die "needs root (network namespaces); run it with sudo"
+}
+
 require_machine() {
   local pair missing=()
   [[ $(uname -s) == Linux ]] || die "needs Linux (network namespaces)"
-  ((EUID == 0)) || die "needs root (network namespaces); run it with sudo"
+  require_root
   # command:Debian package
   for pair in containerd:containerd runc:runc iptables:iptables conntrack:conntrack socat:socat \
     ip:iproute2 nsenter:util-linux flock:util-linux openssl:openssl jq:jq mount:mount; do
@@ -43,11 +47,11 @@ make_mount_points() {
     [[ $folder == /?* ]] || die "ISTHMUS_NODE_DIRS needs absolute paths, not $folder"
     [[ -d $folder ]] && continue
     mkdir -p "$folder"
-    echo "$folder" >>"$clusters/.mount-points"
+    echo "$folder" >>"$machine/mount-points"
   done < <(node_folders)
   if [[ ! -e /run/xtables.lock ]]; then
     touch /run/xtables.lock
-    echo /run/xtables.lock >>"$clusters/.mount-points"
+    echo /run/xtables.lock >>"$machine/mount-points"
   fi
 }
 
@@ -56,26 +60,33 @@ readonly kubelet_sysctls=(vm.overcommit_memory vm.panic_on_oom kernel.panic kern
 
 save_sysctls() {
   local key
-  [[ -f $clusters/.sysctls ]] && return
+  [[ -f $machine/sysctls ]] && return
   for key in "${kubelet_sysctls[@]}"; do
     [[ -r /proc/sys/${key//.//} ]] && echo "$key $(<"/proc/sys/${key//.//}")"
-  done >"$clusters/.sysctls"
+  done >"$machine/sysctls"
+}
+
+change_machine() {
+  make_mount_points
+  save_sysctls
 }
 
 # What the first cluster changed on the machine goes with the last one.
 restore_machine() {
-  local key value path
-  [[ -z $(cluster_names) ]] || return 0
-  if [[ -f $clusters/.sysctls ]]; then
+  local key value path hierarchy
+  for hierarchy in $(cgroup_hierarchies); do
+    [[ ! -d $hierarchy/isthmus ]] || return 0
+  done
+  if [[ -f $machine/sysctls ]]; then
     while read -r key value; do
       echo "$value" >"/proc/sys/${key//.//}" || warn "cannot set $key back to $value"
-    done <"$clusters/.sysctls"
-    rm -f "$clusters/.sysctls"
+    done <"$machine/sysctls"
+    rm -f "$machine/sysctls"
   fi
-  if [[ -f $clusters/.mount-points ]]; then
+  if [[ -f $machine/mount-points ]]; then
     while read -r path; do
       if [[ -f $path ]]; then rm -f "$path"; else rmdir --ignore-fail-on-non-empty "$path" 2>/dev/null || true; fi
-    done < <(tac "$clusters/.mount-points")
-    rm -f "$clusters/.mount-points"
+    done < <(tac "$machine/mount-points")
+    rm -f "$machine/mount-points"
   fi
 }

@@ -2,7 +2,8 @@
 # shellcheck shell=bash
 
 clusters=${ISTHMUS_CLUSTERS:-/var/lib/isthmus}
-readonly clusters
+machine=/run/isthmus-clusters
+readonly clusters machine
 readonly service_cidr=10.96.0.0/16 kubernetes_service=10.96.0.1 dns_service=10.96.0.10
 readonly max_clusters=10
 
@@ -14,6 +15,9 @@ select_cluster() {
   [[ $cluster =~ ^[a-z0-9]([a-z0-9-]{0,22}[a-z0-9])?$ ]] ||
     die "bad cluster name '$cluster': 1 to 24 of a-z, 0-9 and -"
   state=$clusters/$cluster
+  # Names that the whole machine shares: another folder may hold a cluster of the same name.
+  id=$cluster
+  [[ $clusters == /var/lib/isthmus ]] || id+=_$(cksum <<<"$clusters" | cut -d" " -f1)
   ((${#state} <= longest_folder)) ||
     die "$state is too long for unix sockets; set ISTHMUS_CLUSTERS to a shorter folder"
   if [[ -f $state/index ]]; then
@@ -32,12 +36,13 @@ set_addresses() {
   cluster_cidr=$pod_network.0.0/16
 }
 
-# The smallest index that neither a cluster of this folder nor a bridge of another one uses.
-allocate_index() {
-  local candidate used
+# The smallest index, claimed with its bridge, that neither a cluster of this folder nor a bridge of another one uses.
+claim_index() {
+  local candidate used='' name
   mkdir -p "$state"
   if [[ ! -f $state/index ]]; then
-    used=" $(cat "$clusters"/*/index 2>/dev/null | tr '\n' ' ') "
+    used=
+    for name in $(cluster_names); do used+=" $(<"$clusters/$name/index") "; done
     for ((candidate = 0; candidate < max_clusters; candidate++)); do
       [[ $used != *" $candidate "* ]] || continue
       [[ ! -e /sys/class/net/ist$candidate ]] || continue
@@ -49,6 +54,7 @@ allocate_index() {
     [[ -f $state/index ]] || die "no free address range: $max_clusters clusters are in use; see hack/cluster down --all"
   fi
   set_addresses "$(<"$state/index")"
+  make_network
 }
 
 # A cluster is complete once `up` has written its boot: after a reboot it no longer is.
@@ -85,11 +91,11 @@ select_node() {
   [[ -f $node_folder/spec ]] || die "no node $node in cluster $cluster (has: $(node_names | tr '\n' ' '))"
   # shellcheck source=/dev/null
   source "$node_folder/spec"
-  node_netns=$cluster.$node
+  node_netns=$id.$node
   node_pod_cidr=$pod_network.$node_number.0/24
   if [[ $node_kind == edge ]]; then
     site_network=192.168.$((100 + node_site))
-    site_netns=$cluster.site$node_site
+    site_netns=$id.site$node_site
     node_address=$site_network.$((10 + node_number))
     node_gateway=$site_network.1
   else
@@ -98,12 +104,12 @@ select_node() {
   fi
 }
 
-# Numbers are 1 to 200: they are part of addresses.
+# They are part of addresses; what is above belongs to the sites' routers.
 allocate_node_number() {
   local number
-  for ((number = 1; number <= 200; number++)); do
+  for ((number = 1; number <= 190; number++)); do
     grep -qsx "node_number=$number" "$state"/nodes/*/spec || break
   done
-  ((number <= 200)) || die "a cluster has at most 200 real nodes"
+  ((number <= 190)) || die "a cluster has at most 190 real nodes"
   echo "$number"
 }

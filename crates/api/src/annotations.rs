@@ -1,12 +1,24 @@
 //! Annotations that users and peers know.
 
 /// On a Node: what its pool wrote there and what stood there before, as JSON. The name and the fields `labels`,
-/// `annotations` and `taints` are `OpenYurt`'s.
+/// `annotations` and `taints` are OpenYurt's.
 pub const PREVIOUS_ATTRIBUTES: &str = "nodepool.openyurt.io/previous-attributes";
 
 /// On a Pod, value `true`: keep it off the nodes of host-network pools.
 pub const EXCLUDE_HOST_NETWORK_POOL: &str = "apps.openyurt.io/exclude-host-network-pool";
 
-/// On a NodePool, value `true` in any case: how the versions v1alpha1 and v1beta1 of `OpenYurt` write
+/// On a NodePool, value `true` in any case: how the versions v1alpha1 and v1beta1 of OpenYurt write
 /// `spec.hostNetwork: true`.
 pub const POOL_HOST_NETWORK: &str = "nodepool.openyurt.io/hostnetwork";
+
+/// On a Gateway: further source CIDRs, separated by commas, that the node of the active tunnel endpoint announces.
+pub const EXTRA_ALLOWED_SOURCE_CIDRS: &str = "raven.openyurt.io/extra-allowed-source-cidrs";
+
+/// On a Service, value `true`: hubs hide it from the pods of edge nodes.
+pub const DISCARD_SERVICE: &str = "svc.openyurt.io/discard";
+
+/// On a Service that exposes a Gateway: the external address by which it is reached, when its status has none.
+pub const PUBLIC_SERVICE_EXTERNAL_IP: &str = "raven.openyurt.io/public-service-external-ip";
+
+/// On a Service that exposes a Gateway: the external DNS name by which it is reached.
+pub const PUBLIC_SERVICE_EXTERNAL_DNS_NAME: &str = "raven.openyurt.io/public-service-external-dns-name";

@@ -11,3 +11,12 @@ pub const NETWORK_MODE_ENFORCED: &str = "NetworkModeEnforced";
 
 /// NodePool with leader election: as many leaders as asked for are elected.
 pub const LEADER_READY: &str = "LeaderReady";
+
+/// Gateway: as many endpoints are active as `Replicas` asks for.
+pub const ELECTED: &str = "Elected";
+
+/// Gateway: its active endpoints can be reached from outside as `exposeType` says.
+pub const EXPOSED: &str = "Exposed";
+
+/// Gateway: the node agents behind it have a connection to the cloud.
+pub const CONNECTED: &str = "Connected";

@@ -3,6 +3,12 @@
 /// On a Node: the pool it is a member of. Put there by users or the kubelet, never by a controller.
 pub const NODE_POOL: &str = "apps.openyurt.io/nodepool";
 
+/// On a Node, legacy: the pool it shall join. OpenYurt's webhook copies it into [`NODE_POOL`] when that is empty.
+pub const LEGACY_DESIRED_NODE_POOL: &str = "apps.openyurt.io/desired-nodepool";
+
+/// Prefix of the labels and annotations by which pools mark nodes, pools and pods.
+pub const NODE_POOL_PREFIX: &str = "nodepool.openyurt.io/";
+
 /// On a NodePool: its type in lower case, `edge` or `cloud`.
 pub const POOL_TYPE: &str = "nodepool.openyurt.io/type";
 
@@ -27,9 +33,39 @@ pub const IS_EDGE_WORKER: &str = "openyurt.io/is-edge-worker";
 /// On a `leader-hub-<pool>` ConfigMap: the ConfigMap's own name, which is how OpenYurt's hubs select it.
 pub const CONFIG_MAP_NAME: &str = "openyurt.io/configmap-name";
 
+/// On a Node: the Gateway it is behind. On a Service: the Gateway that it exposes. Value: the Gateway's name.
+pub const GATEWAY: &str = "raven.openyurt.io/gateway";
+
+/// On a Service that exposes a Gateway: which of its endpoints, `proxy` or `tunnel`.
+pub const GATEWAY_TYPE: &str = "raven.openyurt.io/gateway-type";
+
+/// On a Service that exposes a Gateway: the node of the exposed endpoint.
+pub const ENDPOINTS_NAME: &str = "raven.openyurt.io/endpoints-name";
+
 /// The value `true` of boolean labels.
 pub const TRUE: &str = "true";
 
 /// The labels that mark a node of a host-network pool: all three spellings in use, with their values.
 pub const HOST_NETWORK_NODE: [(&str, &str); 3] =
     [(HOST_NETWORK_DASHED, TRUE), (NETWORK_MODE, NODE_NETWORK_MODE), (HOST_NETWORK, TRUE)];
+
+/// Node labels that no pool may set, beside all under [`NODE_POOL_PREFIX`]: each has another owner, who would fight
+/// with the pool for ever.
+pub const RESERVED: [&str; 8] = [
+    // They are the membership itself: a pool could pull its nodes into another pool.
+    NODE_POOL,
+    LEGACY_DESIRED_NODE_POOL,
+    // Owned by whoever joins the node.
+    IS_EDGE_WORKER,
+    // Unique to a node: the scheduler and volumes find nodes by it.
+    "kubernetes.io/hostname",
+    // The kubelet states facts and restores them at every start.
+    "kubernetes.io/arch",
+    "kubernetes.io/os",
+    "beta.kubernetes.io/arch",
+    "beta.kubernetes.io/os",
+];
+
+/// Prefixes of taints that no pool may set: the node lifecycle controller and the cloud provider add them and take
+/// them away as the node's state changes, and evict pods by them.
+pub const RESERVED_TAINT_PREFIXES: [&str; 2] = ["node.kubernetes.io/", "node.cloudprovider.kubernetes.io/"];

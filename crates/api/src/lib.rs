@@ -2,13 +2,30 @@
 //!
 //! This crate holds data only: no client, no runtime. Every well-known name of the project stands here and nowhere
 //! else, so that a name can be looked up, and changed, in one place.
+//!
+//! | kind | group | versions (storage first) | module |
+//! |---|---|---|---|
+//! | `NodePool` | `apps.openyurt.io` | v1beta2, v1beta1, v1alpha1 (deprecated) | [`apps::node_pool`] |
+//! | `Gateway` | `raven.openyurt.io` | v1beta1, v1alpha1 | [`raven::gateway`] |
+
+// Comments on fields become what `kubectl explain` prints, where names of kinds are plain words.
+#![allow(clippy::doc_markdown)]
 
 pub mod annotations;
 pub mod apps;
 pub mod conditions;
+pub mod crds;
 pub mod labels;
+pub mod names;
+pub mod raven;
+mod schema;
 
 pub use apps::node_pool::{
     GroupVersionResource, LeaderElectionStrategy, LeaderEndpoint, NetworkMode, NodePool, NodePoolSpec,
     NodePoolStatus, PoolType,
+};
+pub use crds::crds;
+pub use raven::gateway::{
+    Endpoint, EndpointType, ExposeType, Gateway, GatewayNode, GatewaySpec, GatewayStatus, ProxyConfig,
+    TunnelConfig,
 };

@@ -1,3 +1,18 @@
-//! manager
+//! The cluster's side of Isthmus: controllers, admission webhook, leadership.
 
+pub mod app;
+pub mod args;
+pub mod commands;
+pub mod config;
+pub mod controllers;
+pub mod crds;
+pub mod hostnet;
 pub mod leader;
+pub(crate) mod leading;
+pub mod metrics_server;
+pub(crate) mod nodes;
+pub(crate) mod pods;
+pub mod pools;
+pub(crate) mod watches;
+pub mod webhook;
+pub(crate) mod work_queue;

@@ -1,1 +1,24 @@
-//! tls
+//! TLS identities that rotate: issue, decide when, resolve, listen.
+//!
+//! [`issue`] makes certificates, [`certificate`] reads them as data, [`window`] and [`rotation`] decide (pure: no
+//! clock, no I/O), [`resolver`] holds the certificate being served and [`listener`] terminates TLS for axum. The crate
+//! knows nothing of Kubernetes: where certificates are stored and how trust is published is its caller's business.
+//! `ring` is the one crypto provider.
+
+pub mod certificate;
+pub mod digest;
+pub mod issue;
+pub mod listener;
+pub mod resolver;
+pub mod rotation;
+pub mod secret;
+pub mod window;
+
+/// Makes ring the process's crypto provider: the first line of every `main`, because rustls (and with it the
+/// Kubernetes client) panics when it has to choose a provider by itself and cannot.
+///
+/// Calling it again is harmless, so tests need not coordinate.
+pub fn install_provider() {
+    // An error means that a provider is installed already; the process has only this one to install.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}

@@ -46,9 +46,10 @@ lock_cluster() {
   flock -n 8 || { warn "waiting for another command on cluster $cluster" && flock 8; }
 }
 
-with_global_lock() {
-  mkdir -p "$clusters"
-  exec 9>"$clusters/.lock"
+# For what all clusters of the machine share, wherever their folders are.
+with_machine_lock() {
+  mkdir -p "$machine" "$clusters"
+  exec 9>"$machine/lock"
   flock 9
   "$@"
   exec 9>&-

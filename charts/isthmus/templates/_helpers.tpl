@@ -1,0 +1,130 @@
+{{- define "isthmus.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* Start of all names; short enough for every suffix below in 63 characters. */}}
+{{- define "isthmus.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- else if contains (include "isthmus.name" .) .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name (include "isthmus.name" .) | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "isthmus.manager" -}}{{ include "isthmus.fullname" . }}-manager{{- end -}}
+{{- define "isthmus.webhook" -}}{{ include "isthmus.fullname" . }}-webhook{{- end -}}
+{{- define "isthmus.crds" -}}{{ include "isthmus.fullname" . }}-crds{{- end -}}
+{{- define "isthmus.caSecret" -}}{{ include "isthmus.webhook" . }}-ca{{- end -}}
+{{- define "isthmus.servingSecret" -}}{{ include "isthmus.webhook" . }}-serving{{- end -}}
+
+{{- define "isthmus.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "isthmus.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: manager
+{{- end -}}
+
+{{- define "isthmus.labels" -}}
+{{ include "isthmus.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: isthmus
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{- define "isthmus.image" -}}
+{{- with .Values.image -}}
+{{- $tag := .tag | default $.Chart.AppVersion -}}
+{{- if .registry -}}{{ .registry }}/{{- end -}}{{ .repository }}:{{ $tag }}
+{{- end -}}
+{{- end -}}
+
+{{- define "isthmus.podSecurityContext" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+seccompProfile:
+  type: RuntimeDefault
+{{- end -}}
+
+{{- define "isthmus.securityContext" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end -}}
+
+{{/* Where the manager's pods, and the one that applies the CRDs, may run. */}}
+{{- define "isthmus.nodeAffinity" -}}
+{{- with .Values.placement -}}
+{{- if or .avoidEdgeWorkers .avoidHostNetworkPools -}}
+nodeAffinity:
+  requiredDuringSchedulingIgnoredDuringExecution:
+    nodeSelectorTerms:
+      - matchExpressions:
+          {{- if .avoidEdgeWorkers }}
+          - {key: openyurt.io/is-edge-worker, operator: NotIn, values: ["true"]}
+          {{- end }}
+          {{- if .avoidHostNetworkPools }}
+          - {key: nodepool.openyurt.io/hostnetwork, operator: NotIn, values: ["true"]}
+          - {key: nodepool.openyurt.io/host-network, operator: NotIn, values: ["true"]}
+          - {key: nodepool.openyurt.io/network-mode, operator: NotIn, values: [node-network-mode]}
+          {{- end }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "isthmus.placement" -}}
+{{- with .Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "isthmus.clientConfig" -}}
+clientConfig:
+  service:
+    name: {{ include "isthmus.webhook" .root }}
+    namespace: {{ .root.Release.Namespace }}
+    port: 443
+    path: {{ .path }}
+admissionReviewVersions: [v1]
+sideEffects: None
+matchPolicy: Equivalent
+timeoutSeconds: {{ .root.Values.webhook.timeoutSeconds }}
+{{- end -}}
+
+{{- define "isthmus.podWebhook" -}}
+{{ include "isthmus.clientConfig" (dict "root" . "path" "/mutate-core-openyurt-io-v1-pod") }}
+# A later webhook may add containers or move the pod.
+reinvocationPolicy: IfNeeded
+rules:
+  - apiGroups: [""]
+    apiVersions: [v1]
+    resources: [pods]
+    operations: [CREATE]
+    scope: Namespaced
+{{- with .Values.webhook.namespaceSelector }}
+namespaceSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "isthmus.crdsMetadata" -}}
+labels:
+  {{- include "isthmus.labels" .root | replace "component: manager" "component: crds" | nindent 2 }}
+annotations:
+  helm.sh/hook: pre-install,pre-upgrade
+  helm.sh/hook-weight: {{ .weight | quote }}
+  helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end -}}

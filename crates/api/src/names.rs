@@ -1,0 +1,69 @@
+//! Names of objects, keys and ports that peers look up: what OpenYurt's hubs and the raven agent expect to find.
+
+/// Namespace of all objects named here.
+pub const NAMESPACE: &str = "kube-system";
+
+/// The ConfigMap that tells the hubs of a pool who leads it.
+pub fn leader_hub_config_map(pool: &str) -> String {
+    format!("{LEADER_HUB_PREFIX}{pool}")
+}
+
+/// Prefix of [`leader_hub_config_map`].
+pub const LEADER_HUB_PREFIX: &str = "leader-hub-";
+
+/// The longest name a NodePool may have: `leader-hub-<pool>` is also the value of a label, which ends at 63.
+pub const NODE_POOL_NAME_MAX: usize = 63 - LEADER_HUB_PREFIX.len();
+
+/// The longest name a Gateway may have: it is the value of a node label.
+pub const GATEWAY_NAME_MAX: usize = 63;
+
+/// ConfigMap with the switches of raven.
+pub const RAVEN_CONFIG_MAP: &str = "raven-cfg";
+
+/// Key of [`RAVEN_CONFIG_MAP`] and of an active endpoint's `config`: whether HTTP is proxied, `true` in any case.
+pub const ENABLE_L7_PROXY: &str = "enable-l7-proxy";
+
+/// Key of [`RAVEN_CONFIG_MAP`] and of an active endpoint's `config`: whether there are tunnels, `true` in any case.
+pub const ENABLE_L3_TUNNEL: &str = "enable-l3-tunnel";
+
+/// ConfigMap with the addresses that the raven agents bind.
+pub const RAVEN_AGENT_CONFIG_MAP: &str = "raven-agent-config";
+
+/// Key of [`RAVEN_AGENT_CONFIG_MAP`]: host and port of the proxy's internal HTTPS listener.
+pub const PROXY_INTERNAL_SECURE_ADDR: &str = "proxy-internal-secure-addr";
+
+/// Key of [`RAVEN_AGENT_CONFIG_MAP`]: host and port of the proxy's internal HTTP listener.
+pub const PROXY_INTERNAL_INSECURE_ADDR: &str = "proxy-internal-insecure-addr";
+
+/// Key of [`RAVEN_AGENT_CONFIG_MAP`]: host and port of the proxy's exposed listener.
+pub const PROXY_EXTERNAL_ADDR: &str = "proxy-external-addr";
+
+/// Key of [`RAVEN_AGENT_CONFIG_MAP`]: host and port of the tunnel.
+pub const TUNNEL_BIND_ADDR: &str = "tunnel-bind-addr";
+
+/// ConfigMap with the hosts file by which CoreDNS resolves node names.
+pub const TUNNEL_NODES_CONFIG_MAP: &str = "edge-tunnel-nodes";
+
+/// Key of [`TUNNEL_NODES_CONFIG_MAP`]: lines of address, tab, node name.
+pub const TUNNEL_NODES: &str = "tunnel-nodes";
+
+/// Service by which the cloud reaches the proxy endpoints of the exposed Gateways.
+pub const PROXY_INTERNAL_SERVICE: &str = "x-raven-proxy-internal-svc";
+
+/// Prefix of the Services that expose a proxy endpoint; the agent finds them by their labels.
+pub const PROXY_SERVICE_PREFIX: &str = "x-raven-proxy-svc";
+
+/// Prefix of the Services that expose a tunnel endpoint; the agent finds them by their labels.
+pub const TUNNEL_SERVICE_PREFIX: &str = "x-raven-tunnel-svc";
+
+/// TCP port of a proxy endpoint that names none.
+pub const PROXY_PORT: i32 = 10262;
+
+/// TCP port of the proxy's internal HTTPS listener, unless [`RAVEN_AGENT_CONFIG_MAP`] says otherwise.
+pub const PROXY_INTERNAL_SECURE_PORT: i32 = 10263;
+
+/// TCP port of the proxy's internal HTTP listener, unless [`RAVEN_AGENT_CONFIG_MAP`] says otherwise.
+pub const PROXY_INTERNAL_INSECURE_PORT: i32 = 10264;
+
+/// UDP port of a tunnel endpoint that names none.
+pub const TUNNEL_PORT: i32 = 4500;

@@ -1,0 +1,3 @@
+//! Group `raven.openyurt.io`.
+
+pub mod gateway;

@@ -1,0 +1,155 @@
+//! The command line as typed.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use clap::{Args as Group, Parser, Subcommand};
+
+/// The cluster's side of Isthmus: keeps nodes as their `NodePool` says, gives pods of host-network pools the network of
+/// their node, and issues the certificates for that.
+#[derive(Debug, Parser)]
+#[command(name = "isthmus-manager", version = daemon::build_info::BUILD.version, max_term_width = 110)]
+pub struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the controllers (on the leading replica) and the admission webhook (on every replica).
+    Run(Box<RunArgs>),
+    /// Print the custom resource definitions, or apply them to a cluster.
+    Crds(CrdsArgs),
+    /// Keep kube-proxy, cluster DNS and CNI agents off the nodes of host-network pools.
+    Hostnet(crate::hostnet::HostnetArgs),
+}
+
+/// Arguments of `run`.
+#[derive(Debug, Group)]
+pub struct RunArgs {
+    /// Namespace of this process: its Lease and the Secrets of its certificates are there.
+    #[arg(long, env = "POD_NAMESPACE", default_value = "isthmus-system")]
+    pub namespace: String,
+
+    /// Name of this replica in the Lease; must differ between replicas.
+    #[arg(long, env = "POD_NAME", default_value = "isthmus-manager")]
+    pub identity: String,
+
+    /// Namespace in which the hubs of the nodes look for the `ConfigMap` `leader-hub-<pool>`.
+    #[arg(long, default_value = "kube-system")]
+    pub hub_namespace: String,
+
+    /// Where to listen.
+    #[command(flatten)]
+    pub listeners: ListenerArgs,
+
+    /// The webhook's certificates.
+    #[command(flatten)]
+    pub webhook: WebhookArgs,
+
+    /// How leadership is held.
+    #[command(flatten)]
+    pub leader: crate::leader::LeaderArgs,
+
+    /// What is logged.
+    #[command(flatten)]
+    pub log: daemon::telemetry::LogArgs,
+}
+
+/// Where to listen.
+#[derive(Debug, Group)]
+#[command(next_help_heading = "Listeners")]
+pub struct ListenerArgs {
+    /// Address of the admission webhook (HTTPS).
+    #[arg(long, default_value = "[::]:10273")]
+    pub webhook_address: SocketAddr,
+
+    /// Address of the probes /livez and /readyz (HTTP).
+    #[arg(long, default_value = "[::]:10272")]
+    pub health_address: SocketAddr,
+
+    /// Address of /metrics (HTTPS; callers need a token that may get the non-resource URL /metrics).
+    #[arg(long, default_value = "[::]:10271")]
+    pub metrics_address: SocketAddr,
+}
+
+/// What the webhook's certificates are for and where they are kept.
+#[derive(Debug, Group)]
+#[command(next_help_heading = "Webhook")]
+pub struct WebhookArgs {
+    /// Service through which the API server reaches the webhook; its certificate is for this name.
+    #[arg(long, default_value = "isthmus-webhook")]
+    pub webhook_service: String,
+
+    /// `MutatingWebhookConfiguration` that is given our CA.
+    #[arg(long, default_value = "isthmus")]
+    pub mutating_webhook_configuration: String,
+
+    /// `ValidatingWebhookConfiguration` that is given our CA.
+    #[arg(long, default_value = "isthmus")]
+    pub validating_webhook_configuration: String,
+
+    /// Secret that holds the CA with its key.
+    #[arg(long, default_value = "isthmus-webhook-ca")]
+    pub ca_secret: String,
+
+    /// Secret that holds the serving certificate with its key.
+    #[arg(long, default_value = "isthmus-webhook-serving")]
+    pub serving_secret: String,
+
+    /// Life of a serving certificate; 90 days at most. It is renewed after two thirds of it.
+    #[arg(long, default_value = "90d", value_parser = duration)]
+    pub certificate_validity: Duration,
+}
+
+/// Arguments of `crds`.
+#[derive(Debug, Group)]
+pub struct CrdsArgs {
+    /// What to do with them; `print` if nothing is said.
+    #[command(subcommand)]
+    pub action: Option<CrdsAction>,
+}
+
+/// What to do with the custom resource definitions.
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub enum CrdsAction {
+    /// Print them as YAML, for `kubectl apply --server-side -f -`.
+    Print,
+    /// Apply them to the cluster of the current context, and wait until the API server serves them.
+    Apply,
+}
+
+/// Reads a duration such as `15s`, `1h30m` or `90d`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let span: jiff::SignedDuration = match text.strip_suffix('d').map(str::parse::<i64>) {
+        Some(Ok(days)) => jiff::SignedDuration::from_hours(days.checked_mul(24).ok_or("too long")?),
+        _ => text.parse().map_err(|error| format!("not a duration such as 15s, 10m or 90d: {error}"))?,
+    };
+    Duration::try_from(span).map_err(|_| "a duration must not be negative".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn durations_are_read() {
+        let day = Duration::from_hours(24);
+        let cases =
+            [("15s", Some(Duration::from_secs(15))), ("90d", Some(day * 90)), ("1h30m", Some(day / 16))];
+        let refused =
+            [("", None), ("-1s", None), ("soon", None), ("9999999999999999999d", None), ("5", None)];
+        for (text, expected) in cases.into_iter().chain(refused) {
+            assert_eq!(duration(text).ok(), expected, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Carries out what the command line asks for, and says what became of it in the exit code.
+
+use std::fmt::Display;
+use std::io::Write;
+use std::process::ExitCode;
+
+use kube::Client;
+use tokio::runtime::{Builder, Runtime};
+use tokio_util::sync::CancellationToken;
+
+use crate::app::App;
+use crate::args::{Args, Command, CrdsAction, CrdsArgs, RunArgs};
+use crate::config::Config;
+use crate::{crds, hostnet};
+
+/// Runs the command to its end.
+pub fn run(args: Args) -> ExitCode {
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(daemon::exit::SOFTWARE, &error),
+    };
+    match args.command {
+        Command::Run(args) => runtime.block_on(run_manager(*args)),
+        Command::Crds(args) => runtime.block_on(run_crds(&args)),
+        Command::Hostnet(args) => runtime.block_on(hostnet::run(args)),
+    }
+}
+
+/// Two workers: the work is waiting for the API server, not computing.
+fn runtime() -> std::io::Result<Runtime> {
+    Builder::new_multi_thread().worker_threads(2).enable_all().build()
+}
+
+async fn run_manager(args: RunArgs) -> ExitCode {
+    if let Err(error) = daemon::telemetry::init(&args.log) {
+        return fail(daemon::exit::USAGE, &error);
+    }
+    let config = match Config::try_from(args) {
+        Ok(config) => config,
+        Err(error) => return fail(daemon::exit::USAGE, &error),
+    };
+    let shutdown = match daemon::shutdown::signals() {
+        Ok(shutdown) => shutdown,
+        Err(error) => return fail(daemon::exit::SOFTWARE, &error),
+    };
+    match serve(config, shutdown).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!(%error, "the manager ended");
+            ExitCode::from(daemon::exit::SOFTWARE)
+        }
+    }
+}
+
+async fn serve(config: Config, shutdown: CancellationToken) -> Result<(), crate::app::Error> {
+    App::build(config).await?.run(shutdown).await
+}
+
+async fn run_crds(args: &CrdsArgs) -> ExitCode {
+    let result = match args.action {
+        None | Some(CrdsAction::Print) => crds::print(&mut std::io::stdout().lock()),
+        Some(CrdsAction::Apply) => match Client::try_default().await {
+            Ok(client) => crds::apply(client).await,
+            Err(error) => return fail(daemon::exit::SOFTWARE, &error),
+        },
+    };
+    result.map_or_else(|error| fail(1, &error), |()| ExitCode::SUCCESS)
+}
+
+fn fail(code: u8, error: &dyn Display) -> ExitCode {
+    // Nobody is left to tell if standard error is closed.
+    let _ = writeln!(std::io::stderr(), "isthmus-manager: {error}");
+    ExitCode::from(code)
+}

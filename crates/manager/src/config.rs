@@ -1,0 +1,104 @@
+//! The configuration of `isthmus-manager run`, resolved and checked.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::args::{ListenerArgs, RunArgs, WebhookArgs};
+use crate::controllers::webhook_certificates;
+use crate::leader::{Settings, TimingError};
+
+/// How late the API server may read a webhook configuration, and a replica the Secret of its certificate. Both follow
+/// watches, which lag by milliseconds; a replica reads the Secret anew within a quarter of this even without its watch.
+const SETTLE: Duration = Duration::from_secs(20);
+
+/// Why the flags do not make a configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The durations of leader election do not fit together.
+    #[error(transparent)]
+    Timing(#[from] TimingError),
+    /// Certificates cannot be kept as asked.
+    #[error("--certificate-validity: {0}")]
+    Certificates(#[from] webhook_certificates::ConfigError),
+    /// A name that must not be empty.
+    #[error("{0}: must not be empty")]
+    Empty(&'static str),
+}
+
+/// What `run` works with.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub(crate) identity: String,
+    pub(crate) hub_namespace: String,
+    pub(crate) webhook_address: SocketAddr,
+    pub(crate) health_address: SocketAddr,
+    pub(crate) metrics_address: SocketAddr,
+    pub(crate) election: Settings,
+    pub(crate) certificates: Arc<webhook_certificates::Config>,
+}
+
+impl TryFrom<RunArgs> for Config {
+    type Error = Error;
+
+    fn try_from(args: RunArgs) -> Result<Self, Error> {
+        let RunArgs { namespace, identity, hub_namespace, listeners, webhook, leader, log: _ } = args;
+        let ListenerArgs { webhook_address, health_address, metrics_address } = listeners;
+        let names = [
+            ("--namespace", &namespace),
+            ("--identity", &identity),
+            ("--hub-namespace", &hub_namespace),
+            ("--webhook-service", &webhook.webhook_service),
+        ];
+        if let Some((flag, _)) = names.into_iter().find(|(_, name)| name.is_empty()) {
+            return Err(Error::Empty(flag));
+        }
+        let election = Settings {
+            namespace: namespace.clone(),
+            name: leader.leader_elect_resource_name.clone(),
+            identity: unique(&identity),
+            timing: leader.timing()?,
+        };
+        let certificates = Arc::new(certificates(namespace, webhook));
+        certificates.check()?;
+        Ok(Self {
+            identity,
+            hub_namespace,
+            webhook_address,
+            health_address,
+            metrics_address,
+            election,
+            certificates,
+        })
+    }
+}
+
+/// The identity in the Lease: no process that ran before under the same name must be taken for this one.
+fn unique(identity: &str) -> String {
+    let random = std::collections::hash_map::RandomState::new();
+    format!("{identity}_{:016x}", std::hash::BuildHasher::hash_one(&random, identity))
+}
+
+/// What the certificates are for: the webhook's Service, by the names that the API server calls it.
+fn certificates(namespace: String, webhook: WebhookArgs) -> webhook_certificates::Config {
+    let WebhookArgs {
+        webhook_service: service,
+        mutating_webhook_configuration,
+        validating_webhook_configuration,
+        ca_secret,
+        serving_secret,
+        certificate_validity,
+    } = webhook;
+    let dns_names =
+        vec![format!("{service}.{namespace}.svc"), format!("{service}.{namespace}.svc.cluster.local")];
+    webhook_certificates::Config {
+        namespace,
+        ca_secret,
+        serving_secret,
+        dns_names,
+        mutating_configurations: vec![mutating_webhook_configuration],
+        validating_configurations: vec![validating_webhook_configuration],
+        leaf_validity: certificate_validity,
+        settle: SETTLE,
+    }
+}

@@ -1,0 +1,206 @@
+//! The NodePool controller: what a pool says is what its nodes carry.
+//!
+//! A reconciliation of a pool runs through four steps: [`observe`] reads indexes, [`plan`] decides, [`apply`] writes
+//! nodes and the hubs' `ConfigMap`, [`status`] reports. It is level-triggered: whatever was missed, cut off or undone by
+//! hand is found by looking at the present state alone.
+
+pub(crate) mod apply;
+pub(crate) mod elect;
+pub(crate) mod leader_config;
+pub(crate) mod metrics;
+pub(crate) mod observe;
+pub(crate) mod ownership;
+pub(crate) mod plan;
+pub(crate) mod status;
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Client;
+use kube::runtime::events::Recorder;
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use self::metrics::{Metrics, Outcome};
+use crate::leader::LeadershipGuard;
+use crate::nodes::Nodes;
+use crate::pods::ContainerNetworkPods;
+use crate::pools::{PoolView, Pools};
+use crate::watches::ByName;
+use crate::work_queue;
+
+/// Who we are to server-side apply.
+pub(crate) const FIELD_MANAGER: &str = "isthmus-manager";
+
+/// How many pools are reconciled at a time.
+const CONCURRENT_POOLS: usize = 16;
+
+/// How many writes of nodes are under way at a time, over all pools: what keeps an API server busy without a queue.
+const CONCURRENT_WRITES: usize = 32;
+
+/// How long a pool must be left alone before it is looked at: a burst of node events is one reconciliation.
+const SETTLE: Duration = Duration::from_millis(50);
+
+/// The first delay after a failure; it doubles with each further one.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+
+/// The longest delay after failures.
+const LAST_RETRY: Duration = Duration::from_mins(1);
+
+/// What every reconciliation needs.
+pub(crate) struct Context {
+    pub(crate) client: Client,
+    pub(crate) pools: Pools,
+    pub(crate) nodes: Arc<Nodes>,
+    pub(crate) pods: Arc<ContainerNetworkPods>,
+    pub(crate) leader_configs: Arc<ByName<ConfigMap>>,
+    pub(crate) recorder: Recorder,
+    pub(crate) metrics: Metrics,
+    /// The namespace in which the hubs look for their `ConfigMap`s.
+    pub(crate) hub_namespace: String,
+    /// Asked before each write: another replica may lead by now.
+    pub(crate) leadership: LeadershipGuard,
+    write_permits: Semaphore,
+    /// Nodes that were patched, with the version that was patched: until the watch has told of a newer one, their view
+    /// is known to be stale.
+    written: Mutex<HashMap<String, String>>,
+    /// Failures in a row, by pool.
+    failures: Mutex<HashMap<String, u32>>,
+}
+
+/// What the context is made of; see [`Context`].
+pub(crate) struct Parts {
+    pub(crate) client: Client,
+    pub(crate) pools: Pools,
+    pub(crate) nodes: Arc<Nodes>,
+    pub(crate) pods: Arc<ContainerNetworkPods>,
+    pub(crate) leader_configs: Arc<ByName<ConfigMap>>,
+    pub(crate) recorder: Recorder,
+    pub(crate) metrics: Metrics,
+    pub(crate) hub_namespace: String,
+    pub(crate) leadership: LeadershipGuard,
+}
+
+impl From<Parts> for Context {
+    fn from(parts: Parts) -> Self {
+        let Parts {
+            client,
+            pools,
+            nodes,
+            pods,
+            leader_configs,
+            recorder,
+            metrics,
+            hub_namespace,
+            leadership,
+        } = parts;
+        Self {
+            client,
+            pools,
+            nodes,
+            pods,
+            leader_configs,
+            recorder,
+            metrics,
+            hub_namespace,
+            leadership,
+            write_permits: Semaphore::new(CONCURRENT_WRITES),
+            written: Mutex::default(),
+            failures: Mutex::default(),
+        }
+    }
+}
+
+impl Context {
+    /// Remembers that `node` was patched at `resource_version`.
+    fn note_written(&self, node: &str, resource_version: &str) {
+        self.written.lock().insert(node.to_owned(), resource_version.to_owned());
+    }
+
+    /// Whether the view of `node` at `resource_version` is older than our own last patch.
+    fn is_overwritten(&self, node: &str, resource_version: &str) -> bool {
+        let mut written = self.written.lock();
+        match written.get(node) {
+            Some(patched) if patched == resource_version => true,
+            Some(_) => {
+                written.remove(node);
+                false
+            }
+            None => false,
+        }
+    }
+
+    /// The delay before the next try of `pool`, after it failed or not.
+    fn retry_delay(&self, pool: &str, failed: bool) -> Option<Duration> {
+        let mut failures = self.failures.lock();
+        if !failed {
+            failures.remove(pool);
+            return None;
+        }
+        let row = failures.entry(pool.to_owned()).or_default();
+        let delay = FIRST_RETRY.saturating_mul(1 << (*row).min(6)).min(LAST_RETRY);
+        *row += 1;
+        Some(delay)
+    }
+}
+
+/// Reconciles the pools named in `keys` until `shutdown`.
+pub(crate) async fn run(
+    context: Arc<Context>,
+    keys: mpsc::UnboundedReceiver<String>,
+    shutdown: CancellationToken,
+) {
+    work_queue::run(keys, CONCURRENT_POOLS, SETTLE, shutdown, |name| {
+        let context = Arc::clone(&context);
+        async move { reconcile(&context, &name).await }
+    })
+    .await;
+}
+
+/// The pools that every reconciliation at start-up must visit: those there are, and those that nodes still speak of.
+pub(crate) fn all_keys(context: &Context) -> BTreeSet<String> {
+    context.pools.names().into_iter().chain(context.nodes.pools()).collect()
+}
+
+/// Brings the pool of that name into force, and says after how long to look again, if at all.
+async fn reconcile(context: &Context, name: &str) -> Option<Duration> {
+    let started = Instant::now();
+    if let Some(PoolView::Unreadable(error)) = context.pools.get(name) {
+        // Not to know what a pool says is no reason to take anything from its nodes.
+        warn!(pool = name, %error, "pool cannot be read and is left alone");
+        return Some(LAST_RETRY);
+    }
+    let observed = observe::observe(context, name);
+    let plan = plan::plan(&observed);
+    let mut applied = apply::apply(context, name, &plan).await;
+    match (&observed.pool, &plan.election) {
+        (Some(pool), Some(election)) => {
+            let status = status::compute(pool, &observed, election, &applied, Timestamp::now());
+            context.metrics.observe_pool(name, &status);
+            if let Err(error) = status::write(context, pool, &status).await {
+                applied.errors.push(format!("status: {error}"));
+            }
+        }
+        _ => context.metrics.forget_pool(name),
+    }
+    for error in &applied.errors {
+        warn!(pool = name, error, "pool could not be brought into force; it is tried again");
+    }
+    let failed = !applied.errors.is_empty() || !applied.failures.is_empty();
+    let outcome = match (failed, applied.stale) {
+        (true, _) => Outcome::Failed,
+        (false, true) => Outcome::Stale,
+        (false, false) => Outcome::Success,
+    };
+    context.metrics.observe_reconcile(outcome, started.elapsed());
+    debug!(pool = name, ?outcome, nodes = observed.members.len(), "reconciled");
+    let retry = context.retry_delay(name, failed);
+    // A node that changed under our hands is told by its watch; the second look is for a watch that lags.
+    retry.or_else(|| applied.stale.then_some(FIRST_RETRY))
+}

@@ -1,0 +1,245 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+}
+
+fn changes(pairs: &[(&str, Option<&str>)]) -> Changes {
+    pairs.iter().map(|(key, value)| ((*key).to_owned(), value.map(str::to_owned))).collect()
+}
+
+fn taint(key: &str, value: &str, effect: &str) -> Taint {
+    Taint { key: key.into(), value: Some(value.into()), effect: effect.into(), time_added: None }
+}
+
+#[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
+fn maps_merge_as_promised() {
+    struct Case {
+        name: &'static str,
+        wanted: &'static [(&'static str, &'static str)],
+        owned: &'static [(&'static str, &'static str)],
+        covered: &'static [(&'static str, &'static str)],
+        actual: &'static [(&'static str, &'static str)],
+        changes: &'static [(&'static str, Option<&'static str>)],
+        covered_after: &'static [(&'static str, &'static str)],
+    }
+    let none = Case {
+        name: "nothing wanted, nothing owned: nothing is touched",
+        wanted: &[],
+        owned: &[],
+        covered: &[],
+        actual: &[("a", "1")],
+        changes: &[],
+        covered_after: &[],
+    };
+    let cases = [
+        Case {
+            name: "a new key is added",
+            wanted: &[("a", "1")],
+            actual: &[],
+            changes: &[("a", Some("1"))],
+            ..none
+        },
+        Case {
+            name: "a node's own value is covered",
+            wanted: &[("a", "1")],
+            actual: &[("a", "own")],
+            changes: &[("a", Some("1"))],
+            covered_after: &[("a", "own")],
+            ..none
+        },
+        Case {
+            name: "a node's own value is covered even where it is the same",
+            wanted: &[("a", "1")],
+            actual: &[("a", "1")],
+            covered_after: &[("a", "1")],
+            ..none
+        },
+        Case {
+            name: "drift is repaired and is not the node's own",
+            wanted: &[("a", "1")],
+            owned: &[("a", "1")],
+            actual: &[("a", "drift")],
+            changes: &[("a", Some("1"))],
+            ..none
+        },
+        Case {
+            name: "what was owned goes",
+            owned: &[("a", "1")],
+            actual: &[("a", "1"), ("b", "2")],
+            changes: &[("a", None)],
+            ..none
+        },
+        Case {
+            name: "the node's own value comes back",
+            owned: &[("a", "1")],
+            covered: &[("a", "own")],
+            actual: &[("a", "1")],
+            changes: &[("a", Some("own"))],
+            ..none
+        },
+        Case {
+            name: "the node's own value comes back where it was the same, without a write",
+            owned: &[("a", "1")],
+            covered: &[("a", "1")],
+            actual: &[("a", "1")],
+            ..none
+        },
+        Case {
+            name: "the node's own value comes back after somebody removed the pool's",
+            owned: &[("a", "1")],
+            covered: &[("a", "own")],
+            actual: &[],
+            changes: &[("a", Some("own"))],
+            ..none
+        },
+        Case {
+            name: "a value written by somebody else since stays",
+            owned: &[("a", "1")],
+            covered: &[("a", "own")],
+            actual: &[("a", "theirs")],
+            ..none
+        },
+        Case { name: "gone already", owned: &[("a", "1")], actual: &[], ..none },
+        Case {
+            name: "a pool's new value",
+            wanted: &[("a", "2")],
+            owned: &[("a", "1")],
+            covered: &[("a", "own")],
+            actual: &[("a", "1")],
+            changes: &[("a", Some("2"))],
+            covered_after: &[("a", "own")],
+        },
+        none,
+    ];
+    for case in cases {
+        let mut covered = map(case.covered);
+        let got = merge_map(&map(case.wanted), &map(case.owned), &mut covered, &map(case.actual), |_| true);
+        assert_eq!(got, changes(case.changes), "{}", case.name);
+        assert_eq!(covered, map(case.covered_after), "{}: covered", case.name);
+    }
+}
+
+#[test]
+fn what_may_not_be_covered_is_not_remembered() {
+    let mut covered = BTreeMap::new();
+    merge_map(&map(&[("a", "1")]), &map(&[]), &mut covered, &map(&[("a", "1")]), |_| false);
+    assert_eq!(covered, map(&[]));
+}
+
+#[test]
+fn taints_merge_by_key_and_effect() {
+    let own = taint("k", "own", "NoSchedule");
+    let pool = taint("k", "pool", "NoSchedule");
+    let other = taint("node.kubernetes.io/not-ready", "", "NoExecute");
+    let mut covered = Vec::new();
+    let actual = [other.clone(), own.clone()];
+    let merged = merge_taints(std::slice::from_ref(&pool), &[], &mut covered, &actual).unwrap();
+    assert_eq!((merged.clone(), covered.clone()), (vec![other.clone(), pool.clone()], vec![own.clone()]));
+
+    assert_eq!(
+        merge_taints(std::slice::from_ref(&pool), std::slice::from_ref(&pool), &mut covered, &merged),
+        None
+    );
+
+    let same_key = taint("k", "pool", "NoExecute");
+    let released =
+        merge_taints(&[], std::slice::from_ref(&pool), &mut covered, &[pool.clone(), same_key.clone()])
+            .unwrap();
+    assert_eq!((released, covered), (vec![own, same_key], vec![]));
+}
+
+#[test]
+fn a_record_of_openyurt_is_read_and_a_null_map_is_empty() {
+    let text = r#"{"labels":{"a":"1"},"annotations":null,"taints":[{"key":"k","effect":"NoSchedule"}]}"#;
+    let record: Record = serde_json::from_str(text).unwrap();
+    assert_eq!(record.owned.labels, map(&[("a", "1")]));
+    assert_eq!((record.owned.taints.len(), record.pool, record.covered.is_empty()), (1, None, true));
+}
+
+#[test]
+fn a_record_is_read_back_as_written() {
+    let record = Record {
+        owned: Attributes { labels: map(&[("a", "1")]), ..Attributes::default() },
+        pool: Some("shop".to_owned()),
+        covered: Attributes { taints: vec![taint("k", "v", "NoExecute")], ..Attributes::default() },
+    };
+    let text = serde_json::to_string(&record).unwrap();
+    assert_eq!(serde_json::from_str::<Record>(&text).unwrap(), record);
+    // The top level is what OpenYurt reads.
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(value["labels"], serde_json::json!({ "a": "1" }));
+}
+
+fn small_map() -> impl Strategy<Value = BTreeMap<String, String>> {
+    proptest::collection::btree_map("[a-d]", "[0-2]", 0..4).prop_map(|m| m.into_iter().collect())
+}
+
+fn small_taints() -> impl Strategy<Value = Vec<Taint>> {
+    let any = ("[a-c]", "[0-2]", prop_oneof![Just("NoSchedule"), Just("NoExecute")]);
+    proptest::collection::vec(any, 0..4).prop_map(|taints| {
+        let mut unique: Vec<Taint> = Vec::new();
+        for (key, value, effect) in taints {
+            let taint = taint(&key, &value, effect);
+            if !unique.iter().any(|present| same_identity(present, &taint)) {
+                unique.push(taint);
+            }
+        }
+        unique
+    })
+}
+
+fn apply_map(actual: &mut BTreeMap<String, String>, changes: Changes) {
+    for (key, value) in changes {
+        match value {
+            Some(value) => drop(actual.insert(key, value)),
+            None => drop(actual.remove(&key)),
+        }
+    }
+}
+
+fn sorted(mut taints: Vec<Taint>) -> Vec<Taint> {
+    taints.sort_by(|a, b| (&a.key, &a.effect, &a.value).cmp(&(&b.key, &b.effect, &b.value)));
+    taints
+}
+
+proptest! {
+    /// Whatever pools a node goes through, and however its pool's attributes change: while it is in a pool it carries
+    /// what the pool says, what is the node's alone stays, and when it leaves it is as it was before.
+    #[test]
+    fn a_node_comes_out_as_it_went_in(
+        own in small_map(),
+        own_taints in small_taints(),
+        stations in proptest::collection::vec((small_map(), small_taints()), 1..6),
+    ) {
+        let (mut actual, mut actual_taints) = (own.clone(), own_taints.clone());
+        let (mut owned, mut owned_taints) = (BTreeMap::new(), Vec::new());
+        let (mut covered, mut covered_taints) = (BTreeMap::new(), Vec::new());
+        for (wanted, wanted_taints) in stations.into_iter().chain([(BTreeMap::new(), Vec::new())]) {
+            let changes = merge_map(&wanted, &owned, &mut covered, &actual, |_| true);
+            apply_map(&mut actual, changes);
+            if let Some(merged) = merge_taints(&wanted_taints, &owned_taints, &mut covered_taints, &actual_taints) {
+                actual_taints = merged;
+            }
+            for (key, value) in &wanted {
+                prop_assert_eq!(actual.get(key), Some(value));
+            }
+            for (key, value) in own.iter().filter(|(key, _)| !wanted.contains_key(*key)) {
+                prop_assert_eq!(actual.get(key), Some(value));
+            }
+            for taint in &wanted_taints {
+                prop_assert!(actual_taints.contains(taint));
+            }
+            let again = merge_map(&wanted, &wanted, &mut covered, &actual, |_| true);
+            prop_assert_eq!(again, Changes::new(), "a second look must find nothing to do");
+            prop_assert_eq!(merge_taints(&wanted_taints, &wanted_taints, &mut covered_taints, &actual_taints), None);
+            (owned, owned_taints) = (wanted, wanted_taints);
+        }
+        prop_assert_eq!(actual, own);
+        prop_assert_eq!(sorted(actual_taints), sorted(own_taints));
+        prop_assert!(covered.is_empty() && covered_taints.is_empty());
+    }
+}

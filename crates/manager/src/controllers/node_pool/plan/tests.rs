@@ -1,0 +1,139 @@
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use api::{NetworkMode, NodePoolSpec};
+use serde_json::json;
+
+use super::*;
+
+fn pool(name: &str, labels: &[(&str, &str)], host_network: bool) -> NodePool {
+    let mut pool = NodePool::new(name, NodePoolSpec::default());
+    pool.spec.labels = labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    pool.spec.network_mode = host_network.then_some(NetworkMode::HostNetwork);
+    pool.metadata.labels = Some([(labels::POOL_TYPE.to_owned(), "edge".to_owned())].into());
+    pool
+}
+
+fn node(name: &str, pool: Option<&str>, labels: &[(&str, &str)], record: Option<&str>) -> NodeView {
+    let mut node =
+        NodeView { name: name.to_owned(), resource_version: "7".to_owned(), ..NodeView::default() };
+    node.labels = labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    if let Some(pool) = pool {
+        node.labels.insert(labels::NODE_POOL.to_owned(), pool.to_owned());
+    }
+    if let Some(record) = record {
+        node.annotations.insert(annotations::PREVIOUS_ATTRIBUTES.to_owned(), record.to_owned());
+    }
+    node
+}
+
+fn observed(name: &str, pool: Option<NodePool>, members: Vec<NodeView>, leavers: Vec<NodeView>) -> Observed {
+    Observed { name: name.to_owned(), pool: pool.map(Arc::new), members, leavers, ..Observed::default() }
+}
+
+/// The node after the patch.
+fn patched(mut node: NodeView, patch: &NodePatch) -> NodeView {
+    let NodePatch { node: name, resource_version, labels, annotations, taints } = patch;
+    assert_eq!((&node.name, &node.resource_version), (name, resource_version));
+    for (map, changes) in [(&mut node.labels, labels), (&mut node.annotations, annotations)] {
+        for (key, value) in changes {
+            match value {
+                Some(value) => drop(map.insert(key.clone(), value.clone())),
+                None => drop(map.remove(key)),
+            }
+        }
+    }
+    if let Some(taints) = taints {
+        node.taints.clone_from(taints);
+    }
+    node
+}
+
+#[test]
+fn a_member_gets_the_pools_labels_and_the_three_host_network_labels() {
+    let before = node("n1", Some("shop"), &[("zone", "own")], None);
+    let observed =
+        observed("shop", Some(pool("shop", &[("zone", "z1")], true)), vec![before.clone()], vec![]);
+    let plan = plan(&observed);
+    let after = patched(before.clone(), &plan.nodes[0]);
+    for (key, value) in labels::HOST_NETWORK_NODE {
+        assert_eq!(after.labels[key], value);
+    }
+    assert_eq!(after.labels["zone"], "z1");
+    let record: serde_json::Value = serde_json::from_str(after.record_text().unwrap()).unwrap();
+    assert_eq!((&record["pool"], &record["covered"]["labels"]["zone"]), (&json!("shop"), &json!("own")));
+
+    // Settled: nothing more to write.
+    let settled = Observed { members: vec![after.clone()], ..observed };
+    assert_eq!(super::plan(&settled).nodes, []);
+
+    // Released by the deletion of its pool, it is as it was, but for the label that the pool did not put there.
+    let gone = Observed { name: "shop".into(), leavers: vec![after.clone()], ..Observed::default() };
+    let released = patched(after, &super::plan(&gone).nodes[0]);
+    assert_eq!(released, before);
+}
+
+#[test]
+fn a_move_changes_a_node_in_one_patch() {
+    let start = node("n1", Some("a"), &[], None);
+    let a = pool("a", &[("shared", "a"), ("only-a", "1")], true);
+    let in_a = patched(start.clone(), &plan(&observed("a", Some(a), vec![start.clone()], vec![])).nodes[0]);
+    let mut moved = in_a;
+    moved.labels.insert(labels::NODE_POOL.to_owned(), "b".to_owned());
+    let b = pool("b", &[("shared", "b")], false);
+    let plan_b = plan(&observed("b", Some(b), vec![moved.clone()], vec![]));
+    assert_eq!(plan_b.nodes.len(), 1);
+    let in_b = patched(moved, &plan_b.nodes[0]);
+    let labels: Vec<_> = in_b.labels.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+    assert_eq!(labels, [(labels::NODE_POOL, "b"), ("shared", "b")]);
+}
+
+#[test]
+fn a_plain_pool_writes_nothing_on_its_nodes() {
+    let member = node("n1", Some("shop"), &[("a", "1")], None);
+    assert_eq!(plan(&observed("shop", Some(pool("shop", &[], false)), vec![member], vec![])).nodes, []);
+}
+
+#[test]
+fn one_unreadable_record_holds_up_no_other_node() {
+    for bad in ["{", "[]", "\"x\"", r#"{"labels":7}"#, ""] {
+        let members = vec![
+            node("good-1", Some("shop"), &[], None),
+            node("odd", Some("shop"), &[], Some(bad)),
+            node("good-2", Some("shop"), &[], None),
+        ];
+        let plan = plan(&observed("shop", Some(pool("shop", &[("zone", "z1")], false)), members, vec![]));
+        let patched: Vec<_> = plan.nodes.iter().map(|patch| patch.node.as_str()).collect();
+        assert_eq!(patched, ["good-1", "good-2"], "record {bad:?}");
+        let (node, error) = &plan.refused[0];
+        assert_eq!(node, "odd");
+        assert!(error.to_string().contains("kubectl annotate node odd"), "{error}");
+    }
+}
+
+#[test]
+fn host_network_labels_set_by_others_do_not_outlive_the_pool() {
+    let left_behind = [(labels::HOST_NETWORK, labels::TRUE)];
+    let before = node("n1", Some("shop"), &left_behind, None);
+    let joined = plan(&observed("shop", Some(pool("shop", &[], true)), vec![before.clone()], vec![]));
+    let member = patched(before, &joined.nodes[0]);
+    let gone = Observed { name: "shop".into(), leavers: vec![member.clone()], ..Observed::default() };
+    let released = patched(member, &plan(&gone).nodes[0]);
+    assert!(!released.labels.contains_key(labels::HOST_NETWORK));
+}
+
+#[test]
+fn an_overwritten_view_is_not_planned_for() {
+    let member = node("n1", Some("shop"), &[], None);
+    let mut observed = observed("shop", Some(pool("shop", &[("zone", "z1")], false)), vec![member], vec![]);
+    observed.overwritten = BTreeSet::from(["n1".to_owned()]);
+    assert_eq!(plan(&observed).nodes, []);
+}
+
+#[test]
+fn the_pools_own_type_label_is_set_where_missing() {
+    let mut cloud = pool("shop", &[], false);
+    cloud.spec.type_ = api::PoolType::Cloud;
+    let plan = plan(&observed("shop", Some(cloud), vec![], vec![]));
+    assert_eq!(plan.pool_labels, BTreeMap::from([(labels::POOL_TYPE.to_owned(), "cloud".to_owned())]));
+}

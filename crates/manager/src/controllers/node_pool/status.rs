@@ -1,0 +1,285 @@
+//! Reports: the status of a pool from what was observed and what became of the plan. [`compute`] is pure; [`write`]
+//! writes it and tells of what changed.
+
+use api::{NodePool, NodePoolStatus, conditions};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::api::{Patch, PatchParams};
+use kube::runtime::events::{Event, EventType};
+use kube::{Api, Resource};
+use serde_json::{Value, json};
+use tracing::warn;
+
+use super::Context;
+use super::apply::{Applied, WriteError};
+use super::elect::Election;
+use super::observe::Observed;
+
+/// How many nodes or pods a message names before it only counts.
+const NAMED: usize = 10;
+
+/// The longest reason quoted for one node, in characters.
+const REASON_LENGTH: usize = 300;
+
+/// The status of `pool` at `now`.
+pub(crate) fn compute(
+    pool: &NodePool,
+    observed: &Observed,
+    election: &Election,
+    applied: &Applied,
+    now: Timestamp,
+) -> NodePoolStatus {
+    let before = pool.status.clone().unwrap_or_default();
+    let ready = observed.members.iter().filter(|node| node.ready).count();
+    let mut nodes: Vec<String> = observed.members.iter().map(|node| node.name.clone()).collect();
+    nodes.sort();
+
+    let mut checks = vec![nodes_synced(observed, applied)];
+    if pool.is_host_network() {
+        checks.push(network_mode_enforced(observed));
+    }
+    if pool.spec.enable_leader_election {
+        checks.push(leader_ready(election));
+    }
+    checks.push(overall(&checks));
+    let generation = pool.metadata.generation;
+    let mut conditions: Vec<Condition> =
+        checks.into_iter().map(|check| check.into_condition(&before.conditions, generation, now)).collect();
+    conditions.sort_by(|a, b| a.type_.cmp(&b.type_));
+
+    NodePoolStatus {
+        ready_node_num: count(ready),
+        unready_node_num: count(observed.members.len() - ready),
+        nodes,
+        leader_num: count(election.leaders.len()),
+        leader_endpoints: election.leaders.clone(),
+        leader_last_elected_time: if election.changed {
+            Some(Time(whole_second(now)))
+        } else {
+            before.leader_last_elected_time
+        },
+        network_mode: Some(pool.network_mode()),
+        observed_generation: generation,
+        conditions,
+    }
+}
+
+fn count(number: usize) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+/// The API keeps times to the second: a finer one would read as a change.
+fn whole_second(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
+}
+
+/// A condition before its time of transition is known.
+struct Check {
+    type_: &'static str,
+    /// `None` if it is not known.
+    holds: Option<bool>,
+    reason: &'static str,
+    message: String,
+}
+
+impl Check {
+    fn into_condition(self, before: &[Condition], generation: Option<i64>, now: Timestamp) -> Condition {
+        let Self { type_, holds, reason, message } = self;
+        let status = match holds {
+            Some(true) => "True",
+            Some(false) => "False",
+            None => "Unknown",
+        };
+        let since = before
+            .iter()
+            .find(|condition| condition.type_ == type_ && condition.status == status)
+            .map_or(Time(whole_second(now)), |condition| condition.last_transition_time.clone());
+        Condition {
+            type_: type_.to_owned(),
+            status: status.to_owned(),
+            reason: reason.to_owned(),
+            message,
+            last_transition_time: since,
+            observed_generation: generation,
+        }
+    }
+}
+
+fn nodes_synced(observed: &Observed, applied: &Applied) -> Check {
+    let failures = &applied.failures;
+    let all = observed.members.len();
+    if failures.is_empty() {
+        let message = format!("{all} of {all} nodes carry what the pool says");
+        return Check {
+            type_: conditions::NODES_SYNCED,
+            holds: Some(true),
+            reason: "AllNodesSynced",
+            message,
+        };
+    }
+    let named = failures.iter().map(|(node, reason)| format!("{node}: {}", shorten(reason)));
+    let message =
+        format!("{} of {all} nodes could not be synced: {}", failures.len(), list(named, failures.len()));
+    Check { type_: conditions::NODES_SYNCED, holds: Some(false), reason: "NodesFailed", message }
+}
+
+fn network_mode_enforced(observed: &Observed) -> Check {
+    let Some(violators) = &observed.violators else {
+        let message = "the pods have not been listed yet".to_owned();
+        return Check {
+            type_: conditions::NETWORK_MODE_ENFORCED,
+            holds: None,
+            reason: "PodsNotListed",
+            message,
+        };
+    };
+    if violators.is_empty() {
+        let message = "every pod on the pool's nodes uses the network of its node".to_owned();
+        return Check {
+            type_: conditions::NETWORK_MODE_ENFORCED,
+            holds: Some(true),
+            reason: "AllPodsHostNetwork",
+            message,
+        };
+    }
+    let message = format!(
+        "{} pods on the pool's nodes have no hostNetwork and so no network: {}; give them hostNetwork, or keep them off \
+         with the annotation {}",
+        violators.len(),
+        list(violators.iter().cloned(), violators.len()),
+        api::annotations::EXCLUDE_HOST_NETWORK_POOL
+    );
+    Check {
+        type_: conditions::NETWORK_MODE_ENFORCED,
+        holds: Some(false),
+        reason: "PodsWithoutHostNetwork",
+        message,
+    }
+}
+
+fn leader_ready(election: &Election) -> Check {
+    let (elected, wanted) = (election.leaders.len(), election.wanted);
+    let message = format!("{elected} of {wanted} leaders are elected");
+    if elected == wanted {
+        return Check { type_: conditions::LEADER_READY, holds: Some(true), reason: "Elected", message };
+    }
+    let message = format!(
+        "{message}: too few nodes are ready, have an internal address and carry the labels asked for"
+    );
+    Check { type_: conditions::LEADER_READY, holds: Some(false), reason: "TooFewCandidates", message }
+}
+
+/// `Ready` holds when every other condition does.
+fn overall(checks: &[Check]) -> Check {
+    let broken = checks.iter().find(|check| check.holds == Some(false));
+    match broken.or_else(|| checks.iter().find(|check| check.holds.is_none())) {
+        None => Check {
+            type_: conditions::READY,
+            holds: Some(true),
+            reason: "PoolInForce",
+            message: "what the pool says is in force on its nodes".to_owned(),
+        },
+        Some(broken) => Check {
+            type_: conditions::READY,
+            holds: broken.holds,
+            reason: broken.reason,
+            message: format!("{}: {}", broken.type_, broken.message),
+        },
+    }
+}
+
+fn list(items: impl Iterator<Item = String>, all: usize) -> String {
+    let more = (all > NAMED).then(|| format!("and {} more", all - NAMED));
+    items.take(NAMED).chain(more).collect::<Vec<_>>().join("; ")
+}
+
+fn shorten(reason: &str) -> String {
+    if reason.chars().count() <= REASON_LENGTH {
+        return reason.to_owned();
+    }
+    reason.chars().take(REASON_LENGTH).chain(['…']).collect()
+}
+
+/// Writes the status if it differs from the present one, and tells of changes in events.
+pub(crate) async fn write(
+    context: &Context,
+    pool: &NodePool,
+    status: &NodePoolStatus,
+) -> Result<(), WriteError> {
+    if pool.status.as_ref() == Some(status) {
+        return Ok(());
+    }
+    let name = pool.metadata.name.as_deref().unwrap_or_default();
+    let pools = Api::<NodePool>::all(context.client.clone());
+    let patch = json!({ "status": whole(status) });
+    let (params, patch) = (PatchParams::default(), Patch::Merge(&patch));
+    match context.leadership.run(pools.patch_status(name, &params, &patch)).await? {
+        Err(kube::Error::Api(gone)) if gone.is_not_found() => return Ok(()),
+        other => other.map(drop)?,
+    }
+    context.metrics.writes.inc();
+    for event in changes(pool.status.as_ref(), status) {
+        if let Err(error) = context.recorder.publish(&event, &pool.object_ref(&())).await {
+            warn!(pool = name, %error, "event could not be published");
+        }
+    }
+    Ok(())
+}
+
+/// The status as a merge patch that also removes what is no longer said.
+fn whole(status: &NodePoolStatus) -> Value {
+    let mut value = json!(status);
+    if let Value::Object(fields) = &mut value {
+        for field in ["leaderEndpoints", "leaderLastElectedTime"] {
+            fields.entry(field).or_insert(Value::Null);
+        }
+    }
+    value
+}
+
+/// The events that tell what changed between two statuses.
+fn changes(before: Option<&NodePoolStatus>, after: &NodePoolStatus) -> Vec<Event> {
+    let previous = |type_: &str| {
+        before?.conditions.iter().find(|c| c.type_ == type_).map(|c| (c.status.as_str(), c.message.as_str()))
+    };
+    let mut events: Vec<Event> = after
+        .conditions
+        .iter()
+        .filter(|condition| condition.type_ != conditions::READY)
+        .filter(|condition| match previous(&condition.type_) {
+            // It is no news that something is not known for a moment.
+            Some(_) if condition.status == "Unknown" => false,
+            // Good news is news only after bad news.
+            None | Some(("Unknown", _)) => condition.status == "False",
+            Some((status, message)) => {
+                status != condition.status || (status == "False" && message != condition.message)
+            }
+        })
+        .map(|condition| Event {
+            type_: if condition.status == "True" { EventType::Normal } else { EventType::Warning },
+            reason: condition.reason.clone(),
+            note: Some(condition.message.chars().take(1000).collect()),
+            action: "Reconcile".to_owned(),
+            secondary: None,
+        })
+        .collect();
+    let leaders = |status: &NodePoolStatus| {
+        let names = status.leader_endpoints.iter().map(|l| format!("{}/{}", l.node_name, l.address));
+        names.collect::<Vec<_>>().join(", ")
+    };
+    let (was, is) = (before.map(leaders).unwrap_or_default(), leaders(after));
+    if was != is {
+        let shown = if is.is_empty() { "none" } else { &is };
+        events.push(Event {
+            type_: EventType::Normal,
+            reason: "LeadersElected".to_owned(),
+            note: Some(format!("leaders: {shown}").chars().take(1000).collect()),
+            action: "Elect".to_owned(),
+            secondary: None,
+        });
+    }
+    events
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,261 @@
+//! An index of the cluster's Nodes, kept by a watch: by name, and by the pool they are in or were in.
+//!
+//! Only what the controllers decide on is kept of a Node, so that thousands of them cost a few megabytes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::{annotations, labels};
+use k8s_openapi::ClusterResourceScope;
+use k8s_openapi::api::core::v1::Taint;
+use kube::Resource;
+use kube::core::ObjectMeta;
+use parking_lot::RwLock;
+use serde::Deserialize;
+
+use crate::controllers::node_pool::ownership::Record;
+use crate::watches::Index;
+
+/// A Node as the watch decodes it: the fields that [`NodeView`] is made of. Unknown fields are skipped unread.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct NodeObject {
+    #[serde(deserialize_with = "slim_metadata")]
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: Spec,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct Spec {
+    #[serde(default)]
+    taints: Vec<Taint>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct Status {
+    #[serde(default)]
+    conditions: Vec<Condition>,
+    #[serde(default)]
+    addresses: Vec<Address>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Condition {
+    #[serde(rename = "type")]
+    type_: String,
+    status: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Address {
+    #[serde(rename = "type")]
+    type_: String,
+    address: String,
+}
+
+/// Metadata without managed fields and finalizers, which are most of its bytes.
+pub(crate) fn slim_metadata<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<ObjectMeta, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Slim {
+        name: Option<String>,
+        namespace: Option<String>,
+        resource_version: Option<String>,
+        labels: Option<BTreeMap<String, String>>,
+        annotations: Option<BTreeMap<String, String>>,
+        deletion_timestamp: Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>,
+    }
+    let Slim { name, namespace, resource_version, labels, annotations, deletion_timestamp } =
+        Slim::deserialize(deserializer)?;
+    let slim = ObjectMeta { name, namespace, resource_version, labels, annotations, ..ObjectMeta::default() };
+    Ok(ObjectMeta { deletion_timestamp, ..slim })
+}
+
+impl Resource for NodeObject {
+    type DynamicType = ();
+    type Scope = ClusterResourceScope;
+
+    fn kind((): &()) -> std::borrow::Cow<'_, str> {
+        "Node".into()
+    }
+    fn group((): &()) -> std::borrow::Cow<'_, str> {
+        "".into()
+    }
+    fn version((): &()) -> std::borrow::Cow<'_, str> {
+        "v1".into()
+    }
+    fn plural((): &()) -> std::borrow::Cow<'_, str> {
+        "nodes".into()
+    }
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+/// What is known of a Node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct NodeView {
+    pub(crate) name: String,
+    pub(crate) resource_version: String,
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) annotations: BTreeMap<String, String>,
+    pub(crate) taints: Vec<Taint>,
+    /// Whether the kubelet's condition `Ready` is true.
+    pub(crate) ready: bool,
+    /// The first internal address.
+    pub(crate) internal_ip: Option<String>,
+}
+
+impl NodeView {
+    /// The pool that the node's label names, whether or not that pool exists.
+    pub(crate) fn pool(&self) -> Option<&str> {
+        self.labels.get(labels::NODE_POOL).map(String::as_str).filter(|pool| !pool.is_empty())
+    }
+
+    /// The text of the record of what a pool owns on this node.
+    pub(crate) fn record_text(&self) -> Option<&str> {
+        self.annotations.get(annotations::PREVIOUS_ATTRIBUTES).map(String::as_str)
+    }
+
+    /// The record of what a pool owns on this node; empty if there is none.
+    pub(crate) fn record(&self) -> Result<Record, serde_json::Error> {
+        self.record_text().map_or_else(|| Ok(Record::default()), serde_json::from_str)
+    }
+
+    /// The pools whose reconciliation depends on this node: the one it is in and the one that wrote its record.
+    fn keys(&self) -> BTreeSet<String> {
+        let written_by = self.record().ok().and_then(|record| record.pool);
+        self.pool().map(str::to_owned).into_iter().chain(written_by).collect()
+    }
+
+    /// Whether anything that a decision depends on differs. Heartbeats change only the version.
+    fn differs(&self, other: &Self) -> bool {
+        let Self { name, resource_version: _, labels, annotations, taints, ready, internal_ip } = self;
+        (name, labels, annotations, taints, ready, internal_ip)
+            != (
+                &other.name,
+                &other.labels,
+                &other.annotations,
+                &other.taints,
+                &other.ready,
+                &other.internal_ip,
+            )
+    }
+}
+
+impl From<NodeObject> for NodeView {
+    fn from(node: NodeObject) -> Self {
+        let NodeObject { metadata, spec, status } = node;
+        let internal_ip = status.addresses.into_iter().find(|a| a.type_ == "InternalIP").map(|a| a.address);
+        Self {
+            name: metadata.name.unwrap_or_default(),
+            resource_version: metadata.resource_version.unwrap_or_default(),
+            labels: metadata.labels.unwrap_or_default(),
+            annotations: metadata.annotations.unwrap_or_default(),
+            taints: spec.taints,
+            ready: status.conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True"),
+            internal_ip,
+        }
+    }
+}
+
+/// The index. Changes are told as the names of the pools that they concern.
+#[derive(Default)]
+pub(crate) struct Nodes {
+    inner: RwLock<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    by_name: BTreeMap<String, NodeView>,
+    by_pool: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Inner {
+    fn insert(&mut self, view: NodeView) -> BTreeSet<String> {
+        let mut touched = BTreeSet::new();
+        let keys = view.keys();
+        match self.by_name.get(&view.name) {
+            Some(before) if !before.differs(&view) => {}
+            Some(before) => touched.extend(before.keys().into_iter().chain(keys.iter().cloned())),
+            None => touched.extend(keys.iter().cloned()),
+        }
+        if let Some(before) = self.by_name.get(&view.name).map(NodeView::keys) {
+            self.unlink(&view.name, &before);
+        }
+        for key in keys {
+            self.by_pool.entry(key).or_default().insert(view.name.clone());
+        }
+        self.by_name.insert(view.name.clone(), view);
+        touched
+    }
+
+    fn remove(&mut self, name: &str) -> BTreeSet<String> {
+        let Some(view) = self.by_name.remove(name) else { return BTreeSet::new() };
+        let keys = view.keys();
+        self.unlink(name, &keys);
+        keys
+    }
+
+    fn unlink(&mut self, name: &str, keys: &BTreeSet<String>) {
+        for key in keys {
+            if let Some(names) = self.by_pool.get_mut(key) {
+                names.remove(name);
+                if names.is_empty() {
+                    self.by_pool.remove(key);
+                }
+            }
+        }
+    }
+}
+
+impl Nodes {
+    /// The nodes that `pool` is concerned with: those in it, and those that carry its record.
+    pub(crate) fn of_pool(&self, pool: &str) -> Vec<NodeView> {
+        let inner = self.inner.read();
+        let names = inner.by_pool.get(pool).into_iter().flatten();
+        names.filter_map(|name| inner.by_name.get(name)).cloned().collect()
+    }
+
+    /// The pool that the label of that node names.
+    pub(crate) fn pool_of(&self, node: &str) -> Option<String> {
+        self.inner.read().by_name.get(node)?.pool().map(str::to_owned)
+    }
+
+    /// Every pool that some node is in, or carries the record of.
+    pub(crate) fn pools(&self) -> Vec<String> {
+        self.inner.read().by_pool.keys().cloned().collect()
+    }
+}
+
+impl Index<NodeObject> for Nodes {
+    fn apply(&self, node: NodeObject) -> BTreeSet<String> {
+        self.inner.write().insert(node.into())
+    }
+
+    fn delete(&self, node: NodeObject) -> BTreeSet<String> {
+        self.inner.write().remove(node.metadata.name.as_deref().unwrap_or_default())
+    }
+
+    fn replace(&self, nodes: Vec<NodeObject>) -> BTreeSet<String> {
+        let mut inner = self.inner.write();
+        let views: Vec<NodeView> = nodes.into_iter().map(NodeView::from).collect();
+        let present: BTreeSet<&str> = views.iter().map(|view| view.name.as_str()).collect();
+        let gone: Vec<String> =
+            inner.by_name.keys().filter(|name| !present.contains(name.as_str())).cloned().collect();
+        let mut touched: BTreeSet<String> = gone.iter().flat_map(|name| inner.remove(name)).collect();
+        for view in views {
+            touched.extend(inner.insert(view));
+        }
+        touched
+    }
+}
+
+#[cfg(test)]
+mod tests;

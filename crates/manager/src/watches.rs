@@ -1,0 +1,118 @@
+//! Watches that keep an index: list, watch, resume, for as long as the process runs.
+//!
+//! A malformed object is logged and left out, and never ends a watch: most kinds here can be written by users.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use futures::StreamExt;
+use kube::core::DeserializeGuard;
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Resource, ResourceExt};
+use parking_lot::RwLock;
+use serde::de::DeserializeOwned;
+use tracing::{debug, warn};
+
+/// Something that is kept up to date by a watch. Each call returns the keys of the reconciliations that the change
+/// concerns; none if nothing changed that a decision depends on.
+pub(crate) trait Index<K>: Send + Sync + 'static {
+    /// An object was added or changed.
+    fn apply(&self, object: K) -> BTreeSet<String>;
+    /// An object was deleted.
+    fn delete(&self, object: K) -> BTreeSet<String>;
+    /// These are all objects there are.
+    fn replace(&self, objects: Vec<K>) -> BTreeSet<String>;
+}
+
+/// Keeps `index` up to date from a watch of `api`, tells `changed` the keys of what changed, and calls `synced` once
+/// the first complete list is in the index. Never ends.
+pub(crate) async fn keep<K, I>(
+    api: Api<DeserializeGuard<K>>,
+    config: watcher::Config,
+    index: Arc<I>,
+    changed: impl Fn(BTreeSet<String>) + Send,
+    synced: impl FnOnce() + Send,
+) where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+    I: Index<K>,
+{
+    let mut synced = Some(synced);
+    let mut listed: Vec<K> = Vec::new();
+    let mut events = std::pin::pin!(watcher(api, config).default_backoff());
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(watcher::Event::Init) => listed.clear(),
+            Ok(watcher::Event::InitApply(object)) => listed.extend(readable(object)),
+            Ok(watcher::Event::InitDone) => {
+                debug!(kind = %K::kind(&()), count = listed.len(), "listed");
+                changed(index.replace(std::mem::take(&mut listed)));
+                if let Some(synced) = synced.take() {
+                    synced();
+                }
+            }
+            Ok(watcher::Event::Apply(object)) => {
+                if let Some(object) = readable(object) {
+                    changed(index.apply(object));
+                }
+            }
+            Ok(watcher::Event::Delete(object)) => {
+                if let Some(object) = readable(object) {
+                    changed(index.delete(object));
+                }
+            }
+            Err(error) => warn!(kind = %K::kind(&()), %error, "watch failed; it is tried again"),
+        }
+    }
+}
+
+fn readable<K: Resource<DynamicType = ()>>(object: DeserializeGuard<K>) -> Option<K> {
+    match object.0 {
+        Ok(object) => Some(object),
+        Err(error) => {
+            let name = error.metadata.name.as_deref().unwrap_or_default();
+            warn!(kind = %K::kind(&()), name, %error, "object cannot be read and is left out");
+            None
+        }
+    }
+}
+
+/// An index of whole objects by name, for kinds of which there are few. Keys of changes are the objects' names.
+pub(crate) struct ByName<K> {
+    objects: RwLock<BTreeMap<String, Arc<K>>>,
+}
+
+impl<K> Default for ByName<K> {
+    fn default() -> Self {
+        Self { objects: RwLock::default() }
+    }
+}
+
+impl<K> ByName<K> {
+    /// The object of that name, if it exists.
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<K>> {
+        self.objects.read().get(name).cloned()
+    }
+}
+
+impl<K: Resource<DynamicType = ()> + Send + Sync + 'static> Index<K> for ByName<K> {
+    fn apply(&self, object: K) -> BTreeSet<String> {
+        let name = object.name_any();
+        self.objects.write().insert(name.clone(), Arc::new(object));
+        [name].into()
+    }
+
+    fn delete(&self, object: K) -> BTreeSet<String> {
+        let name = object.name_any();
+        self.objects.write().remove(&name);
+        [name].into()
+    }
+
+    fn replace(&self, objects: Vec<K>) -> BTreeSet<String> {
+        let fresh: BTreeMap<_, _> = objects.into_iter().map(|o| (o.name_any(), Arc::new(o))).collect();
+        let mut present = self.objects.write();
+        let touched = present.keys().chain(fresh.keys()).cloned().collect();
+        *present = fresh;
+        touched
+    }
+}

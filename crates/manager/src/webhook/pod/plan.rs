@@ -1,0 +1,189 @@
+//! What becomes of a pod at its creation: pod as raw JSON and what is known of its pool in, patch and warnings or a
+//! refusal out.
+//!
+//! Pure and total: it never panics, whatever the JSON. Only the needed operations are in the patch, so fields of newer
+//! Kubernetes versions pass untouched, and its own result needs no further operation.
+//!
+//! A pod that wants host-network pool P by its label
+//! - gets `hostNetwork: true`;
+//! - is bound to P by its node selector, unless it binds itself: by the node selector, by each term of its required node
+//!   affinity, or by `spec.nodeName`, which no scheduler looks behind. This holds for pods of `DaemonSets` too: one for a
+//!   node outside P stays pending, so a `DaemonSet` should carry the node selector itself;
+//! - is refused when it names another pool, or excludes P, in one of these places, when it carries the annotation that
+//!   keeps pods off such pools, and when it asks for what host network cannot give (`host_network`).
+//!
+//! A pod that wants a container-network pool, or a pool that does not exist, is admitted unchanged with a warning.
+//! Setting `hostNetwork` here escalates nothing: policies on it, such as Pod Security, are checked after this.
+
+use api::annotations::EXCLUDE_HOST_NETWORK_POOL;
+use api::labels::{DESIRED_NODE_POOL, NODE_POOL, TRUE};
+use json_patch::{AddOperation, Patch, PatchOperation};
+use serde_json::{Value, json};
+use thiserror::Error;
+
+use super::binding::{Binding, binding};
+use super::exclusion::exclusion;
+use super::host_network::{Conflict, conflict};
+pub use super::raw::Malformed;
+use super::raw::{Object, Path};
+
+/// What is known of the pool that a pod wants.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum PoolNetwork {
+    /// Its pods use the network of their node.
+    Host,
+    /// Its pods have addresses of their own.
+    Container,
+    /// There is no such pool.
+    Unknown,
+}
+
+/// What becomes of a pod.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Decision {
+    /// It is admitted.
+    Admit {
+        /// What is changed; empty when nothing is.
+        patch: Patch,
+        /// What its author should know.
+        warnings: Vec<String>,
+    },
+    /// It is refused.
+    Refuse(Refusal),
+}
+
+/// Why a pod is refused: each message names the field, and what to do.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+pub enum Refusal {
+    /// It is not a pod as the API has it.
+    #[error("this is no valid pod: {0}")]
+    Malformed(#[from] Malformed),
+    /// It wants one pool and names another.
+    #[error(
+        "{field} is {says}, but label {DESIRED_NODE_POOL} wants pool \"{pool}\": name the same pool in both, or remove one"
+    )]
+    OtherPool {
+        /// The pool of the label.
+        pool: String,
+        /// The field that names the other pool.
+        field: String,
+        /// What that field says.
+        says: String,
+    },
+    /// It wants a host-network pool and to be kept off such pools.
+    #[error(
+        "metadata.annotations[{EXCLUDE_HOST_NETWORK_POOL}] keeps the pod off host-network pools, but label \
+         {DESIRED_NODE_POOL} wants pool \"{pool}\", which is one: remove the annotation or the label"
+    )]
+    Excluded {
+        /// The pool of the label.
+        pool: String,
+    },
+    /// It asks for what host network cannot give.
+    #[error(
+        "pool \"{pool}\" gives its pods host network, but {field} {reason}: {remedy}, or choose a pool without host network"
+    )]
+    HostNetwork {
+        /// The pool of the label.
+        pool: String,
+        /// The field that stands against host network.
+        field: String,
+        /// Why it does.
+        reason: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+}
+
+/// The pool that the pod wants to run in, by its label.
+pub fn desired_pool(pod: &Value) -> Result<Option<&str>, Malformed> {
+    metadata_entry(&Object::root(pod)?, "labels", DESIRED_NODE_POOL)
+}
+
+/// Decides on a pod at its creation. `network` is what is known of its [`desired_pool`]; without one it is not read.
+pub fn plan(pod: &Value, network: PoolNetwork) -> Decision {
+    match try_plan(pod, network) {
+        Ok((operations, warnings)) => Decision::Admit { patch: Patch(operations), warnings },
+        Err(refusal) => Decision::Refuse(refusal),
+    }
+}
+
+type Admitted = (Vec<PatchOperation>, Vec<String>);
+
+fn try_plan(pod: &Value, network: PoolNetwork) -> Result<Admitted, Refusal> {
+    let root = Object::root(pod)?;
+    let pool = metadata_entry(&root, "labels", DESIRED_NODE_POOL)?;
+    let excluded = metadata_entry(&root, "annotations", EXCLUDE_HOST_NETWORK_POOL)? == Some(TRUE);
+    let spec = root.required("spec")?;
+
+    let mut warnings = Vec::new();
+    match (pool, network) {
+        (Some(pool), PoolNetwork::Host) if excluded => {
+            return Err(Refusal::Excluded { pool: pool.to_owned() });
+        }
+        (Some(pool), PoolNetwork::Host) => return into_host_network(&spec, pool),
+        (Some(pool), PoolNetwork::Container) => warnings.push(format!(
+            "node pool \"{pool}\" is not a host-network pool: label {DESIRED_NODE_POOL} changes nothing"
+        )),
+        (Some(pool), PoolNetwork::Unknown) => warnings.push(format!(
+            "node pool \"{pool}\" of label {DESIRED_NODE_POOL} does not exist: the pod is admitted unchanged"
+        )),
+        (None, _) => {}
+    }
+    let operations = if excluded { exclusion(&spec)? } else { Vec::new() };
+    Ok((operations, warnings))
+}
+
+fn into_host_network(spec: &Object<'_>, pool: &str) -> Result<Admitted, Refusal> {
+    let mut operations = Vec::new();
+    let mut warnings = Vec::new();
+
+    if spec.boolean("hostNetwork")? != Some(true) {
+        // A pod that asks for host network itself is the API server's to judge.
+        if let Some(Conflict { field, reason, remedy }) = conflict(spec)? {
+            return Err(Refusal::HostNetwork { pool: pool.to_owned(), field, reason, remedy });
+        }
+        operations.push(add(&spec.path().field("hostNetwork"), json!(true)));
+    }
+
+    match binding(spec, pool)? {
+        Binding::Bound => {}
+        Binding::Elsewhere { field, says } => {
+            return Err(Refusal::OtherPool { pool: pool.to_owned(), field, says });
+        }
+        Binding::Open { also_elsewhere } => {
+            if let Some(field) = also_elsewhere {
+                warnings.push(format!("{field} names other pools too: the pod is bound to pool \"{pool}\""));
+            }
+            let selector = spec.path().field("nodeSelector");
+            operations.push(if spec.has("nodeSelector") {
+                add(&selector.key(NODE_POOL), json!(pool))
+            } else {
+                add(&selector, json!({ NODE_POOL: pool }))
+            });
+        }
+    }
+
+    // Kubelets read ClusterFirst as Default for a pod with host network, but take this one at its word.
+    if spec.string("dnsPolicy")? == Some("ClusterFirstWithHostNet") {
+        warnings.push(format!(
+            "spec.dnsPolicy ClusterFirstWithHostNet needs cluster DNS, which nodes of host-network pool \"{pool}\" may lack: use Default"
+        ));
+    }
+    Ok((operations, warnings))
+}
+
+fn metadata_entry<'a>(root: &Object<'a>, map: &'static str, key: &str) -> Result<Option<&'a str>, Malformed> {
+    let Some(metadata) = root.object("metadata")? else { return Ok(None) };
+    metadata.object(map)?.map_or(Ok(None), |map| map.entry(key))
+}
+
+/// Sets the value at `path`, which may be there already.
+pub(super) fn add(path: &Path, value: Value) -> PatchOperation {
+    PatchOperation::Add(AddOperation { path: path.pointer(), value })
+}
+
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod tests;

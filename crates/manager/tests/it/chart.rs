@@ -1,0 +1,89 @@
+//! The Helm chart as Helm renders it: rights, security settings, and that it agrees with the program it installs.
+//!
+//! Needs Helm 3: `$HELM`, else the one that `hack/build-tools helm` built, else the one in `$PATH`.
+
+mod access;
+mod objects;
+mod webhooks;
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn helm() -> PathBuf {
+    let set = env::var_os("HELM").map(PathBuf::from);
+    let built = || {
+        let cache = env::var_os("ISTHMUS_CACHE").map(PathBuf::from).or_else(|| {
+            let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+            Some(cache.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache")))?.join("isthmus"))
+        })?;
+        let folders = cache.join("bin").read_dir().ok()?;
+        folders.filter_map(|folder| Some(folder.ok()?.path().join("helm"))).find(|file| file.is_file())
+    };
+    let installed = || {
+        env::split_paths(&env::var_os("PATH")?).map(|folder| folder.join("helm")).find(|file| file.is_file())
+    };
+    set.or_else(built)
+        .or_else(installed)
+        .expect("Helm is missing: run `hack/build-tools helm`, or set HELM to its path")
+}
+
+fn chart() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../charts/isthmus")
+}
+
+fn run(arguments: &[&str]) -> Output {
+    // A Helm built from its module alone believes in a Kubernetes version of its own.
+    Command::new(helm())
+        .args(arguments)
+        .args(["--kube-version", "1.36.0"])
+        .output()
+        .expect("helm could not be run")
+}
+
+/// The rendered text of release `isthmus` in namespace `isthmus-system`, or what Helm says against it.
+fn try_render(values: &[&str]) -> Result<String, String> {
+    let chart = chart();
+    let mut arguments = vec!["template", "isthmus", chart.to_str().unwrap(), "--namespace", "isthmus-system"];
+    for value in values {
+        arguments.extend(["--set-json", value]);
+    }
+    let output = run(&arguments);
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
+}
+
+/// The rendered objects, hooks among them.
+fn render(values: &[&str]) -> Vec<Value> {
+    serde_saphyr::from_multiple(&try_render(values).unwrap()).unwrap()
+}
+
+fn of_kind<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    objects.iter().filter(|object| object["kind"] == kind).collect()
+}
+
+#[track_caller]
+fn one<'a>(objects: &'a [Value], kind: &str, name: &str) -> &'a Value {
+    let found: Vec<_> =
+        of_kind(objects, kind).into_iter().filter(|object| object["metadata"]["name"] == name).collect();
+    assert_eq!(found.len(), 1, "{kind} {name}");
+    found[0]
+}
+
+#[test]
+fn helm_finds_no_fault() {
+    let output = run(&["lint", "--strict", chart().to_str().unwrap()]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+#[test]
+fn a_value_that_does_not_exist_is_rejected() {
+    for value in
+        ["replica=2", "webhook.failurePolicy.labeledPods=\"Fail\"", "replicas=0", "ports.webhook=70000"]
+    {
+        let error = try_render(&[value]).unwrap_err();
+        assert!(error.contains("don't meet the specifications of the schema"), "{value}: {error}");
+    }
+}

@@ -1,0 +1,143 @@
+//! Who may do what: the exact rights, so that each further one is seen.
+
+use serde_json::{Value, json};
+
+use super::{of_kind, one, render};
+
+fn rules(kind: &str, name: &str) -> Value {
+    one(&render(&[]), kind, name)["rules"].clone()
+}
+
+#[test]
+fn the_manager_may_do_in_the_cluster_what_it_does_there() {
+    assert_eq!(
+        rules("ClusterRole", "isthmus-manager"),
+        json!([
+            { "apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch", "patch"] },
+            { "apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"] },
+            { "apiGroups": ["apps.openyurt.io"], "resources": ["nodepools"], "verbs": ["get", "list", "watch"] },
+            { "apiGroups": ["apps.openyurt.io"], "resources": ["nodepools/status"], "verbs": ["patch", "update"] },
+            { "apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"] },
+            {
+                "apiGroups": ["admissionregistration.k8s.io"],
+                "resources": ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
+                "resourceNames": ["isthmus"],
+                "verbs": ["get", "list", "watch", "patch"]
+            },
+            { "apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"] },
+            { "apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"] }
+        ])
+    );
+}
+
+#[test]
+fn the_manager_touches_its_own_lease_and_secrets_only() {
+    assert_eq!(
+        rules("Role", "isthmus-manager"),
+        json!([
+            { "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"] },
+            {
+                "apiGroups": ["coordination.k8s.io"],
+                "resources": ["leases"],
+                "resourceNames": ["isthmus-manager"],
+                "verbs": ["get", "list", "watch", "update", "patch"]
+            },
+            {
+                "apiGroups": [""],
+                "resources": ["secrets"],
+                "resourceNames": ["isthmus-webhook-ca", "isthmus-webhook-serving"],
+                "verbs": ["get", "list", "watch", "patch"]
+            }
+        ])
+    );
+}
+
+#[test]
+fn of_config_maps_the_manager_writes_those_for_hubs_only() {
+    let objects = render(&[]);
+    let role = one(&objects, "Role", "isthmus-hub");
+    assert_eq!(role["metadata"]["namespace"], "kube-system");
+    assert_eq!(
+        role["rules"],
+        json!([{
+            "apiGroups": [""],
+            "resources": ["configmaps"],
+            "verbs": ["get", "list", "watch", "create", "patch", "update", "delete"]
+        }])
+    );
+    let policy = &one(&objects, "ValidatingAdmissionPolicy", "isthmus-hub")["spec"];
+    assert_eq!(policy["failurePolicy"], "Fail");
+    assert_eq!(
+        policy["matchConditions"][0]["expression"],
+        r#"request.userInfo.username == "system:serviceaccount:isthmus-system:isthmus-manager""#
+    );
+    assert_eq!(
+        policy["matchConstraints"]["resourceRules"],
+        json!([{
+            "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"],
+            "operations": ["CREATE", "UPDATE", "DELETE"]
+        }])
+    );
+    assert_eq!(
+        policy["validations"][0]["expression"],
+        r#"(request.operation == "DELETE" ? oldObject : object).metadata.name.startsWith("leader-hub-")"#
+    );
+    let binding = &one(&objects, "ValidatingAdmissionPolicyBinding", "isthmus-hub")["spec"];
+    assert_eq!(binding, &json!({ "policyName": "isthmus-hub", "validationActions": ["Deny"] }));
+}
+
+#[test]
+fn the_hook_may_write_the_own_crds_only() {
+    assert_eq!(
+        rules("ClusterRole", "isthmus-crds"),
+        json!([
+            { "apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"], "verbs": ["create"] },
+            {
+                "apiGroups": ["apiextensions.k8s.io"],
+                "resources": ["customresourcedefinitions"],
+                "resourceNames": ["nodepools.apps.openyurt.io", "gateways.raven.openyurt.io"],
+                "verbs": ["get", "patch"]
+            }
+        ])
+    );
+}
+
+#[test]
+fn there_are_no_other_rights_and_none_for_others() {
+    let objects = render(&[]);
+    let names = |kind: &str| -> Vec<String> {
+        of_kind(&objects, kind)
+            .iter()
+            .map(|object| object["metadata"]["name"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(names("ClusterRole"), ["isthmus-manager", "isthmus-metrics-reader", "isthmus-crds"]);
+    assert_eq!(names("Role"), ["isthmus-hub", "isthmus-manager"]);
+    for kind in ["ClusterRoleBinding", "RoleBinding"] {
+        for binding in of_kind(&objects, kind) {
+            let account = match binding["roleRef"]["name"].as_str().unwrap() {
+                "isthmus-crds" => "isthmus-crds",
+                _ => "isthmus-manager",
+            };
+            assert_eq!(binding["metadata"]["name"], binding["roleRef"]["name"]);
+            assert_eq!(
+                binding["subjects"],
+                json!([{ "kind": "ServiceAccount", "name": account, "namespace": "isthmus-system" }])
+            );
+        }
+    }
+}
+
+#[test]
+fn metrics_are_for_named_readers() {
+    let reader =
+        r#"metrics.readers=[{"kind":"ServiceAccount","name":"prometheus","namespace":"monitoring"}]"#;
+    let objects = render(&[reader]);
+    let role = one(&objects, "ClusterRole", "isthmus-metrics-reader");
+    assert_eq!(role["rules"], json!([{ "nonResourceURLs": ["/metrics"], "verbs": ["get"] }]));
+    let binding = one(&objects, "ClusterRoleBinding", "isthmus-metrics-reader");
+    assert_eq!(
+        binding["subjects"],
+        json!([{ "kind": "ServiceAccount", "name": "prometheus", "namespace": "monitoring" }])
+    );
+}

@@ -1,0 +1,215 @@
+//! The other objects: pods, Secrets, names, dashboard.
+
+use std::collections::BTreeSet;
+
+use api::labels::{HOST_NETWORK_NODE, IS_EDGE_WORKER};
+use serde_json::{Value, json};
+
+use super::{of_kind, one, render, try_render};
+
+fn deployment(values: &[&str]) -> Value {
+    one(&render(values), "Deployment", "isthmus-manager")["spec"].clone()
+}
+
+#[test]
+fn the_manager_is_started_as_it_expects() {
+    let container = &deployment(&[])["template"]["spec"]["containers"][0];
+    assert_eq!(
+        container["args"],
+        json!([
+            "run",
+            "--namespace=$(POD_NAMESPACE)",
+            "--identity=$(POD_NAME)",
+            "--webhook-address=[::]:10273",
+            "--health-address=[::]:10272",
+            "--metrics-address=[::]:10271",
+            "--webhook-service=isthmus-webhook",
+            "--mutating-webhook-configuration=isthmus",
+            "--validating-webhook-configuration=isthmus",
+            "--ca-secret=isthmus-webhook-ca",
+            "--serving-secret=isthmus-webhook-serving",
+            "--hub-namespace=kube-system",
+            "--lease-name=isthmus-manager",
+            "--lease-duration=15s",
+            "--renew-deadline=10s",
+            "--retry-period=2s",
+            "--log-level=info",
+            "--log-format=json"
+        ])
+    );
+    for (probe, path) in
+        [("startupProbe", "/livez"), ("livenessProbe", "/livez"), ("readinessProbe", "/readyz")]
+    {
+        assert_eq!(container[probe]["httpGet"], json!({ "path": path, "port": "health" }), "{probe}");
+    }
+}
+
+#[test]
+fn every_pod_is_as_locked_up_as_it_can_be() {
+    let objects = render(&[]);
+    for (kind, name) in [("Deployment", "isthmus-manager"), ("Job", "isthmus-crds")] {
+        let pod = &one(&objects, kind, name)["spec"]["template"]["spec"];
+        assert_eq!(
+            pod["securityContext"],
+            json!({
+                "runAsNonRoot": true, "runAsUser": 65532, "runAsGroup": 65532, "fsGroup": 65532,
+                "seccompProfile": { "type": "RuntimeDefault" }
+            })
+        );
+        for field in ["hostNetwork", "hostPID", "hostIPC", "volumes"] {
+            assert_eq!(pod.get(field), None, "{kind} {field}");
+        }
+        let containers = pod["containers"].as_array().unwrap();
+        assert_eq!(containers.len(), 1);
+        assert_eq!(
+            containers[0]["securityContext"],
+            json!({
+                "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": { "drop": ["ALL"] }
+            })
+        );
+        assert!(containers[0]["resources"]["limits"]["memory"].is_string());
+    }
+}
+
+#[test]
+fn pods_keep_off_the_edge_and_off_host_network_pools() {
+    let objects = render(&[]);
+    let mut expected = vec![(IS_EDGE_WORKER, "true")];
+    expected.extend(HOST_NETWORK_NODE);
+    let expected: BTreeSet<String> =
+        expected.into_iter().map(|(key, value)| format!("{key} NotIn [\"{value}\"]")).collect();
+    for (kind, name) in [("Deployment", "isthmus-manager"), ("Job", "isthmus-crds")] {
+        let affinity = &one(&objects, kind, name)["spec"]["template"]["spec"]["affinity"]["nodeAffinity"];
+        let terms = &affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
+        assert_eq!(terms.as_array().unwrap().len(), 1);
+        let found = terms[0]["matchExpressions"].as_array().unwrap().iter().map(|expression| {
+            let text = |field: &str| expression[field].as_str().unwrap();
+            format!("{} {} {}", text("key"), text("operator"), expression["values"])
+        });
+        assert_eq!(found.collect::<BTreeSet<_>>(), expected, "{kind}");
+    }
+}
+
+#[test]
+fn the_placement_can_be_given_up() {
+    let pod = |values: &[&str]| deployment(values)["template"]["spec"]["affinity"].clone();
+    let free = pod(&["placement.avoidEdgeWorkers=false", "placement.avoidHostNetworkPools=false"]);
+    assert_eq!(free.get("nodeAffinity"), None);
+    assert!(free["podAntiAffinity"].is_object());
+    assert_eq!(pod(&[r#"affinity={"podAffinity":{}}"#]), json!({ "podAffinity": {} }));
+}
+
+#[test]
+fn replicas_go_one_after_the_other() {
+    let spec = deployment(&[]);
+    assert_eq!(spec["replicas"], 2);
+    assert_eq!(spec["strategy"]["rollingUpdate"], json!({ "maxUnavailable": 0, "maxSurge": 1 }));
+    let objects = render(&[]);
+    assert_eq!(one(&objects, "PodDisruptionBudget", "isthmus-manager")["spec"]["minAvailable"], 1);
+    assert_eq!(
+        of_kind(&render(&["replicas=1"]), "PodDisruptionBudget").len(),
+        0,
+        "it would hold up every drain"
+    );
+}
+
+#[test]
+fn upgrades_keep_what_the_manager_wrote_into_its_secrets() {
+    let objects = render(&[]);
+    let secrets = of_kind(&objects, "Secret");
+    assert_eq!(secrets.len(), 2);
+    for secret in secrets {
+        for field in ["data", "stringData", "immutable"] {
+            assert_eq!(secret.get(field), None, "{field}");
+        }
+    }
+}
+
+#[test]
+fn the_crds_come_before_all_else_and_can_be_left_out() {
+    let objects = render(&[]);
+    let hooks: Vec<_> = objects
+        .iter()
+        .filter(|object| object["metadata"]["annotations"].get("helm.sh/hook").is_some())
+        .collect();
+    let weight = |object: &Value| {
+        object["metadata"]["annotations"]["helm.sh/hook-weight"].as_str().unwrap().parse::<i32>().unwrap()
+    };
+    let job = one(&objects, "Job", "isthmus-crds");
+    assert_eq!(hooks.len(), 4);
+    for hook in hooks {
+        assert_eq!(hook["metadata"]["annotations"]["helm.sh/hook"], "pre-install,pre-upgrade");
+        assert!(hook == job || weight(hook) < weight(job), "{hook}");
+    }
+    assert_eq!(job["spec"]["template"]["spec"]["containers"][0]["args"], json!(["crds", "apply"]));
+    let without = try_render(&["crds.install=false"]).unwrap();
+    assert!(!without.contains("helm.sh/hook") && !without.contains("CustomResourceDefinition"), "{without}");
+    assert_eq!(of_kind(&objects, "CustomResourceDefinition").len(), 0, "uninstalling would delete all pools");
+}
+
+#[test]
+fn the_image_is_named_as_its_parts_say() {
+    let image = |values: &[&str]| deployment(values)["template"]["spec"]["containers"][0]["image"].clone();
+    assert_eq!(image(&[]), format!("isthmus/isthmus-manager:{}", env!("CARGO_PKG_VERSION")));
+    let parts = r#"image={"registry":"registry.example:5000","repository":"a/b","tag":"c"}"#;
+    assert_eq!(image(&[parts]), "registry.example:5000/a/b:c");
+}
+
+#[test]
+fn names_stay_valid_however_long_the_given_one_is() {
+    let name = format!("fullnameOverride=\"{}\"", "n".repeat(90));
+    let everything = [
+        name.as_str(),
+        "metrics.serviceMonitor.enabled=true",
+        "metrics.dashboard.enabled=true",
+        "networkPolicy.enabled=true",
+    ];
+    let objects = render(&everything);
+    let mut seen = BTreeSet::new();
+    for object in &objects {
+        let metadata = &object["metadata"];
+        let name = metadata["name"].as_str().unwrap();
+        assert!(name.len() <= 63 && name.starts_with("nnn"), "{name}");
+        assert_eq!(metadata["labels"]["app.kubernetes.io/part-of"], "isthmus", "{name}");
+        assert!(seen.insert(format!("{} {name} {}", object["kind"], metadata["namespace"])), "{name} twice");
+    }
+    for kind in ["ServiceMonitor", "ConfigMap", "NetworkPolicy"] {
+        assert_eq!(of_kind(&objects, kind).len(), 1, "{kind}");
+    }
+}
+
+#[test]
+fn the_dashboard_asks_for_metrics_that_there_are() {
+    const METRICS: [&str; 11] = [
+        "isthmus_certificate_expiry_timestamp_seconds",
+        "isthmus_leader",
+        "isthmus_nodepool_nodes",
+        "isthmus_reconcile_duration_seconds_bucket",
+        "isthmus_reconcile_total",
+        "isthmus_webhook_duration_seconds_bucket",
+        "isthmus_webhook_requests_total",
+        "process_cpu_seconds_total",
+        "process_open_fds",
+        "process_resident_memory_bytes",
+        "process_start_time_seconds",
+    ];
+    let objects = render(&["metrics.dashboard.enabled=true"]);
+    let text = one(&objects, "ConfigMap", "isthmus-dashboard")["data"]["isthmus.json"].as_str().unwrap();
+    let dashboard: Value = serde_json::from_str(text).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    assert!(panels.len() > 5);
+    for panel in panels {
+        for target in panel["targets"].as_array().unwrap() {
+            let expression = target["expr"].as_str().unwrap();
+            let asked = expression
+                .split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
+                .filter(|word| word.starts_with("isthmus_") || word.starts_with("process_"));
+            let mut any = false;
+            for metric in asked {
+                any = true;
+                assert!(METRICS.contains(&metric), "{metric} in {}", panel["title"]);
+            }
+            assert!(any, "{expression}");
+        }
+    }
+}

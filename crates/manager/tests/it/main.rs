@@ -1,0 +1,4 @@
+//! Integration tests of the manager.
+
+#[cfg(test)]
+mod chart;

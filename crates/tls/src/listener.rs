@@ -1,0 +1,143 @@
+//! TLS for `axum::serve`: accepts connections and hands out those whose handshake is done.
+//!
+//! Handshakes run in tasks of their own, with a deadline and a bound on their number, so that a client that is slow or
+//! silent delays nobody. No error ends the listener: a handshake that fails concerns that client only, and failures to
+//! accept (no file descriptors left) are tried again after a pause.
+
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+
+use rustls::ServerConfig;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    task::{JoinError, JoinSet},
+    time::{Instant, sleep_until, timeout},
+};
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use tracing::{debug, warn};
+
+/// Limits of a [`TlsListener`].
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// How long a handshake may take.
+    pub handshake: Duration,
+    /// How many handshakes may be under way. More connections wait in the kernel's queue.
+    pub concurrent_handshakes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { handshake: Duration::from_secs(10), concurrent_handshakes: 512 }
+    }
+}
+
+/// The first and the longest pause after a failure to accept.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
+
+/// What a handshake's task gives back.
+type Handshake = (SocketAddr, Result<TlsStream<TcpStream>, HandshakeError>);
+
+#[derive(Debug, thiserror::Error)]
+enum HandshakeError {
+    #[error("not done in time")]
+    Deadline,
+    #[error(transparent)]
+    Failed(io::Error),
+}
+
+/// An `axum::serve::Listener` that terminates TLS.
+pub struct TlsListener {
+    tcp: TcpListener,
+    acceptor: TlsAcceptor,
+    limits: Limits,
+    // Dropping the listener ends its handshakes.
+    handshakes: JoinSet<Handshake>,
+    pause: Duration,
+    paused_until: Option<Instant>,
+}
+
+impl TlsListener {
+    /// Terminates TLS on `tcp` as `config` says.
+    pub fn new(tcp: TcpListener, config: ServerConfig, limits: Limits) -> Self {
+        Self {
+            tcp,
+            acceptor: TlsAcceptor::from(Arc::new(config)),
+            limits,
+            handshakes: JoinSet::new(),
+            pause: PAUSE.0,
+            paused_until: None,
+        }
+    }
+
+    fn begin(&mut self, connection: TcpStream, address: SocketAddr) {
+        self.pause = PAUSE.0;
+        if let Err(error) = connection.set_nodelay(true) {
+            debug!(%address, %error, "cannot turn Nagle's algorithm off");
+        }
+        let handshake = self.acceptor.accept(connection);
+        let deadline = self.limits.handshake;
+        self.handshakes.spawn(async move {
+            let result = match timeout(deadline, handshake).await {
+                Ok(result) => result.map_err(HandshakeError::Failed),
+                Err(_) => Err(HandshakeError::Deadline),
+            };
+            (address, result)
+        });
+    }
+
+    fn refused(&mut self, error: &io::Error) {
+        use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+        // The client went away before it was accepted; the next may be there already.
+        if matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) {
+            return;
+        }
+        warn!(%error, pause = ?self.pause, "cannot accept connections");
+        self.paused_until = Some(Instant::now() + self.pause);
+        self.pause = (self.pause * 2).min(PAUSE.1);
+    }
+}
+
+fn finished(joined: Result<Handshake, JoinError>) -> Option<(TlsStream<TcpStream>, SocketAddr)> {
+    match joined {
+        Ok((address, Ok(stream))) => Some((stream, address)),
+        // Probes of load balancers and port scans end here too, so it is no warning.
+        Ok((address, Err(error))) => {
+            debug!(%address, %error, "TLS handshake failed");
+            None
+        }
+        Err(error) => {
+            warn!(%error, "TLS handshake panicked");
+            None
+        }
+    }
+}
+
+impl axum::serve::Listener for TlsListener {
+    type Io = TlsStream<TcpStream>;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        loop {
+            let paused_until = self.paused_until;
+            let room = self.handshakes.len() < self.limits.concurrent_handshakes;
+            // Every branch is cancel-safe; what is under way is kept in `self`.
+            tokio::select! {
+                Some(joined) = self.handshakes.join_next() => {
+                    if let Some(connection) = finished(joined) {
+                        return connection;
+                    }
+                }
+                () = sleep_until(paused_until.unwrap_or_else(Instant::now)), if paused_until.is_some() => {
+                    self.paused_until = None;
+                }
+                accepted = self.tcp.accept(), if room && paused_until.is_none() => match accepted {
+                    Ok((connection, address)) => self.begin(connection, address),
+                    Err(error) => self.refused(&error),
+                },
+            }
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<Self::Addr> {
+        self.tcp.local_addr()
+    }
+}

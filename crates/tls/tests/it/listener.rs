@@ -1,0 +1,135 @@
+//! What a listener must bear: silence, garbage, a change of certificates under load.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use tls::listener::Limits;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    task::JoinSet,
+    time::timeout,
+};
+
+use crate::server::{Client, Server, authority};
+
+const SOON: Duration = Duration::from_secs(5);
+
+#[tokio::test]
+async fn serves_http_1_and_offers_http_2() {
+    let server = Server::start(Limits::default()).await;
+    let ca = authority();
+    server.install(&ca);
+    let answer = Client::new(&[&ca], "http/1.1").get(&server).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("hello"), "{answer}");
+    assert_eq!(Client::new(&[&ca], "h2").handshake(&server).await.unwrap(), b"h2");
+    let stranger = authority();
+    assert!(Client::new(&[&stranger], "h2").handshake(&server).await.is_err());
+}
+
+#[tokio::test]
+async fn before_the_first_certificate_handshakes_fail_and_then_they_work() {
+    let server = Server::start(Limits::default()).await;
+    let ca = authority();
+    let client = Client::new(&[&ca], "http/1.1");
+    assert!(client.get(&server).await.is_err());
+    server.install(&ca);
+    client.get(&server).await.unwrap();
+}
+
+#[tokio::test]
+async fn silent_clients_delay_nobody_and_are_dropped_at_the_deadline() {
+    let limits = Limits { handshake: Duration::from_secs(2), ..Limits::default() };
+    let server = Server::start(limits).await;
+    let ca = authority();
+    server.install(&ca);
+    let mut silent = Vec::new();
+    for _ in 0..50 {
+        silent.push(server.connect().await);
+    }
+    let started = Instant::now();
+    let client = Client::new(&[&ca], "http/1.1");
+    timeout(SOON, client.get(&server)).await.unwrap().unwrap();
+    assert!(started.elapsed() < limits.handshake, "it waited for the silent: {:?}", started.elapsed());
+    for mut connection in silent {
+        let end = timeout(SOON, connection.read(&mut [0])).await.expect("not dropped in time");
+        assert!(matches!(end, Ok(0) | Err(_)), "{end:?}");
+    }
+}
+
+#[tokio::test]
+async fn more_handshakes_than_allowed_wait_for_their_turn() {
+    let limits = Limits { handshake: Duration::from_millis(500), concurrent_handshakes: 1 };
+    let server = Server::start(limits).await;
+    let ca = authority();
+    server.install(&ca);
+    let _silent = server.connect().await;
+    let started = Instant::now();
+    timeout(SOON, Client::new(&[&ca], "http/1.1").get(&server)).await.unwrap().unwrap();
+    assert!(
+        started.elapsed() >= Duration::from_millis(300),
+        "the bound does not hold: {:?}",
+        started.elapsed()
+    );
+}
+
+#[tokio::test]
+async fn garbage_concerns_only_who_sent_it() {
+    let server = Server::start(Limits::default()).await;
+    let ca = authority();
+    server.install(&ca);
+    let mut noise = 1_u32;
+    for length in [0_usize, 1, 5, 300, 20_000] {
+        let garbage: Vec<u8> = (0..length)
+            .map(|_| {
+                noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                noise.to_be_bytes()[0]
+            })
+            .collect();
+        let mut connection = server.connect().await;
+        // The server may hang up before all is written.
+        let _ = connection.write_all(&garbage).await;
+    }
+    let mut plain = server.connect().await;
+    plain.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    let mut answer = Vec::new();
+    let _ = timeout(SOON, plain.read_to_end(&mut answer)).await.unwrap();
+    assert!(!answer.starts_with(b"HTTP"), "plain HTTP was served");
+    Client::new(&[&ca], "http/1.1").get(&server).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_handshake_fails_while_certificates_change() {
+    let server = Arc::new(Server::start(Limits::default()).await);
+    let (old, new) = (authority(), authority());
+    server.install(&old);
+    let client = Arc::new(Client::new(&[&old, &new], "http/1.1"));
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut load = JoinSet::new();
+    for _ in 0..4 {
+        let (server, client, stop) = (server.clone(), client.clone(), stop.clone());
+        load.spawn(async move {
+            let mut answers = 0_u32;
+            while !stop.load(Ordering::Relaxed) {
+                client.get(&server).await.unwrap();
+                answers += 1;
+            }
+            answers
+        });
+    }
+    let end = Instant::now() + Duration::from_secs(2);
+    let mut changes = 0_u32;
+    while Instant::now() < end {
+        server.install(if changes.is_multiple_of(2) { &new } else { &old });
+        changes += 1;
+        assert!(server.serving.install("garbage", "garbage").is_err());
+        tokio::task::yield_now().await;
+    }
+    stop.store(true, Ordering::Relaxed);
+    let answers: u32 = load.join_all().await.into_iter().sum();
+    assert!(changes > 20 && answers > 20, "{answers} requests and {changes} changes prove little");
+}

@@ -1,0 +1,200 @@
+//! `cargo xtask dist`: the binaries as they are released, statically linked, and an image of each.
+//!
+//! Static, so that an image holds nothing but the binary and a node needs nothing to run it.
+
+mod elf;
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail, ensure};
+use clap::{Args, ValueEnum};
+use serde_json::Value;
+
+use crate::workspace;
+
+/// What to build, and how.
+#[derive(Debug, Args)]
+pub(crate) struct DistArgs {
+    /// Profile of all binaries; without it `release` for the manager and `edge`, which is smaller, for the hub.
+    #[arg(long)]
+    profile: Option<String>,
+
+    /// Build nothing; make the image of this binary, which `dist` has built before.
+    #[arg(long, value_name = "BIN")]
+    image_only: Option<Binary>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Binary {
+    IsthmusManager,
+    EdgeHub,
+}
+
+impl Binary {
+    const ALL: [Self; 2] = [Self::IsthmusManager, Self::EdgeHub];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::IsthmusManager => "isthmus-manager",
+            Self::EdgeHub => "edge-hub",
+        }
+    }
+
+    fn package(self) -> &'static str {
+        match self {
+            Self::IsthmusManager => "manager",
+            Self::EdgeHub => "edge-hub",
+        }
+    }
+
+    fn profile(self) -> &'static str {
+        match self {
+            Self::IsthmusManager => "release",
+            Self::EdgeHub => "edge",
+        }
+    }
+
+    /// The user of the image's process. The hub writes to its node's `/etc` and talks to its service manager.
+    fn user(self) -> &'static str {
+        match self {
+            Self::IsthmusManager => "65532",
+            Self::EdgeHub => "0",
+        }
+    }
+
+    /// Where the built binary is kept.
+    fn path(self) -> PathBuf {
+        folder().join(self.name())
+    }
+}
+
+fn folder() -> PathBuf {
+    workspace::root().join("dist")
+}
+
+/// Builds, checks and packs.
+pub(crate) fn run(args: &DistArgs) -> anyhow::Result<()> {
+    fs::create_dir_all(folder())?;
+    if let Some(binary) = args.image_only {
+        return image(binary);
+    }
+    let target = Target::installed()?;
+    for binary in Binary::ALL {
+        build(binary, args.profile.as_deref().unwrap_or(binary.profile()), &target)?;
+        image(binary)?;
+    }
+    Ok(())
+}
+
+/// For what and with which flags, so that the result is static.
+struct Target {
+    triple: String,
+    flags: Option<OsString>,
+}
+
+impl Target {
+    /// musl, which is static by itself, if it is installed; else the host's own libc, linked statically.
+    fn installed() -> anyhow::Result<Self> {
+        let rustc =
+            || std::process::Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+        let version = workspace::output(rustc().arg("-vV"))?;
+        let host = version
+            .lines()
+            .find_map(|line| line.strip_prefix("host: "))
+            .context("rustc -vV names no host")?;
+        let sysroot = workspace::output(rustc().args(["--print", "sysroot"]))?;
+        let architecture = host.split('-').next().unwrap_or(host);
+        let musl = format!("{architecture}-unknown-linux-musl");
+        if Path::new(sysroot.trim()).join("lib/rustlib").join(&musl).exists() {
+            return Ok(Self { triple: musl, flags: None });
+        }
+        let mut flags = std::env::var_os("RUSTFLAGS").unwrap_or_default();
+        flags.push(" -C target-feature=+crt-static");
+        Ok(Self { triple: host.to_owned(), flags: Some(flags) })
+    }
+}
+
+fn build(binary: Binary, profile: &str, target: &Target) -> anyhow::Result<()> {
+    let mut cargo = workspace::cargo();
+    // The target is named even where it is the host: then the flags do not reach proc macros and build scripts, which
+    // cannot be static.
+    cargo.args(["build", "--locked", "--package", binary.package(), "--bin", binary.name()]);
+    cargo.args(["--profile", profile, "--target", &target.triple]);
+    // Cargo itself says where the binary is, so CARGO_TARGET_DIR and profiles need no care here.
+    cargo.arg("--message-format=json-render-diagnostics");
+    if let Some(flags) = &target.flags {
+        cargo.env("RUSTFLAGS", flags);
+    }
+    // Read by daemon::build_info; whoever builds from an archive without git sets it.
+    if std::env::var_os("ISTHMUS_COMMIT").is_none()
+        && let Some(commit) = commit()
+    {
+        cargo.env("ISTHMUS_COMMIT", commit);
+    }
+    let messages = workspace::output(&mut cargo)?;
+    let built = executable(&messages, binary.name()).context("cargo built no executable")?;
+    elf::ensure_static(&fs::read(&built)?).with_context(|| built.display().to_string())?;
+    let size = fs::copy(&built, binary.path())?;
+    println!("{}: {} KiB, static, {} ({profile})", binary.path().display(), size / 1024, target.triple);
+    Ok(())
+}
+
+/// The commit that is built, with `-dirty` if files differ from it; nothing outside of a git repository.
+fn commit() -> Option<String> {
+    let mut git = std::process::Command::new("git");
+    git.current_dir(workspace::root()).args([
+        "describe",
+        "--always",
+        "--dirty",
+        "--abbrev=12",
+        "--exclude=*",
+    ]);
+    let output = git.output().ok().filter(|output| output.status.success())?;
+    Some(String::from_utf8(output.stdout).ok()?.trim().to_owned()).filter(|commit| !commit.is_empty())
+}
+
+/// The path of a binary in cargo's messages, which are JSON, one a line.
+fn executable(messages: &str, name: &str) -> Option<PathBuf> {
+    let artifacts = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut of_binary = artifacts.filter(|message| message["target"]["name"] == name);
+    of_binary.find_map(|message| message["executable"].as_str().map(PathBuf::from))
+}
+
+fn image(binary: Binary) -> anyhow::Result<()> {
+    let path = binary.path();
+    ensure!(path.exists(), "{} is not there; run `cargo xtask dist` first", path.display());
+    let script = workspace::root().join("hack/oci-image");
+    if !script.exists() {
+        bail!("{} is not there", script.display());
+    }
+    let name = binary.name();
+    let out = folder().join(format!("{name}.tar"));
+    let mut command = std::process::Command::new(script);
+    command.current_dir(workspace::root());
+    command
+        .args(["--name", &format!("isthmus.dev/{name}:{}", env!("CARGO_PKG_VERSION"))])
+        .arg("--out")
+        .arg(&out);
+    command.args(["--entrypoint", &format!("[\"/{name}\"]"), "--user", binary.user()]);
+    command.arg(format!("{}:/{name}:755", path.display()));
+    workspace::run(&mut command)?;
+    println!("{}", out.display());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_executable_is_found_among_the_messages() {
+        let messages = r#"{"reason":"compiler-artifact","target":{"name":"tls"},"executable":null}
+            not JSON
+            {"reason":"compiler-artifact","target":{"name":"edge-hub"},"executable":"/t/edge-hub"}
+            {"reason":"build-finished","success":true}"#;
+        assert_eq!(executable(messages, "edge-hub"), Some("/t/edge-hub".into()));
+        assert_eq!(executable(messages, "isthmus-manager"), None);
+    }
+}

@@ -1,0 +1,202 @@
+//! A label added to every pool of a large cluster: how long until every node carries it, and what it costs.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use api::{NodePool, labels};
+use e2e::{SYSTEM, eventually, hack_cluster, kubectl};
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::core::PartialObjectMeta;
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client, ResourceExt};
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::report::{Figure, Report};
+
+const LABEL: &str = "bench.isthmus.dev/round";
+
+/// How many clients write at a time in the comparison, as many as the controller has writes under way.
+const WRITERS: usize = 32;
+
+/// Whose figures stand beside ours: the same change on the same machine, not in the same run.
+const PEER: &str = "yurt-manager v1.7, same machine, earlier run";
+
+/// How large the cluster is.
+#[derive(clap::Args)]
+pub(crate) struct Size {
+    /// Number of nodes.
+    #[arg(long, default_value_t = 2000)]
+    nodes: usize,
+    /// Number of pools, over which the nodes are spread.
+    #[arg(long, default_value_t = 40)]
+    pools: usize,
+}
+
+/// Measures; leaves the cluster without the nodes and pools that it made.
+pub(crate) async fn run(client: Client, size: Size) -> Result<Report> {
+    let Size { nodes, pools } = size;
+    hack_cluster(&["nodes", &nodes.to_string(), "--pools", &pools.to_string()]).await?.ok()?;
+    let pool_api = Api::<NodePool>::all(client.clone());
+    set_labels(&pool_api, pools, json!({ "bench.isthmus.dev/kind": "scale" })).await?;
+    eventually("all nodes are counted", Duration::from_mins(2), || async {
+        let found = pool_api.list(&ListParams::default()).await?;
+        let counted: usize = found
+            .iter()
+            .filter(|p| p.name_any().starts_with("pool-"))
+            .filter_map(|p| p.status.as_ref())
+            .map(|s| s.nodes.len())
+            .sum();
+        ensure!(counted == nodes, "{counted} of {nodes}");
+        Ok(())
+    })
+    .await?;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+
+    let leader = leader_process(&client).await?;
+    let writes_before = api_writes().await?;
+    let cpu_before = leader.cpu_seconds()?;
+    let round = format!("{}", jiff::Timestamp::now().as_second());
+    let watch = tokio::spawn(carried(client.clone(), round.clone(), nodes));
+    // The watch must be there before the change.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let began = Instant::now();
+    set_labels(&pool_api, pools, json!({ "bench.isthmus.dev/kind": "scale", LABEL: round })).await?;
+    let finished =
+        tokio::time::timeout(Duration::from_mins(2), watch).await.context("not converged")???;
+    let converge_s = finished.duration_since(began).as_secs_f64();
+    // Statuses follow the nodes; their cost belongs to the change.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let cpu_s = leader.cpu_seconds()? - cpu_before;
+    let resident_mb = leader.resident_mb()?;
+    let api_writes = api_writes().await? - writes_before;
+
+    let direct_s = direct(&client, nodes).await?;
+    kubectl(&["label", "nodes", "-l", labels::NODE_POOL, &format!("{}-", labels::NODE_POOL)]).await?.ok()?;
+    let names: Vec<String> = (0..pools).map(|i| format!("np/pool-{i}")).collect();
+    let arguments: Vec<&str> = ["delete"].into_iter().chain(names.iter().map(String::as_str)).collect();
+    kubectl(&arguments).await?.ok()?;
+    hack_cluster(&["nodes", "0"]).await?.ok()?;
+
+    Ok(Report {
+        title: format!("nodepool: a label added to {pools} pools of {nodes} nodes"),
+        figures: vec![
+            Figure::new("converge_s", converge_s).against(39.9, PEER).target(4.0),
+            Figure::new("cpu_s", cpu_s).against(5.3, PEER).target(1.0),
+            Figure::new("resident_mb", resident_mb).against(92.0, PEER).target(30.0),
+            Figure::new("api_writes", api_writes),
+            Figure::new("direct_s", direct_s),
+        ],
+        notes: vec![format!(
+            "What bounds it: the API server. The same {nodes} patches, sent without any controller by {WRITERS} writers in \
+             this run, took {direct_s:.2} s; through the controller {:.2} times that.",
+            converge_s / direct_s
+        )],
+    })
+}
+
+/// Makes the pools carry these labels for their nodes.
+async fn set_labels(pools: &Api<NodePool>, count: usize, labels: serde_json::Value) -> Result<()> {
+    stream::iter(0..count)
+        .map(|i| {
+            let name = format!("pool-{i}");
+            let pool = json!({
+                "apiVersion": "apps.openyurt.io/v1beta2", "kind": "NodePool",
+                "metadata": { "name": name }, "spec": { "labels": labels },
+            });
+            async move { pools.patch(&name, &PatchParams::apply("bench").force(), &Patch::Apply(&pool)).await }
+        })
+        .buffer_unordered(WRITERS)
+        .try_for_each(|_| async { Ok(()) })
+        .await
+        .context("pools")
+}
+
+/// The moment at which the last of `count` nodes carries the label of that round.
+async fn carried(client: Client, round: String, count: usize) -> Result<Instant> {
+    let nodes = Api::<PartialObjectMeta<Node>>::all(client);
+    let config = watcher::Config::default().labels(&format!("{LABEL}={round}"));
+    let mut events = std::pin::pin!(watcher(nodes, config).applied_objects());
+    let mut carrying = std::collections::BTreeSet::new();
+    while let Some(node) = events.try_next().await? {
+        carrying.insert(node.name_any());
+        if carrying.len() == count {
+            return Ok(Instant::now());
+        }
+    }
+    anyhow::bail!("the watch ended")
+}
+
+/// How long the same number of patches takes without a controller.
+async fn direct(client: &Client, count: usize) -> Result<f64> {
+    let nodes = Api::<Node>::all(client.clone());
+    let patch = Patch::Merge(json!({ "metadata": { "labels": { "bench.isthmus.dev/direct": "1" } } }));
+    let (nodes, patch) = (&nodes, &patch);
+    let began = Instant::now();
+    stream::iter(0..count)
+        .map(|i| async move {
+            nodes.patch_metadata(&format!("fake-{i:05}"), &PatchParams::default(), patch).await
+        })
+        .buffer_unordered(WRITERS)
+        .try_for_each(|_| async { Ok(()) })
+        .await?;
+    Ok(began.elapsed().as_secs_f64())
+}
+
+/// Writes of nodes, pools, their statuses, events and `ConfigMap`s that the API server has served, apart from
+/// heartbeats.
+async fn api_writes() -> Result<f64> {
+    let metrics = kubectl(&["get", "--raw", "/metrics"]).await?.ok()?;
+    let counted = ["nodes", "nodepools", "events", "configmaps"];
+    Ok(metrics
+        .lines()
+        .filter(|line| line.starts_with("apiserver_request_total{"))
+        .filter(|line| counted.iter().any(|resource| line.contains(&format!("resource=\"{resource}\""))))
+        .filter(|line| {
+            ["APPLY", "PATCH", "POST", "PUT"].iter().any(|verb| line.contains(&format!("verb=\"{verb}\"")))
+        })
+        .filter(|line| !(line.contains("resource=\"nodes\"") && line.contains("subresource=\"status\"")))
+        .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+        .sum())
+}
+
+/// The process of the replica that leads, which runs in a pod of this machine.
+struct Process(u32);
+
+async fn leader_process(client: &Client) -> Result<Process> {
+    let lease = Api::<Lease>::namespaced(client.clone(), SYSTEM).get("isthmus-manager").await?;
+    let holder = lease.spec.and_then(|spec| spec.holder_identity).context("nobody leads")?;
+    for entry in std::fs::read_dir("/proc")?.flatten() {
+        let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
+        let name = std::fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
+        let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
+        let pod = environment.split(|byte| *byte == 0).find_map(|v| v.strip_prefix(b"POD_NAME="));
+        let leads = pod.is_some_and(|pod| holder.starts_with(&*String::from_utf8_lossy(pod)));
+        if name.starts_with("isthmus-manage") && leads {
+            return Ok(Process(pid));
+        }
+    }
+    anyhow::bail!("no process of {holder} on this machine: the benchmark needs hack/cluster and root")
+}
+
+impl Process {
+    /// User and system time.
+    fn cpu_seconds(&self) -> Result<f64> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0))?;
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        // proc(5): utime and stime are fields 14 and 15 of the line, 12 and 13 after the name, in ticks of 10 ms.
+        let ticks: f64 =
+            fields.get(11..13).context("stat")?.iter().filter_map(|f| f.parse::<f64>().ok()).sum();
+        Ok(ticks / 100.0)
+    }
+
+    fn resident_mb(&self) -> Result<f64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0))?;
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("VmRSS")?;
+        let kib: f64 = line.split_whitespace().nth(1).context("VmRSS")?.parse()?;
+        Ok(kib / 1024.0)
+    }
+}

@@ -1,0 +1,381 @@
+//! What a `NodePool` does to the nodes in it. The nodes are fake (kwok), so that they can be many and misused; the API
+//! server and the controller are the real ones.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail, ensure};
+use api::{NodePool, annotations, labels};
+use e2e::{client, eventually, kubectl, node, patch_node, set_pool, throughout};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+
+const SOON: Duration = Duration::from_secs(5);
+
+/// A pool of that name and spec, made anew; nodes that an earlier run left in it are taken out first.
+async fn fresh_pool(client: &Client, name: &str, spec: Value) -> Result<Api<NodePool>> {
+    remove_pool(client, name).await?;
+    let pools = Api::<NodePool>::all(client.clone());
+    apply_pool(&pools, name, spec).await?;
+    Ok(pools)
+}
+
+async fn apply_pool(pools: &Api<NodePool>, name: &str, spec: Value) -> Result<NodePool> {
+    let pool = json!({
+        "apiVersion": "apps.openyurt.io/v1beta2", "kind": "NodePool",
+        "metadata": { "name": name }, "spec": spec,
+    });
+    Ok(pools.patch(name, &PatchParams::apply("e2e").force(), &Patch::Apply(&pool)).await?)
+}
+
+async fn remove_pool(client: &Client, name: &str) -> Result<()> {
+    let selector = format!("{}={name}", labels::NODE_POOL);
+    kubectl(&["label", "nodes", "-l", &selector, &format!("{}-", labels::NODE_POOL)]).await?.ok()?;
+    let pools = Api::<NodePool>::all(client.clone());
+    eventually("pool is deleted", SOON, || async {
+        match pools.delete(name, &DeleteParams::default()).await {
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+            other => Err(format!("{:?}", other.map(drop))),
+        }
+    })
+    .await
+}
+
+/// The condition of a pool once it has that status.
+async fn condition(pools: &Api<NodePool>, name: &str, type_: &str, status: &str) -> Result<String> {
+    eventually(&format!("{name}: {type_}={status}"), SOON, || async {
+        let pool = pools.get_status(name).await.map_err(|error| error.to_string())?;
+        let conditions = pool.status.unwrap_or_default().conditions;
+        match conditions.iter().find(|condition| condition.type_ == type_) {
+            Some(condition) if condition.status == status => Ok(condition.message.clone()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await
+}
+
+/// Waits until the node fulfils `check`, which says what is amiss.
+async fn node_is(client: &Client, name: &str, check: impl Fn(&Value) -> Result<()>) -> Result<Value> {
+    eventually(&format!("node {name}"), SOON, || async {
+        let node = node(client, name).await?;
+        check(&node).map(|()| node)
+    })
+    .await
+}
+
+fn label<'a>(node: &'a Value, key: &str) -> Option<&'a str> {
+    node["metadata"]["labels"][key].as_str()
+}
+
+fn expect_label(node: &Value, key: &str, value: Option<&str>) -> Result<()> {
+    ensure!(label(node, key) == value, "label {key} is {:?}, not {value:?}", label(node, key));
+    Ok(())
+}
+
+fn taint_value<'a>(node: &'a Value, key: &str) -> Option<&'a str> {
+    let taints = node["spec"]["taints"].as_array()?;
+    taints.iter().find(|taint| taint["key"] == key).and_then(|taint| taint["value"].as_str())
+}
+
+/// The same without what heartbeats and versions change.
+fn attributes(node: &Value) -> Value {
+    let mut attributes = json!({
+        "labels": node["metadata"]["labels"], "annotations": node["metadata"]["annotations"],
+        "taints": node["spec"]["taints"],
+    });
+    if attributes["taints"].as_array().is_some_and(Vec::is_empty) {
+        attributes["taints"] = Value::Null;
+    }
+    attributes
+}
+
+#[tokio::test]
+async fn a_node_carries_what_its_pool_says_and_comes_out_as_it_went_in() -> Result<()> {
+    let client = client().await?;
+    let name = "fake-00000";
+    let spec = json!({
+        "networkMode": "HostNetwork",
+        "labels": { "e2e/zone": "pool" }, "annotations": { "e2e/note": "pool" },
+        "taints": [{ "key": "e2e/only", "value": "pool", "effect": "NoSchedule" }],
+    });
+    let pools = fresh_pool(&client, "e2e-sync", spec).await?;
+    let own =
+        json!({ "metadata": { "labels": { "e2e/zone": "own" }, "annotations": { "e2e/note": "own" } } });
+    let before = attributes(&patch_node(&client, name, own).await.map(serde_json::to_value)??);
+
+    set_pool(&client, name, Some("e2e-sync")).await?;
+    let member = node_is(&client, name, |node| {
+        expect_label(node, "e2e/zone", Some("pool"))?;
+        for (key, value) in labels::HOST_NETWORK_NODE {
+            expect_label(node, key, Some(value))?;
+        }
+        ensure!(node["metadata"]["annotations"]["e2e/note"] == "pool", "annotation");
+        ensure!(taint_value(node, "e2e/only") == Some("pool"), "taint");
+        Ok(())
+    })
+    .await?;
+    ensure!(member["spec"]["unschedulable"].is_null(), "joining a pool cordoned the node");
+
+    // Drift is repaired.
+    let drift = json!({ "metadata": {
+        "labels": { "e2e/zone": "drift", (labels::HOST_NETWORK): null }, "annotations": { "e2e/note": null },
+    } });
+    patch_node(&client, name, drift).await?;
+    node_is(&client, name, |node| {
+        expect_label(node, "e2e/zone", Some("pool"))?;
+        expect_label(node, labels::HOST_NETWORK, Some("true"))?;
+        ensure!(node["metadata"]["annotations"]["e2e/note"] == "pool", "annotation");
+        Ok(())
+    })
+    .await?;
+
+    // What the pool says no more is taken away, and what it newly says is added.
+    apply_pool(&pools, "e2e-sync", json!({ "networkMode": "HostNetwork", "labels": { "e2e/new": "1" } }))
+        .await?;
+    node_is(&client, name, |node| {
+        expect_label(node, "e2e/zone", Some("own"))?;
+        expect_label(node, "e2e/new", Some("1"))?;
+        ensure!(taint_value(node, "e2e/only").is_none(), "taint stays");
+        Ok(())
+    })
+    .await?;
+
+    set_pool(&client, name, None).await?;
+    node_is(&client, name, |node| {
+        let after = attributes(node);
+        ensure!(after == before, "{after} is not {before}");
+        Ok(())
+    })
+    .await?;
+    let cleared =
+        json!({ "metadata": { "labels": { "e2e/zone": null }, "annotations": { "e2e/note": null } } });
+    patch_node(&client, name, cleared).await?;
+    remove_pool(&client, "e2e-sync").await
+}
+
+#[tokio::test]
+async fn a_move_between_pools_reconciles_both() -> Result<()> {
+    let client = client().await?;
+    let name = "fake-00001";
+    let pools = fresh_pool(
+        &client,
+        "e2e-move-a",
+        json!({ "networkMode": "HostNetwork", "labels": { "e2e/a": "1", "e2e/both": "a" } }),
+    )
+    .await?;
+    fresh_pool(&client, "e2e-move-b", json!({ "labels": { "e2e/b": "1", "e2e/both": "b" } })).await?;
+    set_pool(&client, name, Some("e2e-move-a")).await?;
+    node_is(&client, name, |node| expect_label(node, "e2e/both", Some("a"))).await?;
+    set_pool(&client, name, Some("e2e-move-b")).await?;
+    node_is(&client, name, |node| {
+        expect_label(node, "e2e/a", None)?;
+        expect_label(node, "e2e/b", Some("1"))?;
+        expect_label(node, "e2e/both", Some("b"))?;
+        labels::HOST_NETWORK_NODE.iter().try_for_each(|(key, _)| expect_label(node, key, None))
+    })
+    .await?;
+    for (pool, nodes) in [("e2e-move-a", vec![]), ("e2e-move-b", vec![name.to_owned()])] {
+        eventually("both statuses", SOON, || async {
+            let status = pools.get_status(pool).await?.status.unwrap_or_default();
+            ensure!(status.nodes == nodes, "{pool}: {:?}", status.nodes);
+            Ok(())
+        })
+        .await?;
+    }
+    remove_pool(&client, "e2e-move-a").await?;
+    remove_pool(&client, "e2e-move-b").await
+}
+
+#[tokio::test]
+async fn one_bad_node_never_wedges_the_pool() -> Result<()> {
+    let client = client().await?;
+    let (good, odd, fenced) = ("fake-00002", "fake-00003", "fake-00004");
+    // A node that the API server refuses to change, for a reason of its own.
+    let policy = r#"
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: e2e-fence}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [UPDATE], resources: [nodes], resourceNames: [fake-00004]}]
+  validations:
+  - expression: "!('e2e/bad' in object.metadata.labels)"
+    message: this node is fenced
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: e2e-fence}
+spec: {policyName: e2e-fence, validationActions: [Deny]}
+"#;
+    e2e::kubectl_apply(policy).await?.ok()?;
+    eventually("fence stands", SOON, || async {
+        match patch_node(&client, fenced, json!({ "metadata": { "labels": { "e2e/bad": "probe" } } })).await {
+            Err(_) => Ok(()),
+            Ok(_) => Err("not yet"),
+        }
+    })
+    .await?;
+    patch_node(
+        &client,
+        odd,
+        json!({ "metadata": { "annotations": { (annotations::PREVIOUS_ATTRIBUTES): "{" } } }),
+    )
+    .await?;
+    let pools = fresh_pool(&client, "e2e-bad", json!({ "labels": { "e2e/bad": "1" } })).await?;
+    for name in [good, odd, fenced] {
+        set_pool(&client, name, Some("e2e-bad")).await?;
+    }
+    node_is(&client, good, |node| expect_label(node, "e2e/bad", Some("1"))).await?;
+    let message = eventually("both bad nodes are named", SOON, || async {
+        let message = condition(&pools, "e2e-bad", "NodesSynced", "False").await?;
+        ensure!(message.contains(odd) && message.contains(fenced), "{message}");
+        Ok(message)
+    })
+    .await?;
+    ensure!(
+        message.contains("this node is fenced") && message.contains("kubectl annotate node"),
+        "{message}"
+    );
+    let status = pools.get_status("e2e-bad").await?.status.unwrap_or_default();
+    ensure!(
+        status.ready_node_num + status.unready_node_num == 3,
+        "the status must count all nodes: {status:?}"
+    );
+
+    // Once what is wrong is put right, the pool heals by itself.
+    kubectl(&["delete", "validatingadmissionpolicybinding,validatingadmissionpolicy", "e2e-fence"])
+        .await?
+        .ok()?;
+    patch_node(
+        &client,
+        odd,
+        json!({ "metadata": { "annotations": { (annotations::PREVIOUS_ATTRIBUTES): null } } }),
+    )
+    .await?;
+    eventually("the pool heals", Duration::from_secs(30), || {
+        condition(&pools, "e2e-bad", "NodesSynced", "True")
+    })
+    .await?;
+    node_is(&client, fenced, |node| expect_label(node, "e2e/bad", Some("1"))).await?;
+    remove_pool(&client, "e2e-bad").await
+}
+
+#[tokio::test]
+async fn a_pool_with_nodes_is_not_deleted_and_an_empty_one_counts_zero() -> Result<()> {
+    let client = client().await?;
+    let name = "fake-00005";
+    let pools = fresh_pool(&client, "e2e-delete", json!({})).await?;
+    condition(&pools, "e2e-delete", "Ready", "True").await?;
+    let table = kubectl(&["get", "np", "e2e-delete"]).await?.ok()?;
+    let (head, row) = table.split_once('\n').unwrap_or_default();
+    ensure!(
+        head.split_whitespace().eq(["NAME", "TYPE", "NETWORK", "READY", "NOTREADY", "LEADERS", "AGE"]),
+        "columns: {head}"
+    );
+    let cells: Vec<&str> = row.split_whitespace().collect();
+    ensure!(cells[..6] == ["e2e-delete", "Edge", "ContainerNetwork", "0", "0", "0"], "row: {row}");
+
+    set_pool(&client, name, Some("e2e-delete")).await?;
+    let refused = kubectl(&["delete", "np", "e2e-delete"]).await?;
+    ensure!(!refused.success, "a pool with a node was deleted");
+    for part in ["e2e-delete", name, "kubectl label node"] {
+        ensure!(refused.stderr.contains(part), "the refusal does not say {part}: {}", refused.stderr);
+    }
+    remove_pool(&client, "e2e-delete").await
+}
+
+#[tokio::test]
+async fn a_node_of_an_unknown_pool_registers_and_joins_when_the_pool_appears() -> Result<()> {
+    let client = client().await?;
+    remove_pool(&client, "e2e-later").await?;
+    kubectl(&["delete", "node", "e2e-registering", "--ignore-not-found"]).await?.ok()?;
+    let manifest = format!(
+        "apiVersion: v1\nkind: Node\nmetadata:\n  name: e2e-registering\n  labels: {{{}: e2e-later}}\n",
+        labels::NODE_POOL
+    );
+    e2e::run("kubectl", &["create", "-f", "-"], &manifest).await?.ok()?;
+    let pools =
+        fresh_pool_with_nodes_kept(&client, "e2e-later", json!({ "labels": { "e2e/later": "1" } })).await?;
+    node_is(&client, "e2e-registering", |node| expect_label(node, "e2e/later", Some("1"))).await?;
+    condition(&pools, "e2e-later", "Ready", "True").await?;
+    kubectl(&["delete", "node", "e2e-registering"]).await?.ok()?;
+    remove_pool(&client, "e2e-later").await
+}
+
+async fn fresh_pool_with_nodes_kept(client: &Client, name: &str, spec: Value) -> Result<Api<NodePool>> {
+    let pools = Api::<NodePool>::all(client.clone());
+    apply_pool(&pools, name, spec).await?;
+    Ok(pools)
+}
+
+#[tokio::test]
+async fn leaders_follow_readiness_labels_and_the_hubs_are_told() -> Result<()> {
+    let client = client().await?;
+    let members = ["fake-00006", "fake-00007", "fake-00008"];
+    let spec = json!({
+        "enableLeaderElection": true, "leaderElectionStrategy": "mark", "leaderReplicas": 1,
+        "leaderNodeLabelSelector": { "e2e/lead": "yes" },
+    });
+    let pools = fresh_pool(&client, "e2e-leaders", spec).await?;
+    for name in members {
+        set_pool(&client, name, Some("e2e-leaders")).await?;
+    }
+    condition(&pools, "e2e-leaders", "LeaderReady", "False").await?;
+
+    let mark = |value: Option<&str>| json!({ "metadata": { "labels": { "e2e/lead": value } } });
+    patch_node(&client, members[0], mark(Some("yes"))).await?;
+    leaders_are(&client, &pools, &members[..1]).await?;
+    // A second candidate does not unseat the first.
+    patch_node(&client, members[1], mark(Some("yes"))).await?;
+    throughout("the survivor stays", Duration::from_secs(1), || async {
+        let status = pools.get_status("e2e-leaders").await?.status.unwrap_or_default();
+        ensure!(status.leader_endpoints.iter().all(|leader| leader.node_name == members[0]), "{status:?}");
+        Ok(())
+    })
+    .await?;
+    // One mark goes as the other stays: the counts of ready nodes do not change, the leader must.
+    patch_node(&client, members[0], mark(None)).await?;
+    leaders_are(&client, &pools, &members[1..2]).await?;
+    patch_node(&client, members[1], mark(None)).await?;
+    leaders_are(&client, &pools, &[]).await?;
+    remove_pool(&client, "e2e-leaders").await
+}
+
+/// Waits until status and `ConfigMap` name these leaders.
+async fn leaders_are(client: &Client, pools: &Api<NodePool>, names: &[&str]) -> Result<()> {
+    let config_maps = Api::<ConfigMap>::namespaced(client.clone(), "kube-system");
+    eventually(&format!("leaders are {names:?}"), SOON, || async {
+        let status = pools.get_status("e2e-leaders").await?.status.unwrap_or_default();
+        let elected: Vec<&str> = status.leader_endpoints.iter().map(|l| l.node_name.as_str()).collect();
+        ensure!(elected == names, "status: {elected:?}");
+        let data = config_maps.get("leader-hub-e2e-leaders").await?.data.unwrap_or_default();
+        let told: Vec<String> =
+            status.leader_endpoints.iter().map(|l| format!("{}/{}", l.node_name, l.address)).collect();
+        ensure!(data["leaders"] == told.join(","), "ConfigMap: {data:?}");
+        ensure!(data["enable-leader-election"] == "true", "ConfigMap: {data:?}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn joining_a_pool_starts_no_job() -> Result<()> {
+    let client = client().await?;
+    let name = "fake-00009";
+    fresh_pool(&client, "e2e-jobs", json!({ "type": "Edge" })).await?;
+    set_pool(&client, name, Some("e2e-jobs")).await?;
+    let jobs = Api::<Job>::all(client.clone());
+    throughout("no Job, no cordon", Duration::from_secs(2), || async {
+        let found = jobs.list(&kube::api::ListParams::default()).await?.items;
+        if let Some(job) = found.iter().find(|job| format!("{job:?}").contains(name)) {
+            bail!("a Job for the node: {:?}", job.metadata.name);
+        }
+        ensure!(node(&client, name).await?["spec"]["unschedulable"].is_null(), "the node is cordoned");
+        Ok(())
+    })
+    .await?;
+    remove_pool(&client, "e2e-jobs").await
+}

@@ -1,0 +1,23 @@
+# Where the hack commands keep what they build: outside the tree, so that a fresh clone finds it again.
+# shellcheck shell=bash disable=SC2034
+repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cache=${ISTHMUS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/isthmus}
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
+mkdir -p "$cache/logs"
+
+# Runs a command with its output in a log, and shows one line for it: `step NAME COMMAND...`.
+step() {
+  local name=$1 log began=$SECONDS code=0
+  shift
+  log=$cache/logs/${0##*/}-${name// /-}.log
+  printf '%-44s' "$name"
+  "$@" >"$log" 2>&1 || code=$?
+  if ((code == 0)); then
+    printf ' ok      %4d s\n' $((SECONDS - began))
+  else
+    printf ' FAILED  %4d s\n' $((SECONDS - began))
+    tail -n "${STEP_TAIL:-40}" "$log" | sed 's/^/    /'
+    echo "    whole log: $log"
+  fi
+  return "$code"
+}
