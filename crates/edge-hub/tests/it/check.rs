@@ -1,0 +1,110 @@
+//! `check`: what it says, in both formats, and its exit code.
+
+use std::{fs, process::Command};
+
+use serde_json::Value;
+
+use crate::node::Node;
+
+/// Runs the binary itself: the exit code is its own.
+fn check(node: &Node, words: &[&str]) -> (Option<i32>, String) {
+    let arguments = node.arguments(&[&["check"], words].concat());
+    let output = Command::new(env!("CARGO_BIN_EXE_edge-hub")).args(&arguments[1..]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    (output.status.code(), node.anonymous(&String::from_utf8(output.stdout).unwrap()))
+}
+
+#[test]
+fn a_node_that_was_set_up_passes() {
+    let node = Node::with_flannel();
+    node.ok(&["enable"]);
+    let (code, printed) = check(&node, &[]);
+    assert_eq!(code, Some(0));
+    insta::assert_snapshot!(printed, @"
+    ok       cni-configuration: 0-loopback.conf is the only CNI configuration in /etc/cni/net.d
+    ok       loopback-plugin: /opt/cni/bin/loopback is there
+    ok       kubelet-configuration: /var/lib/kubelet/config.yaml is a KubeletConfiguration
+    note     cluster-dns: clusterDNS 10.96.0.10 in /var/lib/kubelet/config.yaml is not needed: pods on the node's network resolve names as the node does; it is used, and not reachable, only by pods with dnsPolicy ClusterFirstWithHostNet
+    ok       kubelet-flags: no flag that the kubelet refuses (/var/lib/kubelet/kubeadm-flags.env)
+    ");
+}
+
+#[test]
+fn every_problem_has_a_remedy_and_fails_the_check() {
+    type Break = fn(&Node);
+    let table: [(&str, &str, Break); 13] = [
+        ("cni-configuration", "is not set up", |node| drop(node.ok(&["disable"]))),
+        ("cni-configuration", "finds 10-new.conf there", |node| node.write("etc/cni/net.d/10-new.conf", "")),
+        ("cni-configuration", "not as it should be", |node| node.write("etc/cni/net.d/0-loopback.conf", "")),
+        ("cni-configuration", "no usable 0-loopback.conf", |node| {
+            fs::remove_file(node.path("etc/cni/net.d/0-loopback.conf")).unwrap();
+        }),
+        ("cni-configuration", "no usable 0-loopback.conf", |node| {
+            fs::remove_dir_all(node.path("etc")).unwrap();
+        }),
+        ("loopback-plugin", "no loopback plugin in /opt/cni/bin", |node| {
+            fs::remove_file(node.path("opt/cni/bin/loopback")).unwrap();
+        }),
+        ("loopback-plugin", "not an executable file", |node| node.mode("opt/cni/bin/loopback", 0o644)),
+        ("kubelet-configuration", "does not exist", |node| {
+            fs::remove_file(node.path("var/lib/kubelet/config.yaml")).unwrap();
+        }),
+        ("kubelet-configuration", "not a regular file", |node| {
+            fs::remove_file(node.path("var/lib/kubelet/config.yaml")).unwrap();
+            fs::create_dir(node.path("var/lib/kubelet/config.yaml")).unwrap();
+        }),
+        ("kubelet-configuration", "not UTF-8", |node| node.write("var/lib/kubelet/config.yaml", b"\xff\xfe")),
+        ("kubelet-configuration", "no kind", |node| node.write("var/lib/kubelet/config.yaml", "")),
+        ("kubelet-flags", "--cni-conf-dir, which kubelets since 1.24 refuse", |node| {
+            node.write("var/lib/kubelet/kubeadm-flags.env", "A=\"--cni-conf-dir=/etc/cni/net.d\"");
+        }),
+        ("kubelet-flags", "not UTF-8", |node| node.write("var/lib/kubelet/kubeadm-flags.env", b"\xff")),
+    ];
+    for (name, message, damage) in table {
+        let node = Node::with_flannel();
+        node.ok(&["enable"]);
+        damage(&node);
+        let (code, printed) = check(&node, &["-o", "json"]);
+        assert_eq!(code, Some(1), "{message}");
+        let report: Value = serde_json::from_str(&printed).unwrap();
+        assert_eq!(report["ok"], false);
+        let problems: Vec<_> = report["checks"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|check| check["status"] == "problem")
+            .collect();
+        assert_eq!(problems.len(), 1, "{printed}");
+        assert_eq!(problems[0]["name"], name);
+        assert!(problems[0]["message"].as_str().unwrap().contains(message), "{printed}");
+        assert!(!problems[0]["remedy"].as_str().unwrap().is_empty());
+        let (code, text) = check(&node, &[]);
+        assert_eq!(code, Some(1));
+        assert!(text.contains("remedy: "), "{text}");
+    }
+}
+
+#[test]
+fn a_hand_made_set_up_passes_with_a_note() {
+    let node = Node::new(&[("0-loopback.conf", crate::node::LOOPBACK)]);
+    let (code, printed) = check(&node, &[]);
+    assert_eq!(code, Some(0));
+    assert!(printed.contains("`disable` will not undo it"), "{printed}");
+}
+
+#[test]
+fn a_missing_file_of_flags_is_no_problem() {
+    let node = Node::with_flannel();
+    node.ok(&["enable"]);
+    fs::remove_file(node.path("var/lib/kubelet/kubeadm-flags.env")).unwrap();
+    assert_eq!(check(&node, &[]).0, Some(0));
+}
+
+#[test]
+fn the_check_changes_nothing() {
+    let node = Node::with_flannel();
+    let before = node.tree();
+    check(&node, &[]);
+    assert_eq!(node.tree(), before);
+    assert!(!node.exists("var/lib/isthmus"));
+}
