@@ -3,6 +3,7 @@
 pub mod args;
 pub(crate) mod controllers;
 pub mod crds;
+pub mod hostnet;
 pub mod leader;
 pub(crate) mod nodes;
 pub(crate) mod pods;
