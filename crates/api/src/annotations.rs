@@ -22,3 +22,6 @@ pub const PUBLIC_SERVICE_EXTERNAL_IP: &str = "raven.openyurt.io/public-service-e
 
 /// On a Service that exposes a Gateway: the external DNS name by which it is reached.
 pub const PUBLIC_SERVICE_EXTERNAL_DNS_NAME: &str = "raven.openyurt.io/public-service-external-dns-name";
+
+/// On a `DaemonSet` or Deployment: what `isthmus-manager hostnet apply` added to its affinity, so that it can be undone.
+pub const HOSTNET_ADDED: &str = "isthmus.dev/hostnet-added";
