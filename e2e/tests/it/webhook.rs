@@ -25,7 +25,7 @@ async fn prepare(client: &Client) -> Result<()> {
 }
 
 /// A pod that nobody schedules, with changes to it.
-fn pod(name: &str, labels: Value, changes: Value) -> Value {
+fn pod(name: &str, labels: &Value, changes: Value) -> Value {
     let mut pod = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": { "name": name, "namespace": NAMESPACE, "labels": labels },
@@ -59,20 +59,20 @@ async fn pods_are_changed_refused_or_warned_about() -> Result<()> {
     prepare(&client).await?;
 
     // Changed: host network, bound to the pool, and ports that are valid under it.
-    kubectl_apply(&pod("changed", desired(POOL), json!({})).to_string()).await?.ok()?;
+    kubectl_apply(&pod("changed", &desired(POOL), json!({})).to_string()).await?.ok()?;
     let spec = get(&client, "changed").await?["spec"].clone();
     ensure!(spec["hostNetwork"] == true, "{spec}");
     ensure!(spec["nodeSelector"]["apps.openyurt.io/nodepool"] == POOL, "{spec}");
     ensure!(spec["containers"][0]["ports"][0]["hostPort"] == 8080, "{spec}");
 
     // Not labelled, or the pool has container network: as it was.
-    kubectl_apply(&pod("plain", json!({}), json!({})).to_string()).await?.ok()?;
+    kubectl_apply(&pod("plain", &json!({}), json!({})).to_string()).await?.ok()?;
     ensure!(get(&client, "plain").await?["spec"]["hostNetwork"].is_null());
-    kubectl_apply(&pod("container", desired("e2e-webhook-plain"), json!({})).to_string()).await?.ok()?;
+    kubectl_apply(&pod("container", &desired("e2e-webhook-plain"), json!({})).to_string()).await?.ok()?;
     ensure!(get(&client, "container").await?["spec"]["hostNetwork"].is_null());
 
     // An unknown pool: as it was, with a warning.
-    let unknown = kubectl_apply(&pod("unknown", desired("nowhere"), json!({})).to_string()).await?;
+    let unknown = kubectl_apply(&pod("unknown", &desired("nowhere"), json!({})).to_string()).await?;
     ensure!(
         unknown.success && unknown.stderr.contains("Warning") && unknown.stderr.contains("nowhere"),
         "{unknown:?}"
@@ -86,7 +86,7 @@ async fn pods_are_changed_refused_or_warned_about() -> Result<()> {
     ] } });
     let cases = [("other", other, vec![POOL, "other", "nodeSelector"]), ("ports", ports, vec!["hostPort"])];
     for (name, changes, parts) in cases {
-        let refused = kubectl_apply(&pod(name, desired(POOL), changes).to_string()).await?;
+        let refused = kubectl_apply(&pod(name, &desired(POOL), changes).to_string()).await?;
         ensure!(!refused.success, "{name} was admitted");
         for part in parts {
             ensure!(
@@ -100,7 +100,7 @@ async fn pods_are_changed_refused_or_warned_about() -> Result<()> {
     // OpenYurt's annotation.
     let annotated =
         json!({ "metadata": { "annotations": { "apps.openyurt.io/exclude-host-network-pool": "true" } } });
-    kubectl_apply(&pod("annotated", json!({}), annotated).to_string()).await?.ok()?;
+    kubectl_apply(&pod("annotated", &json!({}), annotated).to_string()).await?.ok()?;
     let terms = get(&client, "annotated").await?["spec"]["affinity"]["nodeAffinity"]
         ["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
         .clone();
@@ -184,7 +184,7 @@ async fn fields_that_are_newer_than_our_types_survive() -> Result<()> {
         "resources": { "requests": { "cpu": "10m" } },
     } });
     for (name, labels) in [("labelled", desired(POOL)), ("unlabelled", json!({}))] {
-        kubectl_apply(&pod(name, labels, full.clone()).to_string()).await?.ok()?;
+        kubectl_apply(&pod(name, &labels, full.clone()).to_string()).await?.ok()?;
     }
     // Raw, so that no types of ours come between.
     let [labelled, unlabelled] = [raw("labelled").await?, raw("unlabelled").await?];
@@ -234,7 +234,7 @@ async fn a_forced_rotation_fails_no_admission() -> Result<()> {
         ensure!(Instant::now() < deadline, "after {admitted} admissions: rotated is {rotated}");
         let batch: Vec<_> = stream::iter(0..50)
             .map(|i| async move {
-                let pod: Pod = serde_json::from_value(pod(&format!("r-{i}"), desired(POOL), json!({})))?;
+                let pod: Pod = serde_json::from_value(pod(&format!("r-{i}"), &desired(POOL), json!({})))?;
                 let admitted = pods.create(dry, &pod).await?;
                 let host_network = admitted.spec.and_then(|spec| spec.host_network);
                 ensure!(host_network == Some(true), "admitted unchanged");
@@ -276,11 +276,11 @@ async fn without_any_replica_plain_pods_are_created_and_rules_of_the_crds_hold()
 
     let result = async {
         let pods = Api::<Pod>::namespaced(client.clone(), NAMESPACE);
-        let plain: Pod = serde_json::from_value(pod("alone", json!({}), json!({})))?;
+        let plain: Pod = serde_json::from_value(pod("alone", &json!({}), json!({})))?;
         let began = Instant::now();
         pods.create(&PostParams::default(), &plain).await.context("a plain pod")?;
         ensure!(began.elapsed() < Duration::from_secs(1), "a plain pod waited {:?}", began.elapsed());
-        let labelled: Pod = serde_json::from_value(pod("labelled", desired(POOL), json!({})))?;
+        let labelled: Pod = serde_json::from_value(pod("labelled", &desired(POOL), json!({})))?;
         let refused = pods.create(&PostParams::default(), &labelled).await;
         ensure!(refused.is_err(), "a labelled pod was let through without its network");
 

@@ -9,7 +9,7 @@ use super::Generated;
 
 /// One file a binary.
 pub(super) fn files() -> Vec<Generated> {
-    vec![reference::<manager::args::Args>("isthmus-manager"), reference::<edge_hub::args::Args>("edge-hub")]
+    vec![reference::<manager::args::Args>("isthmus-manager"), reference::<edge_hub::Args>("edge-hub")]
 }
 
 fn reference<C: CommandFactory>(binary: &str) -> Generated {

@@ -163,13 +163,13 @@ impl State {
     }
 
     fn merge(&mut self, name: &str, body: &[u8]) -> (StatusCode, Value) {
-        let changes: Value = serde_json::from_slice(body).unwrap();
+        let patch: Value = serde_json::from_slice(body).unwrap();
         let mut object = self.objects[name].clone();
         assert!(patch["metadata"]["resourceVersion"].is_string(), "an unconditional write of {name}");
         if patch["metadata"]["resourceVersion"] != object["metadata"]["resourceVersion"] {
             return failure(StatusCode::CONFLICT, "Conflict");
         }
-        json_patch::merge(&mut object, patch);
+        json_patch::merge(&mut object, &patch);
         (StatusCode::OK, self.store(name, object))
     }
 
