@@ -31,12 +31,16 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// How often a rollout is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// Stands at the end of the help.
+const EXPLANATION: &str = "\
+Nodes of host-network pools need neither kube-proxy nor cluster DNS nor a CNI agent. To kube-proxy, CoreDNS and flannel, \
+where they are found, and to what flags name, a required node affinity is added that keeps them off such nodes. An \
+annotation remembers what was added; nothing else is changed. Running pods of Deployments leave a node that joins such a \
+pool later only when they are replaced: kubectl rollout restart.";
+
 /// Arguments of `hostnet`.
-///
-/// Nodes of host-network pools need neither kube-proxy nor cluster DNS nor a CNI agent. This adds to kube-proxy, `CoreDNS` and
-/// flannel, where they are found, a required node affinity that keeps them off such nodes; an annotation remembers what
-/// was added. Nothing else of them is changed.
 #[derive(Debug, Args)]
+#[command(after_help = EXPLANATION)]
 pub struct HostnetArgs {
     /// What to do.
     #[command(subcommand)]
@@ -202,6 +206,7 @@ async fn carry_out_action(
         Action::Plan(_) => {
             for (found, plan) in &planned {
                 output.says(found, planned_words(plan, goal))?;
+                output.lost(found, plan)?;
             }
             output.missing(&missing)?;
         }
@@ -215,9 +220,7 @@ async fn carry_out_action(
                     output.diff(&found, &done)?;
                 }
                 output.says(&found, applied_words(&done, goal))?;
-                if done.lost > 0 {
-                    output.says(&found, &lost_words(done.lost))?;
-                }
+                output.lost(&found, &done)?;
                 changed.push(found);
             }
             output.missing(&missing)?;
@@ -247,13 +250,6 @@ fn applied_words(plan: &Plan, goal: Goal) -> &'static str {
     }
 }
 
-fn lost_words(lost: usize) -> String {
-    format!(
-        "{lost} of the terms that apply changed are gone or were edited since: they are left as they are; check the \
-         affinity"
-    )
-}
-
 impl<W: Write> Output<W> {
     fn diff(&mut self, found: &Found, plan: &Plan) -> Result<(), Error> {
         let title = format!("{} {}", found.kind, found.at);
@@ -269,6 +265,18 @@ impl<W: Write> Output<W> {
         match component {
             Some(component) => writeln!(self.to, "{component}: {kind} {at} {words}")?,
             None => writeln!(self.to, "{kind} {at} {words}")?,
+        }
+        Ok(())
+    }
+
+    fn lost(&mut self, found: &Found, plan: &Plan) -> Result<(), Error> {
+        if plan.lost > 0 {
+            let words = format!(
+                "was edited since: terms that apply changed and that are gone or no longer recognised, and so left as they \
+                 are: {}; check its affinity",
+                plan.lost
+            );
+            self.says(found, &words)?;
         }
         Ok(())
     }

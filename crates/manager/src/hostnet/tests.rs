@@ -177,6 +177,19 @@ async fn what_others_change_meanwhile_is_kept() {
 }
 
 #[tokio::test]
+async fn what_cannot_be_undone_is_told() {
+    let fake = cluster();
+    fake.run("apply").await.0.unwrap();
+    fake.objects.lock()[0].1["spec"]["template"]["spec"]["affinity"] = json!({ "podAffinity": {} });
+    for line in ["plan --undo", "apply --undo"] {
+        let (result, output) = fake.run(line).await;
+        assert_eq!(result.unwrap(), Outcome::Changes, "{line}");
+        assert!(output.contains("kube-system/kube-proxy was edited since"), "{line}: {output}");
+    }
+    assert_eq!(fake.run("apply --undo").await.0.unwrap(), Outcome::Nothing);
+}
+
+#[tokio::test]
 async fn a_refused_change_is_not_repeated() {
     let fake = Fake { refusal: Some(422), ..cluster() };
     let error = fake.run("apply").await.0.unwrap_err().to_string();
@@ -234,6 +247,7 @@ async fn a_rollout_is_awaited_as_long_as_asked() {
 fn the_command_line_is_consistent() {
     use clap::CommandFactory;
     Line::command().debug_assert();
+    assert!(Line::command().render_help().to_string().contains("An annotation remembers"));
     let wait = |line: &str| match Line::try_parse_from(line.split(' ')).ok()?.args.action {
         Action::Apply(ApplyArgs { wait, .. }) => wait,
         Action::Plan(_) => None,
