@@ -29,10 +29,10 @@ fn the_manager_is_started_as_it_expects() {
             "--ca-secret=isthmus-webhook-ca",
             "--serving-secret=isthmus-webhook-serving",
             "--hub-namespace=kube-system",
-            "--lease-name=isthmus-manager",
-            "--lease-duration=15s",
-            "--renew-deadline=10s",
-            "--retry-period=2s",
+            "--leader-elect-resource-name=isthmus-manager",
+            "--leader-elect-lease-duration=15s",
+            "--leader-elect-renew-deadline=10s",
+            "--leader-elect-retry-period=2s",
             "--log-level=info",
             "--log-format=json"
         ])
@@ -150,7 +150,7 @@ fn the_crds_come_before_all_else_and_can_be_left_out() {
 #[test]
 fn the_image_is_named_as_its_parts_say() {
     let image = |values: &[&str]| deployment(values)["template"]["spec"]["containers"][0]["image"].clone();
-    assert_eq!(image(&[]), format!("isthmus/isthmus-manager:{}", env!("CARGO_PKG_VERSION")));
+    assert_eq!(image(&[]), format!("isthmus.dev/isthmus-manager:{}", env!("CARGO_PKG_VERSION")));
     let parts = r#"image={"registry":"registry.example:5000","repository":"a/b","tag":"c"}"#;
     assert_eq!(image(&[parts]), "registry.example:5000/a/b:c");
 }
