@@ -25,3 +25,9 @@ pub const PUBLIC_SERVICE_EXTERNAL_DNS_NAME: &str = "raven.openyurt.io/public-ser
 
 /// On a `DaemonSet` or Deployment: what `isthmus-manager hostnet apply` added to its affinity, so that it can be undone.
 pub const HOSTNET_ADDED: &str = "isthmus.dev/hostnet-added";
+
+/// On the Secret of the webhook's authorities, set by people: a value that was not seen before forces a rotation.
+pub const ROTATE: &str = "isthmus.dev/rotate";
+
+/// On the Secret of the webhook's authorities, set by us: the value of [`ROTATE`] whose rotation has begun.
+pub const ROTATED: &str = "isthmus.dev/rotated";

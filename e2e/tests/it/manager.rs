@@ -173,11 +173,11 @@ async fn the_manager_may_do_no_more_than_it_must() -> Result<()> {
     let may = [
         vec!["patch", "nodes"],
         vec!["watch", "nodepools.apps.openyurt.io"],
-        vec!["patch", "nodepools.apps.openyurt.io/status"],
+        vec!["patch", "nodepools.apps.openyurt.io", "--subresource=status"],
         vec!["patch", "secrets/isthmus-webhook-ca", "-n", SYSTEM],
     ];
     let may_not = [
-        vec!["create", "serviceaccounts/token", "-A"],
+        vec!["create", "serviceaccounts", "--subresource=token", "-A"],
         vec!["get", "secrets", "-A"],
         vec!["get", "secrets", "-n", SYSTEM],
         vec!["get", "secrets", "-n", "kube-system"],
@@ -187,7 +187,7 @@ async fn the_manager_may_do_no_more_than_it_must() -> Result<()> {
         vec!["create", "nodes"],
         vec!["update", "nodes"],
         vec!["create", "pods", "-A"],
-        vec!["create", "pods/exec", "-A"],
+        vec!["create", "pods", "--subresource=exec", "-A"],
         vec!["create", "customresourcedefinitions"],
         vec!["patch", "customresourcedefinitions"],
         vec!["patch", "mutatingwebhookconfigurations/another"],
@@ -209,10 +209,14 @@ async fn z_an_upgrade_keeps_working_and_a_removal_leaves_nothing_but_the_crds() 
     let client = client().await?;
     all_ready().await?;
     // An older CRD: the upgrade must bring the new one.
-    let removal = r#"[{"op":"remove","path":"/spec/versions/2/schema/openAPIV3Schema/properties/spec/properties/networkMode"}]"#;
-    let weakened =
-        kubectl(&["patch", "crd", "nodepools.apps.openyurt.io", "--type=json", "-p", removal]).await?;
-    ensure!(weakened.success, "{weakened:?}");
+    let columns = || async {
+        let path = "jsonpath={.spec.versions[2].additionalPrinterColumns[*].name}";
+        kubectl(&["get", "crd", "nodepools.apps.openyurt.io", "-o", path]).await?.ok()
+    };
+    let before = columns().await?;
+    let removal = r#"[{"op":"remove","path":"/spec/versions/2/additionalPrinterColumns/1"}]"#;
+    kubectl(&["patch", "crd", "nodepools.apps.openyurt.io", "--type=json", "-p", removal]).await?.ok()?;
+    ensure!(columns().await? != before, "the test did not make the CRD older");
     kubectl_apply("apiVersion: apps.openyurt.io/v1beta2\nkind: NodePool\nmetadata: {name: e2e-upgrade}\n")
         .await?
         .ok()?;
@@ -220,8 +224,7 @@ async fn z_an_upgrade_keeps_working_and_a_removal_leaves_nothing_but_the_crds() 
     let install = repository().join("hack/install");
     run(&install, &["--set", "log.level=debug", "--wait"], "").await?.ok()?;
     all_ready().await?;
-    let crd = kubectl(&["get", "crd", "nodepools.apps.openyurt.io", "-o", "json"]).await?.ok()?;
-    ensure!(crd.contains("networkMode"), "the upgrade did not bring the CRD up to date");
+    ensure!(columns().await? == before, "the upgrade did not bring the CRD up to date");
     ensure!(kubectl(&["get", "np", "e2e-upgrade"]).await?.success, "the upgrade lost a pool");
     // The webhook answers right after the upgrade: its authority is still trusted.
     kubectl(&["delete", "np", "e2e-upgrade"]).await?.ok()?;

@@ -7,7 +7,7 @@ use anyhow::{Result, bail, ensure};
 use api::{NodePool, annotations, labels};
 use e2e::{client, eventually, kubectl, node, patch_node, set_pool, throughout};
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
@@ -211,8 +211,11 @@ metadata: {name: e2e-fence}
 spec: {policyName: e2e-fence, validationActions: [Deny]}
 "#;
     e2e::kubectl_apply(policy).await?.ok()?;
+    let nodes = Api::<Node>::all(client.clone());
+    let probe = Patch::Merge(json!({ "metadata": { "labels": { "e2e/bad": "probe" } } }));
+    let dry = PatchParams { dry_run: true, ..PatchParams::default() };
     eventually("fence stands", SOON, || async {
-        match patch_node(&client, fenced, json!({ "metadata": { "labels": { "e2e/bad": "probe" } } })).await {
+        match nodes.patch(fenced, &dry, &probe).await {
             Err(_) => Ok(()),
             Ok(_) => Err("not yet"),
         }

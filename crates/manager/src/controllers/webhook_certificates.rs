@@ -29,6 +29,7 @@ mod triggers;
 
 use std::{sync::Arc, time::Duration};
 
+use api::annotations::{ROTATE, ROTATED};
 use futures::{Stream, StreamExt};
 use jiff::Timestamp;
 use kube::{
@@ -41,12 +42,6 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 pub use self::{metrics::CertificateMetrics, serving_secret::ServingSecretWatch};
-
-/// Annotation on the Secret of authorities, set by people: a value that was not seen before forces a rotation.
-pub const ROTATE: &str = "isthmus.dev/rotate";
-
-/// Annotation on the Secret of authorities, set by us: the value of [`ROTATE`] whose rotation has begun.
-pub const ROTATED: &str = "isthmus.dev/rotated";
 
 /// Who writes, in managed fields and events.
 const FIELD_MANAGER: &str = "isthmus-webhook-certificates";

@@ -22,6 +22,8 @@ pub(super) enum Webhook {
 }
 
 impl Webhook {
+    const ALL: [Self; 2] = [Self::Pod, Self::NodePool];
+
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Pod => "pod",
@@ -46,6 +48,8 @@ pub(super) enum Outcome {
 }
 
 impl Outcome {
+    const ALL: [Self; 5] = [Self::Allowed, Self::Patched, Self::Refused, Self::Invalid, Self::Error];
+
     pub(super) fn of(answer: &Answer) -> Self {
         match answer {
             Answer::Allow { patch, warnings: _ } if patch.is_empty() => Self::Allowed,
@@ -102,6 +106,13 @@ impl Metrics {
             requests: Family::default(),
             duration: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
         };
+        // From the start, so that the first request is an increase and not an appearance.
+        for webhook in Webhook::ALL {
+            drop(metrics.duration.get_or_create(&DurationLabels { webhook }));
+            for outcome in Outcome::ALL {
+                drop(metrics.requests.get_or_create(&RequestLabels { webhook, outcome }));
+            }
+        }
         registry.register("webhook_requests", "Requests to the admission webhook", metrics.requests.clone());
         registry.register_with_unit(
             "webhook_duration",

@@ -77,6 +77,10 @@ impl Metrics {
             duration: Histogram::new(exponential_buckets(0.001, 2.0, 14)),
             nodes: Family::default(),
         };
+        // From the start, so that the first reconciliation is an increase and not an appearance.
+        for outcome in [Outcome::Success, Outcome::Stale, Outcome::Failed] {
+            drop(metrics.reconciles.get_or_create(&OutcomeLabels { controller: Controller::NodePool, outcome }));
+        }
         let Self { writes, reconciles, duration, nodes } = metrics.clone();
         registry.register("api_writes", "Successful writes to the API server", writes);
         registry.register("reconcile", "Reconciliations by outcome", reconciles);
