@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::config::Config;
-use crate::controllers::node_pool::{self, Context, Parts};
+use crate::controllers::node_pool::{self, Context, Progress};
 use crate::controllers::webhook_certificates::{self, CertificateMetrics};
 use crate::leader::LeadershipGuard;
 use crate::nodes::Nodes;
@@ -99,7 +99,7 @@ impl Leading {
 
         let reporter =
             Reporter { controller: "isthmus-manager".into(), instance: Some(config.identity.clone()) };
-        let context = Arc::new(Context::from(Parts {
+        let context = Arc::new(Context {
             client: client.clone(),
             pools: pools.clone(),
             nodes: Arc::new(Nodes::default()),
@@ -109,7 +109,8 @@ impl Leading {
             metrics: controller_metrics,
             hub_namespace: config.hub_namespace.clone(),
             leadership,
-        }));
+            progress: Progress::default(),
+        });
         let (sender, queue) = mpsc::unbounded_channel();
         // A process leads once in its life: losing the leadership ends it.
         let _ = keys.queue.set(sender);

@@ -66,6 +66,13 @@ pub(crate) struct Context {
     pub(crate) hub_namespace: String,
     /// Asked before each write: another replica may lead by now.
     pub(crate) leadership: LeadershipGuard,
+    /// What the controller remembers between reconciliations; nothing is lost with it but time.
+    pub(crate) progress: Progress,
+}
+
+/// What the controller remembers between reconciliations.
+pub(crate) struct Progress {
+    /// How many writes of nodes may begin.
     write_permits: Semaphore,
     /// Nodes that were patched, with the version that was patched: until the watch has told of a newer one, their view
     /// is known to be stale.
@@ -74,42 +81,9 @@ pub(crate) struct Context {
     failures: Mutex<HashMap<String, u32>>,
 }
 
-/// What the context is made of; see [`Context`].
-pub(crate) struct Parts {
-    pub(crate) client: Client,
-    pub(crate) pools: Pools,
-    pub(crate) nodes: Arc<Nodes>,
-    pub(crate) pods: Arc<ContainerNetworkPods>,
-    pub(crate) leader_configs: Arc<ByName<ConfigMap>>,
-    pub(crate) recorder: Recorder,
-    pub(crate) metrics: Metrics,
-    pub(crate) hub_namespace: String,
-    pub(crate) leadership: LeadershipGuard,
-}
-
-impl From<Parts> for Context {
-    fn from(parts: Parts) -> Self {
-        let Parts {
-            client,
-            pools,
-            nodes,
-            pods,
-            leader_configs,
-            recorder,
-            metrics,
-            hub_namespace,
-            leadership,
-        } = parts;
+impl Default for Progress {
+    fn default() -> Self {
         Self {
-            client,
-            pools,
-            nodes,
-            pods,
-            leader_configs,
-            recorder,
-            metrics,
-            hub_namespace,
-            leadership,
             write_permits: Semaphore::new(CONCURRENT_WRITES),
             written: Mutex::default(),
             failures: Mutex::default(),
@@ -117,7 +91,7 @@ impl From<Parts> for Context {
     }
 }
 
-impl Context {
+impl Progress {
     /// Remembers that `node` was patched at `resource_version`.
     fn note_written(&self, node: &str, resource_version: &str) {
         self.written.lock().insert(node.to_owned(), resource_version.to_owned());
@@ -200,7 +174,7 @@ async fn reconcile(context: &Context, name: &str) -> Option<Duration> {
     };
     context.metrics.observe_reconcile(outcome, started.elapsed());
     debug!(pool = name, ?outcome, nodes = observed.members.len(), "reconciled");
-    let retry = context.retry_delay(name, failed);
+    let retry = context.progress.retry_delay(name, failed);
     // A node that changed under our hands is told by its watch; the second look is for a watch that lags.
     retry.or_else(|| applied.stale.then_some(FIRST_RETRY))
 }

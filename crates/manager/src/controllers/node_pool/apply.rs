@@ -101,7 +101,7 @@ async fn try_patch(context: &Context, patch: &NodePatch) -> Outcome {
     if let Some(taints) = taints {
         body["spec"] = json!({ "taints": taints });
     }
-    let Ok(_permit) = context.write_permits.acquire().await else {
+    let Ok(_permit) = context.progress.write_permits.acquire().await else {
         return Outcome::Failed("this process is shutting down".to_owned());
     };
     let nodes = Api::<Node>::all(context.client.clone());
@@ -116,7 +116,7 @@ async fn try_patch(context: &Context, patch: &NodePatch) -> Outcome {
         ),
         Ok(_) => {
             context.metrics.writes.inc();
-            context.note_written(node, resource_version);
+            context.progress.note_written(node, resource_version);
             debug!(node, labels = labels.len(), annotations = annotations.len(), "node patched");
             Outcome::Written
         }

@@ -79,7 +79,11 @@ impl Metrics {
         };
         // From the start, so that the first reconciliation is an increase and not an appearance.
         for outcome in [Outcome::Success, Outcome::Stale, Outcome::Failed] {
-            drop(metrics.reconciles.get_or_create(&OutcomeLabels { controller: Controller::NodePool, outcome }));
+            drop(
+                metrics
+                    .reconciles
+                    .get_or_create(&OutcomeLabels { controller: Controller::NodePool, outcome }),
+            );
         }
         let Self { writes, reconciles, duration, nodes } = metrics.clone();
         registry.register("api_writes", "Successful writes to the API server", writes);

@@ -47,7 +47,7 @@ pub(crate) fn observe(context: &Context, name: &str) -> Observed {
     let overwritten = members
         .iter()
         .chain(&leavers)
-        .filter(|node| context.is_overwritten(&node.name, &node.resource_version))
+        .filter(|node| context.progress.is_overwritten(&node.name, &node.resource_version))
         .map(|node| node.name.clone())
         .collect();
     let violators =
