@@ -58,7 +58,7 @@ pub struct Paths {
     pub cni_conf_dir: PathBuf,
 
     /// Where edge-hub keeps the record of what it changed.
-    #[arg(long, global = true, value_name = "DIR", default_value = "/var/lib/isthmus/hostnet")]
+    #[arg(long, global = true, value_name = "DIR", default_value = "/var/lib/edge-hub/hostnet")]
     pub state_dir: PathBuf,
 
     /// A folder of CNI plugins; may be given more than once.

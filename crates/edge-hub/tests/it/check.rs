@@ -106,5 +106,5 @@ fn the_check_changes_nothing() {
     let before = node.tree();
     check(&node, &[]);
     assert_eq!(node.tree(), before);
-    assert!(!node.exists("var/lib/isthmus"));
+    assert!(!node.exists("var/lib/edge-hub"));
 }

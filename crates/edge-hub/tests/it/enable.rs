@@ -5,7 +5,7 @@ use std::{fs, os::unix::fs::symlink};
 use crate::node::{LOOPBACK, Node};
 
 const CONF: &str = "etc/cni/net.d";
-const JOURNAL: &str = "var/lib/isthmus/hostnet/journal.json";
+const JOURNAL: &str = "var/lib/edge-hub/hostnet/journal.json";
 
 #[test]
 fn the_loopback_becomes_the_only_configuration_and_everything_comes_back() {
@@ -30,7 +30,7 @@ fn the_loopback_becomes_the_only_configuration_and_everything_comes_back() {
     assert_eq!(node.read("etc/cni/net.d/0-loopback.conf"), LOOPBACK);
     assert_eq!(node.tree()[&std::path::PathBuf::from(CONF).join("0-loopback.conf")].0, 0o644);
     assert_eq!(node.tree()[std::path::Path::new(JOURNAL)].0, 0o600);
-    assert_eq!(fs::metadata(node.path("var/lib/isthmus/hostnet")).unwrap().permissions(), {
+    assert_eq!(fs::metadata(node.path("var/lib/edge-hub/hostnet")).unwrap().permissions(), {
         use std::os::unix::fs::PermissionsExt;
         fs::Permissions::from_mode(0o40_700)
     });
@@ -70,7 +70,7 @@ fn a_second_run_finds_nothing_to_do() {
 fn disabling_what_was_never_enabled_makes_not_even_a_folder() {
     let node = Node::with_flannel();
     assert_eq!(node.ok(&["disable"]), "nothing to do\n");
-    assert!(!node.exists("var/lib/isthmus"));
+    assert!(!node.exists("var/lib/edge-hub"));
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn a_dry_run_says_the_same_and_changes_nothing() {
     let before = node.tree();
     let announced = node.ok(&["enable", "--dry-run"]);
     assert_eq!(node.tree(), before);
-    assert!(!node.exists("var/lib/isthmus"));
+    assert!(!node.exists("var/lib/edge-hub"));
     let said = node.ok(&["enable"]);
     assert_eq!(announced.replace("dry run: nothing was changed\n", "done\n"), said);
 
@@ -221,10 +221,10 @@ fn another_folder_than_the_enabled_one_is_refused() {
 fn a_second_process_is_kept_off() {
     let node = Node::with_flannel();
     node.ok(&["enable"]);
-    let folder = fs::File::open(node.path("var/lib/isthmus/hostnet")).unwrap();
+    let folder = fs::File::open(node.path("var/lib/edge-hub/hostnet")).unwrap();
     folder.lock().unwrap();
     let error = node.run(&["disable"]).unwrap_err();
-    assert!(error.contains("another edge-hub works on /var/lib/isthmus/hostnet; wait"), "{error}");
+    assert!(error.contains("another edge-hub works on /var/lib/edge-hub/hostnet; wait"), "{error}");
     folder.unlock().unwrap();
     node.ok(&["disable"]);
 }

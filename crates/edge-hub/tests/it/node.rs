@@ -77,7 +77,7 @@ impl Node {
         arguments.extend(words.iter().map(|word| (*word).to_owned()));
         arguments.extend([
             flag("cni-conf-dir", "etc/cni/net.d"),
-            flag("state-dir", "var/lib/isthmus/hostnet"),
+            flag("state-dir", "var/lib/edge-hub/hostnet"),
             flag("cni-bin-dir", "opt/cni/bin"),
             flag("kubelet-config", "var/lib/kubelet/config.yaml"),
             flag("kubelet-flags-file", "var/lib/kubelet/kubeadm-flags.env"),
@@ -111,7 +111,7 @@ impl Node {
     pub(crate) fn tree(&self) -> Tree {
         let mut tree = Tree::new();
         collect(self.root.path(), self.root.path(), &mut tree);
-        tree.retain(|path, (_, content)| !(path.starts_with("var/lib/isthmus") && content == "folder"));
+        tree.retain(|path, (_, content)| !(path.starts_with("var/lib/edge-hub") && content == "folder"));
         tree
     }
 

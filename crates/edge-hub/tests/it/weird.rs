@@ -9,7 +9,7 @@ use std::{
 
 use crate::node::Node;
 
-const JOURNAL: &str = "var/lib/isthmus/hostnet/journal.json";
+const JOURNAL: &str = "var/lib/edge-hub/hostnet/journal.json";
 
 fn make_pipe(node: &Node, path: &str) {
     assert!(Command::new("mkfifo").arg(node.path(path)).status().unwrap().success());
@@ -77,9 +77,9 @@ fn a_folder_that_is_none() {
     assert!(error.contains("/etc/cni/net.d is not a folder; remove it"), "{error}");
 
     let node = Node::new(&[]);
-    node.write("var/lib/isthmus/hostnet", "a file");
+    node.write("var/lib/edge-hub/hostnet", "a file");
     let error = node.run(&["enable"]).unwrap_err();
-    assert!(error.contains("/var/lib/isthmus/hostnet") && error.contains("--state-dir"), "{error}");
+    assert!(error.contains("/var/lib/edge-hub/hostnet") && error.contains("--state-dir"), "{error}");
 
     let node = Node::new(&[]);
     fs::create_dir_all(node.path("elsewhere")).unwrap();
