@@ -36,7 +36,7 @@ static_busybox() {
 # The folders that every node has for itself, mounted over the machine's in the node's mount
 # namespace. Mount points that the machine lacks are made, and removed with the last cluster.
 node_folders() {
-  local folders=(/etc/cni /etc/kubernetes /var/lib/kubelet /var/lib/cni /var/log/pods /var/log/containers /run/containerd)
+  local folders=(/etc/cni /etc/kubernetes /var/lib/kubelet /var/lib/cni /var/lib/edge-hub /var/log/pods /var/log/containers /run/containerd)
   printf '%s\n' "${folders[@]}"
   [[ -z ${ISTHMUS_NODE_DIRS:-} ]] || tr -s ' ' '\n' <<<"$ISTHMUS_NODE_DIRS"
 }

@@ -210,6 +210,22 @@ kind: ValidatingAdmissionPolicyBinding
 metadata: {name: e2e-fence}
 spec: {policyName: e2e-fence, validationActions: [Deny]}
 "#;
+    // Whatever a run that failed left behind.
+    kubectl(&[
+        "delete",
+        "validatingadmissionpolicybinding,validatingadmissionpolicy",
+        "e2e-fence",
+        "--ignore-not-found",
+    ])
+    .await?
+    .ok()?;
+    for name in [good, odd, fenced] {
+        let clean = json!({ "metadata": {
+            "labels": { "e2e/bad": null, (labels::NODE_POOL): null },
+            "annotations": { (annotations::PREVIOUS_ATTRIBUTES): null },
+        } });
+        eventually("the old fence is gone", SOON, || patch_node(&client, name, clean.clone())).await?;
+    }
     e2e::kubectl_apply(policy).await?.ok()?;
     let nodes = Api::<Node>::all(client.clone());
     let probe = Patch::Merge(json!({ "metadata": { "labels": { "e2e/bad": "probe" } } }));

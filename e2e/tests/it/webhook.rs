@@ -176,7 +176,7 @@ async fn fields_that_are_newer_than_our_types_survive() -> Result<()> {
     // A field under a feature gate reaches webhooks if the API server knows it; the webhook's answer is looked at through
     // its own patch in the unit tests. Here: everything that was sent and the API server kept is still there.
     let full = json!({ "spec": {
-        "enableServiceLinks": false, "shareProcessNamespace": true, "terminationGracePeriodSeconds": 7,
+        "automountServiceAccountToken": false, "enableServiceLinks": false, "shareProcessNamespace": true, "terminationGracePeriodSeconds": 7,
         "topologySpreadConstraints": [{
             "maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway",
             "nodeTaintsPolicy": "Honor", "matchLabelKeys": ["app"], "labelSelector": {},
