@@ -1,13 +1,13 @@
 //! Watches that keep an index: list, watch, resume, for as long as the process runs.
 //!
-//! A malformed object is logged and left out, and never ends a watch: most kinds here can be written by users.
+//! For kinds whose form the API server itself guarantees (nodes, pods, config maps): they are decoded in one pass, without
+//! the guard that [`crate::pools`] puts around a kind of which old objects may not fit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use futures::StreamExt;
-use kube::core::DeserializeGuard;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Resource, ResourceExt};
 use parking_lot::RwLock;
@@ -28,7 +28,7 @@ pub(crate) trait Index<K>: Send + Sync + 'static {
 /// Keeps `index` up to date from a watch of `api`, tells `changed` the keys of what changed, and calls `synced` once
 /// the first complete list is in the index. Never ends.
 pub(crate) async fn keep<K, I>(
-    api: Api<DeserializeGuard<K>>,
+    api: Api<K>,
     config: watcher::Config,
     index: Arc<I>,
     changed: impl Fn(BTreeSet<String>) + Send,
@@ -43,7 +43,7 @@ pub(crate) async fn keep<K, I>(
     while let Some(event) = events.next().await {
         match event {
             Ok(watcher::Event::Init) => listed.clear(),
-            Ok(watcher::Event::InitApply(object)) => listed.extend(readable(object)),
+            Ok(watcher::Event::InitApply(object)) => listed.push(object),
             Ok(watcher::Event::InitDone) => {
                 debug!(kind = %K::kind(&()), count = listed.len(), "listed");
                 changed(index.replace(std::mem::take(&mut listed)));
@@ -51,28 +51,9 @@ pub(crate) async fn keep<K, I>(
                     synced();
                 }
             }
-            Ok(watcher::Event::Apply(object)) => {
-                if let Some(object) = readable(object) {
-                    changed(index.apply(object));
-                }
-            }
-            Ok(watcher::Event::Delete(object)) => {
-                if let Some(object) = readable(object) {
-                    changed(index.delete(object));
-                }
-            }
+            Ok(watcher::Event::Apply(object)) => changed(index.apply(object)),
+            Ok(watcher::Event::Delete(object)) => changed(index.delete(object)),
             Err(error) => warn!(kind = %K::kind(&()), %error, "watch failed; it is tried again"),
-        }
-    }
-}
-
-fn readable<K: Resource<DynamicType = ()>>(object: DeserializeGuard<K>) -> Option<K> {
-    match object.0 {
-        Ok(object) => Some(object),
-        Err(error) => {
-            let name = error.metadata.name.as_deref().unwrap_or_default();
-            warn!(kind = %K::kind(&()), name, %error, "object cannot be read and is left out");
-            None
         }
     }
 }
