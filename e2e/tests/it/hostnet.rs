@@ -1,5 +1,6 @@
 //! A host-network pool on a real kubelet, from the joining of its node to the answer of its pod.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -140,20 +141,40 @@ async fn ready(client: &Client) -> Result<bool> {
     Ok(conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True"))
 }
 
-/// An ordinary annotated Deployment that would like to run everywhere is kept off the pool.
+/// An ordinary Deployment, neither labelled nor annotated, that would like to run everywhere is kept off the pool.
 async fn kept_off(client: &Client) -> Result<()> {
-    let plain = deployment("plain", "tier: plain", "8091").replace(
-        "        tier: plain\n",
-        "        tier: plain\n      annotations: {apps.openyurt.io/exclude-host-network-pool: \"true\"}\n",
-    );
-    kubectl_apply(&plain).await?.ok()?;
-    kubectl(&["-n", NAMESPACE, "scale", "deployment/plain", "--replicas=6"]).await?.ok()?;
+    kubectl_apply(&deployment("plain", "tier: plain", "8091")).await?.ok()?;
+    kubectl(&["-n", NAMESPACE, "scale", "deployment/plain", "--replicas=8"]).await?.ok()?;
     kubectl(&["-n", NAMESPACE, "rollout", "status", "deployment/plain", "--timeout=60s"]).await?.ok()?;
     let pods = Api::<Pod>::namespaced(client.clone(), NAMESPACE);
+    let mut used = BTreeSet::new();
     for pod in pods.list(&ListParams::default().labels("app=plain")).await? {
-        let node = pod.spec.and_then(|spec| spec.node_name).unwrap_or_default();
-        ensure!(node != NODE, "an ordinary pod runs on the pool's node");
+        used.insert(pod.spec.and_then(|spec| spec.node_name).unwrap_or_default());
     }
+    ensure!(!used.contains(NODE), "an ordinary pod runs on the pool's node");
+    ensure!(used.len() > 1, "the pods did not spread at all: {used:?}");
+    // Terms of its own stay alternatives: each is narrowed.
+    let affinity = r#"{"spec":{"template":{"spec":{"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":
+        {"nodeSelectorTerms":[{"matchExpressions":[{"key":"e2e","operator":"DoesNotExist"}]},
+        {"matchFields":[{"key":"metadata.name","operator":"In","values":["e2e-shop-1"]}]}]}}}}}}}"#;
+    kubectl(&["-n", NAMESPACE, "patch", "deployment/plain", "--type=merge", "-p", affinity]).await?.ok()?;
+    eventually("each term is narrowed", Duration::from_secs(20), || async {
+        let pods = pods.list(&ListParams::default().labels("app=plain")).await?;
+        let terms = pods.iter().filter_map(|pod| {
+            let affinity = pod.spec.as_ref()?.affinity.as_ref()?.node_affinity.as_ref()?;
+            Some(&affinity.required_during_scheduling_ignored_during_execution.as_ref()?.node_selector_terms)
+        });
+        let narrowed = terms.filter(|terms| terms.len() == 2).all(|terms| {
+            terms.iter().all(|term| {
+                let expressions = term.match_expressions.as_deref().unwrap_or_default();
+                expressions.iter().any(|e| e.key == api::labels::HOST_NETWORK && e.operator == "NotIn")
+            })
+        });
+        let two = pods.iter().any(|pod| format!("{pod:?}").contains("match_fields: Some"));
+        ensure!(narrowed && two, "not yet");
+        Ok(())
+    })
+    .await?;
     kubectl(&["-n", NAMESPACE, "delete", "deployment", "plain"]).await?.ok()?;
     Ok(())
 }
