@@ -3,6 +3,8 @@
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cache=${ISTHMUS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/isthmus}
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
+# A commit that is stamped in would link everything anew after each; `cargo xtask dist` by itself stamps it.
+export ISTHMUS_COMMIT=${ISTHMUS_COMMIT:-development}
 mkdir -p "$cache/logs"
 
 # Runs a command with its output in a log, and shows one line for it: `step NAME COMMAND...`.
