@@ -235,6 +235,8 @@ async fn z_an_upgrade_keeps_working_and_a_removal_leaves_nothing_but_the_crds() 
     for secret in ["Bearer ", "eyJ", "PRIVATE KEY"] {
         ensure!(!logs.contains(secret), "the log at level debug contains {secret:?}");
     }
+    // What the manager tries and may not do would show here only.
+    ensure!(!logs.contains("forbidden: User"), "the manager lacks a right: {logs}");
     for line in logs.lines() {
         let entry: Value = serde_json::from_str(line).with_context(|| format!("not structured: {line}"))?;
         ensure!(entry["level"].is_string() && entry["timestamp"].is_string(), "{line}");

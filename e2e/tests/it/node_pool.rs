@@ -297,6 +297,13 @@ async fn a_pool_with_nodes_is_not_deleted_and_an_empty_one_counts_zero() -> Resu
     let cells: Vec<&str> = row.split_whitespace().collect();
     ensure!(cells[..6] == ["e2e-delete", "Edge", "ContainerNetwork", "0", "0", "0"], "row: {row}");
 
+    eventually("the pool says its type", SOON, || async {
+        let labels = pools.get("e2e-delete").await?.metadata.labels.unwrap_or_default();
+        ensure!(labels.get(labels::POOL_TYPE).map(String::as_str) == Some("edge"), "{labels:?}");
+        Ok(())
+    })
+    .await?;
+
     set_pool(&client, name, Some("e2e-delete")).await?;
     let refused = kubectl(&["delete", "np", "e2e-delete"]).await?;
     ensure!(!refused.success, "a pool with a node was deleted");

@@ -15,8 +15,8 @@ fn the_manager_may_do_in_the_cluster_what_it_does_there() {
         json!([
             { "apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch", "patch"] },
             { "apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"] },
-            { "apiGroups": ["apps.openyurt.io"], "resources": ["nodepools"], "verbs": ["get", "list", "watch"] },
-            { "apiGroups": ["apps.openyurt.io"], "resources": ["nodepools/status"], "verbs": ["patch", "update"] },
+            { "apiGroups": ["apps.openyurt.io"], "resources": ["nodepools"], "verbs": ["get", "list", "watch", "patch"] },
+            { "apiGroups": ["apps.openyurt.io"], "resources": ["nodepools/status"], "verbs": ["patch"] },
             { "apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"] },
             {
                 "apiGroups": ["admissionregistration.k8s.io"],
