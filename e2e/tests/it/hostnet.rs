@@ -54,7 +54,7 @@ async fn a_node_without_cluster_networking_runs_the_pods_of_its_pool() -> Result
 
     on_node(&["hostnet", "enable", kubelet[0], kubelet[1]]).await?.ok()?;
     on_node(&["hostnet", "enable", kubelet[0], kubelet[1]]).await?.ok().context("a second time")?;
-    eventually("the node is ready", Duration::from_secs(30), || async {
+    eventually("the node is ready", Duration::from_secs(90), || async {
         ensure!(ready(&client).await?, "not yet");
         Ok(())
     })
@@ -66,7 +66,7 @@ async fn a_node_without_cluster_networking_runs_the_pods_of_its_pool() -> Result
         .await?
         .ok()?;
     let pods = Api::<Pod>::namespaced(client.clone(), NAMESPACE);
-    let address = eventually("the labelled pod runs", Duration::from_secs(40), || async {
+    let address = eventually("the labelled pod runs", Duration::from_secs(90), || async {
         let pods = pods.list(&ListParams::default().labels("app=hello")).await?;
         let pod = pods.items.first().context("no pod")?;
         let (spec, status) = (pod.spec.clone().context("spec")?, pod.status.clone().context("status")?);
@@ -76,7 +76,7 @@ async fn a_node_without_cluster_networking_runs_the_pods_of_its_pool() -> Result
     })
     .await?;
     let url = format!("http://{address}:8090/");
-    let answer = eventually("the pod answers", Duration::from_secs(10), || async {
+    let answer = eventually("the pod answers", Duration::from_secs(30), || async {
         hack_cluster(&["exec", NODE, "--", "curl", "-s", "--max-time", "2", &url]).await?.ok()
     })
     .await?;
@@ -100,19 +100,19 @@ async fn a_node_without_cluster_networking_runs_the_pods_of_its_pool() -> Result
                     containers: [{name: c, image: \"isthmus.dev/busybox:1\", command: [sleep, inf]}]\n";
     kubectl_apply(stubborn).await?.ok()?;
     let broken =
-        kubectl(&["wait", "--for=condition=NetworkModeEnforced=false", "np/e2e-shop", "--timeout=10s"])
+        kubectl(&["wait", "--for=condition=NetworkModeEnforced=false", "np/e2e-shop", "--timeout=40s"])
             .await?;
     broken.ok()?;
     let described = kubectl(&["describe", "np", "e2e-shop"]).await?.ok()?;
     ensure!(described.contains("e2e-hostnet/stubborn"), "{described}");
-    eventually("an event names the pod", Duration::from_secs(5), || async {
+    eventually("an event names the pod", Duration::from_secs(20), || async {
         let events = Api::<Event>::namespaced(client.clone(), "default").list(&ListParams::default()).await?;
         let told = |event: &&Event| event.reason.as_deref() == Some("PodsWithoutHostNetwork");
         events.iter().find(told).map(drop).context("no event")
     })
     .await?;
     kubectl(&["-n", NAMESPACE, "delete", "pod", "stubborn", "--force", "--grace-period=0"]).await?.ok()?;
-    kubectl(&["wait", "--for=condition=NetworkModeEnforced=true", "np/e2e-shop", "--timeout=10s"])
+    kubectl(&["wait", "--for=condition=NetworkModeEnforced=true", "np/e2e-shop", "--timeout=40s"])
         .await?
         .ok()?;
 
@@ -145,7 +145,7 @@ async fn ready(client: &Client) -> Result<bool> {
 async fn kept_off(client: &Client) -> Result<()> {
     kubectl_apply(&deployment("plain", "tier: plain", "8091")).await?.ok()?;
     kubectl(&["-n", NAMESPACE, "scale", "deployment/plain", "--replicas=8"]).await?.ok()?;
-    kubectl(&["-n", NAMESPACE, "rollout", "status", "deployment/plain", "--timeout=60s"]).await?.ok()?;
+    kubectl(&["-n", NAMESPACE, "rollout", "status", "deployment/plain", "--timeout=120s"]).await?.ok()?;
     let pods = Api::<Pod>::namespaced(client.clone(), NAMESPACE);
     let mut used = BTreeSet::new();
     for pod in pods.list(&ListParams::default().labels("app=plain")).await? {
@@ -158,7 +158,7 @@ async fn kept_off(client: &Client) -> Result<()> {
         {"nodeSelectorTerms":[{"matchExpressions":[{"key":"e2e","operator":"DoesNotExist"}]},
         {"matchFields":[{"key":"metadata.name","operator":"In","values":["e2e-shop-1"]}]}]}}}}}}}"#;
     kubectl(&["-n", NAMESPACE, "patch", "deployment/plain", "--type=merge", "-p", affinity]).await?.ok()?;
-    eventually("each term is narrowed", Duration::from_secs(20), || async {
+    eventually("each term is narrowed", Duration::from_mins(1), || async {
         let pods = pods.list(&ListParams::default().labels("app=plain")).await?;
         let terms = pods.iter().filter_map(|pod| {
             let affinity = pod.spec.as_ref()?.affinity.as_ref()?.node_affinity.as_ref()?;

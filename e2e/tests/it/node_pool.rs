@@ -12,7 +12,8 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-const SOON: Duration = Duration::from_secs(5);
+/// How long the controller may take on a machine that is busy with other things; timings are for benchmarks.
+const SOON: Duration = Duration::from_secs(20);
 
 /// A pool of that name and spec, made anew; nodes that an earlier run left in it are taken out first.
 async fn fresh_pool(client: &Client, name: &str, spec: Value) -> Result<Api<NodePool>> {
@@ -274,7 +275,7 @@ spec: {policyName: e2e-fence, validationActions: [Deny]}
         json!({ "metadata": { "annotations": { (annotations::PREVIOUS_ATTRIBUTES): null } } }),
     )
     .await?;
-    eventually("the pool heals", Duration::from_secs(30), || {
+    eventually("the pool heals", Duration::from_secs(90), || {
         condition(&pools, "e2e-bad", "NodesSynced", "True")
     })
     .await?;
