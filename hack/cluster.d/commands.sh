@@ -156,7 +156,11 @@ command_join() {
   add_node "$name" "$kind" "$site" "$cni" "$labels" "$taints"
   step "$name: network, containerd" start_node_runtime "$name"
   step "$name: kubelet registered" register_node "$name"
-  step "$name: ready" wait_for_node "$name"
+  if [[ $cni == none ]]; then
+    echo "  $name: not ready until a CNI configuration is in its /etc/cni/net.d" >&2
+  else
+    step "$name: ready" wait_for_node "$name"
+  fi
 }
 
 command_leave() {

@@ -15,6 +15,9 @@ use super::apply::{Applied, WriteError};
 use super::elect::Election;
 use super::observe::Observed;
 
+/// Reason of `Ready` where something other than a node could not be written.
+const WRITES_FAILED: &str = "WritesFailed";
+
 /// How many nodes or pods a message names before it only counts.
 const NAMED: usize = 10;
 
@@ -41,7 +44,7 @@ pub(crate) fn compute(
     if pool.spec.enable_leader_election {
         checks.push(leader_ready(election));
     }
-    checks.push(overall(&checks));
+    checks.push(overall(&checks, &applied.errors));
     let generation = pool.metadata.generation;
     let mut conditions: Vec<Condition> =
         checks.into_iter().map(|check| check.into_condition(&before.conditions, generation, now)).collect();
@@ -169,9 +172,13 @@ fn leader_ready(election: &Election) -> Check {
     Check { type_: conditions::LEADER_READY, holds: Some(false), reason: "TooFewCandidates", message }
 }
 
-/// `Ready` holds when every other condition does.
-fn overall(checks: &[Check]) -> Check {
+/// `Ready` holds when every other condition does and everything else of the pool was written.
+fn overall(checks: &[Check], errors: &[String]) -> Check {
     let broken = checks.iter().find(|check| check.holds == Some(false));
+    if let (None, false) = (broken, errors.is_empty()) {
+        let message = list(errors.iter().map(|error| shorten(error)), errors.len());
+        return Check { type_: conditions::READY, holds: Some(false), reason: WRITES_FAILED, message };
+    }
     match broken.or_else(|| checks.iter().find(|check| check.holds.is_none())) {
         None => Check {
             type_: conditions::READY,
@@ -245,7 +252,8 @@ fn changes(before: Option<&NodePoolStatus>, after: &NodePoolStatus) -> Vec<Event
     let mut events: Vec<Event> = after
         .conditions
         .iter()
-        .filter(|condition| condition.type_ != conditions::READY)
+        // Ready repeats what another condition says, but for what has no condition of its own.
+        .filter(|condition| condition.type_ != conditions::READY || condition.reason == WRITES_FAILED)
         .filter(|condition| match previous(&condition.type_) {
             // It is no news that something is not known for a moment.
             Some(_) if condition.status == "Unknown" => false,

@@ -126,7 +126,7 @@ fn try_plan(pod: &Value, network: PoolNetwork) -> Result<Admitted, Refusal> {
             "node pool \"{pool}\" is not a host-network pool: label {DESIRED_NODE_POOL} changes nothing"
         )),
         (Some(pool), PoolNetwork::Unknown) => warnings.push(format!(
-            "node pool \"{pool}\" of label {DESIRED_NODE_POOL} does not exist: the pod is admitted unchanged"
+            "node pool \"{pool}\" of label {DESIRED_NODE_POOL} does not exist: the pod is admitted unchanged; create the pool, then the pod anew"
         )),
         (None, _) => {}
     }

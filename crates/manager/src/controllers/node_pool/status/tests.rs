@@ -123,3 +123,17 @@ fn events_tell_changes_only() {
     assert_eq!(reasons(Some(&bad), &bad), [""; 0]);
     assert_eq!(reasons(Some(&bad), &good), ["AllPodsHostNetwork"]);
 }
+
+#[test]
+fn what_could_not_be_written_is_said_and_told() {
+    let applied = Applied { errors: vec!["leader-hub-shop: forbidden".into()], ..Applied::default() };
+    let good = status_of(&pool(false), &Observed::default(), &Applied::default());
+    let bad = status_of(&pool(false), &Observed::default(), &applied);
+    let ready = condition(&bad, conditions::READY);
+    assert_eq!((ready.status.as_str(), ready.reason.as_str()), ("False", "WritesFailed"));
+    assert!(ready.message.contains("leader-hub-shop: forbidden"), "{}", ready.message);
+    let reasons =
+        |before, after| changes(Some(before), after).into_iter().map(|e| e.reason).collect::<Vec<_>>();
+    assert_eq!(reasons(&good, &bad), ["WritesFailed"]);
+    assert_eq!(reasons(&bad, &bad), [""; 0]);
+}

@@ -219,7 +219,7 @@ fn other_pools_change_nothing_and_warn() {
         ),
         (
             PoolNetwork::Unknown,
-            "node pool \"harbour\" of label nodepool.openyurt.io/desired-nodepool does not exist: the pod is admitted unchanged",
+            "node pool \"harbour\" of label nodepool.openyurt.io/desired-nodepool does not exist: the pod is admitted unchanged; create the pool, then the pod anew",
         ),
     ] {
         assert_eq!(admitted(&pod, network), (json!([]), vec![warning.to_owned()]));
