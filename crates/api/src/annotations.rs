@@ -31,3 +31,13 @@ pub const ROTATE: &str = "isthmus.dev/rotate";
 
 /// On the Secret of the webhook's authorities, set by us: the value of [`ROTATE`] whose rotation has begun.
 pub const ROTATED: &str = "isthmus.dev/rotated";
+
+/// Prefixes of node annotations that no pool may set: kubelets, volume drivers and the controller manager write them for
+/// each node by itself, and would fight for them.
+pub const RESERVED_NODE_PREFIXES: [&str; 5] = [
+    crate::labels::NODE_POOL_PREFIX,
+    "csi.volume.kubernetes.io/",
+    "kubeadm.alpha.kubernetes.io/",
+    "node.alpha.kubernetes.io/",
+    "volumes.kubernetes.io/",
+];

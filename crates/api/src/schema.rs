@@ -8,7 +8,7 @@ use kube::core::Rule;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use crate::labels;
+use crate::{annotations, labels};
 
 /// The most labels, annotations or taints a pool may set: far more than anyone sets, few enough for the cost limit.
 const KEYS_MAX: u32 = 64;
@@ -39,7 +39,7 @@ pub(crate) fn node_annotations(_: &mut SchemaGenerator) -> Schema {
         "type": "object",
         "maxProperties": KEYS_MAX,
         "additionalProperties": { "type": "string", "maxLength": ANNOTATION_MAX },
-        "x-kubernetes-validations": [valid_keys(&not_a_key), reserved_keys(&starts_with("k", &[labels::NODE_POOL_PREFIX]))],
+        "x-kubernetes-validations": [valid_keys(&not_a_key), reserved_keys(&starts_with("k", &annotations::RESERVED_NODE_PREFIXES))],
     })
 }
 

@@ -42,7 +42,10 @@ pub(crate) fn plan(
         let marked = present.metadata.labels.as_ref().and_then(|l| l.get(labels::CONFIG_MAP_NAME));
         let owners = present.metadata.owner_references.as_deref().unwrap_or_default();
         marked == Some(&wanted.name)
-            && present.data.as_ref() == Some(&wanted.data)
+            && wanted
+                .data
+                .iter()
+                .all(|(key, value)| present.data.as_ref().and_then(|d| d.get(key)) == Some(value))
             && wanted.owner.iter().all(|owner| owners.iter().any(|present| present.uid == owner.uid))
     });
     (!is_right).then_some(wanted)
@@ -115,6 +118,8 @@ mod tests {
         present.metadata.labels = Some([(labels::CONFIG_MAP_NAME.to_owned(), wanted.name.clone())].into());
         present.metadata.owner_references = wanted.owner.clone().map(|owner| vec![owner]);
         assert_eq!(plan(&pool(), &[], Some(&present)), None);
+        present.data.as_mut().unwrap().insert("theirs".into(), "stays".into());
+        assert_eq!(plan(&pool(), &[], Some(&present)), None, "a key of somebody else is none of ours");
         present.data.as_mut().unwrap().insert("leaders".into(), "evil/6.6.6.6".into());
         assert_eq!(plan(&pool(), &[], Some(&present)), Some(wanted));
     }

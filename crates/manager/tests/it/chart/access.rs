@@ -40,7 +40,7 @@ fn the_manager_touches_its_own_lease_and_secrets_only() {
                 "apiGroups": ["coordination.k8s.io"],
                 "resources": ["leases"],
                 "resourceNames": ["isthmus-manager"],
-                "verbs": ["get", "list", "watch", "update", "patch"]
+                "verbs": ["get", "list", "watch", "update"]
             },
             {
                 "apiGroups": [""],
@@ -62,7 +62,7 @@ fn of_config_maps_the_manager_writes_those_for_hubs_only() {
         json!([{
             "apiGroups": [""],
             "resources": ["configmaps"],
-            "verbs": ["get", "list", "watch", "create", "patch", "update", "delete"]
+            "verbs": ["get", "list", "watch", "create", "patch"]
         }])
     );
     let policy = &one(&objects, "ValidatingAdmissionPolicy", "isthmus-hub")["spec"];
