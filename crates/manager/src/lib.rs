@@ -13,6 +13,7 @@ pub mod metrics_server;
 pub(crate) mod nodes;
 pub(crate) mod pods;
 pub mod pools;
+pub(crate) mod raw_json;
 pub(crate) mod watches;
 pub mod webhook;
 pub(crate) mod work_queue;

@@ -15,6 +15,8 @@ use api::labels::{HOST_NETWORK_NODE, NETWORK_MODE, NODE_NETWORK_MODE};
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{Patch, PatchOperation, TestOperation};
 use serde_json::{Map, Value, json};
+
+use crate::raw_json::{self, is_nothing};
 use thiserror::Error;
 
 use super::record::{Made, Record};
@@ -314,25 +316,13 @@ fn list<'a>(value: Option<&'a Value>, field: &str) -> Result<&'a [Value], PlanEr
     }
 }
 
-/// Whether a member counts as not being there: the API server reads null and an empty list alike.
-fn is_nothing(value: &Value) -> bool {
-    value.is_null() || value.as_array().is_some_and(Vec::is_empty)
-}
-
 /// The field after `depth` steps on the way to the terms.
 fn field_path(depth: usize) -> String {
     [&POD_SPEC, &WAY[..depth]].concat().join(".")
 }
 
 fn malformed(field: &str, expected: &'static str, found: &Value) -> PlanError {
-    let found = match found {
-        Value::Null => "missing",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
-    };
+    let found = raw_json::kind(found);
     let field = if field.is_empty() { "the object" } else { field };
     PlanError::Malformed { field: field.to_owned(), expected, found }
 }

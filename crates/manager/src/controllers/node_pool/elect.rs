@@ -27,7 +27,7 @@ pub(crate) fn elect(pool: &NodePool, members: &[NodeView]) -> Election {
     if !pool.spec.enable_leader_election {
         return Election { wanted: 0, leaders: Vec::new(), changed: !current.is_empty() };
     }
-    let wanted = usize::try_from(pool.spec.leader_replicas.max(1)).unwrap_or(1);
+    let wanted = pool.spec.wanted_leaders();
     let seated: BTreeSet<&str> = current.iter().map(|leader| leader.node_name.as_str()).collect();
     let mut candidates: Vec<LeaderEndpoint> =
         members.iter().filter_map(|node| candidate(pool, node)).collect();

@@ -7,6 +7,8 @@ use std::fmt;
 
 use json_patch::jsonptr::PointerBuf;
 use serde_json::{Map, Value};
+
+use crate::raw_json::{self, is_nothing};
 use thiserror::Error;
 
 /// A value of another type than the API's.
@@ -188,23 +190,7 @@ impl<'a> Object<'a> {
     }
 }
 
-/// Whether a member counts as not being there: the API server reads null and an empty list alike.
-fn is_nothing(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Array(items) => items.is_empty(),
-        _ => false,
-    }
-}
-
 fn malformed(path: &Path, expected: &'static str, found: &Value) -> Malformed {
-    let found = match found {
-        Value::Null => "missing",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
-    };
+    let found = raw_json::kind(found);
     Malformed { field: path.to_string(), expected, found }
 }
