@@ -1,0 +1,1 @@
+//! a crash-safe store of API objects and their recent history.

@@ -1,0 +1,1 @@
+//! the shared list/watch cache as a deterministic state machine.
