@@ -9,7 +9,10 @@
 use std::{io::Write, process::ExitCode};
 
 mod args;
+pub mod authenticate;
 pub mod hostnet;
+pub mod listen;
+pub mod upstream;
 
 pub use args::{Args, Command};
 

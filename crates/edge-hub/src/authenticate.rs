@@ -1,0 +1,151 @@
+//! Who is calling, from credentials only: the kernel's word on a local peer, a verified client certificate, or a token.
+//!
+//! A `User-Agent` is never a credential. A request that shows nothing is refused, but for local users that the operator let act
+//! as the node.
+
+mod certificate;
+pub mod jwt;
+pub mod tokens;
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use http::{HeaderMap, HeaderValue, header};
+
+pub use self::certificate::user_of;
+use crate::{listen::Peer, upstream::Credential};
+
+/// A user as Kubernetes knows one.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct User {
+    /// Such as `system:serviceaccount:kube-system:kube-proxy`.
+    pub name: Box<str>,
+    /// The groups that the user's credential names; reviews of access need them.
+    pub groups: Vec<Box<str>>,
+}
+
+/// Who calls.
+#[derive(Debug, Clone)]
+pub enum Caller {
+    /// The node itself: a local user that may act as it, or a peer with the node's own certificate.
+    Node,
+    /// Whoever holds this token. It is checked by the API server on the way up, and by the hub before it answers by itself.
+    Token(Token),
+    /// The owner of a client certificate other than the node's. Its requests can be answered here, but not handed on:
+    /// the key stays with the client.
+    Certificate(Arc<User>),
+}
+
+/// A bearer token. Never shown.
+#[derive(Clone)]
+pub struct Token(HeaderValue);
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Token(…)")
+    }
+}
+
+impl Token {
+    /// The token of `Authorization: Bearer …` (RFC 6750, 2.1; the scheme in any case, RFC 9110, 11.1).
+    pub fn from_headers(headers: &HeaderMap) -> Option<Self> {
+        let value = headers.get(header::AUTHORIZATION)?;
+        let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+        let good = scheme.eq_ignore_ascii_case("bearer") && !token.trim().is_empty();
+        good.then(|| Self(value.clone()))
+    }
+
+    /// The token without its scheme. Must not be logged.
+    pub fn expose(&self) -> &str {
+        self.0.to_str().ok().and_then(|text| text.split_once(' ')).map_or("", |(_, token)| token.trim())
+    }
+}
+
+/// Why a request is refused before anything is looked at (401).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unauthenticated {
+    /// A local peer whose user may not act as the node.
+    #[error("no credentials: send a token, or let the user of this process act as the node (--node-uids)")]
+    LocalUser,
+    /// A remote peer without a certificate or token.
+    #[error("no credentials: send a token or show a client certificate")]
+    Nothing,
+    /// An `Authorization` header that is no bearer token.
+    #[error("the Authorization header holds no bearer token")]
+    Scheme,
+}
+
+/// Which local users and which certificate stand for the node.
+#[derive(Debug, Clone)]
+pub struct Authenticator {
+    /// Users whose processes act as the node when they send no credentials.
+    pub node_uids: BTreeSet<u32>,
+    /// `system:node:<name>`.
+    pub node_user: Box<str>,
+}
+
+impl Authenticator {
+    /// Says who calls. A token wins over what the connection says, as a caller that sends one wants to be its owner.
+    pub fn caller(&self, peer: &Peer, headers: &HeaderMap) -> Result<Caller, Unauthenticated> {
+        if headers.contains_key(header::AUTHORIZATION) {
+            return Token::from_headers(headers).map(Caller::Token).ok_or(Unauthenticated::Scheme);
+        }
+        match peer {
+            Peer::Local { uid: Some(uid) } if self.node_uids.contains(uid) => Ok(Caller::Node),
+            Peer::Local { .. } => Err(Unauthenticated::LocalUser),
+            Peer::Remote { certificate: Some(certificate), .. } => match user_of(certificate) {
+                Some(user) if user.name == self.node_user => Ok(Caller::Node),
+                Some(user) => Ok(Caller::Certificate(Arc::new(user))),
+                None => Err(Unauthenticated::Nothing),
+            },
+            Peer::Remote { certificate: None, .. } => Err(Unauthenticated::Nothing),
+        }
+    }
+}
+
+impl Caller {
+    /// The credential that the caller's requests go upstream with; `None` if it cannot be handed on.
+    pub fn credential(&self) -> Option<Credential> {
+        match self {
+            Self::Node => Some(Credential::Node),
+            Self::Token(token) => Some(Credential::Bearer(token.0.clone())),
+            Self::Certificate(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(authorization: Option<&'static str>) -> HeaderMap {
+        authorization.map(|value| (header::AUTHORIZATION, HeaderValue::from_static(value))).into_iter().collect()
+    }
+
+    #[test]
+    fn callers_come_from_credentials() {
+        let authenticator = Authenticator { node_uids: BTreeSet::from([0]), node_user: "system:node:a".into() };
+        let local = |uid| Peer::Local { uid };
+        let remote = Peer::Remote { address: ([10, 0, 0, 9], 1).into(), certificate: None };
+        let cases = [
+            (local(Some(0)), None, "Ok(Node)"),
+            (local(Some(1000)), None, "Err(LocalUser)"),
+            (local(None), None, "Err(LocalUser)"),
+            (local(Some(0)), Some("Bearer x"), "Ok(Token(Token(…)))"),
+            (local(Some(0)), Some("Basic eDp5"), "Err(Scheme)"),
+            (remote.clone(), None, "Err(Nothing)"),
+            (remote.clone(), Some("bearer x"), "Ok(Token(Token(…)))"),
+            (remote, Some("Bearer "), "Err(Scheme)"),
+        ];
+        for (peer, authorization, expected) in cases {
+            let caller = authenticator.caller(&peer, &headers(authorization));
+            assert_eq!(format!("{caller:?}"), expected, "{peer:?} {authorization:?}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_read_whole_and_never_shown() {
+        let token = Token::from_headers(&headers(Some("bearer  abc.def "))).unwrap();
+        assert_eq!(token.expose(), "abc.def");
+        assert!(!format!("{token:?} {:?}", Caller::Token(token.clone())).contains("abc"));
+    }
+}

@@ -1,0 +1,16 @@
+//! The user that a client certificate names: its common name, and its organisations as groups.
+//! <https://kubernetes.io/docs/reference/access-authn-authz/authentication/#x509-client-certificates>
+
+use rustls_pki_types::CertificateDer;
+use x509_parser::{certificate::X509Certificate, prelude::FromDer};
+
+use super::User;
+
+/// The user of a certificate that the listener has verified; `None` if it names nobody.
+pub fn user_of(certificate: &CertificateDer<'_>) -> Option<User> {
+    let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
+    let subject = parsed.subject();
+    let name = subject.iter_common_name().next()?.as_str().ok()?;
+    let groups = subject.iter_organization().filter_map(|group| group.as_str().ok()).map(Into::into).collect();
+    (!name.is_empty()).then(|| User { name: name.into(), groups })
+}

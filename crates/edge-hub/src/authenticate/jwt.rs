@@ -1,0 +1,181 @@
+//! `ServiceAccount` tokens checked without the network: signature by the cluster's published keys, issuer, audience, time.
+//!
+//! Sources: RFC 7515 (JWS), RFC 7517 (JWK), RFC 7519 (JWT); the cluster publishes its keys at `/openid/v1/jwks` (KEP-1393).
+//! This says that a token was issued and has not expired. That its pod still exists only the API server knows, which is why an
+//! online answer is preferred and this one is for when there is no link.
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD as BASE64};
+use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey};
+use serde::Deserialize;
+
+use super::User;
+
+/// The cluster's public keys, as `/openid/v1/jwks` gives them.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct KeySet {
+    keys: Vec<Key>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Key {
+    #[serde(default)]
+    kid: String,
+    kty: String,
+    #[serde(default)]
+    n: String,
+    #[serde(default)]
+    e: String,
+    #[serde(default)]
+    crv: String,
+    #[serde(default)]
+    x: String,
+    #[serde(default)]
+    y: String,
+}
+
+#[derive(Deserialize)]
+struct Header {
+    alg: String,
+    #[serde(default)]
+    kid: String,
+}
+
+#[derive(Deserialize)]
+struct Claims {
+    iss: String,
+    sub: String,
+    aud: Audiences,
+    exp: i64,
+    #[serde(default)]
+    nbf: i64,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Audiences {
+    One(String),
+    Many(Vec<String>),
+}
+
+/// What the hub expects of a token.
+#[derive(Debug, Clone, Default)]
+pub struct Expected {
+    /// The cluster's issuer, from its discovery document; tokens of another one are refused.
+    pub issuer: String,
+    /// Audiences of which a token must name one: the API server's.
+    pub audiences: Vec<String>,
+}
+
+/// Why a token is not taken. None of them quotes the token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// Not three parts of base64 with the fields of a token.
+    #[error("malformed token")]
+    Malformed,
+    /// No key of that name, or an algorithm that the key is not for.
+    #[error("the token is signed with an unknown key")]
+    UnknownKey,
+    /// The signature is not that of the key.
+    #[error("the token's signature is wrong")]
+    Signature,
+    /// Issued by somebody else, or for somebody else.
+    #[error("the token is of another issuer or for another audience")]
+    NotForUs,
+    /// Expired, or not valid yet.
+    #[error("the token has expired or is not valid yet")]
+    Time,
+    /// The subject is no `ServiceAccount`.
+    #[error("the token is not that of a ServiceAccount")]
+    Subject,
+}
+
+impl KeySet {
+    /// Reads a JSON Web Key Set.
+    pub fn from_json(text: &[u8]) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(text)
+    }
+
+    /// The user and expiry (Unix seconds) of a token that is good at `now` (Unix seconds).
+    pub fn verify(&self, token: &str, expected: &Expected, now: i64) -> Result<(User, i64), Refused> {
+        let (signed, signature) = token.rsplit_once('.').ok_or(Refused::Malformed)?;
+        let (header, claims) = signed.split_once('.').ok_or(Refused::Malformed)?;
+        let header: Header = part(header)?;
+        let signature = BASE64.decode(signature).map_err(|_| Refused::Malformed)?;
+        self.check(&header, signed.as_bytes(), &signature)?;
+        let claims: Claims = part(claims)?;
+        let audience = |wanted: &String| match &claims.aud {
+            Audiences::One(audience) => audience == wanted,
+            Audiences::Many(audiences) => audiences.contains(wanted),
+        };
+        if claims.iss != expected.issuer || !expected.audiences.iter().any(audience) {
+            return Err(Refused::NotForUs);
+        }
+        if now >= claims.exp || now < claims.nbf {
+            return Err(Refused::Time);
+        }
+        Ok((service_account(&claims.sub).ok_or(Refused::Subject)?, claims.exp))
+    }
+
+    fn check(&self, header: &Header, signed: &[u8], signature: &[u8]) -> Result<(), Refused> {
+        let mut known = false;
+        for key in self.keys.iter().filter(|key| header.kid.is_empty() || key.kid == header.kid) {
+            let Some(verified) = key.verify(&header.alg, signed, signature) else { continue };
+            known = true;
+            if verified {
+                return Ok(());
+            }
+        }
+        Err(if known { Refused::Signature } else { Refused::UnknownKey })
+    }
+}
+
+impl Key {
+    /// Whether the signature is this key's; `None` if the key is not for this algorithm. The algorithm must be the
+    /// key's: a token does not choose how it is checked (RFC 8725, 3.1).
+    fn verify(&self, algorithm: &str, signed: &[u8], signature: &[u8]) -> Option<bool> {
+        match (self.kty.as_str(), algorithm) {
+            ("RSA", "RS256" | "RS384" | "RS512") => {
+                let parameters = match algorithm {
+                    "RS256" => &signature::RSA_PKCS1_2048_8192_SHA256,
+                    "RS384" => &signature::RSA_PKCS1_2048_8192_SHA384,
+                    _ => &signature::RSA_PKCS1_2048_8192_SHA512,
+                };
+                let (n, e) = (BASE64.decode(&self.n).ok()?, BASE64.decode(&self.e).ok()?);
+                let key = RsaPublicKeyComponents { n: &n, e: &e };
+                Some(key.verify(parameters, signed, signature).is_ok())
+            }
+            ("EC", "ES256" | "ES384") => {
+                let parameters: &dyn signature::VerificationAlgorithm = match (self.crv.as_str(), algorithm) {
+                    ("P-256", "ES256") => &signature::ECDSA_P256_SHA256_FIXED,
+                    ("P-384", "ES384") => &signature::ECDSA_P384_SHA384_FIXED,
+                    _ => return None,
+                };
+                // An uncompressed point (SEC 1, 2.3.3).
+                let mut point = vec![4];
+                point.extend(BASE64.decode(&self.x).ok()?);
+                point.extend(BASE64.decode(&self.y).ok()?);
+                Some(UnparsedPublicKey::new(parameters, point).verify(signed, signature).is_ok())
+            }
+            _ => None,
+        }
+    }
+}
+
+fn part<T: for<'a> Deserialize<'a>>(text: &str) -> Result<T, Refused> {
+    let bytes = BASE64.decode(text).map_err(|_| Refused::Malformed)?;
+    serde_json::from_slice(&bytes).map_err(|_| Refused::Malformed)
+}
+
+/// `system:serviceaccount:<namespace>:<name>`, with the groups that every `ServiceAccount` is in.
+fn service_account(subject: &str) -> Option<User> {
+    let (namespace, name) = subject.strip_prefix("system:serviceaccount:")?.split_once(':')?;
+    if namespace.is_empty() || name.is_empty() || name.contains(':') {
+        return None;
+    }
+    let groups = [
+        "system:serviceaccounts".to_owned(),
+        format!("system:serviceaccounts:{namespace}"),
+        "system:authenticated".to_owned(),
+    ];
+    Some(User { name: subject.into(), groups: groups.map(Into::into).to_vec() })
+}

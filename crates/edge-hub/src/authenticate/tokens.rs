@@ -1,0 +1,135 @@
+//! The user behind a token: asked of the API server while there is a link, checked against the cluster's keys while there is none.
+
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tls::digest::Sha256Digest;
+use tokio::time::Instant;
+use tracing::debug;
+
+use super::{
+    Token, User,
+    jwt::{Expected, KeySet},
+};
+use crate::upstream::{Credential, Upstream, json};
+
+/// How long an answer of the API server is believed without asking again.
+const BELIEVED: Duration = Duration::from_secs(120);
+
+/// How many answers are remembered.
+const REMEMBERED: usize = 1024;
+
+/// What is needed to check tokens without a link.
+#[derive(Debug, Clone)]
+pub struct Offline {
+    /// The cluster's keys.
+    pub keys: KeySet,
+    /// Issuer and audiences.
+    pub expected: Expected,
+}
+
+/// Why nobody can be named.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TokenError {
+    /// The token is not good (401).
+    #[error("the token is not valid: {0}")]
+    Refused(String),
+    /// It could not be checked: no link, and no keys from an earlier one (503).
+    #[error("the token cannot be checked: {0}")]
+    Unavailable(String),
+}
+
+struct Answer {
+    result: Result<Arc<User>, TokenError>,
+    until: Instant,
+}
+
+/// Names the users behind tokens.
+pub struct Tokens {
+    upstream: Upstream,
+    offline: ArcSwapOption<Offline>,
+    answers: Mutex<HashMap<Sha256Digest, Answer>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ReviewedUser {
+    #[serde(default)]
+    username: String,
+    #[serde(default)]
+    groups: Vec<Box<str>>,
+}
+
+impl Tokens {
+    /// Asks over `upstream`.
+    pub fn new(upstream: Upstream) -> Self {
+        Self { upstream, offline: ArcSwapOption::empty(), answers: Mutex::default() }
+    }
+
+    /// Takes the means of checking tokens without a link.
+    pub fn set_offline(&self, offline: Offline) {
+        self.offline.store(Some(Arc::new(offline)));
+    }
+
+    /// The user behind `token`.
+    pub async fn user(&self, token: &Token) -> Result<Arc<User>, TokenError> {
+        let digest = Sha256Digest::of(token.expose().as_bytes());
+        let now = Instant::now();
+        if let Some(answer) = self.answers.lock().get(&digest).filter(|answer| answer.until > now) {
+            return answer.result.clone();
+        }
+        let result = match self.review(token).await {
+            Err(TokenError::Unavailable(reason)) => self.check_offline(token, reason),
+            result => result,
+        };
+        // That nothing could be said is no answer to keep.
+        if !matches!(result, Err(TokenError::Unavailable(_))) {
+            let mut answers = self.answers.lock();
+            if answers.len() >= REMEMBERED {
+                answers.retain(|_, answer| answer.until > now);
+            }
+            if answers.len() < REMEMBERED {
+                answers.insert(digest, Answer { result: result.clone(), until: now + BELIEVED });
+            }
+        }
+        result
+    }
+
+    async fn review(&self, token: &Token) -> Result<Arc<User>, TokenError> {
+        let review = json!({
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenReview",
+            "spec": { "token": token.expose() },
+        });
+        let path = "/apis/authentication.k8s.io/v1/tokenreviews";
+        let answer = json::post(&self.upstream, &Credential::Node, path, &review)
+            .await
+            .map_err(|error| TokenError::Unavailable(error.to_string()))?;
+        let status = &answer["status"];
+        if status["authenticated"].as_bool() != Some(true) {
+            let why = status["error"].as_str().unwrap_or("the API server does not know it");
+            return Err(TokenError::Refused(why.to_owned()));
+        }
+        let user: ReviewedUser = serde_json::from_value(status["user"].clone())
+            .map_err(|error| TokenError::Unavailable(format!("unexpected TokenReview: {error}")))?;
+        Ok(Arc::new(User { name: user.username.into(), groups: user.groups }))
+    }
+
+    fn check_offline(&self, token: &Token, reason: String) -> Result<Arc<User>, TokenError> {
+        let offline = self.offline.load();
+        let Some(offline) = offline.as_ref() else { return Err(TokenError::Unavailable(reason)) };
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs());
+        let now = i64::try_from(now).unwrap_or(i64::MAX);
+        debug!(%reason, "checking a token without the API server");
+        match offline.keys.verify(token.expose(), &offline.expected, now) {
+            Ok((user, _)) => Ok(Arc::new(user)),
+            Err(refused) => Err(TokenError::Refused(refused.to_string())),
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Where callers come in, and who stands at the other end of each connection.
+//!
+//! | listener | for whom | who it is |
+//! |---|---|---|
+//! | Unix socket | agents of this node | the kernel says (`SO_PEERCRED`) |
+//! | HTTP on loopback, 10261 | kubelet and agents that only know TCP | the kernel's socket table says which user |
+//! | HTTPS, 10268 | pods and everyone else | a client certificate, or a token in each request |
+//!
+//! Nothing here decides what a peer may do.
+
+mod socket_owner;
+
+use std::net::SocketAddr;
+
+use axum::{extract::connect_info::Connected, serve::IncomingStream};
+use rustls_pki_types::CertificateDer;
+use tls::listener::TlsListener;
+use tokio::net::{TcpListener, UnixListener};
+
+/// The other end of a connection, as far as the transport knows it.
+#[derive(Debug, Clone)]
+pub enum Peer {
+    /// A process of this node, over the Unix socket or loopback TCP, and the user it runs as.
+    Local {
+        /// The user's number; `None` where the kernel does not say.
+        uid: Option<u32>,
+    },
+    /// A connection with TLS, and the certificate that the client proved to own, if it showed one.
+    Remote {
+        /// Its address.
+        address: SocketAddr,
+        /// The leaf, already verified against the cluster's authority.
+        certificate: Option<CertificateDer<'static>>,
+    },
+}
+
+impl Connected<IncomingStream<'_, TcpListener>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, TcpListener>) -> Self {
+        let peer = *stream.remote_addr();
+        let own = stream.io().local_addr().ok();
+        Self::Local { uid: own.and_then(|own| socket_owner::of(peer, own)) }
+    }
+}
+
+impl Connected<IncomingStream<'_, UnixListener>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
+        Self::Local { uid: stream.io().peer_cred().ok().map(|credentials| credentials.uid()) }
+    }
+}
+
+impl Connected<IncomingStream<'_, TlsListener>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, TlsListener>) -> Self {
+        let (_, session) = stream.io().get_ref();
+        let certificate = session.peer_certificates().and_then(|chain| chain.first()).cloned();
+        Self::Remote { address: *stream.remote_addr(), certificate: certificate.map(CertificateDer::into_owned) }
+    }
+}

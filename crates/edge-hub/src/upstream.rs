@@ -1,0 +1,133 @@
+//! The one way to the API server: which server is used, whether it answers, and requests over the link to it.
+//!
+//! ```text
+//!  link (a task) ─► connector ─► session: h2 with the node's certificate, h2 without one for callers with a token
+//!      │ publishes the session, or that there is none              ▲
+//!      └────────────────────────────► Upstream::send ──────────────┘
+//! ```
+//! A request that finds no session fails at once: whether to answer it from what is held is its caller's business.
+
+mod connector;
+mod endpoint;
+pub mod json;
+mod link;
+mod session;
+
+use std::{sync::Arc, time::Duration};
+
+use axum::body::Body;
+use http::{HeaderValue, Request, Response};
+use hyper::body::Incoming;
+use tokio::sync::watch;
+
+pub use self::connector::{Connector, TlsMaterial, TlsMaterialError};
+pub use self::endpoint::{Endpoint, EndpointError};
+pub use self::link::{Link, LinkState};
+use self::session::Session;
+
+/// How the hub names itself in its own requests.
+pub const USER_AGENT: &str = concat!("edge-hub/", env!("CARGO_PKG_VERSION"));
+
+/// With whose credential a request goes upstream. There is no other: an identity is never lent.
+#[derive(Clone)]
+pub enum Credential {
+    /// The hub's own client certificate: for the hub itself and for callers that the operator let act as the node.
+    Node,
+    /// The caller's `Authorization` header, unchanged, over a connection without a client certificate.
+    Bearer(HeaderValue),
+}
+
+/// A redacted view: the header never reaches a log.
+impl std::fmt::Debug for Credential {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Self::Node => "Node",
+            Self::Bearer(_) => "Bearer(…)",
+        })
+    }
+}
+
+/// How the link is kept.
+#[derive(Debug, Clone, Copy)]
+pub struct Timing {
+    /// How long a connection may take to come about, TLS included.
+    pub connect: Duration,
+    /// How long the link may be silent before it is asked for a sign of life.
+    pub probe_after: Duration,
+    /// How long the sign of life may take. A black hole is noticed after `probe_after + probe_timeout`.
+    pub probe_timeout: Duration,
+    /// The first and the longest pause between attempts.
+    pub backoff: (Duration, Duration),
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(4),
+            probe_after: Duration::from_millis(2500),
+            probe_timeout: Duration::from_secs(2),
+            backoff: (Duration::from_millis(200), Duration::from_secs(5)),
+        }
+    }
+}
+
+/// Why a request got no answer from upstream.
+#[derive(Debug, thiserror::Error)]
+pub enum UpstreamError {
+    /// There is no link; the reason is that of the last attempt.
+    #[error("the API server cannot be reached: {0}")]
+    Offline(String),
+    /// The connection for callers with a token could not be made, or the link broke while the request was under way.
+    #[error("the connection to the API server broke: {0}")]
+    Broken(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// Sends requests over the link that its task keeps.
+#[derive(Clone)]
+pub struct Upstream {
+    state: watch::Receiver<LinkState>,
+    renew: Arc<tokio::sync::Notify>,
+}
+
+impl Upstream {
+    /// Whether there is a link, and how that changes.
+    pub fn state(&self) -> watch::Receiver<LinkState> {
+        self.state.clone()
+    }
+
+    /// Whether there is a link now.
+    pub fn is_up(&self) -> bool {
+        matches!(*self.state.borrow(), LinkState::Up(_))
+    }
+
+    /// Sends a request whose URI has a path and no authority. Its body is streamed, and so is the answer's.
+    pub async fn send(
+        &self,
+        credential: &Credential,
+        request: Request<Body>,
+    ) -> Result<Response<Incoming>, UpstreamError> {
+        let session = self.session()?;
+        let result = session.send(credential, request).await;
+        if session.is_closing() {
+            // The server asked us to leave (GOAWAY), or the link broke: what runs may end, new requests go elsewhere.
+            self.renew.notify_one();
+        }
+        result
+    }
+
+    /// Sends a request that asks for another protocol (`exec`, `attach`, `port-forward`), over a connection of its own.
+    pub async fn send_upgrade(
+        &self,
+        credential: &Credential,
+        request: Request<Body>,
+    ) -> Result<Response<Incoming>, UpstreamError> {
+        self.session()?.send_upgrade(credential, request).await
+    }
+
+    fn session(&self) -> Result<Arc<Session>, UpstreamError> {
+        match &*self.state.borrow() {
+            LinkState::Up(session) => Ok(session.clone()),
+            LinkState::Down { reason, .. } => Err(UpstreamError::Offline(reason.clone())),
+        }
+    }
+}

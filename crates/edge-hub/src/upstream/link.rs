@@ -1,0 +1,131 @@
+//! Keeps one API server connected, and says whether it is.
+//!
+//! Servers are tried in their order, from the one that worked last; the pause between rounds grows and is jittered. A server that
+//! is gone, black-holed or says good-bye is replaced by the next that answers; the streams over it end with it.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{
+    sync::{Notify, mpsc, watch},
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+
+use super::{
+    Endpoint, Upstream,
+    connector::{Connector, Showing},
+    session::{Driver, Session},
+};
+
+/// Whether there is an API server to talk to.
+#[derive(Debug, Clone)]
+pub enum LinkState {
+    /// Connected.
+    Up(Arc<Session>),
+    /// Not connected.
+    Down {
+        /// Since when.
+        since: Instant,
+        /// Why the last attempt failed.
+        reason: String,
+    },
+}
+
+/// The task that keeps the link.
+pub struct Link {
+    endpoints: Vec<Endpoint>,
+    connector: Arc<Connector>,
+    state: watch::Sender<LinkState>,
+    renew: Arc<Notify>,
+    drivers: mpsc::UnboundedSender<Driver>,
+    incoming: mpsc::UnboundedReceiver<Driver>,
+}
+
+impl Link {
+    /// A link to the first of `endpoints` that answers, not connected yet.
+    pub fn new(endpoints: Vec<Endpoint>, connector: Arc<Connector>) -> (Self, Upstream) {
+        let reason = "no connection was tried yet".to_owned();
+        let (state, receiver) = watch::channel(LinkState::Down { since: Instant::now(), reason });
+        let renew = Arc::new(Notify::new());
+        let (drivers, incoming) = mpsc::unbounded_channel();
+        let upstream = Upstream { state: receiver, renew: renew.clone() };
+        (Self { endpoints, connector, state, renew, drivers, incoming }, upstream)
+    }
+
+    /// Keeps the link until `shutdown`.
+    pub async fn run(mut self, shutdown: CancellationToken) {
+        let mut connections = JoinSet::new();
+        let mut first = 0;
+        loop {
+            let connected = tokio::select! {
+                () = shutdown.cancelled() => return,
+                connected = self.connect(first) => connected,
+            };
+            let (index, session, driver) = connected;
+            first = index;
+            info!(server = %session.endpoint(), "connected to the API server");
+            self.state.send_replace(LinkState::Up(session.clone()));
+            let alive = connections.spawn(driver);
+            let reason = loop {
+                tokio::select! {
+                    () = shutdown.cancelled() => return,
+                    Some(driver) = self.incoming.recv() => { connections.spawn(driver); }
+                    () = self.renew.notified() => {
+                        // Asked by a request that failed; a spurious wake-up must not cost the connection.
+                        if session.is_closing() { break "the API server closed the connection"; }
+                    }
+                    Some(ended) = connections.join_next_with_id() => {
+                        let id = match &ended { Ok((id, ())) => *id, Err(error) => error.id() };
+                        if id == alive.id() { break "the connection to the API server ended"; }
+                    }
+                }
+            };
+            warn!(server = %session.endpoint(), reason, "the link is down");
+            self.state.send_replace(LinkState::Down { since: Instant::now(), reason: reason.to_owned() });
+        }
+    }
+
+    /// Tries servers until one answers.
+    async fn connect(&self, first: usize) -> (usize, Arc<Session>, Driver) {
+        let (mut pause, longest) = self.connector.timing().backoff;
+        loop {
+            for offset in 0..self.endpoints.len() {
+                let index = (first + offset) % self.endpoints.len();
+                let endpoint = &self.endpoints[index];
+                match self.connector.http2(endpoint, Showing::Certificate).await {
+                    Ok((sender, connection)) => {
+                        let session =
+                            Session::new(endpoint.clone(), self.connector.clone(), sender, self.drivers.clone());
+                        let driver: Driver = Box::pin(async move {
+                            if let Err(error) = connection.await {
+                                debug!(%error, "link");
+                            }
+                        });
+                        return (index, Arc::new(session), driver);
+                    }
+                    Err(error) => {
+                        let reason = format!("{endpoint}: {error}");
+                        debug!(%reason, "cannot connect");
+                        self.state.send_modify(|state| {
+                            if let LinkState::Down { reason: last, .. } = state {
+                                *last = reason;
+                            }
+                        });
+                    }
+                }
+            }
+            sleep(jittered(pause)).await;
+            pause = (pause * 2).min(longest);
+        }
+    }
+}
+
+/// Between a half and the whole of `pause`, so that the hubs of a site do not come back in one moment.
+fn jittered(pause: Duration) -> Duration {
+    let nanos = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |elapsed| elapsed.subsec_nanos());
+    pause.mul_f64(0.5 + 0.5 * f64::from(nanos % 1000) / 1000.0)
+}
