@@ -1,12 +1,16 @@
 //! Kubernetes HTTP semantics as data: what a request asks for, what an object is, how an answer looks on the wire.
 //! Nothing here opens a socket, reads a clock or holds a client.
 
+pub mod continue_token;
 pub mod field_selector;
 mod json;
 pub mod label_selector;
+pub mod list_options;
 pub mod object;
 mod protobuf;
+mod query;
 mod quoting;
 pub mod resource;
 pub mod resource_version;
 pub mod selectable_field;
+pub mod status;

@@ -1,0 +1,125 @@
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::{ListRead, ListRequest, WatchRequest, WatchStart};
+use crate::{
+    continue_token, resource::GroupVersionResource, resource_version::ResourceVersion,
+    selectable_field::SelectableFields, status::Status,
+};
+
+fn services() -> SelectableFields {
+    SelectableFields::of(&GroupVersionResource::new("", "v1", "services"))
+}
+
+fn version(number: u64) -> ResourceVersion {
+    ResourceVersion::new(number).unwrap()
+}
+
+fn list(query: &str) -> Result<ListRequest, Status> {
+    ListRequest::parse(query, &services())
+}
+
+#[test]
+fn a_list_says_which_state_it_shows() {
+    let token = |at| continue_token::encode("ns/a", at);
+    let rest = |at| ListRead::Continue { at, after: "ns/a\0".to_owned() };
+    for (query, read, limit) in [
+        (String::new(), ListRead::MostRecent, None),
+        ("limit=5".to_owned(), ListRead::MostRecent, Some(5)),
+        ("limit=0".to_owned(), ListRead::MostRecent, None),
+        ("limit=-5".to_owned(), ListRead::MostRecent, None),
+        ("resourceVersion=0&limit=5".to_owned(), ListRead::Any, None),
+        ("resourceVersion=0&resourceVersionMatch=NotOlderThan".to_owned(), ListRead::Any, None),
+        ("resourceVersion=7".to_owned(), ListRead::NotOlderThan(version(7)), None),
+        ("resourceVersion=7&limit=5".to_owned(), ListRead::Exact(version(7)), Some(5)),
+        (
+            "resourceVersion=7&limit=5&resourceVersionMatch=NotOlderThan".to_owned(),
+            ListRead::NotOlderThan(version(7)),
+            Some(5),
+        ),
+        ("resourceVersion=7&resourceVersionMatch=Exact".to_owned(), ListRead::Exact(version(7)), None),
+        (format!("limit=5&continue={}", token(Some(version(9)))), rest(Some(version(9))), Some(5)),
+        (format!("resourceVersion=0&continue={}", token(None)), rest(None), None),
+    ] {
+        let request = list(&query).unwrap();
+        assert_eq!((request.read, request.limit), (read, limit), "{query:?}");
+    }
+}
+
+#[test]
+fn selectors_and_timeout_are_read() {
+    let request = list(
+        "labelSelector=a%3Db%2C%21c&fieldSelector=spec.type%3DClusterIP&timeoutSeconds=7&shardSelector=x&other=1",
+    )
+    .unwrap();
+    assert_eq!(request.labels.to_string(), "a=b,!c");
+    assert_eq!(request.fields.to_string(), "spec.type=ClusterIP");
+    assert_eq!(request.timeout, Some(Duration::from_secs(7)));
+    assert_eq!(request.shards.as_deref(), Some("x"));
+    for (query, timeout) in
+        [("timeoutSeconds=0", None), ("timeoutSeconds=-1", Some(Duration::ZERO)), ("", None)]
+    {
+        assert_eq!(list(query).unwrap().timeout, timeout, "{query:?}");
+    }
+}
+
+#[test]
+fn a_watch_says_where_it_begins() {
+    let initial =
+        |at_least, most_recent, end_bookmark| WatchStart::Initial { at_least, most_recent, end_bookmark };
+    let some = "resourceVersionMatch=NotOlderThan";
+    // Every combination of version, sendInitialEvents and allowWatchBookmarks that is valid.
+    for (query, start, bookmarks) in [
+        (String::new(), initial(None, true, false), false),
+        ("allowWatchBookmarks=true".to_owned(), initial(None, true, true), true),
+        ("resourceVersion=0".to_owned(), initial(None, false, false), false),
+        ("resourceVersion=0&allowWatchBookmarks=1".to_owned(), initial(None, false, true), true),
+        ("resourceVersion=7".to_owned(), WatchStart::After(version(7)), false),
+        ("resourceVersion=7&allowWatchBookmarks=".to_owned(), WatchStart::After(version(7)), true),
+        (format!("sendInitialEvents=true&{some}"), initial(None, true, false), false),
+        (format!("sendInitialEvents=true&{some}&allowWatchBookmarks=true"), initial(None, true, true), true),
+        (format!("sendInitialEvents=true&{some}&resourceVersion=0"), initial(None, false, false), false),
+        (
+            format!("sendInitialEvents=true&{some}&resourceVersion=7&allowWatchBookmarks=true"),
+            initial(Some(version(7)), false, true),
+            true,
+        ),
+        (format!("sendInitialEvents=false&{some}"), WatchStart::Live { most_recent: true }, false),
+        (
+            format!("sendInitialEvents=0&{some}&resourceVersion=0"),
+            WatchStart::Live { most_recent: false },
+            false,
+        ),
+        (format!("sendInitialEvents=False&{some}&resourceVersion=7"), WatchStart::After(version(7)), false),
+    ] {
+        let request = WatchRequest::parse(&query, &services()).unwrap();
+        assert_eq!((request.start, request.bookmarks), (start, bookmarks), "{query:?}");
+    }
+}
+
+#[test]
+fn mistakes_are_reported_in_the_order_of_the_api_server() {
+    // The words stand in the golden vectors; here is which of several mistakes is reported.
+    for (query, code, words) in [
+        ("limit=x&timeoutSeconds=y", 400, "strconv.ParseInt: parsing \"y\": invalid syntax"),
+        ("limit=&labelSelector=a b", 400, "strconv.ParseInt: parsing \"\": invalid syntax"),
+        ("labelSelector=,&fieldSelector=a", 400, "found ',', expected: !, identifier, or 'end of string'"),
+        ("fieldSelector=a&resourceVersionMatch=x", 400, "invalid selector: 'a'; can't understand 'a'"),
+        ("resourceVersion=x&fieldSelector=a%3Db", 400, "field label not supported: a"),
+        ("fieldSelector=a%3Db&sendInitialEvents=1", 422, "sendInitialEvents is forbidden for list"),
+    ] {
+        let status = list(query).unwrap_err();
+        assert_eq!(status.code, code, "{query:?}");
+        assert!(status.message.ends_with(words), "{query:?}: {}", status.message);
+    }
+}
+
+proptest! {
+    #[test]
+    fn arbitrary_queries_are_read_or_refused(query: String, pairs in "((limit|resourceVersion|continue|sendInitialEvents|resourceVersionMatch)=[0-9a-zN-]{0,3}&){0,4}") {
+        for query in [query, pairs] {
+            let _ = (list(&query), WatchRequest::parse(&query, &services()));
+        }
+    }
+}
