@@ -64,18 +64,8 @@ impl Event {
             return Some(Arc::clone(&self.object));
         }
         let previous = self.previous.as_ref()?;
-        let departed = self.departed.get_or_init(|| Arc::new(departed(previous, self.resource_version)));
+        let departed =
+            self.departed.get_or_init(|| Arc::new(previous.with_resource_version(self.resource_version)));
         Some(Arc::clone(departed))
     }
-}
-
-fn departed(previous: &Object, version: ResourceVersion) -> Object {
-    // Until `kube-wire` can do it.
-    let text = String::from_utf8_lossy(previous.body());
-    let body = text.replacen(
-        &format!("\"resourceVersion\":\"{}\"", previous.resource_version()),
-        &format!("\"resourceVersion\":\"{version}\""),
-        1,
-    );
-    Object::from_json(body.into()).unwrap_or_else(|_| previous.clone())
 }

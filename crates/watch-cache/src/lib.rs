@@ -22,6 +22,6 @@ pub use cache::{Cache, Limits, OutOfOrder, Replaced, Rewind};
 pub use cursor::{Cursor, Delivery, Step};
 pub use event::{Change, Event};
 pub use list::{Page, page};
-pub use selection::{Scope, Selects};
+pub use selection::{Scope, Selection, Selects};
 pub use snapshot::Snapshot;
 pub use watch::WatchAnswer;

@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
-use kube_wire::{object::Object, resource::ObjectKey};
+use kube_wire::{
+    field_selector::FieldSelector, label_selector::LabelSelector, object::Object, resource::ObjectKey,
+};
 
 use crate::snapshot::{Place, Snapshot};
 
@@ -16,6 +18,31 @@ pub trait Selects {
 
     /// Whether every object of the scope is selected.
     fn is_everything(&self) -> bool;
+}
+
+/// What a request says: its path, and both selectors.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Selection {
+    /// Of the path.
+    pub scope: Scope,
+    /// `labelSelector`.
+    pub labels: LabelSelector,
+    /// `fieldSelector`.
+    pub fields: FieldSelector,
+}
+
+impl Selects for Selection {
+    fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    fn selects(&self, object: &Object) -> bool {
+        self.scope.contains(object.key()) && self.labels.matches(object) && self.fields.matches(object)
+    }
+
+    fn is_everything(&self) -> bool {
+        self.labels.is_everything() && self.fields.is_everything()
+    }
 }
 
 /// What a request's path says: `/api/v1/pods`, or `/api/v1/namespaces/default/pods`.

@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
-use kube_wire::{object::Object, resource_version::ResourceVersion};
+use kube_wire::{
+    field_selector::FieldSelector, label_selector::LabelSelector, object::Object,
+    resource::GroupVersionResource, resource_version::ResourceVersion, selectable_field::SelectableFields,
+};
 use watch_cache::{
-    Cache, Change, Cursor, Delivery, Event, Limits, OutOfOrder, Replaced, Scope, Selects, Step, WatchAnswer,
-    page, restore::Past,
+    Cache, Change, Cursor, Delivery, Event, Limits, OutOfOrder, Replaced, Scope, Selection, Step,
+    WatchAnswer, page, restore::Past,
 };
 
 use crate::{
@@ -88,32 +91,22 @@ pub(crate) enum Op {
     },
 }
 
-/// The selector under test says what the model's says, by other means: from the object's bytes.
-#[derive(Debug, Clone)]
-pub(crate) struct Picks(Pick, Scope);
-
-impl Selects for Picks {
-    fn scope(&self) -> &Scope {
-        &self.1
+/// What the model's pick is as a request.
+fn selector(pick: Pick) -> Selection {
+    let labels =
+        pick.app.map_or(String::new(), |(equal, app)| format!("app{}{app}", if equal { "=" } else { "!=" }));
+    let fields = pick.node.map_or(String::new(), |node| format!("spec.nodeName={node}"));
+    let pods = SelectableFields::of(&GroupVersionResource::new("", "v1", "pods"));
+    Selection {
+        scope: pick.namespace.map_or(Scope::Cluster, |namespace| Scope::Namespace(namespace.into())),
+        labels: LabelSelector::parse(&labels).unwrap(),
+        fields: FieldSelector::parse(&fields, &pods).unwrap(),
     }
-
-    fn selects(&self, object: &Object) -> bool {
-        let told = decode(Kind::Added, object);
-        self.0.picks(told.key, told.facts)
-    }
-
-    fn is_everything(&self) -> bool {
-        self.0.is_everything()
-    }
-}
-
-fn selector(pick: Pick) -> Picks {
-    Picks(pick, pick.namespace.map_or(Scope::Cluster, |namespace| Scope::Namespace(namespace.into())))
 }
 
 struct Client {
     session: Session,
-    cursor: Option<Cursor<Picks>>,
+    cursor: Option<Cursor<Selection>>,
     /// How far the cache had come when the cursor had last caught up.
     caught_up: Version,
     epoch: usize,
@@ -418,7 +411,14 @@ impl World {
         if right { Ok(()) } else { Err(format!("Resumable: {answer:?} for {asked}, floor {}", self.floor())) }
     }
 
-    fn add(&mut self, pick: Pick, start: Version, initial: bool, end_bookmark: bool, cursor: Cursor<Picks>) {
+    fn add(
+        &mut self,
+        pick: Pick,
+        start: Version,
+        initial: bool,
+        end_bookmark: bool,
+        cursor: Cursor<Selection>,
+    ) {
         let session = Session {
             pick,
             start,
