@@ -1,6 +1,7 @@
 //! Kubernetes HTTP semantics as data: what a request asks for, what an object is, how an answer looks on the wire.
 //! Nothing here opens a socket, reads a clock or holds a client.
 
+pub mod accept;
 pub mod continue_token;
 pub mod field_selector;
 mod json;
@@ -10,6 +11,7 @@ pub mod object;
 mod protobuf;
 mod query;
 mod quoting;
+pub mod request;
 pub mod resource;
 pub mod resource_version;
 pub mod selectable_field;

@@ -135,6 +135,18 @@ impl<'a> Options<'a> {
     }
 }
 
+/// Whether the query asks for a watch.
+pub(crate) fn is_watch(query: &str) -> bool {
+    flag(query, "watch").unwrap_or_default()
+}
+
+/// The one name that the field selector of a valid query requires: the request is about that object alone.
+pub(crate) fn named_object(query: &str) -> Option<Box<str>> {
+    let options = Options::parse(query).ok()?;
+    let term = options.fields.into_iter().find(|term| term.equals && &*term.label == "metadata.name")?;
+    Some(term.value)
+}
+
 /// A flag that is given is true, unless it is `0` or `false`.
 fn flag(query: &str, name: &str) -> Option<bool> {
     first(query, name).map(|value| !(value == "0" || value.eq_ignore_ascii_case("false")))

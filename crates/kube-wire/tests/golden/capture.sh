@@ -86,6 +86,7 @@ for kind in services pods; do
   capture "$kind-watch-protobuf" "$proto;stream=watch" "${!kind}?$watch"
 done
 capture services-page-json "$json" "$services?limit=1"
+capture services-all-page-json "$json" "/api/v1/services?limit=1"
 capture services-page-protobuf "$proto" "$services?limit=1"
 capture services-empty-json "$json" "$services?labelSelector=none"
 capture services-empty-protobuf "$proto" "$services?labelSelector=none"
@@ -145,4 +146,4 @@ capture error-no-path "$json" "/api/v1/nothing"
 expired=$(printf '{"v":"meta.k8s.io/v1","rv":1,"start":"a\\u0000"}' | basenc --base64url -w0 | tr -d =)
 capture error-continue-expired "$json" "$services?limit=1&continue=$expired"
 capture error-list-exact-gone "$json" "$services?resourceVersion=1&resourceVersionMatch=Exact"
-capture error-watch-too-old-protobuf "$proto;stream=watch" "/api/v1/nodes?$new&resourceVersion=1"
+capture error-watch-too-old-protobuf "$proto$partial" "$widgets?$new&resourceVersion=1"

@@ -1,0 +1,250 @@
+//! Which representation a client accepts: the API server's reading of the header `Accept`. In: the header and what the hub can
+//! offer for the resource.
+
+use crate::status::Status;
+
+/// A media type of objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MediaType {
+    /// `application/json`
+    Json,
+    /// `application/yaml`, which no watch has.
+    Yaml,
+    /// `application/vnd.kubernetes.protobuf`, which custom resources have not.
+    Protobuf,
+}
+
+impl MediaType {
+    /// As it stands in headers.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Yaml => "application/yaml",
+            Self::Protobuf => "application/vnd.kubernetes.protobuf",
+        }
+    }
+
+    /// The `Content-Type` of a watch.
+    pub const fn of_watch(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Yaml => "application/yaml;stream=watch",
+            Self::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
+        }
+    }
+}
+
+/// As what objects are to be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum As {
+    /// As they are.
+    Object,
+    /// Only their metadata.
+    PartialObjectMetadata,
+    /// A list of only their metadata.
+    PartialObjectMetadataList,
+    /// Rows for people.
+    Table,
+}
+
+/// What a client is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Representation {
+    /// In which media type.
+    pub encoding: MediaType,
+    /// As what.
+    pub as_: As,
+    /// The `apiVersion` of what objects are turned into.
+    pub meta_version: &'static str,
+    /// Indented, for people.
+    pub pretty: bool,
+}
+
+/// What a request is answered with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// One object.
+    Object,
+    /// A list.
+    List,
+    /// A stream of events.
+    Watch,
+}
+
+const META_VERSION: &str = "meta.k8s.io/v1";
+const META_VERSION_BETA: &str = "meta.k8s.io/v1beta1";
+
+/// The representation that the client likes best of the media types `offered`, the first of which is for clients that say nothing.
+/// Status 406 if it accepts none.
+pub fn negotiate(header: &str, offered: &[MediaType]) -> Result<Representation, Status> {
+    let refused = || Status::not_acceptable(&offered.iter().map(|offer| offer.as_str()).collect::<Vec<_>>());
+    if header.is_empty() {
+        let encoding = *offered.first().ok_or_else(refused)?;
+        return Ok(Representation { encoding, as_: As::Object, meta_version: META_VERSION, pretty: false });
+    }
+    let mut clauses: Vec<_> = header.split(',').map(Clause::parse).collect();
+    clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality).then(a.wildcards().cmp(&b.wildcards())));
+    clauses
+        .iter()
+        .flat_map(|clause| offered.iter().filter_map(|offer| clause.representation(*offer)))
+        .next()
+        .ok_or_else(refused)
+}
+
+impl Representation {
+    /// Checks that the representation fits what is answered. Status 406 if not.
+    pub fn check(&self, answer: Answer) -> Result<(), Status> {
+        match (self.as_, answer) {
+            (As::PartialObjectMetadata, Answer::List) => Err(Status::not_representable(
+                "you requested PartialObjectMetadata, but the requested object is a list",
+            )),
+            (As::PartialObjectMetadataList, Answer::Object | Answer::Watch) => {
+                Err(Status::not_representable(
+                    "you requested PartialObjectMetadataList, but the requested object is not a list",
+                ))
+            }
+            _ if answer == Answer::Watch && self.encoding == MediaType::Yaml => {
+                let streams =
+                    ["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
+                Err(Status::not_acceptable(&streams))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// One of the clauses between commas.
+struct Clause<'a> {
+    main: &'a str,
+    sub: &'a str,
+    quality: f32,
+    parameters: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Clause<'a> {
+    fn parse(text: &'a str) -> Self {
+        let mut parts = text.split(';').map(str::trim);
+        let (main, sub) = parts.next().and_then(|name| name.split_once('/')).unwrap_or_default();
+        let mut clause = Self { main: main.trim(), sub: sub.trim(), quality: 1.0, parameters: Vec::new() };
+        for (name, value) in parts.filter_map(|part| part.split_once('=')) {
+            let (name, value) = (name.trim(), value.trim());
+            match name {
+                "q" => clause.quality = value.parse().ok().filter(|q: &f32| !q.is_nan()).unwrap_or(1.0),
+                _ => clause.parameters.push((name, value)),
+            }
+        }
+        clause
+    }
+
+    /// What names less comes later.
+    fn wildcards(&self) -> u8 {
+        u8::from(self.main == "*") + u8::from(self.sub == "*")
+    }
+
+    fn representation(&self, offer: MediaType) -> Option<Representation> {
+        let (main, sub) = offer.as_str().split_once('/')?;
+        let covered = (self.main == main && (self.sub == sub || self.sub == "*"))
+            || (self.main == "*" && self.sub == "*");
+        if !covered {
+            return None;
+        }
+        let (mut kind, mut group, mut version, mut pretty) = (None, None, None, false);
+        for (name, value) in &self.parameters {
+            match *name {
+                "as" => kind = Some(*value),
+                "g" => group = Some(*value),
+                "v" => version = Some(*value),
+                "stream" if !(value.is_empty() || *value == "watch" && offer != MediaType::Yaml) => {
+                    return None;
+                }
+                "sv" if !(value.is_empty() || *value == "v1") => return None,
+                "pretty" => pretty = *value == "1",
+                _ => {}
+            }
+        }
+        let as_ = match (kind, group, version) {
+            (None, None, None) => {
+                return Some(Representation {
+                    encoding: offer,
+                    as_: As::Object,
+                    meta_version: META_VERSION,
+                    pretty,
+                });
+            }
+            (Some("PartialObjectMetadata"), ..) => As::PartialObjectMetadata,
+            (Some("PartialObjectMetadataList"), ..) => As::PartialObjectMetadataList,
+            (Some("Table"), ..) if offer != MediaType::Protobuf => As::Table,
+            _ => return None,
+        };
+        let meta_version = match (group, version) {
+            (Some("meta.k8s.io"), Some("v1")) => META_VERSION,
+            (Some("meta.k8s.io"), Some("v1beta1")) => META_VERSION_BETA,
+            _ => return None,
+        };
+        Some(Representation { encoding: offer, as_, meta_version, pretty })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{Answer, As, MediaType, negotiate};
+
+    const ALL: [MediaType; 3] = [MediaType::Json, MediaType::Yaml, MediaType::Protobuf];
+
+    #[test]
+    fn the_client_gets_what_it_likes_best() {
+        use MediaType::{Json, Protobuf, Yaml};
+        let partial = "as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+        for (header, expected) in [
+            ("", Some((Json, As::Object))),
+            ("*/*", Some((Json, As::Object))),
+            ("application/*", Some((Json, As::Object))),
+            ("application/yaml", Some((Yaml, As::Object))),
+            ("application/vnd.kubernetes.protobuf, application/json", Some((Protobuf, As::Object))),
+            ("application/json;q=0.5, application/vnd.kubernetes.protobuf", Some((Protobuf, As::Object))),
+            ("*/*, application/vnd.kubernetes.protobuf", Some((Protobuf, As::Object))),
+            ("application/vnd.kubernetes.protobuf;stream=watch", Some((Protobuf, As::Object))),
+            ("application/json;stream=other,application/yaml", Some((Yaml, As::Object))),
+            (
+                &format!("application/vnd.kubernetes.protobuf;{partial}"),
+                Some((Protobuf, As::PartialObjectMetadata)),
+            ),
+            ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Some((Json, As::Table))),
+            ("application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io", None),
+            ("application/json;as=Table;v=v2;g=meta.k8s.io,application/json", Some((Json, As::Object))),
+            ("application/json;as=Widget;g=meta.k8s.io;v=v1", None),
+            ("application/json;drop=metadata.managedFields", Some((Json, As::Object))),
+            ("text/plain", None),
+        ] {
+            let got = negotiate(header, &ALL).map(|got| (got.encoding, got.as_));
+            assert_eq!(got.ok(), expected, "{header:?}");
+        }
+        let custom = "application/vnd.kubernetes.protobuf,application/json";
+        assert_eq!(negotiate(custom, &[Json, Yaml]).unwrap().encoding, Json);
+        assert_eq!(negotiate("text/plain", &[Json]).unwrap_err().code, 406);
+    }
+
+    #[test]
+    fn not_every_representation_fits_every_answer() {
+        let of = |kind| negotiate(&format!("application/json;as={kind};g=meta.k8s.io;v=v1"), &ALL).unwrap();
+        for (representation, answer, fits) in [
+            (of("PartialObjectMetadata"), Answer::List, false),
+            (of("PartialObjectMetadata"), Answer::Watch, true),
+            (of("PartialObjectMetadataList"), Answer::List, true),
+            (of("PartialObjectMetadataList"), Answer::Watch, false),
+            (negotiate("application/yaml", &ALL).unwrap(), Answer::Watch, false),
+            (negotiate("application/yaml", &ALL).unwrap(), Answer::List, true),
+        ] {
+            assert_eq!(representation.check(answer).is_ok(), fits, "{representation:?} {answer:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_headers_are_read_or_refused(header: String, likely in "[a*/;,=q.0 ]{0,30}") {
+            let _ = (negotiate(&header, &ALL), negotiate(&likely, &ALL));
+        }
+    }
+}
