@@ -4,6 +4,7 @@
 pub mod accept;
 pub mod continue_token;
 pub mod field_selector;
+pub mod frame;
 mod json;
 pub mod label_selector;
 pub mod list_options;

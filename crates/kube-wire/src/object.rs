@@ -193,6 +193,25 @@ impl Object {
     }
 }
 
+/// What a bookmark says: an object of metadata alone, without a name.
+#[derive(Debug)]
+pub(crate) struct Progress<'a> {
+    pub(crate) resource_version: ResourceVersion,
+    pub(crate) annotations: Entries<'a>,
+}
+
+impl<'a> Progress<'a> {
+    /// Reads a bookmark's object.
+    pub(crate) fn read(body: &'a [u8], encoding: Encoding) -> Result<Self, MalformedObject> {
+        let head = match encoding {
+            Encoding::Json => metadata::json_head(body)?,
+            Encoding::Protobuf => metadata::protobuf_head(body)?,
+        };
+        let resource_version = head.resource_version.parse()?;
+        Ok(Self { resource_version, annotations: Entries::annotations(body, head.metadata, encoding) })
+    }
+}
+
 /// A position in a body that is not longer than [`BODY_MAX`].
 fn position(at: usize) -> u32 {
     u32::try_from(at).unwrap_or(u32::MAX)

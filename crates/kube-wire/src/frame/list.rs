@@ -1,0 +1,160 @@
+//! Whole lists on the wire, in the order of bytes in which the API server writes them.
+
+use super::{
+    Body, Bytes, ENVELOPE_TRAILER, Encoding, Form, Projection, ResourceVersion, TypeMeta, VecDeque,
+    envelope_header, field_length, put_bytes, put_header, put_number,
+};
+
+/// What a list says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ListHead<'a> {
+    /// What its items are; the list's kind is theirs and `List`.
+    pub items: TypeMeta<'a>,
+    /// The version of the state that it shows.
+    pub resource_version: ResourceVersion,
+    /// The token for the rest; empty if there is none.
+    pub continue_token: &'a str,
+    /// How many objects are in the rest, if that is known.
+    pub remaining: Option<u64>,
+    /// Whether the items are custom resources, whose JSON lists look different.
+    pub custom: bool,
+}
+
+/// The bytes of a list, in pieces.
+#[derive(Debug)]
+pub struct List {
+    header: Option<Bytes>,
+    /// What is written of each item, lent.
+    payloads: std::vec::IntoIter<Bytes>,
+    trailer: Option<Bytes>,
+    form: Form,
+    before: Bytes,
+    after: Bytes,
+    first: bool,
+    pieces: VecDeque<Bytes>,
+    length: u64,
+}
+
+/// A list of these items, all in the form's encoding. JSON items of built-in kinds carry neither `apiVersion` nor `kind`, those of
+/// custom resources both.
+pub fn list<B: Body>(form: Form, head: &ListHead<'_>, items: impl IntoIterator<Item = B>) -> List {
+    let payloads: Vec<_> = items.into_iter().map(|item| form.payload(&item)).collect();
+    let (before, after) = match form.encoding {
+        Encoding::Json => form.json_around(),
+        Encoding::Protobuf => (String::new(), &b""[..]),
+    };
+    let content: usize = match form.encoding {
+        Encoding::Json => {
+            let around = before.len() + after.len();
+            payloads.iter().map(|payload| around + payload.len()).sum::<usize>()
+                + payloads.len().saturating_sub(1)
+        }
+        Encoding::Protobuf => {
+            payloads.iter().map(|payload| field_length(form.raw_length(payload.len()))).sum()
+        }
+    };
+    let (header, trailer) = match form.encoding {
+        Encoding::Json => json_ends(form, head),
+        Encoding::Protobuf => protobuf_ends(form, head, content),
+    };
+    List {
+        length: (header.len() + content + trailer.len()) as u64,
+        header: Some(header),
+        payloads: payloads.into_iter(),
+        trailer: Some(trailer),
+        form,
+        before: before.into(),
+        after: Bytes::from_static(after),
+        first: true,
+        pieces: VecDeque::with_capacity(4),
+    }
+}
+
+impl List {
+    /// How many bytes it is in all.
+    pub fn content_length(&self) -> u64 {
+        self.length
+    }
+
+    fn item(&mut self, payload: Bytes) {
+        let first = std::mem::replace(&mut self.first, false);
+        match self.form.encoding {
+            Encoding::Json => {
+                if !first {
+                    self.pieces.push_back(Bytes::from_static(b","));
+                }
+                self.pieces.push_back(self.before.clone());
+                self.pieces.push_back(payload);
+                self.pieces.push_back(self.after.clone());
+            }
+            Encoding::Protobuf => {
+                let mut header = Vec::with_capacity(16);
+                put_header(&mut header, 2, self.form.raw_length(payload.len()));
+                self.form.put_raw_header(&mut header, payload.len());
+                self.pieces.push_back(header.into());
+                self.pieces.push_back(payload);
+            }
+        }
+    }
+}
+
+impl Iterator for List {
+    type Item = Bytes;
+
+    /// The next piece; none is empty.
+    fn next(&mut self) -> Option<Bytes> {
+        if let Some(header) = self.header.take() {
+            return Some(header);
+        }
+        loop {
+            if let Some(piece) = self.pieces.pop_front() {
+                if piece.is_empty() {
+                    continue;
+                }
+                return Some(piece);
+            }
+            match self.payloads.next() {
+                Some(payload) => self.item(payload),
+                None => return self.trailer.take(),
+            }
+        }
+    }
+}
+
+/// What stands before and after the items.
+fn json_ends(form: Form, head: &ListHead<'_>) -> (Bytes, Bytes) {
+    let TypeMeta { api_version, kind } = form.type_meta(head.items);
+    let ListHead { resource_version, continue_token, remaining, custom, items: _ } = head;
+    let remaining = remaining.map(|count| format!(",\"remainingItemCount\":{count}")).unwrap_or_default();
+    // Lists of custom resources are maps in Go, which are written in the order of their keys.
+    if *custom && form.projection == Projection::Whole {
+        let header = format!("{{\"apiVersion\":\"{api_version}\",\"items\":[");
+        let trailer = format!(
+            "],\"kind\":\"{kind}List\",\"metadata\":{{\"continue\":\"{continue_token}\"{remaining},\"resourceVersion\":\"{resource_version}\"}}}}\n"
+        );
+        return (header.into(), trailer.into());
+    }
+    let token =
+        if continue_token.is_empty() { String::new() } else { format!(",\"continue\":\"{continue_token}\"") };
+    let header = format!(
+        "{{\"kind\":\"{kind}List\",\"apiVersion\":\"{api_version}\",\"metadata\":{{\"resourceVersion\":\"{resource_version}\"{token}{remaining}}},\"items\":["
+    );
+    (header.into(), Bytes::from_static(b"]}\n"))
+}
+
+/// The envelope and `ListMeta`, and the envelope's end.
+fn protobuf_ends(form: Form, head: &ListHead<'_>, content: usize) -> (Bytes, Bytes) {
+    let TypeMeta { api_version, kind } = form.type_meta(head.items);
+    let ListHead { resource_version, continue_token, remaining, custom: _, items: _ } = head;
+    let mut list_meta = Vec::new();
+    put_bytes(&mut list_meta, 1, b"");
+    put_bytes(&mut list_meta, 2, resource_version.to_string().as_bytes());
+    put_bytes(&mut list_meta, 3, continue_token.as_bytes());
+    if let Some(remaining) = remaining {
+        put_number(&mut list_meta, 4, *remaining);
+    }
+    let raw = field_length(list_meta.len()) + content;
+    let mut header = envelope_header(api_version, &format!("{kind}List"), raw);
+    put_bytes(&mut header, 1, &list_meta);
+    (header.into(), Bytes::from_static(ENVELOPE_TRAILER))
+}
