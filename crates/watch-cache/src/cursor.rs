@@ -11,13 +11,13 @@ use kube_wire::{object::Object, resource_version::ResourceVersion};
 use crate::{
     cache::{Cache, State},
     event::{Change, Event},
-    selection::Selects,
+    selection::{Selection, Selects},
     snapshot::{Place, Snapshot},
 };
 
 /// Where one reader of a watch stands.
 #[derive(Debug)]
-pub struct Cursor<S> {
+pub struct Cursor<S = Selection> {
     selects: S,
     epoch: u64,
     /// Everything up to this version was told, or was not the reader's to see.

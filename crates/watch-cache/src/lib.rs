@@ -21,7 +21,7 @@ pub mod watch;
 pub use cache::{Cache, Limits, OutOfOrder, Replaced, Rewind};
 pub use cursor::{Cursor, Delivery, Step};
 pub use event::{Change, Event};
-pub use list::{Page, page};
+pub use list::{ListAnswer, Page};
 pub use selection::{Scope, Selection, Selects};
 pub use snapshot::Snapshot;
 pub use watch::WatchAnswer;

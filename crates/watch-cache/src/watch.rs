@@ -1,12 +1,15 @@
 //! Watches: at which version one may begin, and what it begins with.
 
-use kube_wire::resource_version::ResourceVersion;
+use kube_wire::{
+    list_options::{WatchRequest, WatchStart},
+    resource_version::ResourceVersion,
+};
 use thiserror::Error;
 
 use crate::{
     cache::{Cache, State},
     cursor::Cursor,
-    selection::Selects,
+    selection::{Scope, Selection, Selects},
 };
 
 /// Why a version cannot be read, by a watch or by a list.
@@ -32,6 +35,20 @@ pub enum WatchAnswer {
 }
 
 impl Cache {
+    /// Begins a watch. As with lists, whether the cache is recent enough is the caller's to know.
+    pub fn watch(&self, request: &WatchRequest, scope: Scope) -> Result<Cursor, WatchAnswer> {
+        // `timeout` is the caller's clock, and a request with `shards` must not come here.
+        let WatchRequest { start, bookmarks, labels, fields, timeout: _, shards: _ } = request;
+        let selection = Selection { scope, labels: labels.clone(), fields: fields.clone() };
+        match *start {
+            WatchStart::After(version) => self.watch_after(version, *bookmarks, selection),
+            WatchStart::Initial { at_least, most_recent: _, end_bookmark } => {
+                self.watch_initial(at_least, end_bookmark, *bookmarks, selection)
+            }
+            WatchStart::Live { most_recent: _ } => self.watch_live(*bookmarks, selection),
+        }
+    }
+
     /// A reader that saw everything up to `version` and is told what came after; one from the future waits for it.
     pub fn watch_after<S: Selects>(
         &self,

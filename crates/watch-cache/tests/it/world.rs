@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use kube_wire::{
-    field_selector::FieldSelector, label_selector::LabelSelector, object::Object,
-    resource::GroupVersionResource, resource_version::ResourceVersion, selectable_field::SelectableFields,
+    list_options::{ListRequest, WatchRequest},
+    object::Object,
+    resource::GroupVersionResource,
+    resource_version::ResourceVersion,
+    selectable_field::SelectableFields,
 };
 use watch_cache::{
-    Cache, Change, Cursor, Delivery, Event, Limits, OutOfOrder, Replaced, Scope, Selection, Step,
-    WatchAnswer, page, restore::Past,
+    Cache, Change, Cursor, Delivery, Event, Limits, ListAnswer, OutOfOrder, Page, Replaced, Scope, Step,
+    WatchAnswer, restore::Past,
 };
 
 use crate::{
@@ -91,22 +94,29 @@ pub(crate) enum Op {
     },
 }
 
-/// What the model's pick is as a request.
-fn selector(pick: Pick) -> Selection {
+fn pods() -> SelectableFields {
+    SelectableFields::of(&GroupVersionResource::new("", "v1", "pods"))
+}
+
+/// The model's pick as the query of a request, with `more` in front.
+fn query(pick: Pick, more: &str) -> String {
     let labels =
-        pick.app.map_or(String::new(), |(equal, app)| format!("app{}{app}", if equal { "=" } else { "!=" }));
-    let fields = pick.node.map_or(String::new(), |node| format!("spec.nodeName={node}"));
-    let pods = SelectableFields::of(&GroupVersionResource::new("", "v1", "pods"));
-    Selection {
-        scope: pick.namespace.map_or(Scope::Cluster, |namespace| Scope::Namespace(namespace.into())),
-        labels: LabelSelector::parse(&labels).unwrap(),
-        fields: FieldSelector::parse(&fields, &pods).unwrap(),
-    }
+        pick.app.map(|(equal, app)| format!("&labelSelector=app{}{app}", if equal { "%3D" } else { "!%3D" }));
+    let fields = pick.node.map(|node| format!("&fieldSelector=spec.nodeName%3D{node}"));
+    format!("{more}{}{}", labels.unwrap_or_default(), fields.unwrap_or_default())
+}
+
+fn scope(pick: Pick) -> Scope {
+    pick.namespace.map_or(Scope::Cluster, |namespace| Scope::Namespace(namespace.into()))
+}
+
+fn watch(cache: &Cache, pick: Pick, options: &str) -> Result<Cursor, WatchAnswer> {
+    cache.watch(&WatchRequest::parse(&query(pick, options), &pods()).unwrap(), scope(pick))
 }
 
 struct Client {
     session: Session,
-    cursor: Option<Cursor<Selection>>,
+    cursor: Option<Cursor>,
     /// How far the cache had come when the cursor had last caught up.
     caught_up: Version,
     epoch: usize,
@@ -117,7 +127,7 @@ struct Pages {
     pick: Pick,
     limit: u64,
     version: Version,
-    after: String,
+    token: String,
     told: Vec<Told>,
     epoch: usize,
 }
@@ -196,7 +206,7 @@ impl World {
             Op::Restart { history } => self.restart(history),
             Op::WatchAfter { pick, back, ahead } => self.watch_after(pick, back, ahead)?,
             Op::WatchInitial { pick, end_bookmark, ahead } => {
-                self.watch_initial(pick, end_bookmark, ahead)?
+                self.watch_initial(pick, end_bookmark, ahead)?;
             }
             Op::WatchLive { pick } => self.watch_live(pick)?,
             Op::Read { client, budget } if !self.clients.is_empty() => {
@@ -296,8 +306,8 @@ impl World {
     fn repeat(&mut self, events: usize) -> Outcome {
         let Some(applied) = self.applied else { return Ok(()) };
         let known = self.history.iter().filter(|revision| revision.0 <= applied).count();
-        for revision in self.history[known.saturating_sub(events)..known].to_vec() {
-            let (change, object) = self.change(revision);
+        for revision in &self.history[known.saturating_sub(events)..known] {
+            let (change, object) = self.change(*revision);
             if !matches!(self.cache.apply(change, object), Ok(None)) {
                 return Err(format!("Unique: {revision:?} was applied twice"));
             }
@@ -411,14 +421,7 @@ impl World {
         if right { Ok(()) } else { Err(format!("Resumable: {answer:?} for {asked}, floor {}", self.floor())) }
     }
 
-    fn add(
-        &mut self,
-        pick: Pick,
-        start: Version,
-        initial: bool,
-        end_bookmark: bool,
-        cursor: Cursor<Selection>,
-    ) {
+    fn add(&mut self, pick: Pick, start: Version, initial: bool, end_bookmark: bool, cursor: Cursor) {
         let session = Session {
             pick,
             start,
@@ -435,7 +438,7 @@ impl World {
     fn watch_after(&mut self, pick: Pick, back: u64, ahead: bool) -> Outcome {
         let at = self.applied.unwrap_or(self.upstream);
         let asked = if ahead { at + back } else { at.saturating_sub(back).max(1) };
-        match self.cache.watch_after(version(asked), true, selector(pick)) {
+        match watch(&self.cache, pick, &format!("resourceVersion={asked}&allowWatchBookmarks=true")) {
             Ok(_) if self.applied.is_none() => Err("Completeness: a watch of an incomplete cache".to_owned()),
             Ok(_) if asked < self.floor() => Err(format!("Reliable: a watch from {asked}")),
             Ok(cursor) => {
@@ -449,7 +452,10 @@ impl World {
     fn watch_initial(&mut self, pick: Pick, end_bookmark: bool, ahead: bool) -> Outcome {
         let at = self.applied.unwrap_or(self.upstream);
         let asked = if ahead { at + 1 } else { at };
-        match self.cache.watch_initial(Some(version(asked)), end_bookmark, true, selector(pick)) {
+        let options = format!(
+            "resourceVersion={asked}&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks={end_bookmark}"
+        );
+        match watch(&self.cache, pick, &options) {
             Ok(_) if self.applied.is_none_or(|applied| applied < asked) => {
                 Err(format!("Completeness: the state at {asked} when the cache is at {:?}", self.applied))
             }
@@ -462,7 +468,8 @@ impl World {
     }
 
     fn watch_live(&mut self, pick: Pick) -> Outcome {
-        match self.cache.watch_live(true, selector(pick)) {
+        let options = "sendInitialEvents=false&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+        match watch(&self.cache, pick, options) {
             Ok(cursor) => {
                 self.add(pick, self.applied.unwrap_or_default(), false, false, cursor);
                 Ok(())
@@ -533,7 +540,7 @@ impl World {
             return Ok(());
         }
         let asked = session.last_seen(&self.history);
-        match self.cache.watch_after(version(asked), true, selector(session.pick)) {
+        match watch(&self.cache, session.pick, &format!("resourceVersion={asked}&allowWatchBookmarks=true")) {
             Ok(_) if asked < floor => Err(format!("Resumable: resumed from {asked}, floor {floor}")),
             Ok(resumed) => {
                 *caught_up = asked;
@@ -550,36 +557,16 @@ impl World {
     fn list_exact(&mut self, pick: Pick, back: u64, limit: u64) -> Outcome {
         let at = self.applied.unwrap_or(self.upstream);
         let asked = at.saturating_sub(back).max(1);
-        match self.cache.snapshot_at(version(asked)) {
-            Ok(_) if asked < self.floor() => {
-                Err(format!("Completeness: a list of {asked}, which is not known"))
-            }
-            Ok(snapshot) => {
-                let answer = page(&snapshot, &selector(pick), None, Some(limit));
-                self.page(
-                    Pages {
-                        pick,
-                        limit,
-                        version: asked,
-                        after: String::new(),
-                        told: vec![],
-                        epoch: self.epoch,
-                    },
-                    answer,
-                )
-            }
-            Err(answer) => self.refused(asked, answer),
-        }
+        let options = format!("resourceVersion={asked}&resourceVersionMatch=Exact&limit={limit}");
+        let pages =
+            Pages { pick, limit, version: asked, token: String::new(), told: vec![], epoch: self.epoch };
+        self.list(pages, &options)
     }
 
     fn list_pages(&mut self, pick: Pick, limit: u64) -> Outcome {
-        let Some(snapshot) = self.cache.snapshot() else { return Ok(()) };
-        let version = snapshot.resource_version().get();
-        let answer = page(&snapshot, &selector(pick), None, Some(limit));
-        self.page(
-            Pages { pick, limit, version, after: String::new(), told: vec![], epoch: self.epoch },
-            answer,
-        )
+        let version = self.applied.unwrap_or_default();
+        let pages = Pages { pick, limit, version, token: String::new(), told: vec![], epoch: self.epoch };
+        self.list(pages, &format!("limit={limit}"))
     }
 
     fn next_page(&mut self, list: usize) -> Outcome {
@@ -587,20 +574,28 @@ impl World {
         if list.epoch != self.epoch {
             return Ok(());
         }
-        match self.cache.snapshot_at(version(list.version)) {
-            Ok(_) if list.version < self.floor() => {
-                Err("Completeness: a page of what is not known".to_owned())
+        let options = format!("limit={}&continue={}", list.limit, list.token);
+        self.list(list, &options)
+    }
+
+    fn list(&mut self, pages: Pages, options: &str) -> Outcome {
+        let request = ListRequest::parse(&query(pages.pick, options), &pods()).unwrap();
+        let asked = pages.version;
+        match self.cache.list(&request, scope(pages.pick)) {
+            ListAnswer::Page(_) if self.applied.is_none() || asked < self.floor() => {
+                Err(format!("Completeness: a list of {asked}, which is not known"))
             }
-            Ok(snapshot) => {
-                let answer = page(&snapshot, &selector(list.pick), Some(&list.after), Some(list.limit));
-                self.page(list, answer)
+            ListAnswer::Page(answer) => self.page(pages, &answer),
+            ListAnswer::Behind { current } => self.refused(asked, WatchAnswer::Behind { current }),
+            ListAnswer::Expired { oldest, asked: said } => {
+                self.refused(asked, WatchAnswer::Expired { oldest, asked: said })
             }
-            Err(answer) => self.refused(list.version, answer),
+            ListAnswer::NotComplete => self.refused(asked, WatchAnswer::NotComplete),
         }
     }
 
     /// Takes in one page; after the last the whole list must be what upstream had.
-    fn page(&mut self, mut list: Pages, answer: watch_cache::Page) -> Outcome {
+    fn page(&mut self, mut list: Pages, answer: &Page) -> Outcome {
         list.told.extend(answer.objects.iter().map(|object| decode(Kind::Added, object)));
         let whole = listed(&self.history, &list.pick, list.version);
         let fail = |what: &str| Err(format!("Completeness: {what}: {:?} of {whole:?}", list.told));
@@ -618,9 +613,9 @@ impl World {
         if answer.remaining != counted {
             return fail("the rest is miscounted");
         }
-        match answer.last {
-            Some(after) => {
-                list.after = after;
+        match &answer.continue_token {
+            Some(token) => {
+                list.token.clone_from(token);
                 self.pages.push(list);
             }
             None if rest > 0 => return fail("the list ended early"),
