@@ -4,6 +4,10 @@
 /// `annotations` and `taints` are OpenYurt's.
 pub const PREVIOUS_ATTRIBUTES: &str = "nodepool.openyurt.io/previous-attributes";
 
+/// On a Node whose [`PREVIOUS_ATTRIBUTES`] cannot be read: the pool that wrote them, which names the node in its status
+/// until the record is repaired or removed. No pool may set it: its prefix is reserved.
+pub const UNREADABLE_RECORD_OF: &str = "nodepool.openyurt.io/unreadable-record-of";
+
 /// On a Pod, value `true`: keep it off the nodes of host-network pools.
 pub const EXCLUDE_HOST_NETWORK_POOL: &str = "apps.openyurt.io/exclude-host-network-pool";
 

@@ -15,6 +15,9 @@ use serde::Deserialize;
 use crate::controllers::node_pool::ownership::Record;
 use crate::watches::Index;
 
+/// The key under which nodes are reconciled of which no pool is known that could let them go.
+pub(crate) const NO_POOL: &str = "";
+
 /// A Node as the watch decodes it: the fields that [`NodeView`] is made of. Unknown fields are skipped unread.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct NodeObject {
@@ -110,6 +113,8 @@ pub(crate) struct NodeView {
     pub(crate) ready: bool,
     /// The first internal address.
     pub(crate) internal_ip: Option<String>,
+    /// The pool that wrote the record, where that cannot be read and the node was seen with the pool before.
+    pub(crate) formerly: Option<String>,
 }
 
 impl NodeView {
@@ -128,16 +133,38 @@ impl NodeView {
         self.record_text().map_or_else(|| Ok(Record::default()), serde_json::from_str)
     }
 
-    /// The pools whose reconciliation depends on this node: the one it is in and the one that wrote its record.
+    /// The pool whose record on this node could not be read when it was last looked at.
+    pub(crate) fn unreadable_record_of(&self) -> Option<&str> {
+        self.annotations
+            .get(annotations::UNREADABLE_RECORD_OF)
+            .map(String::as_str)
+            .filter(|pool| !pool.is_empty())
+    }
+
+    /// The pool that must let this node go when it is in no pool: the one that wrote its record. [`NO_POOL`] if that is
+    /// not known, `None` if there is nothing to let go of.
+    pub(crate) fn keeper(&self) -> Option<String> {
+        let marked = self.unreadable_record_of().map(str::to_owned);
+        match self.record() {
+            Ok(Record { pool: Some(pool), .. }) => Some(pool),
+            Ok(_) => marked.or_else(|| {
+                let marks = labels::HOST_NETWORK_NODE.iter().any(|(key, _)| self.labels.contains_key(*key));
+                (marks || self.record_text().is_some()).then(|| NO_POOL.to_owned())
+            }),
+            Err(_) => Some(marked.or_else(|| self.formerly.clone()).unwrap_or_else(|| NO_POOL.to_owned())),
+        }
+    }
+
+    /// The pools whose reconciliation depends on this node: the one it is in and the one that must let it go.
     fn keys(&self) -> BTreeSet<String> {
-        let written_by = self.record().ok().and_then(|record| record.pool);
-        self.pool().map(str::to_owned).into_iter().chain(written_by).collect()
+        self.pool().map(str::to_owned).into_iter().chain(self.keeper()).collect()
     }
 
     /// Whether anything that a decision depends on differs. Heartbeats change only the version.
     fn differs(&self, other: &Self) -> bool {
-        let Self { name, resource_version: _, labels, annotations, taints, ready, internal_ip } = self;
-        (name, labels, annotations, taints, ready, internal_ip)
+        let Self { name, resource_version: _, labels, annotations, taints, ready, internal_ip, formerly } =
+            self;
+        (name, labels, annotations, taints, ready, internal_ip, formerly)
             != (
                 &other.name,
                 &other.labels,
@@ -145,6 +172,7 @@ impl NodeView {
                 &other.taints,
                 &other.ready,
                 &other.internal_ip,
+                &other.formerly,
             )
     }
 }
@@ -161,6 +189,7 @@ impl From<NodeObject> for NodeView {
             taints: spec.taints,
             ready: status.conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True"),
             internal_ip,
+            formerly: None,
         }
     }
 }
@@ -178,7 +207,12 @@ struct Inner {
 }
 
 impl Inner {
-    fn insert(&mut self, view: NodeView) -> BTreeSet<String> {
+    fn insert(&mut self, mut view: NodeView) -> BTreeSet<String> {
+        if view.formerly.is_none() && view.record().is_err() {
+            let before = self.by_name.get(&view.name);
+            let written_by = before.and_then(NodeView::keeper).filter(|pool| pool != NO_POOL);
+            view.formerly = written_by.or_else(|| before?.pool().map(str::to_owned));
+        }
         let mut touched = BTreeSet::new();
         let keys = view.keys();
         match self.by_name.get(&view.name) {
@@ -221,6 +255,19 @@ impl Nodes {
         let inner = self.inner.read();
         let names = inner.by_pool.get(pool).into_iter().flatten();
         names.filter_map(|name| inner.by_name.get(name)).cloned().collect()
+    }
+
+    /// Takes it that the record on `node` is of `pool`, if it cannot be read and nothing says whose it is; returns the
+    /// node then.
+    pub(crate) fn ascribe_record(&self, node: &str, pool: &str) -> Option<NodeView> {
+        let mut inner = self.inner.write();
+        let view = inner.by_name.get(node)?;
+        if view.record().is_ok() || view.keeper().is_some_and(|keeper| keeper != NO_POOL) {
+            return None;
+        }
+        let view = NodeView { formerly: Some(pool.to_owned()), ..view.clone() };
+        inner.insert(view.clone());
+        Some(view)
     }
 
     /// The pool that the label of that node names.

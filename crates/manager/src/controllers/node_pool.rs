@@ -79,6 +79,8 @@ pub(crate) struct Progress {
     written: Mutex<HashMap<String, String>>,
     /// Failures in a row, by pool.
     failures: Mutex<HashMap<String, u32>>,
+    /// What was told last in an event on a node.
+    told: Mutex<HashMap<String, String>>,
 }
 
 impl Default for Progress {
@@ -87,6 +89,7 @@ impl Default for Progress {
             write_permits: Semaphore::new(CONCURRENT_WRITES),
             written: Mutex::default(),
             failures: Mutex::default(),
+            told: Mutex::default(),
         }
     }
 }
@@ -108,6 +111,16 @@ impl Progress {
             }
             None => false,
         }
+    }
+
+    /// Whether `message` is other than what was told last of `node`; it is the last from now on.
+    fn is_news(&self, node: &str, message: &str) -> bool {
+        self.told.lock().insert(node.to_owned(), message.to_owned()).as_deref() != Some(message)
+    }
+
+    /// There is nothing more to tell of `node`.
+    fn forget_told(&self, node: &str) {
+        self.told.lock().remove(node);
     }
 
     /// The delay before the next try of `pool`, after it failed or not.
@@ -162,6 +175,9 @@ async fn reconcile(context: &Context, name: &str) -> Option<Duration> {
             }
         }
         _ => context.metrics.forget_pool(name),
+    }
+    if observed.pool.is_none() {
+        apply::tell_nodes(context, &plan, &observed.leavers).await;
     }
     for error in &applied.errors {
         warn!(pool = name, error, "pool could not be brought into force; it is tried again");

@@ -66,3 +66,48 @@ fn a_node_that_left_is_found_by_the_record_of_its_pool() {
     assert_eq!(nodes.apply(left), keys(&["a"]));
     assert_eq!(nodes.of_pool("a").len(), 1);
 }
+
+/// The node with these annotations.
+fn annotated(mut node: NodeObject, pairs: &[(&str, &str)]) -> NodeObject {
+    let annotations = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+    node.metadata.annotations = Some(annotations.collect());
+    node
+}
+
+#[test]
+fn a_node_whose_record_cannot_be_read_stays_with_the_pool_it_left() {
+    let broken = [(annotations::PREVIOUS_ATTRIBUTES, "{")];
+    let nodes = Nodes::default();
+    nodes.apply(node("n1", Some("a"), "1"));
+    // Record and membership are lost at once.
+    assert_eq!(nodes.apply(annotated(node("n1", None, "2"), &broken)), keys(&["a"]));
+    assert_eq!(nodes.of_pool("a")[0].keeper().as_deref(), Some("a"));
+    nodes.apply(annotated(node("n1", None, "3"), &broken));
+    assert_eq!(nodes.of_pool("a").len(), 1, "further changes do not make it forgotten");
+    // The marker says it to a process that has not seen the node before.
+    let nodes = Nodes::default();
+    let marked = [broken[0], (annotations::UNREADABLE_RECORD_OF, "a")];
+    assert_eq!(nodes.replace(vec![annotated(node("n1", None, "4"), &marked)]), keys(&["a"]));
+    // Repaired, it is nobody's any more.
+    assert_eq!(nodes.apply(node("n1", None, "5")), keys(&["a"]));
+    assert_eq!(nodes.pools(), [""; 0]);
+}
+
+#[test]
+fn nodes_that_no_pool_knows_have_a_key_of_their_own() {
+    let openyurt = r#"{"labels":{"x":"1"},"annotations":null,"taints":null}"#;
+    let mut stray = node("n2", None, "2");
+    stray.metadata.labels = Some([(labels::HOST_NETWORK.to_owned(), labels::TRUE.to_owned())].into());
+    let nodes = Nodes::default();
+    nodes.replace(vec![
+        annotated(node("n1", None, "1"), &[(annotations::PREVIOUS_ATTRIBUTES, openyurt)]),
+        stray,
+        annotated(node("n3", None, "3"), &[(annotations::PREVIOUS_ATTRIBUTES, "{")]),
+        node("n4", None, "4"),
+    ]);
+    let names: Vec<_> = nodes.of_pool(NO_POOL).into_iter().map(|node| node.name).collect();
+    assert_eq!(names, ["n1", "n2", "n3"]);
+    // A pool that still counts the third takes it.
+    assert!(nodes.ascribe_record("n3", "a").is_some() && nodes.ascribe_record("n1", "a").is_none());
+    assert_eq!((nodes.of_pool("a").len(), nodes.of_pool(NO_POOL).len()), (1, 2));
+}

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 
 use super::Context;
 use super::leader_config;
-use crate::nodes::NodeView;
+use crate::nodes::{NO_POOL, NodeView};
 
 /// A pool and all that concerns it, at one moment.
 #[derive(Debug, Default)]
@@ -19,7 +19,8 @@ pub(crate) struct Observed {
     pub(crate) pool: Option<Arc<NodePool>>,
     /// The nodes whose label names the pool.
     pub(crate) members: Vec<NodeView>,
-    /// Nodes that carry this pool's record and are in no pool now.
+    /// Nodes that are in no pool now and that this one must let go: they carry its record. Under the name
+    /// [`NO_POOL`](crate::nodes::NO_POOL) those of which no pool is known.
     pub(crate) leavers: Vec<NodeView>,
     /// Those of them whose view is older than our own last patch: to be counted, but not to be planned for.
     pub(crate) overwritten: BTreeSet<String>,
@@ -30,20 +31,57 @@ pub(crate) struct Observed {
     pub(crate) leader_config: Option<Arc<ConfigMap>>,
 }
 
+/// What a node is to a pool.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Whose {
+    /// It is in the pool.
+    Member,
+    /// It is in no pool, and this one must let it go.
+    Leaver,
+    /// It is another pool's, in which it is, or which must let it go.
+    Other,
+}
+
+/// What `node` is to the pool `name`.
+fn whose(node: &NodeView, name: &str, exists: impl Fn(&str) -> bool) -> Whose {
+    let named = node.pool();
+    match named.filter(|pool| exists(pool)) {
+        Some(pool) if pool == name => Whose::Member,
+        // The reconciliation of the pool that the node is in now takes it over, record and all.
+        Some(_) => Whose::Other,
+        None => match node.keeper() {
+            Some(keeper) if keeper == name => Whose::Leaver,
+            // A pool that is gone asks for its nodes under its own name.
+            Some(keeper) if keeper == NO_POOL && named == Some(name) => Whose::Leaver,
+            _ => Whose::Other,
+        },
+    }
+}
+
+/// Nodes that the pool's status still counts, that are in no pool, and whose record cannot be read, so that nothing on
+/// them says which pool they left: it happened while nobody led.
+fn lost(context: &Context, name: &str, pool: Option<&NodePool>, found: &[NodeView]) -> Vec<NodeView> {
+    let counted = pool.and_then(|pool| pool.status.as_ref()).map(|status| status.nodes.as_slice());
+    let found: BTreeSet<&str> = found.iter().map(|node| node.name.as_str()).collect();
+    let missing = counted.unwrap_or_default().iter().filter(|node| !found.contains(node.as_str()));
+    missing.filter_map(|node| context.nodes.ascribe_record(node, name)).collect()
+}
+
 /// Reads all that concerns the pool of that name.
 pub(crate) fn observe(context: &Context, name: &str) -> Observed {
     let pool = context.pools.whole(name);
+    let mut concerned = context.nodes.of_pool(name);
+    concerned.extend(lost(context, name, pool.as_deref(), &concerned));
+    let exists =
+        |other: &str| if other == name { pool.is_some() } else { context.pools.get(other).is_some() };
     let (mut members, mut leavers) = (Vec::new(), Vec::new());
-    for node in context.nodes.of_pool(name) {
-        match node.pool() {
-            // Without its pool a node is released; with it, it is a member.
-            Some(named) if named == name && pool.is_some() => members.push(node),
-            // The reconciliation of the pool that the node is in now takes it over, record and all.
-            Some(named) if named != name && context.pools.get(named).is_some() => {}
-            _ => leavers.push(node),
+    for node in concerned {
+        match whose(&node, name, exists) {
+            Whose::Member => members.push(node),
+            Whose::Leaver => leavers.push(node),
+            Whose::Other => {}
         }
     }
-    leavers.retain(|node| node.record().is_ok_and(|record| record.pool.as_deref() == Some(name)));
     let overwritten = members
         .iter()
         .chain(&leavers)
@@ -60,4 +98,46 @@ pub(crate) fn observe(context: &Context, name: &str) -> Observed {
         });
     let leader_config = context.leader_configs.get(&leader_config::name(name));
     Observed { name: name.to_owned(), pool, members, leavers, overwritten, violators, leader_config }
+}
+
+#[cfg(test)]
+mod tests {
+    use api::{annotations, labels};
+
+    use super::*;
+
+    #[test]
+    fn a_node_is_planned_for_by_its_pool_or_else_by_the_one_that_must_let_it_go() {
+        use Whose::{Leaver, Member, Other};
+        const OURS: &str = r#"{"labels":{},"pool":"old"}"#;
+        const THEIRS: &str = r#"{"labels":{"a":"1"}}"#;
+        const BROKEN: &str = "{";
+        // Pool in the label, record, marker; what the node is to "shop" and "old", which exist, to "gone" and to no pool.
+        let cases = [
+            (Some("shop"), None, None, [Member, Other, Other, Other]),
+            (Some("shop"), Some(OURS), None, [Member, Other, Other, Other]),
+            (Some("shop"), Some(BROKEN), Some("old"), [Member, Other, Other, Other]),
+            (None, Some(OURS), None, [Other, Leaver, Other, Other]),
+            (None, Some(BROKEN), Some("old"), [Other, Leaver, Other, Other]),
+            (None, Some(BROKEN), Some("gone"), [Other, Other, Leaver, Other]),
+            (None, Some(BROKEN), None, [Other, Other, Other, Leaver]),
+            (None, Some(THEIRS), None, [Other, Other, Other, Leaver]),
+            (None, None, Some("old"), [Other, Leaver, Other, Other]),
+            (None, None, None, [Other, Other, Other, Other]),
+            (Some("gone"), Some(OURS), None, [Other, Leaver, Other, Other]),
+            (Some("gone"), Some(THEIRS), None, [Other, Other, Leaver, Leaver]),
+        ];
+        for (pool, record, marker, expected) in cases {
+            let mut node = NodeView::default();
+            node.labels.extend(pool.map(|pool| (labels::NODE_POOL.to_owned(), pool.to_owned())));
+            for (key, value) in
+                [(annotations::PREVIOUS_ATTRIBUTES, record), (annotations::UNREADABLE_RECORD_OF, marker)]
+            {
+                node.annotations.extend(value.map(|value| (key.to_owned(), value.to_owned())));
+            }
+            let got = ["shop", "old", "gone", NO_POOL]
+                .map(|name| whose(&node, name, |pool| ["shop", "old"].contains(&pool)));
+            assert_eq!(got, expected, "{pool:?} {record:?} {marker:?}");
+        }
+    }
 }

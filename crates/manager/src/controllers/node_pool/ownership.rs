@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::Taint;
 use serde::{Deserialize, Serialize};
 
+use crate::nodes::NodeView;
+
 /// Labels, annotations and taints: what a pool wants, has written, or has covered.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Attributes {
@@ -24,6 +26,25 @@ impl Attributes {
     pub(crate) fn is_empty(&self) -> bool {
         let Self { labels, annotations, taints } = self;
         labels.is_empty() && annotations.is_empty() && taints.is_empty()
+    }
+}
+
+impl Attributes {
+    /// Takes on the node's values of everything that both have.
+    pub(crate) fn follow(&mut self, node: &NodeView) {
+        let Self { labels, annotations, taints } = self;
+        for (map, present) in [(labels, &node.labels), (annotations, &node.annotations)] {
+            for (key, value) in map {
+                if let Some(present) = present.get(key) {
+                    value.clone_from(present);
+                }
+            }
+        }
+        for taint in taints {
+            if let Some(present) = node.taints.iter().find(|present| same_identity(present, taint)) {
+                taint.value.clone_from(&present.value);
+            }
+        }
     }
 }
 
@@ -62,19 +83,19 @@ pub(crate) type Changes = BTreeMap<String, Option<String>>;
 
 /// Merges `wanted` into the map `actual` of a node, given what the pool `owned` until now and what it `covered`.
 ///
-/// Returns the changes to the node's map, and updates `covered`. Keys for which `may_cover` is false are never
-/// remembered as the node's own.
+/// Returns the changes to the node's map, and updates `covered`. Values for which `may_cover` is false, given key and
+/// value, are never remembered as the node's own.
 pub(crate) fn merge_map(
     wanted: &BTreeMap<String, String>,
     owned: &BTreeMap<String, String>,
     covered: &mut BTreeMap<String, String>,
     actual: &BTreeMap<String, String>,
-    may_cover: impl Fn(&str) -> bool,
+    may_cover: impl Fn(&str, &str) -> bool,
 ) -> Changes {
     let mut changes = Changes::new();
     for (key, value) in wanted {
         let present = actual.get(key);
-        if let (Some(own), false, true) = (present, owned.contains_key(key), may_cover(key)) {
+        if let Some(own) = present.filter(|own| !owned.contains_key(key) && may_cover(key, own)) {
             covered.insert(key.clone(), own.clone());
         }
         if present != Some(value) {
@@ -97,20 +118,21 @@ pub(crate) fn merge_map(
 }
 
 /// Merges the taints `wanted` into `actual`; a taint's identity is its key and effect. Returns the whole new list if
-/// it differs.
+/// it differs. Taints for which `may_cover` is false are never remembered as the node's own.
 pub(crate) fn merge_taints(
     wanted: &[Taint],
     owned: &[Taint],
     covered: &mut Vec<Taint>,
     actual: &[Taint],
+    may_cover: impl Fn(&Taint) -> bool,
 ) -> Option<Vec<Taint>> {
     let mut merged = actual.to_vec();
     let mut changed = false;
     for taint in wanted {
         let place = merged.iter().position(|present| same_identity(present, taint));
-        if let (Some(place), false) = (place, owned.iter().any(|o| same_identity(o, taint))) {
-            covered.push(merged[place].clone());
-        }
+        let own =
+            place.map(|place| &merged[place]).filter(|_| !owned.iter().any(|o| same_identity(o, taint)));
+        covered.extend(own.filter(|own| may_cover(own)).cloned());
         match place {
             Some(place) if same_value(&merged[place], taint) => {}
             Some(place) => {
@@ -146,12 +168,12 @@ pub(crate) fn merge_taints(
     changed.then_some(merged)
 }
 
-fn same_identity(a: &Taint, b: &Taint) -> bool {
+pub(crate) fn same_identity(a: &Taint, b: &Taint) -> bool {
     a.key == b.key && a.effect == b.effect
 }
 
 /// An absent value and an empty one are the same taint to the scheduler.
-fn same_value(a: &Taint, b: &Taint) -> bool {
+pub(crate) fn same_value(a: &Taint, b: &Taint) -> bool {
     a.value.as_deref().unwrap_or_default() == b.value.as_deref().unwrap_or_default()
 }
 

@@ -9,14 +9,14 @@ use super::elect::{self, Election};
 use super::leader_config::{self, LeaderConfig};
 use super::observe::Observed;
 use super::ownership::{self, Attributes, Changes, Record};
-use crate::nodes::NodeView;
+use crate::nodes::{NO_POOL, NodeView};
 
 /// Everything that one reconciliation of a pool writes, apart from its status.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Plan {
     /// Patches of nodes that differ from what their pool says.
     pub(crate) nodes: Vec<NodePatch>,
-    /// Nodes for which no patch could be made.
+    /// Nodes that no patch can bring to what the pool says.
     pub(crate) refused: Vec<(String, NodeError)>,
     /// The pool's own labels to set; empty if they are right.
     pub(crate) pool_labels: BTreeMap<String, String>,
@@ -38,16 +38,64 @@ pub(crate) struct NodePatch {
     pub(crate) taints: Option<Vec<Taint>>,
 }
 
-/// Why no patch can be made for a node.
+impl NodePatch {
+    fn new(node: &NodeView, labels: Changes, annotations: Changes, taints: Option<Vec<Taint>>) -> Self {
+        let NodeView { name, resource_version, .. } = node;
+        Self { node: name.clone(), resource_version: resource_version.clone(), labels, annotations, taints }
+    }
+
+    fn is_empty(&self) -> bool {
+        let Self { node: _, resource_version: _, labels, annotations, taints } = self;
+        labels.is_empty() && annotations.is_empty() && taints.is_none()
+    }
+}
+
+/// Why a node cannot be brought to what its pool says.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum NodeError {
     /// The record of what the pool owns cannot be read; guessing could remove what is not the pool's.
     #[error(
-        "annotation {annotation} cannot be read ({reason}); remove it to let the pool begin anew: \
-         kubectl annotate node {node} {annotation}-",
+        "annotation {annotation} cannot be read ({reason}); {remedy}: kubectl annotate node {node} {annotation}-",
         annotation = annotations::PREVIOUS_ATTRIBUTES
     )]
-    UnreadableRecord { node: String, reason: String },
+    UnreadableRecord {
+        /// The node.
+        node: String,
+        /// What is wrong with the record.
+        reason: String,
+        /// What removing the record does.
+        remedy: Remedy,
+    },
+}
+
+/// What happens to a node whose unreadable record is removed, in the words of an error message.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Remedy {
+    /// The node is in the pool.
+    BeginAnew,
+    /// The node has left the pool.
+    TakeOff,
+    /// The pool that the node has left is gone, or not known.
+    ByHand,
+}
+
+impl std::fmt::Display for Remedy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::BeginAnew => "remove it to let the pool begin anew",
+            Self::TakeOff => "remove it, and what the pool says now is taken off the node that left it",
+            Self::ByHand => {
+                "the node's pool is gone: take off by hand what it left on the node, and then the annotation"
+            }
+        })
+    }
+}
+
+/// What a node is to the pool that plans for it. Each holds what the pool says, as far as there is a pool.
+#[derive(Clone, Copy)]
+enum Stay<'a> {
+    In(&'a Attributes),
+    Left(Option<&'a Attributes>),
 }
 
 /// Decides what one reconciliation of the observed pool writes.
@@ -55,14 +103,13 @@ pub(crate) fn plan(observed: &Observed) -> Plan {
     let Observed { name, pool, members, leavers, overwritten, violators: _, leader_config } = observed;
     let wanted = pool.as_deref().map(wanted_attributes);
     let mut plan = Plan::default();
-    let syncs = members.iter().map(|node| (node, wanted.as_ref()));
-    let releases = leavers.iter().map(|node| (node, None));
-    for (node, wanted) in syncs.chain(releases).filter(|(node, _)| !overwritten.contains(&node.name)) {
-        match plan_node(node, wanted.map(|attributes| (name.as_str(), attributes))) {
-            Ok(Some(patch)) => plan.nodes.push(patch),
-            Ok(None) => {}
-            Err(error) => plan.refused.push((node.name.clone(), error)),
-        }
+    let members_stay = wanted.iter().flat_map(|wanted| members.iter().map(|node| (node, Stay::In(wanted))));
+    let leavers_stay = leavers.iter().map(|node| (node, Stay::Left(wanted.as_ref())));
+    for (node, stay) in members_stay.chain(leavers_stay).filter(|(node, _)| !overwritten.contains(&node.name))
+    {
+        let (patch, error) = plan_node(node, name, stay);
+        plan.nodes.extend(patch.filter(|patch| !patch.is_empty()));
+        plan.refused.extend(error.map(|error| (node.name.clone(), error)));
     }
     if let Some(pool) = pool {
         plan.pool_labels = missing_pool_labels(pool);
@@ -89,54 +136,119 @@ fn wanted_attributes(pool: &NodePool) -> Attributes {
     wanted
 }
 
-/// Plans the patch of one node. `pool` is the name and wish of the pool it is in, or `None` to release the node from
-/// whatever pool it was in.
-fn plan_node(node: &NodeView, pool: Option<(&str, &Attributes)>) -> Result<Option<NodePatch>, NodeError> {
-    let nothing = Attributes::default();
-    let wanted = pool.map_or(&nothing, |(_, wanted)| wanted);
-    let record = node.record().map_err(|error| NodeError::UnreadableRecord {
-        node: node.name.clone(),
-        reason: error.to_string(),
-    })?;
-    let Record { owned, mut covered, .. } = record.clone();
+/// Plans the patch of one node by the pool `name`, which may be empty; and what keeps the node from being as it should.
+fn plan_node(node: &NodeView, name: &str, stay: Stay<'_>) -> (Option<NodePatch>, Option<NodeError>) {
+    match node.record() {
+        Ok(record) => match merge(node, name, stay, &record) {
+            Ok(patch) => (Some(patch), None),
+            Err(error) => (None, Some(unreadable(node, stay, &error))),
+        },
+        Err(error) => (Some(without_record(node, name, stay)), Some(unreadable(node, stay, &error))),
+    }
+}
 
-    let labels =
-        ownership::merge_map(&wanted.labels, &owned.labels, &mut covered.labels, &node.labels, |key| {
-            // These say "in a host-network pool": on a node outside of one they would be a lie, whoever wrote them.
-            labels::HOST_NETWORK_NODE.iter().all(|(own, _)| *own != key)
+/// Merges what the pool says into the node, or takes it off, as the record says.
+fn merge(
+    node: &NodeView,
+    name: &str,
+    stay: Stay<'_>,
+    record: &Record,
+) -> Result<NodePatch, serde_json::Error> {
+    let nothing = Attributes::default();
+    let wanted = match stay {
+        Stay::In(wanted) => wanted,
+        Stay::Left(_) => &nothing,
+    };
+    let Record { mut owned, mut covered, .. } = record.clone();
+    let is_new = node.record_text().is_none();
+    match stay {
+        // The record could not be read and was removed: what the pool says now is the best that is known of it.
+        Stay::Left(Some(wish)) if is_new && node.unreadable_record_of().is_some() => owned = wish.clone(),
+        // OpenYurt takes off what it recorded, whatever the value is by now.
+        Stay::Left(_) if record.pool.is_none() => owned.follow(node),
+        _ => {}
+    }
+
+    // Without a record, what is as the pool wants it is the pool's: the record was lost or removed.
+    let is_pools = |wanted: Option<&String>, own: &str| is_new && wanted.is_some_and(|wanted| wanted == own);
+    let mut labels =
+        ownership::merge_map(&wanted.labels, &owned.labels, &mut covered.labels, &node.labels, |key, own| {
+            !(is_host_network(key) || is_pools(wanted.labels.get(key), own))
         });
+    labels.extend(untrue_labels(node, wanted));
     let mut annotations = ownership::merge_map(
         &wanted.annotations,
         &owned.annotations,
         &mut covered.annotations,
         &node.annotations,
-        |_| true,
+        |key, own| !is_pools(wanted.annotations.get(key), own),
     );
-    let taints = ownership::merge_taints(&wanted.taints, &owned.taints, &mut covered.taints, &node.taints);
+    let taints =
+        ownership::merge_taints(&wanted.taints, &owned.taints, &mut covered.taints, &node.taints, |own| {
+            let same = |wanted| ownership::same_identity(wanted, own) && ownership::same_value(wanted, own);
+            !(is_new && wanted.taints.iter().any(same))
+        });
 
-    let owner = pool.map(|(name, _)| name.to_owned());
-    let new_record = Record { owned: wanted.clone(), pool: owner, covered };
+    let new_record = match stay {
+        Stay::In(_) => Record { owned: wanted.clone(), pool: Some(name.to_owned()), covered },
+        Stay::Left(_) => Record::default(),
+    };
     if new_record.is_empty() {
-        if node.record_text().is_some() {
+        if !is_new {
             annotations.insert(annotations::PREVIOUS_ATTRIBUTES.to_owned(), None);
         }
-    } else if new_record != record {
-        let text = serde_json::to_string(&new_record).map_err(|error| NodeError::UnreadableRecord {
-            node: node.name.clone(),
-            reason: error.to_string(),
-        })?;
+    } else if new_record != *record {
+        let text = serde_json::to_string(&new_record)?;
         annotations.insert(annotations::PREVIOUS_ATTRIBUTES.to_owned(), Some(text));
     }
-    if labels.is_empty() && annotations.is_empty() && taints.is_none() {
-        return Ok(None);
+    if node.annotations.contains_key(annotations::UNREADABLE_RECORD_OF) {
+        annotations.insert(annotations::UNREADABLE_RECORD_OF.to_owned(), None);
     }
-    Ok(Some(NodePatch {
-        node: node.name.clone(),
-        resource_version: node.resource_version.clone(),
-        labels,
-        annotations,
-        taints,
-    }))
+    Ok(NodePatch::new(node, labels, annotations, taints))
+}
+
+/// What is right on a node whatever its record says: the host-network labels, which are never the node's own, and the
+/// name of the pool whose record cannot be read.
+fn without_record(node: &NodeView, name: &str, stay: Stay<'_>) -> NodePatch {
+    let nothing = Attributes::default();
+    let wanted = match stay {
+        Stay::In(wanted) => wanted,
+        Stay::Left(_) => &nothing,
+    };
+    let mut labels = untrue_labels(node, wanted);
+    let missing = wanted
+        .labels
+        .iter()
+        .filter(|(key, value)| is_host_network(key) && node.labels.get(*key) != Some(value));
+    labels.extend(missing.map(|(key, value)| (key.clone(), Some(value.clone()))));
+    let mut annotations = Changes::new();
+    if node.unreadable_record_of().is_none() && name != NO_POOL {
+        annotations.insert(annotations::UNREADABLE_RECORD_OF.to_owned(), Some(name.to_owned()));
+    }
+    NodePatch::new(node, labels, annotations, None)
+}
+
+fn unreadable(node: &NodeView, stay: Stay<'_>, error: &serde_json::Error) -> NodeError {
+    let remedy = match stay {
+        Stay::In(_) => Remedy::BeginAnew,
+        Stay::Left(Some(_)) => Remedy::TakeOff,
+        Stay::Left(None) => Remedy::ByHand,
+    };
+    NodeError::UnreadableRecord { node: node.name.clone(), reason: error.to_string(), remedy }
+}
+
+fn is_host_network(label: &str) -> bool {
+    labels::HOST_NETWORK_NODE.iter().any(|(key, _)| *key == label)
+}
+
+/// The removal of labels that say "in a host-network pool" from a node that is in none: they would be a lie, whoever
+/// wrote them.
+fn untrue_labels(node: &NodeView, wanted: &Attributes) -> Changes {
+    let untrue = labels::HOST_NETWORK_NODE.iter().map(|(key, _)| (*key).to_owned());
+    untrue
+        .filter(|key| node.labels.contains_key(key) && !wanted.labels.contains_key(key))
+        .map(|key| (key, None))
+        .collect()
 }
 
 /// The label that says a pool's type, where it is missing or wrong.

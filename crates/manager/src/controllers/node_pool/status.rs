@@ -111,6 +111,7 @@ impl Check {
 fn nodes_synced(observed: &Observed, applied: &Applied) -> Check {
     let failures = &applied.failures;
     let all = observed.members.len();
+    let left = observed.leavers.iter().filter(|node| failures.contains_key(&node.name)).count();
     if failures.is_empty() {
         let message = format!("{all} of {all} nodes carry what the pool says");
         return Check {
@@ -121,8 +122,14 @@ fn nodes_synced(observed: &Observed, applied: &Applied) -> Check {
         };
     }
     let named = failures.iter().map(|(node, reason)| format!("{node}: {}", shorten(reason)));
-    let message =
-        format!("{} of {all} nodes could not be synced: {}", failures.len(), list(named, failures.len()));
+    let counts = match (failures.len() - left, left) {
+        (members, 0) => format!("{members} of {all} nodes could not be synced"),
+        (0, left) => format!("{left} nodes that left the pool could not be released"),
+        (members, left) => {
+            format!("{members} of {all} nodes could not be synced, {left} that left could not be released")
+        }
+    };
+    let message = format!("{counts}: {}", list(named, failures.len()));
     Check { type_: conditions::NODES_SYNCED, holds: Some(false), reason: "NodesFailed", message }
 }
 

@@ -117,7 +117,8 @@ fn maps_merge_as_promised() {
     ];
     for case in cases {
         let mut covered = map(case.covered);
-        let got = merge_map(&map(case.wanted), &map(case.owned), &mut covered, &map(case.actual), |_| true);
+        let got =
+            merge_map(&map(case.wanted), &map(case.owned), &mut covered, &map(case.actual), |_, _| true);
         assert_eq!(got, changes(case.changes), "{}", case.name);
         assert_eq!(covered, map(case.covered_after), "{}: covered", case.name);
     }
@@ -126,7 +127,7 @@ fn maps_merge_as_promised() {
 #[test]
 fn what_may_not_be_covered_is_not_remembered() {
     let mut covered = BTreeMap::new();
-    merge_map(&map(&[("a", "1")]), &map(&[]), &mut covered, &map(&[("a", "1")]), |_| false);
+    merge_map(&map(&[("a", "1")]), &map(&[]), &mut covered, &map(&[("a", "1")]), |_, _| false);
     assert_eq!(covered, map(&[]));
 }
 
@@ -137,18 +138,25 @@ fn taints_merge_by_key_and_effect() {
     let other = taint("node.kubernetes.io/not-ready", "", "NoExecute");
     let mut covered = Vec::new();
     let actual = [other.clone(), own.clone()];
-    let merged = merge_taints(std::slice::from_ref(&pool), &[], &mut covered, &actual).unwrap();
+    let merged = merge_taints(std::slice::from_ref(&pool), &[], &mut covered, &actual, |_| true).unwrap();
     assert_eq!((merged.clone(), covered.clone()), (vec![other.clone(), pool.clone()], vec![own.clone()]));
 
     assert_eq!(
-        merge_taints(std::slice::from_ref(&pool), std::slice::from_ref(&pool), &mut covered, &merged),
+        merge_taints(std::slice::from_ref(&pool), std::slice::from_ref(&pool), &mut covered, &merged, |_| {
+            true
+        }),
         None
     );
 
     let same_key = taint("k", "pool", "NoExecute");
-    let released =
-        merge_taints(&[], std::slice::from_ref(&pool), &mut covered, &[pool.clone(), same_key.clone()])
-            .unwrap();
+    let released = merge_taints(
+        &[],
+        std::slice::from_ref(&pool),
+        &mut covered,
+        &[pool.clone(), same_key.clone()],
+        |_| true,
+    )
+    .unwrap();
     assert_eq!((released, covered), (vec![own, same_key], vec![]));
 }
 
@@ -219,9 +227,9 @@ proptest! {
         let (mut owned, mut owned_taints) = (BTreeMap::new(), Vec::new());
         let (mut covered, mut covered_taints) = (BTreeMap::new(), Vec::new());
         for (wanted, wanted_taints) in stations.into_iter().chain([(BTreeMap::new(), Vec::new())]) {
-            let changes = merge_map(&wanted, &owned, &mut covered, &actual, |_| true);
+            let changes = merge_map(&wanted, &owned, &mut covered, &actual, |_, _| true);
             apply_map(&mut actual, changes);
-            if let Some(merged) = merge_taints(&wanted_taints, &owned_taints, &mut covered_taints, &actual_taints) {
+            if let Some(merged) = merge_taints(&wanted_taints, &owned_taints, &mut covered_taints, &actual_taints, |_| true) {
                 actual_taints = merged;
             }
             for (key, value) in &wanted {
@@ -233,9 +241,9 @@ proptest! {
             for taint in &wanted_taints {
                 prop_assert!(actual_taints.contains(taint));
             }
-            let again = merge_map(&wanted, &wanted, &mut covered, &actual, |_| true);
+            let again = merge_map(&wanted, &wanted, &mut covered, &actual, |_, _| true);
             prop_assert_eq!(again, Changes::new(), "a second look must find nothing to do");
-            prop_assert_eq!(merge_taints(&wanted_taints, &wanted_taints, &mut covered_taints, &actual_taints), None);
+            prop_assert_eq!(merge_taints(&wanted_taints, &wanted_taints, &mut covered_taints, &actual_taints, |_| true), None);
             (owned, owned_taints) = (wanted, wanted_taints);
         }
         prop_assert_eq!(actual, own);

@@ -103,8 +103,11 @@ fn one_unreadable_record_holds_up_no_other_node() {
             node("good-2", Some("shop"), &[], None),
         ];
         let plan = plan(&observed("shop", Some(pool("shop", &[("zone", "z1")], false)), members, vec![]));
-        let patched: Vec<_> = plan.nodes.iter().map(|patch| patch.node.as_str()).collect();
-        assert_eq!(patched, ["good-1", "good-2"], "record {bad:?}");
+        let patched: Vec<_> =
+            plan.nodes.iter().map(|patch| (patch.node.as_str(), patch.labels.len())).collect();
+        assert_eq!(patched, [("good-1", 1), ("odd", 0), ("good-2", 1)], "record {bad:?}");
+        let marker = (annotations::UNREADABLE_RECORD_OF.to_owned(), Some("shop".to_owned()));
+        assert_eq!(plan.nodes[1].annotations, Changes::from([marker]), "record {bad:?}");
         let (node, error) = &plan.refused[0];
         assert_eq!(node, "odd");
         assert!(error.to_string().contains("kubectl annotate node odd"), "{error}");
@@ -136,4 +139,112 @@ fn the_pools_own_type_label_is_set_where_missing() {
     cloud.spec.type_ = api::PoolType::Cloud;
     let plan = plan(&observed("shop", Some(cloud), vec![], vec![]));
     assert_eq!(plan.pool_labels, BTreeMap::from([(labels::POOL_TYPE.to_owned(), "cloud".to_owned())]));
+}
+
+const UNREADABLE: &str = "{";
+
+/// A node that is in no pool.
+fn leaver(labels: &[(&str, &str)], record: Option<&str>, marker: Option<&str>) -> NodeView {
+    let mut node = node("n1", None, labels, record);
+    if let Some(pool) = marker {
+        node.annotations.insert(annotations::UNREADABLE_RECORD_OF.to_owned(), pool.to_owned());
+    }
+    node
+}
+
+/// Whether the node carries any of the three labels.
+fn is_marked(node: &NodeView) -> bool {
+    labels::HOST_NETWORK_NODE.iter().any(|(key, _)| node.labels.contains_key(*key))
+}
+
+#[test]
+fn host_network_labels_go_though_the_record_cannot_be_read() {
+    let carried = [labels::HOST_NETWORK_NODE[0], labels::HOST_NETWORK_NODE[2], ("zone", "z1")];
+    let left = leaver(&carried, Some(UNREADABLE), None);
+    let shop = || pool("shop", &[("zone", "z1")], true);
+    for (name, pool, remedy) in
+        [("shop", Some(shop()), "is taken off"), ("shop", None, "by hand"), (NO_POOL, None, "by hand")]
+    {
+        let plan = plan(&observed(name, pool, vec![], vec![left.clone()]));
+        let after = patched(left.clone(), &plan.nodes[0]);
+        assert!(!is_marked(&after), "{name:?}: {:?}", after.labels);
+        assert_eq!(after.labels["zone"], "z1", "what else was the pool's is not known");
+        assert_eq!(after.unreadable_record_of(), Some(name).filter(|name| *name != NO_POOL));
+        let message = plan.refused[0].1.to_string();
+        assert!(message.contains(remedy) && message.contains("kubectl annotate node n1"), "{message}");
+        // Settled, and still named.
+        let again = super::plan(&observed(name, None, vec![], vec![after]));
+        assert_eq!((again.nodes.len(), again.refused.len()), (0, 1));
+    }
+    let moved = node("n1", Some("plain"), &carried, Some(UNREADABLE));
+    let plan = plan(&observed("plain", Some(pool("plain", &[], false)), vec![moved.clone()], vec![]));
+    assert!(!is_marked(&patched(moved, &plan.nodes[0])));
+}
+
+#[test]
+fn a_member_gets_the_host_network_labels_though_its_record_cannot_be_read() {
+    let member = node("n1", Some("shop"), &[], Some(UNREADABLE));
+    let plan = plan(&observed("shop", Some(pool("shop", &[], true)), vec![member.clone()], vec![]));
+    let after = patched(member, &plan.nodes[0]);
+    assert!(labels::HOST_NETWORK_NODE.iter().all(|(key, value)| after.labels[*key] == *value));
+}
+
+#[test]
+fn host_network_labels_go_from_nodes_that_no_pool_knows() {
+    let stray = leaver(&labels::HOST_NETWORK_NODE, None, None);
+    let plan = plan(&observed(NO_POOL, None, vec![], vec![stray.clone()]));
+    assert_eq!(patched(stray, &plan.nodes[0]), leaver(&[], None, None));
+    assert_eq!(plan.refused, []);
+}
+
+#[test]
+fn a_record_removed_by_hand_gives_the_pools_values_back() {
+    let shop = || pool("shop", &[("zone", "z1")], true);
+    let fresh = node("n1", Some("shop"), &[], None);
+    let joined = plan(&observed("shop", Some(shop()), vec![fresh.clone()], vec![]));
+    let mut member = patched(fresh, &joined.nodes[0]);
+    // What the message about an unreadable record says to do.
+    member.annotations.remove(annotations::PREVIOUS_ATTRIBUTES);
+    let began_anew = plan(&observed("shop", Some(shop()), vec![member.clone()], vec![]));
+    let mut left = patched(member, &began_anew.nodes[0]);
+    left.labels.remove(labels::NODE_POOL);
+    let released = plan(&observed("shop", Some(shop()), vec![], vec![left.clone()]));
+    assert_eq!(patched(left, &released.nodes[0]), node("n1", None, &[], None));
+}
+
+#[test]
+fn a_record_removed_after_the_node_left_takes_off_what_the_pool_says() {
+    let carried = [("zone", "z1"), ("own", "1"), ("tier", "changed")];
+    let repaired = leaver(&carried, None, Some("shop"));
+    let shop = pool("shop", &[("zone", "z1"), ("tier", "front")], false);
+    let plan = plan(&observed("shop", Some(shop), vec![], vec![repaired.clone()]));
+    let after = patched(repaired, &plan.nodes[0]);
+    assert_eq!(after, leaver(&[("own", "1"), ("tier", "changed")], None, None));
+    assert_eq!(plan.refused, []);
+}
+
+#[test]
+fn a_record_that_was_repaired_is_followed_and_the_marker_goes() {
+    let record = r#"{"labels":{"zone":"z1"},"pool":"shop"}"#;
+    let repaired = leaver(&[("zone", "z1"), ("own", "1")], Some(record), Some("shop"));
+    let plan = plan(&observed("shop", None, vec![], vec![repaired.clone()]));
+    assert_eq!(patched(repaired, &plan.nodes[0]), leaver(&[("own", "1")], None, None));
+}
+
+#[test]
+fn what_openyurt_recorded_goes_from_a_node_in_no_pool_whatever_its_value() {
+    let record =
+        r#"{"labels":{"a":"1","gone":"1"},"annotations":null,"taints":[{"key":"k","effect":"NoSchedule"}]}"#;
+    let mut left = leaver(&[("a", "drifted"), ("own", "1")], Some(record), None);
+    let taint = |key: &str| Taint {
+        key: key.to_owned(),
+        value: Some("drifted".to_owned()),
+        effect: "NoSchedule".to_owned(),
+        ..Taint::default()
+    };
+    left.taints = vec![taint("k"), taint("other")];
+    let plan = plan(&observed(NO_POOL, None, vec![], vec![left.clone()]));
+    let mut expected = leaver(&[("own", "1")], None, None);
+    expected.taints = vec![taint("other")];
+    assert_eq!(patched(left, &plan.nodes[0]), expected);
 }

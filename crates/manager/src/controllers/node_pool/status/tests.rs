@@ -137,3 +137,16 @@ fn what_could_not_be_written_is_said_and_told() {
     assert_eq!(reasons(&good, &bad), ["WritesFailed"]);
     assert_eq!(reasons(&bad, &bad), [""; 0]);
 }
+
+#[test]
+fn a_node_that_left_and_cannot_be_released_is_named() {
+    let failures: std::collections::BTreeMap<_, _> = [("n2".to_owned(), "unreadable".to_owned())].into();
+    let applied = Applied { failures, ..Applied::default() };
+    let observed =
+        Observed { members: vec![node("n1", true)], leavers: vec![node("n2", true)], ..Observed::default() };
+    let status = status_of(&pool(false), &observed, &applied);
+    let synced = condition(&status, conditions::NODES_SYNCED);
+    assert_eq!(synced.status, "False");
+    assert_eq!(synced.message, "1 nodes that left the pool could not be released: n2: unreadable");
+    assert_eq!(status.nodes, ["n1"]);
+}
