@@ -5,6 +5,7 @@
 //! hand is found by looking at the present state alone.
 
 pub(crate) mod apply;
+pub(crate) mod contest;
 pub(crate) mod elect;
 pub(crate) mod leader_config;
 pub(crate) mod metrics;
@@ -27,6 +28,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
+use self::apply::Applied;
+use self::contest::Contests;
 use self::metrics::{Metrics, Outcome};
 use crate::leader::LeadershipGuard;
 use crate::nodes::Nodes;
@@ -79,6 +82,8 @@ pub(crate) struct Progress {
     written: Mutex<HashMap<String, String>>,
     /// Failures in a row, by pool.
     failures: Mutex<HashMap<String, u32>>,
+    /// What was written of late, and who keeps undoing it.
+    contests: Mutex<Contests>,
     /// What was told last in an event on a node.
     told: Mutex<HashMap<String, String>>,
 }
@@ -89,6 +94,7 @@ impl Default for Progress {
             write_permits: Semaphore::new(CONCURRENT_WRITES),
             written: Mutex::default(),
             failures: Mutex::default(),
+            contests: Mutex::default(),
             told: Mutex::default(),
         }
     }
@@ -164,8 +170,12 @@ async fn reconcile(context: &Context, name: &str) -> Option<Duration> {
         return Some(LAST_RETRY);
     }
     let observed = observe::observe(context, name);
-    let plan = plan::plan(&observed);
-    let mut applied = apply::apply(context, name, &plan).await;
+    let mut plan = plan::plan(&observed);
+    let looked_at = observed.members.iter().chain(&observed.leavers).map(|node| node.name.as_str());
+    let mut contested =
+        context.progress.contests.lock().review(&mut plan.nodes, looked_at, started.into_std());
+    apply::explain(context, &mut contested).await;
+    let mut applied = Applied { contested, ..apply::apply(context, name, &plan).await };
     match (&observed.pool, &plan.election) {
         (Some(pool), Some(election)) => {
             let status = status::compute(pool, &observed, election, &applied, Timestamp::now());
@@ -192,5 +202,9 @@ async fn reconcile(context: &Context, name: &str) -> Option<Duration> {
     debug!(pool = name, ?outcome, nodes = observed.members.len(), "reconciled");
     let retry = context.progress.retry_delay(name, failed);
     // A node that changed under our hands is told by its watch; the second look is for a watch that lags.
-    retry.or_else(|| applied.stale.then_some(FIRST_RETRY))
+    let retry = retry.or_else(|| applied.stale.then_some(FIRST_RETRY));
+    let now = std::time::Instant::now();
+    let contested =
+        applied.contested.values().map(|contest| contest.look_at().saturating_duration_since(now));
+    retry.into_iter().chain(contested).min()
 }

@@ -1,6 +1,7 @@
 //! Writes what a [`Plan`] says. Each node's patch stands alone: one that fails is reported and holds up no other.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use api::{NodePool, labels};
 use futures::StreamExt;
@@ -14,6 +15,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tracing::{debug, info, warn};
 
+use super::contest::{self, Contest};
 use super::leader_config::LeaderConfig;
 use super::plan::{NodePatch, Plan};
 use super::{Context, FIELD_MANAGER};
@@ -25,6 +27,8 @@ use crate::nodes::NodeView;
 pub(crate) struct Applied {
     /// What kept a node from being as its pool says, by node.
     pub(crate) failures: BTreeMap<String, String>,
+    /// Nodes whose writes must wait because somebody else keeps undoing them.
+    pub(crate) contested: BTreeMap<String, Contest>,
     /// Other writes that failed, to be named in the log and tried again.
     pub(crate) errors: Vec<String>,
     /// Whether some node changed under our hands, so that another look is due.
@@ -68,6 +72,22 @@ pub(crate) async fn apply(context: &Context, name: &str, plan: &Plan) -> Applied
         note(&mut applied, &config.name, write_leader_config(context, config).await);
     }
     applied
+}
+
+/// Finds out who else writes what is contested, where that is not known yet, from the record that the API server keeps.
+pub(crate) async fn explain(context: &Context, contested: &mut BTreeMap<String, Contest>) {
+    for (node, contest) in contested.iter_mut().filter(|(_, contest)| contest.is_unexplained()) {
+        let nodes = Api::<Node>::all(context.client.clone());
+        match nodes.get_metadata(node).await {
+            Ok(found) => {
+                let managed = found.metadata.managed_fields.unwrap_or_default();
+                let rivals = contest::rivals(&managed, &contest.fields, FIELD_MANAGER);
+                context.progress.contests.lock().name_rivals(node, &rivals);
+                contest.rivals = Some(rivals);
+            }
+            Err(error) => debug!(node, %error, "who else writes the node could not be found out"),
+        }
+    }
 }
 
 /// Tells of nodes that cannot be released, on the nodes themselves: their pool, whose condition would name them, is gone.
@@ -126,7 +146,7 @@ async fn patch_node<'a>(context: &Context, patch: &'a NodePatch) -> (&'a String,
 }
 
 async fn try_patch(context: &Context, patch: &NodePatch) -> Outcome {
-    let NodePatch { node, resource_version, labels, annotations, taints } = patch;
+    let NodePatch { node, resource_version, labels, annotations, taints, taint_changes: _ } = patch;
     let mut metadata = Map::new();
     metadata.insert("resourceVersion".to_owned(), json!(resource_version));
     for (field, changes) in [("labels", labels), ("annotations", annotations)] {
@@ -152,6 +172,7 @@ async fn try_patch(context: &Context, patch: &NodePatch) -> Outcome {
         Ok(_) => {
             context.metrics.writes.inc();
             context.progress.note_written(node, resource_version);
+            context.progress.contests.lock().note_written(patch, Instant::now());
             debug!(node, labels = labels.len(), annotations = annotations.len(), "node patched");
             Outcome::Written
         }
@@ -174,8 +195,9 @@ async fn send(context: &Context, node: &str, body: &Value) -> Result<String, kub
     struct Version {
         resource_version: String,
     }
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     let request = Request::new(Node::url_path(&(), None))
-        .patch_metadata(node, &PatchParams::default(), &Patch::Merge(body))
+        .patch_metadata(node, &params, &Patch::Merge(body))
         .map_err(kube::Error::BuildRequest)?;
     let Written { metadata: Version { resource_version } } = context.client.request(request).await?;
     Ok(resource_version)

@@ -168,6 +168,15 @@ pub(crate) fn merge_taints(
     changed.then_some(merged)
 }
 
+/// What differs between two lists of taints: value by `key:effect`, `None` for one that goes.
+pub(crate) fn taint_changes(before: &[Taint], after: &[Taint]) -> Changes {
+    let name = |taint: &Taint| format!("{}:{}", taint.key, taint.effect);
+    let value = |taint: &Taint| taint.value.clone().unwrap_or_default();
+    let gone = before.iter().filter(|taint| !after.iter().any(|other| same_identity(taint, other)));
+    let new = after.iter().filter(|taint| !before.contains(taint));
+    gone.map(|taint| (name(taint), None)).chain(new.map(|taint| (name(taint), Some(value(taint))))).collect()
+}
+
 pub(crate) fn same_identity(a: &Taint, b: &Taint) -> bool {
     a.key == b.key && a.effect == b.effect
 }

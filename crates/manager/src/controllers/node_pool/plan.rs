@@ -36,16 +36,21 @@ pub(crate) struct NodePatch {
     pub(crate) labels: Changes,
     pub(crate) annotations: Changes,
     pub(crate) taints: Option<Vec<Taint>>,
+    /// What is different in `taints`: value by `key:effect`, `None` for one that goes.
+    pub(crate) taint_changes: Changes,
 }
 
 impl NodePatch {
     fn new(node: &NodeView, labels: Changes, annotations: Changes, taints: Option<Vec<Taint>>) -> Self {
         let NodeView { name, resource_version, .. } = node;
-        Self { node: name.clone(), resource_version: resource_version.clone(), labels, annotations, taints }
+        let taint_changes =
+            taints.iter().flat_map(|new| ownership::taint_changes(&node.taints, new)).collect();
+        let (node, resource_version) = (name.clone(), resource_version.clone());
+        Self { node, resource_version, labels, annotations, taints, taint_changes }
     }
 
     fn is_empty(&self) -> bool {
-        let Self { node: _, resource_version: _, labels, annotations, taints } = self;
+        let Self { node: _, resource_version: _, labels, annotations, taints, taint_changes: _ } = self;
         labels.is_empty() && annotations.is_empty() && taints.is_none()
     }
 }

@@ -112,6 +112,16 @@ fn nodes_synced(observed: &Observed, applied: &Applied) -> Check {
     let failures = &applied.failures;
     let all = observed.members.len();
     let left = observed.leavers.iter().filter(|node| failures.contains_key(&node.name)).count();
+    let contested = applied.contested.iter().map(|(node, contest)| format!("{node}: {contest}"));
+    let contested = list(contested, applied.contested.len());
+    if failures.is_empty() && !contested.is_empty() {
+        return Check {
+            type_: conditions::NODES_SYNCED,
+            holds: Some(false),
+            reason: "Contested",
+            message: contested,
+        };
+    }
     if failures.is_empty() {
         let message = format!("{all} of {all} nodes carry what the pool says");
         return Check {
@@ -129,7 +139,10 @@ fn nodes_synced(observed: &Observed, applied: &Applied) -> Check {
             format!("{members} of {all} nodes could not be synced, {left} that left could not be released")
         }
     };
-    let message = format!("{counts}: {}", list(named, failures.len()));
+    let mut message = format!("{counts}: {}", list(named, failures.len()));
+    if !contested.is_empty() {
+        message = format!("{message}; {contested}");
+    }
     Check { type_: conditions::NODES_SYNCED, holds: Some(false), reason: "NodesFailed", message }
 }
 

@@ -33,7 +33,7 @@ fn observed(name: &str, pool: Option<NodePool>, members: Vec<NodeView>, leavers:
 
 /// The node after the patch.
 fn patched(mut node: NodeView, patch: &NodePatch) -> NodeView {
-    let NodePatch { node: name, resource_version, labels, annotations, taints } = patch;
+    let NodePatch { node: name, resource_version, labels, annotations, taints, taint_changes: _ } = patch;
     assert_eq!((&node.name, &node.resource_version), (name, resource_version));
     for (map, changes) in [(&mut node.labels, labels), (&mut node.annotations, annotations)] {
         for (key, value) in changes {

@@ -150,3 +150,29 @@ fn a_node_that_left_and_cannot_be_released_is_named() {
     assert_eq!(synced.message, "1 nodes that left the pool could not be released: n2: unreadable");
     assert_eq!(status.nodes, ["n1"]);
 }
+
+#[test]
+fn a_contested_node_is_no_failure_and_is_named() {
+    let mut patches = Vec::new();
+    let patch = super::super::plan::NodePatch {
+        node: "n1".to_owned(),
+        resource_version: "1".to_owned(),
+        labels: [("zone".to_owned(), Some("z1".to_owned()))].into(),
+        annotations: [].into(),
+        taints: None,
+        taint_changes: [].into(),
+    };
+    let mut contests = super::super::contest::Contests::default();
+    let now = std::time::Instant::now();
+    for _ in 0..6 {
+        contests.note_written(&patch, now);
+    }
+    patches.push(patch);
+    let contested = contests.review(&mut patches, ["n1"].into_iter(), now);
+    let applied = Applied { contested, ..Applied::default() };
+    let status = status_of(&pool(false), &Observed::default(), &applied);
+    let synced = condition(&status, conditions::NODES_SYNCED);
+    assert_eq!((synced.status.as_str(), synced.reason.as_str()), ("False", "Contested"));
+    assert!(synced.message.starts_with("n1: label zone is changed again and again"), "{}", synced.message);
+    assert_eq!(condition(&status, conditions::READY).reason, "Contested");
+}
