@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::{annotations, labels};
 use k8s_openapi::ClusterResourceScope;
-use k8s_openapi::api::core::v1::Taint;
 use kube::Resource;
 use kube::core::ObjectMeta;
 use parking_lot::RwLock;
 use serde::Deserialize;
 
 use crate::controllers::node_pool::ownership::Record;
+use crate::controllers::node_pool::taint::NodeTaint;
 use crate::watches::Index;
 
 /// The key under which nodes are reconciled of which no pool is known that could let them go.
@@ -32,7 +32,7 @@ pub(crate) struct NodeObject {
 #[derive(Clone, Debug, Default, Deserialize)]
 struct Spec {
     #[serde(default)]
-    taints: Vec<Taint>,
+    taints: Vec<NodeTaint>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -108,7 +108,7 @@ pub(crate) struct NodeView {
     pub(crate) resource_version: String,
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) annotations: BTreeMap<String, String>,
-    pub(crate) taints: Vec<Taint>,
+    pub(crate) taints: Vec<NodeTaint>,
     /// Whether the kubelet's condition `Ready` is true.
     pub(crate) ready: bool,
     /// The first internal address.

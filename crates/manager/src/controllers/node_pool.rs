@@ -13,6 +13,7 @@ pub(crate) mod observe;
 pub(crate) mod ownership;
 pub(crate) mod plan;
 pub(crate) mod status;
+pub(crate) mod taint;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

@@ -6,9 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::Taint;
 use serde::{Deserialize, Serialize};
 
+use super::taint::NodeTaint;
 use crate::nodes::NodeView;
 
 /// Labels, annotations and taints: what a pool wants, has written, or has covered.
@@ -19,7 +19,7 @@ pub(crate) struct Attributes {
     #[serde(default, deserialize_with = "null_is_default")]
     pub(crate) annotations: BTreeMap<String, String>,
     #[serde(default, deserialize_with = "null_is_default")]
-    pub(crate) taints: Vec<Taint>,
+    pub(crate) taints: Vec<NodeTaint>,
 }
 
 impl Attributes {
@@ -41,7 +41,7 @@ impl Attributes {
             }
         }
         for taint in taints {
-            if let Some(present) = node.taints.iter().find(|present| same_identity(present, taint)) {
+            if let Some(present) = node.taints.iter().find(|present| present.is_same(taint)) {
                 taint.value.clone_from(&present.value);
             }
         }
@@ -120,21 +120,20 @@ pub(crate) fn merge_map(
 /// Merges the taints `wanted` into `actual`; a taint's identity is its key and effect. Returns the whole new list if
 /// it differs. Taints for which `may_cover` is false are never remembered as the node's own.
 pub(crate) fn merge_taints(
-    wanted: &[Taint],
-    owned: &[Taint],
-    covered: &mut Vec<Taint>,
-    actual: &[Taint],
-    may_cover: impl Fn(&Taint) -> bool,
-) -> Option<Vec<Taint>> {
+    wanted: &[NodeTaint],
+    owned: &[NodeTaint],
+    covered: &mut Vec<NodeTaint>,
+    actual: &[NodeTaint],
+    may_cover: impl Fn(&NodeTaint) -> bool,
+) -> Option<Vec<NodeTaint>> {
     let mut merged = actual.to_vec();
     let mut changed = false;
     for taint in wanted {
-        let place = merged.iter().position(|present| same_identity(present, taint));
-        let own =
-            place.map(|place| &merged[place]).filter(|_| !owned.iter().any(|o| same_identity(o, taint)));
+        let place = merged.iter().position(|present| present.is_same(taint));
+        let own = place.map(|place| &merged[place]).filter(|_| !owned.iter().any(|o| o.is_same(taint)));
         covered.extend(own.filter(|own| may_cover(own)).cloned());
         match place {
-            Some(place) if same_value(&merged[place], taint) => {}
+            Some(place) if merged[place].is_equal(taint) => {}
             Some(place) => {
                 merged[place] = taint.clone();
                 changed = true;
@@ -145,13 +144,13 @@ pub(crate) fn merge_taints(
             }
         }
     }
-    for written in owned.iter().filter(|o| !wanted.iter().any(|w| same_identity(w, o))) {
-        let own = covered.iter().position(|c| same_identity(c, written)).map(|place| covered.remove(place));
-        let place = merged.iter().position(|present| same_identity(present, written));
+    for written in owned.iter().filter(|o| !wanted.iter().any(|w| w.is_same(o))) {
+        let own = covered.iter().position(|c| c.is_same(written)).map(|place| covered.remove(place));
+        let place = merged.iter().position(|present| present.is_same(written));
         match (place, own) {
-            (Some(place), _) if !same_value(&merged[place], written) => {}
+            (Some(place), _) if !merged[place].is_equal(written) => {}
             (Some(place), Some(own)) => {
-                changed |= !same_value(&merged[place], &own);
+                changed |= !merged[place].is_equal(&own);
                 merged[place] = own;
             }
             (Some(place), None) => {
@@ -166,24 +165,6 @@ pub(crate) fn merge_taints(
         }
     }
     changed.then_some(merged)
-}
-
-/// What differs between two lists of taints: value by `key:effect`, `None` for one that goes.
-pub(crate) fn taint_changes(before: &[Taint], after: &[Taint]) -> Changes {
-    let name = |taint: &Taint| format!("{}:{}", taint.key, taint.effect);
-    let value = |taint: &Taint| taint.value.clone().unwrap_or_default();
-    let gone = before.iter().filter(|taint| !after.iter().any(|other| same_identity(taint, other)));
-    let new = after.iter().filter(|taint| !before.contains(taint));
-    gone.map(|taint| (name(taint), None)).chain(new.map(|taint| (name(taint), Some(value(taint))))).collect()
-}
-
-pub(crate) fn same_identity(a: &Taint, b: &Taint) -> bool {
-    a.key == b.key && a.effect == b.effect
-}
-
-/// An absent value and an empty one are the same taint to the scheduler.
-pub(crate) fn same_value(a: &Taint, b: &Taint) -> bool {
-    a.value.as_deref().unwrap_or_default() == b.value.as_deref().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use api::{NodePool, annotations, labels};
-use k8s_openapi::api::core::v1::Taint;
 
 use super::elect::{self, Election};
 use super::leader_config::{self, LeaderConfig};
 use super::observe::Observed;
 use super::ownership::{self, Attributes, Changes, Record};
+use super::taint::{self, NodeTaint};
 use crate::nodes::{NO_POOL, NodeView};
 
 /// Everything that one reconciliation of a pool writes, apart from its status.
@@ -35,16 +35,15 @@ pub(crate) struct NodePatch {
     pub(crate) resource_version: String,
     pub(crate) labels: Changes,
     pub(crate) annotations: Changes,
-    pub(crate) taints: Option<Vec<Taint>>,
+    pub(crate) taints: Option<Vec<NodeTaint>>,
     /// What is different in `taints`: value by `key:effect`, `None` for one that goes.
     pub(crate) taint_changes: Changes,
 }
 
 impl NodePatch {
-    fn new(node: &NodeView, labels: Changes, annotations: Changes, taints: Option<Vec<Taint>>) -> Self {
+    fn new(node: &NodeView, labels: Changes, annotations: Changes, taints: Option<Vec<NodeTaint>>) -> Self {
         let NodeView { name, resource_version, .. } = node;
-        let taint_changes =
-            taints.iter().flat_map(|new| ownership::taint_changes(&node.taints, new)).collect();
+        let taint_changes = taints.iter().flat_map(|new| taint::changes(&node.taints, new)).collect();
         let (node, resource_version) = (name.clone(), resource_version.clone());
         Self { node, resource_version, labels, annotations, taints, taint_changes }
     }
@@ -131,7 +130,7 @@ fn wanted_attributes(pool: &NodePool) -> Attributes {
     let mut wanted = Attributes {
         labels: spec.labels.clone(),
         annotations: spec.annotations.clone(),
-        taints: spec.taints.clone(),
+        taints: spec.taints.iter().map(NodeTaint::from).collect(),
     };
     if pool.is_host_network() {
         wanted
@@ -190,7 +189,7 @@ fn merge(
     );
     let taints =
         ownership::merge_taints(&wanted.taints, &owned.taints, &mut covered.taints, &node.taints, |own| {
-            let same = |wanted| ownership::same_identity(wanted, own) && ownership::same_value(wanted, own);
+            let same = |wanted: &NodeTaint| wanted.is_same(own) && wanted.is_equal(own);
             !(is_new && wanted.taints.iter().any(same))
         });
 

@@ -10,8 +10,8 @@ fn changes(pairs: &[(&str, Option<&str>)]) -> Changes {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), value.map(str::to_owned))).collect()
 }
 
-fn taint(key: &str, value: &str, effect: &str) -> Taint {
-    Taint { key: key.into(), value: Some(value.into()), effect: effect.into(), time_added: None }
+fn taint(key: &str, value: &str, effect: &str) -> NodeTaint {
+    NodeTaint { key: key.into(), value: Some(value.into()), effect: effect.into(), ..NodeTaint::default() }
 }
 
 #[test]
@@ -186,13 +186,13 @@ fn small_map() -> impl Strategy<Value = BTreeMap<String, String>> {
     proptest::collection::btree_map("[a-d]", "[0-2]", 0..4).prop_map(|m| m.into_iter().collect())
 }
 
-fn small_taints() -> impl Strategy<Value = Vec<Taint>> {
+fn small_taints() -> impl Strategy<Value = Vec<NodeTaint>> {
     let any = ("[a-c]", "[0-2]", prop_oneof![Just("NoSchedule"), Just("NoExecute")]);
     proptest::collection::vec(any, 0..4).prop_map(|taints| {
-        let mut unique: Vec<Taint> = Vec::new();
+        let mut unique: Vec<NodeTaint> = Vec::new();
         for (key, value, effect) in taints {
             let taint = taint(&key, &value, effect);
-            if !unique.iter().any(|present| same_identity(present, &taint)) {
+            if !unique.iter().any(|present| present.is_same(&taint)) {
                 unique.push(taint);
             }
         }
@@ -209,7 +209,7 @@ fn apply_map(actual: &mut BTreeMap<String, String>, changes: Changes) {
     }
 }
 
-fn sorted(mut taints: Vec<Taint>) -> Vec<Taint> {
+fn sorted(mut taints: Vec<NodeTaint>) -> Vec<NodeTaint> {
     taints.sort_by(|a, b| (&a.key, &a.effect, &a.value).cmp(&(&b.key, &b.effect, &b.value)));
     taints
 }

@@ -236,15 +236,45 @@ fn what_openyurt_recorded_goes_from_a_node_in_no_pool_whatever_its_value() {
     let record =
         r#"{"labels":{"a":"1","gone":"1"},"annotations":null,"taints":[{"key":"k","effect":"NoSchedule"}]}"#;
     let mut left = leaver(&[("a", "drifted"), ("own", "1")], Some(record), None);
-    let taint = |key: &str| Taint {
+    let taint = |key: &str| NodeTaint {
         key: key.to_owned(),
         value: Some("drifted".to_owned()),
         effect: "NoSchedule".to_owned(),
-        ..Taint::default()
+        ..NodeTaint::default()
     };
     left.taints = vec![taint("k"), taint("other")];
     let plan = plan(&observed(NO_POOL, None, vec![], vec![left.clone()]));
     let mut expected = leaver(&[("own", "1")], None, None);
     expected.taints = vec![taint("other")];
     assert_eq!(patched(left, &plan.nodes[0]), expected);
+}
+
+#[test]
+fn taints_of_others_keep_fields_that_we_do_not_know() {
+    let foreign = json!({
+        "key": "vendor.example/state", "effect": "NoSchedule", "timeAdded": "2026-01-02T03:04:05Z",
+        "reasonCode": 7, "since": { "boot": "b1" }
+    });
+    let own = json!({ "key": "dedicated", "value": "own", "effect": "NoExecute", "owner": "vendor" });
+    let mut before = node("n1", Some("shop"), &[], None);
+    before.taints = serde_json::from_value(json!([foreign, own])).unwrap();
+    let mut shop = pool("shop", &[], false);
+    shop.spec.taints = vec![k8s_openapi::api::core::v1::Taint {
+        key: "dedicated".into(),
+        value: Some("shop".into()),
+        effect: "NoExecute".into(),
+        time_added: None,
+    }];
+    let joined = plan(&observed("shop", Some(shop), vec![before.clone()], vec![]));
+    assert_eq!(
+        json!(joined.nodes[0].taints),
+        json!([foreign, { "key": "dedicated", "value": "shop", "effect": "NoExecute" }])
+    );
+    let changed = Changes::from([("dedicated:NoExecute".to_owned(), Some("shop".to_owned()))]);
+    assert_eq!(joined.nodes[0].taint_changes, changed);
+    // What was covered comes back whole.
+    let member = patched(before.clone(), &joined.nodes[0]);
+    let gone = Observed { name: "shop".into(), leavers: vec![member.clone()], ..Observed::default() };
+    let released = plan(&gone);
+    assert_eq!(json!(released.nodes[0].taints), json!([foreign, own]));
 }
