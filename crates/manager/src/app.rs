@@ -93,7 +93,7 @@ pub struct App {
 
 impl App {
     /// Finds the cluster and binds every listener, so that what is wrong with them is said at once.
-    pub async fn build(config: Config) -> Result<Self, Error> {
+    pub async fn build(mut config: Config) -> Result<Self, Error> {
         let cluster = kube::Config::infer().await.map_err(Error::Infer)?;
         let mut lease = cluster.clone();
         // A renewal that was retried inside the client would count from the wrong moment.
@@ -103,6 +103,10 @@ impl App {
         let health = bind("--health-address", config.health_address).await?;
         let webhook = bind("--webhook-address", config.webhook_address).await?;
         let metrics = bind("--metrics-address", config.metrics_address).await?;
+        if let Some(deployment) = &config.deployment {
+            config.election.owner =
+                leader::owner(client.clone(), &config.election.namespace, deployment).await;
+        }
         Ok(Self { config, client, lease_client, health, webhook, metrics })
     }
 

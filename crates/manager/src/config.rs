@@ -34,6 +34,8 @@ pub struct Config {
     pub(crate) webhook_address: SocketAddr,
     pub(crate) health_address: SocketAddr,
     pub(crate) metrics_address: SocketAddr,
+    /// Whom the Lease shall belong to.
+    pub(crate) deployment: Option<String>,
     pub(crate) election: Settings,
     pub(crate) certificates: Arc<webhook_certificates::Config>,
 }
@@ -58,6 +60,7 @@ impl TryFrom<RunArgs> for Config {
             name: leader.leader_elect_resource_name.clone(),
             identity: unique(&identity),
             timing: leader.timing()?,
+            owner: None,
         };
         let certificates = Arc::new(certificates(namespace, webhook));
         certificates.check()?;
@@ -67,6 +70,7 @@ impl TryFrom<RunArgs> for Config {
             webhook_address,
             health_address,
             metrics_address,
+            deployment: leader.leader_elect_deployment.filter(|name| !name.is_empty()),
             election,
             certificates,
         })

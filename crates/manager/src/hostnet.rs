@@ -83,7 +83,7 @@ pub struct ApplyArgs {
 
     /// Wait until the pods of all components are replaced, for 5m or the time given, such as 90s or 1h.
     #[arg(long, value_name = "DURATION", num_args = 0..=1, require_equals = true, default_missing_value = "5m",
-        value_parser = duration)]
+        value_parser = crate::duration::parse)]
     wait: Option<Duration>,
 }
 
@@ -319,13 +319,6 @@ async fn wait_for_rollout(
         output.says(found, "is rolled out")?;
     }
     Ok(())
-}
-
-/// Reads a duration such as `90s`, `5m` or `1h`.
-fn duration(text: &str) -> Result<Duration, String> {
-    let span: jiff::SignedDuration =
-        text.parse().map_err(|error| format!("not a duration such as 90s, 5m or 1h: {error}"))?;
-    Duration::try_from(span).map_err(|_| "a duration must not be negative".to_owned())
 }
 
 #[cfg(test)]

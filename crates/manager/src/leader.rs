@@ -19,6 +19,7 @@ mod driver;
 mod leadership;
 mod lease;
 mod metrics;
+mod owner;
 #[cfg(test)]
 mod simulation;
 mod timing;
@@ -29,4 +30,5 @@ pub use driver::{Election, Error, Settings};
 pub use leadership::{Leadership, LeadershipGuard, NotLeading};
 pub use lease::Loss;
 pub use metrics::Metrics;
+pub use owner::owner;
 pub use timing::{MAX_CLOCK_DRIFT, Timing, TimingError};

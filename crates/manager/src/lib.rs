@@ -6,6 +6,7 @@ pub mod commands;
 pub mod config;
 pub mod controllers;
 pub mod crds;
+mod duration;
 pub mod hostnet;
 pub mod leader;
 pub(crate) mod leading;

@@ -2,29 +2,32 @@
 
 use std::time::Duration;
 
-use jiff::SignedDuration;
-
 use super::timing::{Timing, TimingError};
+use crate::duration;
 
 /// Flags of leader election.
 #[derive(Clone, Debug, clap::Args)]
 pub struct LeaderArgs {
     /// How long a standby leaves the lease of a silent leader alone, in whole seconds.
-    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration::parse)]
     pub leader_elect_lease_duration: Duration,
 
     /// How long a leader goes on without a successful renewal before it gives up and exits; below nine tenths of the
     /// lease duration.
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse)]
     pub leader_elect_renew_deadline: Duration,
 
     /// The time between two renewals, and between two looks of a standby; at most half the renew deadline.
-    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration::parse)]
     pub leader_elect_retry_period: Duration,
 
     /// The name of the Lease that the replicas share.
     #[arg(long, value_name = "NAME", default_value = "isthmus-manager")]
     pub leader_elect_resource_name: String,
+
+    /// The Deployment of the replicas, in their namespace: the Lease is deleted with it. Without it the Lease stays.
+    #[arg(long, value_name = "NAME")]
+    pub leader_elect_deployment: Option<String>,
 }
 
 impl LeaderArgs {
@@ -36,11 +39,6 @@ impl LeaderArgs {
             self.leader_elect_retry_period,
         )
     }
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    let duration: SignedDuration = text.parse().map_err(|error| format!("{error}"))?;
-    duration.try_into().map_err(|_| "a duration cannot be negative".to_owned())
 }
 
 #[cfg(test)]
@@ -59,16 +57,6 @@ mod tests {
     fn no_flags_mean_the_defaults_of_kubernetes() {
         let cli = Cli::try_parse_from(["test"]).unwrap();
         assert_eq!(cli.leader.timing(), Ok(Timing::default()));
-    }
-
-    #[test]
-    fn durations_are_read_as_kubernetes_writes_them() {
-        for (text, millis) in [("15s", 15_000), ("1m30s", 90_000), ("500ms", 500), ("1h", 3_600_000)] {
-            assert_eq!(duration(text), Ok(Duration::from_millis(millis)), "{text}");
-        }
-        for text in ["", "15", "-1s", "soon"] {
-            assert!(duration(text).is_err(), "{text:?}");
-        }
     }
 
     #[test]

@@ -5,11 +5,15 @@
 //! before anything is written.
 
 use jiff::Timestamp;
-use k8s_openapi::{api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use k8s_openapi::{
+    api::coordination::v1::Lease,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+};
 
 use super::{
     clock::Moment,
     lease::{self, Decision, Held, Loss, Observation},
+    owner,
     timing::Timing,
 };
 
@@ -34,6 +38,8 @@ pub(super) struct Candidate {
     namespace: String,
     name: String,
     timing: Timing,
+    /// Whom the Lease shall belong to.
+    owner: Option<OwnerReference>,
     observation: Option<Observation>,
     /// The observation may be out of date: an answer was lost or refused, or it is older than a retry period.
     reread: bool,
@@ -46,8 +52,15 @@ pub(super) struct Candidate {
 impl Candidate {
     /// A candidate that knows nothing yet. `me` must be unlike every other candidate's identity, those of earlier
     /// processes included.
-    pub(super) fn new(me: String, namespace: String, name: String, timing: Timing) -> Self {
+    pub(super) fn new(
+        me: String,
+        namespace: String,
+        name: String,
+        timing: Timing,
+        owner: Option<OwnerReference>,
+    ) -> Self {
         Self {
+            owner,
             me,
             namespace,
             name,
@@ -95,7 +108,12 @@ impl Candidate {
             spec: None,
         };
         match lease::decide(observation, self.held, &self.me, now, wall, &self.timing, fresh) {
-            Decision::Acquire(lease) | Decision::Renew(lease) => Step::Write(lease),
+            Decision::Acquire(mut lease) | Decision::Renew(mut lease) => {
+                if let Some(owner) = &self.owner {
+                    owner::adopt(&mut lease, owner);
+                }
+                Step::Write(lease)
+            }
             Decision::Lost(loss) => Step::Lost(loss),
             Decision::Wait(until) if self.held.is_some() => Step::Wait(until),
             // Standbys look again each retry period even while a watch runs: watches fall silent.
@@ -121,6 +139,12 @@ impl Candidate {
     pub(super) fn written(&mut self, lease: Lease, sent: Moment, now: Moment) {
         self.seen(Some(lease), now);
         self.held = Some(Held::since(sent, &self.timing));
+    }
+
+    /// Leaves the Lease without an owner from here on, and says whether it was to have one: not every server lets us set
+    /// it, and to lead is more important.
+    pub(super) fn disown(&mut self) -> bool {
+        self.owner.take().is_some()
     }
 
     /// The write was refused because the Lease is not what it was.

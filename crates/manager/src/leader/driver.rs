@@ -6,6 +6,7 @@ use std::{pin::Pin, time::Duration};
 use futures::{Stream, StreamExt, TryStreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{
     Api, Client,
     api::{PostParams, WatchEvent, WatchParams},
@@ -34,6 +35,8 @@ pub struct Settings {
     pub identity: String,
     /// The durations.
     pub timing: Timing,
+    /// Whom the Lease shall belong to, so that it is deleted with its owner.
+    pub owner: Option<OwnerReference>,
 }
 
 /// Why an election ended.
@@ -75,11 +78,11 @@ impl Election {
         clock: Clock,
         metrics: Metrics,
     ) -> (Self, watch::Receiver<Option<Leadership>>) {
-        let Settings { namespace, name, identity, timing } = settings;
+        let Settings { namespace, name, identity, timing, owner } = settings;
         let (leadership, receiver) = watch::channel(None);
         let election = Self {
             api: Api::namespaced(client, &namespace),
-            candidate: Candidate::new(identity, namespace, name.clone(), timing),
+            candidate: Candidate::new(identity, namespace, name.clone(), timing, owner),
             name,
             timing,
             clock,
@@ -158,6 +161,11 @@ impl Election {
                 warn!(%error, "cannot write the lease");
                 self.metrics.failure(Request::Write);
                 self.candidate.failed(sent);
+                let forbidden =
+                    matches!(&error, RequestError::Api(kube::Error::Api(status)) if status.is_forbidden());
+                if forbidden && self.candidate.disown() {
+                    warn!("the lease is written without its owner from here on");
+                }
             }
         }
     }

@@ -63,7 +63,12 @@ impl Server {
         };
         match mishap {
             Some(Mishap::Silence) => return std::future::pending().await,
-            Some(Mishap::Refuse(code)) => return status(code, "InternalError"),
+            Some(Mishap::Refuse(code)) => {
+                return status(
+                    code,
+                    if code == StatusCode::FORBIDDEN { "Forbidden" } else { "InternalError" },
+                );
+            }
             Some(Mishap::Unheard) | None => {}
         }
         if parts.uri.query().is_some_and(|query| query.contains("watch=")) {
@@ -146,11 +151,16 @@ struct Running {
 }
 
 fn start(server: &Arc<Server>, identity: &str) -> Running {
+    start_owned(server, identity, None)
+}
+
+fn start_owned(server: &Arc<Server>, identity: &str, owner: Option<OwnerReference>) -> Running {
     let settings = Settings {
         namespace: "ns".to_owned(),
         name: "lease".to_owned(),
         identity: identity.to_owned(),
         timing: Timing::default(),
+        owner,
     };
     let origin = Instant::now();
     let clock = Clock::from_fn(move || origin.elapsed());
@@ -374,4 +384,46 @@ async fn of_many_candidates_one_leads_and_each_handover_takes_the_next() {
     }
     assert!(running.is_empty());
     assert_eq!(server.holder(), "");
+}
+
+fn deployment(uid: &str) -> OwnerReference {
+    OwnerReference {
+        api_version: "apps/v1".to_owned(),
+        kind: "Deployment".to_owned(),
+        name: "manager".to_owned(),
+        uid: uid.to_owned(),
+        ..OwnerReference::default()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lease_belongs_to_the_deployment_whoever_made_it() {
+    let server = Arc::new(Server::default());
+    let owners = || server.lease.lock().as_ref().unwrap()["metadata"]["ownerReferences"].clone();
+    let mut a = start(&server, "a");
+    elected(&mut a).await;
+    assert_eq!(owners(), Value::Null);
+    a.stop.cancel();
+    a.task.await.unwrap().unwrap();
+    let mut b = start_owned(&server, "b", Some(deployment("7")));
+    elected(&mut b).await;
+    assert_eq!(owners(), json!([deployment("7")]));
+    b.stop.cancel();
+    b.task.await.unwrap().unwrap();
+    assert_eq!(owners(), json!([deployment("7")]), "given up, it still belongs to it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_may_not_be_set_does_not_cost_the_leadership() {
+    let server = Arc::new(Server::default());
+    let mut a = start(&server, "a");
+    elected(&mut a).await;
+    a.stop.cancel();
+    a.task.await.unwrap().unwrap();
+    server.mishaps.lock().push_back((Method::PUT, Mishap::Refuse(StatusCode::FORBIDDEN)));
+    let mut b = start_owned(&server, "b", Some(deployment("7")));
+    elected(&mut b).await;
+    seconds(30).await;
+    assert!(b.guard.check().is_ok());
+    assert_eq!(server.lease.lock().as_ref().unwrap()["metadata"]["ownerReferences"], Value::Null);
 }

@@ -43,6 +43,12 @@ fn the_manager_touches_its_own_lease_and_secrets_only() {
                 "verbs": ["get", "list", "watch", "update"]
             },
             {
+                "apiGroups": ["apps"],
+                "resources": ["deployments"],
+                "resourceNames": ["isthmus-manager"],
+                "verbs": ["get"]
+            },
+            {
                 "apiGroups": [""],
                 "resources": ["secrets"],
                 "resourceNames": ["isthmus-webhook-ca", "isthmus-webhook-serving"],

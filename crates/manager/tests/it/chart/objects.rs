@@ -30,6 +30,7 @@ fn the_manager_is_started_as_it_expects() {
             "--serving-secret=isthmus-webhook-serving",
             "--hub-namespace=kube-system",
             "--leader-elect-resource-name=isthmus-manager",
+            "--leader-elect-deployment=isthmus-manager",
             "--leader-elect-lease-duration=15s",
             "--leader-elect-renew-deadline=10s",
             "--leader-elect-retry-period=2s",
