@@ -119,7 +119,7 @@ impl Form {
     }
 
     /// What the written object is.
-    fn type_meta<'a>(self, type_meta: TypeMeta<'a>) -> TypeMeta<'a> {
+    fn type_meta(self, type_meta: TypeMeta<'_>) -> TypeMeta<'_> {
         match self.projection {
             Projection::Whole => type_meta,
             Projection::Metadata(api_version) => TypeMeta { api_version, kind: "PartialObjectMetadata" },

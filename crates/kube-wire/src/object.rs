@@ -84,18 +84,21 @@ impl Object {
         let undecodable = |error: &dyn std::fmt::Display| MalformedObject::Undecodable(error.to_string());
         let text = std::str::from_utf8(&body).map_err(|error| undecodable(&error))?;
         serde_json::from_str::<IgnoredAny>(text).map_err(|error| undecodable(&error))?;
-        Self::new(&body, Encoding::Json, &metadata::json_head(&body)?)
+        let object = Self::new(body.len(), Encoding::Json, &metadata::json_head(&body)?)?;
+        Ok(Self { body, ..object })
     }
 
     /// Takes one raw protobuf message, without its envelope, as the API server sent it.
     pub fn from_protobuf(body: Bytes) -> Result<Self, MalformedObject> {
-        Self::new(&body, Encoding::Protobuf, &metadata::protobuf_head(&body)?)
+        let object = Self::new(body.len(), Encoding::Protobuf, &metadata::protobuf_head(&body)?)?;
+        Ok(Self { body, ..object })
     }
 
-    fn new(body: &Bytes, encoding: Encoding, head: &metadata::Head<'_>) -> Result<Self, MalformedObject> {
+    /// An object of this head, without its body of `length` bytes.
+    fn new(length: usize, encoding: Encoding, head: &metadata::Head<'_>) -> Result<Self, MalformedObject> {
         let metadata::Head { metadata, name, namespace, resource_version, uid } = head;
-        if body.len() > BODY_MAX {
-            return Err(MalformedObject::Undecodable(format!("it is {} bytes long", body.len())));
+        if length > BODY_MAX {
+            return Err(MalformedObject::Undecodable(format!("it is {length} bytes long")));
         }
         if name.is_empty() {
             return Err(MalformedObject::Missing("metadata.name"));
@@ -108,7 +111,7 @@ impl Object {
             uid_length: u8::try_from(uid.len())
                 .map_err(|_| MalformedObject::Undecodable("metadata.uid is too long".to_owned()))?,
             encoding,
-            body: body.clone(),
+            body: Bytes::new(),
         })
     }
 
@@ -181,7 +184,8 @@ impl Object {
                 Encoding::Json => metadata::json_head(&body),
                 Encoding::Protobuf => metadata::protobuf_head(&body),
             };
-            Self::new(&body, self.encoding, &head.ok()?).ok()
+            let object = Self::new(body.len(), self.encoding, &head.ok()?).ok()?;
+            Some(Self { body, ..object })
         });
         // An object without a version is not made, and replacing digits by digits breaks none.
         moved.unwrap_or_else(|| Self { resource_version, ..self.clone() })

@@ -135,12 +135,15 @@ pub(crate) fn varint_length(number: u64) -> usize {
 
 /// Writes `number` as a varint.
 pub(crate) fn put_varint(out: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        // Only the low seven bits are meant.
-        out.push((number & 0x7f) as u8 | 0x80);
+    loop {
+        let [low, ..] = number.to_le_bytes();
         number >>= 7;
+        if number == 0 {
+            out.push(low);
+            return;
+        }
+        out.push(low | 0x80);
     }
-    out.push(number as u8);
 }
 
 /// Writes the tag and the length of a field whose content follows.

@@ -66,13 +66,11 @@ impl RequestInfo {
     pub fn parse(method: &Method, uri: &Uri) -> Self {
         let path = percent_decoded(uri.path());
         let query = uri.query().unwrap_or_default();
-        match resource(method, &path, query) {
-            Some((verb, resource)) => Self { verb, path: ApiPath::Resource(resource) },
-            None => {
-                let verb = if method == Method::GET { Verb::Get } else { Verb::Other };
-                Self { verb, path: ApiPath::NonResource(path) }
-            }
+        if let Some((verb, resource)) = resource(method, &path, query) {
+            return Self { verb, path: ApiPath::Resource(resource) };
         }
+        let verb = if method == Method::GET { Verb::Get } else { Verb::Other };
+        Self { verb, path: ApiPath::NonResource(path) }
     }
 
     /// The resource, if it is about one.

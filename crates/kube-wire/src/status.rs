@@ -29,7 +29,7 @@ pub struct Status {
     pub reason: String,
     /// What it is about.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub details: Option<StatusDetails>,
+    pub details: Option<Box<StatusDetails>>,
     /// The HTTP status code.
     #[serde(skip_serializing_if = "is_zero")]
     pub code: u16,
@@ -110,7 +110,7 @@ impl Status {
             kind: resource.resource.to_string(),
             ..StatusDetails::default()
         };
-        Self { details: Some(details), ..self }
+        Self { details: Some(Box::new(details)), ..self }
     }
 
     fn retry_after(mut self, seconds: u16) -> Self {
@@ -146,7 +146,7 @@ impl Status {
     /// 404: there is no such path.
     pub fn no_such_path() -> Self {
         let status = Self::failure(404, "NotFound", "the server could not find the requested resource");
-        Self { details: Some(StatusDetails::default()), ..status }
+        Self { details: Some(Box::default()), ..status }
     }
 
     /// 405: the resource has no such verb.
@@ -215,7 +215,7 @@ impl Status {
             causes: errors.iter().map(FieldError::cause).collect(),
             ..StatusDetails::default()
         };
-        Self { details: Some(details), ..status }
+        Self { details: Some(Box::new(details)), ..status }
     }
 
     /// 429: not ready yet; `retry_after` in seconds, 0 to say nothing of it.
@@ -236,10 +236,8 @@ impl Status {
     /// 500: something that should not happen did.
     pub fn internal_error(message: &str) -> Self {
         let mut status = Self::failure(500, "InternalError", format!("Internal error occurred: {message}"));
-        status.details = Some(StatusDetails {
-            causes: vec![StatusCause { message: message.to_owned(), ..StatusCause::default() }],
-            ..StatusDetails::default()
-        });
+        let cause = StatusCause { message: message.to_owned(), ..StatusCause::default() };
+        status.details.get_or_insert_default().causes.push(cause);
         status
     }
 

@@ -20,11 +20,8 @@ pub(super) fn resource_version(text: &str) -> Result<Option<ResourceVersion>, St
         return Ok(None);
     }
     let unsigned = text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten();
-    match unsigned {
-        Some(number) => Ok(ResourceVersion::new(number)),
-        None => {
-            let error = refused("ParseUint", text);
-            Err(format!("resourceVersion: Invalid value: {}: {error}", quoted(text)))
-        }
-    }
+    unsigned.map(ResourceVersion::new).ok_or_else(|| {
+        let error = refused("ParseUint", text);
+        format!("resourceVersion: Invalid value: {}: {error}", quoted(text))
+    })
 }

@@ -96,7 +96,7 @@ impl Status {
                 Field { number: 3, value: Value::Bytes(range), .. } => status.message = owned(bytes, range)?,
                 Field { number: 4, value: Value::Bytes(range), .. } => status.reason = owned(bytes, range)?,
                 Field { number: 5, value: Value::Bytes(range), .. } => {
-                    status.details = Some(StatusDetails::from_raw(bytes, range)?);
+                    status.details = Some(Box::new(StatusDetails::from_raw(bytes, range)?));
                 }
                 Field { number: 6, value: Value::Varint(code), .. } => {
                     status.code = u16::try_from(code).unwrap_or_default();

@@ -81,9 +81,10 @@ impl JsonList {
         self.buffer.read = json::blank(&self.buffer.bytes, self.buffer.read);
         let Some(next) = self.buffer.unread().first().copied() else { return Ok(false) };
         self.place = match (self.place.clone(), next) {
-            (Place::Start, b'{') => self.passed(Place::Member { first: true }),
             (Place::Member { .. }, b'}') => self.passed(Place::Done),
-            (Place::Member { first: false }, b',') => self.passed(Place::Member { first: true }),
+            (Place::Start, b'{') | (Place::Member { first: false }, b',') => {
+                self.passed(Place::Member { first: true })
+            }
             (Place::Member { first: true }, b'"') => {
                 let Some(key) = self.value()? else { return Ok(false) };
                 Place::Colon(match serde_json::from_slice::<String>(&key).as_deref() {
@@ -96,14 +97,15 @@ impl JsonList {
                 })
             }
             (Place::Colon(key), b':') => self.passed(Place::Value(key)),
-            (Place::Value(Key::Items), b'[') => self.passed(Place::Item { first: true }),
+            (Place::Value(Key::Items), b'[') | (Place::Item { first: false }, b',') => {
+                self.passed(Place::Item { first: true })
+            }
             (Place::Value(key), _) => {
                 let Some(value) = self.value()? else { return Ok(false) };
                 self.member(key, &value)?;
                 Place::Member { first: false }
             }
             (Place::Item { .. }, b']') => self.passed(Place::Member { first: false }),
-            (Place::Item { first: false }, b',') => self.passed(Place::Item { first: true }),
             (Place::Item { first: true }, b'{') => {
                 let Some(item) = self.value()? else { return Ok(false) };
                 items.push(Object::from_json(self.typed(item))?);
