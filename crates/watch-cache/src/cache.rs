@@ -213,3 +213,6 @@ impl State {
         self.snapshot.resource_version()
     }
 }
+
+#[cfg(test)]
+mod tests;

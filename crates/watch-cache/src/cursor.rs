@@ -181,3 +181,6 @@ impl<S: Selects> Cursor<S> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

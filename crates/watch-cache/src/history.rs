@@ -88,3 +88,6 @@ impl History {
         self.floor = floor;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,6 +11,8 @@
 pub mod cache;
 pub mod cursor;
 pub mod event;
+#[cfg(test)]
+mod fixture;
 mod history;
 pub mod list;
 pub mod restore;

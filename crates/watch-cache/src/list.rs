@@ -143,3 +143,6 @@ fn page(snapshot: &Snapshot, selection: &Selection, from: &str, limit: Option<u6
         objects,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -93,3 +93,6 @@ fn believable(snapshot: &Snapshot, history: Vec<Past>) -> Vec<Arc<Event>> {
 fn before(version: ResourceVersion) -> ResourceVersion {
     ResourceVersion::new(version.get() - 1).unwrap_or(version)
 }
+
+#[cfg(test)]
+mod tests;

@@ -187,3 +187,6 @@ impl Snapshot {
         self.chunks.partition_point(|chunk| chunk.last().is_some_and(|object| object.key().as_str() < key))
     }
 }
+
+#[cfg(test)]
+mod tests;

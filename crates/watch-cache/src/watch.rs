@@ -91,3 +91,6 @@ impl Cache {
         self.state.as_ref().ok_or(WatchAnswer::NotComplete)
     }
 }
+
+#[cfg(test)]
+mod tests;

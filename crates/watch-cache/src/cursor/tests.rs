@@ -1,0 +1,127 @@
+use super::{Cursor, Step};
+use crate::{
+    cache::{Cache, Limits},
+    event::Change::{Added, Deleted, Modified},
+    fixture::{pod, rv, selection, short},
+    selection::Selection,
+};
+
+fn told(reader: &mut Cursor, cache: &Cache) -> Vec<String> {
+    let mut told = Vec::new();
+    while let Step::Events(deliveries) = reader.next(cache, 3) {
+        told.extend(short(&deliveries));
+    }
+    told
+}
+
+#[test]
+fn an_idle_reader_takes_few_words() {
+    assert!(size_of::<Cursor<Selection>>() <= 104, "{} bytes", size_of::<Cursor<Selection>>());
+}
+
+#[test]
+fn the_selector_makes_the_change() {
+    // (label before, label after, what a reader of `app=1` is told); `None` is no object.
+    let table = [
+        (None, Some("2"), None),
+        (None, Some("1"), Some("+a/x@11")),
+        (Some("2"), Some("2"), None),
+        (Some("2"), Some("1"), Some("+a/x@11")),
+        (Some("1"), Some("1"), Some("~a/x@11")),
+        (Some("1"), Some("2"), Some("-a/x@11")),
+        (Some("1"), None, Some("-a/x@11")),
+        (Some("2"), None, None),
+    ];
+    for (before, after, seen) in table {
+        let mut cache = Cache::new(Limits::default());
+        let held: Vec<_> = before.map(|app| pod("a/x", app, 9)).into_iter().collect();
+        cache.replace(held, rv(10)).unwrap();
+        let mut reader = cache.watch_after(rv(10), false, selection("app=1")).unwrap();
+        match after {
+            Some(app) => cache.apply(Modified, pod("a/x", app, 11)).unwrap(),
+            None => cache.apply(Deleted, pod("a/x", before.unwrap(), 11)).unwrap(),
+        };
+        let Step::Events(deliveries) = reader.next(&cache, 1) else {
+            assert_eq!(seen, None, "{before:?} {after:?}");
+            continue;
+        };
+        assert_eq!(short(&deliveries), seen.into_iter().collect::<Vec<_>>(), "{before:?} {after:?}");
+        for delivery in &deliveries {
+            if let super::Delivery::Deleted(gone) = delivery {
+                assert_eq!(gone.label("app").as_deref(), before, "the last state that was seen");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_body_of_a_selector_exit_is_made_once() {
+    let mut cache = Cache::new(Limits::default());
+    cache.replace(vec![pod("a/x", "1", 9)], rv(10)).unwrap();
+    let event = cache.apply(Modified, pod("a/x", "2", 11)).unwrap().unwrap();
+    let [one, two] = [(); 2].map(|()| event.departed().unwrap());
+    assert!(std::sync::Arc::ptr_eq(&one, &two));
+}
+
+#[test]
+fn the_initial_state_comes_in_pieces_and_does_not_change_meanwhile() {
+    let mut cache = Cache::new(Limits::default());
+    let objects = ["b/x", "a/x", "a-b/x", "a/y"].map(|key| pod(key, "1", 9));
+    cache.replace(objects.to_vec(), rv(10)).unwrap();
+    let mut reader = cache.watch_initial(None, true, true, selection("")).unwrap();
+    reader.request_bookmark();
+    let Step::Events(first) = reader.next(&cache, 2) else { panic!("nothing was told") };
+    assert_eq!(short(&first), ["+a-b/x@9", "+a/x@9"]);
+    cache.apply(Deleted, pod("a/y", "1", 11)).unwrap();
+    cache.apply(Added, pod("a/z", "1", 12)).unwrap();
+    assert_eq!(told(&mut reader, &cache), ["+a/y@9", "+b/x@9", "end@10", "-a/y@11", "+a/z@12", "mark@12"]);
+}
+
+#[test]
+fn a_reader_that_cannot_finish_is_told_at_once() {
+    let mut cache = Cache::new(Limits { history_events: 1, ..Limits::default() });
+    cache.replace(vec![pod("a/x", "1", 9), pod("a/y", "1", 9)], rv(10)).unwrap();
+    let mut reader = cache.watch_initial(None, true, true, selection("")).unwrap();
+    assert!(matches!(reader.next(&cache, 1), Step::Events(_)));
+    for version in 11..14 {
+        cache.apply(Modified, pod("a/x", "1", version)).unwrap();
+    }
+    assert_eq!(reader.next(&cache, 1), Step::Expired { oldest: Some(rv(12)), asked: rv(10) });
+}
+
+#[test]
+fn a_reader_whose_selector_leaves_all_out_keeps_to_its_budget_and_goes_on() {
+    let mut cache = Cache::new(Limits { history_events: 2, ..Limits::default() });
+    cache.replace(vec![], rv(10)).unwrap();
+    let mut reader = cache.watch_after(rv(10), true, selection("app=none")).unwrap();
+    for version in 11..30 {
+        cache.apply(Modified, pod("a/x", "1", version)).unwrap();
+        cache.bookmark(rv(version));
+        if version % 2 == 0 {
+            assert_eq!(reader.next(&cache, 1), Step::Events(vec![]), "there is one more to look at");
+            assert_eq!(reader.next(&cache, 1), Step::Idle);
+        }
+    }
+    assert_eq!(reader.resource_version(), rv(28));
+}
+
+#[test]
+fn bookmarks_only_when_caught_up_and_asked_for() {
+    let mut cache = Cache::new(Limits::default());
+    cache.replace(vec![], rv(10)).unwrap();
+    let [mut with, mut future] = [10, 13].map(|at| cache.watch_after(rv(at), true, selection("")).unwrap());
+    let mut without = cache.watch_after(rv(10), false, selection("")).unwrap();
+    for reader in [&mut with, &mut future, &mut without] {
+        reader.request_bookmark();
+    }
+    cache.apply(Added, pod("a/x", "1", 11)).unwrap();
+    cache.apply(Modified, pod("a/x", "1", 12)).unwrap();
+    let Step::Events(first) = with.next(&cache, 1) else { panic!("nothing was told") };
+    assert_eq!(short(&first), ["+a/x@11"], "not before the reader has caught up");
+    assert_eq!(told(&mut with, &cache), ["~a/x@12", "mark@12"]);
+    assert_eq!(told(&mut with, &cache), Vec::<String>::new(), "once a request");
+    assert_eq!(told(&mut without, &cache), ["+a/x@11", "~a/x@12"]);
+    assert_eq!(told(&mut future, &cache), Vec::<String>::new(), "its version is still to come");
+    cache.bookmark(rv(14));
+    assert_eq!(told(&mut future, &cache), ["mark@14"]);
+}
