@@ -1,0 +1,113 @@
+//! Small files by name, each replaced as a whole: discovery, tokens, answers of reviews.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+
+use crate::{
+    disk::{Disk, remove_if_there},
+    error::{Error, failed},
+    frame::{Frame, Kind, Parsed},
+    seal::{KeyId, Sealer, binding},
+    segment::hex,
+    statistics::Counters,
+};
+
+/// Blobs are bound to this in the place of a subscription.
+const BOUND_TO: &str = "blob";
+
+/// The store's blobs.
+#[derive(Debug)]
+pub struct Blobs {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    sealer: Option<Arc<Sealer>>,
+    counters: Arc<Counters>,
+}
+
+impl Blobs {
+    pub(crate) fn new(
+        disk: Arc<dyn Disk>,
+        dir: PathBuf,
+        sealer: Option<Arc<Sealer>>,
+        counters: Arc<Counters>,
+    ) -> Self {
+        Blobs { disk, dir, sealer, counters }
+    }
+
+    /// Stores `content` as `name`. When it returns, the content is on the disk; after a crash before that, it is the old
+    /// content or the new.
+    pub fn put(&mut self, name: &str, content: &[u8]) -> Result<(), Error> {
+        self.store(Kind::Blob, name, content.len(), content)
+    }
+
+    /// As [`Blobs::put`], encrypted.
+    pub fn put_sealed(&mut self, name: &str, content: &[u8]) -> Result<(), Error> {
+        let sealer = self.sealer.as_ref().ok_or_else(|| Error::NoKey(name.to_owned()))?;
+        let bound = binding(BOUND_TO, name.as_bytes(), 0);
+        let mut sealed = sealer.id().to_vec();
+        sealed.extend(sealer.seal(&bound, content).ok_or(Error::Seal)?);
+        self.store(Kind::SealedBlob, name, content.len(), &sealed)
+    }
+
+    /// What is stored as `name`.
+    pub fn get(&self, name: &str) -> Result<Option<Bytes>, Error> {
+        let path = self.path(name);
+        let mut file = Vec::new();
+        match self.disk.read(&path, &mut file) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            result => result.map_err(failed("read", &path))?,
+        }
+        let damaged = || Error::Damaged { path: path.clone() };
+        match Frame::parse(0, &file) {
+            Parsed::Frame(frame, length) if length == file.len() && frame.key == name.as_bytes() => {
+                match frame.kind {
+                    Kind::Blob => Ok(Some(Bytes::copy_from_slice(frame.body))),
+                    Kind::SealedBlob => self.open(name, &path, frame.body).map(Some),
+                    _ => Err(damaged()),
+                }
+            }
+            _ => Err(damaged()),
+        }
+    }
+
+    /// Removes what is stored as `name`.
+    pub fn remove(&mut self, name: &str) -> Result<(), Error> {
+        let path = self.path(name);
+        remove_if_there(self.disk.as_ref(), &path).map_err(failed("remove", &path))?;
+        self.disk.sync_dir(&self.dir).map_err(failed("sync", &self.dir))?;
+        Ok(())
+    }
+
+    fn open(&self, name: &str, path: &Path, body: &[u8]) -> Result<Bytes, Error> {
+        let damaged = || Error::Damaged { path: path.to_owned() };
+        let (id, sealed) = body.split_first_chunk::<{ size_of::<KeyId>() }>().ok_or_else(damaged)?;
+        let sealer = self.sealer.as_ref().filter(|sealer| sealer.id() == *id);
+        let sealer = sealer.ok_or_else(|| Error::WrongKey { path: path.to_owned() })?;
+        let bound = binding(BOUND_TO, name.as_bytes(), 0);
+        sealer.open(&bound, sealed).map(Bytes::from).ok_or_else(damaged)
+    }
+
+    fn store(&mut self, kind: Kind, name: &str, given: usize, body: &[u8]) -> Result<(), Error> {
+        if !Frame::fits(name.len(), body.len()) {
+            return Err(Error::TooLong { subscription: name.into(), key: name.len(), body: body.len() });
+        }
+        let mut file = Vec::new();
+        Frame { kind, sequence: 0, version: 0, key: name.as_bytes(), body }.encode(0, &mut file);
+        let path = self.path(name);
+        let temporary = path.with_extension("new");
+        self.disk.create(&temporary, &file).map_err(failed("write", &temporary))?;
+        self.disk.rename(&temporary, &path).map_err(failed("rename", &temporary))?;
+        self.disk.sync_dir(&self.dir).map_err(failed("sync", &self.dir))?;
+        self.counters.given(name.len() + given);
+        self.counters.wrote(file.len());
+        Ok(())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(hex(name.as_bytes())).with_extension("blob")
+    }
+}

@@ -1,0 +1,184 @@
+//! The store: its subscriptions, and the order in which what belongs to them reaches the disk.
+
+mod open;
+mod subscription;
+
+use std::{collections::BTreeMap, path::Path, sync::Arc};
+
+use subscription::Subscription;
+
+use crate::{
+    blobs::Blobs,
+    disk::{Disk, RealDisk},
+    error::{Error, OpenError},
+    log::{Identity, Sizes, sync_names},
+    record::{Problem, Record, Restored, SubscriptionId},
+    seal::Key,
+    segment::Name,
+    statistics::{Counters, Statistics},
+};
+
+/// So many bytes may wait for the disk before `append` waits for it itself.
+const BACKLOG_MAX: u64 = 4 << 20;
+
+/// A store of subscriptions and blobs in one folder, of one process.
+pub struct Store {
+    disk: Arc<dyn Disk>,
+    /// By what stands for them in the names of files.
+    subscriptions: BTreeMap<String, Subscription>,
+    place: Identity,
+    /// Whether names in the folder of logs wait for the disk.
+    names: bool,
+    blobs: Blobs,
+    counters: Arc<Counters>,
+    syncs: u64,
+    problems: Vec<Problem>,
+    /// After which subscription the next step of compaction begins.
+    compacted: String,
+    _lock: Box<dyn Send + Sync>,
+}
+
+/// What [`Store::compact_step`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Compaction {
+    /// Bytes read and written.
+    pub moved: u64,
+    /// Whether there may be more to do at once.
+    pub more: bool,
+}
+
+impl Store {
+    /// Opens or creates the store in `dir` and returns what is in it. `key` seals what is to be sealed.
+    ///
+    /// What could not be restored is told by [`Store::problems`] and is not an error.
+    pub fn open(dir: &Path, key: Option<Key>) -> Result<(Store, Vec<Restored>), OpenError> {
+        Self::open_on(Arc::new(RealDisk), dir, key, Sizes::default())
+    }
+
+    /// As [`Store::open`], on another disk and with other sizes, for tests.
+    pub fn open_on(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        key: Option<Key>,
+        sizes: Sizes,
+    ) -> Result<(Store, Vec<Restored>), OpenError> {
+        open::open(disk, dir, key, sizes)
+    }
+
+    /// Subscriptions that were not restored as they had been written, and why.
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+
+    /// Takes records, in memory; [`Store::sync`] makes them durable. After an error nothing of them was taken (but for
+    /// [`Error::Seal`]): the same records may be given again.
+    pub fn append(&mut self, subscription: &SubscriptionId, records: &[Record]) -> Result<(), Error> {
+        let name = Name::of(subscription);
+        let place = Identity { subscription: subscription.clone(), name: name.clone(), ..self.place.clone() };
+        let new = Subscription::default();
+        self.subscriptions.get(&name).unwrap_or(&new).check(&place, records)?;
+        if self.backlog() > BACKLOG_MAX {
+            // Lists that are longer than memory should hold; or the disk refuses, and so must we.
+            self.flush()?;
+        }
+        let entry = self.subscriptions.entry(name).or_default();
+        for record in records {
+            entry.take(&place, record, &self.counters)?;
+        }
+        Ok(())
+    }
+
+    /// Makes all that was appended durable. After an error nothing is lost, some of it may be durable, and it can be
+    /// called again.
+    pub fn sync(&mut self) -> Result<(), Error> {
+        let busy = self.names || self.subscriptions.values().any(Subscription::is_busy);
+        self.flush()?;
+        sync_names(self.disk.as_ref(), &self.place.dir, &mut self.names)?;
+        self.clear()?;
+        self.syncs += u64::from(busy);
+        Ok(())
+    }
+
+    /// Rewrites files most of which is dead, until `budget` bytes were read and written or nothing is left to do. One
+    /// file is always done whole, so a step may move some megabytes more.
+    pub fn compact_step(&mut self, budget: u64) -> Result<Compaction, Error> {
+        let mut done = Compaction::default();
+        let after = self.subscriptions.range(self.compacted.clone()..).map(|(name, _)| name.clone());
+        let order: Vec<String> = after.chain(self.subscriptions.keys().cloned()).collect();
+        for name in order {
+            let Some(subscription) = self.subscriptions.get_mut(&name) else { continue };
+            // Moved on before, so that one that fails does not keep the others waiting.
+            self.compacted = format!("{name}~");
+            let Some(log) = &mut subscription.current else { continue };
+            while let Some(step) = log.compact(self.disk.as_ref(), &self.counters, &mut self.names)? {
+                done.moved += step.moved;
+                sync_names(self.disk.as_ref(), &self.place.dir, &mut self.names)?;
+                subscription::remove_all(self.disk.as_ref(), &mut log.replaced)?;
+                if done.moved >= budget {
+                    return Ok(Compaction { more: true, ..done });
+                }
+            }
+        }
+        Ok(done)
+    }
+
+    /// What was given and written since the store was opened, and what it holds.
+    pub fn statistics(&self) -> Statistics {
+        let (given, written) = self.counters.read();
+        let mut statistics = Statistics {
+            given,
+            written,
+            backlog: self.backlog(),
+            syncs: self.syncs,
+            ..Statistics::default()
+        };
+        for log in self.subscriptions.values().flat_map(Subscription::logs) {
+            statistics.length += log.ledger.length();
+            statistics.live += log.ledger.live();
+            statistics.files += log.ledger.segments().len() as u64;
+        }
+        statistics
+    }
+
+    /// The blobs.
+    pub fn blobs(&mut self) -> &mut Blobs {
+        &mut self.blobs
+    }
+
+    fn backlog(&self) -> u64 {
+        self.subscriptions.values().map(Subscription::backlog).sum()
+    }
+
+    /// Writes what waits, of all subscriptions: one that fails does not keep the others from the disk.
+    fn flush(&mut self) -> Result<(), Error> {
+        let mut result = Ok(());
+        for subscription in self.subscriptions.values_mut() {
+            let flushed =
+                subscription.flush(self.disk.as_ref(), &self.place.dir, &self.counters, &mut self.names);
+            result = result.and(flushed);
+        }
+        result
+    }
+
+    /// Removes the files that nothing needs any more, now that what replaces them is durable.
+    fn clear(&mut self) -> Result<(), Error> {
+        let disk = self.disk.as_ref();
+        for subscription in self.subscriptions.values_mut() {
+            subscription.remove_files(disk)?;
+            // The word that all is dropped goes only after what it drops is gone for good.
+            self.names |= !subscription.markers.is_empty();
+        }
+        sync_names(disk, &self.place.dir, &mut self.names)?;
+        for subscription in self.subscriptions.values_mut() {
+            subscription.remove_markers(disk)?;
+        }
+        self.subscriptions.retain(|_, subscription| !subscription.is_forgotten());
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store").field("dir", &self.place.dir).finish_non_exhaustive()
+    }
+}

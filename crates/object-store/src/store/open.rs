@@ -1,0 +1,176 @@
+//! Opens a store: finds the files, reads the last whole list of each subscription, and puts aside what is in its way.
+
+use std::{collections::BTreeMap, io, path::Path, sync::Arc};
+
+use super::{
+    Store,
+    subscription::{Marker, Subscription},
+};
+use crate::{
+    blobs::Blobs,
+    disk::{Disk, remove_if_there},
+    error::{OpenError, failed},
+    log::{Identity, Sizes},
+    record::{Problem, ProblemKind, Restored, SubscriptionId},
+    restore::{Loaded, load},
+    seal::{Key, Sealer},
+    segment::Name,
+    statistics::Counters,
+};
+
+/// Files of a subscription by generation.
+type Generations = BTreeMap<u64, Vec<Name>>;
+
+pub(super) fn open(
+    disk: Arc<dyn Disk>,
+    dir: &Path,
+    key: Option<Key>,
+    sizes: Sizes,
+) -> Result<(Store, Vec<Restored>), OpenError> {
+    let (logs, blobs) = (dir.join("logs"), dir.join("blobs"));
+    disk.create_dir(dir).map_err(failed("create the folder", dir))?;
+    let lock = lock(disk.as_ref(), &dir.join("lock"))?;
+    for dir in [&logs, &blobs] {
+        disk.create_dir(dir).map_err(failed("create the folder", dir))?;
+        remove_temporary(disk.as_ref(), dir)?;
+    }
+    let sealer = key.as_ref().and_then(Sealer::new).map(Arc::new);
+    let counters = Arc::new(Counters::default());
+    let place = Identity {
+        dir: logs.as_path().into(),
+        subscription: SubscriptionId::from(""),
+        name: String::new(),
+        generation: 0,
+        sealer: sealer.clone(),
+        sizes,
+    };
+    let mut store = Store {
+        subscriptions: BTreeMap::new(),
+        // What was there before may have been named by a process that was killed before it had synced.
+        names: true,
+        blobs: Blobs::new(disk.clone(), blobs, sealer, counters.clone()),
+        counters,
+        syncs: 0,
+        problems: Vec::new(),
+        compacted: String::new(),
+        _lock: lock,
+        place,
+        disk,
+    };
+    let mut restored = Vec::new();
+    let mut buffer = Vec::new();
+    for (name, generations) in find(store.disk.as_ref(), &store.place.dir)? {
+        let place = Identity { name: name.clone(), ..store.place.clone() };
+        let mut problems = Vec::new();
+        let (subscription, whole) =
+            restore(store.disk.as_ref(), &place, &generations, &mut problems, &mut buffer);
+        store.problems.append(&mut problems);
+        store.subscriptions.insert(name, subscription);
+        restored.extend(whole);
+    }
+    // Makes durable what is shown, and removes what is in the way. A disk that can only be read is no reason not to
+    // read it: each sync tries again.
+    let _ = store.disk.sync_dir(dir);
+    let _ = store.sync();
+    store.syncs = 0;
+    Ok((store, restored))
+}
+
+fn lock(disk: &dyn Disk, path: &Path) -> Result<Box<dyn Send + Sync>, OpenError> {
+    match disk.lock(path) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            let mut holder = Vec::new();
+            let _ = disk.read(path, &mut holder);
+            let holder = String::from_utf8_lossy(&holder).trim().to_owned();
+            let holder = if holder.is_empty() { "unknown".to_owned() } else { holder };
+            Err(OpenError::InUse { path: path.to_owned(), holder })
+        }
+        result => Ok(result.map_err(failed("lock", path))?),
+    }
+}
+
+/// Removes what an interrupted write left.
+fn remove_temporary(disk: &dyn Disk, dir: &Path) -> Result<(), OpenError> {
+    for name in disk.list(dir).map_err(failed("list", dir))? {
+        if Path::new(&name).extension().is_some_and(|extension| extension == "new") {
+            // Where that fails, the next write into it replaces it.
+            let _ = remove_if_there(disk, &dir.join(name));
+        }
+    }
+    Ok(())
+}
+
+fn find(disk: &dyn Disk, dir: &Path) -> Result<BTreeMap<String, Generations>, OpenError> {
+    let mut found: BTreeMap<String, Generations> = BTreeMap::new();
+    for name in disk.list(dir).map_err(failed("list", dir))?.iter().filter_map(|name| Name::parse(name)) {
+        let generations = found.entry(name.subscription.clone()).or_default();
+        generations.entry(name.generation).or_default().push(name);
+    }
+    Ok(found)
+}
+
+/// Restores one subscription from the newest generation that is whole.
+fn restore(
+    disk: &dyn Disk,
+    place: &Identity,
+    generations: &Generations,
+    problems: &mut Vec<Problem>,
+    buffer: &mut Vec<u8>,
+) -> (Subscription, Option<Restored>) {
+    let mut subscription = Subscription::default();
+    subscription.generation = generations.keys().next_back().copied().unwrap_or_default();
+    let mut restored = None;
+    let mut rest = generations.iter().rev();
+    while let Some((_, files)) = rest.next() {
+        let (files, replaced) = without_replaced(files.clone());
+        let paths = |names: &[Name]| names.iter().map(|name| name.path(&place.dir)).collect::<Vec<_>>();
+        let (files_paths, replaced) = (paths(&files), paths(&replaced));
+        match load(disk, place, place.sealer.as_ref(), &files, buffer) {
+            Loaded::Whole(mut log, whole) => {
+                log.replaced = replaced;
+                subscription.current = Some(*log);
+                restored = Some(whole);
+                break;
+            }
+            Loaded::Incomplete => subscription.doomed.extend(files_paths.into_iter().chain(replaced)),
+            Loaded::Dropped => {
+                let markers = files_paths.into_iter().map(|path| Marker { path, content: None });
+                subscription.markers.extend(markers);
+                break;
+            }
+            Loaded::Problem(path, id, kind) => {
+                let damaged = matches!(kind, ProblemKind::Damaged(_));
+                if matches!(kind, ProblemKind::WrongKey) {
+                    subscription.locked = Some(path.clone());
+                }
+                problems.push(Problem { subscription: id, path, kind });
+                let paths = files_paths.into_iter().chain(replaced);
+                if damaged {
+                    subscription.doomed.extend(paths);
+                } else {
+                    subscription.kept.extend(paths);
+                    let older = rest.by_ref().flat_map(|(_, files)| paths_of(place, files));
+                    subscription.kept.extend(older);
+                }
+            }
+        }
+    }
+    // Older lists do not count any more.
+    subscription.doomed.extend(rest.flat_map(|(_, files)| paths_of(place, files)));
+    (subscription, restored)
+}
+
+fn paths_of(place: &Identity, names: &[Name]) -> Vec<std::path::PathBuf> {
+    names.iter().map(|name| name.path(&place.dir)).collect()
+}
+
+/// Parts the files of a log, in their order, from those that were rewritten into one of them.
+fn without_replaced(mut names: Vec<Name>) -> (Vec<Name>, Vec<Name>) {
+    names.sort_by_key(|name| (name.first, std::cmp::Reverse(name.last)));
+    let mut end = None;
+    names.into_iter().partition(|name| {
+        let new = end.is_none_or(|end| name.last > end);
+        end = end.max(Some(name.last));
+        new
+    })
+}

@@ -1,0 +1,206 @@
+//! Every byte, every bit-flip, every operation: nothing but whole states comes back.
+
+use std::{io, panic, path::PathBuf};
+
+use object_store::{Change, SubscriptionId};
+
+use crate::{
+    model::Model,
+    script::{self, Run, STEPS, put, run, try_open},
+    sim_disk::{Fault, SimDisk},
+};
+
+/// Opens a spoiled copy of the disk and checks that what is there is whole; that it can be written again and opened.
+fn check_spoiled(disk: &SimDisk, model: &Model, what: &str) {
+    let checked = panic::catch_unwind(panic::AssertUnwindSafe(|| {
+        let (store, restored) = script::open(disk);
+        model.check_damage(&restored);
+        drop(store);
+        disk.kill();
+        let (mut store, again) = script::open(disk);
+        assert_eq!(again, restored, "the second time it is what it was");
+        assert!(store.problems().is_empty(), "and without problems: {:?}", store.problems());
+        for one in again {
+            store.append(&one.subscription, &[put(9, one.version + 1, Change::Added)]).unwrap();
+        }
+        store.sync().unwrap();
+        let (_, last) = script::open(disk);
+        let versions = |of: &[object_store::Restored]| of.iter().map(|one| one.version).collect::<Vec<_>>();
+        let before: Vec<_> = versions(&restored).iter().map(|version| version + 1).collect();
+        assert_eq!(versions(&last), before);
+    }));
+    assert!(checked.is_ok(), "{what}");
+}
+
+/// The disk after the script, with files of several subscriptions, rewritten and not.
+fn scripted() -> (SimDisk, Model, Vec<(PathBuf, Vec<u8>)>) {
+    let disk = SimDisk::default();
+    let mut run = run(&disk);
+    run.store.sync().unwrap();
+    run.model.synced();
+    let files = disk.files();
+    assert!(files.len() >= 6, "{files:?}");
+    let rewritten = |path: &PathBuf| {
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        let parts: Vec<_> = name.split('-').collect();
+        parts.len() == 4 && parts[2] != parts[3]
+    };
+    assert!(files.iter().any(|(path, _)| rewritten(path)), "the script compacts: {files:?}");
+    (disk, run.model, files)
+}
+
+#[test]
+fn what_was_written_is_read() {
+    let (disk, mut model, _) = scripted();
+    let (store, restored) = script::open(&disk);
+    assert!(store.problems().is_empty());
+    assert_eq!(restored.len(), 2, "services and secrets; pods were dropped");
+    assert!(restored.iter().any(|one| !one.history.is_empty()));
+    model.check_crash(&restored);
+}
+
+#[test]
+fn every_truncation_of_every_file() {
+    let (disk, model, files) = scripted();
+    for (path, content) in files {
+        for length in 0..content.len() {
+            let copy = disk.copy();
+            copy.spoil(&path, content[..length].to_vec());
+            check_spoiled(&copy, &model, &format!("{} cut to {length}", path.display()));
+        }
+    }
+}
+
+#[test]
+fn every_flip_of_every_byte() {
+    let (disk, model, files) = scripted();
+    for (path, content) in files {
+        for at in 0..content.len() {
+            // One bit, another for each byte, and all bits.
+            for flip in [1 << (at % 8), 0xff] {
+                let mut content = content.clone();
+                content[at] ^= flip;
+                let copy = disk.copy();
+                copy.spoil(&path, content);
+                check_spoiled(&copy, &model, &format!("{} byte {at} ^ {flip:#x}", path.display()));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_damaged_subscription_leaves_the_others() {
+    let (disk, _, files) = scripted();
+    let all = script::open(&disk.copy()).1;
+    for (path, content) in files {
+        let copy = disk.copy();
+        copy.spoil(&path, vec![0xaa; content.len()]);
+        let (store, restored) = script::open(&copy);
+        let same = restored.iter().filter(|one| all.contains(one)).count();
+        assert!(same >= all.len() - 1, "{}", path.display());
+        let lost = all.len() - restored.len();
+        assert_eq!(store.problems().len(), lost, "each loss is told: {:?}", store.problems());
+    }
+}
+
+#[test]
+fn garbage_behind_the_end_of_every_file() {
+    let (disk, model, files) = scripted();
+    for (path, content) in &files {
+        for (_, other) in &files {
+            for garbage in [other.clone(), vec![0; 50], content[content.len() / 2..].to_vec()] {
+                let copy = disk.copy();
+                copy.spoil(path, [content.clone(), garbage].concat());
+                check_spoiled(&copy, &model, &format!("garbage behind {}", path.display()));
+            }
+        }
+    }
+}
+
+/// Runs the script on a disk that crashes at an operation; then what was synced is there.
+#[test]
+fn a_crash_at_every_operation() {
+    let disk = SimDisk::default();
+    run(&disk);
+    let operations = disk.operations();
+    assert!(operations > 50, "{operations}");
+    for at in 0..operations {
+        for part in [0, 400, 700, 1000] {
+            for kept in
+                [None, Some(0), Some(0x5555_5555_5555_5555), Some(!0x5555_5555_5555_5555), Some(u64::MAX)]
+            {
+                let what = format!("operation {at} done to {part} thousandths, names {kept:x?}");
+                let checked = panic::catch_unwind(|| crash_at(at, part, kept));
+                assert!(checked.is_ok(), "{what}");
+            }
+        }
+    }
+}
+
+fn crash_at(at: u64, part: usize, kept: Option<u64>) {
+    let disk = SimDisk::default();
+    disk.fail(at, Fault::Crash(part));
+    let mut model = Model::default();
+    if let Ok((store, _)) = try_open(&disk) {
+        let mut run = Run { store, model };
+        for step in 0..STEPS {
+            // What a process that hears of errors does: it goes on.
+            let _ = run.step(step);
+        }
+        model = run.model;
+    }
+    match kept {
+        None => disk.kill(),
+        Some(kept) => disk.lose_power(kept),
+    }
+    let (store, restored) = script::open(&disk);
+    assert!(store.problems().is_empty(), "a crash is no damage: {:?}", store.problems());
+    model.check_crash(&restored);
+    // What was shown does not vanish when the power goes now.
+    drop(store);
+    disk.lose_power(0);
+    model.synced();
+    model.check_crash(&script::open(&disk).1);
+}
+
+/// Each operation fails once; the same step is tried again, and all is as if nothing had been.
+#[test]
+fn an_error_at_every_operation() {
+    let disk = SimDisk::default();
+    let first = script::open(&disk).0;
+    let opened = disk.operations();
+    drop(first);
+    let disk = SimDisk::default();
+    run(&disk);
+    for at in opened..disk.operations() {
+        for (kind, part) in
+            [(io::ErrorKind::StorageFull, 0), (io::ErrorKind::StorageFull, 600), (io::ErrorKind::Other, 1000)]
+        {
+            let checked = panic::catch_unwind(|| fail_at(at, kind, part));
+            assert!(checked.is_ok(), "operation {at}, {kind}, {part} thousandths");
+        }
+    }
+}
+
+fn fail_at(at: u64, kind: io::ErrorKind, part: usize) {
+    let disk = SimDisk::default();
+    disk.fail(at, Fault::Error(kind, part));
+    let mut run = Run { store: script::open(&disk).0, model: Model::default() };
+    let mut errors = 0;
+    for step in 0..STEPS {
+        while let Err(error) = run.step(step) {
+            errors += 1;
+            assert!(errors < 2, "{error}");
+        }
+    }
+    run.store.sync().unwrap();
+    run.model.synced();
+    // Removals at the start are tried again in silence.
+    let services = SubscriptionId::from("services");
+    assert!(run.model.0[&services].version().is_some());
+    drop(run.store);
+    disk.lose_power(0);
+    let (store, restored) = script::open(&disk);
+    assert!(store.problems().is_empty(), "{:?}", store.problems());
+    run.model.check_crash(&restored);
+}

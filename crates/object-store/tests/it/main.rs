@@ -1,0 +1,10 @@
+//! The store against a model of it, on a disk that fails, tears and forgets, and on the real one.
+
+mod blobs;
+mod crash_matrix;
+mod kill;
+mod model;
+mod open;
+mod random;
+mod script;
+mod sim_disk;
