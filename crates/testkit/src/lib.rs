@@ -1,1 +1,10 @@
-//! a fake API server with true resource versions and watches, for properties and faults.
+//! a fake API server with true resource versions and watches, a checker of what clients of it may rely on, and a client.
+//!
+//! Written from the Kubernetes API's contract alone: nothing here uses `kube-wire` or `watch-cache`, which are tested with
+//! it. For tests only: no other crate depends on it but as a dev-dependency.
+
+pub mod api_server;
+pub mod client;
+pub mod differential;
+pub mod history;
+pub mod selector;

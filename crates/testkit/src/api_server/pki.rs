@@ -1,0 +1,115 @@
+//! Certificates of a test: an authority, servers' and clients' certificates of it.
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use x509_parser::prelude::FromDer as _;
+
+use super::access::User;
+
+/// A certificate with its key.
+pub struct Identity {
+    /// The certificate.
+    pub certificate: CertificateDer<'static>,
+    /// Its key.
+    pub key: PrivateKeyDer<'static>,
+    /// The certificate as PEM.
+    pub certificate_pem: String,
+    /// Its key as PEM.
+    pub key_pem: String,
+}
+
+impl std::fmt::Debug for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Identity").finish_non_exhaustive()
+    }
+}
+
+impl Clone for Identity {
+    fn clone(&self) -> Self {
+        Self {
+            certificate: self.certificate.clone(),
+            key: self.key.clone_key(),
+            certificate_pem: self.certificate_pem.clone(),
+            key_pem: self.key_pem.clone(),
+        }
+    }
+}
+
+/// An authority of a test.
+#[derive(Debug)]
+pub struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    certificate: CertificateDer<'static>,
+    pem: String,
+}
+
+impl Authority {
+    /// A new authority.
+    pub fn generate(name: &str) -> Result<Self, rcgen::Error> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+        let key = KeyPair::generate()?;
+        let signed = params.self_signed(&key)?;
+        Ok(Self { certificate: signed.der().clone(), pem: signed.pem(), issuer: Issuer::new(params, key) })
+    }
+
+    /// Its certificate.
+    pub fn certificate(&self) -> &CertificateDer<'static> {
+        &self.certificate
+    }
+
+    /// Its certificate as PEM: a CA bundle.
+    pub fn pem(&self) -> &str {
+        &self.pem
+    }
+
+    /// A server's certificate for names and addresses.
+    pub fn server(&self, names: &[&str]) -> Result<Identity, rcgen::Error> {
+        let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
+        self.issue(CertificateParams::new(names)?, ExtendedKeyUsagePurpose::ServerAuth)
+    }
+
+    /// A client's certificate: the user's name is its common name, groups are its organisations.
+    pub fn client(&self, user: &User) -> Result<Identity, rcgen::Error> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, &user.name);
+        for group in &user.groups {
+            params.distinguished_name.push(DnType::OrganizationName, group);
+        }
+        self.issue(params, ExtendedKeyUsagePurpose::ClientAuth)
+    }
+
+    fn issue(
+        &self,
+        mut params: CertificateParams,
+        usage: ExtendedKeyUsagePurpose,
+    ) -> Result<Identity, rcgen::Error> {
+        params.extended_key_usages = vec![usage];
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        let key = KeyPair::generate()?;
+        let signed = params.signed_by(&key, &self.issuer)?;
+        Ok(Identity {
+            certificate: signed.der().clone(),
+            key: PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der())),
+            certificate_pem: signed.pem(),
+            key_pem: key.serialize_pem(),
+        })
+    }
+}
+
+/// The user a client's certificate is of.
+pub(crate) fn user(certificate: &CertificateDer<'_>) -> Option<User> {
+    let (_, parsed) = x509_parser::certificate::X509Certificate::from_der(certificate).ok()?;
+    let subject = parsed.subject();
+    let name = subject.iter_common_name().next()?.as_str().ok()?.to_owned();
+    let mut groups: Vec<_> =
+        subject.iter_organization().filter_map(|group| group.as_str().ok().map(str::to_owned)).collect();
+    groups.push("system:authenticated".to_owned());
+    Some(User { name, groups })
+}

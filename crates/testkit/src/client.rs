@@ -1,0 +1,208 @@
+//! A client of the watch API that follows client-go's rules, and records all it sees for the checker.
+//!
+//! A reflector: list, watch from the list's version, resume after breaks, list again after 410. Or WatchList: a watch that
+//! begins with the state. It keeps the state it has come to, as an informer's store does.
+
+pub mod connection;
+mod reflector;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use self::connection::Endpoint;
+use crate::history::{End, Observation, Request, Scope, Session, State};
+use crate::selector::{FieldSelector, LabelSelector, SelectorError};
+
+/// What a client is to do.
+#[derive(Debug, Clone)]
+pub struct ClientOptions {
+    /// Its name in sessions.
+    pub name: String,
+    /// The path of the collection, as `/api/v1/services` or `/api/v1/namespaces/a/pods`.
+    pub path: String,
+    /// As in `labelSelector=`, or empty.
+    pub labels: String,
+    /// As in `fieldSelector=`, or empty.
+    pub fields: String,
+    /// Whether it begins with a watch, as client-go does since 0.35.
+    pub watch_list: bool,
+    /// The size of pages; none for whole lists.
+    pub page_size: Option<u64>,
+    /// `timeoutSeconds` of its watches.
+    pub watch_timeout: Duration,
+    /// The first pause after an error; it doubles up to 16 times this.
+    pub backoff: Duration,
+}
+
+impl ClientOptions {
+    /// A reflector of everything at `path`.
+    pub fn new(name: &str, path: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            path: path.to_owned(),
+            labels: String::new(),
+            fields: String::new(),
+            watch_list: false,
+            page_size: None,
+            watch_timeout: Duration::from_mins(5),
+            backoff: Duration::from_millis(20),
+        }
+    }
+
+    /// What the checker has to know of its scope.
+    pub fn scope(&self) -> Result<Scope, SelectorError> {
+        let namespace = self.path.split_once("/namespaces/").and_then(|(_, rest)| rest.split_once('/'));
+        Ok(Scope {
+            namespace: namespace.map(|(namespace, _)| namespace.to_owned()),
+            labels: LabelSelector::parse(&self.labels)?,
+            fields: FieldSelector::parse(&self.fields)?,
+        })
+    }
+}
+
+/// What a client has come to.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Progress {
+    /// Whether it has had the whole state once.
+    pub synced: bool,
+    /// The last version it was shown; empty before.
+    pub resource_version: String,
+    /// Relists so far, the first list among them.
+    pub lists: usize,
+    /// Watches it has opened.
+    pub watches: usize,
+    /// Errors it was answered, by code; 0 stands for connections that were refused or broke.
+    pub errors: BTreeMap<u16, usize>,
+}
+
+/// Where clients record their sessions, in the order they begin.
+#[derive(Debug, Clone, Default)]
+pub struct Recorder(Arc<Mutex<Vec<Session>>>);
+
+/// A session that is being recorded.
+#[derive(Debug, Clone)]
+pub struct Recording {
+    sessions: Arc<Mutex<Vec<Session>>>,
+    index: usize,
+}
+
+impl Recorder {
+    /// Begins a session. Until [`Recording::end`] it counts as broken.
+    pub fn begin(&self, client: &str, resource: &str, scope: &Scope, request: Request) -> Recording {
+        let mut sessions = self.0.lock();
+        sessions.push(Session {
+            client: client.to_owned(),
+            resource: resource.to_owned(),
+            scope: scope.clone(),
+            request,
+            observations: Vec::new(),
+            end: End::Broken,
+        });
+        Recording { sessions: self.0.clone(), index: sessions.len() - 1 }
+    }
+
+    /// The sessions so far. Those that are open count as broken; with `quiescent`, as quiescent.
+    pub fn sessions(&self) -> Vec<Session> {
+        self.0.lock().clone()
+    }
+
+    /// Says that nothing more is to come: the last session of each client, if it is a watch that has not ended, is
+    /// quiescent.
+    pub fn mark_quiescent(&self, open: impl Fn(&str) -> bool) {
+        let mut sessions = self.0.lock();
+        let mut done = std::collections::HashSet::new();
+        for session in sessions.iter_mut().rev() {
+            let last = done.insert((session.client.clone(), session.resource.clone()));
+            let failed = matches!(session.observations.last(), Some(Observation::Error { .. }));
+            if last
+                && open(&session.client)
+                && !matches!(session.request, Request::List(_))
+                && !failed
+                && session.end == End::Broken
+            {
+                session.end = End::Quiescent;
+            }
+        }
+    }
+}
+
+impl Recording {
+    /// Adds what was seen.
+    pub fn observe(&self, observation: Observation) {
+        if let Some(session) = self.sessions.lock().get_mut(self.index) {
+            session.observations.push(observation);
+        }
+    }
+
+    /// Says how it ended.
+    pub fn end(&self, end: End) {
+        if let Some(session) = self.sessions.lock().get_mut(self.index) {
+            session.end = end;
+        }
+    }
+}
+
+/// A running client. It stops when this is dropped.
+#[derive(Debug)]
+pub struct TestClient {
+    state: Arc<Mutex<State>>,
+    progress: watch::Receiver<Progress>,
+    scope: Scope,
+    tasks: JoinSet<()>,
+}
+
+impl TestClient {
+    /// Starts a client that talks to `endpoint`.
+    pub fn start(
+        endpoint: Endpoint,
+        options: ClientOptions,
+        recorder: &Recorder,
+    ) -> Result<Self, SelectorError> {
+        let scope = options.scope()?;
+        let (sender, progress) = watch::channel(Progress::default());
+        let state = Arc::<Mutex<State>>::default();
+        let reflector = reflector::Reflector::new(
+            endpoint,
+            options,
+            scope.clone(),
+            recorder.clone(),
+            state.clone(),
+            sender,
+        );
+        let mut tasks = JoinSet::new();
+        tasks.spawn(reflector.run());
+        Ok(Self { state, progress, scope, tasks })
+    }
+
+    /// What it has come to.
+    pub fn progress(&self) -> Progress {
+        self.progress.borrow().clone()
+    }
+
+    /// The objects it holds.
+    pub fn state(&self) -> State {
+        self.state.lock().clone()
+    }
+
+    /// Which objects it is about.
+    pub fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    /// Waits until it has synced and `wanted` holds of its state; false if not in time.
+    pub async fn wait_for(&mut self, timeout: Duration, wanted: impl Fn(&State) -> bool) -> bool {
+        let state = self.state.clone();
+        let reached = self.progress.wait_for(|progress| progress.synced && wanted(&state.lock()));
+        matches!(tokio::time::timeout(timeout, reached).await, Ok(Ok(_)))
+    }
+
+    /// Stops it, as a process that ends.
+    pub async fn stop(mut self) {
+        self.tasks.shutdown().await;
+    }
+}

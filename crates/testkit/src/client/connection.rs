@@ -1,0 +1,143 @@
+//! HTTP for tests: one connection a request, so that what a fault does to one concerns no other.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use rustls_pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsConnector;
+
+/// Why there is no answer, or no more of it.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectionError {
+    /// Nobody listens, or TLS failed.
+    #[error("connecting")]
+    Connect(#[source] std::io::Error),
+    /// The connection broke before the answer's head.
+    #[error("asking")]
+    Ask(#[source] hyper::Error),
+    /// The connection broke within the body.
+    #[error("reading the answer")]
+    Read(#[source] hyper::Error),
+    /// The request is none.
+    #[error("the request")]
+    Request(#[source] http::Error),
+}
+
+/// Where requests go, and as whom.
+#[derive(Clone)]
+pub struct Endpoint {
+    address: SocketAddr,
+    tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+    token: Option<String>,
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint")
+            .field("address", &self.address)
+            .field("tls", &self.tls.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+
+impl Endpoint {
+    /// Plain HTTP.
+    pub fn plain(address: SocketAddr) -> Self {
+        Self { address, tls: None, token: None }
+    }
+
+    /// HTTPS; `config` says whom to trust and what certificate to show.
+    pub fn tls(address: SocketAddr, config: ClientConfig, name: ServerName<'static>) -> Self {
+        Self { address, tls: Some((Arc::new(config), name)), token: None }
+    }
+
+    /// The same with a bearer token.
+    #[must_use]
+    pub fn with_token(mut self, token: &str) -> Self {
+        self.token = Some(token.to_owned());
+        self
+    }
+
+    /// Asks, and gives the answer once its head is there.
+    pub async fn ask(
+        &self,
+        request: http::request::Builder,
+        body: impl Into<Bytes>,
+    ) -> Result<Answer, ConnectionError> {
+        let tcp = TcpStream::connect(self.address).await.map_err(ConnectionError::Connect)?;
+        let stream: Box<dyn Stream> = match &self.tls {
+            None => Box::new(tcp),
+            Some((config, name)) => {
+                let connector = TlsConnector::from(config.clone());
+                Box::new(connector.connect(name.clone(), tcp).await.map_err(ConnectionError::Connect)?)
+            }
+        };
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(ConnectionError::Ask)?;
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move { _ = connection.await });
+        let mut request = request.header("host", self.address.to_string());
+        if let Some(token) = &self.token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        let request = request.body(Full::new(body.into())).map_err(ConnectionError::Request)?;
+        let (head, body) = sender.send_request(request).await.map_err(ConnectionError::Ask)?.into_parts();
+        Ok(Answer { status: head.status, headers: head.headers, body, _connection: (sender, tasks) })
+    }
+
+    /// Asks for `path` with its query.
+    pub async fn get(&self, path: &str, accept: &str) -> Result<Answer, ConnectionError> {
+        self.ask(Request::get(path).header("accept", accept), Bytes::new()).await
+    }
+}
+
+/// An answer whose body is yet to be read. Its connection ends with it.
+#[derive(Debug)]
+pub struct Answer {
+    /// The status.
+    pub status: StatusCode,
+    /// The headers.
+    pub headers: HeaderMap,
+    body: Incoming,
+    _connection: (hyper::client::conn::http1::SendRequest<Full<Bytes>>, JoinSet<()>),
+}
+
+impl Answer {
+    /// The next piece of the body; nothing at its end.
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, ConnectionError> {
+        loop {
+            match self.body.frame().await {
+                None => return Ok(None),
+                Some(Err(error)) => return Err(ConnectionError::Read(error)),
+                Some(Ok(frame)) => {
+                    if let Ok(data) = frame.into_data() {
+                        return Ok(Some(data));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The rest of the body.
+    pub async fn bytes(&mut self) -> Result<Bytes, ConnectionError> {
+        let mut all = Vec::new();
+        while let Some(chunk) = self.chunk().await? {
+            all.extend_from_slice(&chunk);
+        }
+        Ok(all.into())
+    }
+}
