@@ -1,1 +1,133 @@
-//! stub
+//! Two servers, the same questions: every combination of list and watch parameters, and what differs in the answers.
+//!
+//! For an API server and the fake, or an API server and what stands before it. Nothing is known here of either.
+
+mod compare;
+mod normalise;
+mod populate;
+
+pub use self::compare::{Difference, Reply, compare, fetch};
+pub use self::normalise::normalise;
+pub use self::populate::{Landmarks, Subject, populate};
+
+/// A dimension of the product: the name of a parameter and its values; the empty one leaves it out. Values that begin
+/// with `$` stand for what differs between servers: see [`Landmarks`].
+type Dimension = (&'static str, &'static [&'static str]);
+
+const COMMON: [Dimension; 10] = [
+    ("resourceVersion", &["", "0", "$old", "$current", "$future", "junk"]),
+    ("resourceVersionMatch", &["", "NotOlderThan", "Exact", "Junk"]),
+    ("limit", &["", "1", "2", "500", "-1"]),
+    ("continue", &["", "$valid", "junk", "$expired"]),
+    ("labelSelector", &["", "parity=even", "parity=none", "a===b"]),
+    ("fieldSelector", &["", "metadata.name=o-1", "spec.unknown=x"]),
+    ("sendInitialEvents", &["", "true", "false"]),
+    ("allowWatchBookmarks", &["", "true"]),
+    ("$scope", &["namespaced", "cluster"]),
+    ("$accept", &["json", "protobuf", "metadata", "table"]),
+];
+
+/// One combination of parameters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Case {
+    /// Whether it is a watch.
+    pub watch: bool,
+    values: Vec<(&'static str, &'static str)>,
+}
+
+impl Case {
+    /// How many there are of lists, and as many of watches.
+    pub fn count() -> usize {
+        COMMON.iter().map(|(_, values)| values.len()).product()
+    }
+
+    /// A combination by its number; the product is walked by taking each.
+    pub fn nth(watch: bool, number: usize) -> Self {
+        let mut rest = number;
+        let value = |(name, values): &Dimension| {
+            let value = values[rest % values.len()];
+            rest /= values.len();
+            (*name, value)
+        };
+        Self { watch, values: COMMON.iter().map(value).collect() }
+    }
+
+    /// `count` combinations spread evenly over the product; the same for the same numbers.
+    pub fn sample(watch: bool, count: usize, seed: usize) -> impl Iterator<Item = Self> {
+        // Coprime to the product, whose factors are 2, 3 and 5: no combination comes twice.
+        let step = Self::count() / 7 * 2 + 1;
+        let step = (step..).find(|step| ![2, 3, 5].iter().any(|factor| step % factor == 0)).unwrap_or(1);
+        (0..count.min(Self::count()))
+            .map(move |index| Self::nth(watch, (seed + index * step) % Self::count()))
+    }
+
+    /// The combinations of those values in which all but `free` parameters are left out: the corners a reader thinks of.
+    pub fn corners(watch: bool, free: &[&str]) -> Vec<Self> {
+        let plain = |case: &Self| {
+            case.values
+                .iter()
+                .zip(&COMMON)
+                .all(|((name, value), (_, values))| free.contains(name) || *value == values[0])
+        };
+        (0..Self::count()).map(|number| Self::nth(watch, number)).filter(plain).collect()
+    }
+
+    fn value(&self, name: &str) -> &'static str {
+        self.values.iter().find(|(n, _)| *n == name).map_or("", |(_, value)| value)
+    }
+
+    /// The path with its query, and the `Accept` header, for a server with these landmarks.
+    pub fn request(&self, subject: &Subject, landmarks: &Landmarks) -> (String, &'static str) {
+        let namespaced = self.value("$scope") == "namespaced";
+        let mut query = Vec::new();
+        if self.watch {
+            query.push("watch=1&timeoutSeconds=1".to_owned());
+        }
+        for (name, value) in
+            self.values.iter().filter(|(name, value)| !name.starts_with('$') && !value.is_empty())
+        {
+            let value = match *value {
+                "$old" => landmarks.old.to_string(),
+                "$current" => landmarks.current.to_string(),
+                "$future" => landmarks.future.to_string(),
+                "$valid" => landmarks.token(namespaced, false),
+                "$expired" => landmarks.token(namespaced, true),
+                other => percent_encoding::utf8_percent_encode(other, percent_encoding::NON_ALPHANUMERIC)
+                    .to_string(),
+            };
+            query.push(format!("{name}={value}"));
+        }
+        let accept = match (self.value("$accept"), self.watch) {
+            ("protobuf", false) => "application/vnd.kubernetes.protobuf",
+            ("protobuf", true) => "application/vnd.kubernetes.protobuf;stream=watch",
+            ("metadata", false) => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+            ("metadata", true) => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+            ("table", _) => "application/json;as=Table;g=meta.k8s.io;v=v1",
+            _ => "application/json",
+        };
+        (format!("{}?{}", subject.path(namespaced), query.join("&")), accept)
+    }
+
+    /// Whether it asks for protobuf.
+    pub fn is_protobuf(&self) -> bool {
+        self.value("$accept") == "protobuf"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn a_sample_repeats_nothing() {
+        let cases: HashSet<_> = Case::sample(false, 5000, 3).map(|case| format!("{case:?}")).collect();
+        assert_eq!(cases.len(), 5000);
+    }
+
+    #[test]
+    fn corners_vary_only_what_is_free() {
+        assert_eq!(Case::corners(true, &["resourceVersion", "sendInitialEvents"]).len(), 18);
+    }
+}

@@ -79,6 +79,12 @@ pub(crate) async fn list(
         }
         Read::Exact(rv) => {
             if rv > server.cluster.revision() {
+                // One object is read from etcd, which says so at once and gives no time to come again.
+                if scope.single.is_some() {
+                    return Err(
+                        Status::too_large_resource_version(rv, server.cluster.revision()).without_retry()
+                    );
+                }
                 server.wait_for(rv).await?;
             }
             let store = server.cluster.store();
@@ -98,7 +104,7 @@ pub(crate) async fn list(
 
 /// `storage/interfaces.go`, `ValidateListOptions`.
 fn plan(options: &Options, recursive: bool) -> Answer<(Read, Option<ContinueToken>)> {
-    if recursive && !options.token.is_empty() {
+    if !options.token.is_empty() {
         let token = ContinueToken::decode(&options.token)
             .map_err(|problem| Status::bad_request(&format!("invalid continue token: {problem}")))?;
         if !options.rv.is_empty() && options.rv != "0" {

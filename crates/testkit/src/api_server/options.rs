@@ -82,33 +82,30 @@ impl Options {
             format!("Unsupported value: {:?}: supported values: {supported}", self.rv_match)
         };
         if watch {
-            if !self.rv_match.is_empty() {
-                if self.send_initial_events.is_none() {
-                    cause(
-                        FORBIDDEN,
-                        matching,
-                        "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-                    );
-                }
-                if !self.token.is_empty() {
-                    cause(
-                        FORBIDDEN,
-                        matching,
-                        "Forbidden: resourceVersionMatch is forbidden when continue is provided",
-                    );
-                }
+            let given = !self.rv_match.is_empty();
+            if given && self.send_initial_events.is_none() {
+                cause(
+                    FORBIDDEN,
+                    matching,
+                    "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+                );
             }
-            if self.send_initial_events.is_some() {
-                if self.rv_match != "NotOlderThan" {
-                    cause(
-                        FORBIDDEN,
-                        matching,
-                        "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-                    );
-                }
-                if !["NotOlderThan", ""].contains(&self.rv_match.as_str()) {
-                    cause(UNSUPPORTED, matching, &unsupported("\"NotOlderThan\""));
-                }
+            if self.send_initial_events.is_some() && self.rv_match != "NotOlderThan" {
+                cause(
+                    FORBIDDEN,
+                    matching,
+                    "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+                );
+            }
+            if given && self.rv_match != "NotOlderThan" {
+                cause(UNSUPPORTED, matching, &unsupported("\"NotOlderThan\""));
+            }
+            if given && !self.token.is_empty() {
+                cause(
+                    FORBIDDEN,
+                    matching,
+                    "Forbidden: resourceVersionMatch is forbidden when continue is provided",
+                );
             }
         } else {
             if !self.rv_match.is_empty() {

@@ -170,6 +170,14 @@ impl Status {
         }))
     }
 
+    /// The same without a time to come again.
+    pub(crate) fn without_retry(mut self: Box<Self>) -> Box<Self> {
+        if let Some(details) = self.body["details"].as_object_mut() {
+            details.remove("retryAfterSeconds");
+        }
+        self
+    }
+
     /// The seconds of its `Retry-After`, if it has one.
     pub fn retry_after(&self) -> Option<u64> {
         self.body["details"]["retryAfterSeconds"].as_u64()

@@ -1,1 +1,207 @@
+//! Each guarantee has a history that keeps it and one that does not.
 
+use serde_json::{Value, json};
+
+use super::*;
+
+fn object(name: &str, rv: u64, label: &str) -> Value {
+    json!({"metadata": {"name": name, "resourceVersion": rv.to_string(), "labels": {"l": label}}})
+}
+
+/// a is made at 1 and changed at 3 so that it loses its label; b is made at 2 and deleted at 4; c is made at 5.
+fn epoch() -> Epoch {
+    let revision = |rv, name: &str, label: Option<&str>| Revision {
+        rv,
+        key: name.to_owned(),
+        object: label.map(|label| object(name, rv, label)),
+    };
+    let revisions = vec![
+        revision(1, "a", Some("x")),
+        revision(2, "b", Some("x")),
+        revision(3, "a", Some("y")),
+        revision(4, "b", None),
+        revision(5, "c", Some("x")),
+    ];
+    Epoch { revisions }
+}
+
+fn model() -> Model {
+    Model { epochs: vec![epoch()] }
+}
+
+fn session(request: Request, observations: Vec<Observation>, end: End) -> Session {
+    let (client, resource) = ("c".to_owned(), "things".to_owned());
+    Session { client, resource, scope: Scope::default(), request, observations, end }
+}
+
+fn selected(mut session: Session, labels: &str) -> Session {
+    session.scope.labels = LabelSelector::parse(labels).unwrap();
+    session
+}
+
+fn event(change: Change, name: &str, rv: u64, label: &str) -> Observation {
+    Observation::Event(change, object(name, rv, label))
+}
+
+fn added(name: &str, rv: u64) -> Observation {
+    event(Change::Added, name, rv, "x")
+}
+
+fn bookmark(rv: u64) -> Observation {
+    Observation::Bookmark { rv, initial_end: false }
+}
+
+fn page(rv: u64, items: Vec<Value>, more: bool) -> Observation {
+    Observation::Page { rv, items, more, remaining: None }
+}
+
+/// All that happens after version 2.
+fn rest() -> Vec<Observation> {
+    vec![event(Change::Modified, "a", 3, "y"), event(Change::Deleted, "b", 4, "x"), added("c", 5)]
+}
+
+fn after(rv: u64, observations: Vec<Observation>) -> Session {
+    session(Request::WatchAfter(rv), observations, End::Quiescent)
+}
+
+fn broken_guarantee(sessions: &[Session]) -> Option<Guarantee> {
+    check(&model(), sessions).err().map(|violation| violation.guarantee)
+}
+
+#[test]
+fn what_is_right_passes() {
+    let initial = Request::WatchInitial { at_least: Some(2), bookmarks: true };
+    let end = Observation::Bookmark { rv: 3, initial_end: true };
+    let marked = vec![
+        event(Change::Added, "a", 3, "y"),
+        added("b", 2),
+        end,
+        event(Change::Deleted, "b", 4, "x"),
+        bookmark(4),
+        added("c", 5),
+    ];
+    let gone = Observation::Error { code: 410, message: String::new() };
+    let histories = [
+        vec![after(2, rest())],
+        vec![after(0, [vec![added("a", 1), added("b", 2)], rest()].concat())],
+        vec![after(5, vec![]), after(9, vec![])],
+        vec![after(2, vec![gone])],
+        vec![
+            session(Request::WatchAfter(2), rest()[..1].to_vec(), End::Broken),
+            after(3, rest()[1..].to_vec()),
+        ],
+        vec![session(initial, marked, End::Quiescent)],
+        vec![selected(
+            after(
+                2,
+                vec![event(Change::Deleted, "a", 3, "x"), event(Change::Deleted, "b", 4, "x"), added("c", 5)],
+            ),
+            "l=x",
+        )],
+        vec![session(
+            Request::List(ListAt::Any),
+            vec![page(2, vec![object("a", 1, "x")], true), page(2, vec![object("b", 2, "x")], false)],
+            End::Clean,
+        )],
+        vec![session(
+            Request::WatchInitial { at_least: None, bookmarks: false },
+            [vec![added("a", 1), added("b", 2)], rest()].concat(),
+            End::Quiescent,
+        )],
+    ];
+    for (index, history) in histories.iter().enumerate() {
+        check(&model(), history).unwrap_or_else(|violation| panic!("{index}: {violation}"));
+    }
+}
+
+#[test]
+fn what_is_wrong_is_named() {
+    let without = |at: usize| {
+        let mut observations = rest();
+        observations.remove(at);
+        observations
+    };
+    let with = |at: usize, observation: Observation| {
+        let mut observations = rest();
+        observations.insert(at, observation);
+        observations
+    };
+    let instead = |at: usize, observation: Observation| {
+        let mut observations = rest();
+        observations[at] = observation;
+        observations
+    };
+    let list =
+        |at: ListAt, observation: Observation| session(Request::List(at), vec![observation], End::Clean);
+    let first = |to: usize| session(Request::WatchAfter(2), rest()[..to].to_vec(), End::Broken);
+    let initial = |observations| {
+        session(Request::WatchInitial { at_least: None, bookmarks: true }, observations, End::Quiescent)
+    };
+    let end = |rv| Observation::Bookmark { rv, initial_end: true };
+    let both = || vec![object("a", 1, "x"), object("b", 2, "x")];
+    let table = [
+        (Guarantee::Filter, vec![selected(after(2, rest()), "l=x")]),
+        (
+            Guarantee::Filter,
+            vec![selected(list(ListAt::Any, page(3, vec![object("a", 3, "y")], false)), "l=x")],
+        ),
+        (Guarantee::Ordered, vec![after(2, with(2, added("a", 1)))]),
+        (Guarantee::Unique, vec![after(2, with(2, event(Change::Deleted, "b", 4, "x")))]),
+        (
+            Guarantee::Unique,
+            vec![first(2), after(4, vec![event(Change::Deleted, "b", 4, "x"), added("c", 5)])],
+        ),
+        (Guarantee::Reliable, vec![after(2, without(1))]),
+        (Guarantee::Reliable, vec![after(2, without(2))]),
+        (Guarantee::Reliable, vec![after(2, instead(2, added("d", 5)))]),
+        (Guarantee::Reliable, vec![after(2, instead(2, event(Change::Added, "c", 5, "z")))]),
+        (Guarantee::Resumable, vec![after(2, without(0))]),
+        (Guarantee::Resumable, vec![after(2, vec![])]),
+        (Guarantee::Bookmarkable, vec![after(2, with(1, bookmark(4)))]),
+        (Guarantee::Bookmarkable, vec![after(2, with(2, bookmark(3)))]),
+        (Guarantee::Bookmarkable, vec![after(5, vec![bookmark(7), added("c", 6)])]),
+        (Guarantee::PrevKv, vec![after(2, instead(1, event(Change::Deleted, "b", 4, "z")))]),
+        (Guarantee::IsCreate, vec![after(2, instead(2, event(Change::Modified, "c", 5, "x")))]),
+        (Guarantee::IsCreate, vec![after(2, instead(0, event(Change::Added, "a", 3, "y")))]),
+        (Guarantee::NoRewind, vec![after(2, rest()), list(ListAt::Any, page(2, both(), false))]),
+        (Guarantee::Completeness, vec![list(ListAt::Any, page(2, vec![object("b", 2, "x")], false))]),
+        (Guarantee::Completeness, vec![list(ListAt::Any, page(2, vec![object("a", 1, "x")], false))]),
+        (Guarantee::Completeness, vec![list(ListAt::Any, page(5, vec![], false))]),
+        (Guarantee::Completeness, vec![list(ListAt::Exact(1), page(2, both(), false))]),
+        (Guarantee::Completeness, vec![list(ListAt::NotOlderThan(3), page(2, both(), false))]),
+        (Guarantee::Completeness, vec![initial(vec![added("a", 1), end(2)])]),
+        (Guarantee::Completeness, vec![initial(vec![added("a", 1), added("b", 2)])]),
+    ];
+    for (index, (guarantee, history)) in table.iter().enumerate() {
+        assert_eq!(broken_guarantee(history), Some(*guarantee), "{index}: {:?}", check(&model(), history));
+    }
+}
+
+#[test]
+fn a_state_that_is_not_the_clusters_has_not_converged() {
+    let mut state = epoch().at(5);
+    check_converged(&model(), &Scope::default(), &state).unwrap();
+    state.remove("c");
+    let violation = check_converged(&model(), &Scope::default(), &state).unwrap_err();
+    assert_eq!(violation.guarantee, Guarantee::Convergence);
+}
+
+#[test]
+fn versions_may_go_back_only_with_the_clusters_history() {
+    let restored = Revision { rv: 3, key: "d".to_owned(), object: Some(object("d", 3, "x")) };
+    let mut again = Epoch { revisions: epoch().revisions[..2].to_vec() };
+    again.revisions.push(restored);
+    let model = Model { epochs: vec![epoch(), again] };
+    let list = session(
+        Request::List(ListAt::MostRecent),
+        vec![page(3, vec![object("a", 1, "x"), object("b", 2, "x"), object("d", 3, "x")], false)],
+        End::Clean,
+    );
+    check(&model, &[after(2, rest()), list.clone()]).unwrap();
+    let back = session(
+        Request::List(ListAt::MostRecent),
+        vec![page(5, vec![object("a", 3, "y"), object("c", 5, "x")], false)],
+        End::Clean,
+    );
+    assert!(check(&model, &[after(2, rest()), list, back]).is_err(), "an epoch that is over");
+}

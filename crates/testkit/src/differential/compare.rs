@@ -1,0 +1,118 @@
+//! Asks two servers and compares: status, headers that matter, body or events until the watch ends.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{Case, Landmarks, Subject, normalise};
+use crate::client::connection::{ConnectionError, Endpoint};
+
+/// What came back, normalised.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reply {
+    /// The status.
+    pub status: u16,
+    /// `Content-Type` and `Retry-After`.
+    pub headers: Vec<Option<String>>,
+    /// The body, or the events in order. Protobuf is only counted: its bytes are compared by whoever can decode them.
+    pub values: Vec<Value>,
+}
+
+/// An answer of one server.
+pub async fn fetch(
+    endpoint: &Endpoint,
+    case: &Case,
+    subject: &Subject,
+    landmarks: &Landmarks,
+) -> Result<Reply, ConnectionError> {
+    let (path, accept) = case.request(subject, landmarks);
+    let mut answer = endpoint.get(&path, accept).await?;
+    let header =
+        |name: &str| answer.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let headers = vec![header("content-type"), header("retry-after")];
+    let status = answer.status.as_u16();
+    let mut body = Vec::new();
+    // A watch without an end of its own is over once it is silent.
+    while let Ok(chunk) = tokio::time::timeout(Duration::from_secs(10), answer.chunk()).await {
+        match chunk? {
+            Some(chunk) => body.extend_from_slice(&chunk),
+            None => break,
+        }
+    }
+    let json = headers.first().is_some_and(|kind| kind.as_deref() == Some("application/json"));
+    let values = if json {
+        let read = serde_json::Deserializer::from_slice(&body).into_iter::<Value>();
+        read.filter_map(Result::ok).filter_map(|value| event(value, landmarks)).collect()
+    } else {
+        vec![body.starts_with(b"k8s\0").into()]
+    };
+    Ok(Reply { status, headers, values })
+}
+
+/// An event or a whole body as it is compared; nothing if servers are free to send it or not.
+fn event(mut value: Value, landmarks: &Landmarks) -> Option<Value> {
+    if value.get("type").is_none() {
+        return Some(normalise(&value, landmarks));
+    }
+    let object = normalise(&value["object"], landmarks);
+    value["object"] = object;
+    if value["type"] == "BOOKMARK" {
+        let object = &mut value["object"];
+        let table = object["kind"] == "Table";
+        if !table && object["metadata"]["annotations"].is_null() {
+            return None;
+        }
+        // A bookmark of a built-in kind is the zero object of its Go type.
+        if let Some(fields) = object.as_object_mut().filter(|_| !table) {
+            fields.retain(|name, _| ["kind", "apiVersion", "metadata"].contains(&name.as_str()));
+        }
+    }
+    Some(value)
+}
+
+/// Two answers that are not the same.
+#[derive(Debug, Clone)]
+pub struct Difference {
+    /// What was asked, as the first server was.
+    pub request: String,
+    /// What the first said.
+    pub left: Reply,
+    /// What the second said.
+    pub right: Reply,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { request, left, right } = self;
+        writeln!(
+            f,
+            "{request}\n  {} {:?} | {} {:?}",
+            left.status, left.headers, right.status, right.headers
+        )?;
+        for index in 0..left.values.len().max(right.values.len()) {
+            let (a, b) = (left.values.get(index), right.values.get(index));
+            if a != b {
+                let shown = |value: Option<&Value>| value.map_or("nothing".to_owned(), Value::to_string);
+                writeln!(f, "  [{index}]\n    {}\n    {}", shown(a), shown(b))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Asks both; nothing if they agree.
+pub async fn compare(
+    case: &Case,
+    subject: &Subject,
+    left: (&Endpoint, &Landmarks),
+    right: (&Endpoint, &Landmarks),
+) -> Result<Option<Difference>, ConnectionError> {
+    let (a, b) = tokio::join!(fetch(left.0, case, subject, left.1), fetch(right.0, case, subject, right.1));
+    let (a, b) = (a?, b?);
+    if a == b {
+        return Ok(None);
+    }
+    let (path, accept) = case.request(subject, left.1);
+    Ok(Some(Difference { request: format!("{path} ({accept})"), left: a, right: b }))
+}

@@ -1,0 +1,120 @@
+//! The same writes on any server, and the versions they got there.
+
+use std::collections::HashMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::Request;
+use serde_json::{Value, json};
+
+use crate::client::connection::{ConnectionError, Endpoint};
+
+/// The collection that is asked about.
+#[derive(Debug, Clone)]
+pub struct Subject {
+    /// `/api/v1` or `/apis/group/version`.
+    pub root: String,
+    /// Its plural name.
+    pub resource: String,
+    /// What a manifest has besides its metadata.
+    pub template: Value,
+}
+
+/// Two namespaces whose order by key is not that of their names.
+const NAMESPACES: [&str; 2] = ["dt-a", "dt-a-b"];
+
+impl Subject {
+    /// The path of the collection, in the first namespace or over all.
+    pub fn path(&self, namespaced: bool) -> String {
+        if namespaced { self.in_namespace(NAMESPACES[0]) } else { format!("{}/{}", self.root, self.resource) }
+    }
+
+    fn in_namespace(&self, namespace: &str) -> String {
+        format!("{}/namespaces/{namespace}/{}", self.root, self.resource)
+    }
+
+    fn object(&self, namespace: &str, number: usize, round: usize) -> Value {
+        let mut object = self.template.clone();
+        let parity = if (number + round).is_multiple_of(2) { "even" } else { "odd" };
+        let labels = json!({"parity": parity});
+        object["metadata"] = json!({"name": format!("o-{number}"), "namespace": namespace, "labels": labels, "annotations": {"round": round.to_string()}});
+        object
+    }
+}
+
+/// Versions that stand for the same moments on different servers.
+#[derive(Debug, Clone, Default)]
+pub struct Landmarks {
+    /// When half of the writes were done.
+    pub old: u64,
+    /// When all were.
+    pub current: u64,
+    /// One that will not be for long.
+    pub future: u64,
+    /// What each version of an object was the result of.
+    pub writes: HashMap<String, String>,
+}
+
+impl Landmarks {
+    /// A token that goes on in the middle, of now or of a version that is gone.
+    pub(super) fn token(&self, namespaced: bool, expired: bool) -> String {
+        let start = if namespaced { "/o-1\0".to_owned() } else { format!("/{}/o-1\0", NAMESPACES[0]) };
+        let rv = if expired { 1 } else { self.current };
+        URL_SAFE_NO_PAD.encode(json!({"v": "meta.k8s.io/v1", "rv": rv, "start": start}).to_string())
+    }
+}
+
+async fn send(
+    endpoint: &Endpoint,
+    method: &str,
+    path: &str,
+    body: &Value,
+) -> Result<(u16, Value), ConnectionError> {
+    let request = Request::builder().method(method).uri(path).header("content-type", "application/json");
+    let mut answer = endpoint.ask(request, body.to_string()).await?;
+    let status = answer.status.as_u16();
+    let body = answer.bytes().await?;
+    Ok((status, serde_json::from_slice(&body).unwrap_or_default()))
+}
+
+/// Writes, changes and deletes objects. The namespaces are made; what is of this collection in them is deleted first.
+pub async fn populate(endpoint: &Endpoint, subject: &Subject) -> Result<Landmarks, ConnectionError> {
+    let mut landmarks = Landmarks::default();
+    for namespace in NAMESPACES {
+        let manifest = json!({"metadata": {"name": namespace}});
+        send(endpoint, "POST", "/api/v1/namespaces", &manifest).await?;
+        send(endpoint, "DELETE", &subject.in_namespace(namespace), &Value::Null).await?;
+    }
+    let mut note = |what: String, object: &Value| -> u64 {
+        let rv = object["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
+        let number = rv.parse().unwrap_or(0);
+        landmarks.writes.insert(rv, what);
+        number
+    };
+    let mut old = 0;
+    for namespace in NAMESPACES {
+        for number in 0..4 {
+            let object = subject.object(namespace, number, 0);
+            let (_, written) = send(endpoint, "POST", &subject.in_namespace(namespace), &object).await?;
+            old = note(format!("{namespace}/o-{number} made"), &written);
+        }
+    }
+    for namespace in NAMESPACES {
+        for number in [1, 2] {
+            let path = format!("{}/o-{number}", subject.in_namespace(namespace));
+            let (_, mut object) = send(endpoint, "GET", &path, &Value::Null).await?;
+            let changed = subject.object(namespace, number, 1);
+            object["metadata"]["labels"] = changed["metadata"]["labels"].clone();
+            object["metadata"]["annotations"] = changed["metadata"]["annotations"].clone();
+            let (_, written) = send(endpoint, "PUT", &path, &object).await?;
+            note(format!("{namespace}/o-{number} changed"), &written);
+        }
+        send(endpoint, "DELETE", &format!("{}/o-3", subject.in_namespace(namespace)), &Value::Null).await?;
+    }
+    let (_, list) = send(endpoint, "GET", &subject.path(false), &Value::Null).await?;
+    landmarks.old = old;
+    landmarks.current =
+        list["metadata"]["resourceVersion"].as_str().and_then(|rv| rv.parse().ok()).unwrap_or(0);
+    landmarks.future = landmarks.current + 1_000_000;
+    Ok(landmarks)
+}
