@@ -41,9 +41,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let mut differences = BTreeMap::<String, (usize, String)>::new();
         for some in cases.chunks(48) {
             let mut tasks = JoinSet::new();
-            for case in some.iter().cloned() {
+            for case in some {
                 let (real, fake, subject) = (real.clone(), fake.clone(), subject.clone());
                 let (theirs, ours) = (theirs.clone(), ours.clone());
+                let case = case.clone();
                 tasks.spawn(async move { compare(&case, &subject, (&real, &theirs), (&fake, &ours)).await });
             }
             for difference in

@@ -1,6 +1,6 @@
 //! A client of the watch API that follows client-go's rules, and records all it sees for the checker.
 //!
-//! A reflector: list, watch from the list's version, resume after breaks, list again after 410. Or WatchList: a watch that
+//! A reflector: list, watch from the list's version, resume after breaks, list again after 410. Or `WatchList`: a watch that
 //! begins with the state. It keeps the state it has come to, as an informer's store does.
 
 pub mod connection;

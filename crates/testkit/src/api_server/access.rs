@@ -137,9 +137,9 @@ impl Access {
     }
 
     pub(crate) fn token_request(&self, namespace: &str, account: &str, request: &Value) -> Answer<Value> {
-        let issuer = self.issuer.lock().clone();
-        if let Some(issue) = issuer {
-            return issue(namespace, account, request);
+        let programmed = self.issuer.lock().clone();
+        if let Some(answer) = programmed {
+            return answer(namespace, account, request);
         }
         let number = {
             let mut issued = self.issued.lock();
@@ -157,13 +157,13 @@ impl Access {
         Ok(answer)
     }
 
-    pub(crate) fn review(&self, resource: &str, user: &User, request: &Value) -> Option<Value> {
+    pub(crate) fn review(&self, resource: &str, caller: &User, request: &Value) -> Option<Value> {
         let spec = &request["spec"];
-        let mut answer = request.clone();
-        answer["status"] = match resource {
+        let mut reviewed = request.clone();
+        reviewed["status"] = match resource {
             "tokenreviews" => {
-                let known = self.tokens.lock().get(spec["token"].as_str().unwrap_or_default()).cloned();
-                match known {
+                let holder = self.tokens.lock().get(spec["token"].as_str().unwrap_or_default()).cloned();
+                match holder {
                     Some(user) => {
                         json!({"authenticated": true, "user": {"username": user.name, "groups": user.groups}})
                     }
@@ -176,10 +176,10 @@ impl Access {
                     User::new(spec["user"].as_str().unwrap_or_default(), &groups.collect::<Vec<_>>());
                 json!({"allowed": self.allows(&attributes(subject, spec))})
             }
-            "selfsubjectaccessreviews" => json!({"allowed": self.allows(&attributes(user.clone(), spec))}),
+            "selfsubjectaccessreviews" => json!({"allowed": self.allows(&attributes(caller.clone(), spec))}),
             _ => return None,
         };
-        Some(answer)
+        Some(reviewed)
     }
 }
 

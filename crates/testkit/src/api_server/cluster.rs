@@ -68,7 +68,7 @@ impl Cluster {
         self.store().revision
     }
 
-    /// Adds a kind without a CustomResourceDefinition.
+    /// Adds a kind without a `CustomResourceDefinition`.
     pub fn define(&self, kind: Kind) {
         self.store().define(kind);
         self.signal();

@@ -42,7 +42,7 @@ impl Kind {
         self
     }
 
-    /// A kind as the storage version of a CustomResourceDefinition says.
+    /// A kind as the storage version of a `CustomResourceDefinition` says.
     pub fn of_crd(crd: &Value) -> Option<Self> {
         let spec = &crd["spec"];
         let version = spec["versions"].as_array()?.iter().find(|version| version["storage"] == true)?;
@@ -59,7 +59,7 @@ impl Kind {
         })
     }
 
-    /// The manifest of a CustomResourceDefinition that defines this kind.
+    /// The manifest of a `CustomResourceDefinition` that defines this kind.
     pub fn crd(&self) -> Value {
         let singular = self.kind.to_lowercase();
         let schema =

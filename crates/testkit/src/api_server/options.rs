@@ -198,7 +198,9 @@ pub struct ContinueToken {
 impl ContinueToken {
     /// As text, in the API server's own form.
     pub fn encode(&self) -> String {
-        let token = json!({"v": "meta.k8s.io/v1", "rv": self.rv, "start": format!("/{}", self.start)});
+        // A real server writes the slash but into a token that goes on at any version; it reads both.
+        let slash = if self.rv < 0 { "" } else { "/" };
+        let token = json!({"v": "meta.k8s.io/v1", "rv": self.rv, "start": format!("{slash}{}", self.start)});
         URL_SAFE_NO_PAD.encode(token.to_string())
     }
 

@@ -86,7 +86,7 @@ impl Form {
         match self.shape {
             Shape::Whole => stored.whole().clone(),
             Shape::Metadata | Shape::MetadataList => metadata_only(&stored.value).to_string().into(),
-            Shape::Table => table(&[&stored.value], true, json!({"resourceVersion": stored.rv.to_string()}))
+            Shape::Table => table(&[&stored.value], true, &json!({"resourceVersion": stored.rv.to_string()}))
                 .to_string()
                 .into(),
         }
@@ -98,9 +98,11 @@ impl Form {
             return protobuf::frame(change, &self.object(kind, stored)).into();
         }
         let object = match self.shape {
-            Shape::Table => table(&[&stored.value], first, json!({"resourceVersion": stored.rv.to_string()}))
-                .to_string()
-                .into(),
+            Shape::Table => {
+                table(&[&stored.value], first, &json!({"resourceVersion": stored.rv.to_string()}))
+                    .to_string()
+                    .into()
+            }
             _ => self.object(kind, stored),
         };
         line(change, &object)
@@ -120,7 +122,7 @@ impl Form {
         let object = match self.shape {
             Shape::Whole => bare,
             Shape::Metadata | Shape::MetadataList => metadata_only(&bare),
-            Shape::Table => table(&[&bare], first, json!({"resourceVersion": rv.to_string()})),
+            Shape::Table => table(&[&bare], first, &json!({"resourceVersion": rv.to_string()})),
         };
         line("BOOKMARK", object.to_string().as_bytes())
     }
@@ -174,6 +176,8 @@ impl Form {
             }
             Shape::Metadata | Shape::MetadataList => {
                 let items: Vec<_> = items.iter().map(|stored| metadata_only(&stored.value)).collect();
+                // As a real server does it, unlike with whole objects.
+                let items = if items.is_empty() { Value::Null } else { items.into() };
                 let list = json!({
                     "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items,
                 });
@@ -181,7 +185,12 @@ impl Form {
             }
             Shape::Table => {
                 let values: Vec<_> = items.iter().map(|stored| &stored.value).collect();
-                table(&values, true, metadata).to_string().into()
+                let mut table = table(&values, true, &metadata);
+                // The printers of built-in kinds leave it at Go's zero value.
+                if values.is_empty() && kind.typed {
+                    table["rows"] = Value::Null;
+                }
+                table.to_string().into()
             }
         }
     }
@@ -210,7 +219,7 @@ fn metadata_only(value: &Value) -> Value {
 }
 
 /// A table with the one column all kinds have, and their age, which never changes here.
-fn table(values: &[&Value], head: bool, metadata: Value) -> Value {
+fn table(values: &[&Value], head: bool, metadata: &Value) -> Value {
     let row =
         |value: &&Value| json!({"cells": [value["metadata"]["name"], "1d"], "object": metadata_only(value)});
     let column = |name: &str, kind: &str, format: &str| json!({"name": name, "type": kind, "format": format, "description": "", "priority": 0});

@@ -24,6 +24,8 @@ impl std::error::Error for Status {}
 /// Results of requests.
 pub type Answer<T> = Result<T, Box<Status>>;
 
+// Answers hold it boxed, so it is made so.
+#[allow(clippy::unnecessary_box_returns)]
 impl Status {
     /// An error with a message and a reason, if it has one.
     pub fn new(code: u16, reason: &str, message: &str) -> Box<Self> {
