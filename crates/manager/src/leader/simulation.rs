@@ -90,13 +90,15 @@ fn troubled_scenario(timing: Timing) -> impl Strategy<Value = Scenario> {
     )
 }
 
-fn runner(cases: u32) -> TestRunner {
-    TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() })
+/// Runs `factor` times as many cases as a property test does by default, so that `PROPTEST_CASES` raises them all.
+fn runner(factor: u32) -> TestRunner {
+    let default = Config::default();
+    TestRunner::new(Config { cases: default.cases * factor, failure_persistence: None, ..default })
 }
 
 #[test]
 fn no_two_lead_at_once() {
-    runner(3_000)
+    runner(12)
         .run(&troubled_scenario(Timing::default()), |scenario| {
             let claims = World::run(&scenario);
             prop_assert!(overlap(&claims).is_none(), "{:?}", overlap(&claims));
@@ -109,7 +111,7 @@ fn no_two_lead_at_once() {
 #[test]
 fn the_simulation_finds_two_leaders_when_the_durations_are_wrong() {
     let wrong = Timing::unchecked(Duration::from_secs(15), Duration::from_secs(17), Duration::from_secs(2));
-    let mut runner = TestRunner::new(Config { max_shrink_iters: 0, ..runner(4_000).config().clone() });
+    let mut runner = TestRunner::new(Config { max_shrink_iters: 0, ..runner(16).config().clone() });
     let result = runner.run(&troubled_scenario(wrong), |scenario| {
         prop_assert!(overlap(&World::run(&scenario)).is_none());
         Ok(())
@@ -122,7 +124,7 @@ fn without_faults_one_leads_soon_and_stays() {
     let machines = prop::collection::vec((machine(), 0..SECOND), 1..5);
     let stored = prop_oneof![Just(None), Just(Some("")), Just(Some("gone"))];
     let scenarios = (machines, prop::collection::vec(quick(), 1..60), stored);
-    runner(1_000)
+    runner(4)
         .run(&scenarios, |(machines, fates, stored)| {
             let timing = Timing::default();
             let (machines, starts): (Vec<_>, Vec<_>) = machines.into_iter().unzip();
@@ -151,7 +153,7 @@ fn without_faults_one_leads_soon_and_stays() {
 fn after_the_faults_somebody_leads() {
     let timing = Timing::default();
     let scenarios = (troubled_scenario(timing), prop::collection::vec(quick(), 1..60));
-    runner(1_000)
+    runner(4)
         .run(&scenarios, |(mut scenario, fates)| {
             scenario.fates = fates;
             let over = scenario.faults.iter().map(|(time, _, fault)| match fault {

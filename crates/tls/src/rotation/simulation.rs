@@ -299,7 +299,8 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    // A multiple, so that `PROPTEST_CASES` counts here, too.
+    #![proptest_config(ProptestConfig::with_cases(2 * ProptestConfig::default().cases))]
 
     #[test]
     fn no_handshake_fails(events in proptest::collection::vec(event(), 1..300)) {

@@ -139,7 +139,8 @@ fn applied(pod: &Value, operations: &Patch) -> Value {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
+    // A multiple, so that `PROPTEST_CASES` counts here, too.
+    #![proptest_config(ProptestConfig::with_cases(8 * ProptestConfig::default().cases))]
 
     #[test]
     fn no_json_makes_it_panic_and_each_patch_applies(pod in any_json(), network in any_network()) {
