@@ -13,7 +13,12 @@ step() {
   shift
   log=$cache/logs/${0##*/}-${name// /-}.log
   printf '%-44s' "$name"
+  : >"$log"
+  tell_of_waiting "$log" &
+  local teller=$!
   "$@" >"$log" 2>&1 || code=$?
+  kill "$teller" 2>/dev/null || true
+  wait "$teller" 2>/dev/null || true
   if ((code == 0)); then
     printf ' ok      %4d s\n' $((SECONDS - began))
   else
@@ -22,4 +27,10 @@ step() {
     echo "    whole log: $log"
   fi
   return "$code"
+}
+
+# Says so when cargo waits for its lock, which would look like a hang: only the log has it.
+tell_of_waiting() {
+  until grep -qs 'Blocking waiting for file lock' "$1"; do sleep 1; done
+  printf 'waiting for another build (cargo) to end ...\n%-44s' ''
 }

@@ -98,11 +98,23 @@ down_one() {
   lock_cluster
   find_index
   if [[ -z $(leftovers) ]]; then
+    remove_lock
     echo "cluster $cluster is not there" >&2
     return
   fi
   remove_cluster
   verify_removed
-  rm -f "$clusters/.lock-$cluster"
+  remove_lock
+  sweep_locks
   echo "cluster $cluster: down in $(elapsed "$begun") s" >&2
+}
+
+# Lock files of clusters that are gone and that no command holds.
+sweep_locks() {
+  local file name
+  for file in "$clusters"/.lock-*; do
+    name=${file##*/.lock-}
+    if [[ ! -f $file || -e $clusters/$name ]]; then continue; fi
+    (exec 8>"$file" && flock -n 8 && rm -f "$file") || true
+  done
 }

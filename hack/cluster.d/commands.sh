@@ -58,6 +58,7 @@ abandon_up() {
     wait
     remove_cluster || true
     verify_removed || true
+    remove_lock
   fi
   exit "$code"
 }
@@ -248,12 +249,28 @@ command_start() {
   [[ $1 != kube-apiserver ]] || step "API server ready" wait_for_api
 }
 
+command_signal() {
+  local daemon pid signal=${1:-}
+  signal=${signal#SIG}
+  [[ $signal =~ ^(STOP|CONT|KILL|TERM|HUP|INT|USR1|USR2|QUIT)$ ]] ||
+    die "usage: hack/cluster signal SIGNAL COMPONENT [NODE], SIGNAL being STOP, CONT, KILL, TERM, HUP ..."
+  shift
+  need_cluster
+  require_root
+  daemon_of "$@"
+  # Without the lock: whoever holds it may wait for the component that is to go on.
+  pid=$(daemon_pid "$daemon") || die "$* does not run"
+  kill -s "$signal" "$pid"
+}
+
 command_exec() {
   need_cluster
   require_root
   [[ $# -ge 3 && $2 == -- ]] || die "usage: hack/cluster exec NODE -- CMD..."
   select_node "$1"
   shift 2
+  # The command starts in the node's /: what was named from here must still be found.
+  if [[ $1 == */* && $1 != /* && -e $1 ]]; then set -- "$PWD/$1" "${@:2}"; fi
   on_node "$@"
 }
 

@@ -39,11 +39,21 @@ within() {
   done
 }
 
-# Daemons must not inherit a lock, or it is held for as long as they live: see run_daemon.
+# Daemons must not inherit a lock, or it is held for as long as they live: see run_daemon. Whoever takes a cluster away
+# removes its lock file: one that was waited for and is gone meanwhile locks nothing.
 lock_cluster() {
+  local file=$clusters/.lock-$cluster
   mkdir -p "$clusters"
-  exec 8>"$clusters/.lock-$cluster"
-  flock -n 8 || { warn "waiting for another command on cluster $cluster" && flock 8; }
+  while :; do
+    exec 8>"$file"
+    flock -n 8 || { warn "waiting for another command on cluster $cluster" && flock 8; }
+    [[ ! $file -ef /proc/self/fd/8 ]] || return 0
+  done
+}
+
+# To be called with the lock held, or for one that nobody holds.
+remove_lock() {
+  rm -f "$clusters/.lock-$cluster"
 }
 
 # For what all clusters of the machine share, wherever their folders are.
