@@ -4,7 +4,7 @@ use crate::hostnet::HostnetArgs;
 
 /// A node's side of Isthmus.
 #[derive(Clone, Debug, clap::Parser)]
-#[command(name = "edge-hub", version, about)]
+#[command(name = "edge-hub", version, about, after_help = daemon::exit::HELP)]
 pub struct Args {
     /// What to do.
     #[command(subcommand)]

@@ -5,6 +5,8 @@
 
 use std::{io::Write, path::Path, process::ExitCode};
 
+use daemon::exit::CHECK_FAILED;
+
 mod args;
 mod check;
 mod conf_dir;
@@ -72,7 +74,7 @@ pub fn run(args: HostnetArgs, disk: &mut dyn Disk, out: &mut dyn Write) -> Resul
         HostnetCommand::Check { output } => {
             let checks = check::all(&paths);
             report::checks(&checks, output, out).map_err(Error::Output)?;
-            Ok(if check::passed(&checks) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+            Ok(if check::passed(&checks) { ExitCode::SUCCESS } else { ExitCode::from(CHECK_FAILED) })
         }
     }
 }

@@ -17,8 +17,8 @@ pub mod upstream;
 pub use args::{Args, Command};
 
 /// Runs a command and says how the process ends.
-pub fn run(command: Command, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+pub fn run(command: Command, out: &mut dyn Write) -> Result<ExitCode, hostnet::Error> {
     match command {
-        Command::Hostnet(args) => Ok(hostnet::run(args, &mut hostnet::RealDisk, out)?),
+        Command::Hostnet(args) => hostnet::run(args, &mut hostnet::RealDisk, out),
     }
 }

@@ -2,10 +2,14 @@
 
 use std::{io, process::ExitCode};
 
-use clap::Parser;
+use daemon::exit;
 use edge_hub::Args;
 
-fn main() -> anyhow::Result<ExitCode> {
-    let Args { command } = Args::parse();
+fn main() -> ExitCode {
+    let Args { command } = match exit::parse() {
+        Ok(args) => args,
+        Err(code) => return code,
+    };
     edge_hub::run(command, &mut io::stdout().lock())
+        .unwrap_or_else(|error| exit::fail("edge-hub", exit::SOFTWARE, &error))
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 /// Set this node up for a host-network pool, undo that, or check it.
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_help = daemon::exit::HELP)]
 pub struct HostnetArgs {
     /// What to do.
     #[command(subcommand)]
@@ -21,19 +22,22 @@ pub enum HostnetCommand {
     ///
     /// Writes 0-loopback.conf and sets the other CNI configurations aside. A second run finds nothing to do; a run after
     /// a crash completes what was begun. containerd and CRI-O notice by themselves. Pods that run already keep their
-    /// network: drain the node first.
+    /// network: drain the node first. What else the node needs, such as labels that its kubelet registers it with, is said.
+    #[command(after_help = daemon::exit::HELP)]
     Enable {
         /// Print what would be changed, and change nothing.
         #[arg(long)]
         dry_run: bool,
     },
     /// Undo exactly what `enable` did.
+    #[command(after_help = daemon::exit::HELP)]
     Disable {
         /// Print what would be changed, and change nothing.
         #[arg(long)]
         dry_run: bool,
     },
     /// Check that this node is fit for a host-network pool; exit code 1 if it is not.
+    #[command(after_help = daemon::exit::HELP)]
     Check {
         /// How to print the result.
         #[arg(short, long, value_name = "FORMAT", default_value = "text")]

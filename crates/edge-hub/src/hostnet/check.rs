@@ -1,7 +1,8 @@
 //! Checks whether this node is fit for a host-network pool. Reads only.
 
-use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+use std::{collections::BTreeMap, fs, os::unix::fs::PermissionsExt, path::Path};
 
+use api::labels::{HOST_NETWORK_NODE, NODE_POOL};
 use serde::Serialize;
 
 use super::{
@@ -73,6 +74,7 @@ pub(super) fn kubelet(paths: &Paths) -> Vec<Check> {
     let mut checks = vec![loopback_plugin(cni_bin_dirs)];
     checks.extend(configuration(kubelet_config));
     checks.push(flags(kubelet_flags_files));
+    checks.push(labels(kubelet_flags_files));
     checks
 }
 
@@ -184,6 +186,33 @@ fn configuration(path: &Path) -> Vec<Check> {
             vec![Check::ok(NAME, format!("{at} is a KubeletConfiguration")), dns]
         }
     }
+}
+
+/// Whether the node is one of a host-network pool from its first moment: labels that the controller puts there come a few
+/// seconds later, and kube-proxy may be faster. The API server lets a kubelet set these itself.
+fn labels(paths: &[impl AsRef<Path>]) -> Check {
+    const NAME: &str = "node-labels";
+    // What cannot be read is said by the check of the flags.
+    let texts: Vec<String> = paths.iter().filter_map(|path| read::text(path.as_ref()).ok()).collect();
+    let given: BTreeMap<&str, &str> = texts.iter().flat_map(|text| kubelet::node_labels(text)).collect();
+    let pool = given.get(NODE_POOL).filter(|pool| !pool.is_empty());
+    let marked = HOST_NETWORK_NODE.iter().all(|(key, value)| given.get(key) == Some(value));
+    if let (Some(pool), true) = (pool, marked) {
+        return Check::ok(
+            NAME,
+            format!("the kubelet registers the node as one of the host-network pool {pool}"),
+        );
+    }
+    let marks: Vec<String> = HOST_NETWORK_NODE.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let message = "no file of flags has the kubelet register the node as one of a host-network pool: when it joins, a \
+                   kube-proxy pod may come for the seconds until the manager has put the labels there";
+    let remedy = format!(
+        "for a node that is yet to join, give its kubelet --node-labels={NODE_POOL}={},{} (KUBELET_EXTRA_ARGS in \
+         /etc/default/kubelet, or nodeRegistration.kubeletExtraArgs of kubeadm); a node that has joined needs nothing",
+        pool.unwrap_or(&"POOL"),
+        marks.join(",")
+    );
+    Check { remedy: Some(remedy), ..Check::note(NAME, message) }
 }
 
 fn flags(paths: &[impl AsRef<Path>]) -> Check {

@@ -1,5 +1,7 @@
 //! What in a kubelet's settings matters to a host-network pool. Pure: text in, findings out.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 
 /// Flags of the kubelet that went with dockershim in Kubernetes 1.24; a newer kubelet does not start with them.
@@ -47,10 +49,7 @@ pub(super) enum BadFlag {
 
 /// The flags in a file of environment variables that a kubelet of today does not start with.
 pub(super) fn bad_flags(text: &str) -> Vec<BadFlag> {
-    let lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
-    let values = lines.filter_map(|line| Some(line.split_once('=')?.1));
-    let words = values.flat_map(|value| value.split(|c: char| c.is_whitespace() || c == '"' || c == '\''));
-    words
+    words(text)
         .filter_map(|word| {
             let flag = word.split('=').next()?;
             if flag.starts_with(['\u{2013}', '\u{2014}']) {
@@ -59,6 +58,32 @@ pub(super) fn bad_flags(text: &str) -> Vec<BadFlag> {
             REMOVED_FLAGS.contains(&flag).then(|| BadFlag::Removed(flag.to_owned()))
         })
         .collect()
+}
+
+/// The labels with which a kubelet registers its node, by the flags in a file of environment variables.
+pub(super) fn node_labels(text: &str) -> BTreeMap<&str, &str> {
+    const FLAG: &str = "--node-labels";
+    let mut labels = BTreeMap::new();
+    let mut words = words(text);
+    while let Some(word) = words.next() {
+        let list = match word.strip_prefix(FLAG) {
+            Some("") => words.next(),
+            Some(rest) => rest.strip_prefix('='),
+            None => None,
+        };
+        labels.extend(
+            list.into_iter().flat_map(|list| list.split(',')).filter_map(|pair| pair.split_once('=')),
+        );
+    }
+    labels
+}
+
+/// The words of the values in a file of environment variables.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    let lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
+    let values = lines.filter_map(|line| Some(line.split_once('=')?.1));
+    let words = values.flat_map(|value| value.split(|c: char| c.is_whitespace() || c == '"' || c == '\''));
+    words.filter(|word| !word.is_empty())
 }
 
 #[cfg(test)]
@@ -91,6 +116,22 @@ mod tests {
         ];
         for (text, expected) in table {
             assert_eq!(bad_flags(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_labels_of_the_node_are_found() {
+        let table = [
+            ("A=\"--node-ip=1.2.3.4 --node-labels=a=1,b/c=2\"", vec![("a", "1"), ("b/c", "2")]),
+            ("A=--node-labels a=1\nB=--node-labels=b=\n", vec![("a", "1"), ("b", "")]),
+            ("A='--node-labels=a=1' '--v=2'", vec![("a", "1")]),
+            ("# A=--node-labels=a=1", vec![]),
+            ("A=--node-labels-not=a=1 --node-labels", vec![]),
+            ("A=--node-labels=,,a,=", vec![("", "")]),
+            ("", vec![]),
+        ];
+        for (text, expected) in table {
+            assert_eq!(node_labels(text).into_iter().collect::<Vec<_>>(), expected, "{text}");
         }
     }
 

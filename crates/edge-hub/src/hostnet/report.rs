@@ -55,12 +55,10 @@ fn diff(old: &str, new: &str, old_name: &str, new_name: &str, out: &mut dyn Writ
 
 /// Prints what else stands in the way of a host-network pool, after `enable` did its part.
 pub(super) fn advice(checks: &[Check], out: &mut dyn Write) -> io::Result<()> {
-    for check in checks.iter().filter(|check| check.status == Status::Problem) {
-        let Check { name: _, status: _, message, remedy } = check;
-        writeln!(out, "warning: {message}")?;
-        if let Some(remedy) = remedy {
-            writeln!(out, "  remedy: {remedy}")?;
-        }
+    for Check { name: _, status, message, remedy } in checks {
+        let Some(remedy) = remedy else { continue };
+        let word = if *status == Status::Problem { "warning" } else { "note" };
+        writeln!(out, "{word}: {message}\n  remedy: {remedy}")?;
     }
     Ok(())
 }

@@ -26,7 +26,43 @@ fn a_node_that_was_set_up_passes() {
     ok       kubelet-configuration: /var/lib/kubelet/config.yaml is a KubeletConfiguration
     note     cluster-dns: clusterDNS 10.96.0.10 in /var/lib/kubelet/config.yaml is not needed: pods on the node's network resolve names as the node does; it is used, and not reachable, only by pods with dnsPolicy ClusterFirstWithHostNet
     ok       kubelet-flags: no flag that the kubelet refuses (/var/lib/kubelet/kubeadm-flags.env)
+    ok       node-labels: the kubelet registers the node as one of the host-network pool shop
     ");
+}
+
+#[test]
+fn labels_that_the_kubelet_does_not_set_are_advised() {
+    let node = Node::with_flannel();
+    node.write("var/lib/kubelet/kubeadm-flags.env", "A=\"--node-labels=apps.openyurt.io/nodepool=van\"");
+    let printed = node.ok(&["enable"]);
+    let advice = printed.split_once("note: ").unwrap().1;
+    let wanted = "--node-labels=apps.openyurt.io/nodepool=van,nodepool.openyurt.io/host-network=true,\
+                  nodepool.openyurt.io/network-mode=node-network-mode,nodepool.openyurt.io/hostnetwork=true ";
+    assert!(advice.contains(wanted), "{advice}");
+    let (code, printed) = check(&node, &[]);
+    assert_eq!(code, Some(0), "it is no problem: the manager labels the node, later");
+    assert!(printed.contains("note     node-labels: ") && printed.contains(wanted), "{printed}");
+    fs::remove_file(node.path("var/lib/kubelet/kubeadm-flags.env")).unwrap();
+    assert!(check(&node, &[]).1.contains("--node-labels=apps.openyurt.io/nodepool=POOL,"));
+}
+
+/// What the binary answers: exit code and standard error.
+fn fails(arguments: &[String]) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_edge-hub"));
+    let output = command.args(&arguments[1..]).env("RUST_BACKTRACE", "1").output().unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn a_failure_is_one_line_and_its_code_tells_a_mistake_from_an_accident() {
+    let node = Node::with_flannel();
+    node.write("var/lib/edge-hub/hostnet/journal.json", "{");
+    let (code, message) = fails(&node.arguments(&["enable"]));
+    assert_eq!((code, message.lines().count()), (Some(70), 1), "{message}");
+    assert!(message.starts_with("edge-hub: ") && message.contains("journal.json"), "{message}");
+    for words in [&["enable", "--frobnicate"][..], &["wreck"], &[]] {
+        assert_eq!(fails(&node.arguments(words)).0, Some(64), "{words:?}");
+    }
 }
 
 #[test]

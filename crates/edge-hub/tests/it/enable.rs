@@ -212,7 +212,7 @@ fn another_folder_than_the_enabled_one_is_refused() {
     words[3] = format!("--cni-conf-dir={}", node.path("etc/cni/elsewhere").display());
     let output =
         std::process::Command::new(env!("CARGO_BIN_EXE_edge-hub")).args(&words[1..]).output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(70));
     let error = node.anonymous(&String::from_utf8(output.stderr).unwrap());
     assert!(error.contains("enabled for /etc/cni/net.d, not for /etc/cni/elsewhere; run"), "{error}");
 }

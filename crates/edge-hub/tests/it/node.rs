@@ -8,6 +8,7 @@ use std::{
     process::ExitCode,
 };
 
+use api::labels::{HOST_NETWORK_NODE, NODE_POOL};
 use clap::Parser;
 use edge_hub::{
     Args, Command,
@@ -30,7 +31,9 @@ impl Node {
     pub(crate) fn new(configurations: &[(&str, &str)]) -> Self {
         let node = Self { root: TempDir::new().unwrap() };
         node.write("var/lib/kubelet/config.yaml", "kind: KubeletConfiguration\nclusterDNS: [10.96.0.10]\n");
-        node.write("var/lib/kubelet/kubeadm-flags.env", "KUBELET_KUBEADM_ARGS=\"--node-ip=10.0.0.2\"\n");
+        let marks = HOST_NETWORK_NODE.map(|(key, value)| format!("{key}={value}")).join(",");
+        let flags = format!("--node-ip=10.0.0.2 --node-labels={NODE_POOL}=shop,{marks}");
+        node.write("var/lib/kubelet/kubeadm-flags.env", format!("KUBELET_KUBEADM_ARGS=\"{flags}\"\n"));
         node.write("opt/cni/bin/loopback", "#!/bin/sh\n");
         node.mode("opt/cni/bin/loopback", 0o755);
         fs::create_dir_all(node.path("etc/cni/net.d")).unwrap();
