@@ -246,6 +246,9 @@ command_start() {
   daemon_of "$@"
   lock_cluster
   step "start $*" "start_${1//-/_}"
+  # What cannot start ends within a moment, and says why in its log.
+  sleep 1
+  runs "$daemon" || { tail -n 5 "$state/logs/$daemon.log" >&2 && die "$* ended at once; see: hack/cluster logs $*"; }
   [[ $1 != kube-apiserver ]] || step "API server ready" wait_for_api
 }
 

@@ -56,7 +56,8 @@ make_mount_points() {
 }
 
 # A kubelet changes these for the whole machine.
-readonly kubelet_sysctls=(vm.overcommit_memory vm.panic_on_oom kernel.panic kernel.panic_on_oops kernel.keys.root_maxkeys kernel.keys.root_maxbytes)
+# fs.inotify.max_user_instances is ours: see raise_limits.
+readonly kubelet_sysctls=(fs.inotify.max_user_instances vm.overcommit_memory vm.panic_on_oom kernel.panic kernel.panic_on_oops kernel.keys.root_maxkeys kernel.keys.root_maxbytes)
 
 save_sysctls() {
   local key
@@ -69,6 +70,13 @@ save_sysctls() {
 change_machine() {
   make_mount_points
   save_sysctls
+  raise_limits
+}
+
+# Each kubelet and containerd takes several of root's 128: the third cluster's kubelets would not start.
+raise_limits() {
+  local file=/proc/sys/fs/inotify/max_user_instances
+  (($(<"$file") >= 8192)) || echo 8192 2>/dev/null >"$file" || warn "cannot raise $file; many nodes may not start"
 }
 
 # What the first cluster changed on the machine goes with the last one.
