@@ -106,7 +106,8 @@ pub struct NodePoolSpec {
     #[schemars(schema_with = "selecting_labels")]
     pub leader_node_label_selector: BTreeMap<String, String>,
 
-    /// How many leader nodes are wanted; 0 is read as 1.
+    /// How many leader nodes are wanted; 0 is read as 1. There is no upper bound: where more are wanted than may lead, all of
+    /// those do, and the condition `LeaderReady` is false. Each lists and watches on its own: a few are enough.
     #[serde(default = "one")]
     #[schemars(range(min = 0))]
     pub leader_replicas: i32,
