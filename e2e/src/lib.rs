@@ -2,6 +2,9 @@
 //!
 //! Nothing here is a stand-in: the API server, kubelets, containerd and helm are the real ones.
 
+pub mod pools;
+pub mod replicas;
+
 use std::ffi::OsStr;
 use std::fmt::Debug;
 use std::future::Future;

@@ -6,19 +6,9 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
 use kube::{Client, ResourceExt};
-use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// A case; `crates/api/tests/cases` says what the fields mean.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Case {
-    name: String,
-    old: Option<Value>,
-    object: Value,
-    refused: Option<String>,
-    becomes: Option<Value>,
-}
+use crate::case::{Case, contains};
 
 #[tokio::test]
 async fn the_api_server_accepts_and_refuses_what_the_cases_say() -> Result<()> {
@@ -109,19 +99,6 @@ async fn send(
         }
     };
     Ok(sent)
-}
-
-/// Whether `whole` has everything that `part` has.
-fn contains(whole: &Value, part: &Value) -> bool {
-    match (whole, part) {
-        (Value::Object(whole), Value::Object(part)) => {
-            part.iter().all(|(key, part)| whole.get(key).is_some_and(|whole| contains(whole, part)))
-        }
-        (Value::Array(whole), Value::Array(part)) => {
-            whole.len() == part.len() && whole.iter().zip(part).all(|(whole, part)| contains(whole, part))
-        }
-        (whole, part) => whole == part,
-    }
 }
 
 #[tokio::test]

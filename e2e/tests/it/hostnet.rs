@@ -4,10 +4,16 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use e2e::{client, eventually, fresh_namespace, hack_cluster, kubectl, kubectl_apply, repository, run};
+use api::labels;
+use e2e::pools::{expect_label, fresh_pool, node_is, remove_pool};
+use e2e::{
+    client, eventually, fresh_namespace, hack_cluster, kubectl, kubectl_apply, repository, run, set_pool,
+};
+use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
-use kube::api::{Api, ListParams};
+use kube::api::{Api, ListParams, WatchEvent, WatchParams};
 use kube::{Client, ResourceExt};
+use serde_json::json;
 
 const NAMESPACE: &str = "e2e-hostnet";
 const NODE: &str = "e2e-shop-1";
@@ -167,7 +173,7 @@ async fn kept_off(client: &Client) -> Result<()> {
         let narrowed = terms.filter(|terms| terms.len() == 2).all(|terms| {
             terms.iter().all(|term| {
                 let expressions = term.match_expressions.as_deref().unwrap_or_default();
-                expressions.iter().any(|e| e.key == api::labels::HOST_NETWORK && e.operator == "NotIn")
+                expressions.iter().any(|e| e.key == labels::HOST_NETWORK && e.operator == "NotIn")
             })
         });
         let two = pods.iter().any(|pod| format!("{pod:?}").contains("match_fields: Some"));
@@ -177,4 +183,60 @@ async fn kept_off(client: &Client) -> Result<()> {
     .await?;
     kubectl(&["-n", NAMESPACE, "delete", "deployment", "plain"]).await?.ok()?;
     Ok(())
+}
+
+#[tokio::test]
+async fn a_node_that_joins_with_its_labels_never_gets_a_kube_proxy() -> Result<()> {
+    const VAN: &str = "e2e-van-1";
+    let client = client().await?;
+    hack_cluster(&["leave", VAN]).await?.ok()?;
+    fresh_pool(&client, "e2e-van", json!({ "networkMode": "HostNetwork" })).await?;
+    manager(&["hostnet", "apply"]).await?.ok()?;
+
+    // From before the node comes: the node as it registers, and every pod that is ever bound to it.
+    let nodes = Api::<Node>::all(client.clone());
+    let registers = WatchParams::default().fields(&format!("metadata.name={VAN}"));
+    let mut registers = nodes.watch(&registers, "0").await?.boxed();
+    let pods = Api::<Pod>::all(client.clone());
+    let bound = WatchParams::default().fields(&format!("spec.nodeName={VAN}"));
+    let mut bound = pods.watch(&bound, "0").await?.boxed();
+
+    // The kubelet sets them with its own rights, which admission plugin NodeRestriction limits.
+    let mut words: Vec<String> = ["join", VAN, "--edge", "--cni", "none"].map(str::to_owned).into();
+    for (key, value) in labels::HOST_NETWORK_NODE.iter().chain(&[(labels::NODE_POOL, "e2e-van")]) {
+        words.extend(["--label".to_owned(), format!("{key}={value}")]);
+    }
+    hack_cluster(&words.iter().map(String::as_str).collect::<Vec<_>>()).await?.ok()?;
+    let first = loop {
+        match registers.try_next().await?.context("the watch ended")? {
+            WatchEvent::Added(node) => break serde_json::to_value(node)?,
+            other => ensure!(matches!(other, WatchEvent::Bookmark(_)), "{other:?}"),
+        }
+    };
+    for (key, value) in labels::HOST_NETWORK_NODE {
+        expect_label(&first, key, Some(value)).context("as the node registered")?;
+    }
+
+    let config = hack_cluster(&["path", VAN, "kubelet-config"]).await?.ok()?;
+    let hub = repository().join("dist/edge-hub");
+    let enable = ["exec", VAN, "--", hub.to_str().context("path")?, "hostnet", "enable", "--kubelet-config"];
+    hack_cluster(&[&enable[..], &[config.trim()]].concat()).await?.ok()?;
+    kubectl(&["wait", "--for=condition=Ready", &format!("node/{VAN}"), "--timeout=90s"]).await?.ok()?;
+    kubectl(&["-n", "kube-system", "rollout", "status", "daemonset/kube-proxy", "--timeout=60s"])
+        .await?
+        .ok()?;
+    while let Ok(event) = tokio::time::timeout(Duration::from_secs(5), bound.try_next()).await {
+        let event = event?.context("the watch ended")?;
+        ensure!(matches!(event, WatchEvent::Bookmark(_)), "a pod came: {event:?}");
+    }
+
+    // The pool takes the labels over: they leave with it.
+    set_pool(&client, VAN, None).await?;
+    node_is(&client, VAN, |node| {
+        labels::HOST_NETWORK_NODE.iter().try_for_each(|(key, _)| expect_label(node, key, None))
+    })
+    .await?;
+    hack_cluster(&["leave", VAN]).await?.ok()?;
+    manager(&["hostnet", "apply", "--undo"]).await?.ok()?;
+    remove_pool(&client, "e2e-van").await
 }

@@ -1,7 +1,11 @@
 //! End-to-end tests. `hack/test e2e` starts the cluster, installs the chart and runs them one after the other.
 
+#[path = "../../../crates/api/tests/it/case.rs"]
+mod case;
 mod crds;
+mod faults;
 mod hostnet;
 mod manager;
 mod node_pool;
 mod webhook;
+mod webhook_bypassed;

@@ -3,34 +3,13 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use e2e::replicas::{all_ready, holder, replicas, transitions};
 use e2e::{RELEASE, SYSTEM, client, eventually, kubectl, kubectl_apply, repository, run};
-use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DeleteParams, ListParams};
-use kube::{Client, ResourceExt};
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams};
 use serde_json::{Value, json};
 use tokio::time::Instant;
-
-async fn holder(client: &Client) -> Result<String> {
-    let lease = Api::<Lease>::namespaced(client.clone(), SYSTEM).get("isthmus-manager").await?;
-    let holder = lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default();
-    ensure!(!holder.is_empty(), "nobody leads");
-    Ok(holder)
-}
-
-/// The pods of the manager that are not going away, as they are now.
-async fn replicas(client: &Client) -> Result<Vec<Pod>> {
-    let selector = ListParams::default().labels("app.kubernetes.io/component=manager");
-    let pods = Api::<Pod>::namespaced(client.clone(), SYSTEM).list(&selector).await?;
-    Ok(pods.items.into_iter().filter(|pod| pod.metadata.deletion_timestamp.is_none()).collect())
-}
-
-async fn all_ready() -> Result<()> {
-    kubectl(&["-n", SYSTEM, "rollout", "status", "deployment/isthmus-manager", "--timeout=90s"])
-        .await?
-        .ok()?;
-    Ok(())
-}
 
 #[tokio::test]
 async fn a_replica_that_is_asked_to_end_hands_over_long_before_its_lease_runs_out() -> Result<()> {
@@ -41,10 +20,7 @@ async fn a_replica_that_is_asked_to_end_hands_over_long_before_its_lease_runs_ou
     let leader =
         leader.iter().find(|pod| before.starts_with(&pod.name_any())).context("no pod of the leader")?;
     let pods = Api::<Pod>::namespaced(client.clone(), SYSTEM);
-    let leases = Api::<Lease>::namespaced(client.clone(), SYSTEM);
-    let transitions =
-        |lease: &Lease| lease.spec.as_ref().and_then(|spec| spec.lease_transitions).unwrap_or_default();
-    let count = transitions(&leases.get("isthmus-manager").await?);
+    let count = transitions(&client).await?;
 
     let asked = Instant::now();
     pods.delete(&leader.name_any(), &DeleteParams::default()).await?;
@@ -58,7 +34,7 @@ async fn a_replica_that_is_asked_to_end_hands_over_long_before_its_lease_runs_ou
     // The deletion reaches the process through the kubelet: that is part of it. A lease that ran out would take 15 s.
     println!("hand-over after the deletion of the leader's pod: {took:?}");
     ensure!(took < Duration::from_secs(10), "the hand-over took {took:?}");
-    ensure!(transitions(&leases.get("isthmus-manager").await?) == count + 1, "more than one transition");
+    ensure!(transitions(&client).await? == count + 1, "more than one transition");
 
     // The new leader works: a pool is looked after.
     kubectl_apply("apiVersion: apps.openyurt.io/v1beta2\nkind: NodePool\nmetadata: {name: e2e-handover}\n")
@@ -207,8 +183,8 @@ async fn the_manager_may_do_no_more_than_it_must() -> Result<()> {
 
 /// Upgrade and removal, last (the name sorts so), since it takes the release away and installs it anew.
 #[tokio::test]
-async fn z_an_upgrade_keeps_working_and_a_removal_leaves_nothing_but_the_crds() -> Result<()> {
-    let client = client().await?;
+async fn z_an_upgrade_keeps_working_and_a_removal_leaves_nothing_but_crds_and_pools() -> Result<()> {
+    client().await?;
     all_ready().await?;
     // An older CRD: the upgrade must bring the new one.
     let columns = || async {
@@ -244,26 +220,41 @@ async fn z_an_upgrade_keeps_working_and_a_removal_leaves_nothing_but_the_crds() 
         ensure!(entry["level"].is_string() && entry["timestamp"].is_string(), "{line}");
     }
 
+    // A pool outlives the release, and so does what says who leads it.
+    let pool = "apiVersion: apps.openyurt.io/v1beta2\nkind: NodePool\nmetadata: {name: e2e-outlives}\nspec: {enableLeaderElection: true}\n";
+    kubectl_apply(pool).await?.ok()?;
+    let config_map = ["-n", "kube-system", "get", "configmap", "leader-hub-e2e-outlives"];
+    eventually("the hubs are told", Duration::from_secs(20), || async { kubectl(&config_map).await?.ok() })
+        .await?;
+
+    let installed = of_the_release().await?;
+    for kind in OF_THE_RELEASE {
+        ensure!(
+            installed.iter().any(|object| object.starts_with(&format!("{kind} "))),
+            "no {kind}: {installed:?}"
+        );
+    }
     run("helm", &["uninstall", RELEASE, "-n", SYSTEM, "--wait"], "").await?.ok()?;
-    let kinds = "deployment,service,secret,configmap,serviceaccount,role,rolebinding,pdb,job";
-    let left =
-        kubectl(&["get", kinds, "-n", SYSTEM, "-l", "app.kubernetes.io/instance=isthmus", "-o", "name"])
-            .await?
-            .ok()?;
-    ensure!(left.trim().is_empty(), "left in the namespace: {left}");
-    let kinds = "clusterrole,clusterrolebinding,mutatingwebhookconfiguration,validatingwebhookconfiguration,\
-                 validatingadmissionpolicy,validatingadmissionpolicybinding";
-    let left =
-        kubectl(&["get", kinds, "-l", "app.kubernetes.io/instance=isthmus", "-o", "name"]).await?.ok()?;
-    ensure!(left.trim().is_empty(), "left in the cluster: {left}");
+    // What has an owner that went is collected a little later.
+    eventually("nothing of the release is left", Duration::from_mins(1), || async {
+        let left = of_the_release().await?;
+        ensure!(left.is_empty(), "{left:?}");
+        Ok(())
+    })
+    .await?;
     ensure!(
         kubectl(&["get", "crd", "nodepools.apps.openyurt.io"]).await?.success,
         "the CRDs must outlive the release"
     );
-    let pods = Api::<Pod>::namespaced(client.clone(), SYSTEM);
-    eventually("pods are gone", Duration::from_mins(1), || async {
-        let left = pods.list(&ListParams::default()).await?.items.len();
-        ensure!(left == 0, "{left} are left");
+    ensure!(kubectl(&["get", "np", "e2e-outlives"]).await?.success, "the pools must outlive the release");
+    ensure!(
+        kubectl(&config_map).await?.success,
+        "the hubs must know their leaders for as long as the pool lives"
+    );
+    kubectl(&["delete", "np", "e2e-outlives"]).await?.ok()?;
+    eventually("the ConfigMap goes with its pool", Duration::from_mins(1), || async {
+        let asked = kubectl(&config_map).await?;
+        ensure!(asked.stderr.contains("NotFound"), "{asked:?}");
         Ok(())
     })
     .await?;
@@ -275,4 +266,45 @@ async fn z_an_upgrade_keeps_working_and_a_removal_leaves_nothing_but_the_crds() 
     kubectl(&["wait", "--for=condition=Ready", "np/e2e-again", "--timeout=20s"]).await?.ok()?;
     kubectl(&["delete", "np", "e2e-again"]).await?.ok()?;
     Ok(())
+}
+
+/// Kinds of which the release has objects, so that a look that misses them is noticed.
+const OF_THE_RELEASE: [&str; 15] = [
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "Deployment",
+    "EndpointSlice",
+    "Lease",
+    "MutatingAdmissionPolicy",
+    "MutatingAdmissionPolicyBinding",
+    "MutatingWebhookConfiguration",
+    "Pod",
+    "Role",
+    "RoleBinding",
+    "Secret",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+    "ValidatingWebhookConfiguration",
+];
+
+/// Every object, of whatever kind the API server lists, that stands in the release's namespace or has its name, but for
+/// what is in each namespace; as `Kind namespace/name`.
+async fn of_the_release() -> Result<Vec<String>> {
+    let kinds = kubectl(&["api-resources", "--verbs=list", "-o", "name"]).await?.ok()?;
+    let kinds: Vec<&str> =
+        kinds.lines().filter(|kind| !kind.starts_with("events") && *kind != "componentstatuses").collect();
+    let path = "jsonpath={range .items[*]}{.kind} {.metadata.namespace}/{.metadata.name}{\"\\n\"}{end}";
+    let listed = kubectl(&["get", &kinds.join(","), "-A", "--ignore-not-found", "-o", path]).await?.ok()?;
+    let everywhere = [
+        format!("Namespace /{SYSTEM}"),
+        format!("ConfigMap {SYSTEM}/kube-root-ca.crt"),
+        format!("ServiceAccount {SYSTEM}/default"),
+    ];
+    let ours = |line: &&str| {
+        let (namespace, name) =
+            line.split_once(' ').and_then(|(_, path)| path.split_once('/')).unwrap_or_default();
+        namespace == SYSTEM || name.contains(RELEASE)
+    };
+    let ours = listed.lines().filter(ours).map(str::to_owned);
+    Ok(ours.filter(|line| !everywhere.contains(line)).collect())
 }

@@ -5,92 +5,16 @@ use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use api::{NodePool, annotations, labels};
+use e2e::pools::{
+    SOON, apply_pool, attributes, condition, expect_label, fresh_pool, leaders_are, node_is, remove_pool,
+    taint_value,
+};
 use e2e::{client, eventually, kubectl, node, patch_node, set_pool, throughout};
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ConfigMap, Node};
-use kube::api::{DeleteParams, Patch, PatchParams};
-use kube::{Api, Client};
-use serde_json::{Value, json};
-
-/// How long the controller may take on a machine that is busy with other things; timings are for benchmarks.
-const SOON: Duration = Duration::from_secs(20);
-
-/// A pool of that name and spec, made anew; nodes that an earlier run left in it are taken out first.
-async fn fresh_pool(client: &Client, name: &str, spec: Value) -> Result<Api<NodePool>> {
-    remove_pool(client, name).await?;
-    let pools = Api::<NodePool>::all(client.clone());
-    apply_pool(&pools, name, spec).await?;
-    Ok(pools)
-}
-
-async fn apply_pool(pools: &Api<NodePool>, name: &str, spec: Value) -> Result<NodePool> {
-    let pool = json!({
-        "apiVersion": "apps.openyurt.io/v1beta2", "kind": "NodePool",
-        "metadata": { "name": name }, "spec": spec,
-    });
-    Ok(pools.patch(name, &PatchParams::apply("e2e").force(), &Patch::Apply(&pool)).await?)
-}
-
-async fn remove_pool(client: &Client, name: &str) -> Result<()> {
-    let selector = format!("{}={name}", labels::NODE_POOL);
-    kubectl(&["label", "nodes", "-l", &selector, &format!("{}-", labels::NODE_POOL)]).await?.ok()?;
-    let pools = Api::<NodePool>::all(client.clone());
-    eventually("pool is deleted", SOON, || async {
-        match pools.delete(name, &DeleteParams::default()).await {
-            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-            other => Err(format!("{:?}", other.map(drop))),
-        }
-    })
-    .await
-}
-
-/// The condition of a pool once it has that status.
-async fn condition(pools: &Api<NodePool>, name: &str, type_: &str, status: &str) -> Result<String> {
-    eventually(&format!("{name}: {type_}={status}"), SOON, || async {
-        let pool = pools.get_status(name).await.map_err(|error| error.to_string())?;
-        let conditions = pool.status.unwrap_or_default().conditions;
-        match conditions.iter().find(|condition| condition.type_ == type_) {
-            Some(condition) if condition.status == status => Ok(condition.message.clone()),
-            other => Err(format!("{other:?}")),
-        }
-    })
-    .await
-}
-
-/// Waits until the node fulfils `check`, which says what is amiss.
-async fn node_is(client: &Client, name: &str, check: impl Fn(&Value) -> Result<()>) -> Result<Value> {
-    eventually(&format!("node {name}"), SOON, || async {
-        let node = node(client, name).await?;
-        check(&node).map(|()| node)
-    })
-    .await
-}
-
-fn label<'a>(node: &'a Value, key: &str) -> Option<&'a str> {
-    node["metadata"]["labels"][key].as_str()
-}
-
-fn expect_label(node: &Value, key: &str, value: Option<&str>) -> Result<()> {
-    ensure!(label(node, key) == value, "label {key} is {:?}, not {value:?}", label(node, key));
-    Ok(())
-}
-
-fn taint_value<'a>(node: &'a Value, key: &str) -> Option<&'a str> {
-    let taints = node["spec"]["taints"].as_array()?;
-    taints.iter().find(|taint| taint["key"] == key).and_then(|taint| taint["value"].as_str())
-}
-
-/// The same without what heartbeats and versions change.
-fn attributes(node: &Value) -> Value {
-    let mut attributes = json!({
-        "labels": node["metadata"]["labels"], "annotations": node["metadata"]["annotations"],
-        "taints": node["spec"]["taints"],
-    });
-    if attributes["taints"].as_array().is_some_and(Vec::is_empty) {
-        attributes["taints"] = Value::Null;
-    }
-    attributes
-}
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
 
 #[tokio::test]
 async fn a_node_carries_what_its_pool_says_and_comes_out_as_it_went_in() -> Result<()> {
@@ -324,18 +248,12 @@ async fn a_node_of_an_unknown_pool_registers_and_joins_when_the_pool_appears() -
         labels::NODE_POOL
     );
     e2e::run("kubectl", &["create", "-f", "-"], &manifest).await?.ok()?;
-    let pools =
-        fresh_pool_with_nodes_kept(&client, "e2e-later", json!({ "labels": { "e2e/later": "1" } })).await?;
+    let pools = Api::<NodePool>::all(client.clone());
+    apply_pool(&pools, "e2e-later", json!({ "labels": { "e2e/later": "1" } })).await?;
     node_is(&client, "e2e-registering", |node| expect_label(node, "e2e/later", Some("1"))).await?;
     condition(&pools, "e2e-later", "Ready", "True").await?;
     kubectl(&["delete", "node", "e2e-registering"]).await?.ok()?;
     remove_pool(&client, "e2e-later").await
-}
-
-async fn fresh_pool_with_nodes_kept(client: &Client, name: &str, spec: Value) -> Result<Api<NodePool>> {
-    let pools = Api::<NodePool>::all(client.clone());
-    apply_pool(&pools, name, spec).await?;
-    Ok(pools)
 }
 
 #[tokio::test]
@@ -354,7 +272,7 @@ async fn leaders_follow_readiness_labels_and_the_hubs_are_told() -> Result<()> {
 
     let mark = |value: Option<&str>| json!({ "metadata": { "labels": { "e2e/lead": value } } });
     patch_node(&client, members[0], mark(Some("yes"))).await?;
-    leaders_are(&client, &pools, &members[..1]).await?;
+    leaders_are(&client, "e2e-leaders", &members[..1]).await?;
     // A second candidate does not unseat the first.
     patch_node(&client, members[1], mark(Some("yes"))).await?;
     throughout("the survivor stays", Duration::from_secs(1), || async {
@@ -365,27 +283,10 @@ async fn leaders_follow_readiness_labels_and_the_hubs_are_told() -> Result<()> {
     .await?;
     // One mark goes as the other stays: the counts of ready nodes do not change, the leader must.
     patch_node(&client, members[0], mark(None)).await?;
-    leaders_are(&client, &pools, &members[1..2]).await?;
+    leaders_are(&client, "e2e-leaders", &members[1..2]).await?;
     patch_node(&client, members[1], mark(None)).await?;
-    leaders_are(&client, &pools, &[]).await?;
+    leaders_are(&client, "e2e-leaders", &[]).await?;
     remove_pool(&client, "e2e-leaders").await
-}
-
-/// Waits until status and `ConfigMap` name these leaders.
-async fn leaders_are(client: &Client, pools: &Api<NodePool>, names: &[&str]) -> Result<()> {
-    let config_maps = Api::<ConfigMap>::namespaced(client.clone(), "kube-system");
-    eventually(&format!("leaders are {names:?}"), SOON, || async {
-        let status = pools.get_status("e2e-leaders").await?.status.unwrap_or_default();
-        let elected: Vec<&str> = status.leader_endpoints.iter().map(|l| l.node_name.as_str()).collect();
-        ensure!(elected == names, "status: {elected:?}");
-        let data = config_maps.get("leader-hub-e2e-leaders").await?.data.unwrap_or_default();
-        let told: Vec<String> =
-            status.leader_endpoints.iter().map(|l| format!("{}/{}", l.node_name, l.address)).collect();
-        ensure!(data["leaders"] == told.join(","), "ConfigMap: {data:?}");
-        ensure!(data["enable-leader-election"] == "true", "ConfigMap: {data:?}");
-        Ok(())
-    })
-    .await
 }
 
 #[tokio::test]

@@ -6,21 +6,10 @@ use std::sync::LazyLock;
 
 use api::{Gateway, NodePool};
 use kube::core::cel::{Validator, apply_defaults};
-use serde::Deserialize;
 use serde_json::Value;
 
+use crate::case::{Case, contains};
 use crate::structural::{pruned, refusals};
-
-/// As the head of the files describes it.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Case {
-    name: String,
-    old: Option<Value>,
-    object: Value,
-    refused: Option<String>,
-    becomes: Option<Value>,
-}
 
 #[test]
 fn node_pools_are_accepted_or_refused_as_the_cases_say() {
@@ -163,18 +152,5 @@ fn without_empty(value: &Value) -> Value {
         }
         Value::Array(items) => Value::Array(items.iter().map(without_empty).collect()),
         other => other.clone(),
-    }
-}
-
-/// Whether `part` stands in `whole`: fields may be left out, lists are complete.
-fn contains(whole: &Value, part: &Value) -> bool {
-    match (whole, part) {
-        (Value::Object(whole), Value::Object(part)) => {
-            part.iter().all(|(key, part)| whole.get(key).is_some_and(|whole| contains(whole, part)))
-        }
-        (Value::Array(whole), Value::Array(part)) => {
-            whole.len() == part.len() && whole.iter().zip(part).all(|(whole, part)| contains(whole, part))
-        }
-        (whole, part) => whole == part,
     }
 }

@@ -4,6 +4,8 @@
 //! API server about, too.
 
 #[cfg(test)]
+mod case;
+#[cfg(test)]
 mod cases;
 #[cfg(test)]
 mod crds;
