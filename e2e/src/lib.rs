@@ -106,13 +106,18 @@ where
     E: Debug,
 {
     let deadline = Instant::now() + within;
+    let mut last = None;
     loop {
-        match tokio::time::timeout_at(deadline, attempt()).await {
-            Ok(Ok(value)) => return Ok(value),
-            Ok(Err(error)) if Instant::now() >= deadline => bail!("{what}: not within {within:?}: {error:?}"),
-            Ok(Err(_)) => tokio::time::sleep(Duration::from_millis(50)).await,
-            Err(_) => bail!("{what}: no answer within {within:?}"),
+        match (tokio::time::timeout_at(deadline, attempt()).await, last) {
+            (Ok(Ok(value)), _) => return Ok(value),
+            (Ok(Err(error)), _) if Instant::now() >= deadline => {
+                bail!("{what}: not within {within:?}: {error:?}")
+            }
+            (Ok(Err(error)), _) => last = Some(error),
+            (Err(_), Some(error)) => bail!("{what}: not within {within:?}; before the last look: {error:?}"),
+            (Err(_), None) => bail!("{what}: no answer within {within:?}"),
         }
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 

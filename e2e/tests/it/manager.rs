@@ -236,7 +236,7 @@ async fn z_an_upgrade_keeps_working_and_a_removal_leaves_nothing_but_crds_and_po
     }
     run("helm", &["uninstall", RELEASE, "-n", SYSTEM, "--wait"], "").await?.ok()?;
     // What has an owner that went is collected a little later.
-    eventually("nothing of the release is left", Duration::from_mins(1), || async {
+    eventually("nothing of the release is left", Duration::from_mins(2), || async {
         let left = of_the_release().await?;
         ensure!(left.is_empty(), "{left:?}");
         Ok(())
