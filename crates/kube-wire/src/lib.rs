@@ -17,3 +17,4 @@ pub mod resource;
 pub mod resource_version;
 pub mod selectable_field;
 pub mod status;
+pub mod transcode;

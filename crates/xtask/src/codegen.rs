@@ -4,6 +4,7 @@
 
 mod cli;
 mod crds;
+mod transcode;
 
 use std::fs;
 use std::path::PathBuf;
@@ -38,7 +39,7 @@ pub(crate) fn write() -> anyhow::Result<()> {
             println!("wrote {}", path.display());
         }
     }
-    Ok(())
+    transcode::write()
 }
 
 /// Fails, with their names, if generated files are not as they would be written.
@@ -66,5 +67,6 @@ pub(crate) fn stale() -> anyhow::Result<Vec<PathBuf>> {
         let left_over = present.flatten().map(|entry| PathBuf::from(folder).join(entry.file_name()));
         stale.extend(left_over.filter(|path| !files.iter().any(|file| file.path == *path)));
     }
+    stale.extend(transcode::stale()?);
     Ok(stale)
 }
