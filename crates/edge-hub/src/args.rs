@@ -1,6 +1,6 @@
 //! The command line of `edge-hub`.
 
-use crate::hostnet::HostnetArgs;
+use crate::{hostnet::HostnetArgs, run::RunArgs};
 
 /// A node's side of Isthmus.
 #[derive(Clone, Debug, clap::Parser)]
@@ -19,4 +19,6 @@ pub enum Command {
     /// On a node of a host-network pool every pod uses the node's network: no CNI plugin but the loopback runs, and
     /// neither kube-proxy, a DNS server nor an agent of the network is needed.
     Hostnet(HostnetArgs),
+    /// Run the hub: this node's one way to the API server, shared, cached and durable.
+    Run(Box<RunArgs>),
 }

@@ -54,6 +54,11 @@ impl Token {
         good.then(|| Self(value.clone()))
     }
 
+    /// The header that it goes upstream in.
+    pub fn credential(&self) -> Credential {
+        Credential::Bearer(self.0.clone())
+    }
+
     /// The token without its scheme. Must not be logged.
     pub fn expose(&self) -> &str {
         self.0.to_str().ok().and_then(|text| text.split_once(' ')).map_or("", |(_, token)| token.trim())
@@ -107,7 +112,7 @@ impl Caller {
     pub fn credential(&self) -> Option<Credential> {
         match self {
             Self::Node => Some(Credential::Node),
-            Self::Token(token) => Some(Credential::Bearer(token.0.clone())),
+            Self::Token(token) => Some(token.credential()),
             Self::Certificate(_) => None,
         }
     }
@@ -118,12 +123,16 @@ mod tests {
     use super::*;
 
     fn headers(authorization: Option<&'static str>) -> HeaderMap {
-        authorization.map(|value| (header::AUTHORIZATION, HeaderValue::from_static(value))).into_iter().collect()
+        authorization
+            .map(|value| (header::AUTHORIZATION, HeaderValue::from_static(value)))
+            .into_iter()
+            .collect()
     }
 
     #[test]
     fn callers_come_from_credentials() {
-        let authenticator = Authenticator { node_uids: BTreeSet::from([0]), node_user: "system:node:a".into() };
+        let authenticator =
+            Authenticator { node_uids: BTreeSet::from([0]), node_user: "system:node:a".into() };
         let local = |uid| Peer::Local { uid };
         let remote = Peer::Remote { address: ([10, 0, 0, 9], 1).into(), certificate: None };
         let cases = [

@@ -1,6 +1,8 @@
-//! A node's side of Isthmus. For now: setting a node up for a host-network pool, and undoing it.
+//! A node's side of Isthmus: the hub, a node's one way to the API server, and the set-up of a node for a host-network pool.
 //!
 //! ```text
+//!  Args ─► run::Config ─► run::App: listeners ─► proxy ─► serve ─► subscriptions ◄─ reflector ◄─ upstream
+//!                                                                        └──► storage
 //!  Args ─► hostnet::run ─► observe (conf dir, journal) ─► plan (pure) ─► journal first, then each operation
 //!                       └► check (kubelet, CNI plugin, conf dir) ─► report
 //! ```
@@ -8,17 +10,55 @@
 
 use std::{io::Write, process::ExitCode};
 
+use daemon::exit;
+
 mod args;
 pub mod authenticate;
+pub mod authorize;
+pub mod freshness;
 pub mod hostnet;
+pub mod hub;
 pub mod listen;
+pub mod offline;
+pub mod proxy;
+pub mod reflector;
+pub mod run;
+pub mod serve;
+pub mod storage;
+pub mod subscriptions;
+pub mod tasks;
 pub mod upstream;
 
 pub use args::{Args, Command};
 
+/// Why a command failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A command about host-network pools.
+    #[error(transparent)]
+    Hostnet(#[from] hostnet::Error),
+    /// The hub itself.
+    #[error(transparent)]
+    Run(#[from] run::RunError),
+}
+
+impl Error {
+    /// How the process ends after it.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Run(run::RunError::Config(_)) => exit::USAGE,
+            Self::Hostnet(_) | Self::Run(_) => exit::SOFTWARE,
+        }
+    }
+}
+
 /// Runs a command and says how the process ends.
-pub fn run(command: Command, out: &mut dyn Write) -> Result<ExitCode, hostnet::Error> {
+pub fn run(command: Command, out: &mut dyn Write) -> Result<ExitCode, Error> {
     match command {
-        Command::Hostnet(args) => hostnet::run(args, &mut hostnet::RealDisk, out),
+        Command::Run(args) => {
+            run::run(*args)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Hostnet(args) => Ok(hostnet::run(args, &mut hostnet::RealDisk, out)?),
     }
 }

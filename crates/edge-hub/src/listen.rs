@@ -52,6 +52,9 @@ impl Connected<IncomingStream<'_, TlsListener>> for Peer {
     fn connect_info(stream: IncomingStream<'_, TlsListener>) -> Self {
         let (_, session) = stream.io().get_ref();
         let certificate = session.peer_certificates().and_then(|chain| chain.first()).cloned();
-        Self::Remote { address: *stream.remote_addr(), certificate: certificate.map(CertificateDer::into_owned) }
+        Self::Remote {
+            address: *stream.remote_addr(),
+            certificate: certificate.map(CertificateDer::into_owned),
+        }
     }
 }

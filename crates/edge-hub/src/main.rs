@@ -6,10 +6,11 @@ use daemon::exit;
 use edge_hub::Args;
 
 fn main() -> ExitCode {
+    tls::install_provider();
     let Args { command } = match exit::parse() {
         Ok(args) => args,
         Err(code) => return code,
     };
     edge_hub::run(command, &mut io::stdout().lock())
-        .unwrap_or_else(|error| exit::fail("edge-hub", exit::SOFTWARE, &error))
+        .unwrap_or_else(|error| exit::fail("edge-hub", error.exit_code(), &error))
 }

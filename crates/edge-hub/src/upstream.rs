@@ -87,6 +87,7 @@ pub enum UpstreamError {
 pub struct Upstream {
     state: watch::Receiver<LinkState>,
     renew: Arc<tokio::sync::Notify>,
+    silence: Duration,
 }
 
 impl Upstream {
@@ -98,6 +99,11 @@ impl Upstream {
     /// Whether there is a link now.
     pub fn is_up(&self) -> bool {
         matches!(*self.state.borrow(), LinkState::Up(_))
+    }
+
+    /// How long ago the API server can have given its last sign of life: while there is a link, no longer than its probe allows.
+    pub fn alive(&self) -> Option<Duration> {
+        self.is_up().then_some(self.silence)
     }
 
     /// Sends a request whose URI has a path and no authority. Its body is streamed, and so is the answer's.

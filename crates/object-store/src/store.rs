@@ -150,7 +150,7 @@ impl Store {
     }
 
     /// Writes what waits, of all subscriptions: one that fails does not keep the others from the disk.
-    fn flush(&mut self) -> Result<(), Error> {
+    pub fn flush(&mut self) -> Result<(), Error> {
         let mut result = Ok(());
         for subscription in self.subscriptions.values_mut() {
             let flushed =

@@ -11,6 +11,7 @@ pub fn user_of(certificate: &CertificateDer<'_>) -> Option<User> {
     let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
     let subject = parsed.subject();
     let name = subject.iter_common_name().next()?.as_str().ok()?;
-    let groups = subject.iter_organization().filter_map(|group| group.as_str().ok()).map(Into::into).collect();
+    let groups =
+        subject.iter_organization().filter_map(|group| group.as_str().ok()).map(Into::into).collect();
     (!name.is_empty()).then(|| User { name: name.into(), groups })
 }

@@ -6,17 +6,17 @@
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD as BASE64};
 use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::User;
 
 /// The cluster's public keys, as `/openid/v1/jwks` gives them.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct KeySet {
     keys: Vec<Key>,
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Key {
     #[serde(default)]
     kid: String,
@@ -58,7 +58,7 @@ enum Audiences {
 }
 
 /// What the hub expects of a token.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Expected {
     /// The cluster's issuer, from its discovery document; tokens of another one are refused.
     pub issuer: String,

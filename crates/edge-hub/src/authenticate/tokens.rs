@@ -21,18 +21,34 @@ use super::{
 use crate::upstream::{Credential, Upstream, json};
 
 /// How long an answer of the API server is believed without asking again.
-const BELIEVED: Duration = Duration::from_secs(120);
+const BELIEVED: Duration = Duration::from_mins(2);
 
 /// How many answers are remembered.
 const REMEMBERED: usize = 1024;
 
 /// What is needed to check tokens without a link.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Offline {
     /// The cluster's keys.
     pub keys: KeySet,
     /// Issuer and audiences.
     pub expected: Expected,
+}
+
+/// Asking for the means of checking tokens without a link.
+pub mod offline {
+    use super::{Credential, Expected, KeySet, Offline, Upstream};
+    use crate::upstream::json::{JsonError, get};
+
+    /// Asks the cluster for its issuer and keys (KEP-1393). Its audience is its issuer, unless it was told another.
+    pub async fn ask(upstream: &Upstream) -> Result<Offline, JsonError> {
+        let discovery = get(upstream, &Credential::Node, "/.well-known/openid-configuration").await?;
+        let keys = get(upstream, &Credential::Node, "/openid/v1/jwks").await?;
+        let issuer = discovery["issuer"].as_str().unwrap_or_default().to_owned();
+        let keys: KeySet =
+            serde_json::from_value(keys).map_err(|error| JsonError::Unreadable(Box::new(error)))?;
+        Ok(Offline { keys, expected: Expected { audiences: vec![issuer.clone()], issuer } })
+    }
 }
 
 /// Why nobody can be named.

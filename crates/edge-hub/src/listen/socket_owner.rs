@@ -11,7 +11,8 @@ use std::{
 
 /// The owner of the socket that is bound to `peer` and connected to `own`.
 pub(super) fn of(peer: SocketAddr, own: SocketAddr) -> Option<u32> {
-    let tables: &[&str] = if peer.is_ipv4() { &["/proc/net/tcp", "/proc/net/tcp6"] } else { &["/proc/net/tcp6"] };
+    let tables: &[&str] =
+        if peer.is_ipv4() { &["/proc/net/tcp", "/proc/net/tcp6"] } else { &["/proc/net/tcp6"] };
     tables.iter().find_map(|table| {
         let lines = BufReader::new(File::open(table).ok()?).lines();
         lines.skip(1).map_while(Result::ok).find_map(|line| owner(&line, peer, own))
@@ -24,7 +25,8 @@ fn owner(line: &str, peer: SocketAddr, own: SocketAddr) -> Option<u32> {
     let (local, remote) = (address(fields.next()?)?, address(fields.next()?)?);
     // Skipped: state, queues, timer, retransmissions. The next is the user.
     let uid = fields.nth(4)?.parse().ok()?;
-    let same = |a: SocketAddr, b: SocketAddr| a.port() == b.port() && a.ip().to_canonical() == b.ip().to_canonical();
+    let same =
+        |a: SocketAddr, b: SocketAddr| a.port() == b.port() && a.ip().to_canonical() == b.ip().to_canonical();
     (same(local, peer) && same(remote, own)).then_some(uid)
 }
 

@@ -126,10 +126,8 @@ pub(super) enum Showing {
     Nothing,
 }
 
-pub(super) type Http2 = (
-    http2::SendRequest<Body>,
-    http2::Connection<TokioIo<TlsStream<TcpStream>>, Body, TokioExecutor>,
-);
+pub(super) type Http2 =
+    (http2::SendRequest<Body>, http2::Connection<TokioIo<TlsStream<TcpStream>>, Body, TokioExecutor>);
 
 impl Connector {
     /// A connector that uses `material` until it is replaced.
@@ -164,7 +162,9 @@ impl Connector {
                 .await
                 .map_err(ConnectError::Http)
         };
-        timeout(self.timing.connect, connecting).await.unwrap_or(Err(ConnectError::Deadline(self.timing.connect)))
+        timeout(self.timing.connect, connecting)
+            .await
+            .unwrap_or(Err(ConnectError::Deadline(self.timing.connect)))
     }
 
     /// An HTTP/1.1 connection, for requests that ask for another protocol.
@@ -180,7 +180,9 @@ impl Connector {
             let stream = self.tls(endpoint, showing, false).await?;
             http1::handshake(TokioIo::new(stream)).await.map_err(ConnectError::Http)
         };
-        timeout(self.timing.connect, connecting).await.unwrap_or(Err(ConnectError::Deadline(self.timing.connect)))
+        timeout(self.timing.connect, connecting)
+            .await
+            .unwrap_or(Err(ConnectError::Deadline(self.timing.connect)))
     }
 
     async fn tls(
@@ -193,7 +195,8 @@ impl Connector {
         tcp.set_nodelay(true).map_err(ConnectError::Tcp)?;
         // What is sent and not acknowledged, and a path that is gone, end the connection even where no probe of HTTP/2 runs.
         let socket = SockRef::from(&tcp);
-        let keepalive = TcpKeepalive::new().with_time(Duration::from_secs(10)).with_interval(Duration::from_secs(5));
+        let keepalive =
+            TcpKeepalive::new().with_time(Duration::from_secs(10)).with_interval(Duration::from_secs(5));
         socket.set_tcp_keepalive(&keepalive).map_err(ConnectError::Tcp)?;
         socket.set_tcp_user_timeout(Some(Duration::from_secs(20))).map_err(ConnectError::Tcp)?;
         let material = self.material.load();

@@ -63,7 +63,8 @@ impl FromStr for Endpoint {
         if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
             return Err(error("credentials have no place here"));
         }
-        let name = ServerName::try_from(host.to_owned()).map_err(|_| error("no valid host name or address"))?;
+        let name =
+            ServerName::try_from(host.to_owned()).map_err(|_| error("no valid host name or address"))?;
         Ok(Self { host: host.into(), port: uri.port_u16().unwrap_or(443), name })
     }
 }
@@ -86,9 +87,21 @@ mod tests {
             ("https://[fd00::1]:6443/", "[fd00::1]:6443"),
         ];
         for (text, authority) in good {
-            assert_eq!(text.parse::<Endpoint>().map(|endpoint| endpoint.authority()), Ok(authority.to_owned()));
+            assert_eq!(
+                text.parse::<Endpoint>().map(|endpoint| endpoint.authority()),
+                Ok(authority.to_owned())
+            );
         }
-        for text in ["http://a:1", "a:6443", "https://", "https://a/b", "https://a?b", "https://u@a", "https://a b", ""] {
+        for text in [
+            "http://a:1",
+            "a:6443",
+            "https://",
+            "https://a/b",
+            "https://a?b",
+            "https://u@a",
+            "https://a b",
+            "",
+        ] {
             assert!(text.parse::<Endpoint>().is_err(), "{text:?}");
         }
     }

@@ -68,7 +68,8 @@ async fn request(
         if !response.status().is_success() {
             return Err(JsonError::Status(response.status()));
         }
-        let body = Limited::new(response.into_body(), LIMIT).collect().await.map_err(JsonError::Unreadable)?;
+        let body =
+            Limited::new(response.into_body(), LIMIT).collect().await.map_err(JsonError::Unreadable)?;
         serde_json::from_slice(&body.to_bytes()).map_err(|error| JsonError::Unreadable(Box::new(error)))
     };
     timeout(DEADLINE, exchange).await.unwrap_or(Err(JsonError::Deadline))

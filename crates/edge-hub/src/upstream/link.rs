@@ -50,7 +50,9 @@ impl Link {
         let (state, receiver) = watch::channel(LinkState::Down { since: Instant::now(), reason });
         let renew = Arc::new(Notify::new());
         let (drivers, incoming) = mpsc::unbounded_channel();
-        let upstream = Upstream { state: receiver, renew: renew.clone() };
+        let timing = connector.timing();
+        let silence = timing.probe_after + timing.probe_timeout;
+        let upstream = Upstream { state: receiver, renew: renew.clone(), silence };
         (Self { endpoints, connector, state, renew, drivers, incoming }, upstream)
     }
 
@@ -96,8 +98,12 @@ impl Link {
                 let endpoint = &self.endpoints[index];
                 match self.connector.http2(endpoint, Showing::Certificate).await {
                     Ok((sender, connection)) => {
-                        let session =
-                            Session::new(endpoint.clone(), self.connector.clone(), sender, self.drivers.clone());
+                        let session = Session::new(
+                            endpoint.clone(),
+                            self.connector.clone(),
+                            sender,
+                            self.drivers.clone(),
+                        );
                         let driver: Driver = Box::pin(async move {
                             if let Err(error) = connection.await {
                                 debug!(%error, "link");

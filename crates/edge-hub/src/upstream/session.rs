@@ -94,7 +94,11 @@ impl Session {
     }
 
     /// Gives a request its authority, and exactly the credential that it goes with.
-    fn address(&self, request: &mut Request<Body>, credential: &Credential) -> Result<Showing, UpstreamError> {
+    fn address(
+        &self,
+        request: &mut Request<Body>,
+        credential: &Credential,
+    ) -> Result<Showing, UpstreamError> {
         let authority = self.endpoint.authority();
         let path = request.uri().path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
         let uri = http::Uri::builder()

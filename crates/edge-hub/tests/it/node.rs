@@ -90,7 +90,9 @@ impl Node {
 
     /// Runs `edge-hub hostnet` with these words on a disk, and returns what it printed, the root's path taken out.
     pub(crate) fn run_on(&self, disk: &mut dyn Disk, words: &[&str]) -> Result<(String, ExitCode), String> {
-        let Args { command: Command::Hostnet(args) } = Args::try_parse_from(self.arguments(words)).unwrap();
+        let Command::Hostnet(args) = Args::try_parse_from(self.arguments(words)).unwrap().command else {
+            panic!("not a command about host-network pools");
+        };
         let mut out = Vec::new();
         let result = hostnet::run(args, disk, &mut out);
         let out = self.anonymous(&String::from_utf8(out).unwrap());

@@ -1,0 +1,246 @@
+//! Whether a caller may read what the hub would answer from what it holds.
+//!
+//! The API server decides, by an access review with the caller's own credential; the decision is kept for a while, and an
+//! allowance also over a restart, so that a caller that was served before the cut is served during it. What was never allowed
+//! while there was a link is not allowed without one. Requests that are handed on are not reviewed: the API server sees them.
+
+mod review;
+
+use std::{
+    collections::HashMap,
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, SystemTime},
+};
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+use tracing::{debug, warn};
+
+pub use self::review::Subject;
+use crate::upstream::Upstream;
+
+/// How long an allowance and a refusal are believed while there is a link.
+const BELIEVED: (Duration, Duration) = (Duration::from_mins(5), Duration::from_secs(30));
+
+/// How many decisions are kept; beyond, each request is reviewed.
+const KEPT: usize = 4096;
+
+/// How long an allowance holds without a link.
+const OFFLINE: Duration = Duration::from_hours(720);
+
+/// What is to be read, as an access review names it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Attributes {
+    /// `get`, `list` or `watch`.
+    pub verb: Box<str>,
+    /// The API group.
+    pub group: Box<str>,
+    /// The version.
+    pub version: Box<str>,
+    /// The resource.
+    pub resource: Box<str>,
+    /// The namespace; empty for all, and for cluster-scoped resources.
+    pub namespace: Box<str>,
+    /// The name; empty for a list.
+    pub name: Box<str>,
+    /// The label selector as it was sent.
+    pub labels: Box<str>,
+    /// The field selector as it was sent: the node authorizer allows only some (KEP-4601).
+    pub fields: Box<str>,
+}
+
+/// What may be done with the request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// Answer it.
+    Allowed,
+    /// 403, for this reason.
+    Denied(String),
+    /// Nobody can say: no link, and no allowance from an earlier one. 503.
+    Unknown(String),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+struct Question {
+    user: Box<str>,
+    attributes: Attributes,
+}
+
+impl Question {
+    /// Whether who may do this may also do `other`: the same, in a part of the place, with more selectors.
+    fn implies(&self, other: &Self) -> bool {
+        let Self { user, attributes: wide } = self;
+        let narrow = &other.attributes;
+        let within = |wide: &str, narrow: &str| wide.is_empty() || wide == narrow;
+        user == &other.user
+            && (&wide.verb, &wide.group, &wide.version, &wide.resource)
+                == (&narrow.verb, &narrow.group, &narrow.version, &narrow.resource)
+            && within(&wide.namespace, &narrow.namespace)
+            && within(&wide.name, &narrow.name)
+            && within(&wide.labels, &narrow.labels)
+            && within(&wide.fields, &narrow.fields)
+    }
+}
+
+struct Kept {
+    decision: Decision,
+    until: Instant,
+}
+
+/// An allowance as it is kept over a restart.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Allowance {
+    question: Question,
+    /// Unix seconds of the review.
+    at: u64,
+}
+
+/// Decides, and remembers decisions.
+pub struct Authorizer {
+    upstream: Upstream,
+    kept: Mutex<HashMap<Question, Kept>>,
+    allowances: Mutex<HashMap<Question, u64>>,
+    changed: AtomicBool,
+}
+
+impl Authorizer {
+    /// An authorizer with the allowances that [`Authorizer::export`] gave before a restart.
+    pub fn new(upstream: Upstream, stored: Option<&[u8]>) -> Self {
+        let stored: Vec<Allowance> = stored
+            .map(|bytes| {
+                serde_json::from_slice(bytes).unwrap_or_else(|error| {
+                    warn!(%error, "stored allowances cannot be read; callers are reviewed anew");
+                    Vec::new()
+                })
+            })
+            .unwrap_or_default();
+        let allowances = stored.into_iter().map(|Allowance { question, at }| (question, at)).collect();
+        Self {
+            upstream,
+            kept: Mutex::default(),
+            allowances: Mutex::new(allowances),
+            changed: AtomicBool::new(false),
+        }
+    }
+
+    /// The allowances, to be stored, if there are others than at the last call; they name users and resources, and hold no
+    /// secret.
+    pub fn export(&self) -> Option<Vec<u8>> {
+        if !self.changed.swap(false, Ordering::Relaxed) {
+            return None;
+        }
+        let oldest = now().saturating_sub(OFFLINE.as_secs());
+        let mut allowances = self.allowances.lock();
+        allowances.retain(|_, at| *at >= oldest);
+        let list: Vec<Allowance> = allowances
+            .iter()
+            .map(|(question, at)| Allowance { question: question.clone(), at: *at })
+            .collect();
+        serde_json::to_vec(&list).ok()
+    }
+
+    /// Whether `subject` may read what `attributes` say.
+    pub async fn decide(&self, subject: &Subject, attributes: &Attributes) -> Decision {
+        let question = Question { user: subject.name().into(), attributes: attributes.clone() };
+        if let Some(kept) = self.kept.lock().get(&question).filter(|kept| kept.until > Instant::now()) {
+            return kept.decision.clone();
+        }
+        match review::ask(&self.upstream, subject, attributes).await {
+            Ok(allowed) => {
+                let decision =
+                    if allowed { Decision::Allowed } else { Decision::Denied(refusal(subject, attributes)) };
+                self.keep(question, &decision, allowed);
+                decision
+            }
+            Err(error) => self.without_link(&question, &error),
+        }
+    }
+
+    fn keep(&self, question: Question, decision: &Decision, allowed: bool) {
+        let now_instant = Instant::now();
+        let until = now_instant + if allowed { BELIEVED.0 } else { BELIEVED.1 };
+        {
+            let mut allowances = self.allowances.lock();
+            let known = allowances.get(&question).copied();
+            // The time of a review that says nothing new is not worth a write each few minutes.
+            let recent = known.is_some_and(|at| now().saturating_sub(at) < OFFLINE.as_secs() / 30);
+            if !allowed && known.is_some() {
+                allowances.remove(&question);
+                self.changed.store(true, Ordering::Relaxed);
+            } else if allowed && !recent && allowances.len() < KEPT {
+                allowances.insert(question.clone(), now());
+                self.changed.store(true, Ordering::Relaxed);
+            }
+        }
+        let mut kept = self.kept.lock();
+        if kept.len() >= KEPT {
+            kept.retain(|_, kept| kept.until > now_instant);
+        }
+        if kept.len() < KEPT {
+            kept.insert(question, Kept { decision: decision.clone(), until });
+        }
+    }
+
+    fn without_link(&self, question: &Question, error: &review::ReviewError) -> Decision {
+        let oldest = now().saturating_sub(OFFLINE.as_secs());
+        let allowances = self.allowances.lock();
+        let known = allowances.get(question).is_some_and(|at| *at >= oldest)
+            || allowances.iter().any(|(allowed, at)| *at >= oldest && allowed.implies(question));
+        if known {
+            debug!(user = %question.user, "allowed as before the link was lost");
+            Decision::Allowed
+        } else {
+            Decision::Unknown(format!("whether {} may read this cannot be asked: {error}", question.user))
+        }
+    }
+}
+
+/// In the words of the API server (`errors.NewForbidden` with the RBAC authorizer's message).
+fn refusal(subject: &Subject, attributes: &Attributes) -> String {
+    let Attributes { verb, group, version: _, resource, namespace, name: _, labels: _, fields: _ } =
+        attributes;
+    let place = if namespace.is_empty() {
+        "at the cluster scope".to_owned()
+    } else {
+        format!("in the namespace {namespace:?}")
+    };
+    format!("User {:?} cannot {verb} resource {resource:?} in API group {group:?} {place}", subject.name())
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Attributes, Question};
+
+    fn question(verb: &str, namespace: &str, name: &str, fields: &str) -> Question {
+        let text = Box::<str>::from;
+        let attributes = Attributes {
+            verb: text(verb),
+            group: text(""),
+            version: text("v1"),
+            resource: text("pods"),
+            namespace: text(namespace),
+            name: text(name),
+            labels: text(""),
+            fields: text(fields),
+        };
+        Question { user: text("u"), attributes }
+    }
+
+    #[test]
+    fn who_may_read_all_may_read_a_part_and_not_the_other_way() {
+        let all = question("list", "", "", "");
+        assert!(all.implies(&question("list", "a", "b", "x=y")) && all.implies(&all));
+        assert!(!question("list", "a", "", "").implies(&all));
+        assert!(
+            !question("list", "", "", "spec.nodeName=n").implies(&all),
+            "a selector may be the reason for the allowance"
+        );
+        assert!(!all.implies(&question("watch", "", "", "")));
+        assert!(!all.implies(&Question { user: "v".into(), ..all.clone() }));
+    }
+}

@@ -1,0 +1,124 @@
+//! Asking the API server: with the caller's own token where there is one, on behalf of a certificate's user otherwise.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::Attributes;
+use crate::{
+    authenticate::User,
+    upstream::{
+        Credential, Upstream,
+        json::{JsonError, post},
+    },
+};
+
+/// Whose access is in question.
+#[derive(Debug, Clone)]
+pub enum Subject {
+    /// The node, with the hub's certificate.
+    Node {
+        /// `system:node:<name>`.
+        name: Box<str>,
+    },
+    /// The owner of a token; it asks for itself.
+    Token {
+        /// Who that is.
+        user: Arc<User>,
+        /// The token.
+        credential: Credential,
+    },
+    /// The owner of a client certificate; the hub asks about it.
+    Certificate(Arc<User>),
+}
+
+impl Subject {
+    /// The user's name.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Node { name } => name,
+            Self::Token { user, .. } | Self::Certificate(user) => &user.name,
+        }
+    }
+}
+
+/// Why there is no decision.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReviewError {
+    #[error(transparent)]
+    Request(#[from] JsonError),
+    #[error("the review has no answer")]
+    Empty,
+}
+
+/// Whether the API server allows it.
+pub(super) async fn ask(
+    upstream: &Upstream,
+    subject: &Subject,
+    attributes: &Attributes,
+) -> Result<bool, ReviewError> {
+    let (kind, credential, user) = match subject {
+        Subject::Node { .. } => ("SelfSubjectAccessReview", &Credential::Node, None),
+        Subject::Token { credential, .. } => ("SelfSubjectAccessReview", credential, None),
+        Subject::Certificate(user) => ("SubjectAccessReview", &Credential::Node, Some(user)),
+    };
+    let path = format!("/apis/authorization.k8s.io/v1/{}s", kind.to_lowercase());
+    let answer = post(upstream, credential, &path, &review(kind, attributes, user)).await?;
+    answer["status"]["allowed"].as_bool().ok_or(ReviewError::Empty)
+}
+
+fn review(kind: &str, attributes: &Attributes, user: Option<&Arc<User>>) -> Value {
+    let Attributes { verb, group, version, resource, namespace, name, labels, fields } = attributes;
+    let mut named = json!({ "verb": verb, "group": group, "version": version, "resource": resource });
+    for (field, value) in [("namespace", namespace), ("name", name)] {
+        if !value.is_empty() {
+            named[field] = json!(value);
+        }
+    }
+    for (field, value) in [("labelSelector", labels), ("fieldSelector", fields)] {
+        if !value.is_empty() {
+            named[field] = json!({ "rawSelector": value });
+        }
+    }
+    let mut spec = json!({ "resourceAttributes": named });
+    if let Some(user) = user {
+        spec["user"] = json!(user.name);
+        spec["groups"] = json!(user.groups);
+    }
+    json!({ "apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_review_names_what_is_read_and_for_whom() {
+        let attributes = Attributes {
+            verb: "list".into(),
+            group: "".into(),
+            version: "v1".into(),
+            resource: "pods".into(),
+            namespace: "".into(),
+            name: "".into(),
+            labels: "".into(),
+            fields: "spec.nodeName=a".into(),
+        };
+        let user = Arc::new(User { name: "u".into(), groups: vec!["g".into()] });
+        let expected = json!({
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {
+                "user": "u",
+                "groups": ["g"],
+                "resourceAttributes": {
+                    "verb": "list", "group": "", "version": "v1", "resource": "pods",
+                    "fieldSelector": { "rawSelector": "spec.nodeName=a" },
+                },
+            },
+        });
+        assert_eq!(review("SubjectAccessReview", &attributes, Some(&user)), expected);
+        let own = review("SelfSubjectAccessReview", &attributes, None);
+        assert_eq!(own["spec"].as_object().map(serde_json::Map::len), Some(1), "it names no user");
+    }
+}

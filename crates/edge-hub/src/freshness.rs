@@ -1,0 +1,124 @@
+//! How fresh an answer must be, and whether what is held may be the answer. Pure: ages come in as parameters.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+/// The freshness policy of a resource, for reads that ask for the most recent state (`resourceVersion` unset).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Policy {
+    /// Always ask the API server; without a link there is no answer.
+    Strict,
+    /// Answer from what is held while the link proved alive within this time.
+    Bounded(Duration),
+    /// Answer from what is held, whatever its age.
+    Any,
+}
+
+/// The policy is none of the three.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no freshness policy: write strict, any, or bounded:SECONDS")]
+pub struct UnknownPolicy(String);
+
+impl FromStr for Policy {
+    type Err = UnknownPolicy;
+
+    fn from_str(text: &str) -> Result<Self, UnknownPolicy> {
+        let unknown = || UnknownPolicy(text.to_owned());
+        match text.split_once(':') {
+            None if text == "strict" => Ok(Self::Strict),
+            None if text == "any" => Ok(Self::Any),
+            Some(("bounded", seconds)) => {
+                let seconds: u32 = seconds.trim_end_matches('s').parse().map_err(|_| unknown())?;
+                Ok(Self::Bounded(Duration::from_secs(seconds.into())))
+            }
+            _ => Err(unknown()),
+        }
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Strict => formatter.write_str("strict"),
+            Self::Bounded(within) => write!(formatter, "bounded:{}", within.as_secs()),
+            Self::Any => formatter.write_str("any"),
+        }
+    }
+}
+
+/// What is known of the subscription's freshness.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Age {
+    /// Whether there is a link and the upstream watch runs over it.
+    pub watching: bool,
+    /// How long ago upstream last gave a sign of life.
+    pub proved: Duration,
+}
+
+/// What to do with a read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Answer from what is held. `stale`: say in the answer how old that may be.
+    Held {
+        /// The age to be told, if the answer may be out of date.
+        stale: Option<Duration>,
+    },
+    /// Ask the API server.
+    Forward,
+    /// There is no answer: 503.
+    Unavailable,
+}
+
+/// Whether a read of the most recent state may be answered from what is held. `link` says whether the API server can be asked.
+pub fn most_recent(policy: Policy, age: Age, link: bool) -> Verdict {
+    match policy {
+        Policy::Strict if link => Verdict::Forward,
+        Policy::Strict => Verdict::Unavailable,
+        Policy::Bounded(within) if age.watching && age.proved <= within => Verdict::Held { stale: None },
+        // The link is there and the watch is not, or is silent: asking is better than an old answer.
+        Policy::Bounded(_) if link => Verdict::Forward,
+        Policy::Bounded(_) => Verdict::Held { stale: Some(age.proved) },
+        Policy::Any => any(age),
+    }
+}
+
+/// A read that takes any version (`resourceVersion=0`), or one that is at least what the client saw.
+pub fn any(age: Age) -> Verdict {
+    Verdict::Held { stale: (!age.watching).then_some(age.proved) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_are_read_and_written() {
+        for text in ["strict", "any", "bounded:10"] {
+            assert_eq!(text.parse::<Policy>().map(|policy| policy.to_string()), Ok(text.to_owned()));
+        }
+        for text in ["", "bounded", "bounded:", "bounded:-1", "Strict", "any:1"] {
+            assert!(text.parse::<Policy>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_most_recent_state_is_asked_for_where_it_can_be() {
+        let seconds = Duration::from_secs;
+        let age = |watching, proved| Age { watching, proved: seconds(proved) };
+        let held = |stale: Option<u64>| Verdict::Held { stale: stale.map(seconds) };
+        let bounded = Policy::Bounded(seconds(10));
+        let cases = [
+            (Policy::Strict, age(true, 0), true, Verdict::Forward),
+            (Policy::Strict, age(false, 0), false, Verdict::Unavailable),
+            (bounded, age(true, 3), true, held(None)),
+            (bounded, age(true, 11), true, Verdict::Forward),
+            (bounded, age(false, 3), true, Verdict::Forward),
+            (bounded, age(false, 3600), false, held(Some(3600))),
+            (Policy::Any, age(true, 3600), true, held(None)),
+            (Policy::Any, age(false, 7), true, held(Some(7))),
+            (Policy::Any, age(false, 7), false, held(Some(7))),
+        ];
+        for (policy, age, link, expected) in cases {
+            assert_eq!(most_recent(policy, age, link), expected, "{policy} {age:?} link={link}");
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! What every request of the hub shares.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use crate::{
+    authenticate::{
+        Authenticator, Caller, User,
+        tokens::{TokenError, Tokens, offline},
+    },
+    authorize::{Authorizer, Subject},
+    offline::documents::Documents,
+    run::Sharing,
+    storage::Storage,
+    subscriptions::{Owner, Subscriptions},
+    tasks::Tasks,
+    upstream::{LinkState, Upstream},
+};
+
+/// The parts of a running hub.
+pub struct Hub {
+    /// The way to the API server.
+    pub upstream: Upstream,
+    /// Who calls.
+    pub authenticator: Authenticator,
+    /// Whose token it is.
+    pub tokens: Tokens,
+    /// Who may read.
+    pub authorizer: Authorizer,
+    /// What is held.
+    pub subscriptions: Subscriptions,
+    /// Discovery and the like.
+    pub documents: Documents,
+    /// What is shared, and how fresh it must be.
+    pub sharing: Sharing,
+    /// What is kept on disk.
+    pub storage: Storage,
+    /// What outlives a request.
+    pub tasks: Tasks,
+}
+
+/// A caller whose name is known.
+#[derive(Debug, Clone)]
+pub struct Named {
+    /// For reviews of access.
+    pub subject: Subject,
+    /// Whose subscriptions it reads.
+    pub owner: Owner,
+}
+
+impl Hub {
+    /// The name behind a caller's credential.
+    pub async fn name(&self, caller: &Caller) -> Result<Named, TokenError> {
+        Ok(match caller {
+            Caller::Node => Named {
+                subject: Subject::Node { name: self.authenticator.node_user.clone() },
+                owner: Owner::Node,
+            },
+            Caller::Certificate(user) => {
+                Named { subject: Subject::Certificate(user.clone()), owner: owner(user) }
+            }
+            Caller::Token(token) => {
+                let user = self.tokens.user(token).await?;
+                let owner = owner(&user);
+                Named { subject: Subject::Token { user, credential: token.credential() }, owner }
+            }
+        })
+    }
+
+    /// Keeps the cluster's keys, with which tokens are checked while there is no link.
+    pub async fn learn_keys(self: Arc<Self>, shutdown: CancellationToken) {
+        if let Some(stored) = self.storage.blob(KEYS_BLOB).and_then(|blob| serde_json::from_slice(&blob).ok())
+        {
+            self.tokens.set_offline(stored);
+        }
+        let keep = async {
+            let mut link = self.upstream.state();
+            loop {
+                let _ = link.wait_for(|state| matches!(state, LinkState::Up(_))).await;
+                let pause = match offline::ask(&self.upstream).await {
+                    Ok(found) => {
+                        let stored = serde_json::to_vec(&found).unwrap_or_default();
+                        if self.storage.blob(KEYS_BLOB).as_deref() != Some(&stored)
+                            && let Err(error) = self.storage.put_blob(KEYS_BLOB, &stored)
+                        {
+                            warn!(%error, "the cluster's keys cannot be stored");
+                        }
+                        self.tokens.set_offline(found);
+                        KEYS
+                    }
+                    Err(error) => {
+                        debug!(%error, "the cluster's keys cannot be read");
+                        KEYS / 60
+                    }
+                };
+                sleep(pause).await;
+            }
+        };
+        tokio::select! {
+            () = shutdown.cancelled() => {}
+            () = keep => {}
+        }
+    }
+}
+
+/// How often the cluster's keys are looked up.
+const KEYS: Duration = Duration::from_hours(1);
+
+/// Where the keys are kept.
+const KEYS_BLOB: &str = "token-keys";
+
+fn owner(user: &Arc<User>) -> Owner {
+    Owner::User(user.name.clone())
+}

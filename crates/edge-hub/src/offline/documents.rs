@@ -1,0 +1,220 @@
+//! Documents about the API itself: discovery, `OpenAPI`, version, health. Handed on while there is a link, and kept as they came;
+//! answered from what was kept while there is none.
+//!
+//! Every authenticated user may read them (the role `system:discovery`), so they are kept once for all.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+    time::{Duration, SystemTime},
+};
+
+use axum::body::{Body, Bytes};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use http_body::Frame;
+use serde::{Deserialize, Serialize};
+use tls::digest::Sha256Digest;
+use tracing::{debug, warn};
+
+use crate::storage::Storage;
+
+/// A document larger than this is handed on and not kept. `/openapi/v2` of a large cluster has some megabytes.
+const LARGEST: usize = 16 << 20;
+
+/// Headers that a client needs to read or to revalidate the document.
+const KEPT_HEADERS: [header::HeaderName; 4] =
+    [header::CONTENT_TYPE, header::ETAG, header::VARY, header::CACHE_CONTROL];
+
+/// Whether the path names such a document.
+pub fn is_document(path: &str) -> bool {
+    let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
+    match first {
+        "version" | "healthz" | "livez" | "readyz" | "openapi" | "openid" | ".well-known" => true,
+        // /api, /api/v1; /apis, /apis/group, /apis/group/version: anything longer is about objects.
+        "api" => path.trim_matches('/').split('/').count() <= 2,
+        "apis" => path.trim_matches('/').split('/').count() <= 3,
+        _ => false,
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Head {
+    headers: Vec<(String, String)>,
+    digest: String,
+}
+
+/// Keeps documents and gives them back.
+#[derive(Clone)]
+pub struct Documents {
+    storage: Storage,
+}
+
+impl Documents {
+    /// Documents in `storage`.
+    pub fn new(storage: Storage) -> Self {
+        Self { storage }
+    }
+
+    /// Keeps the answer of upstream as its body passes, if it is a whole document.
+    pub fn keep(&self, path_and_query: &str, accept: &HeaderMap, response: Response<Body>) -> Response<Body> {
+        if response.status() != StatusCode::OK || response.headers().contains_key(header::CONTENT_ENCODING) {
+            return response;
+        }
+        let name = name(path_and_query, accept);
+        let headers = KEPT_HEADERS
+            .iter()
+            .filter_map(|header| {
+                let value = response.headers().get(header)?.to_str().ok()?;
+                Some((header.to_string(), value.to_owned()))
+            })
+            .collect();
+        let documents = self.clone();
+        response.map(|body| {
+            Body::new(Tee {
+                inner: body,
+                seen: Some(Vec::new()),
+                done: Some(move |bytes: Vec<u8>| documents.store(&name, headers, &bytes)),
+            })
+        })
+    }
+
+    fn store(&self, name: &str, headers: Vec<(String, String)>, body: &[u8]) {
+        let digest = Sha256Digest::of(body).to_string();
+        if self.head(name).is_some_and(|(head, _)| head.digest == digest) {
+            return;
+        }
+        let Ok(mut blob) = serde_json::to_vec(&Head { headers, digest }) else { return };
+        blob.push(b'\n');
+        blob.extend_from_slice(body);
+        if let Err(error) = self.storage.put_blob(name, &blob) {
+            warn!(name, %error, "a document about the API cannot be kept");
+        }
+    }
+
+    fn head(&self, name: &str) -> Option<(Head, Bytes)> {
+        let blob = self.storage.blob(name)?;
+        let end = blob.iter().position(|byte| *byte == b'\n')?;
+        let head = serde_json::from_slice(&blob[..end]).ok()?;
+        Some((head, blob.slice(end + 1..)))
+    }
+
+    /// The document as it was kept, or `None`.
+    pub fn answer(&self, path_and_query: &str, request: &HeaderMap) -> Option<Response<Body>> {
+        let (head, body) = self.head(&name(path_and_query, request))?;
+        let mut response = Response::new(Body::empty());
+        for (header, value) in &head.headers {
+            if let (Ok(header), Ok(value)) =
+                (header.parse::<header::HeaderName>(), HeaderValue::from_str(value))
+            {
+                response.headers_mut().insert(header, value);
+            }
+        }
+        let known = request.get(header::IF_NONE_MATCH);
+        if known.is_some() && known == response.headers().get(header::ETAG) {
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+        } else {
+            *response.body_mut() = Body::from(body);
+        }
+        debug!(path_and_query, "answered from what was kept");
+        Some(response)
+    }
+}
+
+/// One document has several forms; the `Accept` header chooses.
+fn name(path_and_query: &str, headers: &HeaderMap) -> String {
+    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let digest = Sha256Digest::of(format!("{path_and_query}\n{accept}").as_bytes()).to_string();
+    format!("document-{digest}")
+}
+
+/// Hands a body on and collects it; calls `done` when the whole of it has passed.
+struct Tee<F> {
+    inner: Body,
+    seen: Option<Vec<u8>>,
+    done: Option<F>,
+}
+
+impl<F: FnOnce(Vec<u8>) + Unpin> http_body::Body for Tee<F> {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let polled = Pin::new(&mut self.inner).poll_frame(context);
+        match &polled {
+            Poll::Ready(Some(Ok(frame))) => {
+                if let (Some(seen), Some(data)) = (&mut self.seen, frame.data_ref()) {
+                    if seen.len() + data.len() > LARGEST {
+                        self.seen = None;
+                    } else {
+                        seen.extend_from_slice(data);
+                    }
+                }
+            }
+            Poll::Ready(Some(Err(_))) => self.seen = None,
+            Poll::Ready(None) | Poll::Pending => {}
+        }
+        // Whoever writes an answer of known length does not ask again after its last byte.
+        let over = matches!(polled, Poll::Ready(None)) || self.inner.is_end_stream();
+        let me = &mut *self;
+        if over && let (Some(seen), Some(done)) = (me.seen.take(), me.done.take()) {
+            done(seen);
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.done.is_none() && self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+/// How old an answer from what was kept may be, as the `Warning` header tells it (RFC 7234, 5.5.4: 110 is "stale"; Kubernetes
+/// clients show 299 only).
+pub fn warning(age: Duration) -> HeaderValue {
+    let text = if age > Duration::from_hours(8760) {
+        "299 edge-hub \"no link to the API server: answered from what was stored before this start\""
+            .to_owned()
+    } else {
+        format!(
+            "299 edge-hub \"no link to the API server: answered from what was known {}s ago\"",
+            age.as_secs()
+        )
+    };
+    HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("299 edge-hub \"stale\""))
+}
+
+/// Now, in Unix seconds.
+pub fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_document;
+
+    #[test]
+    fn documents_are_about_the_api_and_not_about_objects() {
+        for path in [
+            "/version",
+            "/api",
+            "/api/v1",
+            "/apis",
+            "/apis/apps",
+            "/apis/apps/v1",
+            "/openapi/v3/apis/apps/v1",
+            "/readyz",
+            "/openid/v1/jwks",
+        ] {
+            assert!(is_document(path), "{path}");
+        }
+        for path in ["/api/v1/pods", "/apis/apps/v1/deployments", "/metrics", "/", "/logs/x", "/apix"] {
+            assert!(!is_document(path), "{path}");
+        }
+    }
+}

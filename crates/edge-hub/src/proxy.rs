@@ -1,0 +1,127 @@
+//! What becomes of a request: refused, answered from what is held, or handed on.
+//!
+//! ```text
+//!  listener ─► who calls? ─► what about? ─┬─ a document about the API ─► handed on and kept, or from what was kept
+//!                  │ 401                  ├─ a read of a resource ─────► serve (from a subscription), or handed on
+//!                                         └─ anything else ────────────► handed on, or 503
+//! ```
+
+mod forward;
+mod refuse;
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    body::Body,
+    extract::{ConnectInfo, State},
+};
+use http::{Request, Response, header};
+use kube_wire::{
+    request::{ApiPath, RequestInfo, Verb},
+    status::Status,
+};
+use tracing::debug;
+
+pub use self::refuse::refusal;
+use crate::{
+    authenticate::{Caller, Unauthenticated},
+    hub::Hub,
+    listen::Peer,
+    offline::{documents, lease},
+    serve,
+    upstream::UpstreamError,
+};
+
+/// Answers every request that comes in over one of the listeners.
+pub fn router(hub: Arc<Hub>) -> Router {
+    Router::new().fallback(handle).with_state(hub)
+}
+
+async fn handle(
+    State(hub): State<Arc<Hub>>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    request: Request<Body>,
+) -> Response<Body> {
+    let accept = request.headers().get(header::ACCEPT).cloned();
+    let result = match hub.authenticator.caller(&peer, request.headers()) {
+        Ok(caller) => answer(&hub, &caller, request).await,
+        Err(why) => Err(Box::new(unauthenticated(why))),
+    };
+    result.unwrap_or_else(|status| refusal(accept.as_ref(), &status))
+}
+
+async fn answer(
+    hub: &Arc<Hub>,
+    caller: &Caller,
+    request: Request<Body>,
+) -> Result<Response<Body>, Box<Status>> {
+    let info = RequestInfo::parse(request.method(), request.uri());
+    match &info.path {
+        ApiPath::NonResource(path) if info.verb == Verb::Get && documents::is_document(path) => {
+            document(hub, caller, request).await
+        }
+        ApiPath::NonResource(_) => hand_on(hub, caller, request).await,
+        ApiPath::Resource(path) => {
+            let reads = matches!(info.verb, Verb::Get | Verb::List | Verb::Watch);
+            if reads && path.subresource.is_none() && !path.verb_in_path {
+                let (parts, body) = request.into_parts();
+                if let serve::Read::Answer(response) =
+                    serve::read(hub, caller, info.verb, path, &parts).await?
+                {
+                    return Ok(response);
+                }
+                return hand_on(hub, caller, Request::from_parts(parts, body)).await;
+            }
+            if !hub.upstream.is_up()
+                && let Some(name) = lease::of_node(caller, &info, &hub.authenticator)
+            {
+                return lease::accept(name, request).await;
+            }
+            hand_on(hub, caller, request).await
+        }
+    }
+}
+
+/// Hands a request on, with the caller's own credential.
+async fn hand_on(hub: &Hub, caller: &Caller, request: Request<Body>) -> Result<Response<Body>, Box<Status>> {
+    let credential = caller.credential().ok_or_else(|| Box::new(certificate_stays()))?;
+    forward::forward(&hub.upstream, &hub.tasks, &credential, request)
+        .await
+        .map_err(|error| Box::new(offline(&error)))
+}
+
+async fn document(hub: &Hub, caller: &Caller, request: Request<Body>) -> Result<Response<Body>, Box<Status>> {
+    let headers = request.headers().clone();
+    let path = request.uri().path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string);
+    let handed_on = hand_on(hub, caller, request).await;
+    match handed_on {
+        Ok(response) => Ok(hub.documents.keep(&path, &headers, response)),
+        Err(status) if status.code == 503 => {
+            // Somebody who cannot be named gets nothing, however public the document is.
+            hub.name(caller).await.map_err(|error| Box::new(serve::unnamed(&error)))?;
+            hub.documents.answer(&path, &headers).ok_or(status)
+        }
+        Err(status) => Err(status),
+    }
+}
+
+fn unauthenticated(why: Unauthenticated) -> Status {
+    debug!(%why, "refused");
+    let mut status = Status::unauthorized();
+    status.message = format!("Unauthorized: {why}");
+    status
+}
+
+/// The answer to what needs a link when there is none; without `Retry-After`, or clients would block on it.
+fn offline(error: &UpstreamError) -> Status {
+    Status::service_unavailable(format!(
+        "edge-hub: {error}; this request cannot be answered without the API server"
+    ))
+}
+
+fn certificate_stays() -> Status {
+    Status::bad_request(
+        "edge-hub: a client certificate cannot be handed on, since its key stays with you: send a ServiceAccount token instead",
+    )
+}

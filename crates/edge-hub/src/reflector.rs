@@ -1,0 +1,187 @@
+//! Keeps one subscription as upstream has it: lists once, then watches, and goes on from where it was after every cut.
+//!
+//! ```text
+//!  link up ─► list (pages, kept over cuts) ─► replace ─► watch ─► apply ─► … cut ─► watch from the same version
+//!                 ▲                                        │ 410
+//!                 └────────────────────────────────────────┘
+//! ```
+//! What changed is given to the store before any reader sees it, so that a client never knows more than the disk after `kill -9`.
+
+mod list;
+mod watch;
+
+use std::{sync::Arc, time::Duration};
+
+use kube_wire::status::Status;
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep};
+use tracing::{debug, info, warn};
+use watch_cache::Replaced;
+
+use self::list::Listing;
+use crate::{
+    storage::Storage,
+    subscriptions::{Key, Progress, Subscription},
+    upstream::{Credential, LinkState, Upstream, UpstreamError},
+};
+
+/// The first and the longest pause after a failure that is not the link's.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+
+/// After a watch that ran this long a failure counts as the first.
+const STEADY: Duration = Duration::from_secs(10);
+
+/// Why a list or a watch ended.
+#[derive(Debug, thiserror::Error)]
+enum Ended {
+    /// The stream came to its regular end.
+    #[error("the stream ended")]
+    Done,
+    /// The version is too old for the server (410): only a whole list helps.
+    #[error("the version has expired")]
+    Expired,
+    /// The link broke or is not there.
+    #[error(transparent)]
+    Link(#[from] UpstreamError),
+    /// The server refuses.
+    #[error("refused: {}", .0.message)]
+    Refused(Box<Status>),
+    /// What came could not be read; the reason names what.
+    #[error("unreadable: {0}")]
+    Unreadable(String),
+    /// The store did not take it: shown to nobody, and tried again.
+    #[error("the store: {0}")]
+    Store(String),
+}
+
+/// Runs subscriptions against one upstream and one store.
+#[derive(Clone)]
+pub struct Reflector {
+    upstream: Upstream,
+    storage: Storage,
+}
+
+impl Reflector {
+    /// A reflector for all subscriptions of the hub.
+    pub fn new(upstream: Upstream, storage: Storage) -> Self {
+        Self { upstream, storage }
+    }
+
+    /// Forgets what the store has of a subscription.
+    pub fn forget(&self, key: &Key) {
+        if let Err(error) = self.storage.forget(key) {
+            warn!(%key, %error, "cannot remove a subscription from the store");
+        }
+    }
+
+    /// Keeps `subscription` until it is closed.
+    pub async fn run(self, subscription: Arc<Subscription>, credential: Arc<Mutex<Credential>>) {
+        let closed = subscription.closed().clone();
+        tokio::select! {
+            () = closed.cancelled() => {}
+            () = self.keep(&subscription, &credential) => {}
+        }
+    }
+
+    async fn keep(&self, subscription: &Subscription, credential: &Mutex<Credential>) {
+        let mut listing = Listing::default();
+        let mut relist = subscription.version().is_none();
+        let mut pause = PAUSE.0;
+        loop {
+            self.linked(subscription).await;
+            let current = credential.lock().clone();
+            let began = Instant::now();
+            let ended = if relist {
+                match self.relist(subscription, &current, &mut listing).await {
+                    Ok(()) => {
+                        relist = false;
+                        continue;
+                    }
+                    Err(ended) => ended,
+                }
+            } else {
+                match watch::run(&self.upstream, &self.storage, subscription, &current).await {
+                    Err(ended) => ended,
+                }
+            };
+            if began.elapsed() > STEADY {
+                pause = PAUSE.0;
+            }
+            debug!(key = %subscription.key(), %ended, "upstream");
+            match ended {
+                Ended::Done => continue,
+                Ended::Expired => {
+                    listing = Listing::default();
+                    relist = true;
+                    // Not at once: a server whose history is short would be listed without end.
+                    subscription.set_progress(Progress::Interrupted);
+                }
+                Ended::Link(_) => {
+                    subscription.set_progress(interrupted(subscription));
+                    // The link's own pauses hold here; this one spreads the subscriptions.
+                    sleep(Duration::from_millis(20)).await;
+                    continue;
+                }
+                Ended::Refused(status) => {
+                    if *subscription.progress().borrow() != Progress::Refused(status.clone()) {
+                        info!(key = %subscription.key(), reason = status.message, "the API server refuses");
+                    }
+                    subscription.set_progress(Progress::Refused(status));
+                }
+                Ended::Unreadable(reason) => {
+                    warn!(key = %subscription.key(), %reason, "cannot read what upstream sent");
+                    subscription.set_progress(interrupted(subscription));
+                    relist = true;
+                    listing = Listing::default();
+                }
+                Ended::Store(reason) => {
+                    warn!(key = %subscription.key(), %reason, "cannot store what upstream sent");
+                    subscription.set_progress(interrupted(subscription));
+                }
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(PAUSE.1);
+        }
+    }
+
+    async fn linked(&self, subscription: &Subscription) {
+        let mut state = self.upstream.state();
+        if !matches!(*state.borrow(), LinkState::Up(_)) {
+            subscription.set_progress(interrupted(subscription));
+        }
+        // The sender lives as long as the process.
+        let _ = state.wait_for(|state| matches!(state, LinkState::Up(_))).await;
+    }
+
+    async fn relist(
+        &self,
+        subscription: &Subscription,
+        credential: &Credential,
+        listing: &mut Listing,
+    ) -> Result<(), Ended> {
+        listing.fetch(&self.upstream, subscription, credential).await?;
+        let (objects, version) = std::mem::take(listing).finish().ok_or(Ended::Expired)?;
+        let count = objects.len();
+        let result = subscription.write(|cache| {
+            self.storage.replace(subscription.key(), &objects, version)?;
+            Ok(match cache.replace(objects.clone(), version) {
+                Ok(replaced) => replaced,
+                Err(rewind) => {
+                    warn!(key = %subscription.key(), %rewind, "upstream went back in time: a new epoch begins");
+                    cache.reset();
+                    // A cache that was just reset takes any list.
+                    cache.replace(objects, version).unwrap_or(Replaced::First)
+                }
+            })
+        });
+        let replaced =
+            result.map_err(|error: crate::storage::StorageError| Ended::Store(error.to_string()))?;
+        subscription.prove();
+        info!(key = %subscription.key(), objects = count, %version, ?replaced, "listed");
+        Ok(())
+    }
+}
+
+fn interrupted(subscription: &Subscription) -> Progress {
+    if subscription.version().is_some() { Progress::Interrupted } else { Progress::Syncing }
+}

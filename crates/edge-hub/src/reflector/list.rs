@@ -1,0 +1,151 @@
+//! The first list of a subscription, page by page. Pages that arrived are kept when the link breaks, and the next one is asked for
+//! when it is back; nothing of it is shown before it is whole.
+
+use std::{io::Write, sync::Arc};
+
+use axum::body::Body;
+use flate2::write::GzDecoder;
+use http::{HeaderValue, Request, StatusCode, header};
+use http_body_util::BodyExt;
+use kube_wire::{
+    frame::read::{ITEM_MAX, ListEnd, ListReader},
+    object::{Encoding, Object},
+    resource_version::ResourceVersion,
+    status::Status,
+};
+
+use super::Ended;
+use crate::{
+    subscriptions::Subscription,
+    upstream::{Credential, USER_AGENT, Upstream},
+};
+
+/// Objects a page: what a cut costs at most. Large enough that pages cost no round trips to speak of.
+const PAGE: usize = 2000;
+
+/// A list on its way.
+#[derive(Default)]
+pub(super) struct Listing {
+    objects: Vec<Arc<Object>>,
+    /// The token for the next page; `None` before the first.
+    next: Option<String>,
+    whole: Option<ResourceVersion>,
+}
+
+impl Listing {
+    /// Fetches pages until the list is whole. After [`Ended::Link`] it may be called again and goes on.
+    pub(super) async fn fetch(
+        &mut self,
+        upstream: &Upstream,
+        subscription: &Subscription,
+        credential: &Credential,
+    ) -> Result<(), Ended> {
+        while self.whole.is_none() {
+            let (objects, end) = page(upstream, subscription, credential, self.next.as_deref()).await?;
+            self.objects.extend(objects.into_iter().map(Arc::new));
+            if let Some(kind) = end.kind.strip_suffix("List") {
+                subscription.set_kind(kind);
+            }
+            if end.continue_token.is_empty() {
+                self.whole = Some(end.resource_version);
+            } else {
+                self.next = Some(end.continue_token);
+            }
+        }
+        Ok(())
+    }
+
+    /// The objects and the version, if the list is whole.
+    pub(super) fn finish(self) -> Option<(Vec<Arc<Object>>, ResourceVersion)> {
+        Some((self.objects, self.whole?))
+    }
+}
+
+async fn page(
+    upstream: &Upstream,
+    subscription: &Subscription,
+    credential: &Credential,
+    next: Option<&str>,
+) -> Result<(Vec<Object>, ListEnd), Ended> {
+    let mut path = subscription.key().path();
+    path.push(if path.contains('?') { '&' } else { '?' });
+    path.push_str("limit=");
+    path.push_str(&PAGE.to_string());
+    if let Some(next) = next {
+        path.push_str("&continue=");
+        path.push_str(next);
+    }
+    let request = Request::get(path)
+        .header(header::ACCEPT, accept(subscription, false))
+        .header(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip"))
+        .header(header::USER_AGENT, USER_AGENT)
+        .body(Body::empty())
+        .map_err(|error| Ended::Unreadable(error.to_string()))?;
+    let response = upstream.send(credential, request).await?;
+    if response.status() != StatusCode::OK {
+        return Err(refused(response).await);
+    }
+    let encoding = encoding(response.headers().get(header::CONTENT_TYPE));
+    let gzip = response.headers().get(header::CONTENT_ENCODING).is_some_and(|value| value == "gzip");
+    let mut inflate = gzip.then(|| GzDecoder::new(Vec::new()));
+    let mut reader = ListReader::new(encoding, ITEM_MAX);
+    let mut objects = Vec::new();
+    let mut body = response.into_body();
+    while let Some(frame) = body.frame().await {
+        let frame =
+            frame.map_err(|error| Ended::Link(crate::upstream::UpstreamError::Broken(Box::new(error))))?;
+        let Ok(data) = frame.into_data() else { continue };
+        let push = match &mut inflate {
+            None => reader.push(&data, &mut objects),
+            Some(inflate) => {
+                inflate.write_all(&data).map_err(|error| Ended::Unreadable(error.to_string()))?;
+                let plain = std::mem::take(inflate.get_mut());
+                reader.push(&plain, &mut objects)
+            }
+        };
+        push.map_err(|error| Ended::Unreadable(error.to_string()))?;
+    }
+    if let Some(inflate) = inflate {
+        let rest = inflate.finish().map_err(|error| Ended::Unreadable(error.to_string()))?;
+        reader.push(&rest, &mut objects).map_err(|error| Ended::Unreadable(error.to_string()))?;
+    }
+    let end = reader.finish().map_err(|error| Ended::Unreadable(error.to_string()))?;
+    Ok((objects, end))
+}
+
+/// The cheapest encoding in which the objects can be held.
+pub(super) fn accept(subscription: &Subscription, watch: bool) -> HeaderValue {
+    HeaderValue::from_static(match (subscription.is_protobuf(), watch) {
+        (true, false) => "application/vnd.kubernetes.protobuf",
+        (true, true) => "application/vnd.kubernetes.protobuf;stream=watch",
+        (false, _) => "application/json",
+    })
+}
+
+/// The encoding of an answer.
+pub(super) fn encoding(content_type: Option<&HeaderValue>) -> Encoding {
+    let protobuf = content_type
+        .and_then(|value| value.to_str().ok())
+        .is_some_and(|value| value.starts_with("application/vnd.kubernetes.protobuf"));
+    if protobuf { Encoding::Protobuf } else { Encoding::Json }
+}
+
+/// Why the server refused.
+pub(super) async fn refused(response: http::Response<hyper::body::Incoming>) -> Ended {
+    let code = response.status();
+    let encoding = encoding(response.headers().get(header::CONTENT_TYPE));
+    let body = match http_body_util::Limited::new(response.into_body(), 1 << 20).collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(error) => return Ended::Unreadable(error.to_string()),
+    };
+    let status = match encoding {
+        Encoding::Json => Status::from_json(&body),
+        Encoding::Protobuf => Status::from_protobuf(&body),
+    };
+    match status {
+        Some(status) if status.is_expired() => Ended::Expired,
+        Some(status) => Ended::Refused(Box::new(status)),
+        None if code == StatusCode::GONE => Ended::Expired,
+        None => Ended::Refused(Box::new(Status::internal_error(&format!("the API server answered {code}")))),
+    }
+}

@@ -1,0 +1,127 @@
+//! The upstream watch of a subscription: what it tells is stored, then shown.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use axum::body::Body;
+use http::{Request, StatusCode, header};
+use http_body_util::BodyExt;
+use kube_wire::{
+    frame::read::{ITEM_MAX, WatchEvent, WatchReader},
+    object::Object,
+    resource_version::ResourceVersion,
+};
+use tokio::time::Instant;
+use watch_cache::{Change, Event};
+
+use super::{Ended, list};
+use crate::{
+    storage::Storage,
+    subscriptions::{Progress, Subscription},
+    upstream::{Credential, USER_AGENT, Upstream, UpstreamError},
+};
+
+/// How long a watch is asked to last; spread, so that those of a node do not end together.
+const LIFE: (u64, u64) = (300, 600);
+
+/// How often a version without a change is stored: often enough to resume after a restart, seldom enough to spare the disk.
+const STORE_BOOKMARK: Duration = Duration::from_mins(10);
+
+/// Watches from the version that is held, until the stream ends.
+pub(super) async fn run(
+    upstream: &Upstream,
+    storage: &Storage,
+    subscription: &Subscription,
+    credential: &Credential,
+) -> Result<std::convert::Infallible, Ended> {
+    let version = subscription.version().ok_or(Ended::Expired)?;
+    let path = subscription.key().path();
+    let separator = if path.contains('?') { '&' } else { '?' };
+    let life = seconds();
+    let path = format!(
+        "{path}{separator}watch=1&allowWatchBookmarks=true&timeoutSeconds={life}&resourceVersion={version}"
+    );
+    let request = Request::get(path)
+        .header(header::ACCEPT, list::accept(subscription, true))
+        .header(header::USER_AGENT, USER_AGENT)
+        .body(Body::empty())
+        .map_err(|error| Ended::Unreadable(error.to_string()))?;
+    let response = upstream.send(credential, request).await?;
+    if response.status() != StatusCode::OK {
+        return Err(list::refused(response).await);
+    }
+    let encoding = list::encoding(response.headers().get(header::CONTENT_TYPE));
+    let mut reader = WatchReader::new(encoding, ITEM_MAX);
+    subscription.prove();
+    subscription.set_progress(Progress::Watching);
+    let mut body = response.into_body();
+    let mut stored = Instant::now();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| Ended::Link(UpstreamError::Broken(Box::new(error))))?;
+        let Ok(data) = frame.into_data() else { continue };
+        let mut told = Vec::new();
+        let read = reader.push(&data, &mut told);
+        let ended = take(storage, subscription, told, &mut stored);
+        read.map_err(|error| Ended::Unreadable(error.to_string()))?;
+        ended?;
+        subscription.prove();
+    }
+    Err(reader.finish().map_or_else(|error| Ended::Unreadable(error.to_string()), |()| Ended::Done))
+}
+
+/// Stores and applies what was told. What comes before an error counts.
+fn take(
+    storage: &Storage,
+    subscription: &Subscription,
+    told: Vec<WatchEvent>,
+    stored: &mut Instant,
+) -> Result<(), Ended> {
+    let mut ended = Ok(());
+    let mut changes: Vec<(Change, Arc<Object>)> = Vec::with_capacity(told.len());
+    let mut bookmark: Option<ResourceVersion> = None;
+    for event in told {
+        match event {
+            WatchEvent::Added(object) => changes.push((Change::Added, Arc::new(object))),
+            WatchEvent::Modified(object) => changes.push((Change::Modified, Arc::new(object))),
+            WatchEvent::Deleted(object) => changes.push((Change::Deleted, Arc::new(object))),
+            WatchEvent::Bookmark { resource_version, initial_end: _ } => bookmark = Some(resource_version),
+            WatchEvent::Error(status) if status.is_expired() => ended = Err(Ended::Expired),
+            WatchEvent::Error(status) => ended = Err(Ended::Refused(Box::new(status))),
+        }
+    }
+    // Under the writer's lock: readers see a change only when its file has it.
+    subscription.write(|cache| {
+        let mut events: Vec<Arc<Event>> = Vec::with_capacity(changes.len());
+        let mut applied = Ok(());
+        for (change, object) in changes {
+            match cache.apply(change, object) {
+                Ok(event) => events.extend(event),
+                Err(error) => {
+                    applied = Err(Ended::Unreadable(error.to_string()));
+                    break;
+                }
+            }
+        }
+        storage.apply(subscription.key(), &events).map_err(|error| Ended::Store(error.to_string()))?;
+        applied?;
+        if let Some(version) = bookmark {
+            cache.bookmark(version);
+            if stored.elapsed() > STORE_BOOKMARK {
+                storage
+                    .bookmark(subscription.key(), version)
+                    .map_err(|error| Ended::Store(error.to_string()))?;
+                *stored = Instant::now();
+            }
+        }
+        Ok::<_, Ended>(())
+    })?;
+    ended
+}
+
+fn seconds() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let spread = now.map_or(0, |now| u64::from(now.subsec_micros()));
+    LIFE.0 + spread % (LIFE.1 - LIFE.0)
+}

@@ -1,0 +1,207 @@
+//! The composition root of `edge-hub run`: configuration in, a running hub out, and its end in order.
+
+use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+
+use axum::{Router, serve::Listener};
+use daemon::{
+    metrics::Metrics,
+    ready::{Liveness, Readiness},
+};
+use tls::listener::{Limits, TlsListener};
+use tokio::{
+    net::{TcpListener, UnixListener},
+    task::JoinSet,
+    time::{interval, timeout},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::{config::Config, secure};
+use crate::{
+    authenticate::tokens::Tokens,
+    authorize::Authorizer,
+    hub::Hub,
+    listen::Peer,
+    offline::documents::Documents,
+    proxy,
+    reflector::Reflector,
+    storage::Storage,
+    subscriptions::Subscriptions,
+    tasks::Tasks,
+    upstream::{Connector, Link, Timing},
+};
+
+/// The blob of allowances.
+const ALLOWANCES: &str = "allowances";
+
+/// How often idle subscriptions are looked for, and new allowances stored.
+const HOUSEKEEPING: Duration = Duration::from_secs(2);
+
+/// How long open streams may take to end.
+const LAST_REQUESTS: Duration = Duration::from_secs(3);
+
+/// Why the hub could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// An address cannot be listened on.
+    #[error("{flag}: cannot listen on {address}: {source}")]
+    Bind {
+        /// The flags that give the address.
+        flag: &'static str,
+        /// The address.
+        address: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The store cannot be opened.
+    #[error("--root-dir: {0}")]
+    Store(#[from] object_store::OpenError),
+    /// A folder or a key cannot be made or read.
+    #[error("--root-dir: {path}: {source}")]
+    Folder {
+        /// Which one.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The HTTPS listener cannot be made.
+    #[error("--serving-cert-file, --serving-key-file, --ca-file: {0}")]
+    Secure(#[from] secure::SecureError),
+}
+
+/// A hub that is bound to its addresses and has read its store, and does nothing yet.
+pub struct App {
+    hub: Arc<Hub>,
+    link: Link,
+    storage: Storage,
+    proxy: TcpListener,
+    socket: UnixListener,
+    secure: Option<TlsListener>,
+    admin: TcpListener,
+    shutdown: CancellationToken,
+}
+
+impl App {
+    /// Binds and reads; fails early and changes nothing upstream.
+    pub async fn build(config: Config, shutdown: CancellationToken) -> Result<Self, StartError> {
+        let Config { endpoints, upstream, client_ca, authenticator, listeners, root, sharing } = config;
+        let folder = |source| StartError::Folder { path: root.clone(), source };
+        secure::private_folder(&root).map_err(folder)?;
+        let key = secure::storage_key(&root.join("storage.key")).map_err(folder)?;
+        let proxy = bind(listeners.proxy, "--bind-proxy-address, --proxy-port").await?;
+        let admin = bind(listeners.admin, "--bind-address, --serve-port").await?;
+        let secure = match listeners.secure {
+            None => None,
+            Some((address, certificate, key)) => {
+                let config = secure::server_config(&certificate, &key, &client_ca)?;
+                let tcp = bind(address, "--secure-bind-address, --proxy-secure-port").await?;
+                Some(TlsListener::new(tcp, config, Limits::default()))
+            }
+        };
+        let (storage, restored) = Storage::open(&root.join("store"), key)?;
+        let socket = secure::socket(&listeners.socket).map_err(|source| StartError::Bind {
+            flag: "--root-dir",
+            address: listeners.socket.display().to_string(),
+            source,
+        })?;
+        info!(subscriptions = restored.len(), "read what was stored");
+        let (link, upstream) = Link::new(endpoints, Arc::new(Connector::new(upstream, Timing::default())));
+        let tasks = Tasks::new(shutdown.clone());
+        let reflector = Reflector::new(upstream.clone(), storage.clone());
+        let hub = Hub {
+            tokens: Tokens::new(upstream.clone()),
+            authorizer: Authorizer::new(upstream.clone(), storage.blob(ALLOWANCES).as_deref()),
+            subscriptions: Subscriptions::new(reflector, tasks.clone(), restored),
+            documents: Documents::new(storage.clone()),
+            upstream,
+            authenticator,
+            sharing,
+            storage: storage.clone(),
+            tasks,
+        };
+        Ok(Self { hub: Arc::new(hub), link, storage, proxy, socket, secure, admin, shutdown })
+    }
+
+    /// Runs until the shutdown, then ends in order: no new requests, streams ended, the store synced.
+    pub async fn run(self) {
+        let Self { hub, link, storage, proxy, socket, secure, admin, shutdown } = self;
+        let router = proxy::router(hub.clone());
+        let mut tasks = JoinSet::new();
+        tasks.spawn(link.run(shutdown.clone()));
+        tasks.spawn(serve(proxy, router.clone(), shutdown.clone(), "proxy"));
+        tasks.spawn(serve(socket, router.clone(), shutdown.clone(), "socket"));
+        if let Some(secure) = secure {
+            tasks.spawn(serve(secure, router, shutdown.clone(), "secure proxy"));
+        }
+        let readiness = Readiness::new();
+        readiness.register("store").ready();
+        let admin_router = daemon::admin::router(readiness, Liveness::new())
+            .merge(daemon::metrics::router(Arc::new(Metrics::new())));
+        tasks.spawn(serve_admin(admin, admin_router, shutdown.clone()));
+        for resource in &hub.sharing.pooled {
+            if hub.sharing.pools(resource) {
+                hub.subscriptions.open_pooled(resource);
+            }
+        }
+        tasks.spawn(housekeeping(hub.clone(), storage.clone(), shutdown.clone()));
+        tasks.spawn(hub.clone().learn_keys(shutdown.clone()));
+        shutdown.cancelled().await;
+        if timeout(LAST_REQUESTS, async { while tasks.join_next().await.is_some() {} }).await.is_err() {
+            warn!("some streams did not end in time");
+        }
+        hub.tasks.wait().await;
+        store_allowances(&hub, &storage);
+        storage.keep_durable(shutdown).await;
+    }
+}
+
+async fn bind(address: SocketAddr, flag: &'static str) -> Result<TcpListener, StartError> {
+    let error = |source| StartError::Bind { flag, address: address.to_string(), source };
+    let listener = TcpListener::bind(address).await.map_err(error)?;
+    info!(%address, flag, "listening");
+    Ok(listener)
+}
+
+async fn serve<L>(listener: L, router: Router, shutdown: CancellationToken, name: &'static str)
+where
+    L: Listener,
+    L::Addr: std::fmt::Debug,
+    Peer: for<'a> axum::extract::connect_info::Connected<axum::serve::IncomingStream<'a, L>>,
+{
+    let service = router.into_make_service_with_connect_info::<Peer>();
+    let serving = axum::serve(listener, service).with_graceful_shutdown(shutdown.cancelled_owned());
+    if let Err(error) = serving.await {
+        warn!(name, %error, "a listener ended");
+    }
+}
+
+async fn serve_admin(listener: TcpListener, router: Router, shutdown: CancellationToken) {
+    if let Err(error) = axum::serve(listener, router).with_graceful_shutdown(shutdown.cancelled_owned()).await
+    {
+        warn!(%error, "the listener of probes ended");
+    }
+}
+
+async fn housekeeping(hub: Arc<Hub>, storage: Storage, shutdown: CancellationToken) {
+    let mut ticks = interval(HOUSEKEEPING);
+    let durable = storage.clone().keep_durable(shutdown.clone());
+    let keep = async {
+        loop {
+            ticks.tick().await;
+            hub.subscriptions.sweep();
+            store_allowances(&hub, &storage);
+        }
+    };
+    tokio::select! {
+        () = shutdown.cancelled() => {}
+        () = durable => {}
+        () = keep => {}
+    }
+}
+
+fn store_allowances(hub: &Hub, storage: &Storage) {
+    let Some(allowances) = hub.authorizer.export() else { return };
+    if let Err(error) = storage.put_blob(ALLOWANCES, &allowances) {
+        warn!(%error, "who may read what cannot be stored");
+    }
+}

@@ -1,0 +1,124 @@
+//! The command line of `edge-hub run`. Names and defaults are those of OpenYurt's hub where it has the option.
+
+use std::{collections::BTreeSet, net::IpAddr, path::PathBuf};
+
+use crate::upstream::Endpoint;
+
+/// Arguments of `run`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct RunArgs {
+    /// Name of this node, as the cluster knows it.
+    #[arg(long, env = "NODE_NAME", value_name = "NAME")]
+    pub node_name: String,
+
+    /// API servers, as https://host:port; the first that answers is used.
+    #[arg(long, value_name = "URL", value_delimiter = ',', required = true)]
+    pub server_addr: Vec<Endpoint>,
+
+    /// The hub's identity upstream.
+    #[command(flatten)]
+    pub identity: IdentityArgs,
+
+    /// Where to listen, and to whom.
+    #[command(flatten)]
+    pub listeners: ListenerArgs,
+
+    /// What is shared and kept.
+    #[command(flatten)]
+    pub cache: CacheArgs,
+
+    /// What is logged.
+    #[command(flatten)]
+    pub log: daemon::telemetry::LogArgs,
+}
+
+/// The hub's identity upstream.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Identity")]
+// The fields are named as the options are.
+#[allow(clippy::struct_field_names)]
+pub struct IdentityArgs {
+    /// Authorities that sign the API servers' certificates, and those of clients (PEM).
+    #[arg(long, value_name = "FILE", default_value = "/etc/kubernetes/pki/ca.crt")]
+    pub ca_file: PathBuf,
+
+    /// Client certificate (PEM): the kubelet's own by default.
+    #[arg(long, value_name = "FILE", default_value = "/var/lib/kubelet/pki/kubelet-client-current.pem")]
+    pub client_cert_file: PathBuf,
+
+    /// Key of the client certificate (PEM); if not given, it is in the same file.
+    #[arg(long, value_name = "FILE")]
+    pub client_key_file: Option<PathBuf>,
+}
+
+/// Where to listen, and to whom.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Listeners")]
+pub struct ListenerArgs {
+    /// Loopback address of the HTTP proxy for agents of this node.
+    #[arg(long, value_name = "IP", default_value = "127.0.0.1", value_parser = loopback)]
+    pub bind_proxy_address: IpAddr,
+
+    /// Port of the HTTP proxy.
+    #[arg(long, value_name = "PORT", default_value_t = 10261)]
+    pub proxy_port: u16,
+
+    /// Address of the HTTPS proxy for pods; it is off without a serving certificate.
+    #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
+    pub secure_bind_address: IpAddr,
+
+    /// Port of the HTTPS proxy.
+    #[arg(long, value_name = "PORT", default_value_t = 10268)]
+    pub proxy_secure_port: u16,
+
+    /// Serving certificate of the HTTPS proxy (PEM).
+    #[arg(long, value_name = "FILE", requires = "serving_key_file")]
+    pub serving_cert_file: Option<PathBuf>,
+
+    /// Key of the serving certificate (PEM).
+    #[arg(long, value_name = "FILE", requires = "serving_cert_file")]
+    pub serving_key_file: Option<PathBuf>,
+
+    /// Loopback address of probes, metrics and `edge-hub status`.
+    #[arg(long, value_name = "IP", default_value = "127.0.0.1", value_parser = loopback)]
+    pub bind_address: IpAddr,
+
+    /// Port of probes and metrics.
+    #[arg(long, value_name = "PORT", default_value_t = 10267)]
+    pub serve_port: u16,
+
+    /// Local users whose processes act as the node when they send no credentials: the kubelet's, by default.
+    #[arg(long, value_name = "UID", value_delimiter = ',', default_value = "0")]
+    pub node_uids: Vec<u32>,
+}
+
+impl ListenerArgs {
+    /// The users as a set.
+    pub fn node_uids(&self) -> BTreeSet<u32> {
+        self.node_uids.iter().copied().collect()
+    }
+}
+
+/// What is shared and kept.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Cache")]
+pub struct CacheArgs {
+    /// Folder of what must survive a restart.
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/edge-hub")]
+    pub root_dir: PathBuf,
+
+    /// Resources of which one stream serves everyone who may read them, beside Services and `EndpointSlices`, as
+    /// group/version/resource (the core group empty: /v1/nodes).
+    #[arg(long, value_name = "G/V/R", value_delimiter = ',')]
+    pub pool_scope_resources: Vec<String>,
+}
+
+/// A listener without TLS must not be reached from elsewhere.
+fn loopback(text: &str) -> Result<IpAddr, String> {
+    let address: IpAddr = text.parse().map_err(|_| "not an IP address".to_owned())?;
+    if address.is_loopback() {
+        Ok(address)
+    } else {
+        Err("must be a loopback address: this listener has no TLS".to_owned())
+    }
+}

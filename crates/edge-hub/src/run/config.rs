@@ -1,0 +1,192 @@
+//! Arguments as typed, resolved in one fallible step: files read, names parsed, defaults filled in.
+
+use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, time::Duration};
+
+use kube_wire::resource::GroupVersionResource;
+
+use super::args::{CacheArgs, IdentityArgs, ListenerArgs, RunArgs};
+use crate::{
+    authenticate::Authenticator,
+    freshness::Policy,
+    upstream::{Endpoint, TlsMaterial, TlsMaterialError},
+};
+
+/// Everything that the hub needs to start.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// API servers in their order.
+    pub endpoints: Vec<Endpoint>,
+    /// Trust and identity upstream.
+    pub upstream: TlsMaterial,
+    /// Authorities of clients' certificates.
+    pub client_ca: PathBuf,
+    /// Who stands for the node.
+    pub authenticator: Authenticator,
+    /// Where to listen.
+    pub listeners: Listeners,
+    /// Folder of the store.
+    pub root: PathBuf,
+    /// What is shared, and how fresh it must be.
+    pub sharing: Sharing,
+}
+
+/// Where to listen.
+#[derive(Debug, Clone)]
+pub struct Listeners {
+    /// HTTP for agents of the node.
+    pub proxy: SocketAddr,
+    /// HTTPS, with certificate and key files, if it is on.
+    pub secure: Option<(SocketAddr, PathBuf, PathBuf)>,
+    /// Probes, metrics, status.
+    pub admin: SocketAddr,
+    /// The Unix socket.
+    pub socket: PathBuf,
+}
+
+/// What is shared, and how fresh it must be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sharing {
+    /// Resources of which one stream serves everyone who may read them.
+    pub pooled: BTreeSet<GroupVersionResource>,
+    /// Resources that are never kept.
+    pub passed_through: BTreeSet<GroupVersionResource>,
+    /// Freshness by default.
+    pub default_freshness: Policy,
+}
+
+/// What is wrong with the arguments. Each names the option.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// A resource is not written as it must be.
+    #[error(
+        "--pool-scope-resources: {0:?} is not group/version/resource; the core group is empty: /v1/services"
+    )]
+    Resource(String),
+    /// Certificates cannot be read.
+    #[error("--ca-file, --client-cert-file, --client-key-file: {0}")]
+    Identity(#[from] TlsMaterialError),
+}
+
+impl Sharing {
+    /// What a node shares when nothing is configured: Services and `EndpointSlices`, as OpenYurt does.
+    pub fn standard() -> Self {
+        let resource = GroupVersionResource::new;
+        Self {
+            pooled: BTreeSet::from([
+                resource("", "v1", "services"),
+                resource("discovery.k8s.io", "v1", "endpointslices"),
+            ]),
+            // Written often and read by their writer only.
+            passed_through: BTreeSet::from([
+                resource("", "v1", "events"),
+                resource("events.k8s.io", "v1", "events"),
+                resource("coordination.k8s.io", "v1", "leases"),
+            ]),
+            default_freshness: Policy::Bounded(Duration::from_secs(10)),
+        }
+    }
+
+    /// Whether a resource may be kept at all. Virtual resources have no versions, and reviews are no state.
+    pub fn keeps(&self, resource: &GroupVersionResource) -> bool {
+        let virtual_group = ["metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"]
+            .contains(&&*resource.group)
+            || resource.group.starts_with("authentication.")
+            || resource.group.starts_with("authorization.");
+        !virtual_group
+            && &*resource.resource != "componentstatuses"
+            && !self.passed_through.contains(resource)
+    }
+
+    /// How fresh a read of the most recent state must be. What guards access or holds leadership is never old.
+    pub fn freshness(&self, resource: &GroupVersionResource) -> Policy {
+        let strict = &*resource.group == "coordination.k8s.io";
+        if strict { Policy::Strict } else { self.default_freshness }
+    }
+
+    /// Whether one stream serves all callers. Secrets and `ConfigMaps` never: who may read which is decided by name.
+    pub fn pools(&self, resource: &GroupVersionResource) -> bool {
+        let private = resource.group.is_empty() && ["secrets", "configmaps"].contains(&&*resource.resource);
+        !private && self.pooled.contains(resource)
+    }
+}
+
+/// Reads `group/version/resource`, the core group empty: `/v1/services`.
+fn resource(text: &str) -> Result<GroupVersionResource, ConfigError> {
+    match text.split('/').collect::<Vec<_>>()[..] {
+        [group, version, resource] if !version.is_empty() && !resource.is_empty() => {
+            Ok(GroupVersionResource::new(group, version, resource))
+        }
+        _ => Err(ConfigError::Resource(text.to_owned())),
+    }
+}
+
+impl TryFrom<RunArgs> for Config {
+    type Error = ConfigError;
+
+    fn try_from(args: RunArgs) -> Result<Self, ConfigError> {
+        let RunArgs { node_name, server_addr, identity, listeners, cache, log: _ } = args;
+        let IdentityArgs { ca_file, client_cert_file, client_key_file } = identity;
+        let CacheArgs { root_dir, pool_scope_resources } = cache;
+        let node_uids = listeners.node_uids();
+        let ListenerArgs {
+            bind_proxy_address,
+            proxy_port,
+            secure_bind_address,
+            proxy_secure_port,
+            serving_cert_file,
+            serving_key_file,
+            bind_address,
+            serve_port,
+            node_uids: _,
+        } = listeners;
+        let mut sharing = Sharing::standard();
+        for text in &pool_scope_resources {
+            sharing.pooled.insert(resource(text)?);
+        }
+        let key = client_key_file.as_ref().unwrap_or(&client_cert_file);
+        Ok(Self {
+            upstream: TlsMaterial::read(&ca_file, &client_cert_file, key)?,
+            client_ca: ca_file,
+            endpoints: server_addr,
+            authenticator: Authenticator { node_uids, node_user: format!("system:node:{node_name}").into() },
+            listeners: Listeners {
+                proxy: (bind_proxy_address, proxy_port).into(),
+                secure: serving_cert_file.zip(serving_key_file).map(|(certificate, key)| {
+                    ((secure_bind_address, proxy_secure_port).into(), certificate, key)
+                }),
+                admin: (bind_address, serve_port).into(),
+                socket: root_dir.join("hub.sock"),
+            },
+            root: root_dir,
+            sharing,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resources_are_read_as_openyurt_writes_them() {
+        assert_eq!(resource("/v1/nodes").ok(), Some(GroupVersionResource::new("", "v1", "nodes")));
+        assert_eq!(resource("a.b/v1/c").ok(), Some(GroupVersionResource::new("a.b", "v1", "c")));
+        for text in ["nodes", "v1/nodes", "a/b/c/d", "//x", "/v1/"] {
+            assert!(resource(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn private_and_virtual_resources_are_not_shared() {
+        let mut sharing = Sharing::standard();
+        let secrets = GroupVersionResource::new("", "v1", "secrets");
+        sharing.pooled.insert(secrets.clone());
+        assert!(!sharing.pools(&secrets) && sharing.keeps(&secrets));
+        assert!(sharing.pools(&GroupVersionResource::new("", "v1", "services")));
+        for (group, name) in
+            [("metrics.k8s.io", "nodes"), ("authorization.k8s.io", "subjectaccessreviews"), ("", "events")]
+        {
+            assert!(!sharing.keeps(&GroupVersionResource::new(group, "v1", name)), "{group}/{name}");
+        }
+    }
+}

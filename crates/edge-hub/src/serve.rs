@@ -1,0 +1,304 @@
+//! Answering reads of resources from what is held: lists, watches, single objects.
+//!
+//! ```text
+//!  what is wanted? ─► who asks? ─► may they? ─► which subscription? ─► whole? ─► fresh enough? ─► encode
+//! ```
+//! While there is a link, everything that the hub is not sure of is handed on, so that the API server says it in its own words.
+//! Without a link the hub answers what it knows, says how old that is, and refuses the rest.
+
+mod encode;
+mod get;
+mod list;
+mod watch;
+
+use std::{sync::Arc, time::Duration};
+
+use axum::body::Body;
+use http::{HeaderValue, Response, header, request::Parts};
+use kube_wire::{
+    accept::{Answer, As, MediaType, Representation, negotiate},
+    list_options::{ListRequest, WatchRequest},
+    request::{ResourcePath, Verb},
+    selectable_field::SelectableFields,
+    status::Status,
+    transcode,
+};
+use tokio::time::timeout;
+use watch_cache::Scope;
+
+use self::encode::Encoder;
+use crate::{
+    authenticate::{Caller, tokens::TokenError},
+    authorize::{Attributes, Decision},
+    hub::{Hub, Named},
+    offline::documents::warning,
+    subscriptions::{Key, Owner, Progress, Subscription},
+    upstream::Credential,
+};
+
+/// How long a request waits for the first list of its subscription.
+const FIRST_LIST: Duration = Duration::from_secs(30);
+
+/// How long a request waits for a version that the hub has not come to, as the API server does.
+const TOO_LARGE: Duration = Duration::from_secs(3);
+
+/// What becomes of a read.
+pub enum Read {
+    /// This.
+    Answer(Response<Body>),
+    /// The API server is to say.
+    HandOn,
+}
+
+/// A read that may be answered here: everything about it that is known before the cache is looked at.
+struct Asked<'a> {
+    hub: &'a Arc<Hub>,
+    named: Named,
+    attributes: Attributes,
+    key: Key,
+    scope: Scope,
+    credential: Credential,
+    representation: Representation,
+}
+
+/// Answers a read, or says that it is to be handed on.
+pub async fn read(
+    hub: &Arc<Hub>,
+    caller: &Caller,
+    verb: Verb,
+    path: &ResourcePath,
+    request: &Parts,
+) -> Result<Read, Box<Status>> {
+    if !hub.sharing.keeps(&path.resource) {
+        return Ok(Read::HandOn);
+    }
+    let up = hub.upstream.is_up();
+    // What cannot be answered is the API server's while there is one.
+    let refuse = |status: Status| if up { Ok(Read::HandOn) } else { Err(Box::new(status)) };
+    let query = request.uri.query().unwrap_or_default();
+    let selectable = SelectableFields::of(&path.resource);
+    let wanted = match verb {
+        Verb::List => ListRequest::parse(query, &selectable).map(Wanted::List),
+        Verb::Watch => WatchRequest::parse(query, &selectable).map(Wanted::Watch),
+        _ => Ok(Wanted::Get),
+    };
+    let wanted = match wanted {
+        Ok(wanted) if !wanted.is_sharded() => wanted,
+        Ok(_) => return refuse(Status::bad_request("edge-hub: shardSelector needs the API server")),
+        Err(status) => return refuse(status),
+    };
+    let representation = match representation(request, &path.resource, &wanted, up) {
+        Ok(Some(representation)) => representation,
+        Ok(None) => return Ok(Read::HandOn),
+        Err(status) => return refuse(status),
+    };
+    let named = match hub.name(caller).await {
+        Ok(named) => named,
+        Err(error) => return refuse(unnamed(&error)),
+    };
+    let attributes = wanted.attributes(path);
+    let own = wanted.key(path, false, &named.owner);
+    match hub.authorizer.decide(&named.subject, &attributes).await {
+        Decision::Allowed => {}
+        // What was fetched with the caller's own credential was allowed to it then.
+        Decision::Unknown(_) if hub.subscriptions.holds(&own) => {}
+        Decision::Denied(why) => return refuse(Status::forbidden(&path.resource, &attributes.name, &why)),
+        Decision::Unknown(why) => return refuse(Status::service_unavailable(format!("edge-hub: {why}"))),
+    }
+    let pooled = hub.sharing.pools(&path.resource);
+    let credential = if pooled { Some(Credential::Node) } else { caller.credential() };
+    let Some(credential) = credential else { return Ok(Read::HandOn) };
+    let key = wanted.key(path, pooled, &named.owner);
+    let scope = path.namespace.clone().filter(|_| &*path.resource.resource != "namespaces");
+    let scope = scope.map_or(Scope::Cluster, Scope::Namespace);
+    let asked = Asked { hub, named, attributes, key, scope, credential, representation };
+    match wanted {
+        Wanted::List(list) => list::answer(asked, &list).await,
+        Wanted::Watch(watch) => watch::answer(asked, watch).await,
+        Wanted::Get => get::answer(&asked, path, query).await,
+    }
+}
+
+/// What the request asks for, its options read.
+enum Wanted {
+    List(ListRequest),
+    Watch(WatchRequest),
+    Get,
+}
+
+impl Wanted {
+    fn is_sharded(&self) -> bool {
+        match self {
+            Self::List(request) => request.shards.is_some(),
+            Self::Watch(request) => request.shards.is_some(),
+            Self::Get => false,
+        }
+    }
+
+    fn selectors(&self, path: &ResourcePath) -> (String, String) {
+        match self {
+            Self::List(request) => (request.labels.to_string(), request.fields.to_string()),
+            Self::Watch(request) => (request.labels.to_string(), request.fields.to_string()),
+            Self::Get => {
+                (String::new(), format!("metadata.name={}", path.name.as_deref().unwrap_or_default()))
+            }
+        }
+    }
+
+    fn attributes(&self, path: &ResourcePath) -> Attributes {
+        let (labels, fields) = self.selectors(path);
+        let ResourcePath { resource, namespace, name, subresource: _, verb_in_path: _ } = path;
+        let (verb, fields) = match self {
+            Self::List(_) => ("list", fields),
+            Self::Watch(_) => ("watch", fields),
+            Self::Get => ("get", String::new()),
+        };
+        Attributes {
+            verb: verb.into(),
+            group: resource.group.clone(),
+            version: resource.version.clone(),
+            resource: resource.resource.clone(),
+            namespace: namespace.clone().unwrap_or_default(),
+            name: name.clone().unwrap_or_default(),
+            labels: labels.into(),
+            fields: fields.into(),
+        }
+    }
+
+    fn key(&self, path: &ResourcePath, pooled: bool, owner: &Owner) -> Key {
+        if pooled {
+            return Key::pooled(&path.resource);
+        }
+        let (labels, fields) = self.selectors(path);
+        let namespace = path.namespace.clone().filter(|_| &*path.resource.resource != "namespaces");
+        Key {
+            owner: owner.clone(),
+            resource: path.resource.clone(),
+            namespace: namespace.unwrap_or_default(),
+            labels: labels.into(),
+            fields: fields.into(),
+        }
+    }
+}
+
+/// How to answer; `None` if only the API server can answer so.
+fn representation(
+    request: &Parts,
+    resource: &kube_wire::resource::GroupVersionResource,
+    wanted: &Wanted,
+    up: bool,
+) -> Result<Option<Representation>, Status> {
+    let accept =
+        request.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let offered: &[MediaType] =
+        if transcode::knows(resource) { &[MediaType::Json, MediaType::Protobuf] } else { &[MediaType::Json] };
+    let mut representation = negotiate(accept, offered)?;
+    let (kind, pretty) = match wanted {
+        Wanted::List(_) => (Answer::List, true),
+        Wanted::Watch(_) => (Answer::Watch, false),
+        Wanted::Get => (Answer::Object, true),
+    };
+    if representation.as_ == As::Table {
+        if up {
+            return Ok(None);
+        }
+        // Columns are the API server's to make. kubectl accepts plain objects, too, and then shows names and ages.
+        let plain: Vec<&str> = accept.split(',').filter(|clause| !clause.contains("as=Table")).collect();
+        if plain.is_empty() {
+            return Err(Status::not_acceptable(&["application/json"]));
+        }
+        representation = negotiate(&plain.join(","), offered)?;
+    }
+    representation.check(kind)?;
+    if pretty && up && (representation.pretty || is_for_people(request)) {
+        return Ok(None);
+    }
+    Ok(Some(representation))
+}
+
+/// The API server indents JSON for browsers and command-line tools, and when asked.
+fn is_for_people(request: &Parts) -> bool {
+    let agent =
+        request.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let asked =
+        request.uri.query().is_some_and(|query| query.split('&').any(|part| part.starts_with("pretty=")));
+    asked || ["curl", "Wget", "Mozilla/5.0"].iter().any(|prefix| agent.starts_with(prefix))
+}
+
+/// The refusal of a caller whose token is not good or cannot be checked.
+pub fn unnamed(error: &TokenError) -> Status {
+    match error {
+        TokenError::Refused(_) => Status::unauthorized(),
+        TokenError::Unavailable(_) => Status::service_unavailable(format!("edge-hub: {error}")),
+    }
+}
+
+impl Asked<'_> {
+    fn is_protobuf(&self) -> bool {
+        transcode::knows(&self.key.resource)
+    }
+
+    /// How old what the subscription holds may be.
+    fn age(&self, subscription: &Subscription) -> crate::freshness::Age {
+        subscription.age(self.hub.upstream.alive())
+    }
+
+    fn encoder(&self, subscription: &Arc<Subscription>) -> Option<Encoder> {
+        Encoder::new(subscription, self.representation)
+    }
+}
+
+/// Waits until the subscription holds everything. `Ok(false)`: it will not soon, and there is a link to hand the request on over.
+async fn complete(hub: &Hub, subscription: &Subscription) -> Result<bool, Box<Status>> {
+    if subscription.version().is_some() {
+        return Ok(true);
+    }
+    let mut changes = subscription.changes();
+    let mut progress = subscription.progress();
+    let mut link = hub.upstream.state();
+    let waiting = async {
+        loop {
+            if subscription.version().is_some() {
+                return Ok(true);
+            }
+            if matches!(*progress.borrow_and_update(), Progress::Refused(_)) {
+                return Ok(false);
+            }
+            if !hub.upstream.is_up() {
+                return Err(Box::new(Status::service_unavailable(
+                    "edge-hub: no link to the API server, and this was never read whole while there was one",
+                )));
+            }
+            tokio::select! {
+                _ = changes.changed() => {}
+                _ = progress.changed() => {}
+                _ = link.changed() => {}
+                () = subscription.closed().cancelled() => return Ok(false),
+            }
+        }
+    };
+    timeout(FIRST_LIST, waiting).await.unwrap_or_else(|_| Err(Box::new(Status::not_ready(1))))
+}
+
+/// Waits, for no longer than the API server does, until the subscription has come to `version`.
+async fn reached(subscription: &Subscription, version: kube_wire::resource_version::ResourceVersion) -> bool {
+    let mut changes = subscription.changes();
+    let waiting = async {
+        while subscription.version().is_none_or(|current| current < version) {
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    };
+    timeout(TOO_LARGE, waiting).await.is_ok()
+}
+
+/// The headers of an answer from what is held; `stale`: how old it may be, if it may be old.
+fn headers(response: &mut Response<Body>, content_type: HeaderValue, stale: Option<Duration>) {
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, content_type);
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    if let Some(age) = stale {
+        headers.insert(header::WARNING, warning(age));
+    }
+}

@@ -1,0 +1,162 @@
+//! Objects as a client wants them: lent as they are held, or transcoded once for everyone.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kube_wire::{
+    accept::{As, MediaType, Representation},
+    frame::{self, Body, EventType, Form, ListHead, Projection, TypeMeta},
+    object::{Encoding, Object},
+    status::Status,
+    transcode::{self, MetaMessage, TranscodeError},
+};
+use watch_cache::{Delivery, Page};
+
+use crate::subscriptions::Subscription;
+
+/// Writes the objects of one subscription in one form.
+#[derive(Clone)]
+pub(super) struct Encoder {
+    subscription: Arc<Subscription>,
+    form: Form,
+    media: MediaType,
+    api_version: Arc<str>,
+    kind: Arc<str>,
+    transcodes: bool,
+}
+
+/// An object's bytes in the encoding that is written.
+struct Shown {
+    whole: Bytes,
+    metadata: Bytes,
+}
+
+impl Body for Shown {
+    fn whole(&self) -> Bytes {
+        self.whole.clone()
+    }
+
+    fn metadata(&self) -> Bytes {
+        self.metadata.clone()
+    }
+}
+
+impl Encoder {
+    /// `None` if the kind of the objects is not known yet.
+    pub(super) fn new(subscription: &Arc<Subscription>, representation: Representation) -> Option<Self> {
+        let encoding = match representation.encoding {
+            MediaType::Protobuf => Encoding::Protobuf,
+            MediaType::Json | MediaType::Yaml => Encoding::Json,
+        };
+        let projection = match representation.as_ {
+            As::Object | As::Table => Projection::Whole,
+            As::PartialObjectMetadata | As::PartialObjectMetadataList => {
+                Projection::Metadata(representation.meta_version)
+            }
+        };
+        Some(Self {
+            form: Form { encoding, projection },
+            media: representation.encoding,
+            api_version: subscription.key().resource.api_version().into(),
+            kind: subscription.kind()?,
+            transcodes: subscription.is_protobuf() && encoding == Encoding::Json,
+            subscription: subscription.clone(),
+        })
+    }
+
+    /// The `Content-Type` of an object or list.
+    pub(super) fn content_type(&self) -> &'static str {
+        self.media.as_str()
+    }
+
+    /// The `Content-Type` of a watch.
+    pub(super) fn watch_content_type(&self) -> &'static str {
+        self.media.of_watch()
+    }
+
+    fn type_meta(&self) -> TypeMeta<'_> {
+        TypeMeta { api_version: &self.api_version, kind: &self.kind }
+    }
+
+    /// One object, as the answer to a GET.
+    pub(super) fn object(&self, object: &Arc<Object>) -> Result<Vec<Bytes>, TranscodeError> {
+        Ok(frame::object(self.form, self.type_meta(), &self.shown(object, true)?))
+    }
+
+    /// A list, in pieces; what has to be transcoded is, when its turn comes.
+    pub(super) fn list(&self, page: Page) -> Box<dyn Iterator<Item = Result<Bytes, TranscodeError>> + Send> {
+        let Page { objects, resource_version, continue_token, remaining } = page;
+        let head = ListHead {
+            items: self.type_meta(),
+            resource_version,
+            continue_token: continue_token.as_deref().unwrap_or_default(),
+            remaining,
+            custom: !self.subscription.is_protobuf(),
+        };
+        if !self.transcodes {
+            return Box::new(frame::list(self.form, &head, objects).map(Ok));
+        }
+        // The ends of a list do not depend on what is in it.
+        let mut ends = frame::list(self.form, &head, Vec::<Bytes>::new());
+        let (header, trailer) = (ends.next().unwrap_or_default(), ends.next().unwrap_or_default());
+        let encoder = self.clone();
+        let (before, after) = match self.form.projection {
+            Projection::Whole => (String::new(), ""),
+            Projection::Metadata(version) => (
+                format!("{{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"{version}\",\"metadata\":"),
+                "}",
+            ),
+        };
+        let items = objects.into_iter().enumerate().map(move |(index, object)| {
+            let comma = if index > 0 { "," } else { "" };
+            let shown = encoder.transcode(&object, false)?;
+            Ok([comma.as_bytes(), before.as_bytes(), &shown, after.as_bytes()].concat().into())
+        });
+        Box::new(std::iter::once(Ok(header)).chain(items).chain(std::iter::once(Ok(trailer))))
+    }
+
+    /// Appends one thing that a watch tells.
+    pub(super) fn delivery(&self, delivery: &Delivery, out: &mut Vec<u8>) -> Result<(), TranscodeError> {
+        let (event, object) = match delivery {
+            Delivery::Added(object) => (EventType::Added, object),
+            Delivery::Modified(object) => (EventType::Modified, object),
+            Delivery::Deleted(object) => (EventType::Deleted, object),
+            Delivery::InitialEnd(version) | Delivery::Bookmark(version) => {
+                let end = matches!(delivery, Delivery::InitialEnd(_));
+                out.extend_from_slice(&frame::bookmark(self.form, self.type_meta(), *version, end));
+                return Ok(());
+            }
+        };
+        for piece in frame::watch_event(self.form, self.type_meta(), event, &self.shown(object, true)?) {
+            out.extend_from_slice(&piece);
+        }
+        Ok(())
+    }
+
+    /// An error within a watch.
+    pub(super) fn error(&self, status: &Status) -> Bytes {
+        frame::watch_error(self.form.encoding, status)
+    }
+
+    fn shown(&self, object: &Arc<Object>, typed: bool) -> Result<Shown, TranscodeError> {
+        if !self.transcodes {
+            return Ok(Shown { whole: object.body().clone(), metadata: object.metadata() });
+        }
+        let text = self.transcode(object, typed)?;
+        Ok(Shown { metadata: text.clone(), whole: text })
+    }
+
+    /// What is written of an object held as protobuf, as JSON.
+    fn transcode(&self, object: &Arc<Object>, typed: bool) -> Result<Bytes, TranscodeError> {
+        if let Projection::Metadata(_) = self.form.projection {
+            return transcode::meta_to_json(MetaMessage::ObjectMeta, &object.metadata(), false)
+                .map(Bytes::from);
+        }
+        let resource = &self.subscription.key().resource;
+        if !typed {
+            return transcode::to_json(resource, object.body(), false).map(Bytes::from);
+        }
+        let make = || transcode::to_json(resource, object.body(), true).map(Bytes::from);
+        self.subscription.transcoded(object, make)
+    }
+}

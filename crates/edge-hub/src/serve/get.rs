@@ -1,0 +1,62 @@
+//! One object from what is held. A read of one object opens no subscription, and what it brings is never kept: a store that can
+//! be listed holds whole lists only.
+
+use axum::body::Body;
+use http::{HeaderValue, Response};
+use kube_wire::{
+    list_options::{ListRead, ListRequest},
+    request::ResourcePath,
+    resource::ObjectKey,
+    selectable_field::SelectableFields,
+    status::Status,
+};
+use watch_cache::Scope;
+
+use super::{Asked, Read, headers, reached};
+use crate::freshness::{self, Verdict};
+
+pub(super) async fn answer(asked: &Asked<'_>, path: &ResourcePath, query: &str) -> Result<Read, Box<Status>> {
+    let hub = asked.hub;
+    let up = hub.upstream.is_up();
+    let found = hub.subscriptions.find(&asked.key, asked.is_protobuf(), &asked.credential);
+    let Some(subscription) = found.filter(|subscription| subscription.version().is_some()) else {
+        return Ok(Read::HandOn);
+    };
+    // A GET's version means what a list's does.
+    let read = match ListRequest::parse(query, &SelectableFields::of(&path.resource)) {
+        Ok(request) => request.read,
+        Err(_) if up => return Ok(Read::HandOn),
+        Err(status) => return Err(Box::new(status)),
+    };
+    let age = asked.age(&subscription);
+    let verdict = match read {
+        ListRead::MostRecent => freshness::most_recent(hub.sharing.freshness(&path.resource), age, up),
+        ListRead::NotOlderThan(version) if reached(&subscription, version).await => freshness::any(age),
+        ListRead::NotOlderThan(version) if !up => {
+            return Err(Box::new(Status::too_large(version, subscription.version())));
+        }
+        ListRead::Any => freshness::any(age),
+        _ => Verdict::Forward,
+    };
+    let Verdict::Held { stale } = verdict else { return Ok(Read::HandOn) };
+    let name = path.name.as_deref().unwrap_or_default();
+    let namespace = match &asked.scope {
+        Scope::Cluster => "",
+        Scope::Namespace(namespace) => namespace,
+    };
+    let held = subscription.read(watch_cache::Cache::snapshot);
+    let object = held.and_then(|held| held.get(&ObjectKey::new(namespace, name)).cloned());
+    let Some(object) = object else {
+        // That it is not there is the API server's to say while it can be asked.
+        return if up { Ok(Read::HandOn) } else { Err(Box::new(Status::not_found(&path.resource, name))) };
+    };
+    let Some(encoder) = asked.encoder(&subscription) else { return Ok(Read::HandOn) };
+    let pieces = match encoder.object(&object) {
+        Ok(pieces) => pieces,
+        Err(_) if up => return Ok(Read::HandOn),
+        Err(error) => return Err(Box::new(Status::internal_error(&format!("edge-hub: {error}")))),
+    };
+    let mut response = Response::new(Body::from(pieces.concat()));
+    headers(&mut response, HeaderValue::from_static(encoder.content_type()), stale);
+    Ok(Read::Answer(response))
+}

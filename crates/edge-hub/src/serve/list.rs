@@ -1,0 +1,103 @@
+//! A list from what is held.
+
+use axum::body::{Body, Bytes};
+use futures::stream;
+use http::{HeaderValue, Response};
+use kube_wire::{
+    list_options::{ListRead, ListRequest},
+    status::Status,
+    transcode::TranscodeError,
+};
+use tracing::warn;
+use watch_cache::ListAnswer;
+
+use super::{Asked, Read, complete, headers, reached};
+use crate::freshness::{self, Verdict};
+
+/// Pieces smaller than this are joined, so that a list of many small objects does not cost a system call each.
+const PIECE: usize = 32 << 10;
+
+pub(super) async fn answer(asked: Asked<'_>, request: &ListRequest) -> Result<Read, Box<Status>> {
+    let hub = asked.hub;
+    let opened = hub.subscriptions.open(&asked.key, asked.is_protobuf(), &asked.credential, false);
+    let Some(subscription) = opened else { return Ok(Read::HandOn) };
+    let first = subscription.version().is_none();
+    if !complete(hub, &subscription).await? {
+        return Ok(Read::HandOn);
+    }
+    let up = hub.upstream.is_up();
+    let age = asked.age(&subscription);
+    let verdict = match &request.read {
+        // The first list was made after this request came: nothing is more recent.
+        ListRead::MostRecent | ListRead::Continue { at: None, .. } if !first => {
+            freshness::most_recent(hub.sharing.freshness(&asked.key.resource), age, up)
+        }
+        _ => freshness::any(age),
+    };
+    let stale = match verdict {
+        Verdict::Held { stale } => stale,
+        Verdict::Forward => return Ok(Read::HandOn),
+        Verdict::Unavailable => return Err(Box::new(too_old_for_policy())),
+    };
+    if let ListRead::NotOlderThan(version) = request.read
+        && !reached(&subscription, version).await
+    {
+        let status = Status::too_large(version, subscription.version());
+        return if up { Ok(Read::HandOn) } else { Err(Box::new(status)) };
+    }
+    let page = match subscription.read(|cache| cache.list(request, asked.scope.clone())) {
+        ListAnswer::Page(page) => page,
+        _ if up => return Ok(Read::HandOn),
+        answer => return Err(Box::new(refusal(&request.read, &answer))),
+    };
+    let Some(encoder) = asked.encoder(&subscription) else { return Ok(Read::HandOn) };
+    let pieces = joined(encoder.list(page), asked.key.to_string());
+    let mut response = Response::new(Body::from_stream(stream::iter(pieces)));
+    headers(&mut response, HeaderValue::from_static(encoder.content_type()), stale);
+    Ok(Read::Answer(response))
+}
+
+/// Why a list cannot be answered without a link.
+fn refusal(read: &ListRead, answer: &ListAnswer) -> Status {
+    match (answer, read) {
+        (ListAnswer::Behind { current }, ListRead::NotOlderThan(version) | ListRead::Exact(version)) => {
+            Status::too_large(*version, Some(*current))
+        }
+        (ListAnswer::Expired { .. }, ListRead::Continue { after, .. }) => {
+            Status::continue_expired(kube_wire::continue_token::reencode(after, None))
+        }
+        (ListAnswer::Expired { .. }, _) => Status::list_expired(),
+        _ => Status::not_ready(1),
+    }
+}
+
+fn too_old_for_policy() -> Status {
+    Status::service_unavailable(
+        "edge-hub: no link to the API server, and the freshness policy of this resource allows no older answer",
+    )
+}
+
+/// Joins small pieces; large ones go as they are, since they are lent.
+fn joined(
+    mut pieces: impl Iterator<Item = Result<Bytes, TranscodeError>> + Send,
+    key: String,
+) -> impl Iterator<Item = Result<Bytes, std::io::Error>> + Send {
+    std::iter::from_fn(move || {
+        let mut joined = Vec::new();
+        for piece in pieces.by_ref() {
+            match piece {
+                Ok(piece) if joined.is_empty() && piece.len() >= PIECE => return Some(Ok(piece)),
+                Ok(piece) => joined.extend_from_slice(&piece),
+                Err(error) => {
+                    // The connection breaks off: half a list is never taken for a whole one.
+                    warn!(%key, %error, "an object cannot be shown as JSON");
+                    return Some(Err(std::io::Error::other(error)));
+                }
+            }
+            if joined.len() >= PIECE {
+                break;
+            }
+        }
+        (!joined.is_empty()).then(|| Ok(joined.into()))
+    })
+}

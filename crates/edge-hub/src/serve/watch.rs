@@ -1,0 +1,198 @@
+//! A watch on what is held. It stays open while the link is cut; its cursor reads the shared history when the client is ready
+//! for more, so a client that does not read holds nobody up.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::body::{Body, Bytes};
+use futures::stream;
+use http::{HeaderValue, Response};
+use kube_wire::{
+    list_options::{WatchRequest, WatchStart},
+    status::Status,
+};
+use tokio::time::{Instant, sleep_until};
+use tracing::{debug, warn};
+use watch_cache::{Cursor, Step, WatchAnswer};
+
+use super::{Asked, Read, complete, encode::Encoder, headers, reached};
+use crate::{
+    authorize::{Attributes, Decision, Subject},
+    freshness,
+    hub::Hub,
+    subscriptions::Subscription,
+};
+
+/// How many events or objects are looked at under one lock.
+const BUDGET: usize = 64;
+
+/// A chunk ends at this many bytes.
+const CHUNK: usize = 64 << 10;
+
+/// How often a watch that asked for bookmarks gets one, as the API server does.
+const BOOKMARK: Duration = Duration::from_mins(1);
+
+/// How long before its end a watch gets a last bookmark.
+const LAST_BOOKMARK: Duration = Duration::from_secs(2);
+
+/// How often it is asked whether the watcher still may.
+const REVIEW: Duration = Duration::from_mins(1);
+
+/// The shortest life of a watch that names none; the longest is twice that.
+const LIFE: Duration = Duration::from_mins(30);
+
+pub(super) async fn answer(asked: Asked<'_>, request: WatchRequest) -> Result<Read, Box<Status>> {
+    let hub = asked.hub;
+    let opened = hub.subscriptions.open(&asked.key, asked.is_protobuf(), &asked.credential, false);
+    let Some(subscription) = opened else { return Ok(Read::HandOn) };
+    match complete(hub, &subscription).await {
+        Ok(true) => {}
+        Ok(false) => return Ok(Read::HandOn),
+        // A reflector keeps its version on 429 and backs off; after 503 it would list anew.
+        Err(status) if status.code == 503 => return Err(Box::new(Status::not_ready(5))),
+        Err(status) => return Err(status),
+    }
+    let Some(encoder) = asked.encoder(&subscription) else { return Ok(Read::HandOn) };
+    let age = asked.age(&subscription);
+    let start = match &request.start {
+        WatchStart::Initial { at_least: Some(version), .. } if !reached(&subscription, *version).await => {
+            Err(Status::too_large(*version, subscription.version()))
+        }
+        _ => begin(&subscription, &request, &asked),
+    };
+    let lasts = request.timeout.unwrap_or_else(life);
+    let now = Instant::now();
+    let content_type = HeaderValue::from_static(encoder.watch_content_type());
+    let body = match start {
+        // The request was good; that it cannot be served is told within the stream, where clients look for it.
+        Err(status) => Body::from(encoder.error(&status)),
+        Ok(cursor) => {
+            let watch = Watch {
+                hub: hub.clone(),
+                subject: asked.named.subject.clone(),
+                attributes: asked.attributes.clone(),
+                changes: subscription.changes(),
+                subscription,
+                cursor,
+                encoder,
+                ends: now + lasts,
+                bookmark: now + BOOKMARK.min(lasts.saturating_sub(LAST_BOOKMARK)),
+                review: now + REVIEW,
+            };
+            Body::from_stream(stream::unfold(Some(Box::new(watch)), async |watch| watch?.next().await))
+        }
+    };
+    let mut response = Response::new(body);
+    let stale = match freshness::any(age) {
+        freshness::Verdict::Held { stale } => stale,
+        _ => None,
+    };
+    headers(&mut response, content_type, stale);
+    Ok(Read::Answer(response))
+}
+
+fn begin(subscription: &Subscription, request: &WatchRequest, asked: &Asked<'_>) -> Result<Cursor, Status> {
+    subscription.read(|cache| cache.watch(request, asked.scope.clone())).map_err(|answer| match answer {
+        WatchAnswer::Expired { oldest, asked } => Status::too_old(asked, oldest),
+        WatchAnswer::Behind { current } => Status::too_large(current, Some(current)),
+        WatchAnswer::NotComplete => Status::not_ready(1),
+    })
+}
+
+/// Between the shortest and the longest life, spread by the clock: watches that began together do not end together.
+fn life() -> Duration {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let thousandths = now.map_or(0, |now| now.subsec_nanos() % 1000);
+    LIFE + LIFE.mul_f64(f64::from(thousandths) / 1000.0)
+}
+
+/// One client's watch.
+struct Watch {
+    hub: Arc<Hub>,
+    subject: Subject,
+    attributes: Attributes,
+    subscription: Arc<Subscription>,
+    cursor: Cursor,
+    changes: tokio::sync::watch::Receiver<u64>,
+    encoder: Encoder,
+    ends: Instant,
+    bookmark: Instant,
+    review: Instant,
+}
+
+type Chunk = Result<Bytes, std::io::Error>;
+
+impl Watch {
+    /// The next chunk and the watch that goes on, or `None` at its end.
+    async fn next(mut self: Box<Self>) -> Option<(Chunk, Option<Box<Self>>)> {
+        loop {
+            // Before the cache is looked at: a change after that wakes us again.
+            self.changes.borrow_and_update();
+            let mut out = Vec::new();
+            match self.fill(&mut out) {
+                Ok(None) if !out.is_empty() => return Some((Ok(out.into()), Some(self))),
+                Ok(None) => {}
+                Ok(Some(status)) => {
+                    out.extend_from_slice(&self.encoder.error(&status));
+                    return Some((Ok(out.into()), None));
+                }
+                Err(error) => return Some((Err(error), None)),
+            }
+            let Self { changes, subscription, hub, bookmark, ends, review, .. } = &mut *self;
+            tokio::select! {
+                changed = changes.changed() => if changed.is_err() { return None },
+                () = sleep_until(*bookmark) => self.bookmark_due(),
+                () = sleep_until(*ends) => return None,
+                () = sleep_until(*review) => if !self.may_go_on().await { return None },
+                () = subscription.closed().cancelled() => return None,
+                () = hub.tasks.shutdown().cancelled() => return None,
+            }
+        }
+    }
+
+    /// Writes what there is to tell, up to a chunk. A status ends the watch.
+    fn fill(&mut self, out: &mut Vec<u8>) -> Result<Option<Status>, std::io::Error> {
+        while out.len() < CHUNK {
+            let cursor = &mut self.cursor;
+            match self.subscription.read(|cache| cursor.next(cache, BUDGET)) {
+                Step::Events(deliveries) => {
+                    for delivery in &deliveries {
+                        self.encoder.delivery(delivery, out).map_err(|error| {
+                            warn!(key = %self.subscription.key(), %error, "an object cannot be shown as JSON");
+                            std::io::Error::other(error)
+                        })?;
+                    }
+                }
+                Step::Idle => return Ok(None),
+                Step::Expired { oldest, asked } => {
+                    debug!(key = %self.subscription.key(), %asked, "a watch has expired");
+                    let status = match oldest {
+                        Some(oldest) => Status::too_old(asked, oldest),
+                        None => Status::expired("edge-hub: the API server began anew, and is being listed"),
+                    };
+                    return Ok(Some(status));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn bookmark_due(&mut self) {
+        self.cursor.request_bookmark();
+        let now = Instant::now();
+        let last = self.ends.checked_sub(LAST_BOOKMARK).unwrap_or(self.ends);
+        // After the last one no other comes before the end.
+        self.bookmark = if now >= last { self.ends + BOOKMARK } else { (now + BOOKMARK).min(last) };
+    }
+
+    /// Whether the watcher still may read this. That nobody can say ends no watch: it went on before.
+    async fn may_go_on(&mut self) -> bool {
+        self.review = Instant::now() + REVIEW;
+        match self.hub.authorizer.decide(&self.subject, &self.attributes).await {
+            Decision::Allowed | Decision::Unknown(_) => true,
+            Decision::Denied(why) => {
+                debug!(key = %self.subscription.key(), %why, "a watch ends: access was revoked");
+                false
+            }
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! What the hub keeps on disk, in the hub's own terms: whole lists, changes, and documents.
+//!
+//! A change is written to its file before any reader sees it, so that after `kill -9` no client knows more than the store. That the
+//! disk has it for good, against a loss of power, follows within two seconds.
+
+use std::{collections::HashMap, path::Path, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use kube_wire::{
+    object::{Encoding, MalformedObject, Object},
+    resource_version::ResourceVersion,
+};
+use object_store::{
+    Change as StoredChange, Error, OpenError, Record, Restored, Statistics, Store, Stored, SubscriptionId,
+};
+use parking_lot::Mutex;
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+use watch_cache::{Cache, Change, Event, Limits, restore::Past};
+
+use crate::subscriptions::Key;
+
+/// How long a change may wait for the disk.
+const SYNC: Duration = Duration::from_secs(2);
+
+/// How many bytes a step of compaction may move between two syncs.
+const COMPACTION: u64 = 4 << 20;
+
+/// What cannot be stored, or read back.
+pub type StorageError = Error;
+
+/// The store of the hub, shared by all that write to it.
+#[derive(Clone)]
+pub struct Storage {
+    store: Arc<Mutex<Store>>,
+}
+
+/// The store and the caches that it holds, by the names of their subscriptions.
+pub type Opened = (Storage, HashMap<String, Cache>);
+
+impl Storage {
+    /// Opens the store in `dir`; bodies of private resources are sealed with `key`.
+    pub fn open(dir: &Path, key: [u8; 32]) -> Result<Opened, OpenError> {
+        let (store, restored) = Store::open(dir, Some(object_store::Key::new(key)))?;
+        for problem in store.problems() {
+            warn!(%problem, "a part of what was stored cannot be used");
+        }
+        let caches = restored.into_iter().filter_map(|restored| {
+            let name = restored.subscription.to_string();
+            match cache(restored) {
+                Ok(cache) => Some((name, cache)),
+                Err(error) => {
+                    warn!(subscription = name, %error, "what was stored cannot be read: it will be listed anew");
+                    None
+                }
+            }
+        });
+        let caches = caches.collect();
+        Ok((Self { store: Arc::new(Mutex::new(store)) }, caches))
+    }
+
+    /// Stores a whole list, which takes the place of all before it.
+    pub fn replace(&self, key: &Key, objects: &[Arc<Object>], version: ResourceVersion) -> Result<(), Error> {
+        let begin = if is_private(key) { Record::BeginSealed } else { Record::Begin };
+        let listed = objects.iter().map(|object| put(object, StoredChange::Added));
+        let records: Vec<Record> = std::iter::once(begin)
+            .chain(listed)
+            .chain(std::iter::once(Record::Complete { version: version.get() }))
+            .collect();
+        self.append(key, &records)
+    }
+
+    /// Stores changes, in their order.
+    pub fn apply(&self, key: &Key, events: &[Arc<Event>]) -> Result<(), Error> {
+        let records: Vec<Record> = events
+            .iter()
+            .map(|event| match event.change {
+                Change::Added => put(&event.object, StoredChange::Added),
+                Change::Modified => put(&event.object, StoredChange::Modified),
+                Change::Deleted => Record::Delete {
+                    key: Bytes::copy_from_slice(event.object.key().as_str().as_bytes()),
+                    version: event.resource_version.get(),
+                    body: event.object.body().clone(),
+                },
+            })
+            .collect();
+        self.append(key, &records)
+    }
+
+    /// Stores that nothing else happened up to `version`.
+    pub fn bookmark(&self, key: &Key, version: ResourceVersion) -> Result<(), Error> {
+        self.append(key, &[Record::Bookmark { version: version.get() }])
+    }
+
+    /// Removes a subscription.
+    pub fn forget(&self, key: &Key) -> Result<(), Error> {
+        self.append(key, &[Record::Drop])
+    }
+
+    fn append(&self, key: &Key, records: &[Record]) -> Result<(), Error> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        let mut store = self.store.lock();
+        store.append(&SubscriptionId::from(key.to_string().as_str()), records)?;
+        store.flush()
+    }
+
+    /// Keeps a document, atomically.
+    pub fn put_blob(&self, name: &str, content: &[u8]) -> Result<(), Error> {
+        self.store.lock().blobs().put(name, content)
+    }
+
+    /// A document that was kept; `None` if there is none, or it cannot be read.
+    pub fn blob(&self, name: &str) -> Option<Bytes> {
+        self.store.lock().blobs().get(name).unwrap_or_else(|error| {
+            warn!(name, %error, "a document cannot be read");
+            None
+        })
+    }
+
+    /// What was given and written.
+    pub fn statistics(&self) -> Statistics {
+        self.store.lock().statistics()
+    }
+
+    /// Makes what was written durable every two seconds, until `shutdown`, and once more then.
+    pub async fn keep_durable(self, shutdown: CancellationToken) {
+        let mut ticks = interval(SYNC);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let ending = tokio::select! {
+                () = shutdown.cancelled() => true,
+                _ = ticks.tick() => false,
+            };
+            let storage = self.clone();
+            let synced = tokio::task::spawn_blocking(move || {
+                let mut store = storage.store.lock();
+                store.sync()?;
+                store.compact_step(COMPACTION)
+            })
+            .await;
+            match synced {
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => warn!(%error, "what changed is not durable yet"),
+                Err(error) => debug!(%error, "the sync was cut short"),
+            }
+            if ending {
+                return;
+            }
+        }
+    }
+}
+
+/// Whether the bodies are nobody else's business: they are encrypted on disk.
+fn is_private(key: &Key) -> bool {
+    key.resource.group.is_empty() && &*key.resource.resource == "secrets"
+}
+
+fn put(object: &Object, change: StoredChange) -> Record {
+    Record::Put {
+        key: Bytes::copy_from_slice(object.key().as_str().as_bytes()),
+        version: object.resource_version().get(),
+        body: object.body().clone(),
+        change,
+    }
+}
+
+/// A cache of what was stored. The encoding is that of the bytes: JSON begins with a brace, which no message does.
+fn cache(restored: Restored) -> Result<Cache, MalformedObject> {
+    let Restored { version, objects, history, subscription: _, sealed: _, history_after: _ } = restored;
+    let version = ResourceVersion::new(version).ok_or(MalformedObject::Missing("version"))?;
+    let objects = objects.into_iter().map(object).collect::<Result<Vec<_>, _>>()?;
+    let history = history
+        .into_iter()
+        .map(|event| {
+            let change = match event.change {
+                StoredChange::Added => Change::Added,
+                StoredChange::Modified => Change::Modified,
+                StoredChange::Deleted => Change::Deleted,
+            };
+            Ok(Past {
+                change,
+                object: object(event.object)?,
+                previous: event.previous.map(object).transpose()?,
+            })
+        })
+        .collect::<Result<Vec<_>, MalformedObject>>()?;
+    Ok(Cache::restore(Limits::default(), objects, version, history))
+}
+
+fn object(stored: Stored) -> Result<Arc<Object>, MalformedObject> {
+    let encoding = if stored.body.first() == Some(&b'{') { Encoding::Json } else { Encoding::Protobuf };
+    let object = match encoding {
+        Encoding::Json => Object::from_json(stored.body),
+        Encoding::Protobuf => Object::from_protobuf(stored.body),
+    };
+    object.map(Arc::new)
+}

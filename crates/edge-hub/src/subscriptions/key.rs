@@ -1,0 +1,137 @@
+//! What a subscription is about, and which requests it can answer.
+
+use std::fmt;
+
+use kube_wire::resource::GroupVersionResource;
+
+/// Whose view of the cluster it is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Owner {
+    /// The node's, fetched with the hub's certificate. Pooled resources are the node's, and go to others after a review.
+    Node,
+    /// One user's own, fetched with that user's token and served to no one else.
+    User(Box<str>),
+}
+
+/// One upstream stream: whose, of what, and how narrowed.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// Whose view.
+    pub owner: Owner,
+    /// Of which resource.
+    pub resource: GroupVersionResource,
+    /// In which namespace; empty for all of them and for cluster-scoped resources.
+    pub namespace: Box<str>,
+    /// Canonical label selector; empty for everything.
+    pub labels: Box<str>,
+    /// Canonical field selector; empty for everything.
+    pub fields: Box<str>,
+}
+
+impl Key {
+    /// The whole of a resource, as the node sees it: what is shared by all who may read it.
+    pub fn pooled(resource: &GroupVersionResource) -> Self {
+        let none = Box::<str>::default;
+        Self {
+            owner: Owner::Node,
+            resource: resource.clone(),
+            namespace: none(),
+            labels: none(),
+            fields: none(),
+        }
+    }
+
+    /// The path and query that list or watch it, without further parameters: `/api/v1/pods?fieldSelector=…`.
+    pub fn path(&self) -> String {
+        let GroupVersionResource { group, version, resource } = &self.resource;
+        let mut path =
+            if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
+        if !self.namespace.is_empty() {
+            path.push_str("/namespaces/");
+            path.push_str(&self.namespace);
+        }
+        path.push('/');
+        path.push_str(resource);
+        let mut separator = '?';
+        for (name, value) in [("labelSelector", &self.labels), ("fieldSelector", &self.fields)] {
+            if !value.is_empty() {
+                path.push(separator);
+                path.push_str(name);
+                path.push('=');
+                path.extend(percent_encoded(value));
+                separator = '&';
+            }
+        }
+        path
+    }
+
+    /// Whether every object that `wanted` asks for is in this subscription.
+    pub fn covers(&self, wanted: &Self) -> bool {
+        let wider = |held: &str, asked: &str| held.is_empty() || held == asked;
+        self.owner == wanted.owner
+            && self.resource == wanted.resource
+            && wider(&self.namespace, &wanted.namespace)
+            && wider(&self.labels, &wanted.labels)
+            && wider(&self.fields, &wanted.fields)
+    }
+}
+
+/// As it names the subscription on disk and in `edge-hub status`: `node /api/v1/services`.
+impl fmt::Display for Key {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.owner {
+            Owner::Node => write!(formatter, "node {}", self.path()),
+            Owner::User(name) => write!(formatter, "{name} {}", self.path()),
+        }
+    }
+}
+
+/// Encodes all but unreserved characters (RFC 3986, 2.3).
+fn percent_encoded(text: &str) -> impl Iterator<Item = char> {
+    text.bytes().flat_map(|byte| {
+        let plain = byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+        let encoded = if plain { String::from(char::from(byte)) } else { format!("%{byte:02X}") };
+        encoded.chars().collect::<Vec<_>>()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(namespace: &str, labels: &str, fields: &str) -> Key {
+        let resource = GroupVersionResource::new("", "v1", "pods");
+        Key {
+            owner: Owner::Node,
+            resource,
+            namespace: namespace.into(),
+            labels: labels.into(),
+            fields: fields.into(),
+        }
+    }
+
+    #[test]
+    fn a_path_asks_for_what_the_key_says() {
+        assert_eq!(key("", "", "").path(), "/api/v1/pods");
+        assert_eq!(
+            key("a", "", "spec.nodeName=n").path(),
+            "/api/v1/namespaces/a/pods?fieldSelector=spec.nodeName%3Dn"
+        );
+        assert_eq!(
+            key("", "a in (b,c)", "x=y").path(),
+            "/api/v1/pods?labelSelector=a%20in%20%28b%2Cc%29&fieldSelector=x%3Dy"
+        );
+        let resource = GroupVersionResource::new("discovery.k8s.io", "v1", "endpointslices");
+        assert_eq!(Key { resource, ..key("", "", "") }.path(), "/apis/discovery.k8s.io/v1/endpointslices");
+    }
+
+    #[test]
+    fn the_wider_covers_the_narrower_and_nobody_elses() {
+        let all = key("", "", "");
+        assert!(all.covers(&key("a", "x=1", "f=2")) && all.covers(&all));
+        assert!(!key("a", "", "").covers(&all) && !key("a", "", "").covers(&key("b", "", "")));
+        assert!(!key("", "x=1", "").covers(&key("", "x=2", "")));
+        let theirs = Key { owner: Owner::User("u".into()), ..all.clone() };
+        assert!(!all.covers(&theirs) && !theirs.covers(&all));
+    }
+}

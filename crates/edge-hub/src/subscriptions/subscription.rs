@@ -1,0 +1,181 @@
+//! One subscription: its cache, how far it is, and who waits for it.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use kube_wire::{object::Object, resource_version::ResourceVersion, status::Status, transcode};
+use parking_lot::{Mutex, RwLock};
+use tokio::{sync::watch, time::Instant};
+use tokio_util::sync::CancellationToken;
+use watch_cache::Cache;
+
+use super::key::Key;
+use crate::freshness::Age;
+
+/// How many objects' JSON is kept: as many as watchers lag behind each other.
+const TRANSCODED: usize = 64;
+
+/// How the upstream side of a subscription is.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Progress {
+    /// There is no link, or the first list is on its way.
+    Syncing,
+    /// The upstream watch runs.
+    Watching,
+    /// The watch was cut and will go on from where it was.
+    Interrupted,
+    /// The API server refuses: no such resource, or not allowed. It is asked again from time to time.
+    Refused(Box<Status>),
+}
+
+/// A subscription, shared by its reflector and all its readers.
+pub struct Subscription {
+    key: Key,
+    /// Whether built-in kinds travel as protobuf here.
+    protobuf: bool,
+    cache: RwLock<Cache>,
+    /// Counts the writer's calls, so that readers that wait notice each.
+    changes: watch::Sender<u64>,
+    progress: watch::Sender<Progress>,
+    proved: Mutex<Option<Instant>>,
+    used: Mutex<Instant>,
+    /// The kind of the objects; of custom resources known once a list or the store told it.
+    kind: Mutex<Option<Arc<str>>>,
+    /// The JSON of what watchers were told last, made once for all of them.
+    transcoded: Mutex<VecDeque<(Arc<Object>, Bytes)>>,
+    /// Ends the reflector and every reader.
+    closed: CancellationToken,
+}
+
+impl Subscription {
+    /// A subscription whose cache holds what the store had, or nothing.
+    pub fn new(key: Key, protobuf: bool, cache: Cache, closed: CancellationToken) -> Arc<Self> {
+        let kind = transcode::kind_of(&key.resource).map(Arc::from);
+        Arc::new(Self {
+            key,
+            protobuf,
+            cache: RwLock::new(cache),
+            changes: watch::Sender::new(0),
+            progress: watch::Sender::new(Progress::Syncing),
+            proved: Mutex::new(None),
+            used: Mutex::new(Instant::now()),
+            kind: Mutex::new(kind),
+            transcoded: Mutex::default(),
+            closed,
+        })
+    }
+
+    /// What it is about.
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// Whether its objects are held as protobuf.
+    pub fn is_protobuf(&self) -> bool {
+        self.protobuf
+    }
+
+    /// The kind of its objects, if it is known.
+    pub fn kind(&self) -> Option<Arc<str>> {
+        self.kind.lock().clone()
+    }
+
+    /// A list, or the store, said of which kind the objects are.
+    pub fn set_kind(&self, kind: &str) {
+        *self.kind.lock() = Some(kind.into());
+    }
+
+    /// The JSON of an object that several watchers are told of; made by the first of them.
+    pub fn transcoded<E>(
+        &self,
+        object: &Arc<Object>,
+        make: impl FnOnce() -> Result<Bytes, E>,
+    ) -> Result<Bytes, E> {
+        let known = |made: &VecDeque<(Arc<Object>, Bytes)>| {
+            made.iter().rev().find(|(other, _)| Arc::ptr_eq(other, object)).map(|(_, text)| text.clone())
+        };
+        if let Some(text) = known(&self.transcoded.lock()) {
+            return Ok(text);
+        }
+        let text = make()?;
+        let mut texts = self.transcoded.lock();
+        if texts.len() >= TRANSCODED {
+            texts.pop_front();
+        }
+        texts.push_back((object.clone(), text.clone()));
+        Ok(text)
+    }
+
+    /// Reads the cache; short, and without waiting for anything else.
+    pub fn read<T>(&self, read: impl FnOnce(&Cache) -> T) -> T {
+        read(&self.cache.read())
+    }
+
+    /// Changes the cache and wakes all readers.
+    pub fn write<T>(&self, write: impl FnOnce(&mut Cache) -> T) -> T {
+        let result = write(&mut self.cache.write());
+        self.changes.send_modify(|count| *count += 1);
+        result
+    }
+
+    /// Tells of each change of the cache.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// How the upstream side is, and how that changes.
+    pub fn progress(&self) -> watch::Receiver<Progress> {
+        self.progress.subscribe()
+    }
+
+    /// Says how the upstream side is.
+    pub fn set_progress(&self, progress: Progress) {
+        self.progress.send_if_modified(|current| {
+            let changed = *current != progress;
+            *current = progress;
+            changed
+        });
+    }
+
+    /// Upstream gave a sign of life.
+    pub fn prove(&self) {
+        *self.proved.lock() = Some(Instant::now());
+    }
+
+    /// How fresh what is held is; `alive`: how long ago the link gave a sign of life, if there is one.
+    pub fn age(&self, alive: Option<Duration>) -> Age {
+        let watching = alive.is_some() && *self.progress.borrow() == Progress::Watching;
+        let own = self.proved.lock().map_or(Duration::MAX, |at| at.elapsed());
+        Age { watching, proved: if watching { alive.map_or(own, |alive| alive.min(own)) } else { own } }
+    }
+
+    /// Somebody asked for it.
+    pub fn touch(&self) {
+        *self.used.lock() = Instant::now();
+    }
+
+    /// How long nobody has asked, watchers included.
+    pub fn idle(&self) -> Duration {
+        if self.changes.receiver_count() > 0 { Duration::ZERO } else { self.used.lock().elapsed() }
+    }
+
+    /// How many watchers it has.
+    pub fn watchers(&self) -> usize {
+        self.changes.receiver_count()
+    }
+
+    /// The version up to which everything is held; `None` while the first list is not whole.
+    pub fn version(&self) -> Option<ResourceVersion> {
+        self.cache.read().resource_version()
+    }
+
+    /// Ends it: the upstream stream is closed, and readers' streams end.
+    pub fn close(&self) {
+        self.closed.cancel();
+    }
+
+    /// Cancelled when the subscription ends.
+    pub fn closed(&self) -> &CancellationToken {
+        &self.closed
+    }
+}
