@@ -1,5 +1,7 @@
 //! What the admission webhook does to pods, seen through the API server that calls it.
 
+mod keep_off;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
