@@ -115,15 +115,17 @@ fn delete(pool: &str) -> Value {
     json!({ "uid": "u2", "operation": "DELETE", "name": pool, "userInfo": {}, "object": null, "oldObject": {} })
 }
 
+fn patch_of(response: &Value) -> Value {
+    serde_json::from_slice(&STANDARD.decode(response["patch"].as_str().unwrap()).unwrap()).unwrap()
+}
+
 #[tokio::test]
 async fn a_pod_for_a_host_network_pool_is_patched() {
     let server =
         Server::new(Cluster { pools: pools(&[("p", NetworkMode::HostNetwork)]), ..Cluster::default() });
     let response = server.review(PODS_PATH, create("p", json!({ "schedulingGroup": {} }))).await;
-    let patch: Value =
-        serde_json::from_slice(&STANDARD.decode(response["patch"].as_str().unwrap()).unwrap()).unwrap();
     assert_eq!(
-        patch,
+        patch_of(&response),
         json!([
             { "op": "add", "path": "/spec/hostNetwork", "value": true },
             { "op": "add", "path": "/spec/nodeSelector", "value": { NODE_POOL: "p" } }
@@ -134,14 +136,13 @@ async fn a_pod_for_a_host_network_pool_is_patched() {
 }
 
 #[tokio::test]
-async fn a_pod_for_another_pool_is_left_alone() {
+async fn a_pod_for_another_pool_is_kept_off_host_network_nodes() {
     let server =
         Server::new(Cluster { pools: pools(&[("c", NetworkMode::ContainerNetwork)]), ..Cluster::default() });
     for pool in ["c", "nowhere", "../nodes", ""] {
         let response = server.review(PODS_PATH, create(pool, json!({}))).await;
         assert_eq!(response["allowed"], true, "{pool}");
-        assert_eq!(response.get("patch"), None, "{pool}");
-        assert_eq!(response.get("patchType"), None, "{pool}");
+        assert_eq!(patch_of(&response)[0]["path"], "/spec/affinity", "{pool}");
         assert_eq!(response["warnings"].as_array().unwrap().len(), 1, "{pool}");
     }
 }
@@ -311,7 +312,8 @@ async fn every_outcome_is_counted_under_its_name() {
     let (up, down) = (server(up), server(down));
     up.review(PODS_PATH, create("p", json!({}))).await;
     up.review(PODS_PATH, create("p", json!({ "hostUsers": false }))).await;
-    up.review(PODS_PATH, create("q", json!({}))).await;
+    let allowed = up.review(PODS_PATH, create("q", json!({ "nodeName": "n1" }))).await;
+    assert_eq!((allowed.get("patch"), allowed.get("patchType")), (None, None));
     up.review(NODE_POOLS_PATH, delete("p")).await;
     up.send(NODE_POOLS_PATH, "application/json", "{").await;
     let review = json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": create("p", json!({})) });

@@ -4,6 +4,7 @@
 
 mod access;
 mod objects;
+mod ordinary_pods;
 mod webhooks;
 
 use std::env;

@@ -5,14 +5,15 @@
 //! Kubernetes versions pass untouched, and its own result needs no further operation.
 //!
 //! A pod that wants host-network pool P by its label
-//! - gets `hostNetwork: true`;
+//! - gets `hostNetwork: true`, and loses the requirement by which the chart's policy keeps pods off such pools;
 //! - is bound to P by its node selector, unless it binds itself: by the node selector, by each term of its required node
 //!   affinity, or by `spec.nodeName`, which no scheduler looks behind. This holds for pods of `DaemonSets` too: one for a
 //!   node outside P stays pending, so a `DaemonSet` should carry the node selector itself;
 //! - is refused when it names another pool, or excludes P, in one of these places, when it carries the annotation that
 //!   keeps pods off such pools, and when it asks for what host network cannot give (`host_network`).
 //!
-//! A pod that wants a container-network pool, or a pool that does not exist, is admitted unchanged with a warning.
+//! A pod that wants a container-network pool, or a pool that does not exist, is admitted with a warning. Without host
+//! network it has none on the nodes of host-network pools, so it is kept off them, unless it is bound to a node already.
 //! Setting `hostNetwork` here escalates nothing: policies on it, such as Pod Security, are checked after this.
 
 use api::annotations::EXCLUDE_HOST_NETWORK_POOL;
@@ -22,7 +23,7 @@ use serde_json::{Value, json};
 use thiserror::Error;
 
 use super::binding::{Binding, binding};
-use super::exclusion::exclusion;
+use super::exclusion::{exclusion, inclusion};
 use super::host_network::{Conflict, conflict};
 pub use super::raw::Malformed;
 use super::raw::{Object, Path};
@@ -116,22 +117,28 @@ fn try_plan(pod: &Value, network: PoolNetwork) -> Result<Admitted, Refusal> {
     let excluded = metadata_entry(&root, "annotations", EXCLUDE_HOST_NETWORK_POOL)? == Some(TRUE);
     let spec = root.required("spec")?;
 
-    let mut warnings = Vec::new();
-    match (pool, network) {
+    let warning = match (pool, network) {
         (Some(pool), PoolNetwork::Host) if excluded => {
             return Err(Refusal::Excluded { pool: pool.to_owned() });
         }
         (Some(pool), PoolNetwork::Host) => return into_host_network(&spec, pool),
-        (Some(pool), PoolNetwork::Container) => warnings.push(format!(
-            "node pool \"{pool}\" is not a host-network pool: label {DESIRED_NODE_POOL} changes nothing"
+        (Some(pool), PoolNetwork::Container) => Some(format!(
+            "node pool \"{pool}\" is not a host-network pool: label {DESIRED_NODE_POOL} only keeps the pod off host-network nodes"
         )),
-        (Some(pool), PoolNetwork::Unknown) => warnings.push(format!(
-            "node pool \"{pool}\" of label {DESIRED_NODE_POOL} does not exist: the pod is admitted unchanged; create the pool, then the pod anew"
+        (Some(pool), PoolNetwork::Unknown) => Some(format!(
+            "node pool \"{pool}\" of label {DESIRED_NODE_POOL} does not exist: the pod gets no host network and is kept off host-network nodes; create the pool, then the pod anew"
         )),
-        (None, _) => {}
-    }
-    let operations = if excluded { exclusion(&spec)? } else { Vec::new() };
-    Ok((operations, warnings))
+        (None, _) => None,
+    };
+    let without_network =
+        pool.is_some() && spec.boolean("hostNetwork")? != Some(true) && node_name(&spec)?.is_none();
+    let operations = if excluded || without_network { exclusion(&spec)? } else { Vec::new() };
+    Ok((operations, warning.into_iter().collect()))
+}
+
+/// The node that the pod is bound to past the scheduler.
+fn node_name<'a>(spec: &Object<'a>) -> Result<Option<&'a str>, Malformed> {
+    Ok(spec.string("nodeName")?.filter(|name| !name.is_empty()))
 }
 
 fn into_host_network(spec: &Object<'_>, pool: &str) -> Result<Admitted, Refusal> {
@@ -145,6 +152,7 @@ fn into_host_network(spec: &Object<'_>, pool: &str) -> Result<Admitted, Refusal>
         }
         operations.push(add(&spec.path().field("hostNetwork"), json!(true)));
     }
+    operations.extend(inclusion(spec)?);
 
     match binding(spec, pool)? {
         Binding::Bound => {}

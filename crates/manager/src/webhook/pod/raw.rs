@@ -113,6 +113,10 @@ impl<'a> Object<'a> {
         &self.path
     }
 
+    pub(super) fn members(&self) -> &'a Map<String, Value> {
+        self.members
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.members.values().all(is_nothing)
     }

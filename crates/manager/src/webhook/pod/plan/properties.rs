@@ -199,4 +199,41 @@ proptest! {
             Decision::Refuse(refusal) => prop_assert!(false, "{refusal}"),
         }
     }
+
+    #[test]
+    fn a_labelled_pod_without_host_network_runs_on_no_host_network_node(
+        pod in any_pod(),
+        network in prop::sample::select(vec![PoolNetwork::Container, PoolNetwork::Unknown]),
+    ) {
+        let wanted = pod["metadata"]["labels"][DESIRED_NODE_POOL] == P;
+        let Decision::Admit { patch, .. } = plan(&pod, network) else { panic!("refused") };
+        let after = applied(&pod, &patch);
+        let excluded = pod["metadata"]["annotations"][EXCLUDE_HOST_NETWORK_POOL] == TRUE;
+        let keeps_off = excluded || wanted && pod["spec"]["hostNetwork"] != true;
+        for node in nodes() {
+            let open = !(keeps_off && node.contains(&(HOST_NETWORK, TRUE)));
+            prop_assert_eq!(runs_on(&after, &node), runs_on(&pod, &node) && open, "{:?}", node);
+        }
+    }
+
+    /// The policy comes before the webhook: whatever it adds must make no difference to a pod that gets host network.
+    #[test]
+    fn the_policy_makes_no_difference_to_a_pod_that_gets_host_network(pod in any_pod()) {
+        let Decision::Admit { patch: by_policy, .. } = plan(&pod, PoolNetwork::Unknown) else { panic!("refused") };
+        let kept_off = applied(&pod, &by_policy);
+        match (plan(&pod, PoolNetwork::Host), plan(&kept_off, PoolNetwork::Host)) {
+            (Decision::Admit { patch: alone, .. }, Decision::Admit { patch: after_policy, .. })
+                if pod["metadata"]["labels"][DESIRED_NODE_POOL] == P =>
+            {
+                let (alone, after_policy) = (applied(&pod, &alone), applied(&kept_off, &after_policy));
+                for node in nodes() {
+                    prop_assert_eq!(runs_on(&after_policy, &node), runs_on(&alone, &node), "{:?}", node);
+                }
+            }
+            (Decision::Refuse(alone), Decision::Refuse(after_policy)) => prop_assert_eq!(alone, after_policy),
+            (alone, after_policy) => {
+                prop_assert!(pod["metadata"]["labels"][DESIRED_NODE_POOL] != P, "{alone:?} but {after_policy:?}");
+            }
+        }
+    }
 }
