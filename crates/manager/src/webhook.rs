@@ -7,6 +7,7 @@
 
 mod metrics;
 pub mod node_pool;
+pub mod nodes;
 pub mod pod;
 mod review;
 
@@ -25,7 +26,7 @@ use tokio::time::Instant;
 use crate::pools::{FindError, Pools};
 pub use metrics::Metrics;
 use metrics::{Outcome, Webhook};
-use node_pool::{Nodes, NodesError};
+use nodes::{Nodes, NodesError};
 use review::{Answer, Request, ReviewError};
 
 /// Where pods are asked about at their creation; the name is `OpenYurt`'s.
@@ -63,7 +64,7 @@ async fn pods(state: extract::State<State>, headers: HeaderMap, body: Body) -> R
     let begun = Instant::now();
     let answer = async {
         let request = read(&headers, body)?;
-        let answer = pod::answer(&request, &state.pools).await?;
+        let answer = pod::answer(&request, &state.pools, state.nodes.as_ref()).await?;
         Ok((request, answer))
     };
     respond(Webhook::Pod, &state.metrics, begun, answer.await)
@@ -94,6 +95,8 @@ enum Unanswered {
     UnreadablePool { pool: String, error: Arc<str> },
     #[error("the nodes of node pool \"{pool}\" could not be listed: {source}")]
     Nodes { pool: String, source: NodesError },
+    #[error("node \"{node}\" of spec.nodeName could not be looked up: {source}")]
+    Node { node: String, source: NodesError },
 }
 
 impl Unanswered {
@@ -102,7 +105,7 @@ impl Unanswered {
             Self::ContentType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::Body(rejection) => rejection.status(),
             Self::Review(_) => StatusCode::BAD_REQUEST,
-            Self::Pool(_) | Self::UnreadablePool { .. } | Self::Nodes { .. } => {
+            Self::Pool(_) | Self::UnreadablePool { .. } | Self::Nodes { .. } | Self::Node { .. } => {
                 StatusCode::INTERNAL_SERVER_ERROR
             }
         }

@@ -86,7 +86,13 @@ async fn pods_are_changed_refused_or_warned_about() -> Result<()> {
     let ports = json!({ "spec": { "containers": [
         { "name": "a", "image": "isthmus.dev/busybox:1", "ports": [{ "containerPort": 80, "hostPort": 81 }] },
     ] } });
-    let cases = [("other", other, vec![POOL, "other", "nodeSelector"]), ("ports", ports, vec!["hostPort"])];
+    // A real node, which is in no pool.
+    let node = json!({ "spec": { "nodeName": "cloud-1" } });
+    let cases = [
+        ("other", other, vec![POOL, "other", "nodeSelector"]),
+        ("ports", ports, vec!["hostPort"]),
+        ("node", node, vec![POOL, "spec.nodeName", "cloud-1", "no pool"]),
+    ];
     for (name, changes, parts) in cases {
         let refused = kubectl_apply(&pod(name, &desired(POOL), changes).to_string()).await?;
         ensure!(!refused.success, "{name} was admitted");

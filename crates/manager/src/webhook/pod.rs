@@ -1,4 +1,6 @@
 //! Pods at their creation: which pool a pod wants, what is known of it, and what the plan says then.
+//!
+//! Pools are looked up in an index. Only for a pod that names its node itself is that node asked for at the API server.
 
 mod binding;
 mod exclusion;
@@ -8,13 +10,20 @@ mod raw;
 
 use api::NetworkMode;
 
+use tokio::time::timeout;
+
 use super::Unanswered;
+use super::nodes::{DEADLINE, Nodes, late};
 use super::review::{Answer, Operation, Request};
 use crate::pools::{PoolView, Pools};
-use plan::{Decision, PoolNetwork, desired_pool, plan};
+use plan::{Decision, NamedNode, PoolNetwork, desired_pool, named_node, plan};
 
 /// Answers for the pod in `request`.
-pub(super) async fn answer(request: &Request, pools: &Pools) -> Result<Answer, Unanswered> {
+pub(super) async fn answer(
+    request: &Request,
+    pools: &Pools,
+    nodes: &dyn Nodes,
+) -> Result<Answer, Unanswered> {
     if request.operation != Operation::Create {
         return Ok(Answer::allow());
     }
@@ -23,7 +32,11 @@ pub(super) async fn answer(request: &Request, pools: &Pools) -> Result<Answer, U
         // The plan refuses what is malformed.
         Ok(None) | Err(_) => PoolNetwork::Unknown,
     };
-    Ok(match plan(&request.object, network) {
+    let node = match named_node(&request.object) {
+        Ok(Some(name)) if network == PoolNetwork::Host => Some(node(name, nodes).await?),
+        _ => None,
+    };
+    Ok(match plan(&request.object, network, node.as_ref()) {
         Decision::Admit { patch, warnings } => Answer::Allow { patch, warnings },
         Decision::Refuse(refusal) => Answer::Refuse { message: refusal.to_string() },
     })
@@ -38,4 +51,11 @@ async fn network(pool: &str, pools: &Pools) -> Result<PoolNetwork, Unanswered> {
             return Err(Unanswered::UnreadablePool { pool: pool.to_owned(), error });
         }
     })
+}
+
+async fn node(name: &str, nodes: &dyn Nodes) -> Result<NamedNode, Unanswered> {
+    timeout(DEADLINE, nodes.membership(name))
+        .await
+        .unwrap_or_else(|_| Err(late()))
+        .map_err(|source| Unanswered::Node { node: name.to_owned(), source })
 }

@@ -20,6 +20,7 @@ use tokio::time::{pause, sleep};
 use tower::ServiceExt as _;
 
 use super::node_pool::plan::PoolNodes;
+use super::pod::plan::NamedNode;
 use super::*;
 use crate::pools::{Live, LiveError, PoolView};
 
@@ -29,6 +30,8 @@ struct Cluster {
     pools: BTreeMap<String, PoolView>,
     nodes: BTreeMap<String, Vec<String>>,
     down: bool,
+    /// Only nodes cannot be asked for.
+    away: bool,
     delay: Duration,
 }
 
@@ -49,6 +52,18 @@ impl Nodes for Cluster {
                 return Err("the API server is away".into());
             }
             Ok(PoolNodes { names: self.nodes.get(pool).cloned().unwrap_or_default(), more: false })
+        }
+        .boxed()
+    }
+
+    fn membership<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<NamedNode, NodesError>> {
+        async move {
+            sleep(self.delay).await;
+            if self.away {
+                return Err("the nodes are away".into());
+            }
+            let pool = self.nodes.iter().find(|(_, nodes)| nodes.iter().any(|node| node == name));
+            Ok(pool.map_or(NamedNode::InNoPool, |(pool, _)| NamedNode::InPool(pool.clone())))
         }
         .boxed()
     }
@@ -160,6 +175,24 @@ async fn a_contradiction_is_refused_as_forbidden() {
 }
 
 #[tokio::test]
+async fn a_node_outside_the_pool_is_refused_and_only_asked_for_when_it_is_named() {
+    let nodes =
+        BTreeMap::from([("p".to_owned(), vec!["n1".to_owned()]), ("q".to_owned(), vec!["n2".to_owned()])]);
+    let all = pools(&[("p", NetworkMode::HostNetwork), ("c", NetworkMode::ContainerNetwork)]);
+    let server = Server::new(Cluster { pools: all.clone(), nodes, ..Cluster::default() });
+    for (node, allowed) in [("n1", true), ("n2", false), ("n3", false)] {
+        let response = server.review(PODS_PATH, create("p", json!({ "nodeName": node }))).await;
+        assert_eq!(response["allowed"], allowed, "{node}");
+    }
+    let away = Server::new(Cluster { pools: all, away: true, ..Cluster::default() });
+    for (pool, spec) in
+        [("p", json!({})), ("p", json!({ "nodeName": "" })), ("c", json!({ "nodeName": "n2" }))]
+    {
+        assert_eq!(away.review(PODS_PATH, create(pool, spec)).await["allowed"], true, "{pool}");
+    }
+}
+
+#[tokio::test]
 async fn other_operations_on_pods_pass() {
     let server = Server::new(Cluster { down: true, ..Cluster::default() });
     let mut request = create("p", json!({}));
@@ -195,7 +228,23 @@ async fn what_cannot_be_looked_up_is_left_to_the_failure_policy() {
     let slow = Server::new(Cluster { delay: Duration::from_mins(1), ..Cluster::default() });
     let unreadable = BTreeMap::from([("p".to_owned(), PoolView::Unreadable("bad spec".into()))]);
     let unreadable = Server::new(Cluster { pools: unreadable, ..Cluster::default() });
+    let host = || pools(&[("p", NetworkMode::HostNetwork)]);
+    let away = Server::new(Cluster { pools: host(), away: true, ..Cluster::default() });
+    let slow_nodes =
+        Server::new(Cluster { pools: host(), delay: Duration::from_mins(1), ..Cluster::default() });
     for (server, path, request, message) in [
+        (
+            &away,
+            PODS_PATH,
+            create("p", json!({ "nodeName": "n1" })),
+            "node \"n1\" of spec.nodeName could not be looked up: the nodes are away",
+        ),
+        (
+            &slow_nodes,
+            PODS_PATH,
+            create("p", json!({ "nodeName": "n1" })),
+            "node \"n1\" of spec.nodeName could not be looked up: no answer within 2 s",
+        ),
         (
             &down,
             PODS_PATH,

@@ -1,6 +1,6 @@
 //! To which pools a pod binds itself: `spec.nodeName`, its node selector and its required node affinity.
 //!
-//! Pure. Terms of the required affinity are alternatives; the expressions within a term must all hold, and so must the
+//! Pure. Whether the named node is one of the pool is known to the plan. Terms of the required affinity are alternatives; the expressions within a term must all hold, and so must the
 //! node selector beside them. A term without any expression matches no node, so it says nothing here.
 
 use api::labels::NODE_POOL;

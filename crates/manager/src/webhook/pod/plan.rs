@@ -7,9 +7,9 @@
 //! A pod that wants host-network pool P by its label
 //! - gets `hostNetwork: true`, and loses the requirement by which the chart's policy keeps pods off such pools;
 //! - is bound to P by its node selector, unless it binds itself: by the node selector, by each term of its required node
-//!   affinity, or by `spec.nodeName`, which no scheduler looks behind. This holds for pods of `DaemonSets` too: one for a
-//!   node outside P stays pending, so a `DaemonSet` should carry the node selector itself;
-//! - is refused when it names another pool, or excludes P, in one of these places, when it carries the annotation that
+//!   affinity, or by naming a node of P in `spec.nodeName`. This holds for pods of `DaemonSets` too: one for a node outside
+//!   P stays pending, so a `DaemonSet` should carry the node selector itself;
+//! - is refused when it names another pool, or excludes P, in one of these places, or a node outside P, when it carries the annotation that
 //!   keeps pods off such pools, and when it asks for what host network cannot give (`host_network`).
 //!
 //! A pod that wants a container-network pool, or a pool that does not exist, is admitted with a warning. Without host
@@ -37,6 +37,17 @@ pub enum PoolNetwork {
     Container,
     /// There is no such pool.
     Unknown,
+}
+
+/// What is known of the node that a pod names in `spec.nodeName`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum NamedNode {
+    /// It is a member of this pool.
+    InPool(String),
+    /// It is a member of no pool.
+    InNoPool,
+    /// There is no such node.
+    Missing,
 }
 
 /// What becomes of a pod.
@@ -71,6 +82,19 @@ pub enum Refusal {
         /// What that field says.
         says: String,
     },
+    /// It wants one pool and names a node outside it.
+    #[error(
+        "spec.nodeName is \"{node}\", a node of {membership}, but label {DESIRED_NODE_POOL} wants pool \"{pool}\": name a node of \
+         that pool or none, or remove the label"
+    )]
+    OtherNode {
+        /// The pool of the label.
+        pool: String,
+        /// The node.
+        node: String,
+        /// Where it is a member, in words.
+        membership: String,
+    },
     /// It wants a host-network pool and to be kept off such pools.
     #[error(
         "metadata.annotations[{EXCLUDE_HOST_NETWORK_POOL}] keeps the pod off host-network pools, but label \
@@ -101,9 +125,15 @@ pub fn desired_pool(pod: &Value) -> Result<Option<&str>, Malformed> {
     metadata_entry(&Object::root(pod)?, "labels", DESIRED_NODE_POOL)
 }
 
+/// The node that the pod is bound to past the scheduler.
+pub fn named_node(pod: &Value) -> Result<Option<&str>, Malformed> {
+    Object::root(pod)?.object("spec")?.map_or(Ok(None), |spec| node_name(&spec))
+}
+
 /// Decides on a pod at its creation. `network` is what is known of its [`desired_pool`]; without one it is not read.
-pub fn plan(pod: &Value, network: PoolNetwork) -> Decision {
-    match try_plan(pod, network) {
+/// `node` is what is known of its [`named_node`]; it is read for host-network pools only.
+pub fn plan(pod: &Value, network: PoolNetwork, node: Option<&NamedNode>) -> Decision {
+    match try_plan(pod, network, node) {
         Ok((operations, warnings)) => Decision::Admit { patch: Patch(operations), warnings },
         Err(refusal) => Decision::Refuse(refusal),
     }
@@ -111,7 +141,7 @@ pub fn plan(pod: &Value, network: PoolNetwork) -> Decision {
 
 type Admitted = (Vec<PatchOperation>, Vec<String>);
 
-fn try_plan(pod: &Value, network: PoolNetwork) -> Result<Admitted, Refusal> {
+fn try_plan(pod: &Value, network: PoolNetwork, node: Option<&NamedNode>) -> Result<Admitted, Refusal> {
     let root = Object::root(pod)?;
     let pool = metadata_entry(&root, "labels", DESIRED_NODE_POOL)?;
     let excluded = metadata_entry(&root, "annotations", EXCLUDE_HOST_NETWORK_POOL)? == Some(TRUE);
@@ -121,7 +151,7 @@ fn try_plan(pod: &Value, network: PoolNetwork) -> Result<Admitted, Refusal> {
         (Some(pool), PoolNetwork::Host) if excluded => {
             return Err(Refusal::Excluded { pool: pool.to_owned() });
         }
-        (Some(pool), PoolNetwork::Host) => return into_host_network(&spec, pool),
+        (Some(pool), PoolNetwork::Host) => return into_host_network(&spec, pool, node),
         (Some(pool), PoolNetwork::Container) => Some(format!(
             "node pool \"{pool}\" is not a host-network pool: label {DESIRED_NODE_POOL} only keeps the pod off host-network nodes"
         )),
@@ -141,9 +171,27 @@ fn node_name<'a>(spec: &Object<'a>) -> Result<Option<&'a str>, Malformed> {
     Ok(spec.string("nodeName")?.filter(|name| !name.is_empty()))
 }
 
-fn into_host_network(spec: &Object<'_>, pool: &str) -> Result<Admitted, Refusal> {
+fn into_host_network(spec: &Object<'_>, pool: &str, node: Option<&NamedNode>) -> Result<Admitted, Refusal> {
     let mut operations = Vec::new();
     let mut warnings = Vec::new();
+
+    if let (Some(name), Some(node)) = (node_name(spec)?, node) {
+        let membership = match node {
+            NamedNode::InPool(other) if other == pool => None,
+            NamedNode::InPool(other) => Some(format!("pool \"{other}\"")),
+            NamedNode::InNoPool => Some("no pool".to_owned()),
+            NamedNode::Missing => {
+                warnings.push(format!(
+                    "spec.nodeName is \"{name}\", and there is no such node: name a node of pool \"{pool}\", or none and the \
+                     scheduler chooses one"
+                ));
+                None
+            }
+        };
+        if let Some(membership) = membership {
+            return Err(Refusal::OtherNode { pool: pool.to_owned(), node: name.to_owned(), membership });
+        }
+    }
 
     if spec.boolean("hostNetwork")? != Some(true) {
         // A pod that asks for host network itself is the API server's to judge.

@@ -144,7 +144,7 @@ proptest! {
 
     #[test]
     fn no_json_makes_it_panic_and_each_patch_applies(pod in any_json(), network in any_network()) {
-        if let Decision::Admit { patch, .. } = plan(&pod, network) {
+        if let Decision::Admit { patch, .. } = plan(&pod, network, None) {
             applied(&pod, &patch);
         }
     }
@@ -157,18 +157,18 @@ proptest! {
             "spec": { "affinity": { "nodeAffinity": {} }, "containers": [], "nodeSelector": {} }
         });
         *pod.pointer_mut(place).unwrap() = junk;
-        if let Decision::Admit { patch, .. } = plan(&pod, network) {
+        if let Decision::Admit { patch, .. } = plan(&pod, network, None) {
             let after = applied(&pod, &patch);
-            let again = plan(&after, network);
+            let again = plan(&after, network, None);
             prop_assert!(matches!(&again, Decision::Admit { patch, .. } if patch.is_empty()), "{again:?}");
         }
     }
 
     #[test]
     fn its_own_result_needs_nothing_more(pod in any_pod(), network in any_network()) {
-        if let Decision::Admit { patch, .. } = plan(&pod, network) {
+        if let Decision::Admit { patch, .. } = plan(&pod, network, None) {
             let after = applied(&pod, &patch);
-            match plan(&after, network) {
+            match plan(&after, network, None) {
                 Decision::Admit { patch, .. } => prop_assert_eq!(patch, Patch(vec![])),
                 Decision::Refuse(refusal) => prop_assert!(false, "{refusal}"),
             }
@@ -179,7 +179,7 @@ proptest! {
     fn a_pod_for_a_host_network_pool_runs_there_and_nowhere_else(pod in any_pod()) {
         let wanted = pod["metadata"]["labels"][DESIRED_NODE_POOL] == P;
         let excluded = pod["metadata"]["annotations"][EXCLUDE_HOST_NETWORK_POOL] == TRUE;
-        match plan(&pod, PoolNetwork::Host) {
+        match plan(&pod, PoolNetwork::Host, None) {
             Decision::Admit { patch, .. } if wanted => {
                 let after = applied(&pod, &patch);
                 prop_assert_eq!(&after["spec"]["hostNetwork"], &json!(true));
@@ -206,7 +206,7 @@ proptest! {
         network in prop::sample::select(vec![PoolNetwork::Container, PoolNetwork::Unknown]),
     ) {
         let wanted = pod["metadata"]["labels"][DESIRED_NODE_POOL] == P;
-        let Decision::Admit { patch, .. } = plan(&pod, network) else { panic!("refused") };
+        let Decision::Admit { patch, .. } = plan(&pod, network, None) else { panic!("refused") };
         let after = applied(&pod, &patch);
         let excluded = pod["metadata"]["annotations"][EXCLUDE_HOST_NETWORK_POOL] == TRUE;
         let keeps_off = excluded || wanted && pod["spec"]["hostNetwork"] != true;
@@ -219,9 +219,9 @@ proptest! {
     /// The policy comes before the webhook: whatever it adds must make no difference to a pod that gets host network.
     #[test]
     fn the_policy_makes_no_difference_to_a_pod_that_gets_host_network(pod in any_pod()) {
-        let Decision::Admit { patch: by_policy, .. } = plan(&pod, PoolNetwork::Unknown) else { panic!("refused") };
+        let Decision::Admit { patch: by_policy, .. } = plan(&pod, PoolNetwork::Unknown, None) else { panic!("refused") };
         let kept_off = applied(&pod, &by_policy);
-        match (plan(&pod, PoolNetwork::Host), plan(&kept_off, PoolNetwork::Host)) {
+        match (plan(&pod, PoolNetwork::Host, None), plan(&kept_off, PoolNetwork::Host, None)) {
             (Decision::Admit { patch: alone, .. }, Decision::Admit { patch: after_policy, .. })
                 if pod["metadata"]["labels"][DESIRED_NODE_POOL] == P =>
             {

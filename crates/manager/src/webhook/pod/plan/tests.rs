@@ -44,14 +44,14 @@ fn excluding(change: Value) -> Value {
 }
 
 fn admitted(pod: &Value, network: PoolNetwork) -> (Value, Vec<String>) {
-    match plan(pod, network) {
+    match plan(pod, network, None) {
         Decision::Admit { patch, warnings } => (serde_json::to_value(patch).unwrap(), warnings),
         Decision::Refuse(refusal) => panic!("refused: {refusal}"),
     }
 }
 
 fn refused(pod: &Value, network: PoolNetwork) -> String {
-    match plan(pod, network) {
+    match plan(pod, network, None) {
         Decision::Admit { patch, .. } => panic!("admitted with {patch}"),
         Decision::Refuse(refusal) => refusal.to_string(),
     }
@@ -231,7 +231,7 @@ fn fields_of_newer_kubernetes_versions_pass_untouched() {
         }
     });
     let before = pod(change);
-    let Decision::Admit { patch: operations, .. } = plan(&before, PoolNetwork::Host) else {
+    let Decision::Admit { patch: operations, .. } = plan(&before, PoolNetwork::Host, None) else {
         panic!("refused")
     };
     let mut after = before.clone();
@@ -278,5 +278,49 @@ fn json_of_another_type_is_refused_by_its_field() {
         ),
     ] {
         assert_eq!(refused(&pod, PoolNetwork::Host), format!("this is no valid pod: {message}"));
+    }
+}
+
+/// What becomes of the pod that names node `n1`, of which this is known.
+fn with_node(network: PoolNetwork, node: Option<&NamedNode>) -> Decision {
+    plan(&pod(json!({ "spec": { "nodeName": "n1" } })), network, node)
+}
+
+#[test]
+fn a_pod_that_names_a_node_of_the_pool_is_bound() {
+    let only_network = json!([{ "op": "add", "path": "/spec/hostNetwork", "value": true }]);
+    for (node, warning) in [
+        (NamedNode::InPool(P.to_owned()), None),
+        (
+            NamedNode::Missing,
+            Some(
+                "spec.nodeName is \"n1\", and there is no such node: name a node of pool \"harbour\", or none and the scheduler \
+                 chooses one",
+            ),
+        ),
+    ] {
+        let Decision::Admit { patch, warnings } = with_node(PoolNetwork::Host, Some(&node)) else {
+            panic!("refused")
+        };
+        assert_eq!(serde_json::to_value(patch).unwrap(), only_network);
+        assert_eq!(warnings, Vec::from_iter(warning), "{node:?}");
+    }
+}
+
+#[test]
+fn a_pod_that_names_a_node_outside_the_pool_is_refused() {
+    for (node, membership) in
+        [(NamedNode::InPool("quay".to_owned()), "pool \"quay\""), (NamedNode::InNoPool, "no pool")]
+    {
+        let Decision::Refuse(refusal) = with_node(PoolNetwork::Host, Some(&node)) else { panic!("admitted") };
+        assert_eq!(
+            refusal.to_string(),
+            format!(
+                "spec.nodeName is \"n1\", a node of {membership}, but label nodepool.openyurt.io/desired-nodepool wants pool \
+                 \"harbour\": name a node of that pool or none, or remove the label"
+            )
+        );
+        // Only a host-network pool's label says where the pod runs.
+        assert!(matches!(with_node(PoolNetwork::Container, Some(&node)), Decision::Admit { .. }));
     }
 }

@@ -161,7 +161,9 @@ fn a_pod_that_keeps_off_already_gets_no_patch() {
 /// The pod's affinity after the webhook gave it host network; before it, each was as the policy leaves pods.
 fn affinity_in_the_pool(affinity: Value) -> Value {
     let mut pod = pod(json!({ "spec": { "affinity": affinity } }));
-    let Decision::Admit { patch: operations, .. } = plan(&pod, PoolNetwork::Host) else { panic!("refused") };
+    let Decision::Admit { patch: operations, .. } = plan(&pod, PoolNetwork::Host, None) else {
+        panic!("refused")
+    };
     patch(&mut pod, &operations).unwrap();
     assert_eq!(pod["spec"]["hostNetwork"], true);
     pod["spec"].get("affinity").cloned().unwrap_or_default()
