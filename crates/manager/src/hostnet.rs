@@ -6,6 +6,7 @@
 mod cluster;
 pub mod components;
 mod diff;
+pub mod landing;
 pub mod plan;
 mod record;
 pub mod rollout;
@@ -20,7 +21,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tokio::time::Instant;
 
-use cluster::{ClusterError, Found, carry_out, find, get, plan_for};
+use cluster::{ClusterError, Found, Inventory, Selection, carry_out, find, get, plan_for};
 use components::{Component, Kind, ObjectName};
 use plan::{Goal, Plan};
 use rollout::{Rollout, rollout};
@@ -35,7 +36,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const EXPLANATION: &str = "\
 Nodes of host-network pools need neither kube-proxy nor cluster DNS nor a CNI agent. To kube-proxy, CoreDNS and flannel, \
 where they are found, and to what flags name, a required node affinity is added that keeps them off such nodes. An \
-annotation remembers what was added; nothing else is changed. Running pods of Deployments leave a node that joins such a \
+annotation remembers what was added; nothing else is changed. Other DaemonSets whose pods would land on such nodes without \
+host network are listed, and changed only when they are named or all are asked for. Running pods of Deployments leave a node that joins such a \
 pool later only when they are replaced: kubectl rollout restart.";
 
 /// Arguments of `hostnet`.
@@ -91,8 +93,13 @@ pub struct ApplyArgs {
 #[derive(Debug, Args)]
 struct TargetArgs {
     /// A further `DaemonSet` to keep off host-network nodes; may be repeated.
-    #[arg(long, value_name = "NAMESPACE/NAME")]
+    #[arg(long, visible_alias = "include", value_name = "NAMESPACE/NAME")]
     daemonset: Vec<ObjectName>,
+
+    /// Every `DaemonSet` whose pods would land on host-network nodes without having host network; with --undo every one
+    /// that was kept off.
+    #[arg(long)]
+    all_daemonsets: bool,
 
     /// A further Deployment to keep off host-network nodes; may be repeated.
     #[arg(long, value_name = "NAMESPACE/NAME")]
@@ -108,9 +115,12 @@ impl TargetArgs {
         if self.undo { Goal::Undo } else { Goal::Keep }
     }
 
-    fn named(&self) -> Vec<(Kind, ObjectName)> {
-        let daemon_sets = self.daemonset.iter().map(|at| (Kind::DaemonSet, at.clone()));
-        daemon_sets.chain(self.deployment.iter().map(|at| (Kind::Deployment, at.clone()))).collect()
+    fn selection(&self) -> Selection {
+        let Self { daemonset, all_daemonsets, deployment, undo: _ } = self;
+        let daemon_sets = daemonset.iter().map(|at| (Kind::DaemonSet, at.clone()));
+        let deployments = deployment.iter().map(|at| (Kind::Deployment, at.clone()));
+        let named = daemon_sets.chain(deployments).collect();
+        Selection { named, all_daemon_sets: *all_daemonsets, goal: self.goal() }
     }
 }
 
@@ -188,7 +198,7 @@ async fn carry_out_action(
 ) -> Result<Outcome, Error> {
     let (Action::Plan(PlanArgs { target, .. }) | Action::Apply(ApplyArgs { target, .. })) = action;
     let goal = target.goal();
-    let found = find(client, &target.named()).await?;
+    let Inventory { found, others } = find(client, &target.selection()).await?;
     // All plans come before any change, so that a malformed object stops everything.
     let planned = found
         .into_iter()
@@ -209,6 +219,7 @@ async fn carry_out_action(
                 output.lost(found, plan)?;
             }
             output.missing(&missing)?;
+            output.others(&others, goal)?;
         }
         Action::Apply(ApplyArgs { target: _, wait }) => {
             let mut changed = Vec::with_capacity(planned.len());
@@ -224,6 +235,7 @@ async fn carry_out_action(
                 changed.push(found);
             }
             output.missing(&missing)?;
+            output.others(&others, goal)?;
             if let Some(wait) = wait {
                 wait_for_rollout(client, &changed, *wait, output).await?;
             }
@@ -277,6 +289,22 @@ impl<W: Write> Output<W> {
                 plan.lost
             );
             self.says(found, &words)?;
+        }
+        Ok(())
+    }
+
+    fn others(&mut self, others: &Result<Vec<ObjectName>, String>, goal: Goal) -> Result<(), Error> {
+        let words = match goal {
+            Goal::Keep => "would land on host-network nodes",
+            Goal::Undo => "has what apply added",
+        };
+        match others {
+            Ok(others) => {
+                for at in others {
+                    writeln!(self.to, "DaemonSet {at} {words}: pass --include {at} or --all-daemonsets")?;
+                }
+            }
+            Err(reason) => writeln!(self.to, "other DaemonSets: not looked for: {reason}")?,
         }
         Ok(())
     }

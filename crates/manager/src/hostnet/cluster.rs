@@ -1,14 +1,17 @@
-//! Reading and patching `DaemonSets` and Deployments as raw JSON, through the API server.
+//! Reading and patching `DaemonSets` and Deployments as raw JSON, through the API server, and reading `NodePools`.
 //!
 //! It must not decide what a patch says.
 
 use std::time::Duration;
 
+use api::NodePool;
+use api::annotations::HOSTNET_ADDED;
 use kube::Client;
 use kube::api::{GetParams, ListParams, Patch, PatchParams, Request};
 use serde_json::Value;
 
 use super::components::{Component, Kind, NAMESPACES, ObjectName};
+use super::landing::{HostNetworkNodes, lands};
 use super::plan::{Goal, Plan, PlanError, plan};
 
 /// By this name the API server's `managedFields` say who added the requirement.
@@ -31,6 +34,12 @@ pub(super) struct Found {
     pub(super) at: ObjectName,
     /// All of it.
     pub(super) object: Value,
+}
+
+impl Found {
+    fn is(&self, other: &Self) -> bool {
+        self.kind == other.kind && self.at == other.at
+    }
 }
 
 /// Why the cluster could not be read or changed.
@@ -82,8 +91,29 @@ fn words(error: &kube::Error) -> String {
     }
 }
 
-/// All components there are, then the objects that flags name, none twice.
-pub(super) async fn find(client: &Client, named: &[(Kind, ObjectName)]) -> Result<Vec<Found>, ClusterError> {
+/// What shall be looked for beside the components.
+#[derive(Debug)]
+pub(super) struct Selection {
+    /// What flags name.
+    pub(super) named: Vec<(Kind, ObjectName)>,
+    /// Whether all `DaemonSets` that the goal concerns are meant.
+    pub(super) all_daemon_sets: bool,
+    /// What shall become of them.
+    pub(super) goal: Goal,
+}
+
+/// What there is.
+#[derive(Debug)]
+pub(super) struct Inventory {
+    /// All components, then what was selected, none twice.
+    pub(super) found: Vec<Found>,
+    /// Other `DaemonSets` that the goal concerns and nobody selected; or why they could not be looked for.
+    pub(super) others: Result<Vec<ObjectName>, String>,
+}
+
+/// Looks for components, for what is selected, and for what might have been.
+pub(super) async fn find(client: &Client, selection: &Selection) -> Result<Inventory, ClusterError> {
+    let Selection { named, all_daemon_sets, goal } = selection;
     let mut found: Vec<Found> = Vec::new();
     for (kind, at) in named {
         match get(client, *kind, at).await {
@@ -99,29 +129,86 @@ pub(super) async fn find(client: &Client, named: &[(Kind, ObjectName)]) -> Resul
             found.extend(list(client, kind, namespace).await?);
         }
     }
+    let mut others = match concerned(client, *goal).await {
+        Ok(others) => Ok(others),
+        // Who may not look everywhere can still change what flags name.
+        Err(ClusterError::Call { source: kube::Error::Api(status), .. })
+            if status.code == 403 && !*all_daemon_sets =>
+        {
+            Err(status.message.clone())
+        }
+        Err(error) => return Err(error),
+    };
+    if *all_daemon_sets && let Ok(others) = &mut others {
+        found.append(others);
+    }
     // An object that a flag names too is there once, as the component that it is.
     found.sort_by_key(|found| found.component.map_or(Component::ALL.len(), |component| component as usize));
     let mut once: Vec<Found> = Vec::new();
     for object in found {
-        if !once.iter().any(|other| other.kind == object.kind && other.at == object.at) {
+        if !once.iter().any(|other| other.is(&object)) {
             once.push(object);
         }
     }
-    Ok(once)
+    let others = others.map(|others| {
+        others
+            .into_iter()
+            .filter(|other| !once.iter().any(|found| found.is(other)))
+            .map(|other| other.at)
+            .collect()
+    });
+    Ok(Inventory { found: once, others })
+}
+
+/// The `DaemonSets` that the goal concerns: whose pods would land on host-network nodes without having host network, or that
+/// have what `apply` added.
+async fn concerned(client: &Client, goal: Goal) -> Result<Vec<Found>, ClusterError> {
+    let items = items(client, "/apis/apps/v1/daemonsets", "DaemonSets".to_owned()).await?;
+    let nodes = match goal {
+        Goal::Keep => HostNetworkNodes::of(&pools(client).await?),
+        Goal::Undo => Vec::new(),
+    };
+    let found = items.into_iter().filter_map(|object| {
+        let metadata = object.get("metadata")?;
+        let part = |name: &str| Some(metadata.get(name)?.as_str()?.to_owned());
+        let at = ObjectName { namespace: part("namespace")?, name: part("name")? };
+        let concerned = match goal {
+            Goal::Keep => lands(&object, &nodes),
+            Goal::Undo => metadata.get("annotations").is_some_and(|all| all.get(HOSTNET_ADDED).is_some()),
+        };
+        concerned.then_some(Found { component: None, kind: Kind::DaemonSet, at, object })
+    });
+    Ok(found.collect())
+}
+
+/// All pools that can be read; none when the cluster has none yet, or does not show them.
+async fn pools(client: &Client) -> Result<Vec<NodePool>, ClusterError> {
+    match items(client, "/apis/apps.openyurt.io/v1beta2/nodepools", "NodePools".to_owned()).await {
+        Ok(items) => Ok(items.into_iter().filter_map(|pool| serde_json::from_value(pool).ok()).collect()),
+        Err(ClusterError::Call { source: kube::Error::Api(status), .. })
+            if [403, 404].contains(&status.code) =>
+        {
+            Ok(Vec::new())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// What the list at `url` holds.
+async fn items(client: &Client, url: &str, what: String) -> Result<Vec<Value>, ClusterError> {
+    let failed = |source| ClusterError::Call { verb: "list", what, source };
+    let request = match Request::new(url).list(&ListParams::default()) {
+        Ok(request) => request,
+        Err(error) => return Err(failed(kube::Error::BuildRequest(error))),
+    };
+    let list: Value = client.request(request).await.map_err(failed)?;
+    Ok(list.get("items").and_then(Value::as_array).cloned().unwrap_or_default())
 }
 
 /// The components in a namespace; none when there is no such namespace.
 async fn list(client: &Client, kind: Kind, namespace: &str) -> Result<Vec<Found>, ClusterError> {
-    let failed = |source| ClusterError::Call {
-        verb: "list",
-        what: format!("{} in namespace {namespace}", kind.plural()),
-        source,
-    };
-    let request = Request::new(url(kind, namespace))
-        .list(&ListParams::default())
-        .map_err(|error| failed(kube::Error::BuildRequest(error)))?;
-    let list: Value = client.request(request).await.map_err(failed)?;
-    let items = list.get("items").and_then(Value::as_array).cloned().unwrap_or_default();
+    let items =
+        items(client, &url(kind, namespace), format!("{} in namespace {namespace}", kind.plural())).await?;
     let found = items.into_iter().filter_map(|object| {
         let metadata = object.get("metadata")?;
         let name = metadata.get("name")?.as_str()?.to_owned();

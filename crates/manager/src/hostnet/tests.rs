@@ -26,14 +26,19 @@ struct Fake {
     disturbances: Arc<Mutex<u32>>,
     /// What refuses every patch.
     refusal: Option<u16>,
+    /// What refuses to list all `DaemonSets`.
+    hidden: Option<u16>,
+    /// None when there is no such kind.
+    pools: Value,
     patches: Arc<Mutex<Vec<Value>>>,
 }
 
 impl Fake {
     fn with(self, url: &str, labels: &Value, affinity: &Value) -> Self {
-        let name = url.rsplit('/').next().unwrap();
+        let mut parts = url.split('/');
+        let (namespace, name) = (parts.next().unwrap(), parts.next_back().unwrap());
         let object = json!({
-            "metadata": { "name": name, "labels": labels, "resourceVersion": "1", "generation": 1 },
+            "metadata": { "namespace": namespace, "name": name, "labels": labels, "resourceVersion": "1", "generation": 1 },
             "spec": { "template": { "spec": { "affinity": affinity } } },
             "status": { "observedGeneration": 1 },
         });
@@ -64,8 +69,18 @@ impl Fake {
         let status = |code: u16| {
             (code, json!({ "kind": "Status", "status": "Failure", "code": code, "message": "no" }))
         };
-        let path = url.strip_prefix("/apis/apps/v1/namespaces/").unwrap();
         let mut objects = self.objects.lock();
+        if url == "/apis/apps.openyurt.io/v1beta2/nodepools" {
+            return if self.pools.is_null() { status(404) } else { (200, json!({ "items": self.pools })) };
+        }
+        if url == "/apis/apps/v1/daemonsets" {
+            let daemon_sets = objects.iter().filter(|(url, _)| url.contains("/daemonsets/")).map(|(_, o)| o);
+            return match self.hidden {
+                Some(code) => status(code),
+                None => (200, json!({ "items": daemon_sets.collect::<Vec<_>>() })),
+            };
+        }
+        let path = url.strip_prefix("/apis/apps/v1/namespaces/").unwrap();
         if path.split('/').count() == 2 {
             let prefix = format!("{path}/");
             let items: Vec<_> =
@@ -131,7 +146,8 @@ async fn plan_says_what_would_be_changed_and_changes_nothing() {
         words,
         "kube-proxy: DaemonSet kube-system/kube-proxy will get the anti-affinity\n\
          CoreDNS: Deployment kube-system/coredns is right already\n\
-         flannel: not found\n"
+         flannel: not found\n\
+         DaemonSet logs/agent would land on host-network nodes: pass --include logs/agent or --all-daemonsets\n"
     );
     assert_eq!(*fake.patches.lock(), Vec::<Value>::new());
 }
@@ -157,6 +173,63 @@ async fn apply_is_idempotent_and_undone() {
         object["metadata"]["resourceVersion"] = json!("1");
     }
     assert_eq!(after, before);
+}
+
+#[tokio::test]
+async fn other_daemon_sets_are_listed_and_changed_only_when_asked_for() {
+    let listed = "DaemonSet logs/agent would land on host-network nodes: pass --include logs/agent or --all-daemonsets\n";
+    let fake = cluster();
+    fake.objects.lock()[3].1["spec"]["template"]["spec"]["nodeSelector"] =
+        json!({ api::labels::NODE_POOL: "c" });
+    let before = fake.object(LOGS);
+    assert!(fake.run("apply").await.1.ends_with(listed));
+    assert_eq!(fake.object(LOGS), before);
+
+    // What is known of the pools counts.
+    let pool = |name: &str| json!({ "metadata": { "name": name }, "spec": { "networkMode": "HostNetwork" } });
+    for (pools, lands) in [(json!([pool("h")]), false), (json!([pool("h"), pool("c")]), true)] {
+        let output = Fake { pools, ..fake.clone() }.run("plan").await.1;
+        assert_eq!(output.ends_with(listed), lands, "{output}");
+    }
+
+    assert!(
+        fake.run("plan --all-daemonsets")
+            .await
+            .1
+            .contains("\nDaemonSet logs/agent will get the anti-affinity\n")
+    );
+    assert!(
+        fake.run("apply --all-daemonsets").await.1.contains("\nDaemonSet logs/agent got the anti-affinity\n")
+    );
+    let (result, output) = fake.run("plan --all-daemonsets").await;
+    assert_eq!((result.unwrap(), output.contains("logs/agent")), (Outcome::Nothing, false), "{output}");
+
+    let added = "DaemonSet logs/agent has what apply added: pass --include logs/agent or --all-daemonsets\n";
+    assert!(fake.run("plan --undo").await.1.ends_with(added));
+    assert!(
+        fake.run("apply --undo --all-daemonsets")
+            .await
+            .1
+            .contains("DaemonSet logs/agent lost what apply added\n")
+    );
+    let mut after = fake.object(LOGS);
+    after["metadata"]["resourceVersion"] = json!("1");
+    assert_eq!(after, before);
+
+    fake.run("apply --include logs/agent").await.0.unwrap();
+    assert_ne!(fake.object(LOGS)["spec"], before["spec"]);
+}
+
+#[tokio::test]
+async fn who_may_not_see_all_daemon_sets_is_told() {
+    let fake = Fake { hidden: Some(403), ..cluster() };
+    let (result, output) = fake.run("apply").await;
+    assert_eq!(result.unwrap(), Outcome::Changes);
+    assert!(output.ends_with("other DaemonSets: not looked for: no\n"), "{output}");
+    let error = fake.run("apply --all-daemonsets").await.0.unwrap_err().to_string();
+    assert_eq!(error, "cannot list DaemonSets: no");
+    let error = Fake { hidden: Some(500), ..cluster() }.run("plan").await.0.unwrap_err().to_string();
+    assert_eq!(error, "cannot list DaemonSets: no");
 }
 
 #[tokio::test]
