@@ -2,3 +2,5 @@
 
 #[cfg(test)]
 mod chart;
+#[cfg(test)]
+mod webhook;
