@@ -180,6 +180,22 @@ fn names_stay_valid_however_long_the_given_one_is() {
 }
 
 #[test]
+fn prometheus_verifies_what_the_manager_serves() {
+    let endpoint = |values: &[&str]| {
+        let values = [&["metrics.serviceMonitor.enabled=true"], values].concat();
+        one(&render(&values), "ServiceMonitor", "isthmus-manager")["spec"]["endpoints"][0].clone()
+    };
+    // The manager writes this key beside the certificate that it serves, for this name.
+    let expected = json!({
+        "ca": { "secret": { "name": "isthmus-webhook-serving", "key": "ca.crt" } },
+        "serverName": "isthmus-webhook.isthmus-system.svc"
+    });
+    assert_eq!(endpoint(&[])["tlsConfig"], expected);
+    let own = endpoint(&[r#"metrics.serviceMonitor.tlsConfig={"insecureSkipVerify":true}"#]);
+    assert_eq!(own["tlsConfig"], json!({ "insecureSkipVerify": true }));
+}
+
+#[test]
 fn the_dashboard_asks_for_metrics_that_there_are() {
     const METRICS: [&str; 11] = [
         "isthmus_certificate_expiry_timestamp_seconds",
