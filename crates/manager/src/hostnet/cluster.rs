@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use api::NodePool;
 use api::annotations::HOSTNET_ADDED;
-use kube::Client;
 use kube::api::{GetParams, ListParams, Patch, PatchParams, Request};
+use kube::{Client, Resource};
 use serde_json::Value;
 
 use super::components::{Component, Kind, NAMESPACES, ObjectName};
@@ -183,7 +183,7 @@ async fn concerned(client: &Client, goal: Goal) -> Result<Vec<Found>, ClusterErr
 
 /// All pools that can be read; none when the cluster has none yet, or does not show them.
 async fn pools(client: &Client) -> Result<Vec<NodePool>, ClusterError> {
-    match items(client, "/apis/apps.openyurt.io/v1beta2/nodepools", "NodePools".to_owned()).await {
+    match items(client, &NodePool::url_path(&(), None), "NodePools".to_owned()).await {
         Ok(items) => Ok(items.into_iter().filter_map(|pool| serde_json::from_value(pool).ok()).collect()),
         Err(ClusterError::Call { source: kube::Error::Api(status), .. })
             if [403, 404].contains(&status.code) =>

@@ -113,6 +113,8 @@ fn is_tolerated(taint: &Taint, tolerations: &[Toleration]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::needless_pass_by_value, reason = "json! values read best when passed as they are")]
+
     use serde_json::json;
 
     use super::*;
