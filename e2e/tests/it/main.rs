@@ -7,5 +7,6 @@ mod faults;
 mod hostnet;
 mod manager;
 mod node_pool;
+mod transcode;
 mod webhook;
 mod webhook_bypassed;

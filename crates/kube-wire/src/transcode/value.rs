@@ -43,7 +43,7 @@ impl Writer<'_> {
             },
             Value::MicroTime => match self.time(span)? {
                 Some((seconds, nanoseconds)) => {
-                    time::write_microseconds(&mut self.out, seconds, nanoseconds)?
+                    time::write_microseconds(&mut self.out, seconds, nanoseconds)?;
                 }
                 None => self.null(),
             },
@@ -56,9 +56,9 @@ impl Writer<'_> {
             Value::RawExtension => {
                 let [json] = self.parts(span, [WireType::Length])?;
                 if json.is_present() {
-                    embedded::write(&mut self.out, json.of(self.raw))?
+                    embedded::write(&mut self.out, json.of(self.raw))?;
                 } else {
-                    self.null()
+                    self.null();
                 }
             }
             Value::RawJson => {
