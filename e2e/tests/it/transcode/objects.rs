@@ -117,11 +117,15 @@ fn thin(value: &mut Value, one_in: u64, random: &mut Random) {
     match value {
         Value::Object(members) => {
             members.retain(|_, _| random.below(one_in) != 0);
-            members.values_mut().for_each(|member| thin_or_empty(member, one_in, random));
+            for member in members.values_mut() {
+                thin_or_empty(member, one_in, random);
+            }
         }
         Value::Array(items) => {
             items.retain(|_| random.below(one_in) != 0);
-            items.iter_mut().for_each(|item| thin_or_empty(item, one_in, random));
+            for item in items {
+                thin_or_empty(item, one_in, random);
+            }
         }
         _ => {}
     }

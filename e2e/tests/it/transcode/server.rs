@@ -97,8 +97,8 @@ impl Server {
         raw(&self.accepted(Method::POST, path, PROTOBUF, JSON, object.to_string().into()).await?)
     }
 
-    pub(super) async fn merge(&self, path: &str, patch: &Value) -> Result<Vec<u8>> {
-        self.accepted(Method::PATCH, path, JSON, "application/merge-patch+json", patch.to_string().into())
+    pub(super) async fn merge(&self, path: &str, change: &Value) -> Result<Vec<u8>> {
+        self.accepted(Method::PATCH, path, JSON, "application/merge-patch+json", change.to_string().into())
             .await
     }
 
