@@ -48,9 +48,9 @@ impl Blobs {
     pub fn put_sealed(&mut self, name: &str, content: &[u8]) -> Result<(), Error> {
         let sealer = self.sealer.as_ref().ok_or_else(|| Error::NoKey(name.to_owned()))?;
         let bound = binding(BOUND_TO, name.as_bytes(), 0);
-        let mut sealed = sealer.id().to_vec();
-        sealed.extend(sealer.seal(&bound, content).ok_or(Error::Seal)?);
-        self.store(Kind::SealedBlob, name, content.len(), &sealed)
+        let mut body = sealer.id().to_vec();
+        body.extend(sealer.seal(&bound, content).ok_or(Error::Seal)?);
+        self.store(Kind::SealedBlob, name, content.len(), &body)
     }
 
     /// What is stored as `name`.
@@ -84,11 +84,11 @@ impl Blobs {
 
     fn open(&self, name: &str, path: &Path, body: &[u8]) -> Result<Bytes, Error> {
         let damaged = || Error::Damaged { path: path.to_owned() };
-        let (id, sealed) = body.split_first_chunk::<{ size_of::<KeyId>() }>().ok_or_else(damaged)?;
+        let (id, content) = body.split_first_chunk::<{ size_of::<KeyId>() }>().ok_or_else(damaged)?;
         let sealer = self.sealer.as_ref().filter(|sealer| sealer.id() == *id);
         let sealer = sealer.ok_or_else(|| Error::WrongKey { path: path.to_owned() })?;
         let bound = binding(BOUND_TO, name.as_bytes(), 0);
-        sealer.open(&bound, sealed).map(Bytes::from).ok_or_else(damaged)
+        sealer.open(&bound, content).map(Bytes::from).ok_or_else(damaged)
     }
 
     fn store(&mut self, kind: Kind, name: &str, given: usize, body: &[u8]) -> Result<(), Error> {

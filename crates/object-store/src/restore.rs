@@ -10,7 +10,7 @@ use bytes::Bytes;
 use crate::{
     disk::Disk,
     frame::{Frame, Kind, Parsed},
-    ledger::{ByKey, Entry},
+    ledger::{ByKey, Entry, KeyHash},
     log::{Active, Identity, Log},
     record::{Change, ProblemKind, Restored, Stored, StoredEvent, SubscriptionId},
     seal::{Sealer, binding},
@@ -94,9 +94,11 @@ fn read(
         }
         if name.first != next {
             // What is left of a list that was given up before it was whole is no damage.
-            return match names[at..].iter().any(|name| tells_of_completeness(disk, name, place, buffer)) {
-                true => Err(damaged("a file before it is missing")),
-                false => Ok(Loaded::Incomplete),
+            let was_whole = names[at..].iter().any(|name| tells_of_completeness(disk, name, place, buffer));
+            return if was_whole {
+                Err(damaged("a file before it is missing"))
+            } else {
+                Ok(Loaded::Incomplete)
             };
         }
         next = name.last + 1;
@@ -232,33 +234,54 @@ impl<'a> Reading<'a> {
         if kind == Kind::Gone {
             return Ok(());
         }
-        // Most records are of objects that are known: they share the key.
-        let known = previous.as_ref().map(|previous| previous.key.clone());
-        let object = Stored {
-            key: known.unwrap_or_else(|| Bytes::copy_from_slice(key)),
-            version,
-            body: self.body(key, version, body).ok_or("a body does not open with the right key")?,
-        };
-        if kind != Kind::Deleted {
-            let stored = Some(object.clone());
-            match place.and_then(|place| self.objects.get_mut(place)) {
-                Some(place) => *place = stored,
-                None => {
-                    self.places.insert(hash, self.objects.len());
-                    self.objects.push(stored);
-                }
-            }
-        }
+        let body = self.body(key, version, body).ok_or("a body does not open with the right key")?;
         let change = match kind {
             Kind::Added => Change::Added,
             Kind::Modified => Change::Modified,
             Kind::Deleted => Change::Deleted,
-            _ => return Ok(()),
+            _ => {
+                self.state(hash, place, previous, key, version, body);
+                return Ok(());
+            }
         };
-        if sequence > self.log.ledger.floor().sequence {
-            self.history.push_back((sequence, StoredEvent { change, object, previous }));
+        if sequence <= self.log.ledger.floor().sequence {
+            if kind != Kind::Deleted {
+                self.state(hash, place, previous, key, version, body);
+            }
+            return Ok(());
         }
+        // Objects share keys and bodies with events; to share costs memory, so only these do.
+        let known = previous.as_ref().map(|previous| previous.key.clone());
+        let key = known.unwrap_or_else(|| Bytes::copy_from_slice(key));
+        let object = Stored { key, version, body };
+        if kind != Kind::Deleted {
+            self.keep(hash, place, object.clone());
+        }
+        self.history.push_back((sequence, StoredEvent { change, object, previous }));
         Ok(())
+    }
+
+    /// An object that no event of the history tells of.
+    fn state(
+        &mut self,
+        hash: KeyHash,
+        place: Option<usize>,
+        previous: Option<Stored>,
+        key: &[u8],
+        version: u64,
+        body: Bytes,
+    ) {
+        let key = previous.map_or_else(|| Bytes::copy_from_slice(key), |previous| previous.key);
+        self.keep(hash, place, Stored { key, version, body });
+    }
+
+    fn keep(&mut self, hash: KeyHash, place: Option<usize>, object: Stored) {
+        if let Some(place) = place.and_then(|place| self.objects.get_mut(place)) {
+            *place = Some(object);
+        } else {
+            self.places.insert(hash, self.objects.len());
+            self.objects.push(Some(object));
+        }
     }
 
     fn body(&self, key: &[u8], version: u64, body: &[u8]) -> Option<Bytes> {

@@ -51,7 +51,7 @@ impl Store {
     /// Opens or creates the store in `dir` and returns what is in it. `key` seals what is to be sealed.
     ///
     /// What could not be restored is told by [`Store::problems`] and is not an error.
-    pub fn open(dir: &Path, key: Option<Key>) -> Result<(Store, Vec<Restored>), OpenError> {
+    pub fn open(dir: &Path, key: Option<&Key>) -> Result<(Store, Vec<Restored>), OpenError> {
         Self::open_on(Arc::new(RealDisk), dir, key, Sizes::default())
     }
 
@@ -59,7 +59,7 @@ impl Store {
     pub fn open_on(
         disk: Arc<dyn Disk>,
         dir: &Path,
-        key: Option<Key>,
+        key: Option<&Key>,
         sizes: Sizes,
     ) -> Result<(Store, Vec<Restored>), OpenError> {
         open::open(disk, dir, key, sizes)

@@ -24,7 +24,7 @@ type Generations = BTreeMap<u64, Vec<Name>>;
 pub(super) fn open(
     disk: Arc<dyn Disk>,
     dir: &Path,
-    key: Option<Key>,
+    key: Option<&Key>,
     sizes: Sizes,
 ) -> Result<(Store, Vec<Restored>), OpenError> {
     let (logs, blobs) = (dir.join("logs"), dir.join("blobs"));
@@ -34,7 +34,7 @@ pub(super) fn open(
         disk.create_dir(dir).map_err(failed("create the folder", dir))?;
         remove_temporary(disk.as_ref(), dir)?;
     }
-    let sealer = key.as_ref().and_then(Sealer::new).map(Arc::new);
+    let sealer = key.and_then(Sealer::new).map(Arc::new);
     let counters = Arc::new(Counters::default());
     let place = Identity {
         dir: logs.as_path().into(),
@@ -117,8 +117,8 @@ fn restore(
     problems: &mut Vec<Problem>,
     buffer: &mut Vec<u8>,
 ) -> (Subscription, Option<Restored>) {
-    let mut subscription = Subscription::default();
-    subscription.generation = generations.keys().next_back().copied().unwrap_or_default();
+    let generation = generations.keys().next_back().copied().unwrap_or_default();
+    let mut subscription = Subscription { generation, ..Subscription::default() };
     let mut restored = None;
     let mut rest = generations.iter().rev();
     while let Some((_, files)) = rest.next() {

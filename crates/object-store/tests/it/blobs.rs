@@ -79,7 +79,9 @@ impl EndsWithBlob for Path {
 fn another_key_opens_nothing_and_removes_nothing() {
     let disk = SimDisk::default();
     script::open(&disk).0.blobs().put_sealed(NAME, b"content").unwrap();
-    let with = |key| Store::open_on(Arc::new(disk.clone()), Path::new("/store"), key, Sizes::default());
+    let with = |key: Option<Key>| {
+        Store::open_on(Arc::new(disk.clone()), Path::new("/store"), key.as_ref(), Sizes::default())
+    };
     for key in [None, Some(Key::new([2; 32]))] {
         let refused = with(key).unwrap().0.blobs().get(NAME).unwrap_err();
         assert!(matches!(refused, Error::WrongKey { .. }), "{refused}");

@@ -34,15 +34,14 @@ fn open(dir: &Path) -> (Store, Option<Restored>) {
 fn write(dir: &Path, batches: u64) -> u64 {
     let subscription = SubscriptionId::from("slices");
     let (mut store, restored) = open(dir);
-    let mut version = match restored {
-        Some(restored) => check(&restored),
-        None => {
-            let list = (1..=OBJECTS).map(|version| put(version, Change::Added));
-            let list = [Record::Begin].into_iter().chain(list).chain([Record::Complete { version: OBJECTS }]);
-            store.append(&subscription, &list.collect::<Vec<_>>()).unwrap();
-            OBJECTS
-        }
-    };
+    let mut version = OBJECTS;
+    if let Some(restored) = restored {
+        version = check(&restored);
+    } else {
+        let list = (1..=OBJECTS).map(|version| put(version, Change::Added));
+        let list = [Record::Begin].into_iter().chain(list).chain([Record::Complete { version }]);
+        store.append(&subscription, &list.collect::<Vec<_>>()).unwrap();
+    }
     for _ in 0..batches {
         let events: Vec<_> = (version + 1..=version + 20).map(|v| put(v, Change::Modified)).collect();
         store.append(&subscription, &events).unwrap();

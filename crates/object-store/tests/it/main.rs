@@ -1,4 +1,5 @@
 //! The store against a model of it, on a disk that fails, tears and forgets, and on the real one.
+#![cfg(test)]
 
 mod blobs;
 mod crash_matrix;

@@ -38,7 +38,9 @@ pub(crate) struct Model(pub(crate) BTreeMap<SubscriptionId, Past>);
 impl Model {
     pub(crate) fn append(&mut self, subscription: &SubscriptionId, records: &[Record]) {
         let past = self.0.entry(subscription.clone()).or_default();
-        records.iter().for_each(|record| past.append(record));
+        for record in records {
+            past.append(record);
+        }
     }
 
     pub(crate) fn synced(&mut self) {

@@ -73,7 +73,9 @@ fn another_key_destroys_nothing() {
     let disk = SimDisk::default();
     run(&disk).store.sync().unwrap();
     let before = script::open(&disk).1;
-    let with = |key| Store::open_on(Arc::new(disk.clone()), Path::new("/store"), key, SIZES).unwrap();
+    let with = |key: Option<Key>| {
+        Store::open_on(Arc::new(disk.clone()), Path::new("/store"), key.as_ref(), SIZES).unwrap()
+    };
     for key in [None, Some(Key::new([2; 32]))] {
         let (mut store, restored) = with(key);
         assert_eq!(restored.len(), 1, "what is not sealed needs no key");

@@ -15,8 +15,8 @@ pub(crate) fn open(disk: &SimDisk) -> (Store, Vec<Restored>) {
 }
 
 pub(crate) fn try_open(disk: &SimDisk) -> Result<(Store, Vec<Restored>), object_store::OpenError> {
-    let key = Some(Key::new([1; 32]));
-    Store::open_on(Arc::new(disk.clone()), Path::new("/store"), key, SIZES)
+    let key = Key::new([1; 32]);
+    Store::open_on(Arc::new(disk.clone()), Path::new("/store"), Some(&key), SIZES)
 }
 
 pub(crate) fn put(key: u64, version: u64, change: Change) -> Record {
@@ -71,7 +71,9 @@ impl Run {
             2 => self.append("secrets", &[Record::BeginSealed]),
             3 => self.append("secrets", &list(3, 50)),
             4 | 16 | 21 | 24 | 29 | 36 => self.sync(),
-            5..=15 => self.append("services", &[event(step * 3), event(step * 3 + 1), event(step * 3 + 2)]),
+            5..=15 | 27 | 28 => {
+                self.append("services", &[event(step * 3), event(step * 3 + 1), event(step * 3 + 2)])
+            }
             17 | 22 | 30 | 37 => self.store.compact_step(1 << 20).map(drop),
             18 => self.append("pods", &[vec![Record::Begin], list(2, 10)].concat()),
             19 => self.append("secrets", &[put(1, 60, Change::Modified), delete(2, 61)]),
@@ -80,7 +82,6 @@ impl Run {
             23 => self.append("pods", &[vec![Record::Begin], list(3, 8)].concat()),
             25 => self.append("secrets", &[Record::BeginSealed, put(0, 70, Change::Added)]),
             26 => self.append("pods", &[Record::Drop]),
-            27 | 28 => self.append("services", &[event(step * 3), event(step * 3 + 1), event(step * 3 + 2)]),
             31..=35 => self.append("services", &[event(step * 4), event(step * 4 + 1), event(step * 4 + 2)]),
             _ => self.append("services", &[event(step * 5)]),
         }

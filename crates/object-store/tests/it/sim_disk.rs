@@ -84,7 +84,9 @@ impl SimDisk {
             }
         }
         *names = durable_names.clone();
-        files.iter_mut().for_each(|file| file.seen.clone_from(&file.durable));
+        for file in files {
+            file.seen.clone_from(&file.durable);
+        }
     }
 
     /// A copy that shares nothing.
