@@ -78,12 +78,12 @@ fn report(what: &str, store: &Store, (given, wrote): (u64, u64), disk: u64, star
 
 fn put(object: u64, version: u64, change: Change) -> Record {
     let length = 500 + usize::try_from(mix(object) % 1500).expect("small");
-    let mut body = format!("{version:016x}");
     let mut random = mix(object ^ version << 20);
-    while body.len() < length {
+    let endpoints = std::iter::from_fn(|| {
         random = mix(random);
-        body += &format!(r#"{{"addresses":["10.0.0.1"],"nodeName":"node-{random:016x}"}},"#);
-    }
+        Some(format!(r#"{{"addresses":["10.0.0.1"],"nodeName":"node-{random:016x}"}},"#))
+    });
+    let mut body: String = endpoints.take(1 + length / 50).collect();
     body.truncate(length);
     let key = format!("discovery.k8s.io/endpointslices/ns-{:03}/slice-{object:06}", object % 200);
     Record::Put { key: Bytes::from(key), version, body: Bytes::from(body), change }

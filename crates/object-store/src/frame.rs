@@ -73,7 +73,7 @@ pub(crate) enum Parsed<'a> {
     Frame(Frame<'a>, usize),
     /// Nothing.
     End,
-    /// The beginning of a frame, or the zeros of a file that grew without its bytes.
+    /// The beginning of a frame, or the zeros of a block that was not written.
     Torn,
     /// Something else.
     Garbled,
@@ -112,8 +112,7 @@ impl<'a> Frame<'a> {
         let [l0, l1, l2, l3, c0, c1, c2, c3] = *prefix;
         let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
         if length < FIXED {
-            let zeros = bytes.iter().all(|byte| *byte == 0);
-            return if zeros { Parsed::Torn } else { Parsed::Garbled };
+            return if *prefix == [0; PREFIX] { Parsed::Torn } else { Parsed::Garbled };
         }
         let Some(content) = rest.get(..length) else { return Parsed::Torn };
         if checksum(seed, &prefix[..4], content) != u32::from_le_bytes([c0, c1, c2, c3]) {

@@ -60,7 +60,8 @@ mod tests {
 
     #[test]
     fn it_rewrites_what_is_mostly_dead_when_most_is() {
-        let cases: [(&str, &[(u64, u64)], Option<Range<usize>>); 7] = [
+        type Case = (&'static str, &'static [(u64, u64)], Option<Range<usize>>);
+        let cases: [Case; 7] = [
             ("nothing there", &[], None),
             ("all alive", &[(100, 100); 4], None),
             ("half dead", &[(100, 50); 4], None),

@@ -117,7 +117,8 @@ fn garbage_behind_the_end_of_every_file() {
     }
 }
 
-/// Runs the script on a disk that crashes at an operation; then what was synced is there.
+/// Runs the script on a disk that crashes at an operation; then what was synced is there, whichever of the names that
+/// were not synced are.
 #[test]
 fn a_crash_at_every_operation() {
     let disk = SimDisk::default();
@@ -125,42 +126,65 @@ fn a_crash_at_every_operation() {
     let operations = disk.operations();
     assert!(operations > 50, "{operations}");
     for at in 0..operations {
-        for part in [0, 400, 700, 1000] {
-            for kept in
-                [None, Some(0), Some(0x5555_5555_5555_5555), Some(!0x5555_5555_5555_5555), Some(u64::MAX)]
-            {
-                let what = format!("operation {at} done to {part} thousandths, names {kept:x?}");
-                let checked = panic::catch_unwind(|| crash_at(at, part, kept));
-                assert!(checked.is_ok(), "{what}");
-            }
+        for part in PARTS {
+            let disk = SimDisk::default();
+            disk.fail(at, Fault::Crash(part));
+            let model = goes_on(&disk);
+            check_all_losses(&disk, &model, &format!("crash at operation {at}, {part} thousandths"));
         }
     }
 }
 
-fn crash_at(at: u64, part: usize, kept: Option<u64>) {
+/// Each operation fails once, the process goes on as if nothing had been, and in the end the power is lost.
+#[test]
+fn an_error_at_every_operation_that_nobody_minds() {
     let disk = SimDisk::default();
-    disk.fail(at, Fault::Crash(part));
-    let mut model = Model::default();
-    if let Ok((store, _)) = try_open(&disk) {
-        let mut run = Run { store, model };
-        for step in 0..STEPS {
-            // What a process that hears of errors does: it goes on.
-            let _ = run.step(step);
+    run(&disk);
+    for at in 0..disk.operations() {
+        for part in PARTS {
+            let disk = SimDisk::default();
+            disk.fail(at, Fault::Error(io::ErrorKind::StorageFull, part));
+            let model = goes_on(&disk);
+            check_all_losses(&disk, &model, &format!("error at operation {at}, {part} thousandths"));
         }
-        model = run.model;
     }
-    match kept {
-        None => disk.kill(),
-        Some(kept) => disk.lose_power(kept),
+}
+
+const PARTS: [usize; 7] = [0, 400, 700, 1000, 1001, 1300, 1700];
+
+/// Runs the script, whatever fails.
+fn goes_on(disk: &SimDisk) -> Model {
+    let Ok((store, _)) = try_open(disk) else { return Model::default() };
+    let mut run = Run { store, model: Model::default() };
+    for step in 0..STEPS {
+        let _ = run.step(step);
     }
-    let (store, restored) = script::open(&disk);
-    assert!(store.problems().is_empty(), "a crash is no damage: {:?}", store.problems());
-    model.check_crash(&restored);
-    // What was shown does not vanish when the power goes now.
-    drop(store);
-    disk.lose_power(0);
-    model.synced();
-    model.check_crash(&script::open(&disk).1);
+    run.model
+}
+
+/// The process is killed, or the power is lost with each set of the names that were not synced.
+fn check_all_losses(disk: &SimDisk, model: &Model, what: &str) {
+    let names = disk.unsynced_names();
+    assert!(names < 10, "{names} names wait for the disk");
+    for kept in [None].into_iter().chain((0..1 << names).map(Some)) {
+        let disk = disk.copy();
+        match kept {
+            None => disk.kill(),
+            Some(kept) => disk.lose_power(kept),
+        }
+        let mut model = model.clone();
+        let checked = panic::catch_unwind(panic::AssertUnwindSafe(|| {
+            let (store, restored) = script::open(&disk);
+            assert!(store.problems().is_empty(), "a crash is no damage: {:?}", store.problems());
+            model.check_crash(&restored);
+            // What was shown does not vanish when the power goes now.
+            drop(store);
+            disk.lose_power(0);
+            model.synced();
+            model.check_crash(&script::open(&disk).1);
+        }));
+        assert!(checked.is_ok(), "{what}, names {kept:x?}");
+    }
 }
 
 /// Each operation fails once; the same step is tried again, and all is as if nothing had been.

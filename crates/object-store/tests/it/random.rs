@@ -42,8 +42,8 @@ fn op() -> impl Strategy<Value = Op> {
 
 fn step() -> impl Strategy<Value = Step> {
     let fault = prop_oneof![
-        (0..=1000usize).prop_map(|part| Fault::Error(io::ErrorKind::StorageFull, part)),
-        (0..=1000usize).prop_map(Fault::Crash),
+        (0..=2000usize).prop_map(|part| Fault::Error(io::ErrorKind::StorageFull, part)),
+        (0..=2000usize).prop_map(Fault::Crash),
     ];
     prop_oneof![
         20 => (0..3u8, vec(op(), 1..8)).prop_map(|(of, ops)| Step::Append(of, ops)),
@@ -86,7 +86,7 @@ fn records(model: &Model, subscription: &SubscriptionId, ops: &[Op], clock: &mut
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn only_whole_states_come_back(steps in vec(step(), 1..60)) {
         let disk = SimDisk::default();
@@ -126,5 +126,45 @@ proptest! {
         drop(store);
         disk.kill();
         model.check_crash(&open(&disk).1);
+    }
+    /// A store that was written without any trouble, then cut, flipped or overwritten anywhere.
+    #[test]
+    fn damage_makes_no_mixture(
+        batches in vec((0..20u8, vec(op(), 1..10)), 1..40),
+        damages in vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), 0..3u8, 1..=255u8), 30),
+    ) {
+        let disk = SimDisk::default();
+        let mut model = Model::default();
+        let mut store = open(&disk).0;
+        let mut clock = 100;
+        for (of, ops) in batches {
+            // Most go to one, so that it has many files.
+            let subscription = SubscriptionId::from(&*format!("subscription{}", of.saturating_sub(17)));
+            let records = records(&model, &subscription, &ops, &mut clock);
+            store.append(&subscription, &records).unwrap();
+            model.append(&subscription, &records);
+            store.sync().unwrap();
+            if of % 2 == 0 {
+                store.compact_step(2000).unwrap();
+            }
+        }
+        drop(store);
+        let files = disk.files();
+        for (file, at, how, flip) in damages {
+            if files.is_empty() {
+                break;
+            }
+            let (path, content) = file.get(&files);
+            let at = at.index(content.len());
+            let mut spoiled = content.clone();
+            match how {
+                0 => spoiled.truncate(at),
+                1 => spoiled[at] ^= flip,
+                _ => spoiled[at..].fill(0),
+            }
+            let copy = disk.copy();
+            copy.spoil(path, spoiled);
+            model.check_damage(&open(&copy).1);
+        }
     }
 }

@@ -25,12 +25,13 @@ enum NameChange {
     Remove(PathBuf),
 }
 
-/// What happens at an operation.
+/// What happens at an operation. Of a write, the first so many thousandths reach the disk; above a thousand, all but the
+/// first so many (less a thousand) do, as when blocks are written in another order.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
-    /// It fails with this error; of a write, so many thousandths reach the disk.
+    /// It fails with this error.
     Error(io::ErrorKind, usize),
-    /// It and all after it fail; of a write, so many thousandths reach the disk.
+    /// It and all after it fail.
     Crash(usize),
 }
 
@@ -87,6 +88,11 @@ impl SimDisk {
         for file in files {
             file.seen.clone_from(&file.durable);
         }
+    }
+
+    /// How many names were changed and not synced.
+    pub(crate) fn unsynced_names(&self) -> usize {
+        self.0.lock().changes.len()
     }
 
     /// A copy that shares nothing.
@@ -168,6 +174,17 @@ fn put(into: &mut Vec<u8>, offset: usize, content: &[u8]) {
     into[offset..offset + content.len()].copy_from_slice(content);
 }
 
+/// Puts as much of `content` as the fault leaves.
+fn put_part(into: &mut Vec<u8>, offset: usize, content: &[u8], thousandths: usize) {
+    match thousandths.checked_sub(1000) {
+        Some(hole) if hole > 0 => {
+            let start = content.len() * hole.min(1000) / 1000;
+            put(into, offset + start, &content[start..]);
+        }
+        _ => put(into, offset, &content[..content.len() * thousandths / 1000]),
+    }
+}
+
 fn missing() -> io::Error {
     io::ErrorKind::NotFound.into()
 }
@@ -198,9 +215,9 @@ impl Disk for SimDisk {
 
     fn create(&self, path: &Path, content: &[u8]) -> io::Result<()> {
         let (mut state, failure) = self.step();
-        let part = failure.as_ref().map_or(content.len(), |(_, part)| content.len() * part / 1000);
         let file = state.files.len();
-        let durable = content[..part].to_vec();
+        let mut durable = Vec::new();
+        put_part(&mut durable, 0, content, failure.as_ref().map_or(1000, |(_, part)| *part));
         let seen = if failure.is_some() && !state.crashed { content.to_vec() } else { durable.clone() };
         state.files.push(File { seen, durable });
         let change = NameChange::Set(path.to_owned(), file);
@@ -211,13 +228,13 @@ impl Disk for SimDisk {
 
     fn write(&self, path: &Path, offset: u64, content: &[u8]) -> io::Result<()> {
         let (mut state, failure) = self.step();
-        let part = failure.as_ref().map_or(content.len(), |(_, part)| content.len() * part / 1000);
+        let part = failure.as_ref().map_or(1000, |(_, part)| *part);
         let offset = usize::try_from(offset).unwrap();
         let crashed = state.crashed;
         let Some(file) = state.names.get(path).copied() else { return Err(missing()) };
         let file = &mut state.files[file];
-        put(&mut file.durable, offset, &content[..part]);
-        put(&mut file.seen, offset, if crashed { &content[..part] } else { content });
+        put_part(&mut file.durable, offset, content, part);
+        put_part(&mut file.seen, offset, content, if crashed { part } else { 1000 });
         failure.map_or(Ok(()), |(error, _)| Err(error))
     }
 
