@@ -42,7 +42,7 @@ pub type Opened = (Storage, HashMap<String, Cache>);
 impl Storage {
     /// Opens the store in `dir`; bodies of private resources are sealed with `key`.
     pub fn open(dir: &Path, key: [u8; 32]) -> Result<Opened, OpenError> {
-        let (store, restored) = Store::open(dir, Some(object_store::Key::new(key)))?;
+        let (store, restored) = Store::open(dir, Some(&object_store::Key::new(key)))?;
         for problem in store.problems() {
             warn!(%problem, "a part of what was stored cannot be used");
         }

@@ -33,6 +33,8 @@ pub(super) struct Schema {
 }
 
 #[derive(Debug)]
+// It is what Kubernetes calls a kind, and so is its name.
+#[allow(clippy::struct_field_names)]
 pub(super) struct Kind {
     pub(super) group: String,
     pub(super) version: String,
