@@ -1,4 +1,4 @@
 //! What can be answered without a link beside objects: discovery, tokens; and what is done with writes.
 
 pub mod documents;
-pub mod lease;
+pub mod node_lease;

@@ -28,7 +28,7 @@ use crate::{
     authenticate::{Caller, Unauthenticated},
     hub::Hub,
     listen::Peer,
-    offline::{documents, lease},
+    offline::{documents, node_lease},
     serve,
     upstream::UpstreamError,
 };
@@ -74,9 +74,9 @@ async fn answer(
                 return hand_on(hub, caller, Request::from_parts(parts, body)).await;
             }
             if !hub.upstream.is_up()
-                && let Some(name) = lease::of_node(caller, &info, &hub.authenticator)
+                && let Some(name) = node_lease::of_node(caller, &info, &hub.authenticator)
             {
-                return lease::accept(name, request).await;
+                return node_lease::accept(name, request).await;
             }
             hand_on(hub, caller, request).await
         }
