@@ -67,8 +67,9 @@ impl Writer<'_> {
                 if json.is_empty() { self.null() } else { embedded::write(&mut self.out, json)? }
             }
             Value::StringList => {
+                // In Go an empty message of this type is an empty list, not none.
                 let list = self.whole_list(span, 1)?;
-                if list.is_present() { self.list_of(1, Value::Text, list)? } else { self.null() }
+                if list.is_present() { self.list_of(1, Value::Text, list)? } else { self.literal("[]") }
             }
         }
         Ok(())

@@ -63,6 +63,24 @@ fn maps_are_sorted_and_the_last_of_equal_keys_counts() {
 }
 
 #[test]
+fn a_list_within_a_map_is_never_null() {
+    // TokenReview: status 3; user 2; extra 4.
+    let review = |value: &[u8]| {
+        let extra = length(4, &[length(1, b"k"), value.to_vec()].concat());
+        json("authentication.k8s.io", "v1", "tokenreviews", &[length(3, &length(2, &extra))])
+    };
+    let expected = |list: &str| {
+        format!(r#"{{"metadata":{{}},"spec":{{}},"status":{{"user":{{"extra":{{"k":{list}}}}}}}}}"#)
+    };
+    assert_eq!(
+        review(&length(2, &[length(1, b"a"), length(1, b"")].concat())).unwrap(),
+        expected(r#"["a",""]"#)
+    );
+    assert_eq!(review(&length(2, b"")).unwrap(), expected("[]"));
+    assert_eq!(review(b"").unwrap(), expected("[]"));
+}
+
+#[test]
 fn text_has_the_escapes_of_go() {
     for (text, expected) in [
         (&b"plain \xc3\xa9 \xe4\xb8\xad \x7f"[..], "plain é 中 \u{7f}"),
