@@ -152,18 +152,21 @@ fn an_error_at_every_operation_that_nobody_minds() {
 
 const PARTS: [usize; 7] = [0, 400, 700, 1000, 1001, 1300, 1700];
 
-/// Runs the script, whatever fails.
+/// Runs the script, whatever fails, to its end or the crash.
 fn goes_on(disk: &SimDisk) -> Model {
     let Ok((store, _)) = try_open(disk) else { return Model::default() };
     let mut run = Run { store, model: Model::default() };
     for step in 0..STEPS {
         let _ = run.step(step);
+        if disk.is_crashed() {
+            break;
+        }
     }
     run.model
 }
 
 /// The process is killed, or the power is lost with each set of the names that were not synced.
-fn check_all_losses(disk: &SimDisk, model: &Model, what: &str) {
+pub(crate) fn check_all_losses(disk: &SimDisk, model: &Model, what: &str) {
     let names = disk.unsynced_names();
     assert!(names < 10, "{names} names wait for the disk");
     for kept in [None].into_iter().chain((0..1 << names).map(Some)) {

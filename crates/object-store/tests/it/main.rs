@@ -8,4 +8,5 @@ mod model;
 mod open;
 mod random;
 mod script;
+mod seldom;
 mod sim_disk;

@@ -69,6 +69,11 @@ impl SimDisk {
         state.fault.take().is_some()
     }
 
+    /// Whether the process is gone.
+    pub(crate) fn is_crashed(&self) -> bool {
+        self.0.lock().crashed
+    }
+
     /// The process is gone; what it wrote is there.
     pub(crate) fn kill(&self) {
         self.calm();

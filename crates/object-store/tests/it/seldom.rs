@@ -1,0 +1,94 @@
+//! States that random operations reach too seldom, each built on purpose.
+
+use std::io;
+
+use bytes::Bytes;
+use object_store::{Change, Record, Store, SubscriptionId};
+
+use crate::{
+    crash_matrix::check_all_losses,
+    model::Model,
+    script::{self, Run, STEPS, put},
+    sim_disk::{Fault, SimDisk},
+};
+
+fn append(store: &mut Store, model: &mut Model, records: &[Record]) {
+    let services = SubscriptionId::from("services");
+    store.append(&services, records).unwrap();
+    model.append(&services, records);
+}
+
+/// A write leaves a hole, and behind it records that were never there as far as anyone was told. They must not come up
+/// when what is written into the hole ends where they begin.
+#[test]
+fn what_is_behind_a_hole_stays_away() {
+    let disk = SimDisk::default();
+    let (mut store, mut model) = (script::open(&disk).0, Model::default());
+    let event = |version: u64| Record::Put {
+        key: Bytes::from_static(b"key"),
+        version,
+        body: Bytes::from(format!("body {version}")),
+        change: Change::Modified,
+    };
+    append(&mut store, &mut model, &[Record::Begin, Record::Complete { version: 10 }]);
+    append(&mut store, &mut model, &[event(11)]);
+    store.sync().unwrap();
+    model.synced();
+    append(&mut store, &mut model, &[event(12), event(13), event(14)]);
+    disk.fail(0, Fault::Crash(1333));
+    assert!(store.sync().is_err());
+    disk.kill();
+    let (mut store, restored) = script::open(&disk);
+    assert_eq!(restored[0].version, 11);
+    model.check_crash(&restored);
+    append(&mut store, &mut model, &[event(15)]);
+    store.sync().unwrap();
+    model.synced();
+    model.check_crash(&script::open(&disk).1);
+}
+
+/// What is left out of a file must not rely on the end of a list that is not on the disk.
+#[test]
+fn a_list_is_not_compacted_before_its_end_is_durable() {
+    for fails in 0..6 {
+        let disk = SimDisk::default();
+        let (mut store, mut model) = (script::open(&disk).0, Model::default());
+        append(&mut store, &mut model, &[Record::Begin]);
+        for _ in 0..12 {
+            let list: Vec<_> = (0..3).map(|key| put(key, 10, Change::Added)).collect();
+            append(&mut store, &mut model, &list);
+        }
+        store.sync().unwrap();
+        model.synced();
+        append(&mut store, &mut model, &[Record::Complete { version: 10 }]);
+        disk.fail(fails, Fault::Error(io::ErrorKind::StorageFull, 0));
+        let _ = store.sync();
+        let _ = store.compact_step(10_000);
+        check_all_losses(&disk, &model, &format!("operation {fails} of the sync fails"));
+    }
+}
+
+/// A sync that failed anywhere, compaction at once, and then the power goes.
+#[test]
+fn compaction_after_a_sync_that_failed() {
+    for steps in 4..STEPS {
+        for fails in 0..10 {
+            let disk = SimDisk::default();
+            let mut run = Run { store: script::open(&disk).0, model: Model::default() };
+            for step in 0..steps {
+                run.step(step).unwrap();
+            }
+            let services = SubscriptionId::from("services");
+            let version = run.model.0[&services].version().unwrap();
+            let events: Vec<_> = (1..14).map(|at| put(at % 2, version + at, Change::Modified)).collect();
+            append(&mut run.store, &mut run.model, &events);
+            disk.fail(fails, Fault::Error(io::ErrorKind::StorageFull, 1000));
+            if run.store.sync().is_ok() {
+                run.model.synced();
+            }
+            let _ = run.store.compact_step(10_000);
+            let _ = run.store.compact_step(10_000);
+            check_all_losses(&disk, &run.model, &format!("{steps} steps, operation {fails} fails"));
+        }
+    }
+}
