@@ -1,9 +1,9 @@
 //! States that random operations reach too seldom, each built on purpose.
 
-use std::io;
+use std::{io, path::Path, sync::Arc};
 
 use bytes::Bytes;
-use object_store::{Change, Record, Store, SubscriptionId};
+use object_store::{Change, Record, Sizes, Store, SubscriptionId};
 
 use crate::{
     crash_matrix::check_all_losses,
@@ -89,6 +89,67 @@ fn compaction_after_a_sync_that_failed() {
             let _ = run.store.compact_step(10_000);
             let _ = run.store.compact_step(10_000);
             check_all_losses(&disk, &run.model, &format!("{steps} steps, operation {fails} fails"));
+        }
+    }
+}
+
+/// The last file can be one from which records were left out: cut short it is damaged, and no earlier state.
+#[test]
+fn a_rewritten_file_that_is_the_last_is_whole_or_damaged() {
+    let sizes = Sizes { segment: (900, 900), history: (100, 100) };
+    let open =
+        |disk: &SimDisk| Store::open_on(Arc::new(disk.clone()), Path::new("/store"), None, sizes).unwrap();
+    let mut rewritten = 0;
+    for events in 10..60 {
+        let disk = SimDisk::default();
+        let (mut store, mut model) = (open(&disk).0, Model::default());
+        let list = [Record::Begin, put(1, 5, Change::Added), Record::Complete { version: 100 }];
+        append(&mut store, &mut model, &list);
+        for event in 0..events {
+            append(&mut store, &mut model, &[put(0, 101 + event, Change::Modified)]);
+            store.sync().unwrap();
+        }
+        let before = disk.files();
+        store.compact_step(u64::MAX).unwrap();
+        let (path, content) = disk.files().into_iter().next_back().unwrap();
+        if before.last().is_some_and(|(old, same)| (old, same) == (&path, &content)) {
+            continue;
+        }
+        rewritten += 1;
+        for length in 0..content.len() {
+            let copy = disk.copy();
+            copy.spoil(&path, content[..length].to_vec());
+            model.check_damage(&open(&copy).1);
+        }
+    }
+    assert!(rewritten > 2, "{rewritten}");
+}
+
+/// Whatever was left out elsewhere, the file that grows can lose its end, and the state is an earlier one.
+#[test]
+fn the_file_that_grows_is_never_relied_on() {
+    for events in 10..40 {
+        let disk = SimDisk::default();
+        let (mut store, mut model) = (script::open(&disk).0, Model::default());
+        let list = [Record::Begin, put(1, 5, Change::Added), Record::Complete { version: 100 }];
+        append(&mut store, &mut model, &list);
+        for event in 0..events {
+            append(&mut store, &mut model, &[put(0, 101 + event, Change::Modified)]);
+            store.sync().unwrap();
+            store.compact_step(u64::MAX).unwrap();
+        }
+        let before = disk.files();
+        append(&mut store, &mut model, &[put(1, 101 + events, Change::Modified)]);
+        store.sync().unwrap();
+        let grown = disk.files().into_iter().find(|file| !before.contains(file)).unwrap();
+        store.compact_step(u64::MAX).unwrap();
+        for length in 0..grown.1.len() {
+            let copy = disk.copy();
+            copy.spoil(&grown.0, grown.1[..length].to_vec());
+            let (store, restored) = script::open(&copy);
+            assert!(store.problems().is_empty(), "{events} events, cut to {length}: {:?}", store.problems());
+            assert_eq!(restored.len(), 1);
+            model.check_damage(&restored);
         }
     }
 }
