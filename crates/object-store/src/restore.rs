@@ -118,7 +118,10 @@ fn tells_of_completeness(disk: &dyn Disk, name: &Name, place: &Identity, buffer:
     if disk.read(&name.path(&place.dir), buffer).is_err() {
         return true;
     }
-    let Ok((header, mut at, seed)) = Header::parse(buffer) else { return true };
+    let (header, mut at, seed) = match Header::parse(buffer) {
+        Ok(read) => read,
+        Err(unread) => return unread == Unread::Garbled,
+    };
     let mut complete = header.complete;
     while let Parsed::Frame(frame, length) = Frame::parse(seed, buffer.get(at..).unwrap_or_default()) {
         complete |= frame.kind == Kind::Complete;
