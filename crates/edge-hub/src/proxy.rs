@@ -16,7 +16,7 @@ use axum::{
     body::Body,
     extract::{ConnectInfo, State},
 };
-use http::{Request, Response, header};
+use http::{HeaderMap, Request, Response, header};
 use kube_wire::{
     request::{ApiPath, RequestInfo, Verb},
     status::Status,
@@ -64,6 +64,10 @@ async fn answer(
         ApiPath::NonResource(_) => hand_on(hub, caller, request).await,
         ApiPath::Resource(path) => {
             let reads = matches!(info.verb, Verb::Get | Verb::List | Verb::Watch);
+            // Whose rights count then is the API server's to say; here the caller's own would be taken.
+            if impersonates(request.headers()) {
+                return hand_on(hub, caller, request).await;
+            }
             if reads && path.subresource.is_none() && !path.verb_in_path {
                 let (parts, body) = request.into_parts();
                 if let serve::Read::Answer(response) =
@@ -81,6 +85,11 @@ async fn answer(
             hand_on(hub, caller, request).await
         }
     }
+}
+
+/// Whether the caller wants to be somebody else for this request (`Impersonate-User`, `-Group`, `-Uid`, `-Extra-…`).
+fn impersonates(headers: &HeaderMap) -> bool {
+    headers.keys().any(|name| name.as_str().starts_with("impersonate-"))
 }
 
 /// Hands a request on, with the caller's own credential.
@@ -124,4 +133,23 @@ fn certificate_stays() -> Status {
     Status::bad_request(
         "edge-hub: a client certificate cannot be handed on, since its key stays with you: send a ServiceAccount token instead",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn impersonation_is_seen_in_each_of_its_headers() {
+        for (name, expected) in [
+            ("impersonate-user", true),
+            ("Impersonate-Group", true),
+            ("impersonate-extra-scopes", true),
+            ("x-impersonate-user", false),
+            ("authorization", false),
+        ] {
+            let headers = HeaderMap::from_iter([(name.parse().unwrap(), "x".parse().unwrap())]);
+            assert_eq!(impersonates(&headers), expected, "{name}");
+        }
+    }
 }

@@ -49,7 +49,7 @@ enum Ended {
     /// What came could not be read; the reason names what.
     #[error("unreadable: {0}")]
     Unreadable(String),
-    /// The store did not take it: shown to nobody, and tried again.
+    /// The store did not take it: the whole is listed and stored anew.
     #[error("the store: {0}")]
     Store(String),
 }
@@ -137,6 +137,9 @@ impl Reflector {
                 Ended::Store(reason) => {
                     warn!(key = %subscription.key(), %reason, "cannot store what upstream sent");
                     subscription.set_progress(interrupted(subscription));
+                    // The log may have a hole now, which only a whole list closes.
+                    relist = true;
+                    listing = Listing::default();
                 }
             }
             sleep(pause).await;
