@@ -98,7 +98,7 @@ pub fn plan(object: &Value, goal: Goal) -> Result<Plan, PlanError> {
             } else {
                 let mut record = read_record(object)?.unwrap_or_default();
                 // What an upgrade has reverted since must not be taken away twice.
-                record.retain_present(present, &requirement());
+                record.retain_present(present, &terms, &requirement());
                 added.made = make_terms(&mut after, terms)?;
                 record.extend(added);
                 write_record(&mut after, Some(&record))?;
@@ -140,8 +140,8 @@ fn keep(terms: &[Value], added: &mut Record) -> Result<Vec<Value>, PlanError> {
         if members.values().all(is_nothing) || keeps_off(members, &field)? {
             kept.push(term.clone());
         } else {
+            added.add(members, &kept, &requirement());
             kept.push(with_requirement(members));
-            added.terms.push(members.clone());
         }
     }
     if kept.is_empty() {

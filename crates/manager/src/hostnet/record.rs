@@ -2,7 +2,10 @@
 //!
 //! Pure. Terms have no names, so a term is recognised by its content: first one that is exactly what adding made of it,
 //! then one to which more was added since. One that was edited otherwise is left alone: the requirement in it may be its
-//! author's by now.
+//! author's by now. Among equal terms, of which one may have had the requirement from its author, it is told by how many
+//! of them stand before it; a place in the list would not survive that others insert or remove terms.
+
+use std::iter::repeat;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -14,6 +17,9 @@ pub(super) struct Record {
     /// The terms that got the requirement, as they were before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) terms: Vec<Map<String, Value>>,
+    /// For each of them, how many equal terms stood before it once it had the requirement; 0 where nothing is said.
+    #[serde(default, skip_serializing_if = "all_zero")]
+    pub(super) equal_before: Vec<usize>,
     /// Whether a term was made.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) new_term: bool,
@@ -48,8 +54,15 @@ impl Made {
 
 impl Record {
     pub(super) fn is_empty(&self) -> bool {
-        let Self { terms, new_term, made: _ } = self;
+        let Self { terms, equal_before: _, new_term, made: _ } = self;
         terms.is_empty() && !new_term
+    }
+
+    /// Remembers that `term` got the requirement, after `earlier`, the terms before it as they are afterwards.
+    pub(super) fn add(&mut self, term: &Map<String, Value>, earlier: &[Value], requirement: &Value) {
+        self.equal_before.resize(self.terms.len(), 0);
+        self.equal_before.push(equal_to(term, earlier, requirement));
+        self.terms.push(term.clone());
     }
 
     /// Takes the requirement out of the recorded terms among `present`. The number of those that were not found comes
@@ -58,7 +71,7 @@ impl Record {
         let found = self.find(present, requirement);
         let lost = found.iter().filter(|found| found.at.is_none()).count();
         let mut removed = Vec::new();
-        for Found { before, at } in found {
+        for Found { before, equal_before: _, at } in found {
             let Some(at) = at else { continue };
             let without = without(&present[at], before, requirement);
             if without.is_empty() {
@@ -73,20 +86,27 @@ impl Record {
         lost
     }
 
-    /// Forgets what is not among `present` any more.
-    pub(super) fn retain_present(&mut self, present: &[Value], requirement: &Value) {
-        let found = self.find(present, requirement).into_iter().filter(|found| found.at.is_some());
-        let kept: Vec<_> = found.map(|found| found.before.cloned()).collect();
-        self.new_term = kept.contains(&None);
-        self.terms = kept.into_iter().flatten().collect();
+    /// Forgets what is not among `present` any more. `after` are the same terms with the requirement in each.
+    pub(super) fn retain_present(&mut self, present: &[Value], after: &[Value], requirement: &Value) {
+        let mut retained = Self::default();
+        for Found { before, equal_before: _, at } in self.find(present, requirement) {
+            match (before, at) {
+                (_, None) => {}
+                (None, Some(_)) => retained.new_term = true,
+                (Some(before), Some(at)) => retained.add(before, &after[..at], requirement),
+            }
+        }
         // What was made stays ours only as long as something of ours is in it.
-        self.made = self.made.filter(|_| !present.is_empty());
+        retained.made = self.made.filter(|_| !present.is_empty());
+        *self = retained;
     }
 
     /// Adds what was added later.
     pub(super) fn extend(&mut self, later: Self) {
-        let Self { terms, new_term, made } = later;
+        let Self { terms, equal_before, new_term, made } = later;
+        self.equal_before.resize(self.terms.len(), 0);
         self.terms.extend(terms);
+        self.equal_before.extend(equal_before);
         self.new_term |= new_term;
         self.made = self.made.or(made);
     }
@@ -94,14 +114,23 @@ impl Record {
     /// The recorded terms with their places among `present`; no two have the same.
     fn find(&self, present: &[Value], requirement: &Value) -> Vec<Found<'_>> {
         let nothing = Map::new();
-        let recorded = self.terms.iter().map(Some).chain(self.new_term.then_some(None));
-        let mut found: Vec<_> = recorded.map(|before| Found { before, at: None }).collect();
+        let equal_before = self.equal_before.iter().copied().chain(repeat(0));
+        let recorded =
+            self.terms.iter().map(Some).zip(equal_before).chain(self.new_term.then_some((None, 0)));
+        let mut found: Vec<_> =
+            recorded.map(|(before, equal_before)| Found { before, equal_before, at: None }).collect();
         let mut taken = vec![false; present.len()];
-        for recognises in [is_exactly, contains] {
-            for Found { before, at } in found.iter_mut().filter(|found| found.at.is_none()) {
+        for recognition in [Recognition::Same, Recognition::Equal, Recognition::Grown] {
+            for Found { before, equal_before, at } in found.iter_mut().filter(|found| found.at.is_none()) {
                 let before = before.unwrap_or(&nothing);
-                *at = (0..present.len())
-                    .find(|&at| !taken[at] && recognises(&present[at], before, requirement));
+                let mut places = (0..present.len()).filter(|&at| match recognition {
+                    Recognition::Same | Recognition::Equal => is_exactly(&present[at], before, requirement),
+                    Recognition::Grown => contains(&present[at], before, requirement),
+                });
+                *at = match recognition {
+                    Recognition::Same => places.nth(*equal_before).filter(|&at| !taken[at]),
+                    Recognition::Equal | Recognition::Grown => places.find(|&at| !taken[at]),
+                };
                 if let Some(at) = *at {
                     taken[at] = true;
                 }
@@ -111,10 +140,23 @@ impl Record {
     }
 }
 
+/// How a recorded term is recognised, the surest way first.
+#[derive(Clone, Copy)]
+enum Recognition {
+    /// It is exactly what adding made of it, and as many equal ones stand before it.
+    Same,
+    /// It is exactly what adding made of it.
+    Equal,
+    /// It has all of that, and more.
+    Grown,
+}
+
 /// A recorded term among those that are there.
 struct Found<'a> {
     /// As it was before; none for the one that was made.
     before: Option<&'a Map<String, Value>>,
+    /// How many equal terms stood before it.
+    equal_before: usize,
     /// Its place; none if it is gone or cannot be recognised.
     at: Option<usize>,
 }
@@ -128,6 +170,11 @@ pub(super) fn with(term: &Map<String, Value>, requirement: &Value) -> Value {
         other => *other = json!([requirement]),
     }
     Value::Object(term)
+}
+
+/// How many of `terms` are what adding `requirement` makes of `before`.
+fn equal_to(before: &Map<String, Value>, terms: &[Value], requirement: &Value) -> usize {
+    terms.iter().filter(|term| is_exactly(term, before, requirement)).count()
 }
 
 /// Whether `term` is what adding `requirement` made of `before`.
@@ -163,6 +210,10 @@ fn without(term: &Value, before: Option<&Map<String, Value>>, requirement: &Valu
         term.insert("matchExpressions".to_owned(), Value::Array(expressions));
     }
     term
+}
+
+fn all_zero(numbers: &[usize]) -> bool {
+    numbers.iter().all(|&number| number == 0)
 }
 
 fn items(value: Option<&Value>) -> &[Value] {

@@ -195,6 +195,39 @@ fn undo_takes_exactly_what_was_added_though_others_edited() {
 }
 
 #[test]
+fn of_equal_terms_the_one_that_got_the_requirement_loses_it() {
+    let by_name = || json!([{ "key": "metadata.name", "operator": "In", "values": ["n"] }]);
+    let theirs = || json!({ "matchExpressions": [ours()], "matchFields": by_name() });
+    let without = || json!({ "matchFields": by_name() });
+    let other = || json!({ "matchExpressions": [linux(), ours()] });
+    // The terms before, how many of the equal ones stand before each that got it, and what others insert in front.
+    let cases = [
+        (vec![theirs(), without()], json!([1]), vec![]),
+        (vec![without(), theirs()], Value::Null, vec![]),
+        (vec![theirs(), without(), theirs(), without()], json!([1, 3]), vec![]),
+        (vec![theirs(), without()], json!([1]), vec![other(), json!({})]),
+    ];
+    for (before, equal_before, inserted) in cases {
+        let mut kept = apply(&object(&required(&json!(before))), Goal::Keep);
+        assert_eq!(record_of(&kept)["equalBefore"], equal_before);
+        let terms = "/spec/template/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
+        let list = kept.pointer_mut(terms).unwrap().as_array_mut().unwrap();
+        list.splice(0..0, inserted.clone());
+        let expected: Vec<Value> = inserted.into_iter().chain(before).collect();
+        assert_eq!(apply(&kept, Goal::Undo), object(&required(&json!(expected))));
+    }
+    // Their equal one was removed, and later another term got the requirement: ours is still ours.
+    let mut kept = apply(&object(&required(&json!([theirs(), without()]))), Goal::Keep);
+    let required_of = |object: &mut Value, terms: Value| {
+        object["spec"]["template"]["spec"]["affinity"] = required(&terms);
+    };
+    required_of(&mut kept, json!([without(), theirs()]));
+    let again = apply(&kept, Goal::Keep);
+    assert_eq!(record_of(&again)["terms"], json!([without(), without()]));
+    assert_eq!(apply(&again, Goal::Undo), object(&required(&json!([without(), without()]))));
+}
+
+#[test]
 fn a_reverted_object_gets_the_requirement_again_and_loses_it_once() {
     // An upgrade wrote its own manifest and left the annotations.
     let before = object(&json!({ "podAffinity": {} }));
