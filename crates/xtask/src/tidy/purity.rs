@@ -4,7 +4,8 @@ use super::report;
 use super::source::production;
 
 /// Names of files that hold decisions.
-const PURE: [&str; 5] = ["plan.rs", "lease.rs", "window.rs", "rotation.rs", "elect.rs"];
+const PURE: [&str; 8] =
+    ["plan.rs", "lease.rs", "window.rs", "rotation.rs", "elect.rs", "ownership.rs", "contest.rs", "taint.rs"];
 
 /// What acts, waits or looks at the clock.
 const IMPURE: [&str; 8] =
