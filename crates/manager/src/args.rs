@@ -4,11 +4,15 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::{Args as Group, Parser, Subcommand};
+use daemon::exit;
+
+/// The name of the binary, in its help and its messages.
+pub(crate) const PROGRAM: &str = "isthmus-manager";
 
 /// The cluster's side of Isthmus: keeps nodes as their `NodePool` says, gives pods of host-network pools the network of
 /// their node, and issues the certificates for that.
 #[derive(Debug, Parser)]
-#[command(name = "isthmus-manager", version = daemon::build_info::BUILD.version, max_term_width = 110)]
+#[command(name = PROGRAM, version = daemon::build_info::BUILD.version, max_term_width = 110, after_help = exit::HELP)]
 pub struct Args {
     /// What to do.
     #[command(subcommand)]
@@ -28,6 +32,7 @@ pub enum Command {
 
 /// Arguments of `run`.
 #[derive(Debug, Group)]
+#[command(after_help = exit::HELP)]
 pub struct RunArgs {
     /// Namespace of this process: its Lease and the Secrets of its certificates are there.
     #[arg(long, env = "POD_NAMESPACE", default_value = "isthmus-system")]
@@ -106,6 +111,7 @@ pub struct WebhookArgs {
 
 /// Arguments of `crds`.
 #[derive(Debug, Group)]
+#[command(after_help = exit::HELP)]
 pub struct CrdsArgs {
     /// What to do with them; `print` if nothing is said.
     #[command(subcommand)]

@@ -1,15 +1,14 @@
 //! Carries out what the command line asks for, and says what became of it in the exit code.
 
-use std::fmt::Display;
-use std::io::Write;
 use std::process::ExitCode;
 
+use daemon::exit::{SOFTWARE, USAGE, fail};
 use kube::Client;
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
-use crate::args::{Args, Command, CrdsAction, CrdsArgs, RunArgs};
+use crate::args::{Args, Command, CrdsAction, CrdsArgs, PROGRAM, RunArgs};
 use crate::config::Config;
 use crate::{crds, hostnet};
 
@@ -17,7 +16,7 @@ use crate::{crds, hostnet};
 pub fn run(args: Args) -> ExitCode {
     let runtime = match runtime() {
         Ok(runtime) => runtime,
-        Err(error) => return fail(daemon::exit::SOFTWARE, &error),
+        Err(error) => return fail(PROGRAM, SOFTWARE, &error),
     };
     match args.command {
         Command::Run(args) => runtime.block_on(run_manager(*args)),
@@ -33,21 +32,21 @@ fn runtime() -> std::io::Result<Runtime> {
 
 async fn run_manager(args: RunArgs) -> ExitCode {
     if let Err(error) = daemon::telemetry::init(&args.log) {
-        return fail(daemon::exit::USAGE, &error);
+        return fail(PROGRAM, USAGE, &error);
     }
     let config = match Config::try_from(args) {
         Ok(config) => config,
-        Err(error) => return fail(daemon::exit::USAGE, &error),
+        Err(error) => return fail(PROGRAM, USAGE, &error),
     };
     let shutdown = match daemon::shutdown::signals() {
         Ok(shutdown) => shutdown,
-        Err(error) => return fail(daemon::exit::SOFTWARE, &error),
+        Err(error) => return fail(PROGRAM, SOFTWARE, &error),
     };
     match serve(config, shutdown).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!(%error, "the manager ended");
-            ExitCode::from(daemon::exit::SOFTWARE)
+            ExitCode::from(SOFTWARE)
         }
     }
 }
@@ -61,14 +60,8 @@ async fn run_crds(args: &CrdsArgs) -> ExitCode {
         None | Some(CrdsAction::Print) => crds::print(&mut std::io::stdout().lock()),
         Some(CrdsAction::Apply) => match Client::try_default().await {
             Ok(client) => crds::apply(client).await,
-            Err(error) => return fail(daemon::exit::SOFTWARE, &error),
+            Err(error) => return fail(PROGRAM, SOFTWARE, &error),
         },
     };
-    result.map_or_else(|error| fail(1, &error), |()| ExitCode::SUCCESS)
-}
-
-fn fail(code: u8, error: &dyn Display) -> ExitCode {
-    // Nobody is left to tell if standard error is closed.
-    let _ = writeln!(std::io::stderr(), "isthmus-manager: {error}");
-    ExitCode::from(code)
+    result.map_or_else(|error| fail(PROGRAM, SOFTWARE, &error), |()| ExitCode::SUCCESS)
 }

@@ -17,6 +17,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use daemon::exit::{SOFTWARE, fail};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tokio::time::Instant;
@@ -25,6 +26,8 @@ use cluster::{ClusterError, Found, Inventory, Selection, carry_out, find, get, p
 use components::{Component, Kind, ObjectName};
 use plan::{Goal, Plan};
 use rollout::{Rollout, rollout};
+
+use crate::args::PROGRAM;
 
 /// How long an answer of the API server may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
@@ -38,7 +41,10 @@ Nodes of host-network pools need neither kube-proxy nor cluster DNS nor a CNI ag
 where they are found, and to what flags name, a required node affinity is added that keeps them off such nodes. An \
 annotation remembers what was added; nothing else is changed. Other DaemonSets whose pods would land on such nodes without \
 host network are listed, and changed only when they are named or all are asked for. Running pods of Deployments leave a node that joins such a \
-pool later only when they are replaced: kubectl rollout restart.";
+pool later only when they are replaced: kubectl rollout restart.
+
+Exit codes: 0 done; 2 plan --detailed-exitcode found something to change; 64 the command line is wrong; 70 something \
+failed, and the message says what.";
 
 /// Arguments of `hostnet`.
 #[derive(Debug, Args)]
@@ -158,8 +164,8 @@ enum Outcome {
     Changes,
 }
 
-/// Carries out `hostnet`. Errors go to standard error. The code is 0; 1 after an error; 2 from `plan --detailed-exitcode`
-/// when something is to be changed.
+/// Carries out `hostnet`. Errors go to standard error. The code is 0; [`SOFTWARE`] after an error; 2 from
+/// `plan --detailed-exitcode` when something is to be changed.
 pub async fn run(args: HostnetArgs) -> ExitCode {
     let stdout = std::io::stdout();
     let colour = stdout.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
@@ -172,11 +178,7 @@ pub async fn run(args: HostnetArgs) -> ExitCode {
     match (result, action) {
         (Ok(Outcome::Changes), Action::Plan(PlanArgs { detailed_exitcode: true, .. })) => ExitCode::from(2),
         (Ok(_), _) => ExitCode::SUCCESS,
-        (Err(error), _) => {
-            // Nobody is left to tell if standard error is closed.
-            let _ = writeln!(std::io::stderr(), "isthmus-manager: {error}");
-            ExitCode::FAILURE
-        }
+        (Err(error), _) => fail(PROGRAM, SOFTWARE, &error),
     }
 }
 
