@@ -173,8 +173,14 @@ async fn reconcile(context: &Context, name: &str) -> Option<Duration> {
     let observed = observe::observe(context, name);
     let mut plan = plan::plan(&observed);
     let looked_at = observed.members.iter().chain(&observed.leavers).map(|node| node.name.as_str());
-    let mut contested =
-        context.progress.contests.lock().review(&mut plan.nodes, looked_at, started.into_std());
+    let wanted = observed.pool.as_deref().map(plan::wanted_attributes).unwrap_or_default();
+    let mut contested = context.progress.contests.lock().review(
+        name,
+        &wanted,
+        &mut plan.nodes,
+        looked_at,
+        started.into_std(),
+    );
     apply::explain(context, &mut contested).await;
     let mut applied = Applied { contested, ..apply::apply(context, name, &plan).await };
     match (&observed.pool, &plan.election) {

@@ -51,6 +51,9 @@ pub(super) struct Request {
     pub(super) user_info: UserInfo,
     #[serde(default)]
     pub(super) object: Value,
+    /// What is to be changed or deleted.
+    #[serde(default)]
+    old_object: Value,
     #[serde(default)]
     pub(super) dry_run: bool,
 }
@@ -80,13 +83,15 @@ impl Request {
         if request.uid.is_empty() { Err(ReviewError::NoUid) } else { Ok(request) }
     }
 
-    /// The object's name; for one that the API server has yet to name, what its name will start with.
+    /// The object's name; for one that the API server has yet to name, what its name will start with. One of a collection
+    /// that is deleted is named by itself only.
     pub(super) fn name(&self) -> &str {
-        if self.name.is_empty() {
-            self.object.pointer("/metadata/generateName").and_then(Value::as_str).unwrap_or_default()
-        } else {
-            &self.name
+        if !self.name.is_empty() {
+            return &self.name;
         }
+        let deleted = self.old_object.pointer("/metadata/name").and_then(Value::as_str);
+        let prefix = || self.object.pointer("/metadata/generateName").and_then(Value::as_str);
+        deleted.filter(|name| !name.is_empty()).or_else(prefix).unwrap_or_default()
     }
 }
 

@@ -208,6 +208,10 @@ async fn a_pool_goes_when_it_is_empty() {
         server.review(NODE_POOLS_PATH, delete("empty")).await,
         json!({ "uid": "u2", "allowed": true })
     );
+    // One of a collection is named by itself only.
+    let mut of_collection = delete("");
+    of_collection["oldObject"] = json!({ "metadata": { "name": "full" } });
+    assert_eq!(server.review(NODE_POOLS_PATH, of_collection).await["allowed"], false);
     let response = server.review(NODE_POOLS_PATH, delete("full")).await;
     assert_eq!(response["allowed"], false);
     let message = response["status"]["message"].as_str().unwrap();

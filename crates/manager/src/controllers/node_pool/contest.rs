@@ -2,7 +2,8 @@
 //!
 //! Comes in: what is to be written, what was written, and the time. A value that was written and must be written again
 //! was undone. Once or twice that is drift, which is repaired at once; past [`LIMIT`] within a [`WINDOW`] it is a
-//! contest, and the node's writes are spaced ever wider until nobody undoes them any more. It must not write or wait.
+//! contest, and writes of nothing but such values are spaced ever wider until nobody undoes them any more. What else a pool
+//! has to write on the node never waits for it. It must not write or wait.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -11,6 +12,9 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 
+use api::annotations::PREVIOUS_ATTRIBUTES;
+
+use super::ownership::Attributes;
 use super::plan::NodePatch;
 
 /// How often a value may have to be written again within a [`WINDOW`] before it counts as contested.
@@ -32,6 +36,18 @@ pub(crate) enum Field {
     Annotation(String),
     /// Key and effect, as `key:effect`.
     Taint(String),
+}
+
+impl Field {
+    /// Whether the pool wants a value of it.
+    fn is_wanted(&self, wanted: &Attributes) -> bool {
+        let Attributes { labels, annotations, taints } = wanted;
+        match self {
+            Self::Label(key) => labels.contains_key(key),
+            Self::Annotation(key) => key == PREVIOUS_ATTRIBUTES || annotations.contains_key(key),
+            Self::Taint(name) => taints.iter().any(|taint| taint.name() == *name),
+        }
+    }
 }
 
 impl fmt::Display for Field {
@@ -113,6 +129,8 @@ struct Deed {
 
 #[derive(Debug, Default)]
 struct History {
+    /// The pool that last looked at the node: another's quarrel is not its own.
+    pool: Option<String>,
     deeds: Vec<Deed>,
     contest: Option<Contest>,
 }
@@ -124,16 +142,41 @@ pub(crate) struct Contests {
     swept: Option<Instant>,
 }
 
+impl History {
+    /// Forgets a quarrel of another pool, and one about what the pool no longer wants.
+    fn look(&mut self, pool: &str, wanted: &Attributes) {
+        if self.pool.as_deref().is_some_and(|other| other != pool) {
+            *self = Self::default();
+        }
+        self.pool.get_or_insert_with(|| pool.to_owned());
+        if let Some(contest) = &mut self.contest {
+            contest.fields.retain(|field| field.is_wanted(wanted));
+            if contest.fields.is_empty() {
+                self.contest = None;
+            }
+        }
+    }
+}
+
 impl Contests {
-    /// Takes out of `patches` those that must wait, and returns the contests of the nodes `looked_at`.
+    /// Takes out of `patches` those that must wait, and returns the contests of the nodes `looked_at`, members and leavers of
+    /// `pool`, which wants `wanted` of its members.
     pub(crate) fn review<'a>(
         &mut self,
+        pool: &str,
+        wanted: &Attributes,
         patches: &mut Vec<NodePatch>,
         looked_at: impl Iterator<Item = &'a str>,
         now: Instant,
     ) -> BTreeMap<String, Contest> {
         if self.nodes.is_empty() {
             return BTreeMap::new();
+        }
+        let looked_at: Vec<&str> = looked_at.collect();
+        for node in &looked_at {
+            if let Some(history) = self.nodes.get_mut(*node) {
+                history.look(pool, wanted);
+            }
         }
         let pending: BTreeSet<String> = patches.iter().map(|patch| patch.node.clone()).collect();
         patches.retain(|patch| self.may_write(patch, now));
@@ -153,7 +196,7 @@ impl Contests {
 
     /// Whether the patch may be written now.
     fn may_write(&mut self, patch: &NodePatch, now: Instant) -> bool {
-        let Some(History { deeds, contest }) = self.nodes.get_mut(&patch.node) else { return true };
+        let Some(History { pool: _, deeds, contest }) = self.nodes.get_mut(&patch.node) else { return true };
         let is_contested = |(field, value): &(Field, Option<&str>)| {
             let (field, value) = (fingerprint(field), fingerprint(value));
             deeds.iter().any(|deed| {
@@ -162,7 +205,23 @@ impl Contests {
             })
         };
         let contested: BTreeSet<Field> = writes(patch).filter(is_contested).map(|(field, _)| field).collect();
+        // The record only follows what it records.
+        let is_known = |(field, value): (Field, Option<&str>)| {
+            let fought = contest.as_ref().is_some_and(|contest| contest.fields.contains(&field));
+            let repeated = deeds
+                .iter()
+                .any(|deed| (deed.field, deed.value) == (fingerprint(&field), fingerprint(&value)));
+            contested.contains(&field)
+                || (fought && repeated)
+                || matches!(&field, Field::Annotation(key) if key == PREVIOUS_ATTRIBUTES)
+        };
+        let has_news = !writes(patch).all(is_known);
         match contest {
+            // It takes the contested values along: one more rewrite a piece of news, and no more.
+            Some(contest) if has_news => {
+                contest.fields.extend(contested);
+                true
+            }
             Some(contest) => {
                 contest.fields.extend(contested);
                 let may = now >= contest.next;
@@ -172,7 +231,7 @@ impl Contests {
                 }
                 may
             }
-            None if contested.is_empty() => true,
+            None if contested.is_empty() || has_news => true,
             None => {
                 *contest = Some(Contest::new(contested, now));
                 false
@@ -213,8 +272,14 @@ impl Contests {
         }
         self.swept = Some(now);
         self.nodes.retain(|_, history| {
-            history.deeds.retain(|deed| now < deed.at + WINDOW);
-            !history.deeds.is_empty() || history.contest.as_ref().is_some_and(|c| now < c.calm_at + LAST_HOLD)
+            // A contest is about what was written, however long ago.
+            if history.contest.is_none() {
+                history.deeds.retain(|deed| now < deed.at + WINDOW);
+            }
+            match &history.contest {
+                None => !history.deeds.is_empty(),
+                Some(contest) => now < contest.calm_at + LAST_HOLD,
+            }
         });
         self.nodes.shrink_to_fit();
     }

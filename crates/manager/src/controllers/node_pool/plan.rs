@@ -125,7 +125,7 @@ pub(crate) fn plan(observed: &Observed) -> Plan {
 }
 
 /// What every node of the pool must carry.
-fn wanted_attributes(pool: &NodePool) -> Attributes {
+pub(crate) fn wanted_attributes(pool: &NodePool) -> Attributes {
     let spec = &pool.spec;
     let mut wanted = Attributes {
         labels: spec.labels.clone(),

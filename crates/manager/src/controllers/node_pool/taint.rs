@@ -22,6 +22,11 @@ pub(crate) struct NodeTaint {
 }
 
 impl NodeTaint {
+    /// What stands once on a node: `key:effect`.
+    pub(crate) fn name(&self) -> String {
+        format!("{}:{}", self.key, self.effect)
+    }
+
     /// Whether the two cannot stand on a node side by side.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         (&self.key, &self.effect) == (&other.key, &other.effect)
@@ -43,11 +48,12 @@ impl From<&Taint> for NodeTaint {
 
 /// What differs between two lists: value by `key:effect`, `None` for a taint that goes.
 pub(crate) fn changes(before: &[NodeTaint], after: &[NodeTaint]) -> BTreeMap<String, Option<String>> {
-    let name = |taint: &NodeTaint| format!("{}:{}", taint.key, taint.effect);
     let value = |taint: &NodeTaint| taint.value.clone().unwrap_or_default();
     let gone = before.iter().filter(|taint| !after.iter().any(|other| taint.is_same(other)));
     let new = after.iter().filter(|taint| !before.contains(taint));
-    gone.map(|taint| (name(taint), None)).chain(new.map(|taint| (name(taint), Some(value(taint))))).collect()
+    gone.map(|taint| (taint.name(), None))
+        .chain(new.map(|taint| (taint.name(), Some(value(taint)))))
+        .collect()
 }
 
 #[cfg(test)]

@@ -147,21 +147,34 @@ fn try_plan(pod: &Value, network: PoolNetwork, node: Option<&NamedNode>) -> Resu
     let excluded = metadata_entry(&root, "annotations", EXCLUDE_HOST_NETWORK_POOL)? == Some(TRUE);
     let spec = root.required("spec")?;
 
+    // Whether anything can still keep the pod off host-network nodes: one that is bound to a node is past the scheduler.
+    let host_network = spec.boolean("hostNetwork")? == Some(true);
+    let can_be_kept_off = !host_network && node_name(&spec)?.is_none();
     let warning = match (pool, network) {
         (Some(pool), PoolNetwork::Host) if excluded => {
             return Err(Refusal::Excluded { pool: pool.to_owned() });
         }
         (Some(pool), PoolNetwork::Host) => return into_host_network(&spec, pool, node),
         (Some(pool), PoolNetwork::Container) => Some(format!(
-            "node pool \"{pool}\" is not a host-network pool: label {DESIRED_NODE_POOL} only keeps the pod off host-network nodes"
+            "node pool \"{pool}\" is not a host-network pool: label {DESIRED_NODE_POOL} {}",
+            if can_be_kept_off {
+                "only keeps the pod off host-network nodes"
+            } else {
+                "does nothing for this pod"
+            },
         )),
         (Some(pool), PoolNetwork::Unknown) => Some(format!(
-            "node pool \"{pool}\" of label {DESIRED_NODE_POOL} does not exist: the pod gets no host network and is kept off host-network nodes; create the pool, then the pod anew"
+            "node pool \"{pool}\" of label {DESIRED_NODE_POOL} does not exist: {}; create the pool, then the pod anew",
+            match (can_be_kept_off, host_network) {
+                (true, _) => "the pod gets no host network and is kept off host-network nodes",
+                (false, true) => "the pod keeps its own host network and is bound to no pool",
+                (false, false) =>
+                    "the pod gets no host network, and spec.nodeName binds it to its node whatever that is",
+            },
         )),
         (None, _) => None,
     };
-    let without_network =
-        pool.is_some() && spec.boolean("hostNetwork")? != Some(true) && node_name(&spec)?.is_none();
+    let without_network = pool.is_some() && can_be_kept_off;
     let operations = if excluded || without_network { exclusion(&spec)? } else { Vec::new() };
     Ok((operations, warning.into_iter().collect()))
 }

@@ -16,6 +16,11 @@ fn patch(key: &str, value: &str) -> NodePatch {
     }
 }
 
+/// What a pool wants that says `zone: value`.
+fn zone(value: &str) -> Attributes {
+    Attributes { labels: [("zone".to_owned(), value.to_owned())].into(), ..Attributes::default() }
+}
+
 /// A node on which one label is wanted, as a reconciliation sees it.
 struct World {
     contests: Contests,
@@ -38,7 +43,8 @@ impl World {
         let now = self.start + self.now;
         let mut patches: Vec<_> =
             (self.value != self.wanted).then(|| patch("zone", &self.wanted)).into_iter().collect();
-        let contests = self.contests.review(&mut patches, [NODE].into_iter(), now);
+        let contests =
+            self.contests.review("box", &zone(&self.wanted), &mut patches, [NODE].into_iter(), now);
         for patch in patches {
             self.value.clone_from(&self.wanted);
             self.writes.push(self.now);
@@ -113,12 +119,48 @@ fn another_node_and_what_is_old_are_not_affected() {
     world.fight(Duration::from_millis(50), Duration::from_secs(5)).unwrap();
     let other = NodePatch { node: "n2".to_owned(), ..patch("zone", "a") };
     let mut patches = vec![other];
-    let contests = world.contests.review(&mut patches, ["n2"].into_iter(), world.start + world.now);
+    let contests =
+        world.contests.review("box", &zone("a"), &mut patches, ["n2"].into_iter(), world.start + world.now);
     assert_eq!((patches.len(), contests.len()), (1, 0));
     // A node that is gone is forgotten in the end.
     let later = world.start + Duration::from_hours(1);
     world.contests.note_written(&patches[0], later);
     assert_eq!(world.contests.nodes.keys().collect::<Vec<_>>(), ["n2"]);
+}
+
+#[test]
+fn what_is_not_contested_does_not_wait() {
+    let mut world = World::new();
+    world.fight(Duration::from_millis(50), Duration::from_secs(5)).unwrap();
+    let now = world.start + world.now;
+    let review = |world: &mut World, patch: NodePatch| {
+        let mut patches = vec![patch];
+        let contests = world.contests.review("box", &zone("a"), &mut patches, [NODE].into_iter(), now);
+        (patches.len(), contests.len())
+    };
+    assert_eq!(review(&mut world, patch("zone", "a")), (0, 1), "nothing but the contested value");
+    let mut both = patch("zone", "a");
+    both.labels.insert("fresh".to_owned(), Some("1".to_owned()));
+    assert_eq!(review(&mut world, both), (1, 1), "a label that was never written");
+    assert_eq!(review(&mut world, patch("zone", "b")), (1, 1), "another value");
+    let removal = NodePatch { labels: [("zone".to_owned(), None)].into(), ..patch("zone", "a") };
+    assert_eq!(review(&mut world, removal), (1, 1), "the value goes");
+    let mut with_record = patch("zone", "a");
+    with_record.annotations.insert(PREVIOUS_ATTRIBUTES.to_owned(), Some("{}".to_owned()));
+    assert_eq!(review(&mut world, with_record), (0, 1), "the record is no news");
+}
+
+#[test]
+fn a_contest_ends_with_the_pool_or_with_its_wish() {
+    let nothing = Attributes::default();
+    for (pool, wanted) in [("shop", zone("a")), ("box", nothing)] {
+        let mut world = World::new();
+        world.fight(Duration::from_millis(50), Duration::from_secs(5)).unwrap();
+        let mut patches = vec![patch("other", "x")];
+        let now = world.start + world.now;
+        let contests = world.contests.review(pool, &wanted, &mut patches, [NODE].into_iter(), now);
+        assert_eq!((patches.len(), contests.len()), (1, 0), "{pool}");
+    }
 }
 
 #[test]

@@ -168,7 +168,11 @@ fn a_contested_node_is_no_failure_and_is_named() {
         contests.note_written(&patch, now);
     }
     patches.push(patch);
-    let contested = contests.review(&mut patches, ["n1"].into_iter(), now);
+    let wanted = super::super::ownership::Attributes {
+        labels: [("zone".to_owned(), "z1".to_owned())].into(),
+        ..Default::default()
+    };
+    let contested = contests.review("shop", &wanted, &mut patches, ["n1"].into_iter(), now);
     let applied = Applied { contested, ..Applied::default() };
     let status = status_of(&pool(false), &Observed::default(), &applied);
     let synced = condition(&status, conditions::NODES_SYNCED);
