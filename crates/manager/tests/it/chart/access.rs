@@ -110,7 +110,7 @@ fn the_hook_may_write_the_own_crds_only() {
 
 #[test]
 fn there_are_no_other_rights_and_none_for_others() {
-    let objects = render(&[]);
+    let objects = render(&["edgeHub.access=false"]);
     let names = |kind: &str| -> Vec<String> {
         of_kind(&objects, kind)
             .iter()
@@ -131,6 +131,43 @@ fn there_are_no_other_rights_and_none_for_others() {
                 json!([{ "kind": "ServiceAccount", "name": account, "namespace": "isthmus-system" }])
             );
         }
+    }
+}
+
+#[test]
+fn the_hubs_of_the_nodes_may_read_three_things_more() {
+    let added = |kind: &str| -> Vec<String> {
+        let names = |set: &[&str]| -> Vec<String> {
+            let objects = render(set);
+            let names = of_kind(&objects, kind);
+            names.iter().map(|object| object["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+        };
+        let without = names(&["edgeHub.access=false"]);
+        names(&[]).into_iter().filter(|name| !without.contains(name)).collect()
+    };
+    assert_eq!(added("ClusterRole"), ["isthmus-edge-hub"]);
+    assert_eq!(added("ClusterRoleBinding"), ["isthmus-edge-hub", "isthmus-edge-hub-token-keys"]);
+    assert_eq!((added("Role"), added("RoleBinding")), (vec![], vec![]));
+
+    let read = json!(["get", "list", "watch"]);
+    assert_eq!(
+        rules("ClusterRole", "isthmus-edge-hub"),
+        json!([
+            { "apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": read },
+            { "apiGroups": ["apps.openyurt.io"], "resources": ["nodepools"], "verbs": read },
+        ])
+    );
+    let objects = render(&[]);
+    for (name, role) in [
+        ("isthmus-edge-hub", "isthmus-edge-hub"),
+        ("isthmus-edge-hub-token-keys", "system:service-account-issuer-discovery"),
+    ] {
+        let binding = one(&objects, "ClusterRoleBinding", name);
+        assert_eq!(binding["roleRef"]["name"], role);
+        assert_eq!(
+            binding["subjects"],
+            json!([{ "apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:nodes" }])
+        );
     }
 }
 
