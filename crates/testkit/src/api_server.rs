@@ -238,7 +238,7 @@ impl FakeApiServer {
         self.server.faults.throttle(bytes_per_second);
     }
 
-    /// Breaks the next answer off after so many bytes of its body.
+    /// Breaks the next answer off after so many bytes of its body. Calls add up.
     pub fn cut_after_bytes(&self, bytes: u64) {
         self.server.faults.cut_after(bytes);
     }

@@ -21,6 +21,7 @@ struct Inner {
     store: Mutex<Store>,
     changed: watch::Sender<u64>,
     access: Access,
+    documents: Mutex<BTreeMap<String, String>>,
 }
 
 /// What the API servers of one cluster share. Cheap to clone.
@@ -41,6 +42,7 @@ impl Default for Cluster {
             store: Mutex::new(store),
             changed: watch::channel(0).0,
             access: Access::default(),
+            documents: Mutex::default(),
         }))
     }
 }
@@ -49,6 +51,15 @@ impl Cluster {
     /// Users, tokens and what they may.
     pub fn access(&self) -> &Access {
         &self.0.access
+    }
+
+    /// Serves a JSON document at a path that is about no object, such as `/openid/v1/jwks`.
+    pub fn set_document(&self, path: &str, document: &Value) {
+        self.0.documents.lock().insert(path.to_owned(), document.to_string());
+    }
+
+    pub(crate) fn document(&self, path: &str) -> Option<String> {
+        self.0.documents.lock().get(path).cloned()
     }
 
     pub(crate) fn store(&self) -> MutexGuard<'_, Store> {

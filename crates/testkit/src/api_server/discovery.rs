@@ -60,6 +60,9 @@ pub(crate) const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2
 pub(crate) fn answer(cluster: &Cluster, path: &str, accept: &str) -> Option<(&'static str, String)> {
     const JSON: &str = "application/json";
     const PLAIN: &str = "text/plain; charset=utf-8";
+    if let Some(document) = cluster.document(path) {
+        return Some((JSON, document));
+    }
     let wants_aggregated = accept.contains("as=APIGroupDiscoveryList") && accept.contains("v=v2");
     let parts: Vec<_> = path.trim_matches('/').split('/').collect();
     let groups = groups(cluster);

@@ -36,7 +36,7 @@ pub(crate) struct Faults {
     silent: watch::Sender<bool>,
     rate: Mutex<Option<u64>>,
     connections: Mutex<Vec<Weak<Wakers>>>,
-    cut_after: Mutex<Option<u64>>,
+    cut_after: Mutex<VecDeque<u64>>,
     failures: Mutex<VecDeque<u16>>,
 }
 
@@ -69,7 +69,7 @@ impl Faults {
         self.silent.send_replace(false);
         self.refusing.send_replace(false);
         *self.rate.lock() = None;
-        *self.cut_after.lock() = None;
+        self.cut_after.lock().clear();
         self.failures.lock().clear();
         self.wake();
     }
@@ -84,11 +84,11 @@ impl Faults {
     }
 
     pub(crate) fn cut_after(&self, bytes: u64) {
-        *self.cut_after.lock() = Some(bytes);
+        self.cut_after.lock().push_back(bytes);
     }
 
     pub(crate) fn take_cut_after(&self) -> Option<u64> {
-        self.cut_after.lock().take()
+        self.cut_after.lock().pop_front()
     }
 
     pub(crate) fn fail_next(&self, status: u16) {

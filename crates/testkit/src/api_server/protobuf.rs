@@ -3,13 +3,14 @@
 //!
 //! It only writes, and leaves out what it does not know; JSON is this server's truth.
 
+use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use serde_json::Value;
 
 /// The bytes that begin every protobuf body of Kubernetes.
 pub(crate) const MAGIC: [u8; 4] = *b"k8s\0";
 
 /// Resources that are served as protobuf; the others answer 406, as custom resources do.
-pub(crate) const RESOURCES: [&str; 3] = ["services", "pods", "endpointslices.discovery.k8s.io"];
+pub(crate) const RESOURCES: [&str; 4] = ["services", "pods", "secrets", "endpointslices.discovery.k8s.io"];
 
 fn varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
@@ -112,6 +113,15 @@ pub(crate) fn message(value: &Value) -> Vec<u8> {
             text(&mut status, 1, &value["status"]["phase"]);
             text(&mut status, 6, &value["status"]["podIP"]);
             bytes(&mut out, 3, &status);
+        }
+        Some("Secret") => {
+            for (key, value) in value["data"].as_object().into_iter().flatten() {
+                let mut entry = Vec::new();
+                bytes(&mut entry, 1, key.as_bytes());
+                bytes(&mut entry, 2, &BASE64.decode(value.as_str().unwrap_or_default()).unwrap_or_default());
+                bytes(&mut out, 2, &entry);
+            }
+            text(&mut out, 3, &value["type"]);
         }
         Some("EndpointSlice") => {
             for endpoint in value["endpoints"].as_array().into_iter().flatten() {
