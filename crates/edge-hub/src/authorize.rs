@@ -18,10 +18,7 @@ use tokio::time::Instant;
 use tracing::{debug, warn};
 
 pub use self::review::Subject;
-use crate::upstream::Upstream;
-
-/// How long an allowance and a refusal are believed while there is a link.
-const BELIEVED: (Duration, Duration) = (Duration::from_mins(5), Duration::from_secs(30));
+use crate::{run::Lifetimes, upstream::Upstream};
 
 /// How many decisions are kept; beyond, each request is reviewed.
 const KEPT: usize = 4096;
@@ -99,6 +96,7 @@ struct Allowance {
 /// Decides, and remembers decisions.
 pub struct Authorizer {
     upstream: Upstream,
+    lifetimes: Lifetimes,
     kept: Mutex<HashMap<Question, Kept>>,
     allowances: Mutex<HashMap<Question, u64>>,
     changed: AtomicBool,
@@ -106,7 +104,7 @@ pub struct Authorizer {
 
 impl Authorizer {
     /// An authorizer with the allowances that [`Authorizer::export`] gave before a restart.
-    pub fn new(upstream: Upstream, stored: Option<&[u8]>) -> Self {
+    pub fn new(upstream: Upstream, lifetimes: Lifetimes, stored: Option<&[u8]>) -> Self {
         let stored: Vec<Allowance> = stored
             .map(|bytes| {
                 serde_json::from_slice(bytes).unwrap_or_else(|error| {
@@ -118,6 +116,7 @@ impl Authorizer {
         let allowances = stored.into_iter().map(|Allowance { question, at }| (question, at)).collect();
         Self {
             upstream,
+            lifetimes,
             kept: Mutex::default(),
             allowances: Mutex::new(allowances),
             changed: AtomicBool::new(false),
@@ -159,7 +158,7 @@ impl Authorizer {
 
     fn keep(&self, question: Question, decision: &Decision, allowed: bool) {
         let now_instant = Instant::now();
-        let until = now_instant + if allowed { BELIEVED.0 } else { BELIEVED.1 };
+        let until = now_instant + if allowed { self.lifetimes.allowed } else { self.lifetimes.refused };
         {
             let mut allowances = self.allowances.lock();
             let known = allowances.get(&question).copied();

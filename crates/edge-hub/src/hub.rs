@@ -13,7 +13,7 @@ use crate::{
     },
     authorize::{Authorizer, Subject},
     offline::documents::Documents,
-    run::Sharing,
+    run::{Lifetimes, Sharing},
     storage::Storage,
     subscriptions::{Owner, Subscriptions},
     tasks::Tasks,
@@ -36,6 +36,8 @@ pub struct Hub {
     pub documents: Documents,
     /// What is shared, and how fresh it must be.
     pub sharing: Sharing,
+    /// How long things are kept or believed.
+    pub lifetimes: Lifetimes,
     /// What is kept on disk.
     pub storage: Storage,
     /// What outlives a request.

@@ -21,13 +21,12 @@ use crate::{reflector::Reflector, tasks::Tasks, upstream::Credential};
 /// piece by piece.
 const MOST: usize = 512;
 
-/// How long a subscription that only lists opened is kept without another list.
-const IDLE: Duration = Duration::from_mins(10);
-
 /// The subscriptions of the hub.
 pub struct Subscriptions {
     reflector: Reflector,
     tasks: Tasks,
+    /// How long a subscription that only lists opened is kept without another list.
+    idle: Duration,
     open: Mutex<BTreeMap<Key, Entry>>,
     /// What the store had of subscriptions that nobody asked for yet.
     restored: Mutex<HashMap<String, Cache>>,
@@ -42,8 +41,8 @@ struct Entry {
 
 impl Subscriptions {
     /// No subscription yet; `restored` is what the store had, by the names of subscriptions.
-    pub fn new(reflector: Reflector, tasks: Tasks, restored: HashMap<String, Cache>) -> Self {
-        Self { reflector, tasks, open: Mutex::default(), restored: Mutex::new(restored) }
+    pub fn new(reflector: Reflector, tasks: Tasks, idle: Duration, restored: HashMap<String, Cache>) -> Self {
+        Self { reflector, tasks, idle, open: Mutex::default(), restored: Mutex::new(restored) }
     }
 
     /// The subscription that answers `wanted`: one that is open and covers it, or a new one. `None` if there are too many.
@@ -111,7 +110,7 @@ impl Subscriptions {
     pub fn sweep(&self) {
         let idle: Vec<Key> = {
             let open = self.open.lock();
-            let unused = |entry: &Entry| !entry.pinned && entry.subscription.idle() > IDLE;
+            let unused = |entry: &Entry| !entry.pinned && entry.subscription.idle() > self.idle;
             open.iter().filter(|(_, entry)| unused(entry)).map(|(key, _)| key.clone()).collect()
         };
         for key in &idle {

@@ -84,7 +84,8 @@ pub struct App {
 impl App {
     /// Binds and reads; fails early and changes nothing upstream.
     pub async fn build(config: Config, shutdown: CancellationToken) -> Result<Self, StartError> {
-        let Config { endpoints, upstream, client_ca, authenticator, listeners, root, sharing } = config;
+        let Config { endpoints, upstream, client_ca, authenticator, listeners, root, sharing, lifetimes } =
+            config;
         let folder = |source| StartError::Folder { path: root.clone(), source };
         secure::private_folder(&root).map_err(folder)?;
         let key = secure::storage_key(&root.join("storage.key")).map_err(folder)?;
@@ -110,12 +111,13 @@ impl App {
         let reflector = Reflector::new(upstream.clone(), storage.clone());
         let hub = Hub {
             tokens: Tokens::new(upstream.clone()),
-            authorizer: Authorizer::new(upstream.clone(), storage.blob(ALLOWANCES).as_deref()),
-            subscriptions: Subscriptions::new(reflector, tasks.clone(), restored),
+            authorizer: Authorizer::new(upstream.clone(), lifetimes, storage.blob(ALLOWANCES).as_deref()),
+            subscriptions: Subscriptions::new(reflector, tasks.clone(), lifetimes.idle, restored),
             documents: Documents::new(storage.clone()),
             upstream,
             authenticator,
             sharing,
+            lifetimes,
             storage: storage.clone(),
             tasks,
         };

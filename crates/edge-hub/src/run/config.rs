@@ -28,6 +28,32 @@ pub struct Config {
     pub root: PathBuf,
     /// What is shared, and how fresh it must be.
     pub sharing: Sharing,
+    /// How long things are kept or believed.
+    pub lifetimes: Lifetimes,
+}
+
+/// How long things are kept or believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lifetimes {
+    /// A subscription without watchers, after its last list.
+    pub idle: Duration,
+    /// An allowance, while there is a link.
+    pub allowed: Duration,
+    /// A refusal, while there is a link.
+    pub refused: Duration,
+    /// An open watch, before it is asked again whether its watcher still may.
+    pub review: Duration,
+}
+
+impl Default for Lifetimes {
+    fn default() -> Self {
+        Self {
+            idle: Duration::from_mins(10),
+            allowed: Duration::from_mins(5),
+            refused: Duration::from_secs(30),
+            review: Duration::from_mins(1),
+        }
+    }
 }
 
 /// Where to listen.
@@ -159,6 +185,7 @@ impl TryFrom<RunArgs> for Config {
             },
             root: root_dir,
             sharing,
+            lifetimes: Lifetimes::default(),
         })
     }
 }

@@ -34,9 +34,6 @@ const BOOKMARK: Duration = Duration::from_mins(1);
 /// How long before its end a watch gets a last bookmark.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 
-/// How often it is asked whether the watcher still may.
-const REVIEW: Duration = Duration::from_mins(1);
-
 /// The shortest life of a watch that names none; the longest is twice that.
 const LIFE: Duration = Duration::from_mins(30);
 
@@ -76,7 +73,7 @@ pub(super) async fn answer(asked: Asked<'_>, request: WatchRequest) -> Result<Re
                 encoder,
                 ends: now + lasts,
                 bookmark: now + BOOKMARK.min(lasts.saturating_sub(LAST_BOOKMARK)),
-                review: now + REVIEW,
+                review: now + hub.lifetimes.review,
             };
             Body::from_stream(stream::unfold(Some(Box::new(watch)), async |watch| watch?.next().await))
         }
@@ -186,7 +183,7 @@ impl Watch {
 
     /// Whether the watcher still may read this. That nobody can say ends no watch: it went on before.
     async fn may_go_on(&mut self) -> bool {
-        self.review = Instant::now() + REVIEW;
+        self.review = Instant::now() + self.hub.lifetimes.review;
         match self.hub.authorizer.decide(&self.subject, &self.attributes).await {
             Decision::Allowed | Decision::Unknown(_) => true,
             Decision::Denied(why) => {

@@ -1,0 +1,122 @@
+//! One stream upstream however many clients, closed when nobody needs it, and held up by nobody.
+
+use std::time::Duration;
+
+use testkit::client::{ClientOptions, Recorder, TestClient};
+use tokio::time::{Instant, sleep};
+
+use super::site::{JSON, Lines, SERVICES, SOON, Site, WIDGETS, get, service, widget};
+
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+/// Bytes of Services that `count` clients cost upstream, half of them with protobuf if there are several.
+async fn cost(count: usize) -> u64 {
+    let site = Site::started().await;
+    let cluster = site.server.cluster();
+    for n in 0..50 {
+        cluster.create("services", service("a", &format!("s{n:02}"), n)).unwrap();
+    }
+    let hub = site.plain();
+    let recorder = Recorder::default();
+    let mut clients = Vec::new();
+    let mut streams = Vec::new();
+    for number in 0..count {
+        if number % 2 == 0 {
+            let options = ClientOptions {
+                watch_list: number % 4 == 2,
+                ..ClientOptions::new(&number.to_string(), SERVICES)
+            };
+            let mut client = TestClient::start(hub.clone(), options, &recorder).unwrap();
+            assert!(client.wait_for(SOON, |state| state.len() == 50).await);
+            clients.push(client);
+        } else {
+            let mut list = hub.get(&format!("{SERVICES}?resourceVersion=0"), PROTOBUF).await.unwrap();
+            let body = list.bytes().await.unwrap();
+            assert!(list.status == 200 && body.starts_with(b"k8s\0"));
+            let accept = "application/vnd.kubernetes.protobuf;stream=watch";
+            let path = format!("{SERVICES}?watch=1&resourceVersion={}", cluster.revision());
+            streams.push(hub.get(&path, accept).await.unwrap());
+        }
+    }
+    for n in 0..200 {
+        cluster.update("services", &service("a", &format!("s{:02}", n % 50), n + 1)).unwrap();
+    }
+    let last = cluster.create("services", service("a", "last", 1)).unwrap();
+    for client in &mut clients {
+        assert!(client.wait_for(SOON, |state| state.get("a/last") == Some(&last)).await);
+    }
+    for stream in &mut streams {
+        let mut seen = Vec::new();
+        while !seen.windows(4).any(|part| part == b"last") {
+            seen.extend_from_slice(
+                &tokio::time::timeout(SOON, stream.chunk()).await.unwrap().unwrap().unwrap(),
+            );
+        }
+    }
+    assert_eq!(site.upstream_watches(SERVICES), 1);
+    site.server.log().totals(|record| record.path == SERVICES).body_bytes
+}
+
+#[tokio::test]
+async fn six_clients_cost_no_more_than_one() {
+    let (one, six) = (cost(1).await, cost(6).await);
+    assert!(six * 100 <= one * 102, "{six} bytes for six, {one} for one");
+}
+
+#[tokio::test]
+async fn a_subscription_that_nobody_uses_is_closed_upstream() {
+    let mut site = Site::new().await;
+    site.start_inside(|config| config.lifetimes.idle = Duration::from_millis(100)).await;
+    site.linked().await;
+    let watch = Lines::open(&site.plain(), &format!("{WIDGETS}?watch=1&resourceVersion=0")).await;
+    site.until("it is watched", async || site.upstream_watches(WIDGETS) == 1).await;
+    sleep(Duration::from_secs(3)).await;
+    assert_eq!(site.upstream_watches(WIDGETS), 1, "while somebody watches");
+    drop(watch);
+    let began = Instant::now();
+    site.until("it is closed", async || site.upstream_watches(WIDGETS) == 0).await;
+    // Idle ones are looked for every two seconds; the stream ends within one.
+    assert!(began.elapsed() < Duration::from_secs(3) + Duration::from_millis(600), "{:?}", began.elapsed());
+    assert_eq!(site.upstream_watches(SERVICES), 1, "configured ones stay");
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_holds_nobody_up() {
+    let site = Site::started().await;
+    let hub = site.plain();
+    let cluster = site.server.cluster();
+    assert_eq!(get(&hub, &format!("{WIDGETS}?resourceVersion=0")).await.unwrap().0, 200);
+    let from = cluster.revision();
+    let path = format!("{WIDGETS}?watch=1&resourceVersion={from}");
+    let mut stalled = Lines::open(&hub, &path).await;
+    let mut reading = Lines::open(&hub, &path).await;
+    let before = site.memory();
+    for n in 0..200 {
+        let mut object = widget("w", n);
+        object["spec"]["filler"] = "x".repeat(200_000).into();
+        if cluster.update("widgets.example.com", &object).is_err() {
+            cluster.create("widgets.example.com", object).unwrap();
+        }
+        let began = Instant::now();
+        assert!(reading.brief().await.contains(&format!(" w@{}", cluster.revision())));
+        assert!(began.elapsed() < Duration::from_secs(5), "event {n} took {:?}", began.elapsed());
+    }
+    let grown = site.memory().saturating_sub(before);
+    assert!(grown < 64 << 10, "{grown} KiB for 40 MB of events");
+    // It gets all that there was, in order, or is told that it is too late.
+    let mut last = 0;
+    loop {
+        let brief = stalled.brief().await;
+        if brief == "ERROR 410" {
+            break;
+        }
+        let version: u64 = brief.rsplit_once('@').unwrap().1.parse().unwrap();
+        assert!(version == last + 1 || last == 0, "{brief} after {last}");
+        last = version;
+        if last == cluster.revision() {
+            break;
+        }
+    }
+    let answer = hub.get(&format!("{WIDGETS}?resourceVersion=0"), JSON).await.unwrap();
+    assert_eq!(answer.status, 200);
+}
