@@ -7,17 +7,19 @@
 //! ```
 //! What changed is given to the store before any reader sees it, so that a client never knows more than the disk after `kill -9`.
 
+mod epoch;
 mod list;
 mod watch;
 
 use std::{sync::Arc, time::Duration};
 
-use kube_wire::status::Status;
+use kube_wire::{resource_version::ResourceVersion, status::Status};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 use tracing::{debug, info, warn};
 use watch_cache::Replaced;
 
+pub use self::epoch::upstream_version;
 use self::list::Listing;
 use crate::{
     storage::Storage,
@@ -40,6 +42,14 @@ enum Ended {
     /// The version is too old for the server (410): only a whole list helps.
     #[error("the version has expired")]
     Expired,
+    /// Upstream is behind what is held: its etcd was restored, or it is another cluster. Only a whole list helps.
+    #[error("upstream is at version {theirs}, before {ours}")]
+    Rewound {
+        /// What is held.
+        ours: ResourceVersion,
+        /// The server's most recent.
+        theirs: ResourceVersion,
+    },
     /// The link broke or is not there.
     #[error(transparent)]
     Link(#[from] UpstreamError),
@@ -87,6 +97,8 @@ impl Reflector {
         let mut listing = Listing::default();
         let mut relist = subscription.version().is_none();
         let mut pause = PAUSE.0;
+        // A list that was just made is of the server's own time.
+        let mut listed = false;
         loop {
             self.linked(subscription).await;
             let current = credential.lock().clone();
@@ -94,11 +106,14 @@ impl Reflector {
             let ended = if relist {
                 match self.relist(subscription, &current, &mut listing).await {
                     Ok(()) => {
-                        relist = false;
+                        (relist, listed) = (false, true);
                         continue;
                     }
                     Err(ended) => ended,
                 }
+            } else if let Err(ended) = self.checked(std::mem::take(&mut listed), subscription, &current).await
+            {
+                ended
             } else {
                 match watch::run(&self.upstream, &self.storage, subscription, &current).await {
                     Err(ended) => ended,
@@ -115,6 +130,13 @@ impl Reflector {
                     relist = true;
                     // Not at once: a server whose history is short would be listed without end.
                     subscription.set_progress(Progress::Interrupted);
+                }
+                Ended::Rewound { ours, theirs } => {
+                    warn!(key = %subscription.key(), %ours, %theirs, "upstream went back in time: it is listed anew");
+                    subscription.set_progress(Progress::Interrupted);
+                    listing = Listing::default();
+                    relist = true;
+                    continue;
                 }
                 Ended::Link(_) => {
                     subscription.set_progress(interrupted(subscription));
@@ -154,6 +176,15 @@ impl Reflector {
         }
         // The sender lives as long as the process.
         let _ = state.wait_for(|state| matches!(state, LinkState::Up(_))).await;
+    }
+
+    async fn checked(
+        &self,
+        listed: bool,
+        subscription: &Subscription,
+        credential: &Credential,
+    ) -> Result<(), Ended> {
+        if listed { Ok(()) } else { epoch::check(&self.upstream, subscription, credential).await }
     }
 
     async fn relist(

@@ -250,6 +250,9 @@ impl Asked<'_> {
 
 /// Waits until the subscription holds everything. `Ok(false)`: it will not soon, and there is a link to hand the request on over.
 async fn complete(hub: &Hub, subscription: &Subscription) -> Result<bool, Box<Status>> {
+    if subscription.progress().borrow().is_gone() && hub.upstream.is_up() {
+        return Ok(false);
+    }
     if subscription.version().is_some() {
         return Ok(true);
     }

@@ -146,6 +146,8 @@ pub(super) async fn refused(response: http::Response<hyper::body::Incoming>) -> 
         Some(status) if status.is_expired() => Ended::Expired,
         Some(status) => Ended::Refused(Box::new(status)),
         None if code == StatusCode::GONE => Ended::Expired,
+        // Of a group that it does not have the server says so in plain text.
+        None if code == StatusCode::NOT_FOUND => Ended::Refused(Box::new(Status::no_such_path())),
         None => Ended::Refused(Box::new(Status::internal_error(&format!("the API server answered {code}")))),
     }
 }

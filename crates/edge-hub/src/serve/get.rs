@@ -1,6 +1,8 @@
 //! One object from what is held. A read of one object opens no subscription, and what it brings is never kept: a store that can
 //! be listed holds whole lists only.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use http::{HeaderValue, Response};
 use kube_wire::{
@@ -13,13 +15,19 @@ use kube_wire::{
 use watch_cache::Scope;
 
 use super::{Asked, Read, headers, reached};
-use crate::freshness::{self, Verdict};
+use crate::{
+    freshness::{self, Verdict},
+    subscriptions::Subscription,
+};
 
 pub(super) async fn answer(asked: &Asked<'_>, path: &ResourcePath, query: &str) -> Result<Read, Box<Status>> {
     let hub = asked.hub;
     let up = hub.upstream.is_up();
     let found = hub.subscriptions.find(&asked.key, asked.is_protobuf(), &asked.credential);
-    let Some(subscription) = found.filter(|subscription| subscription.version().is_some()) else {
+    let whole = |subscription: &Arc<Subscription>| {
+        subscription.version().is_some() && !(up && subscription.progress().borrow().is_gone())
+    };
+    let Some(subscription) = found.filter(whole) else {
         return Ok(Read::HandOn);
     };
     // A GET's version means what a list's does.

@@ -8,6 +8,7 @@ use futures::stream;
 use http::{HeaderValue, Response};
 use kube_wire::{
     list_options::{WatchRequest, WatchStart},
+    resource_version::ResourceVersion,
     status::Status,
 };
 use tokio::time::{Instant, sleep_until};
@@ -19,7 +20,9 @@ use crate::{
     authorize::{Attributes, Decision, Subject},
     freshness,
     hub::Hub,
-    subscriptions::Subscription,
+    reflector::upstream_version,
+    subscriptions::{Progress, Subscription},
+    upstream::Credential,
 };
 
 /// How many events or objects are looked at under one lock.
@@ -34,6 +37,9 @@ const BOOKMARK: Duration = Duration::from_mins(1);
 /// How long before its end a watch gets a last bookmark.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 
+/// How long a watch from a version that the hub has not come to waits before the API server is asked whether it has.
+const AHEAD: Duration = super::TOO_LARGE;
+
 /// The shortest life of a watch that names none; the longest is twice that.
 const LIFE: Duration = Duration::from_mins(30);
 
@@ -44,7 +50,6 @@ pub(super) async fn answer(asked: Asked<'_>, request: WatchRequest) -> Result<Re
     match complete(hub, &subscription).await {
         Ok(true) => {}
         Ok(false) => return Ok(Read::HandOn),
-        // A reflector keeps its version on 429 and backs off; after 503 it would list anew.
         Err(status) if status.code == 503 => return Err(Box::new(Status::not_ready(5))),
         Err(status) => return Err(status),
     }
@@ -63,7 +68,15 @@ pub(super) async fn answer(asked: Asked<'_>, request: WatchRequest) -> Result<Re
         // The request was good; that it cannot be served is told within the stream, where clients look for it.
         Err(status) => Body::from(encoder.error(&status)),
         Ok(cursor) => {
+            let from = match request.start {
+                WatchStart::After(version) => Some(version),
+                _ => None,
+            };
             let watch = Watch {
+                ahead: from.filter(|version| subscription.version().is_none_or(|current| current < *version)),
+                look: now + AHEAD,
+                credential: asked.credential.clone(),
+                progress: subscription.progress(),
                 hub: hub.clone(),
                 subject: asked.named.subject.clone(),
                 attributes: asked.attributes.clone(),
@@ -110,6 +123,11 @@ struct Watch {
     subscription: Arc<Subscription>,
     cursor: Cursor,
     changes: tokio::sync::watch::Receiver<u64>,
+    progress: tokio::sync::watch::Receiver<Progress>,
+    /// Where the watch began, while that lies in the future; when that is looked into, and with whose credential.
+    ahead: Option<ResourceVersion>,
+    look: Instant,
+    credential: Credential,
     encoder: Encoder,
     ends: Instant,
     bookmark: Instant,
@@ -124,9 +142,12 @@ impl Watch {
         loop {
             // Before the cache is looked at: a change after that wakes us again.
             self.changes.borrow_and_update();
+            let gone = self.progress.borrow_and_update().is_gone();
             let mut out = Vec::new();
             match self.fill(&mut out) {
                 Ok(None) if !out.is_empty() => return Some((Ok(out.into()), Some(self))),
+                // As the API server does when a definition is deleted, or access to all of it.
+                Ok(None) if gone => return None,
                 Ok(None) => {}
                 Ok(Some(status)) => {
                     out.extend_from_slice(&self.encoder.error(&status));
@@ -134,9 +155,14 @@ impl Watch {
                 }
                 Err(error) => return Some((Err(error), None)),
             }
-            let Self { changes, subscription, hub, bookmark, ends, review, .. } = &mut *self;
+            let Self { changes, progress, subscription, hub, bookmark, ends, review, ahead, look, .. } =
+                &mut *self;
             tokio::select! {
                 changed = changes.changed() => if changed.is_err() { return None },
+                changed = progress.changed() => if changed.is_err() { return None },
+                () = sleep_until(*look), if ahead.is_some() => if let Some(status) = self.never_comes().await {
+                    return Some((Ok(self.encoder.error(&status)), None));
+                },
                 () = sleep_until(*bookmark) => self.bookmark_due(),
                 () = sleep_until(*ends) => return None,
                 () = sleep_until(*review) => if !self.may_go_on().await { return None },
@@ -171,6 +197,21 @@ impl Watch {
             }
         }
         Ok(None)
+    }
+
+    /// Whether the version from which the watch began belongs to a time that the API server does not know: it was restored
+    /// from a backup since. An API server is silent then until its versions come that far, and what it wrote before is missed.
+    async fn never_comes(&mut self) -> Option<Status> {
+        let began = self.ahead?;
+        if self.subscription.version().is_some_and(|current| current >= began) {
+            self.ahead = None;
+            return None;
+        }
+        self.look = Instant::now() + AHEAD;
+        let theirs = upstream_version(&self.hub.upstream, &self.subscription, &self.credential).await?;
+        // It has come there: its events are on their way, or none of them is about this resource.
+        self.ahead = None;
+        (theirs < began).then(|| Status::too_large(began, Some(theirs)))
     }
 
     fn bookmark_due(&mut self) {

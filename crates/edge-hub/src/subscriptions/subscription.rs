@@ -28,6 +28,14 @@ pub enum Progress {
     Refused(Box<Status>),
 }
 
+impl Progress {
+    /// Whether the API server says that there is no such resource, or that its owner may not read it: what is held is then
+    /// nobody's to see while it can be asked.
+    pub fn is_gone(&self) -> bool {
+        matches!(self, Self::Refused(status) if [403, 404].contains(&status.code))
+    }
+}
+
 /// A subscription, shared by its reflector and all its readers.
 pub struct Subscription {
     key: Key,

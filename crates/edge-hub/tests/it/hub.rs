@@ -1,6 +1,8 @@
 //! `edge-hub run` against an API server that misbehaves at command.
 
 mod crash;
+mod epoch;
 mod link;
+mod lists;
 mod sharing;
 mod site;

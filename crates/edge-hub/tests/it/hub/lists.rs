@@ -1,0 +1,140 @@
+//! First lists that break off, and servers that refuse.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::site::{JSON, Lines, SERVICES, SOON, Site, WIDGETS, get, names, widget};
+
+/// The most that a page of the hub's own lists holds.
+const PAGE: usize = 2000;
+
+fn fill(site: &Site, count: usize) {
+    for number in 0..count {
+        site.server.cluster().create("widgets.example.com", widget(&format!("w{number:05}"), 1)).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_first_list_that_breaks_off_at_every_kilobyte_is_never_shown_in_part() {
+    let site = Site::started().await;
+    fill(&site, 80);
+    let mut whole = site.direct().get(WIDGETS, JSON).await.unwrap();
+    let bytes = whole.bytes().await.unwrap().len();
+    // The subscription is there and cannot list before all breaks are known.
+    site.server.cluster().access().set_authorizer(|asked| asked.resource != "widgets" || asked.path == "x");
+    let cuts = (0..bytes / 1024).map(|kilobytes| kilobytes as u64 * 1024);
+    let count = cuts.clone().count();
+    site.server.cluster().access().set_authorizer(|_| true);
+    // The review comes before the list: it must pass.
+    let warm = get(&site.plain(), &format!("{WIDGETS}/none")).await.unwrap();
+    assert_eq!(warm.0, 404);
+    let _ = get(&site.plain(), &format!("{WIDGETS}?resourceVersion=0&labelSelector=none")).await.unwrap();
+    site.server.log().clear();
+    cuts.for_each(|cut| site.server.cut_after_bytes(cut));
+    let list = tokio::time::timeout(SOON, async {
+        loop {
+            // Whoever is handed on while an answer breaks off sees it break off, and nothing else.
+            if let Some((200, list)) = get(&site.plain(), &format!("{WIDGETS}?resourceVersion=0")).await {
+                return list;
+            }
+        }
+    })
+    .await
+    .unwrap();
+    assert_eq!(names(&list).len(), 80, "of a list that broke off");
+    let broken =
+        site.server.log().requests().iter().filter(|request| request.body_bytes < bytes as u64).count();
+    assert!(broken >= count, "{broken} of {count} broke off");
+}
+
+#[tokio::test]
+async fn pages_that_arrived_are_not_asked_for_again() {
+    let site = Site::started().await;
+    fill(&site, PAGE + 100);
+    // Of the answers that are not the page, none is so long.
+    let allowed =
+        get(&site.plain(), &format!("{WIDGETS}?resourceVersion=0&labelSelector=none")).await.unwrap();
+    assert_eq!(allowed.0, 200);
+    site.server.log().clear();
+    let asking = tokio::spawn({
+        let hub = site.plain();
+        async move { get(&hub, &format!("{WIDGETS}?resourceVersion=0")).await }
+    });
+    let pages = || {
+        let of = |record: &testkit::api_server::RequestRecord| {
+            record.path == WIDGETS && record.query.contains("limit=2000")
+        };
+        site.server.log().requests().into_iter().filter(of).collect::<Vec<_>>()
+    };
+    // The first page whole, the second broken several times.
+    site.until("the first page is there", async || !pages().is_empty()).await;
+    for cut in [0, 1024, 5000] {
+        site.server.cut_after_bytes(cut);
+    }
+    let (status, list) = asking.await.unwrap().unwrap();
+    assert_eq!((status, names(&list).len()), (200, PAGE + 100));
+    let first = pages().iter().filter(|page| !page.query.contains("continue=")).count();
+    let second = pages().iter().filter(|page| page.query.contains("continue=")).count();
+    assert!(first == 1 && second >= 1, "{first} of the first page, {second} of the second: {:#?}", pages());
+}
+
+#[tokio::test]
+async fn what_the_server_refuses_clients_hear_in_its_words() {
+    let site = Site::started().await;
+    fill(&site, 1);
+    for code in [429, 500, 503] {
+        // One for the review, one for the list, and one for what is handed on.
+        for _ in 0..3 {
+            site.server.fail_next(code);
+        }
+        let path = format!("{WIDGETS}?resourceVersion=0&labelSelector=code!={code}");
+        let mut answer = site.plain().get(&path, JSON).await.unwrap();
+        let body = String::from_utf8(answer.bytes().await.unwrap().to_vec()).unwrap();
+        assert_eq!(answer.status.as_u16(), code, "{body}");
+        assert!(body.contains("a failure that a test asked for"), "{body}");
+        assert_eq!(answer.headers.contains_key("retry-after"), code == 429, "{code}");
+        site.server.heal();
+        site.until("the list is there", async || {
+            get(&site.plain(), &path)
+                .await
+                .is_some_and(|(status, list)| status == 200 && names(&list).len() == 1)
+        })
+        .await;
+    }
+    let (status, _) =
+        get(&site.plain(), "/apis/example.com/v1/namespaces/a/gadgets?resourceVersion=0").await.unwrap();
+    assert_eq!(status, 404, "no such resource");
+    site.server.cluster().access().set_authorizer(|asked| asked.namespace != "secret");
+    let denied = "/apis/example.com/v1/namespaces/secret/widgets?resourceVersion=0";
+    let (status, body) = get(&site.plain(), denied).await.unwrap();
+    assert_eq!((status, &body["reason"]), (403, &json!("Forbidden")), "{body}");
+}
+
+#[tokio::test]
+async fn a_definition_that_goes_ends_its_watches_and_lists_and_may_come_again() {
+    let site = Site::started().await;
+    fill(&site, 1);
+    let hub = site.plain();
+    let (status, list) = get(&hub, &format!("{WIDGETS}?resourceVersion=0")).await.unwrap();
+    assert_eq!((status, names(&list).len()), (200, 1));
+    let from = super::site::version(&list);
+    let mut watch = Lines::open(&hub, &format!("{WIDGETS}?watch=1&resourceVersion={from}")).await;
+    site.server
+        .cluster()
+        .delete("customresourcedefinitions.apiextensions.k8s.io", "widgets.example.com")
+        .unwrap();
+    assert!(watch.brief().await.starts_with("DELETED w00000@"));
+    assert_eq!(watch.brief().await, "end", "the watch of a resource that is no more");
+    site.until("the list is gone", async || {
+        matches!(get(&hub, &format!("{WIDGETS}?resourceVersion=0")).await, Some((404, _)))
+    })
+    .await;
+    let crd = super::site::widget_kind().crd();
+    site.server.cluster().create("customresourcedefinitions.apiextensions.k8s.io", crd).unwrap();
+    fill(&site, 2);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    site.caught_up(WIDGETS, &["w00000", "w00001"]).await;
+    let (status, _) = get(&hub, &format!("{SERVICES}?resourceVersion=0")).await.unwrap();
+    assert_eq!(status, 200, "others are as they were");
+}
