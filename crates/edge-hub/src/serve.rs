@@ -73,8 +73,13 @@ pub async fn read(
         return Ok(Read::HandOn);
     }
     let up = hub.upstream.is_up();
-    // What cannot be answered is the API server's while there is one.
-    let refuse = |status: Status| if up { Ok(Read::HandOn) } else { Err(Box::new(status)) };
+    // What cannot be answered is the API server's while there is one. A reflector keeps its version on 429 and backs off; after
+    // 503 it would list anew.
+    let refuse = |status: Status| match status.code {
+        _ if up => Ok(Read::HandOn),
+        503 if verb == Verb::Watch => Err(Box::new(Status::not_ready(5))),
+        _ => Err(Box::new(status)),
+    };
     let query = request.uri.query().unwrap_or_default();
     let selectable = SelectableFields::of(&path.resource);
     let wanted = match verb {

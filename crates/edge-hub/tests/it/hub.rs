@@ -4,5 +4,6 @@ mod crash;
 mod epoch;
 mod link;
 mod lists;
+mod offline;
 mod sharing;
 mod site;

@@ -1,0 +1,120 @@
+//! A hub that starts without a link: what it has, and what it never had.
+
+use std::time::Duration;
+
+use super::site::{JSON, Lines, SERVICES, Site, WIDGETS, get, names, service, version};
+
+#[tokio::test]
+async fn a_restart_without_a_link_answers_everything_that_was_held() {
+    let mut site = Site::started().await;
+    for (name, n) in [("odd", 1), ("even", 2)] {
+        site.server.cluster().create("services", service("a", name, n)).unwrap();
+    }
+    site.server.cluster().create("services", service("b", "other", 1)).unwrap();
+    site.caught_up(SERVICES, &["even", "odd", "other"]).await;
+    let hub = site.plain();
+    // Each verb is allowed while it can be asked.
+    for query in ["", "/odd", "?watch=1&timeoutSeconds=1"] {
+        let path = format!("/api/v1/namespaces/a/services{query}");
+        assert_eq!(get(&hub, &path).await.unwrap().0, 200, "{query}");
+    }
+    assert_eq!(get(&hub, &format!("{SERVICES}?watch=1&timeoutSeconds=1")).await.unwrap().0, 200);
+    // Allowances are stored every two seconds.
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    site.kill();
+    site.server.cut();
+    site.start();
+    site.answers().await;
+    let list = async |query: &str| {
+        let mut answer = hub.get(&format!("{SERVICES}?{query}"), JSON).await.unwrap();
+        let body = answer.bytes().await.unwrap();
+        let warned =
+            answer.headers.get("warning").is_some_and(|value| value.to_str().unwrap().starts_with("299 "));
+        assert_eq!((answer.status.as_u16(), warned), (200, true), "{query}: {:?}", answer.headers);
+        serde_json::from_slice::<serde_json::Value>(&body).unwrap()
+    };
+    assert_eq!(names(&list("").await), ["even", "odd", "other"]);
+    assert_eq!(names(&list("resourceVersion=0&labelSelector=n%3Dodd").await), ["odd", "other"]);
+    assert_eq!(names(&list("fieldSelector=metadata.namespace%3Db").await), ["other"]);
+    let (status, object) = get(&hub, "/api/v1/namespaces/a/services/odd").await.unwrap();
+    assert_eq!((status, object["spec"]["selector"]["n"].as_str()), (200, Some("1")));
+    assert_eq!(
+        get(&hub, "/api/v1/namespaces/a/services/none").await.unwrap().0,
+        404,
+        "it is known not to be there"
+    );
+
+    let initial = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    let mut stream = Lines::open(&hub, &format!("{SERVICES}?{initial}&labelSelector=n%3Dodd")).await;
+    let rv = version(&list("").await);
+    assert!(stream.brief().await.starts_with("ADDED odd@"));
+    assert!(stream.brief().await.starts_with("ADDED other@"));
+    assert_eq!(stream.brief().await, format!("BOOKMARK @{rv} end"));
+    let mut watch = Lines::open(&hub, &format!("{SERVICES}?watch=1&resourceVersion={rv}")).await;
+    assert!(watch.is_silent(Duration::from_millis(100)).await);
+    let old = rv - 1;
+    let mut history = Lines::open(&hub, &format!("{SERVICES}?watch=1&resourceVersion={old}")).await;
+    assert_eq!(history.brief().await, format!("ADDED other@{rv}"), "the history survives");
+
+    let created = site.server.cluster().create("services", service("a", "new", 1)).unwrap();
+    let expected = format!("ADDED new@{}", created["metadata"]["resourceVersion"].as_str().unwrap());
+    site.server.heal();
+    for lines in [&mut stream, &mut watch, &mut history] {
+        assert_eq!(lines.brief().await, expected);
+    }
+}
+
+#[tokio::test]
+async fn what_was_never_read_is_unavailable_and_not_missing() {
+    let mut site = Site::new().await;
+    site.server.cut();
+    site.start();
+    site.answers().await;
+    for path in [SERVICES, WIDGETS] {
+        for (query, expected) in [
+            ("", 503),
+            ("?resourceVersion=0", 503),
+            ("/x", 503),
+            ("?watch=1&resourceVersion=5", 429),
+            (
+                "?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true",
+                429,
+            ),
+        ] {
+            let path = if query == "/x" {
+                format!("{}/x", path.replace("v1/services", "v1/namespaces/a/services"))
+            } else {
+                format!("{path}{query}")
+            };
+            let answer = site.plain().get(&path, JSON).await.unwrap();
+            assert_eq!(answer.status.as_u16(), expected, "{path}");
+            assert_eq!(answer.headers.contains_key("retry-after"), expected == 429, "{path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_resource_with_a_link_that_was_too_short_is_unavailable() {
+    let site = Site::started().await;
+    for n in 0..20 {
+        site.server
+            .cluster()
+            .create("widgets.example.com", super::site::widget(&format!("w{n}"), n))
+            .unwrap();
+    }
+    // It may be read, and the list never comes to its end.
+    assert_eq!(get(&site.plain(), &format!("{WIDGETS}?labelSelector=x")).await.unwrap().0, 200);
+    for _ in 0..50 {
+        site.server.cut_after_bytes(700);
+    }
+    let asked = tokio::spawn({
+        let hub = site.plain();
+        async move { get(&hub, &format!("{WIDGETS}?resourceVersion=0")).await }
+    });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    site.server.cut();
+    let answered = asked.await.unwrap();
+    assert!(answered.as_ref().is_none_or(|(status, _)| *status == 503), "{answered:?}");
+    site.offline().await;
+    assert_eq!(get(&site.plain(), &format!("{WIDGETS}?resourceVersion=0")).await.unwrap().0, 503);
+}
