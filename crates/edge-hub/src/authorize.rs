@@ -152,6 +152,12 @@ impl Authorizer {
                 self.keep(question, &decision, allowed);
                 decision
             }
+            // The credential itself is no longer good: that it was once does not matter.
+            Err(error) if error.is_unauthorized() => {
+                let decision = Decision::Denied(error.to_string());
+                self.keep(question, &decision, false);
+                decision
+            }
             Err(error) => self.without_link(&question, &error),
         }
     }

@@ -129,6 +129,16 @@ impl KeySet {
     }
 }
 
+/// When a token says that it expires (Unix seconds); nothing of it is checked. `None` if it does not say.
+pub fn claimed_expiry(token: &str) -> Option<i64> {
+    #[derive(Deserialize)]
+    struct Expiry {
+        exp: i64,
+    }
+    let (signed, _) = token.rsplit_once('.')?;
+    part::<Expiry>(signed.split_once('.')?.1).ok().map(|claims| claims.exp)
+}
+
 impl Key {
     /// Whether the signature is this key's; `None` if the key is not for this algorithm. The algorithm must be the
     /// key's: a token does not choose how it is checked (RFC 8725, 3.1).

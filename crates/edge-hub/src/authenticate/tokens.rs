@@ -16,7 +16,7 @@ use tracing::debug;
 
 use super::{
     Token, User,
-    jwt::{Expected, KeySet},
+    jwt::{Expected, KeySet, claimed_expiry},
 };
 use crate::upstream::{Credential, Upstream, json};
 
@@ -101,17 +101,20 @@ impl Tokens {
             return answer.result.clone();
         }
         let result = match self.review(token).await {
-            Err(TokenError::Unavailable(reason)) => self.check_offline(token, reason),
+            // Nothing of this is kept: it costs little, and once there is a link the API server is to say.
+            Err(TokenError::Unavailable(reason)) => return self.check_offline(token, reason),
             result => result,
         };
-        // That nothing could be said is no answer to keep.
-        if !matches!(result, Err(TokenError::Unavailable(_))) {
+        let until = claimed_expiry(token.expose()).map(|expiry| expiry.saturating_sub(unix_now()));
+        let until = until
+            .map_or(BELIEVED, |left| Duration::from_secs(u64::try_from(left).unwrap_or(0)).min(BELIEVED));
+        {
             let mut answers = self.answers.lock();
             if answers.len() >= REMEMBERED {
                 answers.retain(|_, answer| answer.until > now);
             }
             if answers.len() < REMEMBERED {
-                answers.insert(digest, Answer { result: result.clone(), until: now + BELIEVED });
+                answers.insert(digest, Answer { result: result.clone(), until: now + until });
             }
         }
         result
@@ -140,12 +143,15 @@ impl Tokens {
     fn check_offline(&self, token: &Token, reason: String) -> Result<Arc<User>, TokenError> {
         let offline = self.offline.load();
         let Some(offline) = offline.as_ref() else { return Err(TokenError::Unavailable(reason)) };
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs());
-        let now = i64::try_from(now).unwrap_or(i64::MAX);
         debug!(%reason, "checking a token without the API server");
-        match offline.keys.verify(token.expose(), &offline.expected, now) {
+        match offline.keys.verify(token.expose(), &offline.expected, unix_now()) {
             Ok((user, _)) => Ok(Arc::new(user)),
             Err(refused) => Err(TokenError::Refused(refused.to_string())),
         }
     }
+}
+
+fn unix_now() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs());
+    i64::try_from(now).unwrap_or(i64::MAX)
 }

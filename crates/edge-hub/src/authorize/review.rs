@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::Attributes;
@@ -49,6 +50,13 @@ pub(super) enum ReviewError {
     Request(#[from] JsonError),
     #[error("the review has no answer")]
     Empty,
+}
+
+impl ReviewError {
+    /// Whether the API server does not take the caller's credential.
+    pub(super) fn is_unauthorized(&self) -> bool {
+        matches!(self, Self::Request(JsonError::Status(StatusCode::UNAUTHORIZED)))
+    }
 }
 
 /// Whether the API server allows it.

@@ -5,5 +5,6 @@ mod epoch;
 mod link;
 mod lists;
 mod offline;
+mod security;
 mod sharing;
 mod site;

@@ -1,0 +1,333 @@
+//! Who gets what: credentials, reviews, revocation, and what must never be written down.
+
+use std::{
+    fs,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD as BASE64};
+use ring::{
+    rand::SystemRandom,
+    signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair},
+};
+use serde_json::{Value, json};
+use testkit::{
+    api_server::{access::User, pki::Authority},
+    client::connection::Endpoint,
+};
+use tokio::time::sleep;
+
+use super::site::{JSON, Lines, SERVICES, Site, get, names, service};
+
+const LIST: &str = "/api/v1/services?resourceVersion=0";
+const READS: [&str; 4] = [
+    LIST,
+    "/api/v1/namespaces/a/services/visible",
+    "/api/v1/services?watch=1&resourceVersion=0&timeoutSeconds=1",
+    "/api/v1/services?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=1",
+];
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
+}
+
+/// A cluster's key, and tokens of it.
+struct Issuer {
+    key: EcdsaKeyPair,
+    random: SystemRandom,
+}
+
+impl Issuer {
+    fn new() -> Self {
+        let random = SystemRandom::new();
+        let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).unwrap();
+        let key =
+            EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, document.as_ref(), &random).unwrap();
+        Self { key, random }
+    }
+
+    /// Lets the cluster publish the key.
+    fn publish(&self, site: &Site) {
+        let point = &self.key.public_key().as_ref()[1..];
+        let (x, y) = point.split_at(32);
+        let key =
+            json!({ "kty": "EC", "crv": "P-256", "kid": "k", "x": BASE64.encode(x), "y": BASE64.encode(y) });
+        let cluster = site.server.cluster();
+        cluster.set_document("/openid/v1/jwks", &json!({ "keys": [key] }));
+        cluster.set_document("/.well-known/openid-configuration", &json!({ "issuer": "https://cluster" }));
+    }
+
+    /// A token of a `ServiceAccount`, which the API server knows.
+    fn token(&self, site: &Site, name: &str, seconds: u64) -> String {
+        let claims = json!({
+            "iss": "https://cluster", "aud": ["https://cluster"], "exp": now() + seconds, "nbf": now() - 1,
+            "sub": format!("system:serviceaccount:a:{name}"),
+        });
+        let header = json!({ "alg": "ES256", "kid": "k" });
+        let part = |value: &Value| BASE64.encode(value.to_string());
+        let signed = format!("{}.{}", part(&header), part(&claims));
+        let signature = self.key.sign(&self.random, signed.as_bytes()).unwrap();
+        let token = format!("{signed}.{}", BASE64.encode(signature));
+        site.server.cluster().access().add_token(&token, User::service_account("a", name));
+        token
+    }
+}
+
+async fn with_service(site: &Site) {
+    site.server.cluster().create("services", service("a", "visible", 1)).unwrap();
+    site.caught_up(SERVICES, &["visible"]).await;
+}
+
+async fn statuses(endpoint: &Endpoint) -> [u16; 4] {
+    let mut found = [0; 4];
+    for (status, path) in found.iter_mut().zip(READS) {
+        let mut answer = endpoint.get(path, JSON).await.unwrap();
+        *status = answer.status.as_u16();
+        let body = answer.bytes().await.unwrap();
+        let shows = String::from_utf8_lossy(&body).contains("10.0.0.1");
+        assert_eq!(shows, *status == 200, "{path}: {status} {}", String::from_utf8_lossy(&body));
+    }
+    found
+}
+
+#[tokio::test]
+async fn each_identity_gets_what_is_its_own() {
+    let site = Site::started().await;
+    with_service(&site).await;
+    let access = site.server.cluster().access();
+    access
+        .set_authorizer(|asked| !["system:serviceaccount:a:denied", "stranger"].contains(&&*asked.user.name));
+    for name in ["allowed", "denied"] {
+        access.add_token(name, User::service_account("a", name));
+    }
+    let certificate = |name: &str, groups: &[&str]| {
+        site.secure(Some(site.authority.client(&User::new(name, groups)).unwrap()))
+    };
+    let cases = [
+        ("nobody, from elsewhere", site.secure(None), [401; 4]),
+        ("a token that nobody knows", site.secure(None).with_token("unknown"), [401; 4]),
+        ("a token that is allowed", site.secure(None).with_token("allowed"), [200; 4]),
+        ("the same over HTTP", site.plain().with_token("allowed"), [200; 4]),
+        ("a token that is not allowed", site.secure(None).with_token("denied"), [403; 4]),
+        (
+            "that token over the node's connection",
+            certificate("system:node:n", &["system:nodes"]).with_token("denied"),
+            [403; 4],
+        ),
+        ("that token over HTTP", site.plain().with_token("denied"), [403; 4]),
+        ("the node", certificate("system:node:n", &["system:nodes"]), [200; 4]),
+        ("the node's local user", site.plain(), [200; 4]),
+        ("another certificate that is allowed", certificate("friend", &[]), [200; 4]),
+    ];
+    for (who, endpoint, expected) in cases {
+        assert_eq!(statuses(&endpoint).await, expected, "{who}");
+    }
+    // It cannot be handed on to be refused by the API server, so the hub says it.
+    let stranger = statuses(&certificate("stranger", &[])).await;
+    assert!(stranger.iter().all(|status| [400, 403].contains(status)), "{stranger:?}");
+    // A node of another name is nobody's node.
+    let other = certificate("system:node:other", &["system:nodes"]);
+    let lease = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n";
+    assert_eq!(get(&other, lease).await.unwrap().0, 400, "its requests do not go upstream as ours");
+    let foreign = Authority::generate("another").unwrap().client(&super::site::node()).unwrap();
+    let refused = site.secure(Some(foreign)).get(LIST, JSON).await;
+    assert!(refused.is_err(), "a certificate of another authority");
+}
+
+#[tokio::test]
+async fn a_local_user_that_is_not_the_kubelet_gets_nothing() {
+    let mut site = Site::new().await;
+    site.set("--node-uids", "4242");
+    site.start();
+    site.until("the hub answers", async || get(&site.plain(), LIST).await.is_some()).await;
+    assert_eq!(statuses(&site.plain()).await, [401; 4]);
+    let lists = site.server.log().totals(|record| record.query.contains("resourceVersion=0")).requests;
+    assert_eq!(lists, 0, "nothing of it went upstream");
+}
+
+#[tokio::test]
+async fn a_revoked_permission_ends_an_open_watch() {
+    let mut site = Site::new().await;
+    site.start_inside(|config| {
+        config.lifetimes.allowed = Duration::from_millis(100);
+        config.lifetimes.review = Duration::from_millis(200);
+    })
+    .await;
+    site.linked().await;
+    with_service(&site).await;
+    let access = site.server.cluster().access();
+    access.add_token("t", User::service_account("a", "t"));
+    let revoked = Arc::new(AtomicBool::new(false));
+    let decide = revoked.clone();
+    access.set_authorizer(move |asked| {
+        asked.user.name.starts_with("system:node") || !decide.load(Ordering::Relaxed)
+    });
+    let theirs = site.secure(None).with_token("t");
+    let mut watch = Lines::open(&theirs, "/api/v1/services?watch=1&resourceVersion=0").await;
+    let mut nodes = Lines::open(&site.plain(), "/api/v1/services?watch=1&resourceVersion=0").await;
+    assert!(
+        watch.brief().await.starts_with("ADDED visible@")
+            && nodes.brief().await.starts_with("ADDED visible@")
+    );
+    assert!(watch.is_silent(Duration::from_millis(700)).await, "it goes on while it may");
+    revoked.store(true, Ordering::Relaxed);
+    assert_eq!(watch.brief().await, "end");
+    assert_eq!(statuses(&theirs).await, [403; 4]);
+    site.server.cluster().create("services", service("a", "after", 1)).unwrap();
+    assert!(nodes.brief().await.starts_with("ADDED after@"), "others' watches go on");
+}
+
+#[tokio::test]
+async fn secrets_of_one_are_never_served_to_another() {
+    let site = Site::started().await;
+    let cluster = site.server.cluster();
+    let secret = json!({ "metadata": { "namespace": "a", "name": "s" }, "type": "Opaque", "data": { "k": "aHVudGVyMg==" } });
+    cluster.create("secrets", secret).unwrap();
+    for name in ["alice", "bob", "eve"] {
+        cluster.access().add_token(name, User::service_account("a", name));
+    }
+    cluster
+        .access()
+        .set_authorizer(|asked| asked.resource != "secrets" || !asked.user.name.ends_with(":eve"));
+    let path = "/api/v1/namespaces/a/secrets";
+    let of = |name: &str| site.secure(None).with_token(name);
+    for (user, expected) in [("alice", 200), ("eve", 403), ("bob", 200)] {
+        for query in ["?resourceVersion=0", "?watch=1&resourceVersion=0&timeoutSeconds=1", "/s"] {
+            let mut answer = of(user).get(&format!("{path}{query}"), JSON).await.unwrap();
+            let body = answer.bytes().await.unwrap();
+            let shows = String::from_utf8_lossy(&body).contains("aHVudGVyMg==");
+            assert_eq!((answer.status.as_u16(), shows), (expected, expected == 200), "{user} {query}");
+        }
+    }
+    // Two may read, so two streams are open, each as its owner.
+    site.until("both are watched", async || site.upstream_watches(path) == 2).await;
+    let owners: Vec<String> = site
+        .server
+        .log()
+        .requests()
+        .into_iter()
+        .filter(|record| record.path == path && record.watch && record.ended.is_none())
+        .map(|record| record.user)
+        .collect();
+    assert!(
+        owners.iter().any(|user| user.ends_with(":alice"))
+            && owners.iter().any(|user| user.ends_with(":bob")),
+        "{owners:?}"
+    );
+    assert_eq!(
+        site.server.log().totals(|record| record.path == path && record.user == "system:node:n").requests,
+        0
+    );
+    site.server.cut();
+    site.offline().await;
+    assert_eq!(get(&of("alice"), &format!("{path}?resourceVersion=0")).await.unwrap().0, 200);
+    let (status, body) = get(&of("eve"), &format!("{path}?resourceVersion=0")).await.unwrap();
+    assert!([403, 503].contains(&status) && names(&body).is_empty(), "{status} {body}");
+    assert!(!on_disk(&site.log_file().with_file_name("root"), "hunter2"), "secrets are sealed");
+}
+
+#[tokio::test]
+async fn a_revoked_token_ends_an_open_watch() {
+    let mut site = Site::new().await;
+    site.start_inside(|config| {
+        config.lifetimes.allowed = Duration::from_millis(100);
+        config.lifetimes.review = Duration::from_millis(200);
+    })
+    .await;
+    site.linked().await;
+    with_service(&site).await;
+    let access = site.server.cluster().access();
+    access.add_token("t", User::service_account("a", "t"));
+    let theirs = site.secure(None).with_token("t");
+    let mut watch = Lines::open(&theirs, "/api/v1/services?watch=1&resourceVersion=0").await;
+    assert!(watch.brief().await.starts_with("ADDED visible@"));
+    access.revoke_token("t");
+    assert_eq!(watch.brief().await, "end");
+}
+
+/// Whether a file beneath `folder` has this text.
+fn on_disk(folder: &Path, text: &str) -> bool {
+    fs::read_dir(folder).unwrap().any(|entry| {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            return on_disk(&path, text);
+        }
+        // A socket cannot be read.
+        fs::read(&path).is_ok_and(|content| content.windows(text.len()).any(|part| part == text.as_bytes()))
+    })
+}
+
+#[tokio::test]
+async fn without_a_link_who_was_allowed_still_is_until_the_token_expires() {
+    let mut site = Site::new().await;
+    let issuer = Issuer::new();
+    issuer.publish(&site);
+    site.start();
+    site.linked().await;
+    with_service(&site).await;
+    let [long, never] = ["long", "never"].map(|name| issuer.token(&site, name, 3600));
+    let of = |token: &str| site.secure(None).with_token(token);
+    assert_eq!(statuses(&of(&long)).await, [200; 4]);
+    // Allowances and keys are stored; a restart forgets all else.
+    sleep(Duration::from_millis(2500)).await;
+    let short = issuer.token(&site, "short", 12);
+    let until = now() + 12;
+    assert_eq!(statuses(&of(&short)).await, [200; 4]);
+    site.server.cut();
+    site.offline().await;
+    let forged = Issuer::new().token(&site, "long", 3600);
+    assert_eq!(statuses(&of(&forged)).await, [401; 4], "signed by another");
+    assert_eq!(statuses(&of(&never)).await[..2], [503; 2], "never asked");
+    let early = statuses(&of(&short)).await;
+    assert!(early == [200; 4] || now() >= until, "{early:?}");
+    sleep(Duration::from_secs((until + 1).saturating_sub(now()))).await;
+    assert_eq!(statuses(&of(&short)).await, [401; 4], "expired");
+    assert_eq!(statuses(&of(&long)).await, [200; 4]);
+    site.kill();
+    site.start();
+    site.until("the hub answers", async || get(&site.plain(), LIST).await.is_some()).await;
+    let of = |token: &str| site.secure(None).with_token(token);
+    assert_eq!(statuses(&of(&long)).await, [200; 4], "after a restart");
+    assert_eq!(statuses(&of(&forged)).await, [401; 4]);
+    let never = statuses(&of(&never)).await;
+    assert!(never.iter().all(|status| [503, 429].contains(status)), "{never:?}");
+}
+
+#[tokio::test]
+async fn tokens_are_never_written_down() {
+    let mut site = Site::new().await;
+    let issuer = Issuer::new();
+    issuer.publish(&site);
+    site.set("--log-level", "trace");
+    site.start();
+    site.linked().await;
+    with_service(&site).await;
+    let good = issuer.token(&site, "a", 3600);
+    let tokens = [good.as_str(), "opaque-unknown-token"];
+    for token in tokens {
+        for endpoint in [site.plain(), site.secure(None)] {
+            statuses(&endpoint.clone().with_token(token)).await;
+            let write = http::Request::post("/api/v1/namespaces/a/services").header("content-type", JSON);
+            let _ = endpoint.clone().with_token(token).ask(write, service("a", "x", 1).to_string()).await;
+            let _ = get(&endpoint.with_token(token), "/api/v1/namespaces/a/secrets?resourceVersion=0").await;
+        }
+    }
+    site.server.cut();
+    site.offline().await;
+    for token in tokens {
+        statuses(&site.secure(None).with_token(token)).await;
+    }
+    let log = fs::read_to_string(site.log_file()).unwrap();
+    assert!(log.contains("TRACE"), "the log is as talkative as it can be");
+    for token in tokens {
+        // A token's signature is what makes it one.
+        let part = token.rsplit('.').next().unwrap();
+        assert!(!log.contains(part), "a token is in the log");
+        assert!(!on_disk(&site.log_file().with_file_name("root"), part), "a token is on the disk");
+    }
+}
