@@ -5,6 +5,7 @@ mod epoch;
 mod link;
 mod lists;
 mod offline;
+mod properties;
 mod security;
 mod sharing;
 mod site;
