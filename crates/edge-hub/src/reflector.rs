@@ -97,8 +97,6 @@ impl Reflector {
         let mut listing = Listing::default();
         let mut relist = subscription.version().is_none();
         let mut pause = PAUSE.0;
-        // A list that was just made is of the server's own time.
-        let mut listed = false;
         loop {
             self.linked(subscription).await;
             let current = credential.lock().clone();
@@ -106,14 +104,11 @@ impl Reflector {
             let ended = if relist {
                 match self.relist(subscription, &current, &mut listing).await {
                     Ok(()) => {
-                        (relist, listed) = (false, true);
+                        relist = false;
                         continue;
                     }
                     Err(ended) => ended,
                 }
-            } else if let Err(ended) = self.checked(std::mem::take(&mut listed), subscription, &current).await
-            {
-                ended
             } else {
                 match watch::run(&self.upstream, &self.storage, subscription, &current).await {
                     Err(ended) => ended,
@@ -176,15 +171,6 @@ impl Reflector {
         }
         // The sender lives as long as the process.
         let _ = state.wait_for(|state| matches!(state, LinkState::Up(_))).await;
-    }
-
-    async fn checked(
-        &self,
-        listed: bool,
-        subscription: &Subscription,
-        credential: &Credential,
-    ) -> Result<(), Ended> {
-        if listed { Ok(()) } else { epoch::check(&self.upstream, subscription, credential).await }
     }
 
     async fn relist(

@@ -1,9 +1,9 @@
 //! Whether upstream is still in the time that this subscription knows.
 //!
 //! A watch from a version that the server has not come to is silent: a server whose etcd was restored from a backup, or another
-//! cluster behind the same name, would be watched without an event until its versions pass ours, and all that it wrote before would
-//! be missed. So before a watch begins, its most recent version is asked for: one page of one object's metadata. A version
-//! below ours means a new epoch, and only a whole list helps.
+//! cluster behind the same name, would be watched without an event until its versions pass ours, and all that it wrote before
+//! would be missed. So once a watch is open, before it is read, the most recent version is asked for: one page of one object's
+//! metadata. A version below ours means a new epoch, and only a whole list helps.
 //!
 //! A server that went back and has passed our version already cannot be told by its version.
 

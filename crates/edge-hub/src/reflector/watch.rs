@@ -16,7 +16,7 @@ use kube_wire::{
 use tokio::time::Instant;
 use watch_cache::{Change, Event};
 
-use super::{Ended, list};
+use super::{Ended, epoch, list};
 use crate::{
     storage::Storage,
     subscriptions::{Progress, Subscription},
@@ -53,6 +53,8 @@ pub(super) async fn run(
         return Err(list::refused(response).await);
     }
     let encoding = list::encoding(response.headers().get(header::CONTENT_TYPE));
+    // Not before: a server that is restored later ends this watch, one that was restored between the two would not.
+    epoch::check(upstream, subscription, credential).await?;
     let mut reader = WatchReader::new(encoding, ITEM_MAX);
     subscription.prove();
     subscription.set_progress(Progress::Watching);
