@@ -45,3 +45,19 @@ pub const RESERVED_NODE_PREFIXES: [&str; 5] = [
     "node.alpha.kubernetes.io/",
     "volumes.kubernetes.io/",
 ];
+
+/// On a Service: which endpoints a node's clients may use. [`TOPOLOGY_NODE`] keeps those of the node, [`TOPOLOGY_POOL`] and
+/// [`TOPOLOGY_ZONE`] those of the node's pool.
+pub const SERVICE_TOPOLOGY_KEYS: &str = "openyurt.io/topologyKeys";
+
+/// Value of [`SERVICE_TOPOLOGY_KEYS`]: the node.
+pub const TOPOLOGY_NODE: &str = "kubernetes.io/hostname";
+
+/// Value of [`SERVICE_TOPOLOGY_KEYS`]: the pool.
+pub const TOPOLOGY_POOL: &str = "openyurt.io/nodepool";
+
+/// Value of [`SERVICE_TOPOLOGY_KEYS`]: the pool, as Kubernetes' zones.
+pub const TOPOLOGY_ZONE: &str = "kubernetes.io/zone";
+
+/// On a Service of type `NodePort` or `LoadBalancer`: the pools whose nodes serve it: `foo,-bar,*`.
+pub const NODE_PORT_LISTEN: &str = "nodeport.openyurt.io/listen";

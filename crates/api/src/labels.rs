@@ -69,3 +69,6 @@ pub const RESERVED: [&str; 8] = [
 /// Prefixes of taints that no pool may set: the node lifecycle controller and the cloud provider add them and take
 /// them away as the node's state changes, and evict pods by them.
 pub const RESERVED_TAINT_PREFIXES: [&str; 2] = ["node.kubernetes.io/", "node.cloudprovider.kubernetes.io/"];
+
+/// On an `EndpointSlice`: the name of its Service. Kubernetes' own.
+pub const SERVICE_NAME: &str = "kubernetes.io/service-name";

@@ -67,3 +67,15 @@ pub const PROXY_INTERNAL_INSECURE_PORT: i32 = 10264;
 
 /// UDP port of a tunnel endpoint that names none.
 pub const TUNNEL_PORT: i32 = 4500;
+
+/// ConfigMap by which OpenYurt's users configure all hubs.
+pub const HUB_CONFIG_MAP: &str = "yurt-hub-cfg";
+
+/// Key of [`HUB_CONFIG_MAP`]: names of agents whose answers are kept, separated by commas, or `*`.
+pub const CACHE_AGENTS: &str = "cache_agents";
+
+/// Key of `leader-hub-<pool>`: the resources that the pool shares, `group/version/resource` separated by commas.
+pub const POOL_SCOPED_METADATA: &str = "pool-scoped-metadata";
+
+/// Service of the tunnel server within the cloud, which hubs hide from edge nodes.
+pub const TUNNEL_SERVER_INTERNAL_SERVICE: &str = "x-tunnel-server-internal-svc";

@@ -12,6 +12,7 @@ use crate::{
         tokens::{TokenError, Tokens, offline},
     },
     authorize::{Authorizer, Subject},
+    filters::Filters,
     offline::documents::Documents,
     run::{Lifetimes, Sharing},
     storage::Storage,
@@ -38,6 +39,8 @@ pub struct Hub {
     pub sharing: Sharing,
     /// How long things are kept or believed.
     pub lifetimes: Lifetimes,
+    /// What clients are shown of it.
+    pub filters: Filters,
     /// What is kept on disk.
     pub storage: Storage,
     /// What outlives a request.

@@ -7,7 +7,7 @@ mod secure;
 
 pub use self::app::{App, StartError};
 pub use self::args::RunArgs;
-pub use self::config::{Config, ConfigError, Lifetimes, Listeners, Sharing};
+pub use self::config::{Config, ConfigError, Filtering, Lifetimes, Listeners, Sharing};
 
 /// Why the hub did not start.
 #[derive(Debug, thiserror::Error)]

@@ -7,6 +7,7 @@
 //! Without a link the hub answers what it knows, says how old that is, and refuses the rest.
 
 mod encode;
+mod filtered;
 mod get;
 mod list;
 mod watch;
@@ -30,6 +31,7 @@ use self::encode::Encoder;
 use crate::{
     authenticate::{Caller, tokens::TokenError},
     authorize::{Attributes, Decision},
+    filters::{Client, Filter},
     hub::{Hub, Named},
     offline::documents::warning,
     subscriptions::{Key, Owner, Progress, Subscription},
@@ -59,6 +61,9 @@ struct Asked<'a> {
     scope: Scope,
     credential: Credential,
     representation: Representation,
+    client: Client,
+    /// What the client is shown; all, if there is none.
+    filter: Option<Arc<Filter>>,
 }
 
 /// Answers a read, or says that it is to be handed on.
@@ -116,12 +121,37 @@ pub async fn read(
     let key = wanted.key(path, pooled, &named.owner);
     let scope = path.namespace.clone().filter(|_| &*path.resource.resource != "namespaces");
     let scope = scope.map_or(Scope::Cluster, Scope::Namespace);
-    let asked = Asked { hub, named, attributes, key, scope, credential, representation };
+    let client = Client::of(&named.owner, &request.headers);
+    let filter = filter(hub, &client, verb, path).await;
+    let asked = Asked { hub, named, attributes, key, scope, credential, representation, client, filter };
     match wanted {
-        Wanted::List(list) => list::answer(asked, &list).await,
-        Wanted::Watch(watch) => watch::answer(asked, watch).await,
+        Wanted::List(list) => unless_filtered(&asked, list::answer(&asked, &list).await),
+        Wanted::Watch(watch) => unless_filtered(&asked, watch::answer(&asked, watch).await),
         Wanted::Get => get::answer(&asked, path, query).await,
     }
+}
+
+/// The filter that a request passes through, once it is known what filters look at.
+async fn filter(hub: &Hub, client: &Client, verb: Verb, path: &ResourcePath) -> Option<Arc<Filter>> {
+    let choose = || {
+        let namespace = path.namespace.as_deref().unwrap_or_default();
+        hub.filters.choose(client, verb, &path.resource, namespace)
+    };
+    choose()?;
+    hub.filters.settled().await;
+    choose()
+}
+
+/// The API server's own answer is not filtered: a client that saw it would never learn that something is hidden from it.
+fn unless_filtered(asked: &Asked<'_>, read: Result<Read, Box<Status>>) -> Result<Read, Box<Status>> {
+    if asked.filter.is_none() || !matches!(read, Ok(Read::HandOn)) {
+        return read;
+    }
+    let found = asked.hub.subscriptions.find(&asked.key, asked.is_protobuf(), &asked.credential);
+    Err(match found.map(|subscription| subscription.progress().borrow().clone()) {
+        Some(Progress::Refused(status)) => status,
+        _ => Box::new(Status::not_ready(1)),
+    })
 }
 
 /// What the request asks for, its options read.

@@ -3,6 +3,7 @@
 
 pub mod accept;
 pub mod continue_token;
+pub mod edit;
 pub mod field_selector;
 pub mod frame;
 mod json;

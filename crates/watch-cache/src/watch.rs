@@ -37,9 +37,19 @@ pub enum WatchAnswer {
 impl Cache {
     /// Begins a watch. As with lists, whether the cache is recent enough is the caller's to know.
     pub fn watch(&self, request: &WatchRequest, scope: Scope) -> Result<Cursor, WatchAnswer> {
+        self.watch_with(request, scope, |selection| selection)
+    }
+
+    /// Begins a watch on what `narrow` makes of the request's selection.
+    pub fn watch_with<S: Selects>(
+        &self,
+        request: &WatchRequest,
+        scope: Scope,
+        narrow: impl FnOnce(Selection) -> S,
+    ) -> Result<Cursor<S>, WatchAnswer> {
         // `timeout` is the caller's clock, and a request with `shards` must not come here.
         let WatchRequest { start, bookmarks, labels, fields, timeout: _, shards: _ } = request;
-        let selection = Selection { scope, labels: labels.clone(), fields: fields.clone() };
+        let selection = narrow(Selection { scope, labels: labels.clone(), fields: fields.clone() });
         match *start {
             WatchStart::After(version) => self.watch_after(version, *bookmarks, selection),
             WatchStart::Initial { at_least, most_recent: _, end_bookmark } => {

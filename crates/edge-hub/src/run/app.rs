@@ -20,6 +20,7 @@ use super::{config::Config, secure};
 use crate::{
     authenticate::tokens::Tokens,
     authorize::Authorizer,
+    filters::{self, Filters, View},
     hub::Hub,
     listen::Peer,
     offline::documents::Documents,
@@ -78,14 +79,24 @@ pub struct App {
     socket: UnixListener,
     secure: Option<TlsListener>,
     admin: TcpListener,
+    view: View,
     shutdown: CancellationToken,
 }
 
 impl App {
     /// Binds and reads; fails early and changes nothing upstream.
     pub async fn build(config: Config, shutdown: CancellationToken) -> Result<Self, StartError> {
-        let Config { endpoints, upstream, client_ca, authenticator, listeners, root, sharing, lifetimes } =
-            config;
+        let Config {
+            endpoints,
+            upstream,
+            client_ca,
+            authenticator,
+            listeners,
+            root,
+            sharing,
+            lifetimes,
+            filters,
+        } = config;
         let folder = |source| StartError::Folder { path: root.clone(), source };
         secure::private_folder(&root).map_err(folder)?;
         let key = secure::storage_key(&root.join("storage.key")).map_err(folder)?;
@@ -118,15 +129,26 @@ impl App {
             authenticator,
             sharing,
             lifetimes,
+            filters: Filters::new(filters.rules, filters.view.clone()),
             storage: storage.clone(),
             tasks,
         };
-        Ok(Self { hub: Arc::new(hub), link, storage, proxy, socket, secure, admin, shutdown })
+        Ok(Self {
+            hub: Arc::new(hub),
+            link,
+            storage,
+            proxy,
+            socket,
+            secure,
+            admin,
+            view: filters.view,
+            shutdown,
+        })
     }
 
     /// Runs until the shutdown, then ends in order: no new requests, streams ended, the store synced.
     pub async fn run(self) {
-        let Self { hub, link, storage, proxy, socket, secure, admin, shutdown } = self;
+        let Self { hub, link, storage, proxy, socket, secure, admin, view, shutdown } = self;
         let router = proxy::router(hub.clone());
         let mut tasks = JoinSet::new();
         tasks.spawn(link.run(shutdown.clone()));
@@ -145,6 +167,8 @@ impl App {
                 hub.subscriptions.open_pooled(resource);
             }
         }
+        let pool = view.pool.as_deref().map(Into::into);
+        tasks.spawn(filters::follow::follow(hub.clone(), view.node.as_ref().into(), pool, shutdown.clone()));
         tasks.spawn(housekeeping(hub.clone(), storage.clone(), shutdown.clone()));
         tasks.spawn(hub.clone().learn_keys(shutdown.clone()));
         shutdown.cancelled().await;

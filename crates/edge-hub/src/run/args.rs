@@ -27,6 +27,10 @@ pub struct RunArgs {
     #[command(flatten)]
     pub cache: CacheArgs,
 
+    /// What clients are shown.
+    #[command(flatten)]
+    pub filters: FilterArgs,
+
     /// What is logged.
     #[command(flatten)]
     pub log: daemon::telemetry::LogArgs,
@@ -111,6 +115,24 @@ pub struct CacheArgs {
     /// group/version/resource (the core group empty: /v1/nodes).
     #[arg(long, value_name = "G/V/R", value_delimiter = ',')]
     pub pool_scope_resources: Vec<String>,
+}
+
+/// What clients are shown.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Filters")]
+pub struct FilterArgs {
+    /// Whether clients are shown objects through filters: Services without those of the cloud alone, endpoints of the node's
+    /// pool, and so on.
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
+    pub enable_resource_filter: bool,
+
+    /// Filters that are off; * for all.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub disabled_resource_filters: Vec<String>,
+
+    /// The pool that this node is in; if not given, it is read from the node's label.
+    #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub nodepool_name: Option<String>,
 }
 
 /// A listener without TLS must not be reached from elsewhere.

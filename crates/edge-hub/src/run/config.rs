@@ -4,9 +4,10 @@ use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, time::Duration}
 
 use kube_wire::resource::GroupVersionResource;
 
-use super::args::{CacheArgs, IdentityArgs, ListenerArgs, RunArgs};
+use super::args::{CacheArgs, FilterArgs, IdentityArgs, ListenerArgs, RunArgs};
 use crate::{
     authenticate::Authenticator,
+    filters::{FilterName, Rules, UnknownFilter, View},
     freshness::Policy,
     upstream::{Endpoint, TlsMaterial, TlsMaterialError},
 };
@@ -30,6 +31,17 @@ pub struct Config {
     pub sharing: Sharing,
     /// How long things are kept or believed.
     pub lifetimes: Lifetimes,
+    /// What clients are shown.
+    pub filters: Filtering,
+}
+
+/// What clients are shown.
+#[derive(Debug, Clone)]
+pub struct Filtering {
+    /// Which filters apply to whom.
+    pub rules: Rules,
+    /// What is known before anything is read.
+    pub view: View,
 }
 
 /// How long things are kept or believed.
@@ -88,6 +100,9 @@ pub enum ConfigError {
         "--pool-scope-resources: {0:?} is not group/version/resource; the core group is empty: /v1/services"
     )]
     Resource(String),
+    /// No such filter.
+    #[error("--disabled-resource-filters: {0}")]
+    Filter(#[from] UnknownFilter),
     /// Certificates cannot be read.
     #[error("--ca-file, --client-cert-file, --client-key-file: {0}")]
     Identity(#[from] TlsMaterialError),
@@ -146,11 +161,32 @@ fn resource(text: &str) -> Result<GroupVersionResource, ConfigError> {
     }
 }
 
+/// Whether pods of this node reach an address: they have loopback addresses of their own.
+fn from_pods(address: &SocketAddr) -> bool {
+    !address.ip().is_loopback() && !address.ip().is_unspecified()
+}
+
+fn rules(args: &FilterArgs) -> Result<Rules, UnknownFilter> {
+    let FilterArgs { enable_resource_filter, disabled_resource_filters, nodepool_name: _ } = args;
+    let mut rules = Rules::default();
+    for name in disabled_resource_filters.iter().map(|name| name.trim()).filter(|name| !name.is_empty()) {
+        if name == "*" {
+            rules.enabled.clear();
+        } else {
+            rules.enabled.remove(&name.parse::<FilterName>()?);
+        }
+    }
+    if !enable_resource_filter {
+        rules.enabled.clear();
+    }
+    Ok(rules)
+}
+
 impl TryFrom<RunArgs> for Config {
     type Error = ConfigError;
 
     fn try_from(args: RunArgs) -> Result<Self, ConfigError> {
-        let RunArgs { node_name, server_addr, identity, listeners, cache, log: _ } = args;
+        let RunArgs { node_name, server_addr, identity, listeners, cache, filters, log: _ } = args;
         let IdentityArgs { ca_file, client_cert_file, client_key_file } = identity;
         let CacheArgs { root_dir, pool_scope_resources } = cache;
         let node_uids = listeners.node_uids();
@@ -169,6 +205,11 @@ impl TryFrom<RunArgs> for Config {
         for text in &pool_scope_resources {
             sharing.pooled.insert(resource(text)?);
         }
+        let secure = serving_cert_file.is_some().then_some((secure_bind_address, proxy_secure_port).into());
+        let filters = Filtering {
+            rules: rules(&filters)?,
+            view: View::of_node(&node_name, filters.nodepool_name.as_deref(), secure.filter(from_pods)),
+        };
         let key = client_key_file.as_ref().unwrap_or(&client_cert_file);
         Ok(Self {
             upstream: TlsMaterial::read(&ca_file, &client_cert_file, key)?,
@@ -186,6 +227,7 @@ impl TryFrom<RunArgs> for Config {
             root: root_dir,
             sharing,
             lifetimes: Lifetimes::default(),
+            filters,
         })
     }
 }

@@ -16,6 +16,7 @@ use watch_cache::Scope;
 
 use super::{Asked, Read, headers, reached};
 use crate::{
+    filters::Outcome,
     freshness::{self, Verdict},
     subscriptions::Subscription,
 };
@@ -57,6 +58,11 @@ pub(super) async fn answer(asked: &Asked<'_>, path: &ResourcePath, query: &str) 
     let Some(object) = object else {
         // That it is not there is the API server's to say while it can be asked.
         return if up { Ok(Read::HandOn) } else { Err(Box::new(Status::not_found(&path.resource, name))) };
+    };
+    let object = match asked.filter.as_ref().map(|filter| filter.outcome(&object)) {
+        Some(Outcome::Replace(shown)) => shown,
+        Some(Outcome::Drop) => return Err(Box::new(Status::not_found(&path.resource, name))),
+        Some(Outcome::Keep) | None => object,
     };
     let Some(encoder) = asked.encoder(&subscription) else { return Ok(Read::HandOn) };
     let pieces = match encoder.object(&object) {

@@ -17,7 +17,7 @@ use crate::freshness::{self, Verdict};
 /// Pieces smaller than this are joined, so that a list of many small objects does not cost a system call each.
 const PIECE: usize = 32 << 10;
 
-pub(super) async fn answer(asked: Asked<'_>, request: &ListRequest) -> Result<Read, Box<Status>> {
+pub(super) async fn answer(asked: &Asked<'_>, request: &ListRequest) -> Result<Read, Box<Status>> {
     let hub = asked.hub;
     let opened = hub.subscriptions.open(&asked.key, asked.is_protobuf(), &asked.credential, false);
     let Some(subscription) = opened else { return Ok(Read::HandOn) };
@@ -25,11 +25,12 @@ pub(super) async fn answer(asked: Asked<'_>, request: &ListRequest) -> Result<Re
     if !complete(hub, &subscription).await? {
         return Ok(Read::HandOn);
     }
-    let up = hub.upstream.is_up();
+    // What is filtered is answered here or not at all.
+    let up = hub.upstream.is_up() && asked.filter.is_none();
     let age = asked.age(&subscription);
     let verdict = match &request.read {
         // The first list was made after this request came: nothing is more recent.
-        ListRead::MostRecent | ListRead::Continue { at: None, .. } if !first => {
+        ListRead::MostRecent | ListRead::Continue { at: None, .. } if !first && asked.filter.is_none() => {
             freshness::most_recent(hub.sharing.freshness(&asked.key.resource), age, up)
         }
         _ => freshness::any(age),
@@ -46,10 +47,11 @@ pub(super) async fn answer(asked: Asked<'_>, request: &ListRequest) -> Result<Re
         return if up { Ok(Read::HandOn) } else { Err(Box::new(status)) };
     }
     let page = match subscription.read(|cache| cache.list(request, asked.scope.clone())) {
-        ListAnswer::Page(page) => page,
+        ListAnswer::Page(page) => asked.shown(page),
         _ if up => return Ok(Read::HandOn),
         answer => return Err(Box::new(refusal(&request.read, &answer))),
     };
+    asked.record(matches!(request.read, ListRead::Continue { .. }));
     let Some(encoder) = asked.encoder(&subscription) else { return Ok(Read::HandOn) };
     let pieces = joined(encoder.list(page), asked.key.to_string());
     let mut response = Response::new(Body::from_stream(stream::iter(pieces)));

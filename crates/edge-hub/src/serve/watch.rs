@@ -8,6 +8,7 @@ use futures::stream;
 use http::{HeaderValue, Response};
 use kube_wire::{
     list_options::{WatchRequest, WatchStart},
+    request::Verb,
     resource_version::ResourceVersion,
     status::Status,
 };
@@ -15,9 +16,15 @@ use tokio::time::{Instant, sleep_until};
 use tracing::{debug, warn};
 use watch_cache::{Cursor, Step, WatchAnswer};
 
-use super::{Asked, Read, complete, encode::Encoder, headers, reached};
+use super::{
+    Asked, Read, complete,
+    encode::Encoder,
+    filtered::{self, Filtered},
+    headers, reached,
+};
 use crate::{
     authorize::{Attributes, Decision, Subject},
+    filters::{Client, Filter},
     freshness,
     hub::Hub,
     reflector::upstream_version,
@@ -43,7 +50,7 @@ const AHEAD: Duration = super::TOO_LARGE;
 /// The shortest life of a watch that names none; the longest is twice that.
 const LIFE: Duration = Duration::from_mins(30);
 
-pub(super) async fn answer(asked: Asked<'_>, request: WatchRequest) -> Result<Read, Box<Status>> {
+pub(super) async fn answer(asked: &Asked<'_>, request: WatchRequest) -> Result<Read, Box<Status>> {
     let hub = asked.hub;
     let opened = hub.subscriptions.open(&asked.key, asked.is_protobuf(), &asked.credential, false);
     let Some(subscription) = opened else { return Ok(Read::HandOn) };
@@ -55,11 +62,14 @@ pub(super) async fn answer(asked: Asked<'_>, request: WatchRequest) -> Result<Re
     }
     let Some(encoder) = asked.encoder(&subscription) else { return Ok(Read::HandOn) };
     let age = asked.age(&subscription);
+    let mut revision = hub.filters.revision();
+    // The filter was chosen before: a change since then is noticed at once.
+    revision.mark_changed();
     let start = match &request.start {
         WatchStart::Initial { at_least: Some(version), .. } if !reached(&subscription, *version).await => {
             Err(Status::too_large(*version, subscription.version()))
         }
-        _ => begin(&subscription, &request, &asked),
+        _ => begin(&subscription, &request, asked),
     };
     let lasts = request.timeout.unwrap_or_else(life);
     let now = Instant::now();
@@ -83,6 +93,9 @@ pub(super) async fn answer(asked: Asked<'_>, request: WatchRequest) -> Result<Re
                 changes: subscription.changes(),
                 subscription,
                 cursor,
+                client: asked.client.clone(),
+                filter: asked.filter.clone(),
+                revision,
                 encoder,
                 ends: now + lasts,
                 bookmark: now + BOOKMARK.min(lasts.saturating_sub(LAST_BOOKMARK)),
@@ -100,12 +113,31 @@ pub(super) async fn answer(asked: Asked<'_>, request: WatchRequest) -> Result<Re
     Ok(Read::Answer(response))
 }
 
-fn begin(subscription: &Subscription, request: &WatchRequest, asked: &Asked<'_>) -> Result<Cursor, Status> {
-    subscription.read(|cache| cache.watch(request, asked.scope.clone())).map_err(|answer| match answer {
+fn begin(
+    subscription: &Subscription,
+    request: &WatchRequest,
+    asked: &Asked<'_>,
+) -> Result<Cursor<Filtered>, Status> {
+    match request.start {
+        WatchStart::After(_)
+            if !asked.hub.filters.saw(&asked.client, &asked.key, asked.filter.as_deref()) =>
+        {
+            return Err(view_changed());
+        }
+        WatchStart::Initial { .. } => asked.record(false),
+        WatchStart::After(_) | WatchStart::Live { .. } => {}
+    }
+    let begin = |cache: &_| filtered::watch(cache, request, asked.scope.clone(), asked.filter.clone());
+    subscription.read(begin).map_err(|answer| match answer {
         WatchAnswer::Expired { oldest, asked } => Status::too_old(asked, oldest),
         WatchAnswer::Behind { current } => Status::too_large(current, Some(current)),
         WatchAnswer::NotComplete => Status::not_ready(1),
     })
+}
+
+/// Ends a watch whose client was shown the objects otherwise than it would be now: it lists anew, from the hub.
+fn view_changed() -> Status {
+    Status::expired("edge-hub: a filter of this client, or what the filter looks at, has changed")
 }
 
 /// Between the shortest and the longest life, spread by the clock: watches that began together do not end together.
@@ -121,7 +153,10 @@ struct Watch {
     subject: Subject,
     attributes: Attributes,
     subscription: Arc<Subscription>,
-    cursor: Cursor,
+    cursor: Cursor<Filtered>,
+    client: Client,
+    filter: Option<Arc<Filter>>,
+    revision: tokio::sync::watch::Receiver<u64>,
     changes: tokio::sync::watch::Receiver<u64>,
     progress: tokio::sync::watch::Receiver<Progress>,
     /// Where the watch began, while that lies in the future; when that is looked into, and with whose credential.
@@ -140,6 +175,9 @@ impl Watch {
     /// The next chunk and the watch that goes on, or `None` at its end.
     async fn next(mut self: Box<Self>) -> Option<(Chunk, Option<Box<Self>>)> {
         loop {
+            if self.revision.has_changed().unwrap_or(false) && self.is_filtered_otherwise() {
+                return Some((Ok(self.encoder.error(&view_changed())), None));
+            }
             // Before the cache is looked at: a change after that wakes us again.
             self.changes.borrow_and_update();
             let gone = self.progress.borrow_and_update().is_gone();
@@ -155,11 +193,23 @@ impl Watch {
                 }
                 Err(error) => return Some((Err(error), None)),
             }
-            let Self { changes, progress, subscription, hub, bookmark, ends, review, ahead, look, .. } =
-                &mut *self;
+            let Self {
+                changes,
+                progress,
+                revision,
+                subscription,
+                hub,
+                bookmark,
+                ends,
+                review,
+                ahead,
+                look,
+                ..
+            } = &mut *self;
             tokio::select! {
                 changed = changes.changed() => if changed.is_err() { return None },
                 changed = progress.changed() => if changed.is_err() { return None },
+                _ = revision.changed() => self.revision.mark_changed(),
                 () = sleep_until(*look), if ahead.is_some() => if let Some(status) = self.never_comes().await {
                     return Some((Ok(self.encoder.error(&status)), None));
                 },
@@ -178,8 +228,12 @@ impl Watch {
             let cursor = &mut self.cursor;
             match self.subscription.read(|cache| cursor.next(cache, BUDGET)) {
                 Step::Events(deliveries) => {
-                    for delivery in &deliveries {
-                        self.encoder.delivery(delivery, out).map_err(|error| {
+                    for delivery in deliveries {
+                        let delivery = match &self.filter {
+                            Some(filter) => filtered::shown(delivery, filter),
+                            None => delivery,
+                        };
+                        self.encoder.delivery(&delivery, out).map_err(|error| {
                             warn!(key = %self.subscription.key(), %error, "an object cannot be shown as JSON");
                             std::io::Error::other(error)
                         })?;
@@ -212,6 +266,15 @@ impl Watch {
         // It has come there: its events are on their way, or none of them is about this resource.
         self.ahead = None;
         (theirs < began).then(|| Status::too_large(began, Some(theirs)))
+    }
+
+    /// Whether another filter took the place of the one that the watch began with.
+    fn is_filtered_otherwise(&mut self) -> bool {
+        self.revision.borrow_and_update();
+        let Attributes { resource, group, version, namespace, .. } = &self.attributes;
+        let resource = kube_wire::resource::GroupVersionResource::new(group, version, resource);
+        let now = self.hub.filters.choose(&self.client, Verb::Watch, &resource, namespace);
+        now.as_ref().map(Arc::as_ptr) != self.filter.as_ref().map(Arc::as_ptr)
     }
 
     fn bookmark_due(&mut self) {

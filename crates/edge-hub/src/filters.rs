@@ -1,0 +1,34 @@
+//! Filters: what a client of this node is shown of an object, under the names and annotations that OpenYurt's users know.
+//!
+//! ```text
+//!  client ─► rules: which filters? ─► registry: one Filter for all that share a set ─► serve: lists, watches, objects
+//!                                        ▲ View (node, pool, its nodes, the hub's address, Services' annotations)
+//!                                     follow
+//! ```
+//! Each filter is a pure function of an object and a [`View`]. A [`Filter`] keeps the view that it was made with: what it answers
+//! never changes. When the view changes so that it would answer otherwise, another takes its place, and watches through the old
+//! one end with 410, so that their clients list anew from the hub.
+
+mod catalog;
+mod client;
+mod discard_cloud_service;
+mod filter;
+pub mod follow;
+mod forward_kube_svc_traffic;
+mod in_cluster_config;
+mod master_service;
+mod node_port_isolation;
+mod registry;
+mod rules;
+mod service_env_updater;
+mod service_topology;
+#[cfg(test)]
+mod tests;
+mod view;
+
+pub use self::catalog::{FilterName, Filtered, UnknownFilter};
+pub use self::client::Client;
+pub use self::filter::{Filter, Outcome, filter};
+pub use self::registry::Filters;
+pub use self::rules::Rules;
+pub use self::view::{Topology, View};

@@ -1,0 +1,272 @@
+//! Keeps the view of the filters as the cluster has it: the Services' annotations, the node's pool and the pool's nodes.
+//! In: the hub's own subscriptions, which are stored, so that after a start without a link the last known view holds.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use kube_wire::{
+    object::Object,
+    resource::{GroupVersionResource, ObjectKey},
+    transcode,
+};
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use watch_cache::{Cursor, Delivery, Scope, Selects, Step};
+
+use super::{Topology, View};
+use crate::{
+    hub::Hub,
+    subscriptions::{Key, Owner, Progress, Subscription},
+    upstream::Credential,
+};
+
+/// How many objects are looked at under one lock.
+const BUDGET: usize = 256;
+
+/// Keeps the view until `shutdown`. The pool is that of `pool` if it is given, and that of the node's label otherwise.
+pub async fn follow(hub: Arc<Hub>, node: Box<str>, pool: Option<Box<str>>, shutdown: CancellationToken) {
+    tokio::select! {
+        () = shutdown.cancelled() => {}
+        () = Following::new(hub, node, pool).run() => {}
+    }
+}
+
+struct Following {
+    hub: Arc<Hub>,
+    configured: bool,
+    pool: Option<Box<str>>,
+    topology: BTreeMap<ObjectKey, Topology>,
+    pool_nodes: Option<BTreeSet<Box<str>>>,
+    services: Source,
+    own_node: Source,
+    node_pool: Source,
+}
+
+impl Following {
+    fn new(hub: Arc<Hub>, node: Box<str>, pool: Option<Box<str>>) -> Self {
+        let services = Key::pooled(&GroupVersionResource::new("", "v1", "services"));
+        let own_node = named(&GroupVersionResource::new("", "v1", "nodes"), "", &node);
+        Self {
+            hub,
+            configured: pool.is_some(),
+            services: Source::new(services),
+            own_node: Source { key: pool.is_none().then_some(own_node), reader: None },
+            node_pool: Source { key: pool.as_deref().map(pool_key), reader: None },
+            pool,
+            topology: BTreeMap::new(),
+            pool_nodes: None,
+        }
+    }
+
+    async fn run(mut self) {
+        let mut link = self.hub.upstream.state();
+        loop {
+            self.read();
+            let view = self.hub.filters.view();
+            let mut view = View::clone(&view);
+            view.pool = self.pool.as_deref().map(Arc::from);
+            if view.pool_nodes.as_deref() != self.pool_nodes.as_ref() {
+                view.pool_nodes = self.pool_nodes.clone().map(Arc::new);
+            }
+            if *view.topology != self.topology {
+                view.topology = Arc::new(self.topology.clone());
+            }
+            self.hub.filters.set_view(view);
+            let known =
+                self.services.is_settled() && self.own_node.is_settled() && self.node_pool.is_settled();
+            if known || !self.hub.upstream.is_up() && self.services.has_read() {
+                self.hub.filters.settle();
+            }
+            tokio::select! {
+                () = self.services.changed() => {}
+                () = self.own_node.changed() => {}
+                () = self.node_pool.changed() => {}
+                _ = link.changed() => {}
+            }
+        }
+    }
+
+    fn read(&mut self) {
+        let topology = &mut self.topology;
+        self.services.read(&self.hub, |told| match told {
+            Told::Reset => topology.clear(),
+            Told::Put(service) => match Topology::of(service) {
+                Some(wanted) => drop(topology.insert(service.key().clone(), wanted)),
+                None => drop(topology.remove(service.key())),
+            },
+            Told::Gone(service) => drop(topology.remove(service.key())),
+        });
+        if !self.configured {
+            let mut pool = self.pool.clone();
+            self.own_node.read(&self.hub, |told| match told {
+                Told::Put(node) => {
+                    let label = node.label(api::labels::NODE_POOL);
+                    pool = label.filter(|label| !label.is_empty()).map(|label| label.as_ref().into());
+                }
+                // A node that is gone from the cache for a moment keeps its pool.
+                Told::Reset | Told::Gone(_) => {}
+            });
+            if pool != self.pool {
+                if let Some(old) = self.node_pool.key.take() {
+                    self.hub.subscriptions.close(&old);
+                }
+                self.node_pool = Source { key: pool.as_deref().map(pool_key), reader: None };
+                self.pool = pool;
+                self.pool_nodes = None;
+            }
+        }
+        let pool_nodes = &mut self.pool_nodes;
+        self.node_pool.read(&self.hub, |told| match told {
+            Told::Put(pool) => *pool_nodes = Some(members(pool)),
+            Told::Gone(_) => *pool_nodes = None,
+            Told::Reset => {}
+        });
+    }
+}
+
+/// The key of one object by its name.
+pub(crate) fn named(resource: &GroupVersionResource, namespace: &str, name: &str) -> Key {
+    Key {
+        owner: Owner::Node,
+        resource: resource.clone(),
+        namespace: namespace.into(),
+        labels: Box::default(),
+        fields: format!("metadata.name={name}").into(),
+    }
+}
+
+fn pool_key(pool: &str) -> Key {
+    named(&GroupVersionResource::new("apps.openyurt.io", "v1beta2", "nodepools"), "", pool)
+}
+
+fn members(pool: &Object) -> BTreeSet<Box<str>> {
+    let pool: Value = serde_json::from_slice(pool.body()).unwrap_or_default();
+    pool["status"]["nodes"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .map(Into::into)
+        .collect()
+}
+
+/// What a source tells.
+pub(crate) enum Told<'a> {
+    /// Everything will be told anew.
+    Reset,
+    /// An object is so.
+    Put(&'a Object),
+    /// An object is gone.
+    Gone(&'a Object),
+}
+
+/// A subscription of the hub's own, read in place.
+pub(crate) struct Source {
+    /// What it is about; `None`: nothing.
+    pub(crate) key: Option<Key>,
+    reader: Option<Reader>,
+}
+
+struct Reader {
+    subscription: Arc<Subscription>,
+    changes: watch::Receiver<u64>,
+    progress: watch::Receiver<Progress>,
+    cursor: Option<Cursor<All>>,
+}
+
+impl Source {
+    /// A source that is opened when it is first read.
+    pub(crate) fn new(key: Key) -> Self {
+        Self { key: Some(key), reader: None }
+    }
+
+    /// Tells what is new since the last call.
+    pub(crate) fn read(&mut self, hub: &Hub, mut tell: impl FnMut(Told<'_>)) {
+        let Some(key) = &self.key else { return };
+        if self.reader.as_ref().is_some_and(|reader| reader.subscription.closed().is_cancelled()) {
+            self.reader = None;
+        }
+        if self.reader.is_none() {
+            let protobuf = transcode::knows(&key.resource);
+            let opened = hub.subscriptions.open(key, protobuf, &Credential::Node, true);
+            self.reader = opened.map(|subscription| Reader {
+                changes: subscription.changes(),
+                progress: subscription.progress(),
+                subscription,
+                cursor: None,
+            });
+        }
+        let Some(reader) = &mut self.reader else { return };
+        // Before the cache is looked at: a change after that wakes us again.
+        reader.changes.borrow_and_update();
+        reader.progress.borrow_and_update();
+        loop {
+            let Reader { subscription, cursor, .. } = reader;
+            if cursor.is_none() {
+                let Ok(new) = subscription.read(|cache| cache.watch_initial(None, false, false, All)) else {
+                    return;
+                };
+                *cursor = Some(new);
+                tell(Told::Reset);
+            }
+            let Some(current) = cursor else { return };
+            match subscription.read(|cache| current.next(cache, BUDGET)) {
+                Step::Events(deliveries) => {
+                    for delivery in &deliveries {
+                        match delivery {
+                            Delivery::Added(object) | Delivery::Modified(object) => tell(Told::Put(object)),
+                            Delivery::Deleted(object) => tell(Told::Gone(object)),
+                            Delivery::InitialEnd(_) | Delivery::Bookmark(_) => {}
+                        }
+                    }
+                }
+                Step::Idle => return,
+                Step::Expired { .. } => *cursor = None,
+            }
+        }
+    }
+
+    /// Returns when there may be something new.
+    pub(crate) async fn changed(&mut self) {
+        let Some(Reader { subscription, changes, progress, cursor: _ }) = &mut self.reader else {
+            return std::future::pending().await;
+        };
+        let closed = subscription.closed().clone();
+        tokio::select! {
+            _ = changes.changed() => {}
+            _ = progress.changed() => {}
+            () = closed.cancelled() => {}
+        }
+    }
+
+    /// Whether it was read, or the API server refuses, or there is nothing to read.
+    pub(crate) fn is_settled(&self) -> bool {
+        let refused = |reader: &Reader| matches!(*reader.progress.borrow(), Progress::Refused(_));
+        self.key.is_none() || self.has_read() || self.reader.as_ref().is_some_and(refused)
+    }
+
+    /// Whether it was read whole.
+    pub(crate) fn has_read(&self) -> bool {
+        self.reader.as_ref().is_some_and(|reader| reader.cursor.is_some())
+    }
+}
+
+/// Everything of a subscription: what it holds is what was asked for.
+struct All;
+
+impl Selects for All {
+    fn scope(&self) -> &Scope {
+        &Scope::Cluster
+    }
+
+    fn selects(&self, _: &Object) -> bool {
+        true
+    }
+
+    fn is_everything(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,141 @@
+//! The filters in force: one for all clients that share a set, replaced when its view or the rules change, and who was shown
+//! what through which.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use kube_wire::{request::Verb, resource::GroupVersionResource};
+use parking_lot::Mutex;
+use tokio::{sync::watch, time::timeout};
+
+use super::{Client, Filter, FilterName, Filtered, Rules, View};
+use crate::subscriptions::Key;
+
+/// How long a request waits, after the start, for what filters look at.
+const SETTLE: Duration = Duration::from_secs(5);
+
+/// How many clients' last lists are remembered. One that is forgotten lists once more.
+const REMEMBERED: usize = 1024;
+
+type SetOf = (Filtered, Box<[FilterName]>);
+
+/// The filters in force.
+pub struct Filters {
+    state: Mutex<State>,
+    /// Counts changes of rules and views.
+    revision: watch::Sender<u64>,
+    settled: watch::Sender<bool>,
+    /// Through which filter a client was last shown the whole of a subscription.
+    shown: Mutex<HashMap<(Client, Key), u64>>,
+}
+
+struct State {
+    rules: Arc<Rules>,
+    view: Arc<View>,
+    filters: BTreeMap<SetOf, Arc<Filter>>,
+    last: u64,
+}
+
+impl Filters {
+    /// The filters of `rules` with what is known at the start.
+    pub fn new(rules: Rules, view: View) -> Self {
+        let state = State { rules: Arc::new(rules), view: Arc::new(view), filters: BTreeMap::new(), last: 0 };
+        Self {
+            state: Mutex::new(state),
+            revision: watch::Sender::new(0),
+            settled: watch::Sender::new(false),
+            shown: Mutex::default(),
+        }
+    }
+
+    /// The filter that a request passes through; `None` if it passes through none.
+    pub fn choose(
+        &self,
+        client: &Client,
+        verb: Verb,
+        resource: &GroupVersionResource,
+        namespace: &str,
+    ) -> Option<Arc<Filter>> {
+        let resource = Filtered::of(resource)?;
+        let mut state = self.state.lock();
+        let names = state.rules.choose(client, verb, resource, namespace);
+        if names.is_empty() {
+            return None;
+        }
+        let State { view, filters, last, rules: _ } = &mut *state;
+        let filter = filters.entry((resource, names.clone())).or_insert_with(|| {
+            *last += 1;
+            Arc::new(Filter::new(*last, resource, names, view.clone()))
+        });
+        Some(filter.clone())
+    }
+
+    /// Waits, after the start, until what filters look at was read, or cannot be.
+    pub async fn settled(&self) {
+        // Nobody is kept waiting by a link that is not there: the view is then as good as it gets.
+        let _ = timeout(SETTLE, self.settled.subscribe().wait_for(|settled| *settled)).await;
+    }
+
+    /// Says that what filters look at was read, or cannot be.
+    pub fn settle(&self) {
+        self.settled.send_if_modified(|settled| !std::mem::replace(settled, true));
+    }
+
+    /// What filters look at now.
+    pub fn view(&self) -> Arc<View> {
+        self.state.lock().view.clone()
+    }
+
+    /// Takes another view. Filters that answer the same with it stay.
+    pub fn set_view(&self, view: View) {
+        {
+            let mut state = self.state.lock();
+            if *state.view == view {
+                return;
+            }
+            state.filters.retain(|_, filter| filter.is_indifferent(&view));
+            state.view = Arc::new(view);
+        }
+        self.revision.send_modify(|revision| *revision += 1);
+    }
+
+    /// Takes other rules.
+    pub fn set_rules(&self, rules: Rules) {
+        {
+            let mut state = self.state.lock();
+            if *state.rules == rules {
+                return;
+            }
+            state.rules = Arc::new(rules);
+        }
+        self.revision.send_modify(|revision| *revision += 1);
+    }
+
+    /// Tells when a filter may have been replaced: to be chosen anew.
+    pub fn revision(&self) -> watch::Receiver<u64> {
+        self.revision.subscribe()
+    }
+
+    /// A client is being shown the whole of what `key` says through `filter`.
+    pub fn show(&self, client: &Client, key: &Key, filter: Option<&Filter>) {
+        let mut shown = self.shown.lock();
+        let reader = (client.clone(), key.clone());
+        let Some(filter) = filter else {
+            shown.remove(&reader);
+            return;
+        };
+        if shown.len() >= REMEMBERED && !shown.contains_key(&reader) {
+            shown.clear();
+        }
+        shown.insert(reader, filter.id());
+    }
+
+    /// Whether what a client saw of `key` before is what it would see now through `filter`: a watch may go on from there.
+    pub fn saw(&self, client: &Client, key: &Key, filter: Option<&Filter>) -> bool {
+        let shown = self.shown.lock();
+        shown.get(&(client.clone(), key.clone())).copied() == filter.map(Filter::id)
+    }
+}
