@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use arc_swap::ArcSwap;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
@@ -36,7 +37,7 @@ pub struct Hub {
     /// Discovery and the like.
     pub documents: Documents,
     /// What is shared, and how fresh it must be.
-    pub sharing: Sharing,
+    pub sharing: ArcSwap<Sharing>,
     /// How long things are kept or believed.
     pub lifetimes: Lifetimes,
     /// What clients are shown of it.

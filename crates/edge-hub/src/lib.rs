@@ -15,6 +15,7 @@ use daemon::exit;
 mod args;
 pub mod authenticate;
 pub mod authorize;
+pub mod cloud_config;
 pub mod filters;
 pub mod freshness;
 pub mod hostnet;

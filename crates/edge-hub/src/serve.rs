@@ -74,7 +74,8 @@ pub async fn read(
     path: &ResourcePath,
     request: &Parts,
 ) -> Result<Read, Box<Status>> {
-    if !hub.sharing.keeps(&path.resource) {
+    let sharing = hub.sharing.load_full();
+    if !sharing.keeps(&path.resource) {
         return Ok(Read::HandOn);
     }
     let up = hub.upstream.is_up();
@@ -115,7 +116,7 @@ pub async fn read(
         Decision::Denied(why) => return refuse(Status::forbidden(&path.resource, &attributes.name, &why)),
         Decision::Unknown(why) => return refuse(Status::service_unavailable(format!("edge-hub: {why}"))),
     }
-    let pooled = hub.sharing.pools(&path.resource);
+    let pooled = sharing.pools(&path.resource);
     let credential = if pooled { Some(Credential::Node) } else { caller.credential() };
     let Some(credential) = credential else { return Ok(Read::HandOn) };
     let key = wanted.key(path, pooled, &named.owner);
@@ -271,6 +272,12 @@ pub fn unnamed(error: &TokenError) -> Status {
 impl Asked<'_> {
     fn is_protobuf(&self) -> bool {
         transcode::knows(&self.key.resource)
+    }
+
+    /// Whether the configuration names the client as one whose answers are kept, however seldom it asks.
+    fn is_cache_agent(&self) -> bool {
+        let sharing = self.hub.sharing.load();
+        sharing.cache_agents.iter().any(|agent| &**agent == "*" || self.client.is(agent))
     }
 
     /// How old what the subscription holds may be.

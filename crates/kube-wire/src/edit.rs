@@ -275,6 +275,21 @@ impl Message {
         }
     }
 
+    /// The text under `key` of a field that maps texts to texts.
+    pub fn entry(&self, field: Field, key: &str) -> Option<String> {
+        match self {
+            Self::Json(members) => members.get(field.name)?.get(key)?.as_str().map(str::to_owned),
+            Self::Protobuf(_) => {
+                let found = self
+                    .messages(field)
+                    .into_iter()
+                    .rev()
+                    .find(|entry| entry.text(KEY).as_deref() == Some(key))?;
+                Some(found.text(VALUE).unwrap_or_default().into_owned())
+            }
+        }
+    }
+
     /// Changes the text under `key` of a field that maps texts to texts.
     pub fn edit_entry(&mut self, field: Field, key: &str, edit: impl FnOnce(&str) -> Option<String>) -> bool {
         match self {

@@ -2,6 +2,7 @@
 
 use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
+use arc_swap::ArcSwap;
 use axum::{Router, serve::Listener};
 use daemon::{
     metrics::Metrics,
@@ -20,6 +21,7 @@ use super::{config::Config, secure};
 use crate::{
     authenticate::tokens::Tokens,
     authorize::Authorizer,
+    cloud_config,
     filters::{self, Filters, View},
     hub::Hub,
     listen::Peer,
@@ -80,6 +82,7 @@ pub struct App {
     secure: Option<TlsListener>,
     admin: TcpListener,
     view: View,
+    cloud: cloud_config::follow::Start,
     shutdown: CancellationToken,
 }
 
@@ -95,6 +98,7 @@ impl App {
             root,
             sharing,
             lifetimes,
+            cloud,
             filters,
         } = config;
         let folder = |source| StartError::Folder { path: root.clone(), source };
@@ -127,8 +131,8 @@ impl App {
             documents: Documents::new(storage.clone()),
             upstream,
             authenticator,
-            sharing,
             lifetimes,
+            sharing: ArcSwap::from_pointee(sharing),
             filters: Filters::new(filters.rules, filters.view.clone()),
             storage: storage.clone(),
             tasks,
@@ -142,13 +146,14 @@ impl App {
             secure,
             admin,
             view: filters.view,
+            cloud,
             shutdown,
         })
     }
 
     /// Runs until the shutdown, then ends in order: no new requests, streams ended, the store synced.
     pub async fn run(self) {
-        let Self { hub, link, storage, proxy, socket, secure, admin, view, shutdown } = self;
+        let Self { hub, link, storage, proxy, socket, secure, admin, view, cloud, shutdown } = self;
         let router = proxy::router(hub.clone());
         let mut tasks = JoinSet::new();
         tasks.spawn(link.run(shutdown.clone()));
@@ -162,11 +167,10 @@ impl App {
         let admin_router = daemon::admin::router(readiness, Liveness::new())
             .merge(daemon::metrics::router(Arc::new(Metrics::new())));
         tasks.spawn(serve_admin(admin, admin_router, shutdown.clone()));
-        for resource in &hub.sharing.pooled {
-            if hub.sharing.pools(resource) {
-                hub.subscriptions.open_pooled(resource);
-            }
+        for resource in &hub.sharing.load().pooled {
+            hub.subscriptions.open_pooled(resource);
         }
+        tasks.spawn(cloud_config::follow::follow(hub.clone(), cloud, shutdown.clone()));
         let pool = view.pool.as_deref().map(Into::into);
         tasks.spawn(filters::follow::follow(hub.clone(), view.node.as_ref().into(), pool, shutdown.clone()));
         tasks.spawn(housekeeping(hub.clone(), storage.clone(), shutdown.clone()));

@@ -115,6 +115,19 @@ pub struct CacheArgs {
     /// group/version/resource (the core group empty: /v1/nodes).
     #[arg(long, value_name = "G/V/R", value_delimiter = ',')]
     pub pool_scope_resources: Vec<String>,
+
+    /// Resources that are never kept and always asked of the API server, beside events and leases.
+    #[arg(long, value_name = "G/V/R", value_delimiter = ',')]
+    pub pass_through_resources: Vec<String>,
+
+    /// How fresh reads of the most recent state must be: strict, any, or bounded:SECONDS; of one resource, or of all others
+    /// (default=bounded:10).
+    #[arg(long, value_name = "G/V/R=POLICY", value_delimiter = ',')]
+    pub freshness: Vec<String>,
+
+    /// File that says the same and more, in YAML; it is read again when it changes.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
 }
 
 /// What clients are shown.

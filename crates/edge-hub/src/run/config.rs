@@ -1,14 +1,21 @@
 //! Arguments as typed, resolved in one fallible step: files read, names parsed, defaults filled in.
 
-use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    path::PathBuf,
+    time::Duration,
+};
 
 use kube_wire::resource::GroupVersionResource;
+use tracing::warn;
 
 use super::args::{CacheArgs, FilterArgs, IdentityArgs, ListenerArgs, RunArgs};
 use crate::{
     authenticate::Authenticator,
+    cloud_config::{self, FileError, Layer, follow::Start},
     filters::{FilterName, Rules, UnknownFilter, View},
-    freshness::Policy,
+    freshness::{Policy, UnknownPolicy},
     upstream::{Endpoint, TlsMaterial, TlsMaterialError},
 };
 
@@ -31,6 +38,8 @@ pub struct Config {
     pub sharing: Sharing,
     /// How long things are kept or believed.
     pub lifetimes: Lifetimes,
+    /// The same as the flags and the file say it, to be put together anew.
+    pub cloud: Start,
     /// What clients are shown.
     pub filters: Filtering,
 }
@@ -88,18 +97,29 @@ pub struct Sharing {
     pub pooled: BTreeSet<GroupVersionResource>,
     /// Resources that are never kept.
     pub passed_through: BTreeSet<GroupVersionResource>,
+    /// Freshness of single resources.
+    pub freshness: BTreeMap<GroupVersionResource, Policy>,
     /// Freshness by default.
     pub default_freshness: Policy,
+    /// Agents whose subscriptions are kept without clients; `*` for all.
+    pub cache_agents: BTreeSet<Box<str>>,
 }
 
 /// What is wrong with the arguments. Each names the option.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A resource is not written as it must be.
-    #[error(
-        "--pool-scope-resources: {0:?} is not group/version/resource; the core group is empty: /v1/services"
-    )]
-    Resource(String),
+    #[error("{0}: {1:?} is not group/version/resource; the core group is empty: /v1/services")]
+    Resource(&'static str, String),
+    /// A policy of nothing.
+    #[error("--freshness: {0:?} is not RESOURCE=POLICY: write /v1/pods=strict, or default=bounded:10")]
+    Assignment(String),
+    /// No such policy.
+    #[error("--freshness: {0}")]
+    Freshness(#[from] UnknownPolicy),
+    /// The file is wrong.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// No such filter.
     #[error("--disabled-resource-filters: {0}")]
     Filter(#[from] UnknownFilter),
@@ -123,7 +143,9 @@ impl Sharing {
                 resource("events.k8s.io", "v1", "events"),
                 resource("coordination.k8s.io", "v1", "leases"),
             ]),
+            freshness: BTreeMap::new(),
             default_freshness: Policy::Bounded(Duration::from_secs(10)),
+            cache_agents: BTreeSet::new(),
         }
     }
 
@@ -141,24 +163,41 @@ impl Sharing {
     /// How fresh a read of the most recent state must be. What guards access or holds leadership is never old.
     pub fn freshness(&self, resource: &GroupVersionResource) -> Policy {
         let strict = &*resource.group == "coordination.k8s.io";
-        if strict { Policy::Strict } else { self.default_freshness }
+        let named = self.freshness.get(resource).copied();
+        named.unwrap_or(if strict { Policy::Strict } else { self.default_freshness })
     }
 
     /// Whether one stream serves all callers. Secrets and `ConfigMaps` never: who may read which is decided by name.
     pub fn pools(&self, resource: &GroupVersionResource) -> bool {
-        let private = resource.group.is_empty() && ["secrets", "configmaps"].contains(&&*resource.resource);
-        !private && self.pooled.contains(resource)
+        !cloud_config::private(resource) && self.pooled.contains(resource)
     }
 }
 
-/// Reads `group/version/resource`, the core group empty: `/v1/services`.
-fn resource(text: &str) -> Result<GroupVersionResource, ConfigError> {
-    match text.split('/').collect::<Vec<_>>()[..] {
-        [group, version, resource] if !version.is_empty() && !resource.is_empty() => {
-            Ok(GroupVersionResource::new(group, version, resource))
+/// What the flags say.
+fn layer(cache: &CacheArgs) -> Result<Layer, ConfigError> {
+    let CacheArgs { root_dir: _, pool_scope_resources, pass_through_resources, freshness, config: _ } = cache;
+    let named = |flag, text: &str| {
+        cloud_config::resource(text).ok_or_else(|| ConfigError::Resource(flag, text.to_owned()))
+    };
+    let set = |flag, list: &[String]| list.iter().map(|text| named(flag, text)).collect::<Result<_, _>>();
+    let mut layer = Layer {
+        pooled: Some(set("--pool-scope-resources", pool_scope_resources)?),
+        passed_through: set("--pass-through-resources", pass_through_resources)?,
+        ..Layer::default()
+    };
+    for text in freshness {
+        let (of, policy) = text.split_once('=').ok_or_else(|| ConfigError::Assignment(text.clone()))?;
+        let policy = policy.parse::<Policy>()?;
+        if of == "default" {
+            layer.default_freshness = Some(policy);
+        } else {
+            layer.freshness.insert(named("--freshness", of)?, policy);
         }
-        _ => Err(ConfigError::Resource(text.to_owned())),
     }
+    for resource in layer.pooled.iter().flatten().filter(|resource| cloud_config::private(resource)) {
+        warn!(flag = "--pool-scope-resources", %resource, "never shared: who may read which is decided by name");
+    }
+    Ok(layer)
 }
 
 /// Whether pods of this node reach an address: they have loopback addresses of their own.
@@ -188,7 +227,12 @@ impl TryFrom<RunArgs> for Config {
     fn try_from(args: RunArgs) -> Result<Self, ConfigError> {
         let RunArgs { node_name, server_addr, identity, listeners, cache, filters, log: _ } = args;
         let IdentityArgs { ca_file, client_cert_file, client_key_file } = identity;
-        let CacheArgs { root_dir, pool_scope_resources } = cache;
+        let flags = layer(&cache)?;
+        let file = cache
+            .config
+            .map(|path| Ok::<_, FileError>((path.clone(), cloud_config::read(&path)?)))
+            .transpose()?;
+        let root_dir = cache.root_dir;
         let node_uids = listeners.node_uids();
         let ListenerArgs {
             bind_proxy_address,
@@ -201,13 +245,13 @@ impl TryFrom<RunArgs> for Config {
             serve_port,
             node_uids: _,
         } = listeners;
-        let mut sharing = Sharing::standard();
-        for text in &pool_scope_resources {
-            sharing.pooled.insert(resource(text)?);
-        }
         let secure = serving_cert_file.is_some().then_some((secure_bind_address, proxy_secure_port).into());
+        let by_flags = rules(&filters)?;
+        let none = Layer::default();
+        let said = file.as_ref().map_or(&none, |(_, layer)| layer);
+        let sharing = Sharing::resolve(&flags, said, &none);
         let filters = Filtering {
-            rules: rules(&filters)?,
+            rules: cloud_config::rules(&by_flags, said, &none),
             view: View::of_node(&node_name, filters.nodepool_name.as_deref(), secure.filter(from_pods)),
         };
         let key = client_key_file.as_ref().unwrap_or(&client_cert_file);
@@ -227,6 +271,7 @@ impl TryFrom<RunArgs> for Config {
             root: root_dir,
             sharing,
             lifetimes: Lifetimes::default(),
+            cloud: Start { flags, rules: by_flags, file },
             filters,
         })
     }
@@ -238,10 +283,11 @@ mod tests {
 
     #[test]
     fn resources_are_read_as_openyurt_writes_them() {
-        assert_eq!(resource("/v1/nodes").ok(), Some(GroupVersionResource::new("", "v1", "nodes")));
-        assert_eq!(resource("a.b/v1/c").ok(), Some(GroupVersionResource::new("a.b", "v1", "c")));
+        use cloud_config::resource;
+        assert_eq!(resource("/v1/nodes"), Some(GroupVersionResource::new("", "v1", "nodes")));
+        assert_eq!(resource("a.b/v1/c"), Some(GroupVersionResource::new("a.b", "v1", "c")));
         for text in ["nodes", "v1/nodes", "a/b/c/d", "//x", "/v1/"] {
-            assert!(resource(text).is_err(), "{text:?}");
+            assert!(resource(text).is_none(), "{text:?}");
         }
     }
 

@@ -39,7 +39,7 @@ pub(super) async fn answer(asked: &Asked<'_>, path: &ResourcePath, query: &str) 
     };
     let age = asked.age(&subscription);
     let verdict = match read {
-        ListRead::MostRecent => freshness::most_recent(hub.sharing.freshness(&path.resource), age, up),
+        ListRead::MostRecent => freshness::most_recent(hub.sharing.load().freshness(&path.resource), age, up),
         ListRead::NotOlderThan(version) if reached(&subscription, version).await => freshness::any(age),
         ListRead::NotOlderThan(version) if !up => {
             return Err(Box::new(Status::too_large(version, subscription.version())));

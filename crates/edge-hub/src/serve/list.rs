@@ -19,7 +19,8 @@ const PIECE: usize = 32 << 10;
 
 pub(super) async fn answer(asked: &Asked<'_>, request: &ListRequest) -> Result<Read, Box<Status>> {
     let hub = asked.hub;
-    let opened = hub.subscriptions.open(&asked.key, asked.is_protobuf(), &asked.credential, false);
+    let opened =
+        hub.subscriptions.open(&asked.key, asked.is_protobuf(), &asked.credential, asked.is_cache_agent());
     let Some(subscription) = opened else { return Ok(Read::HandOn) };
     let first = subscription.version().is_none();
     if !complete(hub, &subscription).await? {
@@ -31,7 +32,7 @@ pub(super) async fn answer(asked: &Asked<'_>, request: &ListRequest) -> Result<R
     let verdict = match &request.read {
         // The first list was made after this request came: nothing is more recent.
         ListRead::MostRecent | ListRead::Continue { at: None, .. } if !first && asked.filter.is_none() => {
-            freshness::most_recent(hub.sharing.freshness(&asked.key.resource), age, up)
+            freshness::most_recent(hub.sharing.load().freshness(&asked.key.resource), age, up)
         }
         _ => freshness::any(age),
     };

@@ -52,7 +52,8 @@ const LIFE: Duration = Duration::from_mins(30);
 
 pub(super) async fn answer(asked: &Asked<'_>, request: WatchRequest) -> Result<Read, Box<Status>> {
     let hub = asked.hub;
-    let opened = hub.subscriptions.open(&asked.key, asked.is_protobuf(), &asked.credential, false);
+    let opened =
+        hub.subscriptions.open(&asked.key, asked.is_protobuf(), &asked.credential, asked.is_cache_agent());
     let Some(subscription) = opened else { return Ok(Read::HandOn) };
     match complete(hub, &subscription).await {
         Ok(true) => {}

@@ -1,0 +1,58 @@
+//! What is shared, kept and filtered, as flags, a file and the cluster's ConfigMaps say it, and how they come together.
+//!
+//! ```text
+//!  flags ──────────────────┐
+//!  --config FILE (1 s) ────┼─► Layer ─► Sharing::resolve, rules (pure) ─► hub: subscriptions opened and closed, filters replaced
+//!  yurt-hub-cfg ───────────┤
+//!  leader-hub-<pool> ──────┘
+//! ```
+//! Pooled resources are those of `pool-scoped-metadata` if the pool's ConfigMap has it, else of the file if it has the key, else
+//! the standard ones; those of flags are always added. What is passed through is neither pooled nor kept, whoever says so. Of a
+//! freshness policy the flag counts before the file. Components of filters and cached agents add up. Secrets and `ConfigMaps` are never
+//! pooled.
+
+mod config_map;
+mod file;
+pub mod follow;
+mod resolve;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kube_wire::resource::GroupVersionResource;
+
+pub use self::config_map::{leader_hub, yurt_hub_cfg};
+pub use self::file::{FileError, read};
+pub use self::resolve::{private, rules};
+use crate::{filters::FilterName, freshness::Policy};
+
+/// What one place says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Layer {
+    /// Resources of which one stream serves everyone; `None` if nothing is said about them.
+    pub pooled: Option<BTreeSet<GroupVersionResource>>,
+    /// Resources that are never kept.
+    pub passed_through: BTreeSet<GroupVersionResource>,
+    /// Freshness of single resources.
+    pub freshness: BTreeMap<GroupVersionResource, Policy>,
+    /// Freshness of all others.
+    pub default_freshness: Option<Policy>,
+    /// Agents whose answers are kept however seldom they ask; `*` for all.
+    pub cache_agents: BTreeSet<Box<str>>,
+    /// More components of filters.
+    pub components: BTreeMap<FilterName, BTreeSet<Box<str>>>,
+}
+
+/// Reads `group/version/resource`, the core group empty: `/v1/services`.
+pub fn resource(text: &str) -> Option<GroupVersionResource> {
+    match text.trim().split('/').collect::<Vec<_>>()[..] {
+        [group, version, resource] if !version.is_empty() && !resource.is_empty() => {
+            Some(GroupVersionResource::new(group, version, resource))
+        }
+        _ => None,
+    }
+}
+
+/// A list as ConfigMaps write it: names separated by commas.
+fn list(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').map(str::trim).filter(|entry| !entry.is_empty())
+}

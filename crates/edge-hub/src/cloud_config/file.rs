@@ -1,0 +1,150 @@
+//! The file of `--config`.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+};
+
+use kube_wire::resource::GroupVersionResource;
+use serde::Deserialize;
+
+use super::{Layer, resource};
+use crate::filters::FilterName;
+
+/// The most a file may hold, in bytes: a mistaken path must not fill the memory.
+const MOST: u64 = 1 << 20;
+
+/// What is wrong with the file. Each names it, and the key.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// It cannot be read.
+    #[error("--config {path}: {source}")]
+    Read {
+        /// Which one.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// It is too large.
+    #[error("--config {path}: larger than 1 MiB: this is no configuration of edge-hub")]
+    Large {
+        /// Which one.
+        path: PathBuf,
+    },
+    /// No YAML, or an unknown key.
+    #[error(
+        "--config {path}: {reason}; keys are poolScopeResources, passThroughResources, freshness, cacheAgents, filters"
+    )]
+    Syntax {
+        /// Which one.
+        path: PathBuf,
+        /// What the reader says, with the line.
+        reason: String,
+    },
+    /// A value is not as it must be.
+    #[error("--config {path}: {key}: {reason}")]
+    Value {
+        /// Which one.
+        path: PathBuf,
+        /// The key.
+        key: &'static str,
+        /// What is wrong, and what would be right.
+        reason: String,
+    },
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct File {
+    pool_scope_resources: Option<Vec<String>>,
+    pass_through_resources: Vec<String>,
+    freshness: BTreeMap<String, String>,
+    cache_agents: Vec<String>,
+    filters: BTreeMap<String, Vec<String>>,
+}
+
+/// Reads the file.
+pub fn read(path: &Path) -> Result<Layer, FileError> {
+    let unreadable = |source| FileError::Read { path: path.to_owned(), source };
+    if std::fs::metadata(path).map_err(unreadable)?.len() > MOST {
+        return Err(FileError::Large { path: path.to_owned() });
+    }
+    parse(path, &std::fs::read_to_string(path).map_err(unreadable)?)
+}
+
+fn parse(path: &Path, text: &str) -> Result<Layer, FileError> {
+    let file = if text.trim().is_empty() {
+        File::default()
+    } else {
+        serde_saphyr::from_str(text)
+            .map_err(|error| FileError::Syntax { path: path.to_owned(), reason: error.to_string() })?
+    };
+    let File { pool_scope_resources, pass_through_resources, freshness, cache_agents, filters } = file;
+    let wrong = |key, reason| FileError::Value { path: path.to_owned(), key, reason };
+    let named = |key, text: &str| {
+        resource(text).ok_or_else(|| {
+            wrong(
+                key,
+                format!("{text:?} is not group/version/resource; the core group is empty: /v1/services"),
+            )
+        })
+    };
+    let resources = |key, list: &[String]| -> Result<BTreeSet<GroupVersionResource>, FileError> {
+        list.iter().map(|text| named(key, text)).collect()
+    };
+    let mut layer = Layer {
+        pooled: match pool_scope_resources {
+            Some(list) => Some(resources("poolScopeResources", &list)?),
+            None => None,
+        },
+        passed_through: resources("passThroughResources", &pass_through_resources)?,
+        cache_agents: cache_agents.into_iter().map(Into::into).collect(),
+        ..Layer::default()
+    };
+    for (of, policy) in freshness {
+        let policy = policy.parse().map_err(|error| wrong("freshness", format!("{error}")))?;
+        if of == "default" {
+            layer.default_freshness = Some(policy);
+        } else {
+            layer.freshness.insert(named("freshness", &of)?, policy);
+        }
+    }
+    for (name, components) in filters {
+        let name: FilterName = name.parse().map_err(|error| wrong("filters", format!("{error}")))?;
+        layer.components.insert(name, components.into_iter().map(Into::into).collect());
+    }
+    Ok(layer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_is_read() {
+        let text = "poolScopeResources: [/v1/nodes]\npassThroughResources: [a.b/v1/cs]\nfreshness:\n  default: any\n  /v1/pods: \
+                    bounded:5\ncacheAgents: [x]\nfilters:\n  servicetopology: [y]\n";
+        let layer = parse(Path::new("f"), text).unwrap();
+        let of = GroupVersionResource::new;
+        assert_eq!(layer.pooled, Some([of("", "v1", "nodes")].into()));
+        assert_eq!(layer.passed_through, [of("a.b", "v1", "cs")].into());
+        assert_eq!(layer.default_freshness.map(|policy| policy.to_string()).as_deref(), Some("any"));
+        assert_eq!(layer.freshness[&of("", "v1", "pods")].to_string(), "bounded:5");
+        assert!(layer.cache_agents.contains("x"));
+        assert!(layer.components[&FilterName::ServiceTopology].contains("y"));
+        assert_eq!(parse(Path::new("f"), "\n").unwrap(), Layer::default());
+    }
+
+    #[test]
+    fn errors_name_the_key_and_the_remedy() {
+        for (text, words) in [
+            ("poolScope: []", "poolScopeResources"),
+            ("poolScopeResources: [nodes]", "poolScopeResources: \"nodes\" is not group/version/resource"),
+            ("freshness: { /v1/pods: soon }", "write strict, any, or bounded:SECONDS"),
+            ("filters: { x: [] }", "write one of discardcloudservice"),
+        ] {
+            let error = parse(Path::new("f"), text).unwrap_err().to_string();
+            assert!(error.starts_with("--config f: ") && error.contains(words), "{error}");
+        }
+    }
+}

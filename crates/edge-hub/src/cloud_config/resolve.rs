@@ -1,0 +1,133 @@
+//! How layers come together. Pure.
+
+use std::collections::BTreeSet;
+
+use kube_wire::resource::GroupVersionResource;
+
+use super::Layer;
+use crate::{filters::Rules, run::Sharing};
+
+/// Whether who may read which object of a resource is decided by name, so that no stream of it may serve several callers.
+pub fn private(resource: &GroupVersionResource) -> bool {
+    resource.group.is_empty() && ["secrets", "configmaps"].contains(&&*resource.resource)
+}
+
+impl Sharing {
+    /// What is shared, from all that is said; who counts before whom is said at [`super`].
+    pub fn resolve(flags: &Layer, file: &Layer, cloud: &Layer) -> Self {
+        let standard = Self::standard();
+        let chosen = cloud.pooled.as_ref().or(file.pooled.as_ref()).unwrap_or(&standard.pooled);
+        let passed_through: BTreeSet<_> =
+            [&standard.passed_through, &flags.passed_through, &file.passed_through]
+                .into_iter()
+                .flatten()
+                .cloned()
+                .collect();
+        let pooled = chosen
+            .iter()
+            .chain(flags.pooled.iter().flatten())
+            .filter(|resource| !private(resource) && !passed_through.contains(*resource))
+            .cloned()
+            .collect();
+        let mut freshness = file.freshness.clone();
+        freshness.extend(flags.freshness.iter().map(|(resource, policy)| (resource.clone(), *policy)));
+        Self {
+            pooled,
+            passed_through,
+            freshness,
+            default_freshness: flags
+                .default_freshness
+                .or(file.default_freshness)
+                .unwrap_or(standard.default_freshness),
+            cache_agents: [&flags.cache_agents, &file.cache_agents, &cloud.cache_agents]
+                .into_iter()
+                .flatten()
+                .cloned()
+                .collect(),
+        }
+    }
+}
+
+/// The filters' rules: those of the flags, with the components of the file and the cluster.
+pub fn rules(flags: &Rules, file: &Layer, cloud: &Layer) -> Rules {
+    let mut rules = flags.clone();
+    for (name, components) in file.components.iter().chain(&cloud.components) {
+        rules.components.entry(*name).or_default().extend(components.iter().cloned());
+    }
+    rules
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        cloud_config::{leader_hub, resource, yurt_hub_cfg},
+        filters::FilterName,
+        freshness::Policy,
+    };
+
+    fn set(list: &[&str]) -> BTreeSet<GroupVersionResource> {
+        list.iter().map(|text| resource(text).unwrap()).collect()
+    }
+
+    fn pooled(list: &[&str]) -> Layer {
+        Layer { pooled: Some(set(list)), ..Layer::default() }
+    }
+
+    #[test]
+    fn the_cluster_counts_before_the_file_and_flags_are_added() {
+        let none = Layer::default();
+        let standard = ["/v1/services", "discovery.k8s.io/v1/endpointslices"];
+        let cases: [(&Layer, &Layer, &Layer, &[&str]); 7] = [
+            (&none, &none, &none, &standard),
+            (&none, &pooled(&["/v1/nodes"]), &none, &["/v1/nodes"]),
+            (&none, &pooled(&["/v1/nodes"]), &pooled(&["/v1/services"]), &["/v1/services"]),
+            (&pooled(&["/v1/nodes"]), &none, &pooled(&["/v1/services"]), &["/v1/services", "/v1/nodes"]),
+            (&none, &pooled(&[]), &none, &[]),
+            (&pooled(&["/v1/secrets"]), &none, &pooled(&["/v1/configmaps", "/v1/secrets"]), &[]),
+            (
+                &Layer { passed_through: set(&["/v1/services"]), ..Layer::default() },
+                &none,
+                &none,
+                &standard[1..],
+            ),
+        ];
+        for (flags, file, cloud, expected) in cases {
+            assert_eq!(
+                Sharing::resolve(flags, file, cloud).pooled,
+                set(expected),
+                "{flags:?} {file:?} {cloud:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_flag_says_how_fresh_before_the_file() {
+        let pods = resource("/v1/pods").unwrap();
+        let say = |policy, default| Layer {
+            freshness: [(pods.clone(), policy)].into(),
+            default_freshness: default,
+            ..Layer::default()
+        };
+        let (flags, file) = (say(Policy::Strict, None), say(Policy::Any, Some(Policy::Any)));
+        let sharing = Sharing::resolve(&flags, &file, &Layer::default());
+        assert_eq!(sharing.freshness(&pods), Policy::Strict);
+        assert_eq!(sharing.freshness(&resource("/v1/nodes").unwrap()), Policy::Any);
+        assert_eq!(sharing.freshness(&resource("coordination.k8s.io/v1/leases").unwrap()), Policy::Strict);
+    }
+
+    #[test]
+    fn the_clusters_config_maps_are_read_as_openyurt_writes_them() {
+        let cloud = yurt_hub_cfg(|key| match key {
+            "cache_agents" => Some(" a, b,,".into()),
+            "servicetopology" => Some("ingress".into()),
+            _ => None,
+        });
+        assert_eq!(cloud.cache_agents, ["a".into(), "b".into()].into());
+        let rules = rules(&Rules::default(), &Layer::default(), &cloud);
+        assert!(rules.components[&FilterName::ServiceTopology].contains("ingress"));
+        let pool = leader_hub(|_| Some("/v1/services,bad,discovery.k8s.io/v1/endpointslices".into()));
+        assert_eq!(pool.pooled, Some(set(&["/v1/services", "discovery.k8s.io/v1/endpointslices"])));
+        assert_eq!(leader_hub(|_| None), Layer::default());
+    }
+}
