@@ -30,7 +30,7 @@ const BUDGET: usize = 256;
 pub async fn follow(hub: Arc<Hub>, node: Box<str>, pool: Option<Box<str>>, shutdown: CancellationToken) {
     tokio::select! {
         () = shutdown.cancelled() => {}
-        () = Following::new(hub, node, pool).run() => {}
+        () = Following::new(hub, &node, pool).run() => {}
     }
 }
 
@@ -46,9 +46,9 @@ struct Following {
 }
 
 impl Following {
-    fn new(hub: Arc<Hub>, node: Box<str>, pool: Option<Box<str>>) -> Self {
+    fn new(hub: Arc<Hub>, node: &str, pool: Option<Box<str>>) -> Self {
         let services = Key::pooled(&GroupVersionResource::new("", "v1", "services"));
-        let own_node = named(&GroupVersionResource::new("", "v1", "nodes"), "", &node);
+        let own_node = named(&GroupVersionResource::new("", "v1", "nodes"), "", node);
         Self {
             hub,
             configured: pool.is_some(),
