@@ -163,7 +163,9 @@ impl App {
             tasks.spawn(serve(secure, router, shutdown.clone(), "secure proxy"));
         }
         let readiness = Readiness::new();
-        readiness.register("store").ready();
+        // Kept to the end: a handle that is dropped says that its part has stopped.
+        let store_ready = readiness.register("store");
+        store_ready.ready();
         let admin_router = daemon::admin::router(readiness, Liveness::new())
             .merge(daemon::metrics::router(Arc::new(Metrics::new())));
         tasks.spawn(serve_admin(admin, admin_router, shutdown.clone()));
@@ -176,6 +178,7 @@ impl App {
         tasks.spawn(housekeeping(hub.clone(), storage.clone(), shutdown.clone()));
         tasks.spawn(hub.clone().learn_keys(shutdown.clone()));
         shutdown.cancelled().await;
+        store_ready.not_ready("stopping");
         if timeout(LAST_REQUESTS, async { while tasks.join_next().await.is_some() {} }).await.is_err() {
             warn!("some streams did not end in time");
         }
