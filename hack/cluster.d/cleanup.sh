@@ -45,7 +45,7 @@ leftovers() {
     [[ $pid != "$$" ]] || continue
     # A daemon of the cluster's that got out of its cgroup; not a user's `tail` of a log.
     words=$({ tr '\0' ' ' <"$file"; } 2>/dev/null)
-    if [[ $words == "$state"/bin/@(etcd|kube-*|kubelet|kwok)\ * || $words == containerd*"$state/nodes/"* ]]; then
+    if [[ $words == "$state"/bin/@(etcd|kube-*|kubelet|kwok)\ * || $words == containerd*"$state/nodes/"* || $words == "$state/nodes/"*/edge-hub\ run\ * ]]; then
       echo "process $pid: $words"
     fi
   done

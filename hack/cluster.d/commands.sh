@@ -133,10 +133,11 @@ start_cluster_services() {
 }
 
 command_join() {
-  local name='' kind=cloud site=1 cni=bridge labels='' taints=''
+  local name='' kind=cloud site=1 cni=bridge labels='' taints='' hub=no
   while (($#)); do
     case $1 in
       --edge) kind=edge ;;
+      --hub) hub=yes ;;
       --site) site=${2:?--site needs a number} && shift ;;
       --cni) cni=${2:?--cni needs bridge or none} && shift ;;
       --label) labels+=${labels:+,}${2:?--label needs K=V} && shift ;;
@@ -146,7 +147,7 @@ command_join() {
     esac
     shift
   done
-  [[ -n $name ]] || die "usage: hack/cluster join NODE [--edge [--site N]] [--cni bridge|none] [--label K=V]... [--taint K=V:EFFECT]..."
+  [[ -n $name ]] || die "usage: hack/cluster join NODE [--edge [--site N]] [--hub] [--cni bridge|none] [--label K=V]... [--taint K=V:EFFECT]..."
   [[ $cni == bridge || $cni == none ]] || die "--cni is bridge or none"
   if [[ ! $site =~ ^[1-9][0-9]?$ ]] || ((site > 40)); then die "--site is a number from 1 to 40"; fi
   require_machine
@@ -156,6 +157,8 @@ command_join() {
   make_base_images
   add_node "$name" "$kind" "$site" "$cni" "$labels" "$taints"
   step "$name: network, containerd" start_node_runtime "$name"
+  # Before the kubelet starts: it never sees the API server itself.
+  if [[ $hub == yes ]]; then step "$name: edge-hub" hub_on "$name"; fi
   step "$name: kubelet registered" register_node "$name"
   if [[ $cni == none ]]; then
     echo "  $name: not ready until a CNI configuration is in its /etc/cni/net.d" >&2
@@ -192,6 +195,7 @@ command_status() {
     echo "$name ($word): $node_address, pods $node_pod_cidr"
     show_daemon containerd "$name.containerd"
     show_daemon kubelet "$name.kubelet"
+    ! hub_is_wanted || show_daemon edge-hub "$name.edge-hub"
   done
   ! runs kube-apiserver || kubectl get nodes -l '!isthmus.dev/fake'
 }
@@ -211,12 +215,12 @@ command_env() {
 daemon_of() {
   case ${1:-} in
     etcd | kube-apiserver | kube-controller-manager | kube-scheduler | kwok) daemon=$1 ;;
-    kubelet | containerd)
+    kubelet | containerd | edge-hub)
       [[ -n ${2:-} ]] || die "$1 needs a node (has: $(node_names | tr '\n' ' '))"
       select_node "$2"
       daemon=$2.$1
       ;;
-    *) die "unknown component '${1:-}' (etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok, kubelet NODE, containerd NODE)" ;;
+    *) die "unknown component '${1:-}' (etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok, kubelet NODE, containerd NODE, edge-hub NODE)" ;;
   esac
 }
 
@@ -285,6 +289,7 @@ command_path() {
     kubelet-config) echo "$node_folder/kubelet.yaml" ;;
     root) echo "$node_folder/own" ;;
     netns) echo "/run/netns/$node_netns" ;;
-    *) die "usage: hack/cluster path NODE cni|kubelet-config|root|netns" ;;
+    hub-ca) echo "$state/pki/ca.crt" ;;
+    *) die "usage: hack/cluster path NODE cni|kubelet-config|root|netns|hub-ca" ;;
   esac
 }

@@ -182,11 +182,15 @@ start_containerd() {
 }
 
 start_kubelet() {
-  local init
+  local init kubeconfig=$node_folder/kubelet.kubeconfig
   runs "$node.kubelet" && return
+  if hub_is_wanted; then
+    kubeconfig=$node_folder/hub.kubeconfig
+    start_edge_hub
+  fi
   init=$(daemon_pid "$node.init") || die "node $node is not running; run: hack/cluster up --name $cluster"
   run_daemon "$node.kubelet" "$node" nsenter --target "$init" --mount --net --uts --wd=/ \
-    "$state/bin/kubelet" --config="$node_folder/kubelet.yaml" --kubeconfig="$node_folder/kubelet.kubeconfig" \
+    "$state/bin/kubelet" --config="$node_folder/kubelet.yaml" --kubeconfig="$kubeconfig" \
     --hostname-override="$node" --node-ip="$node_address" \
     --node-labels="$node_labels" --register-with-taints="$node_taints"
 }
@@ -219,7 +223,7 @@ remove_node() {
   select_node "$1"
   stop_daemon "$node.kubelet" 2
   kill_cgroup "$node"
-  rm -f "$state/run/$node".{init,kubelet,containerd}.pid
+  rm -f "$state/run/$node".{init,kubelet,containerd,edge-hub}.pid
   disconnect_node
   remove_cgroup "$node"
   rm -rf "$node_folder"

@@ -1,0 +1,100 @@
+# A node whose kubelet reaches the API server through edge-hub only, on the same node.
+# shellcheck shell=bash
+
+# Where the hub listens for agents of the node.
+readonly hub_server=http://127.0.0.1:10261
+
+hub_is_wanted() {
+  [[ -e $node_folder/edge-hub ]]
+}
+
+# $EDGE_HUB, the one in the PATH, or the one that `cargo xtask dist` made.
+find_edge_hub() {
+  local found=${EDGE_HUB:-$(command -v edge-hub || true)}
+  [[ -n $found ]] || found=$hack/../dist/edge-hub
+  [[ -x $found ]] || die "no edge-hub: run cargo xtask dist, or set EDGE_HUB"
+  realpath "$found"
+}
+
+# Pods come to the node's address, those with host network to localhost: HTTPS on both.
+# The kubelet has no credentials of its own: that it is root is what the hub goes by.
+make_hub_files() {
+  make_certificate ca "$node_folder/pki/edge-hub" "/CN=$node" "IP:127.0.0.1,IP:$node_address,DNS:localhost"
+  chmod 600 "$node_folder/pki/edge-hub.key"
+  cat >"$node_folder/hub.kubeconfig" <<CONFIG
+apiVersion: v1
+kind: Config
+clusters:
+- name: $cluster
+  cluster: {server: "$hub_server"}
+contexts:
+- name: $cluster
+  context: {cluster: $cluster, user: ""}
+current-context: $cluster
+CONFIG
+}
+
+edge_hub_is_ready() {
+  on_node "$state/bin/kubectl" --server http://127.0.0.1:10267 get --raw /readyz
+}
+
+start_edge_hub() {
+  local init
+  hub_is_wanted || die "node $node has no hub; run: hack/cluster hub $node --name $cluster"
+  runs "$node.edge-hub" && return
+  init=$(daemon_pid "$node.init") || die "node $node is not running; run: hack/cluster up --name $cluster"
+  run_daemon "$node.edge-hub" "$node" nsenter --target "$init" --mount --net --uts --wd=/ \
+    "$node_folder/edge-hub" run --node-name "$node" --server-addr "$api_server" \
+    --ca-file "$state/pki/ca.crt" --secure-bind-address 0.0.0.0 \
+    --client-cert-file "$node_folder/pki/kubelet-client.crt" --client-key-file "$node_folder/pki/kubelet-client.key" \
+    --serving-cert-file "$node_folder/pki/edge-hub.crt" --serving-key-file "$node_folder/pki/edge-hub.key"
+}
+
+# The kubelet's containers go on while it starts anew.
+hub_on() {
+  local binary
+  select_node "$1"
+  binary=$(find_edge_hub)
+  make_hub_files
+  ln -sfn "$binary" "$node_folder/edge-hub"
+  stop_daemon "$node.edge-hub"
+  start_edge_hub
+  wait_for "edge-hub of $node" 20 "$state/logs/$node.edge-hub.log" edge_hub_is_ready
+  restart_kubelet
+}
+
+hub_off() {
+  select_node "$1"
+  rm -f "$node_folder/edge-hub"
+  restart_kubelet
+  stop_daemon "$node.edge-hub"
+}
+
+restart_kubelet() {
+  runs "$node.kubelet" || return 0
+  stop_daemon "$node.kubelet"
+  start_kubelet
+}
+
+command_hub() {
+  local name='' off=no
+  while (($#)); do
+    case $1 in
+      --off) off=yes ;;
+      -*) die "unknown option $1 (see --help)" ;;
+      *) name=$1 ;;
+    esac
+    shift
+  done
+  [[ -n $name ]] || die "usage: hack/cluster hub NODE [--off]"
+  require_root
+  need_cluster
+  lock_cluster
+  select_node "$name"
+  if [[ $off == yes ]]; then
+    step "$name: kubelet straight to the API server" hub_off "$name"
+  else
+    step "$name: kubelet through edge-hub" hub_on "$name"
+    step "$name: ready" wait_for_node "$name"
+  fi
+}
