@@ -15,6 +15,9 @@ use crate::freshness::Age;
 /// How many objects' JSON is kept: as many as watchers lag behind each other.
 const TRANSCODED: usize = 64;
 
+/// For how long a list is as good as a watch, while there is a link: the watch after it is on its way.
+const SETTLING: Duration = Duration::from_secs(2);
+
 /// How the upstream side of a subscription is.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Progress {
@@ -152,8 +155,8 @@ impl Subscription {
 
     /// How fresh what is held is; `alive`: how long ago the link gave a sign of life, if there is one.
     pub fn age(&self, alive: Option<Duration>) -> Age {
-        let watching = alive.is_some() && *self.progress.borrow() == Progress::Watching;
         let own = self.proved.lock().map_or(Duration::MAX, |at| at.elapsed());
+        let watching = alive.is_some() && (own < SETTLING || *self.progress.borrow() == Progress::Watching);
         Age { watching, proved: if watching { alive.map_or(own, |alive| alive.min(own)) } else { own } }
     }
 
