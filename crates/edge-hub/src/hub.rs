@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use arc_swap::ArcSwap;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, warn};
+use tracing::warn;
 
 use crate::{
     authenticate::{
@@ -98,7 +98,7 @@ impl Hub {
                         KEYS
                     }
                     Err(error) => {
-                        debug!(%error, "the cluster's keys cannot be read");
+                        warn!(%error, "the cluster's keys cannot be read: without a link no token can be checked");
                         KEYS / 60
                     }
                 };

@@ -59,7 +59,8 @@ async fn request(
         .method(method)
         .uri(path)
         .header(header::CONTENT_TYPE, "application/json")
-        .header(header::ACCEPT, "application/json")
+        // The cluster's keys are served as application/jwk-set+json only, and refused (406) to whoever takes nothing else.
+        .header(header::ACCEPT, "application/json, */*")
         .header(header::USER_AGENT, super::USER_AGENT)
         .body(body)
         .map_err(|error| JsonError::Unreadable(Box::new(error)))?;
