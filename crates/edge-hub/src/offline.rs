@@ -2,3 +2,4 @@
 
 pub mod documents;
 pub mod node_lease;
+pub mod node_tokens;

@@ -28,7 +28,7 @@ use crate::{
     authenticate::{Caller, Unauthenticated},
     hub::Hub,
     listen::Peer,
-    offline::{documents, node_lease},
+    offline::{documents, node_lease, node_tokens},
     serve,
     upstream::UpstreamError,
 };
@@ -77,6 +77,9 @@ async fn answer(
                 }
                 return hand_on(hub, caller, Request::from_parts(parts, body)).await;
             }
+            if node_tokens::is_request(caller, &info) {
+                return node_token(hub, caller, request).await;
+            }
             if !hub.upstream.is_up()
                 && let Some(name) = node_lease::of_node(caller, &info, &hub.authenticator)
             {
@@ -98,6 +101,21 @@ async fn hand_on(hub: &Hub, caller: &Caller, request: Request<Body>) -> Result<R
     forward::forward(&hub.upstream, &hub.tasks, &credential, request)
         .await
         .map_err(|error| Box::new(offline(&error)))
+}
+
+/// A token of a pod of this node: the API server's, or the one that it gave before.
+async fn node_token(
+    hub: &Hub,
+    caller: &Caller,
+    request: Request<Body>,
+) -> Result<Response<Body>, Box<Status>> {
+    let request = node_tokens::read(request).await?;
+    let name = node_tokens::name(&request);
+    match hand_on(hub, caller, request.map(Body::from)).await {
+        Ok(response) => Ok(node_tokens::keep(&hub.storage, &name, response).await),
+        Err(status) if status.code == 503 => node_tokens::answer(&hub.storage, &name).ok_or(status),
+        Err(status) => Err(status),
+    }
 }
 
 async fn document(hub: &Hub, caller: &Caller, request: Request<Body>) -> Result<Response<Body>, Box<Status>> {

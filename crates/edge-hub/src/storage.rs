@@ -112,6 +112,16 @@ impl Storage {
         self.store.lock().blobs().put(name, content)
     }
 
+    /// Keeps a document that holds a secret, encrypted.
+    pub fn put_sealed_blob(&self, name: &str, content: &[u8]) -> Result<(), Error> {
+        self.store.lock().blobs().put_sealed(name, content)
+    }
+
+    /// Removes a document.
+    pub fn remove_blob(&self, name: &str) -> Result<(), Error> {
+        self.store.lock().blobs().remove(name)
+    }
+
     /// A document that was kept; `None` if there is none, or it cannot be read.
     pub fn blob(&self, name: &str) -> Option<Bytes> {
         self.store.lock().blobs().get(name).unwrap_or_else(|error| {
