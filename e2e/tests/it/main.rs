@@ -5,6 +5,7 @@ mod case;
 mod crds;
 mod faults;
 mod hostnet;
+mod hub;
 mod manager;
 mod node_pool;
 mod transcode;

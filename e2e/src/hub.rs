@@ -1,0 +1,209 @@
+//! A node that reaches the API server through `edge-hub` only, and what callers on it see.
+
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result, ensure};
+use tokio::process::{Child, Command};
+
+use crate::{Finished, eventually, hack_cluster, kubectl, kubectl_apply, run};
+
+/// The hub as pods with host network see it.
+pub const SECURE: &str = "https://127.0.0.1:10268";
+
+/// The hub as the kubelet sees it.
+pub const LOOPBACK: &str = "http://127.0.0.1:10261";
+
+/// What the chart gives to the hubs of nodes (`templates/edge-hub.yaml`), for clusters without the chart.
+const ACCESS: &str = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: e2e-edge-hub}
+rules:
+- {apiGroups: [discovery.k8s.io], resources: [endpointslices], verbs: [get, list, watch]}
+- {apiGroups: [apps.openyurt.io], resources: [nodepools], verbs: [get, list, watch]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: e2e-edge-hub}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: e2e-edge-hub}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: 'system:nodes'}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: e2e-edge-hub-token-keys}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: 'system:service-account-issuer-discovery'}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: 'system:nodes'}]
+";
+
+/// A node of the running cluster whose kubelet has no other way than the hub.
+#[derive(Debug)]
+pub struct HubNode {
+    /// Its name.
+    pub name: &'static str,
+    /// The file of its network namespace.
+    pub network: PathBuf,
+    /// The file of the cluster's authority.
+    pub authority: PathBuf,
+    /// The API server.
+    pub api_server: String,
+}
+
+/// What the hub, or the API server, answered to a plain request.
+#[derive(Debug)]
+pub struct Reply {
+    /// The status; 0 if there is no answer.
+    pub status: u16,
+    /// The header `Warning`.
+    pub warning: Option<String>,
+    /// The body.
+    pub body: String,
+}
+
+impl HubNode {
+    /// A node of that name, made anew, with `labels`; it is ready.
+    pub async fn fresh(name: &'static str, labels: &[&str]) -> Result<Self> {
+        kubectl_apply(ACCESS).await?.ok()?;
+        hack_cluster(&["leave", name]).await?.ok()?;
+        let mut words = vec!["join", name, "--edge", "--site", "9", "--hub"];
+        words.extend(labels.iter().flat_map(|label| ["--label", label]));
+        hack_cluster(&words).await?.ok().context("join with a hub")?;
+        let path = async |what| hack_cluster(&["path", name, what]).await?.ok();
+        let server = "jsonpath={.clusters[0].cluster.server}";
+        Ok(Self {
+            name,
+            network: path("netns").await?.trim().into(),
+            authority: path("hub-ca").await?.trim().into(),
+            api_server: kubectl(&["config", "view", "--minify", "-o", server]).await?.ok()?,
+        })
+    }
+
+    /// Takes the node away.
+    pub async fn leave(self) -> Result<()> {
+        hack_cluster(&["leave", self.name]).await?.ok().map(drop)
+    }
+
+    fn words<'a>(&self, words: &[&'a str]) -> Vec<String> {
+        let mut all = vec![format!("--net={}", self.network.display())];
+        all.extend(words.iter().map(|word: &&'a str| (*word).to_owned()));
+        all
+    }
+
+    /// Runs a command in the node's network, with this machine's files.
+    pub async fn inside(&self, words: &[&str]) -> Result<Finished> {
+        run("nsenter", &self.words(words), "").await
+    }
+
+    /// The same, in the background.
+    pub fn start(&self, words: &[&str]) -> Result<Child> {
+        let mut command = Command::new("nsenter");
+        command.args(self.words(words)).kill_on_drop(true);
+        Ok(command.stdout(std::process::Stdio::piped()).spawn()?)
+    }
+
+    /// The words of a kubectl that is the owner of `token` and has no other credential.
+    pub fn kubectl_words<'a>(&'a self, server: &'a str, token: &'a str) -> Vec<&'a str> {
+        let authority = self.authority.to_str().unwrap_or_default();
+        vec![
+            "kubectl",
+            "--kubeconfig=/dev/null",
+            "--server",
+            server,
+            "--certificate-authority",
+            authority,
+            "--token",
+            token,
+        ]
+    }
+
+    /// Runs kubectl on the node, through the hub.
+    pub async fn kubectl(&self, token: &str, words: &[&str]) -> Result<Finished> {
+        self.kubectl_with(token, words, "").await
+    }
+
+    /// The same with something to read.
+    pub async fn kubectl_with(&self, token: &str, words: &[&str], stdin: &str) -> Result<Finished> {
+        run("nsenter", &self.words(&[&self.kubectl_words(SECURE, token), words].concat()), stdin).await
+    }
+
+    /// Asks the hub, with a token or without any credential, and waits no longer than three seconds.
+    pub async fn get(&self, server: &str, token: Option<&str>, path: &str) -> Result<Reply> {
+        let url = format!("{server}{path}");
+        let bearer = token.map(|token| format!("Authorization: Bearer {token}"));
+        // The API server and the hub write JSON for people to a user agent that they take for one.
+        let mut words = vec!["curl", "-skm3", "-A", "e2e", "-w", "\n%{http_code} %header{warning}"];
+        words.extend(bearer.iter().flat_map(|bearer| ["-H", bearer.as_str()]));
+        words.push(&url);
+        let out = self.inside(&words).await?.stdout;
+        let (body, tail) = out.rsplit_once('\n').with_context(|| format!("curl printed {out:?}"))?;
+        let (status, warning) = tail.split_once(' ').context("the last line of curl")?;
+        let warning = (!warning.is_empty()).then(|| warning.to_owned());
+        Ok(Reply { status: status.parse()?, warning, body: body.to_owned() })
+    }
+
+    /// Makes the link to the API server a black hole, or heals it.
+    pub async fn black_hole(&self, on: bool) -> Result<()> {
+        let address = self.api_server.trim_start_matches("https://");
+        let address = address.split(':').next().unwrap_or(address);
+        let change = if on { "-I" } else { "-D" };
+        // Before address translation decides where packets to 10.96.0.1 go, nothing is cut: after it, all is.
+        for chain in ["OUTPUT", "FORWARD"] {
+            self.inside(&["iptables", "-w", change, chain, "-d", address, "-j", "DROP"]).await?.ok()?;
+        }
+        Ok(())
+    }
+
+    /// `hack/cluster VERB COMPONENT` of this node.
+    pub async fn daemon(&self, verb: &str, component: &str) -> Result<()> {
+        hack_cluster(&[verb, component, self.name]).await?.ok().map(drop)
+    }
+
+    /// When the hub's process was started.
+    pub fn hub_started(&self) -> Result<SystemTime> {
+        let state = self.authority.ancestors().nth(2).context("the cluster's folder")?;
+        Ok(std::fs::metadata(state.join(format!("run/{}.edge-hub.pid", self.name)))?.modified()?)
+    }
+
+    /// The containers of a pod that run, by their ids, as containerd knows them.
+    pub async fn running(&self, pod: &str) -> Result<Vec<String>> {
+        let containerd = ["exec", self.name, "--", "ctr", "-n", "k8s.io"];
+        let ours =
+            format!("labels.\"io.kubernetes.pod.name\"=={pod},labels.\"io.cri-containerd.kind\"==container");
+        let containers =
+            hack_cluster(&[&containerd[..], &["containers", "ls", "-q", &ours]].concat()).await?.ok()?;
+        let tasks = hack_cluster(&[&containerd[..], &["tasks", "ls"]].concat()).await?.ok()?;
+        let runs = |id: &&str| {
+            tasks.lines().any(|line| line.starts_with(*id) && line.trim_end().ends_with("RUNNING"))
+        };
+        Ok(containers.split_whitespace().filter(runs).map(str::to_owned).collect())
+    }
+
+    /// Kills the process of a container.
+    pub async fn kill(&self, container: &str) -> Result<()> {
+        let words =
+            ["exec", self.name, "--", "ctr", "-n", "k8s.io", "tasks", "kill", "-s", "KILL", container];
+        hack_cluster(&words).await?.ok().map(drop)
+    }
+}
+
+/// A token of a service account that may do what `role` allows everywhere.
+pub async fn token(namespace: &str, account: &str, role: &str) -> Result<String> {
+    let subject = format!("--serviceaccount={namespace}:{account}");
+    let binding = format!("{namespace}-{account}");
+    kubectl(&["-n", namespace, "create", "serviceaccount", account]).await.ok();
+    kubectl(&["delete", "clusterrolebinding", &binding, "--ignore-not-found"]).await?.ok()?;
+    let role = format!("--clusterrole={role}");
+    kubectl(&["create", "clusterrolebinding", &binding, &role, &subject]).await?.ok()?;
+    let token = kubectl(&["-n", namespace, "create", "token", account, "--duration=2h"]).await?.ok()?;
+    Ok(token.trim().to_owned())
+}
+
+/// Waits until a pod runs.
+pub async fn runs(namespace: &str, pod: &str) -> Result<()> {
+    eventually(&format!("pod {pod} runs"), Duration::from_secs(60), || async {
+        let phase = kubectl(&["-n", namespace, "get", "pod", pod, "-o", "jsonpath={.status.phase}"]).await?;
+        ensure!(phase.stdout == "Running", "{phase:?}");
+        Ok(())
+    })
+    .await
+}

@@ -1,0 +1,175 @@
+//! The hub and the API server, asked the same: every kind of list and watch, and what differs in the answers.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use e2e::hub::{HubNode, token};
+use e2e::{client, fresh_namespace, kubectl, kubectl_apply};
+use kube_wire::frame::read::{ITEM_MAX, ListReader};
+use kube_wire::object::Encoding;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use serde_json::{Value, json};
+use testkit::client::connection::Endpoint;
+use testkit::differential::{Case, Landmarks, Subject, compare, populate};
+use tokio::task::JoinSet;
+
+const NAMESPACE: &str = "e2e-hub-differential";
+
+/// How many lists and watches are drawn of all combinations, for each resource; the corners come to that.
+const LISTS: usize = 120;
+const WATCHES: usize = 60;
+
+const WIDGETS: &str = "
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.test.isthmus.dev}
+spec:
+  group: test.isthmus.dev
+  scope: Namespaced
+  names: {plural: widgets, singular: widget, kind: Widget, listKind: WidgetList}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+";
+
+#[tokio::test]
+async fn lists_and_watches_are_answered_as_by_the_api_server() -> Result<()> {
+    let client = client().await?;
+    fresh_namespace(&client, NAMESPACE).await?;
+    let node = HubNode::fresh("e2e-differential-1", &[]).await?;
+    let admin = token(NAMESPACE, "admin", "cluster-admin").await?;
+    kubectl_apply(WIDGETS).await?.ok()?;
+    let established =
+        ["wait", "crd/widgets.test.isthmus.dev", "--for=condition=Established", "--timeout=30s"];
+    kubectl(&established).await?.ok()?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?.subsec_micros();
+    let seed = std::env::var("ISTHMUS_SEED").map_or(Ok(now as usize), |seed| seed.parse())?;
+    println!("seed {seed}: ISTHMUS_SEED={seed} repeats it");
+
+    let network = File::open(&node.network)?;
+    let (authority, server) = (node.authority.clone(), node.api_server.clone());
+    // A thread of its own goes into the node's network, where the hub's port is, and stays there to its end.
+    let asking = std::thread::spawn(move || -> Result<String> {
+        move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(ask(&authority, &server, &admin, seed))
+    });
+    let report = tokio::task::spawn_blocking(|| asking.join()).await?.map_err(|_| anyhow!("a panic"))??;
+    ensure!(report.is_empty(), "the hub differs from the API server:\n{report}");
+    kubectl(&["delete", "crd", "widgets.test.isthmus.dev"]).await?.ok()?;
+    kubectl(&["delete", "namespace", "dt-a", "dt-a-b", "--wait=false"]).await?.ok()?;
+    node.leave().await
+}
+
+fn endpoint(authority: &Path, address: &str, token: &str) -> Result<Endpoint> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(authority)? {
+        roots.add(certificate?)?;
+    }
+    let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    let address: SocketAddr = address.parse()?;
+    Ok(Endpoint::tls(address, config, ServerName::IpAddress(address.ip().into())).with_token(token))
+}
+
+/// Each difference, one of a kind, or nothing.
+async fn ask(authority: &PathBuf, server: &str, token: &str, seed: usize) -> Result<String> {
+    let real = endpoint(authority, server.strip_prefix("https://").context("https")?, token)?;
+    let hub = endpoint(authority, "127.0.0.1:10268", token)?;
+    let subjects = [
+        ("/api/v1", "services", json!({"spec": {"clusterIP": "None", "ports": [{"port": 80}]}})),
+        ("/api/v1", "limitranges", json!({"spec": {"limits": [{"type": "Pod", "max": {"cpu": "1"}}]}})),
+        (
+            "/apis/test.isthmus.dev/v1",
+            "widgets",
+            json!({"apiVersion": "test.isthmus.dev/v1", "kind": "Widget", "spec": {"n": 1}}),
+        ),
+    ];
+    let mut report = String::new();
+    for (root, resource, template) in subjects {
+        let subject = Subject { root: root.to_owned(), resource: resource.to_owned(), template };
+        // From here on the hub watches it, and so has the history that is asked for.
+        read(&hub, &subject.path(false)).await?;
+        let landmarks = populate(&real, &subject).await?;
+        read(&hub, &format!("{}?resourceVersion={}", subject.path(false), landmarks.current)).await?;
+        let free = ["resourceVersion", "resourceVersionMatch", "sendInitialEvents"];
+        let mut cases = Case::corners(true, &free);
+        cases.extend(Case::corners(false, &["resourceVersion", "resourceVersionMatch", "limit"]));
+        cases.extend(Case::sample(false, LISTS, seed).chain(Case::sample(true, WATCHES, seed)));
+        let mut kinds = BTreeMap::<String, (usize, String)>::new();
+        for some in cases.chunks(48) {
+            let mut tasks = JoinSet::new();
+            for case in some.iter().cloned() {
+                let (real, hub, subject) = (real.clone(), hub.clone(), subject.clone());
+                let landmarks = landmarks.clone();
+                tasks.spawn(async move { difference(&case, &subject, &real, &hub, &landmarks).await });
+            }
+            for found in tasks.join_all().await {
+                if let Some((kind, example)) = found? {
+                    kinds.entry(kind).or_insert((0, example)).0 += 1;
+                }
+            }
+        }
+        let differing: usize = kinds.values().map(|(count, _)| count).sum();
+        println!("{resource}: {} combinations, {differing} differ", cases.len());
+        for (kind, (count, example)) in kinds {
+            report.push_str(&format!("{resource}: {count} x {kind}\n{example}\n"));
+        }
+    }
+    Ok(report)
+}
+
+async fn read(endpoint: &Endpoint, path: &str) -> Result<()> {
+    let mut answer = endpoint.get(path, "application/json").await?;
+    let body = answer.bytes().await?;
+    ensure!(answer.status.is_success(), "{path}: {} {}", answer.status, String::from_utf8_lossy(&body));
+    Ok(())
+}
+
+/// What kind of difference there is, and the case; lists in protobuf are read as well.
+async fn difference(
+    case: &Case,
+    subject: &Subject,
+    real: &Endpoint,
+    hub: &Endpoint,
+    landmarks: &Landmarks,
+) -> Result<Option<(String, String)>> {
+    if let Some(found) = compare(case, subject, (real, landmarks), (hub, landmarks)).await? {
+        let said =
+            |values: &[Value]| values.first().map_or(String::new(), |value| value["message"].to_string());
+        let (left, right) = (&found.left, &found.right);
+        let kind =
+            format!("{} {} | {} {}", left.status, said(&left.values), right.status, said(&right.values));
+        return Ok(Some((kind, found.to_string())));
+    }
+    if case.watch || !case.is_protobuf() {
+        return Ok(None);
+    }
+    let (path, accept) = case.request(subject, landmarks);
+    let (left, right) = (protobuf(real, &path, accept).await?, protobuf(hub, &path, accept).await?);
+    Ok((left != right).then(|| ("protobuf".to_owned(), format!("{path}\n  {left:?}\n  {right:?}"))))
+}
+
+/// The objects of a list, in their order and to the byte; nothing if it is no list.
+async fn protobuf(endpoint: &Endpoint, path: &str, accept: &str) -> Result<Option<Vec<Vec<u8>>>> {
+    let mut answer = endpoint.get(path, accept).await?;
+    let body = answer.bytes().await?;
+    let kind = answer.headers.get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    if !answer.status.is_success() || !kind.starts_with("application/vnd.kubernetes.protobuf") {
+        return Ok(None);
+    }
+    let mut reader = ListReader::new(Encoding::Protobuf, ITEM_MAX);
+    let mut objects = Vec::new();
+    reader.push(&body, &mut objects)?;
+    reader.finish()?;
+    Ok(Some(objects.iter().map(|object| object.body().to_vec()).collect()))
+}

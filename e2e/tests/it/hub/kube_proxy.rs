@@ -1,0 +1,85 @@
+//! The cluster's kube-proxy on a node with a hub: the same, but its kubeconfig names the hub.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use e2e::hub::{HubNode, SECURE};
+use e2e::{eventually, kubectl, kubectl_apply};
+use serde_json::{Value, json};
+
+const SYSTEM: [&str; 2] = ["-n", "kube-system"];
+const NAME: &str = "kube-proxy-hub";
+
+/// A second kube-proxy on the nodes with a label, from which the cluster's own is kept off.
+pub(super) struct KubeProxy {
+    affinity: Value,
+    namespace: &'static str,
+}
+
+impl KubeProxy {
+    /// Starts it, and waits until it runs; `label` is `KEY=VALUE`.
+    pub(super) async fn through_the_hub(label: &str, namespace: &'static str) -> Result<Self> {
+        let (key, value) = label.split_once('=').context("a label")?;
+        let mut daemons = get("daemonset").await?;
+        let mut config = get("configmap").await?;
+        let affinity = daemons["spec"]["template"]["spec"]["affinity"].clone();
+        let off = json!({ "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{ "matchExpressions": [{ "key": key, "operator": "NotIn", "values": [value] }] }],
+        } } });
+        set_affinity(&off).await?;
+
+        let kubeconfig = config["data"]["kubeconfig.conf"].as_str().context("kubeconfig.conf")?;
+        let direct =
+            kubeconfig.lines().find_map(|line| line.trim().strip_prefix("server: ")).context("server")?;
+        config["data"]["kubeconfig.conf"] = kubeconfig.replace(direct, SECURE).into();
+        config["metadata"] = json!({ "name": NAME, "namespace": "kube-system" });
+        daemons["metadata"] = json!({ "name": NAME, "namespace": "kube-system" });
+        let labels = json!({ "e2e": NAME });
+        daemons["spec"]["selector"] = json!({ "matchLabels": labels });
+        let template = &mut daemons["spec"]["template"];
+        template["metadata"] = json!({ "labels": labels });
+        template["spec"]["nodeSelector"][key] = value.into();
+        template["spec"]["affinity"] = Value::Null;
+        for volume in template["spec"]["volumes"].as_array_mut().into_iter().flatten() {
+            if volume["name"] == "kube-proxy" {
+                volume["configMap"]["name"] = NAME.into();
+            }
+        }
+        let list = json!({ "apiVersion": "v1", "kind": "List", "items": [config, daemons] });
+        kubectl_apply(&list.to_string()).await?.ok()?;
+        let status = ["rollout", "status", "daemonset", NAME, "--timeout=60s"];
+        kubectl(&[&SYSTEM[..], &status].concat()).await?.ok()?;
+        Ok(Self { affinity, namespace })
+    }
+
+    /// Waits until the node routes a Service of the namespace.
+    pub(super) async fn routes(&self, node: &HubNode, service: &str) -> Result<()> {
+        let comment = format!("\"{}/{service} ", self.namespace);
+        eventually(&format!("kube-proxy routes {service}"), Duration::from_secs(60), || async {
+            let rules = node.inside(&["iptables-save", "-t", "nat"]).await?.ok()?;
+            let other = comment.replace(' ', "\"");
+            ensure!(rules.contains(&comment) || rules.contains(&other), "no rule with {comment}");
+            Ok(())
+        })
+        .await
+    }
+
+    /// Leaves kube-proxy as it was.
+    pub(super) async fn undo(self) -> Result<()> {
+        for kind in ["daemonset", "configmap"] {
+            kubectl(&[&SYSTEM[..], &["delete", kind, NAME, "--ignore-not-found"]].concat()).await?.ok()?;
+        }
+        set_affinity(&self.affinity).await
+    }
+}
+
+async fn get(kind: &str) -> Result<Value> {
+    let words = [&SYSTEM[..], &["get", kind, "kube-proxy", "-o", "json"]].concat();
+    Ok(serde_json::from_str(&kubectl(&words).await?.ok()?)?)
+}
+
+async fn set_affinity(affinity: &Value) -> Result<()> {
+    let patch = json!({ "spec": { "template": { "spec": { "affinity": affinity } } } }).to_string();
+    let words = ["patch", "daemonset", "kube-proxy", "--type=merge", "-p", &patch];
+    kubectl(&[&SYSTEM[..], &words].concat()).await?.ok().map(drop)
+}

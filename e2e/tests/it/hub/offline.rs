@@ -1,0 +1,148 @@
+//! A node that loses its link to the API server, its kubelet, its hub, and gets the link back.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context, Result, bail, ensure};
+use e2e::hub::{HubNode, LOOPBACK, SECURE, runs, token};
+use e2e::{client, eventually, fresh_namespace, kubectl, kubectl_apply};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use serde_json::json;
+use tokio::io::{AsyncBufReadExt, BufReader};
+
+use super::kube_proxy::KubeProxy;
+use super::waiting_pod;
+
+const NAMESPACE: &str = "e2e-hub-offline";
+const NODE: &str = "e2e-hub-1";
+const LABEL: &str = "isthmus.dev/e2e=hub";
+const SERVICES: &str = "/api/v1/services?resourceVersion=0";
+
+/// How soon a black hole is to be noticed.
+const NOTICED: Duration = Duration::from_secs(5);
+
+/// How soon a hub that was killed is to answer again.
+const SERVING: Duration = Duration::from_secs(1);
+
+#[tokio::test]
+async fn a_node_goes_on_without_its_link_and_misses_nothing_after() -> Result<()> {
+    let client = client().await?;
+    fresh_namespace(&client, NAMESPACE).await?;
+    let node = HubNode::fresh(NODE, &[LABEL]).await?;
+    let reader = token(NAMESPACE, "reader", "view").await?;
+    waiting_pod(NAMESPACE, "keeper", NODE).await?;
+    runs(NAMESPACE, "keeper").await?;
+    let pods = Api::<Pod>::namespaced(client.clone(), NAMESPACE);
+    let before = pods.get("keeper").await?;
+    let proxy = KubeProxy::through_the_hub(LABEL, NAMESPACE).await?;
+    service("before").await?;
+    proxy.routes(&node, "before").await?;
+
+    // Two watches, each through another door. Not as a table: only the API server makes these, and such a watch ends with the link.
+    let words = ["get", "services", "-n", NAMESPACE, "-w", "-o", "name"];
+    let mut by_kubectl = node.start(&[&node.kubectl_words(SECURE, &reader), &words[..]].concat())?;
+    let url = format!("{LOOPBACK}/api/v1/services?watch=1&resourceVersion=0");
+    let mut by_curl = node.start(&["curl", "-sNA", "e2e", &url])?;
+    let kubectl_out = by_kubectl.stdout.take().context("stdout")?;
+    let mut lines = BufReader::new(kubectl_out).lines();
+    while !lines.next_line().await?.context("kubectl ended")?.ends_with("/before") {}
+    let online = node.get(SECURE, Some(&reader), SERVICES).await?;
+    ensure!(online.status == 200 && online.warning.is_none(), "with a link: {online:?}");
+
+    let noticed = cut(&node, &reader).await?;
+    println!("black hole noticed after {:.2} s", noticed.as_secs_f64());
+    let listed = node.kubectl(&reader, &["get", "services", "-A"]).await?;
+    ensure!(listed.success && listed.stdout.contains("before"), "kubectl without a link: {listed:?}");
+    ensure!(listed.stderr.contains("no link to the API server"), "kubectl does not warn: {listed:?}");
+    let write = Instant::now();
+    let written = node.kubectl(&reader, &["-n", NAMESPACE, "create", "configmap", "x"]).await?;
+    ensure!(!written.success && write.elapsed() < NOTICED, "{:?} {written:?}", write.elapsed());
+
+    // Meanwhile in the cloud.
+    waiting_pod(NAMESPACE, "late", NODE).await?;
+    service("during").await?;
+    node.daemon("stop", "kubelet").await?;
+    node.daemon("start", "kubelet").await?;
+    restarted(&node, "a restarted kubelet").await?;
+    ensure!(
+        by_kubectl.try_wait()?.is_none() && by_curl.try_wait()?.is_none(),
+        "a watch ended during the cut"
+    );
+
+    node.black_hole(false).await?;
+    let healed = Instant::now();
+    runs(NAMESPACE, "late").await?;
+    println!("a pod made during the cut runs {:.1} s after its end", healed.elapsed().as_secs_f64());
+    while !lines.next_line().await?.context("kubectl's watch ended")?.ends_with("/during") {}
+    proxy.routes(&node, "during").await?;
+
+    // Once more, and now the hub dies as well.
+    cut(&node, &reader).await?;
+    let served = killed_hub_serves(&node, &reader).await?;
+    println!("a hub that was killed serves {} ms after its start", served.as_millis());
+    ensure!(served < SERVING, "{served:?}");
+    restarted(&node, "a kubelet whose hub was killed").await?;
+    let listed = node.kubectl(&reader, &["get", "services", "-A"]).await?;
+    ensure!(listed.success && listed.stdout.contains("during"), "after the kill: {listed:?}");
+    node.black_hole(false).await?;
+    waiting_pod(NAMESPACE, "last", NODE).await?;
+    runs(NAMESPACE, "last").await?;
+
+    let after = pods.get("keeper").await?;
+    ensure!(before.metadata.uid == after.metadata.uid, "the pod is another: {after:?}");
+    ensure!(after.metadata.deletion_timestamp.is_none(), "the pod is being deleted: {after:?}");
+    kubectl(&["wait", &format!("node/{NODE}"), "--for=condition=Ready", "--timeout=60s"]).await?.ok()?;
+    proxy.undo().await?;
+    node.leave().await
+}
+
+/// Makes a black hole of the link, and says when the hub told its callers.
+async fn cut(node: &HubNode, token: &str) -> Result<Duration> {
+    node.black_hole(true).await?;
+    let cut = Instant::now();
+    eventually("the hub notices the black hole", NOTICED, || async {
+        let reply = node.get(SECURE, Some(token), SERVICES).await?;
+        ensure!(reply.status == 200, "{reply:?}");
+        ensure!(reply.warning.as_deref().unwrap_or_default().contains("no link"), "{:?}", reply.warning);
+        Ok(cut.elapsed())
+    })
+    .await
+}
+
+/// Kills the only container of the pod; the kubelet is to start another.
+async fn restarted(node: &HubNode, who: &str) -> Result<()> {
+    let running = node.running("keeper").await?;
+    let [killed] = running.as_slice() else { bail!("containers before the kill: {running:?}") };
+    node.kill(killed).await?;
+    let what = format!("{who} restarts a container without a link");
+    eventually(&what, Duration::from_secs(60), || async {
+        let running = node.running("keeper").await?;
+        ensure!(running.len() == 1 && &running[0] != killed, "{running:?}");
+        Ok(())
+    })
+    .await
+}
+
+/// Kills the hub, starts it again, and says how long after its start it answered.
+async fn killed_hub_serves(node: &HubNode, token: &str) -> Result<Duration> {
+    e2e::hack_cluster(&["signal", "KILL", "edge-hub", node.name]).await?.ok()?;
+    let answering = async {
+        loop {
+            let reply = node.get(SECURE, Some(token), SERVICES).await?;
+            if reply.status == 200 {
+                return anyhow::Ok(SystemTime::now());
+            }
+        }
+    };
+    let (started, answered) = tokio::join!(node.daemon("start", "edge-hub"), answering);
+    started?;
+    Ok(answered?.duration_since(node.hub_started()?)?)
+}
+
+async fn service(name: &str) -> Result<()> {
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": { "name": name, "namespace": NAMESPACE },
+        "spec": { "selector": { "app": "keeper" }, "ports": [{ "port": 80 }] },
+    });
+    kubectl_apply(&service.to_string()).await?.ok().map(drop)
+}
