@@ -64,7 +64,7 @@ impl Default for Timing {
     fn default() -> Self {
         Self {
             connect: Duration::from_secs(4),
-            probe_after: Duration::from_millis(2500),
+            probe_after: Duration::from_secs(2),
             probe_timeout: Duration::from_secs(2),
             backoff: (Duration::from_millis(200), Duration::from_secs(5)),
         }
