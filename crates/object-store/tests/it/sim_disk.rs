@@ -183,7 +183,8 @@ fn put(into: &mut Vec<u8>, offset: usize, content: &[u8]) {
 fn put_part(into: &mut Vec<u8>, offset: usize, content: &[u8], thousandths: usize) {
     match thousandths.checked_sub(1000) {
         Some(hole) if hole > 0 => {
-            let start = content.len() * hole.min(1000) / 1000;
+            // Of real disks a hole is a block; here it is at least the beginning of a record.
+            let start = (content.len() * hole.min(1000) / 1000).max(16).min(content.len());
             put(into, offset + start, &content[start..]);
         }
         _ => put(into, offset, &content[..content.len() * thousandths / 1000]),
