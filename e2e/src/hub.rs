@@ -169,13 +169,13 @@ impl HubNode {
         let containerd = ["exec", self.name, "--", "ctr", "-n", "k8s.io"];
         let ours =
             format!("labels.\"io.kubernetes.pod.name\"=={pod},labels.\"io.cri-containerd.kind\"==container");
-        let containers =
+        let ids =
             hack_cluster(&[&containerd[..], &["containers", "ls", "-q", &ours]].concat()).await?.ok()?;
         let tasks = hack_cluster(&[&containerd[..], &["tasks", "ls"]].concat()).await?.ok()?;
         let runs = |id: &&str| {
             tasks.lines().any(|line| line.starts_with(*id) && line.trim_end().ends_with("RUNNING"))
         };
-        Ok(containers.split_whitespace().filter(runs).map(str::to_owned).collect())
+        Ok(ids.split_whitespace().filter(runs).map(str::to_owned).collect())
     }
 
     /// Kills the process of a container.
@@ -200,7 +200,7 @@ pub async fn token(namespace: &str, account: &str, role: &str) -> Result<String>
 
 /// Waits until a pod runs.
 pub async fn runs(namespace: &str, pod: &str) -> Result<()> {
-    eventually(&format!("pod {pod} runs"), Duration::from_secs(60), || async {
+    eventually(&format!("pod {pod} runs"), Duration::from_mins(1), || async {
         let phase = kubectl(&["-n", namespace, "get", "pod", pod, "-o", "jsonpath={.status.phase}"]).await?;
         ensure!(phase.stdout == "Running", "{phase:?}");
         Ok(())
