@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -82,7 +82,9 @@ fn endpoint(authority: &Path, address: &str, token: &str) -> Result<Endpoint> {
 }
 
 /// Each difference, one of a kind, or nothing.
-async fn ask(authority: &PathBuf, server: &str, token: &str, seed: usize) -> Result<String> {
+// How many were asked is what the run is read for.
+#[allow(clippy::print_stdout)]
+async fn ask(authority: &Path, server: &str, token: &str, seed: usize) -> Result<String> {
     let real = endpoint(authority, server.strip_prefix("https://").context("https")?, token)?;
     let hub = endpoint(authority, "127.0.0.1:10268", token)?;
     let subjects = [
@@ -94,7 +96,7 @@ async fn ask(authority: &PathBuf, server: &str, token: &str, seed: usize) -> Res
             json!({"apiVersion": "test.isthmus.dev/v1", "kind": "Widget", "spec": {"n": 1}}),
         ),
     ];
-    let mut report = String::new();
+    let mut report = Vec::new();
     for (root, resource, template) in subjects {
         let subject = Subject { root: root.to_owned(), resource: resource.to_owned(), template };
         // From here on the hub watches it, and so has the history that is asked for.
@@ -108,7 +110,8 @@ async fn ask(authority: &PathBuf, server: &str, token: &str, seed: usize) -> Res
         let mut kinds = BTreeMap::<String, (usize, String)>::new();
         for some in cases.chunks(48) {
             let mut tasks = JoinSet::new();
-            for case in some.iter().cloned() {
+            for case in some {
+                let case = case.clone();
                 let (real, hub, subject) = (real.clone(), hub.clone(), subject.clone());
                 let landmarks = landmarks.clone();
                 tasks.spawn(async move { difference(&case, &subject, &real, &hub, &landmarks).await });
@@ -122,10 +125,10 @@ async fn ask(authority: &PathBuf, server: &str, token: &str, seed: usize) -> Res
         let differing: usize = kinds.values().map(|(count, _)| count).sum();
         println!("{resource}: {} combinations, {differing} differ", cases.len());
         for (kind, (count, example)) in kinds {
-            report.push_str(&format!("{resource}: {count} x {kind}\n{example}\n"));
+            report.extend([format!("{resource}: {count} x {kind}"), example]);
         }
     }
-    Ok(report)
+    Ok(report.join("\n"))
 }
 
 async fn read(endpoint: &Endpoint, path: &str) -> Result<()> {

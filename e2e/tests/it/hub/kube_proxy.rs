@@ -55,7 +55,7 @@ impl KubeProxy {
     /// Waits until the node routes a Service of the namespace.
     pub(super) async fn routes(&self, node: &HubNode, service: &str) -> Result<()> {
         let comment = format!("\"{}/{service} ", self.namespace);
-        eventually(&format!("kube-proxy routes {service}"), Duration::from_secs(60), || async {
+        eventually(&format!("kube-proxy routes {service}"), Duration::from_mins(1), || async {
             let rules = node.inside(&["iptables-save", "-t", "nat"]).await?.ok()?;
             let other = comment.replace(' ', "\"");
             ensure!(rules.contains(&comment) || rules.contains(&other), "no rule with {comment}");

@@ -115,7 +115,7 @@ async fn restarted(node: &HubNode, who: &str) -> Result<()> {
     let [killed] = running.as_slice() else { bail!("containers before the kill: {running:?}") };
     node.kill(killed).await?;
     let what = format!("{who} restarts a container without a link");
-    eventually(&what, Duration::from_secs(60), || async {
+    eventually(&what, Duration::from_mins(1), || async {
         let running = node.running("keeper").await?;
         ensure!(running.len() == 1 && &running[0] != killed, "{running:?}");
         Ok(())
