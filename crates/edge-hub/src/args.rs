@@ -1,6 +1,6 @@
 //! The command line of `edge-hub`.
 
-use crate::{hostnet::HostnetArgs, run::RunArgs};
+use crate::{hostnet::HostnetArgs, inspect::CacheCommandArgs, run::RunArgs, status::StatusArgs};
 
 /// A node's side of Isthmus.
 #[derive(Clone, Debug, clap::Parser)]
@@ -21,4 +21,11 @@ pub enum Command {
     Hostnet(HostnetArgs),
     /// Run the hub: this node's one way to the API server, shared, cached and durable.
     Run(Box<RunArgs>),
+    /// Say how the hub of this node is: its link, and what it holds.
+    ///
+    /// Asks the listener of probes. AGE is how long ago what is held was last known to be current; SAVED is what clients were given,
+    /// less what came over the link for it.
+    Status(StatusArgs),
+    /// Show what the hub keeps on this node's disk, whether it runs or not.
+    Cache(CacheCommandArgs),
 }

@@ -18,7 +18,11 @@ use tokio::time::Instant;
 use tracing::{debug, warn};
 
 pub use self::review::Subject;
-use crate::{run::Lifetimes, upstream::Upstream};
+use crate::{
+    metrics::{Meters, Review},
+    run::Lifetimes,
+    upstream::Upstream,
+};
 
 /// How many decisions are kept; beyond, each request is reviewed.
 const KEPT: usize = 4096;
@@ -97,6 +101,7 @@ struct Allowance {
 pub struct Authorizer {
     upstream: Upstream,
     lifetimes: Lifetimes,
+    meters: Meters,
     kept: Mutex<HashMap<Question, Kept>>,
     allowances: Mutex<HashMap<Question, u64>>,
     changed: AtomicBool,
@@ -104,7 +109,12 @@ pub struct Authorizer {
 
 impl Authorizer {
     /// An authorizer with the allowances that [`Authorizer::export`] gave before a restart.
-    pub fn new(upstream: Upstream, lifetimes: Lifetimes, stored: Option<&[u8]>) -> Self {
+    pub fn new(
+        upstream: Upstream,
+        lifetimes: Lifetimes,
+        stored: Option<&[u8]>,
+        meters: Meters,
+    ) -> Self {
         let stored: Vec<Allowance> = stored
             .map(|bytes| {
                 serde_json::from_slice(bytes).unwrap_or_else(|error| {
@@ -117,6 +127,7 @@ impl Authorizer {
         Self {
             upstream,
             lifetimes,
+            meters,
             kept: Mutex::default(),
             allowances: Mutex::new(allowances),
             changed: AtomicBool::new(false),
@@ -147,6 +158,7 @@ impl Authorizer {
         }
         match review::ask(&self.upstream, subject, attributes).await {
             Ok(allowed) => {
+                self.meters.review(if allowed { Review::Allowed } else { Review::Denied });
                 let decision =
                     if allowed { Decision::Allowed } else { Decision::Denied(refusal(subject, attributes)) };
                 self.keep(question, &decision, allowed);
@@ -154,11 +166,15 @@ impl Authorizer {
             }
             // The credential itself is no longer good: that it was once does not matter.
             Err(error) if error.is_unauthorized() => {
+                self.meters.review(Review::Denied);
                 let decision = Decision::Denied(error.to_string());
                 self.keep(question, &decision, false);
                 decision
             }
-            Err(error) => self.without_link(&question, &error),
+            Err(error) => {
+                self.meters.review(Review::Failed);
+                self.without_link(&question, &error)
+            }
         }
     }
 

@@ -14,6 +14,7 @@ use crate::{
     },
     authorize::{Authorizer, Subject},
     filters::Filters,
+    metrics::Meters,
     offline::documents::Documents,
     run::{Lifetimes, Sharing},
     storage::Storage,
@@ -44,6 +45,8 @@ pub struct Hub {
     pub filters: Filters,
     /// What is kept on disk.
     pub storage: Storage,
+    /// What is counted.
+    pub meters: Meters,
     /// What outlives a request.
     pub tasks: Tasks,
 }

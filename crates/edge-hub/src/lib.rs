@@ -12,6 +12,7 @@ use std::{io::Write, process::ExitCode};
 
 use daemon::exit;
 
+pub mod admin;
 mod args;
 pub mod authenticate;
 pub mod authorize;
@@ -20,12 +21,15 @@ pub mod filters;
 pub mod freshness;
 pub mod hostnet;
 pub mod hub;
+pub mod inspect;
 pub mod listen;
+pub mod metrics;
 pub mod offline;
 pub mod proxy;
 pub mod reflector;
 pub mod run;
 pub mod serve;
+pub mod status;
 pub mod storage;
 pub mod subscriptions;
 pub mod tasks;
@@ -42,6 +46,12 @@ pub enum Error {
     /// The hub itself.
     #[error(transparent)]
     Run(#[from] run::RunError),
+    /// How the running hub is.
+    #[error(transparent)]
+    Status(#[from] status::StatusError),
+    /// What the hub keeps on disk.
+    #[error(transparent)]
+    Inspect(#[from] inspect::InspectError),
 }
 
 impl Error {
@@ -49,7 +59,7 @@ impl Error {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Run(run::RunError::Config(_)) => exit::USAGE,
-            Self::Hostnet(_) | Self::Run(_) => exit::SOFTWARE,
+            Self::Hostnet(_) | Self::Run(_) | Self::Status(_) | Self::Inspect(_) => exit::SOFTWARE,
         }
     }
 }
@@ -61,6 +71,11 @@ pub fn run(command: Command, out: &mut dyn Write) -> Result<ExitCode, Error> {
             run::run(*args)?;
             Ok(ExitCode::SUCCESS)
         }
+        Command::Status(args) => {
+            status::run(&args, out)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Cache(args) => Ok(inspect::run(&args, out)?),
         Command::Hostnet(args) => Ok(hostnet::run(args, &mut hostnet::RealDisk, out)?),
     }
 }

@@ -28,6 +28,7 @@ use crate::{
     authenticate::{Caller, Unauthenticated},
     hub::Hub,
     listen::Peer,
+    metrics::Outcome,
     offline::{documents, node_lease, node_tokens},
     serve,
     upstream::UpstreamError,
@@ -44,10 +45,16 @@ async fn handle(
     request: Request<Body>,
 ) -> Response<Body> {
     let accept = request.headers().get(header::ACCEPT).cloned();
+    let verb = RequestInfo::parse(request.method(), request.uri()).verb.into();
     let result = match hub.authenticator.caller(&peer, request.headers()) {
         Ok(caller) => answer(&hub, &caller, request).await,
         Err(why) => Err(Box::new(unauthenticated(why))),
     };
+    let outcome = match &result {
+        Ok(response) => response.extensions().get().copied().unwrap_or(Outcome::HandedOn),
+        Err(_) => Outcome::Refused,
+    };
+    hub.meters.request(verb, outcome);
     result.unwrap_or_else(|status| refusal(accept.as_ref(), &status))
 }
 
@@ -127,7 +134,9 @@ async fn document(hub: &Hub, caller: &Caller, request: Request<Body>) -> Result<
         Err(status) if status.code == 503 => {
             // Somebody who cannot be named gets nothing, however public the document is.
             hub.name(caller).await.map_err(|error| Box::new(serve::unnamed(&error)))?;
-            hub.documents.answer(&path, &headers).ok_or(status)
+            let mut response = hub.documents.answer(&path, &headers).ok_or(status)?;
+            response.extensions_mut().insert(Outcome::Held);
+            Ok(response)
         }
         Err(status) => Err(status),
     }

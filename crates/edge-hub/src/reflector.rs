@@ -22,6 +22,7 @@ use watch_cache::Replaced;
 pub use self::epoch::upstream_version;
 use self::list::Listing;
 use crate::{
+    metrics::{Meters, Resync},
     storage::Storage,
     subscriptions::{Key, Progress, Subscription},
     upstream::{Credential, LinkState, Upstream, UpstreamError},
@@ -69,12 +70,13 @@ enum Ended {
 pub struct Reflector {
     upstream: Upstream,
     storage: Storage,
+    meters: Meters,
 }
 
 impl Reflector {
     /// A reflector for all subscriptions of the hub.
-    pub fn new(upstream: Upstream, storage: Storage) -> Self {
-        Self { upstream, storage }
+    pub fn new(upstream: Upstream, storage: Storage, meters: Meters) -> Self {
+        Self { upstream, storage, meters }
     }
 
     /// Forgets what the store has of a subscription.
@@ -96,6 +98,7 @@ impl Reflector {
     async fn keep(&self, subscription: &Subscription, credential: &Mutex<Credential>) {
         let mut listing = Listing::default();
         let mut relist = subscription.version().is_none();
+        let mut why = Resync::First;
         let mut pause = PAUSE.0;
         loop {
             self.linked(subscription).await;
@@ -105,6 +108,7 @@ impl Reflector {
                 match self.relist(subscription, &current, &mut listing).await {
                     Ok(()) => {
                         relist = false;
+                        self.meters.resync(why);
                         continue;
                     }
                     Err(ended) => ended,
@@ -123,6 +127,7 @@ impl Reflector {
                 Ended::Expired => {
                     listing = Listing::default();
                     relist = true;
+                    why = Resync::Expired;
                     // Not at once: a server whose history is short would be listed without end.
                     subscription.set_progress(Progress::Interrupted);
                 }
@@ -149,6 +154,7 @@ impl Reflector {
                     warn!(key = %subscription.key(), %reason, "cannot read what upstream sent");
                     subscription.set_progress(interrupted(subscription));
                     relist = true;
+                    why = Resync::Unreadable;
                     listing = Listing::default();
                 }
                 Ended::Store(reason) => {

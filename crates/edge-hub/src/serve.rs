@@ -16,6 +16,7 @@ use std::{sync::Arc, time::Duration};
 
 use axum::body::Body;
 use http::{HeaderValue, Response, header, request::Parts};
+use http_body_util::BodyExt;
 use kube_wire::{
     accept::{Answer, As, MediaType, Representation, negotiate},
     list_options::{ListRequest, WatchRequest},
@@ -33,6 +34,7 @@ use crate::{
     authorize::{Attributes, Decision},
     filters::{Client, Filter},
     hub::{Hub, Named},
+    metrics::Outcome,
     offline::documents::warning,
     subscriptions::{Key, Owner, Progress, Subscription},
     upstream::Credential,
@@ -338,8 +340,21 @@ async fn reached(subscription: &Subscription, version: kube_wire::resource_versi
     timeout(TOO_LARGE, waiting).await.is_ok()
 }
 
+/// Counts the bytes of an answer as they go out.
+fn counted(body: Body, hub: &Hub, subscription: &Arc<Subscription>) -> Body {
+    let (meters, subscription) = (hub.meters.clone(), subscription.clone());
+    Body::new(body.map_frame(move |frame| {
+        if let Some(data) = frame.data_ref() {
+            meters.held(data.len());
+            subscription.traffic().served(data.len());
+        }
+        frame
+    }))
+}
+
 /// The headers of an answer from what is held; `stale`: how old it may be, if it may be old.
 fn headers(response: &mut Response<Body>, content_type: HeaderValue, stale: Option<Duration>) {
+    response.extensions_mut().insert(Outcome::Held);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, content_type);
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));

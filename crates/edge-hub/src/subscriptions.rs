@@ -14,8 +14,8 @@ use parking_lot::Mutex;
 use watch_cache::{Cache, Limits};
 
 pub use self::key::{Key, Owner};
-pub use self::subscription::{Progress, Subscription};
-use crate::{reflector::Reflector, tasks::Tasks, upstream::Credential};
+pub use self::subscription::{Progress, Subscription, Traffic};
+use crate::{reflector::Reflector, run::Sharing, status::resource_name, tasks::Tasks, upstream::Credential};
 
 /// How many subscriptions there may be; requests beyond are handed on. A client cannot make the hub hold the whole cluster
 /// piece by piece.
@@ -96,6 +96,16 @@ impl Subscriptions {
         let whole =
             |(key, entry): (&Key, &Entry)| key.covers(wanted) && entry.subscription.version().is_some();
         open.iter().any(whole) || self.restored.lock().contains_key(&wanted.to_string())
+    }
+
+    /// Which pooled resources are not held whole, in their order.
+    pub fn missing(&self, sharing: &Sharing) -> Vec<String> {
+        let open = self.open.lock();
+        let whole = |resource: &GroupVersionResource| {
+            open.get(&Key::pooled(resource)).is_some_and(|entry| entry.subscription.version().is_some())
+        };
+        let pooled = sharing.pooled.iter().filter(|resource| sharing.pools(resource));
+        pooled.filter(|resource| !whole(resource)).map(resource_name).collect()
     }
 
     /// Ends a subscription; its upstream stream closes and its memory is freed.

@@ -8,6 +8,7 @@
 //! A request that finds no session fails at once: whether to answer it from what is held is its caller's business.
 
 mod connector;
+mod counted;
 mod endpoint;
 pub mod json;
 mod link;

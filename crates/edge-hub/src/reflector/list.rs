@@ -95,6 +95,7 @@ async fn page(
         let frame =
             frame.map_err(|error| Ended::Link(crate::upstream::UpstreamError::Broken(Box::new(error))))?;
         let Ok(data) = frame.into_data() else { continue };
+        subscription.traffic().fetched(data.len());
         let push = match &mut inflate {
             None => reader.push(&data, &mut objects),
             Some(inflate) => {

@@ -63,6 +63,7 @@ pub(super) async fn run(
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| Ended::Link(UpstreamError::Broken(Box::new(error))))?;
         let Ok(data) = frame.into_data() else { continue };
+        subscription.traffic().fetched(data.len());
         let mut told = Vec::new();
         let read = reader.push(&data, &mut told);
         let ended = take(storage, subscription, told, &mut stored);

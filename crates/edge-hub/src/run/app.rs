@@ -4,10 +4,7 @@ use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use axum::{Router, serve::Listener};
-use daemon::{
-    metrics::Metrics,
-    ready::{Liveness, Readiness},
-};
+use daemon::{metrics::Metrics, ready::Readiness};
 use tls::listener::{Limits, TlsListener};
 use tokio::{
     net::{TcpListener, UnixListener},
@@ -19,12 +16,14 @@ use tracing::{info, warn};
 
 use super::{config::Config, secure};
 use crate::{
+    admin,
     authenticate::tokens::Tokens,
     authorize::Authorizer,
     cloud_config,
     filters::{self, Filters, View},
     hub::Hub,
     listen::Peer,
+    metrics::{HubCollector, Meters},
     offline::documents::Documents,
     proxy,
     reflector::Reflector,
@@ -75,6 +74,7 @@ pub enum StartError {
 /// A hub that is bound to its addresses and has read its store, and does nothing yet.
 pub struct App {
     hub: Arc<Hub>,
+    metrics: Metrics,
     link: Link,
     storage: Storage,
     proxy: TcpListener,
@@ -121,12 +121,20 @@ impl App {
             source,
         })?;
         info!(subscriptions = restored.len(), "read what was stored");
-        let (link, upstream) = Link::new(endpoints, Arc::new(Connector::new(upstream, Timing::default())));
+        let mut metrics = Metrics::new();
+        let meters = Meters::register(metrics.registry());
+        let connector = Arc::new(Connector::new(upstream, Timing::default(), meters.link().clone()));
+        let (link, upstream) = Link::new(endpoints, connector);
         let tasks = Tasks::new(shutdown.clone());
-        let reflector = Reflector::new(upstream.clone(), storage.clone());
+        let reflector = Reflector::new(upstream.clone(), storage.clone(), meters.clone());
         let hub = Hub {
             tokens: Tokens::new(upstream.clone()),
-            authorizer: Authorizer::new(upstream.clone(), lifetimes, storage.blob(ALLOWANCES).as_deref()),
+            authorizer: Authorizer::new(
+                upstream.clone(),
+                lifetimes,
+                storage.blob(ALLOWANCES).as_deref(),
+                meters.clone(),
+            ),
             subscriptions: Subscriptions::new(reflector, tasks.clone(), lifetimes.idle, restored),
             documents: Documents::new(storage.clone()),
             upstream,
@@ -135,10 +143,14 @@ impl App {
             sharing: ArcSwap::from_pointee(sharing),
             filters: Filters::new(filters.rules, filters.view.clone()),
             storage: storage.clone(),
+            meters,
             tasks,
         };
+        let hub = Arc::new(hub);
+        metrics.registry().register_collector(Box::new(HubCollector::new(&hub)));
         Ok(Self {
-            hub: Arc::new(hub),
+            hub,
+            metrics,
             link,
             storage,
             proxy,
@@ -153,7 +165,7 @@ impl App {
 
     /// Runs until the shutdown, then ends in order: no new requests, streams ended, the store synced.
     pub async fn run(self) {
-        let Self { hub, link, storage, proxy, socket, secure, admin, view, cloud, shutdown } = self;
+        let Self { hub, metrics, link, storage, proxy, socket, secure, admin, view, cloud, shutdown } = self;
         let router = proxy::router(hub.clone());
         let mut tasks = JoinSet::new();
         tasks.spawn(link.run(shutdown.clone()));
@@ -163,11 +175,8 @@ impl App {
             tasks.spawn(serve(secure, router, shutdown.clone(), "secure proxy"));
         }
         let readiness = Readiness::new();
-        // Kept to the end: a handle that is dropped says that its part has stopped.
-        let store_ready = readiness.register("store");
-        store_ready.ready();
-        let admin_router = daemon::admin::router(readiness, Liveness::new())
-            .merge(daemon::metrics::router(Arc::new(Metrics::new())));
+        let pooled = readiness.register("pooled-resources");
+        let admin_router = admin::router(hub.clone(), readiness, Arc::new(metrics));
         tasks.spawn(serve_admin(admin, admin_router, shutdown.clone()));
         for resource in &hub.sharing.load().pooled {
             hub.subscriptions.open_pooled(resource);
@@ -175,6 +184,7 @@ impl App {
         tasks.spawn(cloud_config::follow::follow(hub.clone(), cloud, shutdown.clone()));
         let pool = view.pool.as_deref().map(Into::into);
         tasks.spawn(filters::follow::follow(hub.clone(), view.node.as_ref().into(), pool, shutdown.clone()));
+        tasks.spawn(admin::keep_ready(hub.clone(), pooled, shutdown.clone()));
         tasks.spawn(housekeeping(hub.clone(), storage.clone(), shutdown.clone()));
         tasks.spawn(hub.clone().learn_keys(shutdown.clone()));
         shutdown.cancelled().await;

@@ -14,7 +14,7 @@ use kube_wire::{
 };
 use watch_cache::Scope;
 
-use super::{Asked, Read, headers, reached};
+use super::{Asked, Read, counted, headers, reached};
 use crate::{
     filters::Outcome,
     freshness::{self, Verdict},
@@ -70,7 +70,7 @@ pub(super) async fn answer(asked: &Asked<'_>, path: &ResourcePath, query: &str) 
         Err(_) if up => return Ok(Read::HandOn),
         Err(error) => return Err(Box::new(Status::internal_error(&format!("edge-hub: {error}")))),
     };
-    let mut response = Response::new(Body::from(pieces.concat()));
+    let mut response = Response::new(counted(Body::from(pieces.concat()), hub, &subscription));
     headers(&mut response, HeaderValue::from_static(encoder.content_type()), stale);
     Ok(Read::Answer(response))
 }

@@ -11,7 +11,7 @@ use kube_wire::{
 use tracing::warn;
 use watch_cache::ListAnswer;
 
-use super::{Asked, Read, complete, headers, reached};
+use super::{Asked, Read, complete, counted, headers, reached};
 use crate::freshness::{self, Verdict};
 
 /// Pieces smaller than this are joined, so that a list of many small objects does not cost a system call each.
@@ -55,7 +55,7 @@ pub(super) async fn answer(asked: &Asked<'_>, request: &ListRequest) -> Result<R
     asked.record(matches!(request.read, ListRead::Continue { .. }));
     let Some(encoder) = asked.encoder(&subscription) else { return Ok(Read::HandOn) };
     let pieces = joined(encoder.list(page), asked.key.to_string());
-    let mut response = Response::new(Body::from_stream(stream::iter(pieces)));
+    let mut response = Response::new(counted(Body::from_stream(stream::iter(pieces)), hub, &subscription));
     headers(&mut response, HeaderValue::from_static(encoder.content_type()), stale);
     Ok(Read::Answer(response))
 }

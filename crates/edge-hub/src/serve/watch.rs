@@ -17,7 +17,7 @@ use tracing::{debug, warn};
 use watch_cache::{Cursor, Step, WatchAnswer};
 
 use super::{
-    Asked, Read, complete,
+    Asked, Read, complete, counted,
     encode::Encoder,
     filtered::{self, Filtered},
     headers, reached,
@@ -83,6 +83,7 @@ pub(super) async fn answer(asked: &Asked<'_>, request: WatchRequest) -> Result<R
                 WatchStart::After(version) => Some(version),
                 _ => None,
             };
+            let counting = subscription.clone();
             let watch = Watch {
                 ahead: from.filter(|version| subscription.version().is_none_or(|current| current < *version)),
                 look: now + AHEAD,
@@ -102,7 +103,8 @@ pub(super) async fn answer(asked: &Asked<'_>, request: WatchRequest) -> Result<R
                 bookmark: now + BOOKMARK.min(lasts.saturating_sub(LAST_BOOKMARK)),
                 review: now + hub.lifetimes.review,
             };
-            Body::from_stream(stream::unfold(Some(Box::new(watch)), async |watch| watch?.next().await))
+            let chunks = stream::unfold(Some(Box::new(watch)), async |watch| watch?.next().await);
+            counted(Body::from_stream(chunks), hub, &counting)
         }
     };
     let mut response = Response::new(body);
@@ -242,6 +244,7 @@ impl Watch {
                 }
                 Step::Idle => return Ok(None),
                 Step::Expired { oldest, asked } => {
+                    self.hub.meters.watch_expired();
                     debug!(key = %self.subscription.key(), %asked, "a watch has expired");
                     let status = match oldest {
                         Some(oldest) => Status::too_old(asked, oldest),

@@ -1,6 +1,13 @@
 //! One subscription: its cache, how far it is, and who waits for it.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use kube_wire::{object::Object, resource_version::ResourceVersion, status::Status, transcode};
@@ -39,6 +46,30 @@ impl Progress {
     }
 }
 
+/// Bytes that a subscription cost and gave.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    fetched: AtomicU64,
+    served: AtomicU64,
+}
+
+impl Traffic {
+    /// So many bytes of a body came from upstream.
+    pub fn fetched(&self, bytes: usize) {
+        self.fetched.fetch_add(bytes as u64, Relaxed);
+    }
+
+    /// So many bytes of a body went to a client.
+    pub fn served(&self, bytes: usize) {
+        self.served.fetch_add(bytes as u64, Relaxed);
+    }
+
+    /// What the link was spared.
+    pub fn saved(&self) -> u64 {
+        self.served.load(Relaxed).saturating_sub(self.fetched.load(Relaxed))
+    }
+}
+
 /// A subscription, shared by its reflector and all its readers.
 pub struct Subscription {
     key: Key,
@@ -54,6 +85,7 @@ pub struct Subscription {
     kind: Mutex<Option<Arc<str>>>,
     /// The JSON of what watchers were told last, made once for all of them.
     transcoded: Mutex<VecDeque<(Arc<Object>, Bytes)>>,
+    traffic: Traffic,
     /// Ends the reflector and every reader.
     closed: CancellationToken,
 }
@@ -72,6 +104,7 @@ impl Subscription {
             used: Mutex::new(Instant::now()),
             kind: Mutex::new(kind),
             transcoded: Mutex::default(),
+            traffic: Traffic::default(),
             closed,
         })
     }
@@ -178,6 +211,11 @@ impl Subscription {
     /// The version up to which everything is held; `None` while the first list is not whole.
     pub fn version(&self) -> Option<ResourceVersion> {
         self.cache.read().resource_version()
+    }
+
+    /// What went through it.
+    pub fn traffic(&self) -> &Traffic {
+        &self.traffic
     }
 
     /// Ends it: the upstream stream is closed, and readers' streams end.

@@ -12,7 +12,8 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::{net::TcpStream, time::timeout};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-use super::{Endpoint, Timing};
+use super::{Endpoint, Timing, counted::Counted};
+use crate::metrics::LinkBytes;
 
 /// Flow-control windows: large enough that a list of tens of megabytes is not held up by the distance, per stream and
 /// for the connection as a whole, so that one slow stream cannot starve the others.
@@ -117,6 +118,7 @@ pub(super) enum ConnectError {
 pub struct Connector {
     material: ArcSwap<TlsMaterial>,
     timing: Timing,
+    link: Arc<LinkBytes>,
 }
 
 /// Whether a connection shows the hub's certificate.
@@ -126,13 +128,15 @@ pub(super) enum Showing {
     Nothing,
 }
 
-pub(super) type Http2 =
-    (http2::SendRequest<Body>, http2::Connection<TokioIo<TlsStream<TcpStream>>, Body, TokioExecutor>);
+pub(super) type Http2 = (
+    http2::SendRequest<Body>,
+    http2::Connection<TokioIo<TlsStream<Counted<TcpStream>>>, Body, TokioExecutor>,
+);
 
 impl Connector {
-    /// A connector that uses `material` until it is replaced.
-    pub fn new(material: TlsMaterial, timing: Timing) -> Self {
-        Self { material: ArcSwap::from_pointee(material), timing }
+    /// A connector that uses `material` until it is replaced, and counts bytes.
+    pub fn new(material: TlsMaterial, timing: Timing, link: Arc<LinkBytes>) -> Self {
+        Self { material: ArcSwap::from_pointee(material), timing, link }
     }
 
     /// Uses other certificates from the next connection on.
@@ -173,7 +177,7 @@ impl Connector {
         endpoint: &Endpoint,
         showing: Showing,
     ) -> Result<
-        (http1::SendRequest<Body>, http1::Connection<TokioIo<TlsStream<TcpStream>>, Body>),
+        (http1::SendRequest<Body>, http1::Connection<TokioIo<TlsStream<Counted<TcpStream>>>, Body>),
         ConnectError,
     > {
         let connecting = async {
@@ -190,7 +194,7 @@ impl Connector {
         endpoint: &Endpoint,
         showing: Showing,
         http2: bool,
-    ) -> Result<TlsStream<TcpStream>, ConnectError> {
+    ) -> Result<TlsStream<Counted<TcpStream>>, ConnectError> {
         let tcp = TcpStream::connect((endpoint.host(), endpoint.port())).await.map_err(ConnectError::Tcp)?;
         tcp.set_nodelay(true).map_err(ConnectError::Tcp)?;
         // What is sent and not acknowledged, and a path that is gone, end the connection even where no probe of HTTP/2 runs.
@@ -211,6 +215,7 @@ impl Connector {
             config.alpn_protocols = vec![b"http/1.1".to_vec()];
             Arc::new(config)
         };
+        let tcp = Counted::new(tcp, self.link.clone());
         TlsConnector::from(config).connect(endpoint.server_name(), tcp).await.map_err(ConnectError::Tls)
     }
 }

@@ -8,7 +8,10 @@ use std::sync::{
 use axum::body::Body;
 use http::{HeaderValue, Request, Response, Version, header};
 use hyper::{body::Incoming, client::conn::http2::SendRequest};
-use tokio::sync::{Mutex, mpsc};
+use tokio::{
+    sync::{Mutex, mpsc},
+    time::Instant,
+};
 use tracing::debug;
 
 use super::{Credential, Endpoint, UpstreamError, connector::Connector, connector::Showing};
@@ -24,6 +27,7 @@ pub struct Session {
     /// Made when the first caller with a token comes.
     bearer: Mutex<Option<SendRequest<Body>>>,
     closing: AtomicBool,
+    connected: Instant,
     /// Where drivers of further connections go: the link's task owns them.
     drivers: mpsc::UnboundedSender<Driver>,
 }
@@ -41,12 +45,25 @@ impl Session {
         node: SendRequest<Body>,
         drivers: mpsc::UnboundedSender<Driver>,
     ) -> Self {
-        Self { endpoint, connector, node, bearer: Mutex::new(None), closing: AtomicBool::new(false), drivers }
+        Self {
+            endpoint,
+            connector,
+            node,
+            bearer: Mutex::new(None),
+            closing: AtomicBool::new(false),
+            connected: Instant::now(),
+            drivers,
+        }
     }
 
     /// Which API server this is.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
+    }
+
+    /// When it was connected.
+    pub fn connected(&self) -> Instant {
+        self.connected
     }
 
     /// Whether no further request can be sent: the server said good-bye or the link broke.

@@ -1,7 +1,9 @@
-//! `hack/bench`: measures a running cluster with the chart installed, prints a table with the baseline beside ours, and
+//! `hack/bench`: measures in a running cluster, prints a table with the baseline beside ours, and
 //! writes the figures as one flat JSON object.
 
+mod hub;
 mod nodepool;
+mod process;
 mod report;
 mod webhook;
 
@@ -22,6 +24,8 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Benchmark {
+    /// The node's hub with many Services and `EndpointSlices`: memory, link, disk, restart without a link, watchers.
+    Hub(hub::Size),
     /// A label added to every pool: time until all nodes carry it.
     Nodepool(nodepool::Size),
     /// Creation of labelled pods beside the same pods without the label.
@@ -33,6 +37,7 @@ async fn main() -> anyhow::Result<()> {
     let Args { json, benchmark } = Args::parse();
     let client = e2e::client().await?;
     let report = match benchmark {
+        Benchmark::Hub(size) => hub::run(client, size).await?,
         Benchmark::Nodepool(size) => nodepool::run(client, size).await?,
         Benchmark::Webhook(size) => webhook::run(client, size).await?,
     };

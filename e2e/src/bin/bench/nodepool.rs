@@ -14,6 +14,7 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 use tokio::time::Instant;
 
+use crate::process::Process;
 use crate::report::{Figure, Report};
 
 const LABEL: &str = "bench.isthmus.dev/round";
@@ -164,8 +165,6 @@ async fn api_writes() -> Result<f64> {
 }
 
 /// The process of the replica that leads, which runs in a pod of this machine.
-struct Process(u32);
-
 async fn leader_process(client: &Client) -> Result<Process> {
     let lease = Api::<Lease>::namespaced(client.clone(), SYSTEM).get("isthmus-manager").await?;
     let holder = lease.spec.and_then(|spec| spec.holder_identity).context("nobody leads")?;
@@ -180,23 +179,4 @@ async fn leader_process(client: &Client) -> Result<Process> {
         }
     }
     anyhow::bail!("no process of {holder} on this machine: the benchmark needs hack/cluster and root")
-}
-
-impl Process {
-    /// User and system time.
-    fn cpu_seconds(&self) -> Result<f64> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0))?;
-        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-        // proc(5): utime and stime are fields 14 and 15 of the line, 12 and 13 after the name, in ticks of 10 ms.
-        let ticks: f64 =
-            fields.get(11..13).context("stat")?.iter().filter_map(|f| f.parse::<f64>().ok()).sum();
-        Ok(ticks / 100.0)
-    }
-
-    fn resident_mb(&self) -> Result<f64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0))?;
-        let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("VmRSS")?;
-        let kib: f64 = line.split_whitespace().nth(1).context("VmRSS")?.parse()?;
-        Ok(kib / 1024.0)
-    }
 }

@@ -1,0 +1,205 @@
+//! `edge-hub cache`: what is on this node's disk, whether the hub runs or not.
+//!
+//! ```text
+//!  --root-dir ─► copy (private, removed at the end) ─► object store ─► ls, get, verify
+//! ```
+//! To open a store repairs it, and a running hub holds its lock: so a copy is opened, and what is there stays as it is. Whoever may
+//! not read the folder learns nothing; there is no way in over a socket.
+
+mod copy;
+mod redact;
+
+use std::{
+    io::{self, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use daemon::exit;
+use http::{Method, Uri};
+use kube_wire::{
+    object::{Encoding, Object},
+    request::{ApiPath, RequestInfo},
+    resource::GroupVersionResource,
+    transcode,
+};
+use object_store::{Restored, Stored};
+
+use self::copy::{Contents, CopyError};
+use crate::status::{columns, resource_name};
+
+/// Arguments of `cache`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct CacheCommandArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: CacheCommand,
+
+    /// The hub's folder, as it was started with; its owner may read it.
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/edge-hub", global = true)]
+    pub root_dir: PathBuf,
+}
+
+/// What can be seen of the cache.
+#[derive(Clone, Debug, clap::Subcommand)]
+pub enum CacheCommand {
+    /// List what is held: one line a subscription.
+    Ls,
+    /// Print one object as JSON.
+    Get(GetArgs),
+    /// Read every file, check every frame and decode every object; exit code 1 if something is damaged.
+    ///
+    /// Nothing is repaired: the hub does that when it starts, and fetches anew what was damaged.
+    Verify,
+}
+
+/// Arguments of `cache get`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct GetArgs {
+    /// Resource, as `edge-hub cache ls` prints it: services, endpointslices.discovery.k8s.io.
+    pub resource: String,
+
+    /// Name of the object, with its namespace: kube-system/kube-dns.
+    #[arg(value_name = "[NAMESPACE/]NAME")]
+    pub key: String,
+
+    /// Print the values of Secrets, which are left out otherwise.
+    #[arg(long)]
+    pub show_secrets: bool,
+}
+
+/// Why nothing can be shown.
+#[derive(Debug, thiserror::Error)]
+pub enum InspectError {
+    /// The store cannot be read.
+    #[error("--root-dir: {0}")]
+    Copy(#[from] CopyError),
+    /// There is no such object.
+    #[error("no {resource} {key:?} is held; `edge-hub cache ls` lists what is")]
+    NotHeld {
+        /// The resource that was asked for.
+        resource: String,
+        /// The object that was asked for.
+        key: String,
+    },
+    /// The object's bytes are not what they should be.
+    #[error("{key:?} cannot be shown as JSON: {problem}; `edge-hub cache verify` says more")]
+    Unreadable {
+        /// Which object.
+        key: String,
+        /// Why.
+        problem: String,
+    },
+    /// It cannot be printed.
+    #[error("cannot print: {0}")]
+    Print(#[from] io::Error),
+}
+
+/// Shows what was asked for.
+pub fn run(args: &CacheCommandArgs, out: &mut dyn Write) -> Result<ExitCode, InspectError> {
+    let contents = copy::read(&args.root_dir)?;
+    match &args.command {
+        CacheCommand::Ls => list(&contents, out)?,
+        CacheCommand::Get(wanted) => get(&contents, wanted, out)?,
+        CacheCommand::Verify => return verify(&contents, &args.root_dir, out),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Owner and resource of a subscription, from its name on disk: `node /api/v1/services?labelSelector=…`.
+fn named(name: &str) -> (&str, &str, Option<GroupVersionResource>) {
+    let (owner, path) = name.rsplit_once(' ').unwrap_or(("", name));
+    let info = path.parse::<Uri>().ok().map(|uri| RequestInfo::parse(&Method::GET, &uri));
+    let resource = info.and_then(|info| match info.path {
+        ApiPath::Resource(path) => Some(path.resource),
+        ApiPath::NonResource(_) => None,
+    });
+    (owner, path, resource)
+}
+
+fn list(contents: &Contents, out: &mut dyn Write) -> io::Result<()> {
+    let head = ["RESOURCE", "OWNER", "OBJECTS", "VERSION", "BYTES", "SEALED", "PATH"].map(str::to_owned);
+    let row = |restored: &Restored| {
+        let (owner, path, resource) = named(&restored.subscription.0);
+        [
+            resource.as_ref().map_or_else(|| "-".to_owned(), resource_name),
+            owner.to_owned(),
+            restored.objects.len().to_string(),
+            restored.version.to_string(),
+            restored.objects.iter().map(|object| object.body.len()).sum::<usize>().to_string(),
+            if restored.sealed { "yes" } else { "no" }.to_owned(),
+            path.to_owned(),
+        ]
+    };
+    let rows: Vec<[String; 7]> = std::iter::once(head).chain(contents.restored.iter().map(row)).collect();
+    columns(&rows, out)?;
+    contents.problems.iter().try_for_each(|problem| writeln!(out, "damaged: {problem}"))
+}
+
+fn get(contents: &Contents, wanted: &GetArgs, out: &mut dyn Write) -> Result<(), InspectError> {
+    let GetArgs { resource: name, key, show_secrets } = wanted;
+    let found = contents.restored.iter().find_map(|restored| {
+        let (_, _, resource) = named(&restored.subscription.0);
+        let resource = resource.filter(|resource| resource_name(resource) == *name)?;
+        let object = restored.objects.iter().find(|object| object.key == key.as_bytes())?;
+        Some((resource, object))
+    });
+    let (resource, object) =
+        found.ok_or_else(|| InspectError::NotHeld { resource: name.clone(), key: key.clone() })?;
+    let unreadable = |problem: String| InspectError::Unreadable { key: key.clone(), problem };
+    let text = match encoding(object) {
+        Encoding::Json => object.body.to_vec(),
+        Encoding::Protobuf => transcode::to_json(&resource, &object.body, true)
+            .map_err(|error| unreadable(error.to_string()))?,
+    };
+    let mut value = serde_json::from_slice(&text).map_err(|error| unreadable(error.to_string()))?;
+    if !show_secrets && resource.group.is_empty() && &*resource.resource == "secrets" {
+        redact::secret(&mut value);
+    }
+    Ok(writeln!(out, "{value:#}")?)
+}
+
+fn verify(contents: &Contents, root: &Path, out: &mut dyn Write) -> Result<ExitCode, InspectError> {
+    let mut damaged: Vec<String> = contents.problems.clone();
+    let mut objects = 0;
+    for restored in &contents.restored {
+        for object in &restored.objects {
+            objects += 1;
+            if let Err(problem) = decode(object) {
+                damaged.push(format!("{}: {}: {problem}", restored.subscription, object.key.escape_ascii()));
+            }
+        }
+    }
+    for problem in &damaged {
+        writeln!(out, "damaged: {problem}")?;
+    }
+    let count = contents.restored.len();
+    writeln!(
+        out,
+        "{}: {count} subscriptions with {objects} objects read, {} damaged",
+        root.display(),
+        damaged.len()
+    )?;
+    Ok(if damaged.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(exit::CHECK_FAILED) })
+}
+
+/// JSON begins with a brace, which no message does.
+fn encoding(object: &Stored) -> Encoding {
+    if object.body.first() == Some(&b'{') { Encoding::Json } else { Encoding::Protobuf }
+}
+
+fn decode(object: &Stored) -> Result<(), String> {
+    let decoded = match encoding(object) {
+        Encoding::Json => Object::from_json(object.body.clone()),
+        Encoding::Protobuf => Object::from_protobuf(object.body.clone()),
+    };
+    let decoded = decoded.map_err(|error| error.to_string())?;
+    if decoded.key().as_str().as_bytes() == object.key {
+        Ok(())
+    } else {
+        Err(format!("it is {} by its own word", decoded.key()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

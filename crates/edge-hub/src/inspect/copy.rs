@@ -1,0 +1,107 @@
+//! Reads a store without touching it: its files are copied into a private folder, which is opened and removed.
+
+use std::{
+    fs, io,
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+};
+
+use object_store::{Key, OpenError, Restored, Store};
+
+/// A running hub may put files in the place of others while they are copied: then it is tried again.
+const ATTEMPTS: usize = 3;
+
+/// What the store holds.
+pub(super) struct Contents {
+    /// Whole subscriptions, in the order of their names.
+    pub(super) restored: Vec<Restored>,
+    /// What is damaged, for people.
+    pub(super) problems: Vec<String>,
+}
+
+/// Why the store cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum CopyError {
+    /// A file cannot be read, or the copy not written.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// Which one.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The copy cannot be opened.
+    #[error(transparent)]
+    Store(#[from] OpenError),
+}
+
+/// A folder that is removed with its value.
+struct Private(PathBuf);
+
+impl Drop for Private {
+    fn drop(&mut self) {
+        // Of a private folder that stays nobody else reads anything.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Reads the store below `root`.
+pub(super) fn read(root: &Path) -> Result<Contents, CopyError> {
+    let key = key(&root.join("storage.key"))?;
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        match once(root, key.as_ref()) {
+            Ok(contents) if !contents.problems.is_empty() && attempt < ATTEMPTS => {}
+            Err(CopyError::File { source, .. })
+                if source.kind() == io::ErrorKind::NotFound
+                    && attempt < ATTEMPTS
+                    && root.join("store").exists() => {}
+            result => return result,
+        }
+    }
+}
+
+fn once(root: &Path, key: Option<&Key>) -> Result<Contents, CopyError> {
+    let store = root.join("store");
+    let copy = Private(root.join(format!(".inspect-{}", std::process::id())));
+    copy_folder(&store, &copy.0)?;
+    let (opened, mut restored) = Store::open(&copy.0, key)?;
+    restored.sort_by(|a, b| a.subscription.0.cmp(&b.subscription.0));
+    let there = |text: String| text.replace(&copy.0.display().to_string(), &store.display().to_string());
+    let problems = opened.problems().iter().map(|problem| there(problem.to_string())).collect();
+    Ok(Contents { restored, problems })
+}
+
+fn copy_folder(from: &Path, to: &Path) -> Result<(), CopyError> {
+    let file = |path: &Path| {
+        let path = path.to_owned();
+        move |source| CopyError::File { path, source }
+    };
+    let entries = fs::read_dir(from).map_err(file(from))?;
+    fs::DirBuilder::new().mode(0o700).create(to).map_err(file(to))?;
+    for entry in entries {
+        let entry = entry.map_err(file(from))?;
+        let (path, target) = (entry.path(), to.join(entry.file_name()));
+        if entry.file_type().map_err(file(&path))?.is_dir() {
+            copy_folder(&path, &target)?;
+        } else {
+            fs::copy(&path, &target).map_err(file(&path))?;
+        }
+    }
+    Ok(())
+}
+
+/// The key that bodies are sealed with; none if no hub has made one.
+fn key(path: &Path) -> Result<Option<Key>, CopyError> {
+    match fs::read(path) {
+        Ok(bytes) => match <[u8; 32]>::try_from(bytes.as_slice()) {
+            Ok(bytes) => Ok(Some(Key::new(bytes))),
+            Err(_) => {
+                Err(CopyError::File { path: path.to_owned(), source: io::Error::other("not 32 bytes long") })
+            }
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(CopyError::File { path: path.to_owned(), source }),
+    }
+}

@@ -1,0 +1,151 @@
+//! The status for people.
+
+use std::io::{self, Write};
+
+use super::view::{HubView, LinkView, State, StoreView, SubscriptionView};
+
+/// Prints the hub as a few lines and a table.
+pub(super) fn print(view: &HubView, out: &mut dyn Write) -> io::Result<()> {
+    let HubView { version, link, subscriptions, store } = view;
+    let LinkView { up, server, for_seconds, reason, sent_bytes, received_bytes } = link;
+    let since = duration(*for_seconds);
+    writeln!(out, "edge-hub {version}")?;
+    match (up, server) {
+        (true, Some(server)) => writeln!(out, "link   up for {since}: {server}")?,
+        _ => writeln!(out, "link   DOWN for {since}: {}", reason.as_deref().unwrap_or("no reason is known"))?,
+    }
+    writeln!(out, "       {} sent, {} received", bytes(*sent_bytes), bytes(*received_bytes))?;
+    let StoreView { given_bytes, written_bytes, length_bytes } = store;
+    writeln!(
+        out,
+        "store  {} in files; {} given, {} written since the start\n",
+        bytes(*length_bytes),
+        bytes(*given_bytes),
+        bytes(*written_bytes)
+    )?;
+    let head = ["RESOURCE", "SCOPE", "OWNER", "OBJECTS", "VERSION", "AGE", "WATCHERS", "STATE", "SAVED"]
+        .map(str::to_owned);
+    let rows: Vec<[String; 9]> = std::iter::once(head).chain(subscriptions.iter().map(row)).collect();
+    columns(&rows, out)?;
+    for refused in subscriptions.iter().filter(|one| one.state == State::Refused) {
+        let reason = refused.reason.as_deref().unwrap_or_default();
+        writeln!(out, "\n{} is refused: {reason}", refused.resource)?;
+    }
+    Ok(())
+}
+
+fn row(view: &SubscriptionView) -> [String; 9] {
+    let SubscriptionView {
+        resource,
+        scope,
+        owner,
+        objects,
+        version,
+        age_seconds,
+        watchers,
+        state,
+        reason: _,
+        saved_bytes,
+    } = view;
+    let unknown = || "-".to_owned();
+    [
+        resource.clone(),
+        if scope.is_empty() { unknown() } else { scope.clone() },
+        owner.clone(),
+        objects.to_string(),
+        version.map_or_else(unknown, |version| version.to_string()),
+        age_seconds.map_or_else(unknown, duration),
+        watchers.to_string(),
+        format!("{state:?}").to_lowercase(),
+        bytes(*saved_bytes),
+    ]
+}
+
+/// Prints rows with their columns one below the other.
+pub(crate) fn columns<const N: usize>(rows: &[[String; N]], out: &mut dyn Write) -> io::Result<()> {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..N).map(width).collect();
+    for row in rows {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        let line = cells.collect::<Vec<_>>().join("  ");
+        writeln!(out, "{}", line.trim_end())?;
+    }
+    Ok(())
+}
+
+/// `12s`, `3m20s`, `5h10m`, `3d4h`: two units, as kubectl prints ages.
+fn duration(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds}s"),
+        120..7200 => format!("{}m{}s", seconds / 60, seconds % 60),
+        7200..172_800 => format!("{}h{}m", seconds / 3600, seconds % 3600 / 60),
+        _ => format!("{}d{}h", seconds / 86400, seconds % 86400 / 3600),
+    }
+}
+
+/// `512 B`, `1.5 MB`: decimal units.
+fn bytes(bytes: u64) -> String {
+    let (unit, name) = match bytes {
+        0..1000 => return format!("{bytes} B"),
+        1000..1_000_000 => (1000, "kB"),
+        1_000_000..1_000_000_000 => (1_000_000, "MB"),
+        _ => (1_000_000_000, "GB"),
+    };
+    format!("{}.{} {name}", bytes / unit, bytes % unit * 10 / unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_short() {
+        for (seconds, text) in
+            [(0, "0s"), (119, "119s"), (200, "3m20s"), (18_600, "5h10m"), (273_600, "3d4h")]
+        {
+            assert_eq!(duration(seconds), text);
+        }
+        for (count, text) in
+            [(999, "999 B"), (1500, "1.5 kB"), (2_345_678, "2.3 MB"), (7_000_000_000, "7.0 GB")]
+        {
+            assert_eq!(bytes(count), text);
+        }
+    }
+
+    #[test]
+    fn a_table_is_printed() {
+        let subscription = |resource: &str, state, reason: Option<&str>| SubscriptionView {
+            resource: resource.to_owned(),
+            scope: String::new(),
+            owner: "node".to_owned(),
+            objects: 12,
+            version: Some(345),
+            age_seconds: Some(4),
+            watchers: 2,
+            state,
+            reason: reason.map(str::to_owned),
+            saved_bytes: 1_200_000,
+        };
+        let view = HubView {
+            version: "0.1.0".to_owned(),
+            link: LinkView {
+                up: false,
+                server: None,
+                for_seconds: 61,
+                reason: Some("no connection within 4s".to_owned()),
+                sent_bytes: 10,
+                received_bytes: 2000,
+            },
+            subscriptions: vec![
+                subscription("services", State::Interrupted, None),
+                subscription("nodepools.apps.openyurt.io", State::Refused, Some("no such resource")),
+            ],
+            store: StoreView { given_bytes: 1, written_bytes: 2, length_bytes: 3 },
+        };
+        let mut out = Vec::new();
+        print(&view, &mut out).unwrap();
+        insta::assert_snapshot!(String::from_utf8(out).unwrap());
+        let json = serde_json::to_string(&view).unwrap();
+        assert_eq!(serde_json::from_str::<HubView>(&json).unwrap(), view);
+    }
+}

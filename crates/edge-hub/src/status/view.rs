@@ -1,0 +1,171 @@
+//! What the hub says of itself. Fields are only ever added.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    hub::Hub,
+    subscriptions::{Owner, Progress, Subscription},
+    upstream::LinkState,
+};
+
+/// The hub.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HubView {
+    /// Its version.
+    pub version: String,
+    /// The link to the API server.
+    pub link: LinkView,
+    /// What is held, in the order of their names.
+    pub subscriptions: Vec<SubscriptionView>,
+    /// The disk.
+    pub store: StoreView,
+}
+
+/// The link.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LinkView {
+    /// Whether an API server is connected.
+    pub up: bool,
+    /// Which, if one is.
+    pub server: Option<String>,
+    /// For how long it has been as it is.
+    pub for_seconds: u64,
+    /// Why there is none.
+    pub reason: Option<String>,
+    /// Bytes to the API server, TLS included.
+    pub sent_bytes: u64,
+    /// Bytes from it.
+    pub received_bytes: u64,
+}
+
+/// A subscription.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SubscriptionView {
+    /// `resource`, or `resource.group`.
+    pub resource: String,
+    /// Namespace and selectors, as they stand in the path; empty for everything.
+    pub scope: String,
+    /// `node`, or the user whose it is.
+    pub owner: String,
+    /// Objects that are held.
+    pub objects: usize,
+    /// The version up to which everything is held.
+    pub version: Option<u64>,
+    /// How long ago that was last known to be current.
+    pub age_seconds: Option<u64>,
+    /// Open watches.
+    pub watchers: usize,
+    /// How the upstream side is.
+    pub state: State,
+    /// Why it is refused.
+    pub reason: Option<String>,
+    /// Bytes that clients were given, less those that came over the link for them.
+    pub saved_bytes: u64,
+}
+
+/// How the upstream side of a subscription is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum State {
+    /// Not held whole yet.
+    Syncing,
+    /// Current.
+    Watching,
+    /// Held, and not watched now.
+    Interrupted,
+    /// The API server does not give it.
+    Refused,
+}
+
+/// The disk.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StoreView {
+    /// Bytes of keys and bodies given to the store since the start.
+    pub given_bytes: u64,
+    /// Bytes written into files.
+    pub written_bytes: u64,
+    /// Length of all files of objects.
+    pub length_bytes: u64,
+}
+
+impl HubView {
+    /// The hub as it is now.
+    pub fn of(hub: &Hub) -> Self {
+        let [sent_bytes, received_bytes] = hub.meters.link().read();
+        let (up, server, held, reason) = match &*hub.upstream.state().borrow() {
+            LinkState::Up(session) => {
+                (true, Some(session.endpoint().to_string()), session.connected().elapsed(), None)
+            }
+            LinkState::Down { since, reason } => (false, None, since.elapsed(), Some(reason.clone())),
+        };
+        let statistics = hub.storage.statistics();
+        Self {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            link: LinkView { up, server, for_seconds: held.as_secs(), reason, sent_bytes, received_bytes },
+            subscriptions: hub
+                .subscriptions
+                .all()
+                .iter()
+                .map(|open| SubscriptionView::of(open, hub))
+                .collect(),
+            store: StoreView {
+                given_bytes: statistics.given,
+                written_bytes: statistics.written,
+                length_bytes: statistics.length,
+            },
+        }
+    }
+}
+
+impl SubscriptionView {
+    /// A subscription as it is now.
+    pub fn of(subscription: &Subscription, hub: &Hub) -> Self {
+        let key = subscription.key();
+        let (state, reason) = match &*subscription.progress().borrow() {
+            Progress::Syncing => (State::Syncing, None),
+            Progress::Watching => (State::Watching, None),
+            Progress::Interrupted => (State::Interrupted, None),
+            Progress::Refused(status) => (State::Refused, Some(status.message.clone())),
+        };
+        let age = subscription.age(hub.upstream.alive()).proved;
+        let path = key.path();
+        let (namespace, selectors) =
+            (key.namespace.as_ref(), path.split_once('?').map_or("", |(_, query)| query));
+        let resource = &key.resource;
+        Self {
+            resource: resource_name(resource),
+            scope: [namespace, selectors]
+                .iter()
+                .filter(|part| !part.is_empty())
+                .copied()
+                .collect::<Vec<_>>()
+                .join("?"),
+            owner: match &key.owner {
+                Owner::Node => "node".to_owned(),
+                Owner::User(name) => name.to_string(),
+            },
+            objects: subscription.read(watch_cache::Cache::snapshot).map_or(0, |held| held.len()),
+            version: subscription.version().map(kube_wire::resource_version::ResourceVersion::get),
+            age_seconds: (age != Duration::MAX).then(|| age.as_secs()),
+            watchers: subscription.watchers(),
+            state,
+            reason,
+            saved_bytes: subscription.traffic().saved(),
+        }
+    }
+}
+
+/// `services`, `endpointslices.discovery.k8s.io`.
+pub fn resource_name(resource: &kube_wire::resource::GroupVersionResource) -> String {
+    if resource.group.is_empty() {
+        resource.resource.to_string()
+    } else {
+        format!("{}.{}", resource.resource, resource.group)
+    }
+}

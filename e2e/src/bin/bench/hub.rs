@@ -1,0 +1,299 @@
+//! The hub with many Services and `EndpointSlices`: its memory, what it costs the link and the disk, what it answers after a
+//! restart without a link, and what watchers cost it.
+
+mod client;
+mod direct;
+mod load;
+mod node;
+mod relay;
+mod watchers;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use kube::Client;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use self::node::{Node, Running};
+use self::relay::Relay;
+use self::watchers::Watchers;
+use crate::report::{Figure, Report, percentile};
+
+const SERVICES: &str = "/api/v1/services";
+const SLICES: &str = "/apis/discovery.k8s.io/v1/endpointslices";
+const JSON: &str = "application/json";
+
+/// Whose figures stand beside ours: measured before on a machine of the same kind, with 10,000 objects of each kind.
+const PEER: &str = "OpenYurt's yurthub, earlier run";
+
+/// Of the list of 16 MB and of the link: the same, asked of the API server in this run.
+const DIRECT: &str = "the API server, same run";
+
+/// How many clients have the hub as their API server when the link is measured.
+const CLIENTS: usize = 6;
+
+/// How many watches there are when events are measured.
+const WATCHERS: usize = 50;
+
+/// How many open and idle watches show what one takes.
+const IDLE_WATCHERS: usize = 200;
+
+/// How long the hub is left alone before its memory is read.
+const SETTLE: Duration = Duration::from_secs(10);
+
+/// How long the link is cut under the watchers.
+const CUT: Duration = Duration::from_secs(15);
+
+/// How much is measured.
+#[derive(clap::Args)]
+pub(crate) struct Size {
+    /// Number of Services, and of `EndpointSlices`.
+    #[arg(long, default_value_t = 10_000)]
+    objects: usize,
+    /// Number of changes in each part that needs some.
+    #[arg(long, default_value_t = 500)]
+    changes: usize,
+    /// How long the idle hub is watched.
+    #[arg(long, default_value_t = 60, value_name = "SECONDS")]
+    idle: u64,
+    /// The hub's binary, as it is released.
+    #[arg(long, value_name = "FILE", env = "ISTHMUS_HUB")]
+    hub: PathBuf,
+}
+
+/// Measures; leaves the objects in the cluster.
+pub(crate) async fn run(client: Client, size: Size) -> Result<Report> {
+    let Size { objects, changes, idle, hub } = size;
+    let began = Instant::now();
+    load::load(&client, objects).await?;
+    eprintln!("loaded in {:.0} s", began.elapsed().as_secs_f64());
+    let relay = Relay::start(node::api_server().await?).await?;
+    let node = Node::prepare(&hub, &relay).await?;
+    let measured = measure(&client, &relay, &node, [objects, changes], idle).await;
+    let (mut figures, notes) = measured.with_context(|| format!("the hub said last:\n{}", node.log()))?;
+    node.remove()?;
+    figures.push(Figure::new("binary_mb", mb(std::fs::metadata(&hub)?.len())));
+    let title = format!("hub: {objects} Services and {objects} EndpointSlices, {changes} changes");
+    Ok(Report { title, figures, notes })
+}
+
+async fn measure(
+    client: &Client,
+    relay: &Relay,
+    node: &Node,
+    [objects, changes]: [usize; 2],
+    idle: u64,
+) -> Result<(Vec<Figure>, Vec<String>)> {
+    let running = node.start()?;
+    let before = relay.bytes();
+    let agents = clients(&running, objects).await?;
+    let through_hub = relay.bytes() - before;
+    let one = direct::one_client(relay, [SERVICES, SLICES]).await?;
+    let mut figures = vec![
+        Figure::new("link_ratio_6_clients", ratio(through_hub, one.compressed)).target(1.02),
+        Figure::new("link_ratio_6_clients_json", ratio(through_hub, one.json)),
+    ];
+    sleep(SETTLE).await;
+    figures.push(Figure::new("resident_mb", running.process.resident_mb()?).against(574.0, PEER));
+    figures.extend(idling(&running, relay, idle).await?);
+    drop(agents);
+    figures.extend(lists(client, &running).await?);
+    let mut notes = Vec::new();
+    figures.extend(events(client, &running, objects, changes).await?);
+    figures.extend(cut(client, &running, relay, objects, changes).await?);
+    let (restart, note) = offline_restart(relay, node, running, objects).await?;
+    figures.extend(restart);
+    notes.push(note);
+    Ok((figures, notes))
+}
+
+/// As many clients as are measured list and watch both kinds.
+async fn clients(running: &Running, objects: usize) -> Result<Vec<Watchers>> {
+    let paths = [SERVICES, SLICES].map(|path| format!("{path}?resourceVersion=0"));
+    let mut tasks = JoinSet::new();
+    for _ in 0..CLIENTS {
+        for path in &paths {
+            let (client, path) = (running.client, path.clone());
+            tasks.spawn(async move {
+                loop {
+                    match client.get(&path, JSON).await {
+                        Ok(answer) if answer.status == 200 => return answer.objects(),
+                        Ok(_) | Err(_) => sleep(Duration::from_millis(50)).await,
+                    }
+                }
+            });
+        }
+    }
+    let listed = tokio::time::timeout(Duration::from_mins(2), tasks.join_all()).await.context("lists")?;
+    // The API server and the cluster have a few of their own.
+    ensure!(listed.iter().all(|held| *held >= objects), "lists of {listed:?}, not of {objects}");
+    let mut open = Vec::new();
+    for path in [SERVICES, SLICES] {
+        open.push(Watchers::open(running.client, &watch(running, path).await?, CLIENTS).await?);
+    }
+    sleep(Duration::from_secs(1)).await;
+    Ok(open)
+}
+
+/// The path of a watch from now on.
+async fn watch(running: &Running, path: &str) -> Result<String> {
+    let list = running.client.get(&format!("{path}?resourceVersion=0"), JSON).await?;
+    let version = node::version_of(&list.body())?;
+    Ok(format!("{path}?watch=1&allowWatchBookmarks=true&timeoutSeconds=3000&resourceVersion={version}"))
+}
+
+async fn idling(running: &Running, relay: &Relay, seconds: u64) -> Result<Vec<Figure>> {
+    let (link, disk) = (relay.bytes(), running.process.written_bytes()?);
+    sleep(Duration::from_secs(seconds)).await;
+    let minutes = float(seconds) / 60.0;
+    let disk = (running.process.written_bytes()? - disk) / minutes;
+    Ok(vec![
+        // 3 to 6 MB each 5 to 7 minutes.
+        Figure::new("idle_link_bytes_per_min", float(relay.bytes() - link) / minutes)
+            .against(750_000.0, PEER),
+        Figure::new("idle_disk_bytes_per_min", disk).against(19_000_000.0, PEER),
+    ])
+}
+
+async fn lists(client: &Client, running: &Running) -> Result<Vec<Figure>> {
+    let path = format!("{SLICES}?resourceVersion=0");
+    // The second of two: the first finds nothing in the processor's caches.
+    let mut took = [Duration::ZERO; 3];
+    let mut length = 0;
+    for took in &mut took {
+        let answer = running.client.get(&path, JSON).await?;
+        (*took, length) = (answer.took, answer.raw.len() as u64);
+    }
+    took.sort_unstable();
+    let scale = 16e6 / float(length);
+    let direct = direct::list(client, &path).await?;
+    running.process.forget_peak()?;
+    let before = running.process.resident_mb()?;
+    let mut tasks = JoinSet::new();
+    for _ in 0..20 {
+        let (client, path) = (running.client, path.clone());
+        tasks.spawn(async move { client.get(&path, JSON).await.map(|answer| answer.status) });
+    }
+    while let Some(status) = tasks.join_next().await {
+        ensure!(status?? == 200, "a list of 20 failed");
+    }
+    Ok(vec![
+        Figure::new("list16mb_ms", took[1].as_secs_f64() * 1e3 * scale).against(direct, DIRECT),
+        Figure::new("lists20_added_mb", running.process.peak_mb()? - before),
+    ])
+}
+
+async fn events(client: &Client, running: &Running, objects: usize, changes: usize) -> Result<Vec<Figure>> {
+    let path = watch(running, SERVICES).await?;
+    let before = running.process.resident_mb()?;
+    let idle = Watchers::open(running.client, &path, IDLE_WATCHERS).await?;
+    sleep(Duration::from_secs(2)).await;
+    let kb_per_watcher = (running.process.resident_mb()? - before) * 1024.0 / float(IDLE_WATCHERS as u64);
+    drop(idle);
+    let object = running.client.get(&load::path(0), "application/vnd.kubernetes.protobuf").await?;
+    let changed = float((object.body().len() * changes) as u64);
+    let watchers = Watchers::open(running.client, &path, WATCHERS).await?;
+    let disk = running.process.written_bytes()?;
+    let cpu = running.process.cpu_seconds()?;
+    load::change(client, objects, 0..changes, 4).await?;
+    watchers.told(changes, Duration::from_mins(1)).await?;
+    let cpu = running.process.cpu_seconds()? - cpu;
+    let mut delays = watchers.delays();
+    let p99 = percentile(&mut delays, 0.99);
+    // What waits for the disk has come to it by then.
+    sleep(Duration::from_secs(4)).await;
+    let disk = running.process.written_bytes()? - disk;
+    Ok(vec![
+        Figure::new("kb_per_watcher", kb_per_watcher),
+        Figure::new("cpu_us_per_event_watcher", cpu * 1e6 / float((changes * WATCHERS) as u64))
+            .against(900.0, PEER),
+        Figure::new("p50_delivery_ms", percentile(&mut delays, 0.5)),
+        Figure::new("p99_delivery_ms", p99),
+        Figure::new("disk_bytes_per_changed_byte", disk / changed),
+    ])
+}
+
+async fn cut(
+    client: &Client,
+    running: &Running,
+    relay: &Relay,
+    objects: usize,
+    changes: usize,
+) -> Result<Vec<Figure>> {
+    let changes = changes.min(objects);
+    let object = running.client.get(&load::path(0), "application/vnd.kubernetes.protobuf").await?;
+    let changed = float((object.body().len() * changes) as u64);
+    let watchers = Watchers::open(running.client, &watch(running, SERVICES).await?, WATCHERS).await?;
+    relay.cut();
+    let began = Instant::now();
+    load::change(client, objects, 0..changes, 4).await?;
+    sleep(CUT.saturating_sub(began.elapsed())).await;
+    let before = relay.bytes();
+    relay.heal();
+    // Watchers that were cut are told nothing: what is missing shows in the count.
+    let told = watchers.told(changes, Duration::from_mins(1)).await;
+    let bytes = relay.bytes() - before;
+    if watchers.ended() == 0 {
+        told?;
+    }
+    Ok(vec![
+        Figure::new("watchers_cut", float(watchers.ended() as u64)).against(40.0, PEER).target(0.0),
+        Figure::new("reconnect_bytes_per_changed_byte", float(bytes) / changed),
+    ])
+}
+
+/// Ends the hub at once, cuts the link, and starts it again.
+async fn offline_restart(
+    relay: &Relay,
+    node: &Node,
+    running: Running,
+    objects: usize,
+) -> Result<(Vec<Figure>, String)> {
+    let paths = [SERVICES, SLICES].map(|path| format!("{path}?resourceVersion=0"));
+    // What the node may read was allowed before, and is stored by then.
+    for path in &paths {
+        ensure!(
+            running.holds(path, objects, Duration::from_secs(10)).await.0 >= objects,
+            "{path} is not whole"
+        );
+    }
+    sleep(Duration::from_secs(3)).await;
+    relay.cut();
+    running.kill().await?;
+    let began = Instant::now();
+    let running = node.start()?;
+    let [services, slices] = &paths;
+    let limit = Duration::from_secs(30);
+    let ((a, a_at), (b, b_at)) =
+        tokio::join!(running.holds(services, objects, limit), running.holds(slices, objects, limit));
+    let took = a_at.max(b_at).duration_since(began).as_secs_f64() * 1e3;
+    let held = a.min(objects) + b.min(objects);
+    sleep(SETTLE).await;
+    let resident = running.process.resident_mb()?;
+    running.kill().await?;
+    relay.heal();
+    let figures = vec![
+        Figure::new("offline_restart_ms", took).against(9200.0, PEER),
+        Figure::new("offline_restart_objects", float(held as u64))
+            .against(8836.0, PEER)
+            .target(float(2 * objects as u64)),
+        Figure::new("offline_resident_mb", resident),
+    ];
+    let note = "After kill -9 without a link: from the start of the process until both lists came whole to a client.";
+    Ok((figures, note.to_owned()))
+}
+
+fn ratio(ours: u64, theirs: u64) -> f64 {
+    float(ours) / float(theirs)
+}
+
+fn mb(bytes: u64) -> f64 {
+    float(bytes) / f64::from(1 << 20)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "figures of a benchmark")]
+fn float(number: u64) -> f64 {
+    number as f64
+}

@@ -1,0 +1,59 @@
+//! The same requests without a hub, for comparison.
+
+use anyhow::{Result, ensure};
+use http::{Request, header};
+use kube::client::Body;
+use kube::{Client, Config};
+use tokio::time::Instant;
+
+use super::relay::Relay;
+
+/// Bytes that one client costs the link when it lists everything, in two forms.
+pub(super) struct OneClient {
+    /// As client-go asks for built-in kinds: protobuf, compressed.
+    pub(super) compressed: u64,
+    /// As JSON, plain.
+    pub(super) json: u64,
+}
+
+/// Lists `paths` from the API server over the relay.
+pub(super) async fn one_client(relay: &Relay, paths: [&str; 2]) -> Result<OneClient> {
+    let forms = [("application/vnd.kubernetes.protobuf", "gzip"), ("application/json", "identity")];
+    let mut bytes = [0; 2];
+    for ((accept, encoding), bytes) in forms.into_iter().zip(&mut bytes) {
+        let mut config = Config::infer().await?;
+        config.cluster_url = format!("https://{}", relay.address()).parse()?;
+        let client = Client::try_from(config)?;
+        let before = relay.bytes();
+        for path in paths {
+            drain(&client, &format!("{path}?resourceVersion=0"), accept, encoding).await?;
+        }
+        *bytes = relay.bytes() - before;
+    }
+    let [compressed, json] = bytes;
+    Ok(OneClient { compressed, json })
+}
+
+/// Milliseconds in which 16 MB of a list come from the API server, in proportion.
+pub(super) async fn list(client: &Client, path: &str) -> Result<f64> {
+    let mut times = [0.0; 3];
+    for time in &mut times {
+        let began = Instant::now();
+        let length = drain(client, path, "application/json", "identity").await?;
+        *time = began.elapsed().as_secs_f64() * 1e3 * 16e6 / super::float(length);
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(times[1])
+}
+
+/// Reads an answer to its end and says how long its body was.
+async fn drain(client: &Client, path: &str, accept: &str, encoding: &str) -> Result<u64> {
+    let request = Request::get(path)
+        .header(header::ACCEPT, accept)
+        .header(header::ACCEPT_ENCODING, encoding)
+        .body(Body::empty())?;
+    let response = client.send(request).await?;
+    ensure!(response.status().is_success(), "{path}: {}", response.status());
+    let body = response.into_body().collect_bytes().await?;
+    Ok(body.len() as u64)
+}

@@ -1,0 +1,132 @@
+//! The hub under test: a process of this machine with the administrator's certificate, whose link is a relay.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use base64::Engine;
+use e2e::{kubectl, run};
+use serde_json::Value;
+use tokio::process::{Child, Command};
+use tokio::time::Instant;
+
+use super::client::Client;
+use super::relay::Relay;
+use crate::process::Process;
+
+/// Where a hub keeps its files, and how it is started.
+pub(super) struct Node {
+    binary: PathBuf,
+    folder: PathBuf,
+    proxy: u16,
+    admin: u16,
+    server: String,
+}
+
+/// A hub that runs, until it is dropped.
+pub(super) struct Running {
+    child: Child,
+    pub(super) process: Process,
+    pub(super) client: Client,
+}
+
+/// Host and port of the API server in use.
+pub(super) async fn api_server() -> Result<String> {
+    let url = config("{.clusters[0].cluster.server}").await?;
+    Ok(url.strip_prefix("https://").context("the API server's address")?.to_owned())
+}
+
+async fn config(path: &str) -> Result<String> {
+    kubectl(&["config", "view", "--raw", "--minify", "-o", &format!("jsonpath={path}")]).await?.ok()
+}
+
+impl Node {
+    /// A folder with the certificates of the kubeconfig in use, and nothing stored.
+    pub(super) async fn prepare(binary: &Path, relay: &Relay) -> Result<Self> {
+        let folder = std::env::temp_dir().join(format!("isthmus-bench-hub-{}", std::process::id()));
+        // Keys come into it.
+        run("mkdir", &["-p", "-m", "700", &folder.to_string_lossy()], "").await?.ok()?;
+        let data = [
+            ("ca.crt", "{.clusters[0].cluster.certificate-authority-data}"),
+            ("client.crt", "{.users[0].user.client-certificate-data}"),
+            ("client.key", "{.users[0].user.client-key-data}"),
+        ];
+        for (name, path) in data {
+            let text = base64::engine::general_purpose::STANDARD.decode(config(path).await?)?;
+            std::fs::write(folder.join(name), text)?;
+        }
+        Ok(Self {
+            binary: binary.canonicalize().with_context(|| format!("{}", binary.display()))?,
+            folder,
+            proxy: free_port()?,
+            admin: free_port()?,
+            server: format!("https://{}", relay.address()),
+        })
+    }
+
+    /// Starts the hub and does not wait for it.
+    pub(super) fn start(&self) -> Result<Running> {
+        let Self { binary, folder, proxy, admin, server } = self;
+        let file = |name: &str| folder.join(name).display().to_string();
+        let log = std::fs::File::create(folder.join("log"))?;
+        let child = Command::new(binary)
+            .args(["run", "--node-name", "bench", "--server-addr", server])
+            .args(["--ca-file", &file("ca.crt"), "--client-cert-file", &file("client.crt")])
+            .args(["--client-key-file", &file("client.key"), "--root-dir", &file("root")])
+            .args(["--proxy-port", &proxy.to_string(), "--serve-port", &admin.to_string()])
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .kill_on_drop(true)
+            .spawn()
+            .with_context(|| format!("cannot run {}", binary.display()))?;
+        let process = Process(child.id().context("the hub ended")?);
+        Ok(Running { child, process, client: Client { port: *proxy } })
+    }
+
+    /// Removes the folder.
+    pub(super) fn remove(self) -> Result<()> {
+        Ok(std::fs::remove_dir_all(self.folder)?)
+    }
+
+    /// What the hub said last.
+    pub(super) fn log(&self) -> String {
+        let log = std::fs::read_to_string(self.folder.join("log")).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(10)..].join("\n")
+    }
+}
+
+impl Running {
+    /// Ends it as a loss of power to the process would.
+    pub(super) async fn kill(mut self) -> Result<()> {
+        Ok(self.child.kill().await?)
+    }
+
+    /// Waits until a list of `path` has `count` objects; says how many came at last, and when.
+    pub(super) async fn holds(&self, path: &str, count: usize, within: Duration) -> (usize, Instant) {
+        let until = Instant::now() + within;
+        loop {
+            let answer = self.client.get(path, "application/json").await;
+            let at = Instant::now();
+            let held = answer.map_or(0, |answer| if answer.status == 200 { answer.objects() } else { 0 });
+            if held >= count || at >= until {
+                return (held, at);
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+/// A port that nobody listens on now.
+fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+/// The value of `metadata.resourceVersion` at the head of a list.
+pub(super) fn version_of(list: &[u8]) -> Result<String> {
+    let list: Value = serde_json::from_slice(list)?;
+    Ok(list["metadata"]["resourceVersion"].as_str().context("no version")?.to_owned())
+}

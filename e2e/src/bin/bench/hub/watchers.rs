@@ -1,0 +1,93 @@
+//! Many watches of one resource, and what each was told when.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use parking_lot_free::Samples;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::client::{Client, find};
+use super::load::{SENT, nanoseconds};
+
+/// Watches that run until they are dropped.
+pub(super) struct Watchers {
+    shared: Arc<Shared>,
+    count: usize,
+    _tasks: JoinSet<()>,
+}
+
+#[derive(Default)]
+struct Shared {
+    told: AtomicUsize,
+    ended: AtomicUsize,
+    /// Milliseconds from sending a change to reading it.
+    delays: Mutex<Vec<f64>>,
+}
+
+impl Watchers {
+    /// Opens `count` watches of `path`, which has its parameters already.
+    pub(super) async fn open(client: Client, path: &str, count: usize) -> Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let mut tasks = JoinSet::new();
+        for _ in 0..count {
+            let stream = client.watch(path).await?;
+            tasks.spawn(follow(stream, shared.clone()));
+        }
+        Ok(Self { shared, count, _tasks: tasks })
+    }
+
+    /// Waits until each was told of `changes` changes since the last call of [`Watchers::delays`].
+    pub(super) async fn told(&self, changes: usize, within: Duration) -> Result<()> {
+        let until = Instant::now() + within;
+        while self.shared.told.load(Relaxed) < changes * self.count {
+            let told = self.shared.told.load(Relaxed);
+            ensure!(Instant::now() < until, "{told} of {} events came", changes * self.count);
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        Ok(())
+    }
+
+    /// How long each event took; the count of events begins anew.
+    pub(super) fn delays(&self) -> Vec<f64> {
+        self.shared.told.store(0, Relaxed);
+        std::mem::take(&mut self.shared.delays.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// How many have ended.
+    pub(super) fn ended(&self) -> usize {
+        self.shared.ended.load(Relaxed)
+    }
+}
+
+async fn follow(mut stream: TcpStream, shared: Arc<Shared>) {
+    let mark = format!("\"{SENT}\":\"").into_bytes();
+    let (mut buffer, mut text) = (vec![0; 16 << 10], Vec::new());
+    while let Ok(length @ 1..) = stream.read(&mut buffer).await {
+        text.extend_from_slice(&buffer[..length]);
+        let now = nanoseconds();
+        let mut done = 0;
+        while let Some(at) = find(&text[done..], &mark) {
+            let start = done + at + mark.len();
+            let Some(end) = find(&text[start..], b"\"") else { break };
+            let sent = std::str::from_utf8(&text[start..start + end])
+                .ok()
+                .and_then(|sent| sent.parse::<u128>().ok());
+            if let Some(sent) = sent {
+                #[expect(clippy::cast_precision_loss, reason = "milliseconds of a benchmark")]
+                let delay = now.saturating_sub(sent) as f64 / 1e6;
+                shared.delays.lock().unwrap_or_else(PoisonError::into_inner).push(delay);
+                shared.told.fetch_add(1, Relaxed);
+            }
+            done = start + end;
+        }
+        // What may be the beginning of a mark stays.
+        let keep = if find(&text[done..], &mark).is_some() { 256 } else { mark.len() };
+        text.drain(..done.max(text.len().saturating_sub(keep)));
+    }
+    shared.ended.fetch_add(1, Relaxed);
+}
