@@ -69,7 +69,6 @@ impl Collector for HubCollector {
         }
         let views = hub.subscriptions.all().iter().map(|open| SubscriptionView::of(open, &hub)).collect();
         let resources = by_resource(views, RESOURCES);
-        type Read = fn(&OfResource) -> f64;
         let figures: [(&str, &str, Read); 4] = [
             (
                 "hub_staleness_seconds",
@@ -90,6 +89,9 @@ impl Collector for HubCollector {
         Ok(())
     }
 }
+
+/// Takes one figure.
+type Read = fn(&OfResource) -> f64;
 
 /// What the subscriptions of one resource are together.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]

@@ -144,7 +144,14 @@ mod tests {
         };
         let mut out = Vec::new();
         print(&view, &mut out).unwrap();
-        insta::assert_snapshot!(String::from_utf8(out).unwrap());
+        let text = String::from_utf8(out).unwrap();
+        let expected = "edge-hub 0.1.0\nlink   DOWN for 61s: no connection within 4s\n       10 B sent, 2.0 kB received\n\
+            store  3 B in files; 1 B given, 2 B written since the start\n\n\
+            RESOURCE                    SCOPE  OWNER  OBJECTS  VERSION  AGE  WATCHERS  STATE        SAVED\n\
+            services                    -      node   12       345      4s   2         interrupted  1.2 MB\n\
+            nodepools.apps.openyurt.io  -      node   12       345      4s   2         refused      1.2 MB\n\n\
+            nodepools.apps.openyurt.io is refused: no such resource\n";
+        assert_eq!(text, expected);
         let json = serde_json::to_string(&view).unwrap();
         assert_eq!(serde_json::from_str::<HubView>(&json).unwrap(), view);
     }

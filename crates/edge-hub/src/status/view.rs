@@ -152,7 +152,7 @@ impl SubscriptionView {
             },
             objects: subscription.read(watch_cache::Cache::snapshot).map_or(0, |held| held.len()),
             version: subscription.version().map(kube_wire::resource_version::ResourceVersion::get),
-            age_seconds: (age != Duration::MAX).then(|| age.as_secs()),
+            age_seconds: (age != Duration::MAX).then_some(age.as_secs()),
             watchers: subscription.watchers(),
             state,
             reason,
