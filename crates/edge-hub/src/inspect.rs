@@ -49,7 +49,8 @@ pub enum CacheCommand {
     Get(GetArgs),
     /// Read every file, check every frame and decode every object; exit code 1 if something is damaged.
     ///
-    /// Nothing is repaired: the hub does that when it starts, and fetches anew what was damaged.
+    /// Nothing is repaired: the hub does that when it starts, and fetches anew what was damaged. A file that ends early, as after a
+    /// loss of power, is read up to there and is no damage as long as a whole list is in it.
     Verify,
 }
 

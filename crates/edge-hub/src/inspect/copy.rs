@@ -66,10 +66,21 @@ fn once(root: &Path, key: Option<&Key>) -> Result<Contents, CopyError> {
     let store = root.join("store");
     let copy = Private(root.join(format!(".inspect-{}", std::process::id())));
     copy_folder(&store, &copy.0)?;
+    let logs = names(&copy.0.join("logs"))?;
     let (opened, mut restored) = Store::open(&copy.0, key)?;
     restored.sort_by(|a, b| a.subscription.0.cmp(&b.subscription.0));
     let there = |text: String| text.replace(&copy.0.display().to_string(), &store.display().to_string());
-    let problems = opened.problems().iter().map(|problem| there(problem.to_string())).collect();
+    let mut problems: Vec<String> =
+        opened.problems().iter().map(|problem| there(problem.to_string())).collect();
+    // The store removes what it found to be no whole list, and says so only of what had been whole before.
+    for path in logs.iter().filter(|path| !path.exists()) {
+        let path = there(path.display().to_string());
+        if !problems.iter().any(|problem| problem.starts_with(&path)) {
+            problems.push(format!(
+                "{path}: it holds no whole list: damaged, cut short, or being fetched just now"
+            ));
+        }
+    }
     Ok(Contents { restored, problems })
 }
 
@@ -90,6 +101,16 @@ fn copy_folder(from: &Path, to: &Path) -> Result<(), CopyError> {
         }
     }
     Ok(())
+}
+
+/// The files in a folder.
+fn names(folder: &Path) -> Result<Vec<PathBuf>, CopyError> {
+    let file = |source| CopyError::File { path: folder.to_owned(), source };
+    match fs::read_dir(folder) {
+        Ok(entries) => entries.map(|entry| Ok(entry.map_err(file)?.path())).collect(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(file(error)),
+    }
 }
 
 /// The key that bodies are sealed with; none if no hub has made one.
