@@ -109,12 +109,7 @@ pub struct Authorizer {
 
 impl Authorizer {
     /// An authorizer with the allowances that [`Authorizer::export`] gave before a restart.
-    pub fn new(
-        upstream: Upstream,
-        lifetimes: Lifetimes,
-        stored: Option<&[u8]>,
-        meters: Meters,
-    ) -> Self {
+    pub fn new(upstream: Upstream, lifetimes: Lifetimes, stored: Option<&[u8]>, meters: Meters) -> Self {
         let stored: Vec<Allowance> = stored
             .map(|bytes| {
                 serde_json::from_slice(bytes).unwrap_or_else(|error| {

@@ -98,14 +98,18 @@ impl Subscriptions {
         open.iter().any(whole) || self.restored.lock().contains_key(&wanted.to_string())
     }
 
-    /// Which pooled resources are not held whole, in their order.
+    /// Which pooled resources are still on their way. What the API server refuses is not: one missing right must not make all of
+    /// the hub look broken, and the status tells of it.
     pub fn missing(&self, sharing: &Sharing) -> Vec<String> {
         let open = self.open.lock();
-        let whole = |resource: &GroupVersionResource| {
-            open.get(&Key::pooled(resource)).is_some_and(|entry| entry.subscription.version().is_some())
+        let settled = |resource: &GroupVersionResource| {
+            open.get(&Key::pooled(resource)).is_some_and(|entry| {
+                let refused = matches!(*entry.subscription.progress().borrow(), Progress::Refused(_));
+                refused || entry.subscription.version().is_some()
+            })
         };
         let pooled = sharing.pooled.iter().filter(|resource| sharing.pools(resource));
-        pooled.filter(|resource| !whole(resource)).map(resource_name).collect()
+        pooled.filter(|resource| !settled(resource)).map(resource_name).collect()
     }
 
     /// Ends a subscription; its upstream stream closes and its memory is freed.

@@ -75,15 +75,15 @@ impl Collector for HubCollector {
                 "How long ago what is held was last known to be current, at worst",
                 |of| of.age,
             ),
-            ("hub_watchers", "Watches that are open", |of| of.watchers),
-            ("hub_objects", "Objects that are held", |of| of.objects),
-            ("hub_subscriptions", "Subscriptions", |of| of.count),
+            ("hub_watchers", "Watches that are open", |of| Some(of.watchers)),
+            ("hub_objects", "Objects that are held", |of| Some(of.objects)),
+            ("hub_subscriptions", "Subscriptions", |of| Some(of.count)),
         ];
         for (name, help, read) in figures {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             for (resource, of) in &resources {
-                ConstGauge::new(read(of))
-                    .encode(family.encode_family(&[("resource", resource.as_str())])?)?;
+                let Some(value) = read(of) else { continue };
+                ConstGauge::new(value).encode(family.encode_family(&[("resource", resource.as_str())])?)?;
             }
         }
         Ok(())
@@ -91,12 +91,13 @@ impl Collector for HubCollector {
 }
 
 /// Takes one figure.
-type Read = fn(&OfResource) -> f64;
+type Read = fn(&OfResource) -> Option<f64>;
 
 /// What the subscriptions of one resource are together.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 struct OfResource {
-    age: f64,
+    /// `None` if none was ever current.
+    age: Option<f64>,
     watchers: f64,
     objects: f64,
     count: f64,
@@ -109,8 +110,8 @@ fn by_resource(views: Vec<SubscriptionView>, most: usize) -> BTreeMap<String, Of
     for view in views {
         let full = resources.len() >= most && !resources.contains_key(&view.resource);
         let of = resources.entry(if full { OTHER.to_owned() } else { view.resource }).or_default();
-        // Of what was never current nothing is held.
-        of.age = of.age.max(view.age_seconds.unwrap_or_default() as f64);
+        let age = view.age_seconds.map(|age| age as f64);
+        of.age = of.age.into_iter().chain(age).reduce(f64::max);
         of.watchers += view.watchers as f64;
         of.objects += view.objects as f64;
         of.count += 1.0;
@@ -150,7 +151,8 @@ mod tests {
         let resources = by_resource(views, 2);
         let labels: Vec<&str> = resources.keys().map(String::as_str).collect();
         assert_eq!(labels, ["a", "b", OTHER]);
-        assert_eq!(resources["a"], OfResource { age: 9.0, watchers: 3.0, objects: 6.0, count: 2.0 });
-        assert_eq!(resources[OTHER], OfResource { age: 2.0, watchers: 5.0, objects: 6.0, count: 2.0 });
+        assert_eq!(resources["a"], OfResource { age: Some(9.0), watchers: 3.0, objects: 6.0, count: 2.0 });
+        assert_eq!(resources["b"].age, None, "what was never held is not fresh");
+        assert_eq!(resources[OTHER], OfResource { age: Some(2.0), watchers: 5.0, objects: 6.0, count: 2.0 });
     }
 }

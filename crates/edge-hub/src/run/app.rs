@@ -175,6 +175,9 @@ impl App {
             tasks.spawn(serve(secure, router, shutdown.clone(), "secure proxy"));
         }
         let readiness = Readiness::new();
+        // Kept to the end: a handle that is dropped says that its part has stopped.
+        let store_ready = readiness.register("store");
+        store_ready.ready();
         let pooled = readiness.register("pooled-resources");
         let admin_router = admin::router(hub.clone(), readiness, Arc::new(metrics));
         tasks.spawn(serve_admin(admin, admin_router, shutdown.clone()));

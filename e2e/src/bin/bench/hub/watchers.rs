@@ -1,10 +1,11 @@
 //! Many watches of one resource, and what each was told when.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use parking_lot::Mutex;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -54,7 +55,7 @@ impl Watchers {
     /// How long each event took; the count of events begins anew.
     pub(super) fn delays(&self) -> Vec<f64> {
         self.shared.told.store(0, Relaxed);
-        std::mem::take(&mut self.shared.delays.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.shared.delays.lock())
     }
 
     /// How many have ended.
@@ -79,7 +80,7 @@ async fn follow(mut stream: TcpStream, shared: Arc<Shared>) {
             if let Some(sent) = sent {
                 #[expect(clippy::cast_precision_loss, reason = "milliseconds of a benchmark")]
                 let delay = now.saturating_sub(sent) as f64 / 1e6;
-                shared.delays.lock().unwrap_or_else(PoisonError::into_inner).push(delay);
+                shared.delays.lock().push(delay);
                 shared.told.fetch_add(1, Relaxed);
             }
             done = start + end;
