@@ -90,6 +90,10 @@ pub fn attributes(node: &Value) -> Value {
         "labels": node["metadata"]["labels"], "annotations": node["metadata"]["annotations"],
         "taints": node["spec"]["taints"],
     });
+    // The controller manager's own, which comes some time after a node does.
+    if let Some(annotations) = attributes["annotations"].as_object_mut() {
+        annotations.remove("node.alpha.kubernetes.io/ttl");
+    }
     if attributes["taints"].as_array().is_some_and(Vec::is_empty) {
         attributes["taints"] = Value::Null;
     }
