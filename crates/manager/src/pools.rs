@@ -158,7 +158,7 @@ impl Pools {
     pub async fn follow(&self, client: Client, changed: impl Fn(BTreeSet<String>)) {
         let pools = Api::<DeserializeGuard<NodePool>>::all(client);
         let config = watcher::Config::default().streaming_lists();
-        let mut events = std::pin::pin!(watcher(pools, config).default_backoff());
+        let mut events = std::pin::pin!(watcher(pools, config).backoff(crate::watches::backoff()));
         while let Some(event) = events.next().await {
             match event {
                 Ok(event) => changed(self.apply(event)),

@@ -6,8 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::Duration;
 
+use backon::ExponentialBuilder;
 use futures::StreamExt;
+use kube::runtime::utils::Backoff;
+use kube::runtime::watcher::ExponentialBackoff;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Resource, ResourceExt};
 use parking_lot::RwLock;
@@ -25,6 +29,18 @@ pub(crate) trait Index<K>: Send + Sync + 'static {
     fn replace(&self, objects: Vec<K>) -> BTreeSet<String>;
 }
 
+/// How long a watch that failed waits before it is tried again: soon after a hiccup, and at most 8 s (the upper bound, 4 s,
+/// and as much of jitter). That of client-go grows to 30 s, and further with jitter, in an outage of a dozen seconds: what
+/// users change right after it would stay undone that long.
+pub(crate) fn backoff() -> impl Backoff {
+    let bounds = ExponentialBuilder::default()
+        .with_min_delay(Duration::from_millis(500))
+        .with_max_delay(Duration::from_secs(4))
+        .with_jitter()
+        .without_max_times();
+    ExponentialBackoff::from(bounds)
+}
+
 /// Keeps `index` up to date from a watch of `api`, tells `changed` the keys of what changed, and calls `synced` once
 /// the first complete list is in the index. Never ends.
 pub(crate) async fn keep<K, I>(
@@ -39,7 +55,7 @@ pub(crate) async fn keep<K, I>(
 {
     let mut synced = Some(synced);
     let mut listed: Vec<K> = Vec::new();
-    let mut events = std::pin::pin!(watcher(api, config).default_backoff());
+    let mut events = std::pin::pin!(watcher(api, config).backoff(backoff()));
     while let Some(event) = events.next().await {
         match event {
             Ok(watcher::Event::Init) => listed.clear(),
@@ -95,5 +111,21 @@ impl<K: Resource<DynamicType = ()> + Send + Sync + 'static> Index<K> for ByName<
         let touched = present.keys().chain(fresh.keys()).cloned().collect();
         *present = fresh;
         touched
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failing_watch_is_tried_again_within_eight_seconds_for_ever() {
+        let mut backoff = backoff();
+        let waits: Vec<Duration> = backoff.by_ref().take(1000).collect();
+        assert_eq!(waits.len(), 1000, "it never gives up");
+        assert!(waits[0] <= Duration::from_secs(1), "{:?}", waits[0]);
+        assert!(waits[10..].iter().all(|wait| (4..=8).contains(&wait.as_secs())), "{waits:?}");
+        backoff.reset();
+        assert!(backoff.next().is_some_and(|wait| wait <= Duration::from_secs(1)));
     }
 }

@@ -45,7 +45,7 @@ impl ServingSecretWatch {
         let api: Api<Secret> = Api::namespaced(client, &config.namespace);
         let name = config.serving_secret.as_str();
         let by_name = watcher::Config::default().fields(&format!("metadata.name={name}"));
-        let mut events = std::pin::pin!(watcher(api.clone(), by_name).default_backoff());
+        let mut events = std::pin::pin!(watcher(api.clone(), by_name).backoff(crate::watches::backoff()));
         let mut poll = interval((config.settle / POLL_FRACTION).max(Duration::from_secs(1)));
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {

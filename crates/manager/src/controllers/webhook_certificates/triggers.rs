@@ -45,7 +45,7 @@ where
     let name = name.to_owned();
     let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
     watcher(api, config)
-        .default_backoff()
+        .backoff(crate::watches::backoff())
         .filter_map(move |event| {
             let changed = match event {
                 Ok(watcher::Event::Apply(_) | watcher::Event::InitApply(_) | watcher::Event::Delete(_)) => {
