@@ -21,7 +21,7 @@ const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 
 /// The operations that keep the pod with this `spec` off host-network nodes; none when it keeps off already.
 pub(super) fn exclusion(spec: &Object<'_>) -> Result<Vec<PatchOperation>, Malformed> {
-    if selects_others(spec)? {
+    if selects_others(spec)?.is_some() {
         return Ok(Vec::new());
     }
     let terms = required_terms(spec)?.unwrap_or_default();
@@ -87,6 +87,37 @@ pub(super) fn inclusion(spec: &Object<'_>) -> Result<Option<PatchOperation>, Mal
         None => required,
     };
     Ok(Some(remove(&path)))
+}
+
+/// A field by which no node of a host-network pool will do.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Contradiction {
+    /// The field.
+    pub(super) field: String,
+    /// What the field says.
+    pub(super) says: String,
+}
+
+/// The first field that keeps the pod off host-network nodes other than by the requirement itself, which [`inclusion`]
+/// takes out; none in a pod whose node is chosen already, for which the scheduler's fields are not read.
+pub(super) fn contradiction(spec: &Object<'_>) -> Result<Option<Contradiction>, Malformed> {
+    if spec.string("nodeName")?.is_some_and(|name| !name.is_empty()) {
+        return Ok(None);
+    }
+    if let Some((path, value)) = selects_others(spec)? {
+        return Ok(Some(Contradiction { field: path.to_string(), says: format!("\"{value}\"") }));
+    }
+    for term in required_terms(spec)?.into_iter().flatten() {
+        for expression in term.objects("matchExpressions")? {
+            if keeps_off(&expression)? && !is_requirement(&expression)? {
+                let key = expression.string("key")?.unwrap_or_default();
+                let operator = expression.string("operator")?.unwrap_or_default();
+                let says = format!("\"{key} {operator} [{}]\"", expression.strings("values")?.join(" "));
+                return Ok(Some(Contradiction { field: expression.path().to_string(), says }));
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// The term without the requirement; `None` when it has none.
@@ -155,15 +186,15 @@ fn keeps_off(expression: &Object<'_>) -> Result<bool, Malformed> {
     })
 }
 
-/// Whether the node selector holds on no node of a host-network pool, by any label of such nodes.
-fn selects_others(spec: &Object<'_>) -> Result<bool, Malformed> {
-    let Some(selector) = spec.object("nodeSelector")? else { return Ok(false) };
+/// The entry by which the node selector holds on no node of a host-network pool, by any label of such nodes.
+fn selects_others<'a>(spec: &Object<'a>) -> Result<Option<(Path, &'a str)>, Malformed> {
+    let Some(selector) = spec.object("nodeSelector")? else { return Ok(None) };
     for (label, value) in HOST_NETWORK_NODE {
-        if selector.entry(label)?.is_some_and(|selected| selected != value) {
-            return Ok(true);
+        if let Some(selected) = selector.entry(label)?.filter(|selected| *selected != value) {
+            return Ok(Some((selector.path().key(label), selected)));
         }
     }
-    Ok(false)
+    Ok(None)
 }
 
 fn remove(path: &Path) -> PatchOperation {

@@ -9,8 +9,9 @@
 //! - is bound to P by its node selector, unless it binds itself: by the node selector, by each term of its required node
 //!   affinity, or by naming a node of P in `spec.nodeName`. This holds for pods of `DaemonSets` too: one for a node outside
 //!   P stays pending, so a `DaemonSet` should carry the node selector itself;
-//! - is refused when it names another pool, or excludes P, in one of these places, or a node outside P, when it carries the annotation that
-//!   keeps pods off such pools, and when it asks for what host network cannot give (`host_network`).
+//! - is refused when it names another pool, or excludes P, in one of these places, or a node outside P, when it carries
+//!   the annotation that keeps pods off such pools or asks for nodes without their labels, and when it asks for what host
+//!   network cannot give (`host_network`).
 //!
 //! A pod that wants a container-network pool, or a pool that does not exist, is admitted with a warning. Without host
 //! network it has none on the nodes of host-network pools, so it is kept off them, unless it is bound to a node already.
@@ -23,7 +24,7 @@ use serde_json::{Value, json};
 use thiserror::Error;
 
 use super::binding::{Binding, binding};
-use super::exclusion::{exclusion, inclusion};
+use super::exclusion::{Contradiction, contradiction, exclusion, inclusion};
 use super::host_network::{Conflict, conflict};
 pub use super::raw::Malformed;
 use super::raw::{Object, Path};
@@ -103,6 +104,19 @@ pub enum Refusal {
     Excluded {
         /// The pool of the label.
         pool: String,
+    },
+    /// It wants a host-network pool and only nodes that are in none.
+    #[error(
+        "{field} is {says}, which no node of a host-network pool fulfils, but label {DESIRED_NODE_POOL} wants pool \"{pool}\", \
+         which is one: remove one of them"
+    )]
+    OtherNodes {
+        /// The pool of the label.
+        pool: String,
+        /// The field that asks for other nodes.
+        field: String,
+        /// What that field says.
+        says: String,
     },
     /// It asks for what host network cannot give.
     #[error(
@@ -212,6 +226,9 @@ fn into_host_network(spec: &Object<'_>, pool: &str, node: Option<&NamedNode>) ->
             return Err(Refusal::HostNetwork { pool: pool.to_owned(), field, reason, remedy });
         }
         operations.push(add(&spec.path().field("hostNetwork"), json!(true)));
+    }
+    if let Some(Contradiction { field, says }) = contradiction(spec)? {
+        return Err(Refusal::OtherNodes { pool: pool.to_owned(), field, says });
     }
     operations.extend(inclusion(spec)?);
 

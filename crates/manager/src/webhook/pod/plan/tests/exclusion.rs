@@ -59,6 +59,63 @@ fn the_annotation_goes_to_each_term_but_not_to_those_that_match_nothing() {
 }
 
 #[test]
+fn a_pod_that_wants_only_nodes_outside_host_network_pools_is_refused() {
+    let field = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[1].\
+                 matchExpressions[0]";
+    let term = |key: &str, operator: &str, values: Value| {
+        affinity(json!([
+            { "matchExpressions": [{ "key": "disk", "operator": "Exists" }] },
+            { "matchExpressions": [{ "key": key, "operator": operator, "values": values }] }
+        ]))
+    };
+    let hostnetwork = "nodepool.openyurt.io/hostnetwork";
+    for (change, field, says) in [
+        (
+            json!({ "spec": { "nodeSelector": { hostnetwork: "false" } } }),
+            "spec.nodeSelector[nodepool.openyurt.io/hostnetwork]",
+            "\"false\"",
+        ),
+        (
+            term(hostnetwork, "DoesNotExist", json!([])),
+            field,
+            "\"nodepool.openyurt.io/hostnetwork DoesNotExist []\"",
+        ),
+        (
+            term("nodepool.openyurt.io/host-network", "NotIn", json!(["true"])),
+            field,
+            "\"nodepool.openyurt.io/host-network NotIn [true]\"",
+        ),
+        (
+            term(hostnetwork, "NotIn", json!(["true", "yes"])),
+            field,
+            "\"nodepool.openyurt.io/hostnetwork NotIn [true yes]\"",
+        ),
+        (
+            term("nodepool.openyurt.io/network-mode", "In", json!(["pod"])),
+            field,
+            "\"nodepool.openyurt.io/network-mode In [pod]\"",
+        ),
+    ] {
+        assert_eq!(
+            refused(&pod(change.clone()), PoolNetwork::Host),
+            format!(
+                "{field} is {says}, which no node of a host-network pool fulfils, but label \
+                 nodepool.openyurt.io/desired-nodepool wants pool \"harbour\", which is one: remove one of them"
+            )
+        );
+        admitted(&pod(change), PoolNetwork::Container);
+    }
+    // What such a node fulfils is no reason, and the policy's own requirement is taken out.
+    for harmless in [
+        json!({ "spec": { "nodeSelector": { hostnetwork: "true" } } }),
+        term(hostnetwork, "Exists", json!([])),
+        term(hostnetwork, "NotIn", json!(["true"])),
+    ] {
+        admitted(&pod(harmless), PoolNetwork::Host);
+    }
+}
+
+#[test]
 fn any_other_value_of_the_annotation_means_nothing() {
     for value in ["false", "True", ""] {
         let change = json!({ "metadata": { "annotations": { EXCLUDE_HOST_NETWORK_POOL: value } } });
@@ -202,11 +259,6 @@ fn a_pod_that_gets_host_network_loses_what_the_policy_added() {
             { "matchFields": field }
         ])) })
     );
-    // What is its author's own stays, even though it stands against the pool.
-    let own = required(json!([{ "matchExpressions": [
-        { "key": "nodepool.openyurt.io/hostnetwork", "operator": "NotIn", "values": ["true", "yes"] }
-    ] }]));
-    assert_eq!(affinity_in_the_pool(json!({ "nodeAffinity": own })), json!({ "nodeAffinity": own }));
 }
 
 #[test]
