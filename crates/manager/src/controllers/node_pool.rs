@@ -14,6 +14,7 @@ pub(crate) mod ownership;
 pub(crate) mod plan;
 pub(crate) mod status;
 pub(crate) mod taint;
+mod unreadable;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -167,9 +168,10 @@ async fn reconcile(context: &Context, name: &str) -> Option<Duration> {
     let started = Instant::now();
     if let Some(PoolView::Unreadable(error)) = context.pools.get(name) {
         // Not to know what a pool says is no reason to take anything from its nodes.
-        warn!(pool = name, %error, "pool cannot be read and is left alone");
+        unreadable::tell(context, name, &error).await;
         return Some(LAST_RETRY);
     }
+    unreadable::forget(context, name);
     let observed = observe::observe(context, name);
     let mut plan = plan::plan(&observed);
     let looked_at = observed.members.iter().chain(&observed.leavers).map(|node| node.name.as_str());
