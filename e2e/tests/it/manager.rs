@@ -279,9 +279,18 @@ async fn upgrade_and_remove() -> Result<()> {
 
 /// With a CRD so old that it takes what the manager cannot read; the caller brings it up to date.
 async fn an_unreadable_pool_is_told_of() -> Result<()> {
-    let looser = r#"[{"op":"replace","path":"/spec/versions/2/schema/openAPIV3Schema/properties/spec/properties/hostNetwork","value":{"x-kubernetes-preserve-unknown-fields":true}},
-        {"op":"remove","path":"/spec/versions/2/schema/openAPIV3Schema/properties/spec/x-kubernetes-validations"}]"#;
-    kubectl(&["patch", "crd", "nodepools.apps.openyurt.io", "--type=json", "-p", looser]).await?.ok()?;
+    // All versions alike: the API server refuses selectable fields beside schemas that differ.
+    let looser: Vec<Value> = (0..3)
+        .flat_map(|version| {
+            let spec = format!("/spec/versions/{version}/schema/openAPIV3Schema/properties/spec");
+            [
+                json!({ "op": "replace", "path": format!("{spec}/properties/hostNetwork"), "value": { "type": "string" } }),
+                json!({ "op": "remove", "path": format!("{spec}/x-kubernetes-validations") }),
+            ]
+        })
+        .collect();
+    let looser = Value::from(looser).to_string();
+    kubectl(&["patch", "crd", "nodepools.apps.openyurt.io", "--type=json", "-p", &looser]).await?.ok()?;
     let pool = json!({ "apiVersion": "apps.openyurt.io/v1beta2", "kind": "NodePool", "metadata": { "name": "e2e-unreadable" }, "spec": { "hostNetwork": "perhaps" } });
     eventually("the CRD takes it", Duration::from_secs(20), || async {
         kubectl_apply(&pool.to_string()).await?.ok()

@@ -54,7 +54,7 @@ pub(crate) async fn run(client: Client, size: Size) -> Result<Report> {
         Ok(())
     })
     .await?;
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    settled().await?;
 
     let leader = leader_process(&client).await?;
     let writes_before = api_writes().await?;
@@ -145,6 +145,22 @@ async fn direct(client: &Client, count: usize) -> Result<f64> {
         .try_for_each(|_| async { Ok(()) })
         .await?;
     Ok(began.elapsed().as_secs_f64())
+}
+
+/// Waits until what new nodes set off has ended: kube-controller-manager annotates and taints each, for a minute and more,
+/// which would be measured as ours.
+async fn settled() -> Result<()> {
+    const LOOK: Duration = Duration::from_secs(10);
+    // What a small cluster at rest writes meanwhile.
+    const AT_REST: f64 = 20.0;
+    eventually("the cluster is at rest", Duration::from_mins(5), || async {
+        let before = api_writes().await?;
+        tokio::time::sleep(LOOK).await;
+        let written = api_writes().await? - before;
+        ensure!(written <= AT_REST, "{written} writes in {LOOK:?}");
+        Ok(())
+    })
+    .await
 }
 
 /// Writes of nodes, pools, their statuses, events and `ConfigMap`s that the API server has served, apart from
