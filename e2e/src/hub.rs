@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result, ensure};
 use tokio::process::{Child, Command};
 
+use crate::cleanup::Cleanup;
 use crate::{Finished, eventually, hack_cluster, kubectl, kubectl_apply, run};
 
 /// The hub as pods with host network see it.
@@ -47,6 +48,8 @@ pub struct HubNode {
     pub authority: PathBuf,
     /// The API server.
     pub api_server: String,
+    /// Takes the node away, if the test does not.
+    left: Cleanup,
 }
 
 /// What the hub, or the API server, answered to a plain request.
@@ -65,6 +68,7 @@ impl HubNode {
     pub async fn fresh(name: &'static str, labels: &[&str]) -> Result<Self> {
         kubectl_apply(ACCESS).await?.ok()?;
         hack_cluster(&["leave", name]).await?.ok()?;
+        let left = Cleanup::hack_cluster(&["leave", name]);
         let mut words = vec!["join", name, "--edge", "--site", "9", "--hub"];
         words.extend(labels.iter().flat_map(|label| ["--label", label]));
         hack_cluster(&words).await?.ok().context("join with a hub")?;
@@ -75,12 +79,16 @@ impl HubNode {
             network: path("netns").await?.trim().into(),
             authority: path("hub-ca").await?.trim().into(),
             api_server: kubectl(&["config", "view", "--minify", "-o", server]).await?.ok()?,
+            left,
         })
     }
 
     /// Takes the node away.
     pub async fn leave(self) -> Result<()> {
-        hack_cluster(&["leave", self.name]).await?.ok().map(drop)
+        let Self { name, left, network: _, authority: _, api_server: _ } = self;
+        hack_cluster(&["leave", name]).await?.ok()?;
+        left.forget();
+        Ok(())
     }
 
     fn words<'a>(&self, words: &[&'a str]) -> Vec<String> {

@@ -2,6 +2,7 @@
 //!
 //! Nothing here is a stand-in: the API server, kubelets, containerd and helm are the real ones.
 
+pub mod cleanup;
 pub mod hub;
 pub mod pools;
 pub mod replicas;

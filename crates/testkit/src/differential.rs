@@ -75,12 +75,23 @@ impl Case {
         self.values.iter().find(|(n, _)| *n == name).map_or("", |(_, value)| value)
     }
 
+    /// For how many seconds it watches. A version that is not there yet is waited for, three seconds; a watch that ends before is
+    /// told nothing or an error, as it happens: the API server lets chance decide.
+    fn lasts(&self) -> u8 {
+        if self.waits() && self.value("sendInitialEvents") == "true" { 4 } else { 1 }
+    }
+
+    /// Whether it may be answered after seconds only: it asks for a version that is not there yet.
+    pub fn waits(&self) -> bool {
+        self.value("resourceVersion") == "$future"
+    }
+
     /// The path with its query, and the `Accept` header, for a server with these landmarks.
     pub fn request(&self, subject: &Subject, landmarks: &Landmarks) -> (String, &'static str) {
         let namespaced = self.value("$scope") == "namespaced";
         let mut query = Vec::new();
         if self.watch {
-            query.push("watch=1&timeoutSeconds=1".to_owned());
+            query.push(format!("watch=1&timeoutSeconds={}", self.lasts()));
         }
         for (name, value) in
             self.values.iter().filter(|(name, value)| !name.starts_with('$') && !value.is_empty())

@@ -69,7 +69,7 @@ fn walk(value: &mut Value, landmarks: &Landmarks) {
 
 /// The moment a version stands for.
 fn version(rv: &str, landmarks: &Landmarks) -> String {
-    if let Some(write) = landmarks.writes.get(rv) {
+    if let Some(write) = landmarks.writes.get(rv).filter(|_| rv != landmarks.current.to_string()) {
         return write.clone();
     }
     match rv.parse::<u64>() {

@@ -138,3 +138,24 @@ async fn a_definition_that_goes_ends_its_watches_and_lists_and_may_come_again() 
     let (status, _) = get(&hub, &format!("{SERVICES}?resourceVersion=0")).await.unwrap();
     assert_eq!(status, 200, "others are as they were");
 }
+
+#[tokio::test]
+async fn a_version_that_another_resource_came_to_is_there_for_lists_and_watches() {
+    let site = Site::started().await;
+    fill(&site, 1);
+    site.caught_up(WIDGETS, &["w00000"]).await;
+    // Of this the hub is told nothing: it is about a resource that it does not watch.
+    let created = site.server.cluster().create("configmaps", config_map("unrelated")).unwrap();
+    let rv = created["metadata"]["resourceVersion"].as_str().unwrap();
+    let at_least = format!("resourceVersion={rv}&resourceVersionMatch=NotOlderThan");
+    let (status, list) = get(&site.plain(), &format!("{WIDGETS}?{at_least}")).await.unwrap();
+    assert_eq!((status, names(&list)), (200, vec!["w00000"]));
+    let initial = format!("watch=1&sendInitialEvents=true&allowWatchBookmarks=true&{at_least}");
+    let mut watch = Lines::open(&site.plain(), &format!("{WIDGETS}?{initial}")).await;
+    assert!(watch.brief().await.starts_with("ADDED w00000@"));
+    assert_eq!(watch.brief().await, format!("BOOKMARK @{rv} end"));
+}
+
+fn config_map(name: &str) -> serde_json::Value {
+    json!({ "metadata": { "namespace": "a", "name": name }, "data": {} })
+}
