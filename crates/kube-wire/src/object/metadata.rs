@@ -29,6 +29,19 @@ pub(super) struct Head<'a> {
     pub(super) uid: Range<usize>,
 }
 
+impl Head<'_> {
+    /// That of an object whose `metadata` has no field that is read.
+    fn empty(metadata: Range<usize>) -> Self {
+        Self {
+            metadata,
+            name: Cow::Borrowed(""),
+            namespace: Cow::Borrowed(""),
+            resource_version: Cow::Borrowed(""),
+            uid: 0..0,
+        }
+    }
+}
+
 /// Reads the head of a raw protobuf message.
 pub(super) fn protobuf_head(body: &[u8]) -> Result<Head<'_>, MalformedObject> {
     let mut metadata = None;
@@ -41,13 +54,7 @@ pub(super) fn protobuf_head(body: &[u8]) -> Result<Head<'_>, MalformedObject> {
         }
     }
     let metadata = metadata.ok_or(MalformedObject::Missing("metadata"))?;
-    let mut head = Head {
-        metadata: metadata.clone(),
-        name: Cow::Borrowed(""),
-        namespace: Cow::Borrowed(""),
-        resource_version: Cow::Borrowed(""),
-        uid: 0..0,
-    };
+    let mut head = Head::empty(metadata.clone());
     for field in Fields::within(body, metadata) {
         let field = field?;
         let Value::Bytes(range) = field.value else { continue };
@@ -69,13 +76,7 @@ pub(super) fn protobuf_head(body: &[u8]) -> Result<Head<'_>, MalformedObject> {
 pub(super) fn json_head(body: &[u8]) -> Result<Head<'_>, MalformedObject> {
     let metadata =
         Members::within(body, 0..body.len()).get("metadata").ok_or(MalformedObject::Missing("metadata"))?;
-    let mut head = Head {
-        metadata: metadata.clone(),
-        name: Cow::Borrowed(""),
-        namespace: Cow::Borrowed(""),
-        resource_version: Cow::Borrowed(""),
-        uid: 0..0,
-    };
+    let mut head = Head::empty(metadata.clone());
     for member in Members::within(body, metadata) {
         let place = if member.is(body, "name") {
             &mut head.name
