@@ -14,7 +14,7 @@ step() {
   log=$cache/logs/${0##*/}-${name// /-}.log
   printf '%-44s' "$name"
   : >"$log"
-  tell_of_waiting "$log" &
+  tell_of_progress "$log" &
   local teller=$!
   "$@" >"$log" 2>&1 || code=$?
   kill "$teller" 2>/dev/null || true
@@ -29,8 +29,12 @@ step() {
   return "$code"
 }
 
-# Says so when cargo waits for its lock, which would look like a hang: only the log has it.
-tell_of_waiting() {
-  until grep -qs 'Blocking waiting for file lock' "$1"; do sleep 1; done
-  printf 'waiting for another build (cargo) to end ...\n%-44s' ''
+# Says each minute how far a step is, which would look like a hang: the last line of its log, which is also where cargo
+# says that it waits for another build.
+tell_of_progress() {
+  local seconds=0
+  while sleep 60; do
+    seconds=$((seconds + 60))
+    printf '... %d s: %.70s\n%-44s' "$seconds" "$(tail -n 1 "$1" | tr -d '\r' | sed 's/^ *//')" ''
+  done
 }

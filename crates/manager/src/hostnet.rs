@@ -135,7 +135,7 @@ impl TargetArgs {
 enum Error {
     #[error("no way to the cluster: {0}")]
     Kubeconfig(#[from] kube::config::KubeconfigError),
-    #[error("no way to the cluster: {0}")]
+    #[error("no way to the cluster: pass --kubeconfig, or set KUBECONFIG ({0})")]
     Config(#[from] kube::config::InferConfigError),
     #[error("no way to the cluster: {0}")]
     Client(#[source] kube::Error),

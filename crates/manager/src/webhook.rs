@@ -137,7 +137,7 @@ fn respond(
                     name = request.name(),
                     user = request.user_info.username,
                     dry_run = request.dry_run,
-                    message,
+                    why = message,
                     "refused"
                 );
             }

@@ -37,7 +37,9 @@ use crate::schema::{node_annotations, node_labels, node_taints, rule, rule_at, s
     printcolumn = r#"{"name":"Ready","type":"integer","jsonPath":".status.readyNodeNum","description":"How many nodes are ready"}"#,
     printcolumn = r#"{"name":"NotReady","type":"integer","jsonPath":".status.unreadyNodeNum","description":"How many nodes are not ready"}"#,
     printcolumn = r#"{"name":"Leaders","type":"integer","jsonPath":".status.leaderNum","description":"How many leader nodes are elected"}"#,
-    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
+    printcolumn = r#"{"name":"Status","type":"string","priority":1,"jsonPath":".status.conditions[?(@.type==\"Ready\")].reason","description":"In force, or why not"}"#,
+    printcolumn = r#"{"name":"Message","type":"string","priority":1,"jsonPath":".status.conditions[?(@.type==\"Ready\")].message","description":"The same in words"}"#
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(

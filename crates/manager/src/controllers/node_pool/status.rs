@@ -166,8 +166,8 @@ fn network_mode_enforced(observed: &Observed) -> Check {
         };
     }
     let message = format!(
-        "{} pods on the pool's nodes have no hostNetwork and so no network: {}; give them hostNetwork, or keep them off \
-         with the annotation {}",
+        "pods without hostNetwork, and so without network, on the pool's nodes: {} ({}); delete them, and make them anew \
+         with hostNetwork or with the annotation {}, which keeps them off",
         violators.len(),
         list(violators.iter().cloned(), violators.len()),
         api::annotations::EXCLUDE_HOST_NETWORK_POOL

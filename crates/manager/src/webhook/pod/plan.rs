@@ -177,6 +177,10 @@ fn try_plan(pod: &Value, network: PoolNetwork, node: Option<&NamedNode>) -> Resu
                 "does nothing for this pod"
             },
         )),
+        (Some(""), PoolNetwork::Unknown) => Some(format!(
+            "label {DESIRED_NODE_POOL} is empty: name a pool, or remove it; until then the pod gets no host network{}",
+            if can_be_kept_off { " and is kept off host-network nodes" } else { "" },
+        )),
         (Some(pool), PoolNetwork::Unknown) => Some(format!(
             "node pool \"{pool}\" of label {DESIRED_NODE_POOL} does not exist: {}; create the pool, then the pod anew",
             match (can_be_kept_off, host_network) {

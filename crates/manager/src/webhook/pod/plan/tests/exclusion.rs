@@ -180,6 +180,13 @@ fn a_labelled_pod_without_host_network_is_kept_off_and_warned() {
     // An empty label wants a pool that cannot exist.
     let empty = pod(json!({ "metadata": { "labels": { DESIRED_NODE_POOL: "" } } }));
     assert_eq!(kept_off(&empty), expected);
+    assert_eq!(
+        admitted(&empty, PoolNetwork::Unknown).1,
+        [
+            "label nodepool.openyurt.io/desired-nodepool is empty: name a pool, or remove it; until then the pod gets no host \
+             network and is kept off host-network nodes"
+        ]
+    );
 }
 
 #[test]
