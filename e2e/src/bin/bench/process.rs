@@ -7,6 +7,19 @@ use anyhow::{Context, Result};
 pub(crate) struct Process(pub(crate) u32);
 
 impl Process {
+    /// The process whose command line has this program and this word.
+    pub(crate) fn find(program: &str, word: &str) -> Result<Self> {
+        for entry in std::fs::read_dir("/proc")?.flatten() {
+            let text = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            let mut words = text.split(|byte| *byte == 0);
+            let is = words.next().is_some_and(|first| first.ends_with(program.as_bytes()));
+            if is && words.any(|other| other == word.as_bytes()) {
+                return Ok(Self(entry.file_name().to_string_lossy().parse()?));
+            }
+        }
+        anyhow::bail!("no {program} with {word} on this machine")
+    }
+
     /// User and system time.
     pub(crate) fn cpu_seconds(self) -> Result<f64> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0))?;

@@ -1,5 +1,6 @@
 //! A table of figures, ours beside a baseline.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use serde_json::{Map, Value};
@@ -14,7 +15,7 @@ pub(crate) struct Report {
 
 /// One row of the table and one key of the JSON object.
 pub(crate) struct Figure {
-    pub(crate) key: &'static str,
+    pub(crate) key: Cow<'static, str>,
     pub(crate) value: f64,
     /// The same of another, and whose it is.
     pub(crate) baseline: Option<(f64, &'static str)>,
@@ -23,8 +24,8 @@ pub(crate) struct Figure {
 }
 
 impl Figure {
-    pub(crate) fn new(key: &'static str, value: f64) -> Self {
-        Self { key, value, baseline: None, target: None }
+    pub(crate) fn new(key: impl Into<Cow<'static, str>>, value: f64) -> Self {
+        Self { key: key.into(), value, baseline: None, target: None }
     }
 
     pub(crate) fn against(self, value: f64, whose: &'static str) -> Self {
@@ -52,7 +53,7 @@ impl Report {
     /// The figures as one flat JSON object.
     pub(crate) fn json(&self) -> String {
         let figures: Map<String, Value> =
-            self.figures.iter().map(|figure| (figure.key.to_owned(), figure.value.into())).collect();
+            self.figures.iter().map(|figure| (figure.key.to_string(), figure.value.into())).collect();
         Value::Object(figures).to_string()
     }
 }

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use kube_wire::frame::read::{ITEM_MAX, ListReader};
+use kube_wire::object::Encoding;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
@@ -67,6 +69,13 @@ impl Answer {
     /// The number of objects in a JSON list.
     pub(super) fn objects(&self) -> usize {
         count(&self.body(), VERSION).saturating_sub(1)
+    }
+
+    /// The number of objects in a protobuf list; 0 if it is not one to its end.
+    pub(super) fn protobuf_objects(&self) -> usize {
+        let (mut reader, mut objects) = (ListReader::new(Encoding::Protobuf, ITEM_MAX), Vec::new());
+        let read = reader.push(&self.body(), &mut objects).is_ok() && reader.finish().is_ok();
+        if read { objects.len() } else { 0 }
     }
 
     /// The body without the frames of chunked encoding.

@@ -1,12 +1,16 @@
 //! The same requests without a hub, for comparison.
 
+use std::sync::Arc;
+
 use anyhow::{Result, ensure};
+use futures::AsyncReadExt;
 use http::{Request, header};
 use kube::client::Body;
 use kube::{Client, Config};
 use tokio::time::Instant;
 
 use super::relay::Relay;
+use super::watchers::{Marks, Shared, Watchers};
 
 /// Bytes that one client costs the link when it lists everything, in two forms.
 pub(super) struct OneClient {
@@ -39,7 +43,7 @@ pub(super) async fn list(client: &Client, path: &str) -> Result<f64> {
     let mut times = [0.0; 3];
     for time in &mut times {
         let began = Instant::now();
-        let length = drain(client, path, "application/json", "identity").await?;
+        let length = drain(client, path, "application/vnd.kubernetes.protobuf", "identity").await?;
         *time = began.elapsed().as_secs_f64() * 1e3 * 16e6 / super::float(length);
     }
     times.sort_by(f64::total_cmp);
@@ -56,4 +60,23 @@ async fn drain(client: &Client, path: &str, accept: &str, encoding: &str) -> Res
     ensure!(response.status().is_success(), "{path}: {}", response.status());
     let body = response.into_body().collect_bytes().await?;
     Ok(body.len() as u64)
+}
+
+/// Opens `count` watches of `path` on the API server, each over a connection of its own, as clients of their own have.
+pub(super) async fn watchers(path: &str, count: usize) -> Result<Watchers> {
+    let shared = Arc::new(Shared::default());
+    let mut all = Vec::new();
+    for _ in 0..count {
+        let client = Client::try_from(Config::infer().await?)?;
+        let mut stream = Box::pin(client.request_stream(Request::get(path).body(Vec::new())?).await?);
+        let mut marks = Marks::new(shared.clone());
+        all.push(async move {
+            let mut buffer = vec![0; 16 << 10];
+            while let Ok(length @ 1..) = stream.read(&mut buffer).await {
+                marks.read(&buffer[..length]);
+            }
+            drop(client);
+        });
+    }
+    Ok(Watchers::run(all, shared))
 }

@@ -76,15 +76,15 @@ where
     }
 }
 
-fn namespace(i: usize) -> String {
+pub(super) fn namespace(i: usize) -> String {
     format!("load-{}", i % NAMESPACES)
 }
 
-fn name(i: usize) -> String {
+pub(super) fn name(i: usize) -> String {
     format!("svc-{i:05}")
 }
 
-fn service(i: usize) -> Value {
+pub(super) fn service(i: usize) -> Value {
     json!({
         "metadata": { "name": name(i), "labels": { "app": format!("app-{i:05}"), "team": format!("team-{}", i % 50) } },
         "spec": { "ports": [
@@ -93,7 +93,7 @@ fn service(i: usize) -> Value {
     })
 }
 
-fn slice(i: usize) -> Value {
+pub(super) fn slice(i: usize) -> Value {
     let endpoint = |j: usize| {
         json!({
             "addresses": [format!("10.{}.{}.{}", 100 + j, i / 250 % 250, i % 250)],

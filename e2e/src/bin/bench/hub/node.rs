@@ -16,6 +16,9 @@ use super::client::Client;
 use super::relay::Relay;
 use crate::process::Process;
 
+/// How Go's clients ask for built-in kinds.
+pub(super) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
 /// Where a hub keeps its files, and how it is started.
 pub(super) struct Node {
     binary: PathBuf,
@@ -43,18 +46,27 @@ async fn config(path: &str) -> Result<String> {
 }
 
 impl Node {
-    /// A folder with the certificates of the kubeconfig in use, and nothing stored.
+    /// A hub with the certificates of the kubeconfig in use, and nothing stored.
     pub(super) async fn prepare(binary: &Path, relay: &Relay) -> Result<Self> {
-        let folder = std::env::temp_dir().join(format!("isthmus-bench-hub-{}", std::process::id()));
+        let decoded = async |path| {
+            let text = base64::engine::general_purpose::STANDARD.decode(config(path).await?)?;
+            anyhow::Ok(String::from_utf8(text)?)
+        };
+        let certificates = [
+            decoded("{.clusters[0].cluster.certificate-authority-data}").await?,
+            decoded("{.users[0].user.client-certificate-data}").await?,
+            decoded("{.users[0].user.client-key-data}").await?,
+        ];
+        Self::with(binary, relay, certificates).await
+    }
+
+    /// A hub with these certificates: the authority's, its own, and its key.
+    pub(super) async fn with(binary: &Path, relay: &Relay, certificates: [String; 3]) -> Result<Self> {
+        let folder = format!("isthmus-bench-hub-{}-{}", std::process::id(), relay.address().port());
+        let folder = std::env::temp_dir().join(folder);
         // Keys come into it.
         run("mkdir", &["-p", "-m", "700", &folder.to_string_lossy()], "").await?.ok()?;
-        let data = [
-            ("ca.crt", "{.clusters[0].cluster.certificate-authority-data}"),
-            ("client.crt", "{.users[0].user.client-certificate-data}"),
-            ("client.key", "{.users[0].user.client-key-data}"),
-        ];
-        for (name, path) in data {
-            let text = base64::engine::general_purpose::STANDARD.decode(config(path).await?)?;
+        for (name, text) in ["ca.crt", "client.crt", "client.key"].into_iter().zip(certificates) {
             std::fs::write(folder.join(name), text)?;
         }
         Ok(Self {
@@ -109,9 +121,10 @@ impl Running {
     pub(super) async fn holds(&self, path: &str, count: usize, within: Duration) -> (usize, Instant) {
         let until = Instant::now() + within;
         loop {
-            let answer = self.client.get(path, "application/json").await;
+            let answer = self.client.get(path, PROTOBUF).await;
             let at = Instant::now();
-            let held = answer.map_or(0, |answer| if answer.status == 200 { answer.objects() } else { 0 });
+            let held =
+                answer.map_or(0, |answer| if answer.status == 200 { answer.protobuf_objects() } else { 0 });
             if held >= count || at >= until {
                 return (held, at);
             }

@@ -21,8 +21,9 @@ pub(super) struct Watchers {
     _tasks: JoinSet<()>,
 }
 
+/// What watchers say.
 #[derive(Default)]
-struct Shared {
+pub(super) struct Shared {
     told: AtomicUsize,
     ended: AtomicUsize,
     /// Milliseconds from sending a change to reading it.
@@ -39,6 +40,18 @@ impl Watchers {
             tasks.spawn(follow(stream, shared.clone()));
         }
         Ok(Self { shared, count, _tasks: tasks })
+    }
+
+    /// Runs these, which were opened elsewhere and say what they are told.
+    pub(super) fn run<F>(each: Vec<F>, shared: Arc<Shared>) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let (count, mut tasks) = (each.len(), JoinSet::new());
+        for one in each {
+            tasks.spawn(one);
+        }
+        Self { shared, count, _tasks: tasks }
     }
 
     /// Waits until each was told of `changes` changes since the last call of [`Watchers::delays`].
@@ -65,15 +78,38 @@ impl Watchers {
 }
 
 async fn follow(mut stream: TcpStream, shared: Arc<Shared>) {
-    let mark = format!("\"{SENT}\":\"").into_bytes();
-    let (mut buffer, mut text) = (vec![0; 16 << 10], Vec::new());
+    let mut marks = Marks::new(shared.clone());
+    let mut buffer = vec![0; 16 << 10];
     while let Ok(length @ 1..) = stream.read(&mut buffer).await {
-        text.extend_from_slice(&buffer[..length]);
+        marks.read(&buffer[..length]);
+    }
+    shared.ended.fetch_add(1, Relaxed);
+}
+
+/// Finds in a stream when what it tells was sent.
+pub(super) struct Marks {
+    shared: Arc<Shared>,
+    mark: Vec<u8>,
+    text: Vec<u8>,
+}
+
+impl Marks {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, mark: format!("\"{SENT}\":\"").into_bytes(), text: Vec::new() }
+    }
+
+    /// Takes what was read just now.
+    pub(super) fn read(&mut self, read: &[u8]) {
+        let Self { shared, mark, text } = self;
+        text.extend_from_slice(read);
         let now = nanoseconds();
-        let mut done = 0;
-        while let Some(at) = find(&text[done..], &mark) {
+        let (mut done, mut open) = (0, false);
+        while let Some(at) = find(&text[done..], mark) {
             let start = done + at + mark.len();
-            let Some(end) = find(&text[start..], b"\"") else { break };
+            let Some(end) = find(&text[start..], b"\"") else {
+                open = true;
+                break;
+            };
             let sent = std::str::from_utf8(&text[start..start + end])
                 .ok()
                 .and_then(|sent| sent.parse::<u128>().ok());
@@ -86,8 +122,7 @@ async fn follow(mut stream: TcpStream, shared: Arc<Shared>) {
             done = start + end;
         }
         // What may be the beginning of a mark stays.
-        let keep = if find(&text[done..], &mark).is_some() { 256 } else { mark.len() };
+        let keep = if open { 256 } else { mark.len() };
         text.drain(..done.max(text.len().saturating_sub(keep)));
     }
-    shared.ended.fetch_add(1, Relaxed);
 }
