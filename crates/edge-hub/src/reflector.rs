@@ -188,20 +188,19 @@ impl Reflector {
         listing.fetch(&self.upstream, subscription, credential).await?;
         let (objects, version) = std::mem::take(listing).finish().ok_or(Ended::Expired)?;
         let count = objects.len();
-        let result = subscription.write(|cache| {
-            self.storage.replace(subscription.key(), &objects, version)?;
-            Ok(match cache.replace(objects.clone(), version) {
-                Ok(replaced) => replaced,
-                Err(rewind) => {
-                    warn!(key = %subscription.key(), %rewind, "upstream went back in time: a new epoch begins");
-                    cache.reset();
-                    // A cache that was just reset takes any list.
-                    cache.replace(objects, version).unwrap_or(Replaced::First)
-                }
-            })
+        // Before the lock that readers need: the disk takes its time for a whole list, and nobody else writes this subscription.
+        self.storage
+            .replace(subscription.key(), &objects, version)
+            .map_err(|error| Ended::Store(error.to_string()))?;
+        let replaced = subscription.write(|cache| match cache.replace(objects.clone(), version) {
+            Ok(replaced) => replaced,
+            Err(rewind) => {
+                warn!(key = %subscription.key(), %rewind, "upstream went back in time: a new epoch begins");
+                cache.reset();
+                // A cache that was just reset takes any list.
+                cache.replace(objects, version).unwrap_or(Replaced::First)
+            }
         });
-        let replaced =
-            result.map_err(|error: crate::storage::StorageError| Ended::Store(error.to_string()))?;
         subscription.prove();
         info!(key = %subscription.key(), objects = count, %version, ?replaced, "listed");
         Ok(())

@@ -102,9 +102,10 @@ impl Storage {
         if records.is_empty() {
             return Ok(());
         }
+        let subscription = SubscriptionId::from(key.to_string().as_str());
         let mut store = self.store.lock();
-        store.append(&SubscriptionId::from(key.to_string().as_str()), records)?;
-        store.flush()
+        store.append(&subscription, records)?;
+        store.hand_over(&subscription)
     }
 
     /// Keeps a document, atomically.
@@ -146,6 +147,9 @@ impl Storage {
             };
             let storage = self.clone();
             let synced = tokio::task::spawn_blocking(move || {
+                // Most of the waiting is done here, while the store takes what comes.
+                let unsynced = storage.store.lock().unsynced();
+                unsynced.wait();
                 let mut store = storage.store.lock();
                 store.sync()?;
                 store.compact_step(COMPACTION)

@@ -10,7 +10,7 @@ use std::{
     path::Path,
 };
 
-/// What the store does with files. Writes wait until the bytes are on the disk; names wait for [`Disk::sync_dir`].
+/// What the store does with files. Writes but one kind wait until the bytes are on the disk; names wait for [`Disk::sync_dir`].
 pub trait Disk: fmt::Debug + Send + Sync {
     /// Makes a folder that only its owner can enter; one that is there is made so.
     fn create_dir(&self, path: &Path) -> io::Result<()>;
@@ -22,6 +22,8 @@ pub trait Disk: fmt::Debug + Send + Sync {
     fn create(&self, path: &Path, content: &[u8]) -> io::Result<()>;
     /// Writes into a file at `offset`.
     fn write(&self, path: &Path, offset: u64, content: &[u8]) -> io::Result<()>;
+    /// Writes into a file at `offset` without waiting: every reader sees it, a loss of power may take any part of it.
+    fn write_soon(&self, path: &Path, offset: u64, content: &[u8]) -> io::Result<()>;
     /// Waits until what is in a file is on the disk.
     fn sync(&self, path: &Path) -> io::Result<()>;
     /// Cuts a file to `length` bytes.
@@ -76,6 +78,10 @@ impl Disk for RealDisk {
         let file = OpenOptions::new().write(true).open(path)?;
         file.write_all_at(content, offset)?;
         file.sync_data()
+    }
+
+    fn write_soon(&self, path: &Path, offset: u64, content: &[u8]) -> io::Result<()> {
+        OpenOptions::new().write(true).open(path)?.write_all_at(content, offset)
     }
 
     fn sync(&self, path: &Path) -> io::Result<()> {

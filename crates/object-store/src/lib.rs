@@ -25,5 +25,5 @@ pub use crate::{
     record::{Change, Problem, ProblemKind, Record, Restored, Stored, StoredEvent, SubscriptionId},
     seal::Key,
     statistics::Statistics,
-    store::{Compaction, Store},
+    store::{Compaction, Store, Unsynced},
 };

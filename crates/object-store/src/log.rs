@@ -71,8 +71,13 @@ struct Chunk {
     last: u32,
     offset: u64,
     bytes: Vec<u8>,
+    /// How many of them the system has, without having said that the disk has them.
+    handed_over: usize,
     seals: bool,
 }
+
+/// A file that was given no seal when it was long enough, since nobody synced, is sealed at so many times its length.
+const OVERLONG: u64 = 4;
 
 /// A log.
 #[derive(Debug)]
@@ -160,7 +165,7 @@ impl Log {
         } else {
             self.ledger.list(entry);
         }
-        self.roll_if_long();
+        self.roll_if_long(self.patience());
         Ok(())
     }
 
@@ -180,7 +185,7 @@ impl Log {
             let (segment, _, length) = self.push(Kind::Bookmark, &[], version, &[]);
             self.ledger.grow(segment, length);
             self.version = version;
-            self.roll_if_long();
+            self.roll_if_long(self.patience());
         }
     }
 
@@ -203,7 +208,7 @@ impl Log {
         let first = self.next;
         self.next += 1;
         self.ledger.begin(first, first, length as u64);
-        self.pending.push_back(Chunk { first, last: first, offset: 0, bytes, seals: false });
+        self.pending.push_back(Chunk { first, last: first, offset: 0, bytes, handed_over: 0, seals: false });
         Active { first, last: first, seed, frames: 0 }
     }
 
@@ -228,15 +233,22 @@ impl Log {
         let Active { first, last, .. } = active;
         if self.pending.back().is_none_or(|chunk| chunk.first != first) {
             let offset = self.ledger.segments().get(&first).map_or(0, |segment| segment.length);
-            self.pending.push_back(Chunk { first, last, offset, bytes: Vec::new(), seals: false });
+            let (bytes, handed_over) = (Vec::new(), 0);
+            self.pending.push_back(Chunk { first, last, offset, bytes, handed_over, seals: false });
         }
         &mut self.pending.back_mut().expect("pushed above if there was none").bytes
     }
 
-    fn roll_if_long(&mut self) {
+    /// How many times as long as it is to be the file may grow between two syncs. To begin the next one waits for the disk, for which
+    /// no event should; a list has nobody who waits for its parts.
+    fn patience(&self) -> u64 {
+        if self.complete { OVERLONG } else { 1 }
+    }
+
+    fn roll_if_long(&mut self, times: u64) {
         let length =
             self.active.and_then(|active| self.ledger.segments().get(&active.first)).map(|s| s.length);
-        if length.is_some_and(|length| length >= self.target()) {
+        if length.is_some_and(|length| length >= times * self.target()) {
             self.roll();
         }
     }
@@ -263,6 +275,36 @@ impl Log {
         (self.ledger.live() / 16).clamp(min, max)
     }
 
+    /// Gives the system what waits, so that whoever opens the log after this process finds it; the disk has it after [`Log::flush`].
+    /// That is so only for more of the file that grows: before it gets a successor it is waited for.
+    pub(crate) fn hand_over(
+        &mut self,
+        disk: &dyn Disk,
+        counters: &Counters,
+        names: &mut bool,
+    ) -> Result<(), Error> {
+        let grows = self.pending.len() == 1 && self.cut.is_none() && self.unsure.is_none();
+        let Some(chunk) = self.pending.back().filter(|chunk| grows && chunk.offset > 0 && !chunk.seals)
+        else {
+            return self.flush(disk, counters, names);
+        };
+        let path = self.path(chunk.first, chunk.last);
+        let (length, new) = (chunk.bytes.len(), &chunk.bytes[chunk.handed_over..]);
+        disk.write_soon(&path, chunk.offset + chunk.handed_over as u64, new)
+            .map_err(failed("write", &path))?;
+        counters.wrote(new.len());
+        if let Some(chunk) = self.pending.back_mut() {
+            chunk.handed_over = length;
+        }
+        Ok(())
+    }
+
+    /// The file of which the system has more than the disk.
+    pub(crate) fn handed_over(&self) -> Option<PathBuf> {
+        let chunk = self.pending.back().filter(|chunk| chunk.handed_over > 0)?;
+        Some(self.path(chunk.first, chunk.last))
+    }
+
     /// Writes what waits, in its order. Says in `names` that the folder must be synced. After an error it can be called
     /// again.
     pub(crate) fn flush(
@@ -279,17 +321,27 @@ impl Log {
             disk.sync(path).map_err(failed("sync", path))?;
             self.unsure = None;
         }
-        while let Some(chunk) = self.pending.front() {
-            let path = self.path(chunk.first, chunk.last);
-            if chunk.offset == 0 {
+        if self.complete {
+            self.roll_if_long(1);
+        }
+        while let Some(chunk) = self.pending.front_mut() {
+            let handed_over = std::mem::take(&mut chunk.handed_over);
+            let (first, last) = (chunk.first, chunk.last);
+            let path = self.path(first, last);
+            let Some(chunk) = self.pending.front() else { break };
+            if handed_over == chunk.bytes.len() {
+                // Should it fail, the system may have forgotten what it was given: all of it is written again.
+                disk.sync(&path).map_err(failed("sync", &path))?;
+            } else if chunk.offset == 0 {
                 // One name after another: a log with a gap would be no log.
                 sync_names(disk, &self.identity.dir, names)?;
                 *names = true;
                 disk.create(&path, &chunk.bytes).map_err(failed("write", &path))?;
             } else {
-                disk.write(&path, chunk.offset, &chunk.bytes).map_err(failed("write", &path))?;
+                let (offset, rest) = (chunk.offset + handed_over as u64, &chunk.bytes[handed_over..]);
+                disk.write(&path, offset, rest).map_err(failed("write", &path))?;
             }
-            counters.wrote(chunk.bytes.len());
+            counters.wrote(chunk.bytes.len() - handed_over);
             if chunk.seals {
                 let first = chunk.first;
                 self.ledger.seal(first);

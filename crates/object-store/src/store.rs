@@ -3,7 +3,11 @@
 mod open;
 mod subscription;
 
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use subscription::Subscription;
 
@@ -11,7 +15,7 @@ use crate::{
     blobs::Blobs,
     disk::{Disk, RealDisk},
     error::{Error, OpenError},
-    log::{Identity, Sizes, sync_names},
+    log::{Identity, Log, Sizes, sync_names},
     record::{Problem, Record, Restored, SubscriptionId},
     seal::Key,
     segment::Name,
@@ -36,6 +40,23 @@ pub struct Store {
     /// After which subscription the next step of compaction begins.
     compacted: String,
     _lock: Box<dyn Send + Sync>,
+}
+
+/// Files of which the system has more than the disk.
+#[derive(Debug)]
+pub struct Unsynced {
+    disk: Arc<dyn Disk>,
+    paths: Vec<PathBuf>,
+}
+
+impl Unsynced {
+    /// Waits until the disk has what these files hold now. Whether it has is for [`Store::sync`] to say, which then has little to
+    /// wait for.
+    pub fn wait(self) {
+        for path in self.paths {
+            let _ = self.disk.sync(&path);
+        }
+    }
 }
 
 /// What [`Store::compact_step`] did.
@@ -86,6 +107,24 @@ impl Store {
             entry.take(&place, record, &self.counters)?;
         }
         Ok(())
+    }
+
+    /// Gives the system what was appended to a subscription: it outlives this process, and the power only once [`Store::sync`]
+    /// succeeded. Waits for the disk only when a file is begun.
+    pub fn hand_over(&mut self, subscription: &SubscriptionId) -> Result<(), Error> {
+        let Some(entry) = self.subscriptions.get_mut(&Name::of(subscription)) else { return Ok(()) };
+        let (disk, dir) = (self.disk.as_ref(), &self.place.dir);
+        if entry.is_simple() {
+            entry.current.as_mut().map_or(Ok(()), |log| log.hand_over(disk, &self.counters, &mut self.names))
+        } else {
+            entry.flush(disk, dir, &self.counters, &mut self.names)
+        }
+    }
+
+    /// What the next [`Store::sync`] will have to wait for, so that it can be waited for without the store.
+    pub fn unsynced(&self) -> Unsynced {
+        let logs = self.subscriptions.values().flat_map(Subscription::logs);
+        Unsynced { disk: self.disk.clone(), paths: logs.filter_map(Log::handed_over).collect() }
     }
 
     /// Makes all that was appended durable. After an error nothing is lost, some of it may be durable, and it can be

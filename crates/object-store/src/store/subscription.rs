@@ -216,6 +216,11 @@ impl Subscription {
         Ok(())
     }
 
+    /// Whether it has nothing but a log that is whole.
+    pub(super) fn is_simple(&self) -> bool {
+        self.building.is_none() && self.markers.is_empty()
+    }
+
     pub(super) fn logs(&self) -> impl Iterator<Item = &Log> {
         self.current.iter().chain(self.building.iter())
     }

@@ -169,13 +169,18 @@ fn goes_on(disk: &SimDisk) -> Model {
 pub(crate) fn check_all_losses(disk: &SimDisk, model: &Model, what: &str) {
     let names = disk.unsynced_names();
     assert!(names < 10, "{names} names wait for the disk");
-    for kept in [None].into_iter().chain((0..1 << names).map(Some)) {
+    // Bits above those of names make the difference for writes that nobody waited for.
+    let losses = (0..4u64 << names).map(|loss| (loss & ((1 << names) - 1)) | (loss >> names) << 50);
+    for kept in [None].into_iter().chain(losses.map(Some)) {
         let disk = disk.copy();
         match kept {
             None => disk.kill(),
             Some(kept) => disk.lose_power(kept),
         }
         let mut model = model.clone();
+        if kept.is_none() {
+            model.killed();
+        }
         let checked = panic::catch_unwind(panic::AssertUnwindSafe(|| {
             let (store, restored) = script::open(&disk);
             assert!(store.problems().is_empty(), "a crash is no damage: {:?}", store.problems());

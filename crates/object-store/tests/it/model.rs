@@ -22,12 +22,14 @@ pub(crate) struct Past {
     pub(crate) states: Vec<Option<State>>,
     /// The index of the state that the last sync made durable.
     synced: usize,
+    /// The index of the state that the system was given last.
+    handed_over: usize,
     list: Option<BTreeMap<Bytes, Stored>>,
 }
 
 impl Default for Past {
     fn default() -> Self {
-        Past { states: vec![None], synced: 0, list: None }
+        Past { states: vec![None], synced: 0, handed_over: 0, list: None }
     }
 }
 
@@ -47,6 +49,18 @@ impl Model {
         self.0.values_mut().for_each(|past| past.synced = past.states.len() - 1);
     }
 
+    /// A subscription's states outlive the process.
+    pub(crate) fn handed_over(&mut self, subscription: &SubscriptionId) {
+        if let Some(past) = self.0.get_mut(subscription) {
+            past.handed_over = past.states.len() - 1;
+        }
+    }
+
+    /// The process was killed, and what it gave the system is there: that is to be found, too.
+    pub(crate) fn killed(&mut self) {
+        self.0.values_mut().for_each(|past| past.synced = past.synced.max(past.handed_over));
+    }
+
     /// After a crash: each subscription is in a state at or after the last that was synced. Goes on from there.
     pub(crate) fn check_crash(&mut self, restored: &[Restored]) {
         for (subscription, past) in &mut self.0 {
@@ -56,7 +70,7 @@ impl Model {
                 "{subscription}: state {found} is before the synced {}",
                 past.synced
             );
-            *past = Past { states: vec![past.states[found].clone()], synced: 0, list: None };
+            *past = Past { states: vec![past.states[found].clone()], ..Past::default() };
         }
         self.check_known(restored);
     }

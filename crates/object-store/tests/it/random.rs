@@ -23,6 +23,7 @@ enum Op {
 #[derive(Clone, Debug)]
 enum Step {
     Append(u8, Vec<Op>),
+    HandOver(u8),
     Sync,
     Compact,
     Kill,
@@ -47,6 +48,7 @@ fn step() -> impl Strategy<Value = Step> {
     ];
     prop_oneof![
         20 => (0..3u8, vec(op(), 1..8)).prop_map(|(of, ops)| Step::Append(of, ops)),
+        12 => (0..3u8).prop_map(Step::HandOver),
         8 => Just(Step::Sync),
         5 => Just(Step::Compact),
         2 => Just(Step::Kill),
@@ -102,7 +104,14 @@ proptest! {
                         model.append(&subscription, &records);
                     }
                 }
+                Step::HandOver(of) => {
+                    let subscription = SubscriptionId::from(&*format!("subscription{of}"));
+                    if store.hand_over(&subscription).is_ok() {
+                        model.handed_over(&subscription);
+                    }
+                }
                 Step::Sync => {
+                    store.unsynced().wait();
                     if store.sync().is_ok() {
                         model.synced();
                     }
@@ -111,9 +120,11 @@ proptest! {
                 Step::Fail(after, fault) => disk.fail(after, fault),
                 Step::Kill | Step::LosePower(_) => {
                     drop(store);
-                    match step {
-                        Step::LosePower(kept) => disk.lose_power(kept),
-                        _ => disk.kill(),
+                    if let Step::LosePower(kept) = step {
+                        disk.lose_power(kept);
+                    } else {
+                        disk.kill();
+                        model.killed();
                     }
                     let (opened, restored) = try_open(&disk).unwrap();
                     prop_assert!(opened.problems().is_empty(), "{:?}", opened.problems());
@@ -125,6 +136,7 @@ proptest! {
         }
         drop(store);
         disk.kill();
+        model.killed();
         model.check_crash(&open(&disk).1);
     }
     /// A store that was written without any trouble, then cut, flipped or overwritten anywhere.

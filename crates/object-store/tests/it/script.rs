@@ -47,6 +47,13 @@ impl Run {
         Ok(())
     }
 
+    fn hand_over(&mut self, subscription: &str) -> Result<(), Error> {
+        let subscription = SubscriptionId::from(subscription);
+        self.store.hand_over(&subscription)?;
+        self.model.handed_over(&subscription);
+        Ok(())
+    }
+
     fn sync(&mut self) -> Result<(), Error> {
         self.store.sync()?;
         self.model.synced();
@@ -70,11 +77,12 @@ impl Run {
             1 => self.append("services", &list(6, 90)),
             2 => self.append("secrets", &[Record::BeginSealed]),
             3 => self.append("secrets", &list(3, 50)),
-            4 | 16 | 21 | 24 | 29 | 36 => self.sync(),
+            4 | 16 | 21 | 24 | 29 | 36 | 44 => self.sync(),
             5..=15 | 27 | 28 => {
                 self.append("services", &[event(step * 3), event(step * 3 + 1), event(step * 3 + 2)])
             }
-            17 | 22 | 30 | 37 => self.store.compact_step(1 << 20).map(drop),
+            17 | 22 | 30 | 37 | 45 => self.store.compact_step(1 << 20).map(drop),
+            38 | 40 | 42 | 43 | 46 => self.hand_over("services"),
             18 => self.append("pods", &[vec![Record::Begin], list(2, 10)].concat()),
             19 => self.append("secrets", &[put(1, 60, Change::Modified), delete(2, 61)]),
             20 => self.append("services", &[event(60), event(61), event(62)]),
@@ -89,7 +97,7 @@ impl Run {
 }
 
 /// How many steps the script has.
-pub(crate) const STEPS: u64 = 39;
+pub(crate) const STEPS: u64 = 49;
 
 /// Runs the whole script.
 pub(crate) fn run(disk: &SimDisk) -> Run {

@@ -17,6 +17,30 @@ struct File {
     seen: Vec<u8>,
     /// What is there after a loss of power.
     durable: Vec<u8>,
+    /// Writes that nobody waited for: a loss of power takes all of one, its end, its beginning, or nothing.
+    loose: Vec<(usize, Vec<u8>)>,
+}
+
+impl File {
+    /// The disk has all that a reader sees.
+    fn settle(&mut self) {
+        self.durable.clone_from(&self.seen);
+        self.loose.clear();
+    }
+
+    /// The power goes; `fate` decides what is left of each loose write.
+    fn lose_power(&mut self, fate: u64) {
+        for (at, (offset, content)) in self.loose.drain(..).enumerate() {
+            let thousandths = match fate >> (2 * at % 64) & 3 {
+                0 => continue,
+                1 => 1000,
+                2 => 500,
+                _ => 1500,
+            };
+            put_part(&mut self.durable, offset, &content, thousandths);
+        }
+        self.seen.clone_from(&self.durable);
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -79,7 +103,8 @@ impl SimDisk {
         self.calm();
     }
 
-    /// The power is gone. Of the names that were not synced, those are there whose bit in `kept` is set.
+    /// The power is gone. Of the names that were not synced, those are there whose bit in `kept` is set; what is there of writes
+    /// that nobody waited for, other bits say.
     pub(crate) fn lose_power(&self, kept: u64) {
         self.calm();
         let mut state = self.0.lock();
@@ -90,8 +115,9 @@ impl SimDisk {
             }
         }
         *names = durable_names.clone();
-        for file in files {
-            file.seen.clone_from(&file.durable);
+        for (at, file) in files.iter_mut().enumerate() {
+            // Few bits of `kept` are set where all of its values are tried, and files differ.
+            file.lose_power(kept.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(u32::try_from(at).unwrap()));
         }
     }
 
@@ -119,7 +145,7 @@ impl SimDisk {
     pub(crate) fn spoil(&self, path: &Path, content: Vec<u8>) {
         let mut state = self.0.lock();
         let file = state.names[path];
-        state.files[file] = File { seen: content.clone(), durable: content };
+        state.files[file] = File { seen: content.clone(), durable: content, loose: Vec::new() };
     }
 
     /// Counts an operation; says how much of it is done before it fails, if it fails.
@@ -225,7 +251,7 @@ impl Disk for SimDisk {
         let mut durable = Vec::new();
         put_part(&mut durable, 0, content, failure.as_ref().map_or(1000, |(_, part)| *part));
         let seen = if failure.is_some() && !state.crashed { content.to_vec() } else { durable.clone() };
-        state.files.push(File { seen, durable });
+        state.files.push(File { seen, durable, loose: Vec::new() });
         let change = NameChange::Set(path.to_owned(), file);
         apply(&mut state.names, change.clone());
         state.changes.push(change);
@@ -239,8 +265,28 @@ impl Disk for SimDisk {
         let crashed = state.crashed;
         let Some(file) = state.names.get(path).copied() else { return Err(missing()) };
         let file = &mut state.files[file];
+        if failure.is_none() {
+            put(&mut file.seen, offset, content);
+            file.settle();
+            return Ok(());
+        }
         put_part(&mut file.durable, offset, content, part);
         put_part(&mut file.seen, offset, content, if crashed { part } else { 1000 });
+        failure.map_or(Ok(()), |(error, _)| Err(error))
+    }
+
+    fn write_soon(&self, path: &Path, offset: u64, content: &[u8]) -> io::Result<()> {
+        let (mut state, failure) = self.step();
+        let part = failure.as_ref().map_or(1000, |(_, part)| *part);
+        let offset = usize::try_from(offset).unwrap();
+        let Some(file) = state.names.get(path).copied() else { return Err(missing()) };
+        let file = &mut state.files[file];
+        let before = file.seen.clone();
+        put_part(&mut file.seen, offset, content, part);
+        if file.seen != before {
+            let seen = file.seen.get(offset..).unwrap_or_default().to_vec();
+            file.loose.push((offset, seen));
+        }
         failure.map_or(Ok(()), |(error, _)| Err(error))
     }
 
@@ -250,7 +296,7 @@ impl Disk for SimDisk {
             return Err(error);
         }
         let file = *state.names.get(path).ok_or_else(missing)?;
-        state.files[file].durable = state.files[file].seen.clone();
+        state.files[file].settle();
         Ok(())
     }
 
@@ -262,7 +308,7 @@ impl Disk for SimDisk {
         let file = *state.names.get(path).ok_or_else(missing)?;
         let length = usize::try_from(length).unwrap();
         state.files[file].seen.truncate(length);
-        state.files[file].durable = state.files[file].seen.clone();
+        state.files[file].settle();
         Ok(())
     }
 
