@@ -5,6 +5,7 @@ use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 use arc_swap::ArcSwap;
 use axum::{Router, serve::Listener};
 use daemon::{metrics::Metrics, ready::Readiness};
+use socket2::SockRef;
 use tls::listener::{Limits, TlsListener};
 use tokio::{
     net::{TcpListener, UnixListener},
@@ -204,6 +205,8 @@ impl App {
 async fn bind(address: SocketAddr, flag: &'static str) -> Result<TcpListener, StartError> {
     let error = |source| StartError::Bind { flag, address: address.to_string(), source };
     let listener = TcpListener::bind(address).await.map_err(error)?;
+    // Connections take it from their listener. Without it an event waits until the client has acknowledged the one before.
+    SockRef::from(&listener).set_tcp_nodelay(true).map_err(error)?;
     info!(%address, flag, "listening");
     Ok(listener)
 }
