@@ -1,8 +1,9 @@
 //! A crash-safe store of API objects and their recent history: one log a subscription, read at the start only.
 //!
 //! What [`Store::sync`] has returned from is there after any crash. A subscription comes back as one whole state of its
-//! past or not at all. Keys and bodies are opaque; there is no clock, no thread and no socket in here. All calls wait
-//! for the disk: call them where waiting is allowed.
+//! past or not at all. What [`Store::hand_over`] has returned from is there after the end of the process. Keys and bodies
+//! are opaque; there is no clock, no thread and no socket in here. Calls wait for the disk, `hand_over` hardly ever: call
+//! them where waiting is allowed.
 
 mod blobs;
 mod disk;

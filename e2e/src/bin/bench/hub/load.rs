@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::{Namespace, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -22,8 +22,14 @@ pub(super) const SENT: &str = "bench.isthmus.dev/sent";
 /// Makes `count` of each kind; those that are there already stay.
 pub(super) async fn load(client: &Client, count: usize) -> Result<()> {
     let namespaces = Api::<Namespace>::all(client.clone());
+    let mut missing = false;
     for number in 0..NAMESPACES {
         create(&namespaces, &json!({ "metadata": { "name": namespace(number) } })).await?;
+        missing |= !is_loaded::<Service>(client, number, count).await?;
+        missing |= !is_loaded::<EndpointSlice>(client, number, count).await?;
+    }
+    if !missing {
+        return Ok(());
     }
     stream::iter(0..count)
         .map(|i| async move {
@@ -34,6 +40,21 @@ pub(super) async fn load(client: &Client, count: usize) -> Result<()> {
         .try_for_each(|()| async { Ok(()) })
         .await
         .context("objects")
+}
+
+/// Whether a namespace has its share of `count`.
+async fn is_loaded<K>(client: &Client, number: usize, count: usize) -> Result<bool>
+where
+    K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
+        + Clone
+        + DeserializeOwned
+        + std::fmt::Debug,
+{
+    let one = ListParams::default().limit(1);
+    let api = Api::<K>::namespaced(client.clone(), &namespace(number));
+    let page = api.list_metadata(&one).await?;
+    let more = page.metadata.remaining_item_count.unwrap_or_default();
+    Ok(page.items.len() + usize::try_from(more)? >= count.div_ceil(NAMESPACES))
 }
 
 /// Changes Services `first .. first + count` of `objects`, each once, `writers` at a time.
