@@ -1,0 +1,92 @@
+//! Which peers may hold a link. Pure: an identity and the local view in, the domain that the link is for out.
+//!
+//! A node registers only itself, and stands for a pool only where it is one of its active endpoints. So a stolen key gives
+//! that node and no more.
+
+use crate::{
+    identity::Identity,
+    links::desired::is_peer,
+    route::Direction,
+    view::{Domain, View},
+};
+
+/// Why a peer may not hold the link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NotAdmitted {
+    /// No such node is known here.
+    #[error("unknown node")]
+    UnknownNode,
+    /// It is a node, and does not stand for its domain.
+    #[error("not an active endpoint of its domain")]
+    NotAnEndpoint,
+}
+
+/// Decides who may hold links. [`ByView`] is what is used; tests and other settings may have their own.
+pub trait Admission: Send + Sync {
+    /// The domain for which `peer` may hold a link of this direction to this node.
+    fn admit(&self, peer: &Identity, direction: Direction, view: &View) -> Result<Domain, NotAdmitted>;
+}
+
+/// Admission by the rules of [`crate::links::desired`]: whoever should dial may.
+#[derive(Debug, Clone)]
+pub struct ByView {
+    /// The name of this node.
+    pub me: String,
+}
+
+impl Admission for ByView {
+    fn admit(&self, peer: &Identity, direction: Direction, view: &View) -> Result<Domain, NotAdmitted> {
+        let domain = view.domain_of(&peer.node).ok_or(NotAdmitted::UnknownNode)?;
+        if is_peer(&self.me, &peer.node, &domain, direction, view) {
+            Ok(domain)
+        } else {
+            Err(NotAdmitted::NotAnEndpoint)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::{GatewayState, Node, Place};
+
+    #[test]
+    fn a_node_stands_only_for_what_it_was_elected_for() {
+        let node =
+            |place, pool: Option<&str>| Node { place, pool: pool.map(str::to_owned), addresses: vec![] };
+        let gateway = |exposed, node: &str| GatewayState { exposed, endpoints: [node.to_owned()].into() };
+        let view = View {
+            nodes: [
+                ("c1".to_owned(), node(Place::Cloud, None)),
+                ("c2".to_owned(), node(Place::Cloud, None)),
+                ("a1".to_owned(), node(Place::Edge, Some("a"))),
+                ("a2".to_owned(), node(Place::Edge, Some("a"))),
+                ("solo".to_owned(), node(Place::Edge, None)),
+            ]
+            .into(),
+            gateways: [
+                (Domain::Cloud, gateway(true, "c1")),
+                // Elected by mistake for a pool it is not in.
+                (
+                    Domain::Pool("a".into()),
+                    GatewayState { exposed: false, endpoints: ["a1".into(), "solo".into()].into() },
+                ),
+            ]
+            .into(),
+            destinations: vec![],
+        };
+        let admission = ByView { me: "c1".into() };
+        let check = |peer: &str, direction| {
+            let admitted = admission.admit(&Identity { node: peer.into() }, direction, &view);
+            admitted.map(|domain| domain.to_string()).map_err(|error| error.to_string())
+        };
+        let refused = Err("not an active endpoint of its domain".to_owned());
+        assert_eq!(check("a1", Direction::Reverse), Ok("pool/a".into()));
+        assert_eq!(check("a2", Direction::Reverse), refused);
+        assert_eq!(check("a2", Direction::Forward), refused);
+        assert_eq!(check("solo", Direction::Reverse), Ok("node/solo".into()));
+        assert_eq!(check("c2", Direction::Reverse), refused);
+        assert_eq!(check("c2", Direction::Forward), Ok("cloud".into()));
+        assert_eq!(check("x", Direction::Forward), Err("unknown node".into()));
+    }
+}

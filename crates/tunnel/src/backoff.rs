@@ -1,0 +1,86 @@
+//! How long to wait before a link is dialled again. Pure: the random number and the times come in.
+//!
+//! Full jitter: anything between nothing and a ceiling that doubles, so that ten thousand nodes that lost a gateway do not
+//! come back together.
+
+use std::time::Duration;
+
+/// The bounds of waiting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// The ceiling of the first wait.
+    pub first: Duration,
+    /// The highest ceiling.
+    pub longest: Duration,
+    /// A link that was up for so long counts as having worked.
+    pub healthy: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            first: Duration::from_millis(500),
+            longest: Duration::from_secs(30),
+            healthy: Duration::from_mins(1),
+        }
+    }
+}
+
+/// Failures in a row.
+#[derive(Debug, Clone)]
+pub struct Backoff {
+    limits: Limits,
+    failures: u32,
+}
+
+impl Backoff {
+    /// No failure yet.
+    pub fn new(limits: Limits) -> Self {
+        Self { limits, failures: 0 }
+    }
+
+    /// An attempt failed, or a link broke that was up for `lasted`. Gives how long to wait; `random` is in 0..1.
+    pub fn failed(&mut self, lasted: Duration, random: f64) -> Duration {
+        if lasted >= self.limits.healthy {
+            self.failures = 0;
+        }
+        let ceiling = self.ceiling();
+        self.failures = self.failures.saturating_add(1);
+        ceiling.mul_f64(random.clamp(0.0, 1.0))
+    }
+
+    fn ceiling(&self) -> Duration {
+        let doubled =
+            2_u32.checked_pow(self.failures).and_then(|factor| self.limits.first.checked_mul(factor));
+        doubled.map_or(self.limits.longest, |ceiling| ceiling.min(self.limits.longest))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn ceilings_double_to_the_longest_and_health_forgets() {
+        let mut backoff = Backoff::new(Limits::default());
+        let waits: Vec<_> = (0..8).map(|_| backoff.failed(Duration::ZERO, 1.0).as_millis()).collect();
+        assert_eq!(waits, [500, 1000, 2000, 4000, 8000, 16000, 30000, 30000]);
+        assert_eq!(backoff.failed(Duration::from_secs(59), 1.0).as_millis(), 30000);
+        assert_eq!(backoff.failed(Duration::from_mins(1), 1.0).as_millis(), 500);
+    }
+
+    proptest! {
+        #[test]
+        fn no_wait_is_longer_than_the_longest(
+            steps in proptest::collection::vec((0_u64..200_000, 0.0_f64..1.0), 0..200),
+        ) {
+            let limits = Limits::default();
+            let mut backoff = Backoff::new(limits);
+            for (lasted, random) in steps {
+                prop_assert!(backoff.failed(Duration::from_millis(lasted), random) <= limits.longest);
+            }
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Opens streams: decides the way, dials or asks peers, and goes on to the next as long as no byte has passed.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+    sync::watch,
+    time::{Instant, timeout_at},
+};
+use tracing::debug;
+
+use crate::{
+    audit, dial,
+    link::ask::{Opening, open},
+    links::table::LinkTable,
+    protocol::{Class, Limits, MAX_HOPS, OpenError},
+    relay::Pipe,
+    route::{Origin, Route, Step, route},
+    stats::Stats,
+    stream::TunnelStream,
+    target::Target,
+    view::View,
+};
+
+/// A stream that somebody wants.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Where to.
+    pub target: Target,
+    /// Where from. `None`: from a client of this node.
+    pub origin: Option<Origin>,
+    /// Who wants it, for the audit.
+    pub caller: Arc<str>,
+    /// Kind of traffic.
+    pub class: Class,
+    /// Nodes that it has passed.
+    pub hops: u8,
+    /// Ties its log lines together.
+    pub request_id: Arc<str>,
+}
+
+/// A connection to where a stream goes.
+#[derive(Debug)]
+pub enum Upstream {
+    /// Dialled by this node.
+    Direct(TcpStream),
+    /// Through a peer.
+    Through(TunnelStream),
+}
+
+/// Opens streams for this node and its peers.
+pub struct Connector {
+    me: String,
+    view: watch::Receiver<Arc<View>>,
+    table: Arc<LinkTable>,
+    stats: Arc<Stats>,
+    limits: Limits,
+}
+
+impl Connector {
+    /// For node `me`, by the newest view.
+    pub fn new(
+        me: impl Into<String>,
+        view: watch::Receiver<Arc<View>>,
+        table: Arc<LinkTable>,
+        stats: Arc<Stats>,
+        limits: Limits,
+    ) -> Arc<Self> {
+        Arc::new(Self { me: me.into(), view, table, stats, limits })
+    }
+
+    /// The newest view.
+    pub fn view(&self) -> Arc<View> {
+        self.view.borrow().clone()
+    }
+
+    /// The name of this node.
+    pub fn me(&self) -> &str {
+        &self.me
+    }
+
+    /// What is counted.
+    pub fn stats(&self) -> &Arc<Stats> {
+        &self.stats
+    }
+
+    /// The limits that are kept.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Opens a stream.
+    pub async fn connect(&self, request: &Request) -> Result<Upstream, OpenError> {
+        let result = self.attempt(request).await;
+        match &result {
+            Ok(_) => self.stats.opened(),
+            Err(error) => {
+                self.stats.refused(*error);
+                let (target, request_id) = (request.target.to_string(), &request.request_id);
+                if matches!(error, OpenError::NotAllowed | OpenError::Unknown | OpenError::Loop) {
+                    audit::refused(&request.caller, &target, request_id, *error);
+                } else {
+                    debug!(caller = %request.caller, %target, %request_id, %error, "no stream");
+                }
+            }
+        }
+        result
+    }
+
+    async fn attempt(&self, request: &Request) -> Result<Upstream, OpenError> {
+        if request.hops >= MAX_HOPS {
+            return Err(OpenError::Loop);
+        }
+        let view = self.view();
+        let origin = match &request.origin {
+            Some(origin) => origin.clone(),
+            None => Origin { domain: view.domain_of(&self.me).ok_or(OpenError::NoLink)?, sibling: false },
+        };
+        match route(&self.me, &origin, &request.target, &view) {
+            Route::Refused(refusal) => Err(refusal.into()),
+            Route::Direct(direct) => dial::destination(&direct, self.limits.dial).await.map(Upstream::Direct),
+            Route::Through { domain: _, steps } => self.through(&steps, request).await.map(Upstream::Through),
+        }
+    }
+
+    /// Asks one link after the other. Each has an equal share of the time that is left, so one that says nothing leaves some.
+    async fn through(&self, steps: &[Step], request: &Request) -> Result<TunnelStream, OpenError> {
+        let deadline = Instant::now() + self.limits.open;
+        let mut last = OpenError::NoLink;
+        let opening = Opening {
+            target: &request.target,
+            class: request.class,
+            hops: request.hops + 1,
+            request_id: &request.request_id,
+        };
+        let mut attempts = 0_u32;
+        for step in steps {
+            let links = self.table.candidates(step, request.class);
+            for (asked, link) in links.iter().enumerate() {
+                let left = u32::try_from(links.len() - asked).unwrap_or(1);
+                let share = deadline.saturating_duration_since(Instant::now()) / left;
+                if attempts > 0 {
+                    self.stats.retried();
+                }
+                attempts += 1;
+                let error = match timeout_at(Instant::now() + share, open(link, &opening)).await {
+                    Ok(Ok(stream)) => return Ok(stream),
+                    Ok(Err(error)) => error,
+                    Err(_) => OpenError::Timeout,
+                };
+                debug!(peer = link.peer, request_id = %request.request_id, %error, "a link did not open the stream");
+                if !error.is_worth_another_way() {
+                    return Err(error);
+                }
+                last = error;
+            }
+        }
+        Err(last)
+    }
+}
+
+impl AsyncRead for Upstream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Direct(stream) => Pin::new(stream).poll_read(cx, buf),
+            Self::Through(stream) => Pin::new(stream).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Upstream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Direct(stream) => Pin::new(stream).poll_write(cx, buf),
+            Self::Through(stream) => Pin::new(stream).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Direct(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Through(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Direct(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Through(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}
+
+impl Pipe for Upstream {
+    fn abort(&mut self) {
+        match self {
+            Self::Direct(stream) => stream.abort(),
+            Self::Through(stream) => stream.abort(),
+        }
+    }
+
+    fn poll_broken(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Self::Direct(stream) => stream.poll_broken(cx),
+            Self::Through(stream) => stream.poll_broken(cx),
+        }
+    }
+}

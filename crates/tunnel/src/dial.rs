@@ -1,0 +1,188 @@
+//! Making connections: to destinations, and to gateways, if need be through an HTTP proxy.
+
+use std::{fmt, future::Future, io, net::SocketAddr, time::Duration};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use futures::{StreamExt, stream::FuturesUnordered};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::timeout,
+};
+
+use crate::{
+    destination::is_never,
+    protocol::OpenError,
+    route::Direct,
+    socket::{tune_link, tune_stream},
+};
+
+/// When the next address is tried while one has not answered (RFC 8305, 8).
+const STAGGER: Duration = Duration::from_millis(250);
+
+/// The longest answer of a proxy.
+const PROXY_ANSWER_MAX: usize = 8 * 1024;
+
+/// An HTTP proxy on the way to gateways.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Proxy {
+    /// `host:port`.
+    pub address: String,
+    // The header's value, which is as good as the password.
+    authorization: Option<String>,
+}
+
+impl Proxy {
+    /// A proxy that asks for nothing.
+    pub fn new(address: impl Into<String>) -> Self {
+        Self { address: address.into(), authorization: None }
+    }
+
+    /// With a name and password (RFC 7617).
+    #[must_use]
+    pub fn with_password(mut self, user: &str, password: &str) -> Self {
+        self.authorization = Some(format!("Basic {}", STANDARD.encode(format!("{user}:{password}"))));
+        self
+    }
+}
+
+impl fmt::Debug for Proxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Proxy").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+/// Why a gateway was not reached.
+#[derive(Debug, thiserror::Error)]
+pub enum DialError {
+    /// No connection.
+    #[error("connecting")]
+    Connect(#[source] io::Error),
+    /// The proxy's answer is none.
+    #[error("the proxy's answer is malformed")]
+    ProxyAnswer,
+    /// The proxy refused.
+    #[error("the proxy answered {0}")]
+    ProxyRefused(u16),
+}
+
+/// Connects to a gateway at `host:port`.
+pub(crate) async fn gateway(address: &str, proxy: Option<&Proxy>) -> Result<TcpStream, DialError> {
+    let first = proxy.map_or(address, |proxy| &proxy.address);
+    let addresses: Vec<SocketAddr> =
+        tokio::net::lookup_host(first).await.map_err(DialError::Connect)?.collect();
+    let mut connection = any_of(addresses).await.map_err(DialError::Connect)?;
+    tune_link(&connection);
+    if let Some(proxy) = proxy {
+        through(&mut connection, address, proxy).await?;
+    }
+    Ok(connection)
+}
+
+/// Asks a proxy to connect (RFC 9110, 9.3.6).
+async fn through(connection: &mut TcpStream, address: &str, proxy: &Proxy) -> Result<(), DialError> {
+    let authorization = proxy.authorization.as_ref();
+    let authorization =
+        authorization.map_or_else(String::new, |value| format!("Proxy-Authorization: {value}\r\n"));
+    let request = format!("CONNECT {address} HTTP/1.1\r\nHost: {address}\r\n{authorization}\r\n");
+    connection.write_all(request.as_bytes()).await.map_err(DialError::Connect)?;
+    let mut answer = Vec::new();
+    loop {
+        // Byte by byte would be slow for much, but this is a few hundred bytes once; and nothing that follows is taken away.
+        let byte = connection.read_u8().await.map_err(DialError::Connect)?;
+        answer.push(byte);
+        if answer.ends_with(b"\r\n\r\n") {
+            break;
+        }
+        if answer.len() >= PROXY_ANSWER_MAX {
+            return Err(DialError::ProxyAnswer);
+        }
+    }
+    let mut headers = [httparse::EMPTY_HEADER; 64];
+    let mut response = httparse::Response::new(&mut headers);
+    response.parse(&answer).map_err(|_| DialError::ProxyAnswer)?;
+    match response.code {
+        Some(200..=299) => Ok(()),
+        Some(code) => Err(DialError::ProxyRefused(code)),
+        None => Err(DialError::ProxyAnswer),
+    }
+}
+
+/// Connects to a destination that this node may dial.
+pub(crate) async fn destination(direct: &Direct, limit: Duration) -> Result<TcpStream, OpenError> {
+    let connect = async {
+        let addresses = match direct {
+            Direct::Addresses(addresses) => addresses.clone(),
+            Direct::Name(name, port) => resolve(name, *port).await?,
+        };
+        any_of(addresses).await.map_err(|_| OpenError::Unreachable)
+    };
+    let connection = timeout(limit, connect).await.unwrap_or(Err(OpenError::Timeout))?;
+    tune_stream(&connection);
+    Ok(connection)
+}
+
+async fn resolve(name: &str, port: u16) -> Result<Vec<SocketAddr>, OpenError> {
+    let found = tokio::net::lookup_host((name, port)).await.map_err(|_| OpenError::Unknown)?;
+    let found: Vec<SocketAddr> = found.collect();
+    // Whoever answers for a name must not lead to what no rule allows.
+    if found.iter().any(|address| is_never(address.ip())) {
+        return Err(OpenError::NotAllowed);
+    }
+    Ok(found)
+}
+
+/// The first of these that answers. Each is tried when the one before failed, or has not answered for a while.
+async fn any_of(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
+    first_of(addresses.into_iter().map(TcpStream::connect)).await
+}
+
+async fn first_of<T, F: Future<Output = io::Result<T>>>(attempts: impl Iterator<Item = F>) -> io::Result<T> {
+    let mut attempts = attempts.peekable();
+    let mut under_way = FuturesUnordered::new();
+    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    loop {
+        if let Some(next) = attempts.next() {
+            under_way.push(next);
+        }
+        let more = attempts.peek().is_some();
+        tokio::select! {
+            result = under_way.next() => match result {
+                Some(Ok(connection)) => return Ok(connection),
+                Some(Err(error)) => last = error,
+                None => return Err(last),
+            },
+            () = tokio::time::sleep(STAGGER), if more => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_address_delays_by_a_quarter_second_only() {
+        let began = tokio::time::Instant::now();
+        let attempt = |(wait, result): (u64, Result<u8, io::ErrorKind>)| async move {
+            tokio::time::sleep(Duration::from_millis(wait)).await;
+            result.map_err(io::Error::from)
+        };
+        let refused = Err(io::ErrorKind::ConnectionRefused);
+        let attempts = [(10, refused), (60_000, Ok(1)), (100, Ok(2))].map(attempt);
+        assert_eq!(first_of(attempts.into_iter()).await.unwrap(), 2);
+        assert_eq!(began.elapsed().as_millis(), 10 + 250 + 100);
+        let attempts = [(10, refused), (10, refused)].map(attempt);
+        assert_eq!(
+            first_of(attempts.into_iter()).await.unwrap_err().kind(),
+            io::ErrorKind::ConnectionRefused
+        );
+        assert!(first_of(std::iter::empty::<std::future::Ready<io::Result<u8>>>()).await.is_err());
+    }
+
+    #[test]
+    fn a_password_is_not_shown() {
+        let shown = format!("{:?}", Proxy::new("p:1").with_password("user", "secret"));
+        assert!(shown.contains("p:1") && !shown.contains("dXNlcjpz") && !shown.contains("secret"), "{shown}");
+    }
+}

@@ -1,0 +1,106 @@
+//! TLS passed through by the server's name: the first message of the client is read, nothing is answered, and all bytes go
+//! on as they came. The destination authenticates the true client.
+
+use std::{io, time::Duration};
+
+use rustls::server::Acceptor;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    time::timeout,
+};
+use tracing::{debug, info};
+
+use super::Ingress;
+use crate::{
+    relay::{Pipe, relay},
+    target::{Host, Target},
+};
+
+/// The longest first message: a ClientHello of 64 KiB, which rustls takes at the most, with the headers of its records.
+const CLIENT_HELLO_MAX: usize = 72 * 1024;
+
+/// How long a client may take to send it.
+const CLIENT_HELLO_TIME: Duration = Duration::from_secs(10);
+
+/// The TLS alert `unrecognized_name` (RFC 6066, 3), fatal, in a record of TLS 1.2.
+const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
+
+/// Why a first message does not say where to.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientHelloError {
+    /// The connection.
+    #[error("the connection")]
+    Io(#[from] io::Error),
+    /// It did not come in time.
+    #[error("not in time")]
+    Timeout,
+    /// It goes on for ever.
+    #[error("too long")]
+    TooLong,
+    /// It is no ClientHello.
+    #[error("malformed")]
+    Malformed(#[source] rustls::Error),
+    /// It names no server: the client dialled an address.
+    #[error("no server name: dial the node's name, not its address")]
+    NoServerName,
+}
+
+/// Reads up to the end of the ClientHello. Gives the name and all that was read.
+async fn client_hello(client: &mut impl Pipe) -> Result<(String, Vec<u8>), ClientHelloError> {
+    let mut acceptor = Acceptor::default();
+    let mut raw = Vec::new();
+    let mut buffer = [0; 4096];
+    loop {
+        let read = client.read(&mut buffer).await?;
+        if read == 0 {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+        }
+        raw.extend_from_slice(&buffer[..read]);
+        let mut rest = &buffer[..read];
+        while !rest.is_empty() {
+            // Its own buffer is full before ours, should it wait for more than it can hold.
+            acceptor.read_tls(&mut rest).map_err(|_| ClientHelloError::TooLong)?;
+            match acceptor.accept() {
+                Ok(Some(accepted)) => {
+                    let name = accepted.client_hello().server_name().map(str::to_owned);
+                    return Ok((name.ok_or(ClientHelloError::NoServerName)?, raw));
+                }
+                Ok(None) => {}
+                Err((error, _)) => return Err(ClientHelloError::Malformed(error)),
+            }
+        }
+        if raw.len() >= CLIENT_HELLO_MAX {
+            return Err(ClientHelloError::TooLong);
+        }
+    }
+}
+
+/// Serves one client that dialled `port` of the name it says.
+pub async fn serve_sni(ingress: &Ingress, mut client: impl Pipe, peer: &str, port: u16) {
+    let hello = timeout(CLIENT_HELLO_TIME, client_hello(&mut client)).await;
+    let (name, first) = match hello.unwrap_or(Err(ClientHelloError::Timeout)) {
+        Ok(hello) => hello,
+        Err(error) => {
+            info!(listener = ingress.name, peer, %error, "no TLS client that says where to");
+            if matches!(error, ClientHelloError::NoServerName) {
+                // It may be gone.
+                let _ = client.write_all(&UNRECOGNIZED_NAME).await;
+            }
+            return;
+        }
+    };
+    let Ok(host) = Host::parse(&name) else { return };
+    let request = ingress.request(Target { host, port }, peer);
+    match ingress.connector.connect(&request).await {
+        Ok(mut upstream) => {
+            let (passed, result) = relay(&mut client, &mut upstream, first).await;
+            debug!(target = %request.target, up = passed.up, down = passed.down, broken = result.is_err(), "passed through");
+        }
+        Err(error) => {
+            debug!(target = %request.target, %error, "not passed through");
+            if !error.is_worth_another_way() {
+                let _ = client.write_all(&UNRECOGNIZED_NAME).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Isthmus's tunnel: reverse-dialled HTTP/2 CONNECT over mutual TLS, by which the cloud reaches edge nodes by name, and edge
+//! nodes reach the cloud and one another's pools. See `docs/adr/0015-tunnel.md` for the protocol.
+//!
+//! What decides is pure: [`mod@route`], [`destination`], [`admission`], [`links::plan`], [`candidates`], [`backoff`], [`liveness`].
+//! What acts: [`agent`] dials links and keeps them, [`gateway`] accepts them, [`link`] is one of them, [`connector`] opens
+//! streams, [`serve`] answers those of peers, [`ingress`] those of clients. The cluster comes in as a [`view::View`]; no
+//! Kubernetes client is here, and no certificate is issued here.
+
+pub mod admission;
+pub mod agent;
+mod audit;
+pub mod backoff;
+pub mod candidates;
+pub mod connector;
+pub mod credentials;
+pub mod destination;
+pub mod dial;
+pub mod gateway;
+pub mod hello;
+pub mod identity;
+pub mod ingress;
+pub mod link;
+pub mod links;
+pub mod liveness;
+pub mod protocol;
+pub mod relay;
+pub mod route;
+pub mod serve;
+pub mod socket;
+pub mod stats;
+pub mod stream;
+pub mod target;
+pub mod view;
+pub mod window;

@@ -1,0 +1,152 @@
+//! One link: an HTTP/2 connection over which one end asks for streams and the other answers.
+//!
+//! [`ask`] is the end that asks, [`answer`] the other. Both introduce themselves first, watch that the peer is alive, and
+//! drain when told to.
+
+pub(crate) mod answer;
+pub(crate) mod ask;
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use h2::{Ping, PingPong, RecvStream};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    time::{Instant, sleep_until},
+};
+
+use crate::{
+    hello::{Hello, HelloError},
+    links::table::{Link, LinkTable},
+    liveness::{Action, Limits as LivenessLimits, Liveness},
+    protocol::{Class, Limits, MAX_HELLO},
+    route::Direction,
+    socket::Traffic,
+    stats::Stats,
+    view::Domain,
+};
+
+/// What carries a link.
+pub trait Carrier: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send + 'static> Carrier for T {}
+
+/// Why a link ended, or never began.
+#[derive(Debug, thiserror::Error)]
+pub enum LinkError {
+    /// HTTP/2 broke, or what is below it.
+    #[error("the connection")]
+    Http2(#[from] h2::Error),
+    /// The peer ended the connection.
+    #[error("closed by the peer")]
+    Closed,
+    /// The peer did not introduce itself in time.
+    #[error("not registered in time")]
+    HelloTimeout,
+    /// The peer's introduction was not accepted.
+    #[error(transparent)]
+    Hello(#[from] HelloError),
+    /// The peer does not want the link.
+    #[error("refused by the peer: {0}")]
+    Refused(String),
+    /// The peer answers no more.
+    #[error("the peer fell silent")]
+    Silent,
+    /// The streams of a link that drained did not end in time.
+    #[error("streams went on after the end of the drain")]
+    DrainTimeout,
+}
+
+/// How a link is held.
+#[derive(Clone)]
+pub(crate) struct Terms {
+    pub(crate) instance: Arc<str>,
+    pub(crate) limits: Limits,
+    pub(crate) table: Arc<LinkTable>,
+    pub(crate) stats: Arc<Stats>,
+}
+
+/// Which link it is to be.
+#[derive(Debug, Clone)]
+pub(crate) struct Peer {
+    pub(crate) node: String,
+    pub(crate) domain: Domain,
+    pub(crate) direction: Direction,
+    /// For the end that dialled; the other end is told.
+    pub(crate) class: Class,
+}
+
+/// Reads a short body whole.
+async fn short_body(mut body: RecvStream) -> Result<Vec<u8>, LinkError> {
+    let mut whole = Vec::new();
+    while let Some(chunk) = body.data().await {
+        let chunk: Bytes = chunk?;
+        body.flow_control().release_capacity(chunk.len())?;
+        whole.extend_from_slice(&chunk);
+        if whole.len() > MAX_HELLO {
+            return Err(HelloError::Malformed.into());
+        }
+    }
+    Ok(whole)
+}
+
+fn hello(terms: &Terms, class: Class) -> Hello {
+    Hello::new(terms.instance.as_ref(), class)
+}
+
+/// Asks the peer now and then whether it is there; ends when it is not.
+async fn watch_liveness(
+    mut ping_pong: Option<PingPong>,
+    limits: LivenessLimits,
+    link: Arc<Link>,
+    traffic: Arc<Traffic>,
+) -> LinkError {
+    let Some(ping_pong) = ping_pong.as_mut() else { return std::future::pending().await };
+    let began = Instant::now();
+    let mut liveness = Liveness::new(limits);
+    loop {
+        let now = began.elapsed();
+        match liveness.poll(now, traffic.received()) {
+            Action::Dead => return LinkError::Silent,
+            Action::Ping => {
+                if let Err(error) = ping_pong.send_ping(Ping::opaque()) {
+                    return error.into();
+                }
+                liveness.pinged(now, traffic.received());
+            }
+            Action::Wait(until) => {
+                tokio::select! {
+                    pong = std::future::poll_fn(|cx| ping_pong.poll_pong(cx)) => match pong {
+                        Ok(_) => {
+                            if let Some(round_trip) = liveness.answered(began.elapsed()) {
+                                link.set_round_trip(round_trip);
+                            }
+                        }
+                        Err(error) => return error.into(),
+                    },
+                    () = sleep_until(began + until) => {}
+                }
+            }
+        }
+    }
+}
+
+/// Ends when no stream is open, or when the time is over.
+async fn wait_for_streams(traffic: &Traffic, longest: Duration) -> Result<(), LinkError> {
+    let until = Instant::now() + longest;
+    while traffic.streams() > 0 {
+        if Instant::now() >= until {
+            return Err(LinkError::DrainTimeout);
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    Ok(())
+}
+
+/// Gives a future's result, or says that it took too long.
+async fn in_time<T>(
+    limit: Duration,
+    future: impl Future<Output = Result<T, LinkError>>,
+) -> Result<T, LinkError> {
+    tokio::time::timeout(limit, future).await.unwrap_or(Err(LinkError::HelloTimeout))
+}

@@ -1,0 +1,186 @@
+//! The end of a link that asks for streams: the HTTP/2 client.
+
+use std::{pin::pin, sync::Arc};
+
+use bytes::Bytes;
+use h2::client::{Builder, Connection, SendRequest};
+use http::{HeaderValue, Method, Request, StatusCode, Uri};
+use tokio_util::sync::CancellationToken;
+
+use super::{Carrier, LinkError, Peer, Terms, hello, in_time, short_body, wait_for_streams, watch_liveness};
+use crate::{
+    hello::{Hello, HelloError},
+    links::table::{Link, NewLink},
+    protocol::{
+        Class, HEADER_CLASS, HEADER_HOPS, HEADER_REASON, HEADER_REQUEST_ID, HELLO_PATH, MAX_HEADER_LIST,
+        OpenError,
+    },
+    socket::{Metered, Traffic},
+    stream::TunnelStream,
+    target::Target,
+    window::{CONNECTION, stream_window},
+};
+
+type Io<T> = Metered<T>;
+
+fn builder(streams: u32) -> Builder {
+    let mut builder = Builder::new();
+    builder
+        .enable_push(false)
+        .initial_window_size(stream_window(0))
+        .initial_connection_window_size(CONNECTION)
+        .max_header_list_size(MAX_HEADER_LIST)
+        .max_send_buffer_size(256 * 1024)
+        .initial_max_send_streams(streams as usize)
+        // Peers are authenticated, and streams of tiny lines or many resets are what tunnels carry.
+        .data_frame_budget(64 * 1024 * 1024)
+        .max_local_error_reset_streams(None)
+        .max_pending_accept_reset_streams(1000);
+    builder
+}
+
+/// Runs the link until it ends. `registered` is called once both ends have introduced themselves. It drains when `drain` is
+/// cancelled.
+pub(crate) async fn run(
+    io: impl Carrier,
+    peer: Peer,
+    terms: &Terms,
+    drain: CancellationToken,
+    registered: impl FnOnce(),
+) -> Result<(), LinkError> {
+    let traffic = Arc::new(Traffic::default());
+    let io = Metered::new(io, traffic.clone());
+    let limits = terms.limits;
+    let (send, mut connection) =
+        in_time(limits.handshake, async { Ok(builder(limits.streams).handshake::<_, Bytes>(io).await?) })
+            .await?;
+    let theirs = in_time(limits.handshake, introduce(&send, &mut connection, &peer, terms)).await?;
+    let Peer { node, domain, direction, class } = peer;
+    // Over a reverse link the other end dialled, and it says what for.
+    let class = if direction == crate::route::Direction::Reverse { theirs.class } else { class };
+    let registration = terms.table.add(NewLink {
+        peer: node,
+        domain,
+        direction,
+        class,
+        traffic: traffic.clone(),
+        streams_max: limits.streams,
+        asker: Some(send),
+        drain: drain.clone(),
+    });
+    terms.stats.link_registered();
+    registered();
+    let link = registration.link.clone();
+    let ended = drive(&mut connection, &traffic, &link, terms, &drain).await;
+    link.set_draining();
+    // With the last handle gone the connection says farewell.
+    drop((registration, link));
+    if ended.is_ok() {
+        let _ = in_time(limits.handshake, async { Ok(connection.await?) }).await;
+    }
+    ended
+}
+
+async fn introduce<T: Carrier>(
+    send: &SendRequest<Bytes>,
+    connection: &mut Connection<Io<T>>,
+    peer: &Peer,
+    terms: &Terms,
+) -> Result<Hello, LinkError> {
+    let exchange = async {
+        let mut send = send.clone().ready().await?;
+        let uri = Uri::builder().scheme("https").authority("tunnel").path_and_query(HELLO_PATH).build();
+        let mut request = Request::new(());
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = uri.map_err(|_| HelloError::Malformed)?;
+        let (response, mut body) = send.send_request(request, false)?;
+        body.send_data(hello(terms, peer.class).to_json().into(), true)?;
+        let response = response.await?;
+        if response.status() != StatusCode::OK {
+            let reason = response.headers().get(HEADER_REASON).and_then(|reason| reason.to_str().ok());
+            let reason: String = reason.unwrap_or(response.status().as_str()).chars().take(80).collect();
+            return Err(LinkError::Refused(reason));
+        }
+        Ok(Hello::from_json(&short_body(response.into_body()).await?)?)
+    };
+    tokio::select! {
+        theirs = exchange => theirs,
+        ended = connection => { ended?; Err(LinkError::Closed) }
+    }
+}
+
+async fn drive<T: Carrier>(
+    connection: &mut Connection<Io<T>>,
+    traffic: &Arc<Traffic>,
+    link: &Arc<Link>,
+    terms: &Terms,
+    drain: &CancellationToken,
+) -> Result<(), LinkError> {
+    let liveness =
+        watch_liveness(connection.ping_pong(), terms.limits.liveness, link.clone(), traffic.clone());
+    let mut liveness = pin!(liveness);
+    let mut drained = pin!(async {
+        drain.cancelled().await;
+        link.set_draining();
+        wait_for_streams(traffic, terms.limits.drain).await
+    });
+    let mut window = stream_window(0);
+    loop {
+        tokio::select! {
+            ended = &mut *connection => { ended?; return Err(LinkError::Closed) }
+            error = &mut liveness => {
+                if matches!(error, LinkError::Silent) { terms.stats.link_dead(); }
+                return Err(error);
+            }
+            result = &mut drained => return result,
+            () = traffic.window_changed() => {}
+            // A change that had to wait for the acknowledgement of the one before.
+            () = tokio::time::sleep(std::time::Duration::from_millis(100)), if window != stream_window(traffic.streams()) => {}
+        }
+        let wanted = stream_window(traffic.streams());
+        if wanted != window && connection.set_initial_window_size(wanted).is_ok() {
+            window = wanted;
+        }
+    }
+}
+
+/// What a stream is opened with.
+#[derive(Debug, Clone)]
+pub(crate) struct Opening<'a> {
+    pub(crate) target: &'a Target,
+    pub(crate) class: Class,
+    pub(crate) hops: u8,
+    pub(crate) request_id: &'a str,
+}
+
+/// Opens a stream. On an error nothing of it was ever sent on to the destination.
+pub(crate) async fn open(link: &Arc<Link>, opening: &Opening<'_>) -> Result<TunnelStream, OpenError> {
+    let guard = link.traffic.open_stream();
+    let asker = link.asker().ok_or(OpenError::NoLink)?;
+    let request = connect_request(opening).ok_or(OpenError::Malformed)?;
+    let no_link = |error: h2::Error| {
+        if error.is_go_away() {
+            link.set_draining();
+        }
+        OpenError::NoLink
+    };
+    let mut asker = asker.ready().await.map_err(no_link)?;
+    let (response, send) = asker.send_request(request, false).map_err(no_link)?;
+    drop(asker);
+    let response = response.await.map_err(no_link)?;
+    if response.status() != StatusCode::OK {
+        return Err(OpenError::from_status(response.status()));
+    }
+    Ok(TunnelStream::new(send, response.into_body(), guard))
+}
+
+fn connect_request(opening: &Opening<'_>) -> Option<Request<()>> {
+    let mut request = Request::new(());
+    *request.method_mut() = Method::CONNECT;
+    *request.uri_mut() = Uri::builder().authority(opening.target.to_string()).build().ok()?;
+    let headers = request.headers_mut();
+    headers.insert(HEADER_CLASS, HeaderValue::from_static(opening.class.name()));
+    headers.insert(HEADER_HOPS, HeaderValue::from(u16::from(opening.hops)));
+    headers.insert(HEADER_REQUEST_ID, HeaderValue::from_str(opening.request_id).ok()?);
+    Some(request)
+}

@@ -1,0 +1,5 @@
+//! Which links there should be, and what to do about those there are.
+
+pub mod desired;
+pub mod plan;
+pub mod table;

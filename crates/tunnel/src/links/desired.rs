@@ -1,0 +1,130 @@
+//! The links a node should have, by its view of the cluster. Pure.
+//!
+//! A node that stands for its domain dials every endpoint of every exposed domain; any other holds no reverse link at all.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    links::plan::LinkKey,
+    protocol::Class,
+    route::Direction,
+    view::{Domain, View},
+};
+
+/// How a gateway's endpoint is dialled.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Addresses {
+    /// `host:port`, each of which leads to it; a link is made to each.
+    pub addresses: BTreeSet<String>,
+}
+
+/// Where the endpoints of gateways listen for links, by the name of the node.
+pub type Listening = BTreeMap<String, Addresses>;
+
+/// The links that `me` should dial.
+///
+/// An endpoint of a domain that is not exposed dials all endpoints of exposed ones, to be reached (reverse) and to reach
+/// (forward). An endpoint of an exposed one dials its siblings and the other exposed ones, forward only: they can be dialled
+/// back. An ordinary node whose domain has an endpoint dials that one, forward, if `ordinary` says so; without it an ordinary
+/// node has no link at all.
+pub fn desired(
+    me: &str,
+    view: &View,
+    listening: &Listening,
+    generation: u64,
+    ordinary: bool,
+) -> BTreeSet<LinkKey> {
+    let Some(mine) = view.domain_of(me) else { return BTreeSet::new() };
+    let mut links = BTreeSet::new();
+    let mut add = |gateway: &str, directions: &[Direction]| {
+        let known = listening.get(gateway).map(|known| &known.addresses);
+        for address in known.into_iter().flatten() {
+            for &direction in directions {
+                for class in Class::ALL {
+                    let (gateway, address) = (gateway.to_owned(), address.clone());
+                    links.insert(LinkKey { gateway, direction, class, address, generation });
+                }
+            }
+        }
+    };
+    let stands = view.is_endpoint(me, &mine);
+    let exposed = view.is_exposed(&mine);
+    if !stands {
+        if ordinary {
+            view.endpoints(&mine).iter().for_each(|gateway| add(gateway, &[Direction::Forward]));
+        }
+        return links;
+    }
+    let directions: &[Direction] =
+        if exposed { &[Direction::Forward] } else { &[Direction::Reverse, Direction::Forward] };
+    for (_, gateway) in view.exposed().filter(|(domain, _)| exposed || **domain != mine) {
+        gateway.endpoints.iter().filter(|node| node.as_str() != me).for_each(|node| add(node, directions));
+    }
+    links
+}
+
+/// Whether a node of `domain` may be the peer of `me` in links of this direction that it dials.
+pub fn is_peer(me: &str, peer: &str, domain: &Domain, direction: Direction, view: &View) -> bool {
+    let Some(mine) = view.domain_of(me) else { return false };
+    let stands = view.is_endpoint(peer, domain);
+    match direction {
+        Direction::Reverse => stands && *domain != mine,
+        Direction::Forward => stands || *domain == mine,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::{GatewayState, Node, Place};
+
+    fn view() -> View {
+        let nodes = [
+            ("c1", Place::Cloud, None),
+            ("c2", Place::Cloud, None),
+            ("c3", Place::Cloud, None),
+            ("a1", Place::Edge, Some("a")),
+            ("a2", Place::Edge, Some("a")),
+            ("solo", Place::Edge, None),
+        ];
+        let nodes = nodes.map(|(name, place, pool)| {
+            (name.to_owned(), Node { place, pool: pool.map(str::to_owned), addresses: vec![] })
+        });
+        let gateway = |exposed, nodes: &[&str]| GatewayState {
+            exposed,
+            endpoints: nodes.iter().map(|&node| node.to_owned()).collect(),
+        };
+        let gateways = [
+            (Domain::Cloud, gateway(true, &["c1", "c2"])),
+            (Domain::Pool("a".into()), gateway(false, &["a1"])),
+        ];
+        View { nodes: nodes.into(), gateways: gateways.into(), destinations: vec![] }
+    }
+
+    fn links(me: &str, ordinary: bool) -> Vec<String> {
+        let listening = ["c1", "c2", "a1"]
+            .map(|node| (node.to_owned(), Addresses { addresses: [format!("{node}.example:10262")].into() }));
+        desired(me, &view(), &listening.into(), 1, ordinary)
+            .into_iter()
+            .filter(|key| key.class == Class::Bulk)
+            .map(|key| format!("{:?} {}", key.direction, key.address))
+            .collect()
+    }
+
+    #[test]
+    fn only_those_that_stand_for_a_domain_hold_links() {
+        let both = [
+            "Reverse c1.example:10262",
+            "Forward c1.example:10262",
+            "Reverse c2.example:10262",
+            "Forward c2.example:10262",
+        ];
+        assert_eq!(links("a1", false), both);
+        assert_eq!(links("solo", false), both);
+        assert_eq!(links("a2", false), [""; 0]);
+        assert_eq!(links("c3", false), [""; 0]);
+        assert_eq!(links("a2", true), ["Forward a1.example:10262"]);
+        assert_eq!(links("c1", false), ["Forward c2.example:10262"]);
+        assert_eq!(links("nobody", true), [""; 0]);
+    }
+}

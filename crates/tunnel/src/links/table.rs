@@ -1,0 +1,230 @@
+//! The links that are up: what streams are opened over, and what is told of them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use h2::client::SendRequest;
+use parking_lot::Mutex;
+use tokio::{sync::watch, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    candidates::{Candidate, order},
+    protocol::Class,
+    route::{Direction, Step},
+    socket::Traffic,
+    view::Domain,
+};
+
+/// A link that is up.
+#[derive(Debug)]
+pub struct Link {
+    id: u64,
+    /// The node at the other end.
+    pub peer: String,
+    /// The domain for which the link is.
+    pub domain: Domain,
+    /// Who asks over it.
+    pub direction: Direction,
+    /// For which traffic.
+    pub class: Class,
+    since: Instant,
+    pub(crate) traffic: Arc<Traffic>,
+    // Microseconds; 0 is not known.
+    round_trip: AtomicU64,
+    draining: AtomicBool,
+    streams_max: usize,
+    asker: Option<SendRequest<Bytes>>,
+    pub(crate) drain: CancellationToken,
+}
+
+/// What is told of a link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinkStatus {
+    /// The node at the other end.
+    pub peer: String,
+    /// The domain for which the link is.
+    pub domain: Domain,
+    /// Who asks over it.
+    pub direction: Direction,
+    /// Whether it is this node that asks.
+    pub asking: bool,
+    /// For which traffic.
+    pub class: Class,
+    /// How long it has been up.
+    pub up: Duration,
+    /// The last round trip.
+    pub round_trip: Option<Duration>,
+    /// Streams open.
+    pub streams: usize,
+    /// Whether it takes no new ones.
+    pub draining: bool,
+    /// Bytes received.
+    pub received: u64,
+    /// Bytes sent.
+    pub sent: u64,
+}
+
+/// What is needed to add a link.
+pub(crate) struct NewLink {
+    pub(crate) peer: String,
+    pub(crate) domain: Domain,
+    pub(crate) direction: Direction,
+    pub(crate) class: Class,
+    pub(crate) traffic: Arc<Traffic>,
+    pub(crate) streams_max: u32,
+    pub(crate) asker: Option<SendRequest<Bytes>>,
+    pub(crate) drain: CancellationToken,
+}
+
+/// All links of a node.
+#[derive(Debug)]
+pub struct LinkTable {
+    links: Mutex<BTreeMap<u64, Arc<Link>>>,
+    next: AtomicU64,
+    changes: watch::Sender<u64>,
+}
+
+impl Default for LinkTable {
+    fn default() -> Self {
+        Self { links: Mutex::default(), next: AtomicU64::new(1), changes: watch::Sender::new(0) }
+    }
+}
+
+impl LinkTable {
+    /// Adds a link for as long as what is returned is held.
+    pub(crate) fn add(self: &Arc<Self>, new: NewLink) -> Registration {
+        let NewLink { peer, domain, direction, class, traffic, streams_max, asker, drain } = new;
+        let link = Arc::new(Link {
+            id: self.next.fetch_add(1, Ordering::Relaxed),
+            peer,
+            domain,
+            direction,
+            class,
+            since: Instant::now(),
+            traffic,
+            round_trip: AtomicU64::new(0),
+            draining: AtomicBool::new(false),
+            streams_max: usize::try_from(streams_max).unwrap_or(usize::MAX),
+            asker,
+            drain,
+        });
+        self.links.lock().insert(link.id, link.clone());
+        self.changes.send_modify(|changes| *changes += 1);
+        Registration { table: self.clone(), link }
+    }
+
+    /// The links to ask for a stream of `class`, the best first, of the peers of this step.
+    pub(crate) fn candidates(&self, step: &Step, class: Class) -> Vec<Arc<Link>> {
+        let links = self.links.lock();
+        let of_step = |link: &&Arc<Link>| {
+            link.asker.is_some() && link.direction == step.direction && step.peers.contains(&link.peer)
+        };
+        let candidates: Vec<_> = links.values().filter(of_step).map(|link| link.candidate()).collect();
+        order(class, &candidates).into_iter().filter_map(|id| links.get(&id).cloned()).collect()
+    }
+
+    /// How many links this peer has.
+    pub fn count(&self, peer: &str) -> usize {
+        self.links.lock().values().filter(|link| link.peer == peer).count()
+    }
+
+    /// The nodes to which there is a link over which this node asks.
+    pub fn connected(&self) -> BTreeSet<String> {
+        let links = self.links.lock();
+        links.values().filter(|link| link.asker.is_some()).map(|link| link.peer.clone()).collect()
+    }
+
+    /// All links.
+    pub fn snapshot(&self) -> Vec<LinkStatus> {
+        self.links.lock().values().map(|link| link.status()).collect()
+    }
+
+    /// Tells that links came or went.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Lets no link take new streams. Those that are open go on.
+    pub fn drain(&self) {
+        self.links.lock().values().for_each(|link| link.drain.cancel());
+    }
+}
+
+impl Link {
+    /// A handle to open a stream.
+    pub(crate) fn asker(&self) -> Option<SendRequest<Bytes>> {
+        self.asker.clone()
+    }
+
+    pub(crate) fn set_round_trip(&self, round_trip: Duration) {
+        let micros = u64::try_from(round_trip.as_micros()).unwrap_or(u64::MAX);
+        self.round_trip.store(micros.max(1), Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_draining(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    fn round_trip(&self) -> Option<Duration> {
+        match self.round_trip.load(Ordering::Relaxed) {
+            0 => None,
+            micros => Some(Duration::from_micros(micros)),
+        }
+    }
+
+    fn candidate(&self) -> Candidate {
+        let streams = self.traffic.streams();
+        Candidate {
+            link: self.id,
+            class: self.class,
+            streams,
+            round_trip: self.round_trip(),
+            closed_to_new: self.draining.load(Ordering::Relaxed) || streams >= self.streams_max,
+        }
+    }
+
+    fn status(&self) -> LinkStatus {
+        LinkStatus {
+            peer: self.peer.clone(),
+            domain: self.domain.clone(),
+            direction: self.direction,
+            asking: self.asker.is_some(),
+            class: self.class,
+            up: self.since.elapsed(),
+            round_trip: self.round_trip(),
+            streams: self.traffic.streams(),
+            draining: self.draining.load(Ordering::Relaxed),
+            received: self.traffic.received(),
+            sent: self.traffic.sent(),
+        }
+    }
+}
+
+/// A link's place in the table.
+#[derive(Debug)]
+pub(crate) struct Registration {
+    table: Arc<LinkTable>,
+    pub(crate) link: Arc<Link>,
+}
+
+impl Registration {
+    /// Takes the link out, so that nobody opens streams over it; its streams go on.
+    fn remove(&self) {
+        self.table.links.lock().remove(&self.link.id);
+        self.table.changes.send_modify(|changes| *changes += 1);
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}

@@ -1,0 +1,226 @@
+//! What both ends of a link agree on: names on the wire, limits, and what each status means.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+
+use crate::route::{Direction, Refusal};
+
+/// The version of the protocol. Another one is refused.
+pub const VERSION: u32 = 1;
+
+/// ALPN of links over which the one that accepted asks.
+pub const ALPN_REVERSE: &[u8] = b"isthmus-reverse/1";
+
+/// ALPN of links over which the one that dialled asks.
+pub const ALPN_FORWARD: &[u8] = b"h2";
+
+/// Where the two ends introduce themselves.
+pub const HELLO_PATH: &str = "/.well-known/isthmus-tunnel";
+
+/// Ties the log lines of a stream's hops together.
+pub const HEADER_REQUEST_ID: &str = "isthmus-request-id";
+
+/// The class of a stream.
+pub const HEADER_CLASS: &str = "isthmus-class";
+
+/// How many nodes a stream has passed.
+pub const HEADER_HOPS: &str = "isthmus-hops";
+
+/// Why a stream was not opened, in one word.
+pub const HEADER_REASON: &str = "isthmus-reason";
+
+/// The most nodes a stream passes.
+pub const MAX_HOPS: u8 = 4;
+
+/// The longest [`crate::hello::Hello`] in bytes.
+pub const MAX_HELLO: usize = 4096;
+
+/// The longest header list of a request, in bytes.
+pub const MAX_HEADER_LIST: u32 = 16 * 1024;
+
+/// The most streams of a link.
+pub const MAX_STREAMS: u32 = 1024;
+
+/// The limits of time and number that a link is held to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// From the first byte of a connection to its registration.
+    pub handshake: Duration,
+    /// Connections that are not registered yet; more wait in the kernel's queue.
+    pub pending: usize,
+    /// Links of one peer; an honest one has one a direction and class, twice while they are exchanged.
+    pub links_of_a_peer: usize,
+    /// Streams of one link.
+    pub streams: u32,
+    /// Dialling a destination.
+    pub dial: Duration,
+    /// Opening a stream in all, over all hops and attempts.
+    pub open: Duration,
+    /// How long streams of a link that drains may go on.
+    pub drain: Duration,
+    /// When a peer is dead.
+    pub liveness: crate::liveness::Limits,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            handshake: Duration::from_secs(10),
+            pending: 64,
+            links_of_a_peer: 16,
+            streams: MAX_STREAMS,
+            dial: Duration::from_secs(5),
+            open: Duration::from_secs(15),
+            drain: Duration::from_mins(5),
+            liveness: crate::liveness::Limits::default(),
+        }
+    }
+}
+
+/// Kinds of traffic that have connections of their own, so that a lost packet of one does not hold the other back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Class {
+    /// Somebody waits: exec, attach, logs, scrapes.
+    Interactive,
+    /// Much data: port-forward, cp, edge to cloud.
+    Bulk,
+}
+
+impl Class {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Interactive, Self::Bulk];
+
+    /// As it is written on the wire.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Interactive => "interactive",
+            Self::Bulk => "bulk",
+        }
+    }
+
+    /// Reads what [`Class::name`] writes; what is unknown is interactive.
+    pub fn from_name(name: &[u8]) -> Self {
+        if name == b"bulk" { Self::Bulk } else { Self::Interactive }
+    }
+}
+
+impl Direction {
+    /// The ALPN of links of this direction.
+    pub fn alpn(self) -> &'static [u8] {
+        match self {
+            Self::Reverse => ALPN_REVERSE,
+            Self::Forward => ALPN_FORWARD,
+        }
+    }
+}
+
+/// Why a stream was not opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum OpenError {
+    /// The request is none.
+    #[error("malformed request")]
+    Malformed,
+    /// The destination is on no list.
+    #[error("destination not allowed")]
+    NotAllowed,
+    /// Nobody knows the destination.
+    #[error("unknown destination")]
+    Unknown,
+    /// Several pools have this address.
+    #[error("several pools have this address: use the node's name")]
+    Ambiguous,
+    /// The destination does not take the connection.
+    #[error("the destination refused the connection")]
+    Unreachable,
+    /// No link leads there, or none that takes streams.
+    #[error("no tunnel to the destination")]
+    NoLink,
+    /// It took too long.
+    #[error("the destination did not answer in time")]
+    Timeout,
+    /// The stream went in circles.
+    #[error("too many hops")]
+    Loop,
+}
+
+impl OpenError {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Malformed,
+        Self::NotAllowed,
+        Self::Unknown,
+        Self::Ambiguous,
+        Self::Unreachable,
+        Self::NoLink,
+        Self::Timeout,
+        Self::Loop,
+    ];
+
+    /// The status by which a peer or client is told.
+    pub fn status(self) -> StatusCode {
+        match self {
+            Self::Malformed => StatusCode::BAD_REQUEST,
+            Self::NotAllowed => StatusCode::FORBIDDEN,
+            Self::Unknown => StatusCode::NOT_FOUND,
+            Self::Ambiguous => StatusCode::MISDIRECTED_REQUEST,
+            Self::Unreachable => StatusCode::BAD_GATEWAY,
+            Self::NoLink => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Timeout => StatusCode::GATEWAY_TIMEOUT,
+            Self::Loop => StatusCode::LOOP_DETECTED,
+        }
+    }
+
+    /// What a peer's status means.
+    pub fn from_status(status: StatusCode) -> Self {
+        Self::ALL.into_iter().find(|error| error.status() == status).unwrap_or(Self::NoLink)
+    }
+
+    /// One word for headers, metrics and logs.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::NotAllowed => "not_allowed",
+            Self::Unknown => "unknown",
+            Self::Ambiguous => "ambiguous",
+            Self::Unreachable => "unreachable",
+            Self::NoLink => "no_link",
+            Self::Timeout => "timeout",
+            Self::Loop => "loop",
+        }
+    }
+
+    /// Whether another way might lead there where this one does not.
+    pub fn is_worth_another_way(self) -> bool {
+        match self {
+            Self::Malformed | Self::NotAllowed | Self::Unknown | Self::Ambiguous | Self::Loop => false,
+            Self::Unreachable | Self::NoLink | Self::Timeout => true,
+        }
+    }
+}
+
+impl From<Refusal> for OpenError {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::NotAllowed => Self::NotAllowed,
+            Refusal::Unknown => Self::Unknown,
+            Refusal::Ambiguous => Self::Ambiguous,
+            Refusal::NotAMember | Refusal::NoGateway => Self::NoLink,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_status_means_one_error() {
+        for error in OpenError::ALL {
+            assert_eq!(OpenError::from_status(error.status()), error);
+        }
+        assert_eq!(OpenError::from_status(StatusCode::IM_A_TEAPOT), OpenError::NoLink);
+    }
+}

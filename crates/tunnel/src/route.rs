@@ -1,0 +1,241 @@
+//! Which way a stream goes: directly, through whom, or not at all. Pure: asks nobody, so it goes on while the API server is
+//! away.
+//!
+//! Nodes of a domain reach one another directly. A node that does not stand for its domain goes through one that does. An
+//! exposed domain is dialled; any other dials the exposed ones and is reached back over those links.
+
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+};
+
+use crate::{
+    destination::{Destination, is_never, name_matches},
+    target::{Host, Target},
+    view::{Domain, View},
+};
+
+/// Where a stream comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    /// The domain of the node that asks: this node's for its own callers, the peer's for streams that came over a link.
+    pub domain: Domain,
+    /// Whether another endpoint of this node's own domain asks. It has no link itself, so it is not asked back.
+    pub sibling: bool,
+}
+
+/// The way of a stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Route {
+    /// This node dials the destination.
+    Direct(Direct),
+    /// A peer is asked.
+    Through {
+        /// The domain the destination is in.
+        domain: Domain,
+        /// Whom to ask: all peers of the first step, then those of the next.
+        steps: Vec<Step>,
+    },
+    /// The stream is not opened.
+    Refused(Refusal),
+}
+
+/// What to dial.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Direct {
+    /// Any of these, the first preferred.
+    Addresses(Vec<SocketAddr>),
+    /// What this name resolves to here.
+    Name(String, u16),
+}
+
+/// Peers that are asked alike.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// Over links of which kind.
+    pub direction: Direction,
+    /// Names of nodes.
+    pub peers: BTreeSet<String>,
+}
+
+/// Who asks over a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Direction {
+    /// The one that accepted the connection asks: cloud to edge.
+    Reverse,
+    /// The one that dialled asks.
+    Forward,
+}
+
+/// Why a stream is not opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Refusal {
+    /// No rule allows it.
+    NotAllowed,
+    /// Nobody knows the destination.
+    Unknown,
+    /// Nodes of several other domains have this address: it has to be named.
+    Ambiguous,
+    /// This node is in no domain that it knows.
+    NotAMember,
+    /// There is nobody to ask.
+    NoGateway,
+}
+
+/// The way of a stream from `origin` to `target`, seen from node `me`.
+pub fn route(me: &str, origin: &Origin, target: &Target, view: &View) -> Route {
+    let Some(mine) = view.domain_of(me) else { return Route::Refused(Refusal::NotAMember) };
+    let (domain, direct) = match locate(me, &mine, origin, target, view) {
+        Ok(located) => located,
+        Err(refusal) => return Route::Refused(refusal),
+    };
+    if domain == mine {
+        return direct.map_or(Route::Refused(Refusal::NotAllowed), Route::Direct);
+    }
+    let steps: Vec<Step> = steps(me, &mine, origin, &domain, view)
+        .into_iter()
+        .map(|mut step| {
+            step.peers.remove(me);
+            step
+        })
+        .filter(|step| !step.peers.is_empty())
+        .collect();
+    if steps.is_empty() { Route::Refused(Refusal::NoGateway) } else { Route::Through { domain, steps } }
+}
+
+fn steps(me: &str, mine: &Domain, origin: &Origin, domain: &Domain, view: &View) -> Vec<Step> {
+    let forward = |peers| Step { direction: Direction::Forward, peers };
+    if !view.is_endpoint(me, mine) {
+        return vec![forward(view.endpoints(mine))];
+    }
+    let others = || -> BTreeSet<String> {
+        let other = view.exposed().filter(|(exposed, _)| *exposed != mine && *exposed != domain);
+        other.flat_map(|(_, gateway)| gateway.endpoints.iter().cloned()).collect()
+    };
+    if view.is_exposed(domain) {
+        // A domain that is not exposed may have a link to another exposed one only, which then goes on.
+        let relays = if view.is_exposed(mine) { BTreeSet::new() } else { others() };
+        return vec![forward(view.endpoints(domain)), forward(relays)];
+    }
+    if !view.is_exposed(mine) {
+        return vec![forward(others())];
+    }
+    let reverse = Step { direction: Direction::Reverse, peers: view.endpoints(domain) };
+    // A sibling may hold a link that this node does not have, or not yet.
+    let siblings = if origin.sibling { BTreeSet::new() } else { view.endpoints(mine) };
+    vec![reverse, forward(siblings)]
+}
+
+type Located = (Domain, Option<Direct>);
+
+/// The domain of the destination, and what to dial there: nothing where only another node may.
+fn locate(
+    me: &str,
+    mine: &Domain,
+    origin: &Origin,
+    target: &Target,
+    view: &View,
+) -> Result<Located, Refusal> {
+    match &target.host {
+        Host::Name(name) if view.nodes.contains_key(name) => {
+            locate_node(me, name, None, origin, target.port, view)
+        }
+        Host::Name(name) => {
+            let mut known = false;
+            for rule in &view.destinations {
+                if let Destination::Name { pattern, domain } = &rule.to
+                    && name_matches(pattern, name)
+                {
+                    known = true;
+                    if rule.covers(&origin.domain, target.port) {
+                        return Ok((domain.clone(), Some(Direct::Name(name.clone(), target.port))));
+                    }
+                }
+            }
+            Err(if known { Refusal::NotAllowed } else { Refusal::Unknown })
+        }
+        Host::Address(address) => {
+            if is_never(*address) {
+                return Err(Refusal::NotAllowed);
+            }
+            locate_address(me, mine, *address, origin, target.port, view)
+        }
+    }
+}
+
+fn locate_address(
+    me: &str,
+    mine: &Domain,
+    address: IpAddr,
+    origin: &Origin,
+    port: u16,
+    view: &View,
+) -> Result<Located, Refusal> {
+    let mut holders: Vec<(&String, Domain)> = view
+        .nodes
+        .iter()
+        .filter(|(_, node)| node.addresses.iter().any(|known| known.to_canonical() == address))
+        .map(|(name, node)| (name, node.domain(name)))
+        .collect();
+    // Within a domain an address means what it means there.
+    if holders.iter().any(|(_, domain)| domain == mine) {
+        holders.retain(|(_, domain)| domain == mine);
+    }
+    match holders.as_slice() {
+        [(name, _)] => return locate_node(me, name, Some(address), origin, port, view),
+        [] => {}
+        [..] => return Err(Refusal::Ambiguous),
+    }
+    let covered = view.destinations.iter().find_map(|rule| match &rule.to {
+        Destination::Network { network, domain } => {
+            (network.contains(&address) && rule.covers(&origin.domain, port)).then_some(domain)
+        }
+        Destination::Nodes { .. } | Destination::NodeLoopback { .. } | Destination::Name { .. } => None,
+    });
+    let domain = covered.ok_or(Refusal::NotAllowed)?.clone();
+    Ok((domain, Some(Direct::Addresses(vec![SocketAddr::new(address, port)]))))
+}
+
+fn locate_node(
+    me: &str,
+    name: &str,
+    address: Option<IpAddr>,
+    origin: &Origin,
+    port: u16,
+    view: &View,
+) -> Result<Located, Refusal> {
+    let node = view.nodes.get(name).ok_or(Refusal::Unknown)?;
+    let domain = node.domain(name);
+    let mut loopback = false;
+    for rule in view.destinations.iter().filter(|rule| rule.covers(&origin.domain, port)) {
+        match &rule.to {
+            Destination::Nodes { domain: within }
+                if within.as_ref().is_none_or(|within| *within == domain) =>
+            {
+                let addresses = match address {
+                    Some(address) => vec![SocketAddr::new(address, port)],
+                    None => reachable(&node.addresses, port),
+                };
+                return Ok((domain, Some(Direct::Addresses(addresses))));
+            }
+            Destination::NodeLoopback { domain: within } => {
+                loopback |= within.as_ref().is_none_or(|within| *within == domain);
+            }
+            Destination::Nodes { .. } | Destination::Name { .. } | Destination::Network { .. } => {}
+        }
+    }
+    if !loopback {
+        return Err(Refusal::NotAllowed);
+    }
+    let here = name == me;
+    Ok((domain, here.then(|| Direct::Addresses(vec![SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port)]))))
+}
+
+/// A node's addresses without those that are never dialled, whatever the Node object says.
+fn reachable(addresses: &[IpAddr], port: u16) -> Vec<SocketAddr> {
+    let usable = addresses.iter().filter(|address| !is_never(**address));
+    usable.map(|address| SocketAddr::new(address.to_canonical(), port)).collect()
+}
+
+#[cfg(test)]
+mod tests;

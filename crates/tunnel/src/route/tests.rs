@@ -1,0 +1,181 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    destination::Rule,
+    view::{GatewayState, Node, Place},
+};
+
+/// Two cloud nodes with gateways on both, two pools whose nodes have the same addresses, a solo node with one of them too.
+fn view() -> View {
+    let nodes = [
+        ("c1", Place::Cloud, None, "10.0.0.1"),
+        ("c2", Place::Cloud, None, "10.0.0.2"),
+        ("c3", Place::Cloud, None, "10.0.0.3"),
+        ("a1", Place::Edge, Some("a"), "192.168.1.10"),
+        ("a2", Place::Edge, Some("a"), "192.168.1.11"),
+        ("b1", Place::Edge, Some("b"), "192.168.1.10"),
+        ("b2", Place::Edge, Some("b"), "192.168.1.12"),
+        ("solo", Place::Edge, None, "192.168.1.10"),
+    ];
+    let nodes = nodes.map(|(name, place, pool, address)| {
+        let pool = pool.map(str::to_owned);
+        (name.to_owned(), Node { place, pool, addresses: vec![address.parse().unwrap()] })
+    });
+    let gateway = |exposed, endpoints: &[&str]| GatewayState {
+        exposed,
+        endpoints: endpoints.iter().map(|&name| name.to_owned()).collect(),
+    };
+    let gateways = [
+        (Domain::Cloud, gateway(true, &["c1", "c2"])),
+        (Domain::Pool("a".into()), gateway(false, &["a1"])),
+        (Domain::Pool("b".into()), gateway(false, &["b1"])),
+    ];
+    let destinations = vec![
+        Rule::kubelets(),
+        Rule {
+            to: Destination::Name { pattern: "*.svc".into(), domain: Domain::Cloud },
+            ports: vec![80..=80],
+            from: vec![Domain::Cloud, Domain::Pool("a".into())],
+        },
+        Rule {
+            to: Destination::Network { network: "10.96.0.0/12".parse().unwrap(), domain: Domain::Cloud },
+            ports: vec![1..=u16::MAX],
+            from: vec![],
+        },
+        Rule { to: Destination::NodeLoopback { domain: None }, ports: vec![9999..=9999], from: vec![] },
+    ];
+    View { nodes: BTreeMap::from(nodes), gateways: BTreeMap::from(gateways), destinations }
+}
+
+fn describe(route: &Route) -> String {
+    match route {
+        Route::Direct(Direct::Addresses(addresses)) => {
+            let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+            format!("direct {}", addresses.join(","))
+        }
+        Route::Direct(Direct::Name(name, port)) => format!("direct {name}:{port}"),
+        Route::Refused(refusal) => format!("{refusal:?}"),
+        Route::Through { domain, steps } => {
+            let steps: Vec<_> = steps
+                .iter()
+                .map(|step| {
+                    let peers: Vec<_> = step.peers.iter().map(String::as_str).collect();
+                    format!("{:?} {}", step.direction, peers.join(","))
+                })
+                .collect();
+            format!("{domain} by {}", steps.join(" then "))
+        }
+    }
+}
+
+fn check(view: &View, me: &str, target: &str, expected: &str) {
+    let origin = Origin { domain: view.domain_of(me).unwrap_or(Domain::Cloud), sibling: false };
+    let target = Target::parse(target, None).unwrap();
+    assert_eq!(describe(&route(me, &origin, &target, view)), expected, "{me} to {target}");
+}
+
+#[test]
+fn rules_of_the_issue() {
+    let view = view();
+    let check = |me, target, expected| check(&view, me, target, expected);
+    // A node of the caller's own domain is dialled directly, gateway or not.
+    check("c1", "c3:10250", "direct 10.0.0.3:10250");
+    check("c3", "c1:10250", "direct 10.0.0.1:10250");
+    check("a2", "a1:10250", "direct 192.168.1.10:10250");
+    // From a cloud gateway: the pool's endpoint, or a sibling that has the link.
+    check("c1", "a2:10250", "pool/a by Reverse a1 then Forward c2");
+    check("c1", "solo:10250", "node/solo by Reverse solo then Forward c2");
+    // From an ordinary node: its own gateway.
+    check("c3", "a2:10250", "pool/a by Forward c1,c2");
+    check("a2", "c1:10250", "cloud by Forward a1");
+    // From an edge gateway, and a solo node: the exposed gateways, also on the way to another pool.
+    check("a1", "c3:10250", "cloud by Forward c1,c2");
+    check("a1", "b2:10250", "pool/b by Forward c1,c2");
+    check("solo", "b2:10250", "pool/b by Forward c1,c2");
+    // Overlapping addresses: one's own domain first, else they have to be named.
+    check("a1", "192.168.1.10:10250", "direct 192.168.1.10:10250");
+    check("c1", "192.168.1.10:10250", "Ambiguous");
+    check("c1", "192.168.1.12:10250", "pool/b by Reverse b1 then Forward c2");
+    // Names and networks that are no nodes.
+    check("a1", "web.ns.svc:80", "cloud by Forward c1,c2");
+    check("c1", "web.ns.svc:80", "direct web.ns.svc:80");
+    check("a1", "10.96.0.1:443", "cloud by Forward c1,c2");
+    // What is on no list.
+    check("b1", "web.ns.svc:80", "NotAllowed");
+    check("c1", "web.ns.svc:81", "NotAllowed");
+    check("c1", "web.ns.example:80", "Unknown");
+    check("c1", "a1:22", "NotAllowed");
+    check("c1", "10.0.0.1:2379", "NotAllowed");
+    check("c1", "169.254.169.254:80", "NotAllowed");
+    check("c1", "8.8.8.8:10250", "NotAllowed");
+    // Loopback of the node that is named, and of no other.
+    check("a1", "a1:9999", "direct 127.0.0.1:9999");
+    check("a1", "a2:9999", "NotAllowed");
+    check("c1", "a1:9999", "pool/a by Reverse a1 then Forward c2");
+    check("c1", "127.0.0.1:9999", "NotAllowed");
+    check("nobody", "a1:10250", "NotAMember");
+}
+
+#[test]
+fn a_sibling_is_not_asked_back() {
+    let view = view();
+    let origin = Origin { domain: Domain::Cloud, sibling: true };
+    let target = Target::parse("a2:10250", None).unwrap();
+    assert_eq!(describe(&route("c1", &origin, &target, &view)), "pool/a by Reverse a1");
+}
+
+#[test]
+fn cloud_pools_are_domains_of_their_own() {
+    let mut view = view();
+    for (name, pool) in [("c1", "x"), ("c3", "y")] {
+        view.nodes.get_mut(name).unwrap().pool = Some(pool.into());
+    }
+    view.gateways.remove(&Domain::Cloud);
+    let gateway = |node: &str| GatewayState { exposed: true, endpoints: [node.to_owned()].into() };
+    view.gateways.insert(Domain::Pool("x".into()), gateway("c1"));
+    view.gateways.insert(Domain::Pool("y".into()), gateway("c3"));
+    check(&view, "c1", "c3:10250", "pool/y by Forward c3");
+    check(&view, "a1", "c3:10250", "pool/y by Forward c3 then Forward c1");
+    check(&view, "c2", "a1:10250", "NoGateway");
+    view.gateways.clear();
+    check(&view, "a1", "b1:10250", "NoGateway");
+    check(&view, "a1", "a2:10250", "direct 192.168.1.11:10250");
+}
+
+proptest! {
+    /// From any node to any node: nobody is asked who is this node itself or stands for nothing, a node without a tunnel asks
+    /// its own domain only, and following the first peer of each step ends at the destination's domain in three hops.
+    #[test]
+    fn streams_arrive(from in 0_usize..8, to in 0_usize..8) {
+        let view = view();
+        let names: Vec<_> = view.nodes.keys().cloned().collect();
+        let target = Target { host: Host::Name(names[to].clone()), port: 10250 };
+        let mut me = names[from].clone();
+        let mut origin = Origin { domain: view.domain_of(&me).unwrap(), sibling: false };
+        for _ in 0..4 {
+            let mine = view.domain_of(&me).unwrap();
+            match route(&me, &origin, &target, &view) {
+                Route::Direct(_) => {
+                    prop_assert_eq!(Some(mine), view.domain_of(&names[to]));
+                    return Ok(());
+                }
+                Route::Through { steps, .. } => {
+                    let peers = &steps[0].peers;
+                    prop_assert!(!peers.contains(&me));
+                    if !view.is_endpoint(&me, &mine) {
+                        prop_assert_eq!(peers, &view.endpoints(&mine));
+                    }
+                    let next = peers.first().unwrap().clone();
+                    let sibling = view.domain_of(&next) == Some(mine.clone()) && view.is_endpoint(&me, &mine);
+                    origin = Origin { domain: mine, sibling };
+                    me = next;
+                }
+                Route::Refused(refusal) => prop_assert!(false, "{refusal:?}"),
+            }
+        }
+        prop_assert!(false, "went in circles");
+    }
+}

@@ -1,0 +1,100 @@
+//! Answers the streams that peers ask for: the same rules and ways as for callers of this node.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, Method};
+use tracing::debug;
+
+use crate::{
+    audit,
+    connector::{Connector, Request},
+    link::answer::Asked,
+    protocol::{Class, HEADER_CLASS, HEADER_HOPS, HEADER_REQUEST_ID, OpenError},
+    relay::relay,
+    route::Origin,
+    target::Target,
+    view::Domain,
+};
+
+/// The longest identifier that is taken over from a peer.
+const REQUEST_ID_MAX: usize = 64;
+
+/// Answers one stream of the link to `peer`.
+pub(crate) async fn stream(connector: Arc<Connector>, peer: Arc<str>, domain: Domain, mut asked: Asked) {
+    let headers = asked.request.headers();
+    let request_id = request_id(headers);
+    let class =
+        headers.get(HEADER_CLASS).map_or(Class::Interactive, |class| Class::from_name(class.as_bytes()));
+    let hops = headers.get(HEADER_HOPS).and_then(|hops| hops.to_str().ok()?.parse().ok()).unwrap_or(u8::MAX);
+    let authority = asked.request.uri().authority().map(http::uri::Authority::as_str).unwrap_or_default();
+    let target = match Target::parse(authority, None) {
+        Ok(target) if asked.request.method() == Method::CONNECT => target,
+        Ok(_) | Err(_) => {
+            audit::refused(&peer, authority, &request_id, OpenError::Malformed);
+            connector.stats().refused(OpenError::Malformed);
+            return asked.refuse(OpenError::Malformed);
+        }
+    };
+    let view = connector.view();
+    let mine = view.domain_of(connector.me());
+    let sibling = mine.as_ref() == Some(&domain) && view.is_endpoint(&peer, &domain);
+    let origin = Some(Origin { domain, sibling });
+    let request = Request { target, origin, caller: peer, class, hops, request_id };
+    let connected = tokio::select! {
+        connected = connector.connect(&request) => connected,
+        () = asked.given_up() => return,
+    };
+    match connected {
+        Err(error) => asked.refuse(error),
+        Ok(mut upstream) => match asked.grant() {
+            Ok(mut stream) => {
+                let (passed, result) = relay(&mut stream, &mut upstream, Vec::new()).await;
+                debug!(
+                    request_id = %request.request_id,
+                    target = %request.target,
+                    up = passed.up,
+                    down = passed.down,
+                    broken = result.is_err(),
+                    "stream ended"
+                );
+            }
+            Err(error) => debug!(request_id = %request.request_id, %error, "who asked is gone"),
+        },
+    }
+}
+
+/// The peer's, if it is one, else a new one.
+fn request_id(headers: &HeaderMap) -> Arc<str> {
+    let theirs = headers.get(HEADER_REQUEST_ID).and_then(|id| id.to_str().ok());
+    let usable = |id: &&str| {
+        !id.is_empty()
+            && id.len() <= REQUEST_ID_MAX
+            && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    };
+    theirs.filter(usable).map_or_else(new_request_id, Arc::from)
+}
+
+/// A new identifier: to find log lines with, not a secret.
+pub(crate) fn new_request_id() -> Arc<str> {
+    format!("{:016x}", fastrand::u64(..)).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identifiers_of_peers_are_taken_over_if_they_are_some() {
+        let check = |id: &str| {
+            let headers = HeaderMap::from_iter([(
+                http::HeaderName::from_static(HEADER_REQUEST_ID),
+                http::HeaderValue::from_str(id).unwrap(),
+            )]);
+            request_id(&headers).as_ref() == id
+        };
+        assert!(check("abc-1"));
+        assert!(!check(""));
+        assert!(!check("a b"));
+        assert!(!check(&"x".repeat(65)));
+    }
+}

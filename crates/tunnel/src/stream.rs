@@ -1,0 +1,114 @@
+//! A stream of a link as bytes: what is read gives its sender room again, what is written waits for room.
+//!
+//! `END_STREAM` is the end of one direction, as FIN is; `RST_STREAM` ends both, as RST does.
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use bytes::{Buf, Bytes};
+use h2::{Reason, RecvStream, SendStream};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::{relay::Pipe, socket::StreamGuard};
+
+/// The most that is handed to HTTP/2 at once.
+const WRITE_MAX: usize = 64 * 1024;
+
+/// A stream that was answered with 200.
+#[derive(Debug)]
+pub struct TunnelStream {
+    send: SendStream<Bytes>,
+    receive: RecvStream,
+    chunk: Bytes,
+    ended: bool,
+    _guard: StreamGuard,
+}
+
+impl TunnelStream {
+    pub(crate) fn new(send: SendStream<Bytes>, receive: RecvStream, guard: StreamGuard) -> Self {
+        Self { send, receive, chunk: Bytes::new(), ended: false, _guard: guard }
+    }
+}
+
+fn broken(error: h2::Error) -> io::Error {
+    if error.is_io()
+        && let Some(error) = error.into_io()
+    {
+        return error;
+    }
+    io::ErrorKind::ConnectionReset.into()
+}
+
+impl AsyncRead for TunnelStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if buf.remaining() == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        while self.chunk.is_empty() {
+            match ready!(self.receive.poll_data(cx)) {
+                Some(Ok(chunk)) => self.chunk = chunk,
+                Some(Err(error)) => return Poll::Ready(Err(broken(error))),
+                None => return Poll::Ready(Ok(())),
+            }
+        }
+        let read = self.chunk.len().min(buf.remaining());
+        buf.put_slice(&self.chunk[..read]);
+        self.chunk.advance(read);
+        self.receive.flow_control().release_capacity(read).map_err(broken)?;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for TunnelStream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        if buf.is_empty() {
+            // HTTP/2 counts empty frames as an attack.
+            return Poll::Ready(Ok(0));
+        }
+        let wanted = buf.len().min(WRITE_MAX);
+        self.send.reserve_capacity(wanted);
+        while self.send.capacity() == 0 {
+            match ready!(self.send.poll_capacity(cx)) {
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return Poll::Ready(Err(broken(error))),
+                None => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
+            }
+        }
+        let written = self.send.capacity().min(wanted);
+        self.send.send_data(Bytes::copy_from_slice(&buf[..written]), false).map_err(broken)?;
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.ended {
+            self.ended = true;
+            self.send.send_data(Bytes::new(), true).map_err(broken)?;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Pipe for TunnelStream {
+    fn abort(&mut self) {
+        self.send.send_reset(Reason::CANCEL);
+    }
+
+    fn poll_broken(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        // An error says that the stream is closed in order.
+        match self.send.poll_reset(cx) {
+            Poll::Ready(Ok(_)) => Poll::Ready(()),
+            Poll::Ready(Err(_)) | Poll::Pending => Poll::Pending,
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! What a node knows of the cluster: nodes, the domains they form, which of them stand for their domain, and where
+//! streams may go. Data only; whoever watches the cluster makes a new one on each change.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    net::IpAddr,
+};
+
+use crate::destination::Rule;
+
+/// Nodes that reach one another directly.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Domain {
+    /// The cloud nodes that are in no pool.
+    Cloud,
+    /// The nodes of a pool.
+    Pool(String),
+    /// An edge node in no pool: it is its own, and its own endpoint.
+    Solo(String),
+}
+
+/// Which side of the bad link a node is on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Place {
+    /// Cloud.
+    Cloud,
+    /// Edge.
+    Edge,
+}
+
+/// A node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// Its side.
+    pub place: Place,
+    /// Its pool, if it is in one.
+    pub pool: Option<String>,
+    /// Its addresses within its domain, the preferred first. Nodes of other domains may have the same.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// What stands for a domain: the gateway of a pool, or of the cloud.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct GatewayState {
+    /// Whether other domains dial it. One that is not exposed dials those that are.
+    pub exposed: bool,
+    /// The nodes that are elected to stand for the domain.
+    pub endpoints: BTreeSet<String>,
+}
+
+/// The local picture of the cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct View {
+    /// All nodes by name.
+    pub nodes: BTreeMap<String, Node>,
+    /// The gateway of each domain that has one. Solo nodes need none.
+    pub gateways: BTreeMap<Domain, GatewayState>,
+    /// Where streams may go.
+    pub destinations: Vec<Rule>,
+}
+
+impl Node {
+    /// The domain of this node, whose name is `name`.
+    pub fn domain(&self, name: &str) -> Domain {
+        match (&self.pool, self.place) {
+            (Some(pool), _) => Domain::Pool(pool.clone()),
+            (None, Place::Cloud) => Domain::Cloud,
+            (None, Place::Edge) => Domain::Solo(name.to_owned()),
+        }
+    }
+}
+
+impl View {
+    /// The domain of a node, if there is such a node.
+    pub fn domain_of(&self, node: &str) -> Option<Domain> {
+        self.nodes.get(node).map(|known| known.domain(node))
+    }
+
+    /// The nodes that stand for a domain.
+    pub fn endpoints(&self, domain: &Domain) -> BTreeSet<String> {
+        if let Some(gateway) = self.gateways.get(domain) {
+            return gateway.endpoints.clone();
+        }
+        match domain {
+            Domain::Solo(node) if self.nodes.contains_key(node) => BTreeSet::from([node.clone()]),
+            Domain::Solo(_) | Domain::Cloud | Domain::Pool(_) => BTreeSet::new(),
+        }
+    }
+
+    /// Whether `node` stands for `domain`.
+    pub fn is_endpoint(&self, node: &str, domain: &Domain) -> bool {
+        self.domain_of(node).as_ref() == Some(domain) && self.endpoints(domain).contains(node)
+    }
+
+    /// Whether other domains dial this one.
+    pub fn is_exposed(&self, domain: &Domain) -> bool {
+        self.gateways.get(domain).is_some_and(|gateway| gateway.exposed)
+    }
+
+    /// The exposed domains, `Cloud` first.
+    pub fn exposed(&self) -> impl Iterator<Item = (&Domain, &GatewayState)> {
+        self.gateways.iter().filter(|(_, gateway)| gateway.exposed)
+    }
+}
+
+impl fmt::Display for Domain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cloud => f.write_str("cloud"),
+            Self::Pool(name) => write!(f, "pool/{name}"),
+            Self::Solo(node) => write!(f, "node/{node}"),
+        }
+    }
+}
