@@ -1,4 +1,5 @@
-//! a fake API server with true resource versions and watches, a checker of what clients of it may rely on, and a client.
+//! a fake API server with true resource versions and watches, a checker of what clients of it may rely on, a client, and a
+//! bad link between two sockets ([`wan`]).
 //!
 //! Written from the Kubernetes API's contract alone: nothing here uses `kube-wire` or `watch-cache`, which are tested with
 //! it. For tests only: no other crate depends on it but as a dev-dependency.
@@ -8,3 +9,4 @@ pub mod client;
 pub mod differential;
 pub mod history;
 pub mod selector;
+pub mod wan;

@@ -8,7 +8,7 @@ use std::{
 use rustls_pki_types::ServerName;
 use tokio::{
     sync::{mpsc, watch},
-    task::{AbortHandle, JoinSet},
+    task::{self, AbortHandle, JoinSet},
     time::{Instant, sleep, timeout},
 };
 use tokio_rustls::TlsConnector;
@@ -73,6 +73,9 @@ enum MakeError {
     Link(#[from] LinkError),
 }
 
+/// What a link's task tells: of which link, which task, how far it is.
+type Event = (LinkKey, task::Id, LinkState);
+
 struct Running {
     state: LinkState,
     drain: CancellationToken,
@@ -84,7 +87,8 @@ impl Agent {
     pub async fn run(self, mut desired: watch::Receiver<BTreeSet<LinkKey>>, shutdown: CancellationToken) {
         let (events, mut told) = mpsc::unbounded_channel();
         let mut running: BTreeMap<LinkKey, Running> = BTreeMap::new();
-        let mut tasks: JoinSet<LinkKey> = JoinSet::new();
+        let mut tasks: JoinSet<()> = JoinSet::new();
+        let mut changes = true;
         loop {
             let wanted =
                 if shutdown.is_cancelled() { BTreeSet::new() } else { desired.borrow_and_update().clone() };
@@ -93,25 +97,16 @@ impl Agent {
                 return;
             }
             tokio::select! {
-                changed = desired.changed(), if !shutdown.is_cancelled() => {
-                    if changed.is_err() {
-                        shutdown.cancelled().await;
-                    }
-                }
-                Some((key, state)) = told.recv() => {
+                // With nobody left to want others, these stay.
+                changed = desired.changed(), if changes && !shutdown.is_cancelled() => changes = changed.is_ok(),
+                Some((key, task, state)) = told.recv() => {
                     if let Some(link) = running.get_mut(&key)
-                        && link.state != LinkState::Draining
+                        && link.task.id() == task
                     {
                         link.state = state;
                     }
                 }
-                Some(ended) = tasks.join_next() => {
-                    if let Ok(key) = ended {
-                        running.remove(&key);
-                    }
-                    // One that was given up, or panicked, does not tell its key.
-                    running.retain(|_, link| !link.task.is_finished());
-                }
+                Some(_) = tasks.join_next() => running.retain(|_, link| !link.task.is_finished()),
                 () = shutdown.cancelled(), if !shutdown.is_cancelled() => {}
             }
         }
@@ -121,21 +116,17 @@ impl Agent {
         &self,
         wanted: &BTreeSet<LinkKey>,
         running: &mut BTreeMap<LinkKey, Running>,
-        tasks: &mut JoinSet<LinkKey>,
-        events: &mpsc::UnboundedSender<(LinkKey, LinkState)>,
+        tasks: &mut JoinSet<()>,
+        events: &mpsc::UnboundedSender<Event>,
     ) {
         let actual = running.iter().map(|(key, link)| (key.clone(), link.state)).collect();
         let plan = plan(wanted, &actual);
-        for key in plan.drain {
-            if let Some(link) = running.get_mut(&key) {
-                debug!(gateway = key.gateway, address = key.address, "draining a link");
-                link.state = LinkState::Draining;
-                link.drain.cancel();
-            }
-        }
-        for key in plan.abandon {
+        // One that is given up may be registered just now, and have streams: so it drains, too.
+        for key in plan.drain.into_iter().chain(plan.abandon) {
+            // Its task goes on. Should the same link be wanted again, it is another one.
             if let Some(link) = running.remove(&key) {
-                link.task.abort();
+                debug!(gateway = key.gateway, address = key.address, "draining a link");
+                link.drain.cancel();
             }
         }
         for key in plan.dial {
@@ -160,7 +151,10 @@ impl Agent {
             let connector = TlsConnector::from(config);
             connector.connect(self.server_name.clone(), connection).await.map_err(MakeError::Handshake)
         };
-        let connection = timeout(limits.handshake, connect).await.map_err(|_| MakeError::Timeout)??;
+        let connection = tokio::select! {
+            connected = timeout(limits.handshake, connect) => connected.map_err(|_| MakeError::Timeout)??,
+            () = drain.cancelled() => return Ok(()),
+        };
         let leaf = connection.get_ref().1.peer_certificates().and_then(<[_]>::first);
         let node = self.verifier.identify(leaf.ok_or(IdentityError::Missing)?)?.node;
         let view = self.connector.view();
@@ -182,12 +176,12 @@ impl Agent {
             stats: self.connector.stats().clone(),
         };
         let result = match key.direction {
-            Direction::Forward => ask::run(connection, peer, &terms, drain, registered).await,
+            Direction::Forward => Box::pin(ask::run(connection, peer, &terms, drain, registered)).await,
             Direction::Reverse => {
                 let (connector, node) = (self.connector.clone(), Arc::from(node));
                 let handle =
                     move |asked| serve::stream(connector.clone(), Arc::clone(&node), domain.clone(), asked);
-                answer::run(connection, peer, &terms, drain, registered, handle).await
+                Box::pin(answer::run(connection, peer, &terms, drain, registered, handle)).await
             }
         };
         Ok(result?)
@@ -195,15 +189,11 @@ impl Agent {
 }
 
 /// Makes a link again and again, until it is drained.
-async fn keep(
-    agent: Agent,
-    key: LinkKey,
-    drain: CancellationToken,
-    events: mpsc::UnboundedSender<(LinkKey, LinkState)>,
-) -> LinkKey {
+async fn keep(agent: Agent, key: LinkKey, drain: CancellationToken, events: mpsc::UnboundedSender<Event>) {
     let mut backoff = Backoff::new(agent.backoff);
     // The agent that no longer listens has ended.
-    let tell = |state| drop(events.send((key.clone(), state)));
+    let task = task::id();
+    let tell = |state| drop(events.send((key.clone(), task, state)));
     loop {
         let mut up_since = None;
         let result = agent
@@ -215,7 +205,7 @@ async fn keep(
             .await;
         tell(LinkState::Connecting);
         if drain.is_cancelled() {
-            return key;
+            return;
         }
         let wait =
             backoff.failed(up_since.map_or_else(Default::default, |since| since.elapsed()), fastrand::f64());
@@ -228,7 +218,7 @@ async fn keep(
         }
         tokio::select! {
             () = sleep(wait) => {}
-            () = drain.cancelled() => return key,
+            () = drain.cancelled() => return,
         }
     }
 }

@@ -205,6 +205,13 @@ impl Pipe for Upstream {
         }
     }
 
+    fn poll_prefetch(&mut self, cx: &mut Context<'_>) {
+        match self {
+            Self::Direct(stream) => stream.poll_prefetch(cx),
+            Self::Through(stream) => stream.poll_prefetch(cx),
+        }
+    }
+
     fn poll_broken(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match self {
             Self::Direct(stream) => stream.poll_broken(cx),

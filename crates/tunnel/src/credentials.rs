@@ -67,7 +67,7 @@ impl Credentials {
         for authority in certificates(authorities).ok_or(CredentialsError::Authorities)? {
             roots.add(authority).map_err(|_| CredentialsError::Authorities)?;
         }
-        let material = Material::new(&chain, &key, Arc::new(roots))?;
+        let material = Material::new(&chain, &key, &Arc::new(roots))?;
         self.current.store(Some(Arc::new(material)));
         self.generation.send_modify(|generation| *generation += 1);
         Ok(self.generation())
@@ -103,7 +103,7 @@ impl Material {
     fn new(
         chain: &[CertificateDer<'static>],
         key: &PrivateKeyDer<'static>,
-        roots: Arc<RootCertStore>,
+        roots: &Arc<RootCertStore>,
     ) -> Result<Self, CredentialsError> {
         let provider: Arc<CryptoProvider> = Arc::new(ring::default_provider());
         let versions = [&rustls::version::TLS13, &rustls::version::TLS12];

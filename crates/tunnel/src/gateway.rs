@@ -152,7 +152,7 @@ impl Gateway {
             Err(error) => {
                 // Over a reverse link it is this end that speaks; the close says enough there.
                 if direction == Direction::Forward {
-                    let _ = answer::reject(connection, &terms, "not_admitted").await;
+                    let _ = Box::pin(answer::reject(connection, &terms, "not_admitted")).await;
                 }
                 return Err(AcceptError::NotAdmitted(identity.node, error));
             }
@@ -171,17 +171,17 @@ impl Gateway {
         let end = drain.clone();
         let link = async {
             match direction {
-                Direction::Reverse => ask::run(connection, peer, &terms, drain, registered).await,
+                Direction::Reverse => Box::pin(ask::run(connection, peer, &terms, drain, registered)).await,
                 Direction::Forward => {
                     let (connector, node) = (self.connector.clone(), Arc::from(identity.node.as_str()));
                     let handle = move |asked| {
                         serve::stream(connector.clone(), Arc::clone(&node), domain.clone(), asked)
                     };
-                    answer::run(connection, peer, &terms, drain, registered, handle).await
+                    Box::pin(answer::run(connection, peer, &terms, drain, registered, handle)).await
                 }
             }
         };
-        let mut link = std::pin::pin!(link);
+        let mut link = Box::pin(link);
         let result = tokio::select! {
             result = &mut link => result,
             removed = revoked => {

@@ -1,6 +1,6 @@
 //! The ways in for clients: one handler, whatever they speak.
 //!
-//! [`http`] for the API server's EgressSelector and `proxy_url` (CONNECT), forward proxying and plain HTTP by `Host`;
+//! [`http`] for the API server's `EgressSelector` and `proxy_url` (CONNECT), forward proxying and plain HTTP by `Host`;
 //! [`sni`] for TLS that is passed through by the server's name, unopened.
 
 pub mod http;

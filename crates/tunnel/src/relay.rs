@@ -24,6 +24,9 @@ pub trait Pipe: AsyncRead + AsyncWrite + Unpin + Send {
     /// Breaks the connection so that its peer notices.
     fn abort(&mut self) {}
 
+    /// Takes over what has come while nobody can use it yet, where it costs less here than where it is.
+    fn poll_prefetch(&mut self, _cx: &mut Context<'_>) {}
+
     /// Whether the peer broke the connection; asked after the peer has ended its direction, when reading tells no more.
     fn poll_broken(&mut self, _cx: &mut Context<'_>) -> Poll<()> {
         Poll::Pending
@@ -49,6 +52,10 @@ impl<T: Pipe> Pipe for tokio_rustls::server::TlsStream<T> {
 impl<P: Pipe + ?Sized> Pipe for Box<P> {
     fn abort(&mut self) {
         (**self).abort();
+    }
+
+    fn poll_prefetch(&mut self, cx: &mut Context<'_>) {
+        (**self).poll_prefetch(cx);
     }
 
     fn poll_broken(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -116,8 +123,12 @@ impl Half {
         let mut turns = 16;
         while !self.done {
             while self.start < self.end {
-                let written =
-                    ready!(Pin::new(&mut *writer).poll_write(cx, &self.buffer[self.start..self.end]))?;
+                let polled = Pin::new(&mut *writer).poll_write(cx, &self.buffer[self.start..self.end]);
+                let Poll::Ready(written) = polled else {
+                    reader.poll_prefetch(cx);
+                    return Poll::Pending;
+                };
+                let written = written?;
                 if written == 0 {
                     return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
                 }

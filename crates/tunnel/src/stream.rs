@@ -3,12 +3,13 @@
 //! `END_STREAM` is the end of one direction, as FIN is; `RST_STREAM` ends both, as RST does.
 
 use std::{
+    collections::VecDeque,
     io,
     pin::Pin,
     task::{Context, Poll, ready},
 };
 
-use bytes::{Buf, Bytes};
+use bytes::{Buf, Bytes, BytesMut};
 use h2::{Reason, RecvStream, SendStream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -17,19 +18,76 @@ use crate::{relay::Pipe, socket::StreamGuard};
 /// The most that is handed to HTTP/2 at once.
 const WRITE_MAX: usize = 64 * 1024;
 
+/// Frames shorter than this are put together while they wait: each that waits in HTTP/2 costs it more than its bytes.
+const SHORT: usize = 1024;
+
+/// How many bytes of short frames make a chunk.
+const CHUNK: usize = 16 * 1024;
+
 /// A stream that was answered with 200.
 #[derive(Debug)]
 pub struct TunnelStream {
     send: SendStream<Bytes>,
     receive: RecvStream,
     chunk: Bytes,
+    // What came while nobody took it: no more than the stream's window, as its sender gets no room for it.
+    waiting: VecDeque<Bytes>,
+    short: BytesMut,
+    // How the peer's direction ended, as far as that was seen before all before it was taken.
+    end: Option<io::Result<()>>,
     ended: bool,
     _guard: StreamGuard,
 }
 
 impl TunnelStream {
     pub(crate) fn new(send: SendStream<Bytes>, receive: RecvStream, guard: StreamGuard) -> Self {
-        Self { send, receive, chunk: Bytes::new(), ended: false, _guard: guard }
+        Self {
+            send,
+            receive,
+            chunk: Bytes::new(),
+            waiting: VecDeque::new(),
+            short: BytesMut::new(),
+            end: None,
+            ended: false,
+            _guard: guard,
+        }
+    }
+}
+
+impl TunnelStream {
+    fn keep(&mut self, chunk: Bytes) {
+        if chunk.len() < SHORT {
+            self.short.extend_from_slice(&chunk);
+            if self.short.len() < CHUNK {
+                return;
+            }
+        }
+        if !self.short.is_empty() {
+            let short = self.short.split().freeze();
+            self.waiting.push_back(short);
+        }
+        if chunk.len() >= SHORT {
+            self.waiting.push_back(chunk);
+        }
+    }
+
+    /// The next bytes, `None` at the end.
+    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
+        if let Some(chunk) = self.waiting.pop_front() {
+            return Poll::Ready(Ok(Some(chunk)));
+        }
+        if !self.short.is_empty() {
+            return Poll::Ready(Ok(Some(self.short.split().freeze())));
+        }
+        match self.end.take() {
+            Some(Ok(())) => {
+                self.end = Some(Ok(()));
+                return Poll::Ready(Ok(None));
+            }
+            Some(Err(error)) => return Poll::Ready(Err(error)),
+            None => {}
+        }
+        Poll::Ready(ready!(self.receive.poll_data(cx)).transpose().map_err(broken))
     }
 }
 
@@ -52,9 +110,8 @@ impl AsyncRead for TunnelStream {
             return Poll::Ready(Ok(()));
         }
         while self.chunk.is_empty() {
-            match ready!(self.receive.poll_data(cx)) {
-                Some(Ok(chunk)) => self.chunk = chunk,
-                Some(Err(error)) => return Poll::Ready(Err(broken(error))),
+            match ready!(self.poll_chunk(cx))? {
+                Some(chunk) => self.chunk = chunk,
                 None => return Poll::Ready(Ok(())),
             }
         }
@@ -102,6 +159,17 @@ impl AsyncWrite for TunnelStream {
 impl Pipe for TunnelStream {
     fn abort(&mut self) {
         self.send.send_reset(Reason::CANCEL);
+    }
+
+    fn poll_prefetch(&mut self, cx: &mut Context<'_>) {
+        while self.end.is_none() {
+            match self.receive.poll_data(cx) {
+                Poll::Ready(Some(Ok(chunk))) => self.keep(chunk),
+                Poll::Ready(Some(Err(error))) => self.end = Some(Err(broken(error))),
+                Poll::Ready(None) => self.end = Some(Ok(())),
+                Poll::Pending => return,
+            }
+        }
     }
 
     fn poll_broken(&mut self, cx: &mut Context<'_>) -> Poll<()> {

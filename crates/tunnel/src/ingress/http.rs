@@ -127,15 +127,13 @@ fn target(request: &Request<Incoming>, port: Option<u16>) -> Option<Target> {
 /// The bytes after a CONNECT or another upgrade.
 async fn pass<C: Pipe + 'static>(upgrade: OnUpgrade, mut upstream: Upstream) {
     match upgrade.await {
-        Ok(upgraded) => match upgraded.downcast::<TokioIo<C>>() {
-            Ok(parts) => {
-                let mut client = parts.io.into_inner();
-                let (passed, result) = relay(&mut client, &mut upstream, parts.read_buf.to_vec()).await;
-                debug!(up = passed.up, down = passed.down, broken = result.is_err(), "stream ended");
-            }
+        Ok(upgraded) => {
             // There is no other type that it could be.
-            Err(_) => debug!("an upgrade of an unknown connection"),
-        },
+            let Ok(parts) = upgraded.downcast::<TokioIo<C>>() else { return };
+            let mut client = parts.io.into_inner();
+            let (passed, result) = relay(&mut client, &mut upstream, parts.read_buf.to_vec()).await;
+            debug!(up = passed.up, down = passed.down, broken = result.is_err(), "stream ended");
+        }
         Err(error) => {
             debug!(%error, "the client left before its stream began");
             upstream.abort();

@@ -16,7 +16,7 @@ use crate::{
     target::{Host, Target},
 };
 
-/// The longest first message: a ClientHello of 64 KiB, which rustls takes at the most, with the headers of its records.
+/// The longest first message: a `ClientHello` of 64 KiB, which rustls takes at the most, with the headers of its records.
 const CLIENT_HELLO_MAX: usize = 72 * 1024;
 
 /// How long a client may take to send it.
@@ -37,7 +37,7 @@ pub enum ClientHelloError {
     /// It goes on for ever.
     #[error("too long")]
     TooLong,
-    /// It is no ClientHello.
+    /// It is no `ClientHello`.
     #[error("malformed")]
     Malformed(#[source] rustls::Error),
     /// It names no server: the client dialled an address.
@@ -45,11 +45,11 @@ pub enum ClientHelloError {
     NoServerName,
 }
 
-/// Reads up to the end of the ClientHello. Gives the name and all that was read.
+/// Reads up to the end of the `ClientHello`. Gives the name and all that was read.
 async fn client_hello(client: &mut impl Pipe) -> Result<(String, Vec<u8>), ClientHelloError> {
     let mut acceptor = Acceptor::default();
     let mut raw = Vec::new();
-    let mut buffer = [0; 4096];
+    let mut buffer = vec![0; 4096];
     loop {
         let read = client.read(&mut buffer).await?;
         if read == 0 {

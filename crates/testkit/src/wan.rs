@@ -1,0 +1,319 @@
+//! A bad link between two real sockets: delay, jitter, loss, thin bandwidth, one-way silence, and a NAT that forgets.
+//!
+//! It relays TCP and is no packet filter, so a lost packet is what TCP makes of it: all that follows waits for a
+//! retransmission. Which chunk is lost, and by how much each is late, is decided by the seed, the connection's number and the
+//! direction alone; so runs are repeatable.
+
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream, tcp},
+    sync::{mpsc, watch},
+    task::{AbortHandle, JoinSet},
+    time::{Instant, sleep_until},
+};
+
+/// The segment by which loss is counted.
+const SEGMENT: usize = 1460;
+
+/// How long a lost segment holds back what follows: a retransmission after duplicate acknowledgements costs a round trip, but
+/// never less than this.
+const STALL_MIN: Duration = Duration::from_millis(10);
+
+/// How the link is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Weather {
+    /// From one end to the other.
+    pub delay: Duration,
+    /// By how much a chunk may be later than that. Order is kept.
+    pub jitter: Duration,
+    /// Segments lost of a million.
+    pub loss_per_million: u32,
+    /// Bytes a second in each direction of each connection; `None` is as many as there are.
+    pub bandwidth: Option<u64>,
+    /// Nothing goes towards the server any more, and nobody is told.
+    pub silent_up: bool,
+    /// Nothing goes towards the client any more, and nobody is told.
+    pub silent_down: bool,
+}
+
+impl Weather {
+    /// A perfect link.
+    pub const CLEAR: Self = Self {
+        delay: Duration::ZERO,
+        jitter: Duration::ZERO,
+        loss_per_million: 0,
+        bandwidth: None,
+        silent_up: false,
+        silent_down: false,
+    };
+
+    /// One that delays by this much in each direction.
+    pub const fn delayed(delay: Duration) -> Self {
+        Self { delay, ..Self::CLEAR }
+    }
+}
+
+/// Towards which end bytes go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Towards {
+    Server,
+    Client,
+}
+
+/// The link. Ends with all its connections when it is dropped.
+pub struct Wan {
+    address: SocketAddr,
+    weather: watch::Sender<Weather>,
+    // Connections with a number up to this one are forgotten: neither end hears of the other again.
+    forgotten: watch::Sender<u64>,
+    accepted: Arc<AtomicU64>,
+    connections: Arc<Mutex<Vec<AbortHandle>>>,
+    _tasks: JoinSet<()>,
+}
+
+impl Wan {
+    /// Listens on a port of the loopback address for connections to `server`.
+    pub async fn start(server: SocketAddr, seed: u64, weather: Weather) -> io::Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        let address = listener.local_addr()?;
+        let weather = watch::Sender::new(weather);
+        let forgotten = watch::Sender::new(0);
+        let accepted = Arc::new(AtomicU64::new(0));
+        let connections = Arc::new(Mutex::new(Vec::new()));
+        let mut tasks = JoinSet::new();
+        let world = (weather.clone(), forgotten.clone(), accepted.clone(), connections.clone());
+        tasks.spawn(async move {
+            let (weather, forgotten, accepted, connections) = world;
+            let mut relays = JoinSet::new();
+            while let Ok((client, _)) = listener.accept().await {
+                let number = accepted.fetch_add(1, Ordering::SeqCst) + 1;
+                let way = Way {
+                    random: Random(seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+                    number,
+                    weather: weather.subscribe(),
+                    forgotten: forgotten.subscribe(),
+                };
+                let handle = relays.spawn(connection(client, server, way));
+                connections.lock().push(handle);
+                while relays.try_join_next().is_some() {}
+            }
+        });
+        Ok(Self { address, weather, forgotten, accepted, connections, _tasks: tasks })
+    }
+
+    /// Where clients connect to.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Changes the link from now on.
+    pub fn set(&self, weather: Weather) {
+        self.weather.send_replace(weather);
+    }
+
+    /// A NAT that forgets, or gives new ports: connections there are go silent in both directions for ever, new ones work.
+    pub fn rebind(&self) {
+        self.forgotten.send_replace(self.accepted.load(Ordering::SeqCst));
+    }
+
+    /// Breaks all connections; both ends are told.
+    pub fn cut(&self) {
+        self.connections.lock().drain(..).for_each(|connection| connection.abort());
+    }
+
+    /// How many connections there have been.
+    pub fn accepted(&self) -> u64 {
+        self.accepted.load(Ordering::SeqCst)
+    }
+}
+
+#[derive(Clone)]
+struct Way {
+    random: Random,
+    number: u64,
+    weather: watch::Receiver<Weather>,
+    forgotten: watch::Receiver<u64>,
+}
+
+async fn connection(client: TcpStream, server: SocketAddr, way: Way) {
+    let Ok(server) = TcpStream::connect(server).await else { return };
+    for end in [&client, &server] {
+        // A relay adds no delay of its own.
+        let _ = end.set_nodelay(true);
+    }
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = server.into_split();
+    let mut down = way.clone();
+    down.random = Random(way.random.0 ^ u64::MAX);
+    let mut halves = JoinSet::new();
+    halves.spawn(half(from_client, to_server, way, Towards::Server));
+    halves.spawn(half(from_server, to_client, down, Towards::Client));
+    while halves.join_next().await.is_some() {}
+}
+
+/// Reads at once and writes when it is time; `None` is the end.
+async fn half(mut from: tcp::OwnedReadHalf, to: tcp::OwnedWriteHalf, mut way: Way, towards: Towards) {
+    // As much as a long fat link holds.
+    let (queue, chunks) = mpsc::channel::<(Instant, Option<Vec<u8>>)>(1024);
+    let mut writer = JoinSet::new();
+    writer.spawn(write(chunks, to, way.clone(), towards));
+    let mut free_at = Instant::now();
+    let mut last = Instant::now();
+    loop {
+        let mut buffer = vec![0; 16 * 1024];
+        let Ok(read) = from.read(&mut buffer).await else { break };
+        buffer.truncate(read);
+        let weather = *way.weather.borrow();
+        let now = Instant::now();
+        free_at = free_at.max(now);
+        if let Some(bandwidth) = weather.bandwidth {
+            free_at += Duration::from_nanos(read as u64 * 1_000_000_000 / bandwidth.max(1));
+        }
+        let mut due = free_at + weather.delay + weather.jitter.mul_f64(way.random.fraction());
+        for _ in 0..read.div_ceil(SEGMENT) {
+            if way.random.below(1_000_000) < weather.loss_per_million {
+                due += (weather.delay * 2).max(STALL_MIN);
+            }
+        }
+        // What follows a lost segment waits for it.
+        last = last.max(due);
+        // A thin link takes no more than it can carry soon: the sender has to wait as it would.
+        if free_at > now + Duration::from_millis(500) {
+            sleep_until(free_at - Duration::from_millis(500)).await;
+        }
+        let chunk = (read > 0).then_some(buffer);
+        let end = chunk.is_none();
+        if queue.send((last, chunk)).await.is_err() || end {
+            break;
+        }
+    }
+    drop(queue);
+    while writer.join_next().await.is_some() {}
+}
+
+async fn write(
+    mut chunks: mpsc::Receiver<(Instant, Option<Vec<u8>>)>,
+    mut to: tcp::OwnedWriteHalf,
+    way: Way,
+    towards: Towards,
+) {
+    while let Some((due, chunk)) = chunks.recv().await {
+        sleep_until(due).await;
+        let weather = *way.weather.borrow();
+        let silent = match towards {
+            Towards::Server => weather.silent_up,
+            Towards::Client => weather.silent_down,
+        };
+        if silent || *way.forgotten.borrow() >= way.number {
+            // Not even an end is heard. TCP would go on trying for a quarter of an hour.
+            return std::future::pending().await;
+        }
+        let written = match &chunk {
+            Some(chunk) => to.write_all(chunk).await,
+            None => to.shutdown().await,
+        };
+        if written.is_err() {
+            return;
+        }
+    }
+}
+
+/// `SplitMix64`: small, and the same everywhere.
+#[derive(Debug, Clone)]
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, bound: u32) -> u32 {
+        // The remainder is below `bound`, which is a u32.
+        u32::try_from(self.next() % u64::from(bound.max(1))).unwrap_or(0)
+    }
+
+    fn fraction(&mut self) -> f64 {
+        f64::from(self.below(1 << 24)) / f64::from(1_u32 << 24)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server that sends back what it gets.
+    async fn echo() -> (SocketAddr, JoinSet<()>) {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            let mut clients = JoinSet::new();
+            while let Ok((mut client, _)) = listener.accept().await {
+                clients.spawn(async move {
+                    let (mut from, mut to) = client.split();
+                    let _ = tokio::io::copy(&mut from, &mut to).await;
+                });
+            }
+        });
+        (address, tasks)
+    }
+
+    async fn round_trip(client: &mut TcpStream) -> Option<Duration> {
+        let began = Instant::now();
+        client.write_all(b"x").await.ok()?;
+        let answer = tokio::time::timeout(Duration::from_millis(700), client.read_u8()).await;
+        answer.ok()?.ok().map(|_| began.elapsed())
+    }
+
+    #[tokio::test]
+    async fn it_delays_forgets_and_falls_silent() {
+        let (server, _tasks) = echo().await;
+        let wan = Wan::start(server, 1, Weather::delayed(Duration::from_millis(50))).await.unwrap();
+        let mut client = TcpStream::connect(wan.address()).await.unwrap();
+        assert!(round_trip(&mut client).await.unwrap() >= Duration::from_millis(100));
+        wan.rebind();
+        assert_eq!(round_trip(&mut client).await, None);
+        let mut next = TcpStream::connect(wan.address()).await.unwrap();
+        assert!(round_trip(&mut next).await.is_some());
+        wan.set(Weather { silent_down: true, ..Weather::CLEAR });
+        assert_eq!(round_trip(&mut next).await, None);
+        assert_eq!(wan.accepted(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_cut_is_heard() {
+        let (server, _tasks) = echo().await;
+        let wan = Wan::start(server, 1, Weather::CLEAR).await.unwrap();
+        let mut client = TcpStream::connect(wan.address()).await.unwrap();
+        assert!(round_trip(&mut client).await.is_some());
+        wan.cut();
+        let mut rest = Vec::new();
+        let end = tokio::time::timeout(Duration::from_secs(5), client.read_to_end(&mut rest)).await;
+        assert!(matches!(end, Ok(Ok(0) | Err(_))));
+    }
+
+    #[test]
+    fn a_seed_gives_the_same_again() {
+        let row = |seed| {
+            let mut random = Random(seed);
+            (0..8).map(|_| random.below(1000)).collect::<Vec<_>>()
+        };
+        assert_eq!(row(7), row(7));
+        assert_ne!(row(7), row(8));
+    }
+}

@@ -1,0 +1,204 @@
+//! What faults do to links and streams.
+
+use std::time::Duration;
+
+use testkit::wan::{Wan, Weather};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    task::JoinSet,
+    time::{Instant, timeout},
+};
+use tunnel::{
+    protocol::{Class, OpenError},
+    relay::relay,
+    route::Direction,
+};
+
+use crate::world::{Hub, World, ask, destination, echo, eventually, links, only};
+
+/// A gateway and an agent with a bad link between them; one reverse link.
+async fn over(world: &World, weather: Weather) -> (Hub, Hub, Wan) {
+    let mut gateway = world.hub("c1", true);
+    let wan = Wan::start(gateway.listen().await, 7, weather).await.unwrap();
+    let mut agent = world.hub("a1", false);
+    let generation = agent.credentials.generation();
+    let wanted = only(links("c1", wan.address(), generation), Direction::Reverse, Class::Interactive);
+    agent.desired.send_replace(wanted);
+    agent.dial();
+    gateway.links(1).await;
+    (gateway, agent, wan)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_that_breaks_ends_its_streams_and_comes_back() {
+    let (world, mut tasks) = (World::new(), JoinSet::new());
+    let (cloud, _edge, wan) = over(&world, Weather::CLEAR).await;
+    let port = echo(&mut tasks).await;
+    let mut stream = cloud.connect(&format!("a1:{port}")).await.unwrap();
+    ask(&mut stream, b"x").await.unwrap();
+    wan.cut();
+    let end = timeout(Duration::from_secs(5), stream.read_u8()).await.unwrap();
+    assert!(end.is_err());
+    cloud.links(1).await;
+    eventually("another connection", || wan.accepted() == 2).await;
+    let until = Instant::now() + Duration::from_secs(10);
+    let mut stream = loop {
+        match cloud.connect(&format!("a1:{port}")).await {
+            Ok(stream) => break stream,
+            Err(error) => assert!(error == OpenError::NoLink && Instant::now() < until),
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    ask(&mut stream, b"y").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_nat_that_forgets_is_noticed() {
+    let world = World::new();
+    let (cloud, edge, wan) = over(&world, Weather::CLEAR).await;
+    let began = Instant::now();
+    wan.rebind();
+    eventually("both ends notice", || {
+        cloud.stats.snapshot().links_dead == 1 && edge.stats.snapshot().links_dead == 1
+    })
+    .await;
+    eventually("a new link", || edge.table.snapshot().len() == 1 && cloud.table.snapshot().len() == 1).await;
+    // With the limits of tests: 2 s to notice. With those of use it is 14 s.
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn silence_in_one_direction_is_noticed_by_both() {
+    for weather in
+        [Weather { silent_up: true, ..Weather::CLEAR }, Weather { silent_down: true, ..Weather::CLEAR }]
+    {
+        let world = World::new();
+        let (cloud, edge, wan) = over(&world, Weather::CLEAR).await;
+        wan.set(weather);
+        eventually("both ends notice", || {
+            cloud.table.snapshot().is_empty() && edge.table.snapshot().is_empty()
+        })
+        .await;
+        wan.set(Weather::CLEAR);
+        eventually("a new link", || cloud.table.snapshot().len() == 1).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn loss_and_delay_break_nothing() {
+    let (world, mut tasks) = (World::new(), JoinSet::new());
+    let weather = Weather {
+        delay: Duration::from_millis(20),
+        jitter: Duration::from_millis(20),
+        loss_per_million: 5_000,
+        ..Weather::CLEAR
+    };
+    let (cloud, _edge, _wan) = over(&world, weather).await;
+    let port = echo(&mut tasks).await;
+    let mut stream = cloud.connect(&format!("a1:{port}")).await.unwrap();
+    let sent: Vec<u8> = (0..2_000_000_u32).map(|n| u8::try_from(n * 31 % 251).unwrap()).collect();
+    let (mut from, mut to) = tokio::io::split(&mut stream);
+    let mut got = Vec::new();
+    let (written, read) = tokio::join!(
+        async {
+            to.write_all(&sent).await?;
+            to.shutdown().await
+        },
+        from.read_to_end(&mut got)
+    );
+    written.unwrap();
+    read.unwrap();
+    assert!(got == sent, "bytes differ");
+}
+
+/// Two gateways: when the link of one is gone or says nothing, streams are opened over the other.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_gateway_takes_over_before_the_first_byte() {
+    let (world, mut tasks) = (World::new(), JoinSet::new());
+    let (mut c1, mut c2, mut edge) = (world.hub("c1", true), world.hub("c2", true), world.hub("a1", false));
+    let wan = Wan::start(c1.listen().await, 3, Weather::CLEAR).await.unwrap();
+    let generation = edge.credentials.generation();
+    let mut wanted = only(links("c1", wan.address(), generation), Direction::Forward, Class::Interactive);
+    wanted.extend(only(links("c2", c2.listen().await, generation), Direction::Forward, Class::Interactive));
+    edge.desired.send_replace(wanted);
+    edge.dial();
+    edge.links(2).await;
+    let port = echo(&mut tasks).await;
+    let target = format!("c1:{port}");
+    // Both are used: each stream goes where there are fewer.
+    let mut held = Vec::new();
+    for _ in 0..10 {
+        held.push(edge.connect(&target).await.unwrap());
+    }
+    assert_eq!((c1.stats.snapshot().opened, c2.stats.snapshot().opened), (5, 5));
+    // One falls silent: nobody knows yet, and the stream is opened all the same.
+    wan.rebind();
+    held.push(timeout(Duration::from_secs(10), edge.connect(&target)).await.unwrap().unwrap());
+    held.push(timeout(Duration::from_secs(10), edge.connect(&target)).await.unwrap().unwrap());
+    assert!(c2.stats.snapshot().opened >= 7);
+    let mut last = held.pop().unwrap();
+    ask(&mut last, b"there").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn draining_cuts_no_stream_and_takes_no_new_one() {
+    let (world, mut tasks) = (World::new(), JoinSet::new());
+    let (cloud, edge) = world.pair().await;
+    let port = echo(&mut tasks).await;
+    let mut live = cloud.connect(&format!("a1:{port}")).await.unwrap();
+    let mut other = edge.connect(&format!("c1:{port}")).await.unwrap();
+    ask(&mut live, b"before").await.unwrap();
+    ask(&mut other, b"before").await.unwrap();
+    // The gateway is told to end.
+    cloud.shutdown.cancel();
+    eventually("links drain", || cloud.table.snapshot().iter().all(|link| link.draining)).await;
+    assert_eq!(cloud.connect(&format!("a1:{port}")).await.err(), Some(OpenError::NoLink));
+    eventually("idle links are gone", || cloud.table.snapshot().len() == 2).await;
+    ask(&mut live, b"while draining").await.unwrap();
+    ask(&mut other, b"while draining").await.unwrap();
+    assert_eq!(edge.connect(&format!("c1:{port}")).await.err(), Some(OpenError::NoLink));
+    drop((live, other));
+    cloud.links(0).await;
+    edge.links(0).await;
+}
+
+/// A stream that nobody reads holds no other back, on the same link.
+#[tokio::test(flavor = "multi_thread")]
+async fn stalled_streams_hold_nobody_back() {
+    let (world, mut tasks) = (World::new(), JoinSet::new());
+    let (cloud, _edge, _wan) = over(&world, Weather::CLEAR).await;
+    let flood = destination(&mut tasks, |mut client| async move {
+        let data = vec![0; 64 * 1024];
+        while client.write_all(&data).await.is_ok() {}
+    })
+    .await;
+    // Lines of one byte, which HTTP/2 would take for an attack.
+    let trickle = destination(&mut tasks, |mut client| async move {
+        while client.write_all(b".").await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let port = echo(&mut tasks).await;
+    let mut stalled = Vec::new();
+    for _ in 0..25 {
+        for port in [flood, trickle] {
+            // A client that never reads.
+            let (client, mut served) = tokio::io::duplex(1024);
+            let mut upstream = cloud.connect(&format!("a1:{port}")).await.unwrap();
+            tasks.spawn(async move {
+                let _ = relay(&mut served, &mut upstream, Vec::new()).await;
+            });
+            stalled.push(client);
+        }
+    }
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let mut stream =
+        timeout(Duration::from_secs(5), cloud.connect(&format!("a1:{port}"))).await.unwrap().unwrap();
+    for _ in 0..20 {
+        timeout(Duration::from_secs(5), ask(&mut stream, b"hello")).await.unwrap().unwrap();
+    }
+    assert_eq!(cloud.table.snapshot().len(), 1);
+    assert_eq!(cloud.table.snapshot()[0].streams, 51);
+    assert_eq!(cloud.stats.snapshot().links_registered, 1);
+}

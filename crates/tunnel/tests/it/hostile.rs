@@ -1,0 +1,156 @@
+//! Peers that speak nonsense: no panic, no link, and those who behave are served on.
+
+use std::{sync::Arc, time::Duration};
+
+use proptest::prelude::*;
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    task::JoinSet,
+    time::timeout,
+};
+use tokio_rustls::{TlsConnector, client::TlsStream};
+use tunnel::protocol::{ALPN_FORWARD, ALPN_REVERSE};
+
+use crate::world::{GATEWAY_NAME, Pki, World, ask, echo, eventually};
+
+/// A TLS connection with a node's certificate, to say over it what one likes.
+async fn raw(
+    pki: &Pki,
+    node: &str,
+    address: std::net::SocketAddr,
+    alpn: Option<&[u8]>,
+) -> std::io::Result<TlsStream<TcpStream>> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(pki.ca_pem().as_bytes()).unwrap()).unwrap();
+    let (chain, key) = pki.leaf(node, false);
+    let chain = vec![CertificateDer::from_pem_slice(chain.as_bytes()).unwrap()];
+    let mut config = ClientConfig::builder()
+        .with_root_certificates(roots)
+        .with_client_auth_cert(chain, PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap())
+        .unwrap();
+    config.alpn_protocols = alpn.into_iter().map(<[u8]>::to_vec).collect();
+    let name = ServerName::try_from(GATEWAY_NAME).unwrap();
+    TlsConnector::from(Arc::new(config)).connect(name, TcpStream::connect(address).await?).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nonsense_after_the_handshake_becomes_no_link() {
+    let mut world = World::new();
+    world.limits.handshake = Duration::from_secs(1);
+    let (mut cloud, mut tasks) = (world.hub("c1", true), JoinSet::new());
+    let address = cloud.listen().await;
+    // Neither of the two names: a handshake alert, or the end.
+    for alpn in [None, Some(&b"http/1.1"[..])] {
+        if let Ok(mut connection) = raw(&world.pki, "a1", address, alpn).await {
+            let mut rest = Vec::new();
+            let _ = timeout(Duration::from_secs(5), connection.read_to_end(&mut rest)).await.unwrap();
+        }
+    }
+    let frame = |length: u32, kind: u8, flags: u8, stream: u32| {
+        let mut frame = length.to_be_bytes()[1..].to_vec();
+        frame.extend([kind, flags]);
+        frame.extend(stream.to_be_bytes());
+        frame
+    };
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    let settings = frame(0, 4, 0, 0);
+    let with = |more: &[u8]| [preface.clone(), settings.clone(), more.to_vec()].concat();
+    let mut many_headers = with(&[]);
+    // HEADERS that never end, in CONTINUATION frames.
+    many_headers.extend(frame(4, 1, 0, 1));
+    many_headers.extend([0x82, 0x86, 0x84, 0x41]);
+    for _ in 0..2000 {
+        many_headers.extend(frame(1024, 9, 0, 1));
+        many_headers.extend([0x40; 1024]);
+    }
+    let cases: Vec<Vec<u8>> = vec![
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(),
+        vec![0; 100_000],
+        preface.clone(),
+        with(&[0xff; 5000]),
+        with(&frame(0x00ff_ffff, 0, 0, 1)),
+        with(&[frame(1, 1, 4, 1), vec![0xff]].concat()),
+        with(&frame(0, 8, 0, 0)),
+        with(&frame(4, 8, 0, 9)),
+        many_headers,
+    ];
+    for alpn in [ALPN_FORWARD, ALPN_REVERSE] {
+        for case in &cases {
+            let mut connection = raw(&world.pki, "a1", address, Some(alpn)).await.unwrap();
+            let _ = connection.write_all(case).await;
+            let mut rest = Vec::new();
+            // Whatever it answers, it ends: at the latest when nobody registered in time.
+            let _ =
+                timeout(Duration::from_secs(10), connection.read_to_end(&mut rest)).await.expect("no end");
+        }
+    }
+    assert!(cloud.table.snapshot().is_empty());
+    assert_eq!(cloud.stats.snapshot().links_registered, 0);
+    // Those who behave are served.
+    let mut edge = world.hub("a1", false);
+    edge.desired.send_replace(crate::world::links("c1", address, 1));
+    edge.dial();
+    cloud.links(4).await;
+    let port = echo(&mut tasks).await;
+    let mut stream = cloud.connect(&format!("a1:{port}")).await.unwrap();
+    ask(&mut stream, b"well").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn silent_connections_are_bounded_in_number_and_time() {
+    let mut world = World::new();
+    world.limits.pending = 4;
+    world.limits.handshake = Duration::from_millis(300);
+    let mut cloud = world.hub("c1", true);
+    let address = cloud.listen().await;
+    let mut silent = Vec::new();
+    for _ in 0..20 {
+        silent.push(TcpStream::connect(address).await.unwrap());
+    }
+    let mut edge = world.hub("a1", false);
+    edge.desired.send_replace(crate::world::links("c1", address, 1));
+    edge.dial();
+    // Behind five rows of four that say nothing.
+    cloud.links(4).await;
+    eventually("silent ones are given up", || cloud.stats.snapshot().links_failed >= 20).await;
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    /// A ClientHello, damaged, cut or split anyhow: the way in answers or ends, and never panics.
+    #[test]
+    fn any_first_message_is_survived(
+        damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+        cut in any::<prop::sample::Index>(),
+        pieces in 1_usize..40,
+        whole in any::<bool>(),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let world = World::new();
+            let cloud = world.hub("c1", true);
+            let mut hello = crate::ways_in::client_hello("a1");
+            for (at, byte) in damage {
+                let at = at.index(hello.len());
+                hello[at] = byte;
+            }
+            if !whole {
+                hello.truncate(cut.index(hello.len()));
+            }
+            let (mut client, server) = tokio::io::duplex(100_000);
+            let ingress = cloud.ingress();
+            let served = tokio::spawn(async move { tunnel::ingress::sni::serve_sni(&ingress, server, "test", 10250).await });
+            for piece in hello.chunks(hello.len().div_ceil(pieces).max(1)) {
+                // It may have ended before.
+                let _ = client.write_all(piece).await;
+                tokio::task::yield_now().await;
+            }
+            let _ = client.shutdown().await;
+            timeout(Duration::from_secs(5), served).await.expect("no end").expect("a panic");
+        });
+    }
+}

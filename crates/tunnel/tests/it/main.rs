@@ -1,0 +1,12 @@
+//! The tunnel over real sockets: what streams do, what faults do to them, what enters and what does not.
+
+// Helpers here are tests themselves: a failure is a panic.
+#![allow(clippy::unwrap_used)]
+
+mod faults;
+mod hostile;
+mod load;
+mod rotation;
+mod streams;
+mod ways_in;
+mod world;

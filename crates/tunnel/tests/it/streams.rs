@@ -1,0 +1,122 @@
+//! What a stream does that a TCP connection would do.
+
+use std::time::Duration;
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    task::JoinSet,
+    time::timeout,
+};
+use tunnel::{
+    destination::{Destination, Rule},
+    protocol::OpenError,
+    relay::Pipe,
+    view::Domain,
+};
+
+use crate::world::{World, ask, destination, echo, eventually, own_address, refused};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conversation_both_ways() {
+    let (world, mut tasks) = (World::new(), JoinSet::new());
+    let (cloud, edge) = world.pair().await;
+    let port = echo(&mut tasks).await;
+    // Cloud to edge, to the gateway node and past it; edge to cloud.
+    for (from, target) in [(&cloud, "a1"), (&cloud, "a2"), (&edge, "c1"), (&edge, "c2")] {
+        let mut stream = from.connect(&format!("{target}:{port}")).await.unwrap();
+        for turn in 0_u8..50 {
+            assert_eq!(ask(&mut stream, &[turn; 100]).await.unwrap(), [turn; 100]);
+        }
+    }
+    let status = cloud.table.snapshot();
+    assert!(status.iter().all(|link| link.peer == "a1" && link.domain == Domain::Pool("a".into())));
+    eventually("streams end", || cloud.table.snapshot().iter().all(|link| link.streams == 0)).await;
+    eventually("round trips", || cloud.table.snapshot().iter().all(|link| link.round_trip.is_some())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_direction_ends_by_itself() {
+    let (world, mut tasks) = (World::new(), JoinSet::new());
+    let (cloud, _edge) = world.pair().await;
+    // Answers only after the end of the question: `wc -c`.
+    let port = destination(&mut tasks, |mut client| async move {
+        let mut question = Vec::new();
+        client.read_to_end(&mut question).await.unwrap();
+        client.write_all(question.len().to_string().as_bytes()).await.unwrap();
+    })
+    .await;
+    let mut stream = cloud.connect(&format!("a1:{port}")).await.unwrap();
+    stream.write_all(&vec![1; 300_000]).await.unwrap();
+    stream.shutdown().await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert_eq!(answer, "300000");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reset_is_a_reset() {
+    let (world, mut tasks) = (World::new(), JoinSet::new());
+    let (cloud, edge) = world.pair().await;
+    let (heard, mut told) = tokio::sync::mpsc::channel(4);
+    let port = destination(&mut tasks, move |mut client| {
+        let heard = heard.clone();
+        async move {
+            let mut first = [0];
+            client.read_exact(&mut first).await.unwrap();
+            if first[0] == b'r' {
+                // The destination breaks the connection.
+                client.abort();
+                return;
+            }
+            let end = client.read(&mut first).await.map_err(|error| error.kind());
+            heard.send(end).await.unwrap();
+        }
+    })
+    .await;
+    let mut stream = cloud.connect(&format!("a1:{port}")).await.unwrap();
+    stream.write_all(b"r").await.unwrap();
+    let error = timeout(Duration::from_secs(5), stream.read_u8()).await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    // And the client breaks it.
+    let mut stream = cloud.connect(&format!("a1:{port}")).await.unwrap();
+    stream.write_all(b"c").await.unwrap();
+    // The byte has to be there before the reset takes all with it.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    stream.abort();
+    let end = timeout(Duration::from_secs(5), told.recv()).await.unwrap().unwrap();
+    assert_eq!(end, Err(std::io::ErrorKind::ConnectionReset));
+    drop(stream);
+    eventually("streams end", || edge.table.snapshot().iter().all(|link| link.streams == 0)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_refused_says_why() {
+    let (world, mut tasks) = (World::new(), JoinSet::new());
+    let mut view = crate::world::view();
+    // The edge does not let in what the cloud lets out.
+    view.destinations.push(Rule {
+        to: Destination::Name { pattern: "nowhere.invalid".into(), domain: Domain::Pool("a".into()) },
+        ports: vec![80..=80],
+        from: vec![],
+    });
+    world.view.send_replace(view.into());
+    let (cloud, edge) = world.pair().await;
+    let open = echo(&mut tasks).await;
+    let closed = {
+        let listener = std::net::TcpListener::bind((own_address(), 0)).unwrap();
+        listener.local_addr().unwrap().port()
+    };
+    let check = async |target: String, expected| {
+        assert_eq!(cloud.connect(&target).await.err(), expected, "{target}");
+    };
+    check(format!("a1:{open}"), None).await;
+    check(format!("a1:{closed}"), Some(OpenError::Unreachable)).await;
+    check("a1:22".into(), Some(OpenError::NotAllowed)).await;
+    check("169.254.169.254:8080".into(), Some(OpenError::NotAllowed)).await;
+    check("nobody:10250".into(), Some(OpenError::Unknown)).await;
+    check("nowhere.invalid:80".into(), Some(OpenError::Unknown)).await;
+    check("solo:10250".into(), Some(OpenError::NoLink)).await;
+    let expected = [("no_link", 1), ("not_allowed", 2), ("unknown", 2), ("unreachable", 1)];
+    assert_eq!(refused(&cloud), expected.into());
+    assert_eq!(refused(&edge), [("unknown", 1), ("unreachable", 2)].into());
+}
