@@ -88,7 +88,7 @@ impl Agent {
         let (events, mut told) = mpsc::unbounded_channel();
         let mut running: BTreeMap<LinkKey, Running> = BTreeMap::new();
         let mut tasks: JoinSet<()> = JoinSet::new();
-        let mut changes = true;
+        let mut followed = true;
         loop {
             let wanted =
                 if shutdown.is_cancelled() { BTreeSet::new() } else { desired.borrow_and_update().clone() };
@@ -98,7 +98,7 @@ impl Agent {
             }
             tokio::select! {
                 // With nobody left to want others, these stay.
-                changed = desired.changed(), if changes && !shutdown.is_cancelled() => changes = changed.is_ok(),
+                changed = desired.changed(), if followed && !shutdown.is_cancelled() => followed = changed.is_ok(),
                 Some((key, task, state)) = told.recv() => {
                     if let Some(link) = running.get_mut(&key)
                         && link.task.id() == task

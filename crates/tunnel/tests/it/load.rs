@@ -9,7 +9,7 @@ use tokio::{
 };
 use tunnel::protocol::Class;
 
-use crate::world::{World, ask, destination, echo, eventually};
+use crate::world::{World, ask, destination, echo, eventually, request};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_streams() {
@@ -73,9 +73,9 @@ async fn bulk_beside_a_keyboard() {
     })
     .await;
     let keyboard = echo(&mut tasks).await;
-    let mut request = cloud.request(&format!("a1:{source}"));
-    request.class = Class::Bulk;
-    let mut bulk = cloud.connector.connect(&request).await.unwrap();
+    let mut wanted = request(&format!("a1:{source}"));
+    wanted.class = Class::Bulk;
+    let mut bulk = cloud.connector.connect(&wanted).await.unwrap();
     let mut shell = cloud.connect(&format!("a1:{keyboard}")).await.unwrap();
     let mut copy = JoinSet::new();
     let began = Instant::now();

@@ -132,19 +132,8 @@ pub(crate) struct Hub {
 }
 
 impl Hub {
-    pub(crate) fn request(&self, target: &str) -> Request {
-        Request {
-            target: Target::parse(target, None).unwrap(),
-            origin: None,
-            caller: "test".into(),
-            class: Class::Interactive,
-            hops: 0,
-            request_id: "test".into(),
-        }
-    }
-
     pub(crate) async fn connect(&self, target: &str) -> Result<Upstream, OpenError> {
-        self.connector.connect(&self.request(target)).await
+        self.connector.connect(&request(target)).await
     }
 
     pub(crate) fn ingress(&self) -> Ingress {
@@ -198,6 +187,18 @@ impl Hub {
     pub(crate) async fn links(&self, expected: usize) {
         eventually(&format!("{expected} links of {}", self.name), || self.table.snapshot().len() == expected)
             .await;
+    }
+}
+
+/// What a client of a node asks for.
+pub(crate) fn request(target: &str) -> Request {
+    Request {
+        target: Target::parse(target, None).unwrap(),
+        origin: None,
+        caller: "test".into(),
+        class: Class::Interactive,
+        hops: 0,
+        request_id: "test".into(),
     }
 }
 
