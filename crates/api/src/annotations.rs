@@ -30,6 +30,10 @@ pub const PUBLIC_SERVICE_EXTERNAL_DNS_NAME: &str = "raven.openyurt.io/public-ser
 /// On a `DaemonSet` or Deployment: what `isthmus-manager hostnet apply` added to its affinity, so that it can be undone.
 pub const HOSTNET_ADDED: &str = "isthmus.dev/hostnet-added";
 
+/// On a Node, set by people: the public half of a bootstrap token with which its hub may get a certificate, though the node is
+/// known already. For a node whose certificates are lost or expired.
+pub const HUB_BOOTSTRAP_TOKEN: &str = "isthmus.dev/hub-bootstrap-token";
+
 /// On the Secret of the webhook's authorities, set by people: a value that was not seen before forces a rotation.
 pub const ROTATE: &str = "isthmus.dev/rotate";
 

@@ -79,3 +79,28 @@ pub const POOL_SCOPED_METADATA: &str = "pool-scoped-metadata";
 
 /// Service of the tunnel server within the cloud, which hubs hide from edge nodes.
 pub const TUNNEL_SERVER_INTERNAL_SERVICE: &str = "x-tunnel-server-internal-svc";
+
+/// Signer of certificates that hubs show to the API server. That of kubelets allows no further group, and what it signs is
+/// approved by Kubernetes itself.
+pub const HUB_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
+
+/// Group that tells a hub's certificate from its kubelet's.
+pub const HUB_GROUP: &str = "isthmus:edge-hubs";
+
+/// Group of nodes, which the API server's Node authorizer knows.
+pub const NODE_GROUP: &str = "system:nodes";
+
+/// Before a node's name: its user, which the API server's Node authorizer knows.
+pub const NODE_USER_PREFIX: &str = "system:node:";
+
+/// Group that a bootstrap token must have for a hub to begin with it (`auth-extra-groups`).
+pub const HUB_BOOTSTRAP_GROUP: &str = "system:bootstrappers:isthmus";
+
+/// Before a bootstrap token's public half: its user.
+pub const BOOTSTRAP_USER_PREFIX: &str = "system:bootstrap:";
+
+/// What a hub's certificate is for, as its request says.
+pub const HUB_USAGES: [&str; 2] = ["client auth", "digital signature"];
+
+/// Start of the names of the hubs' `CertificateSigningRequest`s.
+pub const HUB_REQUEST_PREFIX: &str = "edge-hub-";

@@ -14,6 +14,7 @@ use crate::{
     },
     authorize::{Authorizer, Subject},
     filters::Filters,
+    identity::Report,
     metrics::Meters,
     offline::documents::Documents,
     run::{Lifetimes, Sharing},
@@ -27,6 +28,8 @@ use crate::{
 pub struct Hub {
     /// The way to the API server.
     pub upstream: Upstream,
+    /// How the hub's own identity is.
+    pub identity: Report,
     /// Who calls.
     pub authenticator: Authenticator,
     /// Whose token it is.

@@ -21,6 +21,7 @@ pub mod filters;
 pub mod freshness;
 pub mod hostnet;
 pub mod hub;
+pub mod identity;
 pub mod inspect;
 pub mod listen;
 pub mod metrics;

@@ -5,6 +5,7 @@
 //!      │ publishes the session, or that there is none              ▲
 //!      └────────────────────────────► Upstream::send ──────────────┘
 //! ```
+//! Certificates may be replaced: the link connects anew, requests go over the new connection, and streams over the old one go on.
 //! A request that finds no session fails at once: whether to answer it from what is held is its caller's business.
 
 mod connector;
@@ -13,6 +14,7 @@ mod endpoint;
 pub mod json;
 mod link;
 mod session;
+mod unverified;
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,6 +25,7 @@ use tokio::sync::watch;
 
 pub use self::connector::{Connector, TlsMaterial, TlsMaterialError};
 pub use self::endpoint::{Endpoint, EndpointError};
+pub(crate) use self::link::jittered;
 pub use self::link::{Link, LinkState};
 use self::session::Session;
 
@@ -100,6 +103,20 @@ impl Upstream {
     /// Whether there is a link now.
     pub fn is_up(&self) -> bool {
         matches!(*self.state.borrow(), LinkState::Up(_))
+    }
+
+    /// Waits for a link; if there is none within that time, says why as far as that is known.
+    pub(crate) async fn connected(&self, within: Duration) -> Result<(), String> {
+        let mut state = self.state();
+        let up = async { state.wait_for(|state| matches!(state, LinkState::Up(_))).await.is_ok() };
+        let up = tokio::time::timeout(within, up).await;
+        if up == Ok(true) {
+            return Ok(());
+        }
+        Err(match &*self.state.borrow() {
+            LinkState::Up(_) => "the link ended".to_owned(),
+            LinkState::Down { reason, .. } => reason.clone(),
+        })
     }
 
     /// How long ago the API server can have given its last sign of life: while there is a link, no longer than its probe allows.

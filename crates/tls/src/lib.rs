@@ -1,14 +1,18 @@
 //! TLS identities that rotate: issue, decide when, resolve, listen.
 //!
-//! [`issue`] makes certificates, [`certificate`] reads them as data, [`window`] and [`rotation`] decide (pure: no
-//! clock, no I/O), [`resolver`] holds the certificate being served and [`listener`] terminates TLS for axum. The crate
-//! knows nothing of Kubernetes: where certificates are stored and how trust is published is its caller's business.
+//! [`issue`] makes certificates, [`request`] asks others for them, [`certificate`] reads them as data, [`window`] and
+//! [`rotation`] decide (pure: no clock, no I/O), [`private_file`] and [`pem_file`] keep them on disk, [`resolver`] holds the
+//! certificate being served and [`listener`] terminates TLS for axum. The crate knows nothing of Kubernetes: where
+//! certificates are stored and how trust is published is its caller's business.
 //! `ring` is the one crypto provider.
 
 pub mod certificate;
 pub mod digest;
 pub mod issue;
 pub mod listener;
+pub mod pem_file;
+pub mod private_file;
+pub mod request;
 pub mod resolver;
 pub mod rotation;
 pub mod secret;

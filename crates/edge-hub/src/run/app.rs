@@ -23,6 +23,7 @@ use crate::{
     cloud_config,
     filters::{self, Filters, View},
     hub::Hub,
+    identity::{IdentityError, IdentityMeters, Keeper},
     listen::Peer,
     metrics::{HubCollector, Meters},
     offline::documents::Documents,
@@ -67,6 +68,12 @@ pub enum StartError {
         /// What the system says.
         source: io::Error,
     },
+    /// There is no identity to start with.
+    #[error("--identity: {0}")]
+    Identity(#[from] IdentityError),
+    /// The system gives no signals.
+    #[error("cannot start: {0}")]
+    System(#[from] io::Error),
     /// The HTTPS listener cannot be made.
     #[error("--serving-cert-file, --serving-key-file, --ca-file: {0}")]
     Secure(#[from] secure::SecureError),
@@ -77,6 +84,7 @@ pub struct App {
     hub: Arc<Hub>,
     metrics: Metrics,
     link: Link,
+    keeper: Keeper,
     storage: Storage,
     proxy: TcpListener,
     socket: UnixListener,
@@ -92,8 +100,7 @@ impl App {
     pub async fn build(config: Config, shutdown: CancellationToken) -> Result<Self, StartError> {
         let Config {
             endpoints,
-            upstream,
-            client_ca,
+            identity,
             authenticator,
             listeners,
             root,
@@ -103,14 +110,15 @@ impl App {
             filters,
         } = config;
         let folder = |source| StartError::Folder { path: root.clone(), source };
-        secure::private_folder(&root).map_err(folder)?;
+        tls::private_file::folder(&root).map_err(folder)?;
         let key = secure::storage_key(&root.join("storage.key")).map_err(folder)?;
+        let identity = identity.open(&endpoints, &shutdown).await?;
         let proxy = bind(listeners.proxy, "--bind-proxy-address, --proxy-port").await?;
         let admin = bind(listeners.admin, "--bind-address, --serve-port").await?;
         let secure = match listeners.secure {
             None => None,
             Some((address, certificate, key)) => {
-                let config = secure::server_config(&certificate, &key, &client_ca)?;
+                let config = secure::server_config(&certificate, &key, &identity.authority())?;
                 let tcp = bind(address, "--secure-bind-address, --proxy-secure-port").await?;
                 Some(TlsListener::new(tcp, config, Limits::default()))
             }
@@ -124,8 +132,11 @@ impl App {
         info!(subscriptions = restored.len(), "read what was stored");
         let mut metrics = Metrics::new();
         let meters = Meters::register(metrics.registry());
-        let connector = Arc::new(Connector::new(upstream, Timing::default(), meters.link().clone()));
-        let (link, upstream) = Link::new(endpoints, connector);
+        let identity_meters = IdentityMeters::register(metrics.registry());
+        let material = identity.material()?;
+        let connector = Arc::new(Connector::new(material, Timing::default(), meters.link().clone()));
+        let (link, upstream) = Link::new(endpoints.clone(), connector.clone());
+        let keeper = Keeper::new(identity, endpoints, connector, upstream.clone(), identity_meters)?;
         let tasks = Tasks::new(shutdown.clone());
         let reflector = Reflector::new(upstream.clone(), storage.clone(), meters.clone());
         let hub = Hub {
@@ -139,6 +150,7 @@ impl App {
             subscriptions: Subscriptions::new(reflector, tasks.clone(), lifetimes.idle, restored),
             documents: Documents::new(storage.clone()),
             upstream,
+            identity: keeper.report(),
             authenticator,
             lifetimes,
             sharing: ArcSwap::from_pointee(sharing),
@@ -153,6 +165,7 @@ impl App {
             hub,
             metrics,
             link,
+            keeper,
             storage,
             proxy,
             socket,
@@ -166,10 +179,12 @@ impl App {
 
     /// Runs until the shutdown, then ends in order: no new requests, streams ended, the store synced.
     pub async fn run(self) {
-        let Self { hub, metrics, link, storage, proxy, socket, secure, admin, view, cloud, shutdown } = self;
+        let Self { hub, metrics, link, keeper, storage, proxy, socket, secure, admin, view, cloud, shutdown } =
+            self;
         let router = proxy::router(hub.clone());
         let mut tasks = JoinSet::new();
         tasks.spawn(link.run(shutdown.clone()));
+        tasks.spawn(keeper.run(shutdown.clone()));
         tasks.spawn(serve(proxy, router.clone(), shutdown.clone(), "proxy"));
         tasks.spawn(serve(socket, router.clone(), shutdown.clone(), "socket"));
         if let Some(secure) = secure {

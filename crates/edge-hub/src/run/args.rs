@@ -1,8 +1,11 @@
 //! The command line of `edge-hub run`. Names and defaults are those of OpenYurt's hub where it has the option.
 
-use std::{collections::BTreeSet, net::IpAddr, path::PathBuf};
+use std::{collections::BTreeSet, net::IpAddr, path::PathBuf, time::Duration};
 
-use crate::upstream::Endpoint;
+use crate::{
+    identity::{CaPin, IdentityKind},
+    upstream::Endpoint,
+};
 
 /// Arguments of `run`.
 #[derive(Clone, Debug, clap::Args)]
@@ -39,20 +42,49 @@ pub struct RunArgs {
 /// The hub's identity upstream.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Identity")]
-// The fields are named as the options are.
-#[allow(clippy::struct_field_names)]
 pub struct IdentityArgs {
+    /// Whose certificate the hub shows to the API server.
+    #[arg(long, value_enum, value_name = "WHOSE", default_value_t = IdentityKind::Kubelet)]
+    pub identity: IdentityKind,
+
     /// Authorities that sign the API servers' certificates, and those of clients (PEM).
-    #[arg(long, value_name = "FILE", default_value = "/etc/kubernetes/pki/ca.crt")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "/etc/kubernetes/pki/ca.crt",
+        conflicts_with = "ca_cert_hash"
+    )]
     pub ca_file: PathBuf,
 
-    /// Client certificate (PEM): the kubelet's own by default.
+    /// Digest of the cluster's authority, sha256:HEX as kubeadm prints it, in place of --ca-file: the authority is read from
+    /// the cluster once, and kept.
+    #[arg(long, value_name = "DIGEST", value_delimiter = ',')]
+    pub ca_cert_hash: Vec<CaPin>,
+
+    /// Client certificate (PEM): the kubelet's own by default. With --identity=own it is asked with for the first one, if it is there.
     #[arg(long, value_name = "FILE", default_value = "/var/lib/kubelet/pki/kubelet-client-current.pem")]
     pub client_cert_file: PathBuf,
 
     /// Key of the client certificate (PEM); if not given, it is in the same file.
     #[arg(long, value_name = "FILE")]
     pub client_key_file: Option<PathBuf>,
+
+    /// File, mode 0600, with a bootstrap token of the group system:bootstrappers:isthmus: with --identity=own it is asked with
+    /// for the first certificate when there is none of the kubelet's. Not needed afterwards.
+    #[arg(long, value_name = "FILE")]
+    pub bootstrap_token_file: Option<PathBuf>,
+
+    /// How long a certificate is asked for, 10m to 8784h; renewed at 70 to 90 % of that, and at SIGHUP.
+    #[arg(long, value_name = "DURATION", default_value = "8760h", value_parser = validity)]
+    pub certificate_validity: Duration,
+}
+
+/// The API takes no less, and the manager approves no more.
+fn validity(text: &str) -> Result<Duration, String> {
+    let read: jiff::SignedDuration = text.parse().map_err(|_| "write it as 30m, 12h or 8760h".to_owned())?;
+    let read = Duration::try_from(read).unwrap_or_default();
+    let (least, most) = (Duration::from_mins(10), Duration::from_hours(8784));
+    if (least..=most).contains(&read) { Ok(read) } else { Err("it must be 10m to 8784h".to_owned()) }
 }
 
 /// Where to listen, and to whom.

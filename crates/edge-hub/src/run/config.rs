@@ -16,7 +16,8 @@ use crate::{
     cloud_config::{self, FileError, Layer, follow::Start},
     filters::{FilterName, Rules, UnknownFilter, View},
     freshness::{Policy, UnknownPolicy},
-    upstream::{Endpoint, TlsMaterial, TlsMaterialError},
+    identity::{IdentityConfig, IdentityError},
+    upstream::Endpoint,
 };
 
 /// Everything that the hub needs to start.
@@ -25,9 +26,7 @@ pub struct Config {
     /// API servers in their order.
     pub endpoints: Vec<Endpoint>,
     /// Trust and identity upstream.
-    pub upstream: TlsMaterial,
-    /// Authorities of clients' certificates.
-    pub client_ca: PathBuf,
+    pub identity: IdentityConfig,
     /// Who stands for the node.
     pub authenticator: Authenticator,
     /// Where to listen.
@@ -125,7 +124,7 @@ pub enum ConfigError {
     Filter(#[from] UnknownFilter),
     /// Certificates cannot be read.
     #[error("--ca-file, --client-cert-file, --client-key-file: {0}")]
-    Identity(#[from] TlsMaterialError),
+    Identity(#[from] IdentityError),
 }
 
 impl Sharing {
@@ -226,7 +225,15 @@ impl TryFrom<RunArgs> for Config {
 
     fn try_from(args: RunArgs) -> Result<Self, ConfigError> {
         let RunArgs { node_name, server_addr, identity, listeners, cache, filters, log: _ } = args;
-        let IdentityArgs { ca_file, client_cert_file, client_key_file } = identity;
+        let IdentityArgs {
+            identity: kind,
+            ca_file,
+            ca_cert_hash,
+            client_cert_file,
+            client_key_file,
+            bootstrap_token_file,
+            certificate_validity,
+        } = identity;
         let flags = layer(&cache)?;
         let file = cache
             .config
@@ -254,12 +261,24 @@ impl TryFrom<RunArgs> for Config {
             rules: cloud_config::rules(&by_flags, said, &none),
             view: View::of_node(&node_name, filters.nodepool_name.as_deref(), secure.filter(from_pods)),
         };
-        let key = client_key_file.as_ref().unwrap_or(&client_cert_file);
+        let identity = IdentityConfig {
+            kind,
+            node: node_name.clone(),
+            folder: root_dir.join("pki"),
+            ca: ca_file,
+            given: (client_cert_file.clone(), client_key_file.unwrap_or(client_cert_file)),
+            token: bootstrap_token_file,
+            pins: ca_cert_hash,
+            validity: certificate_validity,
+        };
+        identity.check()?;
         Ok(Self {
-            upstream: TlsMaterial::read(&ca_file, &client_cert_file, key)?,
-            client_ca: ca_file,
+            identity,
             endpoints: server_addr,
-            authenticator: Authenticator { node_uids, node_user: format!("system:node:{node_name}").into() },
+            authenticator: Authenticator {
+                node_uids,
+                node_user: format!("{}{node_name}", api::names::NODE_USER_PREFIX).into(),
+            },
             listeners: Listeners {
                 proxy: (bind_proxy_address, proxy_port).into(),
                 secure: serving_cert_file.zip(serving_key_file).map(|(certificate, key)| {

@@ -1,32 +1,27 @@
-//! The hub's own files and listeners that guard something: the folder, the key of the store, the socket, the HTTPS listener.
+//! The hub's own files and listeners that guard something: the key of the store, the socket, the HTTPS listener.
 
 use std::{
-    fs::{self, DirBuilder, OpenOptions, Permissions},
-    io::{self, Read, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
+    fs::{self, File, Permissions},
+    io::{self, Read},
+    os::unix::fs::PermissionsExt,
     path::Path,
     sync::Arc,
 };
 
 use ring::rand::{SecureRandom, SystemRandom};
-use rustls::{RootCertStore, ServerConfig, server::WebPkiClientVerifier};
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+use rustls::{ServerConfig, server::WebPkiClientVerifier};
+use tls::{
+    pem_file::{self, PemFileError},
+    private_file,
+};
 use tokio::net::UnixListener;
 
 /// Why the HTTPS listener cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum SecureError {
-    /// A file cannot be read.
-    #[error("{path}: {source}")]
-    Read {
-        /// Which one.
-        path: String,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// A file does not hold what it should. What it holds instead is left out: it may be a key.
-    #[error("{0} holds no {1} in PEM")]
-    Missing(String, &'static str),
+    /// A file cannot be used.
+    #[error(transparent)]
+    File(#[from] PemFileError),
     /// The certificate, the key and the authorities do not work together.
     #[error("{0}")]
     Unusable(#[from] rustls::Error),
@@ -35,16 +30,10 @@ pub enum SecureError {
     Verifier(#[from] rustls::server::VerifierBuilderError),
 }
 
-/// A folder that only its owner may look into.
-pub(super) fn private_folder(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-    fs::set_permissions(path, Permissions::from_mode(0o700))
-}
-
 /// The key that private objects are sealed with: made at the first start, and kept beside the store.
 pub(super) fn storage_key(path: &Path) -> io::Result<[u8; 32]> {
     let mut key = [0; 32];
-    match OpenOptions::new().read(true).open(path) {
+    match File::open(path) {
         Ok(mut file) => {
             file.read_exact(&mut key)?;
             Ok(key)
@@ -54,15 +43,7 @@ pub(super) fn storage_key(path: &Path) -> io::Result<[u8; 32]> {
                 .fill(&mut key)
                 .map_err(|_| io::Error::other("the system has no randomness"))?;
             // Whole or not at all: half a key would lock the store for ever.
-            let half = path.with_extension("new");
-            let mut file =
-                OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&half)?;
-            file.write_all(&key)?;
-            file.sync_all()?;
-            fs::rename(&half, path)?;
-            if let Some(folder) = path.parent() {
-                fs::File::open(folder)?.sync_all()?;
-            }
+            private_file::write(path, &key)?;
             Ok(key)
         }
         Err(error) => Err(error),
@@ -87,29 +68,13 @@ pub(super) fn server_config(
     key: &Path,
     authorities: &Path,
 ) -> Result<ServerConfig, SecureError> {
-    let chain = certificates(certificate)?;
-    let key_der = PrivateKeyDer::from_pem_slice(&read(key)?)
-        .map_err(|_| SecureError::Missing(key.display().to_string(), "private key"))?;
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(certificates(authorities)?);
-    let verifier = WebPkiClientVerifier::builder(Arc::new(roots)).allow_unauthenticated().build()?;
-    let mut config =
-        ServerConfig::builder().with_client_cert_verifier(verifier).with_single_cert(chain, key_der)?;
+    let roots = Arc::new(pem_file::roots(authorities)?);
+    let verifier = WebPkiClientVerifier::builder(roots).allow_unauthenticated().build()?;
+    let mut config = ServerConfig::builder()
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(pem_file::certificates(certificate)?, pem_file::key(key)?)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, SecureError> {
-    fs::read(path).map_err(|source| SecureError::Read { path: path.display().to_string(), source })
-}
-
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, SecureError> {
-    let text = read(path)?;
-    let chain: Vec<_> = CertificateDer::pem_slice_iter(&text).filter_map(Result::ok).collect();
-    if chain.is_empty() {
-        return Err(SecureError::Missing(path.display().to_string(), "certificate"));
-    }
-    Ok(chain)
 }
 
 #[cfg(test)]

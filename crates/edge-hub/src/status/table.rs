@@ -2,11 +2,13 @@
 
 use std::io::{self, Write};
 
+use crate::identity::{IdentityState, IdentityView};
+
 use super::view::{HubView, LinkView, State, StoreView, SubscriptionView};
 
 /// Prints the hub as a few lines and a table.
 pub(super) fn print(view: &HubView, out: &mut dyn Write) -> io::Result<()> {
-    let HubView { version, link, subscriptions, store } = view;
+    let HubView { version, link, identity, subscriptions, store } = view;
     let LinkView { up, server, for_seconds, reason, sent_bytes, received_bytes } = link;
     let since = duration(*for_seconds);
     writeln!(out, "edge-hub {version}")?;
@@ -15,6 +17,7 @@ pub(super) fn print(view: &HubView, out: &mut dyn Write) -> io::Result<()> {
         _ => writeln!(out, "link   DOWN for {since}: {}", reason.as_deref().unwrap_or("no reason is known"))?,
     }
     writeln!(out, "       {} sent, {} received", bytes(*sent_bytes), bytes(*received_bytes))?;
+    print_identity(identity, out)?;
     let StoreView { given_bytes, written_bytes, length_bytes } = store;
     writeln!(
         out,
@@ -32,6 +35,20 @@ pub(super) fn print(view: &HubView, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "\n{} is refused: {reason}", refused.resource)?;
     }
     Ok(())
+}
+
+fn print_identity(view: &IdentityView, out: &mut dyn Write) -> io::Result<()> {
+    let IdentityView { state, not_after, renew_at, problem } = view;
+    let state = match state {
+        IdentityState::Missing => "NONE yet",
+        IdentityState::Given => "certificate of the kubelet, or given",
+        IdentityState::Own => "certificate of its own",
+        IdentityState::Expired => "EXPIRED certificate",
+    };
+    let end = not_after.as_ref().map_or_else(String::new, |end| format!(", until {end}"));
+    let next = renew_at.as_ref().map_or_else(String::new, |next| format!(", renewed from {next}"));
+    writeln!(out, "ident  {state}{end}{next}")?;
+    problem.as_ref().map_or(Ok(()), |problem| writeln!(out, "       {problem}"))
 }
 
 fn row(view: &SubscriptionView) -> [String; 9] {
@@ -136,6 +153,12 @@ mod tests {
                 sent_bytes: 10,
                 received_bytes: 2000,
             },
+            identity: IdentityView {
+                state: IdentityState::Own,
+                not_after: Some("2027-01-01T00:00:00Z".to_owned()),
+                renew_at: Some("2026-10-01T00:00:00Z".to_owned()),
+                problem: Some("denied".to_owned()),
+            },
             subscriptions: vec![
                 subscription("services", State::Interrupted, None),
                 subscription("nodepools.apps.openyurt.io", State::Refused, Some("no such resource")),
@@ -146,6 +169,7 @@ mod tests {
         print(&view, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         let expected = "edge-hub 0.1.0\nlink   DOWN for 61s: no connection within 4s\n       10 B sent, 2.0 kB received\n\
+            ident  certificate of its own, until 2027-01-01T00:00:00Z, renewed from 2026-10-01T00:00:00Z\n       denied\n\
             store  3 B in files; 1 B given, 2 B written since the start\n\n\
             RESOURCE                    SCOPE  OWNER  OBJECTS  VERSION  AGE  WATCHERS  STATE        SAVED\n\
             services                    -      node   12       345      4s   2         interrupted  1.2 MB\n\

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     hub::Hub,
+    identity::IdentityView,
     subscriptions::{Owner, Progress, Subscription},
     upstream::LinkState,
 };
@@ -18,6 +19,9 @@ pub struct HubView {
     pub version: String,
     /// The link to the API server.
     pub link: LinkView,
+    /// Who the hub is to the API server.
+    #[serde(default)]
+    pub identity: IdentityView,
     /// What is held, in the order of their names.
     pub subscriptions: Vec<SubscriptionView>,
     /// The disk.
@@ -108,6 +112,7 @@ impl HubView {
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             link: LinkView { up, server, for_seconds: held.as_secs(), reason, sent_bytes, received_bytes },
+            identity: hub.identity.view(),
             subscriptions: hub
                 .subscriptions
                 .all()

@@ -1,15 +1,15 @@
 //! Connections to one API server: TCP, TLS, and HTTP on top.
 
-use std::{fs, io, path::Path, sync::Arc, time::Duration};
+use std::{io, path::Path, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use axum::body::Body;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use rustls::{ClientConfig, RootCertStore};
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+use rustls::ClientConfig;
 use socket2::{SockRef, TcpKeepalive};
-use tokio::{net::TcpStream, time::timeout};
+use tls::pem_file::{self, PemFileError};
+use tokio::{net::TcpStream, sync::Notify, time::timeout};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use super::{Endpoint, Timing, counted::Counted};
@@ -23,32 +23,19 @@ const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
 /// Who is trusted upstream, and the certificate that the hub shows.
 #[derive(Debug, Clone)]
 pub struct TlsMaterial {
-    with_certificate: Arc<ClientConfig>,
+    /// Or why there is none.
+    with_certificate: Result<Arc<ClientConfig>, Arc<str>>,
     without_certificate: Arc<ClientConfig>,
 }
 
 /// Why certificates cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsMaterialError {
-    /// A file cannot be read.
-    #[error("cannot read {path}")]
-    Read {
-        /// Which one.
-        path: String,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// A file holds no certificate, or none that can be used.
-    #[error("{path} holds no {what} in PEM")]
-    Missing {
-        /// Which file.
-        path: String,
-        /// Of what.
-        what: &'static str,
-    },
+    /// A file cannot be used.
+    #[error(transparent)]
+    File(#[from] PemFileError),
     /// Certificate and key do not fit.
-    #[error("the client certificate in {path} cannot be used with its key")]
+    #[error("the client certificate in {path} cannot be used with its key: {source}")]
     Unusable {
         /// Which file.
         path: String,
@@ -62,41 +49,37 @@ impl TlsMaterial {
     /// Reads the authorities from `ca`, and the client certificate and key from two files, which may be the same one, as
     /// the kubelet's `kubelet-client-current.pem` is.
     pub fn read(ca: &Path, certificate: &Path, key: &Path) -> Result<Self, TlsMaterialError> {
-        let name = |path: &Path| path.display().to_string();
-        let mut roots = RootCertStore::empty();
-        let (added, _) = roots.add_parsable_certificates(certificates(ca)?);
-        if added == 0 {
-            return Err(TlsMaterialError::Missing { path: name(ca), what: "certificate" });
-        }
-        let chain = certificates(certificate)?;
-        let key_der = PrivateKeyDer::from_pem_slice(&read(key)?)
-            .map_err(|_| TlsMaterialError::Missing { path: name(key), what: "private key" })?;
-        let builder = ClientConfig::builder().with_root_certificates(roots);
-        let mut without_certificate = builder.clone().with_no_client_auth();
-        let mut with_certificate = builder
-            .with_client_auth_cert(chain, key_der)
-            .map_err(|source| TlsMaterialError::Unusable { path: name(certificate), source })?;
-        for config in [&mut with_certificate, &mut without_certificate] {
-            config.alpn_protocols = vec![b"h2".to_vec()];
-        }
-        Ok(Self {
-            with_certificate: Arc::new(with_certificate),
-            without_certificate: Arc::new(without_certificate),
-        })
+        let builder = ClientConfig::builder().with_root_certificates(pem_file::roots(ca)?);
+        let without_certificate = http2(builder.clone().with_no_client_auth());
+        let with_certificate = builder
+            .with_client_auth_cert(pem_file::certificates(certificate)?, pem_file::key(key)?)
+            .map_err(|source| TlsMaterialError::Unusable {
+                path: certificate.display().to_string(),
+                source,
+            })?;
+        Ok(Self { with_certificate: Ok(http2(with_certificate)), without_certificate })
+    }
+
+    /// Reads the authorities from `ca`; there is no certificate to show, for that reason.
+    pub fn without_certificate(ca: &Path, reason: &str) -> Result<Self, TlsMaterialError> {
+        let builder = ClientConfig::builder().with_root_certificates(pem_file::roots(ca)?);
+        let without_certificate = http2(builder.with_no_client_auth());
+        Ok(Self { with_certificate: Err(reason.into()), without_certificate })
+    }
+
+    /// Trusts whoever answers and shows nothing: for what is public, and is checked by other means.
+    pub fn unverified() -> Self {
+        let config = ClientConfig::builder()
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(super::unverified::AnyServer::default()))
+            .with_no_client_auth();
+        Self { with_certificate: Err("no server was verified".into()), without_certificate: http2(config) }
     }
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, TlsMaterialError> {
-    fs::read(path).map_err(|source| TlsMaterialError::Read { path: path.display().to_string(), source })
-}
-
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsMaterialError> {
-    let text = read(path)?;
-    let chain: Vec<_> = CertificateDer::pem_slice_iter(&text).filter_map(Result::ok).collect();
-    if chain.is_empty() {
-        return Err(TlsMaterialError::Missing { path: path.display().to_string(), what: "certificate" });
-    }
-    Ok(chain)
+fn http2(mut config: ClientConfig) -> Arc<ClientConfig> {
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Arc::new(config)
 }
 
 /// Why there is no connection.
@@ -112,11 +95,14 @@ pub(super) enum ConnectError {
     NotHttp2,
     #[error("HTTP: {0}")]
     Http(#[source] hyper::Error),
+    #[error("{0}")]
+    NoCertificate(Arc<str>),
 }
 
 /// Makes connections. The certificate may be replaced at any time and holds from the next connection on.
 pub struct Connector {
     material: ArcSwap<TlsMaterial>,
+    replaced: Notify,
     timing: Timing,
     link: Arc<LinkBytes>,
 }
@@ -136,12 +122,23 @@ pub(super) type Http2 = (
 impl Connector {
     /// A connector that uses `material` until it is replaced, and counts bytes.
     pub fn new(material: TlsMaterial, timing: Timing, link: Arc<LinkBytes>) -> Self {
-        Self { material: ArcSwap::from_pointee(material), timing, link }
+        Self { material: ArcSwap::from_pointee(material), replaced: Notify::new(), timing, link }
     }
 
-    /// Uses other certificates from the next connection on.
+    /// Uses other certificates from the next connection on; the link makes one at once.
     pub fn replace(&self, material: TlsMaterial) {
         self.material.store(Arc::new(material));
+        self.replaced.notify_one();
+    }
+
+    /// Returns when certificates were replaced since the last call.
+    pub(super) async fn replaced(&self) {
+        self.replaced.notified().await;
+    }
+
+    /// Whether there is a certificate to show.
+    pub(super) fn has_certificate(&self) -> bool {
+        self.material.load().with_certificate.is_ok()
     }
 
     pub(super) fn timing(&self) -> Timing {
@@ -195,6 +192,14 @@ impl Connector {
         showing: Showing,
         http2: bool,
     ) -> Result<TlsStream<Counted<TcpStream>>, ConnectError> {
+        let material = self.material.load_full();
+        let config = match showing {
+            Showing::Certificate => match &material.with_certificate {
+                Ok(config) => config,
+                Err(reason) => return Err(ConnectError::NoCertificate(reason.clone())),
+            },
+            Showing::Nothing => &material.without_certificate,
+        };
         let tcp = TcpStream::connect((endpoint.host(), endpoint.port())).await.map_err(ConnectError::Tcp)?;
         tcp.set_nodelay(true).map_err(ConnectError::Tcp)?;
         // What is sent and not acknowledged, and a path that is gone, end the connection even where no probe of HTTP/2 runs.
@@ -203,11 +208,6 @@ impl Connector {
             TcpKeepalive::new().with_time(Duration::from_secs(10)).with_interval(Duration::from_secs(5));
         socket.set_tcp_keepalive(&keepalive).map_err(ConnectError::Tcp)?;
         socket.set_tcp_user_timeout(Some(Duration::from_secs(20))).map_err(ConnectError::Tcp)?;
-        let material = self.material.load();
-        let config = match showing {
-            Showing::Certificate => &material.with_certificate,
-            Showing::Nothing => &material.without_certificate,
-        };
         let config = if http2 {
             config.clone()
         } else {

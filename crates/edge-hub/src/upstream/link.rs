@@ -15,9 +15,12 @@ use tracing::{debug, info, warn};
 
 use super::{
     Endpoint, Upstream,
-    connector::{Connector, Showing},
+    connector::{ConnectError, Connector, Showing},
     session::{Driver, Session},
 };
+
+/// After how long it is tried again to connect with a new certificate, while the connection before still works.
+const LATE: Duration = Duration::from_secs(2);
 
 /// Whether there is an API server to talk to.
 #[derive(Debug, Clone)]
@@ -37,6 +40,7 @@ pub enum LinkState {
 pub struct Link {
     endpoints: Vec<Endpoint>,
     connector: Arc<Connector>,
+    showing: Showing,
     state: watch::Sender<LinkState>,
     renew: Arc<Notify>,
     drivers: mpsc::UnboundedSender<Driver>,
@@ -53,23 +57,32 @@ impl Link {
         let timing = connector.timing();
         let silence = timing.probe_after + timing.probe_timeout;
         let upstream = Upstream { state: receiver, renew: renew.clone(), silence };
-        (Self { endpoints, connector, state, renew, drivers, incoming }, upstream)
+        let showing = Showing::Certificate;
+        (Self { endpoints, connector, showing, state, renew, drivers, incoming }, upstream)
+    }
+
+    /// The same for who has no certificate: what goes over it as [`super::Credential::Node`] is nobody's.
+    pub fn without_certificate(endpoints: Vec<Endpoint>, connector: Arc<Connector>) -> (Self, Upstream) {
+        let (link, upstream) = Self::new(endpoints, connector);
+        (Self { showing: Showing::Nothing, ..link }, upstream)
     }
 
     /// Keeps the link until `shutdown`.
     pub async fn run(mut self, shutdown: CancellationToken) {
         let mut connections = JoinSet::new();
+        let connector = self.connector.clone();
         let mut first = 0;
         loop {
             let connected = tokio::select! {
                 () = shutdown.cancelled() => return,
                 connected = self.connect(first) => connected,
             };
-            let (index, session, driver) = connected;
+            let (index, mut session, driver) = connected;
             first = index;
             info!(server = %session.endpoint(), "connected to the API server");
             self.state.send_replace(LinkState::Up(session.clone()));
-            let alive = connections.spawn(driver);
+            let mut alive = connections.spawn(driver);
+            let mut late = false;
             let reason = loop {
                 tokio::select! {
                     () = shutdown.cancelled() => return,
@@ -77,6 +90,21 @@ impl Link {
                     () = self.renew.notified() => {
                         // Asked by a request that failed; a spurious wake-up must not cost the connection.
                         if session.is_closing() { break "the API server closed the connection"; }
+                    }
+                    () = outdated(&connector, late), if self.showing == Showing::Certificate => {
+                        if !connector.has_certificate() { break "the certificate may no longer be used"; }
+                        let renewed = self.connect_to(session.endpoint().clone()).await;
+                        late = renewed.is_err();
+                        match renewed {
+                            Ok((renewed, driver)) => {
+                                info!(server = %session.endpoint(), "connected with the new certificate");
+                                // Streams over the connection before go on; it ends with the last of them.
+                                session = renewed;
+                                alive = connections.spawn(driver);
+                                self.state.send_replace(LinkState::Up(session.clone()));
+                            }
+                            Err(error) => warn!(%error, "no connection with the new certificate yet"),
+                        }
                     }
                     Some(ended) = connections.join_next_with_id() => {
                         let id = match &ended { Ok((id, ())) => *id, Err(error) => error.id() };
@@ -96,21 +124,8 @@ impl Link {
             for offset in 0..self.endpoints.len() {
                 let index = (first + offset) % self.endpoints.len();
                 let endpoint = &self.endpoints[index];
-                match self.connector.http2(endpoint, Showing::Certificate).await {
-                    Ok((sender, connection)) => {
-                        let session = Session::new(
-                            endpoint.clone(),
-                            self.connector.clone(),
-                            sender,
-                            self.drivers.clone(),
-                        );
-                        let driver: Driver = Box::pin(async move {
-                            if let Err(error) = connection.await {
-                                debug!(%error, "link");
-                            }
-                        });
-                        return (index, Arc::new(session), driver);
-                    }
+                match self.connect_to(endpoint.clone()).await {
+                    Ok((session, driver)) => return (index, session, driver),
                     Err(error) => {
                         let reason = format!("{endpoint}: {error}");
                         debug!(%reason, "cannot connect");
@@ -122,14 +137,33 @@ impl Link {
                     }
                 }
             }
-            sleep(jittered(pause)).await;
+            tokio::select! {
+                () = sleep(jittered(pause)) => {}
+                () = self.connector.replaced(), if self.showing == Showing::Certificate => {}
+            }
             pause = (pause * 2).min(longest);
         }
     }
+
+    async fn connect_to(&self, endpoint: Endpoint) -> Result<(Arc<Session>, Driver), ConnectError> {
+        let (sender, connection) = self.connector.http2(&endpoint, self.showing).await?;
+        let session = Session::new(endpoint, self.connector.clone(), sender, self.drivers.clone());
+        let driver: Driver = Box::pin(async move {
+            if let Err(error) = connection.await {
+                debug!(%error, "link");
+            }
+        });
+        Ok((Arc::new(session), driver))
+    }
+}
+
+/// Returns when the connection is to be made anew with another certificate: when there is one, or that is overdue.
+async fn outdated(connector: &Connector, late: bool) {
+    if late { sleep(LATE).await } else { connector.replaced().await }
 }
 
 /// Between a half and the whole of `pause`, so that the hubs of a site do not come back in one moment.
-fn jittered(pause: Duration) -> Duration {
+pub(crate) fn jittered(pause: Duration) -> Duration {
     let nanos = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .map_or(0, |elapsed| elapsed.subsec_nanos());

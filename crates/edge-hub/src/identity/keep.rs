@@ -1,0 +1,270 @@
+//! The task that keeps the hub's certificate: its own, which it renews, or files of others, which it follows.
+
+use std::{fs, path::Path, sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use tls::{certificate::Certificate, digest::Sha256Digest, pem_file};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    time::sleep,
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::{
+    BootstrapToken, Identity, IdentityKind, IdentityState,
+    ask::{self, AskError},
+    files::{Own, expired},
+    meters::{Failure, IdentityMeters},
+    plan::{self, LONGEST, Situation, Start, Step, With},
+    view::Report,
+};
+use crate::upstream::{Connector, Endpoint, TlsMaterial, Upstream, jittered};
+
+/// How long to wait after a failure: first and longest.
+const BACKOFF: (Duration, Duration) = (Duration::from_secs(2), Duration::from_mins(5));
+
+/// What the task needs.
+pub struct Keeper {
+    identity: Identity,
+    endpoints: Vec<Endpoint>,
+    connector: Arc<Connector>,
+    upstream: Upstream,
+    meters: IdentityMeters,
+    report: Report,
+    hangup: Signal,
+    /// Digest of the given certificate that the connector uses.
+    given: Option<Sha256Digest>,
+    /// Whether the connector has no certificate to show.
+    bare: bool,
+}
+
+impl Keeper {
+    /// Ready to run. From now on SIGHUP does not end the process: it means that the certificate is to be renewed.
+    pub fn new(
+        identity: Identity,
+        endpoints: Vec<Endpoint>,
+        connector: Arc<Connector>,
+        upstream: Upstream,
+        meters: IdentityMeters,
+    ) -> std::io::Result<Self> {
+        let hangup = signal(SignalKind::hangup())?;
+        let given = digest(&identity.config.given.0);
+        let bare = matches!(identity.start, Start::Nothing(_));
+        let report = Report::default();
+        let keeper = Self { identity, endpoints, connector, upstream, meters, report, hangup, given, bare };
+        if keeper.identity.start == Start::Given {
+            keeper.shows_given();
+        }
+        Ok(keeper)
+    }
+
+    /// Where it says how it is.
+    pub fn report(&self) -> Report {
+        self.report.clone()
+    }
+
+    /// Keeps the identity until `shutdown`.
+    pub async fn run(self, shutdown: CancellationToken) {
+        let keep = async {
+            match self.identity.config.kind {
+                IdentityKind::Kubelet => self.follow().await,
+                IdentityKind::Own => self.renew().await,
+            }
+        };
+        tokio::select! {
+            () = shutdown.cancelled() => {}
+            () = keep => {}
+        }
+    }
+
+    /// Follows files that somebody else renews.
+    async fn follow(mut self) {
+        loop {
+            self.shows_given();
+            self.rest(LONGEST).await;
+            self.use_given();
+        }
+    }
+
+    /// Keeps a certificate of its own.
+    async fn renew(mut self) {
+        let mut forced = false;
+        let mut pause = BACKOFF.0;
+        loop {
+            let own = self.identity.files.own(&self.identity.config.node);
+            let token = self.identity.config.token.as_deref().map(BootstrapToken::read);
+            let situation = Situation {
+                own: own.as_ref().map(|own| (own.certificate.validity(), own.jitter())),
+                given: valid(&self.identity.config.given.0),
+                token: matches!(token, Some(Ok(_))),
+                forced,
+            };
+            let step = plan::next(situation, Timestamp::now());
+            self.say(own.as_ref(), step);
+            let asked = match step {
+                Step::Rest(rest) => {
+                    forced = self.rest(rest).await;
+                    continue;
+                }
+                Step::Stuck { .. } => Err(AskError::new(Failure::Stuck, stuck(own.as_ref(), token))),
+                Step::Ask(With::Own) => self.with_certificate().await,
+                Step::Ask(With::Given) => {
+                    self.use_given();
+                    self.with_certificate().await
+                }
+                Step::Ask(With::Token) => {
+                    self.show_nothing(own.as_ref());
+                    match token {
+                        Some(Ok(token)) => self.with_token(&token).await,
+                        // The plan asks with a token only if there is one.
+                        _ => Err(AskError::new(Failure::Stuck, "no token")),
+                    }
+                }
+            };
+            match asked.and_then(|own| self.take(&own)) {
+                Ok(()) => {
+                    forced = false;
+                    pause = BACKOFF.0;
+                }
+                Err(AskError { failure, reason }) => {
+                    self.meters.failed(failure);
+                    warn!(reason, retry = ?pause, "the hub has no new certificate");
+                    self.report.problem(Some(reason));
+                    if failure == Failure::Stuck {
+                        self.show_nothing(own.as_ref());
+                    }
+                    forced |= self.rest(jittered(pause)).await;
+                    pause = (pause * 2).min(BACKOFF.1);
+                }
+            }
+        }
+    }
+
+    async fn with_certificate(&self) -> Result<Own, AskError> {
+        let Identity { config, files, .. } = &self.identity;
+        ask::with_certificate(config, files, &self.upstream).await
+    }
+
+    async fn with_token(&self, token: &BootstrapToken) -> Result<Own, AskError> {
+        let Identity { config, files, .. } = &self.identity;
+        ask::with_token(config, files, token, &self.endpoints, self.connector.clone()).await
+    }
+
+    /// Uses a certificate that was just kept.
+    fn take(&mut self, own: &Own) -> Result<(), AskError> {
+        let material = self.identity.files.material(&self.identity.ca);
+        let material = material.map_err(|error| AskError::new(Failure::Unusable, error.to_string()))?;
+        self.connector.replace(material);
+        self.bare = false;
+        self.given = None;
+        self.meters.renewed();
+        self.report.problem(None);
+        info!(not_after = %own.certificate.validity().not_after, "the hub has a new certificate");
+        Ok(())
+    }
+
+    /// Uses the files of others if they changed.
+    fn use_given(&mut self) {
+        let (certificate, key) = &self.identity.config.given;
+        let found = digest(certificate);
+        if found.is_none() || found == self.given {
+            return;
+        }
+        match TlsMaterial::read(&self.identity.ca, certificate, key) {
+            Ok(material) => {
+                self.connector.replace(material);
+                self.given = found;
+                self.bare = false;
+                self.meters.renewed();
+                self.report.problem(None);
+                info!(path = %certificate.display(), "using the certificate as it is now");
+            }
+            // It may be half written; what was used before goes on.
+            Err(error) => {
+                self.meters.failed(Failure::Unusable);
+                self.report.problem(Some(error.to_string()));
+                warn!(%error, "the certificate changed and cannot be used");
+            }
+        }
+    }
+
+    /// Ends a link whose certificate the API server no longer takes: callers are told that there is none.
+    fn show_nothing(&mut self, own: Option<&Own>) {
+        if self.bare {
+            return;
+        }
+        let reason =
+            own.map_or_else(|| "the hub has no certificate".to_owned(), |own| expired(&own.certificate));
+        match TlsMaterial::without_certificate(&self.identity.ca, &reason) {
+            Ok(material) => {
+                self.connector.replace(material);
+                self.bare = true;
+                self.given = None;
+            }
+            Err(error) => warn!(%error, "the cluster's authority cannot be read"),
+        }
+    }
+
+    fn shows_given(&self) {
+        let end = pem_file::certificates(&self.identity.config.given.0).ok().and_then(|chain| {
+            Some(Certificate::from_der(chain.first()?.to_vec()).ok()?.validity().not_after)
+        });
+        self.meters.expires(end);
+        let state = match end {
+            Some(end) if end < Timestamp::now() => IdentityState::Expired,
+            _ => IdentityState::Given,
+        };
+        self.report.shows(state, end, None);
+    }
+
+    fn say(&self, own: Option<&Own>, step: Step) {
+        match (own, step) {
+            (_, Step::Ask(With::Given)) => self.shows_given(),
+            (Some(own), _) => {
+                let validity = own.certificate.validity();
+                let lives = matches!(step, Step::Rest(_) | Step::Ask(With::Own));
+                let state = if lives { IdentityState::Own } else { IdentityState::Expired };
+                let renew_at = lives.then(|| plan::renew_at(validity, own.jitter()));
+                self.meters.expires(Some(validity.not_after));
+                self.report.shows(state, Some(validity.not_after), renew_at);
+            }
+            (None, _) => {
+                self.meters.expires(None);
+                self.report.shows(IdentityState::Missing, None, None);
+            }
+        }
+    }
+
+    /// Rests so long; returns early, and says so, when SIGHUP asks for a new certificate.
+    async fn rest(&mut self, rest: Duration) -> bool {
+        tokio::select! {
+            () = sleep(rest) => false,
+            asked = self.hangup.recv() => {
+                info!("SIGHUP: looking for a new certificate");
+                asked.is_some()
+            }
+        }
+    }
+}
+
+/// Why nothing can be asked for.
+fn stuck(own: Option<&Own>, token: Option<Result<BootstrapToken, super::TokenError>>) -> String {
+    let state = own.map_or_else(|| "the hub has no certificate".to_owned(), |own| expired(&own.certificate));
+    match token {
+        Some(Err(error)) => format!("{state}, and there is no token to ask for one: {error}"),
+        _ => format!("{state}, and there is nothing to ask for one with: give it --bootstrap-token-file"),
+    }
+}
+
+/// Whether the first certificate of a file is valid now.
+fn valid(path: &Path) -> bool {
+    let leaf = pem_file::certificates(path)
+        .ok()
+        .and_then(|chain| Certificate::from_der(chain.first()?.to_vec()).ok());
+    leaf.is_some_and(|leaf| leaf.validity().not_after >= Timestamp::now())
+}
+
+fn digest(path: &Path) -> Option<Sha256Digest> {
+    fs::read(path).ok().map(|content| Sha256Digest::of(&content))
+}
