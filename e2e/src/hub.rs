@@ -67,9 +67,19 @@ impl HubNode {
     /// A node of that name, made anew, with `labels`; it is ready.
     pub async fn fresh(name: &'static str, labels: &[&str]) -> Result<Self> {
         kubectl_apply(ACCESS).await?.ok()?;
+        Self::joined(name, &["--hub"], labels).await
+    }
+
+    /// The same, whose hub has nothing to begin with but a bootstrap token in a file and the authority's digest.
+    pub async fn with_token(name: &'static str, token: &str) -> Result<Self> {
+        Self::joined(name, &["--hub-token", token], &[]).await
+    }
+
+    async fn joined(name: &'static str, hub: &[&str], labels: &[&str]) -> Result<Self> {
         hack_cluster(&["leave", name]).await?.ok()?;
         let left = Cleanup::hack_cluster(&["leave", name]);
-        let mut words = vec!["join", name, "--edge", "--site", "9", "--hub"];
+        let mut words = vec!["join", name, "--edge", "--site", "9"];
+        words.extend(hub);
         words.extend(labels.iter().flat_map(|label| ["--label", label]));
         hack_cluster(&words).await?.ok().context("join with a hub")?;
         let path = async |what| hack_cluster(&["path", name, what]).await?.ok();

@@ -133,11 +133,12 @@ start_cluster_services() {
 }
 
 command_join() {
-  local name='' kind=cloud site=1 cni=bridge labels='' taints='' hub=no
+  local name='' kind=cloud site=1 cni=bridge labels='' taints='' hub=no token=''
   while (($#)); do
     case $1 in
       --edge) kind=edge ;;
       --hub) hub=yes ;;
+      --hub-token) hub=yes token=$(realpath "${2:?--hub-token needs a file}") && shift ;;
       --site) site=${2:?--site needs a number} && shift ;;
       --cni) cni=${2:?--cni needs bridge or none} && shift ;;
       --label) labels+=${labels:+,}${2:?--label needs K=V} && shift ;;
@@ -147,7 +148,7 @@ command_join() {
     esac
     shift
   done
-  [[ -n $name ]] || die "usage: hack/cluster join NODE [--edge [--site N]] [--hub] [--cni bridge|none] [--label K=V]... [--taint K=V:EFFECT]..."
+  [[ -n $name ]] || die "usage: hack/cluster join NODE [--edge [--site N]] [--hub | --hub-token FILE] [--cni bridge|none] [--label K=V]... [--taint K=V:EFFECT]..."
   [[ $cni == bridge || $cni == none ]] || die "--cni is bridge or none"
   if [[ ! $site =~ ^[1-9][0-9]?$ ]] || ((site > 40)); then die "--site is a number from 1 to 40"; fi
   require_machine
@@ -157,6 +158,7 @@ command_join() {
   make_base_images
   add_node "$name" "$kind" "$site" "$cni" "$labels" "$taints"
   step "$name: network, containerd" start_node_runtime "$name"
+  [[ -z $token ]] || install -m 0600 "$token" "$state/nodes/$name/hub-token"
   # Before the kubelet starts: it never sees the API server itself.
   if [[ $hub == yes ]]; then step "$name: edge-hub" hub_on "$name"; fi
   step "$name: kubelet registered" register_node "$name"

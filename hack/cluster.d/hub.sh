@@ -38,15 +38,24 @@ edge_hub_is_ready() {
   on_node "$state/bin/kubectl" --server http://127.0.0.1:10267 get --raw /readyz
 }
 
+# As kubeadm prints it.
+authority_digest() {
+  echo "sha256:$(openssl x509 -in "$state/pki/ca.crt" -noout -pubkey | openssl pkey -pubin -outform der | sha256sum | cut -d' ' -f1)"
+}
+
 start_edge_hub() {
-  local init
+  local init identity=(--ca-file "$state/pki/ca.crt"
+    --client-cert-file "$node_folder/pki/kubelet-client.crt" --client-key-file "$node_folder/pki/kubelet-client.key")
   hub_is_wanted || die "node $node has no hub; run: hack/cluster hub $node --name $cluster"
   runs "$node.edge-hub" && return
+  if [[ -f $node_folder/hub-token ]]; then
+    # A certificate of its own, and nothing to begin with but the token and the authority's digest.
+    identity=(--identity own --bootstrap-token-file "$node_folder/hub-token" --ca-cert-hash "$(authority_digest)")
+  fi
   init=$(daemon_pid "$node.init") || die "node $node is not running; run: hack/cluster up --name $cluster"
   run_daemon "$node.edge-hub" "$node" nsenter --target "$init" --mount --net --uts --wd=/ \
     "$node_folder/edge-hub" run --node-name "$node" --server-addr "$api_server" \
-    --ca-file "$state/pki/ca.crt" --secure-bind-address 0.0.0.0 \
-    --client-cert-file "$node_folder/pki/kubelet-client.crt" --client-key-file "$node_folder/pki/kubelet-client.key" \
+    --secure-bind-address 0.0.0.0 "${identity[@]}" \
     --serving-cert-file "$node_folder/pki/edge-hub.crt" --serving-key-file "$node_folder/pki/edge-hub.key"
 }
 

@@ -1,6 +1,8 @@
 //! The command line of `edge-hub`.
 
-use crate::{hostnet::HostnetArgs, inspect::CacheCommandArgs, run::RunArgs, status::StatusArgs};
+use crate::{
+    hostnet::HostnetArgs, inspect::CacheCommandArgs, manifest::ManifestArgs, run::RunArgs, status::StatusArgs,
+};
 
 /// A node's side of Isthmus.
 #[derive(Clone, Debug, clap::Parser)]
@@ -26,6 +28,11 @@ pub enum Command {
     /// Asks the listener of probes. AGE is how long ago what is held was last known to be current; SAVED is what clients were given,
     /// less what came over the link for it.
     Status(StatusArgs),
+    /// Print a systemd unit or a static pod that starts the hub.
+    ///
+    /// Nothing is written: `edge-hub manifest systemd -- --node-name … > /etc/systemd/system/edge-hub.service`. The options after -- are those
+    /// of `edge-hub run`, and are checked.
+    Manifest(ManifestArgs),
     /// Show what the hub keeps on this node's disk, whether it runs or not.
     Cache(CacheCommandArgs),
 }

@@ -9,7 +9,7 @@ mod review;
 use std::{
     collections::HashMap,
     sync::atomic::{AtomicBool, Ordering},
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use parking_lot::Mutex;
@@ -20,6 +20,7 @@ use tracing::{debug, warn};
 pub use self::review::Subject;
 use crate::{
     metrics::{Meters, Review},
+    offline::documents::unix_seconds,
     run::Lifetimes,
     upstream::Upstream,
 };
@@ -135,7 +136,7 @@ impl Authorizer {
         if !self.changed.swap(false, Ordering::Relaxed) {
             return None;
         }
-        let oldest = now().saturating_sub(OFFLINE.as_secs());
+        let oldest = unix_seconds().saturating_sub(OFFLINE.as_secs());
         let mut allowances = self.allowances.lock();
         allowances.retain(|_, at| *at >= oldest);
         let list: Vec<Allowance> = allowances
@@ -180,12 +181,12 @@ impl Authorizer {
             let mut allowances = self.allowances.lock();
             let known = allowances.get(&question).copied();
             // The time of a review that says nothing new is not worth a write each few minutes.
-            let recent = known.is_some_and(|at| now().saturating_sub(at) < OFFLINE.as_secs() / 30);
+            let recent = known.is_some_and(|at| unix_seconds().saturating_sub(at) < OFFLINE.as_secs() / 30);
             if !allowed && known.is_some() {
                 allowances.remove(&question);
                 self.changed.store(true, Ordering::Relaxed);
             } else if allowed && !recent && allowances.len() < KEPT {
-                allowances.insert(question.clone(), now());
+                allowances.insert(question.clone(), unix_seconds());
                 self.changed.store(true, Ordering::Relaxed);
             }
         }
@@ -199,7 +200,7 @@ impl Authorizer {
     }
 
     fn without_link(&self, question: &Question, error: &review::ReviewError) -> Decision {
-        let oldest = now().saturating_sub(OFFLINE.as_secs());
+        let oldest = unix_seconds().saturating_sub(OFFLINE.as_secs());
         let allowances = self.allowances.lock();
         let known = allowances.get(question).is_some_and(|at| *at >= oldest)
             || allowances.iter().any(|(allowed, at)| *at >= oldest && allowed.implies(question));
@@ -222,10 +223,6 @@ fn refusal(subject: &Subject, attributes: &Attributes) -> String {
         format!("in the namespace {namespace:?}")
     };
     format!("User {:?} cannot {verb} resource {resource:?} in API group {group:?} {place}", subject.name())
-}
-
-fn now() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs())
 }
 
 #[cfg(test)]

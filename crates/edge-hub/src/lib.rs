@@ -24,6 +24,7 @@ pub mod hub;
 pub mod identity;
 pub mod inspect;
 pub mod listen;
+pub mod manifest;
 pub mod metrics;
 pub mod offline;
 pub mod proxy;
@@ -50,6 +51,9 @@ pub enum Error {
     /// How the running hub is.
     #[error(transparent)]
     Status(#[from] status::StatusError),
+    /// What starts the hub.
+    #[error(transparent)]
+    Manifest(#[from] manifest::ManifestError),
     /// What the hub keeps on disk.
     #[error(transparent)]
     Inspect(#[from] inspect::InspectError),
@@ -59,8 +63,12 @@ impl Error {
     /// How the process ends after it.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Run(run::RunError::Config(_)) => exit::USAGE,
-            Self::Hostnet(_) | Self::Run(_) | Self::Status(_) | Self::Inspect(_) => exit::SOFTWARE,
+            Self::Run(run::RunError::Config(_)) | Self::Manifest(manifest::ManifestError::Options(_)) => {
+                exit::USAGE
+            }
+            Self::Hostnet(_) | Self::Run(_) | Self::Status(_) | Self::Inspect(_) | Self::Manifest(_) => {
+                exit::SOFTWARE
+            }
         }
     }
 }
@@ -74,6 +82,10 @@ pub fn run(command: Command, out: &mut dyn Write) -> Result<ExitCode, Error> {
         }
         Command::Status(args) => {
             status::run(&args, out)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Manifest(args) => {
+            manifest::run(&args, out)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Cache(args) => Ok(inspect::run(&args, out)?),

@@ -127,6 +127,8 @@ impl App {
         };
         let controller_metrics = controllers::node_pool::metrics::Metrics::register(metrics.registry());
         let certificate_metrics = CertificateMetrics::register(metrics.registry());
+        let hub_metrics =
+            controllers::hub_identity::metrics::HubIdentityMetrics::register(metrics.registry());
         let leader_metrics = leader::Metrics::register(metrics.registry());
         let metrics = Arc::new(metrics);
 
@@ -171,6 +173,7 @@ impl App {
             liveness,
             controller_metrics,
             certificate_metrics,
+            hub_metrics,
         };
         controllers.spawn(leading.run(controllers_end.clone()));
 

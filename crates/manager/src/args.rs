@@ -46,6 +46,10 @@ pub struct RunArgs {
     #[arg(long, default_value = "kube-system")]
     pub hub_namespace: String,
 
+    /// Approve the certificates that the hubs of the nodes ask for, and deny those that somebody else asks for.
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
+    pub approve_hub_certificates: bool,
+
     /// Where to listen.
     #[command(flatten)]
     pub listeners: ListenerArgs,

@@ -31,6 +31,7 @@ pub enum Error {
 pub struct Config {
     pub(crate) identity: String,
     pub(crate) hub_namespace: String,
+    pub(crate) approve_hub_certificates: bool,
     pub(crate) webhook_address: SocketAddr,
     pub(crate) health_address: SocketAddr,
     pub(crate) metrics_address: SocketAddr,
@@ -44,7 +45,16 @@ impl TryFrom<RunArgs> for Config {
     type Error = Error;
 
     fn try_from(args: RunArgs) -> Result<Self, Error> {
-        let RunArgs { namespace, identity, hub_namespace, listeners, webhook, leader, log: _ } = args;
+        let RunArgs {
+            namespace,
+            identity,
+            hub_namespace,
+            approve_hub_certificates,
+            listeners,
+            webhook,
+            leader,
+            log: _,
+        } = args;
         let ListenerArgs { webhook_address, health_address, metrics_address } = listeners;
         let names = [
             ("--namespace", &namespace),
@@ -67,6 +77,7 @@ impl TryFrom<RunArgs> for Config {
         Ok(Self {
             identity,
             hub_namespace,
+            approve_hub_certificates,
             webhook_address,
             health_address,
             metrics_address,

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::config::Config;
+use crate::controllers::hub_identity::{self, metrics::HubIdentityMetrics};
 use crate::controllers::node_pool::{self, Context, Progress};
 use crate::controllers::webhook_certificates::{self, CertificateMetrics};
 use crate::leader::LeadershipGuard;
@@ -56,6 +57,7 @@ pub(crate) struct Leading {
     pub(crate) liveness: Liveness,
     pub(crate) controller_metrics: node_pool::metrics::Metrics,
     pub(crate) certificate_metrics: CertificateMetrics,
+    pub(crate) hub_metrics: HubIdentityMetrics,
 }
 
 impl Leading {
@@ -82,6 +84,7 @@ impl Leading {
             liveness,
             controller_metrics,
             certificate_metrics,
+            hub_metrics,
         } = self;
         let mut tasks = JoinSet::new();
         let heartbeat = liveness.register("certificates", CERTIFICATES_SILENCE);
@@ -99,13 +102,23 @@ impl Leading {
 
         let reporter =
             Reporter { controller: "isthmus-manager".into(), instance: Some(config.identity.clone()) };
+        let recorder = Recorder::new(client.clone(), reporter);
+        if config.approve_hub_certificates {
+            let controller = hub_identity::Controller {
+                client: client.clone(),
+                leadership: leadership.clone(),
+                recorder: recorder.clone(),
+                metrics: hub_metrics,
+            };
+            tasks.spawn(controller.run(end.clone()));
+        }
         let context = Arc::new(Context {
             client: client.clone(),
             pools: pools.clone(),
             nodes: Arc::new(Nodes::default()),
             pods: Arc::new(ContainerNetworkPods::default()),
             leader_configs: Arc::new(ByName::default()),
-            recorder: Recorder::new(client.clone(), reporter),
+            recorder,
             metrics: controller_metrics,
             hub_namespace: config.hub_namespace.clone(),
             leadership,

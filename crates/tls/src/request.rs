@@ -1,8 +1,8 @@
 //! Requests for certificates (PKCS #10): made with a key of one's own, and read as data by who decides on them.
 //!
 //! Reading is strict on purpose: what decides and what signs are different programs, and a text that the two could read
-//! differently must not be approved. So one canonical PEM block is read, with plain names and no attributes at all: extensions,
-//! and with them subject alternative names, cannot be asked for.
+//! differently must not be approved. So one canonical PEM block is read, with plain names. Attributes, and with them all
+//! extensions such as subject alternative names, are not looked into: that there are any is enough to refuse.
 
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 use x509_parser::{
@@ -47,6 +47,8 @@ pub enum KeyKind {
 pub struct CertificateRequest {
     /// Whom the certificate is to name.
     pub subject: Subject,
+    /// Whether more is asked for than the subject: extensions, such as subject alternative names, or a challenge password.
+    pub has_attributes: bool,
     /// The kind of the key.
     pub key: KeyKind,
     /// SHA-256 of the public key (DER, `SubjectPublicKeyInfo`).
@@ -68,9 +70,6 @@ pub enum RequestError {
     /// A subject that is not made of plain names, one `CN` and any number of `O`.
     #[error("the subject is not one CN and some O: {0}")]
     Subject(&'static str),
-    /// Something is asked for beside the subject.
-    #[error("the request has attributes, such as subject alternative names")]
-    Attributes,
     /// The signature is not of the key.
     #[error("the request is not signed with its own key")]
     Signature,
@@ -136,9 +135,6 @@ impl CertificateRequest {
         if info.version != X509Version::V1 {
             return Err(malformed(&"its version"));
         }
-        if !info.attributes().is_empty() {
-            return Err(RequestError::Attributes);
-        }
         let point = matches!(info.subject_pki.parsed(), Ok(PublicKey::EC(_)));
         let curve = info.subject_pki.algorithm.parameters.as_ref().and_then(|any| any.as_oid().ok());
         let key = if point && curve.is_some_and(|curve| curve == OID_EC_P256) {
@@ -147,7 +143,12 @@ impl CertificateRequest {
             KeyKind::Other
         };
         request.verify_signature().map_err(|_| RequestError::Signature)?;
-        Ok(Self { subject: subject(&info.subject)?, key, key_digest: Sha256Digest::of(info.subject_pki.raw) })
+        Ok(Self {
+            subject: subject(&info.subject)?,
+            has_attributes: !info.attributes().is_empty(),
+            key,
+            key_digest: Sha256Digest::of(info.subject_pki.raw),
+        })
     }
 }
 
@@ -202,7 +203,7 @@ mod tests {
         {
             let request = CertificateRequest::from_pem(&make(&subject, &key).unwrap()).unwrap();
             assert_eq!(request.subject, subject);
-            assert_eq!(request.key, KeyKind::EcdsaP256);
+            assert_eq!((request.key, request.has_attributes), (KeyKind::EcdsaP256, false));
             assert_eq!(request.key_digest, key_digest(&key).unwrap());
         }
         assert!(make(&named("a", &["1", "2", "3"]), &key).is_err());
@@ -229,7 +230,7 @@ mod tests {
             |params| params.subject_alt_names = vec![SanType::DnsName("kubernetes".try_into().unwrap())],
             &key,
         );
-        assert!(matches!(CertificateRequest::from_pem(&san), Err(RequestError::Attributes)));
+        assert!(CertificateRequest::from_pem(&san).unwrap().has_attributes);
         let country = custom(|params| params.distinguished_name.push(DnType::CountryName, "DE"), &key);
         assert!(matches!(CertificateRequest::from_pem(&country), Err(RequestError::Subject(_))));
         let nobody = custom(|params| params.distinguished_name = DistinguishedName::new(), &key);

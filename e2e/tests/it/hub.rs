@@ -2,6 +2,7 @@
 
 mod callers;
 mod differential;
+mod identity;
 mod kube_proxy;
 mod offline;
 mod same;

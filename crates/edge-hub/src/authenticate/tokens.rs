@@ -1,10 +1,6 @@
 //! The user behind a token: asked of the API server while there is a link, checked against the cluster's keys while there is none.
 
-use std::{
-    collections::HashMap,
-    sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
@@ -18,7 +14,10 @@ use super::{
     Token, User,
     jwt::{Expected, KeySet, claimed_expiry},
 };
-use crate::upstream::{Credential, Upstream, json};
+use crate::{
+    offline::documents::unix_seconds,
+    upstream::{Credential, Upstream, json},
+};
 
 /// How long an answer of the API server is believed without asking again.
 const BELIEVED: Duration = Duration::from_mins(2);
@@ -152,6 +151,5 @@ impl Tokens {
 }
 
 fn unix_now() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs());
-    i64::try_from(now).unwrap_or(i64::MAX)
+    i64::try_from(unix_seconds()).unwrap_or(i64::MAX)
 }

@@ -2,6 +2,7 @@
 
 mod crash;
 mod epoch;
+mod identity;
 mod link;
 mod lists;
 mod offline;

@@ -85,6 +85,12 @@ impl Authority {
         self.issue(params, ExtendedKeyUsagePurpose::ClientAuth)
     }
 
+    /// A client's certificate for a request (PEM). Of several organisations only the last is in it.
+    pub fn sign(&self, request: &str) -> Result<String, rcgen::Error> {
+        let request = rcgen::CertificateSigningRequestParams::from_pem(request)?;
+        Ok(request.signed_by(&self.issuer)?.pem())
+    }
+
     fn issue(
         &self,
         mut params: CertificateParams,

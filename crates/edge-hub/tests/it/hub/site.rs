@@ -162,6 +162,30 @@ impl Site {
         }
     }
 
+    /// Does not give the hub that option.
+    pub(crate) fn unset(&mut self, option: &str) {
+        let at = self.arguments.iter().position(|argument| argument == option).unwrap();
+        self.arguments.drain(at..at + 2);
+    }
+
+    /// A file in the folder of the hub's files.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The hub's listener of probes and status.
+    pub(crate) fn admin(&self) -> Endpoint {
+        let at = self.arguments.iter().position(|argument| argument == "--serve-port").unwrap();
+        Endpoint::plain(SocketAddr::from((Ipv4Addr::LOCALHOST, self.arguments[at + 1].parse().unwrap())))
+    }
+
+    /// Sends a signal to the hub's process.
+    pub(crate) fn signal(&self, name: &str) {
+        let Running::Process(child) = &self.running else { panic!("no process") };
+        let sent = Command::new("kill").args(["-s", name, &child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+
     /// Starts the hub as a process of its own.
     pub(crate) fn start(&mut self) {
         let log = File::options().create(true).append(true).open(self.log_file()).unwrap();

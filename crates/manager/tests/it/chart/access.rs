@@ -110,7 +110,7 @@ fn the_hook_may_write_the_own_crds_only() {
 
 #[test]
 fn there_are_no_other_rights_and_none_for_others() {
-    let objects = render(&["edgeHub.access=false"]);
+    let objects = render(&["edgeHub.access=false", "edgeHub.approve=false"]);
     let names = |kind: &str| -> Vec<String> {
         of_kind(&objects, kind)
             .iter()
@@ -134,20 +134,26 @@ fn there_are_no_other_rights_and_none_for_others() {
     }
 }
 
-#[test]
-fn the_hubs_of_the_nodes_may_read_three_things_more() {
-    let added = |kind: &str| -> Vec<String> {
-        let names = |set: &[&str]| -> Vec<String> {
-            let objects = render(set);
-            let names = of_kind(&objects, kind);
-            names.iter().map(|object| object["metadata"]["name"].as_str().unwrap().to_owned()).collect()
-        };
-        let without = names(&["edgeHub.access=false"]);
-        names(&[]).into_iter().filter(|name| !without.contains(name)).collect()
+/// What of a kind is there because of one value.
+fn added(kind: &str, without: &str) -> Vec<String> {
+    let names = |set: &[&str]| -> Vec<String> {
+        let objects = render(set);
+        let names = of_kind(&objects, kind);
+        names.iter().map(|object| object["metadata"]["name"].as_str().unwrap().to_owned()).collect()
     };
+    let without = names(&[without]);
+    names(&[]).into_iter().filter(|name| !without.contains(name)).collect()
+}
+
+#[test]
+fn the_hubs_of_the_nodes_may_read_four_things_more() {
+    let added = |kind| added(kind, "edgeHub.access=false");
     assert_eq!(added("ClusterRole"), ["isthmus-edge-hub"]);
     assert_eq!(added("ClusterRoleBinding"), ["isthmus-edge-hub", "isthmus-edge-hub-token-keys"]);
-    assert_eq!((added("Role"), added("RoleBinding")), (vec![], vec![]));
+    assert_eq!(
+        (added("Role"), added("RoleBinding")),
+        (vec!["isthmus-edge-hub".into()], vec!["isthmus-edge-hub".into()])
+    );
 
     let read = json!(["get", "list", "watch"]);
     assert_eq!(
@@ -157,17 +163,65 @@ fn the_hubs_of_the_nodes_may_read_three_things_more() {
             { "apiGroups": ["apps.openyurt.io"], "resources": ["nodepools"], "verbs": read },
         ])
     );
-    let objects = render(&[]);
-    for (name, role) in [
-        ("isthmus-edge-hub", "isthmus-edge-hub"),
-        ("isthmus-edge-hub-token-keys", "system:service-account-issuer-discovery"),
+    let objects = render(&["edgeHub.pools={a,b}"]);
+    let role = one(&objects, "Role", "isthmus-edge-hub");
+    assert_eq!(role["metadata"]["namespace"], "kube-system");
+    let names = ["yurt-hub-cfg", "leader-hub-a", "leader-hub-b"];
+    let of = |names: &[&str]| json!([{ "apiGroups": [""], "resources": ["configmaps"], "resourceNames": names, "verbs": read }]);
+    assert_eq!(role["rules"], of(&names));
+    assert_eq!(rules("Role", "isthmus-edge-hub"), of(&names[..1]));
+    let group =
+        |name: &str| json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": name });
+    for (kind, name, role) in [
+        ("ClusterRoleBinding", "isthmus-edge-hub", "isthmus-edge-hub"),
+        ("ClusterRoleBinding", "isthmus-edge-hub-token-keys", "system:service-account-issuer-discovery"),
+        ("RoleBinding", "isthmus-edge-hub", "isthmus-edge-hub"),
     ] {
-        let binding = one(&objects, "ClusterRoleBinding", name);
+        let binding = one(&objects, kind, name);
         assert_eq!(binding["roleRef"]["name"], role);
-        assert_eq!(
-            binding["subjects"],
-            json!([{ "apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:nodes" }])
-        );
+        assert_eq!(binding["subjects"], json!([group("isthmus:edge-hubs"), group("system:nodes")]));
+        let own_only = render(&["edgeHub.group="]);
+        assert_eq!(one(&own_only, kind, name)["subjects"], json!([group("isthmus:edge-hubs")]));
+    }
+}
+
+#[test]
+fn the_manager_approves_for_one_signer_and_tokens_ask() {
+    let added = |kind| added(kind, "edgeHub.approve=false");
+    assert_eq!(added("ClusterRole"), ["isthmus-edge-hub-bootstrap", "isthmus-hub-approver"]);
+    assert_eq!(added("ClusterRoleBinding"), ["isthmus-edge-hub-bootstrap", "isthmus-hub-approver"]);
+    assert_eq!(added("ValidatingAdmissionPolicy"), ["isthmus-hub-approver"]);
+    assert_eq!(added("ValidatingAdmissionPolicyBinding"), ["isthmus-hub-approver"]);
+    let group = "certificates.k8s.io";
+    assert_eq!(
+        rules("ClusterRole", "isthmus-hub-approver"),
+        json!([
+            { "apiGroups": [group], "resources": ["certificatesigningrequests"], "verbs": ["list", "watch"] },
+            { "apiGroups": [group], "resources": ["certificatesigningrequests/approval"], "verbs": ["patch"] },
+            {
+                "apiGroups": [group],
+                "resources": ["signers"],
+                "resourceNames": [api::names::HUB_SIGNER],
+                "verbs": ["approve"]
+            }
+        ])
+    );
+    assert_eq!(
+        rules("ClusterRole", "isthmus-edge-hub-bootstrap"),
+        json!([{ "apiGroups": [group], "resources": ["certificatesigningrequests"], "verbs": ["create", "get"] }])
+    );
+    let objects = render(&[]);
+    let subjects = |name: &str| one(&objects, "ClusterRoleBinding", name)["subjects"].clone();
+    assert_eq!(subjects("isthmus-edge-hub-bootstrap")[0]["name"], api::names::HUB_BOOTSTRAP_GROUP);
+    assert_eq!(
+        subjects("isthmus-hub-approver"),
+        json!([{ "kind": "ServiceAccount", "name": "isthmus-manager", "namespace": "isthmus-system" }])
+    );
+    let policy = &one(&objects, "ValidatingAdmissionPolicy", "isthmus-hub-approver")["spec"];
+    assert_eq!(policy["failurePolicy"], "Fail");
+    let expression = policy["validations"][0]["expression"].as_str().unwrap();
+    for part in [api::names::HUB_SIGNER, api::names::HUB_BOOTSTRAP_GROUP, api::names::NODE_USER_PREFIX] {
+        assert!(expression.contains(part), "{part} is not in {expression}");
     }
 }
 

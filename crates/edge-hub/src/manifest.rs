@@ -1,0 +1,117 @@
+//! `edge-hub manifest`: prints what starts the hub on a node, as a systemd unit or a static pod. It writes nothing.
+//!
+//! The options of `edge-hub run` are taken as they are and checked first: what is printed starts.
+
+mod static_pod;
+mod systemd;
+
+use std::{
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use clap::Parser;
+
+use crate::{Args, Command, run::RunArgs};
+
+/// Arguments of `manifest`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ManifestArgs {
+    /// For what.
+    #[arg(value_enum)]
+    pub form: Form,
+
+    /// Where the binary is on the node (systemd), or in the image (static pod).
+    #[arg(long, value_name = "FILE", default_value = "/usr/local/bin/edge-hub")]
+    pub binary: PathBuf,
+
+    /// Image of the static pod.
+    #[arg(long, value_name = "IMAGE", required_if_eq("form", "static-pod"))]
+    pub image: Option<String>,
+
+    /// Options of `edge-hub run`, after `--`.
+    #[arg(last = true, required = true, value_name = "RUN-OPTIONS")]
+    pub options: Vec<String>,
+}
+
+/// What starts the hub.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Form {
+    /// A unit for /etc/systemd/system/edge-hub.service.
+    Systemd,
+    /// A manifest for the kubelet's folder of static pods, /etc/kubernetes/manifests.
+    StaticPod,
+}
+
+/// Why nothing is printed.
+#[derive(Debug, thiserror::Error)]
+pub enum ManifestError {
+    /// The options would not start a hub.
+    #[error("the options after -- are not those of edge-hub run: {0}")]
+    Options(String),
+    /// A character that cannot be written so that it is read back.
+    #[error("{0:?} has a control character, which a unit cannot hold")]
+    Control(String),
+    /// It cannot be printed.
+    #[error("cannot print: {0}")]
+    Print(#[from] io::Error),
+}
+
+/// Prints.
+pub fn run(args: &ManifestArgs, out: &mut dyn Write) -> Result<(), ManifestError> {
+    let ManifestArgs { form, binary, image, options } = args;
+    let typed = ["edge-hub", "run"].into_iter().map(str::to_owned).chain(options.iter().cloned());
+    let parsed = Args::try_parse_from(typed).map_err(|error| ManifestError::Options(error.to_string()))?;
+    let Command::Run(run) = parsed.command else {
+        return Err(ManifestError::Options("another command".to_owned()));
+    };
+    if let Some(bad) = options.iter().find(|option| option.chars().any(char::is_control)) {
+        return Err(ManifestError::Control(bad.clone()));
+    }
+    let text = match form {
+        Form::Systemd => systemd::unit(binary, &run, options),
+        Form::StaticPod => static_pod::pod(binary, image.as_deref().unwrap_or_default(), &run, options),
+    };
+    out.write_all(text.as_bytes())?;
+    Ok(())
+}
+
+/// Files that the hub reads and does not write.
+fn read_only(run: &RunArgs) -> Vec<&Path> {
+    let (identity, listeners) = (&run.identity, &run.listeners);
+    let given = [
+        // With a digest the authority is kept under --root-dir.
+        identity.ca_cert_hash.is_empty().then_some(&identity.ca_file),
+        Some(&identity.client_cert_file),
+        identity.client_key_file.as_ref(),
+        identity.bootstrap_token_file.as_ref(),
+        listeners.serving_cert_file.as_ref(),
+        listeners.serving_key_file.as_ref(),
+        run.cache.config.as_ref(),
+    ];
+    given.into_iter().flatten().map(PathBuf::as_path).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(super) fn printed(form: &str, options: &[&str]) -> Result<String, ManifestError> {
+        let words = ["edge-hub", "manifest", form, "--image", "isthmus.dev/edge-hub:1", "--"];
+        let words = words.into_iter().chain(options.iter().copied());
+        let Command::Manifest(args) = Args::try_parse_from(words).unwrap().command else { unreachable!() };
+        let mut out = Vec::new();
+        run(&args, &mut out).map(|()| String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn what_would_not_start_is_not_printed() {
+        for options in
+            [&["--node-name", "a"][..], &["--node-name", "a", "--server-addr", "https://a:1", "--nonsense"]]
+        {
+            assert!(matches!(printed("systemd", options), Err(ManifestError::Options(_))), "{options:?}");
+        }
+        let odd = ["--node-name", "a\nb", "--server-addr", "https://a:1"];
+        assert!(matches!(printed("systemd", &odd), Err(ManifestError::Control(_))));
+    }
+}

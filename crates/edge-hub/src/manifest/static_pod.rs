@@ -1,0 +1,111 @@
+//! The static pod: the kubelet starts it without asking anybody, and it needs nothing of the cluster.
+
+use std::{collections::BTreeSet, path::Path};
+
+use serde_json::{Value, json};
+
+use crate::run::RunArgs;
+
+/// The pod's manifest, JSON as the kubelet takes it as well as YAML.
+pub(super) fn pod(binary: &Path, image: &str, run: &RunArgs, options: &[String]) -> String {
+    let root = run.cache.root_dir.as_path();
+    // Folders, not files: a certificate that is renewed is another file.
+    let folders: BTreeSet<&Path> = super::read_only(run).into_iter().filter_map(Path::parent).collect();
+    let folders: Vec<(&Path, bool)> = folders
+        .into_iter()
+        .filter(|folder| *folder != root)
+        .map(|folder| (folder, true))
+        .chain([(root, false)])
+        .collect();
+    let name = |at: usize| format!("host-{at}");
+    let volumes: Vec<Value> = folders
+        .iter()
+        .enumerate()
+        .map(|(at, (folder, _))| json!({ "name": name(at), "hostPath": { "path": folder, "type": "DirectoryOrCreate" } }))
+        .collect();
+    let mounts: Vec<Value> = folders
+        .iter()
+        .enumerate()
+        .map(|(at, (folder, read_only))| json!({ "name": name(at), "mountPath": folder, "readOnly": read_only }))
+        .collect();
+    let probe = |path: &str, failures: u32| {
+        let port = run.listeners.serve_port;
+        let get = json!({ "host": run.listeners.bind_address, "port": port, "path": path });
+        json!({ "httpGet": get, "periodSeconds": 5, "timeoutSeconds": 2, "failureThreshold": failures })
+    };
+    let pod = json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": "edge-hub",
+            "namespace": api::names::NAMESPACE,
+            "labels": { "app.kubernetes.io/name": "edge-hub", "app.kubernetes.io/part-of": "isthmus" },
+        },
+        "spec": {
+            "hostNetwork": true,
+            "priorityClassName": "system-node-critical",
+            "automountServiceAccountToken": false,
+            "tolerations": [{ "operator": "Exists" }],
+            "terminationGracePeriodSeconds": 10,
+            "securityContext": { "runAsUser": 0, "seccompProfile": { "type": "RuntimeDefault" } },
+            "containers": [{
+                "name": "edge-hub",
+                "image": image,
+                "imagePullPolicy": "IfNotPresent",
+                "command": [binary, "run"],
+                "args": options,
+                "livenessProbe": probe("/livez", 6),
+                "readinessProbe": probe("/readyz", 1),
+                "resources": { "requests": { "cpu": "20m", "memory": "48Mi" } },
+                "securityContext": {
+                    "allowPrivilegeEscalation": false,
+                    "readOnlyRootFilesystem": true,
+                    "capabilities": { "drop": ["ALL"] },
+                },
+                "volumeMounts": mounts,
+            }],
+            "volumes": volumes,
+        },
+    });
+    format!("{pod:#}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use crate::manifest::tests::printed;
+
+    #[test]
+    fn the_pod_has_what_the_options_name_and_no_more() {
+        let options = [
+            "--node-name",
+            "shop-1",
+            "--server-addr",
+            "https://10.0.0.1:6443",
+            "--identity",
+            "own",
+            "--ca-cert-hash",
+            &format!("sha256:{}", "0".repeat(64)),
+            "--bootstrap-token-file",
+            "/etc/edge-hub/token",
+            "--serve-port",
+            "11",
+        ];
+        let pod: Value = serde_json::from_str(&printed("static-pod", &options).unwrap()).unwrap();
+        let container = &pod["spec"]["containers"][0];
+        assert_eq!(container["args"].as_array().unwrap().len(), options.len());
+        let mounts: Vec<(&str, bool)> = container["volumeMounts"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|mount| (mount["mountPath"].as_str().unwrap(), mount["readOnly"].as_bool().unwrap()))
+            .collect();
+        assert_eq!(
+            mounts,
+            [("/etc/edge-hub", true), ("/var/lib/kubelet/pki", true), ("/var/lib/edge-hub", false)]
+        );
+        assert_eq!(container["readinessProbe"]["httpGet"]["port"], 11);
+        assert_eq!(container["securityContext"]["capabilities"]["drop"][0], "ALL");
+    }
+}

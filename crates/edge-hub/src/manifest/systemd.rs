@@ -1,0 +1,125 @@
+//! The systemd unit: starts the hub before the kubelet and always again, with nothing that it does not need.
+
+use std::path::Path;
+
+use crate::run::RunArgs;
+
+/// The folder that systemd makes by itself.
+const STATE: &str = "/var/lib/edge-hub";
+
+/// The unit's text.
+pub(super) fn unit(binary: &Path, run: &RunArgs, options: &[String]) -> String {
+    let words: Vec<String> = options.iter().map(|option| quoted(option)).collect();
+    let binary = quoted(&binary.display().to_string());
+    let root = &run.cache.root_dir;
+    let state = if root == Path::new(STATE) {
+        "StateDirectory=edge-hub\nStateDirectoryMode=0700".to_owned()
+    } else {
+        format!("ReadWritePaths={}", quoted(&root.display().to_string()))
+    };
+    format!(
+        "[Unit]
+Description=Isthmus edge-hub: this node's one way to the API server
+# Not after network-online.target: the hub answers without a network, and the kubelet waits for it.
+After=network.target
+Before=kubelet.service
+StartLimitIntervalSec=0
+
+[Service]
+ExecStart={binary} run {words}
+# Renews the certificate of --identity=own, and reads given certificates anew.
+ExecReload=/bin/kill -HUP $MAINPID
+Restart=always
+RestartSec=1
+TimeoutStopSec=10
+UMask=0077
+LimitNOFILE=65536
+OOMScoreAdjust=-900
+{state}
+
+# It reads files of root, and needs none of root's capabilities.
+CapabilityBoundingSet=
+AmbientCapabilities=
+NoNewPrivileges=yes
+ProtectSystem=strict
+ProtectHome=yes
+ProtectClock=yes
+ProtectControlGroups=yes
+ProtectHostname=yes
+ProtectKernelLogs=yes
+ProtectKernelModules=yes
+ProtectKernelTunables=yes
+PrivateDevices=yes
+PrivateTmp=yes
+LockPersonality=yes
+MemoryDenyWriteExecute=yes
+RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6
+RestrictNamespaces=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+RemoveIPC=yes
+SystemCallArchitectures=native
+SystemCallFilter=@system-service
+SystemCallErrorNumber=EPERM
+
+[Install]
+WantedBy=multi-user.target
+",
+        words = words.join(" "),
+    )
+}
+
+/// A word of a command line as systemd reads it (systemd.service(5), systemd.syntax(7)): `%` and `$` stand for themselves.
+fn quoted(word: &str) -> String {
+    let escaped = word.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%").replace('$', "$$");
+    let plain = !word.is_empty() && !escaped.contains([' ', '\'', '"', '\\', ';', '#']);
+    if plain { escaped } else { format!("\"{escaped}\"") }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, process::Command};
+
+    use crate::manifest::tests::printed;
+
+    fn verify(unit: &str) -> Option<String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("edge-hub.service");
+        // It looks for the binary, too; any will do.
+        fs::write(&path, unit.replace("/usr/local/bin/edge-hub", "/bin/true")).unwrap();
+        let verified = Command::new("systemd-analyze").arg("verify").arg(&path).output().ok()?;
+        let complaints = String::from_utf8_lossy(&verified.stderr);
+        Some(complaints.lines().filter(|line| line.contains("edge-hub")).collect::<Vec<_>>().join("\n"))
+    }
+
+    #[test]
+    fn systemd_takes_the_unit() {
+        let options = ["--node-name", "shop-1", "--server-addr", "https://10.0.0.1:6443"];
+        let unit = printed("systemd", &options).unwrap();
+        // A line without its section or value is wrong everywhere; systemd knows the rest.
+        for line in unit.lines().filter(|line| !line.is_empty() && !line.starts_with(['#', '['])) {
+            assert!(
+                line.split_once('=').is_some_and(|(key, _)| key.chars().all(char::is_alphanumeric)),
+                "{line}"
+            );
+        }
+        assert!(unit.contains(
+            "ExecStart=/usr/local/bin/edge-hub run --node-name shop-1 --server-addr https://10.0.0.1:6443\n"
+        ));
+        assert!(unit.contains("StateDirectory=edge-hub\n"));
+        if let Some(complaints) = verify(&unit) {
+            assert_eq!(complaints, "");
+            let broken = verify(&unit.replace("RestrictNamespaces=yes", "RestrictNamespaces=what")).unwrap();
+            assert!(broken.contains("RestrictNamespaces"), "systemd-analyze finds faults: {broken}");
+        }
+    }
+
+    #[test]
+    fn words_stay_words() {
+        let options =
+            ["--node-name", "a", "--server-addr", "https://a:1", "--root-dir", "/var/my 100% \"$x\""];
+        let unit = printed("systemd", &options).unwrap();
+        assert!(unit.contains(r#"--root-dir "/var/my 100%% \"$$x\"""#), "{unit}");
+        assert!(unit.contains(r"ReadWritePaths=") && !unit.contains("StateDirectory="));
+    }
+}

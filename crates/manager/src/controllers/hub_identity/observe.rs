@@ -1,0 +1,116 @@
+//! What is looked at before a decision: the request as the API server has it, its node as it is now, and requests that rival it.
+
+use std::collections::BTreeSet;
+
+use api::{annotations::HUB_BOOTSTRAP_TOKEN, names::HUB_SIGNER};
+use k8s_openapi::api::{
+    certificates::v1::{CertificateSigningRequest, CertificateSigningRequestCondition},
+    core::v1::{Node, ObjectReference},
+};
+use kube::{Api, Client, ResourceExt, api::ListParams};
+use tls::request::CertificateRequest;
+
+use super::plan::is_bootstrap;
+
+/// Requests of the one signer that hubs ask.
+pub(super) const SIGNER: &str = "spec.signerName=kubernetes.io/kube-apiserver-client";
+
+/// A request on which nobody has decided. Who made it is what the API server wrote, not what the requester says.
+#[derive(Debug, Clone)]
+pub(super) struct Request {
+    pub(super) name: String,
+    pub(super) uid: Option<String>,
+    pub(super) resource_version: Option<String>,
+    pub(super) username: String,
+    pub(super) groups: BTreeSet<String>,
+    pub(super) usages: BTreeSet<String>,
+    pub(super) expiration_seconds: Option<i32>,
+    pub(super) parsed: CertificateRequest,
+    pub(super) conditions: Vec<CertificateSigningRequestCondition>,
+}
+
+impl Request {
+    /// Reads an undecided request of the one signer, if it can be read without doubt.
+    pub(super) fn read(object: &CertificateSigningRequest) -> Option<Self> {
+        let spec = &object.spec;
+        let status = object.status.as_ref();
+        let conditions = status.and_then(|status| status.conditions.clone()).unwrap_or_default();
+        let decided =
+            conditions.iter().any(|condition| ["Approved", "Denied", "Failed"].contains(&&*condition.type_));
+        let issued = status.is_some_and(|status| status.certificate.is_some());
+        if spec.signer_name != HUB_SIGNER || decided || issued {
+            return None;
+        }
+        Some(Self {
+            name: object.name_any(),
+            uid: object.uid(),
+            resource_version: object.resource_version(),
+            username: spec.username.clone().unwrap_or_default(),
+            groups: spec.groups.iter().flatten().cloned().collect(),
+            usages: spec.usages.iter().flatten().cloned().collect(),
+            expiration_seconds: spec.expiration_seconds,
+            parsed: parse(object)?,
+            conditions,
+        })
+    }
+
+    /// For events.
+    pub(super) fn reference(&self) -> ObjectReference {
+        ObjectReference {
+            api_version: Some("certificates.k8s.io/v1".to_owned()),
+            kind: Some("CertificateSigningRequest".to_owned()),
+            name: Some(self.name.clone()),
+            uid: self.uid.clone(),
+            ..ObjectReference::default()
+        }
+    }
+}
+
+fn parse(object: &CertificateSigningRequest) -> Option<CertificateRequest> {
+    CertificateRequest::from_pem(str::from_utf8(&object.spec.request.0).ok()?).ok()
+}
+
+/// What is known of the node whose hub a request is for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Observed {
+    /// The Node, if there is one.
+    pub(super) node: Option<NodeState>,
+    /// A request for the same node with another key that was approved and is still there. Looked for only if there is no Node.
+    pub(super) rival: Option<String>,
+}
+
+/// A Node that is there.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct NodeState {
+    pub(super) resource_version: Option<String>,
+    /// The bootstrap token that an operator allows for it.
+    pub(super) token: Option<String>,
+}
+
+/// Looks at the node as it is now: an index could not know of one that was made a moment ago.
+pub(super) async fn observe(client: &Client, request: &Request, node: &str) -> kube::Result<Observed> {
+    let found = Api::<Node>::all(client.clone()).get_metadata_opt(node).await?;
+    let state = found.map(|found| NodeState {
+        resource_version: found.resource_version(),
+        token: found.annotations().get(HUB_BOOTSTRAP_TOKEN).cloned(),
+    });
+    let rival = if state.is_none() && is_bootstrap(request) { rival(client, request).await? } else { None };
+    Ok(Observed { node: state, rival })
+}
+
+async fn rival(client: &Client, request: &Request) -> kube::Result<Option<String>> {
+    let api = Api::<CertificateSigningRequest>::all(client.clone());
+    let others = api.list(&ListParams::default().fields(SIGNER)).await?;
+    Ok(others.into_iter().find(|other| rivals(request, other)).map(|other| other.name_any()))
+}
+
+/// Whether `other` was approved for the same name and another key.
+fn rivals(request: &Request, other: &CertificateSigningRequest) -> bool {
+    let conditions = other.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let mut approved = conditions.filter(|condition| condition.type_ == "Approved");
+    approved.next().is_some()
+        && parse(other).is_some_and(|parsed| {
+            parsed.subject.common_name == request.parsed.subject.common_name
+                && parsed.key_digest != request.parsed.key_digest
+        })
+}

@@ -1,0 +1,187 @@
+//! Who may have the certificate of which hub. Pure and total: the request and what was observed in, approval or denial out.
+
+use std::fmt;
+
+use api::names::{
+    BOOTSTRAP_USER_PREFIX, HUB_BOOTSTRAP_GROUP, HUB_GROUP, HUB_USAGES, NODE_GROUP, NODE_USER_PREFIX,
+};
+use tls::request::KeyKind;
+
+use super::observe::{Observed, Request};
+
+/// How long a certificate may be asked for, in seconds: from what the API takes at least to a leap year.
+const LIFETIME: std::ops::RangeInclusive<i32> = 600..=8784 * 3600;
+
+/// What is decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Decision {
+    /// The requester is entitled.
+    Approve(Entitled),
+    /// It is not, or it asks for something else.
+    Deny(Refusal),
+}
+
+/// Why somebody is entitled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Entitled {
+    /// The node itself asks for its hub, first or again.
+    Node,
+    /// A bootstrap token asks for a node that is new.
+    NewNode,
+    /// A bootstrap token asks for a node for which an operator allowed it.
+    Allowed,
+}
+
+/// Why a request is denied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Refusal {
+    /// The subject is not exactly that of a hub.
+    Subject,
+    /// It asks for extensions, such as subject alternative names.
+    Extensions,
+    /// The key is of another kind.
+    Key,
+    /// The usages are not those of a hub.
+    Usages,
+    /// The lifetime is missing or out of bounds.
+    Lifetime,
+    /// The requester is somebody else.
+    Requester,
+    /// The node has no Node.
+    UnknownNode,
+    /// A bootstrap token asks for a node that exists.
+    NodeExists,
+    /// A bootstrap token asks for a name that was given to another key.
+    NameTaken,
+}
+
+impl Refusal {
+    /// For the condition.
+    pub(super) const fn reason(self) -> &'static str {
+        match self {
+            Self::Subject => "SubjectNotOfAHub",
+            Self::Extensions => "ExtensionsNotAllowed",
+            Self::Key => "KeyNotAllowed",
+            Self::Usages => "UsagesNotAllowed",
+            Self::Lifetime => "LifetimeNotAllowed",
+            Self::Requester => "RequesterNotEntitled",
+            Self::UnknownNode => "NodeUnknown",
+            Self::NodeExists => "NodeExists",
+            Self::NameTaken => "NameTaken",
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Subject => "the subject of a hub is CN=system:node:<node>, O=system:nodes, O=isthmus:edge-hubs and nothing else",
+            Self::Extensions => "a hub's request has no extensions, such as subject alternative names",
+            Self::Key => "a hub's key is ECDSA P-256",
+            Self::Usages => "a hub's usages are \"client auth\" and \"digital signature\"",
+            Self::Lifetime => "a hub's request has expirationSeconds of 600 to 31622400",
+            Self::Requester => "only the node itself, or a bootstrap token of group system:bootstrappers:isthmus, may ask for its hub",
+            Self::UnknownNode => "there is no such Node: it was deleted, or has not registered yet",
+            Self::NodeExists => {
+                "this Node exists, and a bootstrap token is for new nodes: let the hub ask with the kubelet's certificate, delete \
+                 the Node, or name the token's public half in its annotation isthmus.dev/hub-bootstrap-token"
+            }
+            Self::NameTaken => "this name was given to another key a short time ago: delete that request if it was not used",
+        })
+    }
+}
+
+impl Entitled {
+    /// For the condition.
+    pub(super) const fn reason(self) -> &'static str {
+        match self {
+            Self::Node => "NodeAsksForItsHub",
+            Self::NewNode => "TokenAsksForNewNode",
+            Self::Allowed => "TokenAllowedForNode",
+        }
+    }
+}
+
+/// The node whose hub a request is for; `None` if it concerns no hub and is left alone.
+pub(super) fn node(request: &Request) -> Option<&str> {
+    let subject = &request.parsed.subject;
+    let ours = subject.organizations.iter().any(|group| group == HUB_GROUP);
+    // A name that is of no node is denied, not left alone.
+    ours.then(|| {
+        subject.common_name.strip_prefix(NODE_USER_PREFIX).filter(|name| is_node_name(name)).unwrap_or("")
+    })
+}
+
+/// Whether a bootstrap token asks.
+pub(super) fn is_bootstrap(request: &Request) -> bool {
+    token(request).is_some()
+}
+
+fn token(request: &Request) -> Option<&str> {
+    let id = request.username.strip_prefix(BOOTSTRAP_USER_PREFIX)?;
+    request.groups.contains(HUB_BOOTSTRAP_GROUP).then_some(id)
+}
+
+/// Decides on a request for the hub of `node`.
+pub(super) fn decide(request: &Request, node: &str, observed: &Observed) -> Decision {
+    match shape(request, node).and_then(|()| entitled(request, node, observed)) {
+        Ok(entitled) => Decision::Approve(entitled),
+        Err(refusal) => Decision::Deny(refusal),
+    }
+}
+
+/// Whether exactly what a hub may have is asked for.
+fn shape(request: &Request, node: &str) -> Result<(), Refusal> {
+    let parsed = &request.parsed;
+    let mut groups: Vec<&str> = parsed.subject.organizations.iter().map(String::as_str).collect();
+    groups.sort_unstable();
+    let mut wanted = [NODE_GROUP, HUB_GROUP];
+    wanted.sort_unstable();
+    if node.is_empty() || groups != wanted {
+        return Err(Refusal::Subject);
+    }
+    if parsed.has_attributes {
+        return Err(Refusal::Extensions);
+    }
+    if parsed.key != KeyKind::EcdsaP256 {
+        return Err(Refusal::Key);
+    }
+    if request.usages.len() != HUB_USAGES.len()
+        || !HUB_USAGES.iter().all(|usage| request.usages.contains(*usage))
+    {
+        return Err(Refusal::Usages);
+    }
+    if !request.expiration_seconds.is_some_and(|seconds| LIFETIME.contains(&seconds)) {
+        return Err(Refusal::Lifetime);
+    }
+    Ok(())
+}
+
+fn entitled(request: &Request, node: &str, observed: &Observed) -> Result<Entitled, Refusal> {
+    let Observed { node: state, rival } = observed;
+    let itself =
+        request.username.strip_prefix(NODE_USER_PREFIX) == Some(node) && request.groups.contains(NODE_GROUP);
+    if itself {
+        return if state.is_some() { Ok(Entitled::Node) } else { Err(Refusal::UnknownNode) };
+    }
+    let token = token(request).ok_or(Refusal::Requester)?;
+    match state {
+        Some(state) if state.token.as_deref() == Some(token) => Ok(Entitled::Allowed),
+        // Not ready is not dead: a node without its link must not lose its name to a stolen token.
+        Some(_) => Err(Refusal::NodeExists),
+        None if rival.is_some() => Err(Refusal::NameTaken),
+        None => Ok(Entitled::NewNode),
+    }
+}
+
+/// A DNS subdomain (RFC 1123), as names of Nodes are.
+fn is_node_name(name: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let label = |label: &str| {
+        let bytes = label.as_bytes();
+        bytes.first().is_some_and(|byte| inner(*byte))
+            && bytes.last().is_some_and(|byte| inner(*byte))
+            && bytes.iter().all(|byte| inner(*byte) || *byte == b'-')
+    };
+    name.len() <= 253 && name.split('.').all(label)
+}

@@ -1,0 +1,193 @@
+use api::names::{HUB_GROUP, HUB_SIGNER, NODE_GROUP};
+use k8s_openapi::{
+    ByteString,
+    api::certificates::v1::{
+        CertificateSigningRequest, CertificateSigningRequestCondition, CertificateSigningRequestSpec,
+        CertificateSigningRequestStatus,
+    },
+};
+use kube::core::ObjectMeta;
+use tls::request::{KeyKind, Subject, generate_key, make};
+
+use super::{
+    observe::{NodeState, Observed, Request},
+    plan::{Decision, Entitled, Refusal, decide, node},
+};
+
+const NODE: (&str, &[&str]) = ("system:node:shop-1", &["system:nodes", "system:authenticated"]);
+const HUB: (&str, &[&str]) =
+    ("system:node:shop-1", &["system:nodes", "isthmus:edge-hubs", "system:authenticated"]);
+const TOKEN: (&str, &[&str]) =
+    ("system:bootstrap:abc123", &["system:bootstrappers", "system:bootstrappers:isthmus"]);
+
+fn object(
+    common_name: &str,
+    organizations: &[&str],
+    (username, groups): (&str, &[&str]),
+) -> CertificateSigningRequest {
+    let subject = Subject {
+        common_name: common_name.to_owned(),
+        organizations: organizations.iter().map(|&group| group.to_owned()).collect(),
+    };
+    let pem = make(&subject, &generate_key().unwrap()).unwrap();
+    CertificateSigningRequest {
+        metadata: ObjectMeta { name: Some("edge-hub-x".to_owned()), ..ObjectMeta::default() },
+        spec: CertificateSigningRequestSpec {
+            request: ByteString(pem.into_bytes()),
+            signer_name: HUB_SIGNER.to_owned(),
+            username: Some(username.to_owned()),
+            groups: Some(groups.iter().map(|&group| group.to_owned()).collect()),
+            usages: Some(vec!["digital signature".to_owned(), "client auth".to_owned()]),
+            expiration_seconds: Some(86_400),
+            ..CertificateSigningRequestSpec::default()
+        },
+        status: None,
+    }
+}
+
+fn request(by: (&str, &[&str])) -> Request {
+    Request::read(&object("system:node:shop-1", &[NODE_GROUP, HUB_GROUP], by)).unwrap()
+}
+
+fn known(token: Option<&str>) -> Observed {
+    let state = NodeState { resource_version: None, token: token.map(str::to_owned) };
+    Observed { node: Some(state), rival: None }
+}
+
+fn unknown() -> Observed {
+    Observed::default()
+}
+
+#[test]
+fn who_may_have_the_certificate_of_a_hub() {
+    let taken = Observed { node: None, rival: Some("edge-hub-y".to_owned()) };
+    let approve = Decision::Approve;
+    let deny = Decision::Deny;
+    let others: [(&str, &[&str]); 7] = [
+        ("system:node:shop-2", &["system:nodes"]),
+        ("system:node:shop-2", &["system:nodes", "isthmus:edge-hubs"]),
+        ("system:node:shop-1", &["system:authenticated"]),
+        ("system:node:shop-1", &["isthmus:edge-hubs"]),
+        ("system:serviceaccount:a:b", &["system:nodes", "system:bootstrappers:isthmus"]),
+        ("admin", &["system:masters"]),
+        (
+            "system:bootstrap:abc123",
+            &["system:bootstrappers", "system:bootstrappers:kubeadm:default-node-token"],
+        ),
+    ];
+    let mut cases = vec![
+        (NODE, known(None), approve(Entitled::Node)),
+        (HUB, known(None), approve(Entitled::Node)),
+        (NODE, unknown(), deny(Refusal::UnknownNode)),
+        (HUB, unknown(), deny(Refusal::UnknownNode)),
+        (TOKEN, unknown(), approve(Entitled::NewNode)),
+        (TOKEN, taken, deny(Refusal::NameTaken)),
+        (TOKEN, known(None), deny(Refusal::NodeExists)),
+        (TOKEN, known(Some("")), deny(Refusal::NodeExists)),
+        (TOKEN, known(Some("abc124")), deny(Refusal::NodeExists)),
+        (TOKEN, known(Some("abc123")), approve(Entitled::Allowed)),
+    ];
+    for by in others {
+        cases.push((by, known(Some("abc123")), deny(Refusal::Requester)));
+        cases.push((by, unknown(), deny(Refusal::Requester)));
+    }
+    for (by, observed, expected) in cases {
+        assert_eq!(decide(&request(by), "shop-1", &observed), expected, "{by:?} {observed:?}");
+    }
+}
+
+#[test]
+fn a_hub_may_have_exactly_one_kind_of_certificate() {
+    type Change = fn(&mut Request);
+    let cases: [(&str, Change, Refusal); 16] = [
+        ("one O", |r| drop(r.parsed.subject.organizations.remove(0)), Refusal::Subject),
+        ("an O more", |r| r.parsed.subject.organizations.push("system:masters".into()), Refusal::Subject),
+        (
+            "an O twice",
+            |r| r.parsed.subject.organizations = vec![HUB_GROUP.into(), HUB_GROUP.into()],
+            Refusal::Subject,
+        ),
+        ("another O", |r| r.parsed.subject.organizations[0] = "system:masters".into(), Refusal::Subject),
+        ("no node", |r| r.parsed.subject.common_name = "shop-1".into(), Refusal::Subject),
+        ("an empty node", |r| r.parsed.subject.common_name = "system:node:".into(), Refusal::Subject),
+        ("no name", |r| r.parsed.subject.common_name = "system:node:Shop/1".into(), Refusal::Subject),
+        ("names", |r| r.parsed.has_attributes = true, Refusal::Extensions),
+        ("key", |r| r.parsed.key = KeyKind::Other, Refusal::Key),
+        ("a usage more", |r| r.usages.extend(["server auth".into()]), Refusal::Usages),
+        ("a usage less", |r| r.usages.retain(|usage| usage != "client auth"), Refusal::Usages),
+        (
+            "another usage",
+            |r| {
+                r.usages.remove("client auth");
+                r.usages.insert("any".into());
+            },
+            Refusal::Usages,
+        ),
+        ("no end", |r| r.expiration_seconds = None, Refusal::Lifetime),
+        ("too short", |r| r.expiration_seconds = Some(599), Refusal::Lifetime),
+        ("too long", |r| r.expiration_seconds = Some(31_622_401), Refusal::Lifetime),
+        ("negative", |r| r.expiration_seconds = Some(-1), Refusal::Lifetime),
+    ];
+    for (what, change, expected) in cases {
+        let mut request = request(NODE);
+        change(&mut request);
+        let node = node(&request).unwrap();
+        assert_eq!(decide(&request, node, &known(None)), Decision::Deny(expected), "{what}");
+    }
+    for seconds in [600, 31_622_400] {
+        let mut request = request(NODE);
+        request.expiration_seconds = Some(seconds);
+        assert_eq!(decide(&request, "shop-1", &known(None)), Decision::Approve(Entitled::Node), "{seconds}");
+    }
+}
+
+#[test]
+fn others_requests_and_decided_ones_are_left_alone() {
+    for (name, groups) in [
+        ("system:node:shop-1", &["system:nodes"][..]),
+        ("alice", &["developers"]),
+        ("alice", &[]),
+        ("system:node:shop-1", &["isthmus:edge-hubs2", "system:nodes"]),
+    ] {
+        let request = Request::read(&object(name, groups, NODE)).unwrap();
+        assert_eq!(node(&request), None, "{name} {groups:?}");
+    }
+    let ours = || object("system:node:shop-1", &[NODE_GROUP, HUB_GROUP], NODE);
+    let read = |change: fn(&mut CertificateSigningRequest)| {
+        let mut object = ours();
+        change(&mut object);
+        Request::read(&object).is_some()
+    };
+    let with = |object: &mut CertificateSigningRequest, kind: &str| {
+        let condition = CertificateSigningRequestCondition { type_: kind.to_owned(), ..Default::default() };
+        object.status =
+            Some(CertificateSigningRequestStatus { conditions: Some(vec![condition]), certificate: None });
+    };
+    assert!(read(|_| {}));
+    assert!(!read(
+        |object| object.spec.signer_name = "kubernetes.io/kube-apiserver-client-kubelet".to_owned()
+    ));
+    assert!(!read(|object| object.spec.request = ByteString(b"garbage".to_vec())));
+    for (kind, expected) in [("Approved", false), ("Denied", false), ("Failed", false), ("Other", true)] {
+        let mut object = ours();
+        with(&mut object, kind);
+        assert_eq!(Request::read(&object).is_some(), expected, "{kind}");
+    }
+}
+
+#[test]
+fn names_of_nodes_are_names() {
+    let of = |name: &str| {
+        let mut request = request(NODE);
+        request.parsed.subject.common_name = format!("system:node:{name}");
+        node(&request).unwrap().to_owned()
+    };
+    for name in ["a", "shop-1", "a.b-c.d1", &"a".repeat(253)] {
+        assert_eq!(of(name), name);
+    }
+    for name in
+        ["", "A", "a_b", "-a", "a-", "a..b", ".a", "a/b", "a b", &"a".repeat(254), "system:node:a", "ä"]
+    {
+        assert_eq!(of(name), "", "{name}");
+    }
+}
