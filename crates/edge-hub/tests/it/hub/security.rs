@@ -150,8 +150,8 @@ async fn a_local_user_that_is_not_the_kubelet_gets_nothing() {
     assert_eq!(lists, 0, "nothing of it went upstream");
 }
 
-#[tokio::test]
-async fn a_revoked_permission_ends_an_open_watch() {
+/// A site with a service, whose hub asks anew after a moment whether a watcher still may.
+async fn suspicious() -> Site {
     let mut site = Site::new().await;
     site.start_inside(|config| {
         config.lifetimes.allowed = Duration::from_millis(100);
@@ -160,6 +160,12 @@ async fn a_revoked_permission_ends_an_open_watch() {
     .await;
     site.linked().await;
     with_service(&site).await;
+    site
+}
+
+#[tokio::test]
+async fn a_revoked_permission_ends_an_open_watch() {
+    let site = suspicious().await;
     let access = site.server.cluster().access();
     access.add_token("t", User::service_account("a", "t"));
     let revoked = Arc::new(AtomicBool::new(false));
@@ -233,14 +239,7 @@ async fn secrets_of_one_are_never_served_to_another() {
 
 #[tokio::test]
 async fn a_revoked_token_ends_an_open_watch() {
-    let mut site = Site::new().await;
-    site.start_inside(|config| {
-        config.lifetimes.allowed = Duration::from_millis(100);
-        config.lifetimes.review = Duration::from_millis(200);
-    })
-    .await;
-    site.linked().await;
-    with_service(&site).await;
+    let site = suspicious().await;
     let access = site.server.cluster().access();
     access.add_token("t", User::service_account("a", "t"));
     let theirs = site.secure(None).with_token("t");
