@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use base64::{Engine, prelude::BASE64_STANDARD};
+use e2e::cleanup::Cleanup;
 use e2e::hub::{HubNode, LOOPBACK};
 use e2e::{Finished, eventually, hack_cluster, kubectl, kubectl_apply, run};
 use serde_json::json;
@@ -16,31 +17,24 @@ const NEW: &str = "e2e-identity-2";
 const TOKEN: &str = "e2e123.0123456789abcdef";
 const SOON: Duration = Duration::from_secs(30);
 
-/// Takes away what the test made, also when it fails.
-struct Undo;
-
-impl Drop for Undo {
-    fn drop(&mut self) {
-        for words in [
-            &["-n", "kube-system", "delete", "secret", "bootstrap-token-e2e123", "--ignore-not-found"][..],
-            &["-n", "kube-public", "delete", "configmap,role,rolebinding", "-l", "isthmus.dev/e2e=identity"],
-            &["delete", "csr", "e2e-takeover", "e2e-new", "--ignore-not-found"],
-            &["-n", "kube-system", "delete", "configmap", "yurt-hub-cfg", "--ignore-not-found"],
-        ] {
-            // What cannot be removed is in nobody's way.
-            let _ = std::process::Command::new("kubectl").args(words).output();
-        }
-        for node in [NODE, NEW] {
-            let _ = std::process::Command::new(e2e::repository().join("hack/cluster"))
-                .args(["leave", node])
-                .output();
-        }
+/// Takes away what the test made, also when it fails. The node goes with its own.
+fn cleanup() -> Cleanup {
+    let mut cleanup = Cleanup::default();
+    for words in [
+        &["-n", "kube-system", "delete", "secret", "bootstrap-token-e2e123", "--ignore-not-found"][..],
+        &["-n", "kube-public", "delete", "configmap,role,rolebinding", "-l", "isthmus.dev/e2e=identity"],
+        &["delete", "csr", "e2e-takeover", "e2e-new", "--ignore-not-found"],
+        &["-n", "kube-system", "delete", "configmap", "yurt-hub-cfg", "--ignore-not-found"],
+        &["-n", "default", "delete", "service", "e2e-identity", "--ignore-not-found"],
+    ] {
+        cleanup.add("kubectl", words);
     }
+    cleanup
 }
 
 #[tokio::test]
 async fn a_hub_begins_with_a_token_and_renews_without_a_cut() -> Result<()> {
-    let undo = Undo;
+    let cleanup = cleanup();
     let authority = kubectl(&[
         "config",
         "view",
@@ -110,7 +104,6 @@ async fn a_hub_begins_with_a_token_and_renews_without_a_cut() -> Result<()> {
         anyhow::Ok(())
     };
     let seen = tokio::time::timeout(SOON, seen).await;
-    kubectl(&["-n", "default", "delete", "service", "e2e-identity", "--ignore-not-found"]).await?.ok()?;
     seen.context("the watch is silent after the renewal")??;
 
     // The same token is no good for a node that lives, nor for one that is only silent.
@@ -128,8 +121,8 @@ async fn a_hub_begins_with_a_token_and_renews_without_a_cut() -> Result<()> {
         Ok(())
     })
     .await?;
-    drop(undo);
-    Ok(())
+    drop(cleanup);
+    node.leave().await
 }
 
 async fn status(node: &HubNode) -> Result<serde_json::Value> {
