@@ -163,7 +163,7 @@ fn the_hubs_of_the_nodes_may_read_four_things_more() {
             { "apiGroups": ["apps.openyurt.io"], "resources": ["nodepools"], "verbs": read },
         ])
     );
-    let objects = render(&["edgeHub.pools={a,b}"]);
+    let objects = render(&[r#"edgeHub.pools=["a","b"]"#]);
     let role = one(&objects, "Role", "isthmus-edge-hub");
     assert_eq!(role["metadata"]["namespace"], "kube-system");
     let names = ["yurt-hub-cfg", "leader-hub-a", "leader-hub-b"];
@@ -180,7 +180,7 @@ fn the_hubs_of_the_nodes_may_read_four_things_more() {
         let binding = one(&objects, kind, name);
         assert_eq!(binding["roleRef"]["name"], role);
         assert_eq!(binding["subjects"], json!([group("isthmus:edge-hubs"), group("system:nodes")]));
-        let own_only = render(&["edgeHub.group="]);
+        let own_only = render(&[r#"edgeHub.group="""#]);
         assert_eq!(one(&own_only, kind, name)["subjects"], json!([group("isthmus:edge-hubs")]));
     }
 }

@@ -20,6 +20,7 @@ fn the_manager_is_started_as_it_expects() {
             "run",
             "--namespace=$(POD_NAMESPACE)",
             "--identity=$(POD_NAME)",
+            "--approve-hub-certificates=true",
             "--webhook-address=[::]:10273",
             "--health-address=[::]:10272",
             "--metrics-address=[::]:10271",
