@@ -123,7 +123,7 @@ impl IdentityConfig {
             let token = self.token.as_deref().and_then(|path| BootstrapToken::read(path).ok());
             tokio::select! {
                 () = shutdown.cancelled() => return Err(IdentityError::Ended),
-                found = discover::discover(endpoints, &self.pins, token.as_ref()) => files.put_authority(&found)?,
+                found = Box::pin(discover::discover(endpoints, &self.pins, token.as_ref())) => files.put_authority(&found)?,
             }
         }
         let start = files.start(&self);

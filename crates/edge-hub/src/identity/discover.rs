@@ -33,7 +33,7 @@ pub(super) async fn discover(
                 return found;
             }
             Err(problem) => {
-                warn!(problem, retry = ?pause, "the cluster's authority is not known yet (--ca-cert-hash)")
+                warn!(problem, retry = ?pause, "the cluster's authority is not known yet (--ca-cert-hash)");
             }
         }
         sleep(jittered(pause)).await;

@@ -143,12 +143,12 @@ impl Keeper {
 
     async fn with_certificate(&self) -> Result<Own, AskError> {
         let Identity { config, files, .. } = &self.identity;
-        ask::with_certificate(config, files, &self.upstream).await
+        Box::pin(ask::with_certificate(config, files, &self.upstream)).await
     }
 
     async fn with_token(&self, token: &BootstrapToken) -> Result<Own, AskError> {
         let Identity { config, files, .. } = &self.identity;
-        ask::with_token(config, files, token, &self.endpoints, self.connector.clone()).await
+        Box::pin(ask::with_token(config, files, token, &self.endpoints, self.connector.clone())).await
     }
 
     /// Uses a certificate that was just kept.

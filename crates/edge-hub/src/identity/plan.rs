@@ -92,8 +92,8 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    fn own() -> Option<(Validity, Jitter)> {
-        Some((Validity { not_before: at(1000), not_after: at(2000) }, Jitter(1 << 15)))
+    fn own() -> (Validity, Jitter) {
+        (Validity { not_before: at(1000), not_after: at(2000) }, Jitter(1 << 15))
     }
 
     #[test]
@@ -103,17 +103,17 @@ mod tests {
             (None, false, false, false, 0, Step::Stuck { expired: false }),
             (None, false, true, false, 0, Step::Ask(With::Token)),
             (None, true, true, false, 0, Step::Ask(With::Given)),
-            (own(), true, true, false, 1000, rest(60)),
-            (own(), true, true, false, 1790, rest(10)),
-            (own(), true, true, false, 1800, Step::Ask(With::Own)),
-            (own(), true, true, true, 1000, Step::Ask(With::Own)),
-            (own(), true, true, false, 2000, Step::Ask(With::Own)),
+            (Some(own()), true, true, false, 1000, rest(60)),
+            (Some(own()), true, true, false, 1790, rest(10)),
+            (Some(own()), true, true, false, 1800, Step::Ask(With::Own)),
+            (Some(own()), true, true, true, 1000, Step::Ask(With::Own)),
+            (Some(own()), true, true, false, 2000, Step::Ask(With::Own)),
             // Expired.
-            (own(), true, true, false, 2001, Step::Ask(With::Given)),
-            (own(), false, true, true, 2001, Step::Ask(With::Token)),
-            (own(), false, false, false, 2001, Step::Stuck { expired: true }),
+            (Some(own()), true, true, false, 2001, Step::Ask(With::Given)),
+            (Some(own()), false, true, true, 2001, Step::Ask(With::Token)),
+            (Some(own()), false, false, false, 2001, Step::Stuck { expired: true }),
             // A clock that is behind.
-            (own(), true, true, false, 0, rest(60)),
+            (Some(own()), true, true, false, 0, rest(60)),
         ];
         for (own, given, token, forced, now, expected) in cases {
             let situation = Situation { own, given, token, forced };

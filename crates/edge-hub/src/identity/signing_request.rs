@@ -86,10 +86,13 @@ impl SigningRequest {
         let status = &found["status"];
         let condition = |kind: &str| {
             let conditions = status["conditions"].as_array().into_iter().flatten();
-            conditions.filter(|condition| condition["type"] == kind).find_map(|condition| {
-                let text = |key: &str| condition[key].as_str().unwrap_or_default();
-                Some(format!("{}: {}", text("reason"), text("message")))
-            })
+            conditions
+                .filter(|condition| condition["type"] == kind)
+                .map(|condition| {
+                    let text = |key: &str| condition[key].as_str().unwrap_or_default();
+                    format!("{}: {}", text("reason"), text("message"))
+                })
+                .next()
         };
         let certificate = status["certificate"]
             .as_str()

@@ -126,18 +126,18 @@ impl Controller {
         let Some(node) = plan::node(request) else { return Ok(()) };
         let observed = observe::observe(&self.client, request, node).await.map_err(TurnError::Observe)?;
         let decision = plan::decide(request, node, &observed);
-        apply::apply(&self.client, &self.leadership, request, node, &observed, &decision).await?;
-        match &decision {
+        apply::apply(&self.client, &self.leadership, request, node, &observed, decision).await?;
+        match decision {
             Decision::Approve(_) => {
-                info!(request = request.name, node, by = request.username, "approved a hub's certificate")
+                info!(request = request.name, node, by = request.username, "approved a hub's certificate");
             }
             Decision::Deny(reason) => {
                 warn!(request = request.name, node, by = request.username, %reason, "denied a hub's certificate");
             }
         }
-        self.metrics.decided(&decision);
+        self.metrics.decided(decision);
         // It is for people; what it tells of has happened whether they hear of it or not.
-        if let Err(error) = self.recorder.publish(&apply::event(&decision), &request.reference()).await {
+        if let Err(error) = self.recorder.publish(&apply::event(decision), &request.reference()).await {
             debug!(%error, "cannot publish an event");
         }
         Ok(())

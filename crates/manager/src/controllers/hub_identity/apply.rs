@@ -49,10 +49,10 @@ pub(super) async fn apply(
     request: &Request,
     node: &str,
     observed: &Observed,
-    decision: &Decision,
+    decision: Decision,
 ) -> Result<(), ApplyError> {
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-    if *decision == Decision::Approve(Entitled::Allowed) {
+    if decision == Decision::Approve(Entitled::Allowed) {
         let version = observed.node.as_ref().and_then(|node| node.resource_version.clone());
         let patch =
             json!({"metadata": {"resourceVersion": version, "annotations": {(HUB_BOOTSTRAP_TOKEN): null}}});
@@ -65,7 +65,7 @@ pub(super) async fn apply(
     Ok(())
 }
 
-fn patch(request: &Request, decision: &Decision) -> serde_json::Value {
+fn patch(request: &Request, decision: Decision) -> serde_json::Value {
     let (type_, reason, message) = words(decision);
     let condition = CertificateSigningRequestCondition {
         type_: type_.to_owned(),
@@ -83,7 +83,7 @@ fn patch(request: &Request, decision: &Decision) -> serde_json::Value {
     })
 }
 
-fn words(decision: &Decision) -> (&'static str, &'static str, String) {
+fn words(decision: Decision) -> (&'static str, &'static str, String) {
     match decision {
         Decision::Approve(entitled) => {
             ("Approved", entitled.reason(), "approved by isthmus-manager".to_owned())
@@ -93,7 +93,7 @@ fn words(decision: &Decision) -> (&'static str, &'static str, String) {
 }
 
 /// What people are told.
-pub(super) fn event(decision: &Decision) -> Event {
+pub(super) fn event(decision: Decision) -> Event {
     let (_, reason, message) = words(decision);
     let (type_, action) = match decision {
         Decision::Approve(_) => (EventType::Normal, "Approve"),

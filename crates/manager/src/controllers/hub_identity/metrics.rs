@@ -62,13 +62,13 @@ impl HubIdentityMetrics {
         metrics
     }
 
-    pub(super) fn decided(&self, decision: &Decision) {
+    pub(super) fn decided(&self, decision: Decision) {
         let labels = match decision {
             Decision::Approve(entitled) => {
-                DecisionLabels { decision: Word::Approved, reason: Reason::Entitled(*entitled) }
+                DecisionLabels { decision: Word::Approved, reason: Reason::Entitled(entitled) }
             }
             Decision::Deny(refusal) => {
-                DecisionLabels { decision: Word::Denied, reason: Reason::Refusal(*refusal) }
+                DecisionLabels { decision: Word::Denied, reason: Reason::Refusal(refusal) }
             }
         };
         self.decisions.get_or_create(&labels).inc();
