@@ -258,6 +258,15 @@ command_start() {
   [[ $1 != kube-apiserver ]] || step "API server ready" wait_for_api
 }
 
+command_reboot() {
+  [[ $# == 1 ]] || die "usage: hack/cluster reboot NODE"
+  require_root
+  need_cluster
+  lock_cluster
+  select_node "$1"
+  step "$1: rebooted" reboot_node "$1"
+}
+
 command_signal() {
   local daemon pid signal=${1:-}
   signal=${signal#SIG}

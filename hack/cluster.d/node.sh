@@ -218,6 +218,25 @@ wait_for_node() {
   wait_for "node $node ready" 90 "$state/logs/$node.kubelet.log" node_is_ready "$node"
 }
 
+# As after a loss of power: every process is gone, what was mounted, in memory or in the kernel with them. What was on the disk
+# stays, and so does whatever somebody did to the network from outside, such as a link that was cut.
+reboot_node() {
+  local folder
+  select_node "$1"
+  kill_cgroup "$node"
+  rm -f "$state/run/$node".{init,kubelet,containerd,edge-hub}.pid
+  rm -rf "$node_folder"/own/run/*
+  # A kubelet that finds those of containers that are gone looks at each for seconds.
+  for folder in $(cgroup_folders "$node/kubepods"); do
+    [[ ! -d $folder ]] || within 5 remove_cgroup_tree "$folder" || warn "cannot remove the cgroup $folder"
+  done
+  in_netns "$node_netns" ip link del cni0 2>/dev/null || true
+  in_netns "$node_netns" sh -c 'iptables-save | grep -v KUBE- | iptables-restore'
+  start_node_init
+  start_containerd
+  start_kubelet
+}
+
 # Containers and their shims outlive containerd and the kubelet, and are in the node's cgroup.
 remove_node() {
   select_node "$1"

@@ -1,5 +1,6 @@
 //! What can be answered without a link beside objects: discovery, tokens; and what is done with writes.
 
 pub mod documents;
+pub mod local_pods;
 pub mod node_lease;
 pub mod node_tokens;

@@ -19,6 +19,7 @@ use axum::{
 use http::{HeaderMap, Request, Response, header};
 use kube_wire::{
     request::{ApiPath, RequestInfo, Verb},
+    resource::ObjectKey,
     status::Status,
 };
 use tracing::debug;
@@ -29,7 +30,7 @@ use crate::{
     hub::Hub,
     listen::Peer,
     metrics::Outcome,
-    offline::{documents, node_lease, node_tokens},
+    offline::{documents, local_pods, node_lease, node_tokens},
     serve,
     upstream::UpstreamError,
 };
@@ -87,6 +88,9 @@ async fn answer(
             if node_tokens::is_request(caller, &info) {
                 return node_token(hub, caller, request).await;
             }
+            if let Some(pod) = local_pods::of_node(caller, &info) {
+                return pod_status(hub, caller, &pod, request).await;
+            }
             if !hub.upstream.is_up()
                 && let Some(name) = node_lease::of_node(caller, &info, &hub.authenticator)
             {
@@ -120,9 +124,31 @@ async fn node_token(
     let name = node_tokens::name(&request);
     match hand_on(hub, caller, request.map(Body::from)).await {
         Ok(response) => Ok(node_tokens::keep(&hub.storage, &name, response).await),
-        Err(status) if status.code == 503 => node_tokens::answer(&hub.storage, &name).ok_or(status),
+        Err(status) if status.code == 503 => {
+            let exists =
+                |namespace: &str, pod: &str, uid: &str| local_pods::may_exist(hub, namespace, pod, uid);
+            node_tokens::answer(&hub.storage, &name, exists).ok_or(status)
+        }
         Err(status) => Err(status),
     }
+}
+
+/// What the kubelet says of one of its pods: handed on, and remembered if nobody can be told.
+async fn pod_status(
+    hub: &Hub,
+    caller: &Caller,
+    pod: &ObjectKey,
+    request: Request<Body>,
+) -> Result<Response<Body>, Box<Status>> {
+    let request = local_pods::read(request).await?;
+    let patch = request.body().clone();
+    let answer = hand_on(hub, caller, request.map(Body::from)).await;
+    match &answer {
+        Ok(response) if response.status().is_success() => local_pods::note(hub, pod, &patch, true),
+        Err(status) if status.code == 503 => local_pods::note(hub, pod, &patch, false),
+        _ => {}
+    }
+    answer
 }
 
 async fn document(hub: &Hub, caller: &Caller, request: Request<Body>) -> Result<Response<Body>, Box<Status>> {

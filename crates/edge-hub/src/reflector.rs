@@ -17,7 +17,7 @@ use kube_wire::{resource_version::ResourceVersion, status::Status};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 use tracing::{debug, info, warn};
-use watch_cache::Replaced;
+use watch_cache::{Cache, Replaced};
 
 pub use self::epoch::upstream_version;
 use self::list::Listing;
@@ -33,6 +33,10 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_
 
 /// After a watch that ran this long a failure counts as the first.
 const STEADY: Duration = Duration::from_secs(10);
+
+/// How long the API server says that there is no such resource before what is held of it is withdrawn, from the disk too: one that
+/// has just started may not know its custom resources yet.
+const WITHDRAWN: Duration = Duration::from_secs(5);
 
 /// Why a list or a watch ended.
 #[derive(Debug, thiserror::Error)]
@@ -100,6 +104,7 @@ impl Reflector {
         let mut relist = subscription.version().is_none();
         let mut why = Resync::First;
         let mut pause = PAUSE.0;
+        let mut missing: Option<Instant> = None;
         loop {
             self.linked(subscription).await;
             let current = credential.lock().clone();
@@ -122,6 +127,8 @@ impl Reflector {
                 pause = PAUSE.0;
             }
             debug!(key = %subscription.key(), %ended, "upstream");
+            let is_missing = matches!(&ended, Ended::Refused(status) if status.code == 404);
+            missing = missing.filter(|_| is_missing).or(is_missing.then_some(began));
             match ended {
                 Ended::Done => continue,
                 Ended::Expired => {
@@ -149,6 +156,16 @@ impl Reflector {
                         info!(key = %subscription.key(), reason = status.message, "the API server refuses");
                     }
                     subscription.set_progress(Progress::Refused(status));
+                    if missing.is_some_and(|since| since.elapsed() > WITHDRAWN)
+                        && subscription.version().is_some()
+                    {
+                        info!(key = %subscription.key(), "there is no such resource any more: what was held is withdrawn");
+                        subscription.write(Cache::reset);
+                        self.forget(subscription.key());
+                        listing = Listing::default();
+                        relist = true;
+                        why = Resync::First;
+                    }
                 }
                 Ended::Unreadable(reason) => {
                     warn!(key = %subscription.key(), %reason, "cannot read what upstream sent");

@@ -21,6 +21,7 @@ use kube_wire::{
     accept::{Answer, As, MediaType, Representation, negotiate},
     list_options::{ListRequest, WatchRequest},
     request::{ResourcePath, Verb},
+    resource::ObjectKey,
     selectable_field::SelectableFields,
     status::Status,
     transcode,
@@ -114,7 +115,7 @@ pub async fn read(
     match hub.authorizer.decide(&named.subject, &attributes).await {
         Decision::Allowed => {}
         // What was fetched with the caller's own credential was allowed to it then.
-        Decision::Unknown(_) if hub.subscriptions.holds(&own) => {}
+        Decision::Unknown(_) if hub.subscriptions.holds(&own) || wanted.is_held(hub, path, &named.owner) => {}
         Decision::Denied(why) => return refuse(Status::forbidden(&path.resource, &attributes.name, &why)),
         Decision::Unknown(why) => return refuse(Status::service_unavailable(format!("edge-hub: {why}"))),
     }
@@ -127,11 +128,12 @@ pub async fn read(
     let client = Client::of(&named.owner, &request.headers);
     let filter = filter(hub, &client, verb, path).await;
     let asked = Asked { hub, named, attributes, key, scope, credential, representation, client, filter };
-    match wanted {
+    let read = match wanted {
         Wanted::List(list) => unless_filtered(&asked, list::answer(&asked, &list).await),
         Wanted::Watch(watch) => unless_filtered(&asked, watch::answer(&asked, watch).await),
         Wanted::Get => get::answer(&asked, path, query).await,
-    }
+    };
+    read.map(|read| asked.tell_of_corrections(read))
 }
 
 /// The filter that a request passes through, once it is known what filters look at.
@@ -171,6 +173,13 @@ impl Wanted {
             Self::Watch(request) => request.shards.is_some(),
             Self::Get => false,
         }
+    }
+
+    /// Whether it is a read of one object that some stream of its reader's own has.
+    fn is_held(&self, hub: &Hub, path: &ResourcePath, owner: &Owner) -> bool {
+        let namespace = path.namespace.as_deref().unwrap_or_default();
+        let key = ObjectKey::new(namespace, path.name.as_deref().unwrap_or_default());
+        matches!(self, Self::Get) && hub.subscriptions.holding(owner, &path.resource, &key).is_some()
     }
 
     fn selectors(&self, path: &ResourcePath) -> (String, String) {
@@ -280,6 +289,23 @@ impl Asked<'_> {
     fn is_cache_agent(&self) -> bool {
         let sharing = self.hub.sharing.load();
         sharing.cache_agents.iter().any(|agent| &**agent == "*" || self.client.is(agent))
+    }
+
+    /// Says in the answer that pods of this node are shown otherwise than the API server has them.
+    fn tell_of_corrections(&self, read: Read) -> Read {
+        let count = self.filter.as_ref().map_or(0, |filter| filter.corrections());
+        match read {
+            Read::Answer(mut response) if count > 0 => {
+                let text = format!(
+                    "299 edge-hub \"{count} pods of this node are shown where the kubelet says: the API server does not know it yet\""
+                );
+                if let Ok(text) = HeaderValue::from_str(&text) {
+                    response.headers_mut().append(header::WARNING, text);
+                }
+                Read::Answer(response)
+            }
+            read => read,
+        }
     }
 
     /// How old what the subscription holds may be.

@@ -9,7 +9,11 @@ use std::{
     time::Duration,
 };
 
-use kube_wire::{resource::GroupVersionResource, transcode};
+use kube_wire::{
+    object::Object,
+    resource::{GroupVersionResource, ObjectKey},
+    transcode,
+};
 use parking_lot::Mutex;
 use watch_cache::{Cache, Limits};
 
@@ -20,6 +24,9 @@ use crate::{reflector::Reflector, run::Sharing, status::resource_name, tasks::Ta
 /// How many subscriptions there may be; requests beyond are handed on. A client cannot make the hub hold the whole cluster
 /// piece by piece.
 const MOST: usize = 512;
+
+/// How long a subscription that the API server refuses is tried again without anybody asking.
+const REFUSED: Duration = Duration::from_secs(30);
 
 /// The subscriptions of the hub.
 pub struct Subscriptions {
@@ -90,6 +97,31 @@ impl Subscriptions {
         if stored { self.open(wanted, protobuf, credential, false) } else { None }
     }
 
+    /// An object from any whole stream of that owner, however narrow.
+    pub fn object(
+        &self,
+        owner: &Owner,
+        resource: &GroupVersionResource,
+        key: &ObjectKey,
+    ) -> Option<Arc<Object>> {
+        self.holding(owner, resource, key)?.read(Cache::snapshot)?.get(key).cloned()
+    }
+
+    /// A whole stream of that owner that has this object.
+    pub fn holding(
+        &self,
+        owner: &Owner,
+        resource: &GroupVersionResource,
+        object: &ObjectKey,
+    ) -> Option<Arc<Subscription>> {
+        let open = self.open.lock();
+        let of = open.iter().filter(|(key, _)| key.owner == *owner && key.resource == *resource);
+        let mut having = of.filter(|(_, entry)| {
+            entry.subscription.read(Cache::snapshot).is_some_and(|held| held.get(object).is_some())
+        });
+        having.next().map(|(_, entry)| entry.subscription.clone())
+    }
+
     /// Whether all that `wanted` asks for is held, under its own owner, or was stored.
     pub fn holds(&self, wanted: &Key) -> bool {
         let open = self.open.lock();
@@ -124,7 +156,11 @@ impl Subscriptions {
     pub fn sweep(&self) {
         let idle: Vec<Key> = {
             let open = self.open.lock();
-            let unused = |entry: &Entry| !entry.pinned && entry.subscription.idle() > self.idle;
+            let unused = |entry: &Entry| {
+                let refused = entry.subscription.progress().borrow().is_gone();
+                let kept = if refused { REFUSED.min(self.idle) } else { self.idle };
+                !entry.pinned && entry.subscription.idle() > kept
+            };
             open.iter().filter(|(_, entry)| unused(entry)).map(|(key, _)| key.clone()).collect()
         };
         for key in &idle {

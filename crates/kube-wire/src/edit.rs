@@ -177,6 +177,20 @@ impl Message {
         true
     }
 
+    /// The truth value of a field; `None` if it is absent or none.
+    pub fn bool(&self, field: Field) -> Option<bool> {
+        match self {
+            Self::Json(members) => members.get(field.name)?.as_bool(),
+            Self::Protobuf(body) => {
+                let fields = Fields::of(body).map_while(Result::ok);
+                match fields.filter(|found| found.number == field.number).last()?.value {
+                    Value::Varint(value) => Some(value != 0),
+                    _ => None,
+                }
+            }
+        }
+    }
+
     /// Writes a number that is not negative.
     pub fn set_number(&mut self, field: Field, number: u32) -> bool {
         match self {

@@ -7,8 +7,9 @@ use std::{
 
 use kube_wire::resource::GroupVersionResource;
 use serde::Deserialize;
+use tracing::warn;
 
-use super::{Layer, resource};
+use super::{Layer, private, resource};
 use crate::filters::FilterName;
 
 /// The most a file may hold, in bytes: a mistaken path must not fill the memory.
@@ -101,6 +102,9 @@ fn parse(path: &Path, text: &str) -> Result<Layer, FileError> {
         cache_agents: cache_agents.into_iter().map(Into::into).collect(),
         ..Layer::default()
     };
+    for resource in layer.pooled.iter().flatten().filter(|resource| private(resource)) {
+        warn!(file = %path.display(), key = "poolScopeResources", %resource, "never shared: who may read which is decided by name");
+    }
     for (of, policy) in freshness {
         let policy = policy.parse().map_err(|error| wrong("freshness", format!("{error}")))?;
         if of == "default" {

@@ -10,7 +10,7 @@ use kube_wire::{
 };
 
 use super::{
-    View, discard_cloud_service, forward_kube_svc_traffic, in_cluster_config, master_service,
+    View, discard_cloud_service, forward_kube_svc_traffic, in_cluster_config, local_pods, master_service,
     node_port_isolation, service_env_updater, service_topology,
 };
 
@@ -31,6 +31,8 @@ pub enum FilterName {
     InClusterConfig,
     /// Leads pods that name the API server in their environment to the hub.
     ServiceEnvUpdater,
+    /// Shows pods of this node where the kubelet says they are, while the API server does not know it. For all components.
+    LocalPods,
 }
 
 /// The resources that some filter applies to.
@@ -69,7 +71,7 @@ pub struct UnknownFilter(String);
 
 impl FilterName {
     /// All of them, in the order in which they are applied: what hides objects before what changes them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::DiscardCloudService,
         Self::NodePortIsolation,
         Self::MasterService,
@@ -77,6 +79,7 @@ impl FilterName {
         Self::ForwardKubeSvcTraffic,
         Self::InClusterConfig,
         Self::ServiceEnvUpdater,
+        Self::LocalPods,
     ];
 
     /// The name in configuration.
@@ -89,6 +92,7 @@ impl FilterName {
             Self::ForwardKubeSvcTraffic => "forwardkubesvctraffic",
             Self::InClusterConfig => "inclusterconfig",
             Self::ServiceEnvUpdater => "serviceenvupdater",
+            Self::LocalPods => "localpods",
         }
     }
 
@@ -100,6 +104,7 @@ impl FilterName {
             Self::DiscardCloudService | Self::NodePortIsolation | Self::ForwardKubeSvcTraffic => {
                 &["kube-proxy"]
             }
+            Self::LocalPods => &[],
         }
     }
 
@@ -119,6 +124,7 @@ impl FilterName {
             }
             Self::InClusterConfig => all && resource == Filtered::ConfigMaps && within(api::names::NAMESPACE),
             Self::ServiceEnvUpdater => all && resource == Filtered::Pods,
+            Self::LocalPods => all && matches!(resource, Filtered::Endpoints | Filtered::EndpointSlices),
         }
     }
 
@@ -146,6 +152,7 @@ impl FilterName {
             Self::ForwardKubeSvcTraffic => forward_kube_svc_traffic::edit(object, message, view),
             Self::InClusterConfig => in_cluster_config::edit(object, message),
             Self::ServiceEnvUpdater => service_env_updater::edit(message, view),
+            Self::LocalPods => local_pods::edit(resource, message, &view.local_pods),
         }
     }
 
@@ -160,6 +167,7 @@ impl FilterName {
             Self::ServiceTopology => service_topology::topology(object, view).is_some(),
             Self::InClusterConfig => is(api::names::NAMESPACE, "kube-proxy"),
             Self::ServiceEnvUpdater => view.hub.is_some(),
+            Self::LocalPods => !view.local_pods.pods.is_empty(),
         }
     }
 
@@ -170,6 +178,7 @@ impl FilterName {
             Self::NodePortIsolation => a.pool == b.pool,
             Self::MasterService | Self::ForwardKubeSvcTraffic | Self::ServiceEnvUpdater => a.hub == b.hub,
             Self::ServiceTopology => service_topology::indifferent(a, b),
+            Self::LocalPods => a.local_pods == b.local_pods,
         }
     }
 }

@@ -15,7 +15,7 @@ const MADE: usize = 64;
 pub enum Outcome {
     /// The object as it is.
     Keep,
-    /// This in its place: the same object at the same version.
+    /// This in its place: the same object, at the same version unless it was corrected.
     Replace(Arc<Object>),
     /// Nothing.
     Drop,
@@ -30,14 +30,20 @@ pub fn filter(names: &[FilterName], resource: Filtered, object: &Object, view: &
         return Outcome::Keep;
     }
     let Some(mut message) = Message::of(object) else { return Outcome::Keep };
-    let mut changed = false;
+    let before = message.clone();
+    let (mut changed, mut corrected) = (false, false);
     for name in names {
-        changed |= name.edit(resource, object, &mut message, view);
+        let edited = name.edit(resource, object, &mut message, view);
+        changed |= edited;
+        corrected |= edited && *name == FilterName::LocalPods;
     }
-    if !changed {
+    // What one takes out another may put back.
+    if !changed || message == before {
         return Outcome::Keep;
     }
-    message.into_object().map_or(Outcome::Keep, |object| Outcome::Replace(Arc::new(object)))
+    let Ok(shown) = message.into_object() else { return Outcome::Keep };
+    let version = view.local_pods.version_of(object.resource_version());
+    Outcome::Replace(Arc::new(if corrected { shown.with_resource_version(version) } else { shown }))
 }
 
 /// One set of filters with one view, shared by all clients that have both.
@@ -98,6 +104,17 @@ impl Filter {
             Outcome::Replace(object) => object,
             Outcome::Keep | Outcome::Drop => object.clone(),
         }
+    }
+
+    /// Whether what is shown of `object` is a correction, which stands at a version that is no event's.
+    pub fn corrects(&self, object: &Arc<Object>) -> bool {
+        self.corrections() > 0
+            && matches!(self.outcome(object), Outcome::Replace(shown) if shown.resource_version() != object.resource_version())
+    }
+
+    /// Of how many pods the addresses are corrected.
+    pub fn corrections(&self) -> usize {
+        if self.names.contains(&FilterName::LocalPods) { self.view.local_pods.pods.len() } else { 0 }
     }
 
     /// Whether it would answer the same with another view.

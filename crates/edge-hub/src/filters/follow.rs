@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use watch_cache::{Cursor, Delivery, Scope, Selects, Step};
 
-use super::{Topology, View};
+use super::Topology;
 use crate::{
     hub::Hub,
     subscriptions::{Key, Owner, Progress, Subscription},
@@ -65,16 +65,15 @@ impl Following {
         let mut link = self.hub.upstream.state();
         loop {
             self.read();
-            let view = self.hub.filters.view();
-            let mut view = View::clone(&view);
-            view.pool = self.pool.as_deref().map(Arc::from);
-            if view.pool_nodes.as_deref() != self.pool_nodes.as_ref() {
-                view.pool_nodes = self.pool_nodes.clone().map(Arc::new);
-            }
-            if *view.topology != self.topology {
-                view.topology = Arc::new(self.topology.clone());
-            }
-            self.hub.filters.set_view(view);
+            self.hub.filters.change_view(|view| {
+                view.pool = self.pool.as_deref().map(Arc::from);
+                if view.pool_nodes.as_deref() != self.pool_nodes.as_ref() {
+                    view.pool_nodes = self.pool_nodes.clone().map(Arc::new);
+                }
+                if *view.topology != self.topology {
+                    view.topology = Arc::new(self.topology.clone());
+                }
+            });
             let known =
                 self.services.is_settled() && self.own_node.is_settled() && self.node_pool.is_settled();
             if known || !self.hub.upstream.is_up() && self.services.has_read() {

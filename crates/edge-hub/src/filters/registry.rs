@@ -61,7 +61,12 @@ impl Filters {
     ) -> Option<Arc<Filter>> {
         let resource = Filtered::of(resource)?;
         let mut state = self.state.lock();
-        let names = state.rules.choose(client, verb, resource, namespace);
+        let mut names = state.rules.choose(client, verb, resource, namespace);
+        let local = FilterName::LocalPods;
+        let corrects = !state.view.local_pods.pods.is_empty() && state.rules.enabled.contains(&local);
+        if corrects && local.applies(resource, verb, namespace) && !names.contains(&local) {
+            names = names.into_iter().chain([local]).collect();
+        }
         if names.is_empty() {
             return None;
         }
@@ -89,10 +94,12 @@ impl Filters {
         self.state.lock().view.clone()
     }
 
-    /// Takes another view. Filters that answer the same with it stay.
-    pub fn set_view(&self, view: View) {
+    /// Changes the view. Filters that answer the same with it stay.
+    pub fn change_view(&self, change: impl FnOnce(&mut View)) {
         {
             let mut state = self.state.lock();
+            let mut view = View::clone(&state.view);
+            change(&mut view);
             if *state.view == view {
                 return;
             }

@@ -9,6 +9,8 @@ use std::{
 use api::annotations::{SERVICE_TOPOLOGY_KEYS, TOPOLOGY_NODE, TOPOLOGY_POOL, TOPOLOGY_ZONE};
 use kube_wire::{object::Object, resource::ObjectKey};
 
+use super::LocalPods;
+
 /// How near an endpoint must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Topology {
@@ -42,11 +44,20 @@ pub struct View {
     pub hub: Option<SocketAddr>,
     /// The Services that ask for a topology.
     pub topology: Arc<BTreeMap<ObjectKey, Topology>>,
+    /// The pods of this node of which the API server does not know what the kubelet says.
+    pub local_pods: Arc<LocalPods>,
 }
 
 impl View {
     /// What is known of a node before anything is read.
     pub fn of_node(node: &str, pool: Option<&str>, hub: Option<SocketAddr>) -> Self {
-        Self { node: node.into(), pool: pool.map(Arc::from), pool_nodes: None, hub, topology: Arc::default() }
+        Self {
+            node: node.into(),
+            pool: pool.map(Arc::from),
+            pool_nodes: None,
+            hub,
+            topology: Arc::default(),
+            local_pods: Arc::default(),
+        }
     }
 }

@@ -46,6 +46,13 @@ impl Collector for HubCollector {
             None,
             MetricType::Gauge,
         )?)?;
+        let corrected = hub.filters.view().local_pods.pods.len();
+        ConstGauge::new(i64::try_from(corrected).unwrap_or(i64::MAX)).encode(encoder.encode_descriptor(
+            "hub_corrected_pods",
+            "Pods of the node that are shown where the kubelet says, since the API server does not know it",
+            None,
+            MetricType::Gauge,
+        )?)?;
         let mut link = encoder.encode_descriptor(
             "hub_link_bytes",
             "Bytes over the link, TLS included",

@@ -82,7 +82,7 @@ pub async fn keep(storage: &Storage, name: &str, response: Response<Body>) -> Re
             &Status::internal_error("edge-hub: a TokenRequest was answered with too much"),
         );
     };
-    if let Some(end) = end_of_token(&body) {
+    if let Some(end) = claims_of_token(&body).map(|claims| claims.exp) {
         let content_type = parts.headers.get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
         if let Err(error) = store(storage, name, end, content_type, &body) {
             warn!(%error, "a pod's token cannot be kept for when there is no link");
@@ -112,12 +112,26 @@ fn store(
     storage.put_blob(INDEX, &serde_json::to_vec(&index).unwrap_or_default())
 }
 
-/// What was answered before, if its token is still good.
-pub fn answer(storage: &Storage, name: &str) -> Option<Response<Body>> {
+/// What was answered before, if its token is still good, and its pod is there (`exists`: by namespace, name and UID).
+pub fn answer(
+    storage: &Storage,
+    name: &str,
+    exists: impl FnOnce(&str, &str, &str) -> bool,
+) -> Option<Response<Body>> {
     let blob = storage.blob(name)?;
     let at = blob.iter().position(|byte| *byte == b'\n')?;
     let body = blob.slice(at + 1..);
-    if end_of_token(&body)? <= unix_seconds() + LEFT.as_secs() {
+    let Claims { exp, kubernetes } = claims_of_token(&body)?;
+    if exp <= unix_seconds() + LEFT.as_secs() {
+        return None;
+    }
+    if let Some(pod) = &kubernetes.pod
+        && !exists(&kubernetes.namespace, &pod.name, &pod.uid)
+    {
+        debug!(pod = pod.name, "the token of a pod that is gone is withdrawn");
+        if let Err(error) = storage.remove_blob(name) {
+            warn!(%error, "the token of a pod that is gone cannot be removed");
+        }
         return None;
     }
     debug!("a pod's token is given again");
@@ -130,21 +144,39 @@ pub fn answer(storage: &Storage, name: &str) -> Option<Response<Body>> {
     Some(response)
 }
 
-/// When the token in an answer ends (RFC 7519, 4.1.4), in whichever encoding the answer is: a token has the same letters in all of
+/// What a token says of itself.
+#[derive(Debug, Deserialize)]
+struct Claims {
+    /// When it ends (RFC 7519, 4.1.4).
+    exp: u64,
+    #[serde(default, rename = "kubernetes.io")]
+    kubernetes: Bound,
+}
+
+/// What a token is bound to.
+#[derive(Debug, Default, Deserialize)]
+struct Bound {
+    #[serde(default)]
+    namespace: String,
+    pod: Option<BoundPod>,
+}
+
+#[derive(Debug, Deserialize)]
+struct BoundPod {
+    name: String,
+    uid: String,
+}
+
+/// The claims of the token in an answer, in whichever encoding the answer is: a token has the same letters in all of
 /// them, and none of these stands before or after it.
-fn end_of_token(body: &[u8]) -> Option<u64> {
-    #[derive(Deserialize)]
-    struct Claims {
-        exp: u64,
-    }
+fn claims_of_token(body: &[u8]) -> Option<Claims> {
     let letter = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
     body.split(|byte| !letter(byte)).find_map(|word| {
         // A length that is a letter may stand before it in protobuf.
         let start = word.windows(3).position(|three| three == b"eyJ")?;
         let mut parts = word[start..].split(|byte| *byte == b'.');
         let (_, claims, _) = (parts.next()?, parts.next()?, parts.next()?);
-        let claims: Claims = serde_json::from_slice(&BASE64.decode(claims).ok()?).ok()?;
-        Some(claims.exp)
+        serde_json::from_slice(&BASE64.decode(claims).ok()?).ok()
     })
 }
 
@@ -161,10 +193,10 @@ mod tests {
         // A length between 'A' and 'z' before the token, and the tag of the next field behind it.
         let protobuf = [b"k8s\0\x0a\x01a.b.c\x1a", &b"\x0aA"[..], token.as_bytes(), b"\x12\x08"].concat();
         for body in [json.into_bytes(), protobuf] {
-            assert_eq!(end_of_token(&body), Some(1_700_000_000));
+            assert_eq!(claims_of_token(&body).map(|claims| claims.exp), Some(1_700_000_000));
         }
         for none in [&b""[..], b"eyJ", b"eyJ.eyJ.", b"{\"token\":\"\"}"] {
-            assert_eq!(end_of_token(none), None);
+            assert!(claims_of_token(none).is_none());
         }
     }
 

@@ -1,10 +1,13 @@
 //! Handing a request on: streamed both ways, with the caller's own credential, and nothing kept.
 
+use std::time::Duration;
+
 use axum::body::Body;
 use http::{HeaderMap, HeaderName, Request, Response, StatusCode, header};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use tokio::io::copy_bidirectional;
+use kube_wire::request::RequestInfo;
+use tokio::{io::copy_bidirectional, time::timeout};
 use tracing::debug;
 
 use crate::{
@@ -23,6 +26,10 @@ const HOP_BY_HOP: [HeaderName; 7] = [
     header::UPGRADE,
 ];
 
+/// How long the head of an answer may take: the API server itself gives a request up after a minute. What it passes to others
+/// (`proxy`, logs of containers) may take as long as those like.
+const HEAD: Duration = Duration::from_secs(75);
+
 /// Sends the request upstream and returns the answer as it comes.
 pub(super) async fn forward(
     upstream: &Upstream,
@@ -34,7 +41,20 @@ pub(super) async fn forward(
         return upgrade(upstream, tasks, credential, request).await;
     }
     strip(request.headers_mut());
-    let (mut parts, body) = upstream.send(credential, request).await?.into_parts();
+    let patient = RequestInfo::parse(request.method(), request.uri()).resource().is_some_and(|path| {
+        path.verb_in_path
+            || matches!(
+                path.subresource.as_deref(),
+                Some("proxy" | "log" | "exec" | "attach" | "portforward")
+            )
+    });
+    let sent = upstream.send(credential, request);
+    let answer = if patient {
+        sent.await?
+    } else {
+        timeout(HEAD, sent).await.map_err(|elapsed| UpstreamError::Broken(Box::new(elapsed)))??
+    };
+    let (mut parts, body) = answer.into_parts();
     strip(&mut parts.headers);
     // The answer goes out over another connection, which may speak another version.
     parts.version = http::Version::HTTP_11;

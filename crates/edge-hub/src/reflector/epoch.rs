@@ -59,9 +59,7 @@ async fn most_recent(
     subscription: &Subscription,
     credential: &Credential,
 ) -> Result<Option<ResourceVersion>, Ended> {
-    let path = subscription.key().path();
-    let separator = if path.contains('?') { '&' } else { '?' };
-    let request = Request::get(format!("{path}{separator}limit=1"))
+    let request = Request::get(subscription.key().path_with("limit=1"))
         .header(header::ACCEPT, "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
         .header(header::USER_AGENT, USER_AGENT)
         .body(Body::empty())

@@ -67,10 +67,7 @@ async fn page(
     credential: &Credential,
     next: Option<&str>,
 ) -> Result<(Vec<Object>, ListEnd), Ended> {
-    let mut path = subscription.key().path();
-    path.push(if path.contains('?') { '&' } else { '?' });
-    path.push_str("limit=");
-    path.push_str(&PAGE.to_string());
+    let mut path = subscription.key().path_with(&format!("limit={PAGE}"));
     if let Some(next) = next {
         path.push_str("&continue=");
         path.push_str(next);

@@ -37,12 +37,10 @@ pub(super) async fn run(
     credential: &Credential,
 ) -> Result<std::convert::Infallible, Ended> {
     let version = subscription.version().ok_or(Ended::Expired)?;
-    let path = subscription.key().path();
-    let separator = if path.contains('?') { '&' } else { '?' };
     let life = seconds();
-    let path = format!(
-        "{path}{separator}watch=1&allowWatchBookmarks=true&timeoutSeconds={life}&resourceVersion={version}"
-    );
+    let path = subscription.key().path_with(&format!(
+        "watch=1&allowWatchBookmarks=true&timeoutSeconds={life}&resourceVersion={version}"
+    ));
     let request = Request::get(path)
         .header(header::ACCEPT, list::accept(subscription, true))
         .header(header::USER_AGENT, USER_AGENT)

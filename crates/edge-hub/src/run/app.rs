@@ -26,7 +26,7 @@ use crate::{
     identity::{IdentityError, IdentityMeters, Keeper},
     listen::Peer,
     metrics::{HubCollector, Meters},
-    offline::documents::Documents,
+    offline::{documents::Documents, local_pods},
     proxy,
     reflector::Reflector,
     storage::Storage,
@@ -203,6 +203,7 @@ impl App {
         tasks.spawn(cloud_config::follow::follow(hub.clone(), cloud, shutdown.clone()));
         let pool = view.pool.as_deref().map(Into::into);
         tasks.spawn(filters::follow::follow(hub.clone(), view.node.as_ref().into(), pool, shutdown.clone()));
+        tasks.spawn(local_pods::keep(hub.clone(), shutdown.clone()));
         tasks.spawn(admin::keep_ready(hub.clone(), pooled, shutdown.clone()));
         tasks.spawn(housekeeping(hub.clone(), storage.clone(), shutdown.clone()));
         tasks.spawn(hub.clone().learn_keys(shutdown.clone()));

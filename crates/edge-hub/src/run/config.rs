@@ -63,6 +63,9 @@ pub struct Lifetimes {
     pub refused: Duration,
     /// An open watch, before it is asked again whether its watcher still may.
     pub review: Duration,
+    /// What the kubelet said of its pods while there was no link, once there is one: it repeats it every ten seconds, and the cloud's
+    /// controllers write the endpoints anew.
+    pub handover: Duration,
 }
 
 impl Default for Lifetimes {
@@ -72,6 +75,7 @@ impl Default for Lifetimes {
             allowed: Duration::from_mins(5),
             refused: Duration::from_secs(30),
             review: Duration::from_mins(1),
+            handover: Duration::from_secs(30),
         }
     }
 }

@@ -24,11 +24,20 @@ use crate::{
 pub(super) async fn answer(asked: &Asked<'_>, path: &ResourcePath, query: &str) -> Result<Read, Box<Status>> {
     let hub = asked.hub;
     let up = hub.upstream.is_up();
+    let name = path.name.as_deref().unwrap_or_default();
+    let namespace = match &asked.scope {
+        Scope::Cluster => "",
+        Scope::Namespace(namespace) => namespace,
+    };
+    let object_key = ObjectKey::new(namespace, name);
     let found = hub.subscriptions.find(&asked.key, asked.is_protobuf(), &asked.credential);
     let whole = |subscription: &Arc<Subscription>| {
         subscription.version().is_some() && !(up && subscription.progress().borrow().is_gone())
     };
-    let Some(subscription) = found.filter(whole) else {
+    // Without a link a narrower stream will do if it has the object: that it has not would say nothing.
+    let narrower =
+        || hub.subscriptions.holding(&asked.key.owner, &path.resource, &object_key).filter(|_| !up);
+    let Some(subscription) = found.filter(whole).or_else(narrower) else {
         return Ok(Read::HandOn);
     };
     // A GET's version means what a list's does.
@@ -48,13 +57,8 @@ pub(super) async fn answer(asked: &Asked<'_>, path: &ResourcePath, query: &str) 
         _ => Verdict::Forward,
     };
     let Verdict::Held { stale } = verdict else { return Ok(Read::HandOn) };
-    let name = path.name.as_deref().unwrap_or_default();
-    let namespace = match &asked.scope {
-        Scope::Cluster => "",
-        Scope::Namespace(namespace) => namespace,
-    };
     let held = subscription.read(watch_cache::Cache::snapshot);
-    let object = held.and_then(|held| held.get(&ObjectKey::new(namespace, name)).cloned());
+    let object = held.and_then(|held| held.get(&object_key).cloned());
     let Some(object) = object else {
         // That it is not there is the API server's to say while it can be asked.
         return if up { Ok(Read::HandOn) } else { Err(Box::new(Status::not_found(&path.resource, name))) };

@@ -14,7 +14,7 @@ use kube_wire::{
 };
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, warn};
-use watch_cache::{Cursor, Step, WatchAnswer};
+use watch_cache::{Cache, Cursor, Delivery, Step, WatchAnswer};
 
 use super::{
     Asked, Read, complete, counted,
@@ -83,7 +83,7 @@ pub(super) async fn answer(asked: &Asked<'_>, request: WatchRequest) -> Result<R
     let body = match start {
         // The request was good; that it cannot be served is told within the stream, where clients look for it.
         Err(status) => Body::from(encoder.error(&status)),
-        Ok(cursor) => {
+        Ok((cursor, began)) => {
             let from = match request.start {
                 WatchStart::After(version) => Some(version),
                 _ => None,
@@ -99,6 +99,7 @@ pub(super) async fn answer(asked: &Asked<'_>, request: WatchRequest) -> Result<R
                 attributes: asked.attributes.clone(),
                 changes: subscription.changes(),
                 subscription,
+                began,
                 cursor,
                 client: asked.client.clone(),
                 filter: asked.filter.clone(),
@@ -125,7 +126,7 @@ fn begin(
     subscription: &Subscription,
     request: &WatchRequest,
     asked: &Asked<'_>,
-) -> Result<Cursor<Filtered>, Status> {
+) -> Result<(Cursor<Filtered>, ResourceVersion), Status> {
     match request.start {
         WatchStart::After(_)
             if !asked.hub.filters.saw(&asked.client, &asked.key, asked.filter.as_deref()) =>
@@ -135,7 +136,11 @@ fn begin(
         WatchStart::Initial { .. } => asked.record(false),
         WatchStart::After(_) | WatchStart::Live { .. } => {}
     }
-    let begin = |cache: &_| filtered::watch(cache, request, asked.scope.clone(), asked.filter.clone());
+    let begin = |cache: &Cache| {
+        let cursor = filtered::watch(cache, request, asked.scope.clone(), asked.filter.clone())?;
+        let began = cursor.resource_version();
+        Ok((cursor, began))
+    };
     subscription.read(begin).map_err(|answer| match answer {
         WatchAnswer::Expired { oldest, asked } => Status::too_old(asked, oldest),
         WatchAnswer::Behind { current } => Status::too_large(current, Some(current)),
@@ -161,6 +166,8 @@ struct Watch {
     subject: Subject,
     attributes: Attributes,
     subscription: Arc<Subscription>,
+    /// What is newer than this is told as an event, and what is not as the initial state.
+    began: ResourceVersion,
     cursor: Cursor<Filtered>,
     client: Client,
     filter: Option<Arc<Filter>>,
@@ -237,6 +244,9 @@ impl Watch {
             match self.subscription.read(|cache| cursor.next(cache, BUDGET)) {
                 Step::Events(deliveries) => {
                     for delivery in deliveries {
+                        if self.is_corrected(&delivery) {
+                            return Ok(Some(view_changed()));
+                        }
                         let delivery = match &self.filter {
                             Some(filter) => filtered::shown(delivery, filter),
                             None => delivery,
@@ -275,6 +285,16 @@ impl Watch {
         // It has come there: its events are on their way, or none of them is about this resource.
         self.ahead = None;
         (theirs < began).then(|| Status::too_large(began, Some(theirs)))
+    }
+
+    /// Whether it is an event about an object that is shown with a correction. Clients go on from the version in an event, and that of
+    /// a correction is none to go on from: they list anew.
+    fn is_corrected(&self, delivery: &Delivery) -> bool {
+        let (Some(filter), Delivery::Added(object) | Delivery::Modified(object)) = (&self.filter, delivery)
+        else {
+            return false;
+        };
+        object.resource_version() > self.began && filter.corrects(object)
     }
 
     /// Whether another filter took the place of the one that the watch began with.

@@ -8,7 +8,7 @@ use super::view::{HubView, LinkView, State, StoreView, SubscriptionView};
 
 /// Prints the hub as a few lines and a table.
 pub(super) fn print(view: &HubView, out: &mut dyn Write) -> io::Result<()> {
-    let HubView { version, link, identity, subscriptions, store } = view;
+    let HubView { version, link, identity, corrected_pods, subscriptions, store } = view;
     let LinkView { up, server, for_seconds, reason, sent_bytes, received_bytes } = link;
     let since = duration(*for_seconds);
     writeln!(out, "edge-hub {version}")?;
@@ -18,6 +18,12 @@ pub(super) fn print(view: &HubView, out: &mut dyn Write) -> io::Result<()> {
     }
     writeln!(out, "       {} sent, {} received", bytes(*sent_bytes), bytes(*received_bytes))?;
     print_identity(identity, out)?;
+    if *corrected_pods > 0 {
+        writeln!(
+            out,
+            "pods   {corrected_pods} of this node are shown where the kubelet says: the API server does not know it yet"
+        )?;
+    }
     let StoreView { given_bytes, written_bytes, length_bytes } = store;
     writeln!(
         out,
@@ -159,6 +165,7 @@ mod tests {
                 renew_at: Some("2026-10-01T00:00:00Z".to_owned()),
                 problem: Some("denied".to_owned()),
             },
+            corrected_pods: 2,
             subscriptions: vec![
                 subscription("services", State::Interrupted, None),
                 subscription("nodepools.apps.openyurt.io", State::Refused, Some("no such resource")),
@@ -170,6 +177,7 @@ mod tests {
         let text = String::from_utf8(out).unwrap();
         let expected = "edge-hub 0.1.0\nlink   DOWN for 61s: no connection within 4s\n       10 B sent, 2.0 kB received\n\
             ident  certificate of its own, until 2027-01-01T00:00:00Z, renewed from 2026-10-01T00:00:00Z\n       denied\n\
+            pods   2 of this node are shown where the kubelet says: the API server does not know it yet\n\
             store  3 B in files; 1 B given, 2 B written since the start\n\n\
             RESOURCE                    SCOPE  OWNER  OBJECTS  VERSION  AGE  WATCHERS  STATE        SAVED\n\
             services                    -      node   12       345      4s   2         interrupted  1.2 MB\n\

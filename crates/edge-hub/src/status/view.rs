@@ -22,6 +22,9 @@ pub struct HubView {
     /// Who the hub is to the API server.
     #[serde(default)]
     pub identity: IdentityView,
+    /// How many pods of the node are shown where the kubelet says, since the API server does not know it.
+    #[serde(default)]
+    pub corrected_pods: usize,
     /// What is held, in the order of their names.
     pub subscriptions: Vec<SubscriptionView>,
     /// The disk.
@@ -113,6 +116,7 @@ impl HubView {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             link: LinkView { up, server, for_seconds: held.as_secs(), reason, sent_bytes, received_bytes },
             identity: hub.identity.view(),
+            corrected_pods: hub.filters.view().local_pods.pods.len(),
             subscriptions: hub
                 .subscriptions
                 .all()

@@ -65,6 +65,13 @@ impl Key {
         path
     }
 
+    /// The same with further parameters.
+    pub fn path_with(&self, parameters: &str) -> String {
+        let path = self.path();
+        let separator = if path.contains('?') { '&' } else { '?' };
+        format!("{path}{separator}{parameters}")
+    }
+
     /// Whether every object that `wanted` asks for is in this subscription.
     pub fn covers(&self, wanted: &Self) -> bool {
         let wider = |held: &str, asked: &str| held.is_empty() || held == asked;

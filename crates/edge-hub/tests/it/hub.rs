@@ -5,6 +5,7 @@ mod epoch;
 mod identity;
 mod link;
 mod lists;
+mod local_pods;
 mod offline;
 mod properties;
 mod security;

@@ -111,6 +111,12 @@ pub(crate) fn message(value: &Value) -> Vec<u8> {
             bytes(&mut out, 2, &pod(&value["spec"]));
             let mut status = Vec::new();
             text(&mut status, 1, &value["status"]["phase"]);
+            for condition in value["status"]["conditions"].as_array().into_iter().flatten() {
+                let mut message = Vec::new();
+                text(&mut message, 1, &condition["type"]);
+                text(&mut message, 2, &condition["status"]);
+                bytes(&mut status, 2, &message);
+            }
             text(&mut status, 6, &value["status"]["podIP"]);
             bytes(&mut out, 3, &status);
         }
@@ -128,6 +134,19 @@ pub(crate) fn message(value: &Value) -> Vec<u8> {
                 let mut message = Vec::new();
                 for address in endpoint["addresses"].as_array().into_iter().flatten() {
                     text(&mut message, 1, address);
+                }
+                let mut conditions = Vec::new();
+                for (field, name) in [(1, "ready"), (2, "serving")] {
+                    if let Some(value) = endpoint["conditions"][name].as_bool() {
+                        number(&mut conditions, field, value.into());
+                    }
+                }
+                bytes(&mut message, 2, &conditions);
+                if endpoint["targetRef"].is_object() {
+                    let mut target = Vec::new();
+                    text(&mut target, 3, &endpoint["targetRef"]["name"]);
+                    text(&mut target, 4, &endpoint["targetRef"]["uid"]);
+                    bytes(&mut message, 4, &target);
                 }
                 text(&mut message, 6, &endpoint["nodeName"]);
                 bytes(&mut out, 2, &message);

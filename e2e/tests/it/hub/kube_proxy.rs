@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use e2e::cleanup::Cleanup;
 use e2e::hub::{HubNode, SECURE};
 use e2e::{eventually, kubectl, kubectl_apply};
 use serde_json::{Value, json};
@@ -12,7 +13,8 @@ const NAME: &str = "kube-proxy-hub";
 
 /// A second kube-proxy on the nodes with a label, from which the cluster's own is kept off.
 pub(super) struct KubeProxy {
-    affinity: Value,
+    /// Leaves kube-proxy as it was, also when the test fails.
+    undo: Cleanup,
     namespace: &'static str,
 }
 
@@ -26,7 +28,12 @@ impl KubeProxy {
         let off = json!({ "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": {
             "nodeSelectorTerms": [{ "matchExpressions": [{ "key": key, "operator": "NotIn", "values": [value] }] }],
         } } });
-        set_affinity(&off).await?;
+        let mut undo = Cleanup::default();
+        undo.add("kubectl", &[&SYSTEM[..], &set_affinity(&affinity).each_ref().map(String::as_str)].concat());
+        for kind in ["configmap", "daemonset"] {
+            undo.add("kubectl", &[&SYSTEM[..], &["delete", kind, NAME, "--ignore-not-found"]].concat());
+        }
+        kubectl(&[&SYSTEM[..], &set_affinity(&off).each_ref().map(String::as_str)].concat()).await?.ok()?;
 
         let kubeconfig = config["data"]["kubeconfig.conf"].as_str().context("kubeconfig.conf")?;
         let direct =
@@ -49,7 +56,7 @@ impl KubeProxy {
         kubectl_apply(&list.to_string()).await?.ok()?;
         let status = ["rollout", "status", "daemonset", NAME, "--timeout=60s"];
         kubectl(&[&SYSTEM[..], &status].concat()).await?.ok()?;
-        Ok(Self { affinity, namespace })
+        Ok(Self { undo, namespace })
     }
 
     /// Waits until the node routes a Service of the namespace.
@@ -65,11 +72,8 @@ impl KubeProxy {
     }
 
     /// Leaves kube-proxy as it was.
-    pub(super) async fn undo(self) -> Result<()> {
-        for kind in ["daemonset", "configmap"] {
-            kubectl(&[&SYSTEM[..], &["delete", kind, NAME, "--ignore-not-found"]].concat()).await?.ok()?;
-        }
-        set_affinity(&self.affinity).await
+    pub(super) fn undo(self) {
+        drop(self.undo);
     }
 }
 
@@ -78,8 +82,13 @@ async fn get(kind: &str) -> Result<Value> {
     Ok(serde_json::from_str(&kubectl(&words).await?.ok()?)?)
 }
 
-async fn set_affinity(affinity: &Value) -> Result<()> {
+fn set_affinity(affinity: &Value) -> [String; 5] {
     let patch = json!({ "spec": { "template": { "spec": { "affinity": affinity } } } }).to_string();
-    let words = ["patch", "daemonset", "kube-proxy", "--type=merge", "-p", &patch];
-    kubectl(&[&SYSTEM[..], &words].concat()).await?.ok().map(drop)
+    [
+        "patch".into(),
+        "daemonset".into(),
+        "kube-proxy".into(),
+        "--type=merge".into(),
+        format!("--patch={patch}"),
+    ]
 }

@@ -92,7 +92,7 @@ async fn a_node_goes_on_without_its_link_and_misses_nothing_after() -> Result<()
     ensure!(before.metadata.uid == after.metadata.uid, "the pod is another: {after:?}");
     ensure!(after.metadata.deletion_timestamp.is_none(), "the pod is being deleted: {after:?}");
     kubectl(&["wait", &format!("node/{NODE}"), "--for=condition=Ready", "--timeout=60s"]).await?.ok()?;
-    proxy.undo().await?;
+    proxy.undo();
     node.leave().await
 }
 

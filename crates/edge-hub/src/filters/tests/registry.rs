@@ -51,16 +51,16 @@ fn a_view_replaces_the_filters_that_would_answer_otherwise() {
     let mut view = View::clone(&filters.view());
     view.topology = Arc::new([(ObjectKey::new("n", "s"), Topology::Node)].into());
     let revision = filters.revision();
-    filters.set_view(view.clone());
+    filters.change_view(|now| *now = view.clone());
     assert!(revision.has_changed().unwrap());
     assert!(Arc::ptr_eq(&ports, &choose(&services)) && !Arc::ptr_eq(&topology, &choose(&slices)));
     // Nobody asks for the pool: its nodes do not matter.
     let topology = choose(&slices);
     view.pool_nodes = None;
-    filters.set_view(view.clone());
+    filters.change_view(|now| *now = view.clone());
     assert!(Arc::ptr_eq(&topology, &choose(&slices)));
     view.pool = Some("other".into());
-    filters.set_view(view);
+    filters.change_view(|now| *now = view);
     assert!(Arc::ptr_eq(&topology, &choose(&slices)) && !Arc::ptr_eq(&ports, &choose(&services)));
 }
 
@@ -77,7 +77,7 @@ fn a_client_goes_on_only_from_what_it_saw_through_the_same_filter() {
     assert!(!filters.saw(&kube_proxy("another"), &key, first.as_deref()));
     let mut view = View::clone(&filters.view());
     view.topology = Arc::new([(ObjectKey::new("n", "s"), Topology::Node)].into());
-    filters.set_view(view);
+    filters.change_view(|now| *now = view);
     assert!(!filters.saw(&client, &key, choose().as_deref()));
     // Rules that leave the client unfiltered are a change as well.
     filters.set_rules(Rules { enabled: [].into(), ..Rules::default() });

@@ -159,3 +159,29 @@ async fn a_version_that_another_resource_came_to_is_there_for_lists_and_watches(
 fn config_map(name: &str) -> serde_json::Value {
     json!({ "metadata": { "namespace": "a", "name": name }, "data": {} })
 }
+
+#[tokio::test]
+async fn a_definition_that_went_during_a_cut_is_withdrawn_from_the_disk() {
+    let mut site = Site::started().await;
+    fill(&site, 1);
+    site.caught_up(WIDGETS, &["w00000"]).await;
+    site.server.cut();
+    site.offline().await;
+    site.server
+        .cluster()
+        .delete("customresourcedefinitions.apiextensions.k8s.io", "widgets.example.com")
+        .unwrap();
+    let list = format!("{WIDGETS}?resourceVersion=0");
+    assert_eq!(get(&site.plain(), &list).await.unwrap().0, 200, "nobody can know yet");
+    site.server.heal();
+    site.until("the list is gone", async || matches!(get(&site.plain(), &list).await, Some((404, _)))).await;
+    // What a server that has just started does not know is not gone: it is asked for some seconds.
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    site.server.cut();
+    site.offline().await;
+    assert_eq!(get(&site.plain(), &list).await.unwrap().0, 503);
+    site.kill();
+    site.start();
+    site.answers().await;
+    assert_eq!(get(&site.plain(), &list).await.unwrap().0, 503, "nor is it on the disk");
+}

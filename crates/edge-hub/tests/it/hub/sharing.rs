@@ -120,3 +120,36 @@ async fn a_client_that_does_not_read_holds_nobody_up() {
     let answer = hub.get(&format!("{WIDGETS}?resourceVersion=0"), JSON).await.unwrap();
     assert_eq!(answer.status, 200);
 }
+
+#[tokio::test]
+async fn what_is_no_longer_shared_is_closed_and_its_memory_given_back() {
+    const ALL: &str = "/apis/example.com/v1/widgets";
+    let mut site = Site::new().await;
+    let file = site.log_file().with_extension("yaml");
+    let shared =
+        |list: &str| std::fs::write(&file, format!("poolScopeResources: [/v1/services{list}]\n")).unwrap();
+    for n in 0..1500 {
+        let mut object = widget(&format!("w{n:04}"), n);
+        object["spec"]["filler"] = "x".repeat(20_000).into();
+        site.server.cluster().create("widgets.example.com", object).unwrap();
+    }
+    shared(", example.com/v1/widgets");
+    site.set("--config", &file.display().to_string());
+    site.start();
+    site.linked().await;
+    site.until("it is watched before anybody asks", async || site.upstream_watches(ALL) == 1).await;
+    let full = site.memory();
+    for round in 0..4 {
+        shared("");
+        let began = Instant::now();
+        site.until("it is closed", async || site.upstream_watches(ALL) == 0).await;
+        // The file is looked at every second; the stream ends within one.
+        assert!(began.elapsed() < Duration::from_millis(2200), "{:?} in round {round}", began.elapsed());
+        shared(", example.com/v1/widgets");
+        site.until("it is watched again", async || site.upstream_watches(ALL) == 1).await;
+    }
+    // 30 MB of objects each time, and what the allocator keeps: kept four times they would be 120 MB.
+    let grown = site.memory().saturating_sub(full);
+    assert!(grown < 70 << 10, "{grown} KiB more after {full}");
+    assert_eq!(site.upstream_watches(SERVICES), 1, "others stay");
+}
