@@ -1,5 +1,5 @@
 //! Isthmus's tunnel: reverse-dialled HTTP/2 CONNECT over mutual TLS, by which the cloud reaches edge nodes by name, and edge
-//! nodes reach the cloud and one another's pools. See `docs/adr/0015-tunnel.md` for the protocol.
+//! nodes reach the cloud and one another's pools. See `docs/adr/0014-tunnel.md` for the protocol.
 //!
 //! What decides is pure: [`mod@route`], [`destination`], [`admission`], [`links::plan`], [`candidates`], [`backoff`], [`liveness`].
 //! What acts: [`agent`] dials links and keeps them, [`gateway`] accepts them, [`link`] is one of them, [`connector`] opens
