@@ -157,7 +157,7 @@ fn configuration(path: &Path) -> Vec<Check> {
     let text = match read::text(path) {
         Ok(text) => text,
         Err(error @ read::Error::NotFound) => {
-            let remedy = "join the node to the cluster, or name the file with --kubelet-config";
+            let remedy = "if its kubelet runs, name the file of its --config with --kubelet-config; if not, join the node first";
             return vec![Check::problem(NAME, format!("cannot read {at}: {error}"), remedy)];
         }
         Err(error) => {

@@ -30,6 +30,12 @@ pub enum CopyError {
         /// What the system says.
         source: io::Error,
     },
+    /// There is no store.
+    #[error("no hub has kept anything in {}: name the folder that `edge-hub run` was given", root.display())]
+    Absent {
+        /// The folder that was named.
+        root: PathBuf,
+    },
     /// The copy cannot be opened.
     #[error(transparent)]
     Store(#[from] OpenError),
@@ -47,6 +53,11 @@ impl Drop for Private {
 
 /// Reads the store below `root`.
 pub(super) fn read(root: &Path) -> Result<Contents, CopyError> {
+    if let Err(error) = fs::metadata(root.join("store"))
+        && error.kind() == io::ErrorKind::NotFound
+    {
+        return Err(CopyError::Absent { root: root.to_owned() });
+    }
     let key = key(&root.join("storage.key"))?;
     let mut attempt = 0;
     loop {

@@ -92,3 +92,14 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
+
+#[test]
+fn where_no_hub_has_run_it_says_so() {
+    let root = tempfile::tempdir().unwrap();
+    let (_, error) = shown(&root, CacheCommand::Ls);
+    let root = root.path().display();
+    assert_eq!(
+        error,
+        format!("--root-dir: no hub has kept anything in {root}: name the folder that `edge-hub run` was given")
+    );
+}
