@@ -13,7 +13,9 @@ mod watch;
 
 use std::{sync::Arc, time::Duration};
 
-use kube_wire::{resource_version::ResourceVersion, status::Status};
+use kube_wire::{
+    resource::GroupVersionResource, resource_version::ResourceVersion, status::Status, transcode,
+};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 use tracing::{debug, info, warn};
@@ -87,6 +89,25 @@ impl Reflector {
     pub fn forget(&self, key: &Key) {
         if let Err(error) = self.storage.forget(key) {
             warn!(%key, %error, "cannot remove a subscription from the store");
+        }
+    }
+
+    /// The kind of the objects of a resource, as a list said it in an earlier run; for those that are not built in.
+    pub fn kind(&self, resource: &GroupVersionResource) -> Option<String> {
+        String::from_utf8(self.storage.blob(&kind_blob(resource))?.into()).ok()
+    }
+
+    /// Stored, so that what is held can be answered with after a restart, too: objects of one kind are kept without it
+    /// beside them, and a list may be empty.
+    fn keep_kind(&self, subscription: &Subscription) {
+        let resource = &subscription.key().resource;
+        let Some(kind) = subscription.kind().filter(|_| transcode::kind_of(resource).is_none()) else {
+            return;
+        };
+        if self.kind(resource).as_deref() != Some(&*kind)
+            && let Err(error) = self.storage.put_blob(&kind_blob(resource), kind.as_bytes())
+        {
+            warn!(key = %subscription.key(), %error, "cannot store the kind of a resource");
         }
     }
 
@@ -209,6 +230,7 @@ impl Reflector {
         self.storage
             .replace(subscription.key(), &objects, version)
             .map_err(|error| Ended::Store(error.to_string()))?;
+        self.keep_kind(subscription);
         let replaced = subscription.write(|cache| match cache.replace(objects.clone(), version) {
             Ok(replaced) => replaced,
             Err(rewind) => {
@@ -222,6 +244,10 @@ impl Reflector {
         info!(key = %subscription.key(), objects = count, %version, ?replaced, "listed");
         Ok(())
     }
+}
+
+fn kind_blob(resource: &GroupVersionResource) -> String {
+    format!("kind {}/{}", resource.api_version(), resource.resource)
 }
 
 fn interrupted(subscription: &Subscription) -> Progress {

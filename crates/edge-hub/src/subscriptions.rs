@@ -76,6 +76,11 @@ impl Subscriptions {
         let cache = cache.unwrap_or_else(|| Cache::new(Limits::default()));
         let closed = self.tasks.shutdown().child_token();
         let subscription = Subscription::new(wanted.clone(), protobuf, cache, closed);
+        if subscription.kind().is_none()
+            && let Some(kind) = self.reflector.kind(&wanted.resource)
+        {
+            subscription.set_kind(&kind);
+        }
         let credential = Arc::new(Mutex::new(credential.clone()));
         self.tasks.spawn(self.reflector.clone().run(subscription.clone(), credential.clone()));
         open.insert(wanted.clone(), Entry { subscription: subscription.clone(), credential, pinned });

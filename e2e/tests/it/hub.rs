@@ -1,10 +1,12 @@
 //! `edge-hub run` on a real node: what its kubelet, kube-proxy and kubectl do with it, with a link and without.
 
 mod callers;
+mod clients;
 mod differential;
 mod identity;
 mod kube_proxy;
 mod offline;
+mod reboot;
 mod same;
 
 use anyhow::Result;

@@ -65,6 +65,28 @@ async fn a_restart_without_a_link_answers_everything_that_was_held() {
 }
 
 #[tokio::test]
+async fn custom_resources_are_answered_after_a_restart_too_and_stay_shared() {
+    let mut site = Site::started().await;
+    let hub = site.plain();
+    let empty = WIDGETS.replace("/a/", "/b/");
+    site.server.cluster().create("widgets.example.com", super::site::widget("w", 1)).unwrap();
+    site.caught_up(WIDGETS, &["w"]).await;
+    site.caught_up(&empty, &[]).await;
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    site.kill();
+    site.server.cut();
+    site.start();
+    site.answers().await;
+    for (path, held) in [(WIDGETS, vec!["w"]), (&*empty, vec![])] {
+        let (status, list) = get(&hub, path).await.unwrap();
+        assert_eq!((status, list["kind"].as_str()), (200, Some("WidgetList")), "{path}: {list}");
+        assert_eq!(names(&list), held);
+    }
+    let mut watch = Lines::open(&hub, &format!("{WIDGETS}?watch=1&resourceVersion=0")).await;
+    assert!(watch.brief().await.starts_with("ADDED w@"));
+}
+
+#[tokio::test]
 async fn what_was_never_read_is_unavailable_and_not_missing() {
     let mut site = Site::new().await;
     site.server.cut();
