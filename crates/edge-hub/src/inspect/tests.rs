@@ -100,6 +100,8 @@ fn where_no_hub_has_run_it_says_so() {
     let root = root.path().display();
     assert_eq!(
         error,
-        format!("--root-dir: no hub has kept anything in {root}: name the folder that `edge-hub run` was given")
+        format!(
+            "--root-dir: no hub has kept anything in {root}: name the folder that `edge-hub run` was given"
+        )
     );
 }
