@@ -22,12 +22,13 @@ async fn a_node_carries_what_its_pool_says_and_comes_out_as_it_went_in() -> Resu
     let name = "fake-00000";
     let spec = json!({
         "networkMode": "HostNetwork",
-        "labels": { "e2e/zone": "pool" }, "annotations": { "e2e/note": "pool" },
+        "labels": { "e2e/zone": "pool", "e2e/same": "same" }, "annotations": { "e2e/note": "pool" },
         "taints": [{ "key": "e2e/only", "value": "pool", "effect": "NoSchedule" }],
     });
     let pools = fresh_pool(&client, "e2e-sync", spec).await?;
-    let own =
-        json!({ "metadata": { "labels": { "e2e/zone": "own" }, "annotations": { "e2e/note": "own" } } });
+    let own = json!({ "metadata": {
+        "labels": { "e2e/zone": "own", "e2e/same": "same" }, "annotations": { "e2e/note": "own" },
+    } });
     let before = attributes(&patch_node(&client, name, own).await.map(serde_json::to_value)??);
 
     set_pool(&client, name, Some("e2e-sync")).await?;

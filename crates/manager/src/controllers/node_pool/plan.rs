@@ -173,8 +173,11 @@ fn merge(
         _ => {}
     }
 
-    // Without a record, what is as the pool wants it is the pool's: the record was lost or removed.
-    let is_pools = |wanted: Option<&String>, own: &str| is_new && wanted.is_some_and(|wanted| wanted == own);
+    // A node that joins may have a value of its own that is as the pool wants it: it stays when the pool lets go. Where a record
+    // was unreadable and was removed to begin anew, such a value is the pool's.
+    let begins_anew = is_new && node.unreadable_record_of().is_some();
+    let is_pools =
+        |wanted: Option<&String>, own: &str| begins_anew && wanted.is_some_and(|wanted| wanted == own);
     let mut labels =
         ownership::merge_map(&wanted.labels, &owned.labels, &mut covered.labels, &node.labels, |key, own| {
             !(is_host_network(key) || is_pools(wanted.labels.get(key), own))
@@ -190,7 +193,7 @@ fn merge(
     let taints =
         ownership::merge_taints(&wanted.taints, &owned.taints, &mut covered.taints, &node.taints, |own| {
             let same = |wanted: &NodeTaint| wanted.is_same(own) && wanted.is_equal(own);
-            !(is_new && wanted.taints.iter().any(same))
+            !(begins_anew && wanted.taints.iter().any(same))
         });
 
     let new_record = match stay {

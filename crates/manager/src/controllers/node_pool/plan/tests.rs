@@ -204,12 +204,26 @@ fn a_record_removed_by_hand_gives_the_pools_values_back() {
     let joined = plan(&observed("shop", Some(shop()), vec![fresh.clone()], vec![]));
     let mut member = patched(fresh, &joined.nodes[0]);
     // What the message about an unreadable record says to do.
+    member.annotations.insert(annotations::PREVIOUS_ATTRIBUTES.to_owned(), "{".to_owned());
+    let told = plan(&observed("shop", Some(shop()), vec![member.clone()], vec![]));
+    let mut member = patched(member, &told.nodes[0]);
     member.annotations.remove(annotations::PREVIOUS_ATTRIBUTES);
     let began_anew = plan(&observed("shop", Some(shop()), vec![member.clone()], vec![]));
     let mut left = patched(member, &began_anew.nodes[0]);
     left.labels.remove(labels::NODE_POOL);
     let released = plan(&observed("shop", Some(shop()), vec![], vec![left.clone()]));
     assert_eq!(patched(left, &released.nodes[0]), node("n1", None, &[], None));
+}
+
+#[test]
+fn what_a_node_had_just_as_the_pool_wants_it_stays_when_it_leaves() {
+    let shop = || pool("shop", &[("zone", "z1"), ("tier", "front")], true);
+    let before = node("n1", Some("shop"), &[("zone", "z1")], None);
+    let joined = plan(&observed("shop", Some(shop()), vec![before.clone()], vec![]));
+    let mut left = patched(before, &joined.nodes[0]);
+    left.labels.remove(labels::NODE_POOL);
+    let released = plan(&observed("shop", Some(shop()), vec![], vec![left.clone()]));
+    assert_eq!(patched(left, &released.nodes[0]), node("n1", None, &[("zone", "z1")], None));
 }
 
 #[test]
