@@ -279,6 +279,14 @@ command_signal() {
   # Without the lock: whoever holds it may wait for the component that is to go on.
   pid=$(daemon_pid "$daemon") || die "$* does not run"
   kill -s "$signal" "$pid"
+  [[ $signal == KILL ]] || return 0
+  # A large process takes a moment to be gone, and `start` would take it for a running one.
+  local tries
+  for ((tries = 0; tries < 200; tries++)); do
+    [[ $(daemon_pid "$daemon" || true) == "$pid" ]] || return 0
+    sleep 0.05
+  done
+  die "$* is still there 10 s after it was killed"
 }
 
 command_exec() {

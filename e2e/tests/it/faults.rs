@@ -209,9 +209,17 @@ struct Before {
 
 impl Before {
     async fn observe(client: &Client) -> Result<Self> {
-        all_ready().await?;
-        let (holder, restarts) = (holder(client).await?, restarts(client).await?);
-        Ok(Self { holder, restarts, transitions: transitions(client).await? })
+        // What happened while a kubelet could not tell the API server of it is told up to ten seconds after.
+        let restarts = eventually("the replicas are at rest", Duration::from_mins(2), || async {
+            all_ready().await?;
+            let first = restarts(client).await?;
+            tokio::time::sleep(Duration::from_secs(12)).await;
+            let then = restarts(client).await?;
+            ensure!(first == then, "{first:?}, then {then:?}");
+            Ok(then)
+        })
+        .await?;
+        Ok(Self { holder: holder(client).await?, restarts, transitions: transitions(client).await? })
     }
 
     /// A leader that could renew in time leads on, in the same process. Only a leader that could not may have ended, and
