@@ -32,8 +32,10 @@ step() {
 # Says each minute how far a step is, which would look like a hang: the last line of its log, which is also where cargo
 # says that it waits for another build.
 tell_of_progress() {
-  local seconds=0
-  while sleep 60; do
+  local seconds=0 silence line
+  # Waiting for a line that never comes, and not in a process of its own, which would outlive this one and keep its output open.
+  exec {silence}<> <(:)
+  until read -rt 60 -u "$silence" line; do
     seconds=$((seconds + 60))
     printf '... %d s: %.70s\n%-44s' "$seconds" "$(tail -n 1 "$1" | tr -d '\r' | sed 's/^ *//')" ''
   done
