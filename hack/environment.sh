@@ -7,11 +7,16 @@ export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
 export ISTHMUS_COMMIT=${ISTHMUS_COMMIT:-development}
 mkdir -p "$cache/logs"
 
+# Where a step's output goes.
+log_of() {
+  echo "$cache/logs/${0##*/}-${1//[ :]/-}.log"
+}
+
 # Runs a command with its output in a log, and shows one line for it: `step NAME COMMAND...`.
 step() {
   local name=$1 log began=$SECONDS code=0
   shift
-  log=$cache/logs/${0##*/}-${name// /-}.log
+  log=$(log_of "$name")
   printf '%-44s' "$name"
   : >"$log"
   tell_of_progress "$log" &
@@ -23,10 +28,15 @@ step() {
     printf ' ok      %4d s\n' $((SECONDS - began))
   else
     printf ' FAILED  %4d s\n' $((SECONDS - began))
-    tail -n "${STEP_TAIL:-40}" "$log" | sed 's/^/    /'
+    { tests_that_failed "$log" | grep . || tail -n 40 "$log"; } | sed 's/^/    /'
     echo "    whole log: $log"
   fi
   return "$code"
+}
+
+# What cargo test says of each test that failed; a log ends with what came after them.
+tests_that_failed() {
+  sed -n '/^failures:$/,/^test result: FAILED/p' "$1" | cut -c 1-400 | awk 'NR <= 300'
 }
 
 # Says each minute how far a step is, which would look like a hang: the last line of its log, which is also where cargo

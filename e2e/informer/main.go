@@ -29,14 +29,15 @@ func main() {
 	authority := flag.String("certificate-authority", "", "file of the authority that signed the server's certificate")
 	token := flag.String("token", "", "token of the caller")
 	group := flag.String("group", "", "API group")
-	resource := flag.String("resource", "", "resource, version v1")
-	namespace := flag.String("namespace", "", "namespace")
+	version := flag.String("version", "v1", "version of the group")
+	resource := flag.String("resource", "", "resource")
+	namespace := flag.String("namespace", "", "namespace; none for all, and for what is in none")
 	flag.Parse()
 
 	config := &rest.Config{Host: *server, BearerToken: *token, TLSClientConfig: rest.TLSClientConfig{CAFile: *authority}}
 	client := dynamic.NewForConfigOrDie(config)
 	factory := dynamicinformer.NewFilteredDynamicSharedInformerFactory(client, 0, *namespace, nil)
-	informer := factory.ForResource(schema.GroupVersionResource{Group: *group, Version: "v1", Resource: *resource}).Informer()
+	informer := factory.ForResource(schema.GroupVersionResource{Group: *group, Version: *version, Resource: *resource}).Informer()
 
 	var mutex sync.Mutex
 	out := json.NewEncoder(os.Stdout)

@@ -3,9 +3,13 @@
 //! Nothing here is a stand-in: the API server, kubelets, containerd and helm are the real ones.
 
 pub mod cleanup;
+pub mod ground;
 pub mod hub;
+pub mod keyboard;
 pub mod pools;
 pub mod replicas;
+pub mod seed;
+pub mod weather;
 
 use std::ffi::OsStr;
 use std::fmt::Debug;

@@ -114,6 +114,16 @@ $(host_volumes "${paths[@]}")
 MANIFEST
 }
 
+# What a data centre's own DNS knows of the cloud's nodes.
+cloud_names() {
+  local name
+  for name in $(node_names); do
+    select_node "$name"
+    [[ $node_kind == edge ]] || echo "           $node_address $name"
+  done
+}
+
+# The names of edge nodes lead to gateways: ConfigMap edge-tunnel-nodes, as the manager writes it.
 coredns_manifest() {
   cat <<MANIFEST
 apiVersion: v1
@@ -148,7 +158,13 @@ data:
            fallthrough in-addr.arpa ip6.arpa
            ttl 30
         }
-        cache 30
+        hosts /etc/edge/tunnel-nodes {
+$(cloud_names)
+           ttl 5
+           reload 1s
+           fallthrough
+        }
+        cache 5
         reload
         loadbalance
     }
@@ -192,9 +208,11 @@ spec:
         readinessProbe: {httpGet: {path: /ready, port: 8181}, periodSeconds: 2}
         volumeMounts:
         - {name: config, mountPath: /etc/coredns}
+        - {name: edge, mountPath: /etc/edge}
         - {name: binary, mountPath: /opt/isthmus, readOnly: true}
       volumes:
       - {name: config, configMap: {name: coredns}}
+      - {name: edge, configMap: {name: edge-tunnel-nodes, optional: true}}
       - {name: binary, hostPath: {path: $(binary_folder coredns)}}
 MANIFEST
 }

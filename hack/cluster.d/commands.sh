@@ -2,12 +2,14 @@
 # shellcheck shell=bash
 
 command_up() {
-  local cloud=1 edge=1 coredns=no arguments=() begun fresh=no
+  local cloud=1 edge=1 coredns=no balancer=no arguments=() sites=() site begun fresh=no
   keep=no
   while (($#)); do
     case $1 in
       --cloud) cloud=${2:?--cloud needs a number} && shift ;;
       --edge) edge=${2:?--edge needs a number} && shift ;;
+      --site) sites+=("${2:?--site needs NAME:N}") && shift ;;
+      --balancer) balancer=yes ;;
       --coredns) coredns=yes ;;
       --apiserver-arg) arguments+=("${2:?--apiserver-arg needs a value}") && shift ;;
       --keep) keep=yes ;;
@@ -16,6 +18,9 @@ command_up() {
     shift
   done
   [[ $cloud =~ ^[0-9]+$ && $edge =~ ^[0-9]+$ ]] || die "--cloud and --edge need numbers"
+  for site in ${sites[@]+"${sites[@]}"}; do
+    [[ $site =~ ^[a-z][a-z0-9-]{0,15}:[1-9][0-9]?$ ]] || die "bad --site '$site': NAME:N, the name of up to 16 of a-z, 0-9 and -"
+  done
   require_machine
   begun=$(clock)
   lock_cluster
@@ -39,7 +44,8 @@ command_up() {
     warn "--apiserver-arg is for a new cluster: ignored"
   fi
   [[ $coredns == no ]] || touch "$state/coredns"
-  bring_up "$cloud" "$edge"
+  bring_up "$cloud" "$edge" ${sites[@]+"${sites[@]}"}
+  [[ $balancer == no ]] || step "load balancer" start_balancer
   cat /proc/sys/kernel/random/boot_id >"$state/complete"
   trap - EXIT INT TERM HUP
   exec 7>&-
@@ -64,12 +70,18 @@ abandon_up() {
 }
 
 bring_up() {
-  local cloud=$1 edge=$2 number name nodes runtimes tools=()
+  local cloud=$1 edge=$2 site number name nodes runtimes tools=()
+  shift 2
   [[ ! -f $state/coredns ]] || tools+=(coredns)
   step "binaries" prepare_binaries ${tools[@]+"${tools[@]}"}
   step "certificates, images" prepare_machine
   for ((number = 1; number <= cloud; number++)); do add_node "cloud-$number" cloud 0 bridge '' ''; done
   for ((number = 1; number <= edge; number++)); do add_node "edge-$number" edge 1 bridge '' ''; done
+  for site; do
+    for ((number = 1; number <= ${site#*:}; number++)); do
+      add_node "${site%%:*}-$number" edge "${site%%:*}" bridge '' ''
+    done
+  done
   mapfile -t nodes < <(node_names)
   start_api
   # The nodes' runtimes start while the API server does.
@@ -139,7 +151,7 @@ command_join() {
       --edge) kind=edge ;;
       --hub) hub=yes ;;
       --hub-token) hub=yes token=$(realpath "${2:?--hub-token needs a file}") && shift ;;
-      --site) site=${2:?--site needs a number} && shift ;;
+      --site) site=${2:?--site needs a number or a name} && shift ;;
       --cni) cni=${2:?--cni needs bridge or none} && shift ;;
       --label) labels+=${labels:+,}${2:?--label needs K=V} && shift ;;
       --taint) taints+=${taints:+,}${2:?--taint needs K=V:EFFECT} && shift ;;
@@ -148,9 +160,11 @@ command_join() {
     esac
     shift
   done
-  [[ -n $name ]] || die "usage: hack/cluster join NODE [--edge [--site N]] [--hub | --hub-token FILE] [--cni bridge|none] [--label K=V]... [--taint K=V:EFFECT]..."
+  [[ -n $name ]] || die "usage: hack/cluster join NODE [--edge [--site N|NAME]] [--hub | --hub-token FILE] [--cni bridge|none] [--label K=V]... [--taint K=V:EFFECT]..."
   [[ $cni == bridge || $cni == none ]] || die "--cni is bridge or none"
-  if [[ ! $site =~ ^[1-9][0-9]?$ ]] || ((site > 40)); then die "--site is a number from 1 to 40"; fi
+  if [[ $site =~ ^[0-9] ]]; then
+    if [[ ! $site =~ ^[1-9][0-9]?$ ]] || ((site > 40)); then die "--site is a number from 1 to 40, or a name"; fi
+  fi
   require_machine
   need_cluster
   lock_cluster
@@ -160,7 +174,7 @@ command_join() {
   step "$name: network, containerd" start_node_runtime "$name"
   [[ -z $token ]] || install -m 0600 "$token" "$state/nodes/$name/hub-token"
   # Before the kubelet starts: it never sees the API server itself.
-  if [[ $hub == yes ]]; then step "$name: edge-hub" hub_on "$name"; fi
+  if [[ $hub == yes ]]; then step "$name: edge-hub" hub_on "$name" plain; fi
   step "$name: kubelet registered" register_node "$name"
   if [[ $cni == none ]]; then
     echo "  $name: not ready until a CNI configuration is in its /etc/cni/net.d" >&2
@@ -189,11 +203,12 @@ command_status() {
   fi
   echo "cluster $cluster: API server $api_server, pods $cluster_cidr, services $service_cidr, state $state"
   for component in "${control_plane[@]}"; do show_daemon "$component" "$component"; done
+  [[ ! -f $state/balanced ]] || show_daemon "balancer, $(balancer_address)" balancer
   [[ ! -f $state/fake-nodes ]] || show_daemon kwok kwok
   for name in $(node_names); do
     select_node "$name"
     word=$node_kind
-    [[ $node_kind == cloud ]] || word="edge, site $node_site"
+    [[ $node_kind == cloud ]] || word="edge, site ${node_site_name:-$node_site}"
     echo "$name ($word): $node_address, pods $node_pod_cidr"
     show_daemon containerd "$name.containerd"
     show_daemon kubelet "$name.kubelet"
@@ -216,13 +231,13 @@ command_env() {
 # The daemon that COMPONENT [NODE] means; also selects the node.
 daemon_of() {
   case ${1:-} in
-    etcd | kube-apiserver | kube-controller-manager | kube-scheduler | kwok) daemon=$1 ;;
+    etcd | kube-apiserver | kube-controller-manager | kube-scheduler | kwok | balancer) daemon=$1 ;;
     kubelet | containerd | edge-hub)
       [[ -n ${2:-} ]] || die "$1 needs a node (has: $(node_names | tr '\n' ' '))"
       select_node "$2"
       daemon=$2.$1
       ;;
-    *) die "unknown component '${1:-}' (etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok, kubelet NODE, containerd NODE, edge-hub NODE)" ;;
+    *) die "unknown component '${1:-}' (etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok, balancer, kubelet NODE, containerd NODE, edge-hub NODE)" ;;
   esac
 }
 
@@ -283,7 +298,7 @@ command_signal() {
   # A large process takes a moment to be gone, and `start` would take it for a running one.
   local tries
   for ((tries = 0; tries < 200; tries++)); do
-    [[ $(daemon_pid "$daemon" || true) == "$pid" ]] || return 0
+    ! is_gone "$pid" || return 0
     sleep 0.05
   done
   die "$* is still there 10 s after it was killed"

@@ -15,12 +15,14 @@ start_etcd() {
 }
 
 start_kube_apiserver() {
-  local pki=$state/pki extra=()
+  local pki=$state/pki extra=() reach=() wrapper=()
   runs kube-apiserver && return
   [[ ! -f $state/apiserver-args ]] || mapfile -t extra <"$state/apiserver-args"
+  mapfile -t reach < <(reach_arguments)
+  mapfile -t wrapper < <(reach_wrapper)
   # Services of webhooks and of aggregated APIs are routed to their endpoints: no kube-proxy
   # runs beside the API server.
-  run_daemon kube-apiserver control-plane "$state/bin/kube-apiserver" \
+  run_daemon kube-apiserver control-plane ${wrapper[@]+"${wrapper[@]}"} "$state/bin/kube-apiserver" \
     --etcd-servers="http://$loopback_address:2379" \
     --bind-address="$api_address" --advertise-address="$api_address" --secure-port=6443 \
     --service-cluster-ip-range="$service_cidr" \
@@ -33,7 +35,7 @@ start_kube_apiserver() {
     --service-account-signing-key-file="$pki/service-account.key" \
     --kubelet-client-certificate="$pki/apiserver-kubelet.crt" --kubelet-client-key="$pki/apiserver-kubelet.key" \
     --kubelet-certificate-authority="$pki/ca.crt" \
-    --kubelet-preferred-address-types=InternalIP,Hostname \
+    --kubelet-preferred-address-types="$(address_types)" \
     --requestheader-client-ca-file="$pki/front-proxy-ca.crt" \
     --requestheader-allowed-names=front-proxy-client \
     --requestheader-username-headers=X-Remote-User --requestheader-group-headers=X-Remote-Group \
@@ -41,7 +43,7 @@ start_kube_apiserver() {
     --proxy-client-cert-file="$pki/front-proxy.crt" --proxy-client-key-file="$pki/front-proxy.key" \
     --enable-aggregator-routing=true \
     --shutdown-delay-duration=0s \
-    ${extra[@]+"${extra[@]}"}
+    ${reach[@]+"${reach[@]}"} ${extra[@]+"${extra[@]}"}
 }
 
 # How long a silent node counts as ready: short, so that a fault shows soon; longer with fake

@@ -8,6 +8,32 @@ hub_is_wanted() {
   [[ -e $node_folder/edge-hub ]]
 }
 
+# plain, report, tunnel or gateway
+hub_mode() {
+  cat "$node_folder/hub-mode" 2>/dev/null || echo plain
+}
+
+# The role in the tunnel is the one that the Gateways give the node; a gateway has ways in for the API server as well. What tests
+# reach beside kubelets: Services and pods of the cloud, and a port of hosts.
+mode_options() {
+  case $(hub_mode) in
+    plain) return 0 ;;
+    report) printf '%s\n' --node-metric "--node-metric-cgroup-root=/isthmus/$id/$node" && return 0 ;;
+  esac
+  printf '%s\n' --tunnel "--tunnel-destinations=$service_cidr@cloud=80+443,$cluster_cidr@cloud=1-65535,*.svc.cluster.local@cloud=80+443,nodes=18090"
+  [[ $(hub_mode) == gateway ]] || return 0
+  printf '%s\n' "--tunnel-clients-address=$node_address:10265" "--tunnel-client-ca-file=$state/pki/ca.crt" \
+    --tunnel-client-names=kube-apiserver-egress
+}
+
+# A gateway resolves names of Services as pods do.
+resolver_wrapper() {
+  [[ $(hub_mode) == gateway ]] || return 0
+  printf 'nameserver %s\nsearch svc.cluster.local cluster.local\noptions ndots:3\n' "$dns_service" >"$node_folder/resolv.conf"
+  # shellcheck disable=SC2016
+  printf '%s\n' unshare --mount --propagation slave bash -c 'mount --bind "$1" /etc/resolv.conf; shift; exec "$@"' resolver "$node_folder/resolv.conf"
+}
+
 # $EDGE_HUB, the one in the PATH, or the one that `cargo xtask dist` made.
 find_edge_hub() {
   local found=${EDGE_HUB:-$(command -v edge-hub || true)}
@@ -46,35 +72,40 @@ authority_digest() {
 start_edge_hub() {
   local init identity=(--ca-file "$state/pki/ca.crt"
     --client-cert-file "$node_folder/pki/kubelet-client.crt" --client-key-file "$node_folder/pki/kubelet-client.key")
+  local more=() wrapper=()
   hub_is_wanted || die "node $node has no hub; run: hack/cluster hub $node --name $cluster"
   runs "$node.edge-hub" && return
   if [[ -f $node_folder/hub-token ]]; then
     # A certificate of its own, and nothing to begin with but the token and the authority's digest.
     identity=(--identity own --bootstrap-token-file "$node_folder/hub-token" --ca-cert-hash "$(authority_digest)")
   fi
+  mapfile -t more < <(mode_options)
+  mapfile -t wrapper < <(resolver_wrapper)
   init=$(daemon_pid "$node.init") || die "node $node is not running; run: hack/cluster up --name $cluster"
-  run_daemon "$node.edge-hub" "$node" nsenter --target "$init" --mount --net --uts --wd=/ \
+  run_daemon "$node.edge-hub" "$node" nsenter --target "$init" --mount --net --uts --wd=/ ${wrapper[@]+"${wrapper[@]}"} \
     "$node_folder/edge-hub" run --node-name "$node" --server-addr "$api_server" \
     --secure-bind-address 0.0.0.0 "${identity[@]}" \
-    --serving-cert-file "$node_folder/pki/edge-hub.crt" --serving-key-file "$node_folder/pki/edge-hub.key"
+    --serving-cert-file "$node_folder/pki/edge-hub.crt" --serving-key-file "$node_folder/pki/edge-hub.key" \
+    ${more[@]+"${more[@]}"}
 }
 
-# The kubelet's containers go on while it starts anew.
+# hub_on NODE plain|report|tunnel|gateway. The kubelet's containers go on while it starts anew.
 hub_on() {
   local binary
   select_node "$1"
   binary=$(find_edge_hub)
   make_hub_files
+  echo "$2" >"$node_folder/hub-mode"
   ln -sfn "$binary" "$node_folder/edge-hub"
   stop_daemon "$node.edge-hub"
   start_edge_hub
   wait_for "edge-hub of $node" 20 "$state/logs/$node.edge-hub.log" edge_hub_is_ready
-  restart_kubelet
+  [[ $2 == gateway ]] || restart_kubelet
 }
 
 hub_off() {
   select_node "$1"
-  rm -f "$node_folder/edge-hub"
+  rm -f "$node_folder/edge-hub" "$node_folder/hub-mode"
   restart_kubelet
   stop_daemon "$node.edge-hub"
 }
@@ -86,16 +117,19 @@ restart_kubelet() {
 }
 
 command_hub() {
-  local name='' off=no
+  local name='' off=no mode=plain
   while (($#)); do
     case $1 in
       --off) off=yes ;;
+      --tunnel) mode=tunnel ;;
+      --gateway) mode=gateway ;;
+      --report) mode=report ;;
       -*) die "unknown option $1 (see --help)" ;;
       *) name=$1 ;;
     esac
     shift
   done
-  [[ -n $name ]] || die "usage: hack/cluster hub NODE [--off]"
+  [[ -n $name ]] || die "usage: hack/cluster hub NODE [--report | --tunnel | --gateway | --off]"
   require_root
   need_cluster
   lock_cluster
@@ -103,7 +137,7 @@ command_hub() {
   if [[ $off == yes ]]; then
     step "$name: kubelet straight to the API server" hub_off "$name"
   else
-    step "$name: kubelet through edge-hub" hub_on "$name"
+    step "$name: edge-hub ($mode)" hub_on "$name" "$mode"
     step "$name: ready" wait_for_node "$name"
   fi
 }

@@ -68,11 +68,12 @@ BATCH
   in_netns "$site_netns" iptables-restore <<RULES
 *filter
 :FORWARD DROP
+-A FORWARD -m conntrack --ctstate INVALID -j DROP
 -A FORWARD -m conntrack --ctstate ESTABLISHED,RELATED -j ACCEPT
 -A FORWARD -i lan -j ACCEPT
 COMMIT
 *nat
--A POSTROUTING -o wan -j MASQUERADE
+-A POSTROUTING -o wan -j SNAT --to-source $wan
 COMMIT
 RULES
   touch "$state/run/$site_netns.made"
@@ -141,11 +142,22 @@ disconnect_node() {
   select_node "$self"
   remove_netns "$node_netns"
   if [[ $node_kind == edge && $neighbours == 0 ]]; then
+    clear_weather
     remove_netns "$site_netns"
-    rm -f "$state/run/$site_netns.made"
-    unblock "$site_network.0/24"
+    rm -f "$state/run/$site_netns".*
+    [[ -n $(other_sites_of_network) ]] || unblock "$site_network.0/24"
   fi
   [[ $node_kind == edge ]] || ip link del "${bridge}n$node_number" 2>/dev/null || true
+}
+
+# Sites that have the addresses of this one.
+other_sites_of_network() {
+  local self=$node network=$site_network site=$node_site name
+  for name in $(node_names); do
+    select_node "$name"
+    if [[ $node_kind == edge && $site_network == "$network" && $node_site != "$site" ]]; then echo "$node_site"; fi
+  done
+  select_node "$self"
 }
 
 remove_netns() {
@@ -172,7 +184,7 @@ remove_network() {
     [[ ! -e $file ]] || ip netns del "${file##*/}"
   done
   if [[ -n ${bridge:-} ]]; then
-    for link in /sys/class/net/"$bridge"[ns]*; do
+    for link in /sys/class/net/"$bridge"[ablnsw]*; do
       [[ ! -e $link ]] || ip link del "${link##*/}" 2>/dev/null || true
     done
     ip link del "$bridge" 2>/dev/null || true

@@ -103,6 +103,7 @@ nodeStatusUpdateFrequency: 4s
 nodeStatusReportFrequency: 4s
 nodeLeaseDurationSeconds: 10
 serializeImagePulls: false
+containerLogMaxSize: 1Gi
 imageGCHighThresholdPercent: 100
 evictionHard: {memory.available: 100Mi, nodefs.available: 1%, imagefs.available: 1%}
 CONFIG
@@ -125,18 +126,21 @@ write_cni_config() {
 CONFIG
 }
 
-# add_node NODE KIND SITE CNI LABELS TAINTS: only its files; labels and taints with commas.
+# add_node NODE KIND SITE CNI LABELS TAINTS: only its files; labels and taints with commas. SITE is a number or a name.
 add_node() {
-  local folder=$state/nodes/$1 edge_worker=false
+  local folder=$state/nodes/$1 edge_worker=false node_site node_site_name node_host
   [[ ! -f $folder/spec ]] || return 0
   [[ $1 =~ ^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$ && ! $1 =~ ^(site[0-9]+|control-plane)$ ]] ||
     die "bad node name '$1': 1 to 32 of a-z, 0-9 and -"
   [[ $2 == cloud ]] || edge_worker=true
+  choose_site "$3"
   mkdir -p "$folder"
   cat >"$folder/spec.new" <<SPEC
 node_number=$(allocate_node_number)
 node_kind=$2
-node_site=$3
+node_site=$node_site
+node_site_name=$node_site_name
+node_host=$node_host
 node_cni=$4
 node_labels=$(printf %q "openyurt.io/is-edge-worker=$edge_worker${5:+,$5}")
 node_taints=$(printf %q "$6")
@@ -185,8 +189,8 @@ start_kubelet() {
   local init kubeconfig=$node_folder/kubelet.kubeconfig
   runs "$node.kubelet" && return
   if hub_is_wanted; then
-    kubeconfig=$node_folder/hub.kubeconfig
     start_edge_hub
+    [[ $(hub_mode) == gateway ]] || kubeconfig=$node_folder/hub.kubeconfig
   fi
   init=$(daemon_pid "$node.init") || die "node $node is not running; run: hack/cluster up --name $cluster"
   run_daemon "$node.kubelet" "$node" nsenter --target "$init" --mount --net --uts --wd=/ \

@@ -12,11 +12,20 @@ run_daemon() {
     for folder in "${folders[@]}"; do
       echo "$BASHPID" >"$folder/cgroup.procs"
     done
+    # A quarter of the time that the control plane would spend on collecting garbage, for memory that the machine has.
+    [[ $cgroup != control-plane ]] || export GOGC=${GOGC:-400}
     ulimit -n 65536 2>/dev/null || ulimit -n "$(ulimit -Hn)"
     exec setsid "$@"
   ) </dev/null >>"$state/logs/$name.log" 2>&1 7>&- 8>&- 9>&- &
   echo $! >"$state/run/$name.pid"
   disown
+}
+
+# Whether a process is gone, though nobody may have asked how it ended. While one of its threads is left, so are its sockets.
+is_gone() {
+  local threads=("/proc/$1/task/"*)
+  ((${#threads[@]} <= 1)) || return 1
+  [[ ! -e /proc/$1 || $(awk '$1 == "State:" { print $2 }' "/proc/$1/status" 2>/dev/null) == Z ]]
 }
 
 # A pid may be reused by a stranger: it is ours only while it is in the cluster's cgroup.
@@ -25,7 +34,7 @@ daemon_pid() {
   [[ -f $state/run/$1.pid ]] || return 1
   pid=$(<"$state/run/$1.pid")
   grep -qs ":/isthmus/$id/" "/proc/$pid/cgroup" || return 1
-  [[ $(awk '$1 == "State:" { print $2 }' "/proc/$pid/status" 2>/dev/null) != Z ]] || return 1
+  ! is_gone "$pid" || return 1
   echo "$pid"
 }
 

@@ -86,7 +86,7 @@ node_names() {
 
 # Reads a node's spec and sets node, node_folder, node_address and what else depends on it.
 select_node() {
-  node=$1
+  node=$1 node_site_name='' node_host=''
   node_folder=$state/nodes/$node
   [[ -f $node_folder/spec ]] || die "no node $node in cluster $cluster (has: $(node_names | tr '\n' ' '))"
   # shellcheck source=/dev/null
@@ -94,14 +94,63 @@ select_node() {
   node_netns=$id.$node
   node_pod_cidr=$pod_network.$node_number.0/24
   if [[ $node_kind == edge ]]; then
-    site_network=192.168.$((100 + node_site))
     site_netns=$id.site$node_site
-    node_address=$site_network.$((10 + node_number))
+    site_network=192.168.$((100 + node_site))
+    # Sites with a name are as shops of one chain are: each has the same addresses.
+    [[ -z $node_site_name ]] || site_network=192.168.100
+    node_address=$site_network.${node_host:-$((10 + node_number))}
     node_gateway=$site_network.1
   else
     node_address=$network.$((10 + node_number))
     node_gateway=$network.1
   fi
+}
+
+# Sets node_site, node_site_name and node_host of a new node in a site: a number, or a name, which gets a number from the
+# upper end and whose nodes have the addresses from .10 on.
+choose_site() {
+  local folder site
+  node_site=$1 node_site_name='' node_host=''
+  if [[ $1 =~ ^[0-9]+$ ]]; then
+    for folder in "$state"/nodes/*/; do
+      if grep -qsx "node_site=$1" "$folder/spec" && grep -qs '^node_site_name=.' "$folder/spec"; then
+        die "site $1 has a name: $(sed -n 's/^node_site_name=//p' "$folder/spec")"
+      fi
+    done
+    return
+  fi
+  [[ $1 =~ ^[a-z][a-z0-9-]{0,15}$ ]] || die "bad site '$1': a number, or a name of up to 16 of a-z, 0-9 and -"
+  node_site_name=$1
+  node_site=$(grep -lsx "node_site_name=$1" "$state"/nodes/*/spec | head -n 1 | xargs -r sed -n 's/^node_site=//p' || true)
+  if [[ -z $node_site ]]; then
+    for ((site = 40; site >= 1; site--)); do
+      grep -qsx "node_site=$site" "$state"/nodes/*/spec || break
+    done
+    ((site >= 1)) || die "a cluster has at most 40 sites"
+    node_site=$site
+  fi
+  for ((node_host = 10; node_host < 250; node_host++)); do
+    taken_in_site "$node_site" "$node_host" || break
+  done
+}
+
+# Whether a node of the site has that host part of the address.
+taken_in_site() {
+  local file
+  for file in "$state"/nodes/*/spec; do
+    if grep -qsx "node_site=$1" "$file" && grep -qsx "node_host=$2" "$file"; then return; fi
+  done
+  return 1
+}
+
+# Sets what select_node sets of a site, from one of its nodes.
+select_site() {
+  local name
+  for name in $(node_names); do
+    select_node "$name"
+    if [[ $node_kind == edge && ($node_site == "$1" || $node_site_name == "$1") ]]; then return; fi
+  done
+  die "no site '$1' in cluster $cluster"
 }
 
 # They are part of addresses; what is above belongs to the sites' routers.

@@ -15,6 +15,7 @@
 
 {{- define "isthmus.manager" -}}{{ include "isthmus.fullname" . }}-manager{{- end -}}
 {{- define "isthmus.webhook" -}}{{ include "isthmus.fullname" . }}-webhook{{- end -}}
+{{- define "isthmus.nodeMetric" -}}{{ include "isthmus.fullname" . }}-node-metric{{- end -}}
 {{- define "isthmus.crds" -}}{{ include "isthmus.fullname" . }}-crds{{- end -}}
 {{- define "isthmus.caSecret" -}}{{ include "isthmus.webhook" . }}-ca{{- end -}}
 {{- define "isthmus.servingSecret" -}}{{ include "isthmus.webhook" . }}-serving{{- end -}}

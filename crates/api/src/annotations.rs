@@ -65,3 +65,12 @@ pub const TOPOLOGY_ZONE: &str = "kubernetes.io/zone";
 
 /// On a Service of type `NodePort` or `LoadBalancer`: the pools whose nodes serve it: `foo,-bar,*`.
 pub const NODE_PORT_LISTEN: &str = "nodeport.openyurt.io/listen";
+
+/// On the Lease of an exposed gateway's node: its tunnels, a [`crate::raven::tunnel_report::TunnelReport`] as JSON.
+pub const TUNNEL_REPORT: &str = "isthmus.dev/tunnels";
+
+/// On a NodePool, value `true`: a Gateway of the pool's name is made and kept for it.
+pub const POOL_GATEWAY: &str = "isthmus.dev/gateway";
+
+/// On the mirror pod of a static pod, by the kubelet: hash of the pod's file, which is the UID in the name of its cgroup.
+pub const MIRROR_POD: &str = "kubernetes.io/config.mirror";

@@ -11,11 +11,31 @@ use kube::CustomResourceExt as _;
 use serde_json::json;
 
 use crate::names::{GATEWAY_NAME_MAX, NODE_POOL_NAME_MAX};
-use crate::{Gateway, NodePool};
+use crate::{Gateway, NodeLoad, NodeMetric, NodePool};
 
 /// All CRDs of the project, in the order of their names.
 pub fn crds() -> Vec<CustomResourceDefinition> {
     vec![gateways(), node_pools()]
+}
+
+/// What NodeMetric would be as a CRD: its schema and columns. The manager serves it from memory; installed it is nowhere.
+pub fn node_metrics() -> CustomResourceDefinition {
+    served(NodeMetric::crd())
+}
+
+/// What NodeLoad would be as a CRD; as [`node_metrics`].
+pub fn node_loads() -> CustomResourceDefinition {
+    served(NodeLoad::crd())
+}
+
+fn served(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
+    for version in &mut crd.spec.versions {
+        if let Some(schema) = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut()) {
+            plain(schema);
+            schema.required = None;
+        }
+    }
+    crd
 }
 
 fn node_pools() -> CustomResourceDefinition {

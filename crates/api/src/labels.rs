@@ -70,5 +70,11 @@ pub const RESERVED: [&str; 8] = [
 /// them away as the node's state changes, and evict pods by them.
 pub const RESERVED_TAINT_PREFIXES: [&str; 2] = ["node.kubernetes.io/", "node.cloudprovider.kubernetes.io/"];
 
+/// On what [`crate::names::MANAGER`] made: who keeps it. Kubernetes' own.
+pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+
+/// On an `EndpointSlice`: who keeps it. Kubernetes' own.
+pub const ENDPOINT_SLICE_MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+
 /// On an `EndpointSlice`: the name of its Service. Kubernetes' own.
 pub const SERVICE_NAME: &str = "kubernetes.io/service-name";

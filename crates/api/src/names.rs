@@ -47,6 +47,9 @@ pub const TUNNEL_NODES_CONFIG_MAP: &str = "edge-tunnel-nodes";
 /// Key of [`TUNNEL_NODES_CONFIG_MAP`]: lines of address, tab, node name.
 pub const TUNNEL_NODES: &str = "tunnel-nodes";
 
+/// Start of the names of all Services that lead to proxy endpoints, and of their EndpointSlices.
+pub const PROXY_SERVICES_PREFIX: &str = "x-raven-proxy-";
+
 /// Service by which the cloud reaches the proxy endpoints of the exposed Gateways.
 pub const PROXY_INTERNAL_SERVICE: &str = "x-raven-proxy-internal-svc";
 
@@ -64,6 +67,13 @@ pub const PROXY_INTERNAL_SECURE_PORT: i32 = 10263;
 
 /// TCP port of the proxy's internal HTTP listener, unless [`RAVEN_AGENT_CONFIG_MAP`] says otherwise.
 pub const PROXY_INTERNAL_INSECURE_PORT: i32 = 10264;
+
+/// The lowest of the TCP ports on which the proxy's further internal HTTPS listeners are: one for each port but
+/// [`KUBELET_PORT`], for a TLS handshake names the server and not the port.
+pub const PROXY_INTERNAL_SECURE_PORTS: u16 = 20263;
+
+/// TCP port of kubelets.
+pub const KUBELET_PORT: u16 = 10250;
 
 /// UDP port of a tunnel endpoint that names none.
 pub const TUNNEL_PORT: i32 = 4500;
@@ -83,6 +93,9 @@ pub const TUNNEL_SERVER_INTERNAL_SERVICE: &str = "x-tunnel-server-internal-svc";
 /// Signer of certificates that hubs show to the API server. That of kubelets allows no further group, and what it signs is
 /// approved by Kubernetes itself.
 pub const HUB_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
+
+/// Role by which hubs read [`leader_hub_config_map`] of every pool; in the namespace of these.
+pub const HUB_POOLS_ROLE: &str = "isthmus-edge-hub-pools";
 
 /// Group that tells a hub's certificate from its kubelet's.
 pub const HUB_GROUP: &str = "isthmus:edge-hubs";
@@ -104,3 +117,27 @@ pub const HUB_USAGES: [&str; 2] = ["client auth", "digital signature"];
 
 /// Start of the names of the hubs' `CertificateSigningRequest`s.
 pub const HUB_REQUEST_PREFIX: &str = "edge-hub-";
+
+/// The Lease by which the hub of an exposed gateway's node says that it accepts links, in [`NAMESPACE`]. The chart's admission
+/// policy lets each node write its own alone.
+pub fn gateway_lease(node: &str) -> String {
+    format!("{GATEWAY_LEASE_PREFIX}{node}")
+}
+
+/// Prefix of [`gateway_lease`].
+pub const GATEWAY_LEASE_PREFIX: &str = "isthmus-gateway-";
+
+/// DNS name in the serving certificate of every gateway, and what agents verify whatever address they dial.
+pub const GATEWAY_SERVER_NAME: &str = "gateway.isthmus.internal";
+
+/// Signer of the gateways' serving certificates.
+pub const GATEWAY_SIGNER: &str = "kubernetes.io/kubelet-serving";
+
+/// What a gateway's serving certificate is for, as its request says.
+pub const GATEWAY_USAGES: [&str; 2] = ["digital signature", "server auth"];
+
+/// Who we are to server-side apply, and the value of [`crate::labels::MANAGED_BY`] on what we made.
+pub const MANAGER: &str = "isthmus-manager";
+
+/// ConfigMap in [`NAMESPACE`] by which hubs find the replica that takes reports of node metrics.
+pub const NODE_METRIC_CONFIG_MAP: &str = "isthmus-node-metric";

@@ -1,3 +1,5 @@
-//! Group `raven.openyurt.io`.
+//! Group `raven.openyurt.io`, what hubs report of their tunnels, and what manager and hubs must judge alike.
 
+pub mod cloud;
 pub mod gateway;
+pub mod tunnel_report;

@@ -23,7 +23,7 @@ use kube_wire::resource::GroupVersionResource;
 pub use self::config_map::{leader_hub, yurt_hub_cfg};
 pub use self::file::{FileError, read};
 pub use self::resolve::{private, rules};
-use crate::{filters::FilterName, freshness::Policy};
+use crate::{filters::FilterName, freshness::Policy, tunnel_roles::DestinationRule};
 
 /// What one place says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -40,6 +40,10 @@ pub struct Layer {
     pub cache_agents: BTreeSet<Box<str>>,
     /// More components of filters.
     pub components: BTreeMap<FilterName, BTreeSet<Box<str>>>,
+    /// Whether the tunnel is on; read at the start, and from the file only.
+    pub tunnel: bool,
+    /// What may be reached through it; the same.
+    pub tunnel_destinations: Vec<DestinationRule>,
 }
 
 /// Reads `group/version/resource`, the core group empty: `/v1/services`.

@@ -29,7 +29,7 @@ mod view;
 
 pub use self::catalog::{FilterName, Filtered, UnknownFilter};
 pub use self::client::Client;
-pub use self::filter::{Filter, Outcome, filter};
+pub use self::filter::{Filter, Outcome, Telling, filter};
 pub use self::local_pods::{LocalPod, LocalPods};
 pub use self::registry::Filters;
 pub use self::rules::Rules;

@@ -16,11 +16,13 @@ use crate::{
     filters::Filters,
     identity::Report,
     metrics::Meters,
-    offline::documents::Documents,
+    node_metric::Said,
+    offline::{documents::Documents, tables::Tables},
     run::{Lifetimes, Sharing},
     storage::Storage,
     subscriptions::{Owner, Subscriptions},
     tasks::Tasks,
+    tunnel_roles::State,
     upstream::{LinkState, Upstream},
 };
 
@@ -30,6 +32,8 @@ pub struct Hub {
     pub upstream: Upstream,
     /// How the hub's own identity is.
     pub identity: Report,
+    /// How the reports of node metrics are.
+    pub node_metric: Said,
     /// Who calls.
     pub authenticator: Authenticator,
     /// Whose token it is.
@@ -40,6 +44,8 @@ pub struct Hub {
     pub subscriptions: Subscriptions,
     /// Discovery and the like.
     pub documents: Documents,
+    /// What the API server made of objects for people.
+    pub tables: Tables,
     /// What is shared, and how fresh it must be.
     pub sharing: ArcSwap<Sharing>,
     /// How long things are kept or believed.
@@ -52,6 +58,8 @@ pub struct Hub {
     pub meters: Meters,
     /// What outlives a request.
     pub tasks: Tasks,
+    /// The tunnel, if it is on.
+    pub tunnel: Option<Arc<State>>,
 }
 
 /// A caller whose name is known.

@@ -16,6 +16,9 @@ mod keep;
 mod meters;
 mod pin;
 mod plan;
+mod purpose;
+mod serving;
+mod shown;
 mod signing_request;
 mod token;
 mod view;
@@ -28,9 +31,11 @@ use tokio_util::sync::CancellationToken;
 pub use self::keep::Keeper;
 pub use self::meters::IdentityMeters;
 pub use self::pin::{CaPin, CaPinError};
+pub use self::serving::Serving;
+pub use self::shown::{Shown, ShownPem};
 pub use self::token::{BootstrapToken, TokenError};
 pub use self::view::{IdentityState, IdentityView, Report};
-use self::{files::Files, plan::Start};
+use self::{files::Files, plan::Start, purpose::Purpose};
 use crate::upstream::{Endpoint, TlsMaterial, TlsMaterialError};
 
 /// Where the hub's certificate comes from.
@@ -117,7 +122,7 @@ impl IdentityConfig {
         endpoints: &[Endpoint],
         shutdown: &CancellationToken,
     ) -> Result<Identity, IdentityError> {
-        let files = Files::open(&self.folder)?;
+        let files = Files::open(&self.folder, Purpose::Client)?;
         let ca = if self.pins.is_empty() { self.ca.clone() } else { files.authority() };
         if !self.pins.is_empty() && !files.has_authority_of(&self.pins) {
             let token = self.token.as_deref().and_then(|path| BootstrapToken::read(path).ok());
@@ -139,6 +144,11 @@ impl Identity {
             Start::Given => TlsMaterial::read(&self.ca, &self.config.given.0, &self.config.given.1)?,
             Start::Nothing(reason) => TlsMaterial::without_certificate(&self.ca, reason)?,
         })
+    }
+
+    /// The certificate that this node shows as a gateway, not asked for yet.
+    pub fn serving(&self) -> Result<Serving, IdentityError> {
+        Serving::new(self)
     }
 
     /// The file of the authorities.

@@ -26,6 +26,7 @@ pub mod inspect;
 pub mod listen;
 pub mod manifest;
 pub mod metrics;
+pub mod node_metric;
 pub mod offline;
 pub mod proxy;
 pub mod reflector;
@@ -35,6 +36,7 @@ pub mod status;
 pub mod storage;
 pub mod subscriptions;
 pub mod tasks;
+pub mod tunnel_roles;
 pub mod upstream;
 
 pub use args::{Args, Command};

@@ -17,6 +17,11 @@ use rustls_pki_types::CertificateDer;
 use tls::listener::TlsListener;
 use tokio::net::{TcpListener, UnixListener};
 
+/// The user who owns the other end of a loopback connection, as the kernel says.
+pub(crate) fn owner_of(peer: SocketAddr, own: SocketAddr) -> Option<u32> {
+    socket_owner::of(peer, own)
+}
+
 /// The other end of a connection, as far as the transport knows it.
 #[derive(Debug, Clone)]
 pub enum Peer {

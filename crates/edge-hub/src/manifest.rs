@@ -76,6 +76,11 @@ pub fn run(args: &ManifestArgs, out: &mut dyn Write) -> Result<(), ManifestError
     Ok(())
 }
 
+/// How long the hub may take to end: with the tunnel, streams of others are let go on for a while.
+fn stop_seconds(run: &RunArgs) -> u64 {
+    if run.tunnel.tunnel { 10 + crate::run::TUNNEL_DRAIN.as_secs() } else { 10 }
+}
+
 /// Files that the hub reads and does not write.
 fn read_only(run: &RunArgs) -> Vec<&Path> {
     let (identity, listeners) = (&run.identity, &run.listeners);
@@ -88,8 +93,11 @@ fn read_only(run: &RunArgs) -> Vec<&Path> {
         listeners.serving_cert_file.as_ref(),
         listeners.serving_key_file.as_ref(),
         run.cache.config.as_ref(),
+        run.tunnel.tunnel_client_ca_file.as_ref(),
     ];
-    given.into_iter().flatten().map(PathBuf::as_path).collect()
+    // A container sees its own cgroup alone there, and not the pods'.
+    let cgroups = run.node_metric.node_metric.then_some(Path::new("/sys/fs/cgroup/cgroup.controllers"));
+    given.into_iter().flatten().map(PathBuf::as_path).chain(cgroups).collect()
 }
 
 #[cfg(test)]

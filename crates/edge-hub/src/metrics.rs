@@ -77,6 +77,8 @@ pub enum Resync {
     Expired,
     /// What came could not be read.
     Unreadable,
+    /// What was held could not be what the API server had.
+    Diverged,
 }
 
 /// What an access review said.

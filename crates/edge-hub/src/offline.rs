@@ -1,6 +1,7 @@
-//! What can be answered without a link beside objects: discovery, tokens; and what is done with writes.
+//! What can be answered without a link beside objects: discovery, tokens, tables; and what is done with writes.
 
 pub mod documents;
 pub mod local_pods;
 pub mod node_lease;
 pub mod node_tokens;
+pub mod tables;

@@ -18,7 +18,7 @@ use axum::{
 };
 use http::{HeaderMap, Request, Response, header};
 use kube_wire::{
-    request::{ApiPath, RequestInfo, Verb},
+    request::{ApiPath, RequestInfo, ResourcePath, Verb},
     resource::ObjectKey,
     status::Status,
 };
@@ -30,7 +30,10 @@ use crate::{
     hub::Hub,
     listen::Peer,
     metrics::Outcome,
-    offline::{documents, local_pods, node_lease, node_tokens},
+    offline::{
+        documents, local_pods, node_lease, node_tokens,
+        tables::{self, Tables},
+    },
     serve,
     upstream::UpstreamError,
 };
@@ -83,7 +86,9 @@ async fn answer(
                 {
                     return Ok(response);
                 }
-                return hand_on(hub, caller, Request::from_parts(parts, body)).await;
+                let kept = tables::is_wanted(&parts.headers, parts.uri.query().unwrap_or_default());
+                let answer = hand_on(hub, caller, Request::from_parts(parts, body)).await?;
+                return Ok(if kept { keep_table(hub, caller, path, answer) } else { answer });
             }
             if node_tokens::is_request(caller, &info) {
                 return node_token(hub, caller, request).await;
@@ -109,9 +114,25 @@ fn impersonates(headers: &HeaderMap) -> bool {
 /// Hands a request on, with the caller's own credential.
 async fn hand_on(hub: &Hub, caller: &Caller, request: Request<Body>) -> Result<Response<Body>, Box<Status>> {
     let credential = caller.credential().ok_or_else(|| Box::new(certificate_stays()))?;
-    forward::forward(&hub.upstream, &hub.tasks, &credential, request)
-        .await
-        .map_err(|error| Box::new(offline(&error)))
+    forward::forward(hub, &credential, request).await.map_err(|error| Box::new(offline(&error)))
+}
+
+/// Keeps a table for when there is no link, once it has passed and its reader's name is known.
+fn keep_table(
+    hub: &Arc<Hub>,
+    caller: &Caller,
+    path: &ResourcePath,
+    answer: Response<Body>,
+) -> Response<Body> {
+    let (hub, caller, resource) = (hub.clone(), caller.clone(), path.resource.clone());
+    Tables::watch(answer, move |body| {
+        let tasks = hub.tasks.clone();
+        tasks.spawn(async move {
+            if let Ok(named) = hub.name(&caller).await {
+                hub.tables.keep(&named.owner, &resource, &body);
+            }
+        });
+    })
 }
 
 /// A token of a pod of this node: the API server's, or the one that it gave before.

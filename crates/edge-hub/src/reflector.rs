@@ -57,6 +57,9 @@ enum Ended {
         /// The server's most recent.
         theirs: ResourceVersion,
     },
+    /// What is held cannot be what upstream had: its etcd was restored and has passed our version since. Only a whole list helps.
+    #[error("what is held is not what upstream has: {0}")]
+    Diverged(String),
     /// The link broke or is not there.
     #[error(transparent)]
     Link(#[from] UpstreamError),
@@ -87,7 +90,7 @@ impl Reflector {
 
     /// Forgets what the store has of a subscription.
     pub fn forget(&self, key: &Key) {
-        if let Err(error) = self.storage.forget(key) {
+        if let Err(error) = self.storage.forget(&key.to_string()) {
             warn!(%key, %error, "cannot remove a subscription from the store");
         }
     }
@@ -124,6 +127,7 @@ impl Reflector {
         let mut listing = Listing::default();
         let mut relist = subscription.version().is_none();
         let mut why = Resync::First;
+        let mut counts = true;
         let mut pause = PAUSE.0;
         let mut missing: Option<Instant> = None;
         loop {
@@ -140,9 +144,10 @@ impl Reflector {
                     Err(ended) => ended,
                 }
             } else {
-                match watch::run(&self.upstream, &self.storage, subscription, &current).await {
-                    Err(ended) => ended,
-                }
+                let Err(ended) =
+                    watch::run(&self.upstream, &self.storage, subscription, &current, counts).await;
+                subscription.set_source(None);
+                ended
             };
             if began.elapsed() > STEADY {
                 pause = PAUSE.0;
@@ -164,7 +169,21 @@ impl Reflector {
                     subscription.set_progress(Progress::Interrupted);
                     listing = Listing::default();
                     relist = true;
+                    why = Resync::Diverged;
                     continue;
+                }
+                Ended::Diverged(reason) => {
+                    warn!(key = %subscription.key(), reason, "what is held is not what upstream has: it is listed anew");
+                    subscription.set_progress(Progress::Interrupted);
+                    // A list that does not help either is what upstream has; then it miscounts.
+                    let first = why != Resync::Diverged;
+                    counts = first;
+                    listing = Listing::default();
+                    relist = true;
+                    why = Resync::Diverged;
+                    if first {
+                        continue;
+                    }
                 }
                 Ended::Link(_) => {
                     subscription.set_progress(interrupted(subscription));
@@ -200,6 +219,7 @@ impl Reflector {
                     subscription.set_progress(interrupted(subscription));
                     // The log may have a hole now, which only a whole list closes.
                     relist = true;
+                    why = Resync::First;
                     listing = Listing::default();
                 }
             }

@@ -5,9 +5,11 @@ mod args;
 mod config;
 mod secure;
 
+pub(crate) use self::app::TUNNEL_DRAIN;
 pub use self::app::{App, StartError};
 pub use self::args::RunArgs;
 pub use self::config::{Config, ConfigError, Filtering, Lifetimes, Listeners, Sharing};
+pub(crate) use self::secure::socket;
 
 /// Why the hub did not start.
 #[derive(Debug, thiserror::Error)]

@@ -8,6 +8,7 @@
 
 mod encode;
 mod filtered;
+mod form;
 mod get;
 mod list;
 mod watch;
@@ -18,7 +19,7 @@ use axum::body::Body;
 use http::{HeaderValue, Response, header, request::Parts};
 use http_body_util::BodyExt;
 use kube_wire::{
-    accept::{Answer, As, MediaType, Representation, negotiate},
+    accept::Representation,
     list_options::{ListRequest, WatchRequest},
     request::{ResourcePath, Verb},
     resource::ObjectKey,
@@ -29,11 +30,15 @@ use kube_wire::{
 use tokio::time::timeout;
 use watch_cache::Scope;
 
-use self::encode::Encoder;
+use self::{
+    encode::Encoder,
+    form::{Rather, representation},
+};
 use crate::{
     authenticate::{Caller, tokens::TokenError},
     authorize::{Attributes, Decision},
     filters::{Client, Filter},
+    freshness::{Age, Policy},
     hub::{Hub, Named},
     metrics::Outcome,
     offline::documents::warning,
@@ -64,6 +69,8 @@ struct Asked<'a> {
     scope: Scope,
     credential: Credential,
     representation: Representation,
+    /// The version of the table that the client would rather have, without a link; see [`Rather`].
+    table: Rather,
     client: Client,
     /// What the client is shown; all, if there is none.
     filter: Option<Arc<Filter>>,
@@ -101,8 +108,8 @@ pub async fn read(
         Ok(_) => return refuse(Status::bad_request("edge-hub: shardSelector needs the API server")),
         Err(status) => return refuse(status),
     };
-    let representation = match representation(request, &path.resource, &wanted, up) {
-        Ok(Some(representation)) => representation,
+    let (representation, table) = match representation(request, &path.resource, &wanted, up) {
+        Ok(Some(wanted)) => wanted,
         Ok(None) => return Ok(Read::HandOn),
         Err(status) => return refuse(status),
     };
@@ -127,7 +134,8 @@ pub async fn read(
     let scope = scope.map_or(Scope::Cluster, Scope::Namespace);
     let client = Client::of(&named.owner, &request.headers);
     let filter = filter(hub, &client, verb, path).await;
-    let asked = Asked { hub, named, attributes, key, scope, credential, representation, client, filter };
+    let asked =
+        Asked { hub, named, attributes, key, scope, credential, representation, table, client, filter };
     let read = match wanted {
         Wanted::List(list) => unless_filtered(&asked, list::answer(&asked, &list).await),
         Wanted::Watch(watch) => unless_filtered(&asked, watch::answer(&asked, watch).await),
@@ -228,50 +236,6 @@ impl Wanted {
     }
 }
 
-/// How to answer; `None` if only the API server can answer so.
-fn representation(
-    request: &Parts,
-    resource: &kube_wire::resource::GroupVersionResource,
-    wanted: &Wanted,
-    up: bool,
-) -> Result<Option<Representation>, Status> {
-    let accept =
-        request.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let offered: &[MediaType] =
-        if transcode::knows(resource) { &[MediaType::Json, MediaType::Protobuf] } else { &[MediaType::Json] };
-    let mut representation = negotiate(accept, offered)?;
-    let (kind, pretty) = match wanted {
-        Wanted::List(_) => (Answer::List, true),
-        Wanted::Watch(_) => (Answer::Watch, false),
-        Wanted::Get => (Answer::Object, true),
-    };
-    if representation.as_ == As::Table {
-        if up {
-            return Ok(None);
-        }
-        // Columns are the API server's to make. kubectl accepts plain objects, too, and then shows names and ages.
-        let plain: Vec<&str> = accept.split(',').filter(|clause| !clause.contains("as=Table")).collect();
-        if plain.is_empty() {
-            return Err(Status::not_acceptable(&["application/json"]));
-        }
-        representation = negotiate(&plain.join(","), offered)?;
-    }
-    representation.check(kind)?;
-    if pretty && up && (representation.pretty || is_for_people(request)) {
-        return Ok(None);
-    }
-    Ok(Some(representation))
-}
-
-/// The API server indents JSON for browsers and command-line tools, and when asked.
-fn is_for_people(request: &Parts) -> bool {
-    let agent =
-        request.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let asked =
-        request.uri.query().is_some_and(|query| query.split('&').any(|part| part.starts_with("pretty=")));
-    asked || ["curl", "Wget", "Mozilla/5.0"].iter().any(|prefix| agent.starts_with(prefix))
-}
-
 /// The refusal of a caller whose token is not good or cannot be checked.
 pub fn unnamed(error: &TokenError) -> Status {
     match error {
@@ -309,8 +273,22 @@ impl Asked<'_> {
     }
 
     /// How old what the subscription holds may be.
-    fn age(&self, subscription: &Subscription) -> crate::freshness::Age {
-        subscription.age(self.hub.upstream.alive())
+    fn age(&self, subscription: &Subscription) -> Age {
+        subscription.age(self.hub.upstream.is_up())
+    }
+
+    /// The same for a read of the most recent state: a watch whose connection was silent for longer than the policy allows, as an idle one
+    /// is, is asked for a sign of life first, which costs less than to ask for the state.
+    async fn proved_age(&self, subscription: &Subscription, policy: Policy) -> Age {
+        let age = self.age(subscription);
+        let Policy::Bounded(within) = policy else { return age };
+        if !age.watching || age.proved <= within {
+            return age;
+        }
+        if let Some(source) = subscription.source() {
+            source.prove(within).await;
+        }
+        self.age(subscription)
     }
 
     fn encoder(&self, subscription: &Arc<Subscription>) -> Option<Encoder> {

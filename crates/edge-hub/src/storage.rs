@@ -93,16 +93,20 @@ impl Storage {
         self.append(key, &[Record::Bookmark { version: version.get() }])
     }
 
-    /// Removes a subscription.
-    pub fn forget(&self, key: &Key) -> Result<(), Error> {
-        self.append(key, &[Record::Drop])
+    /// Removes a subscription, by its name.
+    pub fn forget(&self, name: &str) -> Result<(), Error> {
+        self.append_to(name, &[Record::Drop])
     }
 
     fn append(&self, key: &Key, records: &[Record]) -> Result<(), Error> {
+        self.append_to(&key.to_string(), records)
+    }
+
+    fn append_to(&self, name: &str, records: &[Record]) -> Result<(), Error> {
         if records.is_empty() {
             return Ok(());
         }
-        let subscription = SubscriptionId::from(key.to_string().as_str());
+        let subscription = SubscriptionId::from(name);
         let mut store = self.store.lock();
         store.append(&subscription, records)?;
         store.hand_over(&subscription)

@@ -8,10 +8,12 @@
 //! Certificates may be replaced: the link connects anew, requests go over the new connection, and streams over the old one go on.
 //! A request that finds no session fails at once: whether to answer it from what is held is its caller's business.
 
+mod answer;
 mod connector;
 mod counted;
 mod endpoint;
 pub mod json;
+mod lane;
 mod link;
 mod session;
 mod unverified;
@@ -23,6 +25,7 @@ use http::{HeaderValue, Request, Response};
 use hyper::body::Incoming;
 use tokio::sync::watch;
 
+pub use self::answer::{Answer, Source};
 pub use self::connector::{Connector, TlsMaterial, TlsMaterialError};
 pub use self::endpoint::{Endpoint, EndpointError};
 pub(crate) use self::link::jittered;
@@ -51,15 +54,28 @@ impl std::fmt::Debug for Credential {
     }
 }
 
-/// How the link is kept.
+/// How the link is kept, and how soon it is noticed that it is not there any more.
+///
+/// Each layer notices what it can for the fewest bytes ([ADR 17](../../../docs/adr/0017-idle-link.md)): TCP's own probes, which carry
+/// nothing, that packets vanish; a request that waits, that the server stands still; a PING now and then the same when nobody waits.
 #[derive(Debug, Clone, Copy)]
 pub struct Timing {
     /// How long a connection may take to come about, TLS included.
     pub connect: Duration,
-    /// How long the link may be silent before it is asked for a sign of life.
-    pub probe_after: Duration,
-    /// How long the sign of life may take. A black hole is noticed after `probe_after + probe_timeout`.
+    /// How long nothing may be acknowledged before TCP probes the path, and how often it does so then.
+    pub path_probe_after: Duration,
+    /// The pause between two such probes.
+    pub path_probe_interval: Duration,
+    /// How long nothing may be acknowledged at all: neither probes nor what was sent.
+    pub path_timeout: Duration,
+    /// How long a request may wait, with nothing coming over its connection, before the server is asked for a sign of life.
+    pub patience: Duration,
+    /// How long that may take.
     pub probe_timeout: Duration,
+    /// How long a connection may be silent before it is asked for a sign of life though nobody waits.
+    pub ping_after: Duration,
+    /// How long that may take.
+    pub ping_timeout: Duration,
     /// The first and the longest pause between attempts.
     pub backoff: (Duration, Duration),
 }
@@ -68,8 +84,13 @@ impl Default for Timing {
     fn default() -> Self {
         Self {
             connect: Duration::from_secs(4),
-            probe_after: Duration::from_secs(2),
+            path_probe_after: Duration::from_secs(2),
+            path_probe_interval: Duration::from_secs(1),
+            path_timeout: Duration::from_secs(4),
+            patience: Duration::from_secs(1),
             probe_timeout: Duration::from_secs(2),
+            ping_after: Duration::from_secs(20),
+            ping_timeout: Duration::from_secs(4),
             backoff: (Duration::from_millis(200), Duration::from_secs(5)),
         }
     }
@@ -91,7 +112,6 @@ pub enum UpstreamError {
 pub struct Upstream {
     state: watch::Receiver<LinkState>,
     renew: Arc<tokio::sync::Notify>,
-    silence: Duration,
 }
 
 impl Upstream {
@@ -119,17 +139,12 @@ impl Upstream {
         })
     }
 
-    /// How long ago the API server can have given its last sign of life: while there is a link, no longer than its probe allows.
-    pub fn alive(&self) -> Option<Duration> {
-        self.is_up().then_some(self.silence)
-    }
-
     /// Sends a request whose URI has a path and no authority. Its body is streamed, and so is the answer's.
     pub async fn send(
         &self,
         credential: &Credential,
         request: Request<Body>,
-    ) -> Result<Response<Incoming>, UpstreamError> {
+    ) -> Result<Response<Answer>, UpstreamError> {
         let session = self.session()?;
         let result = session.send(credential, request).await;
         if session.is_closing() {

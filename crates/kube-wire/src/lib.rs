@@ -2,6 +2,7 @@
 //! Nothing here opens a socket, reads a clock or holds a client.
 
 pub mod accept;
+pub mod age;
 pub mod continue_token;
 pub mod edit;
 pub mod field_selector;
@@ -9,10 +10,11 @@ pub mod frame;
 mod json;
 pub mod label_selector;
 pub mod list_options;
+pub mod names;
 pub mod object;
 mod protobuf;
 mod query;
-mod quoting;
+pub mod quoting;
 pub mod request;
 pub mod resource;
 pub mod resource_version;

@@ -84,6 +84,13 @@ impl Object {
         let undecodable = |error: &dyn std::fmt::Display| MalformedObject::Undecodable(error.to_string());
         let text = std::str::from_utf8(&body).map_err(|error| undecodable(&error))?;
         serde_json::from_str::<IgnoredAny>(text).map_err(|error| undecodable(&error))?;
+        Self::from_valid_json(body)
+    }
+
+    /// Takes one JSON object that the caller has parsed, or written by a serializer: it is not looked through again. Of what is not
+    /// well-formed nothing sensible is read.
+    pub fn from_valid_json(body: Bytes) -> Result<Self, MalformedObject> {
+        std::str::from_utf8(&body).map_err(|error| MalformedObject::Undecodable(error.to_string()))?;
         let object = Self::new(body.len(), Encoding::Json, &metadata::json_head(&body)?)?;
         Ok(Self { body, ..object })
     }

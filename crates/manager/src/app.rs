@@ -26,7 +26,7 @@ use crate::leader::{self, Clock, Election, LeadershipGuard};
 use crate::leading::{Keys, Leading};
 use crate::metrics_server::KubernetesReviewer;
 use crate::pools::Pools;
-use crate::{controllers, metrics_server, webhook};
+use crate::{controllers, metrics_server, node_metrics, webhook};
 
 /// How long the webhook goes on serving after the process was asked to end: by then the API server has taken this
 /// replica out of the Service and asks another.
@@ -64,6 +64,9 @@ pub enum Error {
     /// The certificate resolver cannot be built into a server.
     #[error("cannot serve TLS: {0}")]
     Tls(#[from] rustls::Error),
+    /// The API of NodeMetric cannot be served.
+    #[error("node metrics: {0}")]
+    NodeMetrics(#[from] node_metrics::HostError),
     /// Leadership ended while it was needed; what was begun is left to the next leader.
     #[error(transparent)]
     Leadership(#[from] leader::Error),
@@ -89,12 +92,17 @@ pub struct App {
     health: TcpListener,
     webhook: TcpListener,
     metrics: TcpListener,
+    node_metrics: Option<node_metrics::Bound>,
 }
 
 impl App {
     /// Finds the cluster and binds every listener, so that what is wrong with them is said at once.
-    pub async fn build(mut config: Config) -> Result<Self, Error> {
-        let cluster = kube::Config::infer().await.map_err(Error::Infer)?;
+    pub async fn build(config: Config) -> Result<Self, Error> {
+        Self::build_for(config, kube::Config::infer().await.map_err(Error::Infer)?).await
+    }
+
+    /// As [`Self::build`], for a cluster that the caller found.
+    pub async fn build_for(mut config: Config, cluster: kube::Config) -> Result<Self, Error> {
         let mut lease = cluster.clone();
         // A renewal that was retried inside the client would count from the wrong moment.
         lease.default_retry = false;
@@ -103,16 +111,25 @@ impl App {
         let health = bind("--health-address", config.health_address).await?;
         let webhook = bind("--webhook-address", config.webhook_address).await?;
         let metrics = bind("--metrics-address", config.metrics_address).await?;
+        let node_metrics = match config.node_metrics.clone() {
+            Some(bound) => Some(node_metrics::Bound {
+                api: bind("--node-metric-address", bound.address).await?,
+                reports: bind("--node-metric-report-address", bound.report_address).await?,
+                config: bound,
+            }),
+            None => None,
+        };
         if let Some(deployment) = &config.deployment {
             config.election.owner =
                 leader::owner(client.clone(), &config.election.namespace, deployment).await;
         }
-        Ok(Self { config, client, lease_client, health, webhook, metrics })
+        Ok(Self { config, client, lease_client, health, webhook, metrics, node_metrics })
     }
 
     /// Runs until `shutdown`, then hands the leadership over, serves on for a moment and ends.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), Error> {
-        let Self { config, client, lease_client, health, webhook, metrics: metrics_listener } = self;
+        let Self { config, client, lease_client, health, webhook, metrics: metrics_listener, node_metrics } =
+            self;
         let readiness = Readiness::new();
         let liveness = Liveness::new();
         let mut metrics = Metrics::new();
@@ -129,7 +146,15 @@ impl App {
         let certificate_metrics = CertificateMetrics::register(metrics.registry());
         let hub_metrics =
             controllers::hub_identity::metrics::HubIdentityMetrics::register(metrics.registry());
+        let gateway_metrics = controllers::gateway::metrics::GatewayMetrics::register(metrics.registry());
         let leader_metrics = leader::Metrics::register(metrics.registry());
+        let mut node_metrics = match node_metrics {
+            Some(bound) => {
+                let clients = (client.clone(), lease_client.clone());
+                node_metrics::start(bound, clients, &serving, &readiness, metrics.registry())?
+            }
+            None => node_metrics::Running::default(),
+        };
         let metrics = Arc::new(metrics);
 
         let (election, leadership) =
@@ -174,6 +199,7 @@ impl App {
             controller_metrics,
             certificate_metrics,
             hub_metrics,
+            gateway_metrics,
         };
         controllers.spawn(leading.run(controllers_end.clone()));
 
@@ -181,6 +207,7 @@ impl App {
             () = shutdown.cancelled() => info!("asked to end"),
             Some(ended) = servers.join_next() => return Err(unasked("a server", ended)),
             Some(ended) = background.join_next() => return Err(unasked("a watch", ended)),
+            Some(ended) = node_metrics.tasks.join_next() => return Err(unasked("a part of node metrics", ended)),
             Some(ended) = controllers.join_next() => return Err(unasked("the controllers", ended)),
             Some(ended) = candidacy.join_next() => {
                 return Err(match ended {
@@ -192,10 +219,11 @@ impl App {
         let asked = Instant::now();
         // First the controllers, then the Lease, so that a standby leads at once; the webhook last.
         controllers_end.cancel();
-        finish(&mut controllers, HAND_OVER).await;
+        tokio::join!(node_metrics.hand_over(), finish(&mut controllers, HAND_OVER));
         lease_end.cancel();
         finish(&mut candidacy, HAND_OVER).await;
         tokio::time::sleep(SERVE_ON.saturating_sub(asked.elapsed())).await;
+        node_metrics.end().await;
         servers_end.cancel();
         finish(&mut servers, LAST_REQUESTS).await;
         info!("ended");

@@ -26,6 +26,10 @@ pub enum Command {
     Run(Box<RunArgs>),
     /// Print the custom resource definitions, or apply them to a cluster.
     Crds(CrdsArgs),
+    /// Show what nodes use, as they report it.
+    Top(crate::node_metrics::top::TopArgs),
+    /// Take away what NodeMetric left on nodes, where it is served no more.
+    RetireNodeMetrics(crate::node_metrics::retire::RetireArgs),
     /// Keep kube-proxy, cluster DNS and CNI agents off the nodes of host-network pools.
     Hostnet(crate::hostnet::HostnetArgs),
 }
@@ -42,13 +46,13 @@ pub struct RunArgs {
     #[arg(long, env = "POD_NAME", default_value = "isthmus-manager")]
     pub identity: String,
 
-    /// Namespace in which the hubs of the nodes look for the `ConfigMap` `leader-hub-<pool>`.
-    #[arg(long, default_value = "kube-system")]
-    pub hub_namespace: String,
+    /// What the hubs of the nodes are given.
+    #[command(flatten)]
+    pub hubs: HubArgs,
 
-    /// Approve the certificates that the hubs of the nodes ask for, and deny those that somebody else asks for.
-    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
-    pub approve_hub_certificates: bool,
+    /// Gateways.
+    #[command(flatten)]
+    pub gateways: GatewayArgs,
 
     /// Where to listen.
     #[command(flatten)]
@@ -58,6 +62,10 @@ pub struct RunArgs {
     #[command(flatten)]
     pub webhook: WebhookArgs,
 
+    /// The API of NodeMetric.
+    #[command(flatten)]
+    pub node_metrics: crate::node_metrics::NodeMetricArgs,
+
     /// How leadership is held.
     #[command(flatten)]
     pub leader: crate::leader::LeaderArgs,
@@ -65,6 +73,37 @@ pub struct RunArgs {
     /// What is logged.
     #[command(flatten)]
     pub log: daemon::telemetry::LogArgs,
+}
+
+/// What the hubs of the nodes are given.
+#[derive(Clone, Debug, Group)]
+#[command(next_help_heading = "Hubs of the nodes")]
+pub struct HubArgs {
+    /// Namespace in which the hubs of the nodes look for the `ConfigMap` `leader-hub-<pool>`.
+    #[arg(long, default_value = "kube-system")]
+    pub hub_namespace: String,
+
+    /// Approve the certificates that the hubs of the nodes ask for, and deny those that somebody else asks for.
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
+    pub approve_hub_certificates: bool,
+
+    /// Keep the Role `isthmus-edge-hub-pools`, by which the hubs of the nodes read the `ConfigMap` `leader-hub-<pool>` of every pool.
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
+    pub hub_access: bool,
+}
+
+/// Gateways.
+#[derive(Clone, Copy, Debug, Group)]
+#[command(next_help_heading = "Gateways")]
+pub struct GatewayArgs {
+    /// Run the Gateway controller: election of endpoints, the Services that lead to them, names of edge nodes.
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
+    pub gateways: bool,
+
+    /// Make a Gateway for every pool of type Edge, not only for those with annotation isthmus.dev/gateway=true. Value `false` of the
+    /// annotation excepts a pool.
+    #[arg(long, default_value_t = false, action = clap::ArgAction::Set, value_name = "BOOL")]
+    pub gateways_for_edge_pools: bool,
 }
 
 /// Where to listen.

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::app::App;
 use crate::args::{Args, Command, CrdsAction, CrdsArgs, PROGRAM, RunArgs};
 use crate::config::Config;
-use crate::{crds, hostnet};
+use crate::{crds, hostnet, node_metrics};
 
 /// Runs the command to its end.
 pub fn run(args: Args) -> ExitCode {
@@ -21,6 +21,8 @@ pub fn run(args: Args) -> ExitCode {
     match args.command {
         Command::Run(args) => runtime.block_on(run_manager(*args)),
         Command::Crds(args) => runtime.block_on(run_crds(&args)),
+        Command::Top(args) => runtime.block_on(run_top(&args)),
+        Command::RetireNodeMetrics(args) => runtime.block_on(retire_node_metrics(&args)),
         Command::Hostnet(args) => runtime.block_on(hostnet::run(args)),
     }
 }
@@ -53,6 +55,16 @@ async fn run_manager(args: RunArgs) -> ExitCode {
 
 async fn serve(config: Config, shutdown: CancellationToken) -> Result<(), crate::app::Error> {
     App::build(config).await?.run(shutdown).await
+}
+
+async fn run_top(args: &node_metrics::top::TopArgs) -> ExitCode {
+    let shown = node_metrics::top::run(args, &mut std::io::stdout().lock()).await;
+    shown.map_or_else(|error| fail(PROGRAM, SOFTWARE, &error), |()| ExitCode::SUCCESS)
+}
+
+async fn retire_node_metrics(args: &node_metrics::retire::RetireArgs) -> ExitCode {
+    let retired = node_metrics::retire::run(args, &mut std::io::stdout().lock()).await;
+    retired.map_or_else(|error| fail(PROGRAM, SOFTWARE, &error), |()| ExitCode::SUCCESS)
 }
 
 async fn run_crds(args: &CrdsArgs) -> ExitCode {

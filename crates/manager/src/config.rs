@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::args::{ListenerArgs, RunArgs, WebhookArgs};
+use crate::args::{GatewayArgs, HubArgs, ListenerArgs, RunArgs, WebhookArgs};
 use crate::controllers::webhook_certificates;
 use crate::leader::{Settings, TimingError};
 
@@ -21,6 +21,9 @@ pub enum Error {
     /// Certificates cannot be kept as asked.
     #[error("--certificate-validity: {0}")]
     Certificates(#[from] webhook_certificates::ConfigError),
+    /// NodeMetric cannot be served as asked.
+    #[error(transparent)]
+    NodeMetrics(#[from] crate::node_metrics::ConfigError),
     /// A name that must not be empty.
     #[error("{0}: must not be empty")]
     Empty(&'static str),
@@ -30,8 +33,8 @@ pub enum Error {
 #[derive(Clone, Debug)]
 pub struct Config {
     pub(crate) identity: String,
-    pub(crate) hub_namespace: String,
-    pub(crate) approve_hub_certificates: bool,
+    pub(crate) hubs: HubArgs,
+    pub(crate) gateways: GatewayArgs,
     pub(crate) webhook_address: SocketAddr,
     pub(crate) health_address: SocketAddr,
     pub(crate) metrics_address: SocketAddr,
@@ -39,27 +42,20 @@ pub struct Config {
     pub(crate) deployment: Option<String>,
     pub(crate) election: Settings,
     pub(crate) certificates: Arc<webhook_certificates::Config>,
+    pub(crate) node_metrics: Option<crate::node_metrics::Config>,
 }
 
 impl TryFrom<RunArgs> for Config {
     type Error = Error;
 
     fn try_from(args: RunArgs) -> Result<Self, Error> {
-        let RunArgs {
-            namespace,
-            identity,
-            hub_namespace,
-            approve_hub_certificates,
-            listeners,
-            webhook,
-            leader,
-            log: _,
-        } = args;
+        let RunArgs { namespace, identity, hubs, gateways, listeners, webhook, node_metrics, leader, log: _ } =
+            args;
         let ListenerArgs { webhook_address, health_address, metrics_address } = listeners;
         let names = [
             ("--namespace", &namespace),
             ("--identity", &identity),
-            ("--hub-namespace", &hub_namespace),
+            ("--hub-namespace", &hubs.hub_namespace),
             ("--webhook-service", &webhook.webhook_service),
         ];
         if let Some((flag, _)) = names.into_iter().find(|(_, name)| name.is_empty()) {
@@ -72,30 +68,36 @@ impl TryFrom<RunArgs> for Config {
             timing: leader.timing()?,
             owner: None,
         };
-        let certificates = Arc::new(certificates(namespace, webhook));
+        let node_metrics = node_metrics.resolve(&namespace, &identity, &webhook.serving_secret)?;
+        let certificates = Arc::new(certificates(namespace, webhook, node_metrics.as_ref()));
         certificates.check()?;
         Ok(Self {
             identity,
-            hub_namespace,
-            approve_hub_certificates,
+            hubs,
+            gateways,
             webhook_address,
             health_address,
             metrics_address,
             deployment: leader.leader_elect_deployment.filter(|name| !name.is_empty()),
             election,
             certificates,
+            node_metrics,
         })
     }
 }
 
 /// The identity in the Lease: no process that ran before under the same name must be taken for this one.
-fn unique(identity: &str) -> String {
+pub(crate) fn unique(identity: &str) -> String {
     let random = std::collections::hash_map::RandomState::new();
     format!("{identity}_{:016x}", std::hash::BuildHasher::hash_one(&random, identity))
 }
 
 /// What the certificates are for: the webhook's Service, by the names that the API server calls it.
-fn certificates(namespace: String, webhook: WebhookArgs) -> webhook_certificates::Config {
+fn certificates(
+    namespace: String,
+    webhook: WebhookArgs,
+    node_metrics: Option<&crate::node_metrics::Config>,
+) -> webhook_certificates::Config {
     let WebhookArgs {
         webhook_service: service,
         mutating_webhook_configuration,
@@ -104,8 +106,10 @@ fn certificates(namespace: String, webhook: WebhookArgs) -> webhook_certificates
         serving_secret,
         certificate_validity,
     } = webhook;
-    let dns_names =
+    let mut dns_names =
         vec![format!("{service}.{namespace}.svc"), format!("{service}.{namespace}.svc.cluster.local")];
+    // One certificate for all that replicas serve.
+    dns_names.extend(node_metrics.map(crate::node_metrics::Config::server_name));
     webhook_certificates::Config {
         namespace,
         ca_secret,
@@ -113,6 +117,7 @@ fn certificates(namespace: String, webhook: WebhookArgs) -> webhook_certificates
         dns_names,
         mutating_configurations: vec![mutating_webhook_configuration],
         validating_configurations: vec![validating_webhook_configuration],
+        api_services: node_metrics.map(crate::node_metrics::Config::api_service).into_iter().collect(),
         leaf_validity: certificate_validity,
         settle: SETTLE,
     }

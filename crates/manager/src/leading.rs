@@ -14,6 +14,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::config::Config;
+use crate::controllers::gateway::{self, metrics::GatewayMetrics};
+use crate::controllers::hub_access;
 use crate::controllers::hub_identity::{self, metrics::HubIdentityMetrics};
 use crate::controllers::node_pool::{self, Context, Progress};
 use crate::controllers::webhook_certificates::{self, CertificateMetrics};
@@ -58,6 +60,7 @@ pub(crate) struct Leading {
     pub(crate) controller_metrics: node_pool::metrics::Metrics,
     pub(crate) certificate_metrics: CertificateMetrics,
     pub(crate) hub_metrics: HubIdentityMetrics,
+    pub(crate) gateway_metrics: GatewayMetrics,
 }
 
 impl Leading {
@@ -85,6 +88,7 @@ impl Leading {
             controller_metrics,
             certificate_metrics,
             hub_metrics,
+            gateway_metrics,
         } = self;
         let mut tasks = JoinSet::new();
         let heartbeat = liveness.register("certificates", CERTIFICATES_SILENCE);
@@ -103,15 +107,6 @@ impl Leading {
         let reporter =
             Reporter { controller: "isthmus-manager".into(), instance: Some(config.identity.clone()) };
         let recorder = Recorder::new(client.clone(), reporter);
-        if config.approve_hub_certificates {
-            let controller = hub_identity::Controller {
-                client: client.clone(),
-                leadership: leadership.clone(),
-                recorder: recorder.clone(),
-                metrics: hub_metrics,
-            };
-            tasks.spawn(controller.run(end.clone()));
-        }
         let context = Arc::new(Context {
             client: client.clone(),
             pools: pools.clone(),
@@ -120,16 +115,21 @@ impl Leading {
             leader_configs: Arc::new(ByName::default()),
             recorder,
             metrics: controller_metrics,
-            hub_namespace: config.hub_namespace.clone(),
+            hub_namespace: config.hubs.hub_namespace.clone(),
             leadership,
             progress: Progress::default(),
         });
+        serve_hubs(&context, &config, hub_metrics, &mut tasks, &end);
         let (sender, queue) = mpsc::unbounded_channel();
         // A process leads once in its life: losing the leadership ends it.
         let _ = keys.queue.set(sender);
 
         let (nodes_listed, all_nodes) = watch::channel(false);
         let (configs_listed, all_configs) = watch::channel(false);
+        if config.gateways.gateways {
+            let setup = gateway_setup(&context, &config, all_nodes.clone(), gateway_metrics);
+            tasks.spawn(gateway::run(setup, end.clone()));
+        }
         tasks.spawn(watches::keep(
             Api::all(client.clone()),
             watcher::Config::default(),
@@ -140,7 +140,7 @@ impl Leading {
             },
         ));
         tasks.spawn(watches::keep(
-            Api::namespaced(client.clone(), &config.hub_namespace),
+            Api::namespaced(client.clone(), &config.hubs.hub_namespace),
             watcher::Config::default().labels(api::labels::CONFIG_MAP_NAME),
             Arc::clone(&context.leader_configs),
             {
@@ -167,6 +167,55 @@ impl Leading {
         }
         keys.ask(node_pool::all_keys(&context));
         node_pool::run(context, queue, end).await;
+    }
+}
+
+/// The controllers of what hubs are given: certificates, and the right to read who leads their pools.
+fn serve_hubs(
+    context: &Context,
+    config: &Config,
+    metrics: HubIdentityMetrics,
+    tasks: &mut JoinSet<()>,
+    end: &CancellationToken,
+) {
+    if config.hubs.approve_hub_certificates {
+        let controller = hub_identity::Controller {
+            client: context.client.clone(),
+            leadership: context.leadership.clone(),
+            recorder: context.recorder.clone(),
+            metrics,
+            gateways: config.gateways.gateways,
+        };
+        tasks.spawn(controller.run(end.clone()));
+    }
+    if config.hubs.hub_access {
+        let controller = hub_access::Controller {
+            client: context.client.clone(),
+            leadership: context.leadership.clone(),
+            pools: context.pools.clone(),
+            namespace: config.hubs.hub_namespace.clone(),
+        };
+        tasks.spawn(controller.run(end.clone()));
+    }
+}
+
+/// What the Gateway controller shares with that of NodePools.
+fn gateway_setup(
+    context: &Context,
+    config: &Config,
+    nodes_listed: watch::Receiver<bool>,
+    gateway_metrics: GatewayMetrics,
+) -> gateway::Setup {
+    gateway::Setup {
+        client: context.client.clone(),
+        leadership: context.leadership.clone(),
+        recorder: context.recorder.clone(),
+        pools: context.pools.clone(),
+        nodes: Arc::clone(&context.nodes),
+        nodes_listed,
+        metrics: context.metrics.clone(),
+        gateway_metrics,
+        for_edge_pools: config.gateways.gateways_for_edge_pools,
     }
 }
 

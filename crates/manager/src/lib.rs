@@ -11,6 +11,7 @@ pub mod hostnet;
 pub mod leader;
 pub(crate) mod leading;
 pub mod metrics_server;
+pub mod node_metrics;
 pub(crate) mod nodes;
 pub(crate) mod pods;
 pub mod pools;

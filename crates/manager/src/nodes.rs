@@ -6,14 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::{annotations, labels};
 use k8s_openapi::ClusterResourceScope;
-use kube::Resource;
 use kube::core::ObjectMeta;
 use parking_lot::RwLock;
 use serde::Deserialize;
+use tokio::sync::watch;
 
 use crate::controllers::node_pool::ownership::Record;
 use crate::controllers::node_pool::taint::NodeTaint;
-use crate::watches::Index;
+use crate::watches::{self, Index};
 
 /// The key under which nodes are reconciled of which no pool is known that could let them go.
 pub(crate) const NO_POOL: &str = "";
@@ -33,6 +33,8 @@ pub(crate) struct NodeObject {
 struct Spec {
     #[serde(default)]
     taints: Vec<NodeTaint>,
+    #[serde(rename = "podCIDRs", default)]
+    pod_cidrs: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -77,29 +79,7 @@ pub(crate) fn slim_metadata<'de, D: serde::Deserializer<'de>>(
     Ok(ObjectMeta { deletion_timestamp, ..slim })
 }
 
-impl Resource for NodeObject {
-    type DynamicType = ();
-    type Scope = ClusterResourceScope;
-
-    fn kind((): &()) -> std::borrow::Cow<'_, str> {
-        "Node".into()
-    }
-    fn group((): &()) -> std::borrow::Cow<'_, str> {
-        "".into()
-    }
-    fn version((): &()) -> std::borrow::Cow<'_, str> {
-        "v1".into()
-    }
-    fn plural((): &()) -> std::borrow::Cow<'_, str> {
-        "nodes".into()
-    }
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
+watches::core_kind!(NodeObject, "Node", "nodes", ClusterResourceScope);
 
 /// What is known of a Node.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -113,6 +93,8 @@ pub(crate) struct NodeView {
     pub(crate) ready: bool,
     /// The first internal address.
     pub(crate) internal_ip: Option<String>,
+    /// The networks of its pods, of all families.
+    pub(crate) pod_cidrs: Vec<String>,
     /// The pool that wrote the record, where that cannot be read and the node was seen with the pool before.
     pub(crate) formerly: Option<String>,
 }
@@ -162,9 +144,18 @@ impl NodeView {
 
     /// Whether anything that a decision depends on differs. Heartbeats change only the version.
     fn differs(&self, other: &Self) -> bool {
-        let Self { name, resource_version: _, labels, annotations, taints, ready, internal_ip, formerly } =
-            self;
-        (name, labels, annotations, taints, ready, internal_ip, formerly)
+        let Self {
+            name,
+            resource_version: _,
+            labels,
+            annotations,
+            taints,
+            ready,
+            internal_ip,
+            pod_cidrs,
+            formerly,
+        } = self;
+        (name, labels, annotations, taints, ready, internal_ip, pod_cidrs, formerly)
             != (
                 &other.name,
                 &other.labels,
@@ -172,6 +163,7 @@ impl NodeView {
                 &other.taints,
                 &other.ready,
                 &other.internal_ip,
+                &other.pod_cidrs,
                 &other.formerly,
             )
     }
@@ -179,7 +171,10 @@ impl NodeView {
 
 impl From<NodeObject> for NodeView {
     fn from(node: NodeObject) -> Self {
-        let NodeObject { metadata, spec, status } = node;
+        let NodeObject { metadata, mut spec, status } = node;
+        // Decoding made room for four of each.
+        spec.taints.shrink_to_fit();
+        spec.pod_cidrs.shrink_to_fit();
         let internal_ip = status.addresses.into_iter().find(|a| a.type_ == "InternalIP").map(|a| a.address);
         Self {
             name: metadata.name.unwrap_or_default(),
@@ -189,21 +184,25 @@ impl From<NodeObject> for NodeView {
             taints: spec.taints,
             ready: status.conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True"),
             internal_ip,
+            pod_cidrs: spec.pod_cidrs,
             formerly: None,
         }
     }
 }
 
-/// The index. Changes are told as the names of the pools that they concern.
+/// The index. Changes are told as the names of the pools that they concern, and to whoever looks at all nodes by a count.
 #[derive(Default)]
 pub(crate) struct Nodes {
     inner: RwLock<Inner>,
+    changes: watch::Sender<u64>,
 }
 
 #[derive(Default)]
 struct Inner {
     by_name: BTreeMap<String, NodeView>,
     by_pool: BTreeMap<String, BTreeSet<String>>,
+    /// How often a node changed in what decisions depend on.
+    changes: u64,
 }
 
 impl Inner {
@@ -217,8 +216,14 @@ impl Inner {
         let keys = view.keys();
         match self.by_name.get(&view.name) {
             Some(before) if !before.differs(&view) => {}
-            Some(before) => touched.extend(before.keys().into_iter().chain(keys.iter().cloned())),
-            None => touched.extend(keys.iter().cloned()),
+            Some(before) => {
+                touched.extend(before.keys().into_iter().chain(keys.iter().cloned()));
+                self.changes += 1;
+            }
+            None => {
+                touched.extend(keys.iter().cloned());
+                self.changes += 1;
+            }
         }
         if let Some(before) = self.by_name.get(&view.name).map(NodeView::keys) {
             self.unlink(&view.name, &before);
@@ -234,6 +239,7 @@ impl Inner {
         let Some(view) = self.by_name.remove(name) else { return BTreeSet::new() };
         let keys = view.keys();
         self.unlink(name, &keys);
+        self.changes += 1;
         keys
     }
 
@@ -250,6 +256,26 @@ impl Inner {
 }
 
 impl Nodes {
+    /// Changes whenever a node changes in what decisions depend on, in a pool or not.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// What `read` makes of each node, in the order of their names.
+    pub(crate) fn map<T>(&self, read: impl FnMut(&NodeView) -> T) -> Vec<T> {
+        self.inner.read().by_name.values().map(read).collect()
+    }
+
+    /// Changes the index, and tells of it.
+    fn change(&self, change: impl FnOnce(&mut Inner) -> BTreeSet<String>) -> BTreeSet<String> {
+        let mut inner = self.inner.write();
+        let touched = change(&mut inner);
+        let changes = inner.changes;
+        drop(inner);
+        self.changes.send_if_modified(|told| std::mem::replace(told, changes) != changes);
+        touched
+    }
+
     /// The nodes that `pool` is concerned with: those in it, and those that carry its record.
     pub(crate) fn of_pool(&self, pool: &str) -> Vec<NodeView> {
         let inner = self.inner.read();
@@ -283,24 +309,25 @@ impl Nodes {
 
 impl Index<NodeObject> for Nodes {
     fn apply(&self, node: NodeObject) -> BTreeSet<String> {
-        self.inner.write().insert(node.into())
+        self.change(|inner| inner.insert(node.into()))
     }
 
     fn delete(&self, node: NodeObject) -> BTreeSet<String> {
-        self.inner.write().remove(node.metadata.name.as_deref().unwrap_or_default())
+        self.change(|inner| inner.remove(node.metadata.name.as_deref().unwrap_or_default()))
     }
 
     fn replace(&self, nodes: Vec<NodeObject>) -> BTreeSet<String> {
-        let mut inner = self.inner.write();
-        let views: Vec<NodeView> = nodes.into_iter().map(NodeView::from).collect();
-        let present: BTreeSet<&str> = views.iter().map(|view| view.name.as_str()).collect();
-        let gone: Vec<String> =
-            inner.by_name.keys().filter(|name| !present.contains(name.as_str())).cloned().collect();
-        let mut touched: BTreeSet<String> = gone.iter().flat_map(|name| inner.remove(name)).collect();
-        for view in views {
-            touched.extend(inner.insert(view));
-        }
-        touched
+        self.change(|inner| {
+            let views: Vec<NodeView> = nodes.into_iter().map(NodeView::from).collect();
+            let present: BTreeSet<&str> = views.iter().map(|view| view.name.as_str()).collect();
+            let gone: Vec<String> =
+                inner.by_name.keys().filter(|name| !present.contains(name.as_str())).cloned().collect();
+            let mut touched: BTreeSet<String> = gone.iter().flat_map(|name| inner.remove(name)).collect();
+            for view in views {
+                touched.extend(inner.insert(view));
+            }
+            touched
+        })
     }
 }
 

@@ -5,13 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use k8s_openapi::NamespaceResourceScope;
-use kube::Resource;
 use kube::core::ObjectMeta;
 use parking_lot::RwLock;
 use serde::Deserialize;
 
 use crate::nodes::slim_metadata;
-use crate::watches::Index;
+use crate::watches::{self, Index};
 
 /// What the watch asks for: bound to a node or not, pods without host network that have not ended.
 pub(crate) const FIELD_SELECTOR: &str = "spec.hostNetwork=false,status.phase!=Succeeded,status.phase!=Failed";
@@ -32,29 +31,7 @@ struct Spec {
     node_name: String,
 }
 
-impl Resource for PodObject {
-    type DynamicType = ();
-    type Scope = NamespaceResourceScope;
-
-    fn kind((): &()) -> std::borrow::Cow<'_, str> {
-        "Pod".into()
-    }
-    fn group((): &()) -> std::borrow::Cow<'_, str> {
-        "".into()
-    }
-    fn version((): &()) -> std::borrow::Cow<'_, str> {
-        "v1".into()
-    }
-    fn plural((): &()) -> std::borrow::Cow<'_, str> {
-        "pods".into()
-    }
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
+watches::core_kind!(PodObject, "Pod", "pods", NamespaceResourceScope);
 
 impl PodObject {
     /// `namespace/name`, the key of the pod.

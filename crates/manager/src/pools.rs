@@ -77,6 +77,7 @@ struct Shared {
     index: RwLock<Index>,
     recent: Mutex<Recent>,
     ready: watch::Sender<bool>,
+    changes: watch::Sender<u64>,
     live: Box<dyn Live>,
     permits: Semaphore,
 }
@@ -89,6 +90,7 @@ impl Pools {
                 index: RwLock::default(),
                 recent: Mutex::default(),
                 ready: watch::Sender::new(false),
+                changes: watch::Sender::default(),
                 live: Box::new(live),
                 permits: Semaphore::new(LIVE_AT_ONCE),
             }),
@@ -98,6 +100,16 @@ impl Pools {
     /// Becomes true when the index has been filled once, and stays so.
     pub fn ready(&self) -> watch::Receiver<bool> {
         self.shared.ready.subscribe()
+    }
+
+    /// Changes whenever a pool does.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.shared.changes.subscribe()
+    }
+
+    /// All pools that can be read.
+    pub(crate) fn all(&self) -> Vec<Arc<NodePool>> {
+        self.shared.index.read().iter().filter_map(|(_, entry)| entry.pool.clone()).collect()
     }
 
     /// The pool `name` as far as the index knows.
@@ -150,6 +162,9 @@ impl Pools {
         let changed = self.shared.index.write().apply(event);
         if filled {
             self.shared.ready.send_replace(true);
+        }
+        if !changed.is_empty() {
+            self.shared.changes.send_modify(|count| *count += 1);
         }
         changed
     }

@@ -18,6 +18,36 @@ use parking_lot::RwLock;
 use serde::de::DeserializeOwned;
 use tracing::{debug, warn};
 
+/// Makes a type with a field `metadata` a kind of the core group: what of a kind is decoded is the type's own affair.
+macro_rules! core_kind {
+    ($type:ty, $kind:literal, $plural:literal, $scope:ty) => {
+        impl kube::Resource for $type {
+            type DynamicType = ();
+            type Scope = $scope;
+
+            fn kind((): &()) -> std::borrow::Cow<'_, str> {
+                $kind.into()
+            }
+            fn group((): &()) -> std::borrow::Cow<'_, str> {
+                "".into()
+            }
+            fn version((): &()) -> std::borrow::Cow<'_, str> {
+                "v1".into()
+            }
+            fn plural((): &()) -> std::borrow::Cow<'_, str> {
+                $plural.into()
+            }
+            fn meta(&self) -> &kube::core::ObjectMeta {
+                &self.metadata
+            }
+            fn meta_mut(&mut self) -> &mut kube::core::ObjectMeta {
+                &mut self.metadata
+            }
+        }
+    };
+}
+pub(crate) use core_kind;
+
 /// Something that is kept up to date by a watch. Each call returns the keys of the reconciliations that the change
 /// concerns; none if nothing changed that a decision depends on.
 pub(crate) trait Index<K>: Send + Sync + 'static {
@@ -27,6 +57,8 @@ pub(crate) trait Index<K>: Send + Sync + 'static {
     fn delete(&self, object: K) -> BTreeSet<String>;
     /// These are all objects there are.
     fn replace(&self, objects: Vec<K>) -> BTreeSet<String>;
+    /// The watch failed: what changes from now on may be told late.
+    fn interrupted(&self) {}
 }
 
 /// How long a watch that failed waits before it is tried again: soon after a hiccup, and at most 8 s (the upper bound, 4 s,
@@ -69,7 +101,10 @@ pub(crate) async fn keep<K, I>(
             }
             Ok(watcher::Event::Apply(object)) => changed(index.apply(object)),
             Ok(watcher::Event::Delete(object)) => changed(index.delete(object)),
-            Err(error) => warn!(kind = %K::kind(&()), %error, "watch failed; it is tried again"),
+            Err(error) => {
+                warn!(kind = %K::kind(&()), %error, "watch failed; it is tried again");
+                index.interrupted();
+            }
         }
     }
 }
@@ -89,6 +124,11 @@ impl<K> ByName<K> {
     /// The object of that name, if it exists.
     pub(crate) fn get(&self, name: &str) -> Option<Arc<K>> {
         self.objects.read().get(name).cloned()
+    }
+
+    /// All objects, in the order of their names.
+    pub(crate) fn all(&self) -> Vec<Arc<K>> {
+        self.objects.read().values().cloned().collect()
     }
 }
 

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -205,4 +206,20 @@ impl TestClient {
     pub async fn stop(mut self) {
         self.tasks.shutdown().await;
     }
+}
+
+/// A watch event in one line: `ADDED x@3`, `BOOKMARK @5 end`, `ERROR 410`.
+///
+/// # Panics
+/// If it is no watch event.
+pub fn brief(event: &Value) -> String {
+    let (change, object) = (event["type"].as_str().expect("an event has a type"), &event["object"]);
+    if change == "ERROR" {
+        return format!("ERROR {}", object["code"]);
+    }
+    let metadata = &object["metadata"];
+    let end = metadata["annotations"]["k8s.io/initial-events-end"].as_str().map_or("", |_| " end");
+    let name = metadata["name"].as_str().unwrap_or_default();
+    let version = metadata["resourceVersion"].as_str().expect("an object has a version");
+    format!("{change} {name}@{version}{end}")
 }

@@ -118,6 +118,11 @@ impl Case {
         (format!("{}?{}", subject.path(namespaced), query.join("&")), accept)
     }
 
+    /// Whether it goes on with a list of a version that only a server without compaction still has.
+    pub fn is_expired(&self) -> bool {
+        self.value("continue") == "$expired"
+    }
+
     /// Whether it asks for protobuf.
     pub fn is_protobuf(&self) -> bool {
         self.value("$accept") == "protobuf"

@@ -2,7 +2,7 @@
 //!
 //! [`issue`] makes certificates, [`request`] asks others for them, [`certificate`] reads them as data, [`window`] and
 //! [`rotation`] decide (pure: no clock, no I/O), [`private_file`] and [`pem_file`] keep them on disk, [`resolver`] holds the
-//! certificate being served and [`listener`] terminates TLS for axum. The crate knows nothing of Kubernetes: where
+//! certificate being served, [`listener`] terminates TLS for axum and [`signatures`] checks who holds a key. The crate knows nothing of Kubernetes: where
 //! certificates are stored and how trust is published is its caller's business.
 //! `ring` is the one crypto provider.
 
@@ -16,6 +16,7 @@ pub mod request;
 pub mod resolver;
 pub mod rotation;
 pub mod secret;
+pub mod signatures;
 pub mod window;
 
 /// Makes ring the process's crypto provider: the first line of every `main`, because rustls (and with it the

@@ -1,12 +1,14 @@
 //! Requests for certificates (PKCS #10): made with a key of one's own, and read as data by who decides on them.
 //!
 //! Reading is strict on purpose: what decides and what signs are different programs, and a text that the two could read
-//! differently must not be approved. So one canonical PEM block is read, with plain names. Attributes, and with them all
-//! extensions such as subject alternative names, are not looked into: that there are any is enough to refuse.
+//! differently must not be approved. So one canonical PEM block is read, with plain names. Of attributes, and with them of all
+//! extensions, one form is read: DNS names and nothing else, as a server asks for them, byte for byte as they would be written here.
 
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 use x509_parser::{
-    certification_request::X509CertificationRequest,
+    certification_request::{X509CertificationRequest, X509CertificationRequestInfo},
+    cri_attributes::ParsedCriAttribute,
+    extensions::{GeneralName, ParsedExtension},
     oid_registry::{OID_EC_P256, OID_X509_COMMON_NAME, OID_X509_ORGANIZATION_NAME},
     prelude::FromDer,
     public_key::PublicKey,
@@ -49,6 +51,8 @@ pub struct CertificateRequest {
     pub subject: Subject,
     /// Whether more is asked for than the subject: extensions, such as subject alternative names, or a challenge password.
     pub has_attributes: bool,
+    /// The DNS names that are asked for, in their order, if they and nothing else are asked for beside the subject.
+    pub dns_names: Option<Vec<String>>,
     /// The kind of the key.
     pub key: KeyKind,
     /// SHA-256 of the public key (DER, `SubjectPublicKeyInfo`).
@@ -84,6 +88,15 @@ pub fn generate_key() -> Result<SecretPem, RequestError> {
 /// Makes a request, in PEM, for a certificate that names `subject`, signed with `key`. At most two organizations: what makes
 /// it knows no more of the same type.
 pub fn make(subject: &Subject, key: &SecretPem) -> Result<String, RequestError> {
+    make_serving(subject, &[], key)
+}
+
+/// As [`make`], for a certificate that has DNS names, too: a server's.
+pub fn make_serving(
+    subject: &Subject,
+    dns_names: &[String],
+    key: &SecretPem,
+) -> Result<String, RequestError> {
     let key = KeyPair::from_pem(key.expose()).map_err(RequestError::Key)?;
     let mut name = DistinguishedName::new();
     for (kind, organization) in [DnType::OrganizationName, DnType::CustomDnType(ORGANIZATION.to_vec())]
@@ -96,7 +109,8 @@ pub fn make(subject: &Subject, key: &SecretPem) -> Result<String, RequestError> 
         return Err(RequestError::Subject("more than two O"));
     }
     name.push(DnType::CommonName, subject.common_name.as_str());
-    let mut params = CertificateParams::default();
+    let mut params = CertificateParams::new(dns_names)
+        .map_err(|_| RequestError::Subject("a server's name that is no DNS name"))?;
     params.distinguished_name = name;
     let request = params.serialize_request(&key).map_err(RequestError::Key)?;
     Ok(block(request.der()))
@@ -112,6 +126,12 @@ pub fn key_digest(key: &SecretPem) -> Result<Sha256Digest, RequestError> {
 fn block(der: &[u8]) -> String {
     let block = pem::Pem::new(TAG, der.to_vec());
     pem::encode_config(&block, pem::EncodeConfig::new().set_line_ending(pem::LineEnding::LF))
+}
+
+/// Whether the bytes of a request in PEM hold that name anywhere, in letters of any case: for requests that ask for more than is read.
+pub fn mentions(text: &str, name: &str) -> bool {
+    let Ok(parsed) = pem::parse(text) else { return false };
+    parsed.contents().windows(name.len().max(1)).any(|bytes| bytes.eq_ignore_ascii_case(name.as_bytes()))
 }
 
 impl CertificateRequest {
@@ -146,10 +166,48 @@ impl CertificateRequest {
         Ok(Self {
             subject: subject(&info.subject)?,
             has_attributes: !info.attributes().is_empty(),
+            dns_names: dns_names(info),
             key,
             key_digest: Sha256Digest::of(info.subject_pki.raw),
         })
     }
+}
+
+/// The names of a request whose only attribute asks for one extension, alternative names that are all DNS names.
+fn dns_names(info: &X509CertificationRequestInfo<'_>) -> Option<Vec<String>> {
+    let [attribute] = info.attributes() else { return None };
+    let ParsedCriAttribute::ExtensionRequest(request) = attribute.parsed_attribute() else { return None };
+    let [extension] = request.extensions.as_slice() else { return None };
+    let ParsedExtension::SubjectAlternativeName(alternatives) = extension.parsed_extension() else {
+        return None;
+    };
+    let names = alternatives.general_names.iter().map(|name| match name {
+        GeneralName::DNSName(name) => Some((*name).to_owned()),
+        _ => None,
+    });
+    let names: Vec<String> = names.collect::<Option<_>>()?;
+    // The attributes are the last part of what is signed.
+    info.raw.ends_with(&asking_for(&names)).then_some(names)
+}
+
+/// The attributes of a request for these names (RFC 2986, 4.1; RFC 5280, 4.2.1.6).
+fn asking_for(names: &[String]) -> Vec<u8> {
+    let names: Vec<u8> = names.iter().flat_map(|name| tlv(0x82, name.as_bytes())).collect();
+    let extension = [&[6, 3, 0x55, 0x1d, 0x11][..], &tlv(4, &tlv(0x30, &names))].concat();
+    let value = tlv(0x31, &tlv(0x30, &tlv(0x30, &extension)));
+    let kind = tlv(6, &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 9, 14]);
+    tlv(0xa0, &tlv(0x30, &[kind, value].concat()))
+}
+
+/// DER of `content` under `tag`, shorter than 64 KiB as all that is read here is.
+fn tlv(tag: u8, content: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(content.len()).unwrap_or(u16::MAX).to_be_bytes();
+    let head: &[u8] = match length {
+        [0, short @ 0..0x80] => &[tag, short],
+        [0, short] => &[tag, 0x81, short],
+        [high, low] => &[tag, 0x82, high, low],
+    };
+    [head, content].concat()
 }
 
 fn subject(name: &x509_parser::x509::X509Name<'_>) -> Result<Subject, RequestError> {
@@ -210,6 +268,19 @@ mod tests {
     }
 
     #[test]
+    fn a_servers_names_are_in_its_request() {
+        let key = generate_key().unwrap();
+        let subject = named("system:node:a", &["system:nodes"]);
+        let request = make_serving(&subject, &["gateway.example".to_owned(), "a".to_owned()], &key).unwrap();
+        let read = CertificateRequest::from_pem(&request).unwrap();
+        assert_eq!((read.subject, read.has_attributes), (subject.clone(), true));
+        let read = rcgen::CertificateSigningRequestParams::from_pem(&request).unwrap();
+        let name = |name: &str| SanType::DnsName(name.try_into().unwrap());
+        assert_eq!(read.params.subject_alt_names, [name("gateway.example"), name("a")]);
+        assert!(make_serving(&subject, &["ä".to_owned()], &key).is_err());
+    }
+
+    #[test]
     fn what_could_be_read_differently_or_asks_for_more_is_refused() {
         let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
         let good = custom(|_| {}, &key);
@@ -237,6 +308,40 @@ mod tests {
         assert!(matches!(CertificateRequest::from_pem(&nobody), Err(RequestError::Subject(_))));
         let strong = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384).unwrap();
         assert_eq!(CertificateRequest::from_pem(&custom(|_| {}, &strong)).unwrap().key, KeyKind::Other);
+    }
+
+    #[test]
+    fn dns_names_are_read_if_nothing_else_is_asked_for() {
+        let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
+        let dns = |name: &str| SanType::DnsName(name.try_into().unwrap());
+        let read = |change: &dyn Fn(&mut CertificateParams)| {
+            CertificateRequest::from_pem(&custom(change, &key)).unwrap().dns_names
+        };
+        let long = "n".repeat(63);
+        for names in [vec!["a"], vec!["gateway.isthmus.internal", "c1"], vec![long.as_str(); 5]] {
+            let found =
+                read(&|params| params.subject_alt_names = names.iter().map(|name| dns(name)).collect());
+            assert_eq!(
+                found.as_deref(),
+                Some(&names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>()[..])
+            );
+        }
+        assert_eq!(read(&|_| {}), None);
+        let with_address = |params: &mut CertificateParams| {
+            params.subject_alt_names = vec![dns("a"), SanType::IpAddress("10.0.0.1".parse().unwrap())];
+        };
+        assert_eq!(read(&with_address), None);
+        let text = custom(with_address, &key);
+        assert!(mentions(&text, "A") && !mentions(&text, "gate.way") && !mentions("x", "x"));
+        assert!(mentions(
+            &custom(|params| params.subject_alt_names = vec![dns("Gate.way")], &key),
+            "gate.way"
+        ));
+        let with_usage = |params: &mut CertificateParams| {
+            params.subject_alt_names = vec![dns("a")];
+            params.key_usages = vec![rcgen::KeyUsagePurpose::DigitalSignature];
+        };
+        assert_eq!(read(&with_usage), None);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use crate::{
     identity::Identity,
-    links::desired::is_peer,
+    links::desired::may_accept,
     route::Direction,
     view::{Domain, View},
 };
@@ -16,7 +16,7 @@ pub enum NotAdmitted {
     /// No such node is known here.
     #[error("unknown node")]
     UnknownNode,
-    /// It is a node, and does not stand for its domain.
+    /// It is a node, and neither of this node's domain nor one that may come from outside.
     #[error("not an active endpoint of its domain")]
     NotAnEndpoint,
 }
@@ -37,7 +37,7 @@ pub struct ByView {
 impl Admission for ByView {
     fn admit(&self, peer: &Identity, direction: Direction, view: &View) -> Result<Domain, NotAdmitted> {
         let domain = view.domain_of(&peer.node).ok_or(NotAdmitted::UnknownNode)?;
-        if is_peer(&self.me, &peer.node, &domain, direction, view) {
+        if may_accept(&self.me, &peer.node, &domain, direction, view) {
             Ok(domain)
         } else {
             Err(NotAdmitted::NotAnEndpoint)
@@ -88,5 +88,20 @@ mod tests {
         assert_eq!(check("c2", Direction::Reverse), refused);
         assert_eq!(check("c2", Direction::Forward), Ok("cloud".into()));
         assert_eq!(check("x", Direction::Forward), Err("unknown node".into()));
+        // The endpoint of a pool that is not exposed forwards for its own nodes, and for nobody else.
+        let admission = ByView { me: "a1".into() };
+        let check = |peer: &str, direction| {
+            admission
+                .admit(&Identity { node: peer.into() }, direction, &view)
+                .map(|domain| domain.to_string())
+        };
+        assert_eq!(check("a2", Direction::Forward), Ok("pool/a".into()));
+        let refused = Err(NotAdmitted::NotAnEndpoint);
+        for peer in ["a2", "c1", "c2", "solo"] {
+            assert_eq!(check(peer, Direction::Reverse), refused, "{peer}");
+        }
+        for peer in ["c1", "c2", "solo"] {
+            assert_eq!(check(peer, Direction::Forward), refused, "{peer}");
+        }
     }
 }

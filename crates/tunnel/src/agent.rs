@@ -20,10 +20,11 @@ use crate::{
     connector::Connector,
     credentials::Credentials,
     dial::{self, DialError, Proxy},
+    ending::Ending,
     identity::{IdentityError, PeerVerifier},
-    link::{LinkError, Peer, Terms, answer, ask},
+    link::{LinkError, Peer, Terms},
     links::{
-        desired::is_peer,
+        desired::may_dial,
         plan::{LinkKey, LinkState, plan},
         table::LinkTable,
     },
@@ -78,21 +79,23 @@ type Event = (LinkKey, task::Id, LinkState);
 
 struct Running {
     state: LinkState,
-    drain: CancellationToken,
+    ending: Ending,
     task: AbortHandle,
 }
 
 impl Agent {
-    /// Keeps the links that `desired` wants until `shutdown`; then drains all.
+    /// Keeps the links that `desired` wants until `shutdown`; then lets streams go on for as long as a drain may last. Links that
+    /// are no longer wanted end with their last stream.
     pub async fn run(self, mut desired: watch::Receiver<BTreeSet<LinkKey>>, shutdown: CancellationToken) {
         let (events, mut told) = mpsc::unbounded_channel();
         let mut running: BTreeMap<LinkKey, Running> = BTreeMap::new();
         let mut tasks: JoinSet<()> = JoinSet::new();
         let mut followed = true;
+        let all = Ending::at(shutdown.clone());
         loop {
             let wanted =
                 if shutdown.is_cancelled() { BTreeSet::new() } else { desired.borrow_and_update().clone() };
-            self.apply(&wanted, &mut running, &mut tasks, &events);
+            self.apply(&wanted, &mut running, &mut tasks, &events, &all);
             if shutdown.is_cancelled() && tasks.is_empty() {
                 return;
             }
@@ -118,42 +121,46 @@ impl Agent {
         running: &mut BTreeMap<LinkKey, Running>,
         tasks: &mut JoinSet<()>,
         events: &mpsc::UnboundedSender<Event>,
+        all: &Ending,
     ) {
         let actual = running.iter().map(|(key, link)| (key.clone(), link.state)).collect();
         let plan = plan(wanted, &actual);
-        // One that is given up may be registered just now, and have streams: so it drains, too.
+        // One that is given up may be registered just now, and have streams: so it retires, too.
         for key in plan.drain.into_iter().chain(plan.abandon) {
             // Its task goes on. Should the same link be wanted again, it is another one.
             if let Some(link) = running.remove(&key) {
-                debug!(gateway = key.gateway, address = key.address, "draining a link");
-                link.drain.cancel();
+                debug!(gateway = key.gateway, address = key.address, "retiring a link");
+                link.ending.retire();
             }
         }
         for key in plan.dial {
-            let drain = CancellationToken::new();
+            let ending = all.child();
             let (agent, events) = (self.clone(), events.clone());
-            let keep = keep(agent, key.clone(), drain.clone(), events);
+            let keep = keep(agent, key.clone(), ending.clone(), events);
             let task = tasks.spawn(keep);
-            running.insert(key, Running { state: LinkState::Connecting, drain, task });
+            running.insert(key, Running { state: LinkState::Connecting, ending, task });
         }
     }
 
-    async fn make(
-        &self,
-        key: &LinkKey,
-        drain: CancellationToken,
-        registered: impl FnOnce(),
-    ) -> Result<(), MakeError> {
+    /// Whether a gateway is of the own domain, whose nodes reach one another directly.
+    fn is_near(&self, gateway: &str) -> bool {
+        let view = self.connector.view();
+        let mine = view.domain_of(self.connector.me());
+        mine.is_some() && mine == view.domain_of(gateway)
+    }
+
+    async fn make(&self, key: &LinkKey, ending: &Ending, registered: impl FnOnce()) -> Result<(), MakeError> {
         let config = self.credentials.client(key.direction).ok_or(MakeError::NoCredentials)?;
         let limits = *self.connector.limits();
+        let proxy = self.proxy.as_ref().filter(|_| !self.is_near(&key.gateway));
         let connect = async {
-            let connection = dial::gateway(&key.address, self.proxy.as_ref()).await?;
+            let connection = dial::gateway(&key.address, proxy).await?;
             let connector = TlsConnector::from(config);
             connector.connect(self.server_name.clone(), connection).await.map_err(MakeError::Handshake)
         };
         let connection = tokio::select! {
             connected = timeout(limits.handshake, connect) => connected.map_err(|_| MakeError::Timeout)??,
-            () = drain.cancelled() => return Ok(()),
+            () = ending.retired() => return Ok(()),
         };
         let leaf = connection.get_ref().1.peer_certificates().and_then(<[_]>::first);
         let node = self.verifier.identify(leaf.ok_or(IdentityError::Missing)?)?.node;
@@ -163,33 +170,35 @@ impl Agent {
             return Err(MakeError::OtherNode(node));
         }
         let domain = view.domain_of(&node).ok_or_else(|| MakeError::NoGateway(node.clone()))?;
-        if !is_peer(self.connector.me(), &node, &domain, key.direction, &view) {
+        if !may_dial(self.connector.me(), &node, key.direction, &view) {
             return Err(MakeError::NoGateway(node));
         }
         drop(view);
-        let peer =
-            Peer { node: node.clone(), domain: domain.clone(), direction: key.direction, class: key.class };
+        let peer = Peer { node: node.clone(), domain, direction: key.direction, class: key.class };
         let terms = Terms {
             instance: self.instance.clone(),
             limits,
             table: self.table.clone(),
             stats: self.connector.stats().clone(),
         };
-        let result = match key.direction {
-            Direction::Forward => Box::pin(ask::run(connection, peer, &terms, drain, registered)).await,
-            Direction::Reverse => {
-                let (connector, node) = (self.connector.clone(), Arc::from(node));
-                let handle =
-                    move |asked| serve::stream(connector.clone(), Arc::clone(&node), domain.clone(), asked);
-                Box::pin(answer::run(connection, peer, &terms, drain, registered, handle)).await
-            }
+        // Its streams are its own as long as it is a node; one that is gone has none left to finish in its own time.
+        let gone = async {
+            ending.retired().await;
+            self.connector.gone(&node).await;
+            ending.shut_down();
+            std::future::pending::<()>().await;
         };
-        Ok(result?)
+        let asks = key.direction == Direction::Forward;
+        let link = serve::link(&self.connector, asks, connection, peer, &terms, ending, registered);
+        tokio::select! {
+            result = link => Ok(result?),
+            () = gone => Ok(()),
+        }
     }
 }
 
-/// Makes a link again and again, until it is drained.
-async fn keep(agent: Agent, key: LinkKey, drain: CancellationToken, events: mpsc::UnboundedSender<Event>) {
+/// Makes a link again and again, until it is to end.
+async fn keep(agent: Agent, key: LinkKey, ending: Ending, events: mpsc::UnboundedSender<Event>) {
     let mut backoff = Backoff::new(agent.backoff);
     // The agent that no longer listens has ended.
     let task = task::id();
@@ -197,14 +206,14 @@ async fn keep(agent: Agent, key: LinkKey, drain: CancellationToken, events: mpsc
     loop {
         let mut up_since = None;
         let result = agent
-            .make(&key, drain.clone(), || {
+            .make(&key, &ending, || {
                 info!(gateway = key.gateway, address = key.address, class = key.class.name(), direction = ?key.direction, "link up");
                 up_since = Some(Instant::now());
                 tell(LinkState::Registered);
             })
             .await;
         tell(LinkState::Connecting);
-        if drain.is_cancelled() {
+        if ending.is_retired() {
             return;
         }
         let wait =
@@ -218,7 +227,7 @@ async fn keep(agent: Agent, key: LinkKey, drain: CancellationToken, events: mpsc
         }
         tokio::select! {
             () = sleep(wait) => {}
-            () = drain.cancelled() => return,
+            () = ending.retired() => return,
         }
     }
 }

@@ -5,6 +5,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use tokio::{
@@ -43,6 +44,8 @@ pub struct Request {
     pub hops: u8,
     /// Ties its log lines together.
     pub request_id: Arc<str>,
+    /// How long to wait for a link where there is none.
+    pub patience: Duration,
 }
 
 /// A connection to where a stream goes.
@@ -78,6 +81,15 @@ impl Connector {
     /// The newest view.
     pub fn view(&self) -> Arc<View> {
         self.view.borrow().clone()
+    }
+
+    /// Ends when the newest view knows no such node.
+    pub(crate) async fn gone(&self, node: &str) {
+        let mut view = self.view.clone();
+        if view.wait_for(|view| !view.nodes.contains_key(node)).await.is_err() {
+            // With nobody left to tell, what is known holds.
+            std::future::pending::<()>().await;
+        }
     }
 
     /// The name of this node.
@@ -125,8 +137,31 @@ impl Connector {
         match route(&self.me, &origin, &request.target, &view) {
             Route::Refused(refusal) => Err(refusal.into()),
             Route::Direct(direct) => dial::destination(&direct, self.limits.dial).await.map(Upstream::Direct),
-            Route::Through { domain: _, steps } => self.through(&steps, request).await.map(Upstream::Through),
+            Route::Through { domain: _, steps } => {
+                self.awaited(&steps, request).await;
+                self.through(&steps, request).await.map(Upstream::Through)
+            }
         }
+    }
+
+    /// Waits for a link to any of these peers, as long as the request has patience: who holds none at rest makes one now.
+    async fn awaited(&self, steps: &[Step], request: &Request) {
+        if request.patience.is_zero() {
+            return;
+        }
+        let mut changes = self.table.changes();
+        let waited = async {
+            loop {
+                changes.borrow_and_update();
+                if steps.iter().any(|step| !self.table.candidates(step, request.class).is_empty()) {
+                    return;
+                }
+                self.table.want();
+                // The sender lives as long as the table.
+                let _ = changes.changed().await;
+            }
+        };
+        let _ = timeout_at(Instant::now() + request.patience, waited).await;
     }
 
     /// Asks one link after the other. Each has an equal share of the time that is left, so one that says nothing leaves some.

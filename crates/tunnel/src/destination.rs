@@ -40,7 +40,7 @@ pub enum Destination {
         /// Where the name means something.
         domain: Domain,
     },
-    /// Addresses that are no node's, reached from `domain`: Services and pods.
+    /// Addresses that are no node's of the domain that asks, reached from `domain`: Services and pods.
     Network {
         /// The network.
         network: IpNet,

@@ -1,9 +1,10 @@
 //! Making connections: to destinations, and to gateways, if need be through an HTTP proxy.
 
-use std::{fmt, future::Future, io, net::SocketAddr, time::Duration};
+use std::{fmt, future::Future, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use futures::{StreamExt, stream::FuturesUnordered};
+use hyper_util::client::proxy::matcher::Matcher;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -24,18 +25,20 @@ const STAGGER: Duration = Duration::from_millis(250);
 const PROXY_ANSWER_MAX: usize = 8 * 1024;
 
 /// An HTTP proxy on the way to gateways.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Proxy {
     /// `host:port`.
     pub address: String,
     // The header's value, which is as good as the password.
     authorization: Option<String>,
+    // What is dialled through it: anything, if there is none.
+    used_for: Option<Arc<Matcher>>,
 }
 
 impl Proxy {
     /// A proxy that asks for nothing.
     pub fn new(address: impl Into<String>) -> Self {
-        Self { address: address.into(), authorization: None }
+        Self { address: address.into(), authorization: None, used_for: None }
     }
 
     /// With a name and password (RFC 7617).
@@ -43,6 +46,24 @@ impl Proxy {
     pub fn with_password(mut self, user: &str, password: &str) -> Self {
         self.authorization = Some(format!("Basic {}", STANDARD.encode(format!("{user}:{password}"))));
         self
+    }
+
+    /// But not on the way to these, in the form of `NO_PROXY`: names with all below them, addresses, networks, or `*`, with
+    /// commas between them.
+    #[must_use]
+    pub fn except(mut self, hosts: &str) -> Self {
+        // Of the library's rules only those about hosts are used; whatever they do not spare has some proxy.
+        let matcher = Matcher::builder().all("http://proxy.invalid").no(hosts).build();
+        self.used_for = Some(Arc::new(matcher));
+        self
+    }
+
+    /// Whether it is on the way to `host:port`.
+    pub fn is_for(&self, address: &str) -> bool {
+        let (Some(matcher), Ok(uri)) = (&self.used_for, format!("http://{address}").parse()) else {
+            return true;
+        };
+        matcher.intercept(&uri).is_some()
     }
 }
 
@@ -68,6 +89,7 @@ pub enum DialError {
 
 /// Connects to a gateway at `host:port`.
 pub(crate) async fn gateway(address: &str, proxy: Option<&Proxy>) -> Result<TcpStream, DialError> {
+    let proxy = proxy.filter(|proxy| proxy.is_for(address));
     let first = proxy.map_or(address, |proxy| &proxy.address);
     let addresses: Vec<SocketAddr> =
         tokio::net::lookup_host(first).await.map_err(DialError::Connect)?.collect();
@@ -178,6 +200,28 @@ mod tests {
             io::ErrorKind::ConnectionRefused
         );
         assert!(first_of(std::iter::empty::<std::future::Ready<io::Result<u8>>>()).await.is_err());
+    }
+
+    #[test]
+    fn a_proxy_is_not_used_for_what_is_excepted() {
+        let proxy = Proxy::new("p:1").except("corp.example, .lan,10.0.0.0/8,192.168.1.7,fd00::/8");
+        for (address, used) in [
+            ("gw.example:10262", true),
+            ("corp.example:10262", false),
+            ("gw.corp.example:10262", false),
+            ("notcorp.example:10262", true),
+            ("gw.lan:443", false),
+            ("10.1.2.3:443", false),
+            ("11.1.2.3:443", true),
+            ("192.168.1.7:1", false),
+            ("192.168.1.8:1", true),
+            ("[fd00::1]:1", false),
+            ("[2001:db8::1]:1", true),
+        ] {
+            assert_eq!(proxy.is_for(address), used, "{address}");
+        }
+        assert!(Proxy::new("p:1").is_for("10.1.2.3:443") && Proxy::new("p:1").except("").is_for("a:1"));
+        assert!(!Proxy::new("p:1").except("*").is_for("gw.example:443"));
     }
 
     #[test]

@@ -10,20 +10,21 @@ use tokio::{
     time::timeout,
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
-use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use crate::{
     admission::{Admission, NotAdmitted},
     connector::Connector,
     credentials::Credentials,
+    ending::Ending,
     identity::{Identity, IdentityError, PeerVerifier},
-    link::{LinkError, Peer, Terms, answer, ask},
+    link::{LinkError, Peer, Terms, answer},
     links::table::LinkTable,
     protocol::{ALPN_FORWARD, ALPN_REVERSE, Class},
     route::Direction,
     serve,
-    socket::tune_link,
+    socket::{speaks, tune_link},
+    stats::Listener,
     view::{Domain, View},
 };
 
@@ -66,30 +67,30 @@ enum AcceptError {
 }
 
 impl Gateway {
-    /// Accepts links until `shutdown`; then takes no more, and lets streams of those there are go on for as long as a drain
-    /// may last.
-    pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) {
+    /// Accepts links until `ending` retires; then takes no more, and those there are take no new streams. Those that are open go
+    /// on: once it is shut down, for as long as a drain may last.
+    pub async fn serve(self, listener: TcpListener, ending: Ending) {
         let pending = Arc::new(Semaphore::new(self.connector.limits().pending));
         let mut tasks = JoinSet::new();
         loop {
             // Those beyond wait in the kernel's queue.
             let permit = tokio::select! {
                 permit = pending.clone().acquire_owned() => permit,
-                () = shutdown.cancelled() => break,
+                () = ending.retired() => break,
             };
             let Ok(permit) = permit else { break };
             tokio::select! {
                 accepted = listener.accept() => match accepted {
                     Ok((connection, address)) => {
-                        let (gateway, drain) = (self.clone(), shutdown.child_token());
-                        tasks.spawn(async move { gateway.connection(connection, address, permit, drain).await });
+                        let (gateway, ending) = (self.clone(), ending.child());
+                        tasks.spawn(async move { gateway.connection(connection, address, permit, &ending).await });
                     }
                     Err(error) => {
                         warn!(%error, "cannot accept links");
                         tokio::time::sleep(Duration::from_millis(100)).await;
                     }
                 },
-                () = shutdown.cancelled() => break,
+                () = ending.retired() => break,
             }
             while tasks.try_join_next().is_some() {}
         }
@@ -102,13 +103,13 @@ impl Gateway {
         connection: TcpStream,
         address: SocketAddr,
         permit: OwnedSemaphorePermit,
-        drain: CancellationToken,
+        ending: &Ending,
     ) {
         tune_link(&connection);
         let mut permit = Some(permit);
         let mut registered = false;
         let result = self
-            .link(connection, drain, || {
+            .link(connection, ending, || {
                 registered = true;
                 permit.take();
             })
@@ -130,10 +131,15 @@ impl Gateway {
     async fn link(
         &self,
         connection: TcpStream,
-        drain: CancellationToken,
+        ending: &Ending,
         registered: impl FnOnce(),
     ) -> Result<(), AcceptError> {
         let limits = *self.connector.limits();
+        let spoken = timeout(limits.handshake, speaks(&connection)).await;
+        if !spoken.map_err(|_| AcceptError::HandshakeTimeout)? {
+            self.connector.stats().silent(Listener::Links);
+            return Ok(());
+        }
         let acceptor = TlsAcceptor::from(self.credentials.server().ok_or(AcceptError::NoCredentials)?);
         let connection = timeout(limits.handshake, acceptor.accept(connection))
             .await
@@ -167,32 +173,13 @@ impl Gateway {
             class: Class::Interactive,
         };
         let admitted = domain.clone();
-        let revoked = self.revocation(&identity, direction, &admitted);
-        let end = drain.clone();
-        let link = async {
-            match direction {
-                Direction::Reverse => Box::pin(ask::run(connection, peer, &terms, drain, registered)).await,
-                Direction::Forward => {
-                    let (connector, node) = (self.connector.clone(), Arc::from(identity.node.as_str()));
-                    let handle = move |asked| {
-                        serve::stream(connector.clone(), Arc::clone(&node), domain.clone(), asked)
-                    };
-                    Box::pin(answer::run(connection, peer, &terms, drain, registered, handle)).await
-                }
-            }
-        };
-        let mut link = Box::pin(link);
-        let result = tokio::select! {
-            result = &mut link => result,
-            removed = revoked => {
-                info!(node = identity.node, removed, "a link is no longer admitted");
-                // A node that is gone has no rights left; one that lost an election finishes what it does.
-                if removed { return Ok(()); }
-                end.cancel();
-                link.await
-            }
-        };
-        Ok(result?)
+        let gone = self.revocation(&identity, direction, &admitted, ending);
+        let asks = direction == Direction::Reverse;
+        let link = serve::link(&self.connector, asks, connection, peer, &terms, ending, registered);
+        tokio::select! {
+            result = link => Ok(result?),
+            () = gone => Ok(()),
+        }
     }
 
     fn introduce(&self, connection: &TlsStream<TcpStream>) -> Result<(Identity, Direction), AcceptError> {
@@ -208,18 +195,29 @@ impl Gateway {
         Ok((identity, direction))
     }
 
-    /// Ends when a peer is no longer admitted for the domain; gives whether the node is gone.
-    async fn revocation(&self, identity: &Identity, direction: Direction, domain: &Domain) -> bool {
-        let mut view = self.view.clone();
+    /// Follows what a peer may do while it holds a link for `domain`; ends when its node is gone, which has no rights left.
+    ///
+    /// A node that lost an election, or whose gateway this node no longer is, has the rights that it had: nothing is taken from it by
+    /// ending its streams, so they go on. One that is of another domain now has other rights (rules name domains), which its open
+    /// streams were not judged by: they have the deadline of a drain.
+    async fn revocation(&self, identity: &Identity, direction: Direction, domain: &Domain, ending: &Ending) {
+        let (mut view, mut told) = (self.view.clone(), false);
         loop {
             if view.changed().await.is_err() {
                 return std::future::pending().await;
             }
             let newest = view.borrow_and_update().clone();
+            let node = &identity.node;
             match self.admission.admit(identity, direction, &newest) {
-                Ok(admitted) if admitted == *domain => {}
-                Ok(_) | Err(NotAdmitted::NotAnEndpoint) => return false,
-                Err(NotAdmitted::UnknownNode) => return true,
+                Ok(admitted) if admitted == *domain => continue,
+                Err(NotAdmitted::UnknownNode) => return info!(node, "a link's node is gone"),
+                Err(NotAdmitted::NotAnEndpoint) if newest.domain_of(node).as_ref() == Some(domain) => {
+                    ending.retire();
+                }
+                Ok(_) | Err(NotAdmitted::NotAnEndpoint) => ending.shut_down(),
+            }
+            if !std::mem::replace(&mut told, true) {
+                info!(node, "a link is no longer admitted");
             }
         }
     }

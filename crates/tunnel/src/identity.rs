@@ -23,7 +23,7 @@ pub enum IdentityError {
     #[error("the certificate cannot be read")]
     Malformed,
     /// It is not one of a node's tunnel.
-    #[error("the certificate's subject is not one of an edge hub")]
+    #[error("the certificate's subject is not one of a node")]
     Subject,
     /// The common name goes on with what is no node name.
     #[error("the certificate's common name ends with no node name")]
@@ -47,11 +47,6 @@ impl SubjectVerifier {
     /// Identities whose subject has `organization`, and a common name of `prefix` and the node's name.
     pub fn new(organization: impl Into<String>, prefix: impl Into<String>) -> Self {
         Self { organization: organization.into(), prefix: prefix.into() }
-    }
-
-    /// The subject of certificates that are issued to edge hubs: `O=isthmus:edge-hubs, CN=isthmus:edge-hub:<node>`.
-    pub fn edge_hub() -> Self {
-        Self::new("isthmus:edge-hubs", "isthmus:edge-hub:")
     }
 }
 
@@ -111,20 +106,18 @@ mod tests {
 
     #[test]
     fn the_subject_names_the_node() {
-        let verifier = SubjectVerifier::edge_hub();
+        let verifier = SubjectVerifier::new("nodes", "node:");
         let check = |organizations: &[&str], names: &[&str]| {
             verifier.identify(&leaf(organizations, names)).map(|identity| identity.node)
         };
-        let hubs = ["isthmus:edge-hubs"];
-        assert_eq!(check(&hubs, &["isthmus:edge-hub:node-1.example"]).as_deref(), Ok("node-1.example"));
-        assert_eq!(check(&["system:nodes"], &["isthmus:edge-hub:a"]), Err(IdentityError::Subject));
-        assert_eq!(check(&[], &["isthmus:edge-hub:a"]), Err(IdentityError::Subject));
-        assert_eq!(check(&hubs, &["system:node:a"]), Err(IdentityError::Subject));
-        assert_eq!(check(&hubs, &[]), Err(IdentityError::Subject));
-        for bad in
-            ["isthmus:edge-hub:", "isthmus:edge-hub:A", "isthmus:edge-hub:a/b", "isthmus:edge-hub:a..b"]
-        {
-            assert_eq!(check(&hubs, &[bad]), Err(IdentityError::NodeName), "{bad}");
+        let nodes = ["nodes"];
+        assert_eq!(check(&nodes, &["node:node-1.example"]).as_deref(), Ok("node-1.example"));
+        assert_eq!(check(&["hubs"], &["node:a"]), Err(IdentityError::Subject));
+        assert_eq!(check(&[], &["node:a"]), Err(IdentityError::Subject));
+        assert_eq!(check(&nodes, &["user:a"]), Err(IdentityError::Subject));
+        assert_eq!(check(&nodes, &[]), Err(IdentityError::Subject));
+        for bad in ["node:", "node:A", "node:a/b", "node:a..b"] {
+            assert_eq!(check(&nodes, &[bad]), Err(IdentityError::NodeName), "{bad}");
         }
         assert_eq!(verifier.identify(&CertificateDer::from(vec![1, 2, 3])), Err(IdentityError::Malformed));
     }

@@ -7,13 +7,14 @@ pub mod http;
 pub mod listen;
 pub mod sni;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use crate::{
+    audit,
     connector::{Connector, Request},
-    protocol::Class,
+    protocol::{Class, OpenError},
     serve::new_request_id,
-    target::Target,
+    target::{Host, Target},
 };
 
 /// Whom streams of one listener are opened for, and how.
@@ -25,6 +26,8 @@ pub struct Ingress {
     pub class: Class,
     /// The name of the listener in the audit.
     pub name: &'static str,
+    /// How long a stream waits for a link where there is none; zero, if it is better told at once.
+    pub patience: Duration,
 }
 
 impl Ingress {
@@ -36,6 +39,18 @@ impl Ingress {
             class: self.class,
             hops: 0,
             request_id: new_request_id(),
+            patience: self.patience,
         }
+    }
+
+    /// Whether this is the name of a node.
+    fn is_node(&self, host: &Host) -> bool {
+        matches!(host, Host::Name(name) if self.connector.view().nodes.contains_key(name))
+    }
+
+    /// Tells of a stream that was not even tried.
+    fn refused(&self, target: &Target, peer: &str, error: OpenError) {
+        self.connector.stats().refused(error);
+        audit::refused(&format!("{} {peer}", self.name), &target.to_string(), &new_request_id(), error);
     }
 }

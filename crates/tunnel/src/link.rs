@@ -3,13 +3,10 @@
 //! [`ask`] is the end that asks, [`answer`] the other. Both introduce themselves first, watch that the peer is alive, and
 //! drain when told to.
 
-pub(crate) mod answer;
-pub(crate) mod ask;
-
 use std::{future::Future, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use h2::{Ping, PingPong, RecvStream};
+use h2::{Ping, PingPong, RecvStream, client::SendRequest};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     time::{Instant, sleep_until},
@@ -17,7 +14,7 @@ use tokio::{
 
 use crate::{
     hello::{Hello, HelloError},
-    links::table::{Link, LinkTable},
+    links::table::{Link, LinkTable, NewLink, Registration},
     liveness::{Action, Limits as LivenessLimits, Liveness},
     protocol::{Class, Limits, MAX_HELLO},
     route::Direction,
@@ -25,6 +22,10 @@ use crate::{
     stats::Stats,
     view::Domain,
 };
+
+pub(crate) mod answer;
+pub(crate) mod ask;
+mod follow_window;
 
 /// What carries a link.
 pub trait Carrier: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
@@ -52,7 +53,7 @@ pub enum LinkError {
     /// The peer answers no more.
     #[error("the peer fell silent")]
     Silent,
-    /// The streams of a link that drained did not end in time.
+    /// The streams of a link that was shut down did not end in time.
     #[error("streams went on after the end of the drain")]
     DrainTimeout,
 }
@@ -74,6 +75,48 @@ pub(crate) struct Peer {
     pub(crate) direction: Direction,
     /// For the end that dialled; the other end is told.
     pub(crate) class: Class,
+}
+
+/// Sets up the builder of an HTTP/2 client or server, which have the same methods and no trait.
+macro_rules! as_link {
+    ($builder:expr) => {{
+        let mut builder = $builder;
+        builder
+            .initial_window_size(crate::window::stream_window(0))
+            .initial_connection_window_size(crate::window::CONNECTION)
+            .max_header_list_size(crate::protocol::MAX_HEADER_LIST)
+            .max_send_buffer_size(256 * 1024)
+            // Peers are authenticated, and streams of tiny lines or many resets are what tunnels carry.
+            .data_frame_budget(64 * 1024 * 1024)
+            .max_local_error_reset_streams(None)
+            .max_pending_accept_reset_streams(1000);
+        builder
+    }};
+}
+use as_link;
+
+/// Enters a link whose ends have introduced themselves. `asker`: at the end that asks.
+fn register(
+    peer: Peer,
+    theirs: &Hello,
+    traffic: &Arc<Traffic>,
+    asker: Option<SendRequest<Bytes>>,
+    terms: &Terms,
+) -> Registration {
+    let Peer { node, domain, direction, class } = peer;
+    // The end that dialled says what for: the one that asks over a forward link, and the other one over a reverse link.
+    let dialled = asker.is_some() == (direction == Direction::Forward);
+    let registration = terms.table.add(NewLink {
+        peer: node,
+        domain,
+        direction,
+        class: if dialled { class } else { theirs.class },
+        traffic: traffic.clone(),
+        streams_max: terms.limits.streams,
+        asker,
+    });
+    terms.stats.link_registered();
+    registration
 }
 
 /// Reads a short body whole.
@@ -131,16 +174,11 @@ async fn watch_liveness(
     }
 }
 
-/// Ends when no stream is open, or when the time is over.
-async fn wait_for_streams(traffic: &Traffic, longest: Duration) -> Result<(), LinkError> {
-    let until = Instant::now() + longest;
+/// Ends when no stream is open.
+async fn wait_for_streams(traffic: &Traffic) {
     while traffic.streams() > 0 {
-        if Instant::now() >= until {
-            return Err(LinkError::DrainTimeout);
-        }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    Ok(())
 }
 
 /// Gives a future's result, or says that it took too long.

@@ -9,16 +9,16 @@ use std::time::Duration;
 pub struct Limits {
     /// From an answer to the next PING.
     pub interval: Duration,
-    /// How late an answer may be.
+    /// How late an answer may be; behind bulk data, so long after the last byte.
     pub deadline: Duration,
-    /// How late it may be while bulk data comes in: it may stand behind the data on a thin link.
+    /// How late it may be as long as bulk data comes in: it may stand behind the data on a thin link.
     pub deadline_behind_data: Duration,
     /// So many bytes since the PING are bulk data. A peer's own PINGs are not.
     pub bulk: u64,
 }
 
 impl Default for Limits {
-    /// Dead peers are found after 14 s. Address translations are forgotten after 30 s or more.
+    /// Dead peers are found after 14 s, or 11 s after the last byte of bulk data. Address translations are forgotten after 30 s or more.
     fn default() -> Self {
         Self {
             interval: Duration::from_secs(4),
@@ -28,6 +28,9 @@ impl Default for Limits {
         }
     }
 }
+
+/// How often within the deadline an answer that is awaited is looked for: that much longer a peer may seem alive.
+const LOOKS: u32 = 10;
 
 /// What to do now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,8 +52,16 @@ pub struct Liveness {
 
 #[derive(Debug, Clone, Copy)]
 enum State {
-    Idle { next: Duration },
-    Asked { at: Duration, received: u64 },
+    Idle {
+        next: Duration,
+    },
+    /// `newest`: how much there was when it last grew, and when that was seen. `looked`: when it was last looked for.
+    Asked {
+        at: Duration,
+        received: u64,
+        newest: (u64, Duration),
+        looked: Duration,
+    },
 }
 
 impl Liveness {
@@ -60,28 +71,33 @@ impl Liveness {
     }
 
     /// What to do at `now`, when the link has received `received` bytes in all.
-    pub fn poll(&self, now: Duration, received: u64) -> Action {
-        match self.state {
-            State::Idle { next } if now >= next => Action::Ping,
-            State::Idle { next } => Action::Wait(next),
-            State::Asked { at, received: before } => {
-                let bulk = received.saturating_sub(before) >= self.limits.bulk;
-                let late = if bulk { self.limits.deadline_behind_data } else { self.limits.deadline };
-                let until = at.saturating_add(late);
-                if now >= until {
-                    Action::Dead
-                } else {
-                    // Without bulk data until then it is over at the shorter deadline.
-                    let look = at.saturating_add(self.limits.deadline);
-                    Action::Wait(if now < look { look } else { until })
+    pub fn poll(&mut self, now: Duration, received: u64) -> Action {
+        let Limits { deadline, deadline_behind_data, bulk, .. } = self.limits;
+        match &mut self.state {
+            State::Idle { next } if now >= *next => Action::Ping,
+            State::Idle { next } => Action::Wait(*next),
+            State::Asked { at, received: before, newest, looked } => {
+                if received > newest.0 {
+                    *newest = (received, now);
                 }
+                let (silent, latest) =
+                    (at.saturating_add(deadline), at.saturating_add(deadline.max(deadline_behind_data)));
+                let behind_data = received.saturating_sub(*before) >= bulk;
+                let until = if behind_data { newest.1.saturating_add(deadline).min(latest) } else { silent };
+                // Looks often enough to know when the last byte came. Who was held up itself looks once more: what came meanwhile is
+                // read only now.
+                let look = deadline / LOOKS;
+                let held_up = now.saturating_sub(*looked) > 2 * look;
+                *looked = now;
+                let until = if held_up && now >= until { latest } else { until };
+                if now >= until { Action::Dead } else { Action::Wait(until.min(now.saturating_add(look))) }
             }
         }
     }
 
     /// A PING was sent.
     pub fn pinged(&mut self, now: Duration, received: u64) {
-        self.state = State::Asked { at: now, received };
+        self.state = State::Asked { at: now, received, newest: (received, now), looked: now };
     }
 
     /// The answer came. Gives the round trip, if there was a question.
@@ -112,10 +128,31 @@ mod tests {
         assert_eq!(liveness.poll(s(2), 0), Action::Wait(s(5)));
         assert_eq!(liveness.poll(s(5), 100), Action::Ping);
         liveness.pinged(s(5), 100);
+        assert_eq!(liveness.poll(s(6), 100), Action::Wait(s(7)));
         assert_eq!(liveness.poll(s(14), 200), Action::Wait(s(15)));
-        assert_eq!(liveness.poll(s(15), 200), Action::Dead);
-        assert_eq!(liveness.poll(s(15), 100 + 16 * 1024), Action::Wait(s(35)));
-        assert_eq!(liveness.poll(s(35), 1 << 30), Action::Dead);
+        assert_eq!(liveness.clone().poll(s(15), 200), Action::Dead);
+        // As long as data comes in it has time.
+        let mut busy = liveness.clone();
+        for second in 15..35 {
+            assert_eq!(busy.poll(s(second), second * 16 * 1024), Action::Wait(s(second + 1)));
+        }
+        assert_eq!(busy.poll(s(35), 1 << 30), Action::Dead);
+        // Not once that has ended.
+        let all = 100 + 16 * 1024;
+        assert_eq!(liveness.poll(s(15), all), Action::Wait(s(16)));
+        assert_eq!(liveness.poll(s(24), all), Action::Wait(s(25)));
+        assert_eq!(liveness.poll(s(25), all), Action::Dead);
+    }
+
+    #[test]
+    fn who_was_held_up_itself_looks_once_more() {
+        let mut liveness = Liveness::new(Limits::default());
+        liveness.pinged(s(0), 0);
+        assert_eq!(liveness.poll(s(1), 0), Action::Wait(s(2)));
+        assert_eq!(liveness.poll(s(12), 0), Action::Wait(s(13)));
+        assert_eq!(liveness.clone().poll(s(13), 0), Action::Dead);
+        assert_eq!(liveness.poll(s(13), 1 << 20), Action::Wait(s(14)));
+        assert_eq!(liveness.poll(s(40), 1 << 20), Action::Dead, "30 s in all");
     }
 
     proptest! {
@@ -148,6 +185,31 @@ mod tests {
             }
             prop_assert_eq!(liveness.poll(now, 0), Action::Dead);
             prop_assert!(now.saturating_sub(last) <= Duration::from_secs(14));
+        }
+
+        /// Whenever a peer that sends a great deal falls silent, it is found dead within 15 s of its last byte, and within 30 s
+        /// of the question whatever it sends.
+        #[test]
+        fn silence_after_much_data_is_noticed_in_time(rate in 1_u64..10_000, silent_after in 0_u64..60_000) {
+            let mut liveness = Liveness::new(Limits::default());
+            let (mut now, mut asked, end) = (Duration::ZERO, None, Duration::from_millis(silent_after));
+            loop {
+                let received = u64::try_from(now.min(end).as_millis()).unwrap() * rate;
+                match liveness.poll(now, received) {
+                    Action::Wait(until) => {
+                        prop_assert!(until > now);
+                        now = until;
+                    }
+                    Action::Ping => {
+                        liveness.pinged(now, received);
+                        asked = Some(now);
+                    }
+                    Action::Dead => break,
+                }
+            }
+            let asked = asked.unwrap();
+            prop_assert!(now.saturating_sub(asked) <= Duration::from_secs(30));
+            prop_assert!(now.saturating_sub(end.max(asked)) <= Duration::from_secs(15));
         }
     }
 }

@@ -50,7 +50,7 @@ pub struct Limits {
     pub handshake: Duration,
     /// Connections that are not registered yet; more wait in the kernel's queue.
     pub pending: usize,
-    /// Links of one peer; an honest one has one a direction and class, twice while they are exchanged.
+    /// Links of one peer; an honest one has one a direction, class and address, and the older ones whose streams go on.
     pub links_of_a_peer: usize,
     /// Streams of one link.
     pub streams: u32,
@@ -58,7 +58,7 @@ pub struct Limits {
     pub dial: Duration,
     /// Opening a stream in all, over all hops and attempts.
     pub open: Duration,
-    /// How long streams of a link that drains may go on.
+    /// How long streams may go on when a process ends, or a peer's rights have changed. A link that is only replaced has no such limit.
     pub drain: Duration,
     /// When a peer is dead.
     pub liveness: crate::liveness::Limits,
@@ -69,7 +69,7 @@ impl Default for Limits {
         Self {
             handshake: Duration::from_secs(10),
             pending: 64,
-            links_of_a_peer: 16,
+            links_of_a_peer: 32,
             streams: MAX_STREAMS,
             dial: Duration::from_secs(5),
             open: Duration::from_secs(15),

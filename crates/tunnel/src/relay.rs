@@ -1,23 +1,30 @@
 //! Two connections made one: bytes both ways, the end of each direction by itself, a break of one a break of the other.
 //!
-//! Buffers are small while little passes and grow with the flow, so that a thousand idle streams cost little.
+//! Who waits for something to read holds no buffer: a thousand idle streams cost little.
 
 use std::{
+    cell::Cell,
     future::poll_fn,
-    io,
+    io, mem,
     pin::Pin,
     task::{Context, Poll, ready},
 };
 
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncWrite},
     net::{TcpStream, UnixStream},
 };
+use tokio_util::io::poll_read_buf;
 
 use crate::socket::reset_on_close;
 
-/// The smallest and the largest buffer of a direction.
-const BUFFER: (usize, usize) = (2 * 1024, 64 * 1024);
+/// How much is read at once.
+const BUFFER: usize = 64 * 1024;
+
+thread_local! {
+    // What relays of this thread read into, one after the other.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 /// A connection that can be relayed.
 pub trait Pipe: AsyncRead + AsyncWrite + Unpin + Send {
@@ -96,9 +103,9 @@ pub async fn relay(a: &mut impl Pipe, b: &mut impl Pipe, first: Vec<u8>) -> (Pas
 
 /// One direction.
 struct Half {
+    // What was read; up to `start` it is written.
     buffer: Vec<u8>,
     start: usize,
-    end: usize,
     // Nothing more comes from the reader.
     ended: bool,
     // And the writer knows.
@@ -109,8 +116,7 @@ struct Half {
 
 impl Half {
     fn new(first: Vec<u8>) -> Self {
-        let end = first.len();
-        Self { buffer: first, start: 0, end, ended: false, done: false, unflushed: false, passed: 0 }
+        Self { buffer: first, start: 0, ended: false, done: false, unflushed: false, passed: 0 }
     }
 
     fn poll(
@@ -119,12 +125,13 @@ impl Half {
         reader: &mut impl Pipe,
         writer: &mut impl Pipe,
     ) -> Poll<io::Result<()>> {
-        // Others of this thread get their turn after so much.
-        let mut turns = 16;
+        // Others of this thread get their turn after a quarter of a megabyte: a key may be among them.
+        let mut turns = 4;
         while !self.done {
-            while self.start < self.end {
-                let polled = Pin::new(&mut *writer).poll_write(cx, &self.buffer[self.start..self.end]);
+            while self.start < self.buffer.len() {
+                let polled = Pin::new(&mut *writer).poll_write(cx, &self.buffer[self.start..]);
                 let Poll::Ready(written) = polled else {
+                    self.shrink();
                     reader.poll_prefetch(cx);
                     return Poll::Pending;
                 };
@@ -164,27 +171,31 @@ impl Half {
     }
 
     fn read(&mut self, cx: &mut Context<'_>, reader: &mut impl Pipe) -> Poll<io::Result<()>> {
-        if self.buffer.len() < BUFFER.0 {
-            self.buffer.resize(BUFFER.0, 0);
+        let mut buffer = mem::take(&mut self.buffer);
+        self.start = 0;
+        if buffer.capacity() < BUFFER {
+            buffer = SPARE.take();
         }
-        let mut buffer = ReadBuf::new(&mut self.buffer);
-        let polled = Pin::new(reader).poll_read(cx, &mut buffer);
-        let read = buffer.filled().len();
-        if polled.is_pending() {
-            // A stream that waits needs no large buffer.
-            if self.buffer.len() > BUFFER.0 {
-                self.buffer = vec![0; BUFFER.0];
-            }
-            return Poll::Pending;
+        buffer.clear();
+        buffer.reserve_exact(BUFFER);
+        let polled = poll_read_buf(Pin::new(reader), cx, &mut buffer);
+        if matches!(polled, Poll::Ready(Ok(1..))) {
+            self.buffer = buffer;
+            return Poll::Ready(Ok(()));
         }
-        ready!(polled)?;
-        (self.start, self.end) = (0, read);
-        if read == 0 {
-            self.ended = true;
-        } else if read == self.buffer.len() && read < BUFFER.1 {
-            self.buffer.resize((read * 4).min(BUFFER.1), 0);
+        SPARE.set(buffer);
+        self.ended = polled.is_ready();
+        polled.map_ok(drop)
+    }
+
+    /// Little that waits to be written needs no large buffer.
+    fn shrink(&mut self) {
+        let waiting = &self.buffer[self.start..];
+        if waiting.len() < BUFFER / 4 && self.buffer.capacity() >= BUFFER {
+            let waiting = waiting.to_vec();
+            SPARE.set(mem::replace(&mut self.buffer, waiting));
+            self.start = 0;
         }
-        Poll::Ready(Ok(()))
     }
 }
 
@@ -193,6 +204,28 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
     use super::*;
+
+    /// Nothing passes, so nothing is held, whatever passed before.
+    #[tokio::test]
+    async fn an_idle_direction_holds_no_buffer() {
+        let (mut client, mut a) = duplex(1 << 20);
+        let (mut b, mut server) = duplex(1 << 20);
+        client.write_all(&vec![7; 500_000]).await.unwrap();
+        let mut half = Half::new(Vec::new());
+        for _ in 0..100 {
+            let polled = poll_fn(|cx| Poll::Ready(half.poll(cx, &mut a, &mut b))).await;
+            assert!(polled.is_pending());
+        }
+        assert_eq!(half.passed, 500_000);
+        assert_eq!(half.buffer.capacity(), 0);
+        server.read_exact(&mut vec![0; 500_000]).await.unwrap();
+        // What cannot be written is held, in as much room as it needs.
+        let (mut b, _unread) = duplex(10);
+        client.write_all(&[7; 50]).await.unwrap();
+        let polled = poll_fn(|cx| Poll::Ready(half.poll(cx, &mut a, &mut b))).await;
+        assert!(polled.is_pending() && half.passed == 500_010);
+        assert!(half.buffer.len() == 40 && half.buffer.capacity() < 100);
+    }
 
     #[tokio::test]
     async fn directions_end_by_themselves() {

@@ -72,7 +72,7 @@ pub enum Direction {
 pub enum Refusal {
     /// No rule allows it.
     NotAllowed,
-    /// Nobody knows the destination.
+    /// The name of a node that nobody knows.
     Unknown,
     /// Nodes of several other domains have this address: it has to be named.
     Ambiguous,
@@ -85,13 +85,17 @@ pub enum Refusal {
 /// The way of a stream from `origin` to `target`, seen from node `me`.
 pub fn route(me: &str, origin: &Origin, target: &Target, view: &View) -> Route {
     let Some(mine) = view.domain_of(me) else { return Route::Refused(Refusal::NotAMember) };
-    let (domain, direct) = match locate(me, &mine, origin, target, view) {
-        Ok(located) => located,
+    let domain = match locate(me, &mine, origin, target, view) {
+        Ok((domain, direct)) if domain == mine => {
+            return direct.map_or(Route::Refused(Refusal::NotAllowed), Route::Direct);
+        }
+        Ok((domain, _)) => domain,
+        Err(Refusal::Unknown) => match who_knows_more(me, &mine, view) {
+            Some(domain) => domain,
+            None => return Route::Refused(Refusal::Unknown),
+        },
         Err(refusal) => return Route::Refused(refusal),
     };
-    if domain == mine {
-        return direct.map_or(Route::Refused(Refusal::NotAllowed), Route::Direct);
-    }
     let steps: Vec<Step> = steps(me, &mine, origin, &domain, view)
         .into_iter()
         .map(|mut step| {
@@ -101,6 +105,15 @@ pub fn route(me: &str, origin: &Origin, target: &Target, view: &View) -> Route {
         .filter(|step| !step.peers.is_empty())
         .collect();
     if steps.is_empty() { Route::Refused(Refusal::NoGateway) } else { Route::Through { domain, steps } }
+}
+
+/// The domain to ask about the name of a node that is not known here: all nodes are known to those alone who stand for an exposed one,
+/// so they decide.
+fn who_knows_more(me: &str, mine: &Domain, view: &View) -> Option<Domain> {
+    if view.is_exposed(mine) {
+        return (!view.is_endpoint(me, mine)).then(|| mine.clone());
+    }
+    view.exposed().next().map(|(domain, _)| domain.clone())
 }
 
 fn steps(me: &str, mine: &Domain, origin: &Origin, domain: &Domain, view: &View) -> Vec<Step> {
@@ -141,18 +154,22 @@ fn locate(
             locate_node(me, name, None, origin, target.port, view)
         }
         Host::Name(name) => {
-            let mut known = false;
+            let (mut listed, mut as_a_node) = (false, false);
             for rule in &view.destinations {
-                if let Destination::Name { pattern, domain } = &rule.to
-                    && name_matches(pattern, name)
-                {
-                    known = true;
-                    if rule.covers(&origin.domain, target.port) {
-                        return Ok((domain.clone(), Some(Direct::Name(name.clone(), target.port))));
+                let covers = rule.covers(&origin.domain, target.port);
+                match &rule.to {
+                    Destination::Name { pattern, domain } if name_matches(pattern, name) => {
+                        listed = true;
+                        if covers {
+                            return Ok((domain.clone(), Some(Direct::Name(name.clone(), target.port))));
+                        }
                     }
+                    Destination::Nodes { .. } | Destination::NodeLoopback { .. } => as_a_node |= covers,
+                    Destination::Name { .. } | Destination::Network { .. } => {}
                 }
             }
-            Err(if known { Refusal::NotAllowed } else { Refusal::Unknown })
+            // It would be reached if it were a node, and may be one that others know.
+            Err(if as_a_node && !listed { Refusal::Unknown } else { Refusal::NotAllowed })
         }
         Host::Address(address) => {
             if is_never(*address) {
@@ -171,29 +188,34 @@ fn locate_address(
     port: u16,
     view: &View,
 ) -> Result<Located, Refusal> {
-    let mut holders: Vec<(&String, Domain)> = view
+    let holders: Vec<(&String, Domain)> = view
         .nodes
         .iter()
         .filter(|(_, node)| node.addresses.iter().any(|known| known.to_canonical() == address))
         .map(|(name, node)| (name, node.domain(name)))
         .collect();
     // Within a domain an address means what it means there.
-    if holders.iter().any(|(_, domain)| domain == mine) {
-        holders.retain(|(_, domain)| domain == mine);
-    }
-    match holders.as_slice() {
+    let (near, far): (Vec<_>, Vec<_>) = holders.into_iter().partition(|(_, domain)| domain == mine);
+    match near.as_slice() {
         [(name, _)] => return locate_node(me, name, Some(address), origin, port, view),
         [] => {}
         [..] => return Err(Refusal::Ambiguous),
     }
+    // A node says itself which addresses it has, so none elsewhere takes an address from what is listed.
     let covered = view.destinations.iter().find_map(|rule| match &rule.to {
         Destination::Network { network, domain } => {
             (network.contains(&address) && rule.covers(&origin.domain, port)).then_some(domain)
         }
         Destination::Nodes { .. } | Destination::NodeLoopback { .. } | Destination::Name { .. } => None,
     });
-    let domain = covered.ok_or(Refusal::NotAllowed)?.clone();
-    Ok((domain, Some(Direct::Addresses(vec![SocketAddr::new(address, port)]))))
+    if let Some(domain) = covered {
+        return Ok((domain.clone(), Some(Direct::Addresses(vec![SocketAddr::new(address, port)]))));
+    }
+    match far.as_slice() {
+        [(name, _)] => locate_node(me, name, Some(address), origin, port, view),
+        [] => Err(Refusal::NotAllowed),
+        [..] => Err(Refusal::Ambiguous),
+    }
 }
 
 fn locate_node(

@@ -1,6 +1,6 @@
 //! Answers the streams that peers ask for: the same rules and ways as for callers of this node.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use http::{HeaderMap, Method};
 use tracing::debug;
@@ -8,7 +8,8 @@ use tracing::debug;
 use crate::{
     audit,
     connector::{Connector, Request},
-    link::answer::Asked,
+    ending::Ending,
+    link::{Carrier, LinkError, Peer, Terms, answer, answer::Asked, ask},
     protocol::{Class, HEADER_CLASS, HEADER_HOPS, HEADER_REQUEST_ID, OpenError},
     relay::relay,
     route::Origin,
@@ -18,6 +19,24 @@ use crate::{
 
 /// The longest identifier that is taken over from a peer.
 const REQUEST_ID_MAX: usize = 64;
+
+/// Runs a link until it ends: this end `asks` for its streams, or answers them.
+pub(crate) async fn link(
+    connector: &Arc<Connector>,
+    asks: bool,
+    io: impl Carrier,
+    peer: Peer,
+    terms: &Terms,
+    ending: &Ending,
+    registered: impl FnOnce(),
+) -> Result<(), LinkError> {
+    if asks {
+        return Box::pin(ask::run(io, peer, terms, ending, registered)).await;
+    }
+    let (connector, node, domain) = (connector.clone(), Arc::from(peer.node.as_str()), peer.domain.clone());
+    let handle = move |asked| stream(connector.clone(), Arc::clone(&node), domain.clone(), asked);
+    Box::pin(answer::run(io, peer, terms, ending, registered, handle)).await
+}
 
 /// Answers one stream of the link to `peer`.
 pub(crate) async fn stream(connector: Arc<Connector>, peer: Arc<str>, domain: Domain, mut asked: Asked) {
@@ -39,9 +58,10 @@ pub(crate) async fn stream(connector: Arc<Connector>, peer: Arc<str>, domain: Do
     let mine = view.domain_of(connector.me());
     let sibling = mine.as_ref() == Some(&domain) && view.is_endpoint(&peer, &domain);
     let origin = Some(Origin { domain, sibling });
-    let request = Request { target, origin, caller: peer, class, hops, request_id };
+    let request = Request { target, origin, caller: peer, class, hops, request_id, patience: Duration::ZERO };
+    // Boxed: a stream that is open no longer holds what opening it took.
     let connected = tokio::select! {
-        connected = connector.connect(&request) => connected,
+        connected = Box::pin(connector.connect(&request)) => connected,
         () = asked.given_up() => return,
     };
     match connected {

@@ -2,22 +2,20 @@
 //! of what passes.
 
 use std::{
-    io,
-    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
-    task::{Context, Poll},
     time::Duration,
 };
 
 use socket2::{SockRef, TcpKeepalive};
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncWrite},
     net::TcpStream,
     sync::Notify,
 };
+use tokio_util::io::{InspectReader, InspectWriter};
 use tracing::debug;
 
 use crate::window::stream_window;
@@ -52,6 +50,12 @@ pub fn tune_stream(socket: &TcpStream) {
     if let Err(error) = SockRef::from(socket).set_tcp_nodelay(true) {
         debug!(%error, "cannot turn Nagle's algorithm off");
     }
+}
+
+/// Waits until a peer sends something or closes, and says whether it is the former. A load balancer that checks whether a port is open
+/// sends nothing.
+pub async fn speaks(socket: &TcpStream) -> bool {
+    matches!(socket.peek(&mut [0]).await, Ok(1..))
 }
 
 /// Makes the close of a connection a reset: its peer shall not take what it got for all there is.
@@ -118,68 +122,19 @@ impl Drop for StreamGuard {
     }
 }
 
-/// A connection whose bytes are counted.
-#[derive(Debug)]
-pub struct Metered<T> {
-    inner: T,
-    traffic: Arc<Traffic>,
+/// A connection that shows what passes to two tallies.
+pub(crate) type Metered<T> = InspectReader<InspectWriter<T, Tally>, Tally>;
+
+/// Is shown what was read, or what was written.
+pub(crate) type Tally = Box<dyn FnMut(&[u8]) + Send + Sync>;
+
+/// Counts in `traffic` what passes over `inner`.
+pub(crate) fn metered<T: AsyncRead + AsyncWrite>(inner: T, traffic: Arc<Traffic>) -> Metered<T> {
+    let sent = traffic.clone();
+    let sent: Tally = Box::new(move |data| count(&sent.sent, data));
+    InspectReader::new(InspectWriter::new(inner, sent), Box::new(move |data| count(&traffic.received, data)))
 }
 
-impl<T> Metered<T> {
-    /// Counts what passes over `inner`.
-    pub fn new(inner: T, traffic: Arc<Traffic>) -> Self {
-        Self { inner, traffic }
-    }
-}
-
-impl<T: AsyncRead + Unpin> AsyncRead for Metered<T> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        let polled = Pin::new(&mut self.inner).poll_read(cx, buf);
-        let read = buf.filled().len().saturating_sub(before) as u64;
-        self.traffic.received.fetch_add(read, Ordering::Relaxed);
-        polled
-    }
-}
-
-impl<T: AsyncWrite + Unpin> AsyncWrite for Metered<T> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.inner).poll_write(cx, buf);
-        self.count(&polled);
-        polled
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.inner).poll_write_vectored(cx, bufs);
-        self.count(&polled);
-        polled
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.inner.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_shutdown(cx)
-    }
-}
-
-impl<T> Metered<T> {
-    fn count(&self, polled: &Poll<io::Result<usize>>) {
-        if let Poll::Ready(Ok(written)) = polled {
-            self.traffic.sent.fetch_add(*written as u64, Ordering::Relaxed);
-        }
-    }
+fn count(total: &AtomicU64, data: &[u8]) {
+    total.fetch_add(data.len() as u64, Ordering::Relaxed);
 }

@@ -4,6 +4,37 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::protocol::OpenError;
 
+/// Where connections come in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Listener {
+    /// Links of other nodes.
+    Links,
+    /// Clients that dial nodes by TLS.
+    NodesTls,
+    /// Clients that dial nodes by plain HTTP.
+    NodesHttp,
+    /// Programs of this node.
+    Loopback,
+    /// Clients with a certificate.
+    Clients,
+}
+
+impl Listener {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Links, Self::NodesTls, Self::NodesHttp, Self::Loopback, Self::Clients];
+
+    /// One word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Links => "links",
+            Self::NodesTls => "internal-tls",
+            Self::NodesHttp => "internal-http",
+            Self::Loopback => "loopback",
+            Self::Clients => "clients",
+        }
+    }
+}
+
 /// Counters since the start.
 #[derive(Debug, Default)]
 pub struct Stats {
@@ -13,6 +44,7 @@ pub struct Stats {
     links_registered: AtomicU64,
     links_failed: AtomicU64,
     links_dead: AtomicU64,
+    silent: [AtomicU64; Listener::ALL.len()],
 }
 
 /// [`Stats`] at one moment.
@@ -30,6 +62,8 @@ pub struct Snapshot {
     pub links_failed: u64,
     /// Links whose peer fell silent.
     pub links_dead: u64,
+    /// Connections that ended before anything was said, as checks of load balancers do, by [`Listener::name`].
+    pub silent: Vec<(&'static str, u64)>,
 }
 
 impl Stats {
@@ -43,6 +77,7 @@ impl Stats {
             links_registered: read(&self.links_registered),
             links_failed: read(&self.links_failed),
             links_dead: read(&self.links_dead),
+            silent: Listener::ALL.iter().zip(&self.silent).map(|(l, n)| (l.name(), read(n))).collect(),
         }
     }
 
@@ -68,6 +103,15 @@ impl Stats {
 
     pub(crate) fn link_failed(&self) {
         self.links_failed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a connection on which nothing was said.
+    pub fn silent(&self, listener: Listener) {
+        if let Some((_, counter)) =
+            Listener::ALL.iter().zip(&self.silent).find(|(known, _)| **known == listener)
+        {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn link_dead(&self) {

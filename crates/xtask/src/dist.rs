@@ -17,9 +17,9 @@ use crate::workspace;
 /// What to build, and how.
 #[derive(Debug, Args)]
 pub(crate) struct DistArgs {
-    /// Profile of all binaries; without it `release` for the manager and `edge`, which is smaller, for the hub.
-    #[arg(long)]
-    profile: Option<String>,
+    /// Profile of all binaries: `edge` is the smallest, on disk and resident.
+    #[arg(long, default_value = "edge")]
+    profile: String,
 
     /// Build nothing; make the image of this binary, which `dist` has built before.
     #[arg(long, value_name = "BIN")]
@@ -49,13 +49,6 @@ impl Binary {
         }
     }
 
-    fn profile(self) -> &'static str {
-        match self {
-            Self::IsthmusManager => "release",
-            Self::EdgeHub => "edge",
-        }
-    }
-
     /// The user of the image's process. The hub writes to its node's `/etc` and talks to its service manager.
     fn user(self) -> &'static str {
         match self {
@@ -82,7 +75,7 @@ pub(crate) fn run(args: &DistArgs) -> anyhow::Result<()> {
     }
     let target = Target::installed()?;
     for binary in Binary::ALL {
-        build(binary, args.profile.as_deref().unwrap_or(binary.profile()), &target)?;
+        build(binary, &args.profile, &target)?;
         image(binary)?;
     }
     Ok(())
@@ -136,7 +129,10 @@ fn build(binary: Binary, profile: &str, target: &Target) -> anyhow::Result<()> {
     let messages = workspace::output(&mut cargo)?;
     let built = executable(&messages, binary.name()).context("cargo built no executable")?;
     elf::ensure_static(&fs::read(&built)?).with_context(|| built.display().to_string())?;
-    let size = fs::copy(&built, binary.path())?;
+    // Renamed into its place: a cluster may be running the one before.
+    let new = binary.path().with_extension("new");
+    let size = fs::copy(&built, &new)?;
+    fs::rename(&new, binary.path())?;
     println!("{}: {} KiB, static, {} ({profile})", binary.path().display(), size / 1024, target.triple);
     Ok(())
 }

@@ -128,6 +128,16 @@ async fn every_version_is_served_and_explained_and_reads_the_same() -> Result<()
     .ok()?;
     ensure!(one.contains("DESCRIPTION") && !one.contains("<empty>"), "{one}");
 
+    let gateway = json!({
+        "apiVersion": "raven.openyurt.io/v1beta1", "kind": "Gateway", "metadata": { "name": "e2e-columns" }, "spec": {},
+    });
+    e2e::kubectl_apply(&gateway.to_string()).await?.ok()?;
+    let table = e2e::kubectl(&["get", "gw", "e2e-columns"]).await?.ok()?;
+    let header: Vec<_> = table.lines().next().unwrap_or_default().split_whitespace().collect();
+    let columns = "NAME EXPOSE NODES PROXY TUNNEL ACTIVE CONNECTED VIA RTT AGE";
+    ensure!(header.join(" ") == columns, "{table}");
+    e2e::kubectl(&["delete", "gw", "e2e-columns"]).await?.ok()?;
+
     // Nothing is lost between versions.
     let pools = [("v1alpha1", "selector"), ("v1beta1", "hostNetwork"), ("v1beta2", "leaderReplicas")];
     let manifest = json!({

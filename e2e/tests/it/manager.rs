@@ -153,6 +153,7 @@ async fn the_manager_may_do_no_more_than_it_must() -> Result<()> {
         vec!["watch", "nodepools.apps.openyurt.io"],
         vec!["patch", "nodepools.apps.openyurt.io", "--subresource=status"],
         vec!["patch", "secrets/isthmus-webhook-ca", "-n", SYSTEM],
+        vec!["create", "events.events.k8s.io", "-n", "default"],
     ];
     let may_not = [
         vec!["create", "serviceaccounts", "--subresource=token", "-A"],
@@ -170,6 +171,7 @@ async fn the_manager_may_do_no_more_than_it_must() -> Result<()> {
         vec!["patch", "customresourcedefinitions"],
         vec!["patch", "mutatingwebhookconfigurations/another"],
         vec!["create", "configmaps", "-n", "default"],
+        vec!["create", "events.events.k8s.io", "-n", "kube-system"],
         vec!["create", "jobs", "-A"],
     ];
     for what in may {

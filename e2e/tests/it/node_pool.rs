@@ -12,8 +12,8 @@ use e2e::pools::{
 use e2e::{client, eventually, kubectl, node, patch_node, set_pool, throughout};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Node;
-use kube::Api;
 use kube::api::{Patch, PatchParams};
+use kube::{Api, ResourceExt};
 use serde_json::json;
 
 #[tokio::test]
@@ -206,6 +206,49 @@ spec: {policyName: e2e-fence, validationActions: [Deny]}
     .await?;
     node_is(&client, fenced, |node| expect_label(node, "e2e/bad", Some("1"))).await?;
     remove_pool(&client, "e2e-bad").await
+}
+
+/// Someone else writes a label back each time the pool sets it, as a configuration tool does: the pool says so, names node and
+/// label, and writes ever less often; what else it has to say reaches the node meanwhile.
+#[tokio::test]
+async fn a_contested_label_is_named_and_holds_up_nothing_else() -> Result<()> {
+    let client = client().await?;
+    let (name, label) = ("fake-00005", "e2e/contested");
+    let pools = fresh_pool(&client, "e2e-contest", json!({ "labels": { label: "pool" } })).await?;
+    set_pool(&client, name, Some("e2e-contest")).await?;
+    node_is(&client, name, |node| expect_label(node, label, Some("pool"))).await?;
+    let undo = async {
+        let nodes = Api::<Node>::all(client.clone());
+        loop {
+            let found = nodes.get(name).await?;
+            if found.labels().get(label).is_some_and(|value| value == "pool") {
+                patch_node(&client, name, json!({ "metadata": { "labels": { label: "other" } } })).await?;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        #[expect(unreachable_code, reason = "the loop ends with an error only")]
+        anyhow::Ok(())
+    };
+    let told = async {
+        let message = eventually("the contest is told of", SOON, || {
+            condition(&pools, "e2e-contest", "NodesSynced", "False")
+        })
+        .await?;
+        ensure!(message.contains(name) && message.contains(label), "{message}");
+        apply_pool(&pools, "e2e-contest", json!({ "labels": { label: "pool", "e2e/other": "1" } })).await?;
+        node_is(&client, name, |node| expect_label(node, "e2e/other", Some("1"))).await?;
+        anyhow::Ok(())
+    };
+    tokio::select! {
+        undone = undo => undone?,
+        told = told => told?,
+    }
+    eventually("left alone, the pool has its way", Duration::from_mins(3), || {
+        condition(&pools, "e2e-contest", "NodesSynced", "True")
+    })
+    .await?;
+    node_is(&client, name, |node| expect_label(node, label, Some("pool"))).await?;
+    remove_pool(&client, "e2e-contest").await
 }
 
 #[tokio::test]

@@ -172,17 +172,12 @@ async fn pods_of_every_workload_controller_get_host_network() -> Result<()> {
     clean_up().await
 }
 
-/// What makes the API server newer than us: a field of pods that our types do not know. It must come through.
+/// Everything that was sent and the API server kept is still there. A field that our types do not know no API server of today keeps: that is
+/// asked of the webhook itself, in the manager's own tests.
 #[tokio::test]
-async fn fields_that_are_newer_than_our_types_survive() -> Result<()> {
+async fn fields_that_were_sent_survive() -> Result<()> {
     let client = client().await?;
     prepare(&client).await?;
-    let types_know = serde_json::to_value(serde_json::from_value::<Pod>(json!({
-        "spec": { "containers": [], "schedulingGroup": { "podGroupName": "g" }, "e2eUnknown": 1 },
-    }))?)?;
-    ensure!(types_know["spec"]["e2eUnknown"].is_null(), "the test does not test what it says");
-    // A field under a feature gate reaches webhooks if the API server knows it; the webhook's answer is looked at through
-    // its own patch in the unit tests. Here: everything that was sent and the API server kept is still there.
     let full = json!({ "spec": {
         "automountServiceAccountToken": false, "enableServiceLinks": false, "shareProcessNamespace": true, "terminationGracePeriodSeconds": 7,
         "topologySpreadConstraints": [{

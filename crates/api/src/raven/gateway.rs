@@ -33,10 +33,15 @@ use crate::schema::{rule, rule_at};
     selectable = ".spec.exposeType",
     printcolumn = r#"{"name":"Expose","type":"string","jsonPath":".spec.exposeType","description":"How the gateway is reached from outside"}"#,
     printcolumn = r#"{"name":"Nodes","type":"integer","jsonPath":".status.nodeNum","description":"How many nodes are behind the gateway"}"#,
-    printcolumn = r#"{"name":"Proxy","type":"string","jsonPath":".status.proxyEndpoints","description":"Active proxy endpoints, of those listed"}"#,
-    printcolumn = r#"{"name":"Tunnel","type":"string","jsonPath":".status.tunnelEndpoints","description":"Active tunnel endpoints, of those listed"}"#,
+    printcolumn = r#"{"name":"Proxy","type":"string","jsonPath":".status.proxyEndpoints","description":"Active proxy endpoints, of those asked for"}"#,
+    printcolumn = r#"{"name":"Tunnel","type":"string","jsonPath":".status.tunnelEndpoints","description":"Active tunnel endpoints, of those asked for"}"#,
     printcolumn = r#"{"name":"Active","type":"string","jsonPath":".status.activeNodes","description":"The nodes of the active endpoints"}"#,
     printcolumn = r#"{"name":"Connected","type":"string","jsonPath":".status.conditions[?(@.type==\"Connected\")].status","description":"Whether the agents behind the gateway are connected to the cloud"}"#,
+    printcolumn = r#"{"name":"Via","type":"string","jsonPath":".status.connectedTo","description":"The nodes of the exposed gateways that the tunnels end at"}"#,
+    printcolumn = r#"{"name":"RTT","type":"string","jsonPath":".status.roundTrip","description":"The shortest round-trip time of the tunnels"}"#,
+    printcolumn = r#"{"name":"Elected","type":"string","jsonPath":".status.conditions[?(@.type==\"Elected\")].reason","priority":1,"description":"Whether as many endpoints are active as asked for, or why not"}"#,
+    printcolumn = r#"{"name":"Exposed","type":"string","jsonPath":".status.conditions[?(@.type==\"Exposed\")].message","priority":1,"description":"Where agents dial the gateway, or why they cannot"}"#,
+    printcolumn = r#"{"name":"Connections","type":"string","jsonPath":".status.conditions[?(@.type==\"Connected\")].message","priority":1,"description":"Who is connected to whom, or why nobody is"}"#,
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
@@ -227,8 +232,10 @@ impl Endpoint {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GatewayStatus {
-    /// The nodes behind the gateway, sorted by name.
+    /// The nodes behind the gateway, sorted by name: at most 1024, of an exposed gateway 256, its endpoints among them. `nodeNum` says how
+    /// many there are.
     #[serde(default)]
+    #[schemars(length(max = 1024))]
     pub nodes: Vec<GatewayNode>,
     /// The endpoints in use, sorted by node and type.
     #[serde(default)]
@@ -240,15 +247,29 @@ pub struct GatewayStatus {
     /// How many nodes are behind the gateway.
     #[serde(default)]
     pub node_num: i32,
-    /// How many proxy endpoints are active, of how many that are listed, such as 1/2.
+    /// How many proxy endpoints are active, of how many that are asked for (`Replicas`), such as 1/2.
     #[serde(default)]
     pub proxy_endpoints: String,
-    /// How many tunnel endpoints are active, of how many that are listed, such as 1/2.
+    /// How many tunnel endpoints are active, of how many that are asked for (`Replicas`), such as 0/1.
     #[serde(default)]
     pub tunnel_endpoints: String,
     /// The names of the nodes of the active endpoints, separated by commas.
     #[serde(default)]
     pub active_nodes: String,
+    /// Where agents dial the gateway's proxy endpoints from outside; empty if it is not exposed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256))]
+    pub addresses: Vec<GatewayAddress>,
+    /// The tunnels between the gateway's active endpoints and the exposed gateways, sorted by node and gateway.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 1024))]
+    pub links: Vec<GatewayLink>,
+    /// The nodes of the exposed gateways that the tunnels end at, separated by commas.
+    #[serde(default)]
+    pub connected_to: String,
+    /// The shortest round-trip time of the tunnels, such as 12ms. It is written anew when it changes by much.
+    #[serde(default)]
+    pub round_trip: String,
     /// The generation of the spec that this status describes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
@@ -271,21 +292,83 @@ pub struct GatewayNode {
     pub subnets: Vec<String>,
 }
 
+/// An address at which a gateway is dialled from outside.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GatewayAddress {
+    /// An IP address, or a host name.
+    pub host: String,
+    /// The TCP port.
+    pub port: i32,
+    /// The node that answers there; empty if it may be any of the active endpoints, as behind a load balancer.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub node_name: String,
+}
+
+/// A tunnel from an endpoint to an exposed gateway.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GatewayLink {
+    /// The node that dialled.
+    pub node_name: String,
+    /// The node of the exposed gateway.
+    pub gateway: String,
+    /// Round-trip time in milliseconds, at least 1.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub round_trip_millis: i32,
+}
+
+impl Gateway {
+    /// The nodes that can be its proxy endpoint: those that it lists, or, if it lists no endpoint at all, those that are active.
+    pub fn proxy_candidates(&self) -> impl Iterator<Item = &str> {
+        let active =
+            self.status.as_ref().map(|status| status.active_endpoints.as_slice()).unwrap_or_default();
+        let listed = self.spec.endpoints.as_slice();
+        let endpoints = if listed.is_empty() { active } else { listed };
+        let proxies = endpoints.iter().filter(|endpoint| endpoint.type_ == EndpointType::Proxy);
+        proxies.map(|endpoint| endpoint.node_name.as_str())
+    }
+}
+
+/// How many nodes a status names, and that of a gateway that is exposed: the cloud's has all nodes of the cloud, every edge node reads it,
+/// and needs of it the endpoints alone.
+const NODES_MAX: (usize, usize) = (1024, 256);
+
+/// The nodes that a status names: endpoints first, then by name.
+fn named(spec: &GatewaySpec, mut nodes: Vec<GatewayNode>, active: &BTreeSet<&str>) -> Vec<GatewayNode> {
+    let most = if spec.expose_type.is_none() { NODES_MAX.0 } else { NODES_MAX.1 };
+    if nodes.len() > most {
+        let listed: BTreeSet<&str> =
+            spec.endpoints.iter().map(|endpoint| endpoint.node_name.as_str()).collect();
+        let rank = |name: &str| (!active.contains(name), !listed.contains(name));
+        nodes.sort_by(|a, b| (rank(&a.node_name), &a.node_name).cmp(&(rank(&b.node_name), &b.node_name)));
+        nodes.truncate(most);
+    }
+    nodes.sort();
+    nodes
+}
+
 impl GatewayStatus {
-    /// A status in which the fields that only repeat others (counts, names, v1alpha1's `activeEndpoint`) follow from them;
-    /// generation and conditions are left to the caller.
+    /// A status in which the fields that only repeat others (counts, names, v1alpha1's `activeEndpoint`) follow from them, and which names no
+    /// more nodes than it may; generation and conditions are left to the caller.
     pub fn new(spec: &GatewaySpec, nodes: Vec<GatewayNode>, active_endpoints: Vec<Endpoint>) -> Self {
-        let count = |of: EndpointType| {
-            let number = |endpoints: &[Endpoint]| endpoints.iter().filter(|e| e.type_ == of).count();
-            format!("{}/{}", number(&active_endpoints), number(&spec.endpoints))
+        let count = |of: EndpointType, wanted: i32| {
+            format!("{}/{wanted}", active_endpoints.iter().filter(|e| e.type_ == of).count())
         };
         let active: BTreeSet<&str> = active_endpoints.iter().map(|e| e.node_name.as_str()).collect();
+        let node_num = i32::try_from(nodes.len()).unwrap_or(i32::MAX);
+        let nodes = named(spec, nodes, &active);
         Self {
-            node_num: i32::try_from(nodes.len()).unwrap_or(i32::MAX),
-            proxy_endpoints: count(EndpointType::Proxy),
-            tunnel_endpoints: count(EndpointType::Tunnel),
+            node_num,
+            proxy_endpoints: count(EndpointType::Proxy, spec.proxy_config.replicas),
+            tunnel_endpoints: count(EndpointType::Tunnel, spec.tunnel_config.replicas),
             active_nodes: active.into_iter().collect::<Vec<_>>().join(","),
             active_endpoint: active_endpoints.iter().find(|e| e.type_ == EndpointType::Tunnel).cloned(),
+            addresses: Vec::new(),
+            links: Vec::new(),
+            connected_to: String::new(),
+            round_trip: String::new(),
             observed_generation: None,
             conditions: Vec::new(),
             nodes,
@@ -310,9 +393,32 @@ mod tests {
     }
 
     #[test]
+    fn a_status_names_so_many_nodes_and_counts_all() {
+        let nodes = |count: usize| -> Vec<GatewayNode> {
+            let name = |n: usize| format!("n{n:04}");
+            (0..count).map(|n| GatewayNode { node_name: name(n), ..GatewayNode::default() }).collect()
+        };
+        let spec = |expose_type| GatewaySpec {
+            expose_type,
+            endpoints: vec![endpoint("n2999", EndpointType::Proxy)],
+            ..GatewaySpec::default()
+        };
+        for (expose_type, most) in [(ExposeType::None, 1024), (ExposeType::LoadBalancer, 256)] {
+            let active = vec![endpoint("n2998", EndpointType::Proxy)];
+            let status = GatewayStatus::new(&spec(expose_type), nodes(3000), active);
+            assert_eq!((status.nodes.len(), status.node_num), (most, 3000));
+            assert!(status.nodes.is_sorted());
+            let named: Vec<&str> = status.nodes.iter().map(|node| node.node_name.as_str()).collect();
+            assert_eq!((named[0], &named[most - 2..]), ("n0000", &["n2998", "n2999"][..]));
+            assert_eq!(GatewayStatus::new(&spec(expose_type), nodes(most), Vec::new()).nodes.len(), most);
+        }
+    }
+
+    #[test]
     fn a_status_repeats_what_tables_show() {
         use EndpointType::{Proxy, Tunnel};
         let spec = GatewaySpec {
+            proxy_config: ProxyConfig { replicas: 2, ..ProxyConfig::default() },
             endpoints: vec![endpoint("b", Proxy), endpoint("a", Proxy), endpoint("a", Tunnel)],
             ..GatewaySpec::default()
         };

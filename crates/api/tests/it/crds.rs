@@ -2,7 +2,7 @@
 
 use api::{Gateway, GatewaySpec, NodePool, NodePoolSpec};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray,
+    CustomResourceColumnDefinition, CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray,
 };
 use kube::Resource;
 use serde_json::json;
@@ -64,7 +64,13 @@ fn tables_show_what_users_ask_first() {
         .into_iter()
         .map(|crd| {
             let columns = crd.spec.versions.into_iter().next().unwrap().additional_printer_columns.unwrap();
-            columns.into_iter().map(|c| format!("{} {}", c.name.to_uppercase(), c.json_path)).collect()
+            let shown = |priority: Option<i32>| {
+                if priority == Some(0) || priority.is_none() { "" } else { " -o wide" }
+            };
+            let line = |c: CustomResourceColumnDefinition| {
+                format!("{} {}{}", c.name.to_uppercase(), c.json_path, shown(c.priority))
+            };
+            columns.into_iter().map(line).collect()
         })
         .collect();
     insta::assert_json_snapshot!(columns);

@@ -9,7 +9,7 @@ use tokio::{
 };
 
 const ROLE: &str = "SHUTDOWN_TEST_CHILD";
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(30);
 
 /// What the child does: says when it is up and when it is asked to end, and ends in order only if told to.
 #[tokio::test]

@@ -34,7 +34,7 @@ pub enum FileError {
     },
     /// No YAML, or an unknown key.
     #[error(
-        "--config {path}: {reason}; keys are poolScopeResources, passThroughResources, freshness, cacheAgents, filters"
+        "--config {path}: {reason}; keys are poolScopeResources, passThroughResources, freshness, cacheAgents, filters, tunnel, tunnelDestinations"
     )]
     Syntax {
         /// Which one.
@@ -62,6 +62,8 @@ struct File {
     freshness: BTreeMap<String, String>,
     cache_agents: Vec<String>,
     filters: BTreeMap<String, Vec<String>>,
+    tunnel: bool,
+    tunnel_destinations: Vec<String>,
 }
 
 /// Reads the file.
@@ -80,7 +82,15 @@ fn parse(path: &Path, text: &str) -> Result<Layer, FileError> {
         serde_saphyr::from_str(text)
             .map_err(|error| FileError::Syntax { path: path.to_owned(), reason: error.to_string() })?
     };
-    let File { pool_scope_resources, pass_through_resources, freshness, cache_agents, filters } = file;
+    let File {
+        pool_scope_resources,
+        pass_through_resources,
+        freshness,
+        cache_agents,
+        filters,
+        tunnel,
+        tunnel_destinations,
+    } = file;
     let wrong = |key, reason| FileError::Value { path: path.to_owned(), key, reason };
     let named = |key, text: &str| {
         resource(text).ok_or_else(|| {
@@ -100,6 +110,11 @@ fn parse(path: &Path, text: &str) -> Result<Layer, FileError> {
         },
         passed_through: resources("passThroughResources", &pass_through_resources)?,
         cache_agents: cache_agents.into_iter().map(Into::into).collect(),
+        tunnel,
+        tunnel_destinations: tunnel_destinations
+            .iter()
+            .map(|rule| rule.parse().map_err(|error| wrong("tunnelDestinations", format!("{error}"))))
+            .collect::<Result<_, _>>()?,
         ..Layer::default()
     };
     for resource in layer.pooled.iter().flatten().filter(|resource| private(resource)) {
@@ -127,7 +142,7 @@ mod tests {
     #[test]
     fn every_key_is_read() {
         let text = "poolScopeResources: [/v1/nodes]\npassThroughResources: [a.b/v1/cs]\nfreshness:\n  default: any\n  /v1/pods: \
-                    bounded:5\ncacheAgents: [x]\nfilters:\n  servicetopology: [y]\n";
+                    bounded:5\ncacheAgents: [x]\nfilters:\n  servicetopology: [y]\ntunnel: true\ntunnelDestinations: ['kube.svc=443']\n";
         let layer = parse(Path::new("f"), text).unwrap();
         let of = GroupVersionResource::new;
         assert_eq!(layer.pooled, Some([of("", "v1", "nodes")].into()));
@@ -136,6 +151,7 @@ mod tests {
         assert_eq!(layer.freshness[&of("", "v1", "pods")].to_string(), "bounded:5");
         assert!(layer.cache_agents.contains("x"));
         assert!(layer.components[&FilterName::ServiceTopology].contains("y"));
+        assert!(layer.tunnel && layer.tunnel_destinations == ["kube.svc=443".parse().unwrap()]);
         assert_eq!(parse(Path::new("f"), "\n").unwrap(), Layer::default());
     }
 
@@ -145,6 +161,7 @@ mod tests {
             ("poolScope: []", "poolScopeResources"),
             ("poolScopeResources: [nodes]", "poolScopeResources: \"nodes\" is not group/version/resource"),
             ("freshness: { /v1/pods: soon }", "write strict, any, or bounded:SECONDS"),
+            ("tunnelDestinations: [x]", "tunnelDestinations: \"x\" is not WHAT[@WHERE]=PORTS"),
             ("filters: { x: [] }", "write one of discardcloudservice"),
         ] {
             let error = parse(Path::new("f"), text).unwrap_err().to_string();

@@ -171,6 +171,11 @@ impl FilterName {
         }
     }
 
+    /// Whether it shows the object by what the view says, so that another view may show it otherwise at the same version, or may have.
+    pub(super) fn shows_by_view(self, object: &Object, view: &View) -> bool {
+        self == Self::ServiceTopology && service_topology::topology(object, view).is_some()
+    }
+
     /// Whether it answers the same with both views.
     pub(super) fn indifferent(self, a: &View, b: &View) -> bool {
         match self {

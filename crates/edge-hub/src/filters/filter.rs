@@ -15,21 +15,52 @@ const MADE: usize = 64;
 pub enum Outcome {
     /// The object as it is.
     Keep,
-    /// This in its place: the same object, at the same version unless it was corrected.
+    /// This in its place: the same object, at a version of the view's own if it is told as a state (see [`Telling`]).
     Replace(Arc<Object>),
     /// Nothing.
     Drop,
 }
 
+/// As what a client is told of an object.
+///
+/// Informers take an object that comes at the version they have for unchanged, and tell no handler. What a view shows of an object
+/// may differ from what another view showed of it at the same version: in a state it stands at a version of its own then
+/// ([`View::version_of`]). An event has the API server's version always, for clients go on from there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Telling {
+    /// One of a list, of the initial state of a watch, or by itself.
+    State,
+    /// The subject of an event.
+    Event,
+}
+
 /// What `names`, in their order, make of an object. An object that cannot be read stays as it is: the API server sends none.
-pub fn filter(names: &[FilterName], resource: Filtered, object: &Object, view: &View) -> Outcome {
+pub fn filter(
+    names: &[FilterName],
+    resource: Filtered,
+    object: &Object,
+    view: &View,
+    told: Telling,
+) -> Outcome {
+    make(names, resource, object, view, told).outcome
+}
+
+#[derive(Clone)]
+struct Made {
+    outcome: Outcome,
+    /// Whether it says of pods of this node what the API server does not know.
+    corrected: bool,
+}
+
+fn make(names: &[FilterName], resource: Filtered, object: &Object, view: &View, told: Telling) -> Made {
+    let uncorrected = |outcome| Made { outcome, corrected: false };
     if !names.iter().all(|name| name.keeps(object, view)) {
-        return Outcome::Drop;
+        return uncorrected(Outcome::Drop);
     }
     if !names.iter().any(|name| name.concerns(object, view)) {
-        return Outcome::Keep;
+        return uncorrected(Outcome::Keep);
     }
-    let Some(mut message) = Message::of(object) else { return Outcome::Keep };
+    let Some(mut message) = Message::of(object) else { return uncorrected(Outcome::Keep) };
     let before = message.clone();
     let (mut changed, mut corrected) = (false, false);
     for name in names {
@@ -38,12 +69,18 @@ pub fn filter(names: &[FilterName], resource: Filtered, object: &Object, view: &
         corrected |= edited && *name == FilterName::LocalPods;
     }
     // What one takes out another may put back.
-    if !changed || message == before {
-        return Outcome::Keep;
+    changed &= message != before;
+    corrected &= changed;
+    let of_the_view = corrected || names.iter().any(|name| name.shows_by_view(object, view));
+    let restated = told == Telling::State && of_the_view;
+    if !changed && !restated {
+        return uncorrected(Outcome::Keep);
     }
-    let Ok(shown) = message.into_object() else { return Outcome::Keep };
-    let version = view.local_pods.version_of(object.resource_version());
-    Outcome::Replace(Arc::new(if corrected { shown.with_resource_version(version) } else { shown }))
+    let shown = if changed { message.into_object() } else { Ok(object.clone()) };
+    let Ok(shown) = shown else { return uncorrected(Outcome::Keep) };
+    let version = view.version_of(object.resource_version());
+    let shown = if restated { shown.with_resource_version(version) } else { shown };
+    Made { outcome: Outcome::Replace(Arc::new(shown)), corrected }
 }
 
 /// One set of filters with one view, shared by all clients that have both.
@@ -52,7 +89,7 @@ pub struct Filter {
     resource: Filtered,
     names: Box<[FilterName]>,
     view: Arc<View>,
-    made: Mutex<VecDeque<(Arc<Object>, Outcome)>>,
+    made: Mutex<VecDeque<(Telling, Arc<Object>, Made)>>,
 }
 
 impl Filter {
@@ -72,44 +109,51 @@ impl Filter {
     }
 
     /// What is shown of `object`, made by the first that asks.
-    pub fn outcome(&self, object: &Arc<Object>) -> Outcome {
+    pub fn outcome(&self, object: &Arc<Object>, told: Telling) -> Outcome {
+        self.made(object, told).outcome
+    }
+
+    fn made(&self, object: &Arc<Object>, told: Telling) -> Made {
+        let uncorrected = |outcome| Made { outcome, corrected: false };
         if !self.keeps(object) {
-            return Outcome::Drop;
+            return uncorrected(Outcome::Drop);
         }
         if !self.names.iter().any(|name| name.concerns(object, &self.view)) {
-            return Outcome::Keep;
+            return uncorrected(Outcome::Keep);
         }
-        let known = |made: &VecDeque<(Arc<Object>, Outcome)>| {
-            made.iter().rev().find(|(other, _)| Arc::ptr_eq(other, object)).map(|(_, made)| made.clone())
+        let known = |all: &VecDeque<(Telling, Arc<Object>, Made)>| {
+            let same = |(other_told, other, _): &&(Telling, Arc<Object>, Made)| {
+                *other_told == told && Arc::ptr_eq(other, object)
+            };
+            all.iter().rev().find(same).map(|(_, _, made)| made.clone())
         };
-        if let Some(outcome) = known(&self.made.lock()) {
-            return outcome;
+        if let Some(made) = known(&self.made.lock()) {
+            return made;
         }
-        let outcome = filter(&self.names, self.resource, object, &self.view);
-        let mut made = self.made.lock();
+        let made = make(&self.names, self.resource, object, &self.view, told);
+        let mut all = self.made.lock();
         // Another may have made it meanwhile: all must be given the same, or it would be encoded again.
-        if let Some(outcome) = known(&made) {
-            return outcome;
+        if let Some(made) = known(&all) {
+            return made;
         }
-        if made.len() >= MADE {
-            made.pop_front();
+        if all.len() >= MADE {
+            all.pop_front();
         }
-        made.push_back((object.clone(), outcome.clone()));
-        outcome
+        all.push_back((told, object.clone(), made.clone()));
+        made
     }
 
     /// What is shown of an object that is kept, or of the last state of one that was.
-    pub fn shown(&self, object: &Arc<Object>) -> Arc<Object> {
-        match self.outcome(object) {
+    pub fn shown(&self, object: &Arc<Object>, told: Telling) -> Arc<Object> {
+        match self.outcome(object, told) {
             Outcome::Replace(object) => object,
             Outcome::Keep | Outcome::Drop => object.clone(),
         }
     }
 
-    /// Whether what is shown of `object` is a correction, which stands at a version that is no event's.
+    /// Whether what is shown of `object` is a correction, of which no event may tell.
     pub fn corrects(&self, object: &Arc<Object>) -> bool {
-        self.corrections() > 0
-            && matches!(self.outcome(object), Outcome::Replace(shown) if shown.resource_version() != object.resource_version())
+        self.corrections() > 0 && self.made(object, Telling::Event).corrected
     }
 
     /// Of how many pods the addresses are corrected.

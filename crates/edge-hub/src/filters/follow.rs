@@ -27,10 +27,22 @@ use crate::{
 const BUDGET: usize = 256;
 
 /// Keeps the view until `shutdown`. The pool is that of `pool` if it is given, and that of the node's label otherwise.
-pub async fn follow(hub: Arc<Hub>, node: Box<str>, pool: Option<Box<str>>, shutdown: CancellationToken) {
-    tokio::select! {
-        () = shutdown.cancelled() => {}
-        () = Following::new(hub, &node, pool).run() => {}
+///
+/// What is held is read at once, before the link can change it: a Service that lost its topology while the hub was not there had one
+/// until then.
+pub fn follow(
+    hub: Arc<Hub>,
+    node: &str,
+    pool: Option<Box<str>>,
+    shutdown: CancellationToken,
+) -> impl Future<Output = ()> + Send + use<> {
+    let mut following = Following::new(hub, node, pool);
+    following.read();
+    async move {
+        tokio::select! {
+            () = shutdown.cancelled() => {}
+            () = following.run() => {}
+        }
     }
 }
 
@@ -91,10 +103,12 @@ impl Following {
     fn read(&mut self) {
         let topology = &mut self.topology;
         self.services.read(&self.hub, |told| match told {
-            Told::Reset => topology.clear(),
+            Told::Reset => topology.values_mut().for_each(|wanted| *wanted = Topology::Former),
             Told::Put(service) => match Topology::of(service) {
                 Some(wanted) => drop(topology.insert(service.key().clone(), wanted)),
-                None => drop(topology.remove(service.key())),
+                None => {
+                    topology.entry(service.key().clone()).and_modify(|wanted| *wanted = Topology::Former);
+                }
             },
             Told::Gone(service) => drop(topology.remove(service.key())),
         });
@@ -177,6 +191,11 @@ struct Reader {
 }
 
 impl Source {
+    /// A source that tells nothing.
+    pub(crate) fn none() -> Self {
+        Self { key: None, reader: None }
+    }
+
     /// A source that is opened when it is first read.
     pub(crate) fn new(key: Key) -> Self {
         Self { key: Some(key), reader: None }
@@ -216,9 +235,11 @@ impl Source {
                 Step::Events(deliveries) => {
                     for delivery in &deliveries {
                         match delivery {
-                            Delivery::Added(object) | Delivery::Modified(object) => tell(Told::Put(object)),
-                            Delivery::Deleted(object) => tell(Told::Gone(object)),
-                            Delivery::InitialEnd(_) | Delivery::Bookmark(_) => {}
+                            Delivery::Added(object) | Delivery::Modified(object) if is_meant(key, object) => {
+                                tell(Told::Put(object));
+                            }
+                            Delivery::Deleted(object) if is_meant(key, object) => tell(Told::Gone(object)),
+                            _ => {}
                         }
                     }
                 }
@@ -237,7 +258,8 @@ impl Source {
         tokio::select! {
             _ = changes.changed() => {}
             _ = progress.changed() => {}
-            () = closed.cancelled() => {}
+            // At the end of the hub it is closed for good: whoever asks again at once must let others see the end, too.
+            () = closed.cancelled() => tokio::task::yield_now().await,
         }
     }
 
@@ -247,10 +269,26 @@ impl Source {
         self.key.is_none() || self.has_read() || self.reader.as_ref().is_some_and(refused)
     }
 
+    /// Why the API server does not give it, if it does not.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        match &*self.reader.as_ref()?.progress.borrow() {
+            Progress::Refused(status) => Some(status.message.clone()),
+            Progress::Syncing | Progress::Watching | Progress::Interrupted => None,
+        }
+    }
+
     /// Whether it was read whole.
     pub(crate) fn has_read(&self) -> bool {
         self.reader.as_ref().is_some_and(|reader| reader.cursor.is_some())
     }
+}
+
+/// Whether a source is about this object: a wider subscription that is open answers for a narrower one.
+fn is_meant(key: &Key, object: &Object) -> bool {
+    let name = key.fields.strip_prefix("metadata.name=");
+    let object = object.key();
+    name.is_none_or(|name| name == object.name())
+        && (key.namespace.is_empty() || *key.namespace == *object.namespace())
 }
 
 /// Everything of a subscription: what it holds is what was asked for.

@@ -1,17 +1,12 @@
 //! `localpods`: of this node's pods, endpoints have the addresses and the readiness that the kubelet says, while its word cannot
 //! reach the API server. After a reboot without a link every pod has a new address, and the slices that are held lead nowhere.
 //!
-//! A corrected object has another version than its own: clients whose store has the object at the same version take it for
-//! unchanged and tell their handlers nothing. The version is lower than its own, so that no later write of the API server can have
-//! the same, and a write that is based on it is refused as a conflict. It stands in lists and initial states only, never in an
-//! event, from whose version a client would go on.
+//! A corrected object stands in lists and initial states only, at a version of the view's own ([`super::Telling`]), never in an event: clients
+//! would go on from its version, and the API server's would say that it knows.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
-use kube_wire::{
-    edit::{Field, Message, Verdict},
-    resource_version::ResourceVersion,
-};
+use kube_wire::edit::{Field, Message, Verdict};
 use serde::{Deserialize, Serialize};
 
 use super::Filtered;
@@ -43,20 +38,11 @@ pub struct LocalPod {
 /// The pods of this node of which the API server does not know what the kubelet says.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LocalPods {
-    /// Counts the changes of `pods`.
-    pub turn: u64,
     /// By their UIDs.
     pub pods: BTreeMap<Box<str>, LocalPod>,
 }
 
 impl LocalPods {
-    /// The version at which an object is shown that was corrected: below its own, and another one with each turn.
-    pub fn version_of(&self, own: ResourceVersion) -> ResourceVersion {
-        let below = own.get().saturating_sub(1);
-        let version = self.turn.checked_rem(below).map(|back| below - back);
-        version.and_then(ResourceVersion::new).unwrap_or(own)
-    }
-
     fn of(&self, endpoint: &Message, target: Field) -> Option<&LocalPod> {
         self.pods.get(&*endpoint.message(target)?.text(UID)?)
     }
@@ -110,7 +96,7 @@ mod tests {
     fn pods(ready: bool, addresses: &[&str]) -> LocalPods {
         let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
         let pod = LocalPod { name: "a/p".into(), addresses, ready };
-        LocalPods { turn: 3, pods: BTreeMap::from([("u".into(), pod)]) }
+        LocalPods { pods: BTreeMap::from([("u".into(), pod)]) }
     }
 
     fn edited(resource: Filtered, object: &Value, pods: &LocalPods) -> Option<Value> {
@@ -155,20 +141,5 @@ mod tests {
         };
         let corrected = edited(Filtered::Endpoints, &endpoints("10.0.0.1"), &pods(true, &now));
         assert_eq!(corrected, Some(endpoints("10.0.0.2")));
-    }
-
-    #[test]
-    fn corrected_versions_are_older_and_differ_by_turn() {
-        let version = |turn, own| {
-            let own = ResourceVersion::new(own).unwrap();
-            LocalPods { turn, ..LocalPods::default() }.version_of(own).get()
-        };
-        for own in [2, 3, 10, 1_000_000] {
-            for turn in 0..20 {
-                assert!((1..own).contains(&version(turn, own)), "{turn} {own}");
-            }
-        }
-        assert_eq!(version(5, 1), 1, "there is none below");
-        assert!((0..20).all(|turn| version(turn, 1000) != version(turn + 1, 1000)));
     }
 }

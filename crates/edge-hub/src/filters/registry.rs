@@ -40,7 +40,8 @@ struct State {
 }
 
 impl Filters {
-    /// The filters of `rules` with what is known at the start.
+    /// The filters of `rules` with what is known at the start. The view's turn is to be another than any before the start: clients
+    /// remember versions that were shown then.
     pub fn new(rules: Rules, view: View) -> Self {
         let state = State { rules: Arc::new(rules), view: Arc::new(view), filters: BTreeMap::new(), last: 0 };
         Self {
@@ -94,7 +95,7 @@ impl Filters {
         self.state.lock().view.clone()
     }
 
-    /// Changes the view. Filters that answer the same with it stay.
+    /// Changes the view, but for its turn, which changes by itself. Filters that answer the same with it stay.
     pub fn change_view(&self, change: impl FnOnce(&mut View)) {
         {
             let mut state = self.state.lock();
@@ -102,6 +103,12 @@ impl Filters {
             change(&mut view);
             if *state.view == view {
                 return;
+            }
+            if [FilterName::ServiceTopology, FilterName::LocalPods]
+                .iter()
+                .any(|name| !name.indifferent(&state.view, &view))
+            {
+                view.turn = view.turn.wrapping_add(1);
             }
             state.filters.retain(|_, filter| filter.is_indifferent(&view));
             state.view = Arc::new(view);

@@ -20,7 +20,7 @@ const ADDRESSES: Field = Field::new("addresses", 1);
 const NOT_READY: Field = Field::new("notReadyAddresses", 2);
 const ADDRESS_NODE: Field = Field::new("nodeName", 4);
 
-/// The topology of an object's Service, if it has one.
+/// The topology of an object's Service, if it has one, or had one.
 pub(super) fn topology(object: &Object, view: &View) -> Option<Topology> {
     let key = object.key();
     // Endpoints are named as their Service is; slices name it in a label.
@@ -33,6 +33,7 @@ pub(super) fn topology(object: &Object, view: &View) -> Option<Topology> {
 pub(super) fn edit(resource: Filtered, object: &Object, message: &mut Message, view: &View) -> bool {
     let Some(topology) = topology(object, view) else { return false };
     let pool_nodes = match (topology, &view.pool) {
+        (Topology::Former, _) => return false,
         (Topology::Node, _) | (Topology::Pool, None) => None,
         (Topology::Pool, Some(_)) => match &view.pool_nodes {
             Some(nodes) => Some(nodes),

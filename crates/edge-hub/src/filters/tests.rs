@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{FilterName, Filtered, Outcome, Topology, View, filter};
+use super::{FilterName, Filtered, Outcome, Telling, Topology, View, filter};
 
 mod encode;
 mod registry;
@@ -63,6 +63,7 @@ impl From<CaseView> for View {
                     let topology = match topology.as_str() {
                         "node" => Topology::Node,
                         "pool" => Topology::Pool,
+                        "former" => Topology::Former,
                         _ => panic!("{topology}"),
                     };
                     (ObjectKey::new(namespace, name), topology)
@@ -113,13 +114,17 @@ fn each_filter_shows_what_its_cases_say() {
         });
         for object in [protobuf, as_json] {
             let label = format!("{name} ({:?})", object.encoding());
-            let outcome = filter(&names, filtered, &object, &view);
+            let outcome = filter(&names, filtered, &object, &view, Telling::Event);
             match (&outcome, &expected) {
                 (Outcome::Drop, None) => assert!(dropped, "{label}"),
                 (Outcome::Keep, None) => assert!(!dropped, "{label}"),
                 (Outcome::Replace(shown), Some(expected)) => {
                     assert_eq!(&json(&resource, shown), expected, "{label}");
-                    assert_eq!(filter(&names, filtered, shown, &view), Outcome::Keep, "{label}, twice");
+                    assert_eq!(
+                        filter(&names, filtered, shown, &view, Telling::Event),
+                        Outcome::Keep,
+                        "{label}, twice"
+                    );
                 }
                 _ => panic!("{label}: {outcome:?} instead of {expected:?}"),
             }
@@ -141,8 +146,10 @@ fn eager_view() -> View {
 /// Whatever it is, it is survived, and filtering again changes nothing.
 fn survives(object: &Object) {
     for filtered in ALL {
-        if let Outcome::Replace(shown) = filter(&FilterName::ALL, filtered, object, &eager_view()) {
-            assert_eq!(filter(&FilterName::ALL, filtered, &shown, &eager_view()), Outcome::Keep);
+        let filter =
+            |object: &Object| filter(&FilterName::ALL, filtered, object, &eager_view(), Telling::Event);
+        if let Outcome::Replace(shown) = filter(object) {
+            assert_eq!(filter(&shown), Outcome::Keep);
         }
     }
 }

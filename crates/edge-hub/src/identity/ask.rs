@@ -95,7 +95,7 @@ async fn ask(
 ) -> Result<Own, AskError> {
     let stored = |reason: String| AskError::new(Failure::Store, reason);
     let key = files.next_key().map_err(stored)?;
-    let request = SigningRequest::new(&config.node, &key, config.validity)
+    let request = SigningRequest::new(files.purpose(), &config.node, &key, config.validity)
         .map_err(|error| AskError::new(Failure::Unusable, error.to_string()))?;
     match json::post(upstream, credential, PATH, &request.object).await {
         Ok(_) => info!(request = request.name, "asked for a certificate"),

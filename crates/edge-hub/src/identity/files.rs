@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `client.pem` | the certificate and its key, replaced as one |
 //! | `next.key` | the key of a request that was not answered yet |
+//! | `gateway.pem`, `gateway-next.key` | the same of the certificate that a gateway shows to those who dial it |
 //! | `ca.crt` | the cluster's authority, where that was found by its digest |
 
 use std::{
@@ -18,16 +19,14 @@ use tls::{
 };
 use tracing::warn;
 
-use super::{CaPin, IdentityConfig, IdentityError, IdentityKind, plan::Start};
-use crate::{
-    authenticate::user_of,
-    upstream::{TlsMaterial, TlsMaterialError},
-};
+use super::{CaPin, IdentityConfig, IdentityError, IdentityKind, plan::Start, purpose::Purpose};
+use crate::upstream::{TlsMaterial, TlsMaterialError};
 
 /// The folder.
 #[derive(Debug, Clone)]
 pub(super) struct Files {
     folder: PathBuf,
+    purpose: Purpose,
 }
 
 /// A certificate that was checked: it names the hub of this node, and its key is there.
@@ -43,8 +42,8 @@ impl Own {
 }
 
 impl Files {
-    pub(super) fn open(folder: &Path) -> Result<Self, IdentityError> {
-        let files = Self { folder: folder.to_owned() };
+    pub(super) fn open(folder: &Path, purpose: Purpose) -> Result<Self, IdentityError> {
+        let files = Self { folder: folder.to_owned(), purpose };
         private_file::folder(folder).map_err(|source| files.error("", source))?;
         Ok(files)
     }
@@ -55,6 +54,16 @@ impl Files {
 
     fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
+    }
+
+    /// What the certificate is for.
+    pub(super) fn purpose(&self) -> Purpose {
+        self.purpose
+    }
+
+    /// The file of the own certificate and its key.
+    pub(super) fn own_file(&self) -> PathBuf {
+        self.path(self.purpose.file())
     }
 
     /// The file of the authority that was found.
@@ -75,13 +84,13 @@ impl Files {
 
     /// The own certificate, if there is one that can be used, whether or not it is still valid.
     pub(super) fn own(&self, node: &str) -> Option<Own> {
-        let path = self.path("client.pem");
+        let path = self.own_file();
         if !path.exists() {
             return None;
         }
         let usable = pem_file::certificates(&path).map_err(|error| error.to_string()).and_then(|chain| {
             let leaf = chain.first().ok_or("no certificate")?;
-            check(leaf, node)
+            self.check(leaf, node)
         });
         match usable {
             Ok(certificate) => Some(Own { certificate }),
@@ -94,8 +103,15 @@ impl Files {
 
     /// What to show with the own certificate.
     pub(super) fn material(&self, ca: &Path) -> Result<TlsMaterial, TlsMaterialError> {
-        let path = self.path("client.pem");
+        let path = self.own_file();
         TlsMaterial::read(ca, &path, &path)
+    }
+
+    /// Whether a certificate is that of this node's hub, for this purpose.
+    fn check(&self, der: &CertificateDer<'_>, node: &str) -> Result<Certificate, String> {
+        let certificate = Certificate::from_der(der.to_vec()).map_err(|error| error.to_string())?;
+        self.purpose.check(&certificate, node)?;
+        Ok(certificate)
     }
 
     /// What the hub begins with.
@@ -114,7 +130,7 @@ impl Files {
 
     /// The key of the request that is under way; a new one if none is.
     pub(super) fn next_key(&self) -> Result<SecretPem, String> {
-        let path = self.path("next.key");
+        let path = self.path(self.purpose.next_key_file());
         if let Ok(text) = fs::read_to_string(&path) {
             let key = SecretPem::from(text);
             if tls::request::key_digest(&key).is_ok() {
@@ -130,18 +146,18 @@ impl Files {
 
     /// Forgets the key of a request that came to nothing.
     pub(super) fn drop_next_key(&self) -> Result<(), String> {
-        let path = self.path("next.key");
+        let path = self.path(self.purpose.next_key_file());
         private_file::remove(&path).map_err(|error| format!("{}: {error}", path.display()))
     }
 
     /// Keeps a certificate that was issued for the next key: both at once, or neither.
     pub(super) fn keep(&self, node: &str, chain: &str, key: &SecretPem) -> Result<Own, String> {
         let certificate = Certificate::from_pem(chain).map_err(|error| error.to_string())?;
-        let certificate = check(certificate.der(), node)?;
+        let certificate = self.check(certificate.der(), node)?;
         if public_key(&certificate) != tls::request::key_digest(key).ok() {
             return Err("the certificate that was issued is of another key".to_owned());
         }
-        let path = self.path("client.pem");
+        let path = self.own_file();
         let both = zeroizing(chain, key);
         private_file::write(&path, both.as_bytes())
             .map_err(|error| format!("{}: {error}", path.display()))?;
@@ -158,21 +174,6 @@ fn zeroizing(chain: &str, key: &SecretPem) -> zeroize::Zeroizing<String> {
 /// The message for a certificate that is no longer valid.
 pub(super) fn expired(certificate: &Certificate) -> String {
     format!("the hub's certificate expired at {}", certificate.validity().not_after)
-}
-
-/// Whether a certificate is that of this node's hub.
-fn check(der: &CertificateDer<'_>, node: &str) -> Result<Certificate, String> {
-    let certificate = Certificate::from_der(der.to_vec()).map_err(|error| error.to_string())?;
-    let wanted = user(node);
-    match user_of(certificate.der()) {
-        Some(user) if *user.name == wanted => Ok(certificate),
-        other => Err(format!("it names {:?} and not {wanted:?}", other.map(|user| user.name))),
-    }
-}
-
-/// The user that the hub of a node is.
-pub(super) fn user(node: &str) -> String {
-    format!("{}{node}", api::names::NODE_USER_PREFIX)
 }
 
 fn public_key(certificate: &Certificate) -> Option<Sha256Digest> {
@@ -196,7 +197,7 @@ mod tests {
     #[test]
     fn a_certificate_is_kept_with_its_key_or_not_at_all() {
         let folder = tempfile::tempdir().unwrap();
-        let files = Files::open(&folder.path().join("pki")).unwrap();
+        let files = Files::open(&folder.path().join("pki"), Purpose::Client).unwrap();
         let authority = Authority::generate("a").unwrap();
         let ca = folder.path().join("ca.crt");
         fs::write(&ca, authority.pem()).unwrap();
@@ -219,7 +220,7 @@ mod tests {
     #[test]
     fn a_request_that_is_under_way_keeps_its_key() {
         let folder = tempfile::tempdir().unwrap();
-        let files = Files::open(folder.path()).unwrap();
+        let files = Files::open(folder.path(), Purpose::Client).unwrap();
         let first = files.next_key().unwrap();
         assert_eq!(files.next_key().unwrap().expose(), first.expose());
         assert_eq!(fs::metadata(files.path("next.key")).unwrap().permissions().mode() & 0o777, 0o600);

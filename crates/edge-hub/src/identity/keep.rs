@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use tls::{certificate::Certificate, digest::Sha256Digest, pem_file};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
+    sync::watch,
     time::sleep,
 };
 use tokio_util::sync::CancellationToken;
@@ -17,6 +18,7 @@ use super::{
     files::{Own, expired},
     meters::{Failure, IdentityMeters},
     plan::{self, LONGEST, Situation, Start, Step, With},
+    shown::Shown,
     view::Report,
 };
 use crate::upstream::{Connector, Endpoint, TlsMaterial, Upstream, jittered};
@@ -32,6 +34,7 @@ pub struct Keeper {
     upstream: Upstream,
     meters: IdentityMeters,
     report: Report,
+    shown: watch::Sender<Option<Shown>>,
     hangup: Signal,
     /// Digest of the given certificate that the connector uses.
     given: Option<Sha256Digest>,
@@ -52,7 +55,13 @@ impl Keeper {
         let given = digest(&identity.config.given.0);
         let bare = matches!(identity.start, Start::Nothing(_));
         let report = Report::default();
-        let keeper = Self { identity, endpoints, connector, upstream, meters, report, hangup, given, bare };
+        let (shown, _) = watch::channel(match identity.start {
+            Start::Own => Some(Shown::own(&identity.files, &identity.ca)),
+            Start::Given => Some(Shown::given(&identity)),
+            Start::Nothing(_) => None,
+        });
+        let keeper =
+            Self { identity, endpoints, connector, upstream, meters, report, shown, hangup, given, bare };
         if keeper.identity.start == Start::Given {
             keeper.shows_given();
         }
@@ -62,6 +71,11 @@ impl Keeper {
     /// Where it says how it is.
     pub fn report(&self) -> Report {
         self.report.clone()
+    }
+
+    /// The files of what is shown, anew at each change.
+    pub fn shown(&self) -> watch::Receiver<Option<Shown>> {
+        self.shown.subscribe()
     }
 
     /// Keeps the identity until `shutdown`.
@@ -156,6 +170,7 @@ impl Keeper {
         let material = self.identity.files.material(&self.identity.ca);
         let material = material.map_err(|error| AskError::new(Failure::Unusable, error.to_string()))?;
         self.connector.replace(material);
+        self.shown.send_replace(Some(Shown::own(&self.identity.files, &self.identity.ca)));
         self.bare = false;
         self.given = None;
         self.meters.renewed();
@@ -174,6 +189,7 @@ impl Keeper {
         match TlsMaterial::read(&self.identity.ca, certificate, key) {
             Ok(material) => {
                 self.connector.replace(material);
+                self.shown.send_replace(Some(Shown::given(&self.identity)));
                 self.given = found;
                 self.bare = false;
                 self.meters.renewed();

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use api::names::{HUB_GROUP, HUB_REQUEST_PREFIX, HUB_SIGNER, HUB_USAGES, NODE_GROUP};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
 use tls::{
@@ -10,7 +9,7 @@ use tls::{
     secret::SecretPem,
 };
 
-use super::files::user;
+use super::purpose::{Purpose, user};
 
 /// Where requests are.
 pub(super) const PATH: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
@@ -21,6 +20,7 @@ const NODE_LENGTH: usize = 200;
 /// A request as it is sent.
 #[derive(Debug)]
 pub(super) struct SigningRequest {
+    purpose: Purpose,
     /// Its name: that of the node and of the key, so that a hub that was interrupted finds its own again.
     pub(super) name: String,
     /// The object.
@@ -44,27 +44,30 @@ pub(super) enum Answer {
 
 impl SigningRequest {
     /// Asks that the hub of `node` be certified for `key`, for so long.
-    pub(super) fn new(node: &str, key: &SecretPem, validity: Duration) -> Result<Self, RequestError> {
-        let subject = Subject {
-            common_name: user(node),
-            organizations: vec![NODE_GROUP.to_owned(), HUB_GROUP.to_owned()],
-        };
-        let pem = request::make(&subject, key)?;
+    pub(super) fn new(
+        purpose: Purpose,
+        node: &str,
+        key: &SecretPem,
+        validity: Duration,
+    ) -> Result<Self, RequestError> {
+        let subject = Subject { common_name: user(node), organizations: purpose.organizations() };
+        let pem = request::make_serving(&subject, &purpose.dns_names(node), key)?;
         let digest = request::key_digest(key)?.to_string();
         let short: String = node.chars().take(NODE_LENGTH).collect();
-        let name = format!("{HUB_REQUEST_PREFIX}{}-{}", short.trim_end_matches(['.', '-']), &digest[..16]);
+        let short = short.trim_end_matches(['.', '-']);
+        let name = format!("{}{short}-{}", purpose.request_prefix(), &digest[..16]);
         let object = json!({
             "apiVersion": "certificates.k8s.io/v1",
             "kind": "CertificateSigningRequest",
             "metadata": { "name": name },
             "spec": {
                 "request": BASE64_STANDARD.encode(pem),
-                "signerName": HUB_SIGNER,
-                "usages": HUB_USAGES,
+                "signerName": purpose.signer(),
+                "usages": purpose.usages(),
                 "expirationSeconds": i32::try_from(validity.as_secs()).unwrap_or(i32::MAX),
             },
         });
-        Ok(Self { name, object })
+        Ok(Self { purpose, name, object })
     }
 
     /// Where it is.
@@ -80,7 +83,7 @@ impl SigningRequest {
             let read = request::CertificateRequest::from_pem(str::from_utf8(&text).ok()?).ok()?;
             Some((read.subject, read.key_digest))
         };
-        if decoded(found) != decoded(&self.object) || found["spec"]["signerName"] != HUB_SIGNER {
+        if decoded(found) != decoded(&self.object) || found["spec"]["signerName"] != self.purpose.signer() {
             return Answer::NotOurs;
         }
         let status = &found["status"];
@@ -113,13 +116,13 @@ mod tests {
     use super::*;
 
     fn request(key: &SecretPem) -> SigningRequest {
-        SigningRequest::new("shop-1", key, Duration::from_hours(1)).unwrap()
+        SigningRequest::new(Purpose::Client, "shop-1", key, Duration::from_hours(1)).unwrap()
     }
 
     #[test]
     fn asks_for_exactly_this_nodes_hub() {
         let key = request::generate_key().unwrap();
-        let SigningRequest { name, object } = request(&key);
+        let SigningRequest { purpose: _, name, object } = request(&key);
         assert!(name.starts_with("edge-hub-shop-1-") && name == request(&key).name, "{name}");
         let spec = &object["spec"];
         assert_eq!(spec["signerName"], "kubernetes.io/kube-apiserver-client");
@@ -129,8 +132,26 @@ mod tests {
         let read = request::CertificateRequest::from_pem(str::from_utf8(&pem).unwrap()).unwrap();
         assert_eq!(read.subject.common_name, "system:node:shop-1");
         assert_eq!(read.subject.organizations, ["system:nodes", "isthmus:edge-hubs"]);
-        let long = SigningRequest::new(&"a.".repeat(126), &key, Duration::from_hours(1)).unwrap();
+        let long =
+            SigningRequest::new(Purpose::Client, &"a.".repeat(126), &key, Duration::from_hours(1)).unwrap();
         assert!(long.name.len() <= 253 && !long.name.contains(".-"), "{}", long.name);
+    }
+
+    #[test]
+    fn a_gateway_asks_for_what_its_signer_signs() {
+        let key = request::generate_key().unwrap();
+        let asked = SigningRequest::new(Purpose::Gateway, "cloud-1", &key, Duration::from_hours(1)).unwrap();
+        assert!(asked.name.starts_with("edge-hub-gateway-cloud-1-"), "{}", asked.name);
+        let spec = &asked.object["spec"];
+        assert_eq!(spec["signerName"], "kubernetes.io/kubelet-serving");
+        assert_eq!(spec["usages"], json!(["digital signature", "server auth"]));
+        let pem = BASE64_STANDARD.decode(spec["request"].as_str().unwrap()).unwrap();
+        let read = request::CertificateRequest::from_pem(str::from_utf8(&pem).unwrap()).unwrap();
+        assert_eq!(read.subject.common_name, "system:node:cloud-1");
+        assert_eq!(read.subject.organizations, ["system:nodes"]);
+        assert!(read.has_attributes, "its names");
+        let other = SigningRequest::new(Purpose::Client, "cloud-1", &key, Duration::from_hours(1)).unwrap();
+        assert_eq!(asked.answer(&other.object), Answer::NotOurs);
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub(super) fn pod(binary: &Path, image: &str, run: &RunArgs, options: &[String])
             "priorityClassName": "system-node-critical",
             "automountServiceAccountToken": false,
             "tolerations": [{ "operator": "Exists" }],
-            "terminationGracePeriodSeconds": 10,
+            "terminationGracePeriodSeconds": super::stop_seconds(run),
             "securityContext": { "runAsUser": 0, "seccompProfile": { "type": "RuntimeDefault" } },
             "containers": [{
                 "name": "edge-hub",
@@ -91,6 +91,7 @@ mod tests {
             "/etc/edge-hub/token",
             "--serve-port",
             "11",
+            "--node-metric",
         ];
         let pod: Value = serde_json::from_str(&printed("static-pod", &options).unwrap()).unwrap();
         let container = &pod["spec"]["containers"][0];
@@ -103,7 +104,12 @@ mod tests {
             .collect();
         assert_eq!(
             mounts,
-            [("/etc/edge-hub", true), ("/var/lib/kubelet/pki", true), ("/var/lib/edge-hub", false)]
+            [
+                ("/etc/edge-hub", true),
+                ("/sys/fs/cgroup", true),
+                ("/var/lib/kubelet/pki", true),
+                ("/var/lib/edge-hub", false)
+            ]
         );
         assert_eq!(container["readinessProbe"]["httpGet"]["port"], 11);
         assert_eq!(container["securityContext"]["capabilities"]["drop"][0], "ALL");

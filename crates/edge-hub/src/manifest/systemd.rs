@@ -31,7 +31,7 @@ ExecStart={binary} run {words}
 ExecReload=/bin/kill -HUP $MAINPID
 Restart=always
 RestartSec=1
-TimeoutStopSec=10
+TimeoutStopSec={stop}
 UMask=0077
 LimitNOFILE=65536
 OOMScoreAdjust=-900
@@ -66,6 +66,7 @@ SystemCallErrorNumber=EPERM
 WantedBy=multi-user.target
 ",
         words = words.join(" "),
+        stop = super::stop_seconds(run),
     )
 }
 

@@ -12,7 +12,7 @@ use prometheus_client::{
     metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
 };
 
-use crate::{hub::Hub, status::SubscriptionView};
+use crate::{hub::Hub, status::SubscriptionView, tunnel_roles};
 
 /// How many resources have a label of their own; the rest are `other` together.
 const RESOURCES: usize = 64;
@@ -93,7 +93,7 @@ impl Collector for HubCollector {
                 ConstGauge::new(value).encode(family.encode_family(&[("resource", resource.as_str())])?)?;
             }
         }
-        Ok(())
+        hub.tunnel.as_ref().map_or(Ok(()), |tunnel| tunnel_roles::encode(tunnel, &mut encoder))
     }
 }
 

@@ -70,11 +70,7 @@ impl Documents {
             .collect();
         let documents = self.clone();
         response.map(|body| {
-            Body::new(Tee {
-                inner: body,
-                seen: Some(Vec::new()),
-                done: Some(move |bytes: Vec<u8>| documents.store(&name, headers, &bytes)),
-            })
+            Body::new(Tee::new(body, move |bytes: Vec<u8>| documents.store(&name, headers, &bytes)))
         })
     }
 
@@ -128,10 +124,17 @@ fn name(path_and_query: &str, headers: &HeaderMap) -> String {
 }
 
 /// Hands a body on and collects it; calls `done` when the whole of it has passed.
-struct Tee<F> {
+pub(super) struct Tee<F> {
     inner: Body,
     seen: Option<Vec<u8>>,
     done: Option<F>,
+}
+
+impl<F: FnOnce(Vec<u8>) + Unpin> Tee<F> {
+    /// Calls `done` with all of `inner`, if it is not too large.
+    pub(super) fn new(inner: Body, done: F) -> Self {
+        Self { inner, seen: Some(Vec::new()), done: Some(done) }
+    }
 }
 
 impl<F: FnOnce(Vec<u8>) + Unpin> http_body::Body for Tee<F> {
@@ -192,6 +195,12 @@ pub fn warning(age: Duration) -> HeaderValue {
 /// Now, in Unix seconds.
 pub fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs())
+}
+
+/// Now, in Unix milliseconds.
+pub fn unix_milliseconds() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -126,9 +126,7 @@ pub async fn keep(hub: Arc<Hub>, shutdown: CancellationToken) {
 
 fn change(hub: &Hub, change: impl FnOnce(&mut LocalPods)) {
     hub.filters.change_view(|view| {
-        let local = Arc::make_mut(&mut view.local_pods);
-        local.turn += 1;
-        change(local);
+        change(Arc::make_mut(&mut view.local_pods));
     });
     let local = hub.filters.view().local_pods.clone();
     let stored = if local.pods.is_empty() {

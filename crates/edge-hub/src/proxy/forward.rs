@@ -3,40 +3,33 @@
 use std::time::Duration;
 
 use axum::body::Body;
-use http::{HeaderMap, HeaderName, Request, Response, StatusCode, header};
+use http::{HeaderMap, Request, Response, StatusCode, header};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use kube_wire::request::RequestInfo;
 use tokio::{io::copy_bidirectional, time::timeout};
 use tracing::debug;
+use tunnel::hop_by_hop::strip;
 
 use crate::{
+    hub::Hub,
+    run::Lifetimes,
     tasks::Tasks,
     upstream::{Credential, Upstream, UpstreamError},
 };
 
-/// Headers that concern one connection only (RFC 9110, 7.6.1).
-const HOP_BY_HOP: [HeaderName; 7] = [
-    header::CONNECTION,
-    header::PROXY_AUTHENTICATE,
-    header::PROXY_AUTHORIZATION,
-    header::TE,
-    header::TRAILER,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-];
-
-/// How long the head of an answer may take: the API server itself gives a request up after a minute. What it passes to others
-/// (`proxy`, logs of containers) may take as long as those like.
-const HEAD: Duration = Duration::from_secs(75);
+/// The head of an answer took longer than it may.
+#[derive(Debug, thiserror::Error)]
+#[error("no answer within {0:?}")]
+struct TooLate(Duration);
 
 /// Sends the request upstream and returns the answer as it comes.
 pub(super) async fn forward(
-    upstream: &Upstream,
-    tasks: &Tasks,
+    hub: &Hub,
     credential: &Credential,
     mut request: Request<Body>,
 ) -> Result<Response<Body>, UpstreamError> {
+    let Hub { upstream, tasks, lifetimes: Lifetimes { head, .. }, .. } = hub;
     if is_upgrade(request.headers()) {
         return upgrade(upstream, tasks, credential, request).await;
     }
@@ -52,7 +45,7 @@ pub(super) async fn forward(
     let answer = if patient {
         sent.await?
     } else {
-        timeout(HEAD, sent).await.map_err(|elapsed| UpstreamError::Broken(Box::new(elapsed)))??
+        timeout(*head, sent).await.map_err(|_| UpstreamError::Broken(Box::new(TooLate(*head))))??
     };
     let (mut parts, body) = answer.into_parts();
     strip(&mut parts.headers);
@@ -98,42 +91,5 @@ async fn join(ours: OnUpgrade, theirs: OnUpgrade) {
     };
     if let Err(error) = joined.await {
         debug!(%error, "upgraded connection");
-    }
-}
-
-fn strip(headers: &mut HeaderMap) {
-    let named: Vec<HeaderName> = headers
-        .get_all(header::CONNECTION)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .filter_map(|name| name.trim().parse().ok())
-        .collect();
-    for name in named.iter().chain(&HOP_BY_HOP) {
-        headers.remove(name);
-    }
-    headers.remove("keep-alive");
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_concerns_one_connection_stays_there() {
-        let given = [
-            ("connection", "close, X-Mine"),
-            ("x-mine", "1"),
-            ("keep-alive", "timeout=5"),
-            ("te", "trailers"),
-            ("accept", "application/json"),
-            ("authorization", "Bearer x"),
-        ];
-        let mut headers: HeaderMap =
-            given.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
-        strip(&mut headers);
-        let mut left: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
-        left.sort_unstable();
-        assert_eq!(left, ["accept", "authorization"]);
     }
 }

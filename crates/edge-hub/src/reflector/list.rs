@@ -10,13 +10,14 @@ use http_body_util::BodyExt;
 use kube_wire::{
     frame::read::{ITEM_MAX, ListEnd, ListReader},
     object::{Encoding, Object},
+    resource::ObjectKey,
     resource_version::ResourceVersion,
     status::Status,
 };
 
 use super::Ended;
 use crate::{
-    subscriptions::Subscription,
+    subscriptions::{Key, Subscription},
     upstream::{Credential, USER_AGENT, Upstream},
 };
 
@@ -41,7 +42,9 @@ impl Listing {
         credential: &Credential,
     ) -> Result<(), Ended> {
         while self.whole.is_none() {
-            let (objects, end) = page(upstream, subscription, credential, self.next.as_deref()).await?;
+            let path = page_path(subscription.key(), self.next.as_deref());
+            let accept = accept(subscription, false);
+            let (objects, end) = page(upstream, subscription, credential, &path, accept).await?;
             self.objects.extend(objects.into_iter().map(Arc::new));
             if let Some(kind) = end.kind.strip_suffix("List") {
                 subscription.set_kind(kind);
@@ -61,19 +64,33 @@ impl Listing {
     }
 }
 
-async fn page(
-    upstream: &Upstream,
-    subscription: &Subscription,
-    credential: &Credential,
-    next: Option<&str>,
-) -> Result<(Vec<Object>, ListEnd), Ended> {
-    let mut path = subscription.key().path_with(&format!("limit={PAGE}"));
+/// The next page of a list.
+fn page_path(key: &Key, next: Option<&str>) -> String {
+    let mut path = key.path_with(&format!("limit={PAGE}"));
     if let Some(next) = next {
         path.push_str("&continue=");
         path.push_str(next);
     }
+    path
+}
+
+/// The object of this name, of those that the subscription selects.
+pub(super) fn by_name(key: &Key, object: &ObjectKey) -> String {
+    let name = format!("metadata.name={}", object.name());
+    let fields = if key.fields.is_empty() { name } else { format!("{},{name}", key.fields) };
+    let namespace = if key.namespace.is_empty() { object.namespace() } else { &key.namespace };
+    Key { namespace: namespace.into(), fields: fields.into(), ..key.clone() }.path_with("limit=1")
+}
+
+async fn page(
+    upstream: &Upstream,
+    subscription: &Subscription,
+    credential: &Credential,
+    path: &str,
+    accept: HeaderValue,
+) -> Result<(Vec<Object>, ListEnd), Ended> {
     let request = Request::get(path)
-        .header(header::ACCEPT, accept(subscription, false))
+        .header(header::ACCEPT, accept)
         .header(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip"))
         .header(header::USER_AGENT, USER_AGENT)
         .body(Body::empty())
@@ -129,7 +146,7 @@ pub(super) fn encoding(content_type: Option<&HeaderValue>) -> Encoding {
 }
 
 /// Why the server refused.
-pub(super) async fn refused(response: http::Response<hyper::body::Incoming>) -> Ended {
+pub(super) async fn refused(response: http::Response<crate::upstream::Answer>) -> Ended {
     let code = response.status();
     let encoding = encoding(response.headers().get(header::CONTENT_TYPE));
     let body = match http_body_util::Limited::new(response.into_body(), 1 << 20).collect().await {

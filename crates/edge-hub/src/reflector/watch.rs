@@ -16,25 +16,31 @@ use kube_wire::{
 use tokio::time::Instant;
 use watch_cache::{Change, Event};
 
-use super::{Ended, epoch, list};
+use super::{
+    Ended,
+    epoch::{self, Expected},
+    list,
+};
 use crate::{
     storage::Storage,
     subscriptions::{Progress, Subscription},
     upstream::{Credential, USER_AGENT, Upstream, UpstreamError},
 };
 
-/// How long a watch is asked to last; spread, so that those of a node do not end together.
-const LIFE: (u64, u64) = (300, 600);
+/// How long a watch is asked to last; spread, so that those of a node do not end together. As long as those are that name no time:
+/// each new one costs the link some two kilobytes.
+const LIFE: (u64, u64) = (1800, 3600);
 
 /// How often a version without a change is stored: often enough to resume after a restart, seldom enough to spare the disk.
 const STORE_BOOKMARK: Duration = Duration::from_mins(10);
 
-/// Watches from the version that is held, until the stream ends.
+/// Watches from the version that is held, until the stream ends. `counts`: whether upstream is believed how many objects there are.
 pub(super) async fn run(
     upstream: &Upstream,
     storage: &Storage,
     subscription: &Subscription,
     credential: &Credential,
+    counts: bool,
 ) -> Result<std::convert::Infallible, Ended> {
     let version = subscription.version().ok_or(Ended::Expired)?;
     let life = seconds();
@@ -52,9 +58,13 @@ pub(super) async fn run(
     }
     let encoding = list::encoding(response.headers().get(header::CONTENT_TYPE));
     // Not before: a server that is restored later ends this watch, one that was restored between the two would not.
-    epoch::check(upstream, subscription, credential).await?;
+    let mut expected = epoch::check(upstream, subscription, credential).await?;
+    if !counts {
+        expected = expected.without_count();
+    }
     let mut reader = WatchReader::new(encoding, ITEM_MAX);
     subscription.prove();
+    subscription.set_source(Some(response.body().source()));
     subscription.set_progress(Progress::Watching);
     let mut body = response.into_body();
     let mut stored = Instant::now();
@@ -64,7 +74,7 @@ pub(super) async fn run(
         subscription.traffic().fetched(data.len());
         let mut told = Vec::new();
         let read = reader.push(&data, &mut told);
-        let ended = take(storage, subscription, told, &mut stored);
+        let ended = take(storage, subscription, told, &mut stored, &mut expected);
         read.map_err(|error| Ended::Unreadable(error.to_string()))?;
         ended?;
         subscription.prove();
@@ -78,6 +88,7 @@ fn take(
     subscription: &Subscription,
     told: Vec<WatchEvent>,
     stored: &mut Instant,
+    expected: &mut Expected,
 ) -> Result<(), Ended> {
     let mut ended = Ok(());
     let mut changes: Vec<(Change, Arc<Object>)> = Vec::with_capacity(told.len());
@@ -97,6 +108,12 @@ fn take(
         let mut events: Vec<Arc<Event>> = Vec::with_capacity(changes.len());
         let mut applied = Ok(());
         for (change, object) in changes {
+            if expected.is_due_before(object.resource_version())
+                && let Err(diverged) = expected.judge(cache)
+            {
+                applied = Err(diverged);
+                break;
+            }
             match cache.apply(change, object) {
                 Ok(event) => events.extend(event),
                 Err(error) => {
@@ -108,6 +125,10 @@ fn take(
         storage.apply(subscription.key(), &events).map_err(|error| Ended::Store(error.to_string()))?;
         applied?;
         if let Some(version) = bookmark {
+            // Everything up to it was told: what is expected of any version up to it can be judged.
+            if expected.is_due_at(version) {
+                expected.judge(cache)?;
+            }
             cache.bookmark(version);
             if stored.elapsed() > STORE_BOOKMARK {
                 storage

@@ -26,12 +26,18 @@ use crate::{
     identity::{IdentityError, IdentityMeters, Keeper},
     listen::Peer,
     metrics::{HubCollector, Meters},
-    offline::{documents::Documents, local_pods},
+    node_metric::{self, NodeMetricConfig, NodeMetricMeters, Said},
+    offline::{
+        documents::{Documents, unix_milliseconds},
+        local_pods,
+        tables::Tables,
+    },
     proxy,
     reflector::Reflector,
     storage::Storage,
     subscriptions::Subscriptions,
     tasks::Tasks,
+    tunnel_roles::{State, Tunnel, Ways, WaysError},
     upstream::{Connector, Link, Timing},
 };
 
@@ -43,6 +49,12 @@ const HOUSEKEEPING: Duration = Duration::from_secs(2);
 
 /// How long open streams may take to end.
 const LAST_REQUESTS: Duration = Duration::from_secs(3);
+
+/// How long the cluster may take to be told that a gateway ends.
+const LAST_WORD: Duration = Duration::from_secs(2);
+
+/// How long streams through the tunnel may go on once the hub is to end.
+pub(crate) const TUNNEL_DRAIN: Duration = Duration::from_secs(25);
 
 /// Why the hub could not start.
 #[derive(Debug, thiserror::Error)]
@@ -77,6 +89,9 @@ pub enum StartError {
     /// The HTTPS listener cannot be made.
     #[error("--serving-cert-file, --serving-key-file, --ca-file: {0}")]
     Secure(#[from] secure::SecureError),
+    /// A listener of the tunnel cannot be made.
+    #[error(transparent)]
+    Tunnel(#[from] WaysError),
 }
 
 /// A hub that is bound to its addresses and has read its store, and does nothing yet.
@@ -92,6 +107,8 @@ pub struct App {
     admin: TcpListener,
     view: View,
     cloud: cloud_config::follow::Start,
+    tunnel: Option<Tunnel>,
+    node_metric: Option<(NodeMetricConfig, Arc<Connector>, NodeMetricMeters)>,
     shutdown: CancellationToken,
 }
 
@@ -108,6 +125,8 @@ impl App {
             lifetimes,
             cloud,
             filters,
+            tunnel,
+            node_metric,
         } = config;
         let folder = |source| StartError::Folder { path: root.clone(), source };
         tls::private_file::folder(&root).map_err(folder)?;
@@ -136,7 +155,17 @@ impl App {
         let material = identity.material()?;
         let connector = Arc::new(Connector::new(material, Timing::default(), meters.link().clone()));
         let (link, upstream) = Link::new(endpoints.clone(), connector.clone());
+        let serving = identity.serving()?;
+        let node_metric = node_metric
+            .map(|config| (config, connector.clone(), NodeMetricMeters::register(metrics.registry())));
         let keeper = Keeper::new(identity, endpoints, connector, upstream.clone(), identity_meters)?;
+        let tunnel = match tunnel {
+            None => None,
+            Some(config) => {
+                let (state, ways) = (State::new(&config.node), Ways::bind(&config).await?);
+                Some(Tunnel { config, state, ways, serving, shown: keeper.shown() })
+            }
+        };
         let tasks = Tasks::new(shutdown.clone());
         let reflector = Reflector::new(upstream.clone(), storage.clone(), meters.clone());
         let hub = Hub {
@@ -149,15 +178,18 @@ impl App {
             ),
             subscriptions: Subscriptions::new(reflector, tasks.clone(), lifetimes.idle, restored),
             documents: Documents::new(storage.clone()),
+            tables: Tables::new(storage.clone()),
             upstream,
             identity: keeper.report(),
+            node_metric: Said::default(),
             authenticator,
             lifetimes,
             sharing: ArcSwap::from_pointee(sharing),
-            filters: Filters::new(filters.rules, filters.view.clone()),
+            filters: Filters::new(filters.rules, View { turn: unix_milliseconds(), ..filters.view.clone() }),
             storage: storage.clone(),
             meters,
             tasks,
+            tunnel: tunnel.as_ref().map(|tunnel| tunnel.state.clone()),
         };
         let hub = Arc::new(hub);
         metrics.registry().register_collector(Box::new(HubCollector::new(&hub)));
@@ -173,17 +205,37 @@ impl App {
             admin,
             view: filters.view,
             cloud,
+            tunnel,
+            node_metric,
             shutdown,
         })
     }
 
     /// Runs until the shutdown, then ends in order: no new requests, streams ended, the store synced.
     pub async fn run(self) {
-        let Self { hub, metrics, link, keeper, storage, proxy, socket, secure, admin, view, cloud, shutdown } =
-            self;
+        let Self {
+            hub,
+            metrics,
+            link,
+            keeper,
+            storage,
+            proxy,
+            socket,
+            secure,
+            admin,
+            view,
+            cloud,
+            tunnel,
+            node_metric,
+            shutdown,
+        } = self;
         let router = proxy::router(hub.clone());
         let mut tasks = JoinSet::new();
-        tasks.spawn(link.run(shutdown.clone()));
+        let pool = view.pool.as_deref().map(Into::into);
+        tasks.spawn(filters::follow::follow(hub.clone(), &view.node, pool, shutdown.clone()));
+        // It ends after what has a last word for the API server.
+        let unlink = CancellationToken::new();
+        tasks.spawn(link.run(unlink.clone()));
         tasks.spawn(keeper.run(shutdown.clone()));
         tasks.spawn(serve(proxy, router.clone(), shutdown.clone(), "proxy"));
         tasks.spawn(serve(socket, router.clone(), shutdown.clone(), "socket"));
@@ -201,16 +253,29 @@ impl App {
             hub.subscriptions.open_pooled(resource);
         }
         tasks.spawn(cloud_config::follow::follow(hub.clone(), cloud, shutdown.clone()));
-        let pool = view.pool.as_deref().map(Into::into);
-        tasks.spawn(filters::follow::follow(hub.clone(), view.node.as_ref().into(), pool, shutdown.clone()));
+        if let Some((config, connector, meters)) = node_metric {
+            let node = view.node.to_string();
+            tasks.spawn(node_metric::keep(hub.clone(), config, node, connector, meters, shutdown.clone()));
+        }
         tasks.spawn(local_pods::keep(hub.clone(), shutdown.clone()));
         tasks.spawn(admin::keep_ready(hub.clone(), pooled, shutdown.clone()));
         tasks.spawn(housekeeping(hub.clone(), storage.clone(), shutdown.clone()));
         tasks.spawn(hub.clone().learn_keys(shutdown.clone()));
+        let mut tunnels = JoinSet::new();
+        if let Some(tunnel) = tunnel {
+            tunnels.spawn(tunnel.run(hub.clone(), shutdown.clone()));
+        }
         shutdown.cancelled().await;
         store_ready.not_ready("stopping");
+        if let Some(tunnel) = &hub.tunnel {
+            tunnel.parted(LAST_WORD).await;
+        }
+        unlink.cancel();
         if timeout(LAST_REQUESTS, async { while tasks.join_next().await.is_some() {} }).await.is_err() {
             warn!("some streams did not end in time");
+        }
+        if timeout(TUNNEL_DRAIN, async { while tunnels.join_next().await.is_some() {} }).await.is_err() {
+            warn!("some streams of the tunnel did not end in time");
         }
         hub.tasks.wait().await;
         store_allowances(&hub, &storage);

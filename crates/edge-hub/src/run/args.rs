@@ -4,6 +4,8 @@ use std::{collections::BTreeSet, net::IpAddr, path::PathBuf, time::Duration};
 
 use crate::{
     identity::{CaPin, IdentityKind},
+    node_metric::NodeMetricArgs,
+    tunnel_roles::TunnelArgs,
     upstream::Endpoint,
 };
 
@@ -33,6 +35,13 @@ pub struct RunArgs {
     /// What clients are shown.
     #[command(flatten)]
     pub filters: FilterArgs,
+
+    /// The tunnel between cloud and edge.
+    #[command(flatten)]
+    pub tunnel: TunnelArgs,
+    /// Reports of what the node uses.
+    #[command(flatten)]
+    pub node_metric: NodeMetricArgs,
 
     /// What is logged.
     #[command(flatten)]

@@ -17,6 +17,8 @@ use crate::{
     filters::{FilterName, Rules, UnknownFilter, View},
     freshness::{Policy, UnknownPolicy},
     identity::{IdentityConfig, IdentityError},
+    node_metric::NodeMetricConfig,
+    tunnel_roles::{TunnelConfig, TunnelConfigError},
     upstream::Endpoint,
 };
 
@@ -41,6 +43,10 @@ pub struct Config {
     pub cloud: Start,
     /// What clients are shown.
     pub filters: Filtering,
+    /// The tunnel, if it is on.
+    pub tunnel: Option<TunnelConfig>,
+    /// How the node is measured and reported, if it is.
+    pub node_metric: Option<NodeMetricConfig>,
 }
 
 /// What clients are shown.
@@ -63,6 +69,9 @@ pub struct Lifetimes {
     pub refused: Duration,
     /// An open watch, before it is asked again whether its watcher still may.
     pub review: Duration,
+    /// The head of an answer to what is handed on: the API server itself gives a request up after a minute. What it passes to others
+    /// (`proxy`, logs of containers) may take as long as those like.
+    pub head: Duration,
     /// What the kubelet said of its pods while there was no link, once there is one: it repeats it every ten seconds, and the cloud's
     /// controllers write the endpoints anew.
     pub handover: Duration,
@@ -75,6 +84,7 @@ impl Default for Lifetimes {
             allowed: Duration::from_mins(5),
             refused: Duration::from_secs(30),
             review: Duration::from_mins(1),
+            head: Duration::from_secs(75),
             handover: Duration::from_secs(30),
         }
     }
@@ -129,6 +139,9 @@ pub enum ConfigError {
     /// Certificates cannot be read.
     #[error("--ca-file, --client-cert-file, --client-key-file: {0}")]
     Identity(#[from] IdentityError),
+    /// The tunnel's options are wrong.
+    #[error(transparent)]
+    Tunnel(#[from] TunnelConfigError),
 }
 
 impl Sharing {
@@ -228,7 +241,17 @@ impl TryFrom<RunArgs> for Config {
     type Error = ConfigError;
 
     fn try_from(args: RunArgs) -> Result<Self, ConfigError> {
-        let RunArgs { node_name, server_addr, identity, listeners, cache, filters, log: _ } = args;
+        let RunArgs {
+            node_name,
+            server_addr,
+            identity,
+            listeners,
+            cache,
+            filters,
+            tunnel,
+            node_metric,
+            log: _,
+        } = args;
         let IdentityArgs {
             identity: kind,
             ca_file,
@@ -261,6 +284,8 @@ impl TryFrom<RunArgs> for Config {
         let none = Layer::default();
         let said = file.as_ref().map_or(&none, |(_, layer)| layer);
         let sharing = Sharing::resolve(&flags, said, &none);
+        let by_file = (said.tunnel, said.tunnel_destinations.as_slice());
+        let tunnel = TunnelConfig::resolve(&node_name, tunnel, by_file)?;
         let filters = Filtering {
             rules: cloud_config::rules(&by_flags, said, &none),
             view: View::of_node(&node_name, filters.nodepool_name.as_deref(), secure.filter(from_pods)),
@@ -296,6 +321,8 @@ impl TryFrom<RunArgs> for Config {
             lifetimes: Lifetimes::default(),
             cloud: Start { flags, rules: by_flags, file },
             filters,
+            tunnel,
+            node_metric: node_metric.into_config(),
         })
     }
 }

@@ -51,7 +51,7 @@ pub(super) fn storage_key(path: &Path) -> io::Result<[u8; 32]> {
 }
 
 /// The socket; one that an earlier process left is removed. The store's lock says that no other hub uses it.
-pub(super) fn socket(path: &Path) -> io::Result<UnixListener> {
+pub(crate) fn socket(path: &Path) -> io::Result<UnixListener> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

@@ -93,12 +93,10 @@ impl Encoder {
             remaining,
             custom: !self.subscription.is_protobuf(),
         };
-        if !self.transcodes {
+        if !self.transcodes || objects.is_empty() {
             return Box::new(frame::list(self.form, &head, objects).map(Ok));
         }
-        // The ends of a list do not depend on what is in it.
-        let mut ends = frame::list(self.form, &head, Vec::<Bytes>::new());
-        let (header, trailer) = (ends.next().unwrap_or_default(), ends.next().unwrap_or_default());
+        let (header, trailer) = frame::json_ends(self.form, &head);
         let encoder = self.clone();
         let (before, after) = match self.form.projection {
             Projection::Whole => (String::new(), ""),

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use kube_wire::{list_options::WatchRequest, object::Object};
+use kube_wire::{list_options::WatchRequest, object::Object, resource_version::ResourceVersion};
 use watch_cache::{Cache, Cursor, Delivery, Page, Scope, Selection, Selects, WatchAnswer};
 
 use super::Asked;
-use crate::filters::{Filter, Outcome};
+use crate::filters::{Filter, Outcome, Telling};
 
 /// What a request selects, of what its client is shown. As one selection, so that an object that becomes hidden is told as
 /// deleted, and one that comes into sight as added, as with any other selector.
@@ -39,12 +39,16 @@ pub(super) fn watch(
     cache.watch_with(request, scope, |selection| Filtered { selection, filter })
 }
 
-/// What is written of an event.
-pub(super) fn shown(delivery: Delivery, filter: &Filter) -> Delivery {
+/// What is written of what happened since `began`, or of what there was then.
+pub(super) fn shown(delivery: Delivery, filter: &Filter, began: ResourceVersion) -> Delivery {
+    let shown = |object: Arc<Object>| {
+        let told = if object.resource_version() > began { Telling::Event } else { Telling::State };
+        filter.shown(&object, told)
+    };
     match delivery {
-        Delivery::Added(object) => Delivery::Added(filter.shown(&object)),
-        Delivery::Modified(object) => Delivery::Modified(filter.shown(&object)),
-        Delivery::Deleted(object) => Delivery::Deleted(filter.shown(&object)),
+        Delivery::Added(object) => Delivery::Added(shown(object)),
+        Delivery::Modified(object) => Delivery::Modified(shown(object)),
+        Delivery::Deleted(object) => Delivery::Deleted(filter.shown(&object, Telling::Event)),
         Delivery::InitialEnd(_) | Delivery::Bookmark(_) => delivery,
     }
 }
@@ -53,11 +57,12 @@ impl Asked<'_> {
     /// What the client is shown of a page. It may be shorter than was asked for, and does not say how much is left.
     pub(super) fn shown(&self, page: Page) -> Page {
         let Some(filter) = &self.filter else { return page };
-        let objects = page.objects.into_iter().filter_map(|object| match filter.outcome(&object) {
-            Outcome::Keep => Some(object),
-            Outcome::Replace(shown) => Some(shown),
-            Outcome::Drop => None,
-        });
+        let objects =
+            page.objects.into_iter().filter_map(|object| match filter.outcome(&object, Telling::State) {
+                Outcome::Keep => Some(object),
+                Outcome::Replace(shown) => Some(shown),
+                Outcome::Drop => None,
+            });
         Page { objects: objects.collect(), remaining: None, ..page }
     }
 

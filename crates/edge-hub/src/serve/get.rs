@@ -12,11 +12,11 @@ use kube_wire::{
     selectable_field::SelectableFields,
     status::Status,
 };
-use watch_cache::Scope;
+use watch_cache::{Page, Scope};
 
 use super::{Asked, Read, counted, headers, reached};
 use crate::{
-    filters::Outcome,
+    filters::{Outcome, Telling},
     freshness::{self, Verdict},
     subscriptions::Subscription,
 };
@@ -48,7 +48,11 @@ pub(super) async fn answer(asked: &Asked<'_>, path: &ResourcePath, query: &str) 
     };
     let age = asked.age(&subscription);
     let verdict = match read {
-        ListRead::MostRecent => freshness::most_recent(hub.sharing.load().freshness(&path.resource), age, up),
+        ListRead::MostRecent => {
+            let policy = hub.sharing.load().freshness(&path.resource);
+            let age = asked.proved_age(&subscription, policy).await;
+            freshness::most_recent(policy, age, hub.upstream.is_up())
+        }
         ListRead::NotOlderThan(version) if reached(&subscription, version).await => freshness::any(age),
         ListRead::NotOlderThan(version) if !up => {
             return Err(Box::new(Status::too_large(version, subscription.version())));
@@ -57,17 +61,28 @@ pub(super) async fn answer(asked: &Asked<'_>, path: &ResourcePath, query: &str) 
         _ => Verdict::Forward,
     };
     let Verdict::Held { stale } = verdict else { return Ok(Read::HandOn) };
+    let up = hub.upstream.is_up();
     let held = subscription.read(watch_cache::Cache::snapshot);
     let object = held.and_then(|held| held.get(&object_key).cloned());
     let Some(object) = object else {
         // That it is not there is the API server's to say while it can be asked.
         return if up { Ok(Read::HandOn) } else { Err(Box::new(Status::not_found(&path.resource, name))) };
     };
-    let object = match asked.filter.as_ref().map(|filter| filter.outcome(&object)) {
+    let object = match asked.filter.as_ref().map(|filter| filter.outcome(&object, Telling::State)) {
         Some(Outcome::Replace(shown)) => shown,
         Some(Outcome::Drop) => return Err(Box::new(Status::not_found(&path.resource, name))),
         Some(Outcome::Keep) | None => object,
     };
+    let page = Page {
+        objects: vec![object.clone()],
+        resource_version: object.resource_version(),
+        continue_token: None,
+        remaining: None,
+    };
+    if let Some(mut table) = asked.table(&page)? {
+        headers(&mut table, HeaderValue::from_static("application/json"), stale);
+        return Ok(Read::Answer(table));
+    }
     let Some(encoder) = asked.encoder(&subscription) else { return Ok(Read::HandOn) };
     let pieces = match encoder.object(&object) {
         Ok(pieces) => pieces,

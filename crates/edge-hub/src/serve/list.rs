@@ -27,15 +27,17 @@ pub(super) async fn answer(asked: &Asked<'_>, request: &ListRequest) -> Result<R
         return Ok(Read::HandOn);
     }
     // What is filtered is answered here or not at all.
-    let up = hub.upstream.is_up() && asked.filter.is_none();
-    let age = asked.age(&subscription);
+    let is_up = || hub.upstream.is_up() && asked.filter.is_none();
     let verdict = match &request.read {
         // The first list was made after this request came: nothing is more recent.
         ListRead::MostRecent | ListRead::Continue { at: None, .. } if !first && asked.filter.is_none() => {
-            freshness::most_recent(hub.sharing.load().freshness(&asked.key.resource), age, up)
+            let policy = hub.sharing.load().freshness(&asked.key.resource);
+            let age = asked.proved_age(&subscription, policy).await;
+            freshness::most_recent(policy, age, is_up())
         }
-        _ => freshness::any(age),
+        _ => freshness::any(asked.age(&subscription)),
     };
+    let up = is_up();
     let stale = match verdict {
         Verdict::Held { stale } => stale,
         Verdict::Forward => return Ok(Read::HandOn),
@@ -53,6 +55,10 @@ pub(super) async fn answer(asked: &Asked<'_>, request: &ListRequest) -> Result<R
         answer => return Err(Box::new(refusal(&request.read, &answer))),
     };
     asked.record(matches!(request.read, ListRead::Continue { .. }));
+    if let Some(mut table) = asked.table(&page)? {
+        headers(&mut table, HeaderValue::from_static("application/json"), stale);
+        return Ok(Read::Answer(table));
+    }
     let Some(encoder) = asked.encoder(&subscription) else { return Ok(Read::HandOn) };
     let pieces = joined(encoder.list(page), asked.key.to_string());
     let mut response = Response::new(counted(Body::from_stream(stream::iter(pieces)), hub, &subscription));

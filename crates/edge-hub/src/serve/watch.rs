@@ -17,7 +17,7 @@ use tracing::{debug, warn};
 use watch_cache::{Cache, Cursor, Delivery, Step, WatchAnswer};
 
 use super::{
-    Asked, Read, complete, counted,
+    Asked, Rather, Read, complete, counted,
     encode::Encoder,
     filtered::{self, Filtered},
     headers, reached,
@@ -52,6 +52,9 @@ const LIFE: Duration = Duration::from_mins(30);
 
 pub(super) async fn answer(asked: &Asked<'_>, request: WatchRequest) -> Result<Read, Box<Status>> {
     let hub = asked.hub;
+    if matches!(asked.table, Rather::TableOnly(_)) {
+        return Err(Box::new(Status::not_acceptable(&["application/json"])));
+    }
     let opened =
         hub.subscriptions.open(&asked.key, asked.is_protobuf(), &asked.credential, asked.is_cache_agent());
     let Some(subscription) = opened else { return Ok(Read::HandOn) };
@@ -248,7 +251,7 @@ impl Watch {
                             return Ok(Some(view_changed()));
                         }
                         let delivery = match &self.filter {
-                            Some(filter) => filtered::shown(delivery, filter),
+                            Some(filter) => filtered::shown(delivery, filter, self.began),
                             None => delivery,
                         };
                         self.encoder.delivery(&delivery, out).map_err(|error| {

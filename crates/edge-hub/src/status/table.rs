@@ -1,14 +1,21 @@
 //! The status for people.
 
-use std::io::{self, Write};
+use std::{
+    collections::BTreeSet,
+    io::{self, Write},
+};
 
-use crate::identity::{IdentityState, IdentityView};
+use crate::{
+    identity::{IdentityState, IdentityView},
+    node_metric::NodeMetricView,
+    tunnel_roles::TunnelView,
+};
 
 use super::view::{HubView, LinkView, State, StoreView, SubscriptionView};
 
 /// Prints the hub as a few lines and a table.
 pub(super) fn print(view: &HubView, out: &mut dyn Write) -> io::Result<()> {
-    let HubView { version, link, identity, corrected_pods, subscriptions, store } = view;
+    let HubView { version, link, identity, corrected_pods, tunnel, node_metric, subscriptions, store } = view;
     let LinkView { up, server, for_seconds, reason, sent_bytes, received_bytes } = link;
     let since = duration(*for_seconds);
     writeln!(out, "edge-hub {version}")?;
@@ -24,6 +31,10 @@ pub(super) fn print(view: &HubView, out: &mut dyn Write) -> io::Result<()> {
             "pods   {corrected_pods} of this node are shown where the kubelet says: the API server does not know it yet"
         )?;
     }
+    if let Some(tunnel) = tunnel {
+        print_tunnel(tunnel, out)?;
+    }
+    node_metric.as_ref().map_or(Ok(()), |view| print_node_metric(view, out))?;
     let StoreView { given_bytes, written_bytes, length_bytes } = store;
     writeln!(
         out,
@@ -54,6 +65,53 @@ fn print_identity(view: &IdentityView, out: &mut dyn Write) -> io::Result<()> {
     let end = not_after.as_ref().map_or_else(String::new, |end| format!(", until {end}"));
     let next = renew_at.as_ref().map_or_else(String::new, |next| format!(", renewed from {next}"));
     writeln!(out, "ident  {state}{end}{next}")?;
+    problem.as_ref().map_or(Ok(()), |problem| writeln!(out, "       {problem}"))
+}
+
+fn print_tunnel(view: &TunnelView, out: &mut dyn Write) -> io::Result<()> {
+    let TunnelView { role, problems, links } = view;
+    let nodes: BTreeSet<&str> = links.iter().map(|link| link.peer.as_str()).collect();
+    writeln!(out, "tunnel {role}, {} links with {} nodes", links.len(), nodes.len())?;
+    for problem in problems {
+        writeln!(out, "       {problem}")?;
+    }
+    if links.is_empty() {
+        return Ok(());
+    }
+    let head =
+        ["       PEER", "DOMAIN", "DIRECTION", "CLASS", "RTT", "STREAMS", "UP", "STATE"].map(str::to_owned);
+    let rows: Vec<[String; 8]> = std::iter::once(head)
+        .chain(links.iter().map(|link| {
+            [
+                format!("       {}", link.peer),
+                link.domain.clone(),
+                link.direction.clone(),
+                link.class.clone(),
+                link.round_trip_micros.map_or_else(|| "-".to_owned(), milliseconds),
+                link.streams.to_string(),
+                duration(link.up_seconds),
+                if link.draining { "draining" } else { "up" }.to_owned(),
+            ]
+        }))
+        .collect();
+    columns(&rows, out)
+}
+
+/// `12.3ms`.
+fn milliseconds(micros: u64) -> String {
+    format!("{}.{}ms", micros / 1000, micros % 1000 / 100)
+}
+
+fn print_node_metric(view: &NodeMetricView, out: &mut dyn Write) -> io::Result<()> {
+    let NodeMetricView { age_seconds, leader, epoch, seq, interval_ms, refused, problem } = view;
+    match (age_seconds, leader, epoch, seq) {
+        (Some(age), Some(leader), Some(epoch), Some(seq)) => writeln!(
+            out,
+            "metric report {seq} taken {} ago by {leader} (epoch {epoch}), one every {interval_ms} ms; {refused} refused",
+            duration(*age)
+        )?,
+        _ => writeln!(out, "metric no report was taken YET; {refused} refused")?,
+    }
     problem.as_ref().map_or(Ok(()), |problem| writeln!(out, "       {problem}"))
 }
 
@@ -120,6 +178,7 @@ fn bytes(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tunnel_roles::TunnelLinkView;
 
     #[test]
     fn figures_are_short() {
@@ -149,6 +208,18 @@ mod tests {
             reason: reason.map(str::to_owned),
             saved_bytes: 1_200_000,
         };
+        let link = |direction: &str| TunnelLinkView {
+            peer: "cloud-1".to_owned(),
+            domain: "cloud".to_owned(),
+            direction: direction.to_owned(),
+            class: "bulk".to_owned(),
+            round_trip_micros: (direction == "forward").then_some(12_345),
+            streams: 3,
+            up_seconds: 200,
+            draining: direction == "reverse",
+            received_bytes: 0,
+            sent_bytes: 0,
+        };
         let view = HubView {
             version: "0.1.0".to_owned(),
             link: LinkView {
@@ -166,6 +237,20 @@ mod tests {
                 problem: Some("denied".to_owned()),
             },
             corrected_pods: 2,
+            tunnel: Some(TunnelView {
+                role: "agent".to_owned(),
+                problems: vec!["Gateways: forbidden".to_owned()],
+                links: ["reverse", "forward"].map(link).to_vec(),
+            }),
+            node_metric: Some(NodeMetricView {
+                age_seconds: Some(7),
+                leader: Some("10.0.0.2:9443".to_owned()),
+                epoch: Some(3),
+                seq: Some(41),
+                interval_ms: 10_000,
+                refused: 1,
+                problem: None,
+            }),
             subscriptions: vec![
                 subscription("services", State::Interrupted, None),
                 subscription("nodepools.apps.openyurt.io", State::Refused, Some("no such resource")),
@@ -178,6 +263,11 @@ mod tests {
         let expected = "edge-hub 0.1.0\nlink   DOWN for 61s: no connection within 4s\n       10 B sent, 2.0 kB received\n\
             ident  certificate of its own, until 2027-01-01T00:00:00Z, renewed from 2026-10-01T00:00:00Z\n       denied\n\
             pods   2 of this node are shown where the kubelet says: the API server does not know it yet\n\
+            tunnel agent, 2 links with 1 nodes\n       Gateways: forbidden\n       \
+            PEER     DOMAIN  DIRECTION  CLASS  RTT     STREAMS  UP     STATE\n       \
+            cloud-1  cloud   reverse    bulk   -       3        3m20s  draining\n       \
+            cloud-1  cloud   forward    bulk   12.3ms  3        3m20s  up\n\
+            metric report 41 taken 7s ago by 10.0.0.2:9443 (epoch 3), one every 10000 ms; 1 refused\n\
             store  3 B in files; 1 B given, 2 B written since the start\n\n\
             RESOURCE                    SCOPE  OWNER  OBJECTS  VERSION  AGE  WATCHERS  STATE        SAVED\n\
             services                    -      node   12       345      4s   2         interrupted  1.2 MB\n\

@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 use crate::{
     hub::Hub,
     identity::IdentityView,
+    node_metric::NodeMetricView,
     subscriptions::{Owner, Progress, Subscription},
+    tunnel_roles::TunnelView,
     upstream::LinkState,
 };
 
@@ -25,6 +27,12 @@ pub struct HubView {
     /// How many pods of the node are shown where the kubelet says, since the API server does not know it.
     #[serde(default)]
     pub corrected_pods: usize,
+    /// The tunnel, if it is on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tunnel: Option<TunnelView>,
+    /// Reports of what the node uses; `None`: the hub makes none.
+    #[serde(default)]
+    pub node_metric: Option<NodeMetricView>,
     /// What is held, in the order of their names.
     pub subscriptions: Vec<SubscriptionView>,
     /// The disk.
@@ -117,6 +125,8 @@ impl HubView {
             link: LinkView { up, server, for_seconds: held.as_secs(), reason, sent_bytes, received_bytes },
             identity: hub.identity.view(),
             corrected_pods: hub.filters.view().local_pods.pods.len(),
+            tunnel: hub.tunnel.as_deref().map(TunnelView::of),
+            node_metric: hub.node_metric.view(),
             subscriptions: hub
                 .subscriptions
                 .all()
@@ -142,7 +152,7 @@ impl SubscriptionView {
             Progress::Interrupted => (State::Interrupted, None),
             Progress::Refused(status) => (State::Refused, Some(status.message.clone())),
         };
-        let age = subscription.age(hub.upstream.alive()).proved;
+        let age = subscription.age(hub.upstream.is_up()).proved;
         let path = key.path();
         let (namespace, selectors) =
             (key.namespace.as_ref(), path.split_once('?').map_or("", |(_, query)| query));

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use watch_cache::Cache;
 
 use super::key::Key;
-use crate::freshness::Age;
+use crate::{freshness::Age, upstream::Source};
 
 /// How many objects' JSON is kept: as many as watchers lag behind each other.
 const TRANSCODED: usize = 64;
@@ -80,6 +80,8 @@ pub struct Subscription {
     changes: watch::Sender<u64>,
     progress: watch::Sender<Progress>,
     proved: Mutex<Option<Instant>>,
+    /// The connection that the upstream watch comes over, while it runs.
+    source: Mutex<Option<Source>>,
     used: Mutex<Instant>,
     /// The kind of the objects; of custom resources known once a list or the store told it.
     kind: Mutex<Option<Arc<str>>>,
@@ -101,6 +103,7 @@ impl Subscription {
             changes: watch::Sender::new(0),
             progress: watch::Sender::new(Progress::Syncing),
             proved: Mutex::new(None),
+            source: Mutex::new(None),
             used: Mutex::new(Instant::now()),
             kind: Mutex::new(kind),
             transcoded: Mutex::default(),
@@ -186,11 +189,22 @@ impl Subscription {
         *self.proved.lock() = Some(Instant::now());
     }
 
-    /// How fresh what is held is; `alive`: how long ago the link gave a sign of life, if there is one.
-    pub fn age(&self, alive: Option<Duration>) -> Age {
+    /// Says over which connection the upstream watch comes; `None` when it has ended.
+    pub fn set_source(&self, source: Option<Source>) {
+        *self.source.lock() = source;
+    }
+
+    /// The connection that the upstream watch comes over.
+    pub fn source(&self) -> Option<Source> {
+        self.source.lock().clone()
+    }
+
+    /// How fresh what is held is; `up`: whether there is a link. A watch is as old as the last sign of life over its own connection.
+    pub fn age(&self, up: bool) -> Age {
         let own = self.proved.lock().map_or(Duration::MAX, |at| at.elapsed());
-        let watching = alive.is_some() && (own < SETTLING || *self.progress.borrow() == Progress::Watching);
-        Age { watching, proved: if watching { alive.map_or(own, |alive| alive.min(own)) } else { own } }
+        let watching = up && (own < SETTLING || *self.progress.borrow() == Progress::Watching);
+        let heard = self.source().filter(|_| watching).map(|source| source.heard_ago());
+        Age { watching, proved: heard.map_or(own, |heard| heard.min(own)) }
     }
 
     /// Somebody asked for it.

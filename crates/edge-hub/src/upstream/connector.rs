@@ -4,21 +4,32 @@ use std::{io, path::Path, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use axum::body::Body;
-use hyper::client::conn::{http1, http2};
+use hyper::{
+    client::conn::{http1, http2},
+    rt::Executor,
+};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::ClientConfig;
 use socket2::{SockRef, TcpKeepalive};
 use tls::pem_file::{self, PemFileError};
 use tokio::{net::TcpStream, sync::Notify, time::timeout};
 use tokio_rustls::{TlsConnector, client::TlsStream};
+use tokio_util::sync::CancellationToken;
 
-use super::{Endpoint, Timing, counted::Counted};
+use super::{
+    Endpoint, Timing,
+    counted::{Counted, Heard, counted},
+};
 use crate::metrics::LinkBytes;
 
 /// Flow-control windows: large enough that a list of tens of megabytes is not held up by the distance, per stream and
 /// for the connection as a whole, so that one slow stream cannot starve the others.
 const STREAM_WINDOW: u32 = 512 * 1024;
 const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
+
+/// How long a connection of another protocol may go without an acknowledgement, or with one that takes nothing: the other end of an
+/// `exec` may be a container that does not read for a while, which an API server passes on, other than over HTTP/2.
+const UPGRADED: Duration = Duration::from_secs(20);
 
 /// Who is trusted upstream, and the certificate that the hub shows.
 #[derive(Debug, Clone)]
@@ -71,7 +82,7 @@ impl TlsMaterial {
     pub fn unverified() -> Self {
         let config = ClientConfig::builder()
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(super::unverified::AnyServer::default()))
+            .with_custom_certificate_verifier(Arc::new(super::unverified::AnyServer))
             .with_no_client_auth();
         Self { with_certificate: Err("no server was verified".into()), without_certificate: http2(config) }
     }
@@ -114,10 +125,24 @@ pub(super) enum Showing {
     Nothing,
 }
 
-pub(super) type Http2 = (
-    http2::SendRequest<Body>,
-    http2::Connection<TokioIo<TlsStream<Counted<TcpStream>>>, Body, TokioExecutor>,
-);
+/// A connection, and when it last heard something.
+pub(super) struct Http2 {
+    pub(super) sender: http2::SendRequest<Body>,
+    pub(super) connection: http2::Connection<TokioIo<TlsStream<Counted<TcpStream>>>, Body, Until>,
+    pub(super) heard: Arc<Heard>,
+}
+
+/// Runs what a connection consists of until it is given up, so that its streams end then: those of a connection that is only
+/// dropped hyper leaves to their own end, which does not come if the server stands still.
+#[derive(Clone)]
+pub(super) struct Until(CancellationToken);
+
+impl<F: Future<Output: Send> + Send + 'static> Executor<F> for Until {
+    fn execute(&self, future: F) {
+        let given_up = self.0.clone();
+        TokioExecutor::new().execute(given_up.run_until_cancelled_owned(future));
+    }
+}
 
 impl Connector {
     /// A connector that uses `material` until it is replaced, and counts bytes.
@@ -129,6 +154,12 @@ impl Connector {
     pub fn replace(&self, material: TlsMaterial) {
         self.material.store(Arc::new(material));
         self.replaced.notify_one();
+    }
+
+    /// What shows the hub's certificate to its other servers; another one each time that it is replaced. `None` while there is none.
+    pub fn client_certificate(&self) -> Option<Arc<dyn rustls::client::ResolvesClientCert>> {
+        let material = self.material.load();
+        Some(material.with_certificate.as_ref().ok()?.client_auth_cert_resolver.clone())
     }
 
     /// Returns when certificates were replaced since the last call.
@@ -145,23 +176,31 @@ impl Connector {
         self.timing
     }
 
-    /// An HTTP/2 connection that notices a black hole by itself.
-    pub(super) async fn http2(&self, endpoint: &Endpoint, showing: Showing) -> Result<Http2, ConnectError> {
+    /// An HTTP/2 connection that notices by itself when its path is gone, and in time when the server stands still. It ends, with
+    /// all its streams, when it is given up.
+    pub(super) async fn http2(
+        &self,
+        endpoint: &Endpoint,
+        showing: Showing,
+        given_up: &CancellationToken,
+    ) -> Result<Http2, ConnectError> {
         let connecting = async {
-            let stream = self.tls(endpoint, showing, true).await?;
+            let heard = Heard::now();
+            let stream = self.tls(endpoint, showing, true, heard.clone()).await?;
             if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
                 return Err(ConnectError::NotHttp2);
             }
-            http2::Builder::new(TokioExecutor::new())
+            let (sender, connection) = http2::Builder::new(Until(given_up.clone()))
                 .timer(TokioTimer::new())
                 .initial_stream_window_size(STREAM_WINDOW)
                 .initial_connection_window_size(CONNECTION_WINDOW)
-                .keep_alive_interval(self.timing.probe_after)
-                .keep_alive_timeout(self.timing.probe_timeout)
+                .keep_alive_interval(self.timing.ping_after)
+                .keep_alive_timeout(self.timing.ping_timeout)
                 .keep_alive_while_idle(true)
                 .handshake(TokioIo::new(stream))
                 .await
-                .map_err(ConnectError::Http)
+                .map_err(ConnectError::Http)?;
+            Ok(Http2 { sender, connection, heard })
         };
         timeout(self.timing.connect, connecting)
             .await
@@ -178,7 +217,7 @@ impl Connector {
         ConnectError,
     > {
         let connecting = async {
-            let stream = self.tls(endpoint, showing, false).await?;
+            let stream = self.tls(endpoint, showing, false, Heard::now()).await?;
             http1::handshake(TokioIo::new(stream)).await.map_err(ConnectError::Http)
         };
         timeout(self.timing.connect, connecting)
@@ -191,6 +230,7 @@ impl Connector {
         endpoint: &Endpoint,
         showing: Showing,
         http2: bool,
+        heard: Arc<Heard>,
     ) -> Result<TlsStream<Counted<TcpStream>>, ConnectError> {
         let material = self.material.load_full();
         let config = match showing {
@@ -202,12 +242,8 @@ impl Connector {
         };
         let tcp = TcpStream::connect((endpoint.host(), endpoint.port())).await.map_err(ConnectError::Tcp)?;
         tcp.set_nodelay(true).map_err(ConnectError::Tcp)?;
-        // What is sent and not acknowledged, and a path that is gone, end the connection even where no probe of HTTP/2 runs.
-        let socket = SockRef::from(&tcp);
-        let keepalive =
-            TcpKeepalive::new().with_time(Duration::from_secs(10)).with_interval(Duration::from_secs(5));
-        socket.set_tcp_keepalive(&keepalive).map_err(ConnectError::Tcp)?;
-        socket.set_tcp_user_timeout(Some(Duration::from_secs(20))).map_err(ConnectError::Tcp)?;
+        let patience = if http2 { self.timing.path_timeout } else { UPGRADED };
+        watch_path(&tcp, self.timing, patience).map_err(ConnectError::Tcp)?;
         let config = if http2 {
             config.clone()
         } else {
@@ -215,7 +251,41 @@ impl Connector {
             config.alpn_protocols = vec![b"http/1.1".to_vec()];
             Arc::new(config)
         };
-        let tcp = Counted::new(tcp, self.link.clone());
+        let tcp = counted(tcp, self.link.clone(), heard);
         TlsConnector::from(config).connect(endpoint.server_name(), tcp).await.map_err(ConnectError::Tls)
+    }
+}
+
+/// Has the kernel end the connection with an error when packets vanish: it asks for an acknowledgement, with packets that carry
+/// nothing, when it has none for a while. A receiver that takes nothing for longer than `patience` counts as gone, too.
+fn watch_path(tcp: &TcpStream, timing: Timing, patience: Duration) -> io::Result<()> {
+    let socket = SockRef::from(tcp);
+    let probes =
+        TcpKeepalive::new().with_time(timing.path_probe_after).with_interval(timing.path_probe_interval);
+    socket.set_tcp_keepalive(&probes)?;
+    socket.set_tcp_user_timeout(Some(patience))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_kernel_ends_a_connection_whose_packets_vanish_within_five_seconds() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let tcp = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let timing = Timing::default();
+        watch_path(&tcp, timing, timing.path_timeout).unwrap();
+        let socket = SockRef::from(&tcp);
+        assert!(socket.keepalive().unwrap());
+        let (after, every) = (socket.tcp_keepalive_time().unwrap(), socket.tcp_keepalive_interval().unwrap());
+        let silent = socket.tcp_user_timeout().unwrap().unwrap();
+        // It looks at each probe's turn whether nothing was acknowledged for so long.
+        let turns = silent.saturating_sub(after).as_secs().div_ceil(every.as_secs());
+        let noticed = after + every * u32::try_from(turns).unwrap();
+        assert!(turns >= 2, "one probe that is lost is no black hole");
+        assert!(noticed < Duration::from_secs(5), "{noticed:?}");
     }
 }

@@ -1,67 +1,61 @@
-//! A connection whose bytes are counted as they pass.
+//! A connection whose bytes are counted as they pass, and that knows when it last heard something.
 
-use std::{
-    io::{self, IoSlice},
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll, ready},
+use std::{sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    time::Instant,
 };
-
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_util::io::{InspectReader, InspectWriter};
 
 use crate::metrics::LinkBytes;
 
-/// Counts what is read and written.
-pub(super) struct Counted<S> {
+/// A connection that shows what passes to two tallies.
+pub(super) type Counted<S> = InspectReader<InspectWriter<S, Tally>, Tally>;
+
+/// Is shown what was read, or what was written.
+pub(super) type Tally = Box<dyn FnMut(&[u8]) + Send + Sync>;
+
+/// When the other end last said something.
+#[derive(Debug)]
+pub(super) struct Heard(Mutex<Instant>);
+
+impl Heard {
+    /// Just now.
+    pub(super) fn now() -> Arc<Self> {
+        Arc::new(Self(Mutex::new(Instant::now())))
+    }
+
+    /// When that was.
+    pub(super) fn at(&self) -> Instant {
+        *self.0.lock()
+    }
+
+    /// How long ago that was.
+    pub(super) fn ago(&self) -> Duration {
+        self.at().elapsed()
+    }
+
+    fn note(&self) {
+        *self.0.lock() = Instant::now();
+    }
+}
+
+/// Counts in `bytes` what is read from `inner` and written to it, and tells `heard` of what is read.
+pub(super) fn counted<S: AsyncRead + AsyncWrite>(
     inner: S,
     bytes: Arc<LinkBytes>,
-}
-
-impl<S> Counted<S> {
-    pub(super) fn new(inner: S, bytes: Arc<LinkBytes>) -> Self {
-        Self { inner, bytes }
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.inner).poll_read(cx, buffer))?;
-        self.bytes.received(buffer.filled().len() - before);
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.inner).poll_write(cx, data))?;
-        self.bytes.sent(written);
-        Poll::Ready(Ok(written))
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        data: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.inner).poll_write_vectored(cx, data))?;
-        self.bytes.sent(written);
-        Poll::Ready(Ok(written))
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.inner.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_shutdown(cx)
-    }
+    heard: Arc<Heard>,
+) -> Counted<S> {
+    let sent = bytes.clone();
+    let sent: Tally = Box::new(move |data| sent.sent(data.len()));
+    let received: Tally = Box::new(move |data| {
+        bytes.received(data.len());
+        // The end of a stream is read as nothing, and is no sign of life.
+        if !data.is_empty() {
+            heard.note();
+        }
+    });
+    InspectReader::new(InspectWriter::new(inner, sent), received)
 }

@@ -43,6 +43,16 @@ pub async fn post(
     request(upstream, credential, Method::POST, path, Body::from(body.to_string())).await
 }
 
+/// PUTs `body` and reads the answer.
+pub async fn put(
+    upstream: &Upstream,
+    credential: &Credential,
+    path: &str,
+    body: &Value,
+) -> Result<Value, JsonError> {
+    request(upstream, credential, Method::PUT, path, Body::from(body.to_string())).await
+}
+
 /// GETs a document.
 pub async fn get(upstream: &Upstream, credential: &Credential, path: &str) -> Result<Value, JsonError> {
     request(upstream, credential, Method::GET, path, Body::empty()).await

@@ -16,6 +16,7 @@ use tracing::{debug, info, warn};
 use super::{
     Endpoint, Upstream,
     connector::{ConnectError, Connector, Showing},
+    lane::Lane,
     session::{Driver, Session},
 };
 
@@ -54,9 +55,7 @@ impl Link {
         let (state, receiver) = watch::channel(LinkState::Down { since: Instant::now(), reason });
         let renew = Arc::new(Notify::new());
         let (drivers, incoming) = mpsc::unbounded_channel();
-        let timing = connector.timing();
-        let silence = timing.probe_after + timing.probe_timeout;
-        let upstream = Upstream { state: receiver, renew: renew.clone(), silence };
+        let upstream = Upstream { state: receiver, renew: renew.clone() };
         let showing = Showing::Certificate;
         (Self { endpoints, connector, showing, state, renew, drivers, incoming }, upstream)
     }
@@ -146,13 +145,8 @@ impl Link {
     }
 
     async fn connect_to(&self, endpoint: Endpoint) -> Result<(Arc<Session>, Driver), ConnectError> {
-        let (sender, connection) = self.connector.http2(&endpoint, self.showing).await?;
-        let session = Session::new(endpoint, self.connector.clone(), sender, self.drivers.clone());
-        let driver: Driver = Box::pin(async move {
-            if let Err(error) = connection.await {
-                debug!(%error, "link");
-            }
-        });
+        let (lane, driver) = Lane::open(&self.connector, &endpoint, self.showing).await?;
+        let session = Session::new(endpoint, self.connector.clone(), lane, self.drivers.clone());
         Ok((Arc::new(session), driver))
     }
 }

@@ -1,20 +1,26 @@
-//! One connected API server: a connection with the hub's certificate, and one without for callers with a token.
+//! One connected API server: a connection with the hub's certificate, one without for callers with a token, and further ones when
+//! these are full.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::Arc;
 
 use axum::body::Body;
 use http::{HeaderValue, Request, Response, Version, header};
-use hyper::{body::Incoming, client::conn::http2::SendRequest};
+use hyper::body::Incoming;
 use tokio::{
     sync::{Mutex, mpsc},
     time::Instant,
 };
 use tracing::debug;
 
-use super::{Credential, Endpoint, UpstreamError, connector::Connector, connector::Showing};
+use super::{
+    Credential, Endpoint, UpstreamError,
+    answer::Answer,
+    connector::{Connector, Showing},
+    lane::{Lane, SendError},
+};
+
+/// How often a request that was not sent is sent over another connection.
+const RESENDS: u32 = 2;
 
 /// A connection's driver: ends when the connection does.
 pub(super) type Driver = futures::future::BoxFuture<'static, ()>;
@@ -23,10 +29,12 @@ pub(super) type Driver = futures::future::BoxFuture<'static, ()>;
 pub struct Session {
     endpoint: Endpoint,
     connector: Arc<Connector>,
-    node: SendRequest<Body>,
+    /// The connection that is the link: the link is down when it ends.
+    first: Arc<Lane>,
+    /// Made when the first is full.
+    more: Mutex<Vec<Arc<Lane>>>,
     /// Made when the first caller with a token comes.
-    bearer: Mutex<Option<SendRequest<Body>>>,
-    closing: AtomicBool,
+    bearer: Mutex<Vec<Arc<Lane>>>,
     connected: Instant,
     /// Where drivers of further connections go: the link's task owns them.
     drivers: mpsc::UnboundedSender<Driver>,
@@ -42,18 +50,11 @@ impl Session {
     pub(super) fn new(
         endpoint: Endpoint,
         connector: Arc<Connector>,
-        node: SendRequest<Body>,
+        first: Arc<Lane>,
         drivers: mpsc::UnboundedSender<Driver>,
     ) -> Self {
-        Self {
-            endpoint,
-            connector,
-            node,
-            bearer: Mutex::new(None),
-            closing: AtomicBool::new(false),
-            connected: Instant::now(),
-            drivers,
-        }
+        let (more, bearer) = (Mutex::default(), Mutex::default());
+        Self { endpoint, connector, first, more, bearer, connected: Instant::now(), drivers }
     }
 
     /// Which API server this is.
@@ -68,26 +69,67 @@ impl Session {
 
     /// Whether no further request can be sent: the server said good-bye or the link broke.
     pub(super) fn is_closing(&self) -> bool {
-        self.closing.load(Ordering::Relaxed) || self.node.is_closed()
+        self.first.is_closed()
     }
 
     pub(super) async fn send(
         &self,
         credential: &Credential,
         mut request: Request<Body>,
-    ) -> Result<Response<Incoming>, UpstreamError> {
-        self.address(&mut request, credential)?;
+    ) -> Result<Response<Answer>, UpstreamError> {
+        let showing = self.address(&mut request, credential)?;
         *request.version_mut() = Version::HTTP_2;
-        let mut sender = match credential {
-            Credential::Node => self.node.clone(),
-            Credential::Bearer(_) => self.bearer().await?,
-        };
-        // Not ready means that the connection takes no more requests: this one was not sent, and nothing was lost.
-        if let Err(error) = sender.ready().await {
-            self.closed(credential).await;
-            return Err(UpstreamError::Broken(Box::new(error)));
+        let mut again = RESENDS;
+        loop {
+            let lane = match self.lane(showing).await {
+                Ok(lane) => lane,
+                Err(error) => return Err(self.suspect(error)),
+            };
+            let is_first = Arc::ptr_eq(&lane, &self.first);
+            match lane.send(request).await {
+                Ok(answer) => return Ok(answer),
+                // A connection that said good-bye is not taken again.
+                Err(SendError::Unsent(unsent, _)) if !is_first && again > 0 => {
+                    again -= 1;
+                    request = *unsent;
+                }
+                Err(SendError::Unsent(_, error) | SendError::Failed(error)) if is_first => return Err(error),
+                Err(SendError::Unsent(_, error) | SendError::Failed(error)) => {
+                    return Err(self.suspect(error));
+                }
+            }
         }
-        sender.send_request(request).await.map_err(|error| UpstreamError::Broken(Box::new(error)))
+    }
+
+    /// What became of another connection may have become of the link; nobody waits to find out.
+    fn suspect(&self, error: UpstreamError) -> UpstreamError {
+        let first = self.first.clone();
+        self.drive(Box::pin(async move {
+            first.is_alive(None).await;
+        }));
+        error
+    }
+
+    /// A connection that takes another request.
+    async fn lane(&self, showing: Showing) -> Result<Arc<Lane>, UpstreamError> {
+        let lanes = match showing {
+            Showing::Certificate if self.first.has_room() || self.first.is_closed() => {
+                return Ok(self.first.clone());
+            }
+            Showing::Certificate => &self.more,
+            Showing::Nothing => &self.bearer,
+        };
+        let mut lanes = lanes.lock().await;
+        lanes.retain(|lane| !lane.is_closed());
+        if let Some(lane) = lanes.iter().find(|lane| lane.has_room()) {
+            return Ok(lane.clone());
+        }
+        let (lane, driver) = Lane::open(&self.connector, &self.endpoint, showing)
+            .await
+            .map_err(|error| UpstreamError::Broken(Box::new(error)))?;
+        self.drive(driver);
+        lanes.push(lane.clone());
+        Ok(lane)
     }
 
     pub(super) async fn send_upgrade(
@@ -137,32 +179,6 @@ impl Session {
                 request.headers_mut().insert(header::AUTHORIZATION, value);
                 Ok(Showing::Nothing)
             }
-        }
-    }
-
-    async fn bearer(&self) -> Result<SendRequest<Body>, UpstreamError> {
-        let mut slot = self.bearer.lock().await;
-        if let Some(sender) = slot.as_ref().filter(|sender| !sender.is_closed()) {
-            return Ok(sender.clone());
-        }
-        let (sender, connection) = self
-            .connector
-            .http2(&self.endpoint, Showing::Nothing)
-            .await
-            .map_err(|error| UpstreamError::Broken(Box::new(error)))?;
-        self.drive(Box::pin(async move {
-            if let Err(error) = connection.await {
-                debug!(%error, "connection of callers with a token");
-            }
-        }));
-        *slot = Some(sender.clone());
-        Ok(sender)
-    }
-
-    async fn closed(&self, credential: &Credential) {
-        match credential {
-            Credential::Node => self.closing.store(true, Ordering::Relaxed),
-            Credential::Bearer(_) => *self.bearer.lock().await = None,
         }
     }
 

@@ -1,24 +1,16 @@
 //! A server whose certificate is not looked at: for what is public and is checked by other means, before there is an authority
 //! to trust. No credential may go over such a connection.
 
-use std::sync::Arc;
-
 use rustls::{
     DigitallySignedStruct, Error, SignatureScheme,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-    crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature},
 };
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use tls::signatures;
 
 /// Takes any server.
 #[derive(Debug)]
-pub(super) struct AnyServer(Arc<CryptoProvider>);
-
-impl Default for AnyServer {
-    fn default() -> Self {
-        Self(Arc::new(ring::default_provider()))
-    }
-}
+pub(super) struct AnyServer;
 
 impl ServerCertVerifier for AnyServer {
     fn verify_server_cert(
@@ -38,8 +30,7 @@ impl ServerCertVerifier for AnyServer {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signature, algorithms)
+        signatures::verify_tls12(message, certificate, signature)
     }
 
     fn verify_tls13_signature(
@@ -48,11 +39,10 @@ impl ServerCertVerifier for AnyServer {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signature, algorithms)
+        signatures::verify_tls13(message, certificate, signature)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+        signatures::schemes()
     }
 }

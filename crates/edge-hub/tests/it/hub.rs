@@ -1,13 +1,17 @@
 //! `edge-hub run` against an API server that misbehaves at command.
 
+mod configuration;
 mod crash;
 mod epoch;
 mod identity;
 mod link;
 mod lists;
 mod local_pods;
+mod node_metric;
 mod offline;
 mod properties;
+mod refused;
 mod security;
 mod sharing;
 mod site;
+mod tunnel;

@@ -54,6 +54,7 @@ pub fn list<B: Body>(form: Form, head: &ListHead<'_>, items: impl IntoIterator<I
         }
     };
     let (header, trailer) = match form.encoding {
+        Encoding::Json if payloads.is_empty() => json_ends_of_none(form, head),
         Encoding::Json => json_ends(form, head),
         Encoding::Protobuf => protobuf_ends(form, head, content),
     };
@@ -121,8 +122,20 @@ impl Iterator for List {
     }
 }
 
-/// What stands before and after the items.
-fn json_ends(form: Form, head: &ListHead<'_>) -> (Bytes, Bytes) {
+/// A list without items in JSON. One of metadata is made of a slice that nothing was put into, which Go writes as `null`.
+fn json_ends_of_none(form: Form, head: &ListHead<'_>) -> (Bytes, Bytes) {
+    let (header, trailer) = json_ends(form, head);
+    match form.projection {
+        Projection::Whole => (header, trailer),
+        Projection::Metadata(_) => (
+            [header.strip_suffix(b"[").unwrap_or(&header), b"null"].concat().into(),
+            Bytes::from_static(b"}\n"),
+        ),
+    }
+}
+
+/// What stands before and after the items of a list in JSON, for who writes these by himself; a list without any is one of [`list`].
+pub fn json_ends(form: Form, head: &ListHead<'_>) -> (Bytes, Bytes) {
     let TypeMeta { api_version, kind } = form.type_meta(head.items);
     let ListHead { resource_version, continue_token, remaining, custom, items: _ } = head;
     let remaining = remaining.map(|count| format!(",\"remainingItemCount\":{count}")).unwrap_or_default();

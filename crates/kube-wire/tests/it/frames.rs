@@ -106,6 +106,18 @@ fn lists_of_metadata_are_those_of_the_api_server() {
 }
 
 #[test]
+fn lists_of_no_metadata_are_null() {
+    // As API server 1.36 answers `?labelSelector=parity%3Dnone`, of built-in kinds and custom resources alike.
+    for name in ["services-empty-json", "widgets-empty-json"] {
+        let bytes = written(name, Projection::Metadata("meta.k8s.io/v1"), Vec::new(), &[]);
+        let list: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+        assert_eq!(list["kind"], "PartialObjectMetadataList", "{name}");
+        assert_eq!(list.get("items"), Some(&serde_json::Value::Null), "{name}");
+        assert!(bytes.ends_with(b"\"items\":null}\n"), "{}", String::from_utf8_lossy(&bytes));
+    }
+}
+
+#[test]
 fn events_are_written_as_they_were_read() {
     for (name, projection) in [
         ("services-watch-json", Projection::Whole),

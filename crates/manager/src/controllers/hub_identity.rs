@@ -1,16 +1,17 @@
-//! Approves the certificates of the nodes' hubs, and denies those that are asked for by somebody else.
+//! Approves the certificates of the nodes' hubs and gateways, and denies those that are asked for by somebody else.
 //!
 //! ```text
-//! watch CertificateSigningRequests of one signer ─► observe (the node, live; rival requests) ─► plan (pure) ─► apply
+//! watch CertificateSigningRequests of two signers ─► observe (the node, live; rival requests) ─► plan (pure) ─► apply
 //! ```
-//! Run by the leader only. A request concerns it if its subject has the group of hubs; all others are left alone. What is decided
-//! stands in the request's conditions: there is no other state.
+//! Run by the leader only. A request concerns it if its subject has the group of hubs; or if it claims
+//! the name of gateways; all others are left alone. What is decided stands in the request's conditions: there is no other state.
 //!
 //! A hub goes upstream as its node, so whoever gets such a certificate is that node. Three may ask: the node itself, by its
 //! kubelet's certificate or its hub's (and only while its Node is there: deleting a Node ends its renewals); a bootstrap token,
 //! for a node of which there is no Node yet; and a token that an operator named in the Node's annotation, once.
 
 mod apply;
+mod gateway;
 pub(crate) mod metrics;
 mod observe;
 mod plan;
@@ -29,7 +30,12 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use self::{apply::ApplyError, metrics::HubIdentityMetrics, observe::Request, plan::Decision};
+use self::{
+    apply::ApplyError,
+    metrics::HubIdentityMetrics,
+    observe::{Purpose, Request},
+    plan::Decision,
+};
 use crate::leader::LeadershipGuard;
 
 /// No decision takes longer: a call that hangs is given up, and tried again.
@@ -55,6 +61,8 @@ pub(crate) struct Controller {
     pub(crate) leadership: LeadershipGuard,
     pub(crate) recorder: Recorder,
     pub(crate) metrics: HubIdentityMetrics,
+    /// Whether gateways get certificates, too.
+    pub(crate) gateways: bool,
 }
 
 impl Controller {
@@ -62,13 +70,14 @@ impl Controller {
     pub(crate) async fn run(self, end: CancellationToken) {
         tokio::select! {
             () = end.cancelled() => {}
-            () = self.follow() => {}
+            () = self.follow(Purpose::Hub) => {}
+            () = self.follow(Purpose::Gateway), if self.gateways => {}
         }
     }
 
-    async fn follow(self) {
+    async fn follow(&self, purpose: Purpose) {
         let api = Api::<CertificateSigningRequest>::all(self.client.clone());
-        let config = watcher::Config::default().fields(observe::SIGNER);
+        let config = watcher::Config::default().fields(&purpose.selector());
         let mut events = std::pin::pin!(watcher(api, config).default_backoff());
         let mut open = BTreeMap::new();
         let mut pause = BACKOFF.0;
@@ -78,7 +87,7 @@ impl Controller {
                 event = events.next() => match event {
                     Some(Ok(watcher::Event::Apply(request) | watcher::Event::InitApply(request))) => {
                         let name = request.name_any();
-                        match Request::read(&request) {
+                        match Request::read(purpose, &request) {
                             Some(request) => { open.insert(name, request); }
                             None => { open.remove(&name); }
                         }
@@ -113,7 +122,7 @@ impl Controller {
                 Err(error) if error.is_race() => debug!(name, %error, "the request changed meanwhile"),
                 Err(error) => {
                     self.metrics.failed();
-                    warn!(name, %error, "no decision on a hub's certificate; it is tried again");
+                    warn!(name, %error, "no decision on a certificate; it is tried again");
                     failed.insert(name, request);
                 }
             }
@@ -129,10 +138,10 @@ impl Controller {
         apply::apply(&self.client, &self.leadership, request, node, &observed, decision).await?;
         match decision {
             Decision::Approve(_) => {
-                info!(request = request.name, node, by = request.username, "approved a hub's certificate");
+                info!(request = request.name, node, by = request.username, purpose = ?request.purpose, "approved a certificate");
             }
             Decision::Deny(reason) => {
-                warn!(request = request.name, node, by = request.username, %reason, "denied a hub's certificate");
+                warn!(request = request.name, node, by = request.username, %reason, purpose = ?request.purpose, "denied a certificate");
             }
         }
         self.metrics.decided(decision);

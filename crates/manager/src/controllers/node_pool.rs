@@ -32,7 +32,7 @@ use tracing::{debug, warn};
 
 use self::apply::Applied;
 use self::contest::Contests;
-use self::metrics::{Metrics, Outcome};
+use self::metrics::{Controller, Metrics, Outcome};
 use crate::leader::LeadershipGuard;
 use crate::nodes::Nodes;
 use crate::pods::ContainerNetworkPods;
@@ -77,7 +77,7 @@ pub(crate) struct Context {
 
 /// What the controller remembers between reconciliations.
 pub(crate) struct Progress {
-    /// How many writes of nodes may begin.
+    /// How many writes of nodes may begin. Never closed.
     write_permits: Semaphore,
     /// Nodes that were patched, with the version that was patched: until the watch has told of a newer one, their view
     /// is known to be stale.
@@ -207,7 +207,7 @@ async fn reconcile(context: &Context, name: &str) -> Option<Duration> {
         (false, true) => Outcome::Stale,
         (false, false) => Outcome::Success,
     };
-    context.metrics.observe_reconcile(outcome, started.elapsed());
+    context.metrics.observe_reconcile(Controller::NodePool, outcome, started.elapsed());
     debug!(pool = name, ?outcome, nodes = observed.members.len(), "reconciled");
     let retry = context.progress.retry_delay(name, failed);
     // A node that changed under our hands is told by its watch; the second look is for a watch that lags.

@@ -77,6 +77,8 @@ pub struct Config {
     pub mutating_configurations: Vec<String>,
     /// `ValidatingWebhookConfiguration`s whose every webhook is ours.
     pub validating_configurations: Vec<String>,
+    /// `APIService`s that are ours.
+    pub api_services: Vec<String>,
     /// How long a certificate lives: an hour to 90 days.
     pub leaf_validity: Duration,
     /// How late the API server may read a configuration, and a replica the serving Secret. A rotation waits for it twice.

@@ -8,7 +8,7 @@ use crate::duration;
 /// Flags of leader election.
 #[derive(Clone, Debug, clap::Args)]
 pub struct LeaderArgs {
-    /// How long a standby leaves the lease of a silent leader alone, in whole seconds.
+    /// How long a standby leaves the lease of a silent leader alone; at least a second.
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration::parse)]
     pub leader_elect_lease_duration: Duration,
 

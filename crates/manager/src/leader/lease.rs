@@ -20,6 +20,9 @@ use super::{clock::Moment, timing::Timing};
 /// How long a released lease is valid, as Kubernetes' own components write it; the field must be positive.
 const RELEASED_SECONDS: i32 = 1;
 
+/// The annotation that says how long a lease lasts that is not a whole number of seconds, and which holder says so.
+const DURATION: &str = "isthmus.dev/lease-duration";
+
 /// The state of the Lease as last seen, and when that state stops keeping others off.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Observation {
@@ -162,9 +165,34 @@ fn claimed(mut lease: Lease, me: &str, wall: Timestamp, timing: &Timing) -> Leas
     spec.lease_transitions.get_or_insert(0);
     spec.holder_identity = Some(me.to_owned());
     // `Timing` checked the range.
-    spec.lease_duration_seconds = i32::try_from(timing.lease_duration().as_secs()).ok();
+    spec.lease_duration_seconds = i32::try_from(timing.whole_seconds()).ok();
     spec.renew_time = Some(renew_time);
+    say_precisely(&mut lease, me, timing);
     lease
+}
+
+/// Says beside the record's whole seconds, which are for others' eyes, how long the lease lasts where that is no whole number.
+fn say_precisely(lease: &mut Lease, me: &str, timing: &Timing) {
+    let duration = timing.lease_duration();
+    if duration.subsec_nanos() == 0 {
+        if let Some(annotations) = &mut lease.metadata.annotations {
+            annotations.remove(DURATION);
+        }
+        return;
+    }
+    let said = format!("{}ms {me}", duration.as_millis());
+    lease.metadata.annotations.get_or_insert_default().insert(DURATION.to_owned(), said);
+}
+
+/// What [`say_precisely`] said, if it was this holder that said it, and of this record.
+fn said_precisely(lease: &Lease, holder: &str, seconds: u64) -> Option<Duration> {
+    let said = lease.metadata.annotations.as_ref()?.get(DURATION)?;
+    let (millis, by) = said.split_once("ms ")?;
+    let duration = Duration::from_millis(millis.parse().ok()?);
+    (by == holder
+        && duration > Duration::from_secs(seconds.checked_sub(1)?)
+        && duration <= Duration::from_secs(seconds))
+    .then_some(duration)
 }
 
 /// The Lease given up by its holder: anyone may take it at once.
@@ -207,12 +235,14 @@ fn term(lease: &Lease, me: &str, timing: &Timing) -> Duration {
         None => Duration::ZERO,
         // Ours although we do not lead: the answer to our request was lost.
         Some(holder) if holder == me => Duration::ZERO,
-        Some(_) => lease
+        Some(holder) => lease
             .spec
             .as_ref()
             .and_then(|spec| u64::try_from(spec.lease_duration_seconds?).ok())
             .filter(|seconds| *seconds > 0)
-            .map_or(timing.lease_duration(), Duration::from_secs),
+            .map_or(timing.lease_duration(), |seconds| {
+                said_precisely(lease, holder, seconds).unwrap_or(Duration::from_secs(seconds))
+            }),
     }
 }
 

@@ -21,8 +21,8 @@ pub struct Timing {
 /// Why three durations cannot serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TimingError {
-    /// The lease duration is stored as whole seconds in an `int32`.
-    #[error("lease duration {0:?} must be a whole number of seconds, from 1s to 2147483647s")]
+    /// The lease duration is stored in an `int32` as seconds, and beside them in milliseconds.
+    #[error("lease duration {0:?} must be a whole number of milliseconds, from 1s to 2147483647s")]
     LeaseDuration(Duration),
     /// The leader would still believe in itself when another may take over.
     #[error(
@@ -58,8 +58,9 @@ impl Timing {
         renew_deadline: Duration,
         retry_period: Duration,
     ) -> Result<Self, TimingError> {
-        let seconds = lease_duration.as_secs();
-        if lease_duration.subsec_nanos() != 0 || seconds == 0 || i32::try_from(seconds).is_err() {
+        let in_range =
+            lease_duration >= Duration::from_secs(1) && i32::try_from(ceil(lease_duration)).is_ok();
+        if !lease_duration.subsec_nanos().is_multiple_of(1_000_000) || !in_range {
             return Err(TimingError::LeaseDuration(lease_duration));
         }
         if renew_deadline >= lease_duration * 9 / 10 {
@@ -74,6 +75,11 @@ impl Timing {
     /// How long others leave an unchanged lease alone.
     pub const fn lease_duration(&self) -> Duration {
         self.lease_duration
+    }
+
+    /// The lease duration as others read it: no shorter than it is.
+    pub fn whole_seconds(&self) -> u64 {
+        ceil(self.lease_duration)
     }
 
     /// How long a leadership lasts from the moment its last successful renewal was sent.
@@ -99,6 +105,10 @@ impl Timing {
     ) -> Self {
         Self { lease_duration, renew_deadline, retry_period }
     }
+}
+
+fn ceil(duration: Duration) -> u64 {
+    duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0))
 }
 
 impl Default for Timing {
@@ -135,7 +145,8 @@ mod tests {
         let year_100 = ms(3_155_760_000_000);
         let table = [
             (ms(0), ms(0), ms(0), lease(ms(0))),
-            (ms(1_500), ms(1_000), ms(500), lease(ms(1_500))),
+            (ms(999), ms(800), ms(200), lease(ms(999))),
+            (Duration::from_micros(1_500_500), ms(1_000), ms(500), lease(Duration::from_micros(1_500_500))),
             (year_100, ms(10_000), ms(2_000), lease(year_100)),
             (ms(15_000), ms(15_000), ms(2_000), renew(ms(15_000), ms(15_000))),
             (ms(15_000), ms(20_000), ms(2_000), renew(ms(20_000), ms(15_000))),
@@ -148,5 +159,7 @@ mod tests {
             assert_eq!(Timing::new(lease_duration, renew_deadline, retry_period), Err(expected));
         }
         assert!(Timing::new(ms(10_000), ms(8_999), ms(2_000)).is_ok());
+        let seconds = |lease| Timing::new(lease, ms(900), ms(300)).map(|timing| timing.whole_seconds());
+        assert_eq!([ms(1_001), ms(1_500), ms(2_000)].map(seconds), [Ok(2), Ok(2), Ok(2)]);
     }
 }

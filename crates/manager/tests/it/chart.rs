@@ -3,6 +3,7 @@
 //! Needs Helm 3: `$HELM`, else the one that `hack/build-tools helm` built, else the one in `$PATH`.
 
 mod access;
+mod node_labels;
 mod objects;
 mod ordinary_pods;
 mod webhooks;

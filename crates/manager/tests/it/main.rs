@@ -3,4 +3,6 @@
 #[cfg(test)]
 mod chart;
 #[cfg(test)]
+mod gateway;
+#[cfg(test)]
 mod webhook;

@@ -4,7 +4,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
 };
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject as _};
 use x509_parser::prelude::FromDer as _;
 
 use super::access::User;
@@ -58,6 +58,14 @@ impl Authority {
         Ok(Self { certificate: signed.der().clone(), pem: signed.pem(), issuer: Issuer::new(params, key) })
     }
 
+    /// The authority of a cluster whose key is at hand.
+    pub fn from_pem(certificate: &str, key: &str) -> Result<Self, rcgen::Error> {
+        let der = CertificateDer::from_pem_slice(certificate.as_bytes())
+            .map_err(|_| rcgen::Error::CouldNotParseCertificate)?;
+        let issuer = Issuer::from_ca_cert_der(&der, KeyPair::from_pem(key)?)?;
+        Ok(Self { issuer, certificate: der, pem: certificate.to_owned() })
+    }
+
     /// Its certificate.
     pub fn certificate(&self) -> &CertificateDer<'static> {
         &self.certificate
@@ -70,19 +78,18 @@ impl Authority {
 
     /// A server's certificate for names and addresses.
     pub fn server(&self, names: &[&str]) -> Result<Identity, rcgen::Error> {
-        let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
-        self.issue(CertificateParams::new(names)?, ExtendedKeyUsagePurpose::ServerAuth)
+        self.issue(named(names)?, vec![ExtendedKeyUsagePurpose::ServerAuth])
     }
 
     /// A client's certificate: the user's name is its common name, groups are its organisations.
     pub fn client(&self, user: &User) -> Result<Identity, rcgen::Error> {
-        let mut params = CertificateParams::default();
-        params.distinguished_name = rcgen::DistinguishedName::new();
-        params.distinguished_name.push(DnType::CommonName, &user.name);
-        for group in &user.groups {
-            params.distinguished_name.push(DnType::OrganizationName, group);
-        }
-        self.issue(params, ExtendedKeyUsagePurpose::ClientAuth)
+        self.issue(of_user(CertificateParams::default(), user), vec![ExtendedKeyUsagePurpose::ClientAuth])
+    }
+
+    /// The certificate of a user who is a server under these names as well.
+    pub fn peer(&self, user: &User, names: &[&str]) -> Result<Identity, rcgen::Error> {
+        let usages = vec![ExtendedKeyUsagePurpose::ClientAuth, ExtendedKeyUsagePurpose::ServerAuth];
+        self.issue(of_user(named(names)?, user), usages)
     }
 
     /// A client's certificate for a request (PEM). Of several organisations only the last is in it.
@@ -94,9 +101,9 @@ impl Authority {
     fn issue(
         &self,
         mut params: CertificateParams,
-        usage: ExtendedKeyUsagePurpose,
+        usages: Vec<ExtendedKeyUsagePurpose>,
     ) -> Result<Identity, rcgen::Error> {
-        params.extended_key_usages = vec![usage];
+        params.extended_key_usages = usages;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         let key = KeyPair::generate()?;
         let signed = params.signed_by(&key, &self.issuer)?;
@@ -107,6 +114,19 @@ impl Authority {
             key_pem: key.serialize_pem(),
         })
     }
+}
+
+fn named(names: &[&str]) -> Result<CertificateParams, rcgen::Error> {
+    CertificateParams::new(names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>())
+}
+
+fn of_user(mut params: CertificateParams, user: &User) -> CertificateParams {
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, &user.name);
+    for group in &user.groups {
+        params.distinguished_name.push(DnType::OrganizationName, group);
+    }
+    params
 }
 
 /// The user a client's certificate is of.

@@ -10,7 +10,8 @@ use serde_json::Value;
 pub(crate) const MAGIC: [u8; 4] = *b"k8s\0";
 
 /// Resources that are served as protobuf; the others answer 406, as custom resources do.
-pub(crate) const RESOURCES: [&str; 4] = ["services", "pods", "secrets", "endpointslices.discovery.k8s.io"];
+pub(crate) const RESOURCES: [&str; 6] =
+    ["services", "pods", "secrets", "endpointslices.discovery.k8s.io", "configmaps", "nodes"];
 
 fn varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
@@ -75,6 +76,13 @@ fn service(spec: &Value) -> Vec<u8> {
         if let Some(port) = port["port"].as_u64() {
             number(&mut message, 3, port);
         }
+        // IntOrString: 0 is a number.
+        if let Some(target) = port["targetPort"].as_u64() {
+            let mut either = Vec::new();
+            number(&mut either, 1, 0);
+            number(&mut either, 2, target);
+            bytes(&mut message, 4, &either);
+        }
         bytes(&mut out, 1, &message);
     }
     map(&mut out, 2, &spec["selector"]);
@@ -120,6 +128,18 @@ pub(crate) fn message(value: &Value) -> Vec<u8> {
             text(&mut status, 6, &value["status"]["podIP"]);
             bytes(&mut out, 3, &status);
         }
+        Some("Node") => {
+            let mut status = Vec::new();
+            for address in value["status"]["addresses"].as_array().into_iter().flatten() {
+                let mut message = Vec::new();
+                text(&mut message, 1, &address["type"]);
+                text(&mut message, 2, &address["address"]);
+                bytes(&mut status, 5, &message);
+            }
+            bytes(&mut out, 2, &[]);
+            bytes(&mut out, 3, &status);
+        }
+        Some("ConfigMap") => map(&mut out, 2, &value["data"]),
         Some("Secret") => {
             for (key, value) in value["data"].as_object().into_iter().flatten() {
                 let mut entry = Vec::new();

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use testkit::api_server::{Cluster, FakeApiServer, ServerOptions};
-use testkit::client::connection::Endpoint;
+use testkit::client::{brief, connection::Endpoint};
 
 pub(crate) const CONFIGMAPS: &str = "/api/v1/namespaces/a/configmaps";
-pub(crate) const SOON: Duration = Duration::from_secs(10);
+pub(crate) const SOON: Duration = Duration::from_secs(30);
 
 /// A server that does not make tests wait for versions that never come.
 pub(crate) async fn server() -> FakeApiServer {
@@ -38,16 +38,4 @@ pub(crate) async fn events(server: &FakeApiServer, query: &str) -> Vec<String> {
     let body = answer.bytes().await.unwrap();
     let lines = body.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     lines.map(|line| brief(&serde_json::from_slice(line).unwrap())).collect()
-}
-
-/// `ADDED x@3`, `BOOKMARK @5 end`, `ERROR 410`.
-pub(crate) fn brief(event: &Value) -> String {
-    let (change, object) = (event["type"].as_str().unwrap(), &event["object"]);
-    if change == "ERROR" {
-        return format!("ERROR {}", object["code"]);
-    }
-    let metadata = &object["metadata"];
-    let end = metadata["annotations"]["k8s.io/initial-events-end"].as_str().map_or("", |_| " end");
-    let name = metadata["name"].as_str().unwrap_or_default();
-    format!("{change} {name}@{}{end}", metadata["resourceVersion"].as_str().unwrap())
 }

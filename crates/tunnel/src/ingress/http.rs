@@ -3,16 +3,16 @@
 //! After the 200 to a CONNECT nothing is sent before the destination does. Other requests are sent on one by one, because a
 //! client may use one connection to a proxy for many destinations.
 
-use std::{io, time::Duration};
+use std::{collections::BTreeSet, io, time::Duration};
 
-use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use http_body_util::{Either, Full};
 use hyper::{
     body::{Bytes, Incoming},
     client::conn::http1 as client,
     server::conn::http1 as server,
     service::service_fn,
-    upgrade::OnUpgrade,
+    upgrade::{OnUpgrade, Parts},
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
@@ -22,6 +22,7 @@ use tracing::debug;
 use super::Ingress;
 use crate::{
     connector::Upstream,
+    hop_by_hop::strip,
     protocol::{HEADER_REASON, OpenError},
     relay::{Pipe, relay},
     target::Target,
@@ -35,26 +36,23 @@ const HEAD_MAX: usize = 16 * 1024;
 
 type Answer = Response<Either<Incoming, Full<Bytes>>>;
 
-/// Fields that are about one connection only (RFC 9110, 7.6.1).
-const HOP_BY_HOP: [HeaderName; 8] = [
-    header::CONNECTION,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-    header::PROXY_AUTHORIZATION,
-    header::TE,
-    header::TRAILER,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-];
+/// What clients of a listener may ask for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Form {
+    /// CONNECT and absolute URIs: to whom knows that this is a proxy, and who the listener knows.
+    Proxy,
+    /// Plain requests, whose `Host` is the name of a node and one of these ports: to whom takes this for the node. Nobody has
+    /// said who the client is, so it gets no further than that.
+    Host(BTreeSet<u16>),
+}
 
-/// Serves one client. `port` is that of requests which name none: the port the client dialled, if it dialled a node's name;
-/// `None` takes CONNECT and absolute URIs only.
-pub async fn serve_http<C: Pipe + 'static>(ingress: &Ingress, client: C, peer: &str, port: Option<u16>) {
+/// Serves one client.
+pub async fn serve_http<C: Pipe + 'static>(ingress: &Ingress, client: C, peer: &str, form: &Form) {
     // What a request leaves running: the other connection, or the bytes after an upgrade. All end with this client.
     let tasks = Mutex::new(JoinSet::new());
     let service = service_fn(|request: Request<Incoming>| {
         let tasks = &tasks;
-        async move { Ok::<_, std::convert::Infallible>(answer::<C>(ingress, request, peer, port, tasks).await) }
+        async move { Ok::<_, std::convert::Infallible>(answer::<C>(ingress, request, peer, form, tasks).await) }
     });
     let connection = server::Builder::new()
         .timer(TokioTimer::new())
@@ -63,7 +61,8 @@ pub async fn serve_http<C: Pipe + 'static>(ingress: &Ingress, client: C, peer: &
         .half_close(true)
         .serve_connection(TokioIo::new(client), service)
         .with_upgrades();
-    if let Err(error) = connection.await {
+    // Boxed: after an upgrade only the bytes are left.
+    if let Err(error) = Box::pin(connection).await {
         debug!(peer, %error, "client's connection ended");
     }
     let mut tasks = tasks.into_inner();
@@ -74,15 +73,19 @@ async fn answer<C: Pipe + 'static>(
     ingress: &Ingress,
     request: Request<Incoming>,
     peer: &str,
-    port: Option<u16>,
+    form: &Form,
     tasks: &Mutex<JoinSet<()>>,
 ) -> Answer {
     let connect = request.method() == Method::CONNECT;
-    let Some(target) = target(&request, port) else {
+    let Some(target) = target(&request, form) else {
         ingress.connector.stats().refused(OpenError::Malformed);
         return refusal(OpenError::Malformed);
     };
-    let upstream = match ingress.connector.connect(&ingress.request(target, peer)).await {
+    if matches!(form, Form::Host(_)) && !ingress.is_node(&target.host) {
+        ingress.refused(&target, peer, OpenError::Unknown);
+        return refusal(OpenError::Unknown);
+    }
+    let upstream = match Box::pin(ingress.connector.connect(&ingress.request(target, peer))).await {
         Ok(upstream) => upstream,
         Err(error) => return refusal(error),
     };
@@ -105,22 +108,25 @@ fn spawn(tasks: &Mutex<JoinSet<()>>, task: impl Future<Output = ()> + Send + 'st
 }
 
 /// Where a request is to go.
-fn target(request: &Request<Incoming>, port: Option<u16>) -> Option<Target> {
+fn target(request: &Request<Incoming>, form: &Form) -> Option<Target> {
     let uri = request.uri();
-    if request.method() == Method::CONNECT {
-        return Target::parse(uri.authority()?.as_str(), None).ok();
-    }
-    match (uri.scheme_str(), uri.authority()) {
-        (Some("http"), Some(authority)) => Target::parse(authority.as_str(), Some(80)).ok(),
-        (None, None) => {
-            let port = port?;
-            let mut hosts = request.headers().get_all(header::HOST).iter();
-            let (Some(host), None) = (hosts.next(), hosts.next()) else { return None };
-            let target = Target::parse(host.to_str().ok()?, Some(port)).ok()?;
-            // The port is the one that was dialled, whatever the field says.
-            Some(Target { port, ..target })
+    match form {
+        Form::Proxy if request.method() == Method::CONNECT => {
+            Target::parse(uri.authority()?.as_str(), None).ok()
         }
-        _ => None,
+        Form::Proxy if uri.scheme_str() == Some("http") => {
+            Target::parse(uri.authority()?.as_str(), Some(80)).ok()
+        }
+        Form::Proxy => None,
+        Form::Host(ports) => {
+            let origin_form = uri.authority().is_none() && request.method() != Method::CONNECT;
+            let mut hosts = request.headers().get_all(header::HOST).iter();
+            let (true, Some(host), None) = (origin_form, hosts.next(), hosts.next()) else { return None };
+            // A client leaves out the port that is usual; where there is one only, it is that.
+            let usual = if ports.len() == 1 { ports.first().copied() } else { Some(80) };
+            let target = Target::parse(host.to_str().ok()?, usual).ok()?;
+            ports.contains(&target.port).then_some(target)
+        }
     }
 }
 
@@ -130,8 +136,8 @@ async fn pass<C: Pipe + 'static>(upgrade: OnUpgrade, mut upstream: Upstream) {
         Ok(upgraded) => {
             // There is no other type that it could be.
             let Ok(parts) = upgraded.downcast::<TokioIo<C>>() else { return };
-            let mut client = parts.io.into_inner();
-            let (passed, result) = relay(&mut client, &mut upstream, parts.read_buf.to_vec()).await;
+            let (mut client, first) = split(parts);
+            let (passed, result) = relay(&mut client, &mut upstream, first).await;
             debug!(up = passed.up, down = passed.down, broken = result.is_err(), "stream ended");
         }
         Err(error) => {
@@ -182,25 +188,16 @@ async fn pass_upgraded<C: Pipe + 'static>(from_client: OnUpgrade, to_server: OnU
     let unknown = |_| io::Error::other("an unknown connection");
     let from_client = from_client.downcast::<TokioIo<C>>().map_err(unknown)?;
     let to_server = to_server.downcast::<TokioIo<Upstream>>().map_err(unknown)?;
-    let (mut client, mut upstream) = (from_client.io.into_inner(), to_server.io.into_inner());
-    if !to_server.read_buf.is_empty() {
-        tokio::io::AsyncWriteExt::write_all(&mut client, &to_server.read_buf).await?;
+    let ((mut client, up), (mut upstream, down)) = (split(from_client), split(to_server));
+    if !down.is_empty() {
+        tokio::io::AsyncWriteExt::write_all(&mut client, &down).await?;
     }
-    relay(&mut client, &mut upstream, from_client.read_buf.to_vec()).await.1
+    relay(&mut client, &mut upstream, up).await.1
 }
 
-/// Takes out what is about one connection only, and what `Connection` names.
-fn strip(headers: &mut http::HeaderMap) {
-    let named: Vec<HeaderName> = headers
-        .get_all(header::CONNECTION)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .filter_map(|name| name.trim().parse().ok())
-        .collect();
-    for name in HOP_BY_HOP.iter().chain(&named) {
-        headers.remove(name);
-    }
+/// The connection, and what has been read of it already: a copy, because even an empty rest holds all of hyper's buffer.
+fn split<C>(parts: Parts<TokioIo<C>>) -> (C, Vec<u8>) {
+    (parts.io.into_inner(), parts.read_buf.to_vec())
 }
 
 fn restore_upgrade(headers: &mut http::HeaderMap, upgrade: HeaderValue) {

@@ -10,10 +10,9 @@ use tokio::{
     time::timeout,
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
-use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use crate::socket::tune_stream;
+use crate::{ending::Ending, socket::tune_stream};
 
 /// How long a TLS handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -21,27 +20,25 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 /// How many clients of a listener may be connected; more wait in the kernel's queue.
 pub const CLIENTS_MAX: usize = 4096;
 
-/// Serves TCP clients until `shutdown`; then those that are there for no longer than `drain`.
+/// Serves TCP clients until `ending` retires; then those that are there, once it is shut down for no longer than `drain`.
 pub async fn tcp<F: Future<Output = ()> + Send + 'static>(
     listener: TcpListener,
-    shutdown: CancellationToken,
+    ending: Ending,
     drain: Duration,
     serve: impl Fn(TcpStream, String) -> F + Send + Sync + 'static,
 ) {
-    let serve = Arc::new(serve);
-    let next = async || listener.accept().await.map(|(client, address)| (client, address.to_string()));
     let one = move |client: TcpStream, peer| {
         tune_stream(&client);
         serve(client, peer)
     };
-    accept(next, shutdown, drain, one).await;
+    accept(listener, ending, drain, one).await;
 }
 
 /// As [`tcp`], with TLS. `config` says whether client certificates are asked for; `serve` sees the session.
 pub async fn tls<F: Future<Output = ()> + Send + 'static>(
     listener: TcpListener,
     config: Arc<ServerConfig>,
-    shutdown: CancellationToken,
+    ending: Ending,
     drain: Duration,
     serve: impl Fn(TlsStream<TcpStream>, String) -> F + Send + Sync + 'static,
 ) {
@@ -57,25 +54,48 @@ pub async fn tls<F: Future<Output = ()> + Send + 'static>(
             }
         }
     };
-    tcp(listener, shutdown, drain, one).await;
+    tcp(listener, ending, drain, one).await;
 }
 
 /// As [`tcp`], over a Unix socket: whoever may open it may use it.
 pub async fn unix<F: Future<Output = ()> + Send + 'static>(
     listener: UnixListener,
-    shutdown: CancellationToken,
+    ending: Ending,
     drain: Duration,
     serve: impl Fn(UnixStream, String) -> F + Send + Sync + 'static,
 ) {
-    let next = async || listener.accept().await.map(|(client, _)| (client, "unix".to_owned()));
-    accept(next, shutdown, drain, serve).await;
+    accept(listener, ending, drain, serve).await;
 }
 
-async fn accept<C, F: Future<Output = ()> + Send + 'static>(
-    next: impl AsyncFn() -> io::Result<(C, String)>,
-    shutdown: CancellationToken,
+/// What clients come in at.
+trait Clients {
+    type Client: Send;
+
+    /// The next client, and where it comes from.
+    fn next(&self) -> impl Future<Output = io::Result<(Self::Client, String)>> + Send;
+}
+
+impl Clients for TcpListener {
+    type Client = TcpStream;
+
+    async fn next(&self) -> io::Result<(TcpStream, String)> {
+        self.accept().await.map(|(client, address)| (client, address.to_string()))
+    }
+}
+
+impl Clients for UnixListener {
+    type Client = UnixStream;
+
+    async fn next(&self) -> io::Result<(UnixStream, String)> {
+        self.accept().await.map(|(client, _)| (client, "unix".to_owned()))
+    }
+}
+
+async fn accept<L: Clients, F: Future<Output = ()> + Send + 'static>(
+    listener: L,
+    ending: Ending,
     drain: Duration,
-    serve: impl Fn(C, String) -> F,
+    serve: impl Fn(L::Client, String) -> F,
 ) {
     let clients = Arc::new(Semaphore::new(CLIENTS_MAX));
     let mut tasks = JoinSet::new();
@@ -83,9 +103,9 @@ async fn accept<C, F: Future<Output = ()> + Send + 'static>(
         let accepted = tokio::select! {
             accepted = async {
                 let permit = clients.clone().acquire_owned().await;
-                (permit, next().await)
+                (permit, listener.next().await)
             } => accepted,
-            () = shutdown.cancelled() => break,
+            () = ending.retired() => break,
         };
         match accepted {
             (Ok(permit), Ok((client, peer))) => {
@@ -103,5 +123,10 @@ async fn accept<C, F: Future<Output = ()> + Send + 'static>(
         }
         while tasks.try_join_next().is_some() {}
     }
-    let _ = timeout(drain, async { while tasks.join_next().await.is_some() {} }).await;
+    // Whoever comes now is told at once that nobody is here.
+    drop(listener);
+    tokio::select! {
+        () = async { while tasks.join_next().await.is_some() {} } => {}
+        () = ending.overdue(drain) => {}
+    }
 }

@@ -12,6 +12,7 @@ use tracing::{debug, info};
 
 use super::Ingress;
 use crate::{
+    protocol::OpenError,
     relay::{Pipe, relay},
     target::{Host, Target},
 };
@@ -90,8 +91,15 @@ pub async fn serve_sni(ingress: &Ingress, mut client: impl Pipe, peer: &str, por
         }
     };
     let Ok(host) = Host::parse(&name) else { return };
-    let request = ingress.request(Target { host, port }, peer);
-    match ingress.connector.connect(&request).await {
+    let target = Target { host, port };
+    // Nobody has said who the client is: it gets to nodes and no further.
+    if !ingress.is_node(&target.host) {
+        ingress.refused(&target, peer, OpenError::Unknown);
+        let _ = client.write_all(&UNRECOGNIZED_NAME).await;
+        return;
+    }
+    let request = ingress.request(target, peer);
+    match Box::pin(ingress.connector.connect(&request)).await {
         Ok(mut upstream) => {
             let (passed, result) = relay(&mut client, &mut upstream, first).await;
             debug!(target = %request.target, up = passed.up, down = passed.down, broken = result.is_err(), "passed through");

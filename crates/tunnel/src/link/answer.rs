@@ -9,16 +9,18 @@ use h2::{
 };
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 
-use super::{Carrier, LinkError, Peer, Terms, hello, in_time, short_body, watch_liveness};
+use super::{
+    Carrier, LinkError, Peer, Terms, as_link, follow_window::Follower, hello, in_time, register, short_body,
+    watch_liveness,
+};
 use crate::{
+    ending::Ending,
     hello::{Hello, HelloError},
-    links::table::{Link, NewLink},
-    protocol::{HEADER_REASON, HELLO_PATH, MAX_HEADER_LIST, OpenError},
-    socket::{Metered, Traffic},
+    links::table::Link,
+    protocol::{HEADER_REASON, HELLO_PATH, OpenError},
+    socket::{Metered, Traffic, metered},
     stream::TunnelStream,
-    window::{CONNECTION, stream_window},
 };
 
 /// A stream that a peer asks for, not answered yet.
@@ -57,17 +59,8 @@ fn refuse(respond: &mut SendResponse<Bytes>, status: StatusCode, reason: &'stati
 }
 
 fn builder(streams: u32) -> Builder {
-    let mut builder = Builder::new();
-    builder
-        .initial_window_size(stream_window(0))
-        .initial_connection_window_size(CONNECTION)
-        .max_header_list_size(MAX_HEADER_LIST)
-        .max_concurrent_streams(streams)
-        .max_send_buffer_size(256 * 1024)
-        // Peers are authenticated, and streams of tiny lines or many resets are what tunnels carry.
-        .data_frame_budget(64 * 1024 * 1024)
-        .max_local_error_reset_streams(None)
-        .max_pending_accept_reset_streams(1000);
+    let mut builder = as_link!(Builder::new());
+    builder.max_concurrent_streams(streams);
     builder
 }
 
@@ -76,32 +69,20 @@ pub(crate) async fn run<F: Future<Output = ()> + Send + 'static>(
     io: impl Carrier,
     peer: Peer,
     terms: &Terms,
-    drain: CancellationToken,
+    ending: &Ending,
     registered: impl FnOnce(),
     handle: impl Fn(Asked) -> F,
 ) -> Result<(), LinkError> {
     let traffic = Arc::new(Traffic::default());
-    let io = Metered::new(io, traffic.clone());
+    let io = metered(io, traffic.clone());
     let limits = terms.limits;
     let mut connection =
         in_time(limits.handshake, async { Ok(builder(limits.streams).handshake(io).await?) }).await?;
     let mut tasks = JoinSet::new();
     let theirs = in_time(limits.handshake, introduce(&mut connection, &mut tasks, &peer, terms)).await?;
-    let Peer { node, domain, direction, class } = peer;
-    let class = if direction == crate::route::Direction::Forward { theirs.class } else { class };
-    let registration = terms.table.add(NewLink {
-        peer: node,
-        domain,
-        direction,
-        class,
-        traffic: traffic.clone(),
-        streams_max: limits.streams,
-        asker: None,
-        drain: drain.clone(),
-    });
-    terms.stats.link_registered();
+    let registration = register(peer, &theirs, &traffic, None, terms);
     registered();
-    drive(&mut connection, &mut tasks, &traffic, &registration.link, terms, &drain, handle).await
+    drive(&mut connection, &mut tasks, &traffic, &registration.link, terms, ending, handle).await
 }
 
 /// Answers the peer's introduction, which comes first; until then nothing else is answered.
@@ -157,7 +138,7 @@ async fn farewell<T: Carrier>(connection: &mut Connection<Metered<T>, Bytes>, ta
 /// Tells a peer that it is not wanted, in a way it can read.
 pub(crate) async fn reject(io: impl Carrier, terms: &Terms, reason: &'static str) -> Result<(), LinkError> {
     in_time(terms.limits.handshake, async {
-        let io = Metered::new(io, Arc::default());
+        let io = metered(io, Arc::default());
         let mut connection: Connection<_, Bytes> = builder(1).handshake(io).await?;
         if let Some(asked) = connection.accept().await {
             refuse(&mut asked?.1, StatusCode::FORBIDDEN, reason);
@@ -174,18 +155,15 @@ async fn drive<T: Carrier, F: Future<Output = ()> + Send + 'static>(
     traffic: &Arc<Traffic>,
     link: &Arc<Link>,
     terms: &Terms,
-    drain: &CancellationToken,
+    ending: &Ending,
     handle: impl Fn(Asked) -> F,
 ) -> Result<(), LinkError> {
     let liveness =
         watch_liveness(connection.ping_pong(), terms.limits.liveness, link.clone(), traffic.clone());
     let mut liveness = pin!(liveness);
-    let mut over = pin!(async {
-        drain.cancelled().await;
-        tokio::time::sleep(terms.limits.drain).await;
-    });
+    let mut overdue = pin!(ending.overdue(terms.limits.drain));
     let mut draining = false;
-    let mut window = stream_window(0);
+    let mut window = Follower::new();
     loop {
         tokio::select! {
             asked = connection.accept() => match asked {
@@ -200,19 +178,15 @@ async fn drive<T: Carrier, F: Future<Output = ()> + Send + 'static>(
                 if matches!(error, LinkError::Silent) { terms.stats.link_dead(); }
                 return Err(error);
             }
-            () = drain.cancelled(), if !draining => {
+            () = ending.retired(), if !draining => {
                 draining = true;
                 link.set_draining();
                 connection.graceful_shutdown();
             }
-            () = &mut over => return Err(LinkError::DrainTimeout),
-            () = traffic.window_changed() => {}
+            () = &mut overdue => return Err(LinkError::DrainTimeout),
+            () = window.due(traffic) => {}
             Some(_) = tasks.join_next(), if !tasks.is_empty() => continue,
-            () = tokio::time::sleep(std::time::Duration::from_millis(100)), if window != stream_window(traffic.streams()) => {}
         }
-        let wanted = stream_window(traffic.streams());
-        if wanted != window && connection.set_initial_window_size(wanted).is_ok() {
-            window = wanted;
-        }
+        window.follow(traffic, |size| connection.set_initial_window_size(size));
     }
 }

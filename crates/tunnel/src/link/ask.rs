@@ -5,73 +5,49 @@ use std::{pin::pin, sync::Arc};
 use bytes::Bytes;
 use h2::client::{Builder, Connection, SendRequest};
 use http::{HeaderValue, Method, Request, StatusCode, Uri};
-use tokio_util::sync::CancellationToken;
 
-use super::{Carrier, LinkError, Peer, Terms, hello, in_time, short_body, wait_for_streams, watch_liveness};
+use super::{
+    Carrier, LinkError, Peer, Terms, as_link, follow_window::Follower, hello, in_time, register, short_body,
+    wait_for_streams, watch_liveness,
+};
 use crate::{
+    ending::Ending,
     hello::{Hello, HelloError},
-    links::table::{Link, NewLink},
-    protocol::{
-        Class, HEADER_CLASS, HEADER_HOPS, HEADER_REASON, HEADER_REQUEST_ID, HELLO_PATH, MAX_HEADER_LIST,
-        OpenError,
-    },
-    socket::{Metered, Traffic},
+    links::table::Link,
+    protocol::{Class, HEADER_CLASS, HEADER_HOPS, HEADER_REASON, HEADER_REQUEST_ID, HELLO_PATH, OpenError},
+    socket::{Metered, Traffic, metered},
     stream::TunnelStream,
     target::Target,
-    window::{CONNECTION, stream_window},
 };
 
 type Io<T> = Metered<T>;
 
 fn builder(streams: u32) -> Builder {
-    let mut builder = Builder::new();
-    builder
-        .enable_push(false)
-        .initial_window_size(stream_window(0))
-        .initial_connection_window_size(CONNECTION)
-        .max_header_list_size(MAX_HEADER_LIST)
-        .max_send_buffer_size(256 * 1024)
-        .initial_max_send_streams(streams as usize)
-        // Peers are authenticated, and streams of tiny lines or many resets are what tunnels carry.
-        .data_frame_budget(64 * 1024 * 1024)
-        .max_local_error_reset_streams(None)
-        .max_pending_accept_reset_streams(1000);
+    let mut builder = as_link!(Builder::new());
+    builder.enable_push(false).initial_max_send_streams(streams as usize);
     builder
 }
 
-/// Runs the link until it ends. `registered` is called once both ends have introduced themselves. It drains when `drain` is
-/// cancelled.
+/// Runs the link until it ends. `registered` is called once both ends have introduced themselves. It ends as
+/// `ending` says.
 pub(crate) async fn run(
     io: impl Carrier,
     peer: Peer,
     terms: &Terms,
-    drain: CancellationToken,
+    ending: &Ending,
     registered: impl FnOnce(),
 ) -> Result<(), LinkError> {
     let traffic = Arc::new(Traffic::default());
-    let io = Metered::new(io, traffic.clone());
+    let io = metered(io, traffic.clone());
     let limits = terms.limits;
     let (send, mut connection) =
         in_time(limits.handshake, async { Ok(builder(limits.streams).handshake::<_, Bytes>(io).await?) })
             .await?;
     let theirs = in_time(limits.handshake, introduce(&send, &mut connection, &peer, terms)).await?;
-    let Peer { node, domain, direction, class } = peer;
-    // Over a reverse link the other end dialled, and it says what for.
-    let class = if direction == crate::route::Direction::Reverse { theirs.class } else { class };
-    let registration = terms.table.add(NewLink {
-        peer: node,
-        domain,
-        direction,
-        class,
-        traffic: traffic.clone(),
-        streams_max: limits.streams,
-        asker: Some(send),
-        drain: drain.clone(),
-    });
-    terms.stats.link_registered();
+    let registration = register(peer, &theirs, &traffic, Some(send), terms);
     registered();
     let link = registration.link.clone();
-    let ended = drive(&mut connection, &traffic, &link, terms, &drain).await;
+    let ended = drive(&mut connection, &traffic, &link, terms, ending).await;
     link.set_draining();
     // With the last handle gone the connection says farewell.
     drop((registration, link));
@@ -114,17 +90,20 @@ async fn drive<T: Carrier>(
     traffic: &Arc<Traffic>,
     link: &Arc<Link>,
     terms: &Terms,
-    drain: &CancellationToken,
+    ending: &Ending,
 ) -> Result<(), LinkError> {
     let liveness =
         watch_liveness(connection.ping_pong(), terms.limits.liveness, link.clone(), traffic.clone());
     let mut liveness = pin!(liveness);
     let mut drained = pin!(async {
-        drain.cancelled().await;
+        ending.retired().await;
         link.set_draining();
-        wait_for_streams(traffic, terms.limits.drain).await
+        tokio::select! {
+            () = wait_for_streams(traffic) => Ok(()),
+            () = ending.overdue(terms.limits.drain) => Err(LinkError::DrainTimeout),
+        }
     });
-    let mut window = stream_window(0);
+    let mut window = Follower::new();
     loop {
         tokio::select! {
             ended = &mut *connection => { ended?; return Err(LinkError::Closed) }
@@ -133,14 +112,9 @@ async fn drive<T: Carrier>(
                 return Err(error);
             }
             result = &mut drained => return result,
-            () = traffic.window_changed() => {}
-            // A change that had to wait for the acknowledgement of the one before.
-            () = tokio::time::sleep(std::time::Duration::from_millis(100)), if window != stream_window(traffic.streams()) => {}
+            () = window.due(traffic) => {}
         }
-        let wanted = stream_window(traffic.streams());
-        if wanted != window && connection.set_initial_window_size(wanted).is_ok() {
-            window = wanted;
-        }
+        window.follow(traffic, |size| connection.set_initial_window_size(size));
     }
 }
 

@@ -25,8 +25,8 @@ pub type Listening = BTreeMap<String, Addresses>;
 ///
 /// An endpoint of a domain that is not exposed dials all endpoints of exposed ones, to be reached (reverse) and to reach
 /// (forward). An endpoint of an exposed one dials its siblings and the other exposed ones, forward only: they can be dialled
-/// back. An ordinary node whose domain has an endpoint dials that one, forward, if `ordinary` says so; without it an ordinary
-/// node has no link at all.
+/// back. An ordinary node whose domain has endpoints dials those, exposed or not, forward, if `ordinary` says so; without it an
+/// ordinary node has no link at all.
 pub fn desired(
     me: &str,
     view: &View,
@@ -63,13 +63,25 @@ pub fn desired(
     links
 }
 
-/// Whether a node of `domain` may be the peer of `me` in links of this direction that it dials.
-pub fn is_peer(me: &str, peer: &str, domain: &Domain, direction: Direction, view: &View) -> bool {
+/// Whether `me` may hold a link of this direction to `gateway`, which it dialled: one that stands for an exposed domain, or, to ask
+/// only, for its own.
+pub fn may_dial(me: &str, gateway: &str, direction: Direction, view: &View) -> bool {
+    let (Some(mine), Some(domain)) = (view.domain_of(me), view.domain_of(gateway)) else { return false };
+    let reaches = match direction {
+        Direction::Reverse => view.is_exposed(&domain) && domain != mine,
+        Direction::Forward => view.is_exposed(&domain) || domain == mine,
+    };
+    reaches && view.is_endpoint(gateway, &domain)
+}
+
+/// Whether `me` accepts a link of this direction from `peer`, a node of `domain`. A domain that is not exposed accepts its own nodes
+/// alone, which ask it for a way out.
+pub fn may_accept(me: &str, peer: &str, domain: &Domain, direction: Direction, view: &View) -> bool {
     let Some(mine) = view.domain_of(me) else { return false };
     let stands = view.is_endpoint(peer, domain);
     match direction {
-        Direction::Reverse => stands && *domain != mine,
-        Direction::Forward => stands || *domain == mine,
+        Direction::Reverse => view.is_exposed(&mine) && stands && *domain != mine,
+        Direction::Forward => *domain == mine || view.is_exposed(&mine) && stands,
     }
 }
 
@@ -126,5 +138,29 @@ mod tests {
         assert_eq!(links("a2", true), ["Forward a1.example:10262"]);
         assert_eq!(links("c1", false), ["Forward c2.example:10262"]);
         assert_eq!(links("nobody", true), [""; 0]);
+    }
+
+    #[test]
+    fn only_endpoints_of_exposed_domains_and_of_the_own_one_are_dialled() {
+        let mut view = view();
+        let pool = |name: &str| Domain::Pool(name.to_owned());
+        let node = Node { place: Place::Edge, pool: Some("b".into()), addresses: vec![] };
+        view.nodes.insert("b1".into(), node);
+        let endpoints = ["b1".to_owned()].into();
+        view.gateways.insert(pool("b"), GatewayState { exposed: false, endpoints });
+        let check = |me: &str, gateway: &str| {
+            [Direction::Reverse, Direction::Forward].map(|direction| may_dial(me, gateway, direction, &view))
+        };
+        assert_eq!(check("a1", "c1"), [true, true]);
+        assert_eq!(check("solo", "c1"), [true, true]);
+        assert_eq!(check("c3", "c1"), [false, true]);
+        assert_eq!(check("a2", "a1"), [false, true]);
+        // A certificate of one pool's gateway is none for another pool.
+        assert_eq!(check("a1", "b1"), [false, false]);
+        assert_eq!(check("a2", "b1"), [false, false]);
+        assert_eq!(check("c1", "b1"), [false, false]);
+        for (me, gateway) in [("a1", "c3"), ("a1", "a2"), ("a1", "nobody"), ("nobody", "c1")] {
+            assert_eq!(check(me, gateway), [false, false], "{me} {gateway}");
+        }
     }
 }

@@ -13,7 +13,6 @@ use bytes::Bytes;
 use h2::client::SendRequest;
 use parking_lot::Mutex;
 use tokio::{sync::watch, time::Instant};
-use tokio_util::sync::CancellationToken;
 
 use crate::{
     candidates::{Candidate, order},
@@ -42,7 +41,6 @@ pub struct Link {
     draining: AtomicBool,
     streams_max: usize,
     asker: Option<SendRequest<Bytes>>,
-    pub(crate) drain: CancellationToken,
 }
 
 /// What is told of a link.
@@ -81,7 +79,6 @@ pub(crate) struct NewLink {
     pub(crate) traffic: Arc<Traffic>,
     pub(crate) streams_max: u32,
     pub(crate) asker: Option<SendRequest<Bytes>>,
-    pub(crate) drain: CancellationToken,
 }
 
 /// All links of a node.
@@ -90,18 +87,55 @@ pub struct LinkTable {
     links: Mutex<BTreeMap<u64, Arc<Link>>>,
     next: AtomicU64,
     changes: watch::Sender<u64>,
+    wanted: watch::Sender<u64>,
+    passed: Mutex<Passed>,
+}
+
+/// What passed over links: those that may still carry something, and the sum of those that are gone.
+#[derive(Debug, Default)]
+struct Passed {
+    counted: Vec<Arc<Traffic>>,
+    received: u64,
+    sent: u64,
+}
+
+impl Passed {
+    fn fold(&mut self) {
+        let (mut received, mut sent) = (0, 0);
+        self.counted.retain(|traffic| {
+            let gone = Arc::strong_count(traffic) == 1;
+            if gone {
+                received += traffic.received();
+                sent += traffic.sent();
+            }
+            !gone
+        });
+        self.received += received;
+        self.sent += sent;
+    }
 }
 
 impl Default for LinkTable {
     fn default() -> Self {
-        Self { links: Mutex::default(), next: AtomicU64::new(1), changes: watch::Sender::new(0) }
+        Self {
+            links: Mutex::default(),
+            next: AtomicU64::new(1),
+            changes: watch::Sender::new(0),
+            wanted: watch::Sender::new(0),
+            passed: Mutex::default(),
+        }
     }
 }
 
 impl LinkTable {
     /// Adds a link for as long as what is returned is held.
     pub(crate) fn add(self: &Arc<Self>, new: NewLink) -> Registration {
-        let NewLink { peer, domain, direction, class, traffic, streams_max, asker, drain } = new;
+        let NewLink { peer, domain, direction, class, traffic, streams_max, asker } = new;
+        {
+            let mut passed = self.passed.lock();
+            passed.fold();
+            passed.counted.push(traffic.clone());
+        }
         let link = Arc::new(Link {
             id: self.next.fetch_add(1, Ordering::Relaxed),
             peer,
@@ -114,7 +148,6 @@ impl LinkTable {
             draining: AtomicBool::new(false),
             streams_max: usize::try_from(streams_max).unwrap_or(usize::MAX),
             asker,
-            drain,
         });
         self.links.lock().insert(link.id, link.clone());
         self.changes.send_modify(|changes| *changes += 1);
@@ -152,9 +185,21 @@ impl LinkTable {
         self.changes.subscribe()
     }
 
-    /// Lets no link take new streams. Those that are open go on.
-    pub fn drain(&self) {
-        self.links.lock().values().for_each(|link| link.drain.cancel());
+    /// Tells that somebody wanted a link where there was none.
+    pub fn wanted(&self) -> watch::Receiver<u64> {
+        self.wanted.subscribe()
+    }
+
+    pub(crate) fn want(&self) {
+        self.wanted.send_modify(|wanted| *wanted += 1);
+    }
+
+    /// Bytes received and sent over all links there ever were.
+    pub fn passed(&self) -> (u64, u64) {
+        let mut passed = self.passed.lock();
+        passed.fold();
+        let sum = |read: fn(&Traffic) -> u64| passed.counted.iter().map(|traffic| read(traffic)).sum::<u64>();
+        (passed.received + sum(Traffic::received), passed.sent + sum(Traffic::sent))
     }
 }
 

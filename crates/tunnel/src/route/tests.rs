@@ -106,7 +106,7 @@ fn rules_of_the_issue() {
     // What is on no list.
     check("b1", "web.ns.svc:80", "NotAllowed");
     check("c1", "web.ns.svc:81", "NotAllowed");
-    check("c1", "web.ns.example:80", "Unknown");
+    check("c1", "web.ns.example:80", "NotAllowed");
     check("c1", "a1:22", "NotAllowed");
     check("c1", "10.0.0.1:2379", "NotAllowed");
     check("c1", "169.254.169.254:80", "NotAllowed");
@@ -117,6 +117,45 @@ fn rules_of_the_issue() {
     check("c1", "a1:9999", "pool/a by Reverse a1 then Forward c2");
     check("c1", "127.0.0.1:9999", "NotAllowed");
     check("nobody", "a1:10250", "NotAMember");
+}
+
+/// Nodes write their addresses themselves.
+#[test]
+fn no_node_takes_the_address_of_a_service() {
+    let mut view = view();
+    let service: IpAddr = "10.96.0.10".parse().unwrap();
+    view.nodes.get_mut("b1").unwrap().addresses.push(service);
+    check(&view, "a1", "10.96.0.10:10250", "cloud by Forward c1,c2");
+    check(&view, "c1", "10.96.0.10:10250", "direct 10.96.0.10:10250");
+    view.nodes.get_mut("b2").unwrap().addresses.push(service);
+    check(&view, "a1", "10.96.0.10:443", "cloud by Forward c1,c2");
+    // Where it is a node's, it stays that.
+    check(&view, "c1", "192.168.1.12:10250", "pool/b by Reverse b1 then Forward c2");
+}
+
+/// Of solo nodes those alone know who stand for an exposed domain.
+#[test]
+fn who_is_unknown_is_asked_for_where_all_nodes_are_known() {
+    let mut view = view();
+    for port in [10250, 9999] {
+        let target = format!("solo-2:{port}");
+        let check = |me, expected| check(&view, me, &target, expected);
+        check("a1", "cloud by Forward c1,c2");
+        check("a2", "cloud by Forward a1");
+        check("solo", "cloud by Forward c1,c2");
+        check("c3", "cloud by Forward c1,c2");
+        // They decide, so nothing goes in circles.
+        check("c1", "Unknown");
+        check("c2", "Unknown");
+    }
+    // What no node is asked for, and a name that is listed for another port.
+    check(&view, "a1", "solo-2:22", "NotAllowed");
+    check(&view, "a1", "web.ns.svc:10250", "NotAllowed");
+    view.gateways
+        .insert(Domain::Pool("x".into()), GatewayState { exposed: true, endpoints: BTreeSet::new() });
+    check(&view, "a1", "solo-2:10250", "cloud by Forward c1,c2");
+    view.gateways.clear();
+    check(&view, "a1", "solo-2:10250", "Unknown");
 }
 
 #[test]

@@ -4,7 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use proptest::prelude::*;
 use rustls::{ClientConfig, RootCertStore};
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject};
+use rustls_pki_types::ServerName;
+use testkit::api_server::pki::Authority;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -14,22 +15,21 @@ use tokio::{
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use tunnel::protocol::{ALPN_FORWARD, ALPN_REVERSE};
 
-use crate::world::{GATEWAY_NAME, Pki, World, ask, echo, eventually};
+use crate::world::{GATEWAY_NAME, World, ask, echo, eventually, leaf};
 
 /// A TLS connection with a node's certificate, to say over it what one likes.
 async fn raw(
-    pki: &Pki,
+    authority: &Authority,
     node: &str,
     address: std::net::SocketAddr,
     alpn: Option<&[u8]>,
 ) -> std::io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(pki.ca_pem().as_bytes()).unwrap()).unwrap();
-    let (chain, key) = pki.leaf(node, false);
-    let chain = vec![CertificateDer::from_pem_slice(chain.as_bytes()).unwrap()];
+    roots.add(authority.certificate().clone()).unwrap();
+    let shown = leaf(authority, node, false);
     let mut config = ClientConfig::builder()
         .with_root_certificates(roots)
-        .with_client_auth_cert(chain, PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap())
+        .with_client_auth_cert(vec![shown.certificate], shown.key)
         .unwrap();
     config.alpn_protocols = alpn.into_iter().map(<[u8]>::to_vec).collect();
     let name = ServerName::try_from(GATEWAY_NAME).unwrap();
@@ -44,7 +44,7 @@ async fn nonsense_after_the_handshake_becomes_no_link() {
     let address = cloud.listen().await;
     // Neither of the two names: a handshake alert, or the end.
     for alpn in [None, Some(&b"http/1.1"[..])] {
-        if let Ok(mut connection) = raw(&world.pki, "a1", address, alpn).await {
+        if let Ok(mut connection) = raw(&world.authority, "a1", address, alpn).await {
             let mut rest = Vec::new();
             let _ = timeout(Duration::from_secs(5), connection.read_to_end(&mut rest)).await.unwrap();
         }
@@ -79,7 +79,7 @@ async fn nonsense_after_the_handshake_becomes_no_link() {
     ];
     for alpn in [ALPN_FORWARD, ALPN_REVERSE] {
         for case in &cases {
-            let mut connection = raw(&world.pki, "a1", address, Some(alpn)).await.unwrap();
+            let mut connection = raw(&world.authority, "a1", address, Some(alpn)).await.unwrap();
             let _ = connection.write_all(case).await;
             let mut rest = Vec::new();
             // Whatever it answers, it ends: at the latest when nobody registered in time.

@@ -7,6 +7,7 @@ mod faults;
 mod hostile;
 mod load;
 mod rotation;
+mod soak;
 mod streams;
 mod ways_in;
 mod world;

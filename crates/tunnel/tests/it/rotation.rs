@@ -1,6 +1,6 @@
 //! New certificates, addresses, gateways and elections touch only what changed.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use testkit::wan::{Wan, Weather};
 use tokio::task::JoinSet;
@@ -10,7 +10,7 @@ use tunnel::{
     route::Direction,
 };
 
-use crate::world::{Pki, World, ask, echo, eventually, links, only, view};
+use crate::world::{World, ask, authority, echo, eventually, install, leaf, links, only, view};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_certificate_cuts_no_stream() {
@@ -25,8 +25,8 @@ async fn a_new_certificate_cuts_no_stream() {
     let mut live = cloud.connect(&format!("a1:{port}")).await.unwrap();
     ask(&mut live, b"before").await.unwrap();
     // Both ends get new ones; the edge makes its links anew.
-    world.pki.install(&cloud.credentials, "c1", true);
-    let generation = world.pki.install(&edge.credentials, "a1", false);
+    install(&world.authority, &cloud.credentials, "c1", true);
+    let generation = install(&world.authority, &edge.credentials, "a1", false);
     assert_eq!(generation, 2);
     edge.desired.send_replace(links("c1", address, generation));
     eventually("new links beside the old", || edge.stats.snapshot().links_registered == 8).await;
@@ -40,6 +40,67 @@ async fn a_new_certificate_cuts_no_stream() {
     ask(&mut next, b"still").await.unwrap();
     let failed = edge.stats.snapshot().links_failed;
     assert_eq!(failed, 0);
+}
+
+/// The deadline of a drain is for a process that ends, and not for what is replaced.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_outlives_a_drain_but_when_its_process_ends() {
+    for (ends, name) in [(true, "agent"), (false, "gateway")] {
+        let (mut world, mut tasks) = (World::new(), JoinSet::new());
+        world.limits.drain = Duration::from_secs(1);
+        let mut cloud = world.hub("c1", true);
+        let address = cloud.listen().await;
+        let mut edge = world.hub("a1", false);
+        edge.desired.send_replace(links("c1", address, 1));
+        edge.dial();
+        edge.links(4).await;
+        let port = echo(&mut tasks).await;
+        let mut down = cloud.connect(&format!("a1:{port}")).await.unwrap();
+        let mut up = edge.connect(&format!("c1:{port}")).await.unwrap();
+        ask(&mut down, b"before").await.unwrap();
+        ask(&mut up, b"before").await.unwrap();
+        let generation = install(&world.authority, &edge.credentials, "a1", false);
+        edge.desired.send_replace(links("c1", address, generation));
+        eventually("the old links retire", || edge.stats.snapshot().links_registered == 8).await;
+        cloud.links(6).await;
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        ask(&mut down, b"after").await.unwrap();
+        ask(&mut up, b"after").await.unwrap();
+        if ends { &edge } else { &cloud }.shutdown.cancel();
+        // A while is left.
+        ask(&mut down, b"soon").await.unwrap();
+        ask(&mut up, b"soon").await.unwrap();
+        let cut = async {
+            while ask(&mut down, b"x").await.is_ok() || ask(&mut up, b"x").await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(5), cut).await.expect(name);
+    }
+}
+
+/// Whoever loses an election finishes what it does; a node that moves to another domain has the deadline.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_outlives_an_election_and_not_for_long_a_move() {
+    let (mut world, mut tasks) = (World::new(), JoinSet::new());
+    world.limits.drain = Duration::from_secs(1);
+    let (cloud, edge) = world.pair().await;
+    let port = echo(&mut tasks).await;
+    let mut live = cloud.connect(&format!("a1:{port}")).await.unwrap();
+    ask(&mut live, b"before").await.unwrap();
+    edge.desired.send_replace([].into());
+    let mut changed = view();
+    let pool = changed.domain_of("a1").unwrap();
+    changed.gateways.get_mut(&pool).unwrap().endpoints = ["a2".into()].into();
+    world.view.send_replace(Arc::new(changed.clone()));
+    cloud.links(1).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    ask(&mut live, b"after").await.unwrap();
+    changed.nodes.get_mut("a1").unwrap().pool = Some("b".into());
+    world.view.send_replace(Arc::new(changed));
+    ask(&mut live, b"soon").await.unwrap();
+    cloud.links(0).await;
+    assert!(ask(&mut live, b"moved").await.is_err());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -115,16 +176,16 @@ async fn only_who_may_gets_a_link() {
     edge.dial();
     eventually("a refusal", || edge.stats.snapshot().links_failed >= 1).await;
     // Another authority's certificate, in either role.
-    let other = Pki::new();
+    let other = authority();
     let mut edge = world.hub("a1", false);
-    let (chain, key) = other.leaf("a1", false);
-    edge.credentials.install(&chain, &key, &world.pki.ca_pem()).unwrap();
+    let foreign = leaf(&other, "a1", false);
+    edge.credentials.install(&foreign.certificate_pem, &foreign.key_pem, world.authority.pem()).unwrap();
     edge.desired.send_replace(links("c1", address, 2));
     edge.dial();
     eventually("a refusal", || edge.stats.snapshot().links_failed >= 4).await;
     let mut edge = world.hub("a1", false);
-    let (chain, key) = world.pki.leaf("a1", false);
-    edge.credentials.install(&chain, &key, &other.ca_pem()).unwrap();
+    let own = leaf(&world.authority, "a1", false);
+    edge.credentials.install(&own.certificate_pem, &own.key_pem, other.pem()).unwrap();
     edge.desired.send_replace(links("c1", address, 2));
     edge.dial();
     eventually("a refusal", || edge.stats.snapshot().links_failed >= 4).await;
@@ -226,6 +287,29 @@ async fn through_a_proxy() {
             end.cancel();
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_proxy_is_left_out_for_who_is_excepted_and_within_the_pool() {
+    let world = World::new();
+    let mut cloud = world.hub("c1", true);
+    let gateway = cloud.listen().await;
+    let mut endpoint = world.hub("a1", true);
+    let near = endpoint.listen().await;
+    // Nobody listens there: whatever is dialled through it fails.
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let mut edge = world.hub("solo", false);
+    let agent =
+        tunnel::agent::Agent { proxy: Some(Proxy::new(&nobody).except("127.0.0.0/8")), ..edge.agent() };
+    edge.desired.send_replace(links("c1", gateway, 1));
+    edge.spawn(agent.run(edge.desired.subscribe(), edge.shutdown.clone()));
+    cloud.links(4).await;
+    let mut ordinary = world.hub("a2", false);
+    let agent = tunnel::agent::Agent { proxy: Some(Proxy::new(nobody)), ..ordinary.agent() };
+    let wanted = links("a1", near, 1).into_iter().filter(|key| key.direction == Direction::Forward).collect();
+    ordinary.desired.send_replace(wanted);
+    ordinary.spawn(agent.run(ordinary.desired.subscribe(), ordinary.shutdown.clone()));
+    endpoint.links(2).await;
 }
 
 /// Wanted, not wanted, wanted again: the link that drains is not waited for.

@@ -3,16 +3,20 @@
 use std::{sync::Arc, time::Duration};
 
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig};
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject};
+use rustls_pki_types::ServerName;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex},
     task::JoinSet,
     time::timeout,
 };
 use tokio_rustls::{TlsAcceptor, TlsConnector};
-use tunnel::ingress::{Ingress, http::serve_http, sni::serve_sni};
+use tunnel::ingress::{
+    Ingress,
+    http::{Form, serve_http},
+    sni::serve_sni,
+};
 
-use crate::world::{Pki, World, ask, destination, echo};
+use crate::world::{World, ask, authority, destination, echo, leaf};
 
 /// The first message of a client that asks for `name`.
 pub(crate) fn client_hello(name: &str) -> Vec<u8> {
@@ -27,9 +31,10 @@ pub(crate) fn client_hello(name: &str) -> Vec<u8> {
 
 /// A client of the HTTP way in.
 fn http_client(ingress: &Ingress, tasks: &mut JoinSet<()>, port: Option<u16>) -> DuplexStream {
+    let form = port.map_or(Form::Proxy, |port| Form::Host([port].into()));
     let (client, server) = duplex(64 * 1024);
     let ingress = ingress.clone();
-    tasks.spawn(async move { serve_http(&ingress, server, "test", port).await });
+    tasks.spawn(async move { serve_http(&ingress, server, "test", &form).await });
     client
 }
 
@@ -125,12 +130,16 @@ async fn a_forward_proxy_and_plain_http_by_host() {
         let expected = format!("GET /metrics?x=1 HTTP/1.1|host: {node}:{port}|-");
         assert_eq!(body(&mut client).await.to_lowercase(), expected.to_lowercase());
     }
-    // A client that dialled the node's name; the port is the listener's.
+    // A client that takes it for the node; the port that it leaves out is the only one.
     let mut client = http_client(&cloud.ingress(), &mut tasks, Some(port));
-    client.write_all(b"GET /metrics HTTP/1.1\r\nHost: a1:9\r\n\r\n").await.unwrap();
-    assert_eq!(body(&mut client).await.to_lowercase(), "get /metrics http/1.1|host: a1:9|-");
+    client.write_all(b"GET /metrics HTTP/1.1\r\nHost: a1\r\n\r\n").await.unwrap();
+    assert_eq!(body(&mut client).await.to_lowercase(), "get /metrics http/1.1|host: a1|-");
     for (port, request) in [
         (None, "GET / HTTP/1.1\r\nHost: a1\r\n\r\n"),
+        // What takes this for a node gets no proxy, and no port that is not meant.
+        (Some(port), "GET http://a1/ HTTP/1.1\r\nHost: a1\r\n\r\n"),
+        (Some(port), "CONNECT a1:9 HTTP/1.1\r\nHost: a1\r\n\r\n"),
+        (Some(port), "GET / HTTP/1.1\r\nHost: a1:9\r\n\r\n"),
         (Some(port), "GET / HTTP/1.0\r\n\r\n"),
         (Some(port), "GET / HTTP/1.1\r\nHost: a b\r\n\r\n"),
         (None, "GET ftp://a1/ HTTP/1.1\r\nHost: a1\r\n\r\n"),
@@ -175,19 +184,15 @@ async fn an_upgrade_over_plain_http() {
 async fn tls_is_passed_through_unopened() {
     let (world, mut tasks) = (World::new(), JoinSet::new());
     let (cloud, _edge) = world.pair().await;
-    let kubelets = Pki::new();
-    let authority = kubelets.ca_pem();
+    let kubelets = authority();
     let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(authority.as_bytes()).unwrap()).unwrap();
+    roots.add(kubelets.certificate().clone()).unwrap();
     let roots = Arc::new(roots);
-    let (chain, key) = kubelets.leaf("kubelet", true);
+    let kubelet = leaf(&kubelets, "kubelet", true);
     let verifier = rustls::server::WebPkiClientVerifier::builder(roots.clone()).build().unwrap();
     let server = ServerConfig::builder()
         .with_client_cert_verifier(verifier)
-        .with_single_cert(
-            vec![CertificateDer::from_pem_slice(chain.as_bytes()).unwrap()],
-            PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap(),
-        )
+        .with_single_cert(vec![kubelet.certificate], kubelet.key)
         .unwrap();
     let acceptor = TlsAcceptor::from(Arc::new(server));
     let port = destination(&mut tasks, move |client| {
@@ -205,11 +210,11 @@ async fn tls_is_passed_through_unopened() {
     let node = view.nodes["a1"].clone();
     view.nodes.insert(crate::world::GATEWAY_NAME.into(), node);
     world.view.send_replace(Arc::new(view));
-    let (chain, key) = kubelets.leaf("caller", false);
-    let chain = CertificateDer::from_pem_slice(chain.as_bytes()).unwrap();
+    let caller = leaf(&kubelets, "caller", false);
+    let shown = caller.certificate.len();
     let client = ClientConfig::builder()
         .with_root_certificates(roots)
-        .with_client_auth_cert(vec![chain.clone()], PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap())
+        .with_client_auth_cert(vec![caller.certificate], caller.key)
         .unwrap();
     let (near, far) = duplex(64 * 1024);
     let ingress = cloud.ingress();
@@ -218,7 +223,7 @@ async fn tls_is_passed_through_unopened() {
     let mut session = TlsConnector::from(Arc::new(client)).connect(name, near).await.unwrap();
     let mut seen = String::new();
     session.read_to_string(&mut seen).await.unwrap();
-    assert_eq!(seen, chain.len().to_string());
+    assert_eq!(seen, shown.to_string());
 }
 
 #[tokio::test(flavor = "multi_thread")]

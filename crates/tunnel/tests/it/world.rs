@@ -7,11 +7,11 @@ use std::{
     time::Duration,
 };
 
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    KeyUsagePurpose,
-};
 use rustls_pki_types::ServerName;
+use testkit::api_server::{
+    access::User,
+    pki::{Authority, Identity},
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -27,6 +27,7 @@ use tunnel::{
     connector::{Connector, Request, Upstream},
     credentials::Credentials,
     destination::{Destination, Rule},
+    ending::Ending,
     gateway::Gateway,
     identity::SubjectVerifier,
     ingress::Ingress,
@@ -49,42 +50,21 @@ pub(crate) fn own_address() -> IpAddr {
     socket.local_addr().unwrap().ip()
 }
 
-/// An authority and what it issues.
-pub(crate) struct Pki {
-    ca: CertifiedIssuer<'static, KeyPair>,
+/// A new authority.
+pub(crate) fn authority() -> Authority {
+    Authority::generate("test authority").unwrap()
 }
 
-impl Pki {
-    pub(crate) fn new() -> Self {
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-        params.distinguished_name.push(DnType::CommonName, "test authority");
-        Self { ca: CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap() }
-    }
+/// The certificate of a hub, as a gateway or not.
+pub(crate) fn leaf(authority: &Authority, node: &str, gateway: bool) -> Identity {
+    let user = User::new(&format!("isthmus:edge-hub:{node}"), &["isthmus:edge-hubs"]);
+    if gateway { authority.peer(&user, &[GATEWAY_NAME]) } else { authority.client(&user) }.unwrap()
+}
 
-    pub(crate) fn ca_pem(&self) -> String {
-        self.ca.pem()
-    }
-
-    /// A certificate and key of a hub, as a gateway or not.
-    pub(crate) fn leaf(&self, node: &str, gateway: bool) -> (String, String) {
-        let names = if gateway { vec![GATEWAY_NAME.to_owned()] } else { vec![] };
-        let mut params = CertificateParams::new(names).unwrap();
-        params.distinguished_name.push(DnType::OrganizationName, "isthmus:edge-hubs");
-        params.distinguished_name.push(DnType::CommonName, format!("isthmus:edge-hub:{node}"));
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        if gateway {
-            params.extended_key_usages.push(ExtendedKeyUsagePurpose::ServerAuth);
-        }
-        let key = KeyPair::generate().unwrap();
-        (params.signed_by(&key, &self.ca).unwrap().pem(), key.serialize_pem())
-    }
-
-    pub(crate) fn install(&self, credentials: &Credentials, node: &str, gateway: bool) -> u64 {
-        let (chain, key) = self.leaf(node, gateway);
-        credentials.install(&chain, &key, &self.ca_pem()).unwrap()
-    }
+/// A new certificate for a hub; which one it is.
+pub(crate) fn install(authority: &Authority, credentials: &Credentials, node: &str, gateway: bool) -> u64 {
+    let leaf = leaf(authority, node, gateway);
+    credentials.install(&leaf.certificate_pem, &leaf.key_pem, authority.pem()).unwrap()
 }
 
 /// Two cloud gateways, a pool whose node `a1` is its endpoint, and a solo node; everything on nodes is allowed.
@@ -137,7 +117,12 @@ impl Hub {
     }
 
     pub(crate) fn ingress(&self) -> Ingress {
-        Ingress { connector: self.connector.clone(), class: Class::Interactive, name: "test" }
+        Ingress {
+            connector: self.connector.clone(),
+            class: Class::Interactive,
+            name: "test",
+            patience: Duration::ZERO,
+        }
     }
 
     /// Accepts links.
@@ -148,12 +133,12 @@ impl Hub {
             connector: self.connector.clone(),
             table: self.table.clone(),
             credentials: self.credentials.clone(),
-            verifier: Arc::new(SubjectVerifier::edge_hub()),
+            verifier: Arc::new(SubjectVerifier::new("isthmus:edge-hubs", "isthmus:edge-hub:")),
             admission: Arc::new(ByView { me: self.name.clone() }),
             view: self.view.clone(),
             instance: "test".into(),
         };
-        self.tasks.spawn(gateway.serve(listener, self.shutdown.clone()));
+        self.tasks.spawn(gateway.serve(listener, Ending::at(self.shutdown.clone())));
         address
     }
 
@@ -168,7 +153,7 @@ impl Hub {
             connector: self.connector.clone(),
             table: self.table.clone(),
             credentials: self.credentials.clone(),
-            verifier: Arc::new(SubjectVerifier::edge_hub()),
+            verifier: Arc::new(SubjectVerifier::new("isthmus:edge-hubs", "isthmus:edge-hub:")),
             server_name: ServerName::try_from(GATEWAY_NAME).unwrap(),
             proxy: None,
             instance: "test".into(),
@@ -198,12 +183,13 @@ pub(crate) fn request(target: &str) -> Request {
         caller: "test".into(),
         class: Class::Interactive,
         hops: 0,
+        patience: Duration::ZERO,
         request_id: "test".into(),
     }
 }
 
 pub(crate) struct World {
-    pub(crate) pki: Pki,
+    pub(crate) authority: Authority,
     pub(crate) view: watch::Sender<Arc<View>>,
     pub(crate) limits: Limits,
 }
@@ -215,13 +201,13 @@ impl World {
 
     pub(crate) fn with(view: View, limits: Limits) -> Self {
         tls::install_provider();
-        Self { pki: Pki::new(), view: watch::Sender::new(Arc::new(view)), limits }
+        Self { authority: authority(), view: watch::Sender::new(Arc::new(view)), limits }
     }
 
     pub(crate) fn hub(&self, name: &str, gateway: bool) -> Hub {
         let (table, stats, credentials) =
             (Arc::<LinkTable>::default(), Arc::<Stats>::default(), Credentials::new());
-        self.pki.install(&credentials, name, gateway);
+        install(&self.authority, &credentials, name, gateway);
         let view = self.view.subscribe();
         let connector = Connector::new(name, view.clone(), table.clone(), stats.clone(), self.limits);
         Hub {

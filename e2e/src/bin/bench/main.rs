@@ -2,6 +2,7 @@
 //! writes the figures as one flat JSON object.
 
 mod hub;
+mod node_metric;
 mod nodepool;
 mod process;
 mod report;
@@ -26,9 +27,11 @@ struct Args {
 enum Benchmark {
     /// The node's hub with many Services and `EndpointSlices`: memory, link, disk, restart without a link, watchers.
     Hub(hub::Size),
+    /// `NodeMetric` under the reports of thousands of nodes, beside the same objects as a CRD; and changes of the leader.
+    NodeMetric(node_metric::Size),
     /// A label added to every pool: time until all nodes carry it.
     Nodepool(nodepool::Size),
-    /// Creation of labelled pods beside the same pods without the label.
+    /// Creation of labelled pods beside the same pods unlabelled.
     Webhook(webhook::Size),
 }
 
@@ -38,6 +41,7 @@ async fn main() -> anyhow::Result<()> {
     let client = e2e::client().await?;
     let report = match benchmark {
         Benchmark::Hub(size) => hub::run(client, size).await?,
+        Benchmark::NodeMetric(size) => node_metric::run(client, size).await?,
         Benchmark::Nodepool(size) => nodepool::run(client, size).await?,
         Benchmark::Webhook(size) => webhook::run(client, size).await?,
     };

@@ -34,6 +34,9 @@ const NODE: &str = "e2e-clients-1";
 /// How long the link is cut.
 const CUT: Duration = Duration::from_mins(2);
 
+/// How long all may take to be told.
+const CONVERGED: Duration = Duration::from_mins(1);
+
 const GADGETS: &str = "
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -220,7 +223,7 @@ async fn converged(
     all: &[(&str, &Record)],
     when: &str,
 ) -> Result<()> {
-    eventually(&format!("all converge {when}"), Duration::from_mins(1), || async {
+    eventually(&format!("all converge {when}"), CONVERGED, || async {
         let mut truth = BTreeMap::new();
         for object in api.list(&kube::api::ListParams::default()).await? {
             let (name, version) = name_and_version(&object);
@@ -286,6 +289,9 @@ fn operate(
     let roots = CertificateDer::pem_file_iter(&node.authority)?;
     config.root_cert = Some(roots.map(|root| root.map(|root| root.to_vec())).collect::<Result<_, _>>()?);
     config.auth_info.token = Some(token.to_owned().into());
+    // Writes fail at once without a link, and the operator tries again in its own time. The client would do so, each pause twice the last:
+    // two minutes without a link make the next one eighty seconds.
+    config.default_retry = false;
     // A thread of its own goes into the node's network, where the hub's port is, and stays there to its end.
     Ok(std::thread::spawn(move || {
         move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))?;

@@ -5,7 +5,6 @@ use std::fs::File;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use e2e::cleanup::Cleanup;
@@ -57,9 +56,7 @@ async fn lists_and_watches_are_answered_as_by_the_api_server() -> Result<()> {
     let established =
         ["wait", "crd/widgets.test.isthmus.dev", "--for=condition=Established", "--timeout=30s"];
     kubectl(&established).await?.ok()?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH)?.subsec_micros();
-    let seed = std::env::var("ISTHMUS_SEED").map_or(Ok(now as usize), |seed| seed.parse())?;
-    println!("seed {seed}: ISTHMUS_SEED={seed} repeats it");
+    let seed = usize::try_from(e2e::seed::seed()?)?;
 
     let network = File::open(&node.network)?;
     let (authority, server) = (node.authority.clone(), node.api_server.clone());

@@ -178,9 +178,9 @@ pub(super) fn forget_what_each_request_makes_anew(object: &mut Value) {
 fn forget_random_and_empty(value: &mut Value) {
     match value {
         Value::Object(members) => {
-            // Allocated at random.
+            // Allocated at random, or the time of the request.
             members.retain(|name, _| {
-                !["nodePort", "lastTransitionTime"].contains(&name.as_str())
+                !["nodePort", "lastTransitionTime", "lastPhaseTransitionTime"].contains(&name.as_str())
                     && !name.ends_with("controller-uid")
             });
             members.values_mut().for_each(forget_random_and_empty);

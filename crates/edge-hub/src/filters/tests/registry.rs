@@ -34,7 +34,9 @@ fn clients_that_share_a_set_share_the_filter_and_what_it_made() {
         "addressType": "IPv4",
     });
     let object = Arc::new(Object::from_protobuf(encode::object(&slice).into()).unwrap());
-    let (Outcome::Replace(a), Outcome::Replace(b)) = (one.outcome(&object), other.outcome(&object)) else {
+    let (Outcome::Replace(a), Outcome::Replace(b)) =
+        (one.outcome(&object, Telling::Event), other.outcome(&object, Telling::Event))
+    else {
         panic!("the slice is changed");
     };
     assert!(Arc::ptr_eq(&a, &b));
@@ -62,6 +64,58 @@ fn a_view_replaces_the_filters_that_would_answer_otherwise() {
     view.pool = Some("other".into());
     filters.change_view(|now| *now = view);
     assert!(Arc::ptr_eq(&topology, &choose(&slices)) && !Arc::ptr_eq(&ports, &choose(&services)));
+}
+
+/// What an informer is told: an object that comes again at the version that it has is unchanged to it.
+#[test]
+fn what_is_shown_otherwise_stands_at_another_version() {
+    let filters = filters();
+    let on = |node: &str| serde_json::json!({ "addresses": ["10.0.0.1"], "nodeName": node });
+    let slice = serde_json::json!({
+        "kind": "EndpointSlice",
+        "metadata": {
+            "name": "s-1", "namespace": "n", "resourceVersion": "900", "labels": { "kubernetes.io/service-name": "s" },
+        },
+        "addressType": "IPv4",
+        "endpoints": [on("a"), on("b"), on("far")],
+    });
+    let object = Arc::new(Object::from_protobuf(encode::object(&slice).into()).unwrap());
+    let told = |told: Telling| {
+        let filter = filters.choose(&kube_proxy("x"), Verb::Watch, &slices(), "").unwrap();
+        let shown = filter.shown(&object, told);
+        (json(&slices(), &shown)["endpoints"].as_array().unwrap().len(), shown.resource_version().get())
+    };
+    let change = |topology: &[(&str, Topology)], nodes: &[&str]| {
+        filters.change_view(|view| {
+            let topology = topology.iter().map(|(name, wanted)| (ObjectKey::new("n", name), *wanted));
+            view.topology = Arc::new(topology.collect());
+            view.pool_nodes = Some(Arc::new(nodes.iter().map(|node| (*node).into()).collect()));
+        });
+    };
+    assert_eq!(
+        (told(Telling::State), told(Telling::Event)),
+        ((3, 900), (3, 900)),
+        "nobody ever asked for a topology"
+    );
+    let mut versions = vec![900];
+    for (topology, nodes, endpoints) in [
+        (Topology::Node, &["a", "b"][..], 1),
+        (Topology::Pool, &["a", "b"], 2),
+        (Topology::Pool, &["a"], 1),
+        (Topology::Pool, &["a", "b"], 2),
+        (Topology::Former, &["a", "b"], 3),
+        (Topology::Pool, &["a", "b"], 2),
+    ] {
+        change(&[("s", topology)], nodes);
+        let (shown, version) = told(Telling::State);
+        assert_eq!((shown, told(Telling::Event)), (endpoints, (endpoints, 900)), "{topology:?} {nodes:?}");
+        assert!(version < 900 && !versions.contains(&version), "{version} after {versions:?}");
+        versions.push(version);
+        assert_eq!(told(Telling::State), (shown, version), "the same as long as the view is");
+    }
+    // What does not concern this Service changes its version, and that is all.
+    change(&[("s", Topology::Pool), ("other", Topology::Node)], &["a", "b"]);
+    assert_eq!(told(Telling::State).0, 2);
 }
 
 #[test]

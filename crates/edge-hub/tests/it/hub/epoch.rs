@@ -69,6 +69,77 @@ async fn restored(meanwhile: Meanwhile) {
     site.caught_up(SERVICES, &["new", "newer", "old"]).await;
 }
 
+/// What tells that upstream was restored, though it has passed the hub's version since.
+async fn passed(history: impl FnOnce(&Site), restored: impl FnOnce(&Site), expected: &[&str]) {
+    let site = Site::started().await;
+    let cluster = site.server.cluster().clone();
+    for name in ["a", "b"] {
+        cluster.create("services", service("a", name, 1)).unwrap();
+    }
+    let backup = cluster.revision();
+    history(&site);
+    let hub = site.plain();
+    let list = format!("{SERVICES}?resourceVersion=0");
+    site.until("all is there", async || {
+        get(&hub, &list)
+            .await
+            .is_some_and(|(status, list)| status == 200 && version(&list) == cluster.revision())
+    })
+    .await;
+    let seen = version(&get(&hub, &list).await.unwrap().1);
+    let mut watch = Lines::open(&hub, &format!("{SERVICES}?watch=1&resourceVersion={seen}")).await;
+    site.server.cut();
+    site.offline().await;
+    site.server.restore(backup);
+    restored(&site);
+    // Of other resources.
+    while cluster.revision() <= seen + 5 {
+        cluster
+            .create("widgets.example.com", super::site::widget(&format!("w{}", cluster.revision()), 1))
+            .unwrap();
+    }
+    site.server.heal();
+    site.until("the watch runs", async || site.upstream_watches(SERVICES) == 1).await;
+    // A quiet resource's version comes with bookmarks, once a minute.
+    let bookmarks = async {
+        loop {
+            site.server.send_bookmarks();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let noticed = site.until("the restored state is listed", async || {
+        get(&hub, &list).await.is_some_and(|(_, list)| names(&list) == expected && version(&list) > seen)
+    });
+    tokio::select! {
+        () = bookmarks => {}
+        () = noticed => {}
+    }
+    // The hub may have been told of what was made since before it noticed.
+    loop {
+        match watch.brief().await.as_str() {
+            "ERROR 410" => break,
+            "end" => panic!("the watch ended without a word"),
+            _ => {}
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_restore_that_passed_our_version_is_noticed_by_an_object_that_is_older_again() {
+    let change = |site: &Site| {
+        site.server.cluster().update("services", &service("a", "a", 2)).unwrap();
+    };
+    passed(change, |_| {}, &["a", "b"]).await;
+}
+
+#[tokio::test]
+async fn a_restore_that_passed_our_version_is_noticed_by_the_number_of_objects() {
+    let delete = |site: &Site| {
+        site.server.cluster().delete("services", "a/a").unwrap();
+    };
+    passed(delete, |_| {}, &["a", "b"]).await;
+}
+
 #[tokio::test]
 async fn a_restore_is_noticed_while_connected() {
     restored(Meanwhile::Connected).await;

@@ -1,15 +1,25 @@
 //! Links that break, fall silent, or lead to a server that dies.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
+use axum::body::Body;
+use edge_hub::{
+    metrics::LinkBytes,
+    upstream::{Connector, Credential, Link, LinkState, Timing, TlsMaterial, Upstream},
+};
 use http::Request;
+use http_body_util::BodyExt;
 use serde_json::json;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
 
-use super::site::{JSON, Lines, SERVICES, Site, get, names, service, version};
+use super::site::{JSON, Lines, SERVICES, SOON, Site, get, names, service, version};
 
 /// What a loaded machine may add to a time that is promised.
-const SLACK: Duration = Duration::from_millis(500);
+const SLACK: Duration = Duration::from_secs(3);
 
 async fn watch(site: &Site) -> Lines {
     let (status, list) = get(&site.plain(), &format!("{SERVICES}?resourceVersion=0")).await.unwrap();
@@ -44,6 +54,79 @@ async fn a_watch_stays_open_over_a_cut_and_goes_on_where_it_was() {
     assert_eq!(lists.requests, 1, "listed once, resumed after");
 }
 
+/// A link of the node's to the site's server, as the hub has one.
+async fn link(site: &Site, timing: Timing) -> (Upstream, JoinSet<()>) {
+    let file = |name: &str| site.file(name);
+    let material = TlsMaterial::read(&file("ca.crt"), &file("node.crt"), &file("node.key")).unwrap();
+    let connector = Arc::new(Connector::new(material, timing, Arc::new(LinkBytes::default())));
+    let (link, upstream) = Link::new(vec![site.server.url().parse().unwrap()], connector);
+    let mut tasks = JoinSet::new();
+    tasks.spawn(link.run(CancellationToken::new()));
+    let mut state = upstream.state();
+    timeout(SOON, state.wait_for(|state| matches!(state, LinkState::Up(_)))).await.unwrap().unwrap();
+    (upstream, tasks)
+}
+
+fn ask(path: &str) -> Request<Body> {
+    Request::get(path).body(Body::empty()).unwrap()
+}
+
+#[tokio::test]
+async fn a_server_that_stands_still_is_noticed_though_nobody_waits() {
+    let site = Site::new().await;
+    let short = Duration::from_millis(300);
+    let timing = Timing { ping_after: short, ping_timeout: short, ..Timing::default() };
+    let (upstream, _tasks) = link(&site, timing).await;
+    site.server.black_hole();
+    let mut state = upstream.state();
+    let down = state.wait_for(|state| matches!(state, LinkState::Down { .. }));
+    timeout(SOON, down).await.expect("noticed").unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_is_slow_and_alive_is_waited_for() {
+    let site = Site::new().await;
+    let patience = Duration::from_millis(1);
+    let (upstream, _tasks) = link(&site, Timing { patience, ..Timing::default() }).await;
+    // It waits for a version that does not come, and says then that it did not.
+    let path = format!("{SERVICES}?resourceVersion=99999&resourceVersionMatch=NotOlderThan");
+    let answer = upstream.send(&Credential::Node, ask(&path)).await.unwrap();
+    assert_eq!(answer.status(), 504);
+    let signs = site.server.log().totals(|record| record.path == "/livez/ping").requests;
+    assert!(signs > 0, "it was asked for a sign of life meanwhile");
+    assert!(upstream.is_up());
+}
+
+#[tokio::test]
+async fn more_watches_than_a_connection_takes_hold_up_nobody() {
+    let site = Site::new().await;
+    let (upstream, _tasks) = link(&site, Timing::default()).await;
+    let mut open = Vec::new();
+    for _ in 0..250 {
+        let answer = upstream.send(&Credential::Node, ask(&format!("{SERVICES}?watch=1&resourceVersion=1")));
+        open.push(timeout(SOON, answer).await.expect("an answer").unwrap());
+    }
+    assert_eq!(site.upstream_watches(SERVICES), 250);
+    let answer = timeout(SOON, upstream.send(&Credential::Node, ask("/version"))).await.expect("an answer");
+    assert_eq!(answer.unwrap().status(), 200);
+}
+
+/// Its streams go on elsewhere then, and nobody takes what they told last for fresh.
+#[tokio::test]
+async fn the_streams_of_a_connection_that_is_given_up_end_with_it() {
+    let site = Site::new().await;
+    let timing = Timing { ping_after: Duration::from_hours(1), ..Timing::default() };
+    let (upstream, _tasks) = link(&site, timing).await;
+    let watch = ask(&format!("{SERVICES}?watch=1&resourceVersion=1"));
+    let answer = upstream.send(&Credential::Node, watch).await.unwrap();
+    let source = answer.body().source();
+    site.server.black_hole();
+    timeout(SOON, source.prove(Duration::ZERO)).await.expect("not waited for without end");
+    let end = timeout(SOON, answer.into_body().collect()).await.expect("an end");
+    assert!(end.is_err(), "and no regular one");
+}
+
+/// The server stands still, and its kernel does not: whoever waits for it learns that.
 #[tokio::test]
 async fn a_black_hole_is_noticed_in_five_seconds() {
     let site = Site::started().await;
@@ -68,6 +151,46 @@ async fn a_black_hole_is_noticed_in_five_seconds() {
     assert_eq!(seen, expected);
 }
 
+/// An idle link says too seldom that it is alive for a read of the most recent state: it is asked, and the state is not.
+#[tokio::test]
+async fn the_most_recent_state_is_not_fetched_over_an_idle_link() {
+    let mut site = Site::new().await;
+    site.set("--freshness", "/v1/services=bounded:2");
+    site.start();
+    site.linked().await;
+    site.caught_up(SERVICES, &[]).await;
+    let lists =
+        || site.server.log().totals(|record| record.path == SERVICES && !record.query.contains("limit"));
+    let before = lists().requests;
+    let signs = || site.server.log().totals(|record| record.path == "/livez/ping").requests;
+    let asked = signs();
+    sleep(Duration::from_millis(2200)).await;
+    let (status, _) = get(&site.plain(), SERVICES).await.unwrap();
+    assert_eq!(status, 200);
+    assert!(signs() > asked, "asked for a sign of life");
+    assert_eq!(lists().requests, before, "and not for the list");
+}
+
+/// What is handed on is waited for as long as the API server may take, and no longer; logs of containers take as long as they like.
+#[tokio::test]
+async fn an_answer_that_does_not_come_has_a_deadline() {
+    let mut site = Site::new().await;
+    site.start_inside(|config| config.lifetimes.head = Duration::from_millis(200)).await;
+    site.linked().await;
+    site.server.black_hole();
+    let reason = async |path: &str| {
+        let (status, answer) = get(&site.plain(), path).await.unwrap();
+        assert_eq!(status, 503, "{path}: {answer}");
+        answer["message"].as_str().unwrap().to_owned()
+    };
+    let (late, silent) = tokio::join!(
+        reason("/apis/coordination.k8s.io/v1/leases"),
+        reason("/api/v1/namespaces/a/pods/p/log?follow=true")
+    );
+    assert!(late.contains("no answer within 200ms"), "{late}");
+    assert!(!silent.contains("no answer within"), "given up with the link, not before: {silent}");
+}
+
 #[tokio::test]
 async fn another_server_takes_over_and_streams_go_on() {
     let mut site = Site::new().await;
@@ -82,7 +205,7 @@ async fn another_server_takes_over_and_streams_go_on() {
     let began = Instant::now();
     assert_eq!(watch.brief().await, expected);
     let took = began.elapsed();
-    assert!(took < Duration::from_secs(3), "{took:?}");
+    assert!(took < Duration::from_secs(5) + SLACK, "{took:?}");
     // The second dies and the first is back.
     site.server.heal();
     second.cut();
@@ -107,9 +230,9 @@ async fn writes_without_a_link_fail_at_once() {
         assert_eq!(answer.status, 503, "{method}");
         assert!(!answer.headers.contains_key("retry-after"), "clients would wait for it");
     }
-    // The fastest: whatever waits for the network or tries again is slower every time, a busy machine only sometimes.
+    // The fastest: whatever waits for the network or tries again takes seconds every time, a busy machine only sometimes.
     let fastest = times.iter().min().unwrap();
-    assert!(*fastest < Duration::from_millis(50), "{times:?}");
+    assert!(*fastest < Duration::from_secs(1), "{times:?}");
 }
 
 #[tokio::test]

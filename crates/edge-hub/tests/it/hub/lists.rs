@@ -120,6 +120,10 @@ async fn a_definition_that_goes_ends_its_watches_and_lists_and_may_come_again() 
     assert_eq!((status, names(&list).len()), (200, 1));
     let from = super::site::version(&list);
     let mut watch = Lines::open(&hub, &format!("{WIDGETS}?watch=1&resourceVersion={from}")).await;
+    // An event shows that the hub reads its own watch; until then it may be told by a list that the definition is gone.
+    let seen = json!({ "metadata": { "labels": { "seen": "yes" } } });
+    site.server.cluster().merge_patch("widgets.example.com", "a/w00000", &seen).unwrap();
+    assert!(watch.brief().await.starts_with("MODIFIED w00000@"));
     site.server
         .cluster()
         .delete("customresourcedefinitions.apiextensions.k8s.io", "widgets.example.com")

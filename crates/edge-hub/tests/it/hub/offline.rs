@@ -140,3 +140,52 @@ async fn a_resource_with_a_link_that_was_too_short_is_unavailable() {
     site.offline().await;
     assert_eq!(get(&site.plain(), &format!("{WIDGETS}?resourceVersion=0")).await.unwrap().0, 503);
 }
+
+/// What `kubectl get` accepts.
+const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+
+#[tokio::test]
+async fn a_table_is_told_again_of_the_very_objects_that_it_was_made_of() {
+    let site = Site::started().await;
+    for name in ["x", "y"] {
+        site.server.cluster().create("services", service("a", name, 1)).unwrap();
+    }
+    site.caught_up(SERVICES, &["x", "y"]).await;
+    let table = async |path: &str, accept: &str| {
+        let mut answer = site.plain().get(path, accept).await.unwrap();
+        let body = answer.bytes().await.unwrap();
+        (answer.status.as_u16(), serde_json::from_slice::<serde_json::Value>(&body).unwrap())
+    };
+    let (status, online) = table(SERVICES, TABLE).await;
+    assert_eq!((status, online["kind"].as_str()), (200, Some("Table")));
+    let one = "/api/v1/namespaces/a/services/x";
+    assert_eq!(get(&site.plain(), one).await.unwrap().0, 200);
+    site.server.cut();
+    site.offline().await;
+    // It is kept once it has passed, not before it goes out.
+    site.until("it is kept", async || table(SERVICES, TABLE).await.1["kind"] == "Table").await;
+    let (status, offline) = table(SERVICES, TABLE).await;
+    assert_eq!(status, 200);
+    assert_eq!(
+        (&offline["columnDefinitions"], &offline["rows"]),
+        (&online["columnDefinitions"], &online["rows"])
+    );
+    let (_, row) = table(one, TABLE).await;
+    assert_eq!(row["rows"].as_array().unwrap()[..], online["rows"].as_array().unwrap()[..1]);
+    let (_, objects) = table(SERVICES, JSON).await;
+    assert_eq!(objects["kind"], "ServiceList", "who asks for objects gets objects");
+    // What changed since has no row that the API server made.
+    site.server.heal();
+    site.linked().await;
+    site.server.cluster().update("services", &service("a", "x", 2)).unwrap();
+    site.until("it is held", async || {
+        let (_, held) = get(&site.plain(), &format!("{SERVICES}?resourceVersion=0")).await.unwrap();
+        held["items"][0]["spec"]["selector"]["n"] == "2"
+    })
+    .await;
+    site.server.cut();
+    site.offline().await;
+    let (status, objects) = table(SERVICES, TABLE).await;
+    assert_eq!((status, objects["kind"].as_str()), (200, Some("ServiceList")), "names and ages");
+    assert_eq!(table(SERVICES, "application/json;as=Table;v=v1;g=meta.k8s.io").await.0, 406);
+}

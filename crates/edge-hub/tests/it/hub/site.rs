@@ -27,7 +27,10 @@ use testkit::{
         access::User,
         pki::{Authority, Identity},
     },
-    client::connection::{Answer, Endpoint},
+    client::{
+        brief,
+        connection::{Answer, Endpoint},
+    },
 };
 use tokio::{
     task::JoinHandle,
@@ -41,12 +44,12 @@ pub(crate) const WIDGETS: &str = "/apis/example.com/v1/namespaces/a/widgets";
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
 pub(crate) const JSON: &str = "application/json";
 /// How long anything may take that is to happen.
-pub(crate) const SOON: Duration = Duration::from_secs(20);
+pub(crate) const SOON: Duration = Duration::from_secs(30);
 
 /// Ports below those that the kernel gives to outgoing connections: a hub that restarts finds its own free.
 static NEXT_PORT: AtomicU16 = AtomicU16::new(0);
 
-fn port() -> u16 {
+pub(crate) fn port() -> u16 {
     let first = 12_000 + u16::try_from(std::process::id() % 19_000).unwrap();
     loop {
         let port = first + NEXT_PORT.fetch_add(1, Ordering::Relaxed);
@@ -213,6 +216,15 @@ impl Site {
         self.running = Running::Inside(tokio::spawn(app.run()), shutdown);
     }
 
+    /// Ends the hub as SIGTERM does.
+    pub(crate) async fn stop(&mut self) {
+        let Running::Inside(task, shutdown) = std::mem::replace(&mut self.running, Running::No) else {
+            panic!("the hub does not run within this process")
+        };
+        shutdown.cancel();
+        task.await.unwrap();
+    }
+
     /// Ends the hub as `kill -9` does.
     pub(crate) fn kill(&mut self) {
         match std::mem::replace(&mut self.running, Running::No) {
@@ -302,9 +314,19 @@ impl Site {
     }
 
     pub(crate) async fn until(&self, what: &str, holds: impl AsyncFn() -> bool) {
+        self.until_or(what, holds, async || String::new()).await;
+    }
+
+    /// Waits until something holds; if it does not, `why` is said.
+    pub(crate) async fn until_or(
+        &self,
+        what: &str,
+        holds: impl AsyncFn() -> bool,
+        why: impl AsyncFn() -> String,
+    ) {
         let deadline = Instant::now() + SOON;
         while !holds().await {
-            assert!(Instant::now() < deadline, "not in time: {what}\n{}", self.last_log());
+            assert!(Instant::now() < deadline, "not in time: {what}\n{}\n{}", why().await, self.last_log());
             sleep(Duration::from_millis(10)).await;
         }
     }
@@ -395,15 +417,7 @@ impl Lines {
     /// The next event in short, which must come soon: `ADDED x@3`, `BOOKMARK @5 end`, `ERROR 410`, `end`.
     pub(crate) async fn brief(&mut self) -> String {
         let next = tokio::time::timeout(SOON, self.next()).await.expect("an event, or the end");
-        let Some(event) = next else { return "end".to_owned() };
-        let (change, object) = (event["type"].as_str().unwrap(), &event["object"]);
-        if change == "ERROR" {
-            return format!("ERROR {}", object["code"]);
-        }
-        let metadata = &object["metadata"];
-        let end = metadata["annotations"]["k8s.io/initial-events-end"].as_str().map_or("", |_| " end");
-        let name = metadata["name"].as_str().unwrap_or_default();
-        format!("{change} {name}@{}{end}", metadata["resourceVersion"].as_str().unwrap())
+        next.map_or_else(|| "end".to_owned(), |event| brief(&event))
     }
 
     /// Whether nothing comes for so long.

@@ -2,22 +2,48 @@
 
 use std::collections::BTreeSet;
 
-use api::{annotations::HUB_BOOTSTRAP_TOKEN, names::HUB_SIGNER};
+use api::{
+    Gateway,
+    annotations::HUB_BOOTSTRAP_TOKEN,
+    names::{GATEWAY_SERVER_NAME, GATEWAY_SIGNER, HUB_SIGNER},
+};
 use k8s_openapi::api::{
     certificates::v1::{CertificateSigningRequest, CertificateSigningRequestCondition},
     core::v1::{Node, ObjectReference},
 };
-use kube::{Api, Client, ResourceExt, api::ListParams};
+use kube::{Api, Client, ResourceExt, api::ListParams, core::DeserializeGuard};
 use tls::request::CertificateRequest;
 
+use super::gateway;
 use super::plan::is_bootstrap;
 
-/// Requests of the one signer that hubs ask.
-pub(super) const SIGNER: &str = "spec.signerName=kubernetes.io/kube-apiserver-client";
+/// What a certificate is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// A hub shows it to the API server.
+    Hub,
+    /// A gateway shows it to those who dial it.
+    Gateway,
+}
+
+impl Purpose {
+    fn signer(self) -> &'static str {
+        match self {
+            Self::Hub => HUB_SIGNER,
+            Self::Gateway => GATEWAY_SIGNER,
+        }
+    }
+
+    /// Selects the requests to the signer.
+    pub(super) fn selector(self) -> String {
+        format!("spec.signerName={}", self.signer())
+    }
+}
 
 /// A request on which nobody has decided. Who made it is what the API server wrote, not what the requester says.
 #[derive(Debug, Clone)]
 pub(super) struct Request {
+    pub(super) purpose: Purpose,
     pub(super) name: String,
     pub(super) uid: Option<String>,
     pub(super) resource_version: Option<String>,
@@ -26,22 +52,25 @@ pub(super) struct Request {
     pub(super) usages: BTreeSet<String>,
     pub(super) expiration_seconds: Option<i32>,
     pub(super) parsed: CertificateRequest,
+    /// Whether it holds the name that gateways serve under, be it where it may.
+    pub(super) claims_gateway: bool,
     pub(super) conditions: Vec<CertificateSigningRequestCondition>,
 }
 
 impl Request {
-    /// Reads an undecided request of the one signer, if it can be read without doubt.
-    pub(super) fn read(object: &CertificateSigningRequest) -> Option<Self> {
+    /// Reads an undecided request to the signer, if it can be read without doubt.
+    pub(super) fn read(purpose: Purpose, object: &CertificateSigningRequest) -> Option<Self> {
         let spec = &object.spec;
         let status = object.status.as_ref();
         let conditions = status.and_then(|status| status.conditions.clone()).unwrap_or_default();
         let decided =
             conditions.iter().any(|condition| ["Approved", "Denied", "Failed"].contains(&&*condition.type_));
         let issued = status.is_some_and(|status| status.certificate.is_some());
-        if spec.signer_name != HUB_SIGNER || decided || issued {
+        if spec.signer_name != purpose.signer() || decided || issued {
             return None;
         }
         Some(Self {
+            purpose,
             name: object.name_any(),
             uid: object.uid(),
             resource_version: object.resource_version(),
@@ -50,6 +79,8 @@ impl Request {
             usages: spec.usages.iter().flatten().cloned().collect(),
             expiration_seconds: spec.expiration_seconds,
             parsed: parse(object)?,
+            claims_gateway: str::from_utf8(&spec.request.0)
+                .is_ok_and(|text| tls::request::mentions(text, GATEWAY_SERVER_NAME)),
             conditions,
         })
     }
@@ -77,6 +108,8 @@ pub(super) struct Observed {
     pub(super) node: Option<NodeState>,
     /// A request for the same node with another key that was approved and is still there. Looked for only if there is no Node.
     pub(super) rival: Option<String>,
+    /// Whether the node accepts links for a Gateway. Looked for only if its gateway asks.
+    pub(super) is_gateway: bool,
 }
 
 /// A Node that is there.
@@ -95,12 +128,18 @@ pub(super) async fn observe(client: &Client, request: &Request, node: &str) -> k
         token: found.annotations().get(HUB_BOOTSTRAP_TOKEN).cloned(),
     });
     let rival = if state.is_none() && is_bootstrap(request) { rival(client, request).await? } else { None };
-    Ok(Observed { node: state, rival })
+    let is_gateway = request.purpose == Purpose::Gateway && is_gateway(client, node).await?;
+    Ok(Observed { node: state, rival, is_gateway })
+}
+
+async fn is_gateway(client: &Client, node: &str) -> kube::Result<bool> {
+    let gateways = Api::<DeserializeGuard<Gateway>>::all(client.clone()).list(&ListParams::default()).await?;
+    Ok(gateways.iter().filter_map(|gateway| gateway.0.as_ref().ok()).any(|g| gateway::has_endpoint(g, node)))
 }
 
 async fn rival(client: &Client, request: &Request) -> kube::Result<Option<String>> {
     let api = Api::<CertificateSigningRequest>::all(client.clone());
-    let others = api.list(&ListParams::default().fields(SIGNER)).await?;
+    let others = api.list(&ListParams::default().fields(&request.purpose.selector())).await?;
     Ok(others.into_iter().find(|other| rivals(request, other)).map(|other| other.name_any()))
 }
 

@@ -7,7 +7,8 @@ use api::names::{
 };
 use tls::request::KeyKind;
 
-use super::observe::{Observed, Request};
+use super::gateway;
+use super::observe::{Observed, Purpose, Request};
 
 /// How long a certificate may be asked for, in seconds: from what the API takes at least to a leap year.
 const LIFETIME: std::ops::RangeInclusive<i32> = 600..=8784 * 3600;
@@ -30,6 +31,8 @@ pub(super) enum Entitled {
     NewNode,
     /// A bootstrap token asks for a node for which an operator allowed it.
     Allowed,
+    /// The node itself asks for its gateway.
+    Gateway,
 }
 
 /// Why a request is denied.
@@ -53,6 +56,16 @@ pub(super) enum Refusal {
     NodeExists,
     /// A bootstrap token asks for a name that was given to another key.
     NameTaken,
+    /// The subject is not exactly that of a gateway.
+    GatewaySubject,
+    /// It asks for other names than a gateway's.
+    GatewayNames,
+    /// The usages are not those of a gateway.
+    GatewayUsages,
+    /// Somebody else asks for a gateway.
+    GatewayRequester,
+    /// No exposed Gateway has the node as an endpoint.
+    NotAGateway,
 }
 
 impl Refusal {
@@ -62,12 +75,15 @@ impl Refusal {
             Self::Subject => "SubjectNotOfAHub",
             Self::Extensions => "ExtensionsNotAllowed",
             Self::Key => "KeyNotAllowed",
-            Self::Usages => "UsagesNotAllowed",
+            Self::Usages | Self::GatewayUsages => "UsagesNotAllowed",
             Self::Lifetime => "LifetimeNotAllowed",
-            Self::Requester => "RequesterNotEntitled",
+            Self::Requester | Self::GatewayRequester => "RequesterNotEntitled",
             Self::UnknownNode => "NodeUnknown",
             Self::NodeExists => "NodeExists",
             Self::NameTaken => "NameTaken",
+            Self::GatewaySubject => "SubjectNotOfAGateway",
+            Self::GatewayNames => "NamesNotAllowed",
+            Self::NotAGateway => "NotAGateway",
         }
     }
 }
@@ -77,15 +93,20 @@ impl fmt::Display for Refusal {
         formatter.write_str(match self {
             Self::Subject => "the subject of a hub is CN=system:node:<node>, O=system:nodes, O=isthmus:edge-hubs and nothing else",
             Self::Extensions => "a hub's request has no extensions, such as subject alternative names",
-            Self::Key => "a hub's key is ECDSA P-256",
+            Self::Key => "the key of a hub or gateway is ECDSA P-256",
             Self::Usages => "a hub's usages are \"client auth\" and \"digital signature\"",
-            Self::Lifetime => "a hub's request has expirationSeconds of 600 to 31622400",
+            Self::Lifetime => "a request of a hub or gateway has expirationSeconds of 600 to 31622400",
             Self::Requester => "only the node itself, or a bootstrap token of group system:bootstrappers:isthmus, may ask for its hub",
             Self::UnknownNode => "there is no such Node: it was deleted, or has not registered yet",
             Self::NodeExists => {
                 "this Node exists, and a bootstrap token is for new nodes: let the hub ask with the kubelet's certificate, delete \
                  the Node, or name the token's public half in its annotation isthmus.dev/hub-bootstrap-token"
             }
+            Self::GatewaySubject => "the subject of a gateway is CN=system:node:<node>, O=system:nodes and nothing else",
+            Self::GatewayNames => "a gateway's names are gateway.isthmus.internal and its node's, and nothing else is asked for",
+            Self::GatewayUsages => "a gateway's usages are \"digital signature\" and \"server auth\"",
+            Self::GatewayRequester => "only the node itself may ask for its gateway",
+            Self::NotAGateway => "no Gateway with exposeType lists this node as an endpoint of type proxy, and in no other it is active",
             Self::NameTaken => "this name was given to another key a short time ago: delete that request if it was not used",
         })
     }
@@ -98,18 +119,26 @@ impl Entitled {
             Self::Node => "NodeAsksForItsHub",
             Self::NewNode => "TokenAsksForNewNode",
             Self::Allowed => "TokenAllowedForNode",
+            Self::Gateway => "NodeAsksForItsGateway",
         }
     }
 }
 
-/// The node whose hub a request is for; `None` if it concerns no hub and is left alone.
+/// The node whose hub or gateway a request is for; `None` if it concerns neither and is left alone.
 pub(super) fn node(request: &Request) -> Option<&str> {
-    let subject = &request.parsed.subject;
-    let ours = subject.organizations.iter().any(|group| group == HUB_GROUP);
-    // A name that is of no node is denied, not left alone.
-    ours.then(|| {
-        subject.common_name.strip_prefix(NODE_USER_PREFIX).filter(|name| is_node_name(name)).unwrap_or("")
-    })
+    match request.purpose {
+        Purpose::Hub => {
+            let ours = request.parsed.subject.organizations.iter().any(|group| group == HUB_GROUP);
+            ours.then(|| node_of(request))
+        }
+        Purpose::Gateway => gateway::node(request),
+    }
+}
+
+/// The node that the subject names. A name that is of no node is empty: it is denied, not left alone.
+pub(super) fn node_of(request: &Request) -> &str {
+    let name = request.parsed.subject.common_name.strip_prefix(NODE_USER_PREFIX);
+    name.filter(|name| is_node_name(name)).unwrap_or("")
 }
 
 /// Whether a bootstrap token asks.
@@ -122,9 +151,13 @@ fn token(request: &Request) -> Option<&str> {
     request.groups.contains(HUB_BOOTSTRAP_GROUP).then_some(id)
 }
 
-/// Decides on a request for the hub of `node`.
+/// Decides on a request for the hub or gateway of `node`.
 pub(super) fn decide(request: &Request, node: &str, observed: &Observed) -> Decision {
-    match shape(request, node).and_then(|()| entitled(request, node, observed)) {
+    let decided = match request.purpose {
+        Purpose::Hub => shape(request, node).and_then(|()| entitled(request, node, observed)),
+        Purpose::Gateway => gateway::entitled(request, node, observed),
+    };
+    match decided {
         Ok(entitled) => Decision::Approve(entitled),
         Err(refusal) => Decision::Deny(refusal),
     }
@@ -146,22 +179,30 @@ fn shape(request: &Request, node: &str) -> Result<(), Refusal> {
     if parsed.key != KeyKind::EcdsaP256 {
         return Err(Refusal::Key);
     }
-    if request.usages.len() != HUB_USAGES.len()
-        || !HUB_USAGES.iter().all(|usage| request.usages.contains(*usage))
-    {
+    if !has_usages(request, &HUB_USAGES) {
         return Err(Refusal::Usages);
     }
-    if !request.expiration_seconds.is_some_and(|seconds| LIFETIME.contains(&seconds)) {
-        return Err(Refusal::Lifetime);
-    }
-    Ok(())
+    if lasts(request) { Ok(()) } else { Err(Refusal::Lifetime) }
+}
+
+/// Whether the usages are these and no others.
+pub(super) fn has_usages(request: &Request, usages: &[&str]) -> bool {
+    request.usages.len() == usages.len() && usages.iter().all(|usage| request.usages.contains(*usage))
+}
+
+/// Whether it is asked for a time that may be.
+pub(super) fn lasts(request: &Request) -> bool {
+    request.expiration_seconds.is_some_and(|seconds| LIFETIME.contains(&seconds))
+}
+
+/// Whether the node itself asks.
+pub(super) fn is_itself(request: &Request, node: &str) -> bool {
+    request.username.strip_prefix(NODE_USER_PREFIX) == Some(node) && request.groups.contains(NODE_GROUP)
 }
 
 fn entitled(request: &Request, node: &str, observed: &Observed) -> Result<Entitled, Refusal> {
-    let Observed { node: state, rival } = observed;
-    let itself =
-        request.username.strip_prefix(NODE_USER_PREFIX) == Some(node) && request.groups.contains(NODE_GROUP);
-    if itself {
+    let Observed { node: state, rival, is_gateway: _ } = observed;
+    if is_itself(request, node) {
         return if state.is_some() { Ok(Entitled::Node) } else { Err(Refusal::UnknownNode) };
     }
     let token = token(request).ok_or(Refusal::Requester)?;

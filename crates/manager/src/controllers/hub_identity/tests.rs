@@ -10,7 +10,7 @@ use kube::core::ObjectMeta;
 use tls::request::{KeyKind, Subject, generate_key, make};
 
 use super::{
-    observe::{NodeState, Observed, Request},
+    observe::{NodeState, Observed, Purpose, Request},
     plan::{Decision, Entitled, Refusal, decide, node},
 };
 
@@ -46,12 +46,12 @@ fn object(
 }
 
 fn request(by: (&str, &[&str])) -> Request {
-    Request::read(&object("system:node:shop-1", &[NODE_GROUP, HUB_GROUP], by)).unwrap()
+    Request::read(Purpose::Hub, &object("system:node:shop-1", &[NODE_GROUP, HUB_GROUP], by)).unwrap()
 }
 
 fn known(token: Option<&str>) -> Observed {
     let state = NodeState { resource_version: None, token: token.map(str::to_owned) };
-    Observed { node: Some(state), rival: None }
+    Observed { node: Some(state), rival: None, is_gateway: false }
 }
 
 fn unknown() -> Observed {
@@ -60,7 +60,7 @@ fn unknown() -> Observed {
 
 #[test]
 fn who_may_have_the_certificate_of_a_hub() {
-    let taken = Observed { node: None, rival: Some("edge-hub-y".to_owned()) };
+    let taken = Observed { node: None, rival: Some("edge-hub-y".to_owned()), is_gateway: true };
     let approve = Decision::Approve;
     let deny = Decision::Deny;
     let others: [(&str, &[&str]); 7] = [
@@ -149,14 +149,14 @@ fn others_requests_and_decided_ones_are_left_alone() {
         ("alice", &[]),
         ("system:node:shop-1", &["isthmus:edge-hubs2", "system:nodes"]),
     ] {
-        let request = Request::read(&object(name, groups, NODE)).unwrap();
+        let request = Request::read(Purpose::Hub, &object(name, groups, NODE)).unwrap();
         assert_eq!(node(&request), None, "{name} {groups:?}");
     }
     let ours = || object("system:node:shop-1", &[NODE_GROUP, HUB_GROUP], NODE);
     let read = |change: fn(&mut CertificateSigningRequest)| {
         let mut object = ours();
         change(&mut object);
-        Request::read(&object).is_some()
+        Request::read(Purpose::Hub, &object).is_some()
     };
     let with = |object: &mut CertificateSigningRequest, kind: &str| {
         let condition = CertificateSigningRequestCondition { type_: kind.to_owned(), ..Default::default() };
@@ -171,7 +171,7 @@ fn others_requests_and_decided_ones_are_left_alone() {
     for (kind, expected) in [("Approved", false), ("Denied", false), ("Failed", false), ("Other", true)] {
         let mut object = ours();
         with(&mut object, kind);
-        assert_eq!(Request::read(&object).is_some(), expected, "{kind}");
+        assert_eq!(Request::read(Purpose::Hub, &object).is_some(), expected, "{kind}");
     }
 }
 

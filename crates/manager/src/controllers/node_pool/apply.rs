@@ -13,6 +13,7 @@ use kube::runtime::events::{Event, EventType};
 use kube::{Api, Resource};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use tokio::sync::SemaphorePermit;
 use tracing::{debug, info, warn};
 
 use super::contest::{self, Contest};
@@ -49,15 +50,25 @@ pub(crate) async fn apply(context: &Context, name: &str, plan: &Plan) -> Applied
     let mut applied = Applied::default();
     applied.failures.extend(refused.iter().map(|(node, error)| (node.clone(), error.to_string())));
 
-    let mut outcomes: FuturesUnordered<_> = nodes.iter().map(|patch| patch_node(context, patch)).collect();
-    while let Some((node, outcome)) = outcomes.next().await {
-        match outcome {
-            Outcome::Written | Outcome::Gone => {}
-            Outcome::Stale => applied.stale = true,
-            Outcome::Failed(reason) => {
-                warn!(pool = name, node, reason, "node could not be synced");
-                applied.failures.insert(node.clone(), reason);
+    // A request is made when it may begin, not before: hundreds that wait are megabytes.
+    let mut waiting = nodes.iter();
+    let mut next = waiting.next();
+    let mut under_way = FuturesUnordered::new();
+    loop {
+        tokio::select! {
+            Ok(permit) = context.progress.write_permits.acquire(), if next.is_some() => {
+                under_way.extend(next.map(|patch| patch_node(context, patch, permit)));
+                next = waiting.next();
             }
+            Some((node, outcome)) = under_way.next() => match outcome {
+                Outcome::Written | Outcome::Gone => {}
+                Outcome::Stale => applied.stale = true,
+                Outcome::Failed(reason) => {
+                    warn!(pool = name, node, reason, "node could not be synced");
+                    applied.failures.insert(node.clone(), reason);
+                }
+            },
+            else => break,
         }
     }
     if !nodes.is_empty() {
@@ -141,7 +152,11 @@ pub(crate) enum WriteError {
 }
 
 /// Patches one node, if it is still as it was when the plan was made.
-async fn patch_node<'a>(context: &Context, patch: &'a NodePatch) -> (&'a String, Outcome) {
+async fn patch_node<'a>(
+    context: &Context,
+    patch: &'a NodePatch,
+    _permit: SemaphorePermit<'_>,
+) -> (&'a String, Outcome) {
     (&patch.node, try_patch(context, patch).await)
 }
 
@@ -158,9 +173,6 @@ async fn try_patch(context: &Context, patch: &NodePatch) -> Outcome {
     if let Some(taints) = taints {
         body["spec"] = json!({ "taints": taints });
     }
-    let Ok(_permit) = context.progress.write_permits.acquire().await else {
-        return Outcome::Failed("this process is shutting down".to_owned());
-    };
     let written = match context.leadership.run(send(context, node, &body)).await {
         Ok(written) => written,
         Err(lost) => return Outcome::Failed(lost.to_string()),

@@ -1,4 +1,4 @@
-//! Metrics of the NodePool controller.
+//! Metrics of the controllers that reconcile, and of NodePools.
 
 use std::fmt;
 use std::time::Duration;
@@ -39,15 +39,20 @@ impl EncodeLabelValue for Outcome {
     }
 }
 
+/// Which controller reconciled.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-enum Controller {
+pub(crate) enum Controller {
+    /// That of NodePools.
     NodePool,
+    /// That of Gateways.
+    Gateway,
 }
 
 impl EncodeLabelValue for Controller {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
         match self {
             Self::NodePool => "nodepool".encode(encoder),
+            Self::Gateway => "gateway".encode(encoder),
         }
     }
 }
@@ -78,12 +83,10 @@ impl Metrics {
             nodes: Family::default(),
         };
         // From the start, so that the first reconciliation is an increase and not an appearance.
-        for outcome in [Outcome::Success, Outcome::Stale, Outcome::Failed] {
-            drop(
-                metrics
-                    .reconciles
-                    .get_or_create(&OutcomeLabels { controller: Controller::NodePool, outcome }),
-            );
+        for controller in [Controller::NodePool, Controller::Gateway] {
+            for outcome in [Outcome::Success, Outcome::Stale, Outcome::Failed] {
+                drop(metrics.reconciles.get_or_create(&OutcomeLabels { controller, outcome }));
+            }
         }
         let Self { writes, reconciles, duration, nodes } = metrics.clone();
         registry.register("api_writes", "Successful writes to the API server", writes);
@@ -93,8 +96,8 @@ impl Metrics {
         metrics
     }
 
-    pub(crate) fn observe_reconcile(&self, outcome: Outcome, took: Duration) {
-        self.reconciles.get_or_create(&OutcomeLabels { controller: Controller::NodePool, outcome }).inc();
+    pub(crate) fn observe_reconcile(&self, controller: Controller, outcome: Outcome, took: Duration) {
+        self.reconciles.get_or_create(&OutcomeLabels { controller, outcome }).inc();
         self.duration.observe(took.as_secs_f64());
     }
 

@@ -5,7 +5,7 @@ use api::{NodePool, NodePoolStatus, conditions};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::api::{Patch, PatchParams};
-use kube::runtime::events::{Event, EventType};
+use kube::runtime::events::Event;
 use kube::{Api, Resource};
 use serde_json::{Value, json};
 use tracing::warn;
@@ -14,6 +14,10 @@ use super::Context;
 use super::apply::{Applied, WriteError};
 use super::elect::Election;
 use super::observe::Observed;
+use crate::controllers::{
+    self,
+    conditions::{Check, event, whole_second},
+};
 
 /// Reason of `Ready` where something other than a node could not be written.
 const WRITES_FAILED: &str = "WritesFailed";
@@ -69,43 +73,6 @@ pub(crate) fn compute(
 
 fn count(number: usize) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
-}
-
-/// The API keeps times to the second: a finer one would read as a change.
-fn whole_second(time: Timestamp) -> Timestamp {
-    Timestamp::from_second(time.as_second()).unwrap_or(time)
-}
-
-/// A condition before its time of transition is known.
-struct Check {
-    type_: &'static str,
-    /// `None` if it is not known.
-    holds: Option<bool>,
-    reason: &'static str,
-    message: String,
-}
-
-impl Check {
-    fn into_condition(self, before: &[Condition], generation: Option<i64>, now: Timestamp) -> Condition {
-        let Self { type_, holds, reason, message } = self;
-        let status = match holds {
-            Some(true) => "True",
-            Some(false) => "False",
-            None => "Unknown",
-        };
-        let since = before
-            .iter()
-            .find(|condition| condition.type_ == type_ && condition.status == status)
-            .map_or(Time(whole_second(now)), |condition| condition.last_transition_time.clone());
-        Condition {
-            type_: type_.to_owned(),
-            status: status.to_owned(),
-            reason: reason.to_owned(),
-            message,
-            last_transition_time: since,
-            observed_generation: generation,
-        }
-    }
 }
 
 fn nodes_synced(observed: &Observed, applied: &Applied) -> Check {
@@ -266,31 +233,12 @@ fn whole(status: &NodePoolStatus) -> Value {
 
 /// The events that tell what changed between two statuses.
 fn changes(before: Option<&NodePoolStatus>, after: &NodePoolStatus) -> Vec<Event> {
-    let previous = |type_: &str| {
-        before?.conditions.iter().find(|c| c.type_ == type_).map(|c| (c.status.as_str(), c.message.as_str()))
-    };
-    let mut events: Vec<Event> = after
-        .conditions
-        .iter()
-        // Ready repeats what another condition says, but for what has no condition of its own.
-        .filter(|condition| condition.type_ != conditions::READY || condition.reason == WRITES_FAILED)
-        .filter(|condition| match previous(&condition.type_) {
-            // It is no news that something is not known for a moment.
-            Some(_) if condition.status == "Unknown" => false,
-            // Good news is news only after bad news.
-            None | Some(("Unknown", _)) => condition.status == "False",
-            Some((status, message)) => {
-                status != condition.status || (status == "False" && message != condition.message)
-            }
-        })
-        .map(|condition| Event {
-            type_: if condition.status == "True" { EventType::Normal } else { EventType::Warning },
-            reason: condition.reason.clone(),
-            note: Some(condition.message.chars().take(1000).collect()),
-            action: "Reconcile".to_owned(),
-            secondary: None,
-        })
-        .collect();
+    let previous = before.map(|status| status.conditions.as_slice()).unwrap_or_default();
+    // Ready repeats what another condition says, but for what has no condition of its own.
+    let telling =
+        |condition: &&Condition| condition.type_ != conditions::READY || condition.reason == WRITES_FAILED;
+    let mut events: Vec<Event> =
+        controllers::conditions::changes(previous, after.conditions.iter().filter(telling)).collect();
     let leaders = |status: &NodePoolStatus| {
         let names = status.leader_endpoints.iter().map(|l| format!("{}/{}", l.node_name, l.address));
         names.collect::<Vec<_>>().join(", ")
@@ -298,13 +246,7 @@ fn changes(before: Option<&NodePoolStatus>, after: &NodePoolStatus) -> Vec<Event
     let (was, is) = (before.map(leaders).unwrap_or_default(), leaders(after));
     if was != is {
         let shown = if is.is_empty() { "none" } else { &is };
-        events.push(Event {
-            type_: EventType::Normal,
-            reason: "LeadersElected".to_owned(),
-            note: Some(format!("leaders: {shown}").chars().take(1000).collect()),
-            action: "Elect".to_owned(),
-            secondary: None,
-        });
+        events.push(event(true, "LeadersElected", &format!("leaders: {shown}"), "Elect"));
     }
     events
 }

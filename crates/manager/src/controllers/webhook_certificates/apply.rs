@@ -8,6 +8,7 @@ use k8s_openapi::{
         admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
         core::v1::Secret,
     },
+    kube_aggregator::pkg::apis::apiregistration::v1::APIService,
 };
 use kube::{
     Api, Client, Resource,
@@ -106,6 +107,10 @@ pub(super) async fn apply(
                             let api: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
                             patch_configuration(&api, configuration, patch).await?;
                         }
+                        Kind::ApiService => {
+                            let api: Api<APIService> = Api::all(client.clone());
+                            patch_configuration(&api, configuration, patch).await?;
+                        }
                     }
                 }
             }
@@ -192,13 +197,14 @@ fn publish(configuration: &Configuration, bundle: &[&Certificate], strangers: St
         if trusted.len() == wanted.len() && wanted.iter().all(|wanted| trusted.contains(wanted)) {
             continue;
         }
-        operations
-            .push(json!({"op": "test", "path": format!("/webhooks/{index}/name"), "value": webhook.name}));
-        operations.push(json!({
-            "op": "add",
-            "path": format!("/webhooks/{index}/clientConfig/caBundle"),
-            "value": text(&pem(&wanted)),
-        }));
+        let path = if configuration.kind == Kind::ApiService {
+            "/spec/caBundle".to_owned()
+        } else {
+            let name = format!("/webhooks/{index}/name");
+            operations.push(json!({"op": "test", "path": name, "value": webhook.name}));
+            format!("/webhooks/{index}/clientConfig/caBundle")
+        };
+        operations.push(json!({"op": "add", "path": path, "value": text(&pem(&wanted))}));
     }
     (operations.len() > 1).then_some(Value::Array(operations))
 }

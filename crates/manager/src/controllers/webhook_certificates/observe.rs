@@ -12,6 +12,7 @@ use k8s_openapi::{
         core::v1::{ObjectReference, Secret},
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
+    kube_aggregator::pkg::apis::apiregistration::v1::APIService,
 };
 use kube::{Api, Client};
 
@@ -56,14 +57,16 @@ pub(super) struct StoredSecret {
     pub(super) data: BTreeMap<String, ByteString>,
 }
 
-/// Which of the two kinds of webhook configuration.
+/// By which kind of object the API server is told to trust us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Mutating,
     Validating,
+    /// Trusts as a webhook configuration of one webhook does.
+    ApiService,
 }
 
-/// A webhook configuration: the part of it that concerns trust.
+/// A webhook configuration or an `APIService`: the part of it that concerns trust.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Configuration {
     pub(super) kind: Kind,
@@ -99,6 +102,18 @@ pub(super) async fn observe(client: &Client, config: &Config) -> Result<Observed
             let webhooks = found.webhooks.unwrap_or_default().into_iter();
             let webhooks = webhooks.map(|webhook| Webhook::new(webhook.name, webhook.client_config));
             Configuration::new(Kind::Validating, found.metadata, webhooks.collect())
+        }));
+    }
+    for name in &config.api_services {
+        let api: Api<APIService> = Api::all(client.clone());
+        let found = get(api.get_opt(name), Kind::ApiService, name).await?;
+        configurations.extend(found.map(|found| {
+            let ca_bundle = found.spec.and_then(|spec| spec.ca_bundle).unwrap_or_default().0;
+            Configuration::new(
+                Kind::ApiService,
+                found.metadata,
+                vec![Webhook { name: name.clone(), ca_bundle }],
+            )
         }));
     }
     let authorities = secret(client, config, &config.ca_secret).await?;
@@ -187,6 +202,7 @@ impl fmt::Display for Kind {
         f.write_str(match self {
             Self::Mutating => "MutatingWebhookConfiguration",
             Self::Validating => "ValidatingWebhookConfiguration",
+            Self::ApiService => "APIService",
         })
     }
 }

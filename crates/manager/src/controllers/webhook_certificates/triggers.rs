@@ -9,6 +9,7 @@ use k8s_openapi::api::{
     admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
     core::v1::Secret,
 };
+use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use kube::{
     Api, Client, Resource,
     core::PartialObjectMeta,
@@ -33,6 +34,10 @@ pub(super) fn changes(client: &Client, config: &Config) -> impl Stream<Item = ()
     }
     for name in &config.validating_configurations {
         let api: Api<PartialObjectMeta<ValidatingWebhookConfiguration>> = Api::all(client.clone());
+        streams.push(changes_of(api, name));
+    }
+    for name in &config.api_services {
+        let api: Api<PartialObjectMeta<APIService>> = Api::all(client.clone());
         streams.push(changes_of(api, name));
     }
     select_all(streams)

@@ -214,3 +214,46 @@ fn every_renewal_changes_the_record_even_when_the_time_of_day_does_not() {
         assert!(!same_record(&write, &mine));
     }
 }
+
+#[test]
+fn a_term_of_parts_of_a_second_is_said_beside_the_record() {
+    let ms = Duration::from_millis;
+    let short = Timing::new(ms(1_500), ms(1_275), ms(375)).unwrap();
+    let writes = |observation: &Observation, me: &str, timing: &Timing| match decide(
+        observation,
+        None,
+        me,
+        at(90),
+        wall(100),
+        timing,
+        Lease::default,
+    ) {
+        Decision::Acquire(lease) => *lease,
+        other => panic!("{other:?}"),
+    };
+    let nobody = Observation::next(None, None, "me", at(50), &short);
+    let theirs = writes(&nobody, "other", &short);
+    assert_eq!(theirs.spec.as_ref().unwrap().lease_duration_seconds, Some(2));
+    let free_at =
+        |lease: Lease| Observation::next(None, Some(lease), "me", at(50), &Timing::default()).free_at;
+    assert_eq!(free_at(theirs.clone()), at(50).after(ms(1_500)));
+
+    // Another holder, or a term of other length, is not what was spoken of.
+    let mut taken = theirs.clone();
+    taken.spec.as_mut().unwrap().holder_identity = Some("third".to_owned());
+    assert_eq!(free_at(taken), at(52));
+    for (seconds, expected) in [(1, 51), (3, 53)] {
+        let mut longer = theirs.clone();
+        longer.spec.as_mut().unwrap().lease_duration_seconds = Some(seconds);
+        assert_eq!(free_at(longer), at(expected));
+    }
+    for nonsense in ["", "1500ms", "ms other", "-1ms other", "1500 other"] {
+        let mut odd = theirs.clone();
+        odd.metadata.annotations.as_mut().unwrap().insert(DURATION.to_owned(), nonsense.to_owned());
+        assert_eq!(free_at(odd), at(52), "{nonsense:?}");
+    }
+    // Whoever keeps whole seconds takes the word away.
+    let seen = Observation::next(None, Some(theirs), "me", at(50), &short);
+    let whole = writes(&seen, "me", &Timing::default());
+    assert!(!whole.metadata.annotations.unwrap_or_default().contains_key(DURATION));
+}

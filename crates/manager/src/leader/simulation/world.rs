@@ -82,7 +82,7 @@ impl World {
             lease.metadata.resource_version = Some("1".to_owned());
             lease.spec = Some(LeaseSpec {
                 holder_identity: Some(holder.to_owned()),
-                lease_duration_seconds: i32::try_from(scenario.timing.lease_duration().as_secs()).ok(),
+                lease_duration_seconds: i32::try_from(scenario.timing.whole_seconds()).ok(),
                 renew_time: Some(MicroTime(world.machines[0].wall(0))),
                 ..LeaseSpec::default()
             });

@@ -170,7 +170,7 @@ fn try_plan(pod: &Value, network: PoolNetwork, node: Option<&NamedNode>) -> Resu
         }
         (Some(pool), PoolNetwork::Host) => return into_host_network(&spec, pool, node),
         (Some(pool), PoolNetwork::Container) => Some(format!(
-            "node pool \"{pool}\" is not a host-network pool: label {DESIRED_NODE_POOL} {}",
+            "node pool \"{pool}\" is not a host-network pool: label {DESIRED_NODE_POOL} {}; name a host-network pool, or remove the label",
             if can_be_kept_off {
                 "only keeps the pod off host-network nodes"
             } else {
@@ -243,7 +243,9 @@ fn into_host_network(spec: &Object<'_>, pool: &str, node: Option<&NamedNode>) ->
         }
         Binding::Open { also_elsewhere } => {
             if let Some(field) = also_elsewhere {
-                warnings.push(format!("{field} names other pools too: the pod is bound to pool \"{pool}\""));
+                warnings.push(format!(
+                    "{field} names other pools too: the pod is bound to pool \"{pool}\"; remove the others from {field}"
+                ));
             }
             let selector = spec.path().field("nodeSelector");
             operations.push(if spec.has("nodeSelector") {

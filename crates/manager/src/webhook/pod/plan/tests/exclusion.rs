@@ -165,7 +165,7 @@ fn a_labelled_pod_without_host_network_is_kept_off_and_warned() {
             (
                 PoolNetwork::Container,
                 "node pool \"harbour\" is not a host-network pool: label nodepool.openyurt.io/desired-nodepool only keeps the \
-                 pod off host-network nodes",
+                 pod off host-network nodes; name a host-network pool, or remove the label",
             ),
             (
                 PoolNetwork::Unknown,

@@ -1,0 +1,266 @@
+//! What clients are sent: objects, lists and statuses in the representation that they like best.
+
+use std::sync::Arc;
+
+use axum::{body::Body, response::Response};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use jiff::Timestamp;
+use kube_wire::{
+    accept::{Answer, As, MediaType, Representation, negotiate},
+    frame::{self, Form as Frame, ListHead, Projection, TypeMeta},
+    object::{Encoding, Object},
+    status::Status,
+};
+use serde_json::{Map, Value, json};
+use watch_cache::Page;
+
+use crate::{options, served::Served, table::Include};
+
+mod gzip;
+
+/// What objects can be sent as.
+const OFFERED: [MediaType; 2] = [MediaType::Json, MediaType::Yaml];
+
+/// Lists and objects below this are not worth compressing.
+const GZIP_MIN: u64 = 128 << 10;
+
+/// How to answer one client.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Form {
+    pub(crate) representation: Representation,
+    pub(crate) include: Include,
+    gzip: bool,
+}
+
+impl Form {
+    /// What the client wants; status 406 or 400 if it cannot be had.
+    pub(crate) fn negotiate(headers: &HeaderMap, query: &str, answer: Answer) -> Result<Self, Status> {
+        Self::acceptable(headers)?.fit(query, answer)
+    }
+
+    /// The same, without a look at what is answered, which a list has last: its own faults are told first.
+    pub(crate) fn acceptable(headers: &HeaderMap) -> Result<Self, Status> {
+        let accept = joined(headers, &header::ACCEPT);
+        let representation = negotiate(&accept, &OFFERED)?;
+        let gzip = joined(headers, &header::ACCEPT_ENCODING).split(',').any(|coding| {
+            let mut parts = coding.split(';');
+            parts.next().is_some_and(|name| name.trim() == "gzip")
+                && !coding.replace(' ', "").ends_with(";q=0")
+        });
+        Ok(Self { representation, include: Include::Metadata, gzip })
+    }
+
+    /// Status 406 or 400 if such an answer cannot be had in this form.
+    pub(crate) fn fit(self, query: &str, answer: Answer) -> Result<Self, Status> {
+        let representation = self.representation;
+        match (representation.as_, answer) {
+            (As::PartialObjectMetadata, Answer::List) => {
+                let words = "you requested PartialObjectMetadata, but the requested object is a list (*unstructured.UnstructuredList)";
+                return Err(Status::not_representable(words));
+            }
+            (As::PartialObjectMetadataList, Answer::Object) => {
+                return Err(Status::untranslated("content is not a list"));
+            }
+            _ => representation.check(answer)?,
+        }
+        let text = options::first(query, "includeObject").unwrap_or_default();
+        let include = match (Include::parse(&text), representation.as_) {
+            (Some(include), _) => include,
+            (None, As::Table) => {
+                let shown = kube_wire::quoting::quoted(&text);
+                return Err(Status::bad_request(format!(
+                    "Unable to convert to Table as requested: includeObject: Invalid value: {shown}: must be 'Metadata', 'Object', 'None', or \
+                     empty"
+                )));
+            }
+            (None, _) => Include::Metadata,
+        };
+        Ok(Self { include, ..self })
+    }
+
+    /// How frames of objects are written.
+    pub(crate) fn frame(&self) -> Frame {
+        let projection = match self.representation.as_ {
+            As::PartialObjectMetadata | As::PartialObjectMetadataList => {
+                Projection::Metadata(self.representation.meta_version)
+            }
+            As::Object | As::Table => Projection::Whole,
+        };
+        Frame { encoding: Encoding::Json, projection }
+    }
+
+    /// An object that is stored.
+    pub(crate) fn object(&self, served: &Served, object: &Arc<Object>) -> Response {
+        if self.representation.encoding == MediaType::Yaml || self.representation.as_ == As::Table {
+            return match serde_json::from_slice(object.body()) {
+                Ok(value) => self.value(served, StatusCode::OK, &value),
+                Err(error) => failure(&Status::internal_error(&error.to_string())),
+            };
+        }
+        let pieces =
+            frame::object(self.frame(), type_meta(&served.info.api_version(), &served.info.kind), object);
+        self.pieces(StatusCode::OK, pieces.into_iter())
+    }
+
+    /// An object as a value, which a write has made.
+    pub(crate) fn value(&self, served: &Served, code: StatusCode, value: &Value) -> Response {
+        let representation = self.representation;
+        let version = representation.meta_version;
+        let body = match representation.as_ {
+            As::Object => value.clone(),
+            As::PartialObjectMetadata | As::PartialObjectMetadataList => {
+                json!({ "kind": "PartialObjectMetadata", "apiVersion": version, "metadata": value["metadata"] })
+            }
+            As::Table => {
+                let row = served.columns.row(value, self.include, version, Timestamp::now());
+                let mut metadata = Map::new();
+                if let Some(version) = value["metadata"].get("resourceVersion") {
+                    metadata.insert("resourceVersion".to_owned(), version.clone());
+                }
+                served.columns.table(version, metadata, vec![row], true)
+            }
+        };
+        self.encoded(code, &body)
+    }
+
+    /// Any value, in the client's media type.
+    pub(crate) fn encoded(&self, code: StatusCode, value: &Value) -> Response {
+        let body = match self.representation.encoding {
+            MediaType::Yaml => serde_saphyr::to_string(value).unwrap_or_default().into_bytes(),
+            MediaType::Json | MediaType::Protobuf => line(value),
+        };
+        self.pieces(code, std::iter::once(Bytes::from(body)))
+    }
+
+    /// A page of a list.
+    pub(crate) fn list(&self, served: &Served, page: &Page) -> Response {
+        let api_version = served.info.api_version();
+        let head = ListHead {
+            items: type_meta(&api_version, &served.info.kind),
+            resource_version: page.resource_version,
+            continue_token: page.continue_token.as_deref().unwrap_or_default(),
+            remaining: page.remaining,
+            custom: true,
+        };
+        if self.representation.as_ == As::Table {
+            return self.encoded(StatusCode::OK, &self.table(served, page));
+        }
+        let list = frame::list(self.frame(), &head, &page.objects);
+        if self.representation.encoding == MediaType::Yaml {
+            let whole: Vec<u8> = list.flatten().collect();
+            return match serde_json::from_slice(&whole) {
+                Ok(value) => self.encoded(StatusCode::OK, &value),
+                Err(error) => failure(&Status::internal_error(&error.to_string())),
+            };
+        }
+        let length = list.content_length();
+        self.stream(StatusCode::OK, length, list)
+    }
+
+    fn table(&self, served: &Served, page: &Page) -> Value {
+        let now = Timestamp::now();
+        let version = self.representation.meta_version;
+        let rows =
+            page.objects.iter().filter_map(|object| serde_json::from_slice::<Value>(object.body()).ok());
+        let rows = rows.map(|object| served.columns.row(&object, self.include, version, now)).collect();
+        let mut metadata = Map::new();
+        metadata.insert("resourceVersion".to_owned(), page.resource_version.to_string().into());
+        if let Some(token) = &page.continue_token {
+            metadata.insert("continue".to_owned(), token.as_str().into());
+        }
+        if let Some(remaining) = page.remaining {
+            metadata.insert("remainingItemCount".to_owned(), remaining.into());
+        }
+        served.columns.table(version, metadata, rows, true)
+    }
+
+    fn pieces(
+        &self,
+        code: StatusCode,
+        pieces: impl ExactSizeIterator<Item = Bytes> + Clone + Send + 'static,
+    ) -> Response {
+        let length = pieces.clone().map(|piece| piece.len() as u64).sum();
+        self.stream(code, length, pieces)
+    }
+
+    fn stream(
+        &self,
+        code: StatusCode,
+        length: u64,
+        pieces: impl Iterator<Item = Bytes> + Send + 'static,
+    ) -> Response {
+        let compress = self.gzip && length > GZIP_MIN;
+        let body = if compress {
+            Body::from_stream(futures::stream::iter(
+                gzip::Compressed::new(pieces).map(Ok::<_, std::convert::Infallible>),
+            ))
+        } else {
+            Body::from_stream(futures::stream::iter(pieces.map(Ok::<_, std::convert::Infallible>)))
+        };
+        let mut response = Response::new(body);
+        *response.status_mut() = code;
+        let headers = response.headers_mut();
+        let content_type = HeaderValue::from_static(self.representation.encoding.as_str());
+        headers.insert(header::CONTENT_TYPE, content_type);
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+        if compress {
+            headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+        } else {
+            headers.insert(header::CONTENT_LENGTH, length.into());
+        }
+        response
+    }
+}
+
+/// All values of a header, as one.
+fn joined(headers: &HeaderMap, name: &header::HeaderName) -> String {
+    let values: Vec<_> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
+    values.join(",")
+}
+
+/// JSON and the end of a line.
+fn line(value: &Value) -> Vec<u8> {
+    let mut body = serde_json::to_vec(value).unwrap_or_default();
+    body.push(b'\n');
+    body
+}
+
+pub(crate) fn type_meta<'a>(api_version: &'a str, kind: &'a str) -> TypeMeta<'a> {
+    TypeMeta { api_version, kind }
+}
+
+/// Warnings as headers.
+pub(crate) fn warn(headers: &mut HeaderMap, warnings: &[String]) {
+    for warning in warnings {
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - {}", kube_wire::quoting::quoted(warning))) {
+            headers.append(header::WARNING, value);
+        }
+    }
+}
+
+/// A status that is no success.
+pub(crate) fn failure(status: &Status) -> Response {
+    let mut body = status.to_json();
+    body.push(b'\n');
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    if let Some(seconds) = status.retry_after_seconds() {
+        headers.insert(header::RETRY_AFTER, seconds.into());
+    }
+    response
+}
+
+/// Plain text, as the API server answers what is no API.
+pub(crate) fn plain(code: StatusCode, text: impl Into<String>) -> Response {
+    let mut response = Response::new(Body::from(text.into()));
+    *response.status_mut() = code;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}

@@ -1,0 +1,215 @@
+//! The way of a request: who calls, whether there is room, whether they may, and who answers.
+
+use std::sync::Arc;
+
+use axum::{
+    body::Body,
+    extract::{ConnectInfo, Request, State},
+    response::Response,
+};
+use bytes::Bytes;
+use http::{StatusCode, request::Parts};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use kube_wire::{
+    request::{ApiPath, RequestInfo, ResourcePath, Verb},
+    resource::GroupVersionResource,
+    status::Status,
+};
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+use tracing::{debug, warn};
+
+use crate::{
+    answer::{failure, plain},
+    api::{Intercept, Limits, VersionInfo},
+    authenticate::{Authenticator, Peer, User},
+    authorize::{Attributes, Authorizer, Decision},
+    discovery::Discovery,
+    health::Health,
+    openapi::OpenApi,
+    served::Served,
+    verbs::{self, Call, verb_name},
+};
+
+/// Everything that answers needs.
+pub(crate) struct Server {
+    pub(crate) resources: Vec<Served>,
+    pub(crate) authenticator: Option<Arc<dyn Authenticator>>,
+    pub(crate) authorizer: Option<Arc<dyn Authorizer>>,
+    pub(crate) intercept: Option<Arc<dyn Intercept>>,
+    pub(crate) health: Health,
+    pub(crate) discovery: Discovery,
+    pub(crate) openapi: OpenApi,
+    pub(crate) version: VersionInfo,
+    pub(crate) limits: Limits,
+    pub(crate) reading: Semaphore,
+    pub(crate) writing: Semaphore,
+}
+
+/// Answers any request.
+pub(crate) async fn serve(State(server): State<Arc<Server>>, request: Request) -> Response {
+    let (mut parts, body) = request.into_parts();
+    let peer = parts.extensions.get::<ConnectInfo<Peer>>().map(|info| info.0.clone()).unwrap_or_default();
+    let user = match server.user(&peer, &mut parts).await {
+        Ok(user) => user,
+        Err(status) => return failure(&status),
+    };
+    let request = RequestInfo::parse(&parts.method, &parts.uri);
+    let health = matches!(&request.path, ApiPath::NonResource(path) if Health::is_path(path));
+    let _room = match server.room(&request, health) {
+        Ok(room) => room,
+        Err(status) => return failure(&status),
+    };
+    let exempt = matches!(&request.path, ApiPath::NonResource(path) if Health::is_exempt(path));
+    if !exempt && let Err(status) = server.allow(&user, &request).await {
+        return failure(&status);
+    }
+    match &request.path {
+        ApiPath::Resource(path) => {
+            server.resource(request.verb, path, user, Request::from_parts(parts, body)).await
+        }
+        ApiPath::NonResource(path) => server.path(request.verb, path, &parts),
+    }
+}
+
+impl Server {
+    /// Who calls. Credentials do not go further than this.
+    async fn user(&self, peer: &Peer, parts: &mut Parts) -> Result<User, Status> {
+        let Some(authenticator) = &self.authenticator else { return Ok(User::anonymous()) };
+        let found = authenticator.authenticate(peer, &parts.headers).await;
+        authenticator.strip(&mut parts.headers);
+        match found {
+            Ok(Some(user)) => Ok(user.authenticated()),
+            Ok(None) => Ok(User::anonymous()),
+            Err(error) => {
+                let error: &dyn std::error::Error = &error;
+                debug!(error, "a caller was not recognised");
+                Err(Status::unauthorized())
+            }
+        }
+    }
+
+    /// Room for one more request; watches and health need none.
+    fn room(
+        &self,
+        request: &RequestInfo,
+        health: bool,
+    ) -> Result<Option<tokio::sync::SemaphorePermit<'_>>, Status> {
+        if health || request.verb == Verb::Watch {
+            return Ok(None);
+        }
+        let reads = matches!(request.verb, Verb::Get | Verb::List);
+        let room = if reads { &self.reading } else { &self.writing };
+        let full = |_| Status::too_many_requests("Too many requests, please try again later.", 1);
+        room.try_acquire().map(Some).map_err(full)
+    }
+
+    async fn allow(&self, user: &User, request: &RequestInfo) -> Result<(), Status> {
+        let attributes = Attributes { user: user.clone(), request: request.clone() };
+        let decision = match &self.authorizer {
+            Some(authorizer) => authorizer.authorize(&attributes).await,
+            None => Ok(Decision::Denied(String::new())),
+        };
+        match decision {
+            Ok(Decision::Allowed) => Ok(()),
+            Ok(Decision::Denied(reason)) => Err(forbidden(&attributes, &reason)),
+            Err(error) => {
+                let error: &dyn std::error::Error = &error;
+                warn!(error, "cannot review what a caller may do");
+                Err(Status::internal_error("cannot review what the caller may do"))
+            }
+        }
+    }
+
+    async fn resource(&self, verb: Verb, path: &ResourcePath, user: User, request: Request) -> Response {
+        let Some(served) = self.resources.iter().find(|served| served.resource == path.resource) else {
+            return plain(StatusCode::NOT_FOUND, "404 page not found\n");
+        };
+        let request = match &self.intercept {
+            Some(intercept) => match intercept.intercept(path.clone(), user, request).await {
+                Ok(response) => return response,
+                Err(request) => request,
+            },
+            None => request,
+        };
+        let (parts, body) = request.into_parts();
+        let body = match self.body(verb, body).await {
+            Ok(body) => body,
+            Err(status) => return failure(&status),
+        };
+        let query = parts.uri.query().unwrap_or_default();
+        let warnings = Mutex::default();
+        let call = Call { served, path, query, headers: &parts.headers, body: &body, warnings: &warnings };
+        let answered = verbs::answer(verb, &call).await;
+        answered.unwrap_or_else(|| plain(StatusCode::NOT_FOUND, "404 page not found\n"))
+    }
+
+    async fn body(&self, verb: Verb, body: Body) -> Result<Bytes, Status> {
+        if matches!(verb, Verb::Get | Verb::List | Verb::Watch) {
+            return Ok(Bytes::new());
+        }
+        match Limited::new(body, self.limits.body).collect().await {
+            Ok(collected) => Ok(collected.to_bytes()),
+            Err(error) if error.is::<LengthLimitError>() => {
+                let words = format!("Request entity too large: limit is {}", self.limits.body);
+                Err(crate::field_error::failure(413, "RequestEntityTooLarge", words, None))
+            }
+            Err(error) => Err(Status::bad_request(format!("cannot read the body: {error}"))),
+        }
+    }
+
+    /// Answers what is no resource.
+    fn path(&self, verb: Verb, path: &str, parts: &Parts) -> Response {
+        let query = parts.uri.query().unwrap_or_default();
+        if verb != Verb::Get {
+            let words = "the server does not allow this method on the requested resource";
+            let details = Some(kube_wire::status::StatusDetails::default());
+            return failure(&crate::field_error::failure(405, "MethodNotAllowed", words.to_owned(), details));
+        }
+        if let Some(response) = self.health.answer(path, query) {
+            return response;
+        }
+        if let Some(response) = self.discovery.answer(path, &parts.headers) {
+            return response;
+        }
+        if let Some(response) = self.openapi.answer(path, &parts.headers) {
+            return response;
+        }
+        if path == "/version" {
+            return crate::discovery::json(&self.version.to_json());
+        }
+        plain(StatusCode::NOT_FOUND, "404 page not found\n")
+    }
+}
+
+/// Status 403 in the API server's words.
+fn forbidden(attributes: &Attributes, reason: &str) -> Status {
+    let Attributes { user, request } = attributes;
+    let user = kube_wire::quoting::quoted(&user.name);
+    let verb = verb_name(request.verb);
+    let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+    match &request.path {
+        ApiPath::NonResource(path) => {
+            let none = GroupVersionResource::new("", "", "");
+            let path = kube_wire::quoting::quoted(path);
+            Status::forbidden(&none, "", &format!("User {user} cannot {verb} path {path}{reason}"))
+        }
+        ApiPath::Resource(path) => {
+            let ResourcePath { resource, namespace, name, subresource, verb_in_path: _ } = path;
+            let whole = match subresource.as_deref() {
+                Some(subresource) => format!("{}/{subresource}", resource.resource),
+                None => resource.resource.to_string(),
+            };
+            let place = match namespace.as_deref() {
+                Some(namespace) => format!(" in the namespace {}", kube_wire::quoting::quoted(namespace)),
+                None => " at the cluster scope".to_owned(),
+            };
+            let words = format!(
+                "User {user} cannot {verb} resource {} in API group {}{place}{reason}",
+                kube_wire::quoting::quoted(&whole),
+                kube_wire::quoting::quoted(&resource.group),
+            );
+            Status::forbidden(resource, name.as_deref().unwrap_or_default(), &words)
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! PATCH: JSON patch, merge patch, and server-side apply. A patch without a version is computed anew when another write comes first.
+
+use axum::response::Response;
+use http::{StatusCode, header};
+use kube_wire::{
+    accept::{Answer, MediaType},
+    status::{Status, StatusDetails},
+};
+use serde_json::{Map, Value, json};
+
+use super::{Call, admit, members, write};
+use kube_wire::quoting::quoted;
+
+use crate::{
+    answer::Form,
+    decode,
+    field_error::{FieldError, FieldErrors, failure},
+    managed_fields::{self, Applied, Writer},
+    metadata,
+    options::{FieldValidation, WriteKind, WriteOptions},
+    schema,
+    storage::StorageError,
+};
+
+/// How often a patch is computed before the conflict is told.
+const ATTEMPTS: usize = 5;
+
+/// The most operations of a JSON patch.
+const OPERATIONS_MAX: usize = 10_000;
+
+const JSON_PATCH: &str = "application/json-patch+json";
+const MERGE_PATCH: &str = "application/merge-patch+json";
+const APPLY: &str = "application/apply-patch+yaml";
+
+/// What to do to the object.
+enum Change {
+    Json(Vec<json_patch::PatchOperation>),
+    Merge(Value),
+    Apply(Map<String, Value>),
+}
+
+pub(super) async fn patch(call: &Call<'_>) -> Result<Response, Status> {
+    let served = call.served;
+    let said = call.headers.get(header::CONTENT_TYPE).and_then(|said| said.to_str().ok()).unwrap_or_default();
+    let said = said.split(';').next().unwrap_or_default().trim();
+    if ![JSON_PATCH, MERGE_PATCH, APPLY].contains(&said) {
+        return Err(Status::unsupported_media_type(&[JSON_PATCH, MERGE_PATCH, APPLY]));
+    }
+    let form = Form::negotiate(call.headers, call.query, Answer::Object)?;
+    let kind = if said == APPLY { WriteKind::Apply } else { WriteKind::Patch };
+    let options = WriteOptions::parse(kind, call.query, call.headers)?;
+    // Only a configuration says all of an object.
+    if (kind != WriteKind::Apply || call.is_status()) && !exists(call).await? {
+        return Err(served.not_found(call.name()));
+    }
+    let mut duplicates = Vec::new();
+    let change = match said {
+        JSON_PATCH => Change::Json(operations(call.body)?),
+        MERGE_PATCH => Change::Merge(merge_patch(call.body, &mut duplicates)?),
+        _ => Change::Apply(configuration(call)?),
+    };
+    let mut attempt = 1;
+    loop {
+        let tried = once(call, &options, &change, &duplicates).await;
+        match tried {
+            Err(Failure::Storage(StorageError::Conflict)) if attempt < ATTEMPTS => attempt += 1,
+            Err(Failure::Storage(error)) => return Err(call.status(error)),
+            Err(Failure::Answer(status)) => return Err(*status),
+            Ok((code, value)) => return Ok(form.value(served, code, &value)),
+        }
+    }
+}
+
+async fn exists(call: &Call<'_>) -> Result<bool, Status> {
+    let found = call.served.storage.get(&call.key()).await;
+    found.map(|found| found.is_some()).map_err(|error| call.status(error))
+}
+
+enum Failure {
+    Storage(StorageError),
+    Answer(Box<Status>),
+}
+
+impl From<Status> for Failure {
+    fn from(status: Status) -> Self {
+        Self::Answer(Box::new(status))
+    }
+}
+
+async fn once(
+    call: &Call<'_>,
+    options: &WriteOptions,
+    change: &Change,
+    duplicates: &[String],
+) -> Result<(StatusCode, Value), Failure> {
+    let served = call.served;
+    let api_version = served.info.api_version();
+    let writer = admit::writer(options, &api_version, call);
+    let found = served.storage.get(&call.key()).await.map_err(Failure::Storage)?;
+    let Some(stored) = found else {
+        let Change::Apply(config) = change else { return Err(served.not_found(call.name()).into()) };
+        let kind = json!({ "apiVersion": api_version, "kind": served.info.kind });
+        let nothing = kind.as_object().cloned().unwrap_or_default();
+        let mut object = apply(call, options, &nothing, config, &writer)?;
+        let uid = metadata::text(&object, "uid");
+        if !uid.is_empty() {
+            let why = format!(
+                "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+            );
+            return Err(served.conflict(call.name(), &why).into());
+        }
+        admit::place(&mut object, call.namespace())?;
+        write::check_name(call, &object)?;
+        let object = admit::created(served, object, &writer, true)?;
+        return match write::insert(call, object, options.dry_run).await {
+            Ok(value) => Ok((StatusCode::CREATED, value)),
+            // Somebody made it in between: it is applied to then.
+            Err(status) if status.reason == "AlreadyExists" => Err(Failure::Storage(StorageError::Conflict)),
+            Err(status) => Err(status.into()),
+        };
+    };
+    let old = members(&stored)?;
+    let mut new = match change {
+        Change::Json(operations) => {
+            let mut value = Value::Object(old.clone());
+            for operation in operations {
+                let operation = lenient(operation, &value);
+                json_patch::patch(&mut value, std::slice::from_ref(&operation)).map_err(|_| rejected())?;
+            }
+            let Value::Object(mut new) = value else { return Err(rejected().into()) };
+            structure(call, options, &mut new, duplicates.to_vec())?;
+            new
+        }
+        Change::Merge(patch) => {
+            let mut value = Value::Object(old.clone());
+            merge(&mut value, patch);
+            let Value::Object(mut new) = value else { return Err(rejected().into()) };
+            structure(call, options, &mut new, duplicates.to_vec())?;
+            new
+        }
+        Change::Apply(config) => apply(call, options, &old, config, &writer)?,
+    };
+    admit::place(&mut new, call.namespace())?;
+    write::check_name(call, &new)?;
+    // What the patch did not say is as it was read.
+    write::check_resource_version(call, &new, &stored)?;
+    let applied = matches!(change, Change::Apply(_));
+    let object = admit::updated(served, &old, new, call.is_status(), &writer, applied)?;
+    let value =
+        write::replace(call, &stored, &old, object, options.dry_run).await.map_err(Failure::Storage)?;
+    Ok((StatusCode::OK, value))
+}
+
+/// What a configuration makes of an object, with defaults in it. Nulls stay for validation to refuse.
+fn apply(
+    call: &Call<'_>,
+    options: &WriteOptions,
+    live: &Map<String, Value>,
+    config: &Map<String, Value>,
+    writer: &Writer<'_>,
+) -> Result<Map<String, Value>, Status> {
+    let served = call.served;
+    let Applied { mut object, changed } =
+        managed_fields::applied(live, config, &served.merging, writer, options.force)?;
+    if changed {
+        let mut value = Value::Object(object);
+        schema::default(&mut value, &served.schema);
+        let Value::Object(complete) = value else {
+            return Err(Status::internal_error("defaults lost the object"));
+        };
+        object = complete;
+    }
+    let twice = decode::strictly(call.body);
+    match (options.validation, twice) {
+        (FieldValidation::Strict, Err(why)) => {
+            let words = "error converting YAML to JSON: yaml: unmarshal errors";
+            return Err(Status::bad_request(format!("error strict decoding YAML: {words}:\n  {why}")));
+        }
+        (FieldValidation::Warn, Err(why)) => *call.warnings.lock() = vec![why],
+        _ => {}
+    }
+    // What of the metadata cannot be read was not said.
+    let _ = metadata::coerce(&mut object);
+    Ok(object)
+}
+
+/// The API server's library takes a replacement of a member that is not there for its addition.
+fn lenient(operation: &json_patch::PatchOperation, value: &Value) -> json_patch::PatchOperation {
+    match operation {
+        json_patch::PatchOperation::Replace(replace) if value.pointer(replace.path.as_str()).is_none() => {
+            let holder = replace.path.parent().and_then(|holder| value.pointer(holder.as_str()));
+            if holder.is_some_and(Value::is_object) {
+                let (path, value) = (replace.path.clone(), replace.value.clone());
+                json_patch::PatchOperation::Add(json_patch::AddOperation { path, value })
+            } else {
+                operation.clone()
+            }
+        }
+        other => other.clone(),
+    }
+}
+
+/// A merge patch as the API server's library does it: what is new has no nulls, in lists neither, but for items that are null.
+fn merge(value: &mut Value, patch: &Value) {
+    let Value::Object(changes) = patch else {
+        *value = patch.clone();
+        return;
+    };
+    let Value::Object(members) = value else {
+        *value = without_nulls(patch);
+        return;
+    };
+    for (name, change) in changes {
+        match (members.get_mut(name), change) {
+            (_, Value::Null) => {
+                members.remove(name);
+            }
+            (None | Some(Value::Null), change) => {
+                members.insert(name.clone(), without_nulls(change));
+            }
+            (Some(member @ Value::Object(_)), change) => merge(member, change),
+            (Some(member), change) => *member = without_nulls(change),
+        }
+    }
+}
+
+fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Object(members) => {
+            let kept = members.iter().filter(|(_, member)| !member.is_null());
+            Value::Object(kept.map(|(name, member)| (name.clone(), without_nulls(member))).collect())
+        }
+        Value::Array(items) => Value::Array(items.iter().map(without_nulls).collect()),
+        other => other.clone(),
+    }
+}
+
+/// Brings the patched object into its structure.
+fn structure(
+    call: &Call<'_>,
+    options: &WriteOptions,
+    new: &mut Map<String, Value>,
+    duplicates: Vec<String>,
+) -> Result<(), Status> {
+    let patched = Value::Object(new.clone());
+    let refused = |why: &str| invalid_patch(&patched.to_string(), why);
+    let unknown = call.served.structure(new).map_err(|why| refused(&why))?;
+    *call.warnings.lock() = admit::strictness(options, duplicates, unknown).map_err(|why| refused(&why))?;
+    Ok(())
+}
+
+/// Status 422 about the whole patched object, as the API server says it, which has no kind then.
+fn invalid_patch(patched: &str, why: &str) -> Status {
+    let mut errors = FieldErrors::default();
+    errors.push(FieldError::invalid("patch", &quoted(patched), why));
+    errors.check("", "", "").err().unwrap_or_default()
+}
+
+fn rejected() -> Status {
+    let words = "the server rejected our request due to an error in our request";
+    failure(422, "Invalid", words.to_owned(), Some(StatusDetails::default()))
+}
+
+fn undecodable(why: &str) -> Status {
+    Status::bad_request(format!("error decoding patch: {why}"))
+}
+
+fn operations(body: &[u8]) -> Result<Vec<json_patch::PatchOperation>, Status> {
+    let decoded = decode::value(body, MediaType::Json).map_err(|why| undecodable(&why))?;
+    let type_ = |value: &Value, type_: &str| {
+        undecodable(&format!(
+            "json: cannot unmarshal {} into Go value of type {type_}",
+            decode::go_kind(value)
+        ))
+    };
+    let items = match decoded.value {
+        // No operations.
+        Value::Null => return Ok(Vec::new()),
+        Value::Array(items) => items,
+        other => return Err(type_(&other, "[]handlers.jsonPatchOp")),
+    };
+    if let Some(other) = items.iter().find(|item| !item.is_object() && !item.is_null()) {
+        return Err(type_(other, "handlers.jsonPatchOp"));
+    }
+    if items.len() > OPERATIONS_MAX {
+        let words = format!(
+            "Request entity too large: The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {}",
+            items.len()
+        );
+        return Err(failure(413, "RequestEntityTooLarge", words, None));
+    }
+    let complete = items.into_iter().map(|mut item| {
+        if let Some(members) = item.as_object_mut().filter(|members| !members.contains_key("value")) {
+            // What is not said is null.
+            members.insert("value".to_owned(), Value::Null);
+        }
+        item
+    });
+    let operations: Vec<json_patch::PatchOperation> =
+        serde_json::from_value(complete.collect()).map_err(|_| rejected())?;
+    let whole = |operation: &json_patch::PatchOperation| {
+        operation.path().is_root() && !matches!(operation, json_patch::PatchOperation::Test(_))
+    };
+    if operations.iter().any(whole) { Err(rejected()) } else { Ok(operations) }
+}
+
+fn merge_patch(body: &[u8], duplicates: &mut Vec<String>) -> Result<Value, Status> {
+    let decoded = decode::value(body, MediaType::Json).map_err(|why| undecodable(&why))?;
+    if decoded.value.is_null() {
+        return Err(Status::bad_request("Invalid JSON Patch"));
+    }
+    if !decoded.value.is_object() {
+        let name = decode::go_kind(&decoded.value);
+        return Err(undecodable(&format!(
+            "json: cannot unmarshal {name} into Go value of type map[string]interface {{}}"
+        )));
+    }
+    *duplicates = decoded.duplicates;
+    Ok(decoded.value)
+}
+
+/// What is to be applied: an object of the kind, without a record of who owns what.
+fn configuration(call: &Call<'_>) -> Result<Map<String, Value>, Status> {
+    let info = &call.served.info;
+    let decoded = decode::value(call.body, MediaType::Yaml).map_err(|why| {
+        Status::bad_request(format!("error decoding YAML: error converting YAML to JSON: {why}"))
+    })?;
+    let config = match decoded.value {
+        Value::Object(config) => config,
+        Value::Null => Map::new(),
+        other => {
+            return Err(Status::bad_request(format!(
+                "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {} into Go value of type \
+                 map[string]interface {{}}",
+                decode::go_kind(&other)
+            )));
+        }
+    };
+    let text = |name: &str| config.get(name).and_then(Value::as_str).unwrap_or_default();
+    let (api_version, kind) = (text("apiVersion"), text("kind"));
+    if api_version != info.api_version() || kind != info.kind {
+        let words = format!("invalid object type: {}, Kind={kind}", group_version(api_version));
+        return Err(Status::bad_request(words));
+    }
+    let fields = config.get("metadata").and_then(|metadata| metadata.get("managedFields"));
+    if fields.and_then(Value::as_array).is_some_and(|all| all.iter().all(Value::is_object)) {
+        return Err(Status::bad_request("metadata.managedFields must be nil"));
+    }
+    Ok(config)
+}
+
+/// `group/version`, both of which may be missing.
+fn group_version(api_version: &str) -> String {
+    if api_version.contains('/') { api_version.to_owned() } else { format!("/{api_version}") }
+}

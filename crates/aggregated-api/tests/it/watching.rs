@@ -1,0 +1,110 @@
+//! Watches: what they begin with, what they tell, how they end.
+
+use std::time::Duration;
+
+use axum::Router;
+use futures::StreamExt as _;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::api::{GADGETS, api, ask, gadget, get};
+
+/// The events of a watch that ends by itself.
+async fn events(router: &Router, query: &str) -> Vec<Value> {
+    let response = get(router, &format!("{GADGETS}?watch=1&{query}"), &[]).await;
+    assert_eq!(response.status(), 200, "{query}");
+    let mut body = response.into_body().into_data_stream();
+    let mut text = Vec::new();
+    while let Some(chunk) = timeout(Duration::from_hours(2), body.next()).await.unwrap() {
+        text.extend_from_slice(&chunk.unwrap());
+    }
+    text.split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty())
+        .map(|line| serde_json::from_slice(line).unwrap())
+        .collect()
+}
+
+fn told(events: &[Value]) -> Vec<String> {
+    let short = |event: &Value| {
+        let (kind, object) = (event["type"].as_str().unwrap(), &event["object"]);
+        let end = &object["metadata"]["annotations"]["k8s.io/initial-events-end"];
+        match kind {
+            "BOOKMARK" if end == "true" => "END".to_owned(),
+            "BOOKMARK" => kind.to_owned(),
+            "ERROR" => format!("ERROR {}", object["code"]),
+            _ => format!("{kind} {}", object["metadata"]["name"].as_str().unwrap()),
+        }
+    };
+    events.iter().map(short).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_begins_as_it_is_asked_to() {
+    let router = api().router();
+    let mut versions = Vec::new();
+    for name in ["b", "a"] {
+        let (_, made) = ask(&router, "POST", GADGETS, &gadget(name, &json!({ "color": "red" }))).await;
+        versions.push(made["metadata"]["resourceVersion"].as_str().unwrap().to_owned());
+    }
+    let first = &versions[0];
+    for (query, expected) in [
+        ("timeoutSeconds=1".to_owned(), &["ADDED a", "ADDED b"][..]),
+        ("timeoutSeconds=1&resourceVersion=0".to_owned(), &["ADDED a", "ADDED b"]),
+        (format!("timeoutSeconds=1&resourceVersion={first}"), &["ADDED a"]),
+        (
+            "timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true".to_owned(),
+            &["ADDED a", "ADDED b", "END"],
+        ),
+        ("timeoutSeconds=1&fieldSelector=metadata.name%3Db".to_owned(), &["ADDED b"]),
+        ("timeoutSeconds=1&resourceVersion=1".to_owned(), &["ERROR 410"]),
+        ("timeoutSeconds=70&allowWatchBookmarks=true".to_owned(), &["ADDED a", "ADDED b", "END", "BOOKMARK", "BOOKMARK"]),
+    ] {
+        assert_eq!(told(&events(&router, &query).await), expected, "{query}");
+    }
+    let refused = get(&router, &format!("{GADGETS}?watch=1&sendInitialEvents=true"), &[]).await;
+    assert_eq!(refused.status(), 422);
+}
+
+#[tokio::test]
+async fn a_watch_tells_what_happens() {
+    let router = api().router();
+    let response = get(&router, &format!("{GADGETS}?watch=1&labelSelector=on%3Dyes"), &[]).await;
+    let mut body = response.into_body().into_data_stream();
+    ask(&router, "POST", GADGETS, &gadget("a", &json!({}))).await;
+    let path = format!("{GADGETS}/a");
+    for patch in [
+        json!({ "metadata": { "labels": { "on": "yes" } } }),
+        json!({ "spec": { "size": 1 } }),
+        json!({ "metadata": { "labels": { "on": "no" } } }),
+        json!({ "spec": { "size": 2 } }),
+        json!({ "metadata": { "labels": { "on": "yes" } } }),
+    ] {
+        assert_eq!(ask(&router, "PATCH", &path, &patch).await.0, 200);
+    }
+    assert_eq!(ask(&router, "DELETE", &path, &Value::Null).await.0, 200);
+    let mut seen = Vec::new();
+    while seen.len() < 5 {
+        let chunk = timeout(Duration::from_secs(20), body.next()).await.unwrap().unwrap().unwrap();
+        let lines = chunk.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        seen.extend(lines.map(|line| serde_json::from_slice::<Value>(line).unwrap()));
+    }
+    assert_eq!(told(&seen), ["ADDED a", "MODIFIED a", "DELETED a", "ADDED a", "DELETED a"]);
+    let versions: Vec<u64> = seen
+        .iter()
+        .map(|event| event["object"]["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap())
+        .collect();
+    assert!(versions.is_sorted_by(|a, b| a < b), "{versions:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_to_come_is_waited_for_and_then_refused() {
+    let router = api().router();
+    let far = u64::MAX / 2;
+    let query = format!("{GADGETS}?resourceVersion={far}&resourceVersionMatch=NotOlderThan");
+    let (status, body) = ask(&router, "GET", &query, &Value::Null).await;
+    assert_eq!((status, &body["details"]["causes"][0]["reason"]), (504, &json!("ResourceVersionTooLarge")));
+    let query = format!(
+        "timeoutSeconds=9&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion={far}"
+    );
+    assert_eq!(told(&events(&router, &query).await), ["ERROR 504"]);
+}

@@ -1,0 +1,132 @@
+//! The certificate that a gateway shows to those who dial it: asked for with the node's own, kept on disk, renewed in time.
+//! It is asked for while the node is a gateway and not before.
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use tls::digest::Sha256Digest;
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::watch,
+    time::sleep,
+};
+use tracing::{info, warn};
+
+use super::{
+    Identity, IdentityConfig, IdentityError,
+    ask::{self, AskError},
+    files::{Files, Own},
+    plan::{self, Situation, Step},
+    purpose::Purpose,
+    shown::Shown,
+};
+use crate::upstream::{Upstream, jittered};
+
+/// How long to wait after a failure: first and longest.
+const BACKOFF: (Duration, Duration) = (Duration::from_secs(2), Duration::from_mins(5));
+
+/// How long to wait for a link before it is said that there is none.
+const CONNECT: Duration = Duration::from_secs(15);
+
+/// Keeps the serving certificate of a gateway. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Serving {
+    config: Arc<IdentityConfig>,
+    files: Files,
+    authority: std::path::PathBuf,
+    shown: watch::Sender<Option<Shown>>,
+    problem: Arc<Mutex<Option<String>>>,
+}
+
+impl Serving {
+    pub(super) fn new(identity: &Identity) -> Result<Self, IdentityError> {
+        Ok(Self {
+            config: Arc::new(identity.config.clone()),
+            files: Files::open(&identity.config.folder, Purpose::Gateway)?,
+            authority: identity.ca.clone(),
+            shown: watch::Sender::new(None),
+            problem: Arc::default(),
+        })
+    }
+
+    /// The files of the certificate, anew at each change.
+    pub fn shown(&self) -> watch::Receiver<Option<Shown>> {
+        self.shown.subscribe()
+    }
+
+    /// What went wrong last, until it goes right.
+    pub fn problem(&self) -> Option<String> {
+        self.problem.lock().clone()
+    }
+
+    /// Keeps the certificate for as long as this is polled.
+    pub async fn keep(&self, upstream: &Upstream) {
+        let mut pause = BACKOFF.0;
+        let mut forced = false;
+        // The hub cannot start without it; then it is renewed in time all the same.
+        let mut hangup = signal(SignalKind::hangup()).ok();
+        let mut used: Option<Sha256Digest> = None;
+        loop {
+            let own = self.files.own(&self.config.node);
+            let now = Timestamp::now();
+            if let Some(own) = own.as_ref().filter(|own| now <= own.certificate.validity().not_after) {
+                self.take(own, &mut used);
+            }
+            let situation = Situation {
+                own: own.as_ref().map(|own| (own.certificate.validity(), own.jitter())),
+                // It is asked for with the certificate that the link shows.
+                given: true,
+                token: false,
+                forced,
+            };
+            match plan::next(situation, now) {
+                Step::Rest(rest) => {
+                    *self.problem.lock() = None;
+                    tokio::select! {
+                        () = sleep(rest) => {}
+                        () = asked(&mut hangup) => {
+                            info!("SIGHUP: asking for a new certificate of the gateway");
+                            forced = true;
+                        }
+                    }
+                    continue;
+                }
+                // There is always the link's certificate to ask with.
+                Step::Ask(_) | Step::Stuck { .. } => {}
+            }
+            if let Err(reason) = upstream.connected(CONNECT).await {
+                *self.problem.lock() = Some(reason);
+                continue;
+            }
+            match Box::pin(ask::with_certificate(&self.config, &self.files, upstream)).await {
+                Ok(own) => {
+                    (pause, forced) = (BACKOFF.0, false);
+                    info!(not_after = %own.certificate.validity().not_after, "the gateway has a new certificate");
+                }
+                Err(AskError { failure: _, reason }) => {
+                    warn!(reason, retry = ?pause, "the gateway has no new certificate");
+                    *self.problem.lock() = Some(reason);
+                    sleep(jittered(pause)).await;
+                    pause = (pause * 2).min(BACKOFF.1);
+                }
+            }
+        }
+    }
+
+    fn take(&self, own: &Own, used: &mut Option<Sha256Digest>) {
+        let found = Some(own.certificate.fingerprint());
+        if *used != found {
+            *used = found;
+            self.shown.send_replace(Some(Shown::own(&self.files, &self.authority)));
+        }
+    }
+}
+
+/// Waits until somebody asks for a new certificate.
+async fn asked(hangup: &mut Option<Signal>) {
+    match hangup {
+        Some(hangup) => drop(hangup.recv().await),
+        None => std::future::pending().await,
+    }
+}

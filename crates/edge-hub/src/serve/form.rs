@@ -1,0 +1,93 @@
+//! In what form an answer is wanted: objects in one of their encodings, or a table.
+
+use axum::body::Body;
+use http::{Response, header, request::Parts};
+use kube_wire::{
+    accept::{Answer, As, MediaType, Representation, negotiate},
+    resource::GroupVersionResource,
+    status::Status,
+    transcode,
+};
+use watch_cache::Page;
+
+use super::{Asked, Wanted};
+
+/// Whether the client would rather have a table, and in which version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rather {
+    /// No: it asked for objects.
+    Objects,
+    /// Yes, and objects will do.
+    Table(&'static str),
+    /// Yes, and nothing else.
+    TableOnly(&'static str),
+}
+
+/// How to answer; `None` if only the API server can answer so.
+pub(super) fn representation(
+    request: &Parts,
+    resource: &GroupVersionResource,
+    wanted: &Wanted,
+    up: bool,
+) -> Result<Option<(Representation, Rather)>, Status> {
+    let accept =
+        request.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let offered: &[MediaType] =
+        if transcode::knows(resource) { &[MediaType::Json, MediaType::Protobuf] } else { &[MediaType::Json] };
+    let mut representation = negotiate(accept, offered)?;
+    let (kind, pretty) = match wanted {
+        Wanted::List(_) => (Answer::List, true),
+        Wanted::Watch(_) => (Answer::Watch, false),
+        Wanted::Get => (Answer::Object, true),
+    };
+    let mut table = Rather::Objects;
+    if representation.as_ == As::Table {
+        if up {
+            return Ok(None);
+        }
+        // Columns are the API server's to make. kubectl accepts plain objects, too, and then shows names and ages.
+        let version = representation.meta_version;
+        let plain: Vec<&str> = accept.split(',').filter(|clause| !clause.contains("as=Table")).collect();
+        let as_asked = !request.uri.query().unwrap_or_default().contains("includeObject");
+        table = match (as_asked, plain.is_empty()) {
+            (false, true) => return Err(Status::not_acceptable(&["application/json"])),
+            (false, false) => Rather::Objects,
+            (true, false) => Rather::Table(version),
+            (true, true) => Rather::TableOnly(version),
+        };
+        representation = if plain.is_empty() {
+            Representation { as_: As::Object, ..representation }
+        } else {
+            negotiate(&plain.join(","), offered)?
+        };
+    }
+    representation.check(kind)?;
+    if pretty && up && (representation.pretty || is_for_people(request)) {
+        return Ok(None);
+    }
+    Ok(Some((representation, table)))
+}
+
+/// The API server indents JSON for browsers and command-line tools, and when asked.
+fn is_for_people(request: &Parts) -> bool {
+    let agent =
+        request.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let asked =
+        request.uri.query().is_some_and(|query| query.split('&').any(|part| part.starts_with("pretty=")));
+    asked || ["curl", "Wget", "Mozilla/5.0"].iter().any(|prefix| agent.starts_with(prefix))
+}
+
+impl Asked<'_> {
+    /// These objects as the table that the client would rather have. `Ok(None)`: they are to be answered as they are.
+    pub(super) fn table(&self, page: &Page) -> Result<Option<Response<Body>>, Box<Status>> {
+        let (Rather::Table(version) | Rather::TableOnly(version)) = self.table else { return Ok(None) };
+        let table = self.hub.tables.answer(&self.named.owner, &self.key.resource, version, page);
+        match table {
+            Some(table) => Ok(Some(Response::new(Body::from(table.to_string())))),
+            None if matches!(self.table, Rather::TableOnly(_)) => {
+                Err(Box::new(Status::not_acceptable(&["application/json"])))
+            }
+            None => Ok(None),
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Keeps the plan as the cluster has it, from the hub's own subscriptions. They are stored: after a start without a link the last
+//! known picture holds. An edge node reads Gateways, its own Node and its own pool; a gateway all Nodes and NodePools besides.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use kube_wire::resource::{GroupVersionResource, ObjectKey};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    State, TunnelConfig,
+    objects::{Gateway, NodeFacts, is_edge_pool, service_ports},
+    plan::{Given, Known, Role, plan},
+};
+use crate::{
+    filters::follow::{Source, Told, named},
+    hub::Hub,
+    subscriptions::Key,
+};
+
+/// How long changes are gathered: Nodes write their status one after the other.
+const GATHER: Duration = Duration::from_millis(50);
+
+fn gateways() -> Key {
+    Key::pooled(&GroupVersionResource::new("raven.openyurt.io", "v1beta1", "gateways"))
+}
+
+fn nodes() -> GroupVersionResource {
+    GroupVersionResource::new("", "v1", "nodes")
+}
+
+fn pools() -> GroupVersionResource {
+    GroupVersionResource::new("apps.openyurt.io", "v1beta2", "nodepools")
+}
+
+fn services() -> GroupVersionResource {
+    GroupVersionResource::new("", "v1", "services")
+}
+
+/// Keeps the plan until `shutdown`.
+pub(super) async fn follow(
+    hub: Arc<Hub>,
+    state: Arc<State>,
+    config: Arc<TunnelConfig>,
+    shutdown: CancellationToken,
+) {
+    tokio::select! {
+        () = shutdown.cancelled() => {}
+        () = Following::new(hub, state, config).run() => {}
+    }
+}
+
+struct Following {
+    hub: Arc<Hub>,
+    state: Arc<State>,
+    config: Arc<TunnelConfig>,
+    known: Known,
+    unreadable: BTreeMap<String, String>,
+    gateways: Source,
+    own: Source,
+    own_pool: Source,
+    nodes: Source,
+    pools: Source,
+    service: Source,
+}
+
+impl Following {
+    fn new(hub: Arc<Hub>, state: Arc<State>, config: Arc<TunnelConfig>) -> Self {
+        Self {
+            hub,
+            gateways: Source::new(gateways()),
+            own: Source::new(named(&nodes(), "", &state.me)),
+            own_pool: Source::none(),
+            nodes: Source::none(),
+            pools: Source::none(),
+            service: Source::none(),
+            state,
+            config,
+            known: Known::default(),
+            unreadable: BTreeMap::new(),
+        }
+    }
+
+    async fn run(mut self) {
+        loop {
+            self.read();
+            self.tell_problems();
+            // Without Gateways nothing is known; what was known before holds.
+            if self.gateways.has_read() {
+                let given = Given {
+                    me: &self.state.me,
+                    listen_port: self.config.listen.port(),
+                    destinations: &self.config.destinations,
+                };
+                let plan = plan(&given, &self.known);
+                let role = plan.role;
+                self.state.follow(plan);
+                if self.widen(role == Role::Gateway) {
+                    continue;
+                }
+            }
+            tokio::select! {
+                () = self.gateways.changed() => {}
+                () = self.own.changed() => {}
+                () = self.own_pool.changed() => {}
+                () = self.nodes.changed() => {}
+                () = self.pools.changed() => {}
+                () = self.service.changed() => {}
+            }
+            sleep(GATHER).await;
+        }
+    }
+
+    fn read(&mut self) {
+        let (known, hub, unreadable) = (&mut self.known, &self.hub, &mut self.unreadable);
+        self.gateways.read(hub, |told| match told {
+            Told::Reset => {
+                known.gateways.clear();
+                unreadable.clear();
+            }
+            Told::Put(object) => {
+                let name = object.key().name().to_owned();
+                match Gateway::read(object) {
+                    Ok(gateway) => {
+                        unreadable.remove(&name);
+                        known.gateways.insert(name, gateway);
+                    }
+                    // What was read of it before holds.
+                    Err(error) => drop(unreadable.insert(name, error)),
+                }
+            }
+            Told::Gone(object) => {
+                known.gateways.remove(object.key().name());
+                unreadable.remove(object.key().name());
+            }
+        });
+        self.own.read(hub, |told| match told {
+            Told::Put(node) => known.own = Some(NodeFacts::read(node)),
+            // A node that is gone from the cache for a moment stays what it is.
+            Told::Reset | Told::Gone(_) => {}
+        });
+        // The own pool alone; on a gateway all are read below.
+        let wanted = known.own.as_ref().and_then(|own| own.pool.as_deref());
+        let wanted = wanted.filter(|_| self.pools.key.is_none()).map(|pool| named(&pools(), "", pool));
+        if self.own_pool.key != wanted {
+            self.own_pool = wanted.map_or_else(Source::none, Source::new);
+        }
+        let edge_pools = &mut known.edge_pools;
+        for source in [&mut self.own_pool, &mut self.pools] {
+            source.read(hub, |told| match told {
+                Told::Reset => edge_pools.clear(),
+                Told::Put(pool) => drop(edge_pools.insert(name(pool.key()), is_edge_pool(pool))),
+                Told::Gone(pool) => drop(edge_pools.remove(pool.key().name())),
+            });
+        }
+        let nodes = &mut known.nodes;
+        self.nodes.read(hub, |told| match told {
+            Told::Reset => nodes.clear(),
+            Told::Put(node) => drop(nodes.insert(name(node.key()), NodeFacts::read(node))),
+            Told::Gone(node) => drop(nodes.remove(node.key().name())),
+        });
+        let ports = &mut known.ports;
+        let state = &self.state;
+        self.service.read(hub, |told| match told {
+            Told::Reset => {}
+            Told::Put(service) => match service_ports(&services(), service) {
+                Ok(read) => {
+                    *ports = read;
+                    state.problem("internal Service", None);
+                }
+                Err(error) => state.problem("internal Service", Some(error)),
+            },
+            Told::Gone(_) => ports.clear(),
+        });
+    }
+
+    /// Opens or closes what only gateways read; says whether something was opened, which may be there at once.
+    fn widen(&mut self, gateway: bool) -> bool {
+        if gateway == self.nodes.key.is_some() {
+            return false;
+        }
+        if gateway {
+            let service = named(&services(), api::names::NAMESPACE, api::names::PROXY_INTERNAL_SERVICE);
+            self.nodes = Source::new(Key::pooled(&nodes()));
+            self.pools = Source::new(Key::pooled(&pools()));
+            self.service = Source::new(service);
+            return true;
+        }
+        // The Services themselves are shared with everyone on the node: only what was opened for the gateway is closed.
+        for source in [&mut self.nodes, &mut self.pools] {
+            if let Some(key) = source.key.take().filter(|key| !self.hub.sharing.load().pools(&key.resource)) {
+                self.hub.subscriptions.close(&key);
+            }
+            *source = Source::none();
+        }
+        self.service = Source::none();
+        self.known.nodes.clear();
+        self.known.ports.clear();
+        false
+    }
+
+    fn tell_problems(&self) {
+        let refused = |source: &Source, what: &str| {
+            source.refusal().map(|reason| format!("{what} cannot be read: {reason}"))
+        };
+        self.state.problem("Gateways", refused(&self.gateways, "Gateways"));
+        let hint = "Nodes (chart value edgeHub.gatewayNodes), so that nodes in no Gateway are not known,";
+        self.state.problem("Nodes", refused(&self.nodes, hint));
+        let unreadable: Vec<String> =
+            self.unreadable.iter().map(|(name, error)| format!("{name} is malformed: {error}")).collect();
+        self.state.problem("malformed Gateways", (!unreadable.is_empty()).then(|| unreadable.join("; ")));
+    }
+}
+
+fn name(key: &ObjectKey) -> String {
+    key.name().to_owned()
+}

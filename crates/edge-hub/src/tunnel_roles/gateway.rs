@@ -1,0 +1,157 @@
+//! Accepts links: of everyone when an exposed Gateway lists this node; of the other nodes of its pool when it stands for one. Begun and ended
+//! as the plan says, with the links that there are drained.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use tokio::{net::TcpListener, task::JoinSet, time::sleep};
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+use tunnel::{admission::ByView, credentials::Credentials, ending::Ending, gateway::Gateway};
+
+use super::{State, TunnelConfig, announce, links::install, plan::Accepts, ways_in};
+use crate::{hub::Hub, identity::Serving};
+
+/// How soon an address that is taken is tried again.
+const AGAIN: Duration = Duration::from_secs(2);
+
+/// How long a gateway that ends still takes what comes: until Services and balancers have heard that it goes.
+const LEAVE: Duration = Duration::from_secs(3);
+
+/// Cancels `close` at `end`, and for a gateway after the time that those who send to it need.
+pub(super) async fn leave(state: Arc<State>, end: CancellationToken, close: CancellationToken) {
+    end.cancelled().await;
+    if *state.announced.borrow() {
+        sleep(LEAVE).await;
+    }
+    close.cancel();
+}
+
+/// Accepts links while the cluster wants it, until `shutdown`; then waits until streams have ended.
+pub(super) async fn follow_role(
+    hub: Arc<Hub>,
+    state: Arc<State>,
+    config: Arc<TunnelConfig>,
+    serving: Serving,
+    shutdown: CancellationToken,
+) {
+    let mut plans = state.plan.subscribe();
+    // Those that end drain beside the one that begins.
+    let mut gateways = JoinSet::new();
+    loop {
+        let begun = tokio::select! {
+            wanted = plans.wait_for(|plan| plan.accepts != Accepts::Nobody) => wanted.map(|plan| plan.accepts).ok(),
+            () = shutdown.cancelled() => None,
+        };
+        let Some(accepts) = begun else { break };
+        info!(?accepts, "this node accepts links of the tunnel");
+        let end = shutdown.child_token();
+        let (config, serving) = (config.clone(), serving.clone());
+        gateways.spawn(run(
+            hub.clone(),
+            state.clone(),
+            config,
+            serving,
+            accepts,
+            end.clone(),
+            shutdown.clone(),
+        ));
+        tokio::select! {
+            _ = plans.wait_for(|plan| plan.accepts != accepts) => {}
+            () = shutdown.cancelled() => {}
+        }
+        info!(?accepts, "this node no longer accepts them");
+        end.cancel();
+        while gateways.try_join_next().is_some() {}
+    }
+    while gateways.join_next().await.is_some() {}
+}
+
+async fn run(
+    hub: Arc<Hub>,
+    state: Arc<State>,
+    config: Arc<TunnelConfig>,
+    serving: Serving,
+    accepts: Accepts,
+    end: CancellationToken,
+    shutdown: CancellationToken,
+) {
+    let credentials = Credentials::new();
+    let mut tasks = JoinSet::new();
+    // Those who send here are told first, and what they still send is taken.
+    let close = CancellationToken::new();
+    // A role that ends cuts no stream; a process that does gives them a while.
+    let ending = Ending::new(close.clone(), shutdown);
+    tasks.spawn(leave(state.clone(), end.clone(), close.clone()));
+    let keep = {
+        let install = install(state.clone(), "serving certificate", credentials.clone(), serving.shown());
+        let (upstream, close, serving) = (hub.upstream.clone(), close.clone(), serving.clone());
+        async move {
+            tokio::select! {
+                () = close.cancelled() => {}
+                ((), ()) = async { tokio::join!(install, serving.keep(&upstream)) } => {}
+            }
+        }
+    };
+    tasks.spawn(keep);
+    tasks.spawn(tell_problem(state.clone(), serving, end.clone()));
+    tasks.spawn(ways_in::keep(state.clone(), config.ways_in, ending.clone()));
+    let ready = async {
+        let listener = bind(&state, "--tunnel-address", config.listen).await;
+        // Who is said to live can be dialled.
+        let _ = credentials.changes().wait_for(|generation| *generation > 0).await;
+        listener
+    };
+    let listener = tokio::select! {
+        listener = ready => Some(listener),
+        () = end.cancelled() => {
+            state.problem("--tunnel-address", None);
+            None
+        }
+    };
+    if let Some(listener) = listener {
+        let gateway = Gateway {
+            connector: state.connector.clone(),
+            table: state.table.clone(),
+            credentials,
+            verifier: Arc::new(State::verifier()),
+            admission: Arc::new(ByView { me: state.me.to_string() }),
+            view: state.view(),
+            instance: state.instance.clone(),
+        };
+        tasks.spawn(gateway.serve(listener, ending));
+        // The cluster knows of an edge node by the links that it dials.
+        if accepts == Accepts::Everyone {
+            tasks.spawn(announce::announce(state.clone(), config.listen.port(), hub.upstream.clone(), end));
+        }
+    }
+    while tasks.join_next().await.is_some() {}
+}
+
+/// Listens, as soon as that is possible.
+pub(super) async fn bind(state: &State, part: &str, address: SocketAddr) -> TcpListener {
+    loop {
+        match TcpListener::bind(address).await {
+            Ok(listener) => {
+                state.problem(part, None);
+                info!(%address, part, "listening");
+                return listener;
+            }
+            Err(error) => state.problem(part, Some(format!("cannot listen on {address}: {error}"))),
+        }
+        sleep(AGAIN).await;
+    }
+}
+
+async fn tell_problem(state: Arc<State>, serving: Serving, end: CancellationToken) {
+    let tell = async {
+        loop {
+            state.problem("serving certificate request", serving.problem());
+            sleep(AGAIN).await;
+        }
+    };
+    tokio::select! {
+        () = tell => {}
+        () = end.cancelled() => {}
+    }
+    state.problem("serving certificate request", None);
+}

@@ -1,0 +1,132 @@
+//! The links that this node dials, and the certificate that it shows to gateways.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use rustls_pki_types::ServerName;
+use tokio::{
+    sync::watch,
+    task::JoinSet,
+    time::{Instant, sleep, sleep_until},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+use tunnel::{
+    agent::Agent,
+    backoff,
+    credentials::Credentials,
+    links::{desired::desired, plan::LinkKey},
+};
+
+use super::{State, TunnelConfig, plan::Role};
+use crate::identity::Shown;
+
+/// How long a node that holds no link at rest keeps those that somebody wanted, after they were last wanted or used.
+const ON_DEMAND: Duration = Duration::from_mins(1);
+
+/// How soon files that could not be read are read again.
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// Keeps the links until `shutdown`, and then until their streams have ended.
+pub(super) async fn keep(
+    state: Arc<State>,
+    config: Arc<TunnelConfig>,
+    shown: watch::Receiver<Option<Shown>>,
+    shutdown: CancellationToken,
+) {
+    // It is a name as DNS has them.
+    let Ok(server_name) = ServerName::try_from(api::names::GATEWAY_SERVER_NAME) else { return };
+    let credentials = Credentials::new();
+    let wanted = watch::Sender::new(BTreeSet::new());
+    let agent = Agent {
+        connector: state.connector.clone(),
+        table: state.table.clone(),
+        credentials: credentials.clone(),
+        verifier: Arc::new(State::verifier()),
+        server_name,
+        proxy: config.http_proxy.clone(),
+        instance: state.instance.clone(),
+        backoff: backoff::Limits::default(),
+    };
+    let mut tasks = JoinSet::new();
+    let install = install(state.clone(), "client certificate", credentials.clone(), shown);
+    let want = want(state, credentials, wanted.clone());
+    let end = shutdown.clone();
+    tasks.spawn(async move {
+        tokio::select! {
+            () = end.cancelled() => {}
+            ((), ()) = async { tokio::join!(install, want) } => {}
+        }
+    });
+    tasks.spawn(agent.run(wanted.subscribe(), shutdown));
+    while tasks.join_next().await.is_some() {}
+}
+
+/// Uses the certificate that is shown, anew at each change.
+pub(super) async fn install(
+    state: Arc<State>,
+    part: &'static str,
+    credentials: Arc<Credentials>,
+    mut shown: watch::Receiver<Option<Shown>>,
+) {
+    loop {
+        let current = shown.borrow_and_update().clone();
+        let installed = current.map(|shown| {
+            let pem = shown.read().map_err(|error| format!("{}: {error}", shown.certificate.display()))?;
+            let installed = credentials.install(&pem.certificate, &pem.key, &pem.authority);
+            installed.map_err(|error| format!("{}: {error}", shown.certificate.display()))
+        });
+        let failed = match installed {
+            Some(Err(error)) => Some(error),
+            Some(Ok(generation)) => {
+                info!(part, generation, "in use for the tunnel");
+                None
+            }
+            None => None,
+        };
+        let again = failed.is_some();
+        state.problem(part, failed);
+        tokio::select! {
+            changed = shown.changed() => if changed.is_err() { return std::future::pending().await },
+            () = sleep(AGAIN), if again => {}
+        }
+    }
+}
+
+/// Tells the agent which links to have.
+async fn want(state: Arc<State>, credentials: Arc<Credentials>, links: watch::Sender<BTreeSet<LinkKey>>) {
+    let (mut plans, mut generations, mut demand) =
+        (state.plan.subscribe(), credentials.changes(), state.table.wanted());
+    demand.mark_unchanged();
+    let mut until: Option<Instant> = None;
+    loop {
+        let plan = plans.borrow_and_update().clone();
+        let generation = *generations.borrow_and_update();
+        let ordinary = plan.role == Role::None;
+        if ordinary && state.table.snapshot().iter().any(|link| link.streams > 0) {
+            until = until.map(|_| Instant::now() + ON_DEMAND);
+        }
+        let on_demand = ordinary && until.is_some_and(|until| Instant::now() < until);
+        if !on_demand {
+            until = None;
+        }
+        let wanted = if generation == 0 {
+            BTreeSet::new()
+        } else {
+            desired(&state.me, &plan.view, &plan.listening, generation, on_demand)
+        };
+        links.send_if_modified(|links| {
+            let changed = *links != wanted;
+            *links = wanted;
+            changed
+        });
+        tokio::select! {
+            _ = plans.changed() => {}
+            _ = generations.changed() => {}
+            _ = demand.changed() => {
+                demand.mark_unchanged();
+                until = Some(Instant::now() + ON_DEMAND);
+            }
+            () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => {}
+        }
+    }
+}

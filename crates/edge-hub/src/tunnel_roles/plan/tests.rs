@@ -1,0 +1,248 @@
+use api::ExposeType;
+use tunnel::route::{Direct, Direction, Origin, Refusal, Route, route};
+
+use super::*;
+
+fn gateway(exposed: bool, endpoints: &[&str], nodes: &[(&str, &str)]) -> Gateway {
+    let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+    Gateway {
+        expose_type: if exposed { ExposeType::PublicIP } else { ExposeType::None },
+        endpoints: names(endpoints),
+        listed: names(endpoints),
+        active: names(endpoints),
+        nodes: nodes.iter().map(|(node, address)| ((*node).to_owned(), address.parse().ok())).collect(),
+        ..Gateway::default()
+    }
+}
+
+fn facts(edge: bool, pool: Option<&str>, address: &str) -> NodeFacts {
+    NodeFacts {
+        edge,
+        pool: pool.map(str::to_owned),
+        gateway: None,
+        addresses: address.parse().into_iter().collect(),
+    }
+}
+
+/// A cloud gateway on `c1`, a pool `a` of `a1` (its endpoint) and `a2`, a pool `b` whose `b1` has the address of `a1`.
+fn gateways() -> BTreeMap<String, Gateway> {
+    let mut cloud = gateway(true, &["c1"], &[("c1", "10.0.0.1")]);
+    cloud.addresses = vec![("203.0.113.7:10262".to_owned(), Some("c1".to_owned()))];
+    cloud.ports = [9100, 10250].into();
+    let a = gateway(false, &["a1"], &[("a1", "192.168.1.10"), ("a2", "192.168.1.11")]);
+    let b = gateway(false, &["b1"], &[("b1", "192.168.1.10")]);
+    [("cloud".to_owned(), cloud), ("a".to_owned(), a), ("b".to_owned(), b)].into()
+}
+
+fn at(me: &str, known: &Known) -> Plan {
+    plan(&Given { me, listen_port: 10262, destinations: &["kube.svc=443".parse().unwrap()] }, known)
+}
+
+/// As the hub of an edge node knows the cluster.
+fn edge(me: &str, own: NodeFacts) -> Plan {
+    at(me, &Known { gateways: gateways(), own: Some(own), ..Known::default() })
+}
+
+/// As the hub of the cloud gateway's node knows it.
+fn cloud() -> Known {
+    let nodes = [
+        ("c1", facts(false, None, "10.0.0.1")),
+        ("c2", facts(false, None, "10.0.0.2")),
+        ("a1", facts(true, Some("a"), "192.168.1.10")),
+        ("solo", facts(true, None, "192.168.1.10")),
+        ("lone", facts(false, Some("edge-pool"), "192.168.1.12")),
+        ("labelled", NodeFacts { gateway: Some("a".to_owned()), ..facts(true, None, "192.168.1.13") }),
+    ];
+    Known {
+        gateways: gateways(),
+        own: Some(facts(false, None, "10.0.0.1")),
+        nodes: nodes.map(|(name, facts)| (name.to_owned(), facts)).into(),
+        edge_pools: [("edge-pool".to_owned(), true)].into(),
+        ports: vec![],
+    }
+}
+
+fn way(me: &str, plan: &Plan, target: &str) -> Route {
+    let origin = Origin { domain: plan.view.domain_of(me).unwrap(), sibling: false };
+    route(me, &origin, &tunnel::target::Target::parse(target, None).unwrap(), &plan.view)
+}
+
+#[test]
+fn roles_follow_from_what_gateways_list() {
+    let edge_facts = || facts(true, Some("a"), "");
+    assert_eq!(edge("a1", edge_facts()).role, Role::Agent);
+    assert_eq!(edge("a2", edge_facts()).role, Role::None);
+    // In no Gateway: solo if the node or its pool is of the edge.
+    assert_eq!(edge("solo", facts(true, None, "")).role, Role::Agent);
+    assert_eq!(edge("c2", facts(false, None, "")).role, Role::None);
+    let mut known =
+        Known { gateways: gateways(), own: Some(facts(false, Some("p"), "")), ..Known::default() };
+    assert_eq!(at("n", &known).role, Role::None);
+    known.edge_pools.insert("p".to_owned(), true);
+    assert_eq!(at("n", &known).role, Role::Agent);
+    // Its pool has a Gateway that does not list it yet: it waits.
+    known.gateways.insert("p".to_owned(), gateway(false, &[], &[]));
+    assert_eq!(at("n", &known).role, Role::None);
+    // Listed and not elected: it listens all the same, so that it can be.
+    let mut known = cloud();
+    assert_eq!(at("c1", &known).role, Role::Gateway);
+    known.gateways.get_mut("cloud").unwrap().active.clear();
+    assert_eq!(at("c1", &known).role, Role::Gateway);
+    known.gateways.get_mut("cloud").unwrap().listed = ["c2".to_owned()].into();
+    known.gateways.get_mut("cloud").unwrap().endpoints = ["c2".to_owned()].into();
+    assert_eq!(at("c1", &known).role, Role::None);
+    // Without a list it is who was elected.
+    let cloud_gateway = known.gateways.get_mut("cloud").unwrap();
+    cloud_gateway.listed.clear();
+    cloud_gateway.endpoints.clear();
+    assert_eq!(at("c1", &known).role, Role::None);
+    known.gateways.get_mut("cloud").unwrap().active = ["c1".to_owned()].into();
+    assert_eq!(at("c1", &known).role, Role::Gateway);
+    assert_eq!(
+        at("nobody", &Known::default()),
+        Plan {
+            view: View { destinations: at("nobody", &Known::default()).view.destinations, ..View::default() },
+            ..Plan::default()
+        }
+    );
+}
+
+#[test]
+fn an_ordinary_node_asks_its_pools_endpoint_which_accepts_its_pool_alone() {
+    let endpoint = edge("a1", facts(true, Some("a"), ""));
+    assert_eq!((endpoint.role, endpoint.accepts), (Role::Agent, Accepts::OwnPool));
+    let ordinary = edge("a2", facts(true, Some("a"), ""));
+    assert_eq!((ordinary.role, ordinary.accepts), (Role::None, Accepts::Nobody));
+    assert_eq!(ordinary.listening["a1"].addresses, ["192.168.1.10:10262".to_owned()].into());
+    // The endpoint of another pool is not dialled, although it has the same address.
+    assert!(!ordinary.listening.contains_key("b1"));
+    for target in ["c1:10250", "b1:10250", "kube.svc:443"] {
+        let Route::Through { steps, .. } = way("a2", &ordinary, target) else { panic!("{target}") };
+        assert_eq!(steps.len(), 1, "{target}");
+        assert_eq!(steps[0].direction, Direction::Forward, "{target}");
+        assert_eq!(steps[0].peers, ["a1".to_owned()].into(), "{target}");
+    }
+    assert!(matches!(way("a2", &ordinary, "a1:10250"), Route::Direct(_)));
+    // Nobody to forward for: nothing is listened on.
+    assert_eq!(edge("b1", facts(true, Some("b"), "")).accepts, Accepts::Nobody);
+    assert_eq!(edge("solo", facts(true, None, "")).accepts, Accepts::Nobody);
+    assert_eq!(at("c1", &cloud()).accepts, Accepts::Everyone);
+}
+
+#[test]
+fn domains_are_pools_the_cloud_and_lone_edge_nodes() {
+    let plan = at("c1", &cloud());
+    let domain = |node: &str| plan.view.domain_of(node).map(|domain| domain.to_string()).unwrap_or_default();
+    let domains = ["c1", "c2", "a1", "a2", "labelled", "solo", "lone", "x"].map(domain);
+    assert_eq!(domains, ["cloud", "cloud", "pool/a", "pool/a", "pool/a", "node/solo", "node/lone", ""]);
+    assert!(plan.view.is_exposed(&Domain::Cloud) && plan.view.is_endpoint("c1", &Domain::Cloud));
+    assert!(plan.view.is_endpoint("solo", &Domain::Solo("solo".into())));
+    assert_eq!(plan.problems, [""; 0]);
+    // A pool of cloud nodes with a gateway of its own is another domain.
+    let mut known = cloud();
+    known.gateways.insert("region".to_owned(), gateway(true, &["r1"], &[("r1", "10.0.0.1")]));
+    known.nodes.insert("r1".to_owned(), facts(false, Some("region"), "10.0.0.1"));
+    let plan = at("c1", &known);
+    assert_eq!(plan.view.domain_of("r1"), Some(Domain::Pool("region".into())));
+    assert!(plan.view.is_exposed(&Domain::Pool("region".into())));
+    // Of two Gateways for the cloud the older stands for it, and the other for nothing: as the manager has it.
+    let second = Gateway {
+        created: Some("2026-01-02T00:00:00Z".parse().unwrap()),
+        ..gateway(true, &["c2"], &[("c1", "10.0.0.1"), ("c2", "10.0.0.2")])
+    };
+    known.gateways.insert("a-second".to_owned(), second);
+    known.gateways.get_mut("cloud").unwrap().created = Some("2026-01-01T00:00:00Z".parse().unwrap());
+    let plan = at("c1", &known);
+    assert_eq!(plan.view.endpoints(&Domain::Cloud), ["c1".to_owned()].into());
+    assert_eq!(plan.view.domain_of("c2"), Some(Domain::Cloud));
+    assert!(!plan.view.gateways.contains_key(&Domain::Pool("a-second".into())));
+    let problem = "Gateway a-second counts for nothing: the cloud nodes are behind cloud, which is older";
+    assert_eq!(plan.problems, [problem]);
+    known.gateways.remove("a-second");
+    // A node behind two pools is told of, and in one of them.
+    known.gateways.get_mut("b").unwrap().nodes.push(("a2".to_owned(), None));
+    let plan = at("c1", &known);
+    assert_eq!(plan.view.domain_of("a2"), Some(Domain::Pool("a".into())));
+    assert_eq!(plan.problems, ["node a2 is behind two Gateways, a and b: a counts"]);
+}
+
+#[test]
+fn ways_go_by_name_though_addresses_overlap() {
+    let plan = at("c1", &cloud());
+    let through = |target: &str| match way("c1", &plan, target) {
+        Route::Through { domain, .. } => domain.to_string(),
+        other => format!("{other:?}"),
+    };
+    assert_eq!(
+        [through("a1:10250"), through("b1:10250"), through("solo:10250")],
+        ["pool/a", "pool/b", "node/solo"]
+    );
+    assert_eq!(way("c1", &plan, "192.168.1.10:10250"), Route::Refused(Refusal::Ambiguous));
+    // Nodes of the own domain are dialled.
+    let direct = Direct::Addresses(vec!["10.0.0.2:9100".parse().unwrap()]);
+    assert_eq!(way("c1", &plan, "c2:9100"), Route::Direct(direct));
+    assert_eq!(way("c1", &plan, "c2:22"), Route::Refused(Refusal::NotAllowed));
+    assert_eq!(way("c1", &plan, "kube.svc:443"), Route::Direct(Direct::Name("kube.svc".into(), 443)));
+    // From the edge the cloud is reached through its gateway, though its domain has another name there.
+    let plan = edge("a1", facts(true, Some("a"), ""));
+    for target in ["kube.svc:443", "c1:10250", "b1:10250"] {
+        let Route::Through { steps, .. } = way("a1", &plan, target) else { panic!("{target}") };
+        assert!(
+            steps
+                .iter()
+                .all(|step| step.direction == Direction::Forward && step.peers == ["c1".to_owned()].into()),
+            "{target}: {steps:?}"
+        );
+    }
+    let direct = Direct::Addresses(vec!["192.168.1.11:10250".parse().unwrap()]);
+    assert_eq!(way("a1", &plan, "a2:10250"), Route::Direct(direct));
+}
+
+#[test]
+fn gateways_are_dialled_where_their_status_says() {
+    let addresses = |plan: &Plan, node: &str| {
+        plan.listening.get(node).map(|at| at.addresses.iter().cloned().collect::<Vec<_>>().join(","))
+    };
+    let plan = edge("a1", facts(true, Some("a"), ""));
+    assert_eq!(addresses(&plan, "c1").as_deref(), Some("203.0.113.7:10262"));
+    assert_eq!(addresses(&plan, "b1"), None, "who is not exposed is not dialled");
+    // Behind a load balancer each endpoint is looked for at the same address.
+    let mut known = Known { gateways: gateways(), own: Some(facts(true, Some("a"), "")), ..Known::default() };
+    let cloud = known.gateways.get_mut("cloud").unwrap();
+    cloud.active.insert("c2".to_owned());
+    cloud.addresses = vec![("lb.example:443".to_owned(), None)];
+    let plan = at("a1", &known);
+    assert_eq!(
+        ["c1", "c2"].map(|node| addresses(&plan, node).unwrap()),
+        ["lb.example:443", "lb.example:443"]
+    );
+    // A sibling is dialled at its own address.
+    let mut known = self::cloud();
+    let cloud = known.gateways.get_mut("cloud").unwrap();
+    cloud.active.insert("c2".to_owned());
+    cloud.nodes.push(("c2".to_owned(), "10.0.0.2".parse().ok()));
+    assert_eq!(addresses(&at("c1", &known), "c2").as_deref(), Some("10.0.0.2:10262"));
+}
+
+#[test]
+fn ways_in_are_those_of_the_service_and_only_on_gateways() {
+    let port = |name: &str, port, target| ServicePort { name: name.to_owned(), port, target };
+    let mut known = cloud();
+    known.ports = vec![
+        port("http-9100", 9100, 10264),
+        port("http-9445", 9445, 10264),
+        port("https-10250", 10250, 10263),
+        port("https-9443", 9443, 10264),
+        port("https-22", 22, 22),
+        port("https-1", 1, 10262),
+        port("grpc-1", 1, 20000),
+    ];
+    let plan = at("c1", &known);
+    let ways = [(10263, WayIn::Tls(10250)), (10264, WayIn::Http([9100, 9445].into()))];
+    assert_eq!(plan.ways_in, ways.into());
+    assert_eq!(plan.problems.len(), 4, "{:?}", plan.problems);
+    known.gateways.get_mut("cloud").unwrap().listed = ["c2".to_owned()].into();
+    known.gateways.get_mut("cloud").unwrap().endpoints = ["c2".to_owned()].into();
+    known.gateways.get_mut("cloud").unwrap().active = ["c2".to_owned()].into();
+    assert!(at("c1", &known).ways_in.is_empty());
+}

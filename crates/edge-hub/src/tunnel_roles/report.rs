@@ -1,0 +1,136 @@
+//! What a gateway tells the cluster of itself: the object, and what stands in it. Pure. It is a ConfigMap and no Lease, because
+//! the admission plugin `NodeRestriction` lets nodes write no Lease but the kubelet's.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use api::{
+    annotations::TUNNEL_REPORT,
+    names::{NAMESPACE, gateway_lease},
+    raven::tunnel_report::{ReportedLink, TunnelReport},
+};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tunnel::{links::table::LinkStatus, route::Direction};
+
+/// Where reports are.
+pub(super) const COLLECTION: &str = "/api/v1/namespaces/kube-system/configmaps";
+
+/// How often a report is written anew though nothing changed.
+pub(super) const BEAT: Duration = Duration::from_millis(1500);
+
+/// After how long without one the gateway counts as dead.
+const LIFE_SECONDS: u64 = 4;
+
+/// The report of these links, accepted at `port`. A round trip that is much what it was before is told as before.
+pub(super) fn report(instance: &str, port: u16, links: &[LinkStatus], before: &TunnelReport) -> TunnelReport {
+    let mut nodes: BTreeMap<&str, Option<Duration>> = BTreeMap::new();
+    let reverse = |link: &&LinkStatus| link.asking && link.direction == Direction::Reverse && !link.draining;
+    for link in links.iter().filter(reverse) {
+        let shortest = nodes.entry(&link.peer).or_default();
+        *shortest = shortest.iter().copied().chain(link.round_trip).min();
+    }
+    let links = nodes
+        .into_iter()
+        .map(|(node, round_trip)| {
+            let known = before.links.iter().find(|link| link.node == node).map(|link| link.round_trip_millis);
+            let round_trip_millis = match (round_trip.map(millis), known) {
+                (Some(new), Some(old)) if i64::from(new - old).abs() * 4 < i64::from(old) => old,
+                (Some(new), _) => new,
+                (None, known) => known.unwrap_or_default(),
+            };
+            ReportedLink { node: node.to_owned(), round_trip_millis }
+        })
+        .collect();
+    TunnelReport { instance: instance.to_owned(), links, port: Some(port) }
+}
+
+fn millis(round_trip: Duration) -> i32 {
+    i32::try_from(round_trip.as_millis()).unwrap_or(i32::MAX).max(1)
+}
+
+/// The object, as it is to be; `holder` is empty at the end.
+pub(super) fn object(
+    node: &str,
+    holder: &str,
+    report: &TunnelReport,
+    now: Timestamp,
+    version: Option<&str>,
+) -> Value {
+    let mut metadata = json!({
+        "name": gateway_lease(node),
+        "namespace": NAMESPACE,
+        "annotations": { TUNNEL_REPORT: serde_json::to_string(report).unwrap_or_default() },
+    });
+    if let Some(version) = version {
+        metadata["resourceVersion"] = version.into();
+    }
+    json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata,
+        "data": {
+            "holderIdentity": holder,
+            "leaseDurationSeconds": LIFE_SECONDS.to_string(),
+            "renewTime": format!("{now:.6}"),
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use tunnel::{protocol::Class, view::Domain};
+
+    use super::*;
+
+    fn link(peer: &str, direction: Direction, round_trip: Option<u64>, draining: bool) -> LinkStatus {
+        LinkStatus {
+            peer: peer.to_owned(),
+            domain: Domain::Pool("a".to_owned()),
+            direction,
+            asking: direction == Direction::Reverse,
+            class: Class::Bulk,
+            up: Duration::ZERO,
+            round_trip: round_trip.map(Duration::from_micros),
+            streams: 0,
+            draining,
+            received: 0,
+            sent: 0,
+        }
+    }
+
+    #[test]
+    fn nodes_with_a_reverse_link_are_reported_once() {
+        let links = [
+            link("b", Direction::Reverse, Some(12_400), false),
+            link("b", Direction::Reverse, Some(9_900), false),
+            link("a", Direction::Reverse, Some(80), false),
+            link("c", Direction::Forward, Some(5_000), false),
+            link("d", Direction::Reverse, Some(5_000), true),
+            link("e", Direction::Reverse, None, false),
+        ];
+        let first = report("i", 10262, &links, &TunnelReport::default());
+        assert_eq!(first.port, Some(10262));
+        let told = |report: &TunnelReport| -> Vec<(String, i32)> {
+            report.links.iter().map(|link| (link.node.clone(), link.round_trip_millis)).collect()
+        };
+        assert_eq!(told(&first), [("a".to_owned(), 1), ("b".to_owned(), 9), ("e".to_owned(), 0)]);
+        let later =
+            |micros| told(&report("i", 10262, &[link("b", Direction::Reverse, micros, false)], &first));
+        assert_eq!(later(Some(11_000)), [("b".to_owned(), 9)], "less than a quarter");
+        assert_eq!(later(Some(12_000)), [("b".to_owned(), 12)]);
+        assert_eq!(later(None), [("b".to_owned(), 9)]);
+    }
+
+    #[test]
+    fn the_object_is_that_of_the_node() {
+        let now = Timestamp::from_second(1_700_000_000).unwrap();
+        let made = object("n", "", &TunnelReport::default(), now, Some("7"));
+        assert_eq!(made["metadata"]["name"], "isthmus-gateway-n");
+        assert_eq!(made["metadata"]["resourceVersion"], "7");
+        assert_eq!(made["data"]["renewTime"], "2023-11-14T22:13:20.000000Z");
+        let report: TunnelReport =
+            serde_json::from_str(made["metadata"]["annotations"][TUNNEL_REPORT].as_str().unwrap()).unwrap();
+        assert_eq!(report, TunnelReport::default());
+        assert!(object("n", "i", &report, now, None)["metadata"].get("resourceVersion").is_none());
+    }
+}

@@ -1,0 +1,135 @@
+//! What the tunnel's parts share: the plan they follow, the links there are, and what is wrong.
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use api::names::{NODE_GROUP, NODE_USER_PREFIX};
+use parking_lot::Mutex;
+use tokio::{net::TcpStream, sync::watch, time::timeout};
+use tracing::warn;
+use tunnel::{
+    connector::Connector,
+    identity::SubjectVerifier,
+    ingress::Ingress,
+    links::table::LinkTable,
+    protocol::{Class, Limits},
+    socket::speaks,
+    stats::{Listener, Stats},
+    view::View,
+};
+
+use super::plan::{Plan, Role};
+
+/// How long a client that connected may say nothing.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// What the tunnel's parts share.
+pub struct State {
+    /// The name of this node.
+    pub(super) me: Arc<str>,
+    /// Which run of the hub it is.
+    pub(super) instance: Arc<str>,
+    /// Opens streams by the newest view.
+    pub(super) connector: Arc<Connector>,
+    /// The links there are.
+    pub(super) table: Arc<LinkTable>,
+    /// What is counted.
+    pub(super) stats: Arc<Stats>,
+    /// What is to be.
+    pub(super) plan: watch::Sender<Arc<Plan>>,
+    /// Whether the cluster is told that this gateway lives.
+    pub(super) announced: watch::Sender<bool>,
+    view: watch::Sender<Arc<View>>,
+    problems: Mutex<BTreeMap<String, String>>,
+}
+
+impl State {
+    /// Of a node that knows nothing yet.
+    pub fn new(node: &str) -> Arc<Self> {
+        let view = watch::Sender::new(Arc::<View>::default());
+        let (table, stats) = (Arc::new(LinkTable::default()), Arc::new(Stats::default()));
+        let connector =
+            Connector::new(node, view.subscribe(), table.clone(), stats.clone(), Limits::default());
+        let begun = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_millis();
+        Arc::new(Self {
+            me: node.into(),
+            instance: format!("{node}_{begun:x}").into(),
+            connector,
+            table,
+            stats,
+            plan: watch::Sender::default(),
+            announced: watch::Sender::new(false),
+            view,
+            problems: Mutex::default(),
+        })
+    }
+
+    /// What this node is.
+    pub fn role(&self) -> Role {
+        self.plan.borrow().role
+    }
+
+    /// Waits, not for long, until the cluster knows that this gateway goes. Until then the link to the API server is needed.
+    pub async fn parted(&self, within: Duration) {
+        let mut announced = self.announced.subscribe();
+        let gone = announced.wait_for(|announced| !announced);
+        if timeout(within, gone).await.is_err() {
+            warn!("the cluster could not be told that this gateway ends");
+        }
+    }
+
+    /// Takes a new plan into force.
+    pub(super) fn follow(&self, plan: Plan) {
+        if **self.plan.borrow() == plan {
+            return;
+        }
+        // The view first: who sees a new role must find its way.
+        self.view.send_replace(Arc::new(plan.view.clone()));
+        self.plan.send_replace(Arc::new(plan));
+    }
+
+    pub(super) fn view(&self) -> watch::Receiver<Arc<View>> {
+        self.view.subscribe()
+    }
+
+    /// Tells who a peer is: its certificate is that of a node, the hub's own or the kubelet's.
+    pub(super) fn verifier() -> SubjectVerifier {
+        SubjectVerifier::new(NODE_GROUP, NODE_USER_PREFIX)
+    }
+
+    /// A way in or out, whose name stands in the audit.
+    pub(super) fn ingress(&self, name: &'static str, class: Class, patience: Duration) -> Ingress {
+        Ingress { connector: self.connector.clone(), class, name, patience }
+    }
+
+    /// Whether a client says anything; those that do not are counted, and nobody is told more of them.
+    pub(super) async fn speaks(&self, client: &TcpStream, listener: Listener) -> bool {
+        let speaks = timeout(SILENCE, speaks(client)).await.unwrap_or(false);
+        if !speaks {
+            self.stats.silent(listener);
+        }
+        speaks
+    }
+
+    /// Says what is wrong with `part`, or that it is right again. Each thing is logged once.
+    pub(super) fn problem(&self, part: &str, problem: Option<String>) {
+        let mut problems = self.problems.lock();
+        match problem {
+            None => drop(problems.remove(part)),
+            Some(problem) if problems.get(part) == Some(&problem) => {}
+            Some(problem) => {
+                warn!(part, problem, "the tunnel is not as it was asked for");
+                problems.insert(part.to_owned(), problem);
+            }
+        }
+    }
+
+    pub(super) fn problems(&self) -> Vec<String> {
+        let problems =
+            self.problems.lock().iter().map(|(part, problem)| format!("{part}: {problem}")).collect();
+        [problems, self.plan.borrow().problems.clone()].concat()
+    }
+}

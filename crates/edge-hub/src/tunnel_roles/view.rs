@@ -1,0 +1,168 @@
+//! What the tunnel says of itself: for `edge-hub status` and metrics. Fields are only ever added.
+
+use std::fmt;
+
+use prometheus_client::{
+    encoding::{DescriptorEncoder, EncodeMetric},
+    metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
+};
+use serde::{Deserialize, Serialize};
+use tunnel::route::Direction;
+
+use super::{Role, State};
+
+/// The tunnel.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TunnelView {
+    /// `none`, `agent` or `gateway`.
+    pub role: String,
+    /// What is not as it was asked for.
+    #[serde(default)]
+    pub problems: Vec<String>,
+    /// The links there are.
+    #[serde(default)]
+    pub links: Vec<TunnelLinkView>,
+}
+
+/// A link.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TunnelLinkView {
+    /// The node at the other end.
+    pub peer: String,
+    /// The domain for which the link is.
+    pub domain: String,
+    /// `reverse`: the one that accepted it asks; `forward`: the one that dialled.
+    pub direction: String,
+    /// For which traffic.
+    pub class: String,
+    /// The last round trip.
+    pub round_trip_micros: Option<u64>,
+    /// Streams open.
+    pub streams: usize,
+    /// How long it has been up.
+    pub up_seconds: u64,
+    /// Whether it takes no new streams.
+    pub draining: bool,
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// Bytes sent.
+    pub sent_bytes: u64,
+}
+
+const fn direction(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Reverse => "reverse",
+        Direction::Forward => "forward",
+    }
+}
+
+impl TunnelView {
+    /// The tunnel as it is now.
+    pub fn of(state: &State) -> Self {
+        let mut links: Vec<TunnelLinkView> = state
+            .table
+            .snapshot()
+            .into_iter()
+            .map(|link| TunnelLinkView {
+                peer: link.peer,
+                domain: link.domain.to_string(),
+                direction: direction(link.direction).to_owned(),
+                class: link.class.name().to_owned(),
+                round_trip_micros: link
+                    .round_trip
+                    .and_then(|round_trip| u64::try_from(round_trip.as_micros()).ok()),
+                streams: link.streams,
+                up_seconds: link.up.as_secs(),
+                draining: link.draining,
+                received_bytes: link.received,
+                sent_bytes: link.sent,
+            })
+            .collect();
+        links.sort();
+        Self { role: state.role().name().to_owned(), problems: state.problems(), links }
+    }
+}
+
+/// Tells Prometheus. Labels are of fixed sets.
+pub(crate) fn encode(state: &State, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+    let role = state.role();
+    let mut family = encoder.encode_descriptor(
+        "hub_tunnel_role",
+        "1 for the node's role in the tunnel",
+        None,
+        MetricType::Gauge,
+    )?;
+    for one in Role::ALL {
+        ConstGauge::new(i64::from(one == role)).encode(family.encode_family(&[("role", one.name())])?)?;
+    }
+    let links = state.table.snapshot();
+    let mut family = encoder.encode_descriptor(
+        "hub_tunnel_links",
+        "Links of the tunnel that are up",
+        None,
+        MetricType::Gauge,
+    )?;
+    for of in [Direction::Reverse, Direction::Forward] {
+        let count = links.iter().filter(|link| link.direction == of).count();
+        let count = ConstGauge::new(i64::try_from(count).unwrap_or(i64::MAX));
+        count.encode(family.encode_family(&[("direction", direction(of))])?)?;
+    }
+    let streams: usize = links.iter().map(|link| link.streams).sum();
+    ConstGauge::new(i64::try_from(streams).unwrap_or(i64::MAX)).encode(encoder.encode_descriptor(
+        "hub_tunnel_open_streams",
+        "Streams that are open on links of the tunnel",
+        None,
+        MetricType::Gauge,
+    )?)?;
+    let (received, sent) = state.table.passed();
+    let mut family = encoder.encode_descriptor(
+        "hub_tunnel_bytes",
+        "Bytes over links of the tunnel, TLS not included",
+        None,
+        MetricType::Counter,
+    )?;
+    for (direction, bytes) in [("received", received), ("sent", sent)] {
+        ConstCounter::new(bytes).encode(family.encode_family(&[("direction", direction)])?)?;
+    }
+    let counted = state.stats.snapshot();
+    let mut family = encoder.encode_descriptor(
+        "hub_tunnel_streams",
+        "Streams that were asked for: opened, or why not (no_link: no tunnel leads there)",
+        None,
+        MetricType::Counter,
+    )?;
+    for (outcome, count) in [("opened", counted.opened)].into_iter().chain(counted.refused) {
+        ConstCounter::new(count).encode(family.encode_family(&[("outcome", outcome)])?)?;
+    }
+    let mut family = encoder.encode_descriptor(
+        "hub_tunnel_link_events",
+        "Links that were registered, that failed to be, and whose peer fell silent",
+        None,
+        MetricType::Counter,
+    )?;
+    for (event, count) in [
+        ("registered", counted.links_registered),
+        ("failed", counted.links_failed),
+        ("silent", counted.links_dead),
+    ] {
+        ConstCounter::new(count).encode(family.encode_family(&[("event", event)])?)?;
+    }
+    let mut family = encoder.encode_descriptor(
+        "hub_tunnel_silent_connections",
+        "Connections that ended before anything was said, as checks of load balancers do",
+        None,
+        MetricType::Counter,
+    )?;
+    for (listener, count) in counted.silent {
+        ConstCounter::new(count).encode(family.encode_family(&[("listener", listener)])?)?;
+    }
+    let problems = i64::try_from(state.problems().len()).unwrap_or(i64::MAX);
+    ConstGauge::new(problems).encode(encoder.encode_descriptor(
+        "hub_tunnel_problems",
+        "Things about the tunnel that are not as they were asked for; edge-hub status says which",
+        None,
+        MetricType::Gauge,
+    )?)
+}

@@ -1,0 +1,257 @@
+//! The ways in and out that do not depend on the cluster: a loopback proxy for programs of this node, a Unix socket for an API
+//! server, and TCP with mutual TLS for clients that are named. Each says who its client is, or sends it away.
+
+use std::{
+    collections::BTreeSet, io, net::SocketAddr, os::unix::fs::MetadataExt, path::Path, sync::Arc,
+    time::Duration,
+};
+
+use arc_swap::ArcSwapOption;
+use rustls::{ServerConfig, server::WebPkiClientVerifier};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+use tokio::{
+    io::AsyncWriteExt,
+    net::{TcpListener, TcpStream, UnixListener},
+    sync::watch,
+    task::JoinSet,
+    time::timeout,
+};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+use tunnel::{
+    ending::Ending,
+    ingress::{
+        http::{Form, serve_http},
+        listen,
+    },
+    protocol::Class,
+    stats::Listener,
+};
+
+use super::{Mutual, State, TunnelConfig, args::LocalUser, plan::Role};
+use crate::{authenticate::user_of, identity::Shown, listen::owner_of};
+
+/// How long a stream of a local program waits for a link: a node that holds none at rest makes one now.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a TLS handshake may take.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+const DENIED: &[u8] = b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+
+/// Why a listener cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum WaysError {
+    /// An address cannot be listened on.
+    #[error("{flag}: cannot listen on {address}: {source}")]
+    Bind {
+        /// The flag that gives the address.
+        flag: &'static str,
+        /// The address.
+        address: String,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+/// The listeners, bound.
+pub struct Ways {
+    loopback: Option<(TcpListener, BTreeSet<LocalUser>)>,
+    socket: Option<(UnixListener, u32)>,
+    clients: Option<(TcpListener, Mutual)>,
+}
+
+impl Ways {
+    /// Binds what was asked for.
+    pub async fn bind(config: &TunnelConfig) -> Result<Self, WaysError> {
+        let loopback = match &config.proxy {
+            Some((address, users)) => Some((tcp("--tunnel-proxy-port", *address).await?, users.clone())),
+            None => None,
+        };
+        let clients = match &config.clients {
+            Some(clients) => Some((tcp("--tunnel-clients-address", clients.address).await?, clients.clone())),
+            None => None,
+        };
+        let socket = config.socket.as_deref().map(|path| {
+            let failed = |source| WaysError::Bind {
+                flag: "--tunnel-egress-socket",
+                address: path.display().to_string(),
+                source,
+            };
+            socket(path).map_err(failed)
+        });
+        Ok(Self { loopback, socket: socket.transpose()?, clients })
+    }
+
+    /// Serves until `shutdown`, and then as long as streams may go on. `shown` is the certificate of a gateway.
+    pub(super) async fn serve(
+        self,
+        state: Arc<State>,
+        shown: watch::Receiver<Option<Shown>>,
+        shutdown: CancellationToken,
+    ) {
+        let Self { loopback, socket, clients } = self;
+        let drain = state.connector.limits().drain;
+        let ending = Ending::at(shutdown.clone());
+        let mut tasks = JoinSet::new();
+        if let Some((listener, users)) = loopback {
+            let users = Arc::new(users);
+            let own = listener.local_addr().ok();
+            let state = state.clone();
+            tasks.spawn(listen::tcp(listener, ending.clone(), drain, move |client, peer| {
+                local(state.clone(), users.clone(), own, client, peer)
+            }));
+        }
+        if let Some((listener, owner)) = socket {
+            let state = state.clone();
+            tasks.spawn(listen::unix(listener, ending.clone(), drain, move |mut client, peer| {
+                let state = state.clone();
+                async move {
+                    // Between its making and its mode somebody else might have come in.
+                    let uid = client.peer_cred().ok().map(|credentials| credentials.uid());
+                    if uid != Some(owner) && uid != Some(0) {
+                        warn!(target: "tunnel::audit", ?uid, "refused at the Unix socket: another user");
+                        let _ = client.write_all(DENIED).await;
+                        return;
+                    }
+                    let ingress = state.ingress("egress-socket", Class::Interactive, Duration::ZERO);
+                    Box::pin(serve_http(&ingress, client, &peer, &Form::Proxy)).await;
+                }
+            }));
+        }
+        if let Some((listener, clients)) = clients {
+            let config = Arc::new(ArcSwapOption::empty());
+            let follow = follow(state.clone(), clients.clone(), shown, config.clone());
+            let end = shutdown.clone();
+            tasks.spawn(async move {
+                tokio::select! {
+                    () = follow => {}
+                    () = end.cancelled() => {}
+                }
+            });
+            let names = Arc::new(clients.names);
+            tasks.spawn(listen::tcp(listener, ending, drain, move |client, peer| {
+                mutual(state.clone(), names.clone(), config.load_full(), client, peer)
+            }));
+        }
+        while tasks.join_next().await.is_some() {}
+    }
+}
+
+fn socket(path: &Path) -> io::Result<(UnixListener, u32)> {
+    let listener = crate::run::socket(path)?;
+    Ok((listener, std::fs::metadata(path)?.uid()))
+}
+
+async fn tcp(flag: &'static str, address: SocketAddr) -> Result<TcpListener, WaysError> {
+    let failed = |source| WaysError::Bind { flag, address: address.to_string(), source };
+    TcpListener::bind(address).await.map_err(failed)
+}
+
+/// A client over loopback: the kernel says whose process it is.
+async fn local(
+    state: Arc<State>,
+    users: Arc<BTreeSet<LocalUser>>,
+    own: Option<SocketAddr>,
+    mut client: TcpStream,
+    peer: String,
+) {
+    if !state.speaks(&client, Listener::Loopback).await {
+        return;
+    }
+    let uid = peer.parse().ok().zip(own).and_then(|(peer, own)| owner_of(peer, own));
+    let known = uid.is_some_and(|uid| users.contains(&LocalUser::Uid(uid)));
+    if !known && !users.contains(&LocalUser::Any) {
+        warn!(target: "tunnel::audit", caller = peer, ?uid, "refused at the loopback proxy: not one of --tunnel-proxy-uids");
+        let _ = client.write_all(DENIED).await;
+        return;
+    }
+    let caller = uid.map_or_else(|| peer.clone(), |uid| format!("uid {uid} {peer}"));
+    let ingress = state.ingress("loopback", Class::Bulk, PATIENCE);
+    Box::pin(serve_http(&ingress, client, &caller, &Form::Proxy)).await;
+}
+
+/// A client with a certificate, whose common name is on the list.
+async fn mutual(
+    state: Arc<State>,
+    names: Arc<BTreeSet<String>>,
+    config: Option<Arc<ServerConfig>>,
+    client: TcpStream,
+    peer: String,
+) {
+    if !state.speaks(&client, Listener::Clients).await {
+        return;
+    }
+    let Some(config) = config else { return debug!(peer, "no certificate to serve with yet") };
+    let mut client = match timeout(HANDSHAKE, TlsAcceptor::from(config).accept(client)).await {
+        Ok(Ok(client)) => client,
+        Ok(Err(error)) => {
+            warn!(target: "tunnel::audit", caller = peer, %error, "refused: no client with a certificate");
+            return;
+        }
+        Err(_) => return debug!(peer, "no TLS handshake in time"),
+    };
+    let leaf = client.get_ref().1.peer_certificates().and_then(<[_]>::first);
+    let name = leaf.and_then(user_of).map(|user| user.name).unwrap_or_default();
+    if !names.contains(&*name) {
+        warn!(target: "tunnel::audit", caller = peer, %name, "refused: not one of --tunnel-client-names");
+        let _ = client.write_all(DENIED).await;
+        let _ = client.shutdown().await;
+        return;
+    }
+    let caller = format!("{name} {peer}");
+    let ingress = state.ingress("clients", Class::Interactive, Duration::ZERO);
+    Box::pin(serve_http(&ingress, client, &caller, &Form::Proxy)).await;
+}
+
+/// Serves with the gateway's certificate as it is.
+async fn follow(
+    state: Arc<State>,
+    clients: Mutual,
+    mut shown: watch::Receiver<Option<Shown>>,
+    config: Arc<ArcSwapOption<ServerConfig>>,
+) {
+    const PART: &str = "--tunnel-clients-address";
+    let mut plans = state.plan.subscribe();
+    loop {
+        let current = shown.borrow_and_update().clone();
+        let role = plans.borrow_and_update().role;
+        let made = match &current {
+            Some(shown) => server_config(&clients, shown).map(Some),
+            None if role == Role::Gateway => Ok(None),
+            None => Err("this node is no gateway, so it has no certificate to serve clients with".to_owned()),
+        };
+        match made {
+            Ok(made) => {
+                state.problem(PART, None);
+                if let Some(made) = made {
+                    config.store(Some(Arc::new(made)));
+                }
+            }
+            Err(problem) => state.problem(PART, Some(problem)),
+        }
+        tokio::select! {
+            changed = shown.changed() => if changed.is_err() { return std::future::pending().await },
+            changed = plans.changed() => if changed.is_err() { return std::future::pending().await },
+        }
+    }
+}
+
+fn server_config(clients: &Mutual, shown: &Shown) -> Result<ServerConfig, String> {
+    let roots = tls::pem_file::roots(&clients.authority).map_err(|error| error.to_string())?;
+    let pem = shown.read().map_err(|error| error.to_string())?;
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.certificate.as_bytes()).collect();
+    let chain = chain.map_err(|error| error.to_string())?;
+    // The reason is left out: it might quote the key.
+    let key =
+        PrivateKeyDer::from_pem_slice(pem.key.as_bytes()).map_err(|_| "the key cannot be read".to_owned())?;
+    let verifier =
+        WebPkiClientVerifier::builder(Arc::new(roots)).build().map_err(|error| error.to_string())?;
+    let mut config = ServerConfig::builder()
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(chain, key)
+        .map_err(|error| error.to_string())?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(config)
+}

@@ -1,0 +1,89 @@
+//! What is sent to the internal Service of gateways, at the ports that the Service says. Callers are not known here: they come as
+//! far as nodes, and a kubelet authenticates them itself, since its TLS is passed through unopened.
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::task::JoinSet;
+use tunnel::{
+    ending::Ending,
+    ingress::{
+        http::{Form, serve_http},
+        listen,
+        sni::serve_sni,
+    },
+    protocol::Class,
+    stats::Listener,
+};
+
+use super::{State, gateway::bind, plan::WayIn};
+
+/// Keeps a listener for each port until `all` retires. What is sent to a port is looked up for each client. Clients of a port that is closed
+/// go on.
+pub(super) async fn keep(state: Arc<State>, address: IpAddr, all: Ending) {
+    let mut plans = state.plan.subscribe();
+    let mut open: BTreeMap<u16, Ending> = BTreeMap::new();
+    let mut tasks = JoinSet::new();
+    loop {
+        let plan = plans.borrow_and_update().clone();
+        open.retain(|port, closed| {
+            let stays = plan.ways_in.contains_key(port);
+            if !stays {
+                closed.retire();
+            }
+            stays
+        });
+        for port in plan.ways_in.keys() {
+            open.entry(*port).or_insert_with(|| {
+                let closed = all.child();
+                tasks.spawn(serve(state.clone(), SocketAddr::new(address, *port), closed.clone()));
+                closed
+            });
+        }
+        tokio::select! {
+            changed = plans.changed() => if changed.is_err() { break },
+            () = all.retired() => break,
+            Some(_) = tasks.join_next() => {}
+        }
+    }
+    while tasks.join_next().await.is_some() {}
+}
+
+async fn serve(state: Arc<State>, address: SocketAddr, closed: Ending) {
+    let name = format!("way in at {}", address.port());
+    let listener = tokio::select! {
+        listener = bind(&state, &name, address) => listener,
+        () = closed.retired() => return state.problem(&name, None),
+    };
+    let drain = state.connector.limits().drain;
+    listen::tcp(listener, closed, drain, move |client, peer| {
+        let state = state.clone();
+        async move {
+            let way = state.plan.borrow().ways_in.get(&address.port()).cloned();
+            let listener = match way {
+                Some(WayIn::Http(_)) => Listener::NodesHttp,
+                Some(WayIn::Tls(_)) => Listener::NodesTls,
+                None => return,
+            };
+            if !state.speaks(&client, listener).await {
+                return;
+            }
+            match way {
+                Some(WayIn::Http(ports)) => {
+                    let ingress = state.ingress("internal-http", Class::Interactive, Duration::ZERO);
+                    Box::pin(serve_http(&ingress, client, &peer, &Form::Host(ports))).await;
+                }
+                Some(WayIn::Tls(port)) => {
+                    let ingress = state.ingress("internal-tls", Class::Interactive, Duration::ZERO);
+                    Box::pin(serve_sni(&ingress, client, &peer, port)).await;
+                }
+                None => {}
+            }
+        }
+    })
+    .await;
+}

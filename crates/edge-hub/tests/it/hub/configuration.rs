@@ -1,0 +1,226 @@
+//! Filters and configuration as clients see them, over HTTP: what the ConfigMaps `yurt-hub-cfg` and `leader-hub-<pool>` say holds at
+//! once, and clients list anew when they are shown something else.
+
+use http::{Request, header};
+use serde_json::{Value, json};
+use testkit::{api_server::Kind, client::connection::Endpoint};
+
+use super::site::{JSON, Lines, SERVICES, Site, names, service, version};
+
+const SLICES: &str = "/apis/discovery.k8s.io/v1/endpointslices";
+const CONFIG_MAPS: &str = "configmaps";
+
+/// A list as a component sees it that names itself so.
+async fn as_component(endpoint: &Endpoint, component: &str, path: &str) -> Value {
+    let request = Request::get(path)
+        .header(header::ACCEPT, JSON)
+        .header(header::USER_AGENT, format!("{component}/v1.36"));
+    let mut answer = endpoint.ask(request, String::new()).await.unwrap();
+    let body = answer.bytes().await.unwrap();
+    assert_eq!(answer.status, 200, "{component} {path}: {}", String::from_utf8_lossy(&body));
+    serde_json::from_slice(&body).unwrap()
+}
+
+fn config_map(name: &str, data: &Value) -> Value {
+    json!({ "metadata": { "namespace": "kube-system", "name": name }, "data": data })
+}
+
+fn write(site: &Site, id: &str, object: &Value) {
+    if site.server.cluster().update(id, object).is_err() {
+        site.server.cluster().create(id, object.clone()).unwrap();
+    }
+}
+
+fn pool(nodes: &[&str]) -> Value {
+    json!({ "metadata": { "name": "shop" }, "spec": { "type": "Edge" }, "status": { "nodes": nodes } })
+}
+
+fn pools() -> Kind {
+    Kind {
+        group: "apps.openyurt.io".into(),
+        version: "v1beta2".into(),
+        resource: "nodepools".into(),
+        kind: "NodePool".into(),
+        namespaced: false,
+        typed: false,
+        fields: Vec::new(),
+    }
+}
+
+/// The nodes of a slice's endpoints, and the version at which it stands.
+fn slice(list: &Value) -> (Vec<&str>, u64) {
+    let [slice] = &list["items"].as_array().unwrap()[..] else { panic!("{list}") };
+    let endpoints = slice["endpoints"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let nodes = endpoints.iter().map(|endpoint| endpoint["nodeName"].as_str().unwrap()).collect();
+    (nodes, slice["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap())
+}
+
+/// A site with a Service in the topology of the pool, of which nodes `n` and `m` are, and an endpoint on each of three nodes.
+async fn with_topology() -> Site {
+    let mut site = Site::new().await;
+    let cluster = site.server.cluster().clone();
+    cluster.define(pools());
+    // Versions are large in a cluster: there is room below them.
+    for n in 0..300 {
+        cluster.create("widgets.example.com", super::site::widget(&format!("w{n}"), n)).unwrap();
+    }
+    cluster.create("nodepools.apps.openyurt.io", pool(&["n", "m"])).unwrap();
+    let mut asks = service("a", "s", 1);
+    asks["metadata"]["annotations"] = json!({ "openyurt.io/topologyKeys": "openyurt.io/nodepool" });
+    cluster.create("services", asks).unwrap();
+    let on = |node: &str, n: u8| json!({ "addresses": [format!("10.0.0.{n}")], "conditions": {}, "nodeName": node });
+    cluster
+        .create(
+            "endpointslices.discovery.k8s.io",
+            json!({
+                "metadata": { "namespace": "a", "name": "s-1", "labels": { "kubernetes.io/service-name": "s" } },
+                "addressType": "IPv4", "endpoints": [on("n", 1), on("m", 2), on("far", 3)], "ports": [],
+            }),
+        )
+        .unwrap();
+    site.set("--nodepool-name", "shop");
+    site.start();
+    site.linked().await;
+    site.until("the topology is in force", async || {
+        slice(&as_component(&site.plain(), "kube-proxy", SLICES).await).0 == ["n", "m"]
+    })
+    .await;
+    site
+}
+
+/// What client-go's informers do with a list: an object at the version that they have is unchanged to them, whatever is in it.
+#[tokio::test]
+async fn a_pool_that_changes_is_told_to_informers() {
+    let site = with_topology().await;
+    let hub = site.plain();
+    let list = as_component(&hub, "kube-proxy", SLICES).await;
+    let (_, before) = slice(&list);
+    let all = as_component(&hub, "somebody", SLICES).await;
+    let (unfiltered, own) = slice(&all);
+    assert_eq!(unfiltered, ["n", "m", "far"], "others are shown everything");
+    assert!(before < own, "{before} is older than any version to come");
+    let path = format!("{SLICES}?watch=1&allowWatchBookmarks=true&resourceVersion={}", version(&list));
+    let request =
+        Request::get(path).header(header::ACCEPT, JSON).header(header::USER_AGENT, "kube-proxy/v1.36");
+    let mut watch = Lines::of(hub.ask(request, String::new()).await.unwrap());
+    write(&site, "nodepools.apps.openyurt.io", &pool(&["n"]));
+    assert_eq!(watch.brief().await, "ERROR 410", "it lists anew");
+    let list = as_component(&hub, "kube-proxy", SLICES).await;
+    let (nodes, after) = slice(&list);
+    assert_eq!(nodes, ["n"]);
+    assert!(after != before && after < own, "{after} after {before}");
+    assert!(version(&list) >= own, "the list's own version is the API server's, from which a watch goes on");
+    // The Service asks for nothing any more: everything, and that is news as well.
+    write(&site, "services", &service("a", "s", 1));
+    site.until("the topology is gone", async || {
+        slice(&as_component(&hub, "kube-proxy", SLICES).await).0 == ["n", "m", "far"]
+    })
+    .await;
+    let (_, at_last) = slice(&as_component(&hub, "kube-proxy", SLICES).await);
+    assert!(![before, after, own].contains(&at_last), "{at_last}");
+}
+
+/// An event has the API server's version, and so do those that come after a list.
+#[tokio::test]
+async fn events_of_filtered_objects_have_the_versions_of_the_api_server() {
+    let site = with_topology().await;
+    let hub = site.plain();
+    let list = as_component(&hub, "kube-proxy", SLICES).await;
+    let path = format!("{SLICES}?watch=1&resourceVersion={}", version(&list));
+    let request =
+        Request::get(path).header(header::ACCEPT, JSON).header(header::USER_AGENT, "kube-proxy/v1.36");
+    let mut watch = Lines::of(hub.ask(request, String::new()).await.unwrap());
+    let mut changed = site.server.cluster().get("endpointslices.discovery.k8s.io", "a/s-1").unwrap();
+    changed["endpoints"][2]["nodeName"] = "m".into();
+    let changed = site.server.cluster().update("endpointslices.discovery.k8s.io", &changed).unwrap();
+    let event = watch.next().await.unwrap();
+    assert_eq!(event["type"], "MODIFIED");
+    assert_eq!(event["object"]["metadata"]["resourceVersion"], changed["metadata"]["resourceVersion"]);
+    assert_eq!(event["object"]["endpoints"].as_array().unwrap().len(), 3);
+}
+
+#[tokio::test]
+async fn the_cluster_configures_who_is_shown_what() {
+    let site = Site::started().await;
+    let cluster = site.server.cluster();
+    let mut hidden = service("a", "hidden", 1);
+    hidden["metadata"]["annotations"] = json!({ "svc.openyurt.io/discard": "true" });
+    hidden["spec"]["type"] = "LoadBalancer".into();
+    cluster.create("services", hidden).unwrap();
+    cluster.create("services", service("a", "shown", 1)).unwrap();
+    site.caught_up(SERVICES, &["hidden", "shown"]).await;
+    let hub = site.plain();
+    let seen = async |component: &str| {
+        let list = as_component(&hub, component, SERVICES).await;
+        names(&list).iter().map(|&name| name.to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(seen("kube-proxy").await, ["shown"], "by default");
+    assert_eq!(seen("mesh").await, ["hidden", "shown"]);
+    let list = as_component(&hub, "mesh", SERVICES).await;
+    let path = format!("{SERVICES}?watch=1&resourceVersion={}", version(&list));
+    let request = Request::get(path).header(header::ACCEPT, JSON).header(header::USER_AGENT, "mesh/v1.36");
+    let mut watch = Lines::of(hub.ask(request, String::new()).await.unwrap());
+    write(&site, CONFIG_MAPS, &config_map("yurt-hub-cfg", &json!({ "discardcloudservice": "mesh" })));
+    assert_eq!(
+        watch.brief().await,
+        "ERROR 410",
+        "an open watch ends: its client is to be shown something else"
+    );
+    assert_eq!(seen("mesh").await, ["shown"]);
+    assert_eq!(
+        seen("kube-proxy").await,
+        ["shown"],
+        "what the ConfigMap says is added to what holds by default"
+    );
+    write(&site, CONFIG_MAPS, &config_map("yurt-hub-cfg", &json!({})));
+    site.until("it is taken back", async || seen("mesh").await == ["hidden", "shown"]).await;
+}
+
+#[tokio::test]
+async fn the_pools_leader_says_what_is_shared() {
+    const WIDGETS: &str = "/apis/example.com/v1/widgets";
+    let mut site = Site::new().await;
+    site.set("--nodepool-name", "shop");
+    site.start();
+    site.linked().await;
+    let shares = |resources: &str| {
+        let data = json!({ "leaders": "n/10.0.0.1", "pool-scoped-metadata": resources });
+        write(&site, CONFIG_MAPS, &config_map("leader-hub-shop", &data));
+    };
+    write(
+        &site,
+        CONFIG_MAPS,
+        &config_map("leader-hub-other", &json!({ "pool-scoped-metadata": "/v1/pods" })),
+    );
+    assert_eq!(site.upstream_watches(WIDGETS), 0);
+    shares("/v1/services,discovery.k8s.io/v1/endpointslices,example.com/v1/widgets");
+    site.until("it is fetched before anybody asks", async || site.upstream_watches(WIDGETS) == 1).await;
+    shares("/v1/services,discovery.k8s.io/v1/endpointslices");
+    site.until("it is closed", async || site.upstream_watches(WIDGETS) == 0).await;
+    site.until("others stay", async || site.upstream_watches(SERVICES) == 1).await;
+    assert_eq!(site.upstream_watches("/api/v1/pods"), 0, "another pool's");
+}
+
+#[tokio::test]
+async fn agents_whose_answers_are_kept_are_named_by_the_cluster() {
+    const NAMED: &str = "/apis/example.com/v1/namespaces/a/widgets";
+    const OTHER: &str = "/apis/example.com/v1/namespaces/b/widgets";
+    let mut site = Site::new().await;
+    site.start_inside(|config| config.lifetimes.idle = std::time::Duration::ZERO).await;
+    site.linked().await;
+    let hub = site.plain();
+    let asks = async |component: &str| {
+        as_component(&hub, component, &format!("{NAMED}?resourceVersion=0")).await;
+    };
+    write(&site, CONFIG_MAPS, &config_map("yurt-hub-cfg", &json!({ "cache_agents": "keeper" })));
+    // Until the ConfigMap is read what the agent asked for is let go again.
+    site.until("what the named agent asked for stays", async || {
+        asks("keeper").await;
+        tokio::time::sleep(std::time::Duration::from_millis(4500)).await;
+        site.upstream_watches(NAMED) == 1
+    })
+    .await;
+    as_component(&hub, "somebody", &format!("{OTHER}?resourceVersion=0")).await;
+    site.until("what others asked for is let go", async || site.upstream_watches(OTHER) == 0).await;
+    assert_eq!(site.upstream_watches(NAMED), 1);
+}

@@ -1,0 +1,70 @@
+//! Streams that the API server refuses: it is said, and they begin once it does not.
+
+use testkit::api_server::{Kind, access::User};
+
+use super::site::{SERVICES, Site, get, names, node, widget, widget_kind};
+
+const GADGETS: &str = "/apis/example.com/v1/gadgets";
+
+fn gadgets() -> Kind {
+    Kind { resource: "gadgets".into(), kind: "Gadget".into(), ..widget_kind() }
+}
+
+/// State and reason of a resource's stream, as `edge-hub status` shows them.
+async fn state(site: &Site, resource: &str) -> Option<(String, String)> {
+    let (_, status) = get(&site.admin(), "/v1/status").await?;
+    let streams = status["subscriptions"].as_array()?;
+    let stream = streams.iter().find(|stream| stream["resource"] == resource)?;
+    let text = |key: &str| stream[key].as_str().unwrap_or_default().to_owned();
+    Some((text("state").to_lowercase(), text("reason")))
+}
+
+#[tokio::test]
+async fn a_resource_that_is_not_there_yet_is_shared_once_it_is() {
+    let mut site = Site::new().await;
+    site.set("--pool-scope-resources", "/v1/services,example.com/v1/gadgets");
+    site.start();
+    site.linked().await;
+    site.until("it is refused", async || {
+        state(&site, "gadgets.example.com")
+            .await
+            .is_some_and(|(state, reason)| state == "refused" && !reason.is_empty())
+    })
+    .await;
+    // One resource that is missing does not make the hub unfit for the others.
+    site.until("the hub is ready", async || {
+        get(&site.admin(), "/v1/readyz").await.is_some_and(|(status, _)| status == 200)
+    })
+    .await;
+    assert_eq!(get(&site.plain(), GADGETS).await.unwrap().0, 404, "in the API server's words");
+    site.server.cluster().define(gadgets());
+    site.server.cluster().create("gadgets.example.com", widget("g", 1)).unwrap();
+    site.caught_up(GADGETS, &["g"]).await;
+    site.until("it is shared", async || site.upstream_watches(GADGETS) == 1).await;
+}
+
+#[tokio::test]
+async fn a_right_that_is_taken_away_and_given_back() {
+    let site = Site::started().await;
+    let cluster = site.server.cluster();
+    cluster.create("services", super::site::service("a", "visible", 1)).unwrap();
+    site.caught_up(SERVICES, &["visible"]).await;
+    let access = cluster.access();
+    access.add_token("t", User::service_account("a", "t"));
+    let theirs = site.secure(None).with_token("t");
+    let list = format!("{SERVICES}?resourceVersion=0");
+    assert_eq!(get(&theirs, &list).await.unwrap().0, 200);
+    // The node may no longer watch what it shares; others still may read it, and are answered by the API server.
+    access.set_authorizer(|asked| asked.resource != "services" || asked.user.name != node().name);
+    site.server.reset_connections();
+    site.until("it is refused", async || {
+        state(&site, "services").await.is_some_and(|(state, _)| state == "refused")
+    })
+    .await;
+    cluster.create("services", super::site::service("a", "later", 1)).unwrap();
+    let (status, held) = get(&theirs, &list).await.unwrap();
+    assert_eq!((status, names(&held)), (200, vec!["later", "visible"]), "not from what was held");
+    access.set_authorizer(|_| true);
+    site.until("it is watched again", async || site.upstream_watches(SERVICES) == 1).await;
+    site.caught_up(SERVICES, &["later", "visible"]).await;
+}

@@ -1,0 +1,274 @@
+//! The tunnel between two hubs of one cluster, a gateway and an agent, with a kubelet at each end that only TLS clients of its own
+//! authority reach: through every way in and out, with the API server and without it.
+
+mod site;
+
+use std::sync::Arc;
+
+use rustls_pki_types::ServerName;
+use serde_json::Value;
+use testkit::api_server::access::User;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpStream, UnixStream},
+    time::timeout,
+};
+use tokio_rustls::TlsConnector;
+
+use self::site::{Tunnelled, client_config, read_head};
+use super::site::SOON;
+
+/// Asks a proxy for a stream; gives the status.
+async fn connect(client: &mut (impl AsyncReadExt + AsyncWriteExt + Unpin), target: &str) -> String {
+    let request = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n");
+    client.write_all(request.as_bytes()).await.unwrap();
+    let head = timeout(SOON, read_head(client)).await.unwrap();
+    head.split(' ').nth(1).unwrap_or_default().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_ways_lead_to_the_kubelet_by_its_name() {
+    let site = Tunnelled::new().await;
+    let (mut cloud, mut edge) = (site.cloud().await, site.edge().await);
+    site.linked(&cloud).await;
+    let kubelet = format!("a1:{}", site.kubelet);
+    // By the server's name, as whoever dials the internal Service.
+    let stream = TcpStream::connect(("127.0.0.1", site.tls_way)).await.unwrap();
+    assert_eq!(site.ask_kubelet(stream).await, "you are prober");
+    // By Host.
+    let mut stream = TcpStream::connect(("127.0.0.1", site.http_way)).await.unwrap();
+    let request = format!("GET /metrics HTTP/1.1\r\nHost: a1:{}\r\n\r\n", site.exporter);
+    stream.write_all(request.as_bytes()).await.unwrap();
+    assert!(timeout(SOON, read_head(&mut stream)).await.unwrap().starts_with("HTTP/1.1 200 "));
+    // As an API server on the gateway's node.
+    let mut stream = UnixStream::connect(site.socket()).await.unwrap();
+    assert_eq!(connect(&mut stream, &kubelet).await, "200");
+    assert_eq!(site.ask_kubelet(stream).await, "you are prober");
+    // As a client with a certificate.
+    let mut stream = site.client("kube-apiserver").await.unwrap();
+    assert_eq!(connect(&mut stream, &kubelet).await, "200");
+    assert_eq!(site.ask_kubelet(stream).await, "you are prober");
+    // Out of the edge, by a program of the node; a node that is in its own domain, and one in the cloud.
+    for node in ["a1", "c1"] {
+        let mut stream = TcpStream::connect(("127.0.0.1", site.loopback)).await.unwrap();
+        assert_eq!(connect(&mut stream, &format!("{node}:{}", site.kubelet)).await, "200", "{node}");
+        assert_eq!(site.ask_kubelet(stream).await, "you are prober");
+    }
+    // What is on no list is told of and not reached.
+    for (target, status) in [("a1:22", "403"), ("169.254.169.254:80", "403"), ("nobody:10250", "404")] {
+        let mut stream = TcpStream::connect(("127.0.0.1", site.loopback)).await.unwrap();
+        assert_eq!(connect(&mut stream, target).await, status, "{target}");
+    }
+    let status = cloud.status().await;
+    assert_eq!((&status["role"], &status["problems"]), (&"gateway".into(), &Value::Array(vec![])));
+    let links = status["links"].as_array().unwrap();
+    assert_eq!(links.len(), 4, "{links:?}");
+    assert!(links.iter().all(|link| link["peer"] == "a1" && link["domain"] == "pool/a"), "{links:?}");
+    let metrics = edge.metrics().await;
+    for line in [
+        "isthmus_hub_tunnel_role{role=\"agent\"} 1",
+        "isthmus_hub_tunnel_links{direction=\"reverse\"} 2",
+        "isthmus_hub_tunnel_streams_total{outcome=\"not_allowed\"} 2",
+    ] {
+        assert!(metrics.contains(line), "{line} in {metrics}");
+    }
+    // The cluster is told of the link, and at the end that the gateway goes.
+    site.until("the report", || site.report().is_some_and(|(_, links)| links == ["a1"])).await;
+    assert!(site.report().unwrap().0.starts_with("c1_"));
+    edge.end().await;
+    cloud.end().await;
+    assert_eq!(site.report().unwrap().0, "");
+}
+
+/// Whatever callers ask for: the metrics are as many as before.
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_add_no_metrics() {
+    let site = Tunnelled::new().await;
+    let (cloud, edge) = (site.cloud().await, site.edge().await);
+    site.linked(&cloud).await;
+    let series = async || {
+        let both = [cloud.metrics().await, edge.metrics().await];
+        both.map(|metrics| metrics.lines().filter(|line| line.starts_with("isthmus_hub_tunnel")).count())
+    };
+    let before = series().await;
+    assert!(before.iter().all(|count| *count > 20), "{before:?}");
+    for number in 0..30 {
+        let targets = [
+            (format!("nobody-{number}:10250"), "404"),
+            (format!("nobody-{number}:{}", 20 + number), "403"),
+            (format!("a1:{}", site.kubelet), "200"),
+        ];
+        for (target, status) in targets {
+            let mut stream = TcpStream::connect(("127.0.0.1", site.loopback)).await.unwrap();
+            assert_eq!(connect(&mut stream, &target).await, status, "{target}");
+        }
+    }
+    assert_eq!(series().await, before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_not_known_gets_nowhere() {
+    let site = Tunnelled::new().await;
+    let cloud = site.cloud().await;
+    site.until("the gateway listens", || site.report().is_some()).await;
+    // Clients: without a certificate, of another authority, of another name.
+    let anonymous = client_config(site.authority(), None);
+    assert!(site.is_refused(anonymous).await, "no certificate");
+    let stranger = site.kubelet_authority.client(&User::new("kube-apiserver", &[])).unwrap();
+    assert!(site.is_refused(client_config(site.authority(), Some(stranger))).await, "of another authority");
+    let mut stream = site.client("somebody").await.unwrap();
+    assert_eq!(connect(&mut stream, "c1:10250").await, "403");
+    // Nodes: one that stands for nothing, a user that is no node, and a node of another authority. None gets a link.
+    let gateway = (site.authority(), &site.kubelet_authority);
+    for (authority, name, group) in [
+        (gateway.0, "system:node:a2", "system:nodes"),
+        (gateway.0, "system:node:x", "system:nodes"),
+        (gateway.0, "system:node:a1", "people"),
+        (gateway.1, "system:node:a1", "system:nodes"),
+    ] {
+        let identity = authority.client(&User::new(name, &[group])).unwrap();
+        let mut config = client_config(site.authority(), Some(identity));
+        config.alpn_protocols = vec![b"isthmus-reverse/1".to_vec()];
+        let stream = TcpStream::connect(("127.0.0.1", site.gateway)).await.unwrap();
+        let server = ServerName::try_from(api::names::GATEWAY_SERVER_NAME).unwrap();
+        let ended = async {
+            let Ok(mut stream) = TlsConnector::from(Arc::new(config)).connect(server, stream).await else {
+                return;
+            };
+            let mut answer = Vec::new();
+            let _ = stream.read_to_end(&mut answer).await;
+            assert_eq!(answer, b"", "{name}: not even a preface");
+        };
+        timeout(SOON, ended).await.unwrap();
+    }
+    assert_eq!(cloud.status().await["links"], Value::Array(vec![]));
+    // A way in is no proxy, and leads to nodes only.
+    let mut stream = TcpStream::connect(("127.0.0.1", site.http_way)).await.unwrap();
+    assert_eq!(connect(&mut stream, &format!("c1:{}", site.kubelet)).await, "400");
+    // The way to a pool without a tunnel fails at once.
+    let mut stream = UnixStream::connect(site.socket()).await.unwrap();
+    assert_eq!(connect(&mut stream, &format!("a1:{}", site.kubelet)).await, "503");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn known_nodes_are_reached_while_the_api_server_is_away() {
+    let site = Tunnelled::new().await;
+    let (mut cloud, mut edge) = (site.cloud().await, site.edge().await);
+    site.linked(&cloud).await;
+    site.server().cut();
+    // Also after both hubs were started anew, from what they keep.
+    edge.end().await;
+    cloud.end().await;
+    cloud.start().await;
+    edge.start().await;
+    site.until_async("a way to the kubelet", async || {
+        let Ok(mut stream) = UnixStream::connect(site.socket()).await else { return false };
+        connect(&mut stream, &format!("a1:{}", site.kubelet)).await == "200"
+            && site.ask_kubelet(stream).await == "you are prober"
+    })
+    .await;
+    // The role follows the cluster once it is back: the pool has another endpoint, and this hub's links go.
+    site.server().heal();
+    site.elect("a", "a2");
+    site.until_async("the links are gone", async || {
+        let status = edge.status().await;
+        status["role"] == "none" && status["links"].as_array().is_some_and(Vec::is_empty)
+    })
+    .await;
+    site.elect("a", "a1");
+    site.until_async("the links are back", async || {
+        edge.status().await["links"].as_array().is_some_and(|links| links.len() == 4)
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ordinary_node_goes_out_by_its_pools_endpoint() {
+    let site = Tunnelled::new().await;
+    let (cloud, edge, ordinary) = (site.cloud().await, site.edge().await, site.ordinary().await);
+    site.linked(&cloud).await;
+    let status = ordinary.status().await;
+    assert_eq!((&status["role"], &status["links"]), (&"none".into(), &Value::Array(vec![])));
+    site.until_async("a way to the cloud", async || {
+        let Ok(mut stream) = TcpStream::connect(("127.0.0.1", site.ordinary_loopback)).await else {
+            return false;
+        };
+        connect(&mut stream, &format!("c1:{}", site.kubelet)).await == "200"
+            && site.ask_kubelet(stream).await == "you are prober"
+    })
+    .await;
+    // Over the pool's own network, and by nobody else: the cloud's gateway knows the endpoint alone.
+    let links = ordinary.status().await["links"].as_array().unwrap().clone();
+    assert!(!links.is_empty());
+    for link in &links {
+        assert_eq!((&link["peer"], &link["domain"]), (&"a1".into(), &"pool/a".into()), "{links:?}");
+        assert_eq!(link["direction"], "forward", "{links:?}");
+    }
+    let links = cloud.status().await["links"].as_array().unwrap().clone();
+    assert!(links.iter().all(|link| link["peer"] == "a1"), "{links:?}");
+    // What is on no list is refused here, as on any other node.
+    let mut stream = TcpStream::connect(("127.0.0.1", site.ordinary_loopback)).await.unwrap();
+    assert_eq!(connect(&mut stream, "c1:22").await, "403");
+    // The endpoint accepts its pool alone, and is asked only, not reached by these links.
+    let of = |node: &'static str, links: Value| {
+        links.as_array().unwrap().iter().filter(|link| link["peer"] == node).count()
+    };
+    let before = of("c1", edge.status().await["links"].clone());
+    for (node, protocol) in [("c1", "h2"), ("c1", "isthmus-reverse/1"), ("a2", "isthmus-reverse/1")] {
+        drop(site.shown(site.pool, node, protocol).await);
+    }
+    let links = edge.status().await["links"].clone();
+    assert_eq!(of("c1", links.clone()), before, "{links}");
+    assert!(
+        links.as_array().unwrap().iter().all(|link| link["peer"] != "a2" || link["direction"] == "forward"),
+        "{links}"
+    );
+    assert_eq!(edge.status().await["role"], "agent");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_has_a_new_certificate_at_sighup_and_cuts_no_stream() {
+    let site = Tunnelled::new().await;
+    let (cloud, _edge) = (site.cloud().await, site.edge().await);
+    site.linked(&cloud).await;
+    let mut stream = UnixStream::connect(site.socket()).await.unwrap();
+    assert_eq!(connect(&mut stream, &format!("a1:{}", site.kubelet)).await, "200");
+    let gateway = std::net::SocketAddr::from(([127, 0, 0, 1], site.gateway));
+    let before = site.shown(gateway, "a1", "h2").await.unwrap();
+    // All hubs of this process take it for theirs, which is what an operator means by it.
+    let process = std::process::id().to_string();
+    assert!(std::process::Command::new("kill").args(["-HUP", &process]).status().unwrap().success());
+    site.until_async("a new certificate", async || {
+        site.shown(gateway, "a1", "h2").await.is_some_and(|shown| shown != before)
+    })
+    .await;
+    assert_eq!(site.ask_kubelet(stream).await, "you are prober");
+    assert_eq!(cloud.status().await["problems"], Value::Array(vec![]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn checks_of_load_balancers_are_counted_and_no_more() {
+    let site = Tunnelled::new().await;
+    let (cloud, _edge) = (site.cloud().await, site.edge().await);
+    site.linked(&cloud).await;
+    for port in [site.gateway, site.tls_way, site.http_way, site.clients] {
+        for _ in 0..3 {
+            drop(TcpStream::connect(("127.0.0.1", port)).await.unwrap());
+        }
+    }
+    let value = |metrics: &str, listener: &str| {
+        let series = format!("isthmus_hub_tunnel_silent_connections_total{{listener=\"{listener}\"}} ");
+        let line = metrics.lines().find_map(|line| line.strip_prefix(&series)).map(str::to_owned);
+        line.and_then(|value| value.parse::<u32>().ok()).unwrap_or_default()
+    };
+    // `linked` asked two of them as well.
+    site.until_async("all are counted", async || {
+        let metrics = cloud.metrics().await;
+        ["links", "internal-tls", "internal-http", "clients"]
+            .iter()
+            .all(|listener| value(&metrics, listener) >= 3)
+    })
+    .await;
+    let metrics = cloud.metrics().await;
+    assert!(metrics.contains("isthmus_hub_tunnel_link_events_total{event=\"failed\"} 0"), "{metrics}");
+}

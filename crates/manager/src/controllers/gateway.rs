@@ -1,0 +1,338 @@
+//! The Gateway controller: elects the endpoints through which sites are reached, and keeps what leads to them.
+//!
+//! ```text
+//! watch Gateways, Nodes, NodePools, Services, EndpointSlices, ConfigMaps ─► indexes
+//!   ─► observe ─► plan (pure) ─► apply: Services, EndpointSlices, names of nodes, Gateways of pools
+//!                              └► status: PATCH status, events on change
+//! ```
+//! Everything hangs together: whether a site is connected is in the reports of all exposed gateways, and the one internal Service is made of
+//! all of them. So one reconciliation looks at all Gateways; there are few. It is level-triggered, and begins [`SETTLE`] after a
+//! change, for what dies must be out of the slices within five seconds. A report that says nothing new wakes nobody.
+
+mod apply;
+mod domains;
+mod elect;
+mod findings;
+mod follow;
+mod hub_reports;
+mod liveness;
+pub(crate) mod metrics;
+mod node_names;
+mod observe;
+mod pace;
+mod plan;
+mod pool_gateways;
+mod ports;
+mod services;
+mod status;
+mod verdict;
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use api::{Gateway, GatewayStatus, conditions};
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::core::DeserializeGuard;
+use kube::runtime::events::Recorder;
+use kube::{Client, ResourceExt as _};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use self::apply::Applied;
+use self::hub_reports::ConfigMaps;
+use self::metrics::{Change, GatewayMetrics};
+use self::pace::Paces;
+use self::plan::{Memory, Observed, Plan};
+use super::node_pool::apply::WriteError;
+use super::node_pool::metrics::{Controller, Metrics, Outcome};
+use super::unreadable::Teller;
+use crate::leader::LeadershipGuard;
+use crate::nodes::Nodes;
+use crate::pools::Pools;
+use crate::watches::ByName;
+
+/// How long after a change a reconciliation begins: a burst of changes is one.
+const SETTLE: Duration = Duration::from_millis(50);
+
+/// How long to wait after a failure: first and longest.
+const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+/// How long to wait before a report that could not be read is asked for again.
+const ASK_AGAIN: Duration = Duration::from_millis(500);
+
+/// How often all is looked at though nothing changed.
+const RESYNC: Duration = Duration::from_mins(5);
+
+/// How many statuses are written at a time.
+const CONCURRENT_WRITES: usize = 16;
+
+/// What the controller is made of.
+pub(crate) struct Setup {
+    pub(crate) client: Client,
+    pub(crate) leadership: LeadershipGuard,
+    pub(crate) recorder: Recorder,
+    pub(crate) pools: Pools,
+    pub(crate) nodes: Arc<Nodes>,
+    /// Becomes true when `nodes` is whole.
+    pub(crate) nodes_listed: watch::Receiver<bool>,
+    pub(crate) metrics: Metrics,
+    pub(crate) gateway_metrics: GatewayMetrics,
+    /// Whether pools of type Edge get a Gateway without asking.
+    pub(crate) for_edge_pools: bool,
+}
+
+/// What every reconciliation needs.
+pub(crate) struct Context {
+    pub(crate) client: Client,
+    pub(crate) leadership: LeadershipGuard,
+    pub(crate) recorder: Recorder,
+    pub(crate) pools: Pools,
+    pub(crate) nodes: Arc<Nodes>,
+    pub(crate) gateways: Arc<ByName<DeserializeGuard<Gateway>>>,
+    pub(crate) configs: Arc<ConfigMaps>,
+    pub(crate) services: Arc<ByName<Service>>,
+    pub(crate) slices: Arc<ByName<EndpointSlice>>,
+    pub(crate) metrics: Metrics,
+    gateway_metrics: GatewayMetrics,
+    pub(crate) for_edge_pools: bool,
+}
+
+/// What was told, so that it is told once.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    /// Pools whose Gateway somebody made by hand.
+    pub(crate) hand_made: BTreeSet<String>,
+    /// Gateways that cannot be read, and why.
+    unreadable: HashMap<String, String>,
+}
+
+/// What is remembered between reconciliations; nothing is lost with it but time.
+struct Remembered {
+    memory: Memory,
+    paces: Paces,
+    told: Told,
+    written: HashMap<String, Written>,
+    failures: u32,
+}
+
+/// A status that was written, and the version that it was written on: until the watch has told of a newer one, this is the status.
+#[derive(Clone, Debug)]
+struct Written {
+    version: Option<String>,
+    status: GatewayStatus,
+    at: Instant,
+}
+
+/// Keeps the gateways until `end`.
+pub(crate) async fn run(setup: Setup, end: CancellationToken) {
+    let Setup {
+        client,
+        leadership,
+        recorder,
+        pools,
+        nodes,
+        mut nodes_listed,
+        metrics,
+        gateway_metrics,
+        for_edge_pools,
+    } = setup;
+    let context = Context {
+        client,
+        leadership,
+        recorder,
+        pools,
+        nodes,
+        gateways: Arc::default(),
+        configs: Arc::default(),
+        services: Arc::default(),
+        slices: Arc::default(),
+        metrics,
+        gateway_metrics,
+        for_edge_pools,
+    };
+    let (mut all_nodes, mut all_pools) = (context.nodes.changes(), context.pools.changes());
+    let wake = Arc::new(Notify::new());
+    let mut tasks = JoinSet::new();
+    let listed = follow::all(&context, &wake, &mut tasks);
+    let whole = async {
+        // The senders live as long as the tasks.
+        let _ = nodes_listed.wait_for(|done| *done).await;
+        let _ = context.pools.ready().wait_for(|done| *done).await;
+        for mut listed in listed {
+            let _ = listed.wait_for(|done| *done).await;
+        }
+    };
+    tokio::select! {
+        () = end.cancelled() => return,
+        () = whole => {}
+    }
+    let mut remembered = Remembered {
+        memory: Memory::new(Instant::now()),
+        paces: Paces::default(),
+        told: Told::default(),
+        written: HashMap::new(),
+        failures: 0,
+    };
+    loop {
+        let due = reconcile(&context, &mut remembered).await;
+        loop {
+            let now = Instant::now();
+            let ask = if context.configs.hubs.suspects(now).is_empty() {
+                context.configs.hubs.next_end(now)
+            } else {
+                Some(now + ASK_AGAIN)
+            };
+            let next = ask.map_or(due, |ask| ask.min(due));
+            tokio::select! {
+                () = end.cancelled() => return,
+                () = wake.notified() => break,
+                // Their senders are in the context.
+                _ = all_nodes.changed() => break,
+                _ = all_pools.changed() => break,
+                () = tokio::time::sleep_until(next.into()) => {}
+            }
+            let now = Instant::now();
+            if due <= now || !context.configs.hubs.suspects(now).is_empty() {
+                break;
+            }
+        }
+        tokio::select! {
+            () = end.cancelled() => return,
+            () = tokio::time::sleep(SETTLE) => {}
+        }
+    }
+}
+
+/// Brings everything about gateways into force, and says when to look again.
+async fn reconcile(context: &Context, remembered: &mut Remembered) -> Instant {
+    let started = Instant::now();
+    observe::confirm(context).await;
+    let mut observed = observe::observe(context);
+    overlay(&mut observed, &remembered.written);
+    let (plan, memory) = plan::plan(&observed, remembered.memory.clone());
+    remembered.memory = memory;
+    let Remembered { memory: _, paces, told, written, failures } = remembered;
+    let mut applied = apply::apply(context, &plan, paces, told).await;
+    write_statuses(context, &plan, paces, written, &mut applied).await;
+    tell_of_unreadable(context, told).await;
+    paces.tidy(started);
+    for error in &applied.errors {
+        warn!(error, "gateways could not be brought into force; it is tried again");
+    }
+    let retry = if applied.errors.is_empty() {
+        *failures = 0;
+        None
+    } else {
+        let delay = RETRY.0.saturating_mul(1 << (*failures).min(5)).min(RETRY.1);
+        *failures += 1;
+        Some(started + delay)
+    };
+    let outcome = if applied.errors.is_empty() { Outcome::Success } else { Outcome::Failed };
+    context.metrics.observe_reconcile(Controller::Gateway, outcome, started.elapsed());
+    debug!(gateways = observed.gateways.len(), ?outcome, "reconciled gateways");
+    [retry, applied.look_at, plan.look_at].into_iter().flatten().fold(started + RESYNC, Instant::min)
+}
+
+/// Puts statuses in force that were written and of which the watch has not told yet.
+fn overlay(observed: &mut Observed, written: &HashMap<String, Written>) {
+    for gateway in &mut observed.gateways {
+        let last = written.get(&gateway.name_any());
+        if let Some(last) = last.filter(|last| last.version == gateway.resource_version()) {
+            Arc::make_mut(gateway).status = Some(last.status.clone());
+        }
+    }
+}
+
+async fn write_statuses(
+    context: &Context,
+    plan: &Plan,
+    paces: &mut Paces,
+    written: &mut HashMap<String, Written>,
+    applied: &mut Applied,
+) {
+    let (now, clock) = (Timestamp::now(), Instant::now());
+    let statuses: Vec<(&Gateway, GatewayStatus)> = plan
+        .verdicts
+        .iter()
+        .map(|verdict| (verdict.gateway.as_ref(), status::compute(verdict, now)))
+        .collect();
+    context.gateway_metrics.observe(statuses.iter().map(|(gateway, status)| (gateway.name_any(), status)));
+    written.retain(|name, _| statuses.iter().any(|(gateway, _)| gateway.name_any() == *name));
+    let mut due = Vec::new();
+    for (gateway, status) in &statuses {
+        let (name, before) = (gateway.name_any(), gateway.status.as_ref());
+        if before == Some(status) {
+            continue;
+        }
+        let last = written.get(&name).map(|last| last.at);
+        let times_only = before.is_some_and(|before| status::differ_in_times_only(before, status));
+        let later = last.map(|at| at + status::ROUND_TRIPS).filter(|later| times_only && *later > clock);
+        if let Some(later) = later {
+            applied.look_at = Some(applied.look_at.map_or(later, |earlier| earlier.min(later)));
+        } else if applied.admit(paces, &format!("status of Gateway {name}")) {
+            due.push((*gateway, status));
+        }
+    }
+    let mut writes = FuturesUnordered::new();
+    let mut due = due.into_iter();
+    loop {
+        while writes.len() < CONCURRENT_WRITES
+            && let Some((gateway, status)) = due.next()
+        {
+            writes.push(write_status(context, gateway, status));
+        }
+        let Some((gateway, status, result)) = writes.next().await else { return };
+        if result.is_ok() {
+            let active = gateway.status.as_ref().map(|s| s.active_endpoints.as_slice()).unwrap_or_default();
+            let (elected, lost) = status::election_changes(active, &status.active_endpoints);
+            context.gateway_metrics.changed(Change::Elected, elected.len());
+            context.gateway_metrics.changed(Change::Lost, lost.len());
+            let version = gateway.resource_version();
+            written.insert(gateway.name_any(), Written { version, status: status.clone(), at: clock });
+        }
+        applied.note(&format!("status of Gateway {}", gateway.name_any()), result);
+    }
+}
+
+async fn write_status<'a>(
+    context: &Context,
+    gateway: &'a Gateway,
+    status: &'a GatewayStatus,
+) -> (&'a Gateway, &'a GatewayStatus, Result<(), WriteError>) {
+    (gateway, status, status::write(context, gateway, status).await)
+}
+
+/// Tells of Gateways that cannot be read, once for each reason.
+async fn tell_of_unreadable(context: &Context, told: &mut Told) {
+    let all = context.gateways.all();
+    let unreadable: HashMap<String, &str> = all
+        .iter()
+        .filter_map(|guarded| Some((guarded.name_any(), guarded.0.as_ref().err()?.error.as_str())))
+        .collect();
+    told.unreadable.retain(|name, _| unreadable.contains_key(name));
+    for (name, error) in unreadable {
+        if told.unreadable.get(&name).is_some_and(|last| last == error) {
+            continue;
+        }
+        warn!(gateway = name, error, "gateway cannot be read and counts for nothing");
+        let reason: String = error.chars().take(200).collect();
+        let message = format!(
+            "the gateway cannot be read: {reason}; put the field right (kubectl edit gateways.raven.openyurt.io)"
+        );
+        let Context { client, leadership, recorder, metrics, .. } = context;
+        let teller = Teller { client, leadership, recorder, writes: &metrics.writes };
+        match teller.tell::<Gateway>(&name, conditions::ELECTED, &message).await {
+            Ok(()) => drop(told.unreadable.insert(name, error.to_owned())),
+            Err(failure) => {
+                warn!(gateway = name, error = %failure, "cannot tell that the gateway is unreadable");
+            }
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Writes what a [`Plan`] says, but for statuses. Each write stands alone: one that fails is reported and holds up no other. Objects
+//! are applied on the server: what others wrote into them stays.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::time::Instant;
+
+use api::names::{MANAGER, NAMESPACE, TUNNEL_NODES, TUNNEL_NODES_CONFIG_MAP};
+use api::{Gateway, NodePool};
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::{Api, Resource, ResourceExt as _};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tracing::{info, warn};
+
+use super::pace::Paces;
+use super::plan::Plan;
+use super::pool_gateways::PoolGateways;
+use super::{Context, Told};
+use crate::controllers::conditions::event;
+use crate::controllers::node_pool::apply::WriteError;
+
+/// What became of the writes.
+#[derive(Debug, Default)]
+pub(crate) struct Applied {
+    pub(crate) errors: Vec<String>,
+    /// When a write that was held back is due.
+    pub(crate) look_at: Option<Instant>,
+}
+
+impl Applied {
+    pub(crate) fn note(&mut self, what: &str, result: Result<(), WriteError>) {
+        if let Err(error) = result {
+            self.errors.push(format!("{what}: {error}"));
+        }
+    }
+
+    /// Whether that object may be written now.
+    pub(crate) fn admit(&mut self, paces: &mut Paces, object: &str) -> bool {
+        match paces.admit(object, Instant::now()) {
+            Ok(()) => true,
+            Err(due) => {
+                self.look_at = Some(self.look_at.map_or(due, |earlier| earlier.min(due)));
+                false
+            }
+        }
+    }
+}
+
+/// Writes the plan.
+pub(crate) async fn apply(context: &Context, plan: &Plan, paces: &mut Paces, told: &mut Told) -> Applied {
+    let Plan {
+        verdicts: _,
+        services,
+        slices,
+        stale_services,
+        stale_slices,
+        node_names,
+        pool_gateways,
+        look_at: _,
+    } = plan;
+    let mut applied = Applied::default();
+    // Slices first: they are what must follow the hubs within seconds.
+    for slice in slices {
+        apply_object(context, slice, &mut applied, paces).await;
+    }
+    for service in services {
+        apply_object(context, service, &mut applied, paces).await;
+    }
+    for slice in stale_slices {
+        delete_object(context, slice.as_ref(), &mut applied, paces).await;
+    }
+    for service in stale_services {
+        delete_object(context, service.as_ref(), &mut applied, paces).await;
+    }
+    if let Some(text) = node_names
+        && applied.admit(paces, TUNNEL_NODES_CONFIG_MAP)
+    {
+        applied.note(TUNNEL_NODES_CONFIG_MAP, write_node_names(context, text).await);
+    }
+    make_gateways(context, pool_gateways, &mut applied, paces, told).await;
+    applied
+}
+
+/// How an object is called in messages and in what is remembered of its writes.
+fn title<K: Resource<DynamicType = ()>>(object: &K) -> String {
+    format!("{} {}", K::kind(&()), object.name_any())
+}
+
+async fn apply_object<K>(context: &Context, object: &K, applied: &mut Applied, paces: &mut Paces)
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Serialize,
+{
+    let title = title(object);
+    if !applied.admit(paces, &title) {
+        return;
+    }
+    let write = async {
+        let objects = Api::<K>::namespaced(context.client.clone(), NAMESPACE);
+        let params = PatchParams::apply(MANAGER).force();
+        context.leadership.run(objects.patch(&object.name_any(), &params, &Patch::Apply(object))).await??;
+        context.metrics.writes.inc();
+        Ok(())
+    };
+    applied.note(&title, write.await);
+}
+
+async fn delete_object<K>(context: &Context, object: &K, applied: &mut Applied, paces: &mut Paces)
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+{
+    let title = title(object);
+    if object.meta().deletion_timestamp.is_some() || !applied.admit(paces, &title) {
+        return;
+    }
+    let objects = Api::<K>::namespaced(context.client.clone(), NAMESPACE);
+    applied.note(&title, delete(context, &objects, object).await);
+}
+
+/// Deletes the very object that was looked at.
+async fn delete<K>(context: &Context, objects: &Api<K>, object: &K) -> Result<(), WriteError>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
+    let preconditions = Preconditions { uid: object.uid(), resource_version: None };
+    let params = DeleteParams::default().preconditions(preconditions);
+    match context.leadership.run(objects.delete(&object.name_any(), &params)).await? {
+        // Gone, or another one by now.
+        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => return Ok(()),
+        other => drop(other?),
+    }
+    context.metrics.writes.inc();
+    info!(object = title(object), "deleted");
+    Ok(())
+}
+
+async fn write_node_names(context: &Context, text: &str) -> Result<(), WriteError> {
+    let mut object = ConfigMap {
+        data: Some(BTreeMap::from([(TUNNEL_NODES.to_owned(), text.to_owned())])),
+        ..ConfigMap::default()
+    };
+    object.metadata.name = Some(TUNNEL_NODES_CONFIG_MAP.to_owned());
+    let config_maps = Api::<ConfigMap>::namespaced(context.client.clone(), NAMESPACE);
+    let params = PatchParams::apply(MANAGER).force();
+    let patch = Patch::Apply(&object);
+    context.leadership.run(config_maps.patch(TUNNEL_NODES_CONFIG_MAP, &params, &patch)).await??;
+    context.metrics.writes.inc();
+    Ok(())
+}
+
+async fn make_gateways(
+    context: &Context,
+    plan: &PoolGateways,
+    applied: &mut Applied,
+    paces: &mut Paces,
+    told: &mut Told,
+) {
+    let PoolGateways { create, delete: unwanted, hand_made } = plan;
+    let gateways = Api::<Gateway>::all(context.client.clone());
+    for gateway in create {
+        let title = title(gateway);
+        if !applied.admit(paces, &title) {
+            continue;
+        }
+        let write = async {
+            match context.leadership.run(gateways.create(&PostParams::default(), gateway)).await? {
+                // Somebody came first: then it is theirs.
+                Err(kube::Error::Api(status)) if status.is_already_exists() => return Ok(()),
+                other => drop(other?),
+            }
+            context.metrics.writes.inc();
+            info!(gateway = gateway.name_any(), "made a Gateway for the pool of that name");
+            Ok(())
+        };
+        applied.note(&title, write.await);
+    }
+    for gateway in unwanted {
+        let title = title(gateway.as_ref());
+        if applied.admit(paces, &title) {
+            applied.note(&title, delete(context, &gateways, gateway).await);
+        }
+    }
+    told.hand_made.retain(|pool| hand_made.iter().any(|other| other.name_any() == *pool));
+    for pool in hand_made {
+        if told.hand_made.insert(pool.name_any()) {
+            tell_of_hand_made(context, pool).await;
+        }
+    }
+}
+
+async fn tell_of_hand_made(context: &Context, pool: &NodePool) {
+    let note = format!(
+        "the pool asks for a Gateway ({}), and there is one of its name that was not made for it: that one is left as it is, and \
+         serves the pool",
+        api::annotations::POOL_GATEWAY
+    );
+    let event = event(true, "GatewayExists", &note, "MakeGateway");
+    if let Err(error) = context.recorder.publish(&event, &pool.object_ref(&())).await {
+        warn!(pool = pool.name_any(), %error, "event could not be published");
+    }
+}

@@ -1,0 +1,226 @@
+//! Pure: which nodes reach one another directly, and which Gateway stands for them.
+//!
+//! A node is behind the Gateway that its label names, or that selects it, or that has the name of its pool, in this order. Cloud nodes
+//! of which none of that is true are one domain; the exposed Gateway without a selector that lists one of them stands for it. An
+//! edge node of which none is true stands for itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use api::{Gateway, NodePool, PoolType, labels, raven::cloud};
+use kube::ResourceExt as _;
+use kube::core::{Selector, SelectorExt as _};
+
+use crate::nodes::NodeView;
+
+/// What a node is a part of.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Domain {
+    /// The nodes behind the Gateway of that name.
+    Gateway(String),
+    /// The cloud nodes that are in no pool and behind no Gateway.
+    Cloud,
+    /// The nodes of a pool without a Gateway.
+    Pool,
+    /// Itself.
+    Solo,
+}
+
+/// What is known of a node.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Member {
+    pub(crate) name: String,
+    pub(crate) domain: Domain,
+    /// Whether it is on the edge's side.
+    pub(crate) edge: bool,
+    pub(crate) ready: bool,
+    pub(crate) internal_ip: Option<String>,
+    pub(crate) pod_cidrs: Vec<String>,
+}
+
+/// By what nodes are told apart.
+#[derive(Debug, Default)]
+pub(crate) struct Rules {
+    gateways: BTreeSet<String>,
+    selectors: Vec<(String, Selector)>,
+    pools: BTreeMap<String, PoolType>,
+    /// Selectors that cannot be understood, and why, by Gateway.
+    pub(crate) malformed: BTreeMap<String, String>,
+}
+
+impl Rules {
+    /// The rules of `gateways`, which are sorted by name, and `pools`. A Gateway that cannot be read keeps the nodes whose label
+    /// names it: they must not look like solo nodes.
+    pub(crate) fn new(
+        gateways: &[Arc<Gateway>],
+        unreadable: &BTreeSet<String>,
+        pools: &[Arc<NodePool>],
+    ) -> Self {
+        let mut rules = Self {
+            gateways: gateways
+                .iter()
+                .map(|gateway| gateway.name_any())
+                .chain(unreadable.iter().cloned())
+                .collect(),
+            pools: pools.iter().map(|pool| (pool.name_any(), pool.spec.type_)).collect(),
+            ..Self::default()
+        };
+        for gateway in gateways.iter().filter(|gateway| has_selector(gateway)) {
+            let selector = gateway.spec.node_selector.clone().unwrap_or_default();
+            match Selector::try_from(selector) {
+                Ok(selector) => rules.selectors.push((gateway.name_any(), selector)),
+                Err(error) => drop(rules.malformed.insert(gateway.name_any(), error.to_string())),
+            }
+        }
+        rules
+    }
+
+    /// What `node` is.
+    pub(crate) fn member(&self, node: &NodeView) -> Member {
+        let labelled = node.labels.get(labels::GATEWAY).filter(|name| self.gateways.contains(*name));
+        let selected = || self.selectors.iter().find(|(_, selector)| selector.matches(&node.labels));
+        let pool = node.pool().filter(|pool| self.pools.contains_key(*pool));
+        let type_ = pool.and_then(|pool| self.pools.get(pool)).copied();
+        let edge = type_ == Some(PoolType::Edge)
+            || node.labels.get(labels::IS_EDGE_WORKER).is_some_and(|value| value == labels::TRUE);
+        let gateway = labelled
+            .cloned()
+            .or_else(|| selected().map(|(name, _)| name.clone()))
+            .or_else(|| pool.filter(|pool| self.gateways.contains(*pool)).map(str::to_owned));
+        let domain = match (gateway, pool) {
+            (Some(gateway), _) => Domain::Gateway(gateway),
+            (None, Some(_)) => Domain::Pool,
+            (None, None) if edge => Domain::Solo,
+            (None, None) => Domain::Cloud,
+        };
+        Member {
+            name: node.name.clone(),
+            domain,
+            edge,
+            ready: node.ready,
+            internal_ip: node.internal_ip.clone(),
+            pod_cidrs: node.pod_cidrs.iter().filter(|cidr| !cidr.is_empty()).cloned().collect(),
+        }
+    }
+}
+
+fn has_selector(gateway: &Gateway) -> bool {
+    cloud::selects(&gateway.name_any(), gateway.spec.node_selector.as_ref())
+}
+
+/// Gives the cloud nodes to the Gateway that stands for the cloud. Others that would are returned, with its name.
+pub(crate) fn claim_cloud(gateways: &[Arc<Gateway>], members: &mut [Member]) -> BTreeMap<String, String> {
+    let cloud: BTreeSet<&str> =
+        members.iter().filter(|m| m.domain == Domain::Cloud).map(|m| m.name.as_str()).collect();
+    let claims = gateways.iter().map(|gateway| cloud::Claim {
+        name: gateway.metadata.name.as_deref().unwrap_or_default(),
+        created: gateway.creation_timestamp().map(|time| time.0),
+        expose_type: gateway.spec.expose_type,
+        selects: has_selector(gateway),
+        lists_cloud_node: gateway.spec.endpoints.iter().any(|e| cloud.contains(e.node_name.as_str())),
+    });
+    let claims = cloud::of_cloud(claims);
+    let Some((first, others)) = claims.split_first() else { return BTreeMap::new() };
+    for member in members.iter_mut().filter(|member| member.domain == Domain::Cloud) {
+        member.domain = Domain::Gateway((*first).to_owned());
+    }
+    others.iter().map(|other| ((*other).to_owned(), (*first).to_owned())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn gateway(name: &str, spec: &Value) -> Arc<Gateway> {
+        Arc::new(serde_json::from_value(json!({ "metadata": { "name": name }, "spec": spec })).unwrap())
+    }
+
+    fn pool(name: &str, type_: &str) -> Arc<NodePool> {
+        Arc::new(
+            serde_json::from_value(json!({ "metadata": { "name": name }, "spec": { "type": type_ } }))
+                .unwrap(),
+        )
+    }
+
+    fn node(name: &str, labels: &[(&str, &str)]) -> NodeView {
+        let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        NodeView { name: name.to_owned(), labels, ..NodeView::default() }
+    }
+
+    /// Labels, domain, whether it is of the edge.
+    type Case<'a> = (&'a [(&'a str, &'a str)], Domain, bool);
+
+    #[test]
+    fn a_node_is_behind_what_its_label_a_selector_or_its_pool_says() {
+        let gateways = [
+            gateway(
+                "broken",
+                &json!({ "nodeSelector": { "matchExpressions": [{ "key": "a", "operator": "Like" }] } }),
+            ),
+            gateway("hand", &json!({ "nodeSelector": {} })),
+            gateway("hz", &json!({})),
+            gateway(
+                "openyurt",
+                &json!({ "nodeSelector": { "matchLabels": { (labels::GATEWAY): "openyurt" } } }),
+            ),
+            gateway("sel", &json!({ "nodeSelector": { "matchLabels": { "site": "b" } } })),
+        ];
+        let pools = [pool("hz", "Edge"), pool("sh", "Edge"), pool("dc", "Cloud")];
+        let rules = Rules::new(&gateways, &["unread".to_owned()].into(), &pools);
+        assert_eq!(rules.malformed.keys().collect::<Vec<_>>(), ["broken"]);
+        let behind = |name: &str| Domain::Gateway(name.to_owned());
+        let (pool, edge) = (labels::NODE_POOL, (labels::IS_EDGE_WORKER, "true"));
+        let cases: [Case<'_>; 12] = [
+            (&[], Domain::Cloud, false),
+            (&[edge], Domain::Solo, true),
+            (&[(labels::IS_EDGE_WORKER, "false")], Domain::Cloud, false),
+            (&[(pool, "hz")], behind("hz"), true),
+            (&[(pool, "sh")], Domain::Pool, true),
+            (&[(pool, "dc")], Domain::Pool, false),
+            (&[(pool, "nowhere"), edge], Domain::Solo, true),
+            (&[("site", "b"), (pool, "hz")], behind("sel"), true),
+            (&[(labels::GATEWAY, "hand"), ("site", "b"), (pool, "hz")], behind("hand"), true),
+            (&[(labels::GATEWAY, "openyurt")], behind("openyurt"), false),
+            (&[(labels::GATEWAY, "nowhere"), (pool, "hz")], behind("hz"), true),
+            (&[(labels::GATEWAY, "unread"), edge], behind("unread"), true),
+        ];
+        for (labels, domain, edge) in cases {
+            let member = rules.member(&node("n", labels));
+            assert_eq!((member.domain, member.edge), (domain, edge), "{labels:?}");
+        }
+    }
+
+    #[test]
+    fn the_oldest_exposed_gateway_that_lists_a_cloud_node_stands_for_the_cloud() {
+        let listing = |name: &str, node: &str, expose: &str, created: &str, selector: Option<&str>| {
+            let mut gateway = json!({
+                "metadata": { "name": name, "creationTimestamp": created },
+                "spec": { "exposeType": expose, "endpoints": [{ "nodeName": node, "type": "proxy" }] },
+            });
+            if let Some(site) = selector {
+                gateway["spec"]["nodeSelector"] = json!({ "matchLabels": { "site": site } });
+            }
+            Arc::new(serde_json::from_value::<Gateway>(gateway).unwrap())
+        };
+        let gateways = [
+            listing("a", "c1", "PublicIP", "2026-01-02T00:00:00Z", None),
+            listing("b", "c2", "LoadBalancer", "2026-01-01T00:00:00Z", None),
+            listing("c", "c1", "", "2025-01-01T00:00:00Z", None),
+            listing("d", "e1", "PublicIP", "2025-01-01T00:00:00Z", None),
+            listing("e", "c1", "PublicIP", "2025-01-01T00:00:00Z", Some("x")),
+        ];
+        let rules = Rules::new(&gateways, &BTreeSet::new(), &[]);
+        let mut members: Vec<Member> =
+            [node("c1", &[]), node("c2", &[]), node("e1", &[(labels::IS_EDGE_WORKER, "true")])]
+                .iter()
+                .map(|node| rules.member(node))
+                .collect();
+        let taken = claim_cloud(&gateways, &mut members);
+        assert_eq!(taken, BTreeMap::from([("a".to_owned(), "b".to_owned())]));
+        let cloud = Domain::Gateway("b".to_owned());
+        let domains: Vec<&Domain> = members.iter().map(|member| &member.domain).collect();
+        assert_eq!(domains, [&cloud, &cloud, &Domain::Solo]);
+    }
+}

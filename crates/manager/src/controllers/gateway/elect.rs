@@ -1,0 +1,180 @@
+//! Pure: which candidates are a Gateway's active endpoints, by the true state of their tunnels.
+//!
+//! The order of preference decides, and who is elected stays as long as nothing speaks against it. A candidate of an exposed
+//! Gateway shows by itself that it is alive; it is elected while it does. One behind NAT dials only once it is elected, so it is
+//! elected on trial: without a link for [`TRIAL`] while there was a gateway to dial it gives way, and comes last for a time that doubles.
+//! One that had a link and lost it gives way after [`LOST`]: long enough to dial anew, which a hub that lives does at once.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// How long a candidate that was just elected, or has a gateway to dial again, may be without a link.
+pub(crate) const TRIAL: Duration = Duration::from_secs(15);
+
+/// How long an elected candidate that lost its last link may be without one, while there is a gateway to dial.
+const LOST: Duration = Duration::from_secs(5);
+
+/// For how long a candidate that gave way comes last: the first time, and at most.
+const LAST: (Duration, Duration) = (Duration::from_mins(1), Duration::from_mins(10));
+
+/// What is known of a candidate's tunnels.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Evidence {
+    /// It accepts links, or has one.
+    Working,
+    /// It is not known at the moment.
+    Unknown,
+    /// There is none.
+    Nothing,
+}
+
+/// How candidates are judged.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Judgement {
+    /// Only those that work are elected.
+    Strict,
+    /// Those that might work are elected, and judged since there has been something to dial; `None`: there is nothing.
+    OnTrial(Option<Instant>),
+    /// Tunnels say nothing of them; the nodes' readiness does.
+    Readiness,
+}
+
+/// A node that can be elected.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Candidate {
+    pub(crate) node: String,
+    pub(crate) evidence: Evidence,
+    /// Whether its node is ready.
+    pub(crate) ready: bool,
+}
+
+/// What is remembered between elections.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Record {
+    elected: BTreeMap<String, Link>,
+    gave_way: BTreeMap<String, GaveWay>,
+}
+
+/// Whether an elected candidate had a link when it was looked at last.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Link {
+    /// It had.
+    Had,
+    /// It has had none since it was elected, or judged anew, then.
+    Awaited(Instant),
+    /// It was first seen without then, after it had one.
+    Lost(Instant),
+}
+
+impl Link {
+    /// What is so at `now`, by what was so before.
+    fn next(before: Option<Self>, evidence: Evidence, now: Instant) -> Self {
+        match (before, evidence) {
+            (_, Evidence::Working) => Self::Had,
+            (Some(Self::Had), _) => Self::Lost(now),
+            (Some(without), _) => without,
+            (None, _) => Self::Awaited(now),
+        }
+    }
+
+    /// When a candidate gives way, if it remains so.
+    fn trial_ends(self, judgement: Judgement) -> Option<Instant> {
+        let Judgement::OnTrial(Some(judged)) = judgement else { return None };
+        match self {
+            Self::Had => None,
+            Self::Lost(since) if since >= judged => Some(since + LOST),
+            Self::Lost(since) | Self::Awaited(since) => Some(since.max(judged) + TRIAL),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct GaveWay {
+    until: Instant,
+    length: Duration,
+}
+
+impl Record {
+    /// What a new leader of the manager takes over: who is elected. Their trials begin anew.
+    pub(crate) fn of(elected: impl IntoIterator<Item = String>, now: Instant) -> Self {
+        let elected = elected.into_iter().map(|node| (node, Link::Awaited(now))).collect();
+        Self { elected, gave_way: BTreeMap::new() }
+    }
+}
+
+/// What came of an election.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Outcome {
+    /// The elected nodes, in order of preference.
+    pub(crate) elected: Vec<String>,
+    pub(crate) record: Record,
+    /// When it must be held again though nothing changes.
+    pub(crate) look_at: Option<Instant>,
+}
+
+/// Elects up to `replicas` of `candidates`, which are in order of preference and named once each.
+pub(crate) fn elect(
+    candidates: &[Candidate],
+    replicas: usize,
+    judgement: Judgement,
+    before: &Record,
+    now: Instant,
+) -> Outcome {
+    let mut gave_way: BTreeMap<String, GaveWay> = before.gave_way.clone();
+    gave_way.retain(|node, _| candidates.iter().any(|c| c.node == *node && c.evidence != Evidence::Working));
+    let mut survivors = Vec::new();
+    let mut others = Vec::new();
+    for (index, candidate) in candidates.iter().enumerate() {
+        let link = before.elected.get(&candidate.node).copied();
+        if !may_be_elected(candidate, judgement, link.is_some()) {
+            continue;
+        }
+        let link = link.map(|link| Link::next(Some(link), candidate.evidence, now));
+        let failed = link.and_then(|link| link.trial_ends(judgement)).is_some_and(|end| end <= now);
+        if failed {
+            let length = gave_way.get(&candidate.node).map_or(LAST.0, |last| (last.length * 2).min(LAST.1));
+            gave_way.insert(candidate.node.clone(), GaveWay { until: now + length, length });
+        }
+        // Who is elected again for want of others gives way as soon as there are any.
+        let last = gave_way.get(&candidate.node).map(|last| last.until).filter(|until| *until > now);
+        if link.is_some() && last.is_none() {
+            survivors.push((candidate.evidence != Evidence::Working, index));
+        } else {
+            others.push((last, index));
+        }
+    }
+    // With fewer replicas than before those stay that work, and of them the first.
+    survivors.sort_unstable();
+    // `None` comes before any time; of those that gave way the one whose time ends first.
+    others.sort_unstable();
+    let order =
+        survivors.into_iter().map(|(_, index)| index).chain(others.into_iter().map(|(_, index)| index));
+    let mut chosen: Vec<usize> = order.take(replicas).collect();
+    chosen.sort_unstable();
+
+    let mut elected = BTreeMap::new();
+    let mut look_at: Option<Instant> = None;
+    for candidate in chosen.iter().filter_map(|index| candidates.get(*index)) {
+        let failed_now = gave_way.get(&candidate.node).is_some_and(|last| last.until == now + last.length);
+        let before = before.elected.get(&candidate.node).copied().filter(|_| !failed_now);
+        let link = Link::next(before, candidate.evidence, now);
+        if let Some(end) = link.trial_ends(judgement) {
+            look_at = Some(look_at.map_or(end, |earlier| earlier.min(end)));
+        }
+        elected.insert(candidate.node.clone(), link);
+    }
+    let names = chosen.iter().filter_map(|index| candidates.get(*index)).map(|c| c.node.clone()).collect();
+    Outcome { elected: names, record: Record { elected, gave_way }, look_at }
+}
+
+fn may_be_elected(candidate: &Candidate, judgement: Judgement, is_elected: bool) -> bool {
+    match (judgement, candidate.evidence) {
+        (Judgement::Strict | Judgement::OnTrial(_), Evidence::Working) => true,
+        (Judgement::Strict, Evidence::Unknown) => is_elected,
+        (Judgement::Strict, Evidence::Nothing) => false,
+        (Judgement::Readiness | Judgement::OnTrial(_), _) => candidate.ready,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,206 @@
+use proptest::prelude::*;
+
+use super::*;
+
+use Evidence::{Nothing, Unknown, Working};
+
+fn candidate(node: &str, evidence: Evidence, ready: bool) -> Candidate {
+    Candidate { node: node.to_owned(), evidence, ready }
+}
+
+fn all(list: &[(&str, Evidence)]) -> Vec<Candidate> {
+    list.iter().map(|(node, evidence)| candidate(node, *evidence, true)).collect()
+}
+
+/// What is known, how many, how they are judged, who was elected, who is.
+type Case<'a> = (&'a [(&'a str, Evidence)], usize, Judgement, &'a [&'a str], &'a [&'a str]);
+
+#[test]
+fn the_order_decides_and_who_is_elected_stays() {
+    let now = Instant::now();
+    let strict = Judgement::Strict;
+    let trial = Judgement::OnTrial(Some(now));
+    let cases: [Case<'_>; 17] = [
+        (&[], 1, strict, &["gone"], &[]),
+        (&[("b", Working), ("a", Working)], 1, strict, &[], &["b"]),
+        (&[("b", Working), ("a", Working)], 2, strict, &[], &["b", "a"]),
+        (&[("b", Working), ("a", Working)], 0, strict, &["a"], &[]),
+        (&[("b", Working), ("a", Working)], 1, strict, &["a"], &["a"]),
+        (&[("b", Working), ("a", Nothing)], 1, strict, &["a"], &["b"]),
+        (&[("b", Nothing), ("a", Nothing)], 1, strict, &["a"], &[]),
+        (&[("b", Unknown), ("a", Unknown)], 2, strict, &["a"], &["a"]),
+        (&[("b", Working), ("a", Unknown)], 1, strict, &["a"], &["a"]),
+        (&[("c", Working), ("b", Working), ("a", Working)], 1, strict, &["a", "b"], &["b"]),
+        (&[("b", Nothing), ("a", Nothing)], 1, trial, &[], &["b"]),
+        (&[("b", Nothing), ("a", Nothing)], 1, trial, &["a"], &["a"]),
+        (&[("b", Nothing), ("a", Working)], 1, trial, &["a", "b"], &["a"]),
+        (&[("b", Nothing), ("a", Nothing)], 3, trial, &[], &["b", "a"]),
+        (&[("b", Nothing), ("a", Nothing)], 1, Judgement::OnTrial(None), &["a"], &["a"]),
+        (&[("b", Nothing), ("a", Nothing)], 1, Judgement::Readiness, &["a"], &["a"]),
+        (&[("b", Nothing), ("a", Nothing)], 1, Judgement::Readiness, &[], &["b"]),
+    ];
+    for (list, replicas, judgement, before, expected) in cases {
+        let before = Record::of(before.iter().map(|name| (*name).to_owned()), now);
+        let outcome = elect(&all(list), replicas, judgement, &before, now);
+        assert_eq!(outcome.elected, expected, "{list:?} {replicas} {judgement:?} {before:?}");
+    }
+}
+
+#[test]
+fn a_node_that_is_not_ready_is_elected_only_if_it_works() {
+    let now = Instant::now();
+    let list =
+        [candidate("a", Nothing, false), candidate("b", Working, false), candidate("c", Nothing, true)];
+    let elected = |judgement| elect(&list, 3, judgement, &Record::default(), now).elected;
+    assert_eq!(elected(Judgement::Strict), ["b"]);
+    assert_eq!(elected(Judgement::OnTrial(None)), ["b", "c"]);
+    assert_eq!(elected(Judgement::Readiness), ["c"]);
+}
+
+#[test]
+fn a_candidate_without_a_link_gives_way_and_comes_last_ever_longer() {
+    let start = Instant::now();
+    let second = Duration::from_secs(1);
+    let judgement = Judgement::OnTrial(Some(start));
+    let list = all(&[("a", Nothing), ("b", Nothing)]);
+    let first = elect(&list, 1, judgement, &Record::default(), start);
+    assert_eq!((first.elected.as_slice(), first.look_at), (&["a".to_owned()][..], Some(start + TRIAL)));
+    let early = elect(&list, 1, judgement, &first.record, start + second * 14);
+    assert_eq!(early.elected, ["a"]);
+    let second_ = elect(&list, 1, judgement, &early.record, start + second * 15);
+    assert_eq!(second_.elected, ["b"]);
+    // `a` is last for a minute; once `b` has failed as well, its time is the first to end.
+    let third = elect(&list, 1, judgement, &second_.record, start + second * 30);
+    assert_eq!(third.elected, ["a"]);
+    assert_eq!(third.record.gave_way["a"].length, Duration::from_mins(1));
+    let mut record = third.record;
+    let mut now = start + second * 30;
+    for _ in 0..20 {
+        now += TRIAL;
+        record = elect(&list, 1, judgement, &record, now).record;
+    }
+    assert_eq!(record.gave_way["a"].length, Duration::from_mins(10));
+    // A link makes good.
+    let list = all(&[("a", Working), ("b", Nothing)]);
+    assert!(!elect(&list, 1, judgement, &record, now).record.gave_way.contains_key("a"));
+}
+
+#[test]
+fn who_had_a_link_may_lose_it_for_a_moment_however_long_it_had_it() {
+    let start = Instant::now();
+    let judgement = Judgement::OnTrial(Some(start));
+    let (linked, without) = (all(&[("a", Working), ("b", Nothing)]), all(&[("a", Nothing), ("b", Nothing)]));
+    let had = elect(&linked, 1, judgement, &Record::of(["a".to_owned()], start), start);
+    assert_eq!((had.elected.as_slice(), had.look_at), (&["a".to_owned()][..], None));
+    let late = start + Duration::from_mins(10);
+    let lost = elect(&without, 1, judgement, &had.record, late);
+    assert_eq!((lost.elected.as_slice(), lost.look_at), (&["a".to_owned()][..], Some(late + LOST)));
+    let again = elect(&linked, 1, judgement, &lost.record, late + LOST / 2);
+    assert_eq!((again.elected.as_slice(), again.look_at), (&["a".to_owned()][..], None));
+    let lost = elect(&without, 1, judgement, &again.record, late + LOST);
+    assert_eq!(lost.elected, ["a"], "the moment before counts for nothing");
+    assert_eq!(elect(&without, 1, judgement, &lost.record, late + LOST * 2).elected, ["b"]);
+    // Who lost it because there was nothing to dial has the time that dialling takes.
+    let judgement = Judgement::OnTrial(Some(late + LOST * 2));
+    let back = elect(&without, 1, judgement, &lost.record, late + LOST * 2);
+    assert_eq!(
+        (back.elected.as_slice(), back.look_at),
+        (&["a".to_owned()][..], Some(late + LOST * 2 + TRIAL))
+    );
+}
+
+#[test]
+fn nobody_is_judged_while_there_is_nothing_to_dial() {
+    let start = Instant::now();
+    let list = all(&[("a", Nothing), ("b", Nothing)]);
+    let before = Record::of(["a".to_owned()], start);
+    let late = start + Duration::from_hours(1);
+    let outcome = elect(&list, 1, Judgement::OnTrial(None), &before, late);
+    assert_eq!((outcome.elected.as_slice(), outcome.look_at), (&["a".to_owned()][..], None));
+    let outcome = elect(&list, 1, Judgement::OnTrial(Some(late)), &outcome.record, late);
+    assert_eq!((outcome.elected.as_slice(), outcome.look_at), (&["a".to_owned()][..], Some(late + TRIAL)));
+}
+
+#[test]
+fn the_only_candidate_stays_though_it_has_no_link() {
+    let start = Instant::now();
+    let list = all(&[("a", Nothing)]);
+    let mut record = Record::of(["a".to_owned()], start);
+    for seconds in [15, 30, 300] {
+        let now = start + Duration::from_secs(seconds);
+        let outcome = elect(&list, 1, Judgement::OnTrial(Some(start)), &record, now);
+        assert_eq!((outcome.elected.as_slice(), outcome.look_at), (&["a".to_owned()][..], Some(now + TRIAL)));
+        record = outcome.record;
+    }
+}
+
+fn evidence() -> impl Strategy<Value = Evidence> {
+    prop_oneof![Just(Working), Just(Unknown), Just(Nothing)]
+}
+
+proptest! {
+    #[test]
+    fn elections_keep_their_word(
+        strict in any::<bool>(),
+        steps in proptest::collection::vec(
+            (proptest::collection::vec((evidence(), any::<bool>()), 4), 0_usize..4, 0_u64..20), 1..40
+        ),
+    ) {
+        let mut now = Instant::now();
+        let start = now;
+        let mut record = Record::default();
+        let mut elected_before: Vec<String> = Vec::new();
+        let mut replicas_before = 0;
+        let mut worked: Vec<String> = Vec::new();
+        // Since when an elected candidate is without a link, while another could be elected in its place.
+        let mut without: BTreeMap<String, Instant> = BTreeMap::new();
+        for (states, replicas, seconds) in steps {
+            now += Duration::from_secs(seconds);
+            let judgement = if strict { Judgement::Strict } else { Judgement::OnTrial(Some(start)) };
+            let list: Vec<Candidate> = ["d", "b", "c", "a"]
+                .iter()
+                .zip(states)
+                .map(|(node, (evidence, ready))| candidate(node, evidence, ready))
+                .collect();
+            let outcome = elect(&list, replicas, judgement, &record, now);
+            prop_assert_eq!(&outcome, &elect(&list, replicas, judgement, &record, now));
+            prop_assert!(outcome.elected.len() <= replicas);
+            let places: Vec<usize> = outcome
+                .elected.iter().filter_map(|name| list.iter().position(|c| c.node == *name)).collect();
+            prop_assert!(places.is_sorted() && places.len() == outcome.elected.len());
+            for candidate in &list {
+                let (was, is) =
+                    (elected_before.contains(&candidate.node), outcome.elected.contains(&candidate.node));
+                // Who works stays, unless there are fewer places.
+                if was && candidate.evidence == Working && replicas >= replicas_before {
+                    prop_assert!(is, "{} was dropped", candidate.node);
+                }
+                if is && strict {
+                    prop_assert!(candidate.evidence == Working || (was && candidate.evidence == Unknown));
+                }
+                if is && !strict {
+                    prop_assert!(candidate.evidence == Working || candidate.ready);
+                }
+                // Who had a link at the last look keeps its place at the first without one, if it may be elected at all.
+                if was && worked.contains(&candidate.node) && candidate.ready && !strict && replicas >= replicas_before {
+                    prop_assert!(is, "{} was given no time", candidate.node);
+                }
+                // Nobody keeps a place without a link for longer than its trial, while somebody who works has none.
+                if is && was && candidate.evidence != Working {
+                    let since = *without.entry(candidate.node.clone()).or_insert(now);
+                    let better = list.iter().any(|c| c.evidence == Working && !outcome.elected.contains(&c.node));
+                    prop_assert!(strict || !better || now - since < TRIAL, "{} stays", candidate.node);
+                } else {
+                    without.remove(&candidate.node);
+                    if is && candidate.evidence != Working {
+                        without.insert(candidate.node.clone(), now);
+                    }
+                }
+            }
+            worked = list.iter().filter(|c| c.evidence == Working).map(|c| c.node.clone()).collect();
+            elected_before = outcome.elected;
+            replicas_before = replicas;
+            record = outcome.record;
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! Pure: the conditions of a Gateway, and above all why something is not so, in words that say what to do about it.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use api::names::{ENABLE_L3_TUNNEL, ENABLE_L7_PROXY, RAVEN_AGENT_CONFIG_MAP, RAVEN_CONFIG_MAP};
+use api::{Endpoint, EndpointType, ExposeType, GatewayAddress, GatewayLink, labels};
+use k8s_openapi::api::core::v1::Service;
+use kube::ResourceExt as _;
+
+use super::services;
+use super::verdict::Case;
+
+/// Something that is or is not so, and why.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Finding {
+    pub(crate) holds: bool,
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+}
+
+impl Finding {
+    pub(crate) fn yes(reason: &'static str, message: String) -> Self {
+        Self { holds: true, reason, message }
+    }
+
+    pub(crate) fn no(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { holds: false, reason, message: message.into() }
+    }
+}
+
+impl Case<'_> {
+    pub(super) fn elected(&self, proxies: &[String], tunnels: &[String]) -> Finding {
+        let of = |type_, elected: &[String]| self.shortfall(type_, elected);
+        let listed = |type_| !self.endpoints(type_).is_empty();
+        let only_tunnels = !self.is_unlisted() && !listed(EndpointType::Proxy);
+        let proxy = if only_tunnels { None } else { of(EndpointType::Proxy, proxies) };
+        let tunnel = if listed(EndpointType::Tunnel) { of(EndpointType::Tunnel, tunnels) } else { None };
+        let some = proxies.len() + tunnels.len() > 0;
+        let off = |finding: &Finding| OFF.contains(&finding.reason);
+        // What is turned off on purpose is no fault while the other type is there.
+        let fault = [&proxy, &tunnel].into_iter().flatten().find(|finding| !some || !off(finding));
+        if let Some(fault) = fault {
+            return fault.clone();
+        }
+        let names: BTreeSet<&str> = proxies.iter().chain(tunnels).map(String::as_str).collect();
+        Finding::yes("Elected", format!("active: {}", join(names)))
+    }
+
+    /// Why fewer endpoints of a type are elected than asked for.
+    fn shortfall(&self, type_: EndpointType, elected: &[String]) -> Option<Finding> {
+        let (switch, disabled) = match type_ {
+            EndpointType::Proxy => (ENABLE_L7_PROXY, OFF[0]),
+            EndpointType::Tunnel => (ENABLE_L3_TUNNEL, OFF[1]),
+        };
+        let word = word(type_);
+        if !self.is_on(type_) {
+            let message = format!("ConfigMap {RAVEN_CONFIG_MAP} turns it off: set {switch} to \"true\"");
+            return Some(Finding::no(disabled, message));
+        }
+        let replicas = self.replicas(type_);
+        if replicas == 0 {
+            return Some(Finding::no(
+                OFF[2],
+                format!("spec.{word}Config.Replicas is 0, which turns the {word} off"),
+            ));
+        }
+        if elected.len() >= replicas {
+            return None;
+        }
+        let endpoints = self.endpoints(type_);
+        if endpoints.is_empty() {
+            return Some(Finding::no("NoEndpoint", self.no_endpoint()));
+        }
+        let waiting: Vec<String> = endpoints
+            .iter()
+            .filter(|endpoint| !elected.contains(&endpoint.node_name))
+            .map(|endpoint| self.why_not(endpoint, type_))
+            .collect();
+        if !elected.is_empty() {
+            let message =
+                format!("{} of {replicas} {word} endpoints are active; {}", elected.len(), list(&waiting));
+            return Some(Finding::no("TooFewEndpoints", message));
+        }
+        let candidates = self.candidates(type_);
+        let reason = if candidates.is_empty() {
+            "NoEndpoint"
+        } else if candidates.iter().any(|candidate| candidate.ready) {
+            "NoTunnel"
+        } else {
+            "NoReadyNode"
+        };
+        Some(Finding::no(reason, list(&waiting)))
+    }
+
+    fn no_endpoint(&self) -> String {
+        if let Some(error) = self.selector_error {
+            return format!("spec.nodeSelector cannot be understood: {error}");
+        }
+        let name = self.gateway.name_any();
+        format!(
+            "no node is behind the gateway: label nodes {}={name}, set spec.nodeSelector, or name the gateway as their pool",
+            labels::GATEWAY
+        )
+    }
+
+    fn why_not(&self, endpoint: &Endpoint, type_: EndpointType) -> String {
+        let node = &endpoint.node_name;
+        let Some(member) = self.members.get(node.as_str()) else {
+            return match self.cloud_is_of {
+                Some(other) => format!(
+                    "{node}: the cloud nodes are behind Gateway {other}: list the endpoint there, or label nodes {}={}",
+                    labels::GATEWAY,
+                    self.gateway.name_any()
+                ),
+                None => format!("{node}: no such node is behind the gateway"),
+            };
+        };
+        match (type_, self.is_exposed()) {
+            (EndpointType::Proxy, true) if self.hubs.contains_key(node) => {
+                format!("{node}: its hub does not renew ConfigMap {}", api::names::gateway_lease(node))
+            }
+            (EndpointType::Proxy, true) => {
+                format!(
+                    "{node}: its hub accepts no links: there is no ConfigMap {}",
+                    api::names::gateway_lease(node)
+                )
+            }
+            _ if !member.ready => format!("{node}: the node is not ready"),
+            _ => format!("{node}: it waits its turn"),
+        }
+    }
+
+    pub(super) fn exposure(
+        &self,
+        active: &[Endpoint],
+        service: Option<&Service>,
+    ) -> (Vec<GatewayAddress>, Option<Finding>) {
+        if !self.is_exposed() {
+            return (Vec::new(), None);
+        }
+        if !self.switches.l7 || self.replicas(EndpointType::Proxy) == 0 {
+            return (Vec::new(), self.shortfall(EndpointType::Proxy, &[]));
+        }
+        let proxies: Vec<&Endpoint> = active.iter().filter(|e| e.type_ == EndpointType::Proxy).collect();
+        let (addresses, missing) = match self.gateway.spec.expose_type {
+            ExposeType::LoadBalancer => {
+                let port = services::public_port(self.gateway);
+                let hosts = service.map(services::hosts).unwrap_or_default();
+                let address = |host| GatewayAddress { host, port, node_name: String::new() };
+                let name = services::public_name(&self.gateway.name_any());
+                let pending = format!(
+                    "Service {}/{name} has no address yet: is there a load balancer controller? If not, annotate it with {}",
+                    api::names::NAMESPACE,
+                    api::annotations::PUBLIC_SERVICE_EXTERNAL_IP
+                );
+                (hosts.into_iter().map(address).collect::<Vec<_>>(), Finding::no("AddressPending", pending))
+            }
+            ExposeType::PublicIP | ExposeType::None => {
+                let public = proxies.iter().filter(|endpoint| !endpoint.public_ip.is_empty());
+                let address = |endpoint: &&Endpoint| GatewayAddress {
+                    host: endpoint.public_ip.clone(),
+                    port: if endpoint.public_port == 0 { endpoint.port() } else { endpoint.public_port },
+                    node_name: endpoint.node_name.clone(),
+                };
+                let without = proxies.iter().filter(|e| e.public_ip.is_empty()).map(|e| e.node_name.as_str());
+                let message = format!("active endpoints without publicIP: {}", join(without));
+                (public.map(address).collect(), Finding::no("NoAddress", message))
+            }
+        };
+        let balanced = self.gateway.spec.expose_type == ExposeType::LoadBalancer;
+        let (port, elsewhere) = self.links_at(active);
+        let finding = if balanced && !elsewhere.is_empty() && !addresses.is_empty() {
+            let hubs = elsewhere.iter().map(|(node, at)| format!("that of {node} at {at}"));
+            let hubs: Vec<String> = hubs.collect();
+            let message = format!(
+                "the Service leads to port {port}, and hubs accept links elsewhere: {}: give all the same --tunnel-address",
+                list(&hubs)
+            );
+            Finding::no("ListenersDiffer", message)
+        } else if proxies.is_empty() {
+            Finding::no("NotElected", "no endpoint is active, see condition Elected")
+        } else if addresses.is_empty() {
+            missing
+        } else {
+            let shown = addresses.iter().map(|at| {
+                if at.host.contains(':') {
+                    format!("[{}]:{}", at.host, at.port)
+                } else {
+                    format!("{}:{}", at.host, at.port)
+                }
+            });
+            let mut message = format!("dialled at {}", shown.collect::<Vec<_>>().join(", "));
+            if balanced && port != self.link_port {
+                let _ = write!(
+                    message,
+                    "; ConfigMap {RAVEN_AGENT_CONFIG_MAP} says port {}, and the Service leads to {port}, where the hubs listen: to move \
+                     them, change their --tunnel-address",
+                    self.link_port
+                );
+            }
+            Finding::yes("AddressKnown", message)
+        };
+        (addresses, Some(finding))
+    }
+
+    pub(super) fn connected(&self, proxies: &[String], links: &[GatewayLink]) -> Finding {
+        if !self.switches.l7 {
+            return Finding::no(OFF[0], format!("ConfigMap {RAVEN_CONFIG_MAP} turns it off"));
+        }
+        if proxies.is_empty() {
+            return Finding::no("NotElected", "no proxy endpoint is active, see condition Elected");
+        }
+        if self.is_exposed() {
+            let accepting: Vec<&str> =
+                proxies.iter().map(String::as_str).filter(|node| self.living.contains(*node)).collect();
+            return if accepting.is_empty() {
+                Finding::no("NoTunnel", "no hub of an active endpoint accepts links")
+            } else {
+                let linked =
+                    accepting.iter().filter_map(|node| self.hubs.get(*node)).flat_map(|hub| hub.links.keys());
+                let linked: BTreeSet<&str> = linked.map(String::as_str).collect();
+                Finding::yes(
+                    ACCEPTING,
+                    format!("links of {} are accepted by {}", about(&linked), join(accepting)),
+                )
+            };
+        }
+        if links.is_empty() {
+            return if self.living.is_empty() {
+                Finding::no("NoExposedGateway", "there is no exposed gateway whose hub accepts links")
+            } else {
+                let message = format!(
+                    "none of {} has a link to an exposed gateway",
+                    join(proxies.iter().map(String::as_str))
+                );
+                Finding::no("NoTunnel", message)
+            };
+        }
+        let gateways: BTreeSet<&str> = links.iter().map(|link| link.gateway.as_str()).collect();
+        let nodes: BTreeSet<&str> = links.iter().map(|link| link.node_name.as_str()).collect();
+        Finding::yes("Connected", format!("{} via {}", join(nodes), join(gateways)))
+    }
+}
+
+/// Reason of a Gateway that others are connected to.
+pub(super) const ACCEPTING: &str = "Accepting";
+
+/// Reasons for which a type of endpoint is off.
+const OFF: [&str; 3] = ["L7Disabled", "L3Disabled", "ReplicasZero"];
+
+/// How many endpoints a message names before it only counts.
+const NAMED: usize = 10;
+
+fn word(type_: EndpointType) -> &'static str {
+    match type_ {
+        EndpointType::Proxy => "proxy",
+        EndpointType::Tunnel => "tunnel",
+    }
+}
+
+fn join<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let names: Vec<&str> = names.into_iter().collect();
+    let more = names.len().saturating_sub(NAMED);
+    let shown = names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+    if more == 0 { shown } else { format!("{shown} and {more} more") }
+}
+
+/// The nodes, or, of many, about how many they are: this is read by every edge node, and not to be written anew with each that comes or goes.
+fn about(nodes: &BTreeSet<&str>) -> String {
+    match nodes.len() {
+        0 => "no node".to_owned(),
+        few if few <= NAMED => join(nodes.iter().copied()),
+        some if some <= 100 => format!("more than {} nodes", (some - 1) / 10 * 10),
+        many => format!("more than {} nodes", (many - 1) / 100 * 100),
+    }
+}
+
+fn list(items: &[String]) -> String {
+    let more = items.len().saturating_sub(NAMED);
+    let shown = items.iter().take(NAMED).cloned().collect::<Vec<_>>().join("; ");
+    if more == 0 { shown } else { format!("{shown}; and {more} more") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_nodes_are_counted_roughly() {
+        let names: Vec<String> = (0..2000).map(|n| format!("n{n}")).collect();
+        let about = |count: usize| about(&names.iter().take(count).map(String::as_str).collect());
+        assert_eq!(about(0), "no node");
+        assert_eq!(about(2), "n0, n1");
+        assert_eq!(about(11), "more than 10 nodes");
+        assert_eq!(about(20), "more than 10 nodes");
+        assert_eq!(about(21), "more than 20 nodes");
+        assert_eq!(about(101), "more than 100 nodes");
+        assert_eq!(about(1999), "more than 1900 nodes");
+    }
+}

@@ -1,0 +1,379 @@
+//! An index of the ConfigMaps that concern the gateways: those by which the hubs of exposed gateways say that they accept links, with
+//! what they report and when they were seen to change, on our own clock; and raven's, by name.
+//!
+//! A renewal that says nothing new is no change to anybody: it only moves the time at which the report would lapse.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use api::annotations::TUNNEL_REPORT;
+use api::names::{GATEWAY_LEASE_PREFIX, RAVEN_AGENT_CONFIG_MAP, RAVEN_CONFIG_MAP, TUNNEL_NODES_CONFIG_MAP};
+use api::raven::tunnel_report::TunnelReport;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::ResourceExt as _;
+use parking_lot::{Mutex, RwLock};
+use tracing::warn;
+
+use super::liveness::{Liveness, Sightings};
+use crate::watches::{ByName, Index};
+
+/// Key of a report's data: which run of the hub keeps it; empty when it ended.
+const HOLDER: &str = "holderIdentity";
+
+/// How long hubs may take to report again once the API server answers: the longest wait between their attempts (5 s), a beat, and
+/// what a write may take.
+const RETURN: Duration = Duration::from_secs(8);
+
+/// Whether reports can be read, and so whether a hub could write them.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+enum Reach {
+    /// They can, and have been for longer than [`RETURN`].
+    #[default]
+    Whole,
+    /// The API server does not answer.
+    Broken,
+    /// It answers again, since then.
+    Back(Instant),
+}
+
+impl Reach {
+    /// An answer came at `now`.
+    fn answered(self, now: Instant) -> Self {
+        match self {
+            Self::Broken => Self::Back(now),
+            Self::Back(since) if now < since + RETURN => self,
+            Self::Back(_) | Self::Whole => Self::Whole,
+        }
+    }
+
+    /// Whether the silence of a hub whose report changed last at `changed` is its own. What the first answer tells may have been
+    /// written before all broke: only a later change shows that the hub is back as well.
+    fn is_its_own(self, changed: Option<Instant>) -> bool {
+        match self {
+            Self::Broken => false,
+            Self::Back(since) => changed.is_some_and(|changed| changed > since),
+            Self::Whole => true,
+        }
+    }
+}
+
+/// What is known of a hub by its report.
+#[derive(Clone, Debug)]
+pub(crate) struct Hub {
+    pub(crate) liveness: Liveness,
+    /// Round-trip times in milliseconds, 0 where it is not known, to the nodes that have a link to it.
+    pub(crate) links: BTreeMap<String, i32>,
+    /// The port at which it accepts links, if it says so.
+    pub(crate) port: Option<u16>,
+}
+
+/// What is read of a report.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+struct Told {
+    links: BTreeMap<String, i32>,
+    port: Option<u16>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    resource_version: String,
+    sightings: Sightings,
+    /// The report as it stands there.
+    text: String,
+    told: Told,
+}
+
+/// The index, by the nodes' names.
+#[derive(Debug, Default)]
+pub(crate) struct HubReports {
+    entries: RwLock<BTreeMap<String, Entry>>,
+    reach: Mutex<Reach>,
+}
+
+impl HubReports {
+    /// Nothing can be read now. Hubs write no more than that, so nobody lapses until they have had the time to return.
+    pub(crate) fn interrupted(&self) {
+        *self.reach.lock() = Reach::Broken;
+    }
+
+    /// The API server answered.
+    fn answered(&self, now: Instant) -> Reach {
+        let mut reach = self.reach.lock();
+        *reach = reach.answered(now);
+        *reach
+    }
+
+    /// All hubs at `now`.
+    pub(crate) fn at(&self, now: Instant) -> BTreeMap<String, Hub> {
+        let entries = self.entries.read();
+        let hub = |entry: &Entry| {
+            let Told { links, port } = entry.told.clone();
+            Hub { liveness: entry.sightings.liveness(now).0, links, port }
+        };
+        entries.iter().map(|(node, entry)| (node.clone(), hub(entry))).collect()
+    }
+
+    /// The nodes whose reports should have changed by `now`, with the version that was seen last.
+    pub(crate) fn suspects(&self, now: Instant) -> Vec<(String, String)> {
+        let entries = self.entries.read();
+        let suspects =
+            entries.iter().filter(|(_, entry)| entry.sightings.liveness(now).0 == Liveness::Suspect);
+        suspects.map(|(node, entry)| (node.clone(), entry.resource_version.clone())).collect()
+    }
+
+    /// When the first report will have to have changed.
+    pub(crate) fn next_end(&self, now: Instant) -> Option<Instant> {
+        self.entries.read().values().filter_map(|entry| entry.sightings.liveness(now).1).min()
+    }
+
+    /// The report of `node` was asked for and is still at that version: its hub is dead, unless it could not have written.
+    /// Returns whether it counts as dead.
+    pub(crate) fn lapse(&self, node: &str, resource_version: &str, now: Instant) -> bool {
+        let reach = self.answered(now);
+        match self.entries.write().get_mut(node) {
+            Some(entry)
+                if entry.resource_version == resource_version
+                    && reach.is_its_own(entry.sightings.changed) =>
+            {
+                entry.sightings.lapsed = true;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes in a report, and says whether it is news to anybody.
+    fn take(&self, node: &str, config: &ConfigMap, now: Instant) -> bool {
+        let resource_version = config.resource_version().unwrap_or_default();
+        let holder = config.data.as_ref().and_then(|data| data.get(HOLDER));
+        let held = holder.is_some_and(|holder| !holder.is_empty());
+        let text = config.annotations().get(TUNNEL_REPORT).cloned().unwrap_or_default();
+        let mut entries = self.entries.write();
+        let Some(entry) = entries.get_mut(node) else {
+            let told = told(node, &text);
+            let sightings = Sightings { held, first: now, changed: None, lapsed: false };
+            entries.insert(node.to_owned(), Entry { resource_version, sightings, text, told });
+            return true;
+        };
+        if !is_newer(&resource_version, &entry.resource_version) {
+            return false;
+        }
+        let was_alive = entry.sightings.liveness(now).0 == Liveness::Alive;
+        let mut news = !was_alive || entry.sightings.held != held;
+        entry.resource_version = resource_version;
+        entry.sightings = Sightings { held, first: entry.sightings.first, changed: Some(now), lapsed: false };
+        if entry.text != text {
+            let told = told(node, &text);
+            news |= told != entry.told;
+            entry.told = told;
+            entry.text = text;
+        }
+        news
+    }
+
+    /// Takes in a report, and returns its node if that is news to anybody.
+    pub(crate) fn apply(&self, config: &ConfigMap, now: Instant) -> BTreeSet<String> {
+        self.answered(now);
+        let node = node_of(config).filter(|node| self.take(node, config, now));
+        node.into_iter().collect()
+    }
+
+    fn delete(&self, config: &ConfigMap) -> BTreeSet<String> {
+        let gone = node_of(config).filter(|node| self.entries.write().remove(node).is_some());
+        gone.into_iter().collect()
+    }
+
+    fn replace(&self, configs: &[ConfigMap], now: Instant) -> BTreeSet<String> {
+        let present: BTreeSet<String> = configs.iter().filter_map(node_of).collect();
+        let mut touched = BTreeSet::new();
+        self.entries.write().retain(|node, _| {
+            let stays = present.contains(node);
+            if !stays {
+                touched.insert(node.clone());
+            }
+            stays
+        });
+        touched.extend(configs.iter().flat_map(|config| self.apply(config, now)));
+        touched
+    }
+}
+
+/// Versions are numbers that grow. Should they ever not be, another one is a newer one.
+fn is_newer(version: &str, than: &str) -> bool {
+    match (version.parse::<u64>(), than.parse::<u64>()) {
+        (Ok(version), Ok(than)) => version > than,
+        _ => version != than,
+    }
+}
+
+fn told(node: &str, text: &str) -> Told {
+    if text.is_empty() {
+        return Told::default();
+    }
+    match serde_json::from_str::<TunnelReport>(text) {
+        Ok(report) => Told {
+            links: report.links.into_iter().map(|link| (link.node, link.round_trip_millis.max(0))).collect(),
+            port: report.port,
+        },
+        Err(error) => {
+            warn!(node, %error, "the report of a gateway's tunnels cannot be read and counts as empty");
+            Told::default()
+        }
+    }
+}
+
+fn node_of(config: &ConfigMap) -> Option<String> {
+    config.metadata.name.as_deref()?.strip_prefix(GATEWAY_LEASE_PREFIX).map(str::to_owned)
+}
+
+/// The index of all of them. One watch fills it: RBAC and selectors know no beginning of names.
+#[derive(Default)]
+pub(crate) struct ConfigMaps {
+    pub(crate) hubs: HubReports,
+    named: ByName<ConfigMap>,
+}
+
+impl ConfigMaps {
+    /// One of raven's, if it is there.
+    pub(crate) fn named(&self, name: &str) -> Option<Arc<ConfigMap>> {
+        self.named.get(name)
+    }
+}
+
+fn is_named(config: &ConfigMap) -> bool {
+    let name = config.metadata.name.as_deref().unwrap_or_default();
+    [RAVEN_CONFIG_MAP, RAVEN_AGENT_CONFIG_MAP, TUNNEL_NODES_CONFIG_MAP].contains(&name)
+}
+
+impl Index<ConfigMap> for ConfigMaps {
+    fn apply(&self, config: ConfigMap) -> BTreeSet<String> {
+        if is_named(&config) { self.named.apply(config) } else { self.hubs.apply(&config, Instant::now()) }
+    }
+
+    fn delete(&self, config: ConfigMap) -> BTreeSet<String> {
+        if is_named(&config) { self.named.delete(config) } else { self.hubs.delete(&config) }
+    }
+
+    fn replace(&self, configs: Vec<ConfigMap>) -> BTreeSet<String> {
+        let (named, others): (Vec<_>, Vec<_>) = configs.into_iter().partition(is_named);
+        let mut touched = self.named.replace(named);
+        touched.extend(self.hubs.replace(&others, Instant::now()));
+        touched
+    }
+
+    fn interrupted(&self) {
+        self.hubs.interrupted();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::controllers::gateway::liveness::LIFE;
+
+    fn report(version: u32, holder: &str, links: &Value) -> ConfigMap {
+        serde_json::from_value(json!({
+            "metadata": {
+                "name": "isthmus-gateway-c1", "resourceVersion": version.to_string(),
+                "annotations": { (TUNNEL_REPORT): links.as_str().map_or_else(|| links.to_string(), str::to_owned) },
+            },
+            "data": { "holderIdentity": holder, "leaseDurationSeconds": "100000" },
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn only_what_says_something_new_is_told() {
+        let reports = HubReports::default();
+        let one = json!({ "instance": "x", "links": [{ "node": "e1", "roundTripMillis": 0 }], "newer": 1 });
+        let cases = [
+            ("first", report(1, "c1", &json!({ "instance": "x" })), true),
+            ("the first renewal shows that it is alive", report(2, "c1", &json!({ "instance": "x" })), true),
+            ("a renewal", report(3, "c1", &json!({ "instance": "x" })), false),
+            ("an older one", report(2, "c1", &one), false),
+            ("a link", report(4, "c1", &one), true),
+            (
+                "the same in other words",
+                report(5, "c1", &json!({ "instance": "y", "links": one["links"] })),
+                false,
+            ),
+            (
+                "another port",
+                report(6, "c1", &json!({ "instance": "y", "links": one["links"], "port": 443 })),
+                true,
+            ),
+            ("garbage", report(7, "c1", &json!("{")), true),
+            ("a link again", report(8, "c1", &one), true),
+            ("the end", report(9, "", &one), true),
+        ];
+        for (what, report, news) in cases {
+            assert_eq!(!reports.apply(&report, Instant::now()).is_empty(), news, "{what}");
+        }
+        let other: ConfigMap = serde_json::from_value(json!({ "metadata": { "name": "coredns" } })).unwrap();
+        assert!(reports.apply(&other, Instant::now()).is_empty());
+        let now = Instant::now();
+        let hubs = reports.at(now);
+        assert_eq!(hubs.keys().collect::<Vec<_>>(), ["c1"]);
+        assert_eq!(
+            (hubs["c1"].liveness, &hubs["c1"].links),
+            (Liveness::Dead, &BTreeMap::from([("e1".to_owned(), 0)]))
+        );
+        assert_eq!(reports.replace(&[], Instant::now()), ["c1".to_owned()].into());
+    }
+
+    #[test]
+    fn a_report_that_should_have_changed_is_asked_for_once() {
+        let reports = HubReports::default();
+        let links = json!({ "instance": "x" });
+        reports.apply(&report(1, "c1", &links), Instant::now());
+        let later = Instant::now() + LIFE;
+        assert!(reports.next_end(Instant::now()).is_some_and(|end| end <= later));
+        assert_eq!(reports.suspects(later), [("c1".to_owned(), "1".to_owned())]);
+        assert!(!reports.lapse("c1", "0", later), "another version was asked for");
+        assert_eq!(reports.at(later)["c1"].liveness, Liveness::Suspect);
+        assert!(reports.lapse("c1", "1", later));
+        assert_eq!((reports.at(later)["c1"].liveness, reports.suspects(later).len()), (Liveness::Dead, 0));
+        assert!(!reports.apply(&report(2, "c1", &links), Instant::now()).is_empty(), "it is back");
+        assert_eq!(reports.at(Instant::now())["c1"].liveness, Liveness::Alive);
+    }
+
+    #[test]
+    fn nobody_lapses_for_an_api_server_that_was_away() {
+        let reports = HubReports::default();
+        let links = json!({ "instance": "x" });
+        let start = Instant::now();
+        reports.apply(&report(1, "c1", &links), start);
+        reports.interrupted();
+        let back = start + Duration::from_mins(1);
+        for (after, dead) in [(0, false), (7_999, false), (8_000, true)] {
+            let now = back + Duration::from_millis(after);
+            assert_eq!(reports.lapse("c1", "1", now), dead, "{after}");
+            let expected = if dead { Liveness::Dead } else { Liveness::Suspect };
+            assert_eq!(reports.at(now)["c1"].liveness, expected, "{after}");
+        }
+        // Another report shows as well that the API server is back, and a later interruption begins anew.
+        reports.interrupted();
+        reports.apply(&report(2, "c1", &links), back + RETURN);
+        assert!(!reports.lapse("c1", "2", back + RETURN));
+        assert!(reports.lapse("c1", "2", back + RETURN * 2));
+    }
+
+    #[test]
+    fn a_hub_that_is_back_has_no_more_time_than_any_other() {
+        let reports = HubReports::default();
+        let links = json!({ "instance": "x" });
+        let start = Instant::now();
+        reports.apply(&report(1, "c1", &links), start);
+        reports.interrupted();
+        let back = start + Duration::from_mins(1);
+        // The first may be of before.
+        reports.apply(&report(2, "c1", &links), back);
+        assert!(!reports.lapse("c1", "2", back + LIFE));
+        reports.apply(&report(3, "c1", &links), back + LIFE);
+        assert!(reports.lapse("c1", "3", back + LIFE * 2));
+        assert!(back + LIFE * 2 < back + RETURN);
+    }
+}

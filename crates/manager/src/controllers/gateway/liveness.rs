@@ -1,0 +1,77 @@
+//! Pure: whether the hub of an exposed gateway is alive, by when its report was seen to change, on our own clock. What a report says of
+//! its own length or time counts for nothing: another machine's clock, and another node's word.
+
+use std::time::{Duration, Instant};
+
+/// For how long a report shows that its hub is alive: two of its beats, and what a write may take. What is dead must be out of the
+/// slices within five seconds, in which it is asked for once more and the slices are written.
+pub(crate) const LIFE: Duration = Duration::from_millis(3500);
+
+/// What is known of a hub.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Liveness {
+    /// Its report changed within [`LIFE`].
+    Alive,
+    /// Its report has been known for less than [`LIFE`], and did not change yet.
+    Unknown,
+    /// Its report should have changed. Watches lag: it must be asked for before the hub is taken for dead.
+    Suspect,
+    /// It gave its report up, or let it lapse.
+    Dead,
+}
+
+/// When a report was seen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sightings {
+    /// Whether somebody holds it.
+    pub(crate) held: bool,
+    /// When it was first known.
+    pub(crate) first: Instant,
+    /// When it was last seen to change.
+    pub(crate) changed: Option<Instant>,
+    /// Whether it was asked for since, and had not changed.
+    pub(crate) lapsed: bool,
+}
+
+impl Sightings {
+    /// What they say at `now`, and until when.
+    pub(crate) fn liveness(&self, now: Instant) -> (Liveness, Option<Instant>) {
+        let Self { held, first, changed, lapsed } = *self;
+        if !held || lapsed {
+            return (Liveness::Dead, None);
+        }
+        let end = changed.unwrap_or(first) + LIFE;
+        match (now < end, changed) {
+            (true, Some(_)) => (Liveness::Alive, Some(end)),
+            (true, None) => (Liveness::Unknown, Some(end)),
+            (false, _) => (Liveness::Suspect, None),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hub_lives_while_its_report_changes() {
+        use Liveness::{Alive, Dead, Suspect, Unknown};
+        let first = Instant::now();
+        let at = |millis: u64| first + Duration::from_millis(millis);
+        // Held, changed at, lapsed, now, verdict.
+        let cases = [
+            (true, None, false, 0, Unknown),
+            (true, None, false, 3_499, Unknown),
+            (true, None, false, 3_500, Suspect),
+            (true, Some(1_500), false, 4_999, Alive),
+            (true, Some(1_500), false, 5_000, Suspect),
+            (true, Some(1_500), true, 5_100, Dead),
+            (false, Some(1_500), false, 1_501, Dead),
+            (false, None, false, 0, Dead),
+        ];
+        for (held, changed, lapsed, now, expected) in cases {
+            let sightings = Sightings { held, first, changed: changed.map(at), lapsed };
+            assert_eq!(sightings.liveness(at(now)).0, expected, "{held} {changed:?} {lapsed} {now}");
+        }
+    }
+}

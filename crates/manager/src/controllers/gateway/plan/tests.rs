@@ -1,0 +1,461 @@
+use std::time::Duration;
+
+use api::names::{PROXY_INTERNAL_SERVICE, TUNNEL_NODES};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::controllers::gateway::domains::{Rules, claim_cloud};
+use crate::nodes::NodeView;
+
+/// A cluster that a test puts together.
+struct World {
+    observed: Observed,
+    nodes: Vec<NodeView>,
+    memory: Memory,
+}
+
+fn gateway(name: &str, spec: &Value) -> Arc<Gateway> {
+    let gateway =
+        json!({ "metadata": { "name": name, "uid": format!("u-{name}"), "generation": 1 }, "spec": spec });
+    Arc::new(serde_json::from_value(gateway).unwrap())
+}
+
+/// An exposed Gateway `cloud` with endpoints c1 and c2, and one `shop` of a pool with the nodes a and b behind NAT.
+fn world() -> World {
+    let cloud = json!({
+        "exposeType": "PublicIP",
+        "proxyConfig": { "Replicas": 2, "proxyHTTPSPort": "10250" },
+        "endpoints": [
+            { "nodeName": "c1", "type": "proxy", "publicIP": "192.0.2.1" },
+            { "nodeName": "c2", "type": "proxy", "publicIP": "192.0.2.2", "port": 443 },
+        ],
+    });
+    let node = |name: &str, ip: &str, labels: Value| NodeView {
+        name: name.to_owned(),
+        ready: true,
+        internal_ip: Some(ip.to_owned()),
+        labels: serde_json::from_value(labels).unwrap(),
+        pod_cidrs: vec!["10.1.0.0/24".to_owned(), "fd00::/64".to_owned()],
+        ..NodeView::default()
+    };
+    let shop = json!({ api::labels::NODE_POOL: "shop" });
+    let nodes = vec![
+        node("a", "192.168.1.10", shop.clone()),
+        node("b", "192.168.1.11", shop),
+        node("c1", "10.0.0.1", json!({})),
+        node("c2", "10.0.0.2", json!({})),
+        node("solo", "192.168.1.10", json!({ api::labels::IS_EDGE_WORKER: "true" })),
+    ];
+    let pool: NodePool = serde_json::from_value(
+        json!({ "metadata": { "name": "shop", "uid": "p" }, "spec": { "type": "Edge" } }),
+    )
+    .unwrap();
+    let now = Instant::now();
+    let service =
+        json!({ "metadata": { "name": PROXY_INTERNAL_SERVICE }, "spec": { "clusterIP": "10.9.9.9" } });
+    let observed = Observed {
+        now,
+        switches: Switches { l7: true, l3: true },
+        listeners: Listeners::of(None),
+        gateways: vec![gateway("cloud", &cloud), gateway("shop", &json!({}))],
+        unreadable: BTreeSet::new(),
+        malformed_selectors: BTreeMap::new(),
+        members: Vec::new(),
+        cloud_is_of: BTreeMap::new(),
+        pools: vec![Arc::new(pool)],
+        for_edge_pools: false,
+        hubs: BTreeMap::new(),
+        services: [(PROXY_INTERNAL_SERVICE.to_owned(), Arc::new(serde_json::from_value(service).unwrap()))]
+            .into(),
+        slices: BTreeMap::new(),
+        node_names: None,
+    };
+    World { observed, nodes, memory: Memory::new(now) }
+}
+
+impl World {
+    fn hub(&mut self, node: &str, liveness: Liveness, links: &[&str]) {
+        let links = links.iter().map(|node| ((*node).to_owned(), 12)).collect();
+        self.observed.hubs.insert(node.to_owned(), Hub { liveness, links, port: None });
+    }
+
+    fn spec(&mut self, index: usize, change: impl FnOnce(&mut api::GatewaySpec)) {
+        change(&mut Arc::make_mut(&mut self.observed.gateways[index]).spec);
+    }
+
+    fn plan(&mut self) -> Plan {
+        let observed = &mut self.observed;
+        let rules = Rules::new(&observed.gateways, &observed.unreadable, &observed.pools);
+        observed.members = self.nodes.iter().map(|node| rules.member(node)).collect();
+        observed.cloud_is_of = claim_cloud(&observed.gateways, &mut observed.members);
+        observed.malformed_selectors = rules.malformed;
+        let (plan, memory) = plan(&self.observed, self.memory.clone());
+        self.memory = memory;
+        plan
+    }
+
+    /// The reasons of the conditions of the Gateway at that place: Elected, Exposed, Connected.
+    fn reasons(&mut self, index: usize) -> [&'static str; 3] {
+        let plan = self.plan();
+        let Verdict { elected, exposed, connected, .. } = &plan.verdicts[index];
+        [elected.reason, exposed.as_ref().map_or("", |finding| finding.reason), connected.reason]
+    }
+}
+
+fn active(plan: &Plan, index: usize) -> Vec<&str> {
+    plan.verdicts[index].active.iter().map(|endpoint| endpoint.node_name.as_str()).collect()
+}
+
+fn backends_of(plan: &Plan) -> Vec<String> {
+    let slice =
+        plan.slices.iter().find(|slice| slice.name_any().starts_with(PROXY_INTERNAL_SERVICE)).unwrap();
+    slice.endpoints.iter().flatten().map(|endpoint| endpoint.addresses.join(",")).collect()
+}
+
+#[test]
+fn a_cluster_whose_hubs_work_is_in_force() {
+    let mut world = world();
+    world.hub("c1", Liveness::Alive, &["a"]);
+    world.hub("c2", Liveness::Alive, &["a", "solo"]);
+    let plan = world.plan();
+    assert_eq!((active(&plan, 0), active(&plan, 1)), (vec!["c1", "c2"], vec!["a"]));
+    let (cloud, shop) = (&plan.verdicts[0], &plan.verdicts[1]);
+    let hosts: Vec<String> =
+        cloud.addresses.iter().map(|at| format!("{} {} {}", at.host, at.port, at.node_name)).collect();
+    assert_eq!(hosts, ["192.0.2.1 10262 c1", "192.0.2.2 443 c2"]);
+    assert_eq!(cloud.active[0].config["enable-l7-proxy"], "true");
+    let links: Vec<String> =
+        shop.links.iter().map(|l| format!("{} {} {}", l.node_name, l.gateway, l.round_trip_millis)).collect();
+    assert_eq!(links, ["a c1 12", "a c2 12"]);
+    let nodes: Vec<&str> = shop.nodes.iter().map(|node| node.node_name.as_str()).collect();
+    assert_eq!((nodes, shop.nodes[0].subnets.len()), (vec!["a", "b"], 2));
+    assert_eq!(backends_of(&plan), ["10.0.0.1", "10.0.0.2"]);
+    assert_eq!(plan.node_names.as_deref(), Some("10.9.9.9\ta\n10.9.9.9\tb\n10.9.9.9\tsolo"));
+    assert_eq!(world.reasons(0), ["Elected", "AddressKnown", "Accepting"]);
+    assert_eq!(world.reasons(1), ["Elected", "", "Connected"]);
+}
+
+/// What is done, and the reasons that the conditions of both Gateways have then.
+type Amiss = (&'static str, fn(&mut World), ([&'static str; 3], [&'static str; 3]));
+
+#[test]
+fn what_is_amiss_has_a_reason() {
+    let cloud = |change: fn(&mut World)| {
+        let mut world = world();
+        world.hub("c1", Liveness::Alive, &["a"]);
+        world.hub("c2", Liveness::Alive, &[]);
+        change(&mut world);
+        let _ = world.plan();
+        (world.reasons(0), world.reasons(1))
+    };
+    let fine = ["Elected", "", "Connected"];
+    let cases: [Amiss; 13] = [
+        (
+            "L7 is off",
+            |w| w.observed.switches.l7 = false,
+            (["L7Disabled"; 3], ["L7Disabled", "", "L7Disabled"]),
+        ),
+        (
+            "no replicas",
+            |w| w.spec(0, |s| s.proxy_config.replicas = 0),
+            (["ReplicasZero", "ReplicasZero", "NotElected"], fine),
+        ),
+        (
+            "no hub",
+            |w| w.observed.hubs.clear(),
+            (["NoTunnel", "NotElected", "NotElected"], ["Elected", "", "NoExposedGateway"]),
+        ),
+        (
+            "dead hubs",
+            |w| {
+                w.hub("c1", Liveness::Dead, &["a"]);
+                w.hub("c2", Liveness::Dead, &[]);
+            },
+            (["NoTunnel", "NotElected", "NotElected"], ["Elected", "", "NoExposedGateway"]),
+        ),
+        (
+            "one dead hub",
+            |w| w.hub("c2", Liveness::Dead, &[]),
+            (["TooFewEndpoints", "AddressKnown", "Accepting"], fine),
+        ),
+        (
+            "dead nodes",
+            |w| {
+                w.observed.hubs.clear();
+                w.nodes[2].ready = false;
+                w.nodes[3].ready = false;
+            },
+            (["NoReadyNode", "NotElected", "NotElected"], ["Elected", "", "NoExposedGateway"]),
+        ),
+        (
+            "no addresses",
+            |w| w.spec(0, |s| s.endpoints.iter_mut().for_each(|e| e.public_ip.clear())),
+            (["Elected", "NoAddress", "Accepting"], fine),
+        ),
+        (
+            "a balancer without address",
+            |w| w.spec(0, |s| s.expose_type = ExposeType::LoadBalancer),
+            (["Elected", "AddressPending", "Accepting"], fine),
+        ),
+        (
+            "no such nodes",
+            |w| w.spec(0, |s| s.endpoints.iter_mut().for_each(|e| e.node_name.push('x'))),
+            (["NoEndpoint", "NotElected", "NotElected"], ["Elected", "", "NoExposedGateway"]),
+        ),
+        (
+            "no node",
+            |w| drop(w.nodes.drain(..2)),
+            (["Elected", "AddressKnown", "Accepting"], ["NoEndpoint", "", "NotElected"]),
+        ),
+        (
+            "edge nodes not ready",
+            |w| {
+                w.nodes[0].ready = false;
+                w.nodes[1].ready = false;
+                w.hub("c1", Liveness::Alive, &[]);
+            },
+            (["Elected", "AddressKnown", "Accepting"], ["NoReadyNode", "", "NotElected"]),
+        ),
+        (
+            "a node that is not ready but works",
+            |w| w.nodes[0].ready = false,
+            (["Elected", "AddressKnown", "Accepting"], fine),
+        ),
+        (
+            "no link",
+            |w| w.hub("c1", Liveness::Alive, &[]),
+            (["Elected", "AddressKnown", "Accepting"], ["Elected", "", "NoTunnel"]),
+        ),
+    ];
+    for (what, change, expected) in cases {
+        let reasons = cloud(change);
+        assert_eq!(reasons, expected, "{what}");
+    }
+}
+
+#[test]
+fn an_edge_endpoint_without_a_link_gives_way() {
+    let mut world = world();
+    world.hub("c1", Liveness::Alive, &[]);
+    let first = world.plan();
+    assert_eq!(active(&first, 1), ["a"]);
+    let due = first.look_at.unwrap();
+    assert_eq!(due, world.observed.now + Duration::from_secs(15));
+    world.observed.now = due;
+    let second = world.plan();
+    assert_eq!((active(&second, 1), second.verdicts[1].connected.reason), (vec!["b"], "NoTunnel"));
+}
+
+#[test]
+fn a_dead_gateway_leaves_the_slices_and_an_unknown_one_stays_if_it_was_there() {
+    let mut world = world();
+    world.hub("c1", Liveness::Alive, &[]);
+    world.hub("c2", Liveness::Dead, &[]);
+    assert_eq!(backends_of(&world.plan()), ["10.0.0.1"]);
+    world.hub("c1", Liveness::Dead, &[]);
+    let empty = world.plan();
+    assert_eq!(
+        (backends_of(&empty), empty.stale_slices.len()),
+        (Vec::<String>::new(), 0),
+        "the slice stays, empty"
+    );
+    // A new leader of the manager: it knows who was active from the status, and has not seen any report change yet.
+    let mut world = self::world();
+    world.hub("c1", Liveness::Unknown, &["a"]);
+    world.hub("c2", Liveness::Unknown, &[]);
+    let cloud = Arc::make_mut(&mut world.observed.gateways[0]);
+    let was = cloud.spec.endpoints[..1].to_vec();
+    cloud.status = Some(api::GatewayStatus::new(&cloud.spec, Vec::new(), was));
+    let plan = world.plan();
+    assert_eq!((active(&plan, 0), backends_of(&plan)), (vec!["c1"], vec!["10.0.0.1".to_owned()]));
+    assert_eq!(plan.verdicts[1].connected.reason, "Connected");
+}
+
+#[test]
+fn what_nobody_wants_any_more_is_removed() {
+    let mut world = world();
+    let mark = |name: &str| json!({ "metadata": { "name": name }, "spec": {}, "addressType": "IPv4" });
+    for name in [PROXY_INTERNAL_SERVICE, "x-raven-proxy-svc-0123", "kube-dns"] {
+        world
+            .observed
+            .services
+            .insert(name.to_owned(), Arc::new(serde_json::from_value(mark(name)).unwrap()));
+        world.observed.slices.insert(name.to_owned(), Arc::new(serde_json::from_value(mark(name)).unwrap()));
+    }
+    let names = |plan: &Plan| -> Vec<String> {
+        let services = plan.stale_services.iter().map(|s| s.name_any());
+        services.chain(plan.stale_slices.iter().map(|s| s.name_any())).collect()
+    };
+    let all = [PROXY_INTERNAL_SERVICE, "x-raven-proxy-svc-0123"];
+    assert_eq!(names(&world.plan())[..1], all[1..]);
+    world.observed.switches.l7 = false;
+    let plan = world.plan();
+    assert_eq!(names(&plan), [all, all].concat());
+    assert_eq!((plan.services.len(), plan.node_names.as_deref()), (0, Some("")));
+    world.observed.switches.l7 = true;
+    world.spec(0, |spec| spec.expose_type = ExposeType::None);
+    assert_eq!(names(&world.plan()), [all, all].concat());
+}
+
+#[test]
+fn a_balancer_is_made_once_a_gateway_and_its_address_is_recorded() {
+    let mut world = world();
+    world.hub("c2", Liveness::Alive, &[]);
+    world.spec(0, |spec| spec.expose_type = ExposeType::LoadBalancer);
+    let plan = world.plan();
+    let name = services::public_name("cloud");
+    let made = plan.services.iter().find(|service| service.name_any() == name).unwrap();
+    assert_eq!(made.labels()[api::labels::ENDPOINTS_NAME], "c2");
+    let slices: Vec<_> = plan.slices.iter().filter(|slice| slice.name_any().starts_with(&name)).collect();
+    let nodes: Vec<_> = slices[0].endpoints.iter().flatten().map(|e| e.node_name.clone().unwrap()).collect();
+    assert_eq!((slices.len(), nodes), (1, vec!["c2".to_owned()]));
+    let mut there = json!(made);
+    there["status"] =
+        json!({ "loadBalancer": { "ingress": [{ "hostname": "lb.example" }, { "ip": "192.0.2.9" }] } });
+    world.observed.services.insert(name.clone(), Arc::new(serde_json::from_value(there).unwrap()));
+    let plan = world.plan();
+    let hosts: Vec<&str> = plan.verdicts[0].addresses.iter().map(|at| at.host.as_str()).collect();
+    assert_eq!(hosts, ["lb.example", "192.0.2.9"]);
+    assert!(plan.services.iter().all(|service| service.name_any() != name), "it is right already");
+}
+
+#[test]
+fn a_load_balancer_leads_to_where_hubs_listen_and_the_condition_says_if_that_is_not_what_was_asked() {
+    let mut world = world();
+    world.spec(0, |spec| spec.expose_type = ExposeType::LoadBalancer);
+    let name = services::public_name("cloud");
+    let with_address = |world: &mut World| {
+        let service = json!({
+            "metadata": { "name": name, "annotations": { api::annotations::PUBLIC_SERVICE_EXTERNAL_IP: "203.0.113.7" } },
+        });
+        world.observed.services.insert(name.clone(), Arc::new(serde_json::from_value(service).unwrap()));
+    };
+    with_address(&mut world);
+    for (node, port) in [("c1", 10262), ("c2", 10262)] {
+        world.hub(node, Liveness::Alive, &[]);
+        world.observed.hubs.get_mut(node).unwrap().port = Some(port);
+    }
+    let exposed = |plan: &Plan| plan.verdicts[0].exposed.clone().unwrap();
+    let target = |plan: &Plan| plan.verdicts[0].link_port;
+    let plan = world.plan();
+    assert_eq!((target(&plan), exposed(&plan).reason), (10262, "AddressKnown"));
+    assert!(!exposed(&plan).message.contains("raven-agent-config"));
+    // The ConfigMap alone moves no listener.
+    world.observed.listeners.external = 10300;
+    let plan = world.plan();
+    assert_eq!((target(&plan), exposed(&plan).reason), (10262, "AddressKnown"));
+    assert!(exposed(&plan).message.contains("raven-agent-config says port 10300"), "{:?}", exposed(&plan));
+    // One hub has moved, the other has not: it gets nothing.
+    world.observed.hubs.get_mut("c1").unwrap().port = Some(10300);
+    let plan = world.plan();
+    assert_eq!(
+        (target(&plan), exposed(&plan).holds, exposed(&plan).reason),
+        (10300, false, "ListenersDiffer")
+    );
+    assert!(exposed(&plan).message.contains("that of c2 at 10262"), "{:?}", exposed(&plan));
+    let slice = plan.slices.iter().find(|slice| slice.name_any().starts_with(&name)).unwrap();
+    let nodes: Vec<_> = slice.endpoints.iter().flatten().filter_map(|e| e.node_name.as_deref()).collect();
+    assert_eq!(nodes, ["c1"]);
+    world.observed.hubs.get_mut("c2").unwrap().port = Some(10300);
+    let plan = world.plan();
+    assert_eq!((target(&plan), exposed(&plan).reason), (10300, "AddressKnown"));
+    assert!(!exposed(&plan).message.contains("raven-agent-config"));
+}
+
+#[test]
+fn names_are_written_on_change_only_and_never_without_gateways() {
+    let mut world = world();
+    let file = world.plan().node_names.unwrap();
+    let config = |data: Value| Some(Arc::new(serde_json::from_value(json!({ "data": data })).unwrap()));
+    world.observed.node_names = config(json!({ (TUNNEL_NODES): file, "theirs": "x" }));
+    assert_eq!(world.plan().node_names, None);
+    for odd in [json!(null), json!({}), json!({ (TUNNEL_NODES): "" })] {
+        world.observed.node_names = config(odd);
+        assert_eq!(world.plan().node_names.as_ref(), Some(&file));
+    }
+    world.observed.gateways.clear();
+    assert_eq!(world.plan().node_names, None, "it is empty, and there is nobody to lead to");
+    world.observed.node_names = None;
+    assert_eq!(world.plan().node_names, None);
+}
+
+#[test]
+fn reports_of_nodes_that_are_no_endpoints_count_for_nothing() {
+    let mut world = world();
+    world.hub("b", Liveness::Alive, &["a"]);
+    world.hub("solo", Liveness::Alive, &["a"]);
+    assert_eq!(world.reasons(1), ["Elected", "", "NoExposedGateway"]);
+    // Nor does what a hub says of a node that it does not exist.
+    world.hub("c1", Liveness::Alive, &["x", "c1"]);
+    assert_eq!(world.reasons(1), ["Elected", "", "NoTunnel"]);
+}
+
+fn liveness() -> impl Strategy<Value = Liveness> {
+    prop_oneof![
+        3 => Just(Liveness::Alive), 1 => Just(Liveness::Unknown), 1 => Just(Liveness::Suspect), 2 => Just(Liveness::Dead)
+    ]
+}
+
+proptest! {
+    /// Any history: plans are functions of what is seen, no dead endpoint is led to, and a plan that was carried out has nothing left.
+    #[test]
+    fn plans_settle(
+        steps in proptest::collection::vec((
+            proptest::collection::vec((liveness(), proptest::collection::vec(any::<bool>(), 2)), 2),
+            proptest::collection::vec(any::<bool>(), 5), 0_i32..3, any::<bool>(), any::<bool>(), 0_u64..20,
+        ), 1..15),
+    ) {
+        let mut world = world();
+        for (hubs, ready, replicas, balancer, l7, seconds) in steps {
+            world.observed.now += Duration::from_secs(seconds);
+            world.observed.switches.l7 = l7;
+            for (name, (liveness, links)) in ["c1", "c2"].into_iter().zip(hubs) {
+                let linked: Vec<&str> =
+                    ["a", "b"].into_iter().zip(links).filter_map(|(name, on)| on.then_some(name)).collect();
+                world.hub(name, liveness, &linked);
+            }
+            for (node, ready) in world.nodes.iter_mut().zip(ready) {
+                node.ready = ready;
+            }
+            world.spec(0, |spec| {
+                spec.proxy_config.replicas = replicas;
+                spec.expose_type = if balancer { ExposeType::LoadBalancer } else { ExposeType::PublicIP };
+            });
+            let memory = world.memory.clone();
+            let plan = world.plan();
+            let after = std::mem::replace(&mut world.memory, memory);
+            let again = world.plan();
+            prop_assert_eq!(format!("{:?}", &plan.verdicts), format!("{:?}", &again.verdicts));
+            world.memory = after;
+            for verdict in &plan.verdicts {
+                let places = usize::try_from(verdict.gateway.spec.proxy_config.replicas).unwrap();
+                prop_assert!(verdict.active.len() <= places);
+                prop_assert!(l7 || verdict.active.is_empty());
+            }
+            for endpoint in plan.slices.iter().flat_map(|slice| slice.endpoints.iter().flatten()) {
+                let hub = &world.observed.hubs[endpoint.node_name.as_ref().unwrap()];
+                prop_assert!(hub.liveness != Liveness::Dead);
+            }
+            // Carry it out.
+            for stale in &plan.stale_services {
+                world.observed.services.remove(&stale.name_any());
+            }
+            for stale in &plan.stale_slices {
+                world.observed.slices.remove(&stale.name_any());
+            }
+            for mut service in plan.services {
+                let spec = service.spec.get_or_insert_default();
+                spec.cluster_ip = Some("10.9.9.9".to_owned());
+                world.observed.services.insert(service.name_any(), Arc::new(service));
+            }
+            for slice in plan.slices {
+                world.observed.slices.insert(slice.name_any(), Arc::new(slice));
+            }
+            let rest = world.plan();
+            prop_assert_eq!(
+                [rest.services.len(), rest.slices.len(), rest.stale_services.len(), rest.stale_slices.len()], [0; 4]
+            );
+        }
+    }
+}

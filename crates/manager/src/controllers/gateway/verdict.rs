@@ -1,0 +1,246 @@
+//! Pure: what is true of one Gateway: its nodes, who is elected and why nobody is, where it is dialled, what it is connected to.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+use api::annotations::EXTRA_ALLOWED_SOURCE_CIDRS;
+use api::names::{ENABLE_L3_TUNNEL, ENABLE_L7_PROXY};
+use api::{Endpoint, EndpointType, Gateway, GatewayAddress, GatewayLink, GatewayNode, labels};
+use k8s_openapi::api::core::v1::{ConfigMap, Service};
+use kube::ResourceExt as _;
+
+use super::domains::Member;
+use super::elect::{Candidate, Evidence, Judgement};
+use super::findings::Finding;
+use super::hub_reports::Hub;
+use super::liveness::Liveness;
+use super::ports;
+
+/// The switches of raven's ConfigMap.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Switches {
+    /// Whether requests are proxied.
+    pub(crate) l7: bool,
+    /// Whether there are tunnels between the pods of sites.
+    pub(crate) l3: bool,
+}
+
+impl Switches {
+    /// As the ConfigMap says. Both are on without it: who installed no raven has nothing to turn on. In a ConfigMap that is there, a
+    /// key that is missing is off, as with raven.
+    pub(crate) fn of(config: Option<&ConfigMap>) -> Self {
+        let Some(config) = config else { return Self { l7: true, l3: true } };
+        let on = |key: &str| {
+            let value = config.data.as_ref().and_then(|data| data.get(key));
+            value.is_some_and(|value| value.trim().eq_ignore_ascii_case(labels::TRUE))
+        };
+        Self { l7: on(ENABLE_L7_PROXY), l3: on(ENABLE_L3_TUNNEL) }
+    }
+}
+
+/// What is true of a Gateway.
+#[derive(Clone, Debug)]
+pub(crate) struct Verdict {
+    pub(crate) gateway: Arc<Gateway>,
+    pub(crate) nodes: Vec<GatewayNode>,
+    pub(crate) active: Vec<Endpoint>,
+    pub(crate) addresses: Vec<GatewayAddress>,
+    pub(crate) links: Vec<GatewayLink>,
+    pub(crate) elected: Finding,
+    /// `None` if it is not to be exposed.
+    pub(crate) exposed: Option<Finding>,
+    pub(crate) connected: Finding,
+    /// Where a load balancer leads, on the endpoints' nodes.
+    pub(crate) link_port: u16,
+}
+
+/// A Gateway and what concerns it.
+pub(crate) struct Case<'a> {
+    pub(crate) gateway: &'a Gateway,
+    pub(crate) switches: Switches,
+    /// The nodes behind it, by name.
+    pub(crate) members: BTreeMap<&'a str, &'a Member>,
+    /// What hubs say of themselves, by node.
+    pub(crate) hubs: &'a BTreeMap<String, Hub>,
+    /// The nodes of exposed gateways whose hubs accept links, or did when that was last known.
+    pub(crate) living: &'a BTreeSet<String>,
+    /// Since when there has been such a node.
+    pub(crate) living_since: Option<Instant>,
+    /// The Gateway that stands for the cloud, if this one would.
+    pub(crate) cloud_is_of: Option<&'a str>,
+    /// Why its selector cannot be understood.
+    pub(crate) selector_error: Option<&'a str>,
+    /// Where raven's ConfigMap says that links are accepted.
+    pub(crate) link_port: u16,
+}
+
+impl Case<'_> {
+    pub(crate) fn is_exposed(&self) -> bool {
+        !self.gateway.spec.expose_type.is_none()
+    }
+
+    /// Whether the endpoints are the gateway's nodes, because none are listed.
+    pub(super) fn is_unlisted(&self) -> bool {
+        self.gateway.spec.endpoints.is_empty()
+    }
+
+    pub(super) fn replicas(&self, type_: EndpointType) -> usize {
+        let spec = &self.gateway.spec;
+        let replicas = match type_ {
+            EndpointType::Proxy => spec.proxy_config.replicas,
+            EndpointType::Tunnel => spec.tunnel_config.replicas,
+        };
+        usize::try_from(replicas).unwrap_or(0)
+    }
+
+    pub(super) fn is_on(&self, type_: EndpointType) -> bool {
+        match type_ {
+            EndpointType::Proxy => self.switches.l7,
+            EndpointType::Tunnel => self.switches.l3,
+        }
+    }
+
+    /// How many are to be elected.
+    pub(crate) fn places(&self, type_: EndpointType) -> usize {
+        if self.is_on(type_) { self.replicas(type_) } else { 0 }
+    }
+
+    /// The endpoints of a type, in order of preference, each node once; of proxies the nodes themselves if no endpoint is listed.
+    pub(crate) fn endpoints(&self, type_: EndpointType) -> Vec<Endpoint> {
+        if self.is_unlisted() && type_ == EndpointType::Proxy {
+            let endpoint =
+                |node: &&str| Endpoint { node_name: (*node).to_owned(), type_, ..Endpoint::default() };
+            return self.members.keys().map(endpoint).collect();
+        }
+        let mut seen = BTreeSet::new();
+        let listed = self.gateway.spec.endpoints.iter().filter(|endpoint| endpoint.type_ == type_);
+        listed.filter(|endpoint| seen.insert(endpoint.node_name.as_str())).cloned().collect()
+    }
+
+    /// The nodes that can be elected as endpoints of a type.
+    pub(crate) fn candidates(&self, type_: EndpointType) -> Vec<Candidate> {
+        let endpoints = self.endpoints(type_).into_iter();
+        let members = endpoints.filter_map(|endpoint| self.members.get(endpoint.node_name.as_str()));
+        members
+            .map(|member| Candidate {
+                node: member.name.clone(),
+                evidence: self.evidence(&member.name),
+                ready: member.ready,
+            })
+            .collect()
+    }
+
+    fn evidence(&self, node: &str) -> Evidence {
+        if !self.is_exposed() {
+            return if self.gateways_of(node).is_empty() { Evidence::Nothing } else { Evidence::Working };
+        }
+        match self.hubs.get(node).map(|hub| hub.liveness) {
+            Some(Liveness::Alive) => Evidence::Working,
+            Some(Liveness::Unknown | Liveness::Suspect) => Evidence::Unknown,
+            Some(Liveness::Dead) | None => Evidence::Nothing,
+        }
+    }
+
+    /// How endpoints of a type are judged. The hub of a listed node of an exposed Gateway shows that it is there before it is elected;
+    /// one that is not listed only learns by being elected that it shall listen.
+    pub(crate) fn judgement(&self, type_: EndpointType, started: Instant) -> Judgement {
+        match type_ {
+            EndpointType::Tunnel => Judgement::Readiness,
+            EndpointType::Proxy if !self.is_exposed() => Judgement::OnTrial(self.living_since),
+            EndpointType::Proxy if self.is_unlisted() => Judgement::OnTrial(Some(started)),
+            EndpointType::Proxy => Judgement::Strict,
+        }
+    }
+
+    /// The nodes of exposed gateways to which `node` has a link, with its round-trip times.
+    fn gateways_of(&self, node: &str) -> Vec<(&str, i32)> {
+        let living = self.living.iter().filter_map(|name| Some((name.as_str(), self.hubs.get(name)?)));
+        living.filter_map(|(name, hub)| Some((name, *hub.links.get(node)?))).collect()
+    }
+
+    /// Where links are accepted for the most part, and the active endpoints whose hubs accept them elsewhere, and where.
+    pub(super) fn links_at<'b>(&self, active: &'b [Endpoint]) -> (u16, Vec<(&'b str, u16)>) {
+        let proxies = active.iter().filter(|endpoint| endpoint.type_ == EndpointType::Proxy);
+        let reported: Vec<(&str, u16)> = proxies
+            .filter_map(|endpoint| {
+                Some((endpoint.node_name.as_str(), self.hubs.get(&endpoint.node_name)?.port?))
+            })
+            .collect();
+        let port = ports::links(self.link_port, &reported.iter().map(|(_, port)| *port).collect());
+        (port, reported.into_iter().filter(|(_, at)| *at != port).collect())
+    }
+
+    /// What is true of the Gateway, given who is elected by type.
+    pub(crate) fn verdict(
+        &self,
+        gateway: &Arc<Gateway>,
+        proxies: &[String],
+        tunnels: &[String],
+        service: Option<&Service>,
+    ) -> Verdict {
+        let mut active = Vec::new();
+        for (type_, elected, key) in [
+            (EndpointType::Proxy, proxies, ENABLE_L7_PROXY),
+            (EndpointType::Tunnel, tunnels, ENABLE_L3_TUNNEL),
+        ] {
+            for mut endpoint in self.endpoints(type_) {
+                if elected.contains(&endpoint.node_name) {
+                    endpoint.port = endpoint.port();
+                    endpoint.config.insert(key.to_owned(), labels::TRUE.to_owned());
+                    active.push(endpoint);
+                }
+            }
+        }
+        active.sort_by(|a, b| (&a.node_name, a.type_).cmp(&(&b.node_name, b.type_)));
+        let (addresses, exposed) = self.exposure(&active, service);
+        let links = if self.is_exposed() { Vec::new() } else { self.links(proxies) };
+        Verdict {
+            gateway: Arc::clone(gateway),
+            nodes: self.nodes(tunnels),
+            elected: self.elected(proxies, tunnels),
+            connected: self.connected(proxies, &links),
+            exposed,
+            link_port: self.links_at(&active).0,
+            active,
+            addresses,
+            links,
+        }
+    }
+
+    fn nodes(&self, tunnels: &[String]) -> Vec<GatewayNode> {
+        let extra = self.gateway.annotations().get(EXTRA_ALLOWED_SOURCE_CIDRS);
+        let extra: Vec<String> = extra
+            .into_iter()
+            .flat_map(|list| list.split(','))
+            .map(|cidr| cidr.trim().to_owned())
+            .filter(|cidr| !cidr.is_empty())
+            .collect();
+        let node = |member: &&Member| {
+            let mut subnets = member.pod_cidrs.clone();
+            if tunnels.contains(&member.name) {
+                subnets.extend(extra.iter().cloned());
+            }
+            let private_ip = member.internal_ip.clone().unwrap_or_default();
+            GatewayNode { node_name: member.name.clone(), private_ip, subnets }
+        };
+        self.members.values().map(node).collect()
+    }
+
+    fn links(&self, proxies: &[String]) -> Vec<GatewayLink> {
+        let mut links: Vec<GatewayLink> = proxies
+            .iter()
+            .flat_map(|node| {
+                self.gateways_of(node).into_iter().map(|(gateway, round_trip_millis)| GatewayLink {
+                    node_name: node.clone(),
+                    gateway: gateway.to_owned(),
+                    round_trip_millis,
+                })
+            })
+            .collect();
+        links.sort();
+        // As many as the schema takes.
+        links.truncate(1024);
+        links
+    }
+}

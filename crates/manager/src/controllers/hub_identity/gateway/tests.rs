@@ -1,0 +1,140 @@
+use std::collections::BTreeSet;
+
+use serde_json::json;
+use tls::digest::Sha256Digest;
+use tls::request::{CertificateRequest, Subject};
+
+use super::*;
+use crate::controllers::hub_identity::observe::{NodeState, Purpose};
+use crate::controllers::hub_identity::plan::{self, Decision, decide};
+
+fn set(words: &[&str]) -> BTreeSet<String> {
+    words.iter().map(|&word| word.to_owned()).collect()
+}
+
+fn request() -> Request {
+    Request {
+        purpose: Purpose::Gateway,
+        name: "edge-hub-gateway-c1".to_owned(),
+        uid: None,
+        resource_version: None,
+        username: "system:node:c1".to_owned(),
+        groups: set(&["system:nodes", "isthmus:edge-hubs", "system:authenticated"]),
+        usages: set(&["digital signature", "server auth"]),
+        expiration_seconds: Some(86_400),
+        parsed: CertificateRequest {
+            subject: Subject {
+                common_name: "system:node:c1".to_owned(),
+                organizations: vec!["system:nodes".to_owned()],
+            },
+            has_attributes: true,
+            dns_names: Some(vec![GATEWAY_SERVER_NAME.to_owned(), "c1".to_owned()]),
+            key: KeyKind::EcdsaP256,
+            key_digest: Sha256Digest::of(b"key"),
+        },
+        claims_gateway: true,
+        conditions: Vec::new(),
+    }
+}
+
+fn listed() -> Observed {
+    Observed { node: Some(NodeState::default()), rival: None, is_gateway: true }
+}
+
+#[test]
+fn a_gateway_may_have_exactly_one_kind_of_certificate() {
+    type Change = fn(&mut Request);
+    let own: [(&str, Change); 3] = [
+        ("as it is", |_| {}),
+        ("one name", |r| drop(r.parsed.dns_names.as_mut().unwrap().pop())),
+        ("as its kubelet", |r| assert!(r.groups.remove("isthmus:edge-hubs"))),
+    ];
+    for (what, change) in own {
+        let mut request = request();
+        change(&mut request);
+        assert_eq!(plan::node(&request), Some("c1"), "{what}");
+        assert_eq!(decide(&request, "c1", &listed()), Decision::Approve(Entitled::Gateway), "{what}");
+    }
+    let cases: [(&str, Change, Refusal); 16] = [
+        ("another node", |r| r.username = "system:node:c2".into(), Refusal::GatewayRequester),
+        ("not as a node", |r| assert!(r.groups.remove("system:nodes")), Refusal::GatewayRequester),
+        ("an administrator", |r| r.username = "admin".into(), Refusal::GatewayRequester),
+        (
+            "a token",
+            |r| {
+                r.username = "system:bootstrap:abc123".into();
+                r.groups = set(&["system:bootstrappers:isthmus"]);
+            },
+            Refusal::GatewayRequester,
+        ),
+        (
+            "a group more",
+            |r| r.parsed.subject.organizations.push("isthmus:edge-hubs".into()),
+            Refusal::GatewaySubject,
+        ),
+        ("no group", |r| r.parsed.subject.organizations.clear(), Refusal::GatewaySubject),
+        ("no node", |r| r.parsed.subject.common_name = "c1".into(), Refusal::GatewaySubject),
+        (
+            "a name more",
+            |r| r.parsed.dns_names.as_mut().unwrap().push("kubernetes.default".into()),
+            Refusal::GatewayNames,
+        ),
+        ("another's name", |r| r.parsed.dns_names.as_mut().unwrap()[1] = "c2".into(), Refusal::GatewayNames),
+        ("an address", |r| r.parsed.dns_names = None, Refusal::GatewayNames),
+        (
+            "letters of another case",
+            |r| r.parsed.dns_names.as_mut().unwrap()[0].make_ascii_uppercase(),
+            Refusal::GatewayNames,
+        ),
+        ("key", |r| r.parsed.key = KeyKind::Other, Refusal::Key),
+        ("a client's", |r| assert!(r.usages.insert("client auth".into())), Refusal::GatewayUsages),
+        ("a kubelet's", |r| assert!(r.usages.insert("key encipherment".into())), Refusal::GatewayUsages),
+        ("no end", |r| r.expiration_seconds = None, Refusal::Lifetime),
+        ("too long", |r| r.expiration_seconds = Some(40_000_000), Refusal::Lifetime),
+    ];
+    for (what, change, refusal) in cases {
+        let mut request = request();
+        change(&mut request);
+        let node = plan::node(&request).unwrap();
+        assert_eq!(decide(&request, node, &listed()), Decision::Deny(refusal), "{what}");
+    }
+    let unlisted = Observed { is_gateway: false, ..listed() };
+    assert_eq!(decide(&request(), "c1", &unlisted), Decision::Deny(Refusal::NotAGateway));
+    let deleted = Observed { node: None, ..listed() };
+    assert_eq!(decide(&request(), "c1", &deleted), Decision::Deny(Refusal::UnknownNode));
+}
+
+#[test]
+fn requests_of_kubelets_are_left_alone() {
+    let mut request = request();
+    request.claims_gateway = false;
+    request.parsed.dns_names = Some(vec!["c1".to_owned()]);
+    assert_eq!(plan::node(&request), None);
+}
+
+#[test]
+fn gateways_are_listed_by_an_exposed_one_or_active_in_another() {
+    let endpoint = |node: &str, type_: &str| json!({ "nodeName": node, "type": type_ });
+    let cases = [
+        ("PublicIP", vec![endpoint("c1", "proxy")], vec![], true),
+        ("LoadBalancer", vec![endpoint("c2", "proxy"), endpoint("c1", "proxy")], vec![], true),
+        ("", vec![endpoint("c1", "proxy")], vec![endpoint("c1", "proxy")], true),
+        ("", vec![], vec![endpoint("c1", "proxy")], true),
+        // Listed by its owner, and not elected by us.
+        ("", vec![endpoint("c1", "proxy")], vec![endpoint("c2", "proxy")], false),
+        ("", vec![endpoint("c1", "proxy")], vec![], false),
+        ("", vec![], vec![endpoint("c1", "tunnel")], false),
+        ("PublicIP", vec![endpoint("c1", "tunnel")], vec![], false),
+        ("PublicIP", vec![endpoint("c2", "proxy")], vec![endpoint("c1", "proxy")], false),
+        ("LoadBalancer", vec![], vec![endpoint("c1", "proxy")], true),
+        ("LoadBalancer", vec![], vec![], false),
+    ];
+    for (expose, listed, active, expected) in cases {
+        let gateway = json!({
+            "metadata": { "name": "g" }, "spec": { "exposeType": expose, "endpoints": listed },
+            "status": { "activeEndpoints": active },
+        });
+        let gateway: Gateway = serde_json::from_value(gateway).unwrap();
+        assert_eq!(has_endpoint(&gateway, "c1"), expected, "{gateway:?}");
+    }
+}

@@ -1,0 +1,233 @@
+//! Hosts the API of NodeMetric: two listeners, an election of its own, and what keeps the store in touch with the cluster.
+//!
+//! ```text
+//!  every replica: serves discovery and health, follows the leader, hands requests on to it
+//!  the leader:    reserves versions ─► promotes the store ─► announces itself ─► takes reports, answers by itself
+//! ```
+//! The election is not that of the controllers: it is faster, and to lose it does not end the process. What must outlive a leader (how
+//! far versions were told) is in the ConfigMap by which nodes find it.
+
+mod announcement;
+mod args;
+mod conditions;
+mod lead;
+mod nodes;
+mod policies;
+pub mod retire;
+mod standby;
+pub mod top;
+mod trust;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aggregated_api::authenticate::{DelegatingAuthenticator, Trust, client_certificates, extension_config};
+use aggregated_api::authorize::DelegatingAuthorizer;
+use aggregated_api::{AggregatedApi, KubernetesReviews, Peer};
+use daemon::ready::Readiness;
+use kube::Client;
+use node_metrics::admission::Admission;
+use node_metrics::freshness::{Now, Rules};
+use node_metrics::listener::{self, ClientAuthorities, Reporter, Reports};
+use node_metrics::metrics::Metrics;
+use node_metrics::proxy::StandbyProxy;
+use node_metrics::replica::{ReplicaAuthenticator, Replicas};
+use node_metrics::storage::{NodeLoadStorage, NodeMetricStorage, NodeMetrics};
+use node_metrics::store::{Settings, Store};
+use node_metrics::usage_metrics::UsageCollector;
+use parking_lot::{Mutex, RwLock};
+use prometheus_client::registry::Registry;
+use tls::listener::{Limits, TlsListener};
+use tls::resolver::ServingCertificate;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+pub use self::args::{Config, ConfigError, NodeMetricArgs};
+use self::trust::Identity;
+use crate::leader::{self, LeadershipGuard};
+
+/// What cannot be started.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// The schema of NodeMetric makes no resource.
+    #[error("the resource")]
+    Resource(#[from] aggregated_api::MalformedResource),
+    /// The certificate resolver cannot be built into a server.
+    #[error("cannot serve TLS: {0}")]
+    Tls(#[from] rustls::Error),
+}
+
+/// What runs, and what its parts share.
+struct Host {
+    config: Config,
+    client: Client,
+    lease_client: Client,
+    source: Arc<NodeMetrics>,
+    proxy: Arc<StandbyProxy>,
+    replicas: Arc<Replicas>,
+    identity: Arc<Identity>,
+    guard: Arc<RwLock<Option<LeadershipGuard>>>,
+    /// `host:port` of the listener of reports of whoever leads.
+    reports_at: Arc<RwLock<Option<String>>>,
+    metrics: Metrics,
+    leader_metrics: leader::Metrics,
+}
+
+/// The listeners, bound.
+pub(crate) struct Bound {
+    pub(crate) config: Config,
+    pub(crate) api: TcpListener,
+    pub(crate) reports: TcpListener,
+}
+
+/// Everything that runs, until [`Running::end`]; by default nothing.
+#[derive(Default)]
+pub(crate) struct Running {
+    /// Ends only unasked.
+    pub(crate) tasks: JoinSet<()>,
+    handed_over: JoinSet<()>,
+    hand_over: CancellationToken,
+    servers_end: CancellationToken,
+}
+
+impl Running {
+    /// Gives the leadership away, and serves on as a standby.
+    pub(crate) async fn hand_over(&mut self) {
+        self.hand_over.cancel();
+        let _ = tokio::time::timeout(Duration::from_secs(1), self.handed_over.join_next()).await;
+    }
+
+    /// Ends what is served.
+    pub(crate) async fn end(&mut self) {
+        self.servers_end.cancel();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        self.tasks.abort_all();
+    }
+}
+
+/// Starts everything on listeners that are bound.
+pub(crate) fn start(
+    bound: Bound,
+    (client, lease_client): (Client, Client),
+    serving: &Arc<ServingCertificate>,
+    readiness: &Readiness,
+    registry: &mut Registry,
+) -> Result<Running, HostError> {
+    let Bound { config, api, reports } = bound;
+    let metrics = Metrics::register(registry);
+    let series = config.node_series;
+    let leader_metrics = leader::Metrics::register(registry.sub_registry_with_prefix("node_metric"));
+    let guard: Arc<RwLock<Option<LeadershipGuard>>> = Arc::default();
+    let source = {
+        let guard = Arc::clone(&guard);
+        let settings = Settings { rules: Rules { grace: config.grace, ..Rules::default() } };
+        let leading = move || guard.read().as_ref().is_some_and(|guard| guard.check().is_ok());
+        NodeMetrics::new(Store::new(settings), config.api_version, clock(), leading)
+    };
+    let collector = UsageCollector::new(Arc::clone(&source), series);
+    registry.sub_registry_with_prefix("node_metric").register_collector(Box::new(collector));
+    let host = Arc::new(Host {
+        proxy: StandbyProxy::new(Arc::clone(&source)),
+        replicas: Replicas::new(config.server_name()),
+        identity: Arc::default(),
+        reports_at: Arc::default(),
+        source,
+        guard,
+        metrics,
+        leader_metrics,
+        config,
+        client,
+        lease_client,
+    });
+
+    let trust = Trust::new();
+    let authorities = Arc::new(ClientAuthorities::default());
+    let reviews = Arc::new(KubernetesReviews::new(host.client.clone()));
+    let within = Arc::new(DelegatingAuthenticator::new(Arc::clone(&trust), Arc::clone(&reviews) as _));
+    let version = host.config.api_version.rsplit('/').next().unwrap_or_default();
+    let router = AggregatedApi::new()
+        .resource(node_metrics::resource(version)?, Arc::new(NodeMetricStorage(Arc::clone(&host.source))))
+        .resource(node_metrics::load_resource(version)?, Arc::new(NodeLoadStorage(Arc::clone(&host.source))))
+        .authenticator(Arc::new(ReplicaAuthenticator::new(Arc::clone(&host.replicas), within)))
+        .authorizer(Arc::new(DelegatingAuthorizer::new(reviews)))
+        .intercept(Arc::clone(&host.proxy) as _)
+        .router();
+    let reports_at = Arc::clone(&host.reports_at);
+    let taken = listener::router(Arc::new(Reports {
+        source: Arc::clone(&host.source),
+        admission: Mutex::new(Admission::new(host.config.reports_per_second)),
+        leader: Box::new(move || reports_at.read().clone()),
+        metrics: host.metrics.clone(),
+    }));
+
+    let servers_end = CancellationToken::new();
+    let mut tasks = JoinSet::new();
+    let api = TlsListener::new(api, client_certificates::server_config(serving)?, Limits::default());
+    let service = router.into_make_service_with_connect_info::<Peer>();
+    let end = servers_end.clone();
+    tasks.spawn(async move {
+        let served = axum::serve(api, service).with_graceful_shutdown(end.cancelled_owned());
+        log("the API of NodeMetric", served.await);
+    });
+    let tls = listener::server_config(serving, Arc::clone(&authorities))?;
+    let reports = TlsListener::new(reports, tls, Limits::default());
+    let service = taken.into_make_service_with_connect_info::<Reporter>();
+    let end = servers_end.clone();
+    tasks.spawn(async move {
+        let served = axum::serve(reports, service).with_graceful_shutdown(end.cancelled_owned());
+        log("the listener of reports", served.await);
+    });
+
+    let known = readiness.register("node metrics' callers");
+    known.not_ready("whom to trust is not known yet");
+    tasks.spawn(extension_config::follow(host.client.clone(), trust, move || known.ready()));
+    tasks.spawn(trust::follow_client_authorities(host.client.clone(), authorities));
+    tasks.spawn(trust::follow_own_identity(Arc::clone(&host)));
+    tasks.spawn(nodes::follow(Arc::clone(&host)));
+    tasks.spawn(standby::follow(Arc::clone(&host)));
+    tasks.spawn(tick(Arc::clone(&host)));
+    tasks.spawn(conditions::keep(Arc::clone(&host)));
+    let hand_over = CancellationToken::new();
+    let mut handed_over = JoinSet::new();
+    handed_over.spawn(lead::stand(host, hand_over.clone()));
+    Ok(Running { tasks, handed_over, hand_over, servers_end })
+}
+
+/// Looks at silences, and shows how things are.
+async fn tick(host: Arc<Host>) {
+    let mut second = tokio::time::interval(Duration::from_secs(1));
+    second.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        second.tick().await;
+        if host.source.is_leading() {
+            host.source.change(Store::tick);
+        }
+        host.source.release();
+        host.source.read(|store| host.metrics.show(store));
+    }
+}
+
+fn clock() -> impl Fn() -> Now + Send + Sync + 'static {
+    let start = Instant::now();
+    move || Now { steady: start.elapsed(), wall: jiff::Timestamp::now() }
+}
+
+fn log(name: &'static str, served: std::io::Result<()>) {
+    if let Err(error) = served {
+        warn!(name, %error, "server failed");
+    }
+}
+
+/// A port of an address, with another host.
+fn at(host: &str, address: SocketAddr) -> String {
+    let port = address.port();
+    if host.contains(':') && !host.starts_with('[') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
+    }
+}

@@ -1,0 +1,30 @@
+//! The policy for nodes' own changes of what decides where they are. The API server evaluates it in
+//! `e2e/tests/it/tunnel/identity.rs`.
+
+use api::labels::{GATEWAY, IS_EDGE_WORKER, LEGACY_DESIRED_NODE_POOL, NODE_POOL};
+
+use super::{of_kind, render};
+
+const KIND: &str = "ValidatingAdmissionPolicy";
+
+#[test]
+fn nodes_do_not_change_where_they_are() {
+    let policy = |values: &[&str]| {
+        let objects = render(values);
+        let policies = of_kind(&objects, KIND);
+        let found = policies.iter().find(|policy| policy["metadata"]["name"] == "isthmus-node-labels");
+        found.map(|policy| policy["spec"].clone())
+    };
+    assert_eq!(policy(&["nodeLabels.protect=false"]), None);
+    let spec = policy(&[]).expect("a policy");
+    assert_eq!(spec["failurePolicy"], "Fail");
+    let expression = spec["validations"][0]["expression"].as_str().unwrap();
+    let named = expression.split('"').filter(|word| word.contains("openyurt.io/"));
+    assert_eq!(named.collect::<Vec<_>>(), [NODE_POOL, LEGACY_DESIRED_NODE_POOL, GATEWAY, IS_EDGE_WORKER]);
+    // The kubelet brings them when it registers, and writes its status by another path.
+    let rule = &spec["matchConstraints"]["resourceRules"][0];
+    assert_eq!(
+        (&rule["operations"], &rule["resources"]),
+        (&["UPDATE"].into(), &["nodes", "nodes/status"].into())
+    );
+}

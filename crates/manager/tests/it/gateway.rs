@@ -1,0 +1,265 @@
+//! The Gateway controller within a whole manager that leads, against a fake API server: what it makes of Gateways, nodes and what the
+//! gateways' hubs report, and how it follows them.
+
+use std::time::{Duration, Instant};
+
+use clap::Parser as _;
+use manager::app::App;
+use manager::args::{Args, Command};
+use manager::config::Config;
+use serde_json::{Value, json};
+use testkit::api_server::{Cluster, FakeApiServer, Kind};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+const REPORT: &str = "kube-system/isthmus-gateway-c1";
+const SERVICE: &str = "kube-system/x-raven-proxy-internal-svc";
+const SLICE: &str = "kube-system/x-raven-proxy-internal-svc-ipv4";
+
+/// A cluster with a manager. Both end with it.
+struct Site {
+    server: FakeApiServer,
+    tasks: JoinSet<()>,
+}
+
+impl Site {
+    async fn new() -> Self {
+        tls::install_provider();
+        let server = FakeApiServer::start().await.unwrap();
+        for crd in api::crds() {
+            server.cluster().create("customresourcedefinitions.apiextensions.k8s.io", json!(crd)).unwrap();
+        }
+        server.cluster().define(Kind::built_in("events.k8s.io", "v1", "events", "Event", true));
+        server.cluster().define(Kind::built_in(
+            "certificates.k8s.io",
+            "v1",
+            "certificatesigningrequests",
+            "CertificateSigningRequest",
+            false,
+        ));
+        let site = Self { server, tasks: JoinSet::new() };
+        for (name, ip, labels) in [
+            ("a", "192.168.1.10", json!({ (api::labels::NODE_POOL): "shop" })),
+            ("b", "192.168.1.11", json!({ (api::labels::NODE_POOL): "shop" })),
+            ("c1", "10.0.0.1", json!({})),
+        ] {
+            site.cluster()
+                .create(
+                    "nodes",
+                    json!({
+                        "metadata": { "name": name, "labels": labels },
+                        "spec": { "podCIDRs": ["10.1.0.0/24", "fd00::/64"] },
+                        "status": {
+                            "conditions": [{ "type": "Ready", "status": "True" }],
+                            "addresses": [{ "type": "InternalIP", "address": ip }],
+                        },
+                    }),
+                )
+                .unwrap();
+        }
+        site.cluster().create("nodepools.apps.openyurt.io", json!({
+            "metadata": { "name": "shop", "annotations": { (api::annotations::POOL_GATEWAY): "true" } },
+            "spec": { "type": "Edge" },
+        })).unwrap();
+        site.cluster()
+            .create(
+                "gateways.raven.openyurt.io",
+                json!({
+                    "metadata": { "name": "cloud", "generation": 1 },
+                    "spec": {
+                        "exposeType": "PublicIP", "proxyConfig": { "Replicas": 1, "proxyHTTPSPort": "10250" },
+                        "endpoints": [{ "nodeName": "c1", "type": "proxy", "publicIP": "192.0.2.1" }],
+                    },
+                }),
+            )
+            .unwrap();
+        site
+    }
+
+    fn cluster(&self) -> &Cluster {
+        self.server.cluster()
+    }
+
+    async fn manage(&mut self) {
+        let address = "127.0.0.1:0";
+        let args = Args::try_parse_from([
+            "isthmus-manager",
+            "run",
+            "--webhook-address",
+            address,
+            "--health-address",
+            address,
+            "--metrics-address",
+            address,
+        ]);
+        let Command::Run(run) = args.unwrap().command else { panic!("run") };
+        let config = Config::try_from(*run).unwrap();
+        let app =
+            App::build_for(config, kube::Config::new(self.server.url().parse().unwrap())).await.unwrap();
+        self.tasks.spawn(async move {
+            app.run(CancellationToken::new()).await.unwrap();
+        });
+    }
+
+    /// What the hub of `c1` writes: again and again while it lives.
+    fn report(&self, holder: &str, links: &[&str]) {
+        let links: Vec<Value> =
+            links.iter().map(|node| json!({ "node": node, "roundTripMillis": 12 })).collect();
+        let report = json!({ "instance": holder, "links": links }).to_string();
+        let object = json!({
+            "metadata": {
+                "name": "isthmus-gateway-c1", "namespace": "kube-system",
+                "annotations": { (api::annotations::TUNNEL_REPORT): report },
+            },
+            "data": { "holderIdentity": holder, "renewTime": format!("{:?}", Instant::now()) },
+        });
+        if self.cluster().get("configmaps", REPORT).is_none() {
+            self.cluster().create("configmaps", object).unwrap();
+        } else {
+            self.cluster().update("configmaps", &object).unwrap();
+        }
+    }
+
+    fn gateway(&self, name: &str) -> Value {
+        self.cluster().get("gateways.raven.openyurt.io", name).unwrap_or_default()
+    }
+
+    fn backends(&self) -> Value {
+        self.cluster().get("endpointslices.discovery.k8s.io", SLICE).unwrap_or_default()["endpoints"].clone()
+    }
+
+    /// Keeps the hub of `c1` alive until `done`.
+    async fn until(&self, what: &str, links: Option<&[&str]>, done: impl Fn(&Self) -> bool) {
+        for _ in 0..300 {
+            if done(self) {
+                return;
+            }
+            if let Some(links) = links {
+                self.report("run-1", links);
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        let state: Vec<String> =
+            ["cloud", "shop"].map(|name| self.gateway(name)["status"].to_string()).into();
+        panic!("{what}: {state:#?} {}", self.backends());
+    }
+}
+
+fn reason(gateway: &Value, type_: &str) -> String {
+    let conditions = gateway["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let found = conditions.iter().find(|condition| condition["type"] == type_);
+    found.map(|condition| condition["reason"].as_str().unwrap().to_owned()).unwrap_or_default()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn gateways_follow_their_hubs() {
+    let mut site = Site::new().await;
+    site.manage().await;
+    site.until("a Gateway for the pool, and no hub", None, |site| {
+        reason(&site.gateway("cloud"), "Elected") == "NoTunnel"
+            && site.gateway("shop")["status"]["activeNodes"] == "a"
+    })
+    .await;
+    let made = site.gateway("shop");
+    assert_eq!(made["metadata"]["ownerReferences"][0]["kind"], "NodePool");
+    assert_eq!(reason(&made, "Connected"), "NoExposedGateway");
+    assert_eq!(
+        made["status"]["nodes"][1],
+        json!({ "nodeName": "b", "privateIP": "192.168.1.11", "subnets": ["10.1.0.0/24", "fd00::/64"] })
+    );
+    let spec = site.gateway("cloud")["spec"].clone();
+
+    site.until("a hub that accepts links", Some(&["a"]), |site| {
+        reason(&site.gateway("cloud"), "Connected") == "Accepting"
+            && reason(&site.gateway("shop"), "Connected") == "Connected"
+    })
+    .await;
+    let shop = site.gateway("shop")["status"].clone();
+    assert_eq!((&shop["connectedTo"], &shop["roundTrip"]), (&json!("c1"), &json!("12ms")));
+    assert_eq!(
+        site.gateway("cloud")["status"]["addresses"],
+        json!([{ "host": "192.0.2.1", "port": 10262, "nodeName": "c1" }])
+    );
+    site.until("the slice", Some(&["a"]), |site| site.backends()[0]["addresses"][0] == "10.0.0.1").await;
+    let port = json!({ "name": "https-10250", "port": 10250, "protocol": "TCP", "targetPort": 10263 });
+    assert_eq!(site.cluster().get("services", SERVICE).unwrap()["spec"]["ports"], json!([port]));
+
+    // What the API server gives the Service leads names of edge nodes to it, and stays where it is.
+    site.cluster().merge_patch("services", SERVICE, &json!({ "spec": { "clusterIP": "10.9.9.9" } })).unwrap();
+    let names =
+        |site: &Site| site.cluster().get("configmaps", "kube-system/edge-tunnel-nodes").unwrap_or_default();
+    site.until("names", Some(&["a"]), |site| {
+        names(site)["data"]["tunnel-nodes"] == "10.9.9.9\ta\n10.9.9.9\tb"
+    })
+    .await;
+    site.cluster()
+        .update(
+            "configmaps",
+            &json!({ "metadata": { "name": "edge-tunnel-nodes", "namespace": "kube-system" } }),
+        )
+        .unwrap();
+    site.until("names again", Some(&["a"]), |site| {
+        names(site)["data"]["tunnel-nodes"] == "10.9.9.9\ta\n10.9.9.9\tb"
+    })
+    .await;
+
+    // Somebody deletes what leads to the gateway.
+    site.cluster().delete("endpointslices.discovery.k8s.io", SLICE).unwrap();
+    site.until("the slice again", Some(&["a"]), |site| site.backends()[0]["nodeName"] == "c1").await;
+
+    // Nothing is written while nothing changes.
+    let requests = site.server.log();
+    requests.clear();
+    for _ in 0..20 {
+        site.report("run-1", &["a"]);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let written: Vec<String> = requests
+        .requests()
+        .iter()
+        .filter(|request| {
+            request.method == "PATCH"
+                && request.path.contains("kube-system") | request.path.contains("gateways")
+        })
+        .map(|request| request.path.clone())
+        .collect();
+    assert_eq!(written, Vec::<String>::new());
+
+    // The hub dies without a word; the bound is tested with a clock of its own (liveness, plan).
+    site.until("no hub", None, |site| site.backends() == json!([])).await;
+    site.until("the reason", None, |site| {
+        reason(&site.gateway("cloud"), "Elected") == "NoTunnel"
+            && reason(&site.gateway("shop"), "Connected") == "NoExposedGateway"
+    })
+    .await;
+    assert_eq!(site.gateway("cloud")["spec"], spec, "its users' own");
+
+    // It ends in order: at once.
+    site.until("a hub again", Some(&["a"]), |site| site.backends()[0]["nodeName"] == "c1").await;
+    site.report("", &[]);
+    site.until("no hub again", None, |site| site.backends() == json!([])).await;
+
+    // The pool asks no more, and nothing is exposed.
+    let annotation = json!({ "metadata": { "annotations": { (api::annotations::POOL_GATEWAY): null } } });
+    site.cluster().merge_patch("nodepools.apps.openyurt.io", "shop", &annotation).unwrap();
+    site.cluster()
+        .merge_patch("gateways.raven.openyurt.io", "cloud", &json!({ "spec": { "exposeType": "" } }))
+        .unwrap();
+    site.until("nothing left", None, |site| {
+        site.gateway("shop") == Value::Null
+            && site.cluster().get("services", SERVICE).is_none()
+            && site.backends() == Value::Null
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_that_cannot_be_read_harms_no_other() {
+    let mut site = Site::new().await;
+    let broken = json!({ "metadata": { "name": "broken" }, "spec": { "endpoints": "none", "exposeType": "LoadBalancer" } });
+    site.cluster().create("gateways.raven.openyurt.io", broken).unwrap();
+    site.manage().await;
+    site.until("a condition", Some(&[]), |site| reason(&site.gateway("broken"), "Elected") == "Unreadable")
+        .await;
+    site.until("the other", Some(&[]), |site| reason(&site.gateway("cloud"), "Elected") == "Elected").await;
+}

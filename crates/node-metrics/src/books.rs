@@ -1,0 +1,92 @@
+//! Two ledgers that are one: of each NodeMetric its NodeLoad is kept, which changes seldom. It has the version of the NodeMetric with
+//! which it changed, so the two never disagree, and whoever copies the one has the other.
+
+use std::collections::BTreeSet;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::ledger::{Ledger, Stored};
+use crate::load::LoadRecord;
+use crate::record::Record;
+
+/// NodeMetrics, and NodeLoads that follow them.
+#[derive(Debug, Default)]
+pub(crate) struct Books {
+    metrics: Ledger<Record>,
+    loads: Ledger<LoadRecord>,
+}
+
+impl Deref for Books {
+    type Target = Ledger<Record>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.metrics
+    }
+}
+
+impl Books {
+    /// The NodeLoads.
+    pub(crate) fn loads(&self) -> &Ledger<LoadRecord> {
+        &self.loads
+    }
+
+    pub(crate) fn set_ceiling(&mut self, ceiling: u64) {
+        self.metrics.set_ceiling(ceiling);
+    }
+
+    pub(crate) fn begin_above(&mut self, version: u64) {
+        self.metrics.begin_above(version);
+        self.loads.begin_above(version);
+    }
+
+    pub(crate) fn put(
+        &mut self,
+        name: &Arc<str>,
+        record: Record,
+        wall_micros: u64,
+        reselects: bool,
+    ) -> Arc<Stored<Record>> {
+        let stored = self.metrics.put(name, record, wall_micros, reselects);
+        self.settle(name);
+        stored
+    }
+
+    pub(crate) fn remove(&mut self, name: &str, wall_micros: u64) -> Option<(u64, Arc<Stored<Record>>)> {
+        let removed = self.metrics.remove(name, wall_micros);
+        if let Some((version, _)) = &removed {
+            self.loads.copy_removal(name, *version);
+        }
+        removed
+    }
+
+    pub(crate) fn copy(&mut self, name: &Arc<str>, record: Record, version: u64) {
+        self.metrics.copy(name, record, version);
+        self.settle(name);
+    }
+
+    pub(crate) fn copy_removal(&mut self, name: &str, version: u64) {
+        self.metrics.copy_removal(name, version);
+        self.loads.copy_removal(name, version);
+    }
+
+    pub(crate) fn copy_progress(&mut self, version: u64) {
+        self.metrics.copy_progress(version);
+        self.loads.copy_progress(version);
+    }
+
+    pub(crate) fn copied_whole(&mut self, names: &BTreeSet<Arc<str>>, version: u64) {
+        self.metrics.copied_whole(names, version);
+        self.loads.copied_whole(names, version);
+    }
+
+    /// The NodeLoad follows, if a client would see a difference.
+    fn settle(&mut self, name: &Arc<str>) {
+        let Some(stored) = self.metrics.get(name) else { return };
+        let load = LoadRecord::of(&stored.value);
+        let version = stored.version;
+        if self.loads.get(name).is_none_or(|known| !known.value.is_same(&load)) {
+            self.loads.copy(name, load, version);
+        }
+        self.loads.copy_progress(self.metrics.last());
+    }
+}

@@ -1,0 +1,190 @@
+//! How a standby keeps warm: an ordinary watch of the leader, whose objects are kept as they come. It never asks for more than any
+//! client may, and stops at the first thing that it does not understand; the caller begins again.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
+use kube::Client;
+use kube::client::Body;
+use kube_wire::object::MalformedObject;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::record::{MalformedRecord, Record};
+use crate::storage::NodeMetrics;
+use crate::{GROUP, RESOURCE};
+
+/// The longest line of a stream: an object is at most as long as a request of the API server.
+const LINE_MAX: usize = 16 << 20;
+
+/// Why a stream of the leader ended.
+#[derive(Debug, thiserror::Error)]
+pub enum FollowError {
+    /// The request cannot be made.
+    #[error("the request for the watch")]
+    Request(#[from] http::Error),
+    /// The leader cannot be reached, or broke off.
+    #[error("the leader: {0}")]
+    Leader(#[from] kube::Error),
+    /// It answers otherwise.
+    #[error("the leader answers {0}")]
+    Status(http::StatusCode),
+    /// It says that the watch cannot go on.
+    #[error("the leader ended the watch: {0}")]
+    Ended(String),
+    /// What it sends is not a watch.
+    #[error("what the leader sends")]
+    Json(#[from] serde_json::Error),
+    /// An object of it is none.
+    #[error("an object of the leader")]
+    Record(#[from] MalformedRecord),
+    /// An object of it is none.
+    #[error("an object of the leader")]
+    Object(#[from] MalformedObject),
+    /// A line is too long.
+    #[error("the leader sends a line of more than {LINE_MAX} bytes")]
+    Long,
+}
+
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(rename = "type")]
+    type_: &'a str,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+struct Failure {
+    #[serde(default)]
+    code: u16,
+}
+
+#[derive(Deserialize)]
+struct Bookmark {
+    metadata: BookmarkMetadata,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct BookmarkMetadata {
+    resource_version: String,
+    #[serde(default)]
+    annotations: std::collections::BTreeMap<String, String>,
+}
+
+/// What one stream told so far.
+#[derive(Debug, Default)]
+struct Copying {
+    /// The initial state, until its end is told.
+    initial: Option<Vec<(Arc<str>, u64, Record)>>,
+}
+
+/// Follows the leader that `client` reaches until the stream ends; its end is an error or `Ok` if the leader closed it in order.
+/// `copied` is called once the copy is whole.
+pub async fn follow(client: &Client, copy: &NodeMetrics, copied: impl FnOnce()) -> Result<(), FollowError> {
+    let version = copy.api_version().rsplit('/').next().unwrap_or_default();
+    let resume = copy.read(|store| store.is_copied().then(|| store.ledger().last()));
+    let (query, initial) = match resume {
+        Some(version) => (format!("resourceVersion={version}"), None),
+        None => ("sendInitialEvents=true&resourceVersionMatch=NotOlderThan".to_owned(), Some(Vec::new())),
+    };
+    let path = format!("/apis/{GROUP}/{version}/{RESOURCE}?watch=1&allowWatchBookmarks=true&{query}");
+    let request = http::Request::get(path).header(http::header::ACCEPT, "application/json");
+    // The leader trusts a replica's word on who asks.
+    let request =
+        request.header("x-remote-user", "isthmus:node-metrics").header("x-remote-group", "system:masters");
+    let response = client.send(request.body(Body::empty())?).await?;
+    if response.status() != http::StatusCode::OK {
+        return Err(FollowError::Status(response.status()));
+    }
+    let mut copied = Some(copied);
+    if initial.is_none()
+        && let Some(copied) = copied.take()
+    {
+        copied();
+    }
+    let mut copying = Copying { initial };
+    let mut body = response.into_body();
+    let mut buffer = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame?.into_data() else { continue };
+        let mut looked = buffer.len();
+        buffer.extend_from_slice(&data);
+        while let Some(end) =
+            buffer.get(looked..).and_then(|rest| rest.iter().position(|byte| *byte == b'\n'))
+        {
+            let line = buffer.split_to(looked + end + 1).freeze();
+            looked = 0;
+            copying.take(&line, copy)?;
+            if copying.initial.is_none()
+                && let Some(copied) = copied.take()
+            {
+                copied();
+            }
+        }
+        if buffer.len() > LINE_MAX {
+            return Err(FollowError::Long);
+        }
+    }
+    Ok(())
+}
+
+impl Copying {
+    fn take(&mut self, line: &Bytes, copy: &NodeMetrics) -> Result<(), FollowError> {
+        if line.trim_ascii().is_empty() {
+            return Ok(());
+        }
+        let Line { type_, object } = serde_json::from_slice(line)?;
+        let body = line.slice_ref(object.get().as_bytes());
+        match type_ {
+            "ADDED" | "MODIFIED" => {
+                // A body of its own: a slice would keep its whole chunk of the stream.
+                let (record, object) = Record::from_json(Bytes::copy_from_slice(&body))?;
+                let (name, version) = (Arc::from(object.key().name()), object.resource_version().get());
+                match &mut self.initial {
+                    Some(initial) => initial.push((name, version, record)),
+                    None => copy.change(|store, now| store.copy_change(now, &name, version, Some(record))),
+                }
+            }
+            "DELETED" => {
+                let object = kube_wire::object::Object::from_json(body)?;
+                let (name, version) = (Arc::from(object.key().name()), object.resource_version().get());
+                match &mut self.initial {
+                    Some(initial) => initial.retain(|(known, ..)| *known != name),
+                    None => copy.change(|store, now| store.copy_change(now, &name, version, None)),
+                }
+            }
+            "BOOKMARK" => {
+                let Bookmark { metadata } = serde_json::from_str(object.get())?;
+                let Ok(version) = metadata.resource_version.parse() else {
+                    return Err(FollowError::Ended("a bookmark without a version".to_owned()));
+                };
+                let end =
+                    metadata.annotations.get("k8s.io/initial-events-end").is_some_and(|end| end == "true");
+                match self.initial.take_if(|_| end) {
+                    Some(records) => copy.change(|store, now| store.copy_list(now, records, version)),
+                    None if self.initial.is_none() => {
+                        copy.change(|store, now| store.copy_progress(now, version));
+                    }
+                    None => {}
+                }
+            }
+            "ERROR" => {
+                let Failure { code } = serde_json::from_str(object.get())?;
+                // The leader has no history back to this copy: the next stream begins with the whole state. Anything else, such as the
+                // end of its leadership, leaves the copy what it is.
+                if code == http::StatusCode::GONE.as_u16() {
+                    copy.change(|store, _| store.forget_copy());
+                }
+                return Err(FollowError::Ended(object.get().chars().take(200).collect()));
+            }
+            other => return Err(FollowError::Ended(format!("an event of type {other:?}"))),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,272 @@
+//! Named values and the order in which they last changed: what lists and watches of an aggregated API are answered from.
+//!
+//! Of each name only the latest value is kept, so the history is as long as there are names, whatever the rate of changes: a
+//! watch that resumes anywhere gets each changed value once, the latest. Deletions are kept as tombstones, up to a bound; whoever
+//! stands before the oldest that was dropped must begin anew.
+//!
+//! Versions are `max(last + 1, unix microseconds)` and never above a ceiling that has been made known elsewhere, so that the next
+//! leader can begin above whatever this one told. No clock, no lock, no rendering here.
+
+use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Unbounded};
+use std::sync::Arc;
+
+/// The fewest tombstones kept; else as many as there are names.
+const TOMBSTONES: usize = 1_024;
+
+/// The most gaps kept in mind; one comes with each take-over.
+const GAPS: usize = 64;
+
+/// One value under its name, at its version.
+#[derive(Debug)]
+pub struct Stored<T> {
+    /// The name.
+    pub name: Arc<str>,
+    /// When it last changed.
+    pub version: u64,
+    /// When it came to be: who has seen less has not seen it.
+    pub added: u64,
+    /// When that last changed by which selectors choose: who has seen less may have seen it selected or not.
+    pub reselected: u64,
+    /// The value.
+    pub value: T,
+}
+
+/// What happened to a name.
+#[derive(Debug)]
+pub enum Change<T> {
+    /// It has this value now.
+    Live(Arc<Stored<T>>),
+    /// It is gone since `version`.
+    Gone {
+        /// When it went.
+        version: u64,
+        /// What it was.
+        last: Arc<Stored<T>>,
+    },
+}
+
+impl<T> Clone for Change<T> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Live(stored) => Self::Live(Arc::clone(stored)),
+            Self::Gone { version, last } => Self::Gone { version: *version, last: Arc::clone(last) },
+        }
+    }
+}
+
+impl<T> Change<T> {
+    /// When it happened.
+    pub fn version(&self) -> u64 {
+        match self {
+            Self::Live(stored) => stored.version,
+            Self::Gone { version, .. } => *version,
+        }
+    }
+}
+
+/// Named values in the order of their changes.
+#[derive(Debug)]
+pub struct Ledger<T> {
+    last: u64,
+    oldest: u64,
+    ceiling: u64,
+    /// Versions above the first and up to the second: another may have told of them, and this one does not know what.
+    gaps: Vec<(u64, u64)>,
+    live: BTreeMap<Arc<str>, Arc<Stored<T>>>,
+    order: BTreeMap<u64, Change<T>>,
+    tombstones: usize,
+}
+
+impl<T> Default for Ledger<T> {
+    fn default() -> Self {
+        Self {
+            last: 0,
+            oldest: 0,
+            ceiling: u64::MAX,
+            gaps: Vec::new(),
+            live: BTreeMap::new(),
+            order: BTreeMap::new(),
+            tombstones: 0,
+        }
+    }
+}
+
+impl<T> Ledger<T> {
+    /// The version of the last change.
+    pub fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// The oldest version after which all changes are known.
+    pub fn oldest(&self) -> u64 {
+        self.oldest
+    }
+
+    /// All values by name.
+    pub fn values(&self) -> impl Iterator<Item = &Arc<Stored<T>>> {
+        self.live.values()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.live.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.live.is_empty()
+    }
+
+    /// The value of that name.
+    pub fn get(&self, name: &str) -> Option<&Arc<Stored<T>>> {
+        self.live.get(name)
+    }
+
+    /// Values whose name is `from` or after it.
+    pub fn from(&self, from: &str) -> impl Iterator<Item = &Arc<Stored<T>>> {
+        self.live.range::<str, _>((std::ops::Bound::Included(from), Unbounded)).map(|(_, stored)| stored)
+    }
+
+    /// Versions stay at or below `ceiling` while that is possible.
+    pub fn set_ceiling(&mut self, ceiling: u64) {
+        self.ceiling = ceiling;
+    }
+
+    /// Goes on above `version`: some earlier holder of the same values may have told of versions up to it. Who was told of one
+    /// that this ledger did not hear of must begin anew.
+    pub fn begin_above(&mut self, version: u64) {
+        if version < self.last {
+            return;
+        }
+        if self.live.is_empty() && self.order.is_empty() {
+            self.oldest = version.saturating_add(1);
+        } else if version > self.last {
+            self.gaps.push((self.last, version));
+            if self.gaps.len() > GAPS {
+                self.oldest = self.oldest.max(self.gaps.remove(0).1);
+            }
+        }
+        self.last = version.saturating_add(1);
+    }
+
+    /// Whether all changes after `version` are known.
+    pub fn is_known(&self, version: u64) -> bool {
+        version >= self.oldest && !self.gaps.iter().any(|(above, to)| (above + 1..=*to).contains(&version))
+    }
+
+    /// Sets a value; `reselects`: selectors may choose otherwise from now on.
+    pub fn put(&mut self, name: &Arc<str>, value: T, wall_micros: u64, reselects: bool) -> Arc<Stored<T>> {
+        let version = self.next(wall_micros);
+        let before = self.live.get(name);
+        let added = before.map_or(version, |before| before.added);
+        let reselected = before.filter(|_| !reselects).map_or(version, |before| before.reselected);
+        self.set(Stored { name: Arc::clone(name), version, added, reselected, value })
+    }
+
+    /// Takes a value away; `None` if there is none. The version is that of its going.
+    pub fn remove(&mut self, name: &str, wall_micros: u64) -> Option<(u64, Arc<Stored<T>>)> {
+        if !self.live.contains_key(name) {
+            return None;
+        }
+        let version = self.next(wall_micros);
+        self.bury(name, version).map(|last| (version, last))
+    }
+
+    /// Sets a value at the version that another ledger gave it; nothing happens if a later one is known.
+    pub fn copy(&mut self, name: &Arc<str>, value: T, version: u64) {
+        let before = self.live.get(name);
+        if before.is_some_and(|before| before.version >= version) {
+            return;
+        }
+        // Whether selectors choose otherwise is not known of a copy, and a reader must be told once too often.
+        let added = before.map_or(version, |before| before.added);
+        self.set(Stored { name: Arc::clone(name), version, added, reselected: version, value });
+        self.last = self.last.max(version);
+    }
+
+    /// Takes a value away at the version at which it went from another ledger.
+    pub fn copy_removal(&mut self, name: &str, version: u64) {
+        if self.live.get(name).is_some_and(|before| before.version <= version) {
+            self.bury(name, version);
+        }
+        self.last = self.last.max(version);
+    }
+
+    /// Nothing else happened up to `version` in the ledger that is copied.
+    pub fn copy_progress(&mut self, version: u64) {
+        self.last = self.last.max(version);
+    }
+
+    /// The names that are not in `names` were gone before `version`, at which a whole list was copied.
+    pub fn copied_whole(&mut self, names: &std::collections::BTreeSet<Arc<str>>, version: u64) {
+        let gone: Vec<Arc<str>> = self.live.keys().filter(|name| !names.contains(*name)).cloned().collect();
+        for name in gone {
+            if let Some(stored) = self.live.remove(&name) {
+                self.order.remove(&stored.version);
+            }
+        }
+        self.last = self.last.max(version);
+        self.oldest = self.oldest.max(version);
+        let tombstones: Vec<u64> = self
+            .order
+            .iter()
+            .filter(|(_, change)| matches!(change, Change::Gone { .. }))
+            .map(|(at, _)| *at)
+            .collect();
+        for at in tombstones {
+            self.order.remove(&at);
+        }
+        self.tombstones = 0;
+    }
+
+    /// The first changes after `version`, at most `budget`, and the version up to which they are all. Who reads in several turns must
+    /// compare [`Stored::added`] with where it stood when it last knew everything: of what changed twice since, the first change is not
+    /// told.
+    pub fn after(&self, version: u64, budget: usize) -> (Vec<Change<T>>, u64) {
+        let mut changes = self.order.range((Excluded(version), Unbounded)).map(|(_, change)| change.clone());
+        let first: Vec<_> = changes.by_ref().take(budget.max(1)).collect();
+        let told = match (changes.next(), first.last()) {
+            (Some(_), Some(last)) => last.version(),
+            _ => self.last.max(version),
+        };
+        (first, told)
+    }
+
+    fn next(&mut self, wall_micros: u64) -> u64 {
+        self.last = self.last.saturating_add(1).max(wall_micros.min(self.ceiling));
+        self.last
+    }
+
+    fn set(&mut self, stored: Stored<T>) -> Arc<Stored<T>> {
+        let stored = Arc::new(stored);
+        if let Some(before) = self.live.insert(Arc::clone(&stored.name), Arc::clone(&stored)) {
+            self.order.remove(&before.version);
+        }
+        self.order.insert(stored.version, Change::Live(Arc::clone(&stored)));
+        stored
+    }
+
+    fn bury(&mut self, name: &str, version: u64) -> Option<Arc<Stored<T>>> {
+        let last = self.live.remove(name)?;
+        self.order.remove(&last.version);
+        self.order.insert(version, Change::Gone { version, last: Arc::clone(&last) });
+        self.tombstones += 1;
+        if self.tombstones > self.live.len().max(TOMBSTONES) {
+            self.forget_oldest();
+        }
+        Some(last)
+    }
+
+    fn forget_oldest(&mut self) {
+        let gone = |(at, change): (&u64, &Change<T>)| matches!(change, Change::Gone { .. }).then_some(*at);
+        if let Some(at) = self.order.iter().find_map(gone) {
+            self.order.remove(&at);
+            self.tombstones -= 1;
+            self.oldest = self.oldest.max(at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,172 @@
+//! Takes reports: `POST /report/v1` over TLS 1.3 from those who hold a node's certificate. Who the other end is is found once a
+//! connection; no token is reviewed and nothing is asked of the API server.
+//!
+//! In: the store, who leads. It must not answer 200 while another replica may lead: leadership is asked for at each report.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{ConnectInfo, Request, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use http::{HeaderValue, StatusCode, header};
+use node_report::http::{CONTENT_TYPE, LEADER_HEADER, MAX_BYTES, PATH};
+use node_report::{Answer, Message, Report, Verdict};
+use parking_lot::Mutex;
+
+use crate::admission::{Admission, Admitted};
+use crate::metrics::{Metrics, Taken};
+use crate::storage::NodeMetrics;
+use crate::store::{Outcome, Phase, Reply};
+
+pub mod authorities;
+pub mod reporter;
+
+pub use authorities::{ClientAuthorities, server_config};
+pub use reporter::Reporter;
+
+/// What the listener needs to know.
+pub struct Reports {
+    /// Where reports go.
+    pub source: Arc<NodeMetrics>,
+    /// Which of them are shed.
+    pub admission: Mutex<Admission>,
+    /// `host:port` of the leader's listener, if it is known.
+    pub leader: Box<dyn Fn() -> Option<String> + Send + Sync>,
+    /// What is counted.
+    pub metrics: Metrics,
+}
+
+/// What answers. Serve it with connection info [`Reporter`].
+pub fn router(reports: Arc<Reports>) -> Router {
+    Router::new().route(PATH, post(report)).with_state(reports)
+}
+
+async fn report(
+    State(reports): State<Arc<Reports>>,
+    ConnectInfo(reporter): ConnectInfo<Reporter>,
+    request: Request,
+) -> Response {
+    let (taken, response) = match reports.answer(&reporter, request).await {
+        Ok(answered) => answered,
+        Err(refused) => refused.into(),
+    };
+    reports.metrics.report(taken);
+    response
+}
+
+/// Why a report was not looked at.
+#[derive(Debug, thiserror::Error)]
+enum Refused {
+    #[error("the certificate is no node's, or has expired")]
+    NoNode,
+    #[error("the report is of node {0:?}, and the certificate of another")]
+    OtherNode(String),
+    #[error("{0}")]
+    Malformed(String),
+    #[error("longer than {MAX_BYTES} bytes")]
+    Long,
+    #[error("this replica does not lead")]
+    Misdirected(Option<String>),
+    #[error("the cluster has no such node")]
+    Unknown,
+    #[error("more reports come than can be taken")]
+    Shed(u64),
+}
+
+impl From<Refused> for (Taken, Response) {
+    fn from(refused: Refused) -> Self {
+        let text = refused.to_string();
+        let plain = |status: StatusCode| (status, text.clone()).into_response();
+        match refused {
+            Refused::NoNode | Refused::OtherNode(_) => (Taken::Forbidden, plain(StatusCode::FORBIDDEN)),
+            Refused::Malformed(_) => (Taken::Malformed, plain(StatusCode::BAD_REQUEST)),
+            Refused::Long => (Taken::Malformed, plain(StatusCode::PAYLOAD_TOO_LARGE)),
+            Refused::Unknown => (Taken::Unknown, plain(StatusCode::NOT_FOUND)),
+            Refused::Misdirected(leader) => {
+                let mut response = plain(StatusCode::MISDIRECTED_REQUEST);
+                if let Some(leader) = leader.and_then(|leader| HeaderValue::from_str(&leader).ok()) {
+                    response.headers_mut().insert(LEADER_HEADER, leader);
+                }
+                (Taken::Misdirected, response)
+            }
+            Refused::Shed(seconds) => {
+                let mut response = plain(StatusCode::TOO_MANY_REQUESTS);
+                response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+                (Taken::Shed, response)
+            }
+        }
+    }
+}
+
+impl Reports {
+    async fn answer(&self, reporter: &Reporter, request: Request) -> Result<(Taken, Response), Refused> {
+        let node = reporter.node(self.source.now().wall).ok_or(Refused::NoNode)?;
+        self.admit(&node)?;
+        let kind = request.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+        if kind != Some(CONTENT_TYPE.as_bytes()) {
+            return Err(Refused::Malformed(format!("the content type is not {CONTENT_TYPE}")));
+        }
+        let body = axum::body::to_bytes(request.into_body(), MAX_BYTES).await.map_err(|_| Refused::Long)?;
+        let report = Report::decode(body).map_err(|error| Refused::Malformed(error.to_string()))?;
+        report.check().map_err(|error| Refused::Malformed(error.to_string()))?;
+        if report.node != *node {
+            return Err(Refused::OtherNode(report.node));
+        }
+        let knows = report.policy_hash;
+        // Asked again: reading the body may have taken its time.
+        if !self.source.is_leading() {
+            return Err(Refused::Misdirected((self.leader)()));
+        }
+        match self.source.change(|store, now| store.report(now, report)) {
+            Outcome::Judged { verdict, reply } => Ok(self.judged(verdict, &reply, knows)),
+            Outcome::Superseded | Outcome::NotLeading => Err(Refused::Misdirected((self.leader)())),
+            Outcome::Unknown => Err(Refused::Unknown),
+        }
+    }
+
+    /// Before the body is read: a report that is shed costs nothing.
+    fn admit(&self, node: &str) -> Result<(), Refused> {
+        let now = self.source.now();
+        let (phase, silent, interval) = self.source.read(|store| {
+            let (silent, interval) = store.silence(node, now).unwrap_or((None, crate::policy::INTERVAL));
+            (store.phase(), silent, interval)
+        });
+        if phase == Phase::Following || !self.source.is_leading() {
+            return Err(Refused::Misdirected((self.leader)()));
+        }
+        match self.admission.lock().admit(now.steady, silent, interval) {
+            Admitted::Taken => Ok(()),
+            Admitted::Shed { retry_after } => Err(Refused::Shed(retry_after)),
+        }
+    }
+
+    fn judged(&self, verdict: Verdict, reply: &Reply, knows: Option<u64>) -> (Taken, Response) {
+        let Reply { epoch, held, policy } = reply;
+        let now = self.source.now();
+        let (incarnation, acked_seq) = held.unwrap_or_default();
+        let interval = self.admission.lock().interval(now.steady, policy.interval);
+        let answer = Answer {
+            epoch: *epoch,
+            leader: (self.leader)().unwrap_or_default(),
+            incarnation,
+            acked_seq,
+            dropped: verdict == Verdict::Drop,
+            interval_ms: u32::try_from(interval.as_millis()).unwrap_or(u32::MAX),
+            policy_hash: Some(policy.hash),
+            policy: (knows != Some(policy.hash)).then(|| policy.wire.clone()),
+            server_time_ms: now.wall.as_millisecond(),
+        };
+        let (taken, status) = match verdict {
+            Verdict::Drop => (Taken::Dropped, StatusCode::OK),
+            Verdict::NeedFull => (Taken::NeedsFull, StatusCode::CONFLICT),
+            Verdict::Take | Verdict::Superseded => (Taken::Taken, StatusCode::OK),
+        };
+        let body = Body::from(answer.encode_to_vec());
+        (taken, (status, [(header::CONTENT_TYPE, CONTENT_TYPE)], body).into_response())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+//! Whose signature makes a client certificate: the cluster's authority for clients, which changes while connections come in.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::ring;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{DigitallySignedStruct, DistinguishedName, Error, RootCertStore, ServerConfig, SignatureScheme};
+use tls::certificate::Certificate;
+use tls::resolver::ServingCertificate;
+use tls::signatures;
+
+/// The authorities that are trusted at the moment; none until the first are installed, and until then no handshake succeeds.
+#[derive(Default)]
+pub struct ClientAuthorities {
+    current: ArcSwapOption<Verifier>,
+}
+
+struct Verifier(Arc<dyn ClientCertVerifier>);
+
+/// The authorities cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum AuthorityError {
+    /// There is none among them.
+    #[error("no authority for client certificates")]
+    Missing,
+    /// One is not one.
+    #[error("an authority for client certificates")]
+    Unusable(#[source] Error),
+    /// They make no verifier.
+    #[error("the authorities for client certificates")]
+    Verifier(#[from] rustls::server::VerifierBuilderError),
+}
+
+impl ClientAuthorities {
+    /// Trusts these and no others from the next handshake on.
+    pub fn install(&self, authorities: &[Certificate]) -> Result<(), AuthorityError> {
+        let mut roots = RootCertStore::empty();
+        for authority in authorities {
+            roots.add(authority.der().clone()).map_err(AuthorityError::Unusable)?;
+        }
+        if roots.is_empty() {
+            return Err(AuthorityError::Missing);
+        }
+        let provider = Arc::new(ring::default_provider());
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build()?;
+        self.current.store(Some(Arc::new(Verifier(verifier))));
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for ClientAuthorities {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClientAuthorities").field("installed", &self.current.load().is_some()).finish()
+    }
+}
+
+impl ClientCertVerifier for ClientAuthorities {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        // Hints could not be lent out of what changes; clients that get none send what they have.
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        let current = self.current.load_full();
+        let Some(verifier) = current else { return Err(Error::General("no authority yet".to_owned())) };
+        verifier.0.verify_client_cert(end_entity, intermediates, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _certificate: &CertificateDer<'_>,
+        _signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Err(Error::General("TLS 1.3 only".to_owned()))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        signatures::verify_tls13(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        signatures::schemes()
+    }
+}
+
+/// A configuration for the listener of reports: TLS 1.3, HTTP/2, a client certificate of one of `authorities`.
+pub fn server_config(
+    serving: &Arc<ServingCertificate>,
+    authorities: Arc<ClientAuthorities>,
+) -> Result<ServerConfig, Error> {
+    let resolver: Arc<dyn rustls::server::ResolvesServerCert> = Arc::clone(serving) as _;
+    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .with_client_cert_verifier(authorities)
+        .with_cert_resolver(resolver);
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Ok(config)
+}

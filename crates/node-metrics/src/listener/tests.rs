@@ -1,0 +1,128 @@
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use node_report::NodeUsage;
+use rcgen::{CertificateParams, DnType, KeyPair};
+use tower::ServiceExt as _;
+
+use super::*;
+use crate::freshness::Now;
+use crate::policy::Policies;
+use crate::render::Allocatable;
+use crate::store::{NodeFacts, Settings, Store};
+
+const WALL: i64 = 1_790_000_000;
+
+fn certificate(groups: &[&str], names: &[&str]) -> Reporter {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    // rcgen keeps one value of a type; a certificate with two is made by two types here.
+    for group in groups {
+        params.distinguished_name.push(DnType::OrganizationName, *group);
+    }
+    for name in names {
+        params.distinguished_name.push(DnType::CommonName, *name);
+    }
+    let key = KeyPair::generate().unwrap();
+    Reporter::of_certificate(params.self_signed(&key).unwrap().der())
+}
+
+fn reports(rate: u32, leading: Arc<AtomicBool>) -> Arc<Reports> {
+    let clock = || Now { steady: Duration::from_secs(1), wall: jiff::Timestamp::new(WALL, 0).unwrap() };
+    let is_leading = move || leading.load(Ordering::Relaxed);
+    let source =
+        NodeMetrics::new(Store::new(Settings::default()), "slo.koordinator.sh/v1beta1", clock, is_leading);
+    source.change(|store, now| {
+        for name in ["a", "b"] {
+            store.node_applied(
+                now,
+                NodeFacts {
+                    name: name.into(),
+                    uid: name.to_owned(),
+                    created: None,
+                    allocatable: Allocatable::default(),
+                    ready: true,
+                    condition: None,
+                    policy: Policies::default().of(&BTreeMap::new()),
+                },
+            );
+        }
+        store.nodes_listed(now, &["a".into(), "b".into()].into());
+        store.promote(now, 0);
+    });
+    let admission = Mutex::new(Admission::new(rate));
+    let leader = Box::new(|| Some("10.0.0.2:10275".to_owned()));
+    Arc::new(Reports { source, admission, leader, metrics: Metrics::default() })
+}
+
+async fn send(reports: &Arc<Reports>, reporter: &Reporter, report: &Report) -> Response {
+    let request = http::Request::post(PATH)
+        .header(header::CONTENT_TYPE, CONTENT_TYPE)
+        .extension(ConnectInfo(reporter.clone()))
+        .body(Body::from(report.encode_to_vec()))
+        .unwrap();
+    router(Arc::clone(reports)).oneshot(request).await.unwrap()
+}
+
+fn full(node: &str, seq: u64) -> Report {
+    Report { node: node.to_owned(), seq, usage: Some(NodeUsage::default()), ..Report::default() }
+}
+
+async fn answer(response: Response) -> Answer {
+    Answer::decode(axum::body::to_bytes(response.into_body(), MAX_BYTES).await.unwrap()).unwrap()
+}
+
+#[test]
+fn only_a_nodes_certificate_makes_a_reporter() {
+    let now = jiff::Timestamp::new(WALL, 0).unwrap();
+    let node = |reporter: Reporter| reporter.node(now).map(|name| name.to_string());
+    assert_eq!(node(certificate(&["system:nodes"], &["system:node:a"])), Some("a".to_owned()));
+    assert_eq!(node(certificate(&["system:masters"], &["system:node:a"])), None);
+    assert_eq!(node(certificate(&[], &["system:node:a"])), None);
+    assert_eq!(node(certificate(&["system:nodes"], &["a"])), None);
+    assert_eq!(node(certificate(&["system:nodes"], &["system:node:"])), None);
+    assert_eq!(node(Reporter::of_certificate(b"garbage")), None);
+    let late = jiff::Timestamp::new(i64::from(u32::MAX) * 40, 0).unwrap();
+    assert_eq!(certificate(&["system:nodes"], &["system:node:a"]).node(late), None, "it has expired");
+}
+
+#[tokio::test]
+async fn each_report_has_its_status() {
+    let leading = Arc::new(AtomicBool::new(true));
+    let reports = reports(1_000, Arc::clone(&leading));
+    let a = certificate(&["system:nodes"], &["system:node:a"]);
+    let taken = send(&reports, &a, &full("a", 4)).await;
+    assert_eq!(taken.status(), StatusCode::OK);
+    let taken = answer(taken).await;
+    assert_eq!((taken.acked_seq, taken.dropped, taken.interval_ms), (4, false, 10_000));
+    assert_eq!(taken.policy.as_ref().map(node_report::Policy::hash), taken.policy_hash);
+    let knowing = Report { policy_hash: taken.policy_hash, ..full("a", 4) };
+    let dropped = answer(send(&reports, &a, &knowing).await).await;
+    assert_eq!((dropped.dropped, dropped.policy), (true, None));
+
+    let ahead = Report { base_seq: Some(6), ..full("a", 7) };
+    let missing = send(&reports, &a, &ahead).await;
+    assert_eq!((missing.status(), answer(missing).await.acked_seq), (StatusCode::CONFLICT, 4));
+    assert_eq!(send(&reports, &a, &full("b", 5)).await.status(), StatusCode::FORBIDDEN);
+    assert_eq!(send(&reports, &Reporter::default(), &full("a", 5)).await.status(), StatusCode::FORBIDDEN);
+    let c = certificate(&["system:nodes"], &["system:node:c"]);
+    assert_eq!(send(&reports, &c, &full("c", 5)).await.status(), StatusCode::NOT_FOUND);
+    let empty = Report { usage: None, ..full("a", 5) };
+    assert_eq!(send(&reports, &a, &empty).await.status(), StatusCode::BAD_REQUEST);
+
+    leading.store(false, Ordering::Relaxed);
+    let elsewhere = send(&reports, &a, &full("a", 5)).await;
+    assert_eq!(elsewhere.status(), StatusCode::MISDIRECTED_REQUEST);
+    assert_eq!(elsewhere.headers()[LEADER_HEADER], "10.0.0.2:10275");
+}
+
+#[tokio::test]
+async fn what_cannot_be_taken_is_shed() {
+    let reports = reports(1, Arc::new(AtomicBool::new(true)));
+    let a = certificate(&["system:nodes"], &["system:node:a"]);
+    assert_eq!(send(&reports, &a, &full("a", 0)).await.status(), StatusCode::OK);
+    let shed = send(&reports, &a, &full("a", 1)).await;
+    assert_eq!(shed.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(shed.headers()[header::RETRY_AFTER], "5");
+}

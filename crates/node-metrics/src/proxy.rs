@@ -1,0 +1,181 @@
+//! What a standby does with requests for objects: hands them to the leader, for whoever asked. Streams end when the leader changes, so
+//! that watches move to the next one at once, and reads that lost their leader wait for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use aggregated_api::{Intercept, User};
+use arc_swap::ArcSwapOption;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures::StreamExt;
+use futures::future::{BoxFuture, FutureExt};
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use http_body_util::BodyExt;
+use kube::Client;
+use kube_wire::request::ResourcePath;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::replica::ask_for;
+use crate::storage::NodeMetrics;
+use crate::store::Phase;
+
+/// The longest body that is handed on, as long as the API server takes any.
+const BODY_MAX: usize = 3 << 20;
+
+/// How long a read waits for a leader: longer than a take-over takes when nothing else is wrong.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Headers of one connection, or of one credential: not handed on.
+const NOT_HANDED_ON: [HeaderName; 8] = [
+    header::AUTHORIZATION,
+    header::CONNECTION,
+    header::CONTENT_LENGTH,
+    header::HOST,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+/// The way to a leader.
+#[derive(Clone)]
+pub struct Leader {
+    /// Reaches it, with this replica's certificate.
+    pub client: Client,
+    /// `host:port`, for logs.
+    pub address: String,
+}
+
+/// Hands requests to the leader, while another replica is it.
+pub struct StandbyProxy {
+    source: Arc<NodeMetrics>,
+    leader: ArcSwapOption<Leader>,
+    /// Counts leaders: a stream ends when the count changes.
+    changes: watch::Sender<u64>,
+}
+
+impl StandbyProxy {
+    /// Knows no leader yet.
+    pub fn new(source: Arc<NodeMetrics>) -> Arc<Self> {
+        Arc::new(Self { source, leader: ArcSwapOption::empty(), changes: watch::Sender::new(0) })
+    }
+
+    /// From now on requests go to `leader`, or to nobody; streams of the one before end.
+    pub fn set_leader(&self, leader: Option<Leader>) {
+        self.leader.store(leader.map(Arc::new));
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// The leader that is known.
+    pub fn leader(&self) -> Option<Arc<Leader>> {
+        self.leader.load_full()
+    }
+
+    fn leads(&self) -> bool {
+        self.source.is_leading() && self.source.read(|store| store.phase() != Phase::Following)
+    }
+
+    /// Hands a request to the leader. A read that finds none, or loses it, waits for the next; `Err` if that is this replica.
+    async fn hand_on(&self, user: User, request: Request) -> Result<Response, Request> {
+        let (mut parts, body) = request.into_parts();
+        let Ok(body) = axum::body::to_bytes(body, BODY_MAX).await else {
+            return Ok(StatusCode::PAYLOAD_TOO_LARGE.into_response());
+        };
+        let repeatable = parts.method == Method::GET && body.is_empty();
+        let until = Instant::now() + PATIENCE;
+        let headers = parts.headers.clone();
+        for name in NOT_HANDED_ON {
+            parts.headers.remove(name);
+        }
+        ask_for(&user, &mut parts.headers);
+        loop {
+            // Before anything is looked at: no change falls between.
+            let mut changes = self.changes.subscribe();
+            if self.leads() {
+                parts.headers = headers;
+                return Err(Request::from_parts(parts, Body::from(body)));
+            }
+            let lost = match self.leader() {
+                Some(leader) => match self.ask(&leader, &parts, &body, changes.clone()).await {
+                    Ok(response) => return Ok(response),
+                    Err(lost) => lost,
+                },
+                None => "no leader is known at the moment",
+            };
+            let next = tokio::time::timeout_at(until, changes.changed());
+            if !repeatable || next.await.is_err() {
+                return Ok(unavailable(lost));
+            }
+        }
+    }
+
+    /// What the leader answers, or why it does not.
+    async fn ask(
+        &self,
+        leader: &Leader,
+        parts: &Parts,
+        body: &Bytes,
+        mut changes: watch::Receiver<u64>,
+    ) -> Result<Response, &'static str> {
+        let path = parts.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+        let mut request = http::Request::builder().method(parts.method.clone()).uri(path);
+        if let Some(headers) = request.headers_mut() {
+            headers.clone_from(&parts.headers);
+        }
+        let Ok(request) = request.body(kube::client::Body::from(body.to_vec())) else {
+            return Ok(StatusCode::BAD_REQUEST.into_response());
+        };
+        let answer = tokio::select! {
+            answer = leader.client.send(request) => answer,
+            _ = changes.changed() => return Err("the leader has changed"),
+        };
+        match answer {
+            Ok(answer) => {
+                let (mut parts, body) = answer.into_parts();
+                parts.headers.remove(header::CONNECTION);
+                parts.headers.remove(header::TRANSFER_ENCODING);
+                let ended = async move {
+                    // An error means that this proxy is gone, and the stream with it.
+                    let _ = changes.changed().await;
+                };
+                let body = Body::from_stream(body.into_data_stream().take_until(Box::pin(ended)));
+                Ok(Response::from_parts(parts, body))
+            }
+            Err(error) => {
+                tracing::debug!(%error, leader = leader.address, "the leader does not answer");
+                Err("the leader does not answer")
+            }
+        }
+    }
+}
+
+impl Intercept for StandbyProxy {
+    fn intercept(
+        &self,
+        _path: ResourcePath,
+        user: User,
+        request: Request,
+    ) -> BoxFuture<'_, Result<Response, Request>> {
+        // A replica that leads answers by itself, and while it warms says so.
+        if self.leads() {
+            return futures::future::ready(Err(request)).boxed();
+        }
+        self.hand_on(user, request).boxed()
+    }
+}
+
+fn unavailable(message: &str) -> Response {
+    let status = serde_json::json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": message, "reason": "ServiceUnavailable", "details": {"retryAfterSeconds": 1}, "code": 503,
+    });
+    let mut response = (StatusCode::SERVICE_UNAVAILABLE, status.to_string()).into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    response
+}

@@ -1,0 +1,321 @@
+//! One version of one NodeMetric: what it is made of, and its JSON, made when somebody asks for it.
+//!
+//! The JSON is several times as long as what it is made of, so a version does not hold it: all who read it at a time share one, and it goes
+//! with the last of them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
+use api::slo::freshness::Freshness;
+use api::slo::load::Load;
+use bytes::Bytes;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube_wire::object::{MalformedObject, Object};
+use kube_wire::resource_version::ResourceVersion;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use crate::ledger::Stored;
+use crate::render::{self, Allocatable};
+use crate::reported::Reported;
+
+/// What one version is made of. Parts that stay from one version to the next are shared.
+#[derive(Debug)]
+pub struct Record {
+    /// `metadata` without the resource version.
+    pub metadata: Arc<Map<String, Value>>,
+    /// `spec`.
+    pub spec: Arc<Value>,
+    /// `status`, but for its freshness.
+    pub status: Status,
+    /// `status.freshness`.
+    pub freshness: Freshness,
+    /// `status.load`.
+    pub load: Load,
+    /// What the node has to give.
+    pub allocatable: Allocatable,
+    object: Mutex<Weak<Object>>,
+}
+
+/// Where a status comes from.
+#[derive(Clone, Debug)]
+pub enum Status {
+    /// There is none yet.
+    Absent,
+    /// From the node's reports.
+    Reported(Arc<Reported>),
+    /// From somebody who wrote it through the API.
+    Written(Arc<RawValue>),
+    /// From the leader that this replica followed, whose object holds it.
+    Copied(Arc<Object>),
+}
+
+/// An object is not a NodeMetric.
+#[derive(Debug, thiserror::Error)]
+pub enum MalformedRecord {
+    /// Not JSON of an object with metadata.
+    #[error("not a NodeMetric")]
+    Json(#[from] serde_json::Error),
+    /// Its head is not one.
+    #[error(transparent)]
+    Object(#[from] MalformedObject),
+}
+
+#[derive(Deserialize)]
+struct Shallow<'a> {
+    metadata: Map<String, Value>,
+    #[serde(default)]
+    spec: Value,
+    #[serde(borrow)]
+    status: Option<BTreeMap<String, &'a RawValue>>,
+}
+
+#[derive(Deserialize)]
+struct WithStatus {
+    status: Map<String, Value>,
+}
+
+#[derive(Serialize)]
+struct Whole<'a, S> {
+    #[serde(rename = "apiVersion")]
+    api_version: &'a str,
+    kind: &'static str,
+    metadata: &'a Map<String, Value>,
+    spec: &'a Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<S>,
+}
+
+impl Record {
+    /// One whose JSON is not made yet.
+    pub fn new(
+        metadata: Arc<Map<String, Value>>,
+        spec: Arc<Value>,
+        status: Status,
+        freshness: Freshness,
+        allocatable: Allocatable,
+    ) -> Self {
+        Self {
+            metadata,
+            spec,
+            status,
+            freshness,
+            load: Load::default(),
+            allocatable,
+            object: Mutex::default(),
+        }
+    }
+
+    /// The NodeMetric of a new Node. Its identity follows from the Node's, so that it is the same whichever leader makes it.
+    pub fn of_node(name: &str, node_uid: &str, created: Option<&Time>, spec: Arc<Value>) -> Self {
+        let mut metadata = Map::new();
+        metadata.insert("name".to_owned(), name.into());
+        metadata.insert("uid".to_owned(), uid(node_uid).into());
+        metadata.insert("creationTimestamp".to_owned(), json!(created));
+        metadata.insert("generation".to_owned(), 1.into());
+        let freshness = Freshness::default();
+        Self::new(Arc::new(metadata), spec, Status::Absent, freshness, Allocatable::default())
+    }
+
+    /// What the leader sent as JSON: the object as it came holds the status.
+    pub fn from_json(body: Bytes) -> Result<(Self, Arc<Object>), MalformedRecord> {
+        let Shallow { mut metadata, spec, status } = serde_json::from_slice(&body)?;
+        metadata.remove("resourceVersion");
+        let members = status.unwrap_or_default();
+        let freshness: Option<Freshness> =
+            members.get("freshness").map(|raw| serde_json::from_str(raw.get())).transpose()?;
+        let load: Option<Load> =
+            members.get("load").map(|raw| serde_json::from_str(raw.get())).transpose()?;
+        // Those two are the server's; without anything else the node has told nothing.
+        let is_told = members.keys().any(|key| !matches!(key.as_str(), "freshness" | "load"));
+        drop(members);
+        let object = Arc::new(Object::from_valid_json(body)?);
+        let status = if is_told { Status::Copied(Arc::clone(&object)) } else { Status::Absent };
+        let record = Self::new(
+            Arc::new(metadata),
+            Arc::new(spec),
+            status,
+            freshness.unwrap_or_default(),
+            Allocatable::default(),
+        )
+        .with_load(load.unwrap_or_default());
+        *record.object.lock() = Arc::downgrade(&object);
+        Ok((record, object))
+    }
+
+    /// So loaded; of a record of which no JSON is made yet.
+    #[must_use]
+    pub fn with_load(mut self, load: Load) -> Self {
+        self.load = load;
+        self
+    }
+
+    /// The same with another freshness.
+    #[must_use]
+    pub fn with_freshness(&self, freshness: Freshness) -> Self {
+        let Self { metadata, spec, status, freshness: _, load, allocatable, object: _ } = self;
+        Self::new(Arc::clone(metadata), Arc::clone(spec), status.clone(), freshness, *allocatable)
+            .with_load(*load)
+    }
+
+    /// The same with another spec, as the next generation.
+    #[must_use]
+    pub fn with_spec(&self, spec: Arc<Value>) -> Self {
+        let Self { metadata, spec: _, status, freshness, load, allocatable, object: _ } = self;
+        let mut metadata = Map::clone(metadata);
+        let generation = metadata.get("generation").and_then(Value::as_i64).unwrap_or(0);
+        metadata.insert("generation".to_owned(), (generation + 1).into());
+        Self::new(Arc::new(metadata), spec, status.clone(), freshness.clone(), *allocatable).with_load(*load)
+    }
+
+    /// Whether it holds anything that a node told.
+    pub fn has_status(&self) -> bool {
+        !matches!(self.status, Status::Absent)
+    }
+
+    /// `metadata.uid`.
+    pub fn uid(&self) -> &str {
+        self.metadata.get("uid").and_then(Value::as_str).unwrap_or_default()
+    }
+
+    fn encode(&self, version: u64, api_version: &str) -> Result<Vec<u8>, serde_json::Error> {
+        let mut metadata = Map::clone(&self.metadata);
+        metadata.insert("resourceVersion".to_owned(), version.to_string().into());
+        let (spec, kind) = (&*self.spec, "NodeMetric");
+        match &self.status {
+            Status::Reported(reported) => {
+                let before = Whole::<()> { api_version, kind, metadata: &metadata, spec, status: None };
+                // About what it will be, so that it is not moved often.
+                let mut out = Vec::with_capacity(4_096 + 1_024 * reported.pod_count());
+                serde_json::to_writer(&mut out, &before)?;
+                out.pop();
+                out.extend_from_slice(b",\"status\":");
+                render::write(reported, &self.freshness, (self.load, self.allocatable), &mut out)?;
+                out.push(b'}');
+                out.shrink_to_fit();
+                Ok(out)
+            }
+            Status::Written(_) | Status::Copied(_) => {
+                let mut status: Map<String, Value> = match &self.status {
+                    Status::Written(raw) => serde_json::from_str(raw.get())?,
+                    Status::Copied(object) => serde_json::from_slice::<WithStatus>(object.body())?.status,
+                    Status::Absent | Status::Reported(_) => Map::new(),
+                };
+                status.insert("freshness".to_owned(), serde_json::to_value(&self.freshness)?);
+                status.remove("load");
+                if self.load != Load::default() {
+                    status.insert("load".to_owned(), serde_json::to_value(self.load)?);
+                }
+                let status = Some(status);
+                serde_json::to_vec(&Whole { api_version, kind, metadata: &metadata, spec, status })
+            }
+            Status::Absent => {
+                let status = Some(json!({ "freshness": self.freshness }));
+                serde_json::to_vec(&Whole { api_version, kind, metadata: &metadata, spec, status })
+            }
+        }
+    }
+}
+
+/// The version as clients get it. Who asks while another still holds it gets the same; `made` gets one that had to be made, to hold it
+/// for those who come next.
+pub fn object(
+    stored: &Stored<Record>,
+    api_version: &str,
+    made: impl FnOnce(&Arc<Object>),
+) -> Result<Arc<Object>, MalformedRecord> {
+    // Held while it is made: whoever asks meanwhile would make the same.
+    let mut held = stored.value.object.lock();
+    if let Some(object) = held.upgrade() {
+        return Ok(object);
+    }
+    if let Status::Copied(object) = &stored.value.status
+        && object.resource_version().get() == stored.version
+    {
+        return Ok(Arc::clone(object));
+    }
+    let body = stored.value.encode(stored.version, api_version)?;
+    let object = Arc::new(Object::from_valid_json(body.into())?);
+    *held = Arc::downgrade(&object);
+    made(&object);
+    Ok(object)
+}
+
+/// The last state under the version of its end.
+pub fn departed(
+    last: &Stored<Record>,
+    version: u64,
+    api_version: &str,
+) -> Result<Arc<Object>, MalformedRecord> {
+    let object = object(last, api_version, |_| {})?;
+    Ok(ResourceVersion::new(version)
+        .map_or_else(|| Arc::clone(&object), |version| Arc::new(object.with_resource_version(version))))
+}
+
+/// A UUID (version 8, RFC 9562) that follows from the Node's.
+pub(crate) fn uid(node_uid: &str) -> String {
+    let fnv = |seed: u64| {
+        node_uid.bytes().fold(seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+    };
+    let (high, low) = (fnv(0xcbf2_9ce4_8422_2325), fnv(0x6c62_272e_07bb_0142));
+    format!(
+        "{:08x}-{:04x}-8{:03x}-{:04x}-{:012x}",
+        high >> 32,
+        high >> 16 & 0xffff,
+        high & 0xfff,
+        low >> 48 & 0x3fff | 0x8000,
+        low & 0xffff_ffff_ffff
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use api::slo::freshness::FreshnessState;
+
+    use super::*;
+    use crate::ledger::Ledger;
+
+    const VERSION: &str = "slo.koordinator.sh/v1beta1";
+
+    fn ledger_of(record: Record, version: u64) -> Arc<Stored<Record>> {
+        let mut ledger = Ledger::default();
+        ledger.copy(&"n1".into(), record, version);
+        Arc::clone(ledger.get("n1").unwrap())
+    }
+
+    #[test]
+    fn what_was_rendered_is_read_again() {
+        let mut ledger = Ledger::default();
+        let spec = Arc::new(json!({"metricCollectPolicy": {"reportIntervalSeconds": 10}}));
+        let record = Record::of_node("n1", "0b1f", None, spec);
+        let stored = ledger.put(&"n1".into(), record, 7, true);
+        let mut made = Vec::new();
+        let first = object(&stored, VERSION, |object| made.push(Arc::clone(object))).unwrap();
+        let second = object(&stored, VERSION, |object| made.push(Arc::clone(object))).unwrap();
+        assert!(Arc::ptr_eq(&first, &second) && made.len() == 1, "made once while somebody holds it");
+        drop((second, made));
+        let (again, copied) = Record::from_json(first.body().clone()).unwrap();
+        let again = ledger_of(again, 7);
+        assert!(Arc::ptr_eq(&copied, &object(&again, VERSION, |_| unreachable!("it came so")).unwrap()));
+        let again = &again.value;
+        assert_eq!((again.uid(), again.uid().len()), (stored.value.uid(), 36));
+        assert_eq!(again.spec, stored.value.spec);
+        assert!(!again.has_status());
+        let gone = departed(&stored, 9, VERSION).unwrap();
+        assert_eq!((first.resource_version().get(), gone.resource_version().get()), (7, 9));
+    }
+
+    #[test]
+    fn freshness_of_what_others_wrote_is_the_servers() {
+        let body = r#"{"apiVersion":"slo.koordinator.sh/v1beta1","kind":"NodeMetric","metadata":{"name":"n1","resourceVersion":"5"},
+            "spec":{},"status":{"podsMetric":[{"name":"p"}],"freshness":{"state":"Fresh"}}}"#;
+        let (record, _) = Record::from_json(Bytes::from(body)).unwrap();
+        assert_eq!(record.freshness.state, FreshnessState::Fresh);
+        let freshness = Freshness { state: FreshnessState::Stale, ..Freshness::default() };
+        let stale = Ledger::default().put(&"n1".into(), record.with_freshness(freshness), 6, true);
+        let value: Value = serde_json::from_slice(object(&stale, "v", |_| {}).unwrap().body()).unwrap();
+        assert_eq!(value["status"], json!({"podsMetric": [{"name": "p"}], "freshness": {"state": "Stale"}}));
+    }
+}

@@ -1,0 +1,210 @@
+//! What a node reported last, kept small: of a hundred pods each, the wire form is a quarter of the decoded one.
+//!
+//! Pure. The measure is [`node_report::View`]: the same reports lead to the same state.
+
+use std::sync::Arc;
+
+use node_report::{Held, Message, NodeUsage, PodUsage, Report, Verdict, judge};
+
+/// The state of a node as of the last report taken. Cloning copies the list of pods and not the pods.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reported {
+    held: Option<Held>,
+    sampled_at_ms: i64,
+    interval_ms: u32,
+    policy_hash: Option<u64>,
+    usage: NodeUsage,
+    pods: Vec<Pod>,
+}
+
+/// A pod: its UID, in the order of which they stand, and the rest of it encoded. In one piece behind a byte that says how long the UID is:
+/// there are half a million of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Pod(Arc<[u8]>);
+
+impl Pod {
+    fn new(mut pod: PodUsage) -> Self {
+        let uid = std::mem::take(&mut pod.uid);
+        // What is longer has been refused ([`node_report::report::MAX_TEXT`]).
+        let length = u8::try_from(uid.len()).unwrap_or(u8::MAX);
+        let mut bytes = Vec::with_capacity(1 + uid.len() + pod.encoded_len());
+        bytes.push(length);
+        bytes.extend_from_slice(uid.as_bytes().get(..usize::from(length)).unwrap_or_default());
+        // Memory is made room for.
+        let _ = pod.encode(&mut bytes);
+        Self(bytes.into())
+    }
+
+    fn parts(&self) -> (&[u8], &[u8]) {
+        let (length, rest) = self.0.split_first().unwrap_or((&0, &[]));
+        rest.split_at_checked(usize::from(*length)).unwrap_or_default()
+    }
+
+    fn uid(&self) -> &[u8] {
+        self.parts().0
+    }
+}
+
+impl Reported {
+    /// Which report this is.
+    pub fn held(&self) -> Option<Held> {
+        self.held
+    }
+
+    /// When its newest sample was taken, by the node's clock, in milliseconds since 1970.
+    pub fn sampled_at_ms(&self) -> i64 {
+        self.sampled_at_ms
+    }
+
+    /// By which policy the node measured.
+    pub fn policy_hash(&self) -> Option<u64> {
+        self.policy_hash
+    }
+
+    /// The node itself.
+    pub fn usage(&self) -> &NodeUsage {
+        &self.usage
+    }
+
+    /// How many pods there are.
+    pub fn pod_count(&self) -> usize {
+        self.pods.len()
+    }
+
+    /// The pods in the order of their UIDs. One that cannot be decoded, which no report can lead to, is left out.
+    pub fn pods(&self) -> impl Iterator<Item = PodUsage> + '_ {
+        self.pods.iter().filter_map(|pod| {
+            let (uid, encoded) = pod.parts();
+            let pod = PodUsage::decode(encoded).ok()?;
+            Some(PodUsage { uid: std::str::from_utf8(uid).ok()?.to_owned(), ..pod })
+        })
+    }
+
+    /// Takes `report` if a leader of term `epoch` is to take it. The caller has checked it ([`Report::check`]).
+    pub fn take(this: &mut Option<Arc<Self>>, epoch: u64, report: Report) -> Verdict {
+        let held = this.as_ref().and_then(|reported| reported.held);
+        let verdict = judge(epoch, held, &report);
+        if verdict == Verdict::Take {
+            Arc::make_mut(this.get_or_insert_default()).apply(report);
+        }
+        verdict
+    }
+
+    fn apply(&mut self, report: Report) {
+        let full = report.is_full();
+        let Report {
+            node: _,
+            node_uid: _,
+            boot_id: _,
+            incarnation,
+            seq,
+            base_seq: _,
+            sampled_at_ms,
+            epoch: _,
+            policy_hash,
+            usage,
+            pods,
+            removed_pods,
+            interval_ms,
+        } = report;
+        if full {
+            self.pods.clear();
+        }
+        for uid in &removed_pods {
+            if let Ok(at) = self.find(uid) {
+                self.pods.remove(at);
+            }
+        }
+        for pod in pods {
+            let found = self.find(&pod.uid);
+            let pod = Pod::new(pod);
+            match found {
+                Ok(at) => {
+                    if let Some(known) = self.pods.get_mut(at) {
+                        *known = pod;
+                    }
+                }
+                Err(at) => self.pods.insert(at, pod),
+            }
+        }
+        self.held = Some(Held { incarnation, seq });
+        self.sampled_at_ms = sampled_at_ms;
+        self.interval_ms = interval_ms;
+        self.policy_hash = policy_hash;
+        self.usage = usage.unwrap_or_default();
+    }
+
+    fn find(&self, uid: &str) -> Result<usize, usize> {
+        self.pods.binary_search_by(|pod| pod.uid().cmp(uid.as_bytes()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use node_report::{Resources, View};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn report() -> impl Strategy<Value = Report> {
+        let pod = (0u8..6, 0u64..4).prop_map(|(uid, cpu)| PodUsage {
+            uid: format!("u{uid}"),
+            name: format!("p{uid}"),
+            usage: Some(Resources { cpu_milli: Some(cpu), memory_bytes: None }),
+            ..PodUsage::default()
+        });
+        let pods = prop::collection::btree_map(0u8..6, pod, 0..5);
+        (1u64..3, 0u64..8, prop::option::of(1u64..4), pods, 0u8..6, prop::option::of(3u64..6)).prop_map(
+            |(incarnation, seq, back, pods, gone, epoch)| {
+                let base_seq = back.and_then(|back| seq.checked_sub(back));
+                let pods: Vec<_> =
+                    pods.into_iter().map(|(n, pod)| PodUsage { uid: format!("u{n}"), ..pod }).collect();
+                let removed = format!("u{gone}");
+                let known = pods.iter().any(|pod| pod.uid == removed);
+                let removed_pods = if base_seq.is_some() && !known { vec![removed] } else { Vec::new() };
+                let usage = Some(NodeUsage {
+                    aggregate_duration_s: u32::try_from(seq).unwrap(),
+                    ..NodeUsage::default()
+                });
+                let node = "n".to_owned();
+                Report {
+                    node,
+                    incarnation,
+                    seq,
+                    base_seq,
+                    pods,
+                    removed_pods,
+                    usage,
+                    epoch,
+                    ..Report::default()
+                }
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn the_same_reports_lead_to_the_same_state(reports in prop::collection::vec(report(), 0..40)) {
+            let (mut small, mut plain) = (None, View::default());
+            for report in reports {
+                prop_assert_eq!(report.check(), Ok(()));
+                let before = small.clone();
+                let verdict = Reported::take(&mut small, 4, report.clone());
+                prop_assert_eq!(verdict, plain.take(4, report.clone()));
+                if verdict != Verdict::Take {
+                    prop_assert_eq!(&before, &small, "what is not taken changes nothing");
+                }
+                // A duplicate does nothing.
+                let before = small.clone();
+                if verdict == Verdict::Take {
+                    prop_assert_eq!(Reported::take(&mut small, 4, report), Verdict::Drop);
+                }
+                prop_assert_eq!(&before, &small);
+                let reported = small.as_deref().cloned().unwrap_or_default();
+                prop_assert_eq!(reported.held(), plain.held);
+                prop_assert_eq!(reported.usage(), &plain.usage);
+                prop_assert!(reported.pods().eq(plain.pods.values().cloned()));
+            }
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! The store as an aggregated API reads and writes it: behind a lock that is held for copies of pointers only. Objects become JSON
+//! outside of it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aggregated_api::{Draft, Expected, Storage, StorageError, Watcher};
+use futures::future::{self, BoxFuture, FutureExt};
+use kube_wire::continue_token;
+use kube_wire::list_options::{ListRead, ListRequest, WatchRequest, WatchStart};
+use kube_wire::object::Object;
+use kube_wire::resource::ObjectKey;
+use kube_wire::resource_version::ResourceVersion;
+use kube_wire::status::Status;
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::watch;
+use watch_cache::{Page, Scope};
+
+use crate::freshness::Now;
+use crate::ledger::Stored;
+use crate::load::LoadRecord;
+use crate::recent::Recent;
+use crate::record::{self, MalformedRecord, Record};
+use crate::store::{Phase, Store, WriteError};
+
+mod kind;
+mod loads;
+mod watcher;
+
+use self::kind::{Kind, Metric};
+pub use self::loads::NodeLoadStorage;
+
+/// How many lists in pages are held together, and for how long: their pages are all of one version.
+const PAGED: (usize, Duration) = (4, Duration::from_secs(15));
+
+/// How many objects become JSON before others get their turn.
+const BATCH: usize = 32;
+
+/// The store with what it needs of the world: a clock, and whether this process leads at this very moment.
+pub struct NodeMetrics {
+    store: RwLock<Store>,
+    version: watch::Sender<u64>,
+    paged: Pages<Record>,
+    paged_loads: Pages<LoadRecord>,
+    recent: Recent,
+    clock: Box<dyn Fn() -> Now + Send + Sync>,
+    leading: Box<dyn Fn() -> bool + Send + Sync>,
+    api_version: &'static str,
+}
+
+/// All objects of one version, in the order of their names.
+type State<T> = Arc<Vec<Arc<Stored<T>>>>;
+
+/// The state that pages of one list are taken from.
+struct Paged<T> {
+    version: u64,
+    at: Duration,
+    values: State<T>,
+}
+
+/// Lists that are read page by page.
+type Pages<T> = Mutex<VecDeque<Paged<T>>>;
+
+impl std::fmt::Debug for NodeMetrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NodeMetrics").field("api_version", &self.api_version).finish_non_exhaustive()
+    }
+}
+
+impl NodeMetrics {
+    /// `leading` is asked whenever something is told or taken: a leadership may end without anybody saying so.
+    pub fn new(
+        store: Store,
+        api_version: &'static str,
+        clock: impl Fn() -> Now + Send + Sync + 'static,
+        leading: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            version: watch::Sender::new(store.ledger().last()),
+            store: RwLock::new(store),
+            paged: Mutex::default(),
+            paged_loads: Mutex::default(),
+            recent: Recent::default(),
+            clock: Box::new(clock),
+            leading: Box::new(leading),
+            api_version,
+        })
+    }
+
+    /// The moment.
+    pub fn now(&self) -> Now {
+        (self.clock)()
+    }
+
+    /// Whether this process leads at this moment.
+    pub fn is_leading(&self) -> bool {
+        (self.leading)()
+    }
+
+    /// `slo.koordinator.sh/v1beta1`
+    pub fn api_version(&self) -> &'static str {
+        self.api_version
+    }
+
+    /// Looks at the store.
+    pub fn read<R>(&self, look: impl FnOnce(&Store) -> R) -> R {
+        look(&self.store.read())
+    }
+
+    /// Changes the store, and wakes those who wait for changes.
+    pub fn change<R>(&self, change: impl FnOnce(&mut Store, Now) -> R) -> R {
+        let now = self.now();
+        let mut store = self.store.write();
+        let result = change(&mut store, now);
+        let last = store.ledger().last();
+        drop(store);
+        self.version.send_if_modified(|version| std::mem::replace(version, last) != last);
+        result
+    }
+
+    /// Wakes all watches, so that they find out that a leadership is over.
+    pub fn wake(&self) {
+        self.version.send_modify(|_| {});
+    }
+
+    /// A version as clients get it.
+    fn object<K: Kind>(&self, stored: &Stored<K::Value>) -> Result<Arc<Object>, StorageError> {
+        K::object(self, stored).map_err(|error| internal(&error))
+    }
+
+    /// The term, if the store may be read at this moment.
+    fn readable(&self, store: &Store) -> Result<u64, StorageError> {
+        if !self.is_leading() || store.phase() == Phase::Following {
+            return Err(unavailable("this replica does not lead"));
+        }
+        match store.phase() {
+            Phase::Serving => Ok(store.epoch()),
+            _ => Err(unavailable("not enough nodes have reported to this leader yet")),
+        }
+    }
+
+    /// What a list shows, its version, and where it begins.
+    fn state_for<'a, K: Kind>(
+        &self,
+        read: &'a ListRead,
+    ) -> Result<(State<K::Value>, u64, &'a str), StorageError> {
+        let store = self.store.read();
+        self.readable(&store)?;
+        let ledger = K::ledger(&store);
+        let last = ledger.last();
+        let current = || (Arc::new(ledger.values().cloned().collect::<Vec<_>>()), last);
+        let at = |asked: ResourceVersion| {
+            if asked.get() == last {
+                return Ok(current());
+            }
+            if asked.get() > last {
+                return Err(StorageError::Behind { current: version(last) });
+            }
+            let paged = K::pages(self).lock();
+            let held = paged.iter().find(|paged| paged.version == asked.get());
+            held.map(|paged| (Arc::clone(&paged.values), paged.version))
+                .ok_or(StorageError::Expired { asked, oldest: version(last) })
+        };
+        let ((values, at), from) = match read {
+            ListRead::NotOlderThan(asked) if asked.get() > last => {
+                return Err(StorageError::Behind { current: version(last) });
+            }
+            ListRead::MostRecent | ListRead::Any | ListRead::NotOlderThan(_) => (current(), ""),
+            ListRead::Exact(asked) => (at(*asked)?, ""),
+            ListRead::Continue { at: Some(asked), after } => (at(*asked)?, after.as_str()),
+            ListRead::Continue { at: None, after } => (current(), after.as_str()),
+        };
+        Ok((values, at, from))
+    }
+
+    /// Holds a state for the pages that follow.
+    fn hold<K: Kind>(&self, version: u64, values: State<K::Value>) {
+        let (most, life) = PAGED;
+        let at = self.now().steady;
+        let mut paged = K::pages(self).lock();
+        paged.retain(|paged| paged.version != version && at.saturating_sub(paged.at) < life);
+        while paged.len() >= most {
+            paged.pop_front();
+        }
+        paged.push_back(Paged { version, at, values });
+    }
+
+    /// Lets go of states whose pages nobody asked for, and of objects while nobody is told of changes. To be called now and then.
+    pub fn release(&self) {
+        if self.version.receiver_count() == 0 {
+            self.recent.clear();
+        }
+        let at = self.now().steady;
+        self.paged.lock().retain(|paged| at.saturating_sub(paged.at) < PAGED.1);
+        self.paged_loads.lock().retain(|paged| at.saturating_sub(paged.at) < PAGED.1);
+    }
+
+    async fn page<K: Kind>(&self, request: &ListRequest) -> Result<Page, StorageError> {
+        let ListRequest { read, limit, labels, fields, timeout: _, shards: _ } = request;
+        let (values, at, from) = self.state_for::<K>(read)?;
+        let everything = labels.is_everything() && fields.is_everything();
+        let limit = limit.filter(|_| *read != ListRead::Any).and_then(|limit| usize::try_from(limit).ok());
+        let limit = limit.unwrap_or(usize::MAX);
+        let first = values.partition_point(|stored| &*stored.name < from);
+        let (mut objects, mut looked) = (Vec::new(), first);
+        for stored in values.get(first..).unwrap_or_default() {
+            if objects.len() >= limit {
+                break;
+            }
+            looked += 1;
+            let object = self.object::<K>(stored)?;
+            if everything || (labels.matches(&object) && fields.matches(&object)) {
+                objects.push(object);
+            }
+            if looked % BATCH == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        let remaining = values.len() - looked;
+        let token = |last: &Arc<Object>| continue_token::encode(last.key().as_str(), Some(version(at)));
+        let continue_token = objects.last().filter(|_| remaining > 0).map(token);
+        if continue_token.is_some() {
+            self.hold::<K>(at, Arc::clone(&values));
+        }
+        Ok(Page {
+            continue_token,
+            remaining: (remaining > 0 && everything).then_some(remaining as u64),
+            resource_version: version(at),
+            objects,
+        })
+    }
+
+    fn get_now<K: Kind>(&self, key: &ObjectKey) -> Result<Option<Arc<Object>>, StorageError> {
+        let stored = {
+            let store = self.store.read();
+            self.readable(&store)?;
+            K::ledger(&store).get(key.name()).cloned()
+        };
+        stored.map(|stored| self.object::<K>(&stored)).transpose()
+    }
+
+    fn begin<K: Kind>(self: &Arc<Self>, request: &WatchRequest) -> Result<Box<dyn Watcher>, StorageError> {
+        // Subscribed before the state is looked at: no change can fall between them.
+        let changed = self.version.subscribe();
+        let store = self.store.read();
+        let term = self.readable(&store)?;
+        let ledger = K::ledger(&store);
+        let last = ledger.last();
+        let (told, initial) = match request.start {
+            WatchStart::After(asked) if asked.get() > last => {
+                return Err(StorageError::Behind { current: version(last) });
+            }
+            WatchStart::After(asked) if !ledger.is_known(asked.get()) => {
+                return Err(StorageError::Expired { asked, oldest: version(ledger.oldest()) });
+            }
+            WatchStart::After(asked) => (asked.get(), None),
+            WatchStart::Initial { at_least: Some(asked), .. } if asked.get() > last => {
+                return Err(StorageError::Behind { current: version(last) });
+            }
+            WatchStart::Initial { end_bookmark, .. } => {
+                let values: Vec<_> = ledger.values().cloned().collect();
+                (last, Some((values.into_iter(), end_bookmark)))
+            }
+            WatchStart::Live { .. } => (last, None),
+        };
+        drop(store);
+        let (labels, fields) = (request.labels.clone(), request.fields.clone());
+        let watcher =
+            watcher::StoreWatcher::<K>::new(Arc::clone(self), term, told, initial, (labels, fields), changed);
+        Ok(Box::new(watcher))
+    }
+
+    fn write_now(
+        &self,
+        key: &ObjectKey,
+        expected: Expected,
+        draft: &Draft,
+    ) -> Result<Arc<Object>, StorageError> {
+        if !self.is_leading() {
+            return Err(unavailable("this replica does not lead"));
+        }
+        let name: Arc<str> = key.name().into();
+        let expected = match expected {
+            Expected::Absent => None,
+            Expected::Version(version) => Some(version.get()),
+        };
+        let stored = self
+            .change(|store, now| store.write(now, &name, expected, &draft.0, self.api_version))
+            .map_err(refused)?;
+        self.object::<Metric>(&stored)
+    }
+
+    fn remove_now(&self, key: &ObjectKey, expected: ResourceVersion) -> Result<Arc<Object>, StorageError> {
+        if !self.is_leading() {
+            return Err(unavailable("this replica does not lead"));
+        }
+        let (version, last) =
+            self.change(|store, now| store.erase(now, key.name(), expected.get())).map_err(refused)?;
+        record::departed(&last, version, self.api_version).map_err(|error| internal(&error))
+    }
+}
+
+/// [`NodeMetrics`] as a storage.
+#[derive(Clone, Debug)]
+pub struct NodeMetricStorage(pub Arc<NodeMetrics>);
+
+impl Storage for NodeMetricStorage {
+    fn get<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<Option<Arc<Object>>, StorageError>> {
+        future::ready(self.0.get_now::<Metric>(key)).boxed()
+    }
+
+    fn list<'a>(
+        &'a self,
+        _scope: &'a Scope,
+        request: &'a ListRequest,
+    ) -> BoxFuture<'a, Result<Page, StorageError>> {
+        self.0.page::<Metric>(request).boxed()
+    }
+
+    fn watch<'a>(
+        &'a self,
+        _scope: &'a Scope,
+        request: &'a WatchRequest,
+    ) -> BoxFuture<'a, Result<Box<dyn Watcher>, StorageError>> {
+        future::ready(self.0.begin::<Metric>(request)).boxed()
+    }
+
+    fn version(&self) -> watch::Receiver<u64> {
+        self.0.version.subscribe()
+    }
+
+    fn write<'a>(
+        &'a self,
+        key: &'a ObjectKey,
+        expected: Expected,
+        object: Draft,
+    ) -> BoxFuture<'a, Result<Arc<Object>, StorageError>> {
+        future::ready(self.0.write_now(key, expected, &object)).boxed()
+    }
+
+    fn remove<'a>(
+        &'a self,
+        key: &'a ObjectKey,
+        expected: ResourceVersion,
+    ) -> BoxFuture<'a, Result<Arc<Object>, StorageError>> {
+        future::ready(self.0.remove_now(key, expected)).boxed()
+    }
+}
+
+fn version(number: u64) -> ResourceVersion {
+    ResourceVersion::new(number.max(1)).expect("at least 1")
+}
+
+fn unavailable(message: &str) -> StorageError {
+    StorageError::Unavailable { message: message.to_owned(), retry_after: 1 }
+}
+
+fn refused(error: WriteError) -> StorageError {
+    match error {
+        WriteError::Conflict => StorageError::Conflict,
+        WriteError::NotLeading => unavailable("this replica does not lead"),
+        WriteError::Malformed(message) => StorageError::Refused(Box::new(Status::bad_request(message))),
+    }
+}
+
+fn internal(error: &MalformedRecord) -> StorageError {
+    StorageError::Refused(Box::new(Status::internal_error(&error.to_string())))
+}
+
+#[cfg(test)]
+mod tests;

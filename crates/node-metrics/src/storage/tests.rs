@@ -1,0 +1,339 @@
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use kube_wire::selectable_field::SelectableFields;
+use node_report::{NodeUsage, Report};
+use watch_cache::Delivery;
+
+use super::*;
+use crate::policy::Policies;
+use crate::render::Allocatable;
+use crate::store::{NodeFacts, Settings};
+
+struct Fixture {
+    storage: NodeMetricStorage,
+    leading: Arc<AtomicBool>,
+}
+
+/// A storage that leads over `n0` … and has heard of each.
+fn fixture(nodes: usize) -> Fixture {
+    let leading = Arc::new(AtomicBool::new(true));
+    let clock =
+        || Now { steady: Duration::from_secs(1), wall: jiff::Timestamp::new(1_790_000_000, 0).unwrap() };
+    let asked = Arc::clone(&leading);
+    let is_leading = move || asked.load(Ordering::Relaxed);
+    let metrics =
+        NodeMetrics::new(Store::new(Settings::default()), "slo.koordinator.sh/v1beta1", clock, is_leading);
+    let names: Vec<Arc<str>> = (0..nodes).map(|n| Arc::from(format!("n{n:04}"))).collect();
+    metrics.change(|store, now| {
+        for name in &names {
+            store.node_applied(now, facts(name));
+        }
+        store.nodes_listed(now, &names.iter().cloned().collect());
+        store.promote(now, 0);
+        for name in &names {
+            store.report(now, report(name, 0));
+        }
+    });
+    Fixture { storage: NodeMetricStorage(metrics), leading }
+}
+
+fn facts(name: &Arc<str>) -> NodeFacts {
+    NodeFacts {
+        name: Arc::clone(name),
+        uid: format!("uid-{name}"),
+        created: None,
+        allocatable: Allocatable::default(),
+        ready: true,
+        condition: None,
+        policy: Policies::default().of(&BTreeMap::new()),
+    }
+}
+
+fn report(node: &str, seq: u64) -> Report {
+    Report { node: node.to_owned(), seq, usage: Some(NodeUsage::default()), ..Report::default() }
+}
+
+fn list(query: &str) -> ListRequest {
+    ListRequest::parse(query, &SelectableFields::custom([".status.freshness.state"])).unwrap()
+}
+
+fn watch(query: &str) -> WatchRequest {
+    WatchRequest::parse(query, &SelectableFields::custom([".status.freshness.state"])).unwrap()
+}
+
+fn names(page: &Page) -> Vec<&str> {
+    page.objects.iter().map(|object| object.key().name()).collect()
+}
+
+async fn told(watcher: &mut Box<dyn Watcher>, count: usize) -> Vec<String> {
+    let mut told = Vec::new();
+    while told.len() < count {
+        for delivery in watcher.next().await.unwrap() {
+            told.push(match delivery {
+                Delivery::Added(object) => format!("+{}", object.key().name()),
+                Delivery::Modified(object) => format!("~{}", object.key().name()),
+                Delivery::Deleted(object) => format!("-{}", object.key().name()),
+                Delivery::InitialEnd(_) => "end".to_owned(),
+                Delivery::Bookmark(_) => "bookmark".to_owned(),
+            });
+        }
+    }
+    told
+}
+
+#[tokio::test]
+async fn pages_are_of_one_version_whatever_happens_between_them() {
+    let Fixture { storage, .. } = fixture(7);
+    let first = storage.list(&Scope::Cluster, &list("limit=3")).await.unwrap();
+    assert_eq!((names(&first), first.remaining), (vec!["n0000", "n0001", "n0002"], Some(4)));
+    storage.0.change(|store, now| store.node_deleted(now, "n0004"));
+    let query = format!("limit=3&continue={}", first.continue_token.unwrap());
+    let second = storage.list(&Scope::Cluster, &list(&query)).await.unwrap();
+    assert_eq!(names(&second), ["n0003", "n0004", "n0005"]);
+    assert_eq!(second.resource_version, first.resource_version);
+    let now = storage.list(&Scope::Cluster, &list("")).await.unwrap();
+    assert_eq!((now.objects.len(), now.continue_token), (6, None));
+    let exact = format!("resourceVersionMatch=Exact&resourceVersion={}", first.resource_version.get() - 1);
+    let gone = storage.list(&Scope::Cluster, &list(&exact)).await;
+    assert!(matches!(gone, Err(StorageError::Expired { .. })));
+    let future = format!("resourceVersion={}", now.resource_version.get() + 9);
+    assert!(matches!(storage.list(&Scope::Cluster, &list(&future)).await, Err(StorageError::Behind { .. })));
+}
+
+#[tokio::test]
+async fn a_watch_tells_the_state_and_what_comes_after() {
+    let Fixture { storage, .. } = fixture(2);
+    let initial =
+        watch("watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true");
+    let mut watcher = storage.watch(&Scope::Cluster, &initial).await.unwrap();
+    assert_eq!(told(&mut watcher, 3).await, ["+n0000", "+n0001", "end"]);
+    storage.0.change(|store, now| {
+        store.report(now, report("n0001", 1));
+        store.node_deleted(now, "n0000");
+        store.node_applied(now, facts(&"n0002".into()));
+    });
+    assert_eq!(told(&mut watcher, 3).await, ["~n0001", "-n0000", "+n0002"]);
+    let seen = watcher.told().unwrap();
+    // It comes back where it stood, and to what it missed.
+    storage.0.change(|store, now| {
+        for seq in 2..9 {
+            store.report(now, report("n0001", seq));
+        }
+    });
+    let resumed = watch(&format!("watch=1&resourceVersion={seen}"));
+    let mut watcher = storage.watch(&Scope::Cluster, &resumed).await.unwrap();
+    assert_eq!(told(&mut watcher, 1).await, ["~n0001"]);
+    assert!(matches!(
+        storage.watch(&Scope::Cluster, &watch("watch=1&resourceVersion=17")).await,
+        Err(StorageError::Expired { .. })
+    ));
+}
+
+#[tokio::test]
+async fn a_selector_is_left_and_entered_by_freshness() {
+    let Fixture { storage, .. } = fixture(2);
+    let query = "watch=1&resourceVersion=0&fieldSelector=status.freshness.state%3DFresh";
+    let mut watcher = storage.watch(&Scope::Cluster, &watch(query)).await.unwrap();
+    assert_eq!(told(&mut watcher, 2).await, ["+n0000", "+n0001"]);
+    let later = Now { steady: Duration::from_secs(30), ..storage.0.now() };
+    storage.0.change(|store, _| {
+        store.report(later, report("n0001", 1));
+        store.tick(later);
+    });
+    assert_eq!(told(&mut watcher, 2).await, ["~n0001", "-n0000"]);
+}
+
+#[tokio::test]
+async fn nothing_is_told_without_leadership() {
+    let Fixture { storage, leading } = fixture(1);
+    let mut watcher = storage.watch(&Scope::Cluster, &watch("watch=1&resourceVersion=0")).await.unwrap();
+    told(&mut watcher, 1).await;
+    leading.store(false, Ordering::Relaxed);
+    let unavailable = |error: StorageError| matches!(error, StorageError::Unavailable { retry_after: 1, .. });
+    assert!(unavailable(storage.list(&Scope::Cluster, &list("")).await.unwrap_err()));
+    assert!(unavailable(storage.get(&ObjectKey::new("", "n0000")).await.unwrap_err()));
+    storage.0.wake();
+    assert!(unavailable(watcher.next().await.unwrap_err()));
+    // Another term of the same replica ends the watches of the one before.
+    leading.store(true, Ordering::Relaxed);
+    let mut watcher = storage.watch(&Scope::Cluster, &watch("watch=1&resourceVersion=0")).await.unwrap();
+    told(&mut watcher, 1).await;
+    storage.0.change(|store, now| {
+        store.demote(now);
+        store.promote(now, 0);
+        store.report(now, report("n0000", 0));
+    });
+    assert!(unavailable(watcher.next().await.unwrap_err()));
+}
+
+/// A report of that share of the node's CPU.
+fn busy(node: &str, seq: u64, percent: u64) -> Report {
+    let usage = node_report::Resources { cpu_milli: Some(percent * 40), memory_bytes: None };
+    Report { usage: Some(NodeUsage { usage: Some(usage), ..NodeUsage::default() }), ..report(node, seq) }
+}
+
+fn sized(name: &str) -> NodeFacts {
+    NodeFacts { allocatable: Allocatable { cpu_milli: 4_000, memory_bytes: 8 << 30 }, ..facts(&name.into()) }
+}
+
+#[tokio::test]
+async fn loads_tell_of_thresholds_and_of_nothing_else() {
+    let Fixture { storage, .. } = fixture(1);
+    storage.0.change(|store, now| store.node_applied(now, sized("n0000")));
+    let loads = NodeLoadStorage(Arc::clone(&storage.0));
+    let fields = SelectableFields::custom([".status.state"]);
+    let initial = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    let request = WatchRequest::parse(initial, &fields).unwrap();
+    let mut watcher = loads.watch(&Scope::Cluster, &request).await.unwrap();
+    assert_eq!(told(&mut watcher, 2).await, ["+n0000", "end"]);
+    let mut raw = storage.watch(&Scope::Cluster, &watch(initial)).await.unwrap();
+    assert_eq!(told(&mut raw, 2).await, ["+n0000", "end"]);
+
+    let walk = [40, 49, 51, 48, 46, 52, 47, 66, 64, 61, 66, 30];
+    let mut seen = Vec::new();
+    let mut raw_count = 0;
+    for (seq, percent) in (1..).zip(walk) {
+        storage.0.change(|store, now| store.report(now, busy("n0000", seq, percent)));
+        raw_count += told(&mut raw, 1).await.len();
+        for delivery in watcher.next().now_or_never().into_iter().flat_map(Result::unwrap) {
+            let Delivery::Modified(object) = delivery else { panic!("{delivery:?}") };
+            let load: serde_json::Value = serde_json::from_slice(object.body()).unwrap();
+            assert_eq!(load["status"]["state"], "Fresh");
+            seen.push((percent, load["status"]["cpu"]["atLeast"].as_i64().unwrap()));
+        }
+    }
+    assert_eq!(seen, [(40, 0), (51, 50), (66, 65), (30, 0)]);
+    assert_eq!(raw_count, walk.len());
+
+    // Silence is told as well, and the end.
+    let later = Now { steady: Duration::from_secs(100), ..storage.0.now() };
+    storage.0.change(|store, _| store.tick(later));
+    assert_eq!(told(&mut watcher, 1).await, ["~n0000"]);
+    let object = loads.get(&ObjectKey::new("", "n0000")).await.unwrap().unwrap();
+    let load: serde_json::Value = serde_json::from_slice(object.body()).unwrap();
+    assert_eq!(load["status"]["state"], "Expired");
+    assert!(object.body().len() < 400, "{}", object.body().len());
+    let metric = storage.get(&ObjectKey::new("", "n0000")).await.unwrap().unwrap();
+    assert_eq!(metric.resource_version(), object.resource_version(), "they are of one version");
+    storage.0.change(|store, now| store.node_deleted(now, "n0000"));
+    assert_eq!(told(&mut watcher, 1).await, ["-n0000"]);
+    let draft = Draft(serde_json::Map::new());
+    let written = loads.write(&ObjectKey::new("", "n0000"), Expected::Absent, draft).await;
+    assert!(matches!(written, Err(StorageError::Refused(_))));
+}
+
+#[tokio::test]
+async fn loads_are_the_same_under_the_next_leader() {
+    let Fixture { storage, .. } = fixture(3);
+    storage.0.change(|store, now| {
+        for n in 0..3 {
+            store.node_applied(now, sized(&format!("n000{n}")));
+            store.report(now, busy(&format!("n000{n}"), 1, 51));
+            // Within the margin: only who knows the step before says 50.
+            store.report(now, busy(&format!("n000{n}"), 2, 47));
+        }
+    });
+    let other = fixture(0).storage;
+    other.0.change(|store, now| {
+        store.demote(now);
+        let list = storage.0.read(|leader| {
+            let copied = |stored: &Arc<Stored<Record>>| {
+                let object = record::object(stored, "slo.koordinator.sh/v1beta1", |_| {}).unwrap();
+                let record = Record::from_json(object.body().clone()).unwrap().0;
+                (Arc::clone(&stored.name), stored.version, record)
+            };
+            leader.ledger().values().map(copied).collect()
+        });
+        let version = storage.0.read(|leader| leader.ledger().last());
+        store.copy_list(now, list, version);
+        for n in 0..3 {
+            store.node_applied(now, sized(&format!("n000{n}")));
+        }
+        store.nodes_listed(now, &(0..3).map(|n| Arc::from(format!("n000{n}"))).collect());
+        store.promote(now, version);
+        for n in 0..3 {
+            store.report(now, busy(&format!("n000{n}"), 3, 46));
+        }
+    });
+    let steps = |source: &Arc<NodeMetrics>| {
+        source.read(|store| {
+            let step = |stored: &Arc<Stored<LoadRecord>>| (Arc::clone(&stored.name), stored.value.status);
+            store.loads().values().map(step).collect::<Vec<_>>()
+        })
+    };
+    assert_eq!(steps(&storage.0), steps(&other.0));
+    assert_eq!(steps(&other.0)[0].1.load.cpu.unwrap().at_least, 50);
+    // Who watched the last leader goes on with the next, and is told of nothing that did not change.
+    let seen = storage.0.read(|leader| leader.ledger().last());
+    let request = WatchRequest::parse(
+        &format!("watch=1&resourceVersion={seen}"),
+        &SelectableFields::custom([".status.state"]),
+    );
+    let mut watcher =
+        NodeLoadStorage(Arc::clone(&other.0)).watch(&Scope::Cluster, &request.unwrap()).await.unwrap();
+    let quiet = watcher.next().now_or_never();
+    assert!(quiet.is_none(), "{quiet:?}");
+    other.0.change(|store, now| store.report(now, busy("n0001", 4, 81)));
+    assert_eq!(told(&mut watcher, 1).await, ["~n0001"]);
+}
+
+/// A node of 110 pods whose use of CPU rises and falls within an hour, and swings by 4 % from report to report.
+fn swinging(node: &str, seq: u64, phase: u64) -> Report {
+    let noise = (seq.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(phase) >> 33) % 5;
+    let at = (seq / 4 + phase) % 90;
+    let percent = 30 + if at < 45 { at } else { 90 - at } + noise;
+    let pod = |number: u64| node_report::PodUsage {
+        uid: format!("0f5d3c1e-0000-4000-8000-{number:012}"),
+        namespace: "default".to_owned(),
+        name: format!("deployment-7c5ddbdf54-{number:05}"),
+        usage: Some(node_report::Resources {
+            cpu_milli: Some(10 + (seq + number) % 7),
+            memory_bytes: Some((64 << 20) + ((seq * number) << 12)),
+        }),
+        ..node_report::PodUsage::default()
+    };
+    Report { pods: (0..110).map(pod).collect(), ..busy(node, seq, percent) }
+}
+
+#[tokio::test]
+async fn a_watch_of_loads_is_a_small_part_of_one_of_metrics() {
+    let Fixture { storage, .. } = fixture(10);
+    let names: Vec<String> = (0..10).map(|n| format!("n{n:04}")).collect();
+    storage.0.change(|store, now| {
+        for name in &names {
+            store.node_applied(now, sized(name));
+        }
+    });
+    let loads = NodeLoadStorage(Arc::clone(&storage.0));
+    let request = || watch("watch=1&resourceVersion=0");
+    let mut watchers = [
+        storage.watch(&Scope::Cluster, &request()).await.unwrap(),
+        loads.watch(&Scope::Cluster, &request()).await.unwrap(),
+    ];
+    let mut told = [(0_usize, 0_usize); 2];
+    // An hour of reports every ten seconds.
+    for seq in 1..=360 {
+        storage.0.change(|store, now| {
+            for (phase, name) in (0..).zip(&names) {
+                store.report(now, swinging(name, seq, phase * 9));
+            }
+        });
+        for (watcher, (events, bytes)) in watchers.iter_mut().zip(&mut told) {
+            while let Some(deliveries) = watcher.next().now_or_never() {
+                for delivery in deliveries.unwrap() {
+                    let (Delivery::Added(object) | Delivery::Modified(object)) = delivery else { continue };
+                    *events += 1;
+                    *bytes += object.body().len();
+                }
+            }
+        }
+    }
+    let [(metrics, metric_bytes), (crossings, load_bytes)] = told;
+    println!(
+        "{metrics} events, {metric_bytes} bytes of metrics; {crossings} events, {load_bytes} bytes of loads"
+    );
+    assert!(metrics >= 3_600, "{metrics}");
+    assert!(crossings * 20 < metrics, "at least 95 % fewer events: {crossings} of {metrics}");
+    assert!(load_bytes * 500 < metric_bytes, "{load_bytes} of {metric_bytes}");
+}

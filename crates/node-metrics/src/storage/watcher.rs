@@ -1,0 +1,153 @@
+//! One watch of one client: where it stands in the order of changes. It holds no queue, so who reads slowly costs nobody anything
+//! and is told the latest of each object when it comes back.
+
+use std::sync::Arc;
+
+use aggregated_api::{StorageError, Watcher};
+use futures::future::{BoxFuture, FutureExt};
+use kube_wire::field_selector::FieldSelector;
+use kube_wire::label_selector::LabelSelector;
+use kube_wire::object::Object;
+use kube_wire::resource_version::ResourceVersion;
+use tokio::sync::watch;
+use watch_cache::Delivery;
+
+use super::kind::Kind;
+use super::{BATCH, NodeMetrics, internal, unavailable, version};
+use crate::ledger::{Change, Stored};
+
+/// What is left of the initial state, and whether its end is told.
+type Initial<T> = (std::vec::IntoIter<Arc<Stored<T>>>, bool);
+
+pub(super) struct StoreWatcher<K: Kind> {
+    source: Arc<NodeMetrics>,
+    /// The leadership that it began under; it ends with it.
+    term: u64,
+    told: u64,
+    /// When it last knew everything. Only what is older than this is sure to be known: of what changed since then twice, the first
+    /// change stands no more in the order.
+    knew_all: u64,
+    initial: Option<Initial<K::Value>>,
+    selectors: (LabelSelector, FieldSelector),
+    changed: watch::Receiver<u64>,
+}
+
+impl<K: Kind> StoreWatcher<K> {
+    pub(super) fn new(
+        source: Arc<NodeMetrics>,
+        term: u64,
+        told: u64,
+        initial: Option<Initial<K::Value>>,
+        selectors: (LabelSelector, FieldSelector),
+        changed: watch::Receiver<u64>,
+    ) -> Self {
+        Self { source, term, told, knew_all: told, initial, selectors, changed }
+    }
+
+    fn selects(&self, object: &Object) -> bool {
+        let (labels, fields) = &self.selectors;
+        (labels.is_everything() || labels.matches(object))
+            && (fields.is_everything() || fields.matches(object))
+    }
+
+    /// What can be told at once. Nothing is lost if the caller goes away behind it: it does not wait.
+    fn step(&mut self) -> Result<Vec<Delivery>, StorageError> {
+        if let Some((rest, end_bookmark)) = &mut self.initial {
+            let batch: Vec<_> = rest.by_ref().take(BATCH).collect();
+            let end = rest.len() == 0;
+            let end_bookmark = *end_bookmark;
+            let mut deliveries = Vec::with_capacity(batch.len() + 1);
+            for stored in batch {
+                let object = self.source.object::<K>(&stored)?;
+                if self.selects(&object) {
+                    deliveries.push(Delivery::Added(object));
+                }
+            }
+            if end {
+                self.initial = None;
+                if end_bookmark {
+                    deliveries.push(Delivery::InitialEnd(version(self.told)));
+                }
+            }
+            return Ok(deliveries);
+        }
+        let (changes, told, last) = {
+            let store = self.source.store.read();
+            if self.source.readable(&store)? != self.term {
+                return Err(unavailable("another leadership began"));
+            }
+            let ledger = K::ledger(&store);
+            if !ledger.is_known(self.told) {
+                let (asked, oldest) = (version(self.told), version(ledger.oldest()));
+                return Err(StorageError::Expired { asked, oldest });
+            }
+            let (changes, told) = ledger.after(self.told, BATCH);
+            (changes, told, ledger.last())
+        };
+        let mut deliveries = Vec::with_capacity(changes.len());
+        for change in &changes {
+            self.tell(change, &mut deliveries)?;
+        }
+        self.told = told;
+        if told >= last {
+            self.knew_all = told;
+        }
+        Ok(deliveries)
+    }
+
+    fn tell(&self, change: &Change<K::Value>, deliveries: &mut Vec<Delivery>) -> Result<(), StorageError> {
+        match change {
+            Change::Live(stored) => {
+                let object = self.source.object::<K>(stored)?;
+                let selected = self.selects(&object);
+                if stored.added > self.knew_all {
+                    if selected {
+                        deliveries.push(Delivery::Added(object));
+                    }
+                } else if selected {
+                    deliveries.push(Delivery::Modified(object));
+                } else if stored.reselected > self.knew_all {
+                    // It may have been selected before; if not, nobody misses it.
+                    deliveries.push(Delivery::Deleted(object));
+                }
+            }
+            Change::Gone { version, last } => {
+                let object = self.source.object::<K>(last)?;
+                if self.selects(&object) {
+                    // It came and went since: both are told, so that a copy knows as much as any reader.
+                    if last.added > self.knew_all {
+                        deliveries.push(Delivery::Added(object));
+                    }
+                    let departed = K::departed(last, *version, self.source.api_version)
+                        .map_err(|error| internal(&error))?;
+                    deliveries.push(Delivery::Deleted(departed));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<K: Kind> Watcher for StoreWatcher<K> {
+    fn next(&mut self) -> BoxFuture<'_, Result<Vec<Delivery>, StorageError>> {
+        async move {
+            loop {
+                self.changed.borrow_and_update();
+                let before = self.told;
+                let deliveries = self.step()?;
+                if !deliveries.is_empty() {
+                    return Ok(deliveries);
+                }
+                if self.initial.is_none() && self.told == before {
+                    // The sender lives as long as `source`.
+                    let _ = self.changed.changed().await;
+                }
+            }
+        }
+        .boxed()
+    }
+
+    fn told(&self) -> Option<ResourceVersion> {
+        self.initial.is_none().then(|| version(self.told))
+    }
+}

@@ -1,0 +1,364 @@
+//! All objects, and what is known of their nodes: a deterministic state machine. Time comes in; nothing here waits, locks or
+//! knows who leads.
+//!
+//! ```text
+//!  Following ──promote──► Warming ──99 % of live nodes are in, or the rest is declared gone──► Serving
+//!      ▲                     └──────────────────────── demote ◄───────────────────────────────────┘
+//! ```
+//! While it follows it holds a copy of the leader's state, if it ever got a whole one. Only a serving store may be read: what it
+//! does not hold then is not there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::slo::freshness::{Freshness, FreshnessState};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use node_report::Verdict;
+
+use crate::books::Books;
+use crate::freshness::{Now, Rules, Silence};
+use crate::ledger::Ledger;
+use crate::load::{LoadRecord, Thresholds};
+use crate::policy::NodePolicy;
+use crate::record::Record;
+use crate::render::Allocatable;
+use crate::reported::Reported;
+
+mod copy;
+mod reports;
+mod warm;
+mod write;
+
+pub use write::WriteError;
+
+/// A copy whose leader was not heard of for so long says nothing of nodes any more. Leaders send bookmarks each minute.
+const COPY_LIFE: Duration = Duration::from_secs(75);
+
+/// What the store goes by.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Settings {
+    /// How long nodes may be silent.
+    pub rules: Rules,
+}
+
+/// What is to be known of a Node object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeFacts {
+    /// `metadata.name`.
+    pub name: Arc<str>,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `metadata.creationTimestamp`.
+    pub created: Option<Time>,
+    /// `status.allocatable`.
+    pub allocatable: Allocatable,
+    /// Condition `Ready`: it is alive, and so expected to report.
+    pub ready: bool,
+    /// What condition `NodeMetricFresh` says, and so what an earlier leader knew; never stale.
+    pub condition: Option<Silence>,
+    /// What it is to collect.
+    pub policy: NodePolicy,
+}
+
+/// Whether the store may be read, and written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Another replica leads, or none.
+    Following,
+    /// This replica leads since then, and does not know enough yet.
+    Warming {
+        /// On the steady clock.
+        since: Duration,
+    },
+    /// This replica leads, and what it does not hold is not there.
+    Serving,
+}
+
+/// How much is in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Coverage {
+    /// Nodes that are alive.
+    pub live: usize,
+    /// Those of them of which there is something.
+    pub covered: usize,
+    /// All objects.
+    pub objects: usize,
+}
+
+/// What becomes of a report.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// It was looked at: taken, dropped, or a full one is needed.
+    Judged {
+        /// Which of them; never superseded.
+        verdict: Verdict,
+        /// What the answer says.
+        reply: Box<Reply>,
+    },
+    /// The reporter knows a later leader.
+    Superseded,
+    /// There is no such Node.
+    Unknown,
+    /// This replica does not lead.
+    NotLeading,
+}
+
+/// What the store has to say to a reporter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reply {
+    /// The leader's term.
+    pub epoch: u64,
+    /// Which report is held: incarnation and number.
+    pub held: Option<(u64, u64)>,
+    /// What the node is to collect.
+    pub policy: NodePolicy,
+}
+
+/// The state machine.
+#[derive(Debug)]
+pub struct Store {
+    settings: Settings,
+    thresholds: Thresholds,
+    ledger: Books,
+    nodes: BTreeMap<Arc<str>, Tracked>,
+    nodes_listed: bool,
+    phase: Phase,
+    epoch: u64,
+    copied: bool,
+    /// When the copy last heard of its leader.
+    copied_at: Option<Duration>,
+    /// Whether the leadership began with a copy that was fresh: what it says of a node counts until the node reports.
+    warm: bool,
+    /// When the leadership began.
+    began: Duration,
+    /// When it was last looked at whether enough is known.
+    looked: Duration,
+}
+
+/// A Node, and how it reports to this leader.
+#[derive(Debug)]
+struct Tracked {
+    facts: NodeFacts,
+    reported: Option<Arc<Reported>>,
+    /// The last report, or the beginning of this leadership.
+    heard: Duration,
+    /// `None`: it has never reported to anybody.
+    silence: Option<Silence>,
+}
+
+impl Store {
+    /// An empty one that follows.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            thresholds: Thresholds::default(),
+            ledger: Books::default(),
+            nodes: BTreeMap::new(),
+            nodes_listed: false,
+            phase: Phase::Following,
+            epoch: 0,
+            copied: false,
+            copied_at: None,
+            warm: false,
+            began: Duration::ZERO,
+            looked: Duration::ZERO,
+        }
+    }
+
+    /// The objects in the order of their changes.
+    pub fn ledger(&self) -> &Ledger<Record> {
+        &self.ledger
+    }
+
+    /// How loaded nodes are, in the order of changes.
+    pub fn loads(&self) -> &Ledger<LoadRecord> {
+        self.ledger.loads()
+    }
+
+    /// Judges loads by these from the next reports on.
+    pub fn set_thresholds(&mut self, thresholds: Thresholds) {
+        self.thresholds = thresholds;
+    }
+
+    /// Whether it may be read.
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// The term of this leadership, or of the last.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// How many nodes are in which state, for metrics.
+    pub fn states(&self) -> BTreeMap<FreshnessState, usize> {
+        let mut states = BTreeMap::new();
+        for tracked in self.nodes.values() {
+            *states.entry(tracked.silence.map_or(FreshnessState::NeverReported, Into::into)).or_default() +=
+                1;
+        }
+        states
+    }
+
+    /// Versions stay at or below this: it was made known, so that the next leader begins above.
+    pub fn set_ceiling(&mut self, ceiling: u64) {
+        self.ledger.set_ceiling(ceiling);
+    }
+
+    /// Begins to lead: above every version up to `floor`, which an earlier leader may have told of. Returns the term.
+    pub fn promote(&mut self, now: Now, floor: u64) -> u64 {
+        self.ledger.begin_above(floor.max(self.ledger.last()).max(now.micros()));
+        self.ledger.set_ceiling(u64::MAX);
+        self.epoch = self.ledger.last();
+        self.phase = Phase::Warming { since: now.steady };
+        self.began = now.steady;
+        self.warm = self.copied_at.is_some_and(|at| now.steady.saturating_sub(at) <= COPY_LIFE);
+        for tracked in self.nodes.values_mut() {
+            let record = self.ledger.get(&tracked.facts.name);
+            tracked.reported = None;
+            tracked.heard = now.steady;
+            tracked.silence = match record.map(|record| record.value.freshness.state) {
+                Some(FreshnessState::Fresh) => Some(Silence::Fresh),
+                Some(FreshnessState::Stale) => Some(Silence::Stale),
+                Some(FreshnessState::Expired) => Some(Silence::Expired),
+                Some(FreshnessState::NeverReported) => None,
+                // Earlier leaders said in the Node's condition what they knew.
+                Some(FreshnessState::Unknown) | None => tracked.facts.condition,
+            };
+        }
+        self.settle(now);
+        self.epoch
+    }
+
+    /// Whether the leadership began with a fresh copy.
+    pub fn is_warm(&self) -> bool {
+        self.warm
+    }
+
+    /// Ceases to lead. What it holds becomes a copy that may lag.
+    pub fn demote(&mut self, now: Now) {
+        if self.phase == Phase::Serving {
+            self.copied_at = Some(now.steady);
+        }
+        self.phase = Phase::Following;
+        self.copied = false;
+        for tracked in self.nodes.values_mut() {
+            tracked.reported = None;
+        }
+    }
+
+    /// Takes in a Node as it is now.
+    pub fn node_applied(&mut self, now: Now, facts: NodeFacts) {
+        let name = Arc::clone(&facts.name);
+        match self.nodes.get_mut(&name) {
+            Some(tracked) if tracked.facts.uid == facts.uid => tracked.facts = facts,
+            _ => {
+                // A Node of another identity begins anew.
+                if self.phase != Phase::Following && self.nodes.contains_key(&name) {
+                    self.ledger.remove(&name, now.micros());
+                }
+                let record = self.ledger.get(&name).map(|record| record.value.freshness.state);
+                let silence = match record {
+                    None | Some(FreshnessState::Unknown) => facts.condition,
+                    Some(FreshnessState::NeverReported) => None,
+                    Some(FreshnessState::Fresh) => Some(Silence::Fresh),
+                    Some(FreshnessState::Stale) => Some(Silence::Stale),
+                    Some(FreshnessState::Expired) => Some(Silence::Expired),
+                };
+                let tracked = Tracked { facts, reported: None, heard: now.steady, silence };
+                self.nodes.insert(Arc::clone(&name), tracked);
+            }
+        }
+        if self.phase != Phase::Following {
+            self.settle_node(&name, now);
+        }
+    }
+
+    /// The Node is gone, and its NodeMetric with it.
+    pub fn node_deleted(&mut self, now: Now, name: &str) {
+        self.nodes.remove(name);
+        if self.phase != Phase::Following {
+            self.ledger.remove(name, now.micros());
+        }
+    }
+
+    /// All Nodes have been taken in; these are their names. What is not among them is gone.
+    pub fn nodes_listed(&mut self, now: Now, names: &BTreeSet<Arc<str>>) {
+        self.nodes_listed = true;
+        self.nodes.retain(|name, _| names.contains(name));
+        if self.phase != Phase::Following {
+            self.settle(now);
+        }
+    }
+
+    /// How long ago a node was heard (`None`: never by this leader), and how often it is to report; `None` if there is no such Node.
+    pub fn silence(&self, name: &str, now: Now) -> Option<(Option<Duration>, Duration)> {
+        let Tracked { facts, reported, heard, .. } = self.nodes.get(name)?;
+        let silent = reported.as_ref().map(|_| now.steady.saturating_sub(*heard));
+        Some((silent, facts.policy.interval))
+    }
+
+    /// What condition `NodeMetricFresh` of Nodes should say and does not, by name; never stale.
+    pub fn conditions(&self) -> Vec<(Arc<str>, Silence)> {
+        if self.phase != Phase::Serving {
+            return Vec::new();
+        }
+        let wrong = |(name, tracked): (&Arc<str>, &Tracked)| {
+            // Of the stale nothing is sure: their condition stays.
+            let wanted = tracked.silence.filter(|silence| *silence != Silence::Stale)?;
+            (tracked.facts.condition != Some(wanted)).then(|| (Arc::clone(name), wanted))
+        };
+        self.nodes.iter().filter_map(wrong).collect()
+    }
+
+    /// Makes objects and nodes agree: one for each that is not hidden, none without.
+    fn settle(&mut self, now: Now) {
+        if !self.nodes_listed {
+            return;
+        }
+        let orphans: Vec<Arc<str>> = self
+            .ledger
+            .values()
+            .map(|s| &s.name)
+            .filter(|name| !self.nodes.contains_key(*name))
+            .cloned()
+            .collect();
+        for name in orphans {
+            self.ledger.remove(&name, now.micros());
+        }
+        let names: Vec<Arc<str>> = self.nodes.keys().cloned().collect();
+        for name in names {
+            self.settle_node(&name, now);
+        }
+        self.warm(now);
+    }
+
+    fn settle_node(&mut self, name: &Arc<str>, now: Now) {
+        let Some(Tracked { facts, silence, .. }) = self.nodes.get(name) else { return };
+        let spec = &facts.policy.spec;
+        let record = match self.ledger.get(name) {
+            None if *silence == Some(Silence::Hidden) => return,
+            None => {
+                let state = match silence {
+                    None => FreshnessState::NeverReported,
+                    Some(Silence::Expired | Silence::Hidden) => FreshnessState::Expired,
+                    Some(Silence::Fresh | Silence::Stale) => FreshnessState::Unknown,
+                };
+                Record::of_node(name, &facts.uid, facts.created.as_ref(), Arc::clone(spec))
+                    .with_freshness(Freshness { state, ..Freshness::default() })
+            }
+            Some(stored) if *stored.value.spec != **spec => stored.value.with_spec(Arc::clone(spec)),
+            Some(_) => return,
+        };
+        self.ledger.put(name, record, now.micros(), false);
+    }
+}
+
+fn seconds(time: Timestamp) -> Timestamp {
+    time.round(jiff::Unit::Second).unwrap_or(time)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,55 @@
+//! When a new leader knows enough to be read.
+
+use std::time::Duration;
+
+use super::{Coverage, Phase, Store};
+use crate::freshness::{Now, Silence};
+
+/// Of a hundred live nodes so many must be in before lists are answered.
+const COVERAGE_PERCENT: usize = 99;
+
+/// So few nodes are looked through after each report; else it is done once in the time of [`LOOK`].
+const FEW: usize = 500;
+const LOOK: Duration = Duration::from_millis(100);
+
+impl Store {
+    /// How much is in.
+    pub fn coverage(&self) -> Coverage {
+        let mut coverage = Coverage { objects: self.ledger.len(), ..Coverage::default() };
+        for tracked in self.nodes.values().filter(|tracked| tracked.facts.ready) {
+            coverage.live += 1;
+            let stored = self.ledger.get(&tracked.facts.name);
+            let copied = !self.warm && tracked.reported.is_none() && tracked.heard == self.began;
+            let known = !copied && stored.is_some_and(|stored| stored.value.has_status());
+            let gone = matches!(tracked.silence, Some(Silence::Expired | Silence::Hidden));
+            coverage.covered += usize::from(known || gone);
+        }
+        coverage
+    }
+
+    /// Opens the store for readers as soon as it knows enough.
+    pub(super) fn warm(&mut self, now: Now) {
+        let Phase::Warming { since } = self.phase else { return };
+        if !self.nodes_listed {
+            return;
+        }
+        self.looked = now.steady;
+        let Coverage { live, covered, .. } = self.coverage();
+        let waited = now.steady.saturating_sub(since);
+        let slowest =
+            self.nodes.values().map(|tracked| tracked.facts.policy.interval).max().unwrap_or_default();
+        // By then whoever has not reported counts as gone; the objects of such nodes are there, without a status.
+        let declared_gone = self.settings.rules.judge(waited, slowest) >= Silence::Expired;
+        if covered * 100 >= live * COVERAGE_PERCENT || declared_gone {
+            self.phase = Phase::Serving;
+        }
+    }
+
+    /// The same after a report. To look takes as long as there are nodes, so of many reports not each has a look; the next tick has.
+    pub(super) fn warm_by_report(&mut self, now: Now) {
+        let many = self.nodes.len() > FEW && now.steady.saturating_sub(self.looked) < LOOK;
+        if !many {
+            self.warm(now);
+        }
+    }
+}

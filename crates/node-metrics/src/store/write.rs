@@ -1,0 +1,117 @@
+//! Writes through the API, such as those of reporters that know of no other way.
+
+use std::sync::Arc;
+
+use api::slo::freshness::{Freshness, FreshnessState};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Map, Value};
+
+use super::{Phase, Store, seconds};
+use crate::freshness::{Now, Silence};
+use crate::ledger::Stored;
+use crate::record::{Record, Status, object};
+
+/// Why a write did not happen.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// What is there is not what was expected.
+    #[error("another write came first")]
+    Conflict,
+    /// This replica does not lead.
+    #[error("this replica does not lead")]
+    NotLeading,
+    /// What is to be written is no NodeMetric.
+    #[error("not a NodeMetric: {0}")]
+    Malformed(String),
+}
+
+impl Store {
+    /// Stores what a client made of an object, if what is there is of version `expected` (`None`: nothing). A status that differs
+    /// from what is there counts as a report.
+    pub fn write(
+        &mut self,
+        now: Now,
+        name: &Arc<str>,
+        expected: Option<u64>,
+        draft: &Map<String, Value>,
+        api_version: &str,
+    ) -> Result<Arc<Stored<Record>>, WriteError> {
+        if self.phase == Phase::Following {
+            return Err(WriteError::NotLeading);
+        }
+        let before = self.ledger.get(name).cloned();
+        if before.as_ref().map(|before| before.version) != expected {
+            return Err(WriteError::Conflict);
+        }
+        let malformed = |error: &dyn std::fmt::Display| WriteError::Malformed(error.to_string());
+        let Some(Value::Object(mut metadata)) = draft.get("metadata").cloned() else {
+            return Err(WriteError::Malformed("no metadata".to_owned()));
+        };
+        metadata.remove("resourceVersion");
+        let spec = Arc::new(draft.get("spec").cloned().unwrap_or_else(|| Value::Object(Map::new())));
+        let status = draft.get("status").filter(|status| status.as_object().is_some_and(|s| !s.is_empty()));
+        let relabelled =
+            before.as_ref().is_none_or(|b| b.value.metadata.get("labels") != metadata.get("labels"));
+        let metadata = Arc::new(metadata);
+
+        let known = before.as_ref().map(|before| object(before, api_version, |_| {})).transpose();
+        let known = known.map_err(|error| malformed(&error))?;
+        let known: Option<Value> = known.and_then(|object| serde_json::from_slice(object.body()).ok());
+        let same = known.as_ref().map_or(status.is_none(), |known| known.get("status") == status);
+        let allocatable = self.nodes.get(name).map(|tracked| tracked.facts.allocatable).unwrap_or_default();
+        let record = if let (Some(before), true) = (&before, same) {
+            let (status, freshness) = (before.value.status.clone(), before.value.freshness.clone());
+            Record::new(metadata, spec, status, freshness, allocatable).with_load(before.value.load)
+        } else {
+            let status = match status {
+                None => Status::Absent,
+                Some(status) => {
+                    let raw: Box<RawValue> = to_raw_value(status).map_err(|error| malformed(&error))?;
+                    Status::Written(raw.into())
+                }
+            };
+            let freshness = match status {
+                Status::Absent => Freshness::default(),
+                _ => Freshness {
+                    state: FreshnessState::Fresh,
+                    received_time: Some(Time(seconds(now.wall))),
+                    age_seconds: Some(0),
+                    sampled_time: None,
+                },
+            };
+            if let (Some(tracked), true) =
+                (self.nodes.get_mut(name), freshness.state == FreshnessState::Fresh)
+            {
+                tracked.heard = now.steady;
+                tracked.silence = Some(Silence::Fresh);
+                tracked.reported = None;
+            }
+            Record::new(metadata, spec, status, freshness, allocatable)
+        };
+        let stored = self.ledger.put(name, record, now.micros(), relabelled || !same);
+        self.warm(now);
+        Ok(stored)
+    }
+
+    /// Removes the object of exactly this version; returns its last state and the version of its going. The next look at its Node
+    /// makes another.
+    pub fn erase(
+        &mut self,
+        now: Now,
+        name: &str,
+        expected: u64,
+    ) -> Result<(u64, Arc<Stored<Record>>), WriteError> {
+        if self.phase == Phase::Following {
+            return Err(WriteError::NotLeading);
+        }
+        if self.ledger.get(name).is_none_or(|stored| stored.version != expected) {
+            return Err(WriteError::Conflict);
+        }
+        if let Some(tracked) = self.nodes.get_mut(name) {
+            tracked.reported = None;
+            tracked.silence = None;
+        }
+        self.ledger.remove(name, now.micros()).ok_or(WriteError::Conflict)
+    }
+}

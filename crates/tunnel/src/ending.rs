@@ -1,0 +1,61 @@
+//! How what carries streams is told to end: in its own time, or in a bounded one.
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+/// The end of a link, of a listener, or of all of them.
+///
+/// What is no longer wanted *retires*: it takes no new streams, and those that are open go on for as long as they like, so no change
+/// of address, gateway, certificate or role cuts one. What is shut down has a deadline besides.
+#[derive(Debug, Clone)]
+pub struct Ending {
+    retire: CancellationToken,
+    shutdown: CancellationToken,
+}
+
+impl Ending {
+    /// Retires at `retire`. Once `shutdown` is cancelled, too, there is a deadline.
+    pub fn new(retire: CancellationToken, shutdown: CancellationToken) -> Self {
+        Self { retire, shutdown }
+    }
+
+    /// Has nothing but `shutdown`, at which it retires.
+    pub fn at(shutdown: CancellationToken) -> Self {
+        Self::new(shutdown.child_token(), shutdown)
+    }
+
+    /// Ends with this one, or before it.
+    #[must_use]
+    pub fn child(&self) -> Self {
+        Self::new(self.retire.child_token(), self.shutdown.child_token())
+    }
+
+    /// No new streams.
+    pub fn retire(&self) {
+        self.retire.cancel();
+    }
+
+    /// No new streams, and a deadline for those that are open.
+    pub fn shut_down(&self) {
+        self.retire.cancel();
+        self.shutdown.cancel();
+    }
+
+    /// Whether it takes no new streams.
+    pub fn is_retired(&self) -> bool {
+        self.retire.is_cancelled()
+    }
+
+    /// Ends when it takes no new streams.
+    pub async fn retired(&self) {
+        self.retire.cancelled().await;
+    }
+
+    /// Ends `limit` after it was shut down.
+    pub(crate) async fn overdue(&self, limit: Duration) {
+        self.retire.cancelled().await;
+        self.shutdown.cancelled().await;
+        tokio::time::sleep(limit).await;
+    }
+}

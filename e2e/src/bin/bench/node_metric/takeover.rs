@@ -1,0 +1,161 @@
+//! How long reads and reports are gone when the leader goes. Both are tried again and again, as clients of one standby and of the
+//! leader that the cluster names would; each counts from the signal until the first that succeeds after one that did not.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
+use e2e::eventually;
+use http_body_util::BodyExt;
+use kube::Client;
+use rustix::process::Signal;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::fleet::{PROBE, Reporter, Shared};
+use super::link::{self, Kind, Link};
+use super::place::Place;
+use super::replica::pair;
+use super::watchers::Way;
+
+/// Between two attempts.
+const TURN: Duration = Duration::from_millis(20);
+
+/// A read that takes longer has waited for a leader.
+const SLOW: Duration = Duration::from_millis(150);
+
+/// Nothing takes so long.
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// How the leader goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Term,
+    Kill,
+    Frozen,
+}
+
+/// Seconds until reads and until reports flowed again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gap {
+    pub(super) reads: f64,
+    pub(super) reports: f64,
+}
+
+/// One change of the leader.
+pub(super) async fn change(
+    client: &Client,
+    end: End,
+    probe: (&Arc<Shared>, usize),
+    place: &watch::Receiver<Place>,
+    admin: &Way,
+) -> Result<Gap> {
+    let (leader, standby) =
+        eventually("both replicas run", Duration::from_mins(3), || async { pair(client).await }).await?;
+    let (_, port) = place
+        .borrow()
+        .api
+        .clone()
+        .rsplit_once(':')
+        .map(|(host, port)| (host.to_owned(), port.to_owned()))
+        .context("port")?;
+    let name = place.borrow().name.clone();
+    let way = Way { server: format!("{}:{port}", standby.address), name, ..admin.clone() };
+    let read = move || {
+        let way = way.clone();
+        async move { read(&way).await }
+    };
+    eventually("the standby hands on", Duration::from_mins(2), &read).await?;
+    // It follows, and has seen the leader renew.
+    sleep(Duration::from_secs(5)).await;
+    let before = place.borrow().servers.first().cloned();
+    let mut reporter = Reporter::new(probe.0, probe.1, Duration::from_secs(1))?;
+    let mut seen = place.clone();
+    let mut link = open(&mut reporter, &seen).await?;
+    ensure!(reporter.post(probe.0, &mut link).await?.is_none(), "the leader does not lead");
+    let began = Instant::now();
+    let signal = match end {
+        End::Term => Signal::TERM,
+        End::Kill => Signal::KILL,
+        End::Frozen => Signal::STOP,
+    };
+    leader.signal(signal)?;
+    let reports = async {
+        loop {
+            let known = seen.borrow_and_update().servers.first().cloned();
+            let posted = tokio::select! {
+                posted = reporter.post(probe.0, &mut link) => posted.is_ok_and(|elsewhere| elsewhere.is_none()),
+                () = moved(&mut seen, known.as_ref()) => false,
+            };
+            // What the old leader took says nothing of the new one.
+            let leads = seen.borrow().servers.first().cloned();
+            if posted && leads != before {
+                return began.elapsed().as_secs_f64();
+            }
+            if !posted {
+                let known = seen.borrow_and_update().servers.first().cloned();
+                let mut also = seen.clone();
+                tokio::select! {
+                    opened = open(&mut reporter, &seen) => if let Ok(other) = opened { link = other },
+                    () = moved(&mut also, known.as_ref()) => {}
+                }
+            }
+            sleep(TURN).await;
+        }
+    };
+    let reads = async {
+        let (mut failed, mut since) = (false, None);
+        loop {
+            let asked = Instant::now();
+            let answered = timeout(Duration::from_secs(1), read()).await.is_ok_and(|read| read.is_ok());
+            let now = began.elapsed().as_secs_f64();
+            // One that had to wait was without an answer meanwhile.
+            failed |= asked.elapsed() > SLOW;
+            if answered {
+                since = since.or(Some(now));
+                // With a warm standby there may be none that fails: then from when on it is the new leader that answers.
+                if let Some(at) = since
+                    && (failed || now > 3.0)
+                    && now - at > 0.2
+                {
+                    return if failed { at } else { 0.0 };
+                }
+            } else {
+                (failed, since) = (true, None);
+            }
+            sleep(TURN).await;
+        }
+    };
+    let both = timeout(LONGEST, Box::pin(async { tokio::join!(reads, reports) })).await;
+    if end == End::Frozen {
+        leader.signal(Signal::CONT)?;
+    }
+    let (reads, reports) = both.with_context(|| format!("{end:?}: nothing flows after {LONGEST:?}"))?;
+    Ok(Gap { reads, reports })
+}
+
+async fn moved(place: &mut watch::Receiver<Place>, from: Option<&String>) {
+    // The sender lives as long as the benchmark.
+    let _ = place.wait_for(|place| place.servers.first() != from).await;
+}
+
+async fn open(reporter: &mut Reporter, place: &watch::Receiver<Place>) -> Result<Link> {
+    let place = place.borrow().clone();
+    let server = place.servers.first().context("no server")?;
+    let (certificate, key) = reporter.begin();
+    let tls = link::config(&place.authorities, certificate, key)?;
+    Link::open(server, &place.name, &tls, Kind::Reporter { probe: PROBE }).await
+}
+
+/// Reads one object, over a connection of its own: the one before may hang.
+async fn read(way: &Way) -> Result<()> {
+    let mut link = Link::open(&way.server, &way.name, &way.tls, Kind::Reader).await?;
+    let request = http::Request::get("/").header(http::header::ACCEPT, "application/json");
+    let response =
+        link.send(request, &format!("{}/{}", way.path, super::fleet::name(0)), Bytes::new()).await?;
+    let status = response.status();
+    response.into_body().collect().await?;
+    ensure!(status == 200, "{status}");
+    Ok(())
+}

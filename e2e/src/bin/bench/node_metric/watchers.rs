@@ -1,0 +1,138 @@
+//! Watches of all objects, and how long each report took to come to them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use anyhow::{Result, ensure};
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use parking_lot::Mutex;
+use rustls::ClientConfig;
+use tokio::task::JoinSet;
+
+use super::link::{Kind, Link};
+
+/// What stands in each event, near its end: when the node took the sample.
+const MARK: &[u8] = b"\"sampledTime\":\"";
+
+/// So much of the end of an event is kept to find the mark in.
+const TAIL: usize = 2_048;
+
+/// Where watches go.
+#[derive(Clone)]
+pub(super) struct Way {
+    pub(super) server: String,
+    pub(super) name: String,
+    pub(super) tls: Arc<ClientConfig>,
+    /// `/apis/group/version/nodemetrics`
+    pub(super) path: String,
+}
+
+/// Watches that run until they are dropped.
+pub(super) struct Watchers {
+    told: Arc<Told>,
+    _tasks: JoinSet<()>,
+}
+
+#[derive(Default)]
+struct Told {
+    listens: AtomicBool,
+    events: AtomicU64,
+    bytes: AtomicU64,
+    ended: AtomicU64,
+    delays: Mutex<Vec<f64>>,
+}
+
+/// What they were told while they listened.
+pub(super) struct Heard {
+    pub(super) events: u64,
+    pub(super) bytes: u64,
+    /// Milliseconds from the sample to its arrival.
+    pub(super) delays: Vec<f64>,
+}
+
+impl Watchers {
+    /// Opens `count` watches, each over a connection of its own, from the state of now on.
+    pub(super) async fn open(way: &Way, count: usize) -> Result<Self> {
+        let told = Arc::new(Told::default());
+        let mut tasks = JoinSet::new();
+        for _ in 0..count {
+            let mut link = Link::open(&way.server, &way.name, &way.tls, Kind::Reader).await?;
+            let path = format!("{}?watch=1&allowWatchBookmarks=true&timeoutSeconds=3000", way.path);
+            let request = http::Request::get("/").header(http::header::ACCEPT, "application/json");
+            let response = link.send(request, &path, Bytes::new()).await?;
+            ensure!(response.status() == 200, "{}: {}", way.server, response.status());
+            let told = told.clone();
+            tasks.spawn(async move {
+                let mut body = response.into_body();
+                let mut tail = Vec::new();
+                while let Some(Ok(frame)) = body.frame().await {
+                    if let Some(data) = frame.data_ref() {
+                        read(&told, &mut tail, data);
+                    }
+                }
+                told.ended.fetch_add(1, Relaxed);
+                drop(link);
+            });
+        }
+        Ok(Self { told, _tasks: tasks })
+    }
+
+    /// From now on what comes is counted.
+    pub(super) fn listen(&self) {
+        self.told.delays.lock().clear();
+        self.told.events.store(0, Relaxed);
+        self.told.bytes.store(0, Relaxed);
+        self.told.listens.store(true, Relaxed);
+    }
+
+    /// What came since [`Watchers::listen`].
+    pub(super) fn heard(&self) -> Result<Heard> {
+        self.told.listens.store(false, Relaxed);
+        let ended = self.told.ended.load(Relaxed);
+        ensure!(ended == 0, "{ended} watches ended");
+        Ok(Heard {
+            events: self.told.events.load(Relaxed),
+            bytes: self.told.bytes.load(Relaxed),
+            delays: std::mem::take(&mut self.told.delays.lock()),
+        })
+    }
+}
+
+fn read(told: &Told, tail: &mut Vec<u8>, mut data: &[u8]) {
+    if !told.listens.load(Relaxed) {
+        tail.clear();
+        return;
+    }
+    told.bytes.fetch_add(data.len() as u64, Relaxed);
+    while let Some(end) = data.iter().position(|byte| *byte == b'\n') {
+        let (line, rest) = data.split_at(end + 1);
+        keep(tail, line);
+        if let Some(sent) = marked(tail) {
+            told.events.fetch_add(1, Relaxed);
+            let now = jiff::Timestamp::now().as_microsecond();
+            #[expect(clippy::cast_precision_loss, reason = "milliseconds of a benchmark")]
+            let delay = now.saturating_sub(sent) as f64 / 1e3;
+            told.delays.lock().push(delay);
+        }
+        tail.clear();
+        data = rest;
+    }
+    keep(tail, data);
+}
+
+fn keep(tail: &mut Vec<u8>, data: &[u8]) {
+    let data = data.get(data.len().saturating_sub(TAIL)..).unwrap_or_default();
+    let over = (tail.len() + data.len()).saturating_sub(TAIL).min(tail.len());
+    tail.drain(..over);
+    tail.extend_from_slice(data);
+}
+
+/// When the sample that an event tells was taken, in microseconds.
+fn marked(tail: &[u8]) -> Option<i64> {
+    let at = tail.windows(MARK.len()).rposition(|window| window == MARK)? + MARK.len();
+    let rest = tail.get(at..)?;
+    let end = rest.iter().position(|byte| *byte == b'"')?;
+    let time: jiff::Timestamp = std::str::from_utf8(rest.get(..end)?).ok()?.parse().ok()?;
+    Some(time.as_microsecond())
+}

@@ -1,0 +1,180 @@
+//! The crate `aggregated-api` and the API server, asked the same about a resource of one schema: from memory there, a custom resource here. What is answered
+//! must be the same but for identities, times and versions, and for what is explained in [`explained`].
+
+mod answers;
+mod explained;
+mod generate;
+mod servers;
+
+use anyhow::{Result, ensure};
+use e2e::cleanup::Cleanup;
+use e2e::ground::long;
+use e2e::seed::seed;
+use e2e::{client, fresh_namespace, kubectl, kubectl_apply};
+use serde_json::Value;
+use testkit::client::connection::Endpoint;
+use testkit::differential::{Case, Subject, compare, populate};
+use tokio::task::JoinSet;
+
+use self::answers::{Question, differences};
+use self::servers::{Ours, real};
+
+/// Where the objects are that requests are about.
+const NAMESPACE: &str = "e2e-aggregated-api";
+
+const DEFINITION: &str = include_str!("aggregated_api/gadgets.yaml");
+const REQUESTS: &str = include_str!("aggregated_api/requests.yaml");
+
+/// How many lists and watches are drawn of all combinations, and how many writes are made up.
+const LISTS: usize = 200;
+const WATCHES: usize = 80;
+const WRITES: usize = 400;
+
+/// How many seeds are gone through, one after the other.
+const SEEDS: usize = 3;
+const LONG_SEEDS: usize = 20;
+
+/// How many requests about the same object are told before one that is answered otherwise.
+const BEFORE: usize = 6;
+
+/// The kind under test, while this lives.
+async fn gadgets() -> Result<Cleanup> {
+    let client = client().await?;
+    let mut made = Cleanup::kubectl(&["delete", "crd", "gadgets.test.isthmus.dev", "--ignore-not-found"]);
+    made.add("kubectl", &["delete", "namespace", NAMESPACE, "dt-a", "dt-a-b", "--ignore-not-found"]);
+    kubectl(&["delete", "namespace", "dt-a", "dt-a-b", "--ignore-not-found"]).await?.ok()?;
+    fresh_namespace(&client, NAMESPACE).await?;
+    kubectl_apply(DEFINITION).await?.ok()?;
+    let established =
+        ["wait", "crd/gadgets.test.isthmus.dev", "--for=condition=Established", "--timeout=30s"];
+    kubectl(&established).await?.ok()?;
+    Ok(made)
+}
+
+#[tokio::test]
+// How many were asked is what the run is read for.
+#[allow(clippy::print_stdout)]
+async fn requests_are_answered_as_by_the_api_server() -> Result<()> {
+    let made = gadgets().await?;
+    let real = real(NAMESPACE).await?;
+    let ours = Ours::start(DEFINITION).await?;
+    let mut comparison =
+        Comparison { real: &real, ours: &ours.endpoint, explained: 0, report: Vec::new(), asked: Vec::new() };
+    let written: Vec<Question> = serde_saphyr::from_str(REQUESTS)?;
+    let mut count = written.len();
+    for question in &written {
+        comparison.ask(question).await?;
+    }
+    let first = seed()?;
+    let seeds = if long() { LONG_SEEDS } else { SEEDS };
+    for seed in (first..).take(seeds) {
+        let from = comparison.report.len();
+        for question in generate::clean() {
+            question.ask(&real, NAMESPACE).await?;
+            question.ask(&ours.endpoint, NAMESPACE).await?;
+        }
+        for question in generate::questions(seed, WRITES) {
+            count += 1;
+            comparison.ask(&question).await?;
+            if comparison.report.len() > from {
+                // The objects are others from here on.
+                let last = comparison.report.pop().unwrap_or_default();
+                comparison.report.push(format!("ISTHMUS_SEED={seed}: {last}"));
+                break;
+            }
+        }
+    }
+    let Comparison { explained, report, .. } = comparison;
+    println!(
+        "{count} requests, {seeds} seeds from {first}: {explained} differ as explained, {} without reason",
+        report.len()
+    );
+    ensure!(report.is_empty(), "not as the API server:\n{}", report.join("\n"));
+    drop(made);
+    Ok(())
+}
+
+/// Both servers, and what was found.
+struct Comparison<'a> {
+    real: &'a Endpoint,
+    ours: &'a Endpoint,
+    explained: usize,
+    report: Vec<String>,
+    /// What was asked, with the API server's status.
+    asked: Vec<String>,
+}
+
+impl Comparison<'_> {
+    async fn ask(&mut self, question: &Question) -> Result<()> {
+        let (theirs, own) =
+            tokio::join!(question.ask(self.real, NAMESPACE), question.ask(self.ours, NAMESPACE));
+        let (theirs, own) = (theirs?, own?);
+        let found = differences(&theirs, &own);
+        if found.is_empty() {
+        } else if explained::reason(&theirs, &own).is_some() {
+            self.explained += 1;
+        } else {
+            let about = |other: &&String| question.name().is_some_and(|name| other.contains(&name));
+            let before: Vec<_> = self.asked.iter().rev().filter(about).take(BEFORE).cloned().collect();
+            self.report.push(format!(
+                "{question}\n    {}\n    before, the last first:\n    {}",
+                found.join("\n    "),
+                before.join("\n    ")
+            ));
+        }
+        self.asked.push(format!("{} {question}", theirs.status));
+        Ok(())
+    }
+}
+
+#[tokio::test]
+// How many were asked is what the run is read for.
+#[allow(clippy::print_stdout)]
+async fn lists_and_watches_are_answered_as_by_the_api_server() -> Result<()> {
+    let made = gadgets().await?;
+    let seed = usize::try_from(seed()?)?;
+    let real = real(NAMESPACE).await?;
+    let server = Ours::start(DEFINITION).await?;
+    let ours = server.endpoint.clone();
+    let template: Value = serde_json::json!({
+        "apiVersion": "test.isthmus.dev/v1", "kind": "Gadget", "spec": { "color": "red" },
+    });
+    let subject =
+        Subject { root: "/apis/test.isthmus.dev/v1".to_owned(), resource: "gadgets".to_owned(), template };
+    let (theirs, own) = (populate(&real, &subject).await?, populate(&ours, &subject).await?);
+    let free = ["resourceVersion", "resourceVersionMatch", "sendInitialEvents"];
+    let mut cases = Case::corners(true, &free);
+    cases.extend(Case::corners(false, &["resourceVersion", "resourceVersionMatch", "limit", "$accept"]));
+    cases.extend(Case::sample(false, LISTS, seed).chain(Case::sample(true, WATCHES, seed)));
+    // Together, or each batch waits for one of them.
+    cases.sort_by_key(Case::waits);
+    let mut report = Vec::new();
+    let mut explained = 0;
+    for some in cases.chunks(48) {
+        let mut tasks = JoinSet::new();
+        for case in some {
+            let case = case.clone();
+            let (real, ours, subject) = (real.clone(), ours.clone(), subject.clone());
+            let (theirs, own) = (theirs.clone(), own.clone());
+            tasks.spawn(async move {
+                let found = compare(&case, &subject, (&real, &theirs), (&ours, &own)).await;
+                (case, found)
+            });
+        }
+        for (case, found) in tasks.join_all().await {
+            match found? {
+                None => {}
+                Some(found) if explained::list(&case, &found).is_some() => explained += 1,
+                Some(found) => report.push(found.to_string()),
+            }
+        }
+    }
+    println!(
+        "{} lists and watches: {explained} differ as explained, {} without reason",
+        cases.len(),
+        report.len()
+    );
+    ensure!(report.is_empty(), "not as the API server:\n{}", report.join("\n"));
+    drop(made);
+    Ok(())
+}

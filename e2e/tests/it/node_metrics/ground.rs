@@ -1,0 +1,157 @@
+//! A cluster whose manager serves NodeMetrics, with a node that reports, and what can be done to the leader.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use e2e::cleanup::Cleanup;
+use e2e::{SYSTEM, client, eventually, hack_cluster, replicas, repository, run};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams};
+use kube::{Client, ResourceExt};
+
+use super::{NODE, WARM, fresh};
+
+/// How long a change of leader may take on a busy machine, the start of another pod in it.
+const CHANGE: Duration = Duration::from_mins(2);
+
+/// The Lease of the election, which is also the name of the Service.
+pub(super) const LEASE: &str = "isthmus-node-metric";
+
+/// NodeMetrics are served, and one node reports.
+pub(super) struct Ground {
+    pub(super) client: Client,
+    /// The nodes of the cluster: each has an object.
+    pub(super) nodes: BTreeSet<String>,
+    _cleanup: Cleanup,
+}
+
+impl Ground {
+    /// Installs what is needed, and waits until all of it is seen.
+    pub(super) async fn new() -> Result<Self> {
+        let client = client().await?;
+        let install = repository().join("hack/install");
+        let mut cleanup = super::report_often().await?;
+        cleanup.add(repository().join("hack/cluster"), &["hub", NODE, "--off"]);
+        cleanup.add(&install, &["--wait"]);
+        run(&install, &["--set", "nodeMetrics.enabled=true", "--wait"], "").await?.ok()?;
+        hack_cluster(&["hub", NODE, "--report"]).await?.ok()?;
+        eventually("a report is seen", WARM, fresh).await?;
+        let nodes = Api::<Node>::all(client.clone()).list(&ListParams::default()).await?;
+        let nodes: BTreeSet<_> = nodes.iter().map(ResourceExt::name_any).collect();
+        let ground = Self { client, nodes, _cleanup: cleanup };
+        eventually("every node has an object", WARM, || async {
+            let names = ground.names().await?;
+            ensure!(names == ground.nodes, "{names:?}");
+            Ok(())
+        })
+        .await?;
+        replicas::all_ready().await?;
+        Ok(ground)
+    }
+
+    /// NodeMetrics as any client sees them.
+    pub(super) fn metrics(&self) -> Api<DynamicObject> {
+        let kind = GroupVersionKind::gvk("slo.koordinator.sh", "v1beta1", "NodeMetric");
+        Api::all_with(self.client.clone(), &ApiResource::from_gvk_with_plural(&kind, "nodemetrics"))
+    }
+
+    async fn names(&self) -> Result<BTreeSet<String>> {
+        Ok(self.metrics().list(&ListParams::default()).await?.iter().map(ResourceExt::name_any).collect())
+    }
+
+    /// Who leads, as the Lease has it.
+    pub(super) async fn holder(&self) -> Result<String> {
+        let lease = Api::<Lease>::namespaced(self.client.clone(), SYSTEM).get(LEASE).await?;
+        let holder = lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default();
+        ensure!(!holder.is_empty(), "nobody leads");
+        Ok(holder)
+    }
+
+    /// The pod of the leader.
+    pub(super) async fn leader(&self) -> Result<Replica> {
+        let holder = self.holder().await?;
+        let pod = holder.split('_').next().unwrap_or_default();
+        Replica::find(&self.client, pod).await
+    }
+
+    /// Ends the leader's pod; with `grace` 0 it is killed.
+    pub(super) async fn end_leader(&self, grace: Option<u32>) -> Result<()> {
+        let pod = self.leader().await?.pod;
+        let how = DeleteParams { grace_period_seconds: grace, ..DeleteParams::default() };
+        Api::<Pod>::namespaced(self.client.clone(), SYSTEM).delete(&pod, &how).await?;
+        Ok(())
+    }
+
+    /// Waits until another than `before` leads, all replicas are there, and reads are answered.
+    pub(super) async fn recovered(&self, before: &str) -> Result<()> {
+        eventually("another leads", CHANGE, || async {
+            let now = self.holder().await?;
+            ensure!(now != before, "{now} leads");
+            Ok(())
+        })
+        .await?;
+        self.whole().await
+    }
+
+    /// Waits until all replicas are there, and reads are answered.
+    pub(super) async fn whole(&self) -> Result<()> {
+        eventually("all replicas are ready", CHANGE, || async {
+            replicas::all_ready().await?;
+            let there = replicas::replicas(&self.client).await?.len();
+            ensure!(there >= 2, "{there} replicas");
+            Ok(())
+        })
+        .await?;
+        eventually("reads are answered", WARM, || async {
+            let names = self.names().await?;
+            ensure!(names == self.nodes, "{names:?}");
+            Ok(())
+        })
+        .await
+    }
+}
+
+/// A replica's pod and its process on this machine.
+pub(super) struct Replica {
+    pub(super) pod: String,
+    pub(super) address: String,
+    pub(super) process: String,
+}
+
+impl Replica {
+    async fn find(client: &Client, name: &str) -> Result<Self> {
+        let pod = Api::<Pod>::namespaced(client.clone(), SYSTEM).get(name).await?;
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).context("no node")?;
+        let status = pod.status.context("no status")?;
+        let containers = status.container_statuses.unwrap_or_default();
+        let id = containers
+            .first()
+            .and_then(|container| container.container_id.clone())
+            .context("no container")?;
+        let id = id.trim_start_matches("containerd://");
+        let tasks = ["exec", &node, "--", "ctr", "-n", "k8s.io", "tasks", "ls"];
+        let tasks = hack_cluster(&tasks).await?.ok()?;
+        let line = tasks
+            .lines()
+            .find(|line| line.starts_with(id))
+            .with_context(|| format!("no task {id}: {tasks}"))?;
+        let process = line.split_whitespace().nth(1).context("no process")?.to_owned();
+        Ok(Self { pod: name.to_owned(), address: status.pod_ip.context("no address")?, process })
+    }
+
+    /// Sends a signal to the process.
+    pub(super) async fn signal(&self, signal: &str) -> Result<()> {
+        run("kill", &[signal, &self.process], "").await?.ok().map(drop)
+    }
+
+    /// Cuts the pod off from everybody: no packet comes or goes.
+    pub(super) async fn cut_off(&self) -> Result<()> {
+        let network = format!("--net=/proc/{}/ns/net", self.process);
+        for chain in ["INPUT", "OUTPUT"] {
+            run("nsenter", &[&network, "iptables", "-w", "-I", chain, "-j", "DROP"], "").await?.ok()?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,12 @@
+//! The tunnel on a real cluster: kubectl, Prometheus and metrics-server reach edge nodes behind NAT by name. Each test is named
+//! after the assertion (f) or the fault (x) of the tunnel's requirements that it shows.
+
+mod faults;
+mod identity;
+mod monitoring;
+mod outwards;
+mod reach;
+mod rotation;
+mod slow;
+mod streams;
+mod weather;

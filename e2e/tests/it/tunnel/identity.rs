@@ -1,0 +1,239 @@
+//! Who is who: kubelets know the caller, gateways know nodes, and nobody passes for another.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use e2e::cleanup::Cleanup;
+use e2e::ground::{EDGE_GATEWAY, GATEWAYS, ORDINARY, Reach, SOLO, ground};
+use e2e::hub::token;
+use e2e::{eventually, hack_cluster, kubectl, kubectl_apply, run};
+
+/// What a kubelet answers to a caller of the cloud: the status and the text.
+async fn ask_kubelet(node: &str, token: Option<&str>) -> Result<(String, String)> {
+    let service = [
+        "-n",
+        "kube-system",
+        "get",
+        "service",
+        "x-raven-proxy-internal-svc",
+        "-o",
+        "jsonpath={.spec.clusterIP}",
+    ];
+    let address = kubectl(&service).await?.ok()?;
+    let authority = hack_cluster(&["path", "cloud-1", "hub-ca"]).await?.ok()?;
+    let (resolve, url) = (format!("{node}:10250:{address}"), format!("https://{node}:10250/metrics"));
+    let bearer = token.map(|token| format!("Authorization: Bearer {token}"));
+    let mut words =
+        vec!["exec", "cloud-1", "--", "curl", "-sm10", "--cacert", authority.trim(), "--resolve", &resolve];
+    words.extend(bearer.iter().flat_map(|bearer| ["-H", bearer.as_str()]));
+    words.extend(["-w", "\n%{http_code}", &url]);
+    let said = hack_cluster(&words).await?;
+    let (body, status) = said.stdout.rsplit_once('\n').with_context(|| format!("{said:?}"))?;
+    Ok((status.to_owned(), body.to_owned()))
+}
+
+#[tokio::test]
+async fn f11_the_kubelet_knows_the_caller() -> Result<()> {
+    ground(Reach::Names).await?;
+    for node in [EDGE_GATEWAY, ORDINARY, SOLO] {
+        let (status, body) = ask_kubelet(node, None).await?;
+        ensure!(status == "401", "without credentials: {status} {body}");
+        // The kubelet itself says whom it took the caller for.
+        let nobody = token("default", "e2e-tunnel-nobody", "system:discovery").await?;
+        let (status, body) = ask_kubelet(node, Some(&nobody)).await?;
+        ensure!(
+            status == "403" && body.contains("user=system:serviceaccount:default:e2e-tunnel-nobody"),
+            "without rights: {status} {body}"
+        );
+        let reader = token("default", "e2e-tunnel-reader", "system:kubelet-api-admin").await?;
+        let (status, body) = ask_kubelet(node, Some(&reader)).await?;
+        ensure!(status == "200" && body.contains("kubelet_node_name"), "with rights: {status}");
+        ensure!(body.contains(&format!("node=\"{node}\"")), "another kubelet than that of {node} answered");
+    }
+    for name in ["nobody", "reader"] {
+        kubectl(&["delete", "clusterrolebinding", &format!("default-e2e-tunnel-{name}")]).await?.ok()?;
+        kubectl(&["delete", "serviceaccount", &format!("e2e-tunnel-{name}")]).await?.ok()?;
+    }
+    Ok(())
+}
+
+/// Shakes hands with a gateway as an agent, from an edge node; what `openssl s_client` said.
+pub(super) async fn shake(balancer: &str, certificate: Option<(&str, &str)>) -> Result<String> {
+    let authority = hack_cluster(&["path", "cloud-1", "hub-ca"]).await?.ok()?;
+    let address = format!("{balancer}:10262");
+    let mut words = vec!["exec", ORDINARY, "--", "timeout", "6", "openssl", "s_client", "-connect", &address];
+    words.extend([
+        "-alpn",
+        "isthmus-reverse/1",
+        "-CAfile",
+        authority.trim(),
+        "-servername",
+        "gateway.isthmus.internal",
+    ]);
+    words.extend(["-verify_hostname", "gateway.isthmus.internal", "-verify_return_error", "-ign_eof"]);
+    if let Some((certificate, key)) = certificate {
+        words.extend(["-cert", certificate, "-key", key]);
+    }
+    let finished = hack_cluster(&words).await?;
+    Ok(finished.stdout + &finished.stderr)
+}
+
+#[tokio::test]
+async fn f18_who_is_no_endpoint_is_refused() -> Result<()> {
+    let ground = ground(Reach::Names).await?;
+    let folder = std::env::temp_dir().join(format!("e2e-f18-{}", std::process::id()));
+    std::fs::create_dir_all(&folder)?;
+    let result = refused(&ground.balancer, &folder).await;
+    std::fs::remove_dir_all(&folder)?;
+    result
+}
+
+async fn refused(balancer: &str, folder: &std::path::Path) -> Result<()> {
+    // No certificate.
+    let said = shake(balancer, None).await?;
+    ensure!(said.contains("alert") && said.contains("certificate"), "without a certificate: {said}");
+    // One of another authority, with a name that would do.
+    let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
+    let (certificate, key) = (path("other.crt"), path("other.key"));
+    let subject = format!("/O=system:nodes/CN=system:node:{EDGE_GATEWAY}");
+    run(
+        "openssl",
+        &[
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-nodes",
+            "-keyout",
+            &key,
+            "-out",
+            &certificate,
+            "-subj",
+            &subject,
+            "-days",
+            "2",
+            "-addext",
+            "extendedKeyUsage=clientAuth",
+        ],
+        "",
+    )
+    .await?
+    .ok()?;
+    let said = shake(balancer, Some((&certificate, &key))).await?;
+    ensure!(said.contains("alert"), "with another authority's certificate: {said}");
+    // An honest one, of a node that is no endpoint of its pool: the link is closed, and entered nowhere.
+    let state = state().await?;
+    let of = |node: &str| {
+        (
+            format!("{state}/nodes/{node}/pki/kubelet-client.crt"),
+            format!("{state}/nodes/{node}/pki/kubelet-client.key"),
+        )
+    };
+    let (certificate, key) = of(ORDINARY);
+    let began = std::time::Instant::now();
+    let said = shake(balancer, Some((&certificate, &key))).await?;
+    ensure!(said.contains("Verify return code: 0"), "the gateway's own certificate: {said}");
+    ensure!(began.elapsed() < Duration::from_secs(5), "an ordinary node's link stays open: {said}");
+    // The same with an endpoint's: the gateway begins to speak HTTP/2.
+    let (certificate, key) = of(EDGE_GATEWAY);
+    let said = shake(balancer, Some((&certificate, &key))).await?;
+    ensure!(
+        said.contains("PRI * HTTP/2.0"),
+        "an endpoint is refused as well, so the above shows nothing: {said}"
+    );
+    for gateway in GATEWAYS {
+        let report = kubectl(&[
+            "-n",
+            "kube-system",
+            "get",
+            "configmap",
+            &format!("isthmus-gateway-{gateway}"),
+            "-o",
+            "yaml",
+        ])
+        .await?
+        .ok()?;
+        ensure!(
+            !report.contains(&format!("\"{ORDINARY}\"")),
+            "{gateway} reports a link of {ORDINARY}: {report}"
+        );
+    }
+    unapproved(folder).await?;
+    stays_where_it_is().await
+}
+
+/// A node does not put itself behind another pool's Gateway, nor into another pool.
+async fn stays_where_it_is() -> Result<()> {
+    let user = format!("system:node:{ORDINARY}");
+    for label in [
+        "raven.openyurt.io/gateway=tunnel-b",
+        "apps.openyurt.io/nodepool=tunnel-b",
+        "openyurt.io/is-edge-worker=false",
+    ] {
+        let words = ["--as", &user, "--as-group", "system:nodes", "label", "node", ORDINARY, "--overwrite"];
+        let refused = kubectl(&[&words[..], &[label]].concat()).await?;
+        let said = refused.stderr.contains("a node does not choose its own pool or Gateway");
+        ensure!(!refused.success && said, "{label}: {refused:?}");
+    }
+    // What is its own it may change.
+    let words = ["--as", &user, "--as-group", "system:nodes", "annotate", "node", ORDINARY, "--overwrite"];
+    kubectl(&[&words[..], &["isthmus.dev/e2e-f18=here"]].concat()).await?.ok()?;
+    kubectl(&["annotate", "node", ORDINARY, "isthmus.dev/e2e-f18-"]).await?.ok().map(drop)
+}
+
+/// The folder of the cluster.
+async fn state() -> Result<String> {
+    let authority = hack_cluster(&["path", "cloud-1", "hub-ca"]).await?.ok()?;
+    Ok(authority.trim().trim_end_matches("/pki/ca.crt").to_owned())
+}
+
+/// A gateway's certificate, asked for by somebody who is not its node.
+async fn unapproved(folder: &std::path::Path) -> Result<()> {
+    let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
+    let (request, key) = (path("gateway.csr"), path("gateway.key"));
+    let words = [
+        "req",
+        "-new",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+        "-keyout",
+        &key,
+        "-out",
+        &request,
+        "-subj",
+        "/O=system:nodes/CN=system:node:cloud-1",
+        "-addext",
+        "subjectAltName=DNS:gateway.isthmus.internal,DNS:cloud-1",
+    ];
+    run("openssl", &words, "").await?.ok()?;
+    let encoded = run("base64", &["-w0", &request], "").await?.ok()?;
+    let _gone = Cleanup::kubectl(&["delete", "csr", "e2e-f18", "--ignore-not-found"]);
+    kubectl(&["delete", "csr", "e2e-f18", "--ignore-not-found"]).await?.ok()?;
+    // The tests' own user may do all; a gateway's certificate it must not get.
+    kubectl_apply(&format!(
+        "apiVersion: certificates.k8s.io/v1
+kind: CertificateSigningRequest
+metadata: {{name: e2e-f18}}
+spec:
+  signerName: kubernetes.io/kubelet-serving
+  expirationSeconds: 86400
+  usages: [digital signature, server auth]
+  request: {encoded}
+"
+    ))
+    .await?
+    .ok()?;
+    // All of it is as a gateway asks but who asks.
+    eventually("it is denied for who asks", Duration::from_secs(20), || async {
+        let path = "jsonpath={.status.conditions[*].type} {.status.conditions[*].reason}";
+        let conditions = kubectl(&["get", "csr", "e2e-f18", "-o", path]).await?.ok()?;
+        ensure!(conditions == "Denied RequesterNotEntitled", "{conditions:?}");
+        Ok(())
+    })
+    .await
+}

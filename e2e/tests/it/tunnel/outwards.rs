@@ -1,0 +1,177 @@
+//! From the edge: to Services of the cloud and to nodes of other pools, by the proxy that each hub has on its loopback address, and
+//! nowhere that is not listed.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use e2e::cleanup::Cleanup;
+use e2e::ground::{
+    EDGE_GATEWAY, GATEWAYS, NAMESPACE, ORDINARY, Reach, SOLO, TWIN, ground, in_namespace, pod, said,
+};
+use e2e::{eventually, hack_cluster, kubectl, kubectl_apply, run};
+
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// The port of pods on their node's network, which `hack/cluster hub` allows.
+const PORT: u16 = 18090;
+
+/// A pod on the network of its node, as system pods and those of host-network pools are: it serves, and it asks.
+async fn on_host(node: &str) -> Result<Cleanup> {
+    let name = format!("host-{node}");
+    let gone =
+        Cleanup::kubectl(&in_namespace(&["delete", "pod", &name, "--wait=false", "--ignore-not-found"]));
+    said(&["delete", "pod", &name, "--ignore-not-found"], PATIENCE).await?;
+    let pod = format!(
+        "apiVersion: v1
+kind: Pod
+metadata: {{name: {name}, namespace: {NAMESPACE}}}
+spec:
+  nodeName: {node}
+  hostNetwork: true
+  terminationGracePeriodSeconds: 0
+  containers:
+  - name: c
+    image: isthmus.dev/busybox:1
+    command: [sh, -c, 'mkdir /www; echo host {node} >/www/index.html; exec httpd -f -p {PORT} -h /www']
+"
+    );
+    kubectl_apply(&pod).await?.ok()?;
+    e2e::hub::runs(NAMESPACE, &name).await?;
+    Ok(gone)
+}
+
+/// What a pod on a node gets from a URL, through the hub of its node. busybox's wget dies of names.
+async fn get(node: &str, host: &str) -> Result<String> {
+    let script = format!(
+        "printf 'GET http://{host}/ HTTP/1.0\\r\\nHost: {host}\\r\\n\\r\\n' | nc -w 5 127.0.0.1 10265 | tail -1"
+    );
+    said(&["exec", &format!("host-{node}"), "--", "sh", "-c", &script], PATIENCE).await
+}
+
+/// The first line of the answer to a CONNECT.
+async fn connect(node: &str, target: &str) -> Result<String> {
+    let script = format!(
+        "printf 'CONNECT {target} HTTP/1.1\\r\\nHost: {target}\\r\\n\\r\\n' | nc -w 3 127.0.0.1 10265 | head -1"
+    );
+    said(&["exec", &format!("host-{node}"), "--", "sh", "-c", &script], PATIENCE).await
+}
+
+#[tokio::test]
+async fn f13_from_the_edge_to_a_service_of_the_cloud() -> Result<()> {
+    ground(Reach::Names).await?;
+    let callers = (on_host(EDGE_GATEWAY).await?, on_host(ORDINARY).await?);
+    let gone = Cleanup::kubectl(&in_namespace(&["delete", "service", "web", "--ignore-not-found"]));
+    let service = format!(
+        "apiVersion: v1
+kind: Service
+metadata: {{name: web, namespace: {NAMESPACE}}}
+spec:
+  selector: {{app: {}}}
+  ports: [{{port: 80, targetPort: 8080}}]
+",
+        pod("cloud-2")
+    );
+    kubectl_apply(&service).await?.ok()?;
+    let url = format!("web.{NAMESPACE}.svc.cluster.local");
+    // After a restart of the API server, as another way to kubelets needs it, the cluster's DNS comes back when its client-go likes.
+    eventually("the cluster's DNS knows the Service", Duration::from_mins(3), || async {
+        let known = ["exec", GATEWAYS[0], "--", "busybox", "nslookup", &url, "10.96.0.10"];
+        hack_cluster(&known).await?.ok()
+    })
+    .await?;
+    // An ordinary node has no link of its own: its pool's endpoint forwards for it.
+    for node in [EDGE_GATEWAY, ORDINARY] {
+        eventually("the Service answers by its name", Duration::from_secs(40), || async {
+            let answer = get(node, &url).await?;
+            ensure!(answer.trim() == "cloud-2", "from {node}: {answer:?}");
+            Ok(())
+        })
+        .await?;
+        // The stream of bytes as well, which anything but HTTP takes.
+        let status = connect(node, &format!("web.{NAMESPACE}.svc.cluster.local:80")).await?;
+        ensure!(status.contains(" 200 "), "from {node}: {status:?}");
+    }
+    drop((callers, gone));
+    Ok(())
+}
+
+#[tokio::test]
+async fn f14_from_one_pool_to_another() -> Result<()> {
+    ground(Reach::Names).await?;
+    let ends = (
+        (on_host(EDGE_GATEWAY).await?, on_host(ORDINARY).await?),
+        (on_host(TWIN).await?, on_host(SOLO).await?),
+    );
+    let pools = [(EDGE_GATEWAY, TWIN), (TWIN, EDGE_GATEWAY), (ORDINARY, TWIN), (TWIN, ORDINARY)];
+    // A node of no Gateway, which other edge nodes do not know.
+    let alone = [(EDGE_GATEWAY, SOLO), (ORDINARY, SOLO)];
+    for (from, to) in pools.into_iter().chain(alone) {
+        let url = format!("{to}:{PORT}");
+        eventually("the other pool answers", Duration::from_secs(30), || async {
+            let answer = get(from, &url).await?;
+            ensure!(answer.trim() == format!("host {to}"), "from {from}: {answer:?}");
+            Ok(())
+        })
+        .await?;
+    }
+    drop(ends);
+    Ok(())
+}
+
+#[tokio::test]
+async fn f15_what_is_not_listed_is_refused() -> Result<()> {
+    // Once by the EgressSelector, for the certificate that the API server shows there.
+    ground(Reach::Egress).await?;
+    let ground = ground(Reach::Names).await?;
+    let caller = on_host(ORDINARY).await?;
+    for target in ["169.254.169.254:80", "10.96.0.1:2379", "b-1:22"] {
+        let status = connect(ORDINARY, target).await?;
+        ensure!(status.contains(" 403 "), "CONNECT {target}: {status:?}");
+        let log = hack_cluster(&["logs", "edge-hub", ORDINARY]).await?.ok()?;
+        let line = log.lines().rev().find(|line| line.contains("audit") && line.contains(target));
+        ensure!(line.is_some_and(|line| line.contains("refused")), "no audit line of {target}");
+    }
+    drop(caller);
+    refused_at_gateways(&ground.balancer).await
+}
+
+/// The same at the ways in of gateways, even for the API server.
+async fn refused_at_gateways(balancer: &str) -> Result<()> {
+    let authority = hack_cluster(&["path", "cloud-1", "hub-ca"]).await?.ok()?;
+    let pki = authority.trim().trim_end_matches("/ca.crt");
+    let (resolve, proxy) = (
+        format!("gateway.isthmus.internal:10265:{balancer}"),
+        "https://gateway.isthmus.internal:10265".to_owned(),
+    );
+    let (certificate, key) = (format!("{pki}/egress.crt"), format!("{pki}/egress.key"));
+    let etcd =
+        kubectl(&["get", "endpoints", "kubernetes", "-o", "jsonpath={.subsets[0].addresses[0].ip}"]).await?;
+    let etcd = format!("{}:2379", etcd.ok()?.trim());
+    let ask = async |target: &str, shown: bool| {
+        let url = format!("https://{target}/");
+        let mut words = vec!["-skm10", "-o", "/dev/null", "-w", "%{http_connect}", "--resolve", &resolve];
+        words.extend(["--proxy", &proxy, "--proxy-cacert", authority.trim()]);
+        if shown {
+            words.extend(["--proxy-cert", &certificate, "--proxy-key", &key]);
+        }
+        words.push(&url);
+        anyhow::Ok(run("curl", &words, "").await?.stdout)
+    };
+    for target in ["169.254.169.254:80", &etcd, "b-1:22", "127.0.0.1:10250"] {
+        let status = ask(target, true).await?;
+        ensure!(status == "403", "CONNECT {target} at a gateway: {status:?}");
+        let mut lines = String::new();
+        for gateway in GATEWAYS {
+            lines += &hack_cluster(&["logs", "edge-hub", gateway]).await?.ok()?;
+        }
+        let line = lines.lines().find(|line| line.contains("audit") && line.contains(target));
+        ensure!(line.is_some_and(|line| line.contains("refused")), "no audit line of {target}");
+    }
+    // What is listed is connected, so the above is no broken proxy; and without a certificate nothing is.
+    let listed = format!("{TWIN}:10250");
+    let status = ask(&listed, true).await?;
+    ensure!(status == "200", "CONNECT {listed} at a gateway: {status:?}");
+    let status = ask(&listed, false).await?;
+    ensure!(status == "000", "CONNECT {listed} without a certificate: {status:?}");
+    Ok(())
+}

@@ -1,0 +1,138 @@
+//! Who is reached, through whom, and who is not disturbed.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use e2e::cleanup::Cleanup;
+use e2e::ground::{
+    EDGE, EDGE_GATEWAY, GATEWAYS, ORDINARY, Reach, SOLO, TWIN, ground, hub_metrics, logs, pod, said,
+};
+use e2e::keyboard::Keyboard;
+use e2e::{eventually, hack_cluster, kubectl, run};
+
+/// How long a request may take that is to succeed.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The port of the gateways at which agents dial.
+const LINKS: &str = "10262";
+
+#[tokio::test]
+async fn f1_no_way_but_the_tunnel() -> Result<()> {
+    ground(Reach::Names).await?;
+    for node in EDGE {
+        let path = "jsonpath={.status.addresses[?(@.type==\"InternalIP\")].address}";
+        let address = kubectl(&["get", "node", node, "-o", path]).await?.ok()?;
+        let dial = format!("exec 3<>/dev/tcp/{address}/10250");
+        let here = run("timeout", &["2", "bash", "-c", &dial], "").await?;
+        ensure!(!here.success, "{node} at {address} can be dialled from the API server's machine");
+        let cloud = hack_cluster(&["exec", "cloud-1", "--", "timeout", "2", "bash", "-c", &dial]).await?;
+        ensure!(!cloud.success, "{node} at {address} can be dialled from the cloud");
+        logs(node, PATIENCE).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn f9_nodes_with_one_address_are_told_apart() -> Result<()> {
+    for reach in Reach::ALL {
+        ground(reach).await?;
+        let mut addresses = Vec::new();
+        for node in [EDGE_GATEWAY, TWIN, SOLO] {
+            let path = "jsonpath={.status.addresses[?(@.type==\"InternalIP\")].address}";
+            addresses.push(kubectl(&["get", "node", node, "-o", path]).await?.ok()?);
+            for _ in 0..10 {
+                logs(node, PATIENCE).await?;
+                let name = said(&["exec", &pod(node), "--", "cat", "/www/index.html"], PATIENCE).await?;
+                ensure!(name.trim() == node, "asked {node}, {name} answered");
+            }
+        }
+        addresses.dedup();
+        ensure!(addresses.len() == 1, "the nodes have different addresses: {addresses:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn f10_cloud_nodes_work_with_every_gateway_dead() -> Result<()> {
+    ground(Reach::Names).await?;
+    let mut start = Cleanup::default();
+    for gateway in GATEWAYS {
+        start.add(e2e::repository().join("hack/cluster"), &["start", "edge-hub", gateway]);
+        hack_cluster(&["signal", "KILL", "edge-hub", gateway]).await?.ok()?;
+    }
+    for gateway in GATEWAYS {
+        logs(gateway, PATIENCE).await?;
+    }
+    let edge = logs(EDGE_GATEWAY, PATIENCE).await;
+    ensure!(edge.is_err(), "there is another way to the edge than the gateways");
+    drop(start);
+    eventually("the edge is back", Duration::from_secs(40), || logs(EDGE_GATEWAY, PATIENCE)).await
+}
+
+#[tokio::test]
+async fn f16_a_node_alone_connects_itself_until_it_is_in_a_pool() -> Result<()> {
+    ground(Reach::Names).await?;
+    logs(SOLO, PATIENCE).await?;
+    eventually("the solo node has links", PATIENCE, || async {
+        ensure!(links_of(SOLO).await? > 0, "it has none");
+        Ok(())
+    })
+    .await?;
+    // Into the pool of its twin, which has an endpoint: the node itself is an ordinary one there.
+    let pool = format!("{}=tunnel-b", api::labels::NODE_POOL);
+    let leave = format!("{}-", api::labels::NODE_POOL);
+    let back = Cleanup::kubectl(&["label", "node", SOLO, &leave]);
+    let mut session = Keyboard::open(SOLO).await?;
+    kubectl(&["label", "--overwrite", "node", SOLO, &pool]).await?.ok()?;
+    // Its pool's endpoint leads to it, and the session of before goes on over the link that drains.
+    eventually("its hub has given up its role", Duration::from_secs(40), || async {
+        let status = hub_metrics(SOLO).await?;
+        ensure!(status.contains("hub_tunnel_role{role=\"none\"} 1"), "it has another");
+        Ok(())
+    })
+    .await?;
+    for _ in 0..10 {
+        session.press().await.context("a session of before the node was in a pool")?;
+    }
+    drop(session);
+    // The API server keeps connections to kubelets for a while, and as long there are streams: it begins anew.
+    ground(Reach::Egress).await?;
+    eventually("its links are drained", Duration::from_secs(40), || async {
+        let links = links_of(SOLO).await?;
+        ensure!(links == 0, "it has {links}");
+        Ok(())
+    })
+    .await?;
+    drop(back);
+    eventually("it connects itself again", Duration::from_secs(40), || logs(SOLO, PATIENCE)).await
+}
+
+#[tokio::test]
+async fn f17_an_ordinary_node_holds_no_tunnel() -> Result<()> {
+    ground(Reach::Names).await?;
+    // What a program of the node wanted of the pool's endpoint is kept for a minute after.
+    eventually("an ordinary node holds nothing at rest", Duration::from_secs(90), || async {
+        let links = links_of(ORDINARY).await?;
+        ensure!(links == 0, "{ORDINARY} holds {links} links");
+        Ok(())
+    })
+    .await?;
+    logs(ORDINARY, PATIENCE).await?;
+    ensure!(links_of(ORDINARY).await? == 0, "{ORDINARY} holds a tunnel");
+    ensure!(links_of(EDGE_GATEWAY).await? > 0, "{EDGE_GATEWAY} holds none: the count shows nothing");
+    Ok(())
+}
+
+/// How many connections a node has to gateways' ports.
+pub(super) async fn links_of(node: &str) -> Result<usize> {
+    Ok(link_ports_of(node).await?.len())
+}
+
+/// Its ends of them.
+pub(super) async fn link_ports_of(node: &str) -> Result<BTreeSet<String>> {
+    let filter = format!("( dport = :{LINKS} )");
+    let found =
+        hack_cluster(&["exec", node, "--", "ss", "-Htn", "state", "established", &filter]).await?.ok()?;
+    Ok(found.lines().filter_map(|line| line.split_whitespace().nth(2)).map(str::to_owned).collect())
+}

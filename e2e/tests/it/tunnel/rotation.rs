@@ -1,0 +1,163 @@
+//! New certificates while everything is in use: nothing is cut, no process starts anew, and what is no longer valid is refused.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use e2e::ground::{EDGE_GATEWAY, GATEWAYS, ORDINARY, Reach, background, ground, in_namespace, logs, pod};
+use e2e::{eventually, hack_cluster, kubectl, run};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::ChildStdout;
+
+use super::identity::shake;
+
+/// How soon a hub has a new certificate: the manager approves, the controller manager signs.
+const SOON: Duration = Duration::from_secs(45);
+
+/// What a node's hub shows where it accepts links: the certificate's fingerprint.
+async fn shown(node: &str) -> Result<String> {
+    let script = "openssl s_client -connect 127.0.0.1:10262 -alpn h2 </dev/null 2>/dev/null | openssl x509 -noout -fingerprint -sha256";
+    let said = hack_cluster(&["exec", node, "--", "timeout", "10", "bash", "-c", script]).await?;
+    ensure!(said.success && !said.stdout.is_empty(), "{node} shows nothing: {said:?}");
+    Ok(said.stdout)
+}
+
+/// The process of a node's hub.
+fn process(state: &Path, node: &str) -> Result<String> {
+    Ok(fs::read_to_string(state.join(format!("run/{node}.edge-hub.pid")))?)
+}
+
+/// A certificate of the cluster's authority for a node's hub, with a key of its own, valid for so many days.
+async fn issue(state: &Path, node: &str, days: &str, into: &Path) -> Result<()> {
+    let script = format!(
+        "set -e
+openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout '{into}.key' -out '{into}.csr' \
+  -subj /O=system:nodes/CN=system:node:{node} 2>/dev/null
+openssl x509 -req -in '{into}.csr' -CA '{state}/pki/ca.crt' -CAkey '{state}/pki/ca.key' -days {days} \
+  -set_serial 0x$(openssl rand -hex 8) -extfile <(printf 'extendedKeyUsage=clientAuth\\n') -out '{into}.crt' 2>/dev/null",
+        into = into.display(),
+        state = state.display(),
+    );
+    run("bash", &["-c", &script], "").await?.ok().map(drop)
+}
+
+/// Writes a line into the log that is followed, and reads it.
+async fn says(lines: &mut Lines<BufReader<ChildStdout>>, word: &str, within: Duration) -> Result<()> {
+    let script = format!("echo {word} >/proc/1/fd/1");
+    kubectl(&in_namespace(&["exec", &pod(EDGE_GATEWAY), "--", "sh", "-c", &script])).await?.ok()?;
+    let read = async {
+        while lines.next_line().await?.context("the stream ended")? != word {}
+        anyhow::Ok(())
+    };
+    tokio::time::timeout(within, read).await.with_context(|| format!("no line {word}"))?
+}
+
+/// How often the edge's hub took a client certificate into use.
+async fn in_use() -> Result<usize> {
+    let log = hack_cluster(&["logs", "edge-hub", EDGE_GATEWAY]).await?.ok()?;
+    let told = |line: &&str| line.contains("client certificate") && line.contains("in use for the tunnel");
+    Ok(log.lines().filter(told).count())
+}
+
+#[tokio::test]
+async fn x11_new_certificates_cut_no_stream() -> Result<()> {
+    let ground = ground(Reach::Names).await?;
+    logs(EDGE_GATEWAY, SOON).await?;
+    let authority = hack_cluster(&["path", "cloud-1", "hub-ca"]).await?.ok()?;
+    let state = Path::new(authority.trim()).ancestors().nth(2).context("the cluster's folder")?;
+    let mut follow = background(&["logs", "-f", "--tail=0", &pod(EDGE_GATEWAY)])?;
+    let mut lines = BufReader::new(follow.stdout.take().context("its output")?).lines();
+    // It is followed once a line came: what was written before is not shown.
+    let mut followed = Err(anyhow!("no line"));
+    for _ in 0..5 {
+        followed = says(&mut lines, "followed", Duration::from_secs(3)).await;
+        if followed.is_ok() {
+            break;
+        }
+    }
+    followed?;
+
+    // Those who accept links: the cloud's gateways, and the endpoint that its pool goes out by.
+    for node in GATEWAYS.into_iter().chain([EDGE_GATEWAY]) {
+        let (hub, before) = (process(state, node)?, shown(node).await?);
+        hack_cluster(&["signal", "HUP", "edge-hub", node]).await?.ok()?;
+        eventually(&format!("{node} has another certificate"), SOON, || async {
+            let now = shown(node).await?;
+            ensure!(now != before, "still {before}");
+            Ok(())
+        })
+        .await?;
+        ensure!(process(state, node)? == hub, "the hub of {node} was started anew");
+        says(&mut lines, &format!("after-{node}"), SOON).await?;
+    }
+
+    // Who dials shows another one: its links are made anew, and the streams of the old ones go on.
+    let pki = state.join(format!("nodes/{EDGE_GATEWAY}/pki"));
+    let hub = process(state, EDGE_GATEWAY)?;
+    let put = |from: &Path| -> Result<()> {
+        for kind in ["key", "crt"] {
+            let new = pki.join(format!("new.{kind}"));
+            fs::copy(from.with_extension(kind), &new)?;
+            fs::rename(new, pki.join(format!("kubelet-client.{kind}")))?;
+        }
+        Ok(())
+    };
+    let folder = std::env::temp_dir().join(format!("e2e-x11-{}", std::process::id()));
+    fs::create_dir_all(&folder)?;
+    for kind in ["key", "crt"] {
+        fs::copy(pki.join(format!("kubelet-client.{kind}")), folder.join(format!("old.{kind}")))?;
+    }
+    let used = in_use().await?;
+    issue(state, EDGE_GATEWAY, "2", &folder.join("new")).await?;
+    put(&folder.join("new"))?;
+    hack_cluster(&["signal", "HUP", "edge-hub", EDGE_GATEWAY]).await?.ok()?;
+    eventually("the edge's hub uses the new certificate", SOON, || async {
+        ensure!(in_use().await? > used, "it does not yet");
+        Ok(())
+    })
+    .await?;
+    says(&mut lines, "after-the-edge", SOON).await?;
+    ensure!(process(state, EDGE_GATEWAY)? == hub, "the edge's hub was started anew");
+    logs(ORDINARY, SOON).await?;
+    ensure!(follow.try_wait()?.is_none(), "the stream ended");
+
+    // A certificate that has expired is none.
+    issue(state, EDGE_GATEWAY, "0", &folder.join("expired")).await?;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
+    let (certificate, key) = (path("expired.crt"), path("expired.key"));
+    let said = shake(&ground.balancer, Some((&certificate, &key))).await?;
+    ensure!(said.contains("alert") && said.contains("expired"), "an expired certificate: {said}");
+    put(&folder.join("old"))?;
+    fs::remove_dir_all(&folder)?;
+    Ok(())
+}
+
+/// A balancer's checks of the port where links are accepted are no news, and are counted.
+#[tokio::test]
+async fn checks_of_the_balancer_are_quiet() -> Result<()> {
+    ground(Reach::Names).await?;
+    let series = "isthmus_hub_tunnel_silent_connections_total{listener=\"links\"} ";
+    let count = || async {
+        let metrics =
+            hack_cluster(&["exec", GATEWAYS[0], "--", "curl", "-sm5", "http://127.0.0.1:10267/metrics"])
+                .await?
+                .ok()?;
+        let line = metrics.lines().find_map(|line| line.strip_prefix(series)).map(str::to_owned);
+        line.with_context(|| format!("no {series}"))?.parse::<u64>().context("a number")
+    };
+    let lines = || async {
+        let log = hack_cluster(&["logs", "edge-hub", GATEWAYS[0]]).await?.ok()?;
+        anyhow::Ok(log.lines().filter(|line| line.contains("handshake") && line.contains("no link")).count())
+    };
+    let (counted, logged) = (count().await?, lines().await?);
+    eventually("more are counted", Duration::from_secs(30), || async {
+        ensure!(count().await? >= counted + 5, "not yet");
+        Ok(())
+    })
+    .await?;
+    let now = lines().await?;
+    ensure!(now == logged, "{} lines of failed handshakes", now - logged);
+    Ok(())
+}

@@ -1,0 +1,167 @@
+//! Who does not read holds nobody else back.
+
+// How long it took is told beside what is asserted.
+#![allow(clippy::print_stdout)]
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use e2e::cleanup::Cleanup;
+use e2e::ground::{
+    EDGE_GATEWAY, GATEWAYS, NAMESPACE, ORDINARY, Reach, forward, ground, hub_metrics, in_namespace, logs,
+    long, pod, said,
+};
+use e2e::hub::token;
+use e2e::keyboard::{Keyboard, Waits, hardly_slower, in_turn};
+use e2e::{eventually, hack_cluster, kubectl, kubectl_apply};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What a hub with stalled streams may hold resident in all.
+const RESIDENT_KIB: u64 = 192 << 10;
+
+/// A node that is reached without a tunnel.
+const PLAIN: &str = GATEWAYS[1];
+
+/// A pod with a long log that goes on, and a port that gives a gigabyte.
+async fn talker(node: &str) -> Result<(String, Cleanup)> {
+    let name = format!("talker-{node}");
+    let gone =
+        Cleanup::kubectl(&in_namespace(&["delete", "pod", &name, "--wait=false", "--ignore-not-found"]));
+    said(&["delete", "pod", &name, "--ignore-not-found"], PATIENCE).await?;
+    let talker = format!(
+        "apiVersion: v1
+kind: Pod
+metadata: {{name: {name}, namespace: {NAMESPACE}}}
+spec:
+  nodeName: {node}
+  terminationGracePeriodSeconds: 0
+  containers:
+  - name: c
+    image: isthmus.dev/busybox:1
+    command: [sh, -c, 'nc -ll -p 9001 -e dd if=/dev/zero bs=65536 count=16384 2>/dev/null & seq 1 1200000; while :; do echo; sleep 0.01; done']
+"
+    );
+    kubectl_apply(&talker).await?.ok()?;
+    e2e::hub::runs(NAMESPACE, &name).await?;
+    Ok((name, gone))
+}
+
+/// Readers of a pod who do not read: its log, and its port by port-forward.
+struct Stalled {
+    logs: Vec<Child>,
+    _forwards: Vec<(e2e::ground::Forward, TcpStream)>,
+}
+
+async fn stall(pod: &str, number: usize, bearer: &str) -> Result<Stalled> {
+    let server = kubectl(&["config", "view", "--minify", "-o", "jsonpath={.clusters[0].cluster.server}"])
+        .await?
+        .ok()?;
+    let url = format!("{server}/api/v1/namespaces/{NAMESPACE}/pods/{pod}/log?follow=true");
+    let mut stalled = Vec::new();
+    for _ in 0..number {
+        let mut curl = Command::new("curl");
+        curl.args(["-skN", "-H", bearer, &url])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true);
+        // Its pipe is full after 64 KiB, and then it reads no more.
+        stalled.push(curl.spawn()?);
+    }
+    let mut forwards = Vec::new();
+    for _ in 0..number / 5 {
+        // A kubectl each: all of one share a connection.
+        let forwarded = forward(pod, 9001).await?;
+        let mut client = TcpStream::connect(("127.0.0.1", forwarded.port)).await?;
+        client.read_exact(&mut [0]).await.context("a forwarded gigabyte begins")?;
+        forwards.push((forwarded, client));
+    }
+    Ok(Stalled { logs: stalled, _forwards: forwards })
+}
+
+/// Bytes that have passed over the links of a node's hub.
+async fn passed(node: &str) -> Result<f64> {
+    let metrics = hub_metrics(node).await?;
+    let of_links = metrics.lines().filter(|line| line.starts_with("isthmus_hub_tunnel_bytes_total{"));
+    of_links.map(|line| Ok(line.rsplit(' ').next().context("a figure")?.parse::<f64>()?)).sum()
+}
+
+/// Waits until what was to stall has: the links carry no more than they do at rest.
+async fn until_stalled() -> Result<()> {
+    eventually("nothing passes but what is asked for", Duration::from_mins(5), || async {
+        let before = passed(EDGE_GATEWAY).await?;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let more = passed(EDGE_GATEWAY).await? - before;
+        ensure!(more < 256_000.0, "{more} bytes in two seconds");
+        Ok(())
+    })
+    .await
+}
+
+/// Whole `kubectl exec`s, with all that it takes to begin, to both in turn.
+async fn sessions(times: usize) -> Result<(Waits, Waits)> {
+    let (mut through, mut beside) = (Waits::default(), Waits::default());
+    for _ in 0..times {
+        for (node, waits) in [(ORDINARY, &mut through), (PLAIN, &mut beside)] {
+            let began = Instant::now();
+            let said = said(&["exec", &pod(node), "--", "echo", "here"], PATIENCE).await?;
+            ensure!(said == "here\n", "{said:?}");
+            waits.add(began.elapsed());
+        }
+    }
+    Ok((through, beside))
+}
+
+/// Fifty of each kind at full size: logs that are followed and ports that are forwarded by nobody who reads; as many on a node
+/// that is reached by plain TCP, so that whatever else the machine does with them delays both.
+#[tokio::test]
+async fn x8_stalled_readers_hold_nobody_back() -> Result<()> {
+    ground(Reach::Names).await?;
+    let (through, beside) = (talker(ORDINARY).await?, talker(PLAIN).await?);
+    let (mut ours, mut plain) = (Keyboard::open(ORDINARY).await?, Keyboard::open(PLAIN).await?);
+    let (alone, alone_plain) = in_turn(&mut ours, &mut plain, 100).await?;
+    println!("keys, nobody stalled: {alone}; by plain TCP {alone_plain}");
+    let bearer =
+        format!("Authorization: Bearer {}", token("default", "e2e-tunnel-slow", "cluster-admin").await?);
+    let mut rights = Cleanup::kubectl(&["delete", "clusterrolebinding", "default-e2e-tunnel-slow"]);
+    rights.add("kubectl", &["delete", "serviceaccount", "e2e-tunnel-slow"]);
+    let number = if long() { 50 } else { 20 };
+    let mut stalled = stall(&through.0, number, &bearer).await?;
+    let mut stalled_plain = stall(&beside.0, number, &bearer).await?;
+    until_stalled().await?;
+    let (keys, keys_plain) = in_turn(&mut ours, &mut plain, 200).await?;
+    println!("keys beside {number} stalled logs: {keys}; by plain TCP {keys_plain}");
+    hardly_slower(&keys, &keys_plain, Duration::ZERO)?;
+    let (whole, whole_plain) = sessions(10).await?;
+    println!("whole execs beside them: {whole}; by plain TCP {whole_plain}");
+    // It takes several round trips to begin, so what the machine adds to each counts as often.
+    let bound = whole_plain.percentile(50) * 3 / 2 + Duration::from_millis(50);
+    ensure!(whole.percentile(50) <= bound, "{whole}; plain {whole_plain}");
+    for node in GATEWAYS.into_iter().chain([EDGE_GATEWAY]) {
+        let resident = resident_kib(node).await?;
+        println!("{node}: {} MiB resident", resident >> 10);
+        ensure!(resident < RESIDENT_KIB, "the hub of {node} holds {resident} KiB");
+    }
+    for curl in stalled.logs.iter_mut().chain(&mut stalled_plain.logs) {
+        ensure!(curl.try_wait()?.is_none(), "a stalled log was ended");
+    }
+    // What was stalled goes on when it is read.
+    let mut reader = stalled.logs.pop().context("a stalled log")?;
+    let log = reader.stdout.as_mut().context("its output")?;
+    let mut head = vec![0; 1 << 20];
+    tokio::time::timeout(PATIENCE, log.read_exact(&mut head)).await.context("a log that is read again")??;
+    ensure!(head.starts_with(b"1\n2\n3\n"), "another log");
+    drop((stalled, stalled_plain, through, beside, rights));
+    eventually("the edge is reached", PATIENCE, || logs(ORDINARY, PATIENCE)).await
+}
+
+async fn resident_kib(node: &str) -> Result<u64> {
+    let script =
+        "awk '/^VmRSS:/ { print $2 }' /proc/$(ss -Hltnp 'sport = :10267' | sed 's/.*pid=//; s/,.*//')/status";
+    let found = hack_cluster(&["exec", node, "--", "bash", "-c", script]).await?.ok()?;
+    found.trim().parse().with_context(|| format!("{found:?}"))
+}
