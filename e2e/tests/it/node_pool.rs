@@ -292,6 +292,14 @@ async fn a_node_of_an_unknown_pool_registers_and_joins_when_the_pool_appears() -
         labels::NODE_POOL
     );
     e2e::run("kubectl", &["create", "-f", "-"], &manifest).await?.ok()?;
+    eventually("the node tells what it waits for", SOON, || async {
+        let of_node = "involvedObject.name=e2e-registering,reason=NodePoolMissing";
+        let words = ["get", "events", "--field-selector", of_node, "-o", "jsonpath={.items[*].message}"];
+        let told = kubectl(&words).await?.ok()?;
+        ensure!(told.contains("there is no NodePool e2e-later"), "{told}");
+        Ok(())
+    })
+    .await?;
     let pools = Api::<NodePool>::all(client.clone());
     apply_pool(&pools, "e2e-later", json!({ "labels": { "e2e/later": "1" } })).await?;
     node_is(&client, "e2e-registering", |node| expect_label(node, "e2e/later", Some("1"))).await?;

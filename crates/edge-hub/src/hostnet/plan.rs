@@ -159,6 +159,12 @@ pub(super) fn disable(folder: &ConfDir, journal: &Journal) -> Result<Plan, Error
             }
         }
     }
+    if !draft.operations.is_empty() && draft.folder.active().next().is_none() {
+        notes.push(format!(
+            "no network configuration is left in {}: the node is NotReady until its CNI agent writes one",
+            folder.path.display()
+        ));
+    }
     Ok(Plan { journal: Journal::default(), operations: draft.operations, notes })
 }
 

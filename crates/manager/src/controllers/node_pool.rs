@@ -9,6 +9,7 @@ pub(crate) mod contest;
 pub(crate) mod elect;
 pub(crate) mod leader_config;
 pub(crate) mod metrics;
+mod missing;
 pub(crate) mod observe;
 pub(crate) mod ownership;
 pub(crate) mod plan;
@@ -126,9 +127,12 @@ impl Progress {
         self.told.lock().insert(node.to_owned(), message.to_owned()).as_deref() != Some(message)
     }
 
-    /// There is nothing more to tell of `node`.
-    fn forget_told(&self, node: &str) {
-        self.told.lock().remove(node);
+    /// There is nothing more to tell of these nodes.
+    fn forget_told<'a>(&self, nodes: impl IntoIterator<Item = &'a str>) {
+        let mut told = self.told.lock();
+        if !told.is_empty() {
+            nodes.into_iter().for_each(|node| drop(told.remove(node)));
+        }
     }
 
     /// The delay before the next try of `pool`, after it failed or not.
@@ -196,7 +200,9 @@ async fn reconcile(context: &Context, name: &str) -> Option<Duration> {
         _ => context.metrics.forget_pool(name),
     }
     if observed.pool.is_none() {
-        apply::tell_nodes(context, &plan, &observed.leavers).await;
+        missing::tell(context, &observed, &plan).await;
+    } else {
+        context.progress.forget_told(observed.members.iter().map(|node| node.name.as_str()));
     }
     for error in &applied.errors {
         warn!(pool = name, error, "pool could not be brought into force; it is tried again");

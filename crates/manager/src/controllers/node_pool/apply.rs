@@ -6,10 +6,9 @@ use std::time::Instant;
 use api::{NodePool, labels};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use k8s_openapi::api::core::v1::{ConfigMap, Node, ObjectReference};
+use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kube::api::{Patch, PatchParams};
 use kube::core::Request;
-use kube::runtime::events::{Event, EventType};
 use kube::{Api, Resource};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -21,7 +20,6 @@ use super::leader_config::LeaderConfig;
 use super::plan::{NodePatch, Plan};
 use super::{Context, FIELD_MANAGER};
 use crate::leader::NotLeading;
-use crate::nodes::NodeView;
 
 /// What became of a plan's writes.
 #[derive(Debug, Default, PartialEq)]
@@ -97,39 +95,6 @@ pub(crate) async fn explain(context: &Context, contested: &mut BTreeMap<String, 
                 contest.rivals = Some(rivals);
             }
             Err(error) => debug!(node, %error, "who else writes the node could not be found out"),
-        }
-    }
-}
-
-/// Tells of nodes that cannot be released, on the nodes themselves: their pool, whose condition would name them, is gone.
-pub(crate) async fn tell_nodes(context: &Context, plan: &Plan, looked_at: &[NodeView]) {
-    let refused: BTreeMap<&str, String> =
-        plan.refused.iter().map(|(node, error)| (node.as_str(), error.to_string())).collect();
-    for node in looked_at {
-        let Some(message) = refused.get(node.name.as_str()) else {
-            context.progress.forget_told(&node.name);
-            continue;
-        };
-        if !context.progress.is_news(&node.name, message) {
-            continue;
-        }
-        let event = Event {
-            type_: EventType::Warning,
-            reason: "NotReleased".to_owned(),
-            note: Some(message.chars().take(1000).collect()),
-            action: "Release".to_owned(),
-            secondary: None,
-        };
-        let about = ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("Node".to_owned()),
-            name: Some(node.name.clone()),
-            // As kubelets tell of their nodes, so that `kubectl describe node` shows it.
-            uid: Some(node.name.clone()),
-            ..ObjectReference::default()
-        };
-        if let Err(error) = context.recorder.publish(&event, &about).await {
-            warn!(node = node.name, %error, "event could not be published");
         }
     }
 }

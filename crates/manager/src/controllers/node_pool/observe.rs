@@ -22,6 +22,8 @@ pub(crate) struct Observed {
     /// Nodes that are in no pool now and that this one must let go: they carry its record. Under the name
     /// [`NO_POOL`](crate::nodes::NO_POOL) those of which no pool is known.
     pub(crate) leavers: Vec<NodeView>,
+    /// Without a pool: the names of the nodes whose label names it.
+    pub(crate) waiting: Vec<String>,
     /// Those of them whose view is older than our own last patch: to be counted, but not to be planned for.
     pub(crate) overwritten: BTreeSet<String>,
     /// For a host-network pool: pods with a network of their own, as `namespace/name on node`; `None` as long as the pods
@@ -72,6 +74,9 @@ pub(crate) fn observe(context: &Context, name: &str) -> Observed {
     let pool = context.pools.whole(name);
     let mut concerned = context.nodes.of_pool(name);
     concerned.extend(lost(context, name, pool.as_deref(), &concerned));
+    let is_missing = pool.is_none() && name != NO_POOL;
+    let waiting = concerned.iter().filter(|node| is_missing && node.pool() == Some(name));
+    let waiting = waiting.map(|node| node.name.clone()).collect();
     let exists =
         |other: &str| if other == name { pool.is_some() } else { context.pools.get(other).is_some() };
     let (mut members, mut leavers) = (Vec::new(), Vec::new());
@@ -97,7 +102,7 @@ pub(crate) fn observe(context: &Context, name: &str) -> Observed {
             members.iter().flat_map(pods).collect()
         });
     let leader_config = context.leader_configs.get(&leader_config::name(name));
-    Observed { name: name.to_owned(), pool, members, leavers, overwritten, violators, leader_config }
+    Observed { name: name.to_owned(), pool, members, leavers, waiting, overwritten, violators, leader_config }
 }
 
 #[cfg(test)]

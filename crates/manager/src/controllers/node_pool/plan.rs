@@ -104,7 +104,8 @@ enum Stay<'a> {
 
 /// Decides what one reconciliation of the observed pool writes.
 pub(crate) fn plan(observed: &Observed) -> Plan {
-    let Observed { name, pool, members, leavers, overwritten, violators: _, leader_config } = observed;
+    let Observed { name, pool, members, leavers, waiting: _, overwritten, violators: _, leader_config } =
+        observed;
     let wanted = pool.as_deref().map(wanted_attributes);
     let mut plan = Plan::default();
     let members_stay = wanted.iter().flat_map(|wanted| members.iter().map(|node| (node, Stay::In(wanted))));

@@ -133,10 +133,12 @@ fn network_mode_enforced(observed: &Observed) -> Check {
         };
     }
     let message = format!(
-        "pods without hostNetwork, and so without network, on the pool's nodes: {} ({}); delete them, and make them anew \
-         with hostNetwork or with the annotation {}, which keeps them off",
+        "pods without hostNetwork on the pool's nodes, where pods have no network of their own: {} ({}); delete them: what \
+         their controllers make anew goes elsewhere, or here with the label {} (DaemonSets: isthmus-manager \
+         hostnet plan); where the chart's policy for ordinary pods is off, give them the annotation {}",
         violators.len(),
         list(violators.iter().cloned(), violators.len()),
+        api::labels::DESIRED_NODE_POOL,
         api::annotations::EXCLUDE_HOST_NETWORK_POOL
     );
     Check {

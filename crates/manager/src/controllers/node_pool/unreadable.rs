@@ -16,13 +16,13 @@ pub(super) async fn tell(context: &Context, name: &str, error: &str) {
     let teller = Teller { client, leadership, recorder, writes: &metrics.writes };
     if let Err(failure) = teller.tell::<NodePool>(name, conditions::READY, &message(error)).await {
         warn!(pool = name, error = %failure, "cannot tell that the pool is unreadable; it is tried again");
-        context.progress.forget_told(&topic(name));
+        context.progress.forget_told([topic(name).as_str()]);
     }
 }
 
 /// The pool can be read, or is gone.
 pub(super) fn forget(context: &Context, name: &str) {
-    context.progress.forget_told(&topic(name));
+    context.progress.forget_told([topic(name).as_str()]);
 }
 
 /// Nodes and pools share what was told; no node has a name with a slash.

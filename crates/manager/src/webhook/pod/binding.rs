@@ -82,6 +82,18 @@ pub(super) fn required_terms<'a>(spec: &Object<'a>) -> Result<Option<Vec<Object<
     required.objects("nodeSelectorTerms").map(Some)
 }
 
+/// An expression as messages show it.
+pub(super) fn quoted(expression: &Object<'_>) -> Result<String, Malformed> {
+    let key = expression.string("key")?.unwrap_or_default();
+    let operator = expression.string("operator")?.unwrap_or_default();
+    let values = expression.strings("values")?;
+    Ok(if values.is_empty() {
+        format!("\"{key} {operator}\"")
+    } else {
+        format!("\"{key} {operator} [{}]\"", values.join(" "))
+    })
+}
+
 /// The reach of a term: that of its narrowest expression, where it stands, and what it says.
 fn reach(term: &Object<'_>, pool: &str) -> Result<(Reach, Path, String), Malformed> {
     let mut narrowest = (Reach::Anywhere, term.path().clone(), String::new());
@@ -101,8 +113,7 @@ fn reach(term: &Object<'_>, pool: &str) -> Result<(Reach, Path, String), Malform
             _ => Reach::Anywhere,
         };
         if reach < narrowest.0 {
-            let says = format!("\"{NODE_POOL} {operator} [{}]\"", values.join(" "));
-            narrowest = (reach, expression.path().clone(), says);
+            narrowest = (reach, expression.path().clone(), quoted(&expression)?);
         }
     }
     Ok(narrowest)

@@ -11,7 +11,7 @@ use api::labels::{HOST_NETWORK, HOST_NETWORK_NODE, TRUE};
 use json_patch::{PatchOperation, RemoveOperation};
 use serde_json::{Map, Value, json};
 
-use super::binding::required_terms;
+use super::binding::{quoted, required_terms};
 use super::plan::add;
 use super::raw::{Malformed, Object, Path};
 use crate::raw_json::is_nothing;
@@ -110,10 +110,8 @@ pub(super) fn contradiction(spec: &Object<'_>) -> Result<Option<Contradiction>, 
     for term in required_terms(spec)?.into_iter().flatten() {
         for expression in term.objects("matchExpressions")? {
             if keeps_off(&expression)? && !is_requirement(&expression)? {
-                let key = expression.string("key")?.unwrap_or_default();
-                let operator = expression.string("operator")?.unwrap_or_default();
-                let says = format!("\"{key} {operator} [{}]\"", expression.strings("values")?.join(" "));
-                return Ok(Some(Contradiction { field: expression.path().to_string(), says }));
+                let (field, says) = (expression.path().to_string(), quoted(&expression)?);
+                return Ok(Some(Contradiction { field, says }));
             }
         }
     }

@@ -189,7 +189,7 @@ fn a_pod_that_names_another_pool_is_refused() {
         (
             affinity(json!([term("DoesNotExist", json!([]))])),
             format!("{required}[0].matchExpressions[1]"),
-            r#""apps.openyurt.io/nodepool DoesNotExist []""#,
+            r#""apps.openyurt.io/nodepool DoesNotExist""#,
         ),
     ] {
         assert_eq!(

@@ -78,7 +78,7 @@ fn a_pod_that_wants_only_nodes_outside_host_network_pools_is_refused() {
         (
             term(hostnetwork, "DoesNotExist", json!([])),
             field,
-            "\"nodepool.openyurt.io/hostnetwork DoesNotExist []\"",
+            "\"nodepool.openyurt.io/hostnetwork DoesNotExist\"",
         ),
         (
             term("nodepool.openyurt.io/host-network", "NotIn", json!(["true"])),
