@@ -2,6 +2,8 @@
 # shellcheck shell=bash disable=SC2034
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cache=${ISTHMUS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/isthmus}
+# Where hack/setup puts Go and Rust on a machine that has none.
+export PATH=$PATH:$cache/toolchains/go/bin:$HOME/.cargo/bin
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
 # A commit that is stamped in would link everything anew after each; `cargo xtask dist` by itself stamps it.
 export ISTHMUS_COMMIT=${ISTHMUS_COMMIT:-development}

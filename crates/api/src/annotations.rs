@@ -72,5 +72,8 @@ pub const TUNNEL_REPORT: &str = "isthmus.dev/tunnels";
 /// On a NodePool, value `true`: a Gateway of the pool's name is made and kept for it.
 pub const POOL_GATEWAY: &str = "isthmus.dev/gateway";
 
+/// On a Lease of ours that does not last a whole number of seconds: how long it does, and which holder says so.
+pub const LEASE_DURATION: &str = "isthmus.dev/lease-duration";
+
 /// On the mirror pod of a static pod, by the kubelet: hash of the pod's file, which is the UID in the name of its cgroup.
 pub const MIRROR_POD: &str = "kubernetes.io/config.mirror";

@@ -41,8 +41,7 @@ pub mod usage_metrics;
 use aggregated_api::{MalformedResource, ResourceInfo};
 use kube_wire::request::Verb;
 
-/// The API group.
-pub const GROUP: &str = "slo.koordinator.sh";
+pub use api::slo::names::GROUP;
 
 /// The resource in paths.
 pub const RESOURCE: &str = "nodemetrics";

@@ -1,10 +1,11 @@
 //! A host-network pool on a real kubelet, from the joining of its node to the answer of its pod.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use api::labels;
+use e2e::cleanup::Cleanup;
 use e2e::pools::{expect_label, fresh_pool, node_is, remove_pool};
 use e2e::{
     client, eventually, fresh_namespace, hack_cluster, kubectl, kubectl_apply, repository, run, set_pool,
@@ -39,8 +40,15 @@ async fn a_node_without_cluster_networking_runs_the_pods_of_its_pool() -> Result
     let pool = "apiVersion: apps.openyurt.io/v1beta2\nkind: NodePool\nmetadata: {name: e2e-shop}\nspec: {type: Edge, networkMode: HostNetwork}\n";
     kubectl_apply(pool).await?.ok()?;
 
-    // kube-proxy is kept off, before the node comes; twice changes nothing.
+    // kube-proxy is kept off, before the node comes, and what else needs a container network; twice changes nothing.
+    manager(&["hostnet", "apply", "--undo"]).await?.ok()?;
+    let others = Cleanup::kubectl(&["-n", "kube-system", "delete", "deploy/coredns", "ds/kube-flannel-ds"]);
+    kubectl_apply(OTHER_COMPONENTS).await?.ok()?;
+    let before = affinities().await?;
     manager(&["hostnet", "apply"]).await?.ok()?;
+    for (component, affinity) in affinities().await? {
+        ensure!(affinity.contains("nodepool.openyurt.io/"), "{component}: {affinity}");
+    }
     let again = manager(&["hostnet", "plan", "--detailed-exitcode"]).await?;
     ensure!(again.success, "a second time there is still something to do: {again:?}");
 
@@ -128,7 +136,45 @@ async fn a_node_without_cluster_networking_runs_the_pods_of_its_pool() -> Result
     hack_cluster(&["leave", NODE]).await?.ok()?;
     kubectl(&["delete", "np", "e2e-shop"]).await?.ok()?;
     manager(&["hostnet", "apply", "--undo"]).await?.ok()?;
+    let after = affinities().await?;
+    ensure!(after == before, "{after:?}, and before {before:?}");
+    drop(others);
     Ok(())
+}
+
+/// Named as they are in clusters that have them; neither runs a pod here.
+const OTHER_COMPONENTS: &str = "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: coredns, namespace: kube-system, labels: {k8s-app: kube-dns}}
+spec:
+  replicas: 0
+  selector: {matchLabels: {k8s-app: kube-dns}}
+  template:
+    metadata: {labels: {k8s-app: kube-dns}}
+    spec: {containers: [{name: coredns, image: 'isthmus.dev/busybox:1'}]}
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: kube-flannel-ds, namespace: kube-system, labels: {app: flannel}}
+spec:
+  selector: {matchLabels: {app: flannel}}
+  template:
+    metadata: {labels: {app: flannel}}
+    spec:
+      nodeSelector: {isthmus.dev/nowhere: 'true'}
+      containers: [{name: flannel, image: 'isthmus.dev/busybox:1'}]
+";
+
+/// The affinity of each component's pods.
+async fn affinities() -> Result<BTreeMap<&'static str, String>> {
+    let mut affinities = BTreeMap::new();
+    for component in ["ds/kube-proxy", "deploy/coredns", "ds/kube-flannel-ds"] {
+        let path = "jsonpath={.spec.template.spec.affinity}";
+        let found = kubectl(&["-n", "kube-system", "get", component, "-o", path]).await?.ok()?;
+        affinities.insert(component, found);
+    }
+    Ok(affinities)
 }
 
 fn deployment(name: &str, label: &str, port: &str) -> String {

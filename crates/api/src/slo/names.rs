@@ -3,6 +3,12 @@
 /// API group.
 pub const GROUP: &str = "slo.koordinator.sh";
 
+/// [`GROUP`] in the version that is ours.
+pub const V1BETA1: &str = "slo.koordinator.sh/v1beta1";
+
+/// [`GROUP`] in Koordinator's own version.
+pub const V1ALPHA1: &str = "slo.koordinator.sh/v1alpha1";
+
 /// Condition of a Node: its metrics are fresh.
 pub const NODE_METRIC_FRESH: &str = "NodeMetricFresh";
 

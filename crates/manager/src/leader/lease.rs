@@ -9,6 +9,7 @@
 
 use std::time::Duration;
 
+use api::annotations::LEASE_DURATION;
 use jiff::{Timestamp, Unit};
 use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
@@ -19,9 +20,6 @@ use super::{clock::Moment, timing::Timing};
 
 /// How long a released lease is valid, as Kubernetes' own components write it; the field must be positive.
 const RELEASED_SECONDS: i32 = 1;
-
-/// The annotation that says how long a lease lasts that is not a whole number of seconds, and which holder says so.
-const DURATION: &str = "isthmus.dev/lease-duration";
 
 /// The state of the Lease as last seen, and when that state stops keeping others off.
 #[derive(Clone, Debug, PartialEq)]
@@ -176,17 +174,17 @@ fn say_precisely(lease: &mut Lease, me: &str, timing: &Timing) {
     let duration = timing.lease_duration();
     if duration.subsec_nanos() == 0 {
         if let Some(annotations) = &mut lease.metadata.annotations {
-            annotations.remove(DURATION);
+            annotations.remove(LEASE_DURATION);
         }
         return;
     }
     let said = format!("{}ms {me}", duration.as_millis());
-    lease.metadata.annotations.get_or_insert_default().insert(DURATION.to_owned(), said);
+    lease.metadata.annotations.get_or_insert_default().insert(LEASE_DURATION.to_owned(), said);
 }
 
 /// What [`say_precisely`] said, if it was this holder that said it, and of this record.
 fn said_precisely(lease: &Lease, holder: &str, seconds: u64) -> Option<Duration> {
-    let said = lease.metadata.annotations.as_ref()?.get(DURATION)?;
+    let said = lease.metadata.annotations.as_ref()?.get(LEASE_DURATION)?;
     let (millis, by) = said.split_once("ms ")?;
     let duration = Duration::from_millis(millis.parse().ok()?);
     (by == holder

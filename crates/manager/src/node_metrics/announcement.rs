@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use api::labels;
 use api::names::{NAMESPACE, NODE_METRIC_CONFIG_MAP};
 use api::slo::names::{LEADER, VERSION_CEILING};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -133,7 +134,7 @@ async fn store(api: &Api<ConfigMap>, map: &ConfigMap) -> Result<ConfigMap, Annou
 /// Where all replicas take reports, as the Service's endpoints say.
 async fn replicas(client: &Client, config: &Config) -> Result<Vec<String>, AnnounceError> {
     let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), &config.namespace);
-    let of_service = ListParams::default().labels(&format!("kubernetes.io/service-name={}", config.service));
+    let of_service = ListParams::default().labels(&format!("{}={}", labels::SERVICE_NAME, config.service));
     let mut replicas = Vec::new();
     for slice in timeout(CALL, slices.list(&of_service)).await??.items {
         let named = |port: &k8s_openapi::api::discovery::v1::EndpointPort| {

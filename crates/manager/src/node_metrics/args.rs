@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use api::slo::names::{SLO_CONFIG_MAP, SLO_CONFIG_NAMESPACE};
+use api::slo::names::{SLO_CONFIG_MAP, SLO_CONFIG_NAMESPACE, V1ALPHA1, V1BETA1};
 use clap::Args as Group;
 
 use crate::leader::{Timing, TimingError};
@@ -144,11 +144,7 @@ impl NodeMetricArgs {
             servers,
             service,
             serving_secret: serving_secret.to_owned(),
-            api_version: if api_version == "v1alpha1" {
-                "slo.koordinator.sh/v1alpha1"
-            } else {
-                "slo.koordinator.sh/v1beta1"
-            },
+            api_version: if api_version == "v1alpha1" { V1ALPHA1 } else { V1BETA1 },
             grace,
             reports_per_second,
             node_series,

@@ -42,6 +42,9 @@ fn changes_are_told_by_pool_and_heartbeats_are_not() {
     assert_eq!(nodes.replace(vec![node("n1", Some("a"), "1"), node("n2", None, "2")]), keys(&["a"]));
     assert_eq!(nodes.apply(node("n1", Some("a"), "3")), keys(&[]), "a heartbeat");
     assert_eq!(nodes.of_pool("a")[0].resource_version, "3", "but its version is kept");
+    let mut moved = node("n1", Some("a"), "3a");
+    moved.status.addresses[1].address = "10.0.0.9".to_owned();
+    assert_eq!(nodes.apply(moved), keys(&["a"]), "leaders are told by their address");
     assert_eq!(nodes.apply(node("n1", Some("b"), "4")), keys(&["a", "b"]), "a move concerns both pools");
     assert_eq!((nodes.of_pool("a").len(), nodes.of_pool("b").len()), (0, 1));
     assert_eq!(nodes.delete(node("n1", Some("b"), "4")), keys(&["b"]));

@@ -5,7 +5,7 @@ use super::report;
 use super::source::{Line, production, sources};
 
 /// Groups of labels, annotations and kinds that peers know.
-const WELL_KNOWN: [&str; 2] = ["openyurt.io/", "raven-"];
+const WELL_KNOWN: [&str; 4] = ["openyurt.io/", "raven-", "leader-hub-", "koordinator.sh"];
 
 /// Files that may start tasks outside a `JoinSet`, each with the reason.
 const MAY_SPAWN: [(&str, &str); 1] =

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use api::names::{LEADER_HUB_PREFIX, leader_hub_config_map};
 use api::{GroupVersionResource, LeaderEndpoint, NodePool, labels};
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -15,16 +16,9 @@ pub(crate) struct LeaderConfig {
     pub(crate) data: BTreeMap<String, String>,
 }
 
-const PREFIX: &str = "leader-hub-";
-
-/// The name of the `ConfigMap` of a pool.
-pub(crate) fn name(pool: &str) -> String {
-    format!("{PREFIX}{pool}")
-}
-
 /// The pool whose `ConfigMap` has that name.
 pub(crate) fn pool(name: &str) -> Option<String> {
-    name.strip_prefix(PREFIX).map(str::to_owned)
+    name.strip_prefix(LEADER_HUB_PREFIX).map(str::to_owned)
 }
 
 /// The `ConfigMap` to write, or `None` if `present` is right already.
@@ -34,7 +28,7 @@ pub(crate) fn plan(
     present: Option<&ConfigMap>,
 ) -> Option<LeaderConfig> {
     let wanted = LeaderConfig {
-        name: name(pool.metadata.name.as_deref().unwrap_or_default()),
+        name: leader_hub_config_map(pool.metadata.name.as_deref().unwrap_or_default()),
         owner: pool.controller_owner_ref(&()),
         data: data(pool, leaders),
     };

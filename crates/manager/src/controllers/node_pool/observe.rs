@@ -7,7 +7,6 @@ use api::NodePool;
 use k8s_openapi::api::core::v1::ConfigMap;
 
 use super::Context;
-use super::leader_config;
 use crate::nodes::{NO_POOL, NodeView};
 
 /// A pool and all that concerns it, at one moment.
@@ -101,7 +100,7 @@ pub(crate) fn observe(context: &Context, name: &str) -> Observed {
             };
             members.iter().flat_map(pods).collect()
         });
-    let leader_config = context.leader_configs.get(&leader_config::name(name));
+    let leader_config = context.leader_configs.get(&api::names::leader_hub_config_map(name));
     Observed { name: name.to_owned(), pool, members, leavers, waiting, overwritten, violators, leader_config }
 }
 

@@ -249,11 +249,11 @@ fn a_term_of_parts_of_a_second_is_said_beside_the_record() {
     }
     for nonsense in ["", "1500ms", "ms other", "-1ms other", "1500 other"] {
         let mut odd = theirs.clone();
-        odd.metadata.annotations.as_mut().unwrap().insert(DURATION.to_owned(), nonsense.to_owned());
+        odd.metadata.annotations.as_mut().unwrap().insert(LEASE_DURATION.to_owned(), nonsense.to_owned());
         assert_eq!(free_at(odd), at(52), "{nonsense:?}");
     }
     // Whoever keeps whole seconds takes the word away.
     let seen = Observation::next(None, Some(theirs), "me", at(50), &short);
     let whole = writes(&seen, "me", &Timing::default());
-    assert!(!whole.metadata.annotations.unwrap_or_default().contains_key(DURATION));
+    assert!(!whole.metadata.annotations.unwrap_or_default().contains_key(LEASE_DURATION));
 }
