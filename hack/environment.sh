@@ -49,6 +49,6 @@ tell_of_progress() {
   exec {silence}<> <(:)
   until read -rt 60 -u "$silence" line; do
     seconds=$((seconds + 60))
-    printf '... %d s: %.70s\n%-44s' "$seconds" "$(tail -n 1 "$1" | tr -d '\r' | sed 's/^ *//')" ''
+    printf '... %d s: %.70s\n%-44s' "$seconds" "$(tail -n 5 "$1" | grep '[^[:space:]]' | tail -n 1 | tr -d '\r' | sed 's/^ *//')" ''
   done
 }
