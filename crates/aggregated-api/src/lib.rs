@@ -33,6 +33,7 @@ mod api;
 pub mod authenticate;
 pub mod authorize;
 mod decode;
+mod delegated;
 mod discovery;
 mod field_error;
 mod go_json;

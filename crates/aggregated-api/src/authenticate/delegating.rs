@@ -1,26 +1,14 @@
 //! Front proxy, client certificate, bearer token: in this order, and the first that recognises the caller decides.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt};
 use http::{HeaderMap, HeaderName, header};
-use parking_lot::Mutex;
 use tls::digest::Sha256Digest;
-use tokio::{
-    sync::Semaphore,
-    time::{Instant, timeout},
-};
 
 use super::{AuthenticationError, Authenticator, Peer, Trust, User};
-use crate::remembered::Remembered;
+use crate::delegated::Delegated;
 
-/// How long an answer about a token is remembered, good or bad: also how long a revoked one still works.
-const LIFE: Duration = Duration::from_secs(10);
-/// How many are remembered.
-const CAPACITY: usize = 4096;
-/// How many reviews may be under way, and for how long.
-const CONCURRENT: usize = 32;
-const PATIENCE: Duration = Duration::from_secs(10);
 /// A token longer than this is none.
 const TOKEN_MAX: usize = 16 << 10;
 
@@ -37,33 +25,19 @@ pub trait TokenReviewer: Send + Sync + 'static {
 pub struct DelegatingAuthenticator {
     trust: Arc<Trust>,
     reviewer: Arc<dyn TokenReviewer>,
-    tokens: Mutex<Remembered<Sha256Digest, Option<User>>>,
-    slots: Semaphore,
+    tokens: Delegated<Option<User>>,
 }
 
 impl DelegatingAuthenticator {
     /// One that recognises certificates by `trust`, and tokens by `reviewer`.
     pub fn new(trust: Arc<Trust>, reviewer: Arc<dyn TokenReviewer>) -> Self {
-        let tokens = Mutex::new(Remembered::new(CAPACITY, LIFE));
-        Self { trust, reviewer, tokens, slots: Semaphore::new(CONCURRENT) }
+        Self { trust, reviewer, tokens: Delegated::new() }
     }
 
     async fn token(&self, token: &str) -> Result<Option<User>, AuthenticationError> {
         let digest = Sha256Digest::of(token.as_bytes());
-        if let Some(known) = self.tokens.lock().get(&digest, Instant::now()) {
-            return Ok(known);
-        }
-        let review = async {
-            let _slot =
-                self.slots.acquire().await.map_err(|error| AuthenticationError::Unavailable(error.into()))?;
-            self.reviewer.review(token).await.map_err(AuthenticationError::Unavailable)
-        };
-        let found = timeout(PATIENCE, review)
-            .await
-            .map_err(|error| AuthenticationError::Unavailable(error.into()))??;
-        let spare = found.is_none();
-        self.tokens.lock().insert(digest, found.clone(), spare, Instant::now());
-        Ok(found)
+        let found = self.tokens.answer(digest, || self.reviewer.review(token), Option::is_none).await;
+        found.map_err(AuthenticationError::Unavailable)
     }
 }
 

@@ -1,26 +1,13 @@
 //! Asks the API server by `SubjectAccessReview`, and remembers both verdicts for a while.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt};
 use kube_wire::request::{ApiPath, Verb};
-use parking_lot::Mutex;
 use tls::digest::Sha256Digest;
-use tokio::{
-    sync::Semaphore,
-    time::{Instant, timeout},
-};
 
 use super::{Attributes, AuthorizationError, Authorizer, Decision};
-use crate::remembered::Remembered;
-
-/// How long a verdict is remembered, either way.
-const LIFE: Duration = Duration::from_secs(10);
-/// How many are remembered.
-const CAPACITY: usize = 4096;
-/// How many reviews may be under way, and for how long.
-const CONCURRENT: usize = 32;
-const PATIENCE: Duration = Duration::from_secs(10);
+use crate::delegated::Delegated;
 
 /// Who may do anything.
 const MASTERS: &str = "system:masters";
@@ -37,15 +24,13 @@ pub trait AccessReviewer: Send + Sync + 'static {
 /// Decides as the API server does, by asking it.
 pub struct DelegatingAuthorizer {
     reviewer: Arc<dyn AccessReviewer>,
-    verdicts: Mutex<Remembered<Sha256Digest, Decision>>,
-    slots: Semaphore,
+    verdicts: Delegated<Decision>,
 }
 
 impl DelegatingAuthorizer {
     /// One that asks `reviewer`.
     pub fn new(reviewer: Arc<dyn AccessReviewer>) -> Self {
-        let verdicts = Mutex::new(Remembered::new(CAPACITY, LIFE));
-        Self { reviewer, verdicts, slots: Semaphore::new(CONCURRENT) }
+        Self { reviewer, verdicts: Delegated::new() }
     }
 }
 
@@ -64,19 +49,9 @@ impl Authorizer for DelegatingAuthorizer {
             if attributes.user.groups.iter().any(|group| group == MASTERS) {
                 return Ok(Decision::Allowed);
             }
-            let digest = digest(attributes);
-            if let Some(known) = self.verdicts.lock().get(&digest, Instant::now()) {
-                return Ok(known);
-            }
-            let review = async {
-                let _slot = self.slots.acquire().await.map_err(|error| AuthorizationError(error.into()))?;
-                self.reviewer.review(attributes).await.map_err(AuthorizationError)
-            };
-            let verdict =
-                timeout(PATIENCE, review).await.map_err(|error| AuthorizationError(error.into()))??;
-            let spare = verdict != Decision::Allowed;
-            self.verdicts.lock().insert(digest, verdict.clone(), spare, Instant::now());
-            Ok(verdict)
+            let review = || self.reviewer.review(attributes);
+            let is_refusal = |verdict: &Decision| *verdict != Decision::Allowed;
+            self.verdicts.answer(digest(attributes), review, is_refusal).await.map_err(AuthorizationError)
         }
         .boxed()
     }
