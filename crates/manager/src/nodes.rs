@@ -3,6 +3,7 @@
 //! Only what the controllers decide on is kept of a Node, so that thousands of them cost a few megabytes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use api::{annotations, labels};
 use k8s_openapi::ClusterResourceScope;
@@ -199,7 +200,7 @@ pub(crate) struct Nodes {
 
 #[derive(Default)]
 struct Inner {
-    by_name: BTreeMap<String, NodeView>,
+    by_name: BTreeMap<String, Arc<NodeView>>,
     by_pool: BTreeMap<String, BTreeSet<String>>,
     /// How often a node changed in what decisions depend on.
     changes: u64,
@@ -209,7 +210,7 @@ impl Inner {
     fn insert(&mut self, mut view: NodeView) -> BTreeSet<String> {
         if view.formerly.is_none() && view.record().is_err() {
             let before = self.by_name.get(&view.name);
-            let written_by = before.and_then(NodeView::keeper).filter(|pool| pool != NO_POOL);
+            let written_by = before.and_then(|before| before.keeper()).filter(|pool| pool != NO_POOL);
             view.formerly = written_by.or_else(|| before?.pool().map(str::to_owned));
         }
         let mut touched = BTreeSet::new();
@@ -225,13 +226,13 @@ impl Inner {
                 self.changes += 1;
             }
         }
-        if let Some(before) = self.by_name.get(&view.name).map(NodeView::keys) {
+        if let Some(before) = self.by_name.get(&view.name).map(|before| before.keys()) {
             self.unlink(&view.name, &before);
         }
         for key in keys {
             self.by_pool.entry(key).or_default().insert(view.name.clone());
         }
-        self.by_name.insert(view.name.clone(), view);
+        self.by_name.insert(view.name.clone(), Arc::new(view));
         touched
     }
 
@@ -262,8 +263,8 @@ impl Nodes {
     }
 
     /// What `read` makes of each node, in the order of their names.
-    pub(crate) fn map<T>(&self, read: impl FnMut(&NodeView) -> T) -> Vec<T> {
-        self.inner.read().by_name.values().map(read).collect()
+    pub(crate) fn map<T>(&self, mut read: impl FnMut(&NodeView) -> T) -> Vec<T> {
+        self.inner.read().by_name.values().map(|view| read(view)).collect()
     }
 
     /// Changes the index, and tells of it.
@@ -277,7 +278,7 @@ impl Nodes {
     }
 
     /// The nodes that `pool` is concerned with: those in it, and those that carry its record.
-    pub(crate) fn of_pool(&self, pool: &str) -> Vec<NodeView> {
+    pub(crate) fn of_pool(&self, pool: &str) -> Vec<Arc<NodeView>> {
         let inner = self.inner.read();
         let names = inner.by_pool.get(pool).into_iter().flatten();
         names.filter_map(|name| inner.by_name.get(name)).cloned().collect()
@@ -285,15 +286,15 @@ impl Nodes {
 
     /// Takes it that the record on `node` is of `pool`, if it cannot be read and nothing says whose it is; returns the
     /// node then.
-    pub(crate) fn ascribe_record(&self, node: &str, pool: &str) -> Option<NodeView> {
+    pub(crate) fn ascribe_record(&self, node: &str, pool: &str) -> Option<Arc<NodeView>> {
         let mut inner = self.inner.write();
         let view = inner.by_name.get(node)?;
         if view.record().is_ok() || view.keeper().is_some_and(|keeper| keeper != NO_POOL) {
             return None;
         }
-        let view = NodeView { formerly: Some(pool.to_owned()), ..view.clone() };
-        inner.insert(view.clone());
-        Some(view)
+        let view = NodeView { formerly: Some(pool.to_owned()), ..NodeView::clone(view) };
+        inner.insert(view);
+        inner.by_name.get(node).cloned()
     }
 
     /// The pool that the label of that node names.

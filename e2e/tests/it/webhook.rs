@@ -75,23 +75,43 @@ async fn pods_are_changed_refused_or_warned_about() -> Result<()> {
 
     // An unknown pool: as it was, with a warning.
     let unknown = kubectl_apply(&pod("unknown", &desired("nowhere"), json!({})).to_string()).await?;
-    ensure!(
-        unknown.success && unknown.stderr.contains("Warning") && unknown.stderr.contains("nowhere"),
-        "{unknown:?}"
-    );
+    ensure!(unknown.success, "{unknown:?}");
+    for part in [
+        "Warning",
+        "\"nowhere\"",
+        "nodepool.openyurt.io/desired-nodepool",
+        "create the pool, then the pod anew",
+    ] {
+        ensure!(unknown.stderr.contains(part), "the warning does not say {part}: {}", unknown.stderr);
+    }
     ensure!(get(&client, "unknown").await?["spec"]["hostNetwork"].is_null());
 
-    // Refused, with what is wrong and where.
+    // Refused, with what is wrong, where, and what to do.
     let other = json!({ "spec": { "nodeSelector": { "apps.openyurt.io/nodepool": "other" } } });
     let ports = json!({ "spec": { "containers": [
         { "name": "a", "image": "isthmus.dev/busybox:1", "ports": [{ "containerPort": 80, "hostPort": 81 }] },
     ] } });
     // A real node, which is in no pool.
     let node = json!({ "spec": { "nodeName": "cloud-1" } });
+    let excluded =
+        json!({ "metadata": { "annotations": { "apps.openyurt.io/exclude-host-network-pool": "true" } } });
     let cases = [
-        ("other", other, vec![POOL, "other", "nodeSelector"]),
-        ("ports", ports, vec!["hostPort"]),
-        ("node", node, vec![POOL, "spec.nodeName", "cloud-1", "no pool"]),
+        (
+            "other",
+            other,
+            vec![POOL, "other", "spec.nodeSelector", "name the same pool in both, or remove one"],
+        ),
+        (
+            "ports",
+            ports,
+            vec![POOL, "spec.containers[0].ports[0].hostPort", "or choose a pool without host network"],
+        ),
+        ("node", node, vec![POOL, "spec.nodeName", "cloud-1", "no pool", "name a node of that pool or none"]),
+        (
+            "excluded",
+            excluded.clone(),
+            vec![POOL, "exclude-host-network-pool", "remove the annotation or the label"],
+        ),
     ];
     for (name, changes, parts) in cases {
         let refused = kubectl_apply(&pod(name, &desired(POOL), changes).to_string()).await?;
@@ -106,9 +126,7 @@ async fn pods_are_changed_refused_or_warned_about() -> Result<()> {
     }
 
     // OpenYurt's annotation.
-    let annotated =
-        json!({ "metadata": { "annotations": { "apps.openyurt.io/exclude-host-network-pool": "true" } } });
-    kubectl_apply(&pod("annotated", &json!({}), annotated).to_string()).await?.ok()?;
+    kubectl_apply(&pod("annotated", &json!({}), excluded).to_string()).await?.ok()?;
     let terms = get(&client, "annotated").await?["spec"]["affinity"]["nodeAffinity"]
         ["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
         .clone();

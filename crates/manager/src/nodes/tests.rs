@@ -108,7 +108,7 @@ fn nodes_that_no_pool_knows_have_a_key_of_their_own() {
         annotated(node("n3", None, "3"), &[(annotations::PREVIOUS_ATTRIBUTES, "{")]),
         node("n4", None, "4"),
     ]);
-    let names: Vec<_> = nodes.of_pool(NO_POOL).into_iter().map(|node| node.name).collect();
+    let names: Vec<_> = nodes.of_pool(NO_POOL).into_iter().map(|node| node.name.clone()).collect();
     assert_eq!(names, ["n1", "n2", "n3"]);
     // A pool that still counts the third takes it.
     assert!(nodes.ascribe_record("n3", "a").is_some() && nodes.ascribe_record("n1", "a").is_none());

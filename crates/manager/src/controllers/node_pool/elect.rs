@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 use api::{LeaderElectionStrategy, LeaderEndpoint, NodePool};
 
@@ -22,7 +23,7 @@ pub(crate) struct Election {
 }
 
 /// Elects the leaders of `pool` among its `members`.
-pub(crate) fn elect(pool: &NodePool, members: &[NodeView]) -> Election {
+pub(crate) fn elect(pool: &NodePool, members: &[Arc<NodeView>]) -> Election {
     let current = pool.status.as_ref().map(|status| status.leader_endpoints.clone()).unwrap_or_default();
     if !pool.spec.enable_leader_election {
         return Election { wanted: 0, leaders: Vec::new(), changed: !current.is_empty() };
@@ -81,13 +82,13 @@ mod tests {
         LeaderEndpoint { node_name: node.to_owned(), address: address.to_owned() }
     }
 
-    fn node(name: &str, ready: bool, address: Option<&str>, marked: bool) -> NodeView {
+    fn node(name: &str, ready: bool, address: Option<&str>, marked: bool) -> Arc<NodeView> {
         let mut node = NodeView { name: name.to_owned(), ready, ..NodeView::default() };
         node.internal_ip = address.map(str::to_owned);
         if marked {
             node.labels.insert("lead".to_owned(), "yes".to_owned());
         }
-        node
+        Arc::new(node)
     }
 
     #[test]

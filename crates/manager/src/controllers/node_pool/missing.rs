@@ -73,13 +73,15 @@ pub(crate) async fn tell(context: &Context, observed: &Observed, plan: &Plan) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::controllers::node_pool::plan::{NodeError, Remedy};
     use crate::nodes::NodeView;
 
     #[test]
     fn who_waits_for_a_pool_or_cannot_leave_one_is_told() {
-        let leaver = |name: &str| NodeView { name: name.to_owned(), ..NodeView::default() };
+        let leaver = |name: &str| Arc::new(NodeView { name: name.to_owned(), ..NodeView::default() });
         let observed = Observed {
             name: "shop".to_owned(),
             leavers: vec![leaver("left"), leaver("kept"), leaver("both")],

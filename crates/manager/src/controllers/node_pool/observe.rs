@@ -17,10 +17,10 @@ pub(crate) struct Observed {
     /// The pool; `None` if there is none of that name.
     pub(crate) pool: Option<Arc<NodePool>>,
     /// The nodes whose label names the pool.
-    pub(crate) members: Vec<NodeView>,
+    pub(crate) members: Vec<Arc<NodeView>>,
     /// Nodes that are in no pool now and that this one must let go: they carry its record. Under the name
     /// [`NO_POOL`](crate::nodes::NO_POOL) those of which no pool is known.
-    pub(crate) leavers: Vec<NodeView>,
+    pub(crate) leavers: Vec<Arc<NodeView>>,
     /// Without a pool: the names of the nodes whose label names it.
     pub(crate) waiting: Vec<String>,
     /// Those of them whose view is older than our own last patch: to be counted, but not to be planned for.
@@ -61,7 +61,12 @@ fn whose(node: &NodeView, name: &str, exists: impl Fn(&str) -> bool) -> Whose {
 
 /// Nodes that the pool's status still counts, that are in no pool, and whose record cannot be read, so that nothing on
 /// them says which pool they left: it happened while nobody led.
-fn lost(context: &Context, name: &str, pool: Option<&NodePool>, found: &[NodeView]) -> Vec<NodeView> {
+fn lost(
+    context: &Context,
+    name: &str,
+    pool: Option<&NodePool>,
+    found: &[Arc<NodeView>],
+) -> Vec<Arc<NodeView>> {
     let counted = pool.and_then(|pool| pool.status.as_ref()).map(|status| status.nodes.as_slice());
     let found: BTreeSet<&str> = found.iter().map(|node| node.name.as_str()).collect();
     let missing = counted.unwrap_or_default().iter().filter(|node| !found.contains(node.as_str()));
@@ -94,7 +99,7 @@ pub(crate) fn observe(context: &Context, name: &str) -> Observed {
         .collect();
     let violators =
         pool.as_ref().filter(|pool| pool.is_host_network() && context.pods.is_listed()).map(|_| {
-            let pods = |node: &NodeView| {
+            let pods = |node: &Arc<NodeView>| {
                 let pods = context.pods.on_node(&node.name);
                 pods.into_iter().map(|pod| format!("{pod} on {}", node.name)).collect::<Vec<_>>()
             };

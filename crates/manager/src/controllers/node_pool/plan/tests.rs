@@ -28,6 +28,7 @@ fn node(name: &str, pool: Option<&str>, labels: &[(&str, &str)], record: Option<
 }
 
 fn observed(name: &str, pool: Option<NodePool>, members: Vec<NodeView>, leavers: Vec<NodeView>) -> Observed {
+    let [members, leavers] = [members, leavers].map(|nodes| nodes.into_iter().map(Arc::new).collect());
     Observed { name: name.to_owned(), pool: pool.map(Arc::new), members, leavers, ..Observed::default() }
 }
 
@@ -64,11 +65,12 @@ fn a_member_gets_the_pools_labels_and_the_three_host_network_labels() {
     assert_eq!((&record["pool"], &record["covered"]["labels"]["zone"]), (&json!("shop"), &json!("own")));
 
     // Settled: nothing more to write.
-    let settled = Observed { members: vec![after.clone()], ..observed };
+    let settled = Observed { members: vec![Arc::new(after.clone())], ..observed };
     assert_eq!(super::plan(&settled).nodes, []);
 
     // Released by the deletion of its pool, it is as it was, but for the label that the pool did not put there.
-    let gone = Observed { name: "shop".into(), leavers: vec![after.clone()], ..Observed::default() };
+    let gone =
+        Observed { name: "shop".into(), leavers: vec![Arc::new(after.clone())], ..Observed::default() };
     let released = patched(after, &super::plan(&gone).nodes[0]);
     assert_eq!(released, before);
 }
@@ -120,7 +122,8 @@ fn host_network_labels_set_by_others_do_not_outlive_the_pool() {
     let before = node("n1", Some("shop"), &left_behind, None);
     let joined = plan(&observed("shop", Some(pool("shop", &[], true)), vec![before.clone()], vec![]));
     let member = patched(before, &joined.nodes[0]);
-    let gone = Observed { name: "shop".into(), leavers: vec![member.clone()], ..Observed::default() };
+    let gone =
+        Observed { name: "shop".into(), leavers: vec![Arc::new(member.clone())], ..Observed::default() };
     let released = patched(member, &plan(&gone).nodes[0]);
     assert!(!released.labels.contains_key(labels::HOST_NETWORK));
 }
@@ -288,7 +291,8 @@ fn taints_of_others_keep_fields_that_we_do_not_know() {
     assert_eq!(joined.nodes[0].taint_changes, changed);
     // What was covered comes back whole.
     let member = patched(before.clone(), &joined.nodes[0]);
-    let gone = Observed { name: "shop".into(), leavers: vec![member.clone()], ..Observed::default() };
+    let gone =
+        Observed { name: "shop".into(), leavers: vec![Arc::new(member.clone())], ..Observed::default() };
     let released = plan(&gone);
     assert_eq!(json!(released.nodes[0].taints), json!([foreign, own]));
 }

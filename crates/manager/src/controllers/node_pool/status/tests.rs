@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use api::{LeaderEndpoint, NetworkMode, NodePoolSpec};
 
 use super::*;
@@ -12,8 +14,8 @@ fn pool(host_network: bool) -> NodePool {
     pool
 }
 
-fn node(name: &str, ready: bool) -> NodeView {
-    NodeView { name: name.to_owned(), ready, ..NodeView::default() }
+fn node(name: &str, ready: bool) -> Arc<NodeView> {
+    Arc::new(NodeView { name: name.to_owned(), ready, ..NodeView::default() })
 }
 
 fn status_of(pool: &NodePool, observed: &Observed, applied: &Applied) -> NodePoolStatus {
