@@ -106,7 +106,7 @@ impl Leading {
 
         let reporter =
             Reporter { controller: "isthmus-manager".into(), instance: Some(config.identity.clone()) };
-        let recorder = Recorder::new(client.clone(), reporter);
+        let recorder = Recorder::new(client.clone(), reporter.clone());
         let context = Arc::new(Context {
             client: client.clone(),
             pools: pools.clone(),
@@ -114,6 +114,7 @@ impl Leading {
             pods: Arc::new(ContainerNetworkPods::default()),
             leader_configs: Arc::new(ByName::default()),
             recorder,
+            reporter,
             metrics: controller_metrics,
             hub_namespace: config.hubs.hub_namespace.clone(),
             leadership,

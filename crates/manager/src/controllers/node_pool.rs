@@ -24,7 +24,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
-use kube::runtime::events::Recorder;
+use kube::runtime::events::{Recorder, Reporter};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
@@ -66,7 +66,10 @@ pub(crate) struct Context {
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) pods: Arc<ContainerNetworkPods>,
     pub(crate) leader_configs: Arc<ByName<ConfigMap>>,
+    /// For events on pools.
     pub(crate) recorder: Recorder,
+    /// Who writes events.
+    pub(crate) reporter: Reporter,
     pub(crate) metrics: Metrics,
     /// The namespace in which the hubs look for their `ConfigMap`s.
     pub(crate) hub_namespace: String,

@@ -33,13 +33,14 @@ const CALL: Duration = Duration::from_secs(5);
 pub(super) async fn keep(host: Arc<Host>) {
     let reporter =
         Reporter { controller: FIELD_MANAGER.into(), instance: Some(host.config.identity.clone()) };
-    let recorder = Recorder::new(host.client.clone(), reporter);
     let nodes: Api<Node> = Api::all(host.client.clone());
     loop {
         tokio::time::sleep(TURN).await;
         if !host.source.is_leading() {
             continue;
         }
+        // Not one for all turns: it keeps each event whole for minutes, of thousands of nodes that is megabytes.
+        let recorder = Recorder::new(host.client.clone(), reporter.clone());
         let missing = host.source.read(node_metrics::store::Store::conditions);
         for (name, silence) in missing.into_iter().take(AT_ONCE) {
             let params =

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use api::labels;
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::runtime::events::{Event, EventType};
+use kube::runtime::events::{Event, EventType, Recorder};
 use tracing::warn;
 
 use super::Context;
@@ -42,6 +42,9 @@ fn troubles<'a>(observed: &'a Observed, plan: &'a Plan) -> BTreeMap<&'a str, Opt
 
 /// Tells of the nodes that name the pool, and of those that it cannot let go, once for each change.
 pub(crate) async fn tell(context: &Context, observed: &Observed, plan: &Plan) {
+    // A recorder keeps each event whole for minutes, to count its repeats: of thousands of nodes that is megabytes, and what is
+    // no news is not told again anyway.
+    let recorder = Recorder::new(context.client.clone(), context.reporter.clone());
     for (node, trouble) in troubles(observed, plan) {
         let Some(Trouble { reason, action, message }) = trouble else {
             context.progress.forget_told([node]);
@@ -65,7 +68,7 @@ pub(crate) async fn tell(context: &Context, observed: &Observed, plan: &Plan) {
             uid: Some(node.to_owned()),
             ..ObjectReference::default()
         };
-        if let Err(error) = context.recorder.publish(&event, &about).await {
+        if let Err(error) = recorder.publish(&event, &about).await {
             warn!(node, %error, "event could not be published");
         }
     }
