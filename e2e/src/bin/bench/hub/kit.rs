@@ -111,7 +111,7 @@ pub(super) async fn fast(hub: &Path, objects: usize) -> Result<Vec<Figure>> {
     let rate = float(EVENTS as u64) / began.elapsed().as_secs_f64();
     watchers.told(EVENTS, Duration::from_mins(1)).await?;
     let cpu = running.process.cpu_seconds()? - cpu;
-    let mut delays = watchers.delays();
+    let mut delays = watchers.events().delays();
     let figures = vec![
         Figure::new("fast_events_per_s", rate).target(float(RATE as u64)),
         Figure::new("fast_cpu_us_per_event_watcher", cpu * 1e6 / float((EVENTS * WATCHERS) as u64))

@@ -1,4 +1,7 @@
-//! The objects: Services without selectors, so that no controller adds to them, and `EndpointSlices` of five endpoints.
+//! The objects: Services without selectors, so that no controller adds to them at its own pace, `EndpointSlices` of five
+//! endpoints, and for each Service the empty one that a Service makes by itself.
+
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use futures::{StreamExt, TryStreamExt, stream};
@@ -26,7 +29,7 @@ pub(super) async fn load(client: &Client, count: usize) -> Result<()> {
     for number in 0..NAMESPACES {
         create(&namespaces, &json!({ "metadata": { "name": namespace(number) } })).await?;
         missing |= !is_loaded::<Service>(client, number, count).await?;
-        missing |= !is_loaded::<EndpointSlice>(client, number, count).await?;
+        missing |= !is_loaded::<EndpointSlice>(client, number, 2 * count).await?;
     }
     if !missing {
         return Ok(());
@@ -34,7 +37,9 @@ pub(super) async fn load(client: &Client, count: usize) -> Result<()> {
     stream::iter(0..count)
         .map(|i| async move {
             create(&Api::<Service>::namespaced(client.clone(), &namespace(i)), &service(i)).await?;
-            create(&Api::<EndpointSlice>::namespaced(client.clone(), &namespace(i)), &slice(i)).await
+            let slices = Api::<EndpointSlice>::namespaced(client.clone(), &namespace(i));
+            create(&slices, &slice(i)).await?;
+            create(&slices, &empty_slice(i)).await
         })
         .buffer_unordered(WRITERS)
         .try_for_each(|()| async { Ok(()) })
@@ -74,6 +79,16 @@ pub(super) async fn change(
         .try_for_each(|_| async { Ok(()) })
         .await
         .context("changes")
+}
+
+/// Changes `count` Services of `objects`, `rate` each second.
+pub(super) async fn change_slowly(client: &Client, objects: usize, count: usize, rate: u32) -> Result<()> {
+    let mut ticks = tokio::time::interval(Duration::from_secs(1) / rate);
+    for i in 0..count {
+        ticks.tick().await;
+        change(client, objects, i..i + 1, 1).await?;
+    }
+    Ok(())
 }
 
 /// The path of a Service.
@@ -135,5 +150,23 @@ pub(super) fn slice(i: usize) -> Value {
             { "name": "http", "port": 8080, "protocol": "TCP" }, { "name": "metrics", "port": 9090, "protocol": "TCP" },
         ],
         "endpoints": (0..5).map(endpoint).collect::<Vec<_>>(),
+    })
+}
+
+/// What kube-controller-manager makes for a Service whose selector finds no pod.
+fn empty_slice(i: usize) -> Value {
+    json!({
+        "metadata": {
+            "name": format!("{}-fghij", name(i)), "generateName": format!("{}-", name(i)),
+            "labels": {
+                "app": format!("app-{i:05}"), "team": format!("team-{}", i % 50),
+                "kubernetes.io/service-name": name(i),
+                "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.bench",
+            },
+            "annotations": { "endpoints.kubernetes.io/last-change-trigger-time": "2026-01-01T00:00:00Z" },
+        },
+        "addressType": "IPv4",
+        "ports": null,
+        "endpoints": [],
     })
 }

@@ -1,5 +1,6 @@
 //! Many watches of one resource, and what each was told when.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -26,8 +27,40 @@ pub(super) struct Watchers {
 pub(super) struct Shared {
     told: AtomicUsize,
     ended: AtomicUsize,
-    /// Milliseconds from sending a change to reading it.
-    delays: Mutex<Vec<f64>>,
+    events: Mutex<Vec<Event>>,
+}
+
+/// One change, as one watcher read it; both in nanoseconds since 1970.
+struct Event {
+    sent: u128,
+    read: u128,
+}
+
+/// What watchers were told, and when.
+pub(super) struct Told(Vec<Event>);
+
+impl Told {
+    /// Milliseconds from sending each change to reading it.
+    pub(super) fn delays(&self) -> Vec<f64> {
+        self.0.iter().map(|event| milliseconds(event.sent, event.read)).collect()
+    }
+
+    /// Milliseconds from when the first of `first` had read a change to reading it here; 0 for what came sooner.
+    pub(super) fn after(&self, first: &Self) -> Vec<f64> {
+        let mut known: HashMap<u128, u128> = HashMap::new();
+        for Event { sent, read } in &first.0 {
+            known.entry(*sent).and_modify(|known| *known = (*known).min(*read)).or_insert(*read);
+        }
+        let events = self.0.iter();
+        events
+            .filter_map(|event| known.get(&event.sent).map(|known| milliseconds(*known, event.read)))
+            .collect()
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "milliseconds of a benchmark")]
+fn milliseconds(from: u128, to: u128) -> f64 {
+    to.saturating_sub(from) as f64 / 1e6
 }
 
 impl Watchers {
@@ -54,7 +87,7 @@ impl Watchers {
         Self { shared, count, _tasks: tasks }
     }
 
-    /// Waits until each was told of `changes` changes since the last call of [`Watchers::delays`].
+    /// Waits until each was told of `changes` changes since the last call of [`Watchers::events`].
     pub(super) async fn told(&self, changes: usize, within: Duration) -> Result<()> {
         let until = Instant::now() + within;
         while self.shared.told.load(Relaxed) < changes * self.count {
@@ -65,10 +98,10 @@ impl Watchers {
         Ok(())
     }
 
-    /// How long each event took; the count of events begins anew.
-    pub(super) fn delays(&self) -> Vec<f64> {
+    /// What they were told; the count of events begins anew.
+    pub(super) fn events(&self) -> Told {
         self.shared.told.store(0, Relaxed);
-        std::mem::take(&mut self.shared.delays.lock())
+        Told(std::mem::take(&mut self.shared.events.lock()))
     }
 
     /// How many have ended.
@@ -114,9 +147,7 @@ impl Marks {
                 .ok()
                 .and_then(|sent| sent.parse::<u128>().ok());
             if let Some(sent) = sent {
-                #[expect(clippy::cast_precision_loss, reason = "milliseconds of a benchmark")]
-                let delay = now.saturating_sub(sent) as f64 / 1e6;
-                shared.delays.lock().push(delay);
+                shared.events.lock().push(Event { sent, read: now });
                 shared.told.fetch_add(1, Relaxed);
             }
             done = start + end;
