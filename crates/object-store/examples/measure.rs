@@ -1,4 +1,4 @@
-//! Measures the store on a real disk: `measure write DIR [UPDATES] [UPDATES A SYNC]`, then `measure open DIR`.
+//! Measures the store on a real disk: `measure write DIR [UPDATES] [UPDATES A SYNC] [OBJECTS]`, then `measure open DIR`.
 
 use std::{fs, path::Path, time::Instant};
 
@@ -11,30 +11,30 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let number = |at: usize, default| arguments.get(at).map_or(default, |n| n.parse().expect("a number"));
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["write", dir, ..] => write(Path::new(dir), number(2, 20_000), number(3, 40)),
+        ["write", dir, ..] => write(Path::new(dir), number(2, 20_000), number(3, 40), number(4, OBJECTS)),
         ["open", dir] => open(Path::new(dir)),
-        _ => say("measure write DIR [UPDATES] [UPDATES A SYNC] | measure open DIR"),
+        _ => say("measure write DIR [UPDATES] [UPDATES A SYNC] [OBJECTS] | measure open DIR"),
     }
 }
 
-fn write(dir: &Path, updates: u64, a_sync: u64) {
+fn write(dir: &Path, updates: u64, a_sync: u64, objects: u64) {
     let subscription = SubscriptionId::from("hub/endpointslices");
     let (mut store, _) = Store::open(dir, None).expect("open");
     let (start, before) = (Instant::now(), written());
     store.append(&subscription, &[Record::Begin]).expect("append");
-    for object in 0..OBJECTS {
+    for object in 0..objects {
         store.append(&subscription, &[put(object, object + 1, Change::Added)]).expect("append");
     }
-    store.append(&subscription, &[Record::Complete { version: OBJECTS }]).expect("append");
+    store.append(&subscription, &[Record::Complete { version: objects }]).expect("append");
     store.sync().expect("sync");
     report("list", &store, (0, 0), before, start);
 
     let (start, before, statistics) = (Instant::now(), written(), store.statistics());
-    let mut version = OBJECTS;
+    let mut version = objects;
     for _ in 0..updates / a_sync {
         for _ in 0..a_sync {
             version += 1;
-            let event = put(mix(version) % OBJECTS, version, Change::Modified);
+            let event = put(mix(version) % objects, version, Change::Modified);
             store.append(&subscription, &[event]).expect("append");
         }
         store.sync().expect("sync");

@@ -24,7 +24,7 @@ use crate::{
 const SEGMENT_MIN: u64 = 64 << 10;
 const SEGMENT_MAX: u64 = 1 << 20;
 /// How many bytes of events are kept for watches that resume, by the size of the log.
-const HISTORY_MIN: u64 = 32 << 10;
+const HISTORY_MIN: u64 = 512 << 10;
 const HISTORY_MAX: u64 = 2 << 20;
 
 /// How long files and histories are; tests make them small.
