@@ -1,6 +1,6 @@
 //! Random histories: whatever upstream, the cache, the store and the clients do, every guarantee holds of every client.
 
-use proptest::prelude::*;
+use proptest::{prelude::*, test_runner::TestRunner};
 use watch_cache::Limits;
 
 use crate::{
@@ -57,9 +57,18 @@ fn limits() -> impl Strategy<Value = Limits> {
     ]
 }
 
-proptest! {
-    #[test]
-    fn every_client_sees_what_upstream_did(limits in limits(), ops in proptest::collection::vec(op(), 1..80)) {
+/// A long run has ten times as many of these as of other properties: 102,400 with the 10,240 of `hack/test --long`. The macro of
+/// `proptest` would take the number from the environment whatever is said here.
+fn runs() -> ProptestConfig {
+    let asked = ProptestConfig::default();
+    let cases = if asked.cases >= 10_000 { asked.cases.saturating_mul(10) } else { asked.cases };
+    ProptestConfig { cases, source_file: Some(file!()), ..asked }
+}
+
+#[test]
+fn every_client_sees_what_upstream_did() {
+    let histories = (limits(), proptest::collection::vec(op(), 1..80));
+    let seen = TestRunner::new(runs()).run(&histories, |(limits, ops)| {
         let mut world = World::new(limits);
         let relist = [Op::Relist];
         let end = [Op::Deliver { events: 1000 }, Op::ReadAll];
@@ -68,5 +77,9 @@ proptest! {
                 return Err(TestCaseError::fail(format!("{violation}\n  at {op:?}")));
             }
         }
+        Ok(())
+    });
+    if let Err(failure) = seen {
+        panic!("{failure}");
     }
 }
