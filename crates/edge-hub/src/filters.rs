@@ -23,6 +23,7 @@ mod registry;
 mod rules;
 mod service_env_updater;
 mod service_topology;
+mod shown;
 #[cfg(test)]
 mod tests;
 mod view;

@@ -176,6 +176,27 @@ impl FilterName {
         self == Self::ServiceTopology && service_topology::topology(object, view).is_some()
     }
 
+    /// Whether it can do anything at all while the view is so.
+    pub(super) fn acts(self, view: &View) -> bool {
+        match self {
+            Self::MasterService | Self::ForwardKubeSvcTraffic | Self::ServiceEnvUpdater => view.hub.is_some(),
+            _ => true,
+        }
+    }
+
+    /// What it looks at in a view, as text: the same text, the same answers. Another run of the hub writes it the same way.
+    pub(super) fn looks_at(self, view: &View) -> String {
+        match self {
+            Self::DiscardCloudService | Self::InClusterConfig => String::new(),
+            Self::NodePortIsolation => format!("{:?}", view.pool),
+            Self::MasterService | Self::ForwardKubeSvcTraffic | Self::ServiceEnvUpdater => {
+                format!("{:?}", view.hub)
+            }
+            Self::ServiceTopology => service_topology::looks_at(view),
+            Self::LocalPods => format!("{:?}", view.local_pods.pods),
+        }
+    }
+
     /// Whether it answers the same with both views.
     pub(super) fn indifferent(self, a: &View, b: &View) -> bool {
         match self {

@@ -30,6 +30,14 @@ impl Client {
         Self { identity, agent: component.into(), owner: owner.clone() }
     }
 
+    /// The same name for the same client in every run of the hub, and another one for any other.
+    pub(super) fn name(&self) -> String {
+        match &self.owner {
+            Owner::Node => format!("node {:?}", self.agent),
+            Owner::User(user) => format!("user {user:?} {:?}", self.agent),
+        }
+    }
+
     /// Whether it is the component: by its credential, or by what it calls itself.
     pub fn is(&self, component: &str) -> bool {
         self.identity.as_deref() == Some(component) || &*self.agent == component

@@ -4,6 +4,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use kube_wire::{edit::Message, object::Object};
 use parking_lot::Mutex;
+use tls::digest::Sha256Digest;
 
 use super::{FilterName, Filtered, View};
 
@@ -85,7 +86,7 @@ fn make(names: &[FilterName], resource: Filtered, object: &Object, view: &View, 
 
 /// One set of filters with one view, shared by all clients that have both.
 pub struct Filter {
-    id: u64,
+    fingerprint: Box<str>,
     resource: Filtered,
     names: Box<[FilterName]>,
     view: Arc<View>,
@@ -93,14 +94,16 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// `id` tells it from all others of the process.
-    pub(super) fn new(id: u64, resource: Filtered, names: Box<[FilterName]>, view: Arc<View>) -> Self {
-        Self { id, resource, names, view, made: Mutex::default() }
+    /// The filters of `names`, which look at `view`.
+    pub(super) fn new(resource: Filtered, names: Box<[FilterName]>, view: Arc<View>) -> Self {
+        let fingerprint = fingerprint(resource, &names, &view);
+        Self { fingerprint, resource, names, view, made: Mutex::default() }
     }
 
-    /// Tells it from all others of the process.
-    pub fn id(&self) -> u64 {
-        self.id
+    /// Filters with the same one show the same, also if one of them was in an earlier run of the hub: what a client saw through the one
+    /// it may follow through the other.
+    pub fn fingerprint(&self) -> &str {
+        &self.fingerprint
     }
 
     /// Whether the object is shown at all. Depends on the object alone: the view of a filter does not change.
@@ -165,4 +168,13 @@ impl Filter {
     pub(super) fn is_indifferent(&self, view: &View) -> bool {
         self.names.iter().all(|name| name.indifferent(&self.view, view))
     }
+}
+
+/// A digest of all that decides what is shown. Another release of the hub may show something else by the same names.
+fn fingerprint(resource: Filtered, names: &[FilterName], view: &View) -> Box<str> {
+    let mut text = format!("{} {resource:?}", env!("CARGO_PKG_VERSION"));
+    for name in names {
+        text += &["\n", name.as_str(), " ", &name.looks_at(view)].concat();
+    }
+    Sha256Digest::of(text.as_bytes()).to_string().into()
 }

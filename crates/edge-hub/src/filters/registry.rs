@@ -1,24 +1,17 @@
 //! The filters in force: one for all clients that share a set, replaced when its view or the rules change, and who was shown
 //! what through which.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use kube_wire::{request::Verb, resource::GroupVersionResource};
 use parking_lot::Mutex;
 use tokio::{sync::watch, time::timeout};
 
-use super::{Client, Filter, FilterName, Filtered, Rules, View};
+use super::{Client, Filter, FilterName, Filtered, Rules, View, shown::Shown};
 use crate::subscriptions::Key;
 
 /// How long a request waits, after the start, for what filters look at.
 const SETTLE: Duration = Duration::from_secs(5);
-
-/// How many clients' last lists are remembered. One that is forgotten lists once more.
-const REMEMBERED: usize = 1024;
 
 type SetOf = (Filtered, Box<[FilterName]>);
 
@@ -29,26 +22,25 @@ pub struct Filters {
     revision: watch::Sender<u64>,
     settled: watch::Sender<bool>,
     /// Through which filter a client was last shown the whole of a subscription.
-    shown: Mutex<HashMap<(Client, Key), u64>>,
+    shown: Mutex<Shown>,
 }
 
 struct State {
     rules: Arc<Rules>,
     view: Arc<View>,
     filters: BTreeMap<SetOf, Arc<Filter>>,
-    last: u64,
 }
 
 impl Filters {
     /// The filters of `rules` with what is known at the start. The view's turn is to be another than any before the start: clients
-    /// remember versions that were shown then.
-    pub fn new(rules: Rules, view: View) -> Self {
-        let state = State { rules: Arc::new(rules), view: Arc::new(view), filters: BTreeMap::new(), last: 0 };
+    /// remember versions that were shown then. `stored` is what [`Filters::export`] gave in an earlier run.
+    pub fn new(rules: Rules, view: View, stored: Option<&[u8]>) -> Self {
+        let state = State { rules: Arc::new(rules), view: Arc::new(view), filters: BTreeMap::new() };
         Self {
             state: Mutex::new(state),
             revision: watch::Sender::new(0),
             settled: watch::Sender::new(false),
-            shown: Mutex::default(),
+            shown: Mutex::new(stored.map(Shown::restore).unwrap_or_default()),
         }
     }
 
@@ -62,7 +54,9 @@ impl Filters {
     ) -> Option<Arc<Filter>> {
         let resource = Filtered::of(resource)?;
         let mut state = self.state.lock();
-        let mut names = state.rules.choose(client, verb, resource, namespace);
+        let names = state.rules.choose(client, verb, resource, namespace);
+        // One that cannot do anything would only be one more thing that may change.
+        let mut names: Box<[FilterName]> = names.into_iter().filter(|name| name.acts(&state.view)).collect();
         let local = FilterName::LocalPods;
         let corrects = !state.view.local_pods.pods.is_empty() && state.rules.enabled.contains(&local);
         if corrects && local.applies(resource, verb, namespace) && !names.contains(&local) {
@@ -71,11 +65,10 @@ impl Filters {
         if names.is_empty() {
             return None;
         }
-        let State { view, filters, last, rules: _ } = &mut *state;
-        let filter = filters.entry((resource, names.clone())).or_insert_with(|| {
-            *last += 1;
-            Arc::new(Filter::new(*last, resource, names, view.clone()))
-        });
+        let State { view, filters, rules: _ } = &mut *state;
+        let filter = filters
+            .entry((resource, names.clone()))
+            .or_insert_with(|| Arc::new(Filter::new(resource, names, view.clone())));
         Some(filter.clone())
     }
 
@@ -135,21 +128,16 @@ impl Filters {
 
     /// A client is being shown the whole of what `key` says through `filter`.
     pub fn show(&self, client: &Client, key: &Key, filter: Option<&Filter>) {
-        let mut shown = self.shown.lock();
-        let reader = (client.clone(), key.clone());
-        let Some(filter) = filter else {
-            shown.remove(&reader);
-            return;
-        };
-        if shown.len() >= REMEMBERED && !shown.contains_key(&reader) {
-            shown.clear();
-        }
-        shown.insert(reader, filter.id());
+        self.shown.lock().show(client, key, filter);
     }
 
     /// Whether what a client saw of `key` before is what it would see now through `filter`: a watch may go on from there.
     pub fn saw(&self, client: &Client, key: &Key, filter: Option<&Filter>) -> bool {
-        let shown = self.shown.lock();
-        shown.get(&(client.clone(), key.clone())).copied() == filter.map(Filter::id)
+        self.shown.lock().saw(client, key, filter)
+    }
+
+    /// Who saw what, to be stored, if it changed since the last call.
+    pub fn export(&self) -> Option<Vec<u8>> {
+        self.shown.lock().export()
     }
 }

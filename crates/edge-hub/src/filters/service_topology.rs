@@ -60,6 +60,15 @@ pub(super) fn edit(resource: Filtered, object: &Object, message: &mut Message, v
     })
 }
 
+/// What decides which endpoints are shown. A Service that asks for nothing any more is shown as one that never did.
+pub(super) fn looks_at(view: &View) -> String {
+    let asks = |topology: &Topology| *topology != Topology::Former;
+    let topology: Vec<_> = view.topology.iter().filter(|(_, topology)| asks(topology)).collect();
+    let pool = topology.iter().any(|(_, topology)| **topology == Topology::Pool);
+    let nodes = pool.then(|| (view.pool.is_some(), &view.pool_nodes));
+    format!("{} {topology:?} {nodes:?}", view.node)
+}
+
 pub(super) fn indifferent(a: &View, b: &View) -> bool {
     let pools = a.topology.values().any(|topology| *topology == Topology::Pool);
     a.node == b.node

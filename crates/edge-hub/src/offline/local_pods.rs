@@ -26,6 +26,7 @@ use crate::{
     authenticate::Caller,
     filters::{LocalPod, LocalPods},
     hub::Hub,
+    storage::Storage,
     subscriptions::{Owner, Subscription},
     upstream::LinkState,
 };
@@ -100,12 +101,13 @@ pub fn may_exist(hub: &Hub, namespace: &str, name: &str, uid: &str) -> bool {
     held.map_or_else(|| !hub.subscriptions.all().iter().any(own), |held| held.uid() == uid)
 }
 
-/// Takes back what was remembered before a restart, and forgets it once the API server's word counts again.
+/// What was remembered before a restart; the view has it before any client is answered.
+pub fn stored(storage: &Storage) -> LocalPods {
+    storage.blob(BLOB).and_then(|blob| serde_json::from_slice(&blob).ok()).unwrap_or_default()
+}
+
+/// Forgets what is remembered once the API server's word counts again.
 pub async fn keep(hub: Arc<Hub>, shutdown: CancellationToken) {
-    let stored = hub.storage.blob(BLOB).and_then(|blob| serde_json::from_slice::<LocalPods>(&blob).ok());
-    if let Some(stored) = stored {
-        hub.filters.change_view(|view| view.local_pods = Arc::new(stored));
-    }
     let mut ticks = interval(LOOK);
     loop {
         tokio::select! {

@@ -15,13 +15,13 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::{config::Config, secure};
+use super::{Lifetimes, config::Config, secure};
 use crate::{
     admin,
     authenticate::tokens::Tokens,
     authorize::Authorizer,
     cloud_config,
-    filters::{self, Filters, View},
+    filters::{self, Filters, Rules, View},
     hub::Hub,
     identity::{IdentityError, IdentityMeters, Keeper},
     listen::Peer,
@@ -38,13 +38,16 @@ use crate::{
     subscriptions::Subscriptions,
     tasks::Tasks,
     tunnel_roles::{State, Tunnel, Ways, WaysError},
-    upstream::{Connector, Link, Timing},
+    upstream::{Connector, Link, Timing, Upstream},
 };
 
 /// The blob of allowances.
 const ALLOWANCES: &str = "allowances";
 
-/// How often idle subscriptions are looked for, and new allowances stored.
+/// The blob of what clients were shown through which filters.
+const SHOWN: &str = "shown";
+
+/// How often idle subscriptions are looked for, and what is new of allowances and filters stored.
 const HOUSEKEEPING: Duration = Duration::from_secs(2);
 
 /// How long open streams may take to end.
@@ -170,12 +173,7 @@ impl App {
         let reflector = Reflector::new(upstream.clone(), storage.clone(), meters.clone());
         let hub = Hub {
             tokens: Tokens::new(upstream.clone()),
-            authorizer: Authorizer::new(
-                upstream.clone(),
-                lifetimes,
-                storage.blob(ALLOWANCES).as_deref(),
-                meters.clone(),
-            ),
+            authorizer: restored_authorizer(&upstream, lifetimes, &storage, &meters),
             subscriptions: Subscriptions::new(reflector, tasks.clone(), lifetimes.idle, restored),
             documents: Documents::new(storage.clone()),
             tables: Tables::new(storage.clone()),
@@ -185,7 +183,7 @@ impl App {
             authenticator,
             lifetimes,
             sharing: ArcSwap::from_pointee(sharing),
-            filters: Filters::new(filters.rules, View { turn: unix_milliseconds(), ..filters.view.clone() }),
+            filters: restored_filters(filters.rules, filters.view.clone(), &storage),
             storage: storage.clone(),
             meters,
             tasks,
@@ -278,9 +276,27 @@ impl App {
             warn!("some streams of the tunnel did not end in time");
         }
         hub.tasks.wait().await;
-        store_allowances(&hub, &storage);
+        store_memories(&hub, &storage);
         storage.keep_durable(shutdown).await;
     }
+}
+
+/// What an earlier run knew of who may read what.
+fn restored_authorizer(
+    upstream: &Upstream,
+    lifetimes: Lifetimes,
+    storage: &Storage,
+    meters: &Meters,
+) -> Authorizer {
+    let allowances = storage.blob(ALLOWANCES);
+    Authorizer::new(upstream.clone(), lifetimes, allowances.as_deref(), meters.clone())
+}
+
+/// The filters as an earlier run left them.
+fn restored_filters(rules: Rules, view: View, storage: &Storage) -> Filters {
+    let local_pods = Arc::new(local_pods::stored(storage));
+    let view = View { turn: unix_milliseconds(), local_pods, ..view };
+    Filters::new(rules, view, storage.blob(SHOWN).as_deref())
 }
 
 async fn bind(address: SocketAddr, flag: &'static str) -> Result<TcpListener, StartError> {
@@ -319,7 +335,7 @@ async fn housekeeping(hub: Arc<Hub>, storage: Storage, shutdown: CancellationTok
         loop {
             ticks.tick().await;
             hub.subscriptions.sweep();
-            store_allowances(&hub, &storage);
+            store_memories(&hub, &storage);
         }
     };
     tokio::select! {
@@ -329,9 +345,16 @@ async fn housekeeping(hub: Arc<Hub>, storage: Storage, shutdown: CancellationTok
     }
 }
 
-fn store_allowances(hub: &Hub, storage: &Storage) {
-    let Some(allowances) = hub.authorizer.export() else { return };
-    if let Err(error) = storage.put_blob(ALLOWANCES, &allowances) {
-        warn!(%error, "who may read what cannot be stored");
+fn store_memories(hub: &Hub, storage: &Storage) {
+    let memories = [
+        (ALLOWANCES, hub.authorizer.export()),
+        (SHOWN, hub.filters.export()),
+    ];
+    for (name, memory) in memories {
+        if let Some(memory) = memory
+            && let Err(error) = storage.put_blob(name, &memory)
+        {
+            warn!(name, %error, "what a restart should find cannot be stored");
+        }
     }
 }

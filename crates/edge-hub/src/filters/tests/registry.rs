@@ -19,7 +19,7 @@ fn slices() -> GroupVersionResource {
 }
 
 fn filters() -> Filters {
-    Filters::new(Rules::default(), CaseView::default().into())
+    Filters::new(Rules::default(), CaseView::default().into(), None)
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn a_client_goes_on_only_from_what_it_saw_through_the_same_filter() {
     let (client, key) = (kube_proxy("kube-proxy"), Key::pooled(&slices()));
     let choose = || filters.choose(&client, Verb::Watch, &slices(), "");
     let first = choose();
-    // After a restart of the hub nobody knows what the client saw.
+    // Of a client that never listed nobody knows what it saw.
     assert!(!filters.saw(&client, &key, first.as_deref()) && filters.saw(&client, &key, None));
     filters.show(&client, &key, first.as_deref());
     assert!(filters.saw(&client, &key, first.as_deref()));
@@ -136,6 +136,52 @@ fn a_client_goes_on_only_from_what_it_saw_through_the_same_filter() {
     // Rules that leave the client unfiltered are a change as well.
     filters.set_rules(Rules { enabled: [].into(), ..Rules::default() });
     assert!(choose().is_none() && !filters.saw(&client, &key, None));
+}
+
+#[test]
+fn another_run_of_the_hub_knows_what_was_shown_and_through_which_view() {
+    let (client, key) = (kube_proxy("kube-proxy"), Key::pooled(&slices()));
+    let choose = |filters: &Filters| filters.choose(&client, Verb::Watch, &slices(), "");
+    let topology = |wanted: &[(&str, Topology)]| {
+        let mut view = View::from(CaseView::default());
+        view.topology =
+            Arc::new(wanted.iter().map(|(name, wanted)| (ObjectKey::new("n", name), *wanted)).collect());
+        view
+    };
+    let before = Filters::new(Rules::default(), topology(&[("s", Topology::Pool)]), None);
+    before.show(&client, &key, choose(&before).as_deref());
+    let stored = before.export().unwrap();
+    assert!(before.export().is_none(), "nothing new to write");
+    let goes_on = |view: View| {
+        let after = Filters::new(Rules::default(), View { turn: 7, ..view }, Some(&stored));
+        after.saw(&client, &key, choose(&after).as_deref())
+    };
+    assert!(goes_on(topology(&[("s", Topology::Pool)])));
+    assert!(goes_on(topology(&[("s", Topology::Pool), ("t", Topology::Former)])), "as one that never asked");
+    for changed in [&[][..], &[("s", Topology::Node)], &[("s", Topology::Pool), ("t", Topology::Node)]] {
+        assert!(!goes_on(topology(changed)), "{changed:?}");
+    }
+    let mut nodes = topology(&[("s", Topology::Pool)]);
+    nodes.pool_nodes = Some(Arc::new(["a".into()].into()));
+    assert!(!goes_on(nodes));
+    let off = Rules { enabled: [].into(), ..Rules::default() };
+    let unfiltered = Filters::new(off, topology(&[]), Some(&stored));
+    assert!(!unfiltered.saw(&client, &key, None), "it never saw what was hidden");
+}
+
+#[test]
+fn filters_that_cannot_act_are_left_out() {
+    let kubelet = HeaderMap::from_iter([(header::USER_AGENT, HeaderValue::from_static("kubelet/v1.36"))]);
+    let kubelet = Client::of(&Owner::Node, &kubelet);
+    let services = GroupVersionResource::new("", "v1", "services");
+    let pods = GroupVersionResource::new("", "v1", "pods");
+    let view = |hub| View::from(CaseView { hub, ..CaseView::default() });
+    let filters = |hub| Filters::new(Rules::default(), view(hub), None);
+    let (without, with) = (filters(None), filters(CaseView::default().hub));
+    for resource in [services, pods] {
+        assert!(without.choose(&kubelet, Verb::Watch, &resource, "").is_none(), "{resource}");
+        assert!(with.choose(&kubelet, Verb::Watch, &resource, "").is_some(), "{resource}");
+    }
 }
 
 #[test]

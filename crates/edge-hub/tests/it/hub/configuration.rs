@@ -1,6 +1,8 @@
 //! Filters and configuration as clients see them, over HTTP: what the ConfigMaps `yurt-hub-cfg` and `leader-hub-<pool>` say holds at
 //! once, and clients list anew when they are shown something else.
 
+use std::time::Duration;
+
 use http::{Request, header};
 use serde_json::{Value, json};
 use testkit::{api_server::Kind, client::connection::Endpoint};
@@ -139,6 +141,52 @@ async fn events_of_filtered_objects_have_the_versions_of_the_api_server() {
     assert_eq!(event["object"]["endpoints"].as_array().unwrap().len(), 3);
 }
 
+/// A watch of EndpointSlices as kube-proxy opens it, from a version that it has.
+async fn watch_slices(site: &Site, from: u64) -> Lines {
+    let request = Request::get(format!("{SLICES}?watch=1&allowWatchBookmarks=true&resourceVersion={from}"))
+        .header(header::ACCEPT, JSON)
+        .header(header::USER_AGENT, "kube-proxy/v1.36");
+    Lines::of(site.plain().ask(request, String::new()).await.unwrap())
+}
+
+/// `kill -9` is no more than a closed connection, for clients that are shown a part as well.
+#[tokio::test]
+async fn a_filtered_watch_goes_on_after_a_restart_unless_its_view_is_another() {
+    let slices = "endpointslices.discovery.k8s.io";
+    let mut site = with_topology().await;
+    let mut from = version(&as_component(&site.plain(), "kube-proxy", SLICES).await);
+    // What was shown is stored every two seconds.
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    for cut in [false, true] {
+        site.kill();
+        if cut {
+            site.server.cut();
+        }
+        site.start();
+        site.answers().await;
+        let mut watch = watch_slices(&site, from).await;
+        assert!(watch.is_silent(Duration::from_millis(300)).await, "it goes on; link cut: {cut}");
+        site.server.heal();
+        let labels = json!({ "metadata": { "labels": { "cut": cut.to_string() } } });
+        let changed = site.server.cluster().merge_patch(slices, "a/s-1", &labels).unwrap();
+        let now = changed["metadata"]["resourceVersion"].as_str().unwrap();
+        assert_eq!(watch.brief().await, format!("MODIFIED s-1@{now}"));
+        from = now.parse().unwrap();
+    }
+    // While its connection is away the pool changes, and the hub ends before the client is back.
+    write(&site, "nodepools.apps.openyurt.io", &pool(&["n"]));
+    site.until("the pool is as it is now", async || {
+        slice(&as_component(&site.plain(), "coredns", SLICES).await).0 == ["n"]
+    })
+    .await;
+    site.kill();
+    site.server.cut();
+    site.start();
+    site.answers().await;
+    assert_eq!(watch_slices(&site, from).await.brief().await, "ERROR 410", "it lists anew");
+    assert_eq!(slice(&as_component(&site.plain(), "kube-proxy", SLICES).await).0, ["n"]);
+}
+
 #[tokio::test]
 async fn the_cluster_configures_who_is_shown_what() {
     let site = Site::started().await;
@@ -206,7 +254,7 @@ async fn agents_whose_answers_are_kept_are_named_by_the_cluster() {
     const NAMED: &str = "/apis/example.com/v1/namespaces/a/widgets";
     const OTHER: &str = "/apis/example.com/v1/namespaces/b/widgets";
     let mut site = Site::new().await;
-    site.start_inside(|config| config.lifetimes.idle = std::time::Duration::ZERO).await;
+    site.start_inside(|config| config.lifetimes.idle = Duration::ZERO).await;
     site.linked().await;
     let hub = site.plain();
     let asks = async |component: &str| {
@@ -216,7 +264,7 @@ async fn agents_whose_answers_are_kept_are_named_by_the_cluster() {
     // Until the ConfigMap is read what the agent asked for is let go again.
     site.until("what the named agent asked for stays", async || {
         asks("keeper").await;
-        tokio::time::sleep(std::time::Duration::from_millis(4500)).await;
+        tokio::time::sleep(Duration::from_millis(4500)).await;
         site.upstream_watches(NAMED) == 1
     })
     .await;
