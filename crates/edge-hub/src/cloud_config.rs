@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  flags ──────────────────┐
-//!  --config FILE (1 s) ────┼─► Layer ─► Sharing::resolve, rules (pure) ─► hub: subscriptions opened and closed, filters replaced
+//!  --config FILE (0.5 s) ──┼─► Layer ─► Sharing::resolve, rules (pure) ─► hub: subscriptions opened and closed, filters replaced
 //!  yurt-hub-cfg ───────────┤
 //!  leader-hub-<pool> ──────┘
 //! ```

@@ -26,7 +26,7 @@ use self::list::Listing;
 use crate::{
     metrics::{Meters, Resync},
     storage::Storage,
-    subscriptions::{Key, Progress, Subscription},
+    subscriptions::{Progress, Subscription},
     upstream::{Credential, LinkState, Upstream, UpstreamError},
 };
 
@@ -88,10 +88,15 @@ impl Reflector {
         Self { upstream, storage, meters }
     }
 
-    /// Forgets what the store has of a subscription.
-    pub fn forget(&self, key: &Key) {
-        if let Err(error) = self.storage.forget(&key.to_string()) {
-            warn!(%key, %error, "cannot remove a subscription from the store");
+    /// Whether there is a link.
+    pub fn is_linked(&self) -> bool {
+        self.upstream.is_up()
+    }
+
+    /// Forgets what the store has of the subscription of that name.
+    pub fn forget(&self, name: &str) {
+        if let Err(error) = self.storage.forget(name) {
+            warn!(key = name, %error, "cannot remove a subscription from the store");
         }
     }
 
@@ -201,7 +206,7 @@ impl Reflector {
                     {
                         info!(key = %subscription.key(), "there is no such resource any more: what was held is withdrawn");
                         subscription.write(Cache::reset);
-                        self.forget(subscription.key());
+                        self.forget(&subscription.key().to_string());
                         listing = Listing::default();
                         relist = true;
                         why = Resync::First;

@@ -2,6 +2,7 @@
 
 mod key;
 mod subscription;
+mod unasked;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -15,11 +16,20 @@ use kube_wire::{
     transcode,
 };
 use parking_lot::Mutex;
+use tokio::time::Instant;
+use tracing::info;
 use watch_cache::{Cache, Limits};
 
 pub use self::key::{Key, Owner};
 pub use self::subscription::{Progress, Subscription, Traffic};
-use crate::{reflector::Reflector, run::Sharing, status::resource_name, tasks::Tasks, upstream::Credential};
+use self::unasked::Unasked;
+use crate::{
+    reflector::Reflector,
+    run::{Lifetimes, Sharing},
+    status::resource_name,
+    tasks::Tasks,
+    upstream::Credential,
+};
 
 /// How many subscriptions there may be; requests beyond are handed on. A client cannot make the hub hold the whole cluster
 /// piece by piece.
@@ -32,29 +42,59 @@ const REFUSED: Duration = Duration::from_secs(30);
 pub struct Subscriptions {
     reflector: Reflector,
     tasks: Tasks,
-    /// How long a subscription that only lists opened is kept without another list.
+    /// How long a subscription that only lists opened is kept without another list, while there is a link.
     idle: Duration,
+    /// How long what the store had is kept without anybody asking, while there is a link.
+    unasked_for: Duration,
     open: Mutex<BTreeMap<Key, Entry>>,
-    /// What the store had of subscriptions that nobody asked for yet.
-    restored: Mutex<HashMap<String, Cache>>,
+    restored: Mutex<Unasked>,
+    /// When there was a link at the last look at what is idle.
+    swept: Mutex<Option<Instant>>,
 }
 
 struct Entry {
     subscription: Arc<Subscription>,
     credential: Arc<Mutex<Credential>>,
-    /// Kept without clients: configured, or restored and pooled.
-    pinned: bool,
+    kept: Kept,
+    /// For how long nobody has asked, while there was a link. Without one a client may be away that needs it all the more.
+    unused: Duration,
+}
+
+/// Why a subscription is kept without clients.
+#[derive(Debug, Clone, Copy, Default)]
+struct Kept {
+    /// The configuration names a client that asked.
+    agent: bool,
+    /// The configuration says that it is shared.
+    shared: bool,
+    /// The hub itself reads it.
+    own: bool,
 }
 
 impl Subscriptions {
-    /// No subscription yet; `restored` is what the store had, by the names of subscriptions.
-    pub fn new(reflector: Reflector, tasks: Tasks, idle: Duration, restored: HashMap<String, Cache>) -> Self {
-        Self { reflector, tasks, idle, open: Mutex::default(), restored: Mutex::new(restored) }
+    /// No subscription yet; `restored` is what the store had, by the names of subscriptions, and `waited` what
+    /// [`Subscriptions::export`] gave in an earlier run.
+    pub fn new(
+        reflector: Reflector,
+        tasks: Tasks,
+        lifetimes: &Lifetimes,
+        restored: HashMap<String, Cache>,
+        waited: Option<&[u8]>,
+    ) -> Self {
+        Self {
+            reflector,
+            tasks,
+            idle: lifetimes.idle,
+            unasked_for: lifetimes.unasked_for,
+            open: Mutex::default(),
+            restored: Mutex::new(Unasked::new(restored, waited)),
+            swept: Mutex::default(),
+        }
     }
 
     /// The subscription that answers `wanted`: one that is open and covers it, or a new one. `None` if there are too many.
     ///
-    /// The credential is that of the latest caller: tokens change, their owner does not.
+    /// The credential is that of the latest caller: tokens change, their owner does not. `pinned`: kept, however seldom it is asked for.
     pub fn open(
         &self,
         wanted: &Key,
@@ -62,17 +102,30 @@ impl Subscriptions {
         credential: &Credential,
         pinned: bool,
     ) -> Option<Arc<Subscription>> {
+        self.open_for(wanted, protobuf, credential, Kept { agent: pinned, ..Kept::default() })
+    }
+
+    fn open_for(
+        &self,
+        wanted: &Key,
+        protobuf: bool,
+        credential: &Credential,
+        kept: Kept,
+    ) -> Option<Arc<Subscription>> {
         let mut open = self.open.lock();
-        if let Some(entry) = covering(&mut open, wanted) {
+        if let Some((key, entry)) = covering(&mut open, wanted) {
             *entry.credential.lock() = credential.clone();
-            entry.pinned |= pinned;
+            entry.kept.agent |= kept.agent;
+            entry.kept.shared |= kept.shared;
+            // A wider one is there for somebody else, and the hub reads it for as long.
+            entry.kept.own |= kept.own && key == wanted;
             entry.subscription.touch();
             return Some(entry.subscription.clone());
         }
         if open.len() >= MOST {
             return None;
         }
-        let cache = self.restored.lock().remove(&wanted.to_string());
+        let cache = self.restored.lock().take(&wanted.to_string());
         let cache = cache.unwrap_or_else(|| Cache::new(Limits::default()));
         let closed = self.tasks.shutdown().child_token();
         let subscription = Subscription::new(wanted.clone(), protobuf, cache, closed);
@@ -83,22 +136,51 @@ impl Subscriptions {
         }
         let credential = Arc::new(Mutex::new(credential.clone()));
         self.tasks.spawn(self.reflector.clone().run(subscription.clone(), credential.clone()));
-        open.insert(wanted.clone(), Entry { subscription: subscription.clone(), credential, pinned });
+        let entry = Entry { subscription: subscription.clone(), credential, kept, unused: Duration::ZERO };
+        open.insert(wanted.clone(), entry);
         Some(subscription)
     }
 
     /// Opens the subscription of a pooled resource, which is fetched and kept before any client asks.
     pub fn open_pooled(&self, resource: &GroupVersionResource) -> Option<Arc<Subscription>> {
-        self.open(&Key::pooled(resource), transcode::knows(resource), &Credential::Node, true)
+        let shared = Kept { shared: true, ..Kept::default() };
+        self.open_for(&Key::pooled(resource), transcode::knows(resource), &Credential::Node, shared)
+    }
+
+    /// Opens what the hub reads itself.
+    pub fn open_own(&self, key: &Key) -> Option<Arc<Subscription>> {
+        let own = Kept { own: true, ..Kept::default() };
+        self.open_for(key, transcode::knows(&key.resource), &Credential::Node, own)
+    }
+
+    /// No longer shares the stream of a resource: it ends, unless the hub reads it itself. Watches on it that are open go on then; they
+    /// are reviewed as before.
+    pub fn unshare(&self, resource: &GroupVersionResource) {
+        self.release(&Key::pooled(resource), |kept| kept.shared = false, |kept| kept.own);
+    }
+
+    /// The hub itself no longer reads this: it ends, unless it is shared.
+    pub fn close_own(&self, key: &Key) {
+        self.release(key, |kept| kept.own = false, |kept| kept.shared);
+    }
+
+    fn release(&self, key: &Key, release: impl FnOnce(&mut Kept), still: impl FnOnce(&Kept) -> bool) {
+        if let Some(entry) = self.open.lock().get_mut(key) {
+            release(&mut entry.kept);
+            if still(&entry.kept) {
+                return;
+            }
+        }
+        self.close(key);
     }
 
     /// A subscription that is open, or was stored, and covers `wanted`; opens nothing upstream that was not there.
     pub fn find(&self, wanted: &Key, protobuf: bool, credential: &Credential) -> Option<Arc<Subscription>> {
-        if let Some(entry) = covering(&mut self.open.lock(), wanted) {
+        if let Some((_, entry)) = covering(&mut self.open.lock(), wanted) {
             entry.subscription.touch();
             return Some(entry.subscription.clone());
         }
-        let stored = self.restored.lock().contains_key(&wanted.to_string());
+        let stored = self.restored.lock().has(&wanted.to_string());
         if stored { self.open(wanted, protobuf, credential, false) } else { None }
     }
 
@@ -132,7 +214,7 @@ impl Subscriptions {
         let open = self.open.lock();
         let whole =
             |(key, entry): (&Key, &Entry)| key.covers(wanted) && entry.subscription.version().is_some();
-        open.iter().any(whole) || self.restored.lock().contains_key(&wanted.to_string())
+        open.iter().any(whole) || self.restored.lock().has(&wanted.to_string())
     }
 
     /// Which pooled resources are still on their way. What the API server refuses is not: one missing right must not make all of
@@ -150,27 +232,46 @@ impl Subscriptions {
     }
 
     /// Ends a subscription; its upstream stream closes and its memory is freed.
-    pub fn close(&self, key: &Key) {
+    fn close(&self, key: &Key) {
         if let Some(entry) = self.open.lock().remove(key) {
             entry.subscription.close();
-            self.reflector.forget(key);
+            self.reflector.forget(&key.to_string());
         }
     }
 
-    /// Ends those that nobody has used for long.
+    /// Ends those that nobody has used for long. Time without a link does not count: what is held cannot be had again then.
     pub fn sweep(&self) {
+        let now = Instant::now();
+        let last = {
+            let mut swept = self.swept.lock();
+            std::mem::replace(&mut *swept, self.reflector.is_linked().then_some(now))
+                .filter(|_| swept.is_some())
+        };
+        let Some(passed) = last.map(|last| now - last) else { return };
         let idle: Vec<Key> = {
-            let open = self.open.lock();
-            let unused = |entry: &Entry| {
+            let mut open = self.open.lock();
+            let unused = |entry: &mut Entry| {
+                let idle = entry.subscription.idle();
+                entry.unused = if idle < passed { idle } else { entry.unused + passed };
                 let refused = entry.subscription.progress().borrow().is_gone();
                 let kept = if refused { REFUSED.min(self.idle) } else { self.idle };
-                !entry.pinned && entry.subscription.idle() > kept
+                let Kept { agent, shared, own } = entry.kept;
+                !(agent || shared || own) && entry.unused > kept
             };
-            open.iter().filter(|(_, entry)| unused(entry)).map(|(key, _)| key.clone()).collect()
+            open.iter_mut().filter_map(|(key, entry)| unused(entry).then(|| key.clone())).collect()
         };
         for key in &idle {
             self.close(key);
         }
+        for name in self.restored.lock().pass(passed, self.unasked_for) {
+            info!(subscription = name, "what was stored is let go: nobody has asked for it since long");
+            self.reflector.forget(&name);
+        }
+    }
+
+    /// How long what the store had has waited for somebody to ask, to be stored, once an hour.
+    pub fn export(&self) -> Option<Vec<u8>> {
+        self.restored.lock().export()
     }
 
     /// All that are open, in the order of their keys.
@@ -179,10 +280,12 @@ impl Subscriptions {
     }
 }
 
-fn covering<'a>(open: &'a mut BTreeMap<Key, Entry>, wanted: &Key) -> Option<&'a mut Entry> {
+fn covering<'a>(open: &'a mut BTreeMap<Key, Entry>, wanted: &Key) -> Option<(&'a Key, &'a mut Entry)> {
     // The exact one first: it is the one whose version the client knows.
-    if open.contains_key(wanted) {
-        return open.get_mut(wanted);
+    let exact = open.contains_key(wanted);
+    if exact {
+        open.range_mut(wanted..=wanted).next()
+    } else {
+        open.iter_mut().find(|(key, _)| key.covers(wanted))
     }
-    open.iter_mut().find(|(key, _)| key.covers(wanted)).map(|(_, entry)| entry)
 }

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// How often the file is looked at.
-const FILE: Duration = Duration::from_secs(1);
+const FILE: Duration = Duration::from_millis(500);
 
 const DATA: Field = Field::new("data", 2);
 
@@ -61,7 +61,7 @@ async fn run(hub: Arc<Hub>, start: Start) {
         let current = hub.filters.view().pool.clone();
         if current != pool {
             if let Some(key) = leader.take().and_then(|source| source.key) {
-                hub.subscriptions.close(&key);
+                hub.subscriptions.close_own(&key);
             }
             leader = current
                 .as_deref()
@@ -138,7 +138,7 @@ fn complain(error: &FileError, last: &mut String) {
     }
 }
 
-/// Puts in force what is shared: what is new begins at once, what is gone is closed.
+/// Puts in force what is shared: what is new begins at once, what is gone ends unless the hub reads it itself.
 fn apply(hub: &Hub, sharing: Sharing, cloud: &Layer) {
     let before = hub.sharing.load();
     if **before == sharing {
@@ -155,6 +155,6 @@ fn apply(hub: &Hub, sharing: Sharing, cloud: &Layer) {
     }
     for resource in old.difference(&new) {
         info!(%resource, "no longer shared");
-        hub.subscriptions.close(&Key::pooled(resource));
+        hub.subscriptions.unshare(resource);
     }
 }

@@ -9,7 +9,6 @@ use std::{
 use kube_wire::{
     object::Object,
     resource::{GroupVersionResource, ObjectKey},
-    transcode,
 };
 use serde_json::Value;
 use tokio::sync::watch;
@@ -20,7 +19,6 @@ use super::Topology;
 use crate::{
     hub::Hub,
     subscriptions::{Key, Owner, Progress, Subscription},
-    upstream::Credential,
 };
 
 /// How many objects are looked at under one lock.
@@ -124,7 +122,7 @@ impl Following {
             });
             if pool != self.pool {
                 if let Some(old) = self.node_pool.key.take() {
-                    self.hub.subscriptions.close(&old);
+                    self.hub.subscriptions.close_own(&old);
                 }
                 self.node_pool = Source { key: pool.as_deref().map(pool_key), reader: None };
                 self.pool = pool;
@@ -208,8 +206,7 @@ impl Source {
             self.reader = None;
         }
         if self.reader.is_none() {
-            let protobuf = transcode::knows(&key.resource);
-            let opened = hub.subscriptions.open(key, protobuf, &Credential::Node, true);
+            let opened = hub.subscriptions.open_own(key);
             self.reader = opened.map(|subscription| Reader {
                 changes: subscription.changes(),
                 progress: subscription.progress(),

@@ -47,6 +47,9 @@ const ALLOWANCES: &str = "allowances";
 /// The blob of what clients were shown through which filters.
 const SHOWN: &str = "shown";
 
+/// The blob of how long what is stored has waited for somebody to ask.
+const UNASKED: &str = "unasked";
+
 /// How often idle subscriptions are looked for, and what is new of allowances and filters stored.
 const HOUSEKEEPING: Duration = Duration::from_secs(2);
 
@@ -171,10 +174,17 @@ impl App {
         };
         let tasks = Tasks::new(shutdown.clone());
         let reflector = Reflector::new(upstream.clone(), storage.clone(), meters.clone());
+        let waited = storage.blob(UNASKED);
         let hub = Hub {
             tokens: Tokens::new(upstream.clone()),
             authorizer: restored_authorizer(&upstream, lifetimes, &storage, &meters),
-            subscriptions: Subscriptions::new(reflector, tasks.clone(), lifetimes.idle, restored),
+            subscriptions: Subscriptions::new(
+                reflector,
+                tasks.clone(),
+                &lifetimes,
+                restored,
+                waited.as_deref(),
+            ),
             documents: Documents::new(storage.clone()),
             tables: Tables::new(storage.clone()),
             upstream,
@@ -349,6 +359,7 @@ fn store_memories(hub: &Hub, storage: &Storage) {
     let memories = [
         (ALLOWANCES, hub.authorizer.export()),
         (SHOWN, hub.filters.export()),
+        (UNASKED, hub.subscriptions.export()),
     ];
     for (name, memory) in memories {
         if let Some(memory) = memory

@@ -61,8 +61,10 @@ pub struct Filtering {
 /// How long things are kept or believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lifetimes {
-    /// A subscription without watchers, after its last list.
+    /// A subscription without watchers, after its last list, while there is a link.
     pub idle: Duration,
+    /// What a restart found on the disk and nobody asked for since, while there is a link.
+    pub unasked_for: Duration,
     /// An allowance, while there is a link.
     pub allowed: Duration,
     /// A refusal, while there is a link.
@@ -81,6 +83,7 @@ impl Default for Lifetimes {
     fn default() -> Self {
         Self {
             idle: Duration::from_mins(10),
+            unasked_for: Duration::from_hours(24 * 7),
             allowed: Duration::from_mins(5),
             refused: Duration::from_secs(30),
             review: Duration::from_mins(1),

@@ -188,8 +188,8 @@ impl Following {
         }
         // The Services themselves are shared with everyone on the node: only what was opened for the gateway is closed.
         for source in [&mut self.nodes, &mut self.pools] {
-            if let Some(key) = source.key.take().filter(|key| !self.hub.sharing.load().pools(&key.resource)) {
-                self.hub.subscriptions.close(&key);
+            if let Some(key) = source.key.take() {
+                self.hub.subscriptions.close_own(&key);
             }
             *source = Source::none();
         }
