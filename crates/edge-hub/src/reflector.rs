@@ -265,6 +265,7 @@ impl Reflector {
                 cache.replace(objects, version).unwrap_or(Replaced::First)
             }
         });
+        subscription.forget_told();
         subscription.prove();
         info!(key = %subscription.key(), objects = count, %version, ?replaced, "listed");
         Ok(())

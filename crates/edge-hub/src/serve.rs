@@ -106,6 +106,12 @@ pub async fn read(
     let wanted = match wanted {
         Ok(wanted) if !wanted.is_sharded() => wanted,
         Ok(_) => return refuse(Status::bad_request("edge-hub: shardSelector needs the API server")),
+        Err(status) if !up && is_unknown_field(path, &status) => {
+            return refuse(Status::service_unavailable(format!(
+                "edge-hub: no link to the API server, which alone knows the selectable fields of a custom resource: {}",
+                status.message
+            )));
+        }
         Err(status) => return refuse(status),
     };
     let (representation, table) = match representation(request, &path.resource, &wanted, up) {
@@ -142,6 +148,11 @@ pub async fn read(
         Wanted::Get => get::answer(&asked, path, query).await,
     };
     read.map(|read| asked.tell_of_corrections(read))
+}
+
+/// Whether a request names a field of a custom resource that its definition may say is selectable.
+fn is_unknown_field(path: &ResourcePath, status: &Status) -> bool {
+    !transcode::knows(&path.resource) && status.message.starts_with("field label not supported")
 }
 
 /// The filter that a request passes through, once it is known what filters look at.

@@ -1,5 +1,6 @@
 //! All subscriptions: opened at the first request or by configuration, one upstream stream each, closed when nobody needs them.
 
+mod as_json;
 mod key;
 mod subscription;
 mod unasked;

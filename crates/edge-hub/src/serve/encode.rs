@@ -74,6 +74,16 @@ impl Encoder {
         self.media.of_watch()
     }
 
+    /// Whether objects are held in another encoding than is written.
+    pub(super) fn transcodes(&self) -> bool {
+        self.transcodes
+    }
+
+    /// Whether every one of these objects can be written.
+    pub(super) fn check(&self, objects: &[Arc<Object>]) -> Result<(), TranscodeError> {
+        objects.iter().try_for_each(|object| self.transcode(object, false).map(drop))
+    }
+
     fn type_meta(&self) -> TypeMeta<'_> {
         TypeMeta { api_version: &self.api_version, kind: &self.kind }
     }

@@ -54,12 +54,25 @@ pub(super) async fn answer(asked: &Asked<'_>, request: &ListRequest) -> Result<R
         _ if up => return Ok(Read::HandOn),
         answer => return Err(Box::new(refusal(&request.read, &answer))),
     };
-    asked.record(matches!(request.read, ListRead::Continue { .. }));
+    let continues = matches!(request.read, ListRead::Continue { .. });
     if let Some(mut table) = asked.table(&page)? {
+        asked.record(continues);
         headers(&mut table, HeaderValue::from_static("application/json"), stale);
         return Ok(Read::Answer(table));
     }
     let Some(encoder) = asked.encoder(&subscription) else { return Ok(Read::HandOn) };
+    // Before the head of the answer is out: half a list helps nobody, and breaks off again each time.
+    let told = match request.read {
+        _ if !encoder.transcodes() => Ok(()),
+        ListRead::Exact(_) | ListRead::Continue { at: Some(_), .. } => {
+            encoder.check(&page.objects).map_err(Some)
+        }
+        _ => subscription.is_told_as_json(None),
+    };
+    if let Err(why) = told {
+        return if up { Ok(Read::HandOn) } else { Err(Box::new(untold(why.as_ref()))) };
+    }
+    asked.record(continues);
     let pieces = joined(encoder.list(page), asked.key.to_string());
     let mut response = Response::new(counted(Body::from_stream(stream::iter(pieces)), hub, &subscription));
     headers(&mut response, HeaderValue::from_static(encoder.content_type()), stale);
@@ -72,12 +85,20 @@ fn refusal(read: &ListRead, answer: &ListAnswer) -> Status {
         (ListAnswer::Behind { current }, ListRead::NotOlderThan(version) | ListRead::Exact(version)) => {
             Status::too_large(*version, Some(*current))
         }
-        (ListAnswer::Expired { .. }, ListRead::Continue { after, .. }) => {
+        // A token of a version that the hub has not come to is of no use either: without a link it never comes there.
+        (ListAnswer::Expired { .. } | ListAnswer::Behind { .. }, ListRead::Continue { after, .. }) => {
             Status::continue_expired(kube_wire::continue_token::reencode(after, None))
         }
         (ListAnswer::Expired { .. }, _) => Status::list_expired(),
         _ => Status::not_ready(1),
     }
+}
+
+fn untold(why: Option<&TranscodeError>) -> Status {
+    let why = why.map(|error| format!(": {error}")).unwrap_or_default();
+    Status::service_unavailable(format!(
+        "edge-hub: only the API server can show this as JSON, or a newer hub{why}; protobuf is answered"
+    ))
 }
 
 fn too_old_for_policy() -> Status {

@@ -25,7 +25,7 @@ use super::{
 use crate::{
     authorize::{Attributes, Decision, Subject},
     filters::{Client, Filter},
-    freshness,
+    freshness::{self, Verdict},
     hub::Hub,
     reflector::upstream_version,
     subscriptions::{Progress, Subscription},
@@ -58,6 +58,7 @@ pub(super) async fn answer(asked: &Asked<'_>, request: WatchRequest) -> Result<R
     let opened =
         hub.subscriptions.open(&asked.key, asked.is_protobuf(), &asked.credential, asked.is_cache_agent());
     let Some(subscription) = opened else { return Ok(Read::HandOn) };
+    let first = subscription.version().is_none();
     match complete(hub, &subscription).await {
         Ok(true) => {}
         Ok(false) => return Ok(Read::HandOn),
@@ -65,7 +66,18 @@ pub(super) async fn answer(asked: &Asked<'_>, request: WatchRequest) -> Result<R
         Err(status) => return Err(status),
     }
     let Some(encoder) = asked.encoder(&subscription) else { return Ok(Read::HandOn) };
-    let age = asked.age(&subscription);
+    let from = match request.start {
+        WatchStart::After(version) => Some(version),
+        WatchStart::Initial { .. } | WatchStart::Live { .. } => None,
+    };
+    if encoder.transcodes() && subscription.is_told_as_json(from).is_err() {
+        return if hub.upstream.is_up() { Ok(Read::HandOn) } else { Err(Box::new(Status::not_ready(5))) };
+    }
+    let stale = match verdict(asked, &subscription, &request.start, first).await {
+        Verdict::Held { stale } => stale,
+        Verdict::Forward => return Ok(Read::HandOn),
+        Verdict::Unavailable => return Err(Box::new(Status::not_ready(5))),
+    };
     let mut revision = hub.filters.revision();
     // The filter was chosen before: a change since then is noticed at once.
     revision.mark_changed();
@@ -87,10 +99,6 @@ pub(super) async fn answer(asked: &Asked<'_>, request: WatchRequest) -> Result<R
         // The request was good; that it cannot be served is told within the stream, where clients look for it.
         Err(status) => Body::from(encoder.error(&status)),
         Ok((cursor, began)) => {
-            let from = match request.start {
-                WatchStart::After(version) => Some(version),
-                _ => None,
-            };
             let counting = subscription.clone();
             let watch = Watch {
                 ahead: from.filter(|version| subscription.version().is_none_or(|current| current < *version)),
@@ -103,6 +111,7 @@ pub(super) async fn answer(asked: &Asked<'_>, request: WatchRequest) -> Result<R
                 changes: subscription.changes(),
                 subscription,
                 began,
+                untold: false,
                 cursor,
                 client: asked.client.clone(),
                 filter: asked.filter.clone(),
@@ -117,12 +126,24 @@ pub(super) async fn answer(asked: &Asked<'_>, request: WatchRequest) -> Result<R
         }
     };
     let mut response = Response::new(body);
-    let stale = match freshness::any(age) {
-        freshness::Verdict::Held { stale } => stale,
-        _ => None,
-    };
     headers(&mut response, content_type, stale);
     Ok(Read::Answer(response))
+}
+
+/// Whether what is held is recent enough for the watch to begin with, as for a list.
+async fn verdict(asked: &Asked<'_>, subscription: &Subscription, start: &WatchStart, first: bool) -> Verdict {
+    let hub = asked.hub;
+    match start {
+        // The first list was made after this request came, and what is filtered is answered here or not at all.
+        WatchStart::Initial { most_recent: true, .. } | WatchStart::Live { most_recent: true }
+            if !first && asked.filter.is_none() =>
+        {
+            let policy = hub.sharing.load().freshness(&asked.key.resource);
+            let age = asked.proved_age(subscription, policy).await;
+            freshness::most_recent(policy, age, hub.upstream.is_up())
+        }
+        _ => freshness::any(asked.age(subscription)),
+    }
 }
 
 fn begin(
@@ -171,6 +192,8 @@ struct Watch {
     subscription: Arc<Subscription>,
     /// What is newer than this is told as an event, and what is not as the initial state.
     began: ResourceVersion,
+    /// Whether something came that the hub cannot write: the watch ends before it, and its client goes on at the API server.
+    untold: bool,
     cursor: Cursor<Filtered>,
     client: Client,
     filter: Option<Arc<Filter>>,
@@ -187,7 +210,7 @@ struct Watch {
     review: Instant,
 }
 
-type Chunk = Result<Bytes, std::io::Error>;
+type Chunk = Result<Bytes, std::convert::Infallible>;
 
 impl Watch {
     /// The next chunk and the watch that goes on, or `None` at its end.
@@ -201,15 +224,15 @@ impl Watch {
             let gone = self.progress.borrow_and_update().is_gone();
             let mut out = Vec::new();
             match self.fill(&mut out) {
-                Ok(None) if !out.is_empty() => return Some((Ok(out.into()), Some(self))),
+                None if self.untold => return (!out.is_empty()).then(|| (Ok(out.into()), None)),
+                None if !out.is_empty() => return Some((Ok(out.into()), Some(self))),
                 // As the API server does when a definition is deleted, or access to all of it.
-                Ok(None) if gone => return None,
-                Ok(None) => {}
-                Ok(Some(status)) => {
+                None if gone => return None,
+                None => {}
+                Some(status) => {
                     out.extend_from_slice(&self.encoder.error(&status));
                     return Some((Ok(out.into()), None));
                 }
-                Err(error) => return Some((Err(error), None)),
             }
             let Self {
                 changes,
@@ -241,26 +264,27 @@ impl Watch {
     }
 
     /// Writes what there is to tell, up to a chunk. A status ends the watch.
-    fn fill(&mut self, out: &mut Vec<u8>) -> Result<Option<Status>, std::io::Error> {
+    fn fill(&mut self, out: &mut Vec<u8>) -> Option<Status> {
         while out.len() < CHUNK {
             let cursor = &mut self.cursor;
             match self.subscription.read(|cache| cursor.next(cache, BUDGET)) {
                 Step::Events(deliveries) => {
                     for delivery in deliveries {
                         if self.is_corrected(&delivery) {
-                            return Ok(Some(view_changed()));
+                            return Some(view_changed());
                         }
                         let delivery = match &self.filter {
                             Some(filter) => filtered::shown(delivery, filter, self.began),
                             None => delivery,
                         };
-                        self.encoder.delivery(&delivery, out).map_err(|error| {
+                        if let Err(error) = self.encoder.delivery(&delivery, out) {
                             warn!(key = %self.subscription.key(), %error, "an object cannot be shown as JSON");
-                            std::io::Error::other(error)
-                        })?;
+                            self.untold(&delivery);
+                            return None;
+                        }
                     }
                 }
-                Step::Idle => return Ok(None),
+                Step::Idle => return None,
                 Step::Expired { oldest, asked } => {
                     self.hub.meters.watch_expired();
                     debug!(key = %self.subscription.key(), %asked, "a watch has expired");
@@ -268,11 +292,19 @@ impl Watch {
                         Some(oldest) => Status::too_old(asked, oldest),
                         None => Status::expired("edge-hub: the API server began anew, and is being listed"),
                     };
-                    return Ok(Some(status));
+                    return Some(status);
                 }
             }
         }
-        Ok(None)
+        None
+    }
+
+    /// Ends the watch before `delivery`. Its client, which has all before it, goes on from there at the API server.
+    fn untold(&mut self, delivery: &Delivery) {
+        if let Delivery::Added(object) | Delivery::Modified(object) | Delivery::Deleted(object) = delivery {
+            self.subscription.untold_as_json(object.resource_version());
+        }
+        self.untold = true;
     }
 
     /// Whether the version from which the watch began belongs to a time that the API server does not know: it was restored

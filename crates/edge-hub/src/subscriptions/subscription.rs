@@ -10,13 +10,18 @@ use std::{
 };
 
 use bytes::Bytes;
-use kube_wire::{object::Object, resource_version::ResourceVersion, status::Status, transcode};
+use kube_wire::{
+    object::Object,
+    resource_version::ResourceVersion,
+    status::Status,
+    transcode::{self, TranscodeError},
+};
 use parking_lot::{Mutex, RwLock};
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 use watch_cache::Cache;
 
-use super::key::Key;
+use super::{as_json::AsJson, key::Key};
 use crate::{freshness::Age, upstream::Source};
 
 /// How many objects' JSON is kept: as many as watchers lag behind each other.
@@ -87,6 +92,7 @@ pub struct Subscription {
     kind: Mutex<Option<Arc<str>>>,
     /// The JSON of what watchers were told last, made once for all of them.
     transcoded: Mutex<VecDeque<(Arc<Object>, Bytes)>>,
+    as_json: Mutex<AsJson>,
     traffic: Traffic,
     /// Ends the reflector and every reader.
     closed: CancellationToken,
@@ -107,6 +113,7 @@ impl Subscription {
             used: Mutex::new(Instant::now()),
             kind: Mutex::new(kind),
             transcoded: Mutex::default(),
+            as_json: Mutex::default(),
             traffic: Traffic::default(),
             closed,
         })
@@ -151,6 +158,27 @@ impl Subscription {
         }
         texts.push_back((object.clone(), text.clone()));
         Ok(text)
+    }
+
+    /// Whether all that is held, and all that is known to have happened since `from`, can be told as JSON.
+    pub fn is_told_as_json(&self, from: Option<ResourceVersion>) -> Result<(), Option<TranscodeError>> {
+        if !self.protobuf {
+            return Ok(());
+        }
+        let Some(snapshot) = self.read(Cache::snapshot) else { return Ok(()) };
+        let mut as_json = self.as_json.lock();
+        as_json.check(&self.key.resource, &snapshot).map_err(Some)?;
+        if from.is_none_or(|from| as_json.from(from)) { Ok(()) } else { Err(None) }
+    }
+
+    /// The event of this version could not be told as JSON.
+    pub fn untold_as_json(&self, version: ResourceVersion) {
+        self.as_json.lock().untold(version);
+    }
+
+    /// Everything was listed anew: what was known of the objects before is not known of these.
+    pub fn forget_told(&self) {
+        *self.as_json.lock() = AsJson::default();
     }
 
     /// Reads the cache; short, and without waiting for anything else.

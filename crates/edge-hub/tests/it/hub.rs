@@ -7,6 +7,7 @@ mod identity;
 mod link;
 mod lists;
 mod local_pods;
+mod newer;
 mod node_metric;
 mod offline;
 mod properties;

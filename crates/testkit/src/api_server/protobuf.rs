@@ -88,6 +88,8 @@ fn service(spec: &Value) -> Vec<u8> {
     map(&mut out, 2, &spec["selector"]);
     text(&mut out, 3, &spec["clusterIP"]);
     text(&mut out, 4, &spec["type"]);
+    // Of a release to come.
+    text(&mut out, 1000, &spec["newerThanAnyTable"]);
     out
 }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use kube_wire::resource_version::ResourceVersion;
+
 use super::site::{JSON, Lines, SERVICES, Site, WIDGETS, get, names, service, version};
 
 #[tokio::test]
@@ -188,4 +190,29 @@ async fn a_table_is_told_again_of_the_very_objects_that_it_was_made_of() {
     let (status, objects) = table(SERVICES, TABLE).await;
     assert_eq!((status, objects["kind"].as_str()), (200, Some("ServiceList")), "names and ages");
     assert_eq!(table(SERVICES, "application/json;as=Table;v=v1;g=meta.k8s.io").await.0, 406);
+}
+
+#[tokio::test]
+async fn what_only_the_api_server_can_tell_is_refused_so_that_clients_know_what_to_do() {
+    let site = Site::started().await;
+    let hub = site.plain();
+    site.server.cluster().create("services", service("a", "s", 1)).unwrap();
+    site.caught_up(SERVICES, &["s"]).await;
+    site.server.cut();
+    site.offline().await;
+    let (_, list) = get(&hub, &format!("{SERVICES}?resourceVersion=0")).await.unwrap();
+    let ahead = ResourceVersion::new(version(&list) + 100);
+    let token = kube_wire::continue_token::encode("a/s", ahead);
+    let (status, refused) = get(&hub, &format!("{SERVICES}?limit=1&continue={token}")).await.unwrap();
+    assert_eq!((status, refused["reason"].as_str()), (410, Some("Expired")), "{refused}");
+    // It offers to go on with what there is, and that works.
+    let offered = refused["metadata"]["continue"].as_str().unwrap();
+    let (status, rest) = get(&hub, &format!("{SERVICES}?limit=1&continue={offered}")).await.unwrap();
+    assert_eq!((status, names(&rest).is_empty()), (200, true), "{rest}");
+    let (status, refused) = get(&hub, &format!("{WIDGETS}?fieldSelector=spec.color%3Dred")).await.unwrap();
+    assert_eq!(status, 503, "{refused}");
+    let message = refused["message"].as_str().unwrap();
+    assert!(message.contains("selectable fields") && message.contains("spec.color"), "{message}");
+    let (status, _) = get(&hub, &format!("{SERVICES}?fieldSelector=spec.color%3Dred")).await.unwrap();
+    assert_eq!(status, 400, "of what is built in all fields are known");
 }
