@@ -1,8 +1,8 @@
 //! Through which filter each client was last shown the whole of a subscription. Kept on the disk, too: a hub that was killed and
 //! started again goes on with the watches of clients that would be shown the same.
 //!
-//! What is kept may be some seconds old. Then it is about an earlier view, which the view of the new run, read from the same disk,
-//! differs from: such a client lists once more than it had to, and none goes on from what it did not see.
+//! What is kept may be some seconds old, and then is about an earlier view. The view of a new run is read from the same disk and is not
+//! that one: such a client lists once more than it had to, unless the view is again the earlier one before it comes back.
 
 use std::collections::HashMap;
 
