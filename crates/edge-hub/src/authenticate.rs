@@ -10,6 +10,7 @@ pub mod tokens;
 use std::{collections::BTreeSet, sync::Arc};
 
 use http::{HeaderMap, HeaderValue, header};
+use tls::digest::Sha256Digest;
 
 pub use self::certificate::user_of;
 use crate::{listen::Peer, upstream::Credential};
@@ -57,6 +58,11 @@ impl Token {
     /// The header that it goes upstream in.
     pub fn credential(&self) -> Credential {
         Credential::Bearer(self.0.clone())
+    }
+
+    /// What tells it from others, and from which it cannot be had back.
+    pub fn digest(&self) -> Sha256Digest {
+        Sha256Digest::of(self.expose().as_bytes())
     }
 
     /// The token without its scheme. Must not be logged.

@@ -3,6 +3,9 @@
 //! The API server decides, by an access review with the caller's own credential; the decision is kept for a while, and an
 //! allowance also over a restart, so that a caller that was served before the cut is served during it. What was never allowed
 //! while there was a link is not allowed without one. Requests that are handed on are not reviewed: the API server sees them.
+//!
+//! What was answered to one credential is not believed of another of the same user, for either may be revoked alone. Allowances
+//! for the time without a link are the user's.
 
 mod review;
 
@@ -14,6 +17,7 @@ use std::{
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use tls::digest::Sha256Digest;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
@@ -59,6 +63,8 @@ pub enum Decision {
     Allowed,
     /// 403, for this reason.
     Denied(String),
+    /// 401: the API server does not take the credential that the caller asks with.
+    Unauthorized(String),
     /// Nobody can say: no link, and no allowance from an earlier one. 503.
     Unknown(String),
 }
@@ -66,16 +72,25 @@ pub enum Decision {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Question {
     user: Box<str>,
+    /// Sorted. Two certificates of one name may have others, and a right may be a group's.
+    #[serde(default)]
+    groups: Vec<Box<str>>,
     attributes: Attributes,
 }
 
 impl Question {
+    fn new(subject: &Subject, attributes: &Attributes) -> Self {
+        let mut groups = subject.groups().to_vec();
+        groups.sort_unstable();
+        Self { user: subject.name().into(), groups, attributes: attributes.clone() }
+    }
+
     /// Whether who may do this may also do `other`: the same, in a part of the place, with more selectors.
     fn implies(&self, other: &Self) -> bool {
-        let Self { user, attributes: wide } = self;
+        let Self { user, groups, attributes: wide } = self;
         let narrow = &other.attributes;
         let within = |wide: &str, narrow: &str| wide.is_empty() || wide == narrow;
-        user == &other.user
+        (user, groups) == (&other.user, &other.groups)
             && (&wide.verb, &wide.group, &wide.version, &wide.resource)
                 == (&narrow.verb, &narrow.group, &narrow.version, &narrow.resource)
             && within(&wide.namespace, &narrow.namespace)
@@ -84,6 +99,9 @@ impl Question {
             && within(&wide.fields, &narrow.fields)
     }
 }
+
+/// A question, and the credential that it was asked with if it is the subject's own.
+type Asked = (Option<Sha256Digest>, Question);
 
 struct Kept {
     decision: Decision,
@@ -103,7 +121,7 @@ pub struct Authorizer {
     upstream: Upstream,
     lifetimes: Lifetimes,
     meters: Meters,
-    kept: Mutex<HashMap<Question, Kept>>,
+    kept: Mutex<HashMap<Asked, Kept>>,
     allowances: Mutex<HashMap<Question, u64>>,
     changed: AtomicBool,
 }
@@ -148,8 +166,8 @@ impl Authorizer {
 
     /// Whether `subject` may read what `attributes` say.
     pub async fn decide(&self, subject: &Subject, attributes: &Attributes) -> Decision {
-        let question = Question { user: subject.name().into(), attributes: attributes.clone() };
-        if let Some(kept) = self.kept.lock().get(&question).filter(|kept| kept.until > Instant::now()) {
+        let asked = (subject.credential_digest(), Question::new(subject, attributes));
+        if let Some(kept) = self.kept.lock().get(&asked).filter(|kept| kept.until > Instant::now()) {
             return kept.decision.clone();
         }
         match review::ask(&self.upstream, subject, attributes).await {
@@ -157,33 +175,34 @@ impl Authorizer {
                 self.meters.review(if allowed { Review::Allowed } else { Review::Denied });
                 let decision =
                     if allowed { Decision::Allowed } else { Decision::Denied(refusal(subject, attributes)) };
-                self.keep(question, &decision, allowed);
+                self.keep(asked, &decision, allowed);
                 decision
             }
-            // The credential itself is no longer good: that it was once does not matter.
+            // The credential itself is no longer good: that it was once does not matter. Of its owner, who may have another, it says
+            // nothing.
             Err(error) if error.is_unauthorized() => {
                 self.meters.review(Review::Denied);
-                let decision = Decision::Denied(error.to_string());
-                self.keep(question, &decision, false);
-                decision
+                self.kept.lock().remove(&asked);
+                Decision::Unauthorized(error.to_string())
             }
             Err(error) => {
                 self.meters.review(Review::Failed);
-                self.without_link(&question, &error)
+                self.without_link(&asked.1, &error)
             }
         }
     }
 
-    fn keep(&self, question: Question, decision: &Decision, allowed: bool) {
+    fn keep(&self, asked: Asked, decision: &Decision, allowed: bool) {
         let now_instant = Instant::now();
         let until = now_instant + if allowed { self.lifetimes.allowed } else { self.lifetimes.refused };
         {
+            let question = &asked.1;
             let mut allowances = self.allowances.lock();
-            let known = allowances.get(&question).copied();
+            let known = allowances.get(question).copied();
             // The time of a review that says nothing new is not worth a write each few minutes.
             let recent = known.is_some_and(|at| unix_seconds().saturating_sub(at) < OFFLINE.as_secs() / 30);
             if !allowed && known.is_some() {
-                allowances.remove(&question);
+                allowances.remove(question);
                 self.changed.store(true, Ordering::Relaxed);
             } else if allowed && !recent && allowances.len() < KEPT {
                 allowances.insert(question.clone(), unix_seconds());
@@ -195,7 +214,7 @@ impl Authorizer {
             kept.retain(|_, kept| kept.until > now_instant);
         }
         if kept.len() < KEPT {
-            kept.insert(question, Kept { decision: decision.clone(), until });
+            kept.insert(asked, Kept { decision: decision.clone(), until });
         }
     }
 
@@ -241,7 +260,7 @@ mod tests {
             labels: text(""),
             fields: text(fields),
         };
-        Question { user: text("u"), attributes }
+        Question { user: text("u"), groups: vec![text("g")], attributes }
     }
 
     #[test]
@@ -255,5 +274,9 @@ mod tests {
         );
         assert!(!all.implies(&question("watch", "", "", "")));
         assert!(!all.implies(&Question { user: "v".into(), ..all.clone() }));
+        assert!(
+            !all.implies(&Question { groups: vec!["h".into()], ..all.clone() }),
+            "a right may be a group's"
+        );
     }
 }

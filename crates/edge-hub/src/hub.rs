@@ -12,7 +12,7 @@ use crate::{
         Authenticator, Caller, User,
         tokens::{TokenError, Tokens, offline},
     },
-    authorize::{Authorizer, Subject},
+    authorize::{Attributes, Authorizer, Decision, Subject},
     filters::Filters,
     identity::Report,
     metrics::Meters,
@@ -85,9 +85,18 @@ impl Hub {
             Caller::Token(token) => {
                 let user = self.tokens.user(token).await?;
                 let owner = owner(&user);
-                Named { subject: Subject::Token { user, credential: token.credential() }, owner }
+                Named { subject: Subject::Token { user, token: token.clone() }, owner }
             }
         })
+    }
+
+    /// Whether `subject` may read what `attributes` say. A token that is found not to be good is not taken any more.
+    pub async fn may(&self, subject: &Subject, attributes: &Attributes) -> Decision {
+        let decision = self.authorizer.decide(subject, attributes).await;
+        if let (Decision::Unauthorized(_), Subject::Token { token, .. }) = (&decision, subject) {
+            self.tokens.refuse(token);
+        }
+        decision
     }
 
     /// Keeps the cluster's keys, with which tokens are checked while there is no link.

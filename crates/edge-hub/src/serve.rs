@@ -125,11 +125,12 @@ pub async fn read(
     };
     let attributes = wanted.attributes(path);
     let own = wanted.key(path, false, &named.owner);
-    match hub.authorizer.decide(&named.subject, &attributes).await {
+    match hub.may(&named.subject, &attributes).await {
         Decision::Allowed => {}
         // What was fetched with the caller's own credential was allowed to it then.
         Decision::Unknown(_) if hub.subscriptions.holds(&own) || wanted.is_held(hub, path, &named.owner) => {}
         Decision::Denied(why) => return refuse(Status::forbidden(&path.resource, &attributes.name, &why)),
+        Decision::Unauthorized(_) => return refuse(Status::unauthorized()),
         Decision::Unknown(why) => return refuse(Status::service_unavailable(format!("edge-hub: {why}"))),
     }
     let pooled = sharing.pools(&path.resource);

@@ -71,6 +71,8 @@ pub struct Tokens {
     upstream: Upstream,
     offline: ArcSwapOption<Offline>,
     answers: Mutex<HashMap<Sha256Digest, Answer>>,
+    /// Tokens that the API server refused last, until they expire: a signature says nothing against that.
+    refused: Mutex<HashMap<Sha256Digest, i64>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -81,10 +83,22 @@ struct ReviewedUser {
     groups: Vec<Box<str>>,
 }
 
+impl Token {
+    /// Whether a token that was good has expired since; one that does not say when has not.
+    pub fn has_expired(&self) -> bool {
+        claimed_expiry(self.expose()).is_some_and(|expiry| expiry <= unix_now())
+    }
+}
+
 impl Tokens {
     /// Asks over `upstream`.
     pub fn new(upstream: Upstream) -> Self {
-        Self { upstream, offline: ArcSwapOption::empty(), answers: Mutex::default() }
+        Self {
+            upstream,
+            offline: ArcSwapOption::empty(),
+            answers: Mutex::default(),
+            refused: Mutex::default(),
+        }
     }
 
     /// Takes the means of checking tokens without a link.
@@ -94,7 +108,7 @@ impl Tokens {
 
     /// The user behind `token`.
     pub async fn user(&self, token: &Token) -> Result<Arc<User>, TokenError> {
-        let digest = Sha256Digest::of(token.expose().as_bytes());
+        let digest = token.digest();
         let now = Instant::now();
         if let Some(answer) = self.answers.lock().get(&digest).filter(|answer| answer.until > now) {
             return answer.result.clone();
@@ -104,7 +118,9 @@ impl Tokens {
             Err(TokenError::Unavailable(reason)) => return self.check_offline(token, reason),
             result => result,
         };
-        let until = claimed_expiry(token.expose()).map(|expiry| expiry.saturating_sub(unix_now()));
+        let expiry = claimed_expiry(token.expose());
+        self.note_refusal(digest, result.is_err(), expiry.unwrap_or(i64::MAX));
+        let until = expiry.map(|expiry| expiry.saturating_sub(unix_now()));
         let until = until
             .map_or(BELIEVED, |left| Duration::from_secs(u64::try_from(left).unwrap_or(0)).min(BELIEVED));
         {
@@ -139,10 +155,35 @@ impl Tokens {
         Ok(Arc::new(User { name: user.username.into(), groups: user.groups }))
     }
 
+    /// The API server has refused the token otherwise than in a review of it.
+    pub fn refuse(&self, token: &Token) {
+        let digest = token.digest();
+        self.answers.lock().remove(&digest);
+        self.note_refusal(digest, true, claimed_expiry(token.expose()).unwrap_or(i64::MAX));
+    }
+
+    fn note_refusal(&self, digest: Sha256Digest, is_refused: bool, expiry: i64) {
+        let mut refused = self.refused.lock();
+        if !is_refused {
+            refused.remove(&digest);
+            return;
+        }
+        if refused.len() >= REMEMBERED {
+            let now = unix_now();
+            refused.retain(|_, expiry| *expiry > now);
+        }
+        if refused.len() < REMEMBERED {
+            refused.insert(digest, expiry);
+        }
+    }
+
     fn check_offline(&self, token: &Token, reason: String) -> Result<Arc<User>, TokenError> {
         let offline = self.offline.load();
         let Some(offline) = offline.as_ref() else { return Err(TokenError::Unavailable(reason)) };
         debug!(%reason, "checking a token without the API server");
+        if self.refused.lock().contains_key(&token.digest()) {
+            return Err(TokenError::Refused("the API server refused it while it could be asked".to_owned()));
+        }
         match offline.keys.verify(token.expose(), &offline.expected, unix_now()) {
             Ok((user, _)) => Ok(Arc::new(user)),
             Err(refused) => Err(TokenError::Refused(refused.to_string())),

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use serde_json::{Value, json};
+use tls::digest::Sha256Digest;
 
 use super::Attributes;
 use crate::{
-    authenticate::User,
+    authenticate::{Token, User},
     upstream::{
         Credential, Upstream,
         json::{JsonError, post},
@@ -27,7 +28,7 @@ pub enum Subject {
         /// Who that is.
         user: Arc<User>,
         /// The token.
-        credential: Credential,
+        token: Token,
     },
     /// The owner of a client certificate; the hub asks about it.
     Certificate(Arc<User>),
@@ -39,6 +40,22 @@ impl Subject {
         match self {
             Self::Node { name } => name,
             Self::Token { user, .. } | Self::Certificate(user) => &user.name,
+        }
+    }
+
+    /// The groups that its credential names; the node's are always the same.
+    pub(super) fn groups(&self) -> &[Box<str>] {
+        match self {
+            Self::Node { .. } => &[],
+            Self::Token { user, .. } | Self::Certificate(user) => &user.groups,
+        }
+    }
+
+    /// What tells its credential from others of the same user, if it asks with one of its own.
+    pub(super) fn credential_digest(&self) -> Option<Sha256Digest> {
+        match self {
+            Self::Token { token, .. } => Some(token.digest()),
+            Self::Node { .. } | Self::Certificate(_) => None,
         }
     }
 }
@@ -66,12 +83,12 @@ pub(super) async fn ask(
     attributes: &Attributes,
 ) -> Result<bool, ReviewError> {
     let (kind, credential, user) = match subject {
-        Subject::Node { .. } => ("SelfSubjectAccessReview", &Credential::Node, None),
-        Subject::Token { credential, .. } => ("SelfSubjectAccessReview", credential, None),
-        Subject::Certificate(user) => ("SubjectAccessReview", &Credential::Node, Some(user)),
+        Subject::Node { .. } => ("SelfSubjectAccessReview", Credential::Node, None),
+        Subject::Token { token, .. } => ("SelfSubjectAccessReview", token.credential(), None),
+        Subject::Certificate(user) => ("SubjectAccessReview", Credential::Node, Some(user)),
     };
     let path = format!("/apis/authorization.k8s.io/v1/{}s", kind.to_lowercase());
-    let answer = post(upstream, credential, &path, &review(kind, attributes, user)).await?;
+    let answer = post(upstream, &credential, &path, &review(kind, attributes, user)).await?;
     answer["status"]["allowed"].as_bool().ok_or(ReviewError::Empty)
 }
 

@@ -349,12 +349,19 @@ impl Watch {
         self.bookmark = if now >= last { self.ends + BOOKMARK } else { (now + BOOKMARK).min(last) };
     }
 
-    /// Whether the watcher still may read this. That nobody can say ends no watch: it went on before.
+    /// Whether the watcher still may read this. That nobody can say ends no watch: it went on before. That its token has expired is
+    /// known without a link, too.
     async fn may_go_on(&mut self) -> bool {
         self.review = Instant::now() + self.hub.lifetimes.review;
-        match self.hub.authorizer.decide(&self.subject, &self.attributes).await {
+        if let Subject::Token { token, .. } = &self.subject
+            && token.has_expired()
+        {
+            debug!(key = %self.subscription.key(), "a watch ends: its token has expired");
+            return false;
+        }
+        match self.hub.may(&self.subject, &self.attributes).await {
             Decision::Allowed | Decision::Unknown(_) => true,
-            Decision::Denied(why) => {
+            Decision::Denied(why) | Decision::Unauthorized(why) => {
                 debug!(key = %self.subscription.key(), %why, "a watch ends: access was revoked");
                 false
             }

@@ -249,6 +249,85 @@ async fn a_revoked_token_ends_an_open_watch() {
     assert_eq!(watch.brief().await, "end");
 }
 
+#[tokio::test]
+async fn a_token_that_expires_without_a_link_ends_its_watch() {
+    let mut site = Site::new().await;
+    let issuer = Issuer::new();
+    issuer.publish(&site);
+    site.start_inside(|config| config.lifetimes.review = Duration::from_millis(200)).await;
+    site.linked().await;
+    with_service(&site).await;
+    let (short, long) = (issuer.token(&site, "a", 4), issuer.token(&site, "a", 3600));
+    let watch = "/api/v1/services?watch=1&resourceVersion=0";
+    let mut ends = Lines::open(&site.secure(None).with_token(&short), watch).await;
+    let mut goes_on = Lines::open(&site.secure(None).with_token(&long), watch).await;
+    for watch in [&mut ends, &mut goes_on] {
+        assert!(watch.brief().await.starts_with("ADDED visible@"));
+    }
+    site.server.cut();
+    site.offline().await;
+    assert_eq!(ends.brief().await, "end");
+    assert!(goes_on.is_silent(Duration::from_millis(500)).await, "the same user's other token is good");
+}
+
+#[tokio::test]
+async fn a_revoked_token_ends_its_watch_though_its_owner_has_another() {
+    let mut site = Site::new().await;
+    let issuer = Issuer::new();
+    issuer.publish(&site);
+    site.start_inside(|config| {
+        config.lifetimes.allowed = Duration::from_secs(3);
+        config.lifetimes.review = Duration::from_millis(200);
+    })
+    .await;
+    site.linked().await;
+    with_service(&site).await;
+    let access = site.server.cluster().access();
+    let (first, second) = (issuer.token(&site, "a", 3600), issuer.token(&site, "a", 3601));
+    let of = |token: &str| site.secure(None).with_token(token);
+    let mut watch = Lines::open(&of(&first), "/api/v1/services?watch=1&resourceVersion=0").await;
+    assert!(watch.brief().await.starts_with("ADDED visible@"));
+    access.revoke_token(&first);
+    // The other holder asks all the time, and is answered.
+    let asking = async {
+        loop {
+            assert_eq!(statuses(&of(&second)).await, [200; 4], "its own token is good");
+        }
+    };
+    tokio::select! {
+        end = watch.brief() => assert_eq!(end, "end"),
+        () = asking => {}
+    }
+    assert_eq!(statuses(&of(&second)).await, [200; 4]);
+    // What the API server refused does not come back by its signature.
+    assert_eq!(get(&of(&first), LIST).await.unwrap().0, 401);
+    site.server.cut();
+    site.offline().await;
+    assert_eq!(statuses(&of(&second)).await, [200; 4], "its owner is still allowed");
+    assert_eq!(statuses(&of(&first)).await, [401; 4]);
+}
+
+#[tokio::test]
+async fn certificates_of_one_name_have_the_rights_of_their_own_groups() {
+    let site = Site::started().await;
+    with_service(&site).await;
+    site.server.cluster().access().set_authorizer(|asked| {
+        asked.user.name != "friend" || asked.user.groups.iter().any(|group| group == "readers")
+    });
+    let friend =
+        |groups: &[&str]| site.secure(Some(site.authority.client(&User::new("friend", groups)).unwrap()));
+    let (reader, other) = (friend(&["readers"]), friend(&["others"]));
+    assert_eq!(statuses(&reader).await, [200; 4]);
+    let refused = statuses(&other).await;
+    assert!(refused.iter().all(|status| [400, 403].contains(status)), "{refused:?}");
+    assert_eq!(statuses(&reader).await, [200; 4], "a refusal of one is none of the other");
+    site.server.cut();
+    site.offline().await;
+    assert_eq!(statuses(&reader).await, [200; 4]);
+    let refused = statuses(&other).await;
+    assert!(refused.iter().all(|status| [403, 429, 503].contains(status)), "{refused:?}");
+}
+
 /// Whether a file beneath `folder` has this text.
 fn on_disk(folder: &Path, text: &str) -> bool {
     fs::read_dir(folder).unwrap().any(|entry| {
