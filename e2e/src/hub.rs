@@ -196,6 +196,16 @@ impl HubNode {
         Ok(ids.split_whitespace().filter(runs).map(str::to_owned).collect())
     }
 
+    /// Runs a script in the container of a pod, for three seconds at most.
+    pub async fn within(&self, pod: &str, script: &str) -> Result<Finished> {
+        let running = self.running(pod).await?;
+        let container = running.first().with_context(|| format!("{pod} does not run"))?;
+        let id = format!("e2e-{}", std::process::id());
+        let containerd = ["exec", self.name, "--", "timeout", "3", "ctr", "-n", "k8s.io"];
+        let exec = ["tasks", "exec", "--exec-id", &id, container, "sh", "-c", script];
+        hack_cluster(&[&containerd[..], &exec].concat()).await
+    }
+
     /// Kills the process of a container.
     pub async fn kill(&self, container: &str) -> Result<()> {
         let words =

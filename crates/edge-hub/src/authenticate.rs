@@ -13,7 +13,10 @@ use http::{HeaderMap, HeaderValue, header};
 use tls::digest::Sha256Digest;
 
 pub use self::certificate::user_of;
-use crate::{listen::Peer, upstream::Credential};
+use crate::{
+    listen::{Origin, Peer},
+    upstream::Credential,
+};
 
 /// A user as Kubernetes knows one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -77,6 +80,16 @@ pub enum Unauthenticated {
     /// A local peer whose user may not act as the node.
     #[error("no credentials: send a token, or let the user of this process act as the node (--node-uids)")]
     LocalUser,
+    /// A process of a pod that shares the node's network, whatever its user.
+    #[error(
+        "no credentials: a pod that shares the node's network is not the node: let it send its ServiceAccount's token, or let such pods act as the node (--node-pods=true)"
+    )]
+    Pod,
+    /// A local peer of which nobody can say whether it is a pod's.
+    #[error(
+        "no credentials: whether this process is the node's or a pod's cannot be seen (cgroup v2 in /sys/fs/cgroup, or CAP_SYS_PTRACE and the node's /proc, would show it): send a token, or let pods act as the node (--node-pods=true)"
+    )]
+    UnknownProcess,
     /// A remote peer without a certificate or token.
     #[error("no credentials: send a token or show a client certificate")]
     Nothing,
@@ -90,18 +103,38 @@ pub enum Unauthenticated {
 pub struct Authenticator {
     /// Users whose processes act as the node when they send no credentials.
     pub node_uids: BTreeSet<u32>,
+    /// Whether pods that share the node's network are such processes, too.
+    pub node_pods: bool,
     /// `system:node:<name>`.
     pub node_user: Box<str>,
 }
 
 impl Authenticator {
+    /// Finds out of a peer what [`Authenticator::caller`] has to know of it, if it will.
+    pub async fn look(&self, peer: &Peer, headers: &HeaderMap) {
+        if let Peer::Local { uid: Some(uid), process } = peer
+            && !self.node_pods
+            && self.node_uids.contains(uid)
+            && !headers.contains_key(header::AUTHORIZATION)
+        {
+            process.find().await;
+        }
+    }
+
     /// Says who calls. A token wins over what the connection says, as a caller that sends one wants to be its owner.
     pub fn caller(&self, peer: &Peer, headers: &HeaderMap) -> Result<Caller, Unauthenticated> {
         if headers.contains_key(header::AUTHORIZATION) {
             return Token::from_headers(headers).map(Caller::Token).ok_or(Unauthenticated::Scheme);
         }
         match peer {
-            Peer::Local { uid: Some(uid) } if self.node_uids.contains(uid) => Ok(Caller::Node),
+            Peer::Local { uid: Some(uid), process } if self.node_uids.contains(uid) => {
+                let origin = if self.node_pods { Some(Origin::Node) } else { process.origin() };
+                match origin {
+                    Some(Origin::Node) => Ok(Caller::Node),
+                    Some(Origin::Pod) => Err(Unauthenticated::Pod),
+                    None => Err(Unauthenticated::UnknownProcess),
+                }
+            }
             Peer::Local { .. } => Err(Unauthenticated::LocalUser),
             Peer::Remote { certificate: Some(certificate), .. } => match user_of(certificate) {
                 Some(user) if user.name == self.node_user => Ok(Caller::Node),
@@ -127,6 +160,7 @@ impl Caller {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::listen::CallerProcess;
 
     fn headers(authorization: Option<&'static str>) -> HeaderMap {
         authorization
@@ -137,14 +171,20 @@ mod tests {
 
     #[test]
     fn callers_come_from_credentials() {
-        let authenticator =
-            Authenticator { node_uids: BTreeSet::from([0]), node_user: "system:node:a".into() };
-        let local = |uid| Peer::Local { uid };
+        let authenticator = Authenticator {
+            node_uids: BTreeSet::from([0]),
+            node_pods: false,
+            node_user: "system:node:a".into(),
+        };
+        let local = |uid| Peer::Local { uid, process: CallerProcess::of(Origin::Node) };
+        let pod = Peer::Local { uid: Some(0), process: CallerProcess::of(Origin::Pod) };
         let remote = Peer::Remote { address: ([10, 0, 0, 9], 1).into(), certificate: None };
         let cases = [
             (local(Some(0)), None, "Ok(Node)"),
             (local(Some(1000)), None, "Err(LocalUser)"),
             (local(None), None, "Err(LocalUser)"),
+            (pod.clone(), None, "Err(Pod)"),
+            (pod.clone(), Some("Bearer x"), "Ok(Token(Token(…)))"),
             (local(Some(0)), Some("Bearer x"), "Ok(Token(Token(…)))"),
             (local(Some(0)), Some("Basic eDp5"), "Err(Scheme)"),
             (remote.clone(), None, "Err(Nothing)"),
@@ -155,6 +195,8 @@ mod tests {
             let caller = authenticator.caller(&peer, &headers(authorization));
             assert_eq!(format!("{caller:?}"), expected, "{peer:?} {authorization:?}");
         }
+        let trusting = Authenticator { node_pods: true, ..authenticator };
+        assert!(matches!(trusting.caller(&pod, &headers(None)), Ok(Caller::Node)));
     }
 
     #[test]

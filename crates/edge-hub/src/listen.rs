@@ -3,11 +3,14 @@
 //! | listener | for whom | who it is |
 //! |---|---|---|
 //! | Unix socket | agents of this node | the kernel says (`SO_PEERCRED`) |
-//! | HTTP on loopback, 10261 | kubelet and agents that only know TCP | the kernel's socket table says which user |
+//! | HTTP on loopback, 10261 | kubelet and agents that only know TCP | the kernel's socket table says which user, its cgroups whether a pod |
 //! | HTTPS, 10268 | pods and everyone else | a client certificate, or a token in each request |
 //!
 //! Nothing here decides what a peer may do.
 
+mod caller_process;
+mod pod_cgroup;
+mod socket_cgroup;
 mod socket_owner;
 
 use std::net::SocketAddr;
@@ -17,9 +20,11 @@ use rustls_pki_types::CertificateDer;
 use tls::listener::TlsListener;
 use tokio::net::{TcpListener, UnixListener};
 
+pub use self::caller_process::{CallerProcess, Origin};
+
 /// The user who owns the other end of a loopback connection, as the kernel says.
 pub(crate) fn owner_of(peer: SocketAddr, own: SocketAddr) -> Option<u32> {
-    socket_owner::of(peer, own)
+    socket_owner::of(peer, own).map(|owner| owner.uid)
 }
 
 /// The other end of a connection, as far as the transport knows it.
@@ -29,6 +34,8 @@ pub enum Peer {
     Local {
         /// The user's number; `None` where the kernel does not say.
         uid: Option<u32>,
+        /// The process itself.
+        process: CallerProcess,
     },
     /// A connection with TLS, and the certificate that the client proved to own, if it showed one.
     Remote {
@@ -43,13 +50,19 @@ impl Connected<IncomingStream<'_, TcpListener>> for Peer {
     fn connect_info(stream: IncomingStream<'_, TcpListener>) -> Self {
         let peer = *stream.remote_addr();
         let own = stream.io().local_addr().ok();
-        Self::Local { uid: own.and_then(|own| socket_owner::of(peer, own)) }
+        let owner = own.and_then(|own| socket_owner::of(peer, own));
+        Self::Local {
+            uid: owner.map(|owner| owner.uid),
+            process: CallerProcess::behind(owner.map(|owner| owner.socket)),
+        }
     }
 }
 
 impl Connected<IncomingStream<'_, UnixListener>> for Peer {
     fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
-        Self::Local { uid: stream.io().peer_cred().ok().map(|credentials| credentials.uid()) }
+        // To be given the node's folder is to be let act as the node.
+        let process = CallerProcess::of(Origin::Node);
+        Self::Local { uid: stream.io().peer_cred().ok().map(|credentials| credentials.uid()), process }
     }
 }
 

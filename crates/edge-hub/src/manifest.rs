@@ -96,7 +96,8 @@ fn read_only(run: &RunArgs) -> Vec<&Path> {
         run.tunnel.tunnel_client_ca_file.as_ref(),
     ];
     // A container sees its own cgroup alone there, and not the pods'.
-    let cgroups = run.node_metric.node_metric.then_some(Path::new("/sys/fs/cgroup/cgroup.controllers"));
+    let looked_at = run.node_metric.node_metric || !listeners.node_pods;
+    let cgroups = looked_at.then_some(Path::new("/sys/fs/cgroup/cgroup.controllers"));
     given.into_iter().flatten().map(PathBuf::as_path).chain(cgroups).collect()
 }
 

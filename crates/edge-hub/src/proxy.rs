@@ -50,6 +50,7 @@ async fn handle(
 ) -> Response<Body> {
     let accept = request.headers().get(header::ACCEPT).cloned();
     let verb = RequestInfo::parse(request.method(), request.uri()).verb.into();
+    hub.authenticator.look(&peer, request.headers()).await;
     let result = match hub.authenticator.caller(&peer, request.headers()) {
         Ok(caller) => answer(&hub, &caller, request).await,
         Err(why) => Err(Box::new(unauthenticated(why))),

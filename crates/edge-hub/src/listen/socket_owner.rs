@@ -9,8 +9,19 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
 };
 
+use super::caller_process::Socket;
+
+/// Who has a socket.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Owner {
+    /// The user.
+    pub(super) uid: u32,
+    /// The socket itself.
+    pub(super) socket: Socket,
+}
+
 /// The owner of the socket that is bound to `peer` and connected to `own`.
-pub(super) fn of(peer: SocketAddr, own: SocketAddr) -> Option<u32> {
+pub(super) fn of(peer: SocketAddr, own: SocketAddr) -> Option<Owner> {
     let tables: &[&str] =
         if peer.is_ipv4() { &["/proc/net/tcp", "/proc/net/tcp6"] } else { &["/proc/net/tcp6"] };
     tables.iter().find_map(|table| {
@@ -20,14 +31,17 @@ pub(super) fn of(peer: SocketAddr, own: SocketAddr) -> Option<u32> {
 }
 
 /// The owner named in a line of the table, if the line is about this connection as its peer sees it.
-fn owner(line: &str, peer: SocketAddr, own: SocketAddr) -> Option<u32> {
+fn owner(line: &str, peer: SocketAddr, own: SocketAddr) -> Option<Owner> {
     let mut fields = line.split_ascii_whitespace().skip(1);
     let (local, remote) = (address(fields.next()?)?, address(fields.next()?)?);
     // Skipped: state, queues, timer, retransmissions. The next is the user.
     let uid = fields.nth(4)?.parse().ok()?;
+    // And after the time-outs the socket's number.
+    let inode = fields.nth(1)?.parse().ok()?;
     let same =
         |a: SocketAddr, b: SocketAddr| a.port() == b.port() && a.ip().to_canonical() == b.ip().to_canonical();
-    (same(local, peer) && same(remote, own)).then_some(uid)
+    let socket = Socket { local: peer, remote: own, inode };
+    (same(local, peer) && same(remote, own)).then_some(Owner { uid, socket })
 }
 
 /// `0100007F:2815`: 32-bit words in the machine's byte order, and the port.
@@ -62,7 +76,8 @@ mod tests {
             let Ok(listener) = TcpListener::bind(bind) else { continue };
             let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let (server, peer) = listener.accept().unwrap();
-            assert_eq!(of(peer, server.local_addr().unwrap()), Some(me), "{bind}");
+            let owner = of(peer, server.local_addr().unwrap()).unwrap();
+            assert_eq!(owner.uid, me, "{bind}");
             drop(client);
         }
     }
@@ -71,10 +86,12 @@ mod tests {
     fn another_connection_and_garbage_have_no_owner() {
         let line = "   1: 0100007F:C001 0100007F:2815 01 00000000:00000000 00:00000000 00000000  1000        0 4711 1 0";
         let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
-        assert_eq!(owner(line, at(0xC001), at(0x2815)), Some(1000));
-        assert_eq!(owner(line, at(0x2815), at(0xC001)), None, "our own end is not the peer");
-        for garbage in ["", "1:", "1: zz:zz 0:0 01 a b c 1000", "1: 0100007F 0100007F:2815 01 0 0 0 1000"] {
-            assert_eq!(owner(garbage, at(0xC001), at(0x2815)), None, "{garbage:?}");
+        let found = owner(line, at(0xC001), at(0x2815)).unwrap();
+        assert_eq!((found.uid, found.socket.inode), (1000, 4711));
+        assert!(owner(line, at(0x2815), at(0xC001)).is_none(), "our own end is not the peer");
+        for garbage in ["", "1:", "1: zz:zz 0:0 01 a b c 1000", "1: 0100007F 0100007F:2815 01 0 0 0 1000 0 1"]
+        {
+            assert!(owner(garbage, at(0xC001), at(0x2815)).is_none(), "{garbage:?}");
         }
     }
 

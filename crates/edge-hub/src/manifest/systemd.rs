@@ -53,7 +53,8 @@ PrivateDevices=yes
 PrivateTmp=yes
 LockPersonality=yes
 MemoryDenyWriteExecute=yes
-RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6
+# AF_NETLINK: the kernel says whether a caller is a pod's.
+RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK
 RestrictNamespaces=yes
 RestrictRealtime=yes
 RestrictSUIDSGID=yes
@@ -108,6 +109,7 @@ mod tests {
             "ExecStart=/usr/local/bin/edge-hub run --node-name shop-1 --server-addr https://10.0.0.1:6443\n"
         ));
         assert!(unit.contains("StateDirectory=edge-hub\n"));
+        assert!(unit.contains(" AF_NETLINK\n"), "who calls is asked of the kernel");
         if let Some(complaints) = verify(&unit) {
             assert_eq!(complaints, "");
             let broken = verify(&unit.replace("RestrictNamespaces=yes", "RestrictNamespaces=what")).unwrap();

@@ -135,6 +135,11 @@ pub struct ListenerArgs {
     /// Local users whose processes act as the node when they send no credentials: the kubelet's, by default.
     #[arg(long, value_name = "UID", value_delimiter = ',', default_value = "0")]
     pub node_uids: Vec<u32>,
+
+    /// Whether processes of pods that share the node's network act as the node, too, if their user is one of --node-uids. Without it
+    /// a pod is who its token says.
+    #[arg(long, value_name = "BOOL", default_value_t = false, action = clap::ArgAction::Set)]
+    pub node_pods: bool,
 }
 
 impl ListenerArgs {

@@ -281,6 +281,7 @@ impl TryFrom<RunArgs> for Config {
             bind_address,
             serve_port,
             node_uids: _,
+            node_pods,
         } = listeners;
         let secure = serving_cert_file.is_some().then_some((secure_bind_address, proxy_secure_port).into());
         let by_flags = rules(&filters)?;
@@ -309,6 +310,7 @@ impl TryFrom<RunArgs> for Config {
             endpoints: server_addr,
             authenticator: Authenticator {
                 node_uids,
+                node_pods,
                 node_user: format!("{}{node_name}", api::names::NODE_USER_PREFIX).into(),
             },
             listeners: Listeners {

@@ -1,8 +1,9 @@
 //! Who a caller is, to the hub and behind it: its own identity, or nobody.
 
 use anyhow::{Result, ensure};
-use e2e::hub::{HubNode, LOOPBACK, SECURE, token};
-use e2e::{client, fresh_namespace, hack_cluster, kubectl};
+use e2e::hub::{HubNode, LOOPBACK, SECURE, runs, token};
+use e2e::{client, fresh_namespace, hack_cluster, kubectl, kubectl_apply};
+use serde_json::json;
 
 const NAMESPACE: &str = "e2e-hub-callers";
 
@@ -47,6 +48,8 @@ async fn callers_are_themselves_or_nobody() -> Result<()> {
     let nobody = node.inside(&[&nobody[..], &["-w", "%{http_code}", &url]].concat()).await?;
     ensure!(nobody.stdout == "401", "another local user than root acts as the node: {nobody:?}");
 
+    pods_of_the_host_network_are_not_the_node(&node).await?;
+
     // From another host of the site: HTTPS asks who it is, plain HTTP is not there.
     hack_cluster(&["leave", "e2e-callers-2"]).await?.ok()?;
     hack_cluster(&["join", "e2e-callers-2", "--edge", "--site", "9"]).await?.ok()?;
@@ -62,4 +65,38 @@ async fn callers_are_themselves_or_nobody() -> Result<()> {
     }
     hack_cluster(&["leave", "e2e-callers-2"]).await?.ok()?;
     node.leave().await
+}
+
+/// Root in a pod that shares the node's network calls from the same address as the kubelet, as the same user.
+async fn pods_of_the_host_network_are_not_the_node(node: &HubNode) -> Result<()> {
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "intruder", "namespace": NAMESPACE },
+        "spec": {
+            "nodeName": node.name, "hostNetwork": true, "terminationGracePeriodSeconds": 1,
+            "containers": [{
+                "name": "c", "image": "isthmus.dev/busybox:1", "securityContext": { "runAsUser": 0 },
+                "command": ["sh", "-c", "exec sleep 2147483647"],
+            }],
+        },
+    });
+    kubectl_apply(&pod.to_string()).await?.ok()?;
+    runs(NAMESPACE, "intruder").await?;
+    // Its wget dies of an address; nc does not, but ends at the end of its input.
+    let ask = |header: &str| {
+        let request = format!("GET /api/v1/services HTTP/1.0\\r\\nHost: hub\\r\\n{header}\\r\\n");
+        format!("(printf \"{request}\"; sleep 1) | nc -w 2 127.0.0.1 10261")
+    };
+    let bare = node.within("intruder", &ask("")).await?;
+    ensure!(
+        bare.stdout.contains(" 401 ") && bare.stdout.contains("--node-pods"),
+        "root in a pod acts as the node: {bare:?}"
+    );
+    let own = "Authorization: Bearer $(cat /var/run/secrets/kubernetes.io/serviceaccount/token)\\r\\n";
+    let itself = node.within("intruder", &ask(own)).await?;
+    let name = format!("system:serviceaccount:{NAMESPACE}:default");
+    ensure!(
+        itself.stdout.contains(" 403 ") && itself.stdout.contains(&name),
+        "by its token a pod is itself: {itself:?}"
+    );
+    Ok(())
 }

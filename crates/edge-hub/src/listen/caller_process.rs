@@ -1,0 +1,145 @@
+//! What kind of process is at the other end of a loopback connection: one of the node, or one of a pod that shares the node's
+//! network. Both may run as root, and only the first is the node.
+//!
+//! Where cgroups are of version 2 alone the kernel says in which cgroup the socket was made, to anybody who asks. Elsewhere the process
+//! that has the socket is looked for in `/proc`, which takes `CAP_SYS_PTRACE`. Either costs milliseconds, and is done only for callers
+//! who show nothing else, once for a connection.
+
+use std::{
+    fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use tokio::{sync::OnceCell, task::spawn_blocking};
+use tracing::debug;
+
+use super::{pod_cgroup, socket_cgroup};
+
+/// Where a process belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// To the node.
+    Node,
+    /// To a pod.
+    Pod,
+}
+
+/// A TCP connection as its other end sees it, and the number of that end's socket.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Socket {
+    pub(super) local: SocketAddr,
+    pub(super) remote: SocketAddr,
+    pub(super) inode: u64,
+}
+
+/// The process at the other end of a connection; clones are the same.
+#[derive(Debug, Clone)]
+pub struct CallerProcess {
+    socket: Option<Socket>,
+    origin: Arc<OnceCell<Origin>>,
+}
+
+impl CallerProcess {
+    /// The process behind a socket, of which nothing is known yet.
+    pub(super) fn behind(socket: Option<Socket>) -> Self {
+        Self { socket, origin: Arc::default() }
+    }
+
+    /// A process that is known to belong there.
+    pub fn of(origin: Origin) -> Self {
+        Self { socket: None, origin: Arc::new(OnceCell::new_with(Some(origin))) }
+    }
+
+    /// Where it belongs, if that was found out.
+    pub fn origin(&self) -> Option<Origin> {
+        self.origin.get().copied()
+    }
+
+    /// Finds out where it belongs, if that is not known. What is not found is looked for again by the next request.
+    pub async fn find(&self) {
+        let Some(socket) = self.socket else { return };
+        let looked = self.origin.get_or_try_init(|| async {
+            let found = spawn_blocking(move || origin(&socket)).await;
+            found.ok().flatten().ok_or(())
+        });
+        if looked.await.is_err() {
+            debug!(peer = %socket.local, "whose process that is cannot be found out");
+        }
+    }
+}
+
+fn origin(socket: &Socket) -> Option<Origin> {
+    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let by_socket = pod_cgroup::only_version_2(&own)
+        .then(|| socket_cgroup::of(socket.local, socket.remote, Path::new("/sys/fs/cgroup")))
+        .flatten();
+    by_socket.map(|folder| pod_cgroup::origin_of_path(&folder)).or_else(|| {
+        let process = process_of(Path::new("/proc"), socket.inode)?;
+        pod_cgroup::origin(&fs::read_to_string(process.join("cgroup")).ok()?)
+    })
+}
+
+/// The folder in `/proc` of a process that has the socket.
+fn process_of(proc: &Path, inode: u64) -> Option<PathBuf> {
+    let link = format!("socket:[{inode}]");
+    let has = |process: &PathBuf| {
+        let files = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+        files.map(|file| file.path()).any(|file| fs::read_link(file).is_ok_and(|to| to == Path::new(&link)))
+    };
+    let entries = fs::read_dir(proc).ok()?.flatten();
+    let processes = entries
+        .filter(|entry| entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit))
+        .map(|entry| entry.path());
+    processes.into_iter().find(has)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        net::{TcpListener, TcpStream},
+        os::unix::fs::symlink,
+    };
+
+    use super::*;
+    use crate::listen::socket_owner;
+
+    #[test]
+    fn the_process_is_the_one_that_has_the_socket() {
+        let folder = tempfile::tempdir().unwrap();
+        for (process, file) in [("12", "socket:[4711]"), ("13", "socket:[471]"), ("self", "socket:[471]")] {
+            let files = folder.path().join(process).join("fd");
+            fs::create_dir_all(&files).unwrap();
+            symlink("/dev/null", files.join("0")).unwrap();
+            symlink(file, files.join("3")).unwrap();
+        }
+        // One whose files may not be read.
+        fs::create_dir_all(folder.path().join("11")).unwrap();
+        assert_eq!(process_of(folder.path(), 471), Some(folder.path().join("13")));
+        assert_eq!(process_of(folder.path(), 4712), None);
+    }
+
+    #[test]
+    fn a_socket_of_this_process_leads_to_it() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, peer) = listener.accept().unwrap();
+        let owner = socket_owner::of(peer, server.local_addr().unwrap()).unwrap();
+        let process = process_of(Path::new("/proc"), owner.socket.inode).unwrap();
+        assert_eq!(process, Path::new("/proc").join(std::process::id().to_string()));
+        drop(client);
+    }
+
+    #[tokio::test]
+    async fn what_was_found_out_is_kept_and_what_was_not_is_not() {
+        let known = CallerProcess::of(Origin::Pod);
+        known.find().await;
+        assert_eq!(known.origin(), Some(Origin::Pod));
+        let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        // Nobody has a socket of that number.
+        let gone = CallerProcess::behind(Some(Socket { local: at(1), remote: at(1), inode: u64::MAX }));
+        gone.find().await;
+        assert_eq!(gone.origin(), None);
+    }
+}
