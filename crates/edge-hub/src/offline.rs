@@ -1,5 +1,7 @@
 //! What can be answered without a link beside objects: discovery, tokens, tables; and what is done with writes.
 
+mod coding;
+pub mod discover;
 pub mod documents;
 pub mod local_pods;
 pub mod node_lease;

@@ -3,8 +3,12 @@
 //!
 //! Every authenticated user may read them (the role `system:discovery`), so they are kept once for all.
 
+pub mod forms;
+
 use std::{
+    collections::HashMap,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
     time::{Duration, SystemTime},
 };
@@ -12,14 +16,19 @@ use std::{
 use axum::body::{Body, Bytes};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use http_body::Frame;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tls::digest::Sha256Digest;
 use tracing::{debug, warn};
 
+use super::coding::{Coding, LARGEST};
 use crate::storage::Storage;
 
-/// A document larger than this is handed on and not kept. `/openapi/v2` of a large cluster has some megabytes.
-const LARGEST: usize = 16 << 20;
+/// How long what was answered again is not written again, in seconds: only how old it is would be another.
+const WRITTEN_AGAIN: u64 = 3600;
+
+/// Of how many documents it is known when they were answered last.
+const CONFIRMED: usize = 1024;
 
 /// Headers that a client needs to read or to revalidate the document.
 const KEPT_HEADERS: [header::HeaderName; 4] =
@@ -41,25 +50,36 @@ pub fn is_document(path: &str) -> bool {
 struct Head {
     headers: Vec<(String, String)>,
     digest: String,
+    /// When it was answered, in Unix seconds.
+    #[serde(default)]
+    at: u64,
 }
 
 /// Keeps documents and gives them back.
 #[derive(Clone)]
 pub struct Documents {
     storage: Storage,
+    /// When those were answered again that did not change, in Unix seconds.
+    confirmed: Arc<Mutex<HashMap<String, u64>>>,
 }
 
 impl Documents {
     /// Documents in `storage`.
     pub fn new(storage: Storage) -> Self {
-        Self { storage }
+        Self { storage, confirmed: Arc::default() }
+    }
+
+    /// How long ago the API server gave the document to whoever accepts exactly that; nothing if it is not kept.
+    pub fn age(&self, path_and_query: &str, accept: &str) -> Option<Duration> {
+        let name = named(path_and_query, accept);
+        let (head, _) = self.head(&name)?;
+        Some(since(self.last(&name, &head)))
     }
 
     /// Keeps the answer of upstream as its body passes, if it is a whole document.
     pub fn keep(&self, path_and_query: &str, accept: &HeaderMap, response: Response<Body>) -> Response<Body> {
-        if response.status() != StatusCode::OK || response.headers().contains_key(header::CONTENT_ENCODING) {
-            return response;
-        }
+        let coding = Coding::of(response.headers()).filter(|_| response.status() == StatusCode::OK);
+        let Some(coding) = coding else { return response };
         let name = name(path_and_query, accept);
         let headers = KEPT_HEADERS
             .iter()
@@ -70,16 +90,27 @@ impl Documents {
             .collect();
         let documents = self.clone();
         response.map(|body| {
-            Body::new(Tee::new(body, move |bytes: Vec<u8>| documents.store(&name, headers, &bytes)))
+            Body::new(Tee::new(body, move |bytes: Vec<u8>| {
+                if let Some(plain) = coding.plain(bytes) {
+                    documents.store(&name, headers, &plain);
+                }
+            }))
         })
     }
 
     fn store(&self, name: &str, headers: Vec<(String, String)>, body: &[u8]) {
-        let digest = Sha256Digest::of(body).to_string();
-        if self.head(name).is_some_and(|(head, _)| head.digest == digest) {
+        let (digest, at) = (Sha256Digest::of(body).to_string(), unix_seconds());
+        {
+            let mut confirmed = self.confirmed.lock();
+            if confirmed.len() < CONFIRMED || confirmed.contains_key(name) {
+                confirmed.insert(name.to_owned(), at);
+            }
+        }
+        let is_recent = |head: &Head| head.at.saturating_add(WRITTEN_AGAIN) > at;
+        if self.head(name).is_some_and(|(head, _)| head.digest == digest && is_recent(&head)) {
             return;
         }
-        let Ok(mut blob) = serde_json::to_vec(&Head { headers, digest }) else { return };
+        let Ok(mut blob) = serde_json::to_vec(&Head { headers, digest, at }) else { return };
         blob.push(b'\n');
         blob.extend_from_slice(body);
         if let Err(error) = self.storage.put_blob(name, &blob) {
@@ -94,9 +125,25 @@ impl Documents {
         Some((head, blob.slice(end + 1..)))
     }
 
-    /// The document as it was kept, or `None`.
+    /// When a document that is kept was last answered.
+    fn last(&self, name: &str, head: &Head) -> u64 {
+        self.confirmed.lock().get(name).copied().unwrap_or(0).max(head.at)
+    }
+
+    /// The document as it was kept, with its age, or `None`. If the client's own form of it is not there, or an older one than that of
+    /// all clients, it gets that.
     pub fn answer(&self, path_and_query: &str, request: &HeaderMap) -> Option<Response<Body>> {
-        let (head, body) = self.head(&name(path_and_query, request))?;
+        let found = |name: String| {
+            let (head, body) = self.head(&name)?;
+            Some((self.last(&name, &head), head, body))
+        };
+        let own = found(name(path_and_query, request));
+        let common = forms::accepted(request).into_iter().find_map(|form| found(named(path_and_query, form)));
+        let newer = match (own, common) {
+            (Some(own), Some(common)) => Some(if common.0 > own.0 { common } else { own }),
+            (own, common) => own.or(common),
+        };
+        let (at, head, body) = newer?;
         let mut response = Response::new(Body::empty());
         for (header, value) in &head.headers {
             if let (Ok(header), Ok(value)) =
@@ -111,6 +158,7 @@ impl Documents {
         } else {
             *response.body_mut() = Body::from(body);
         }
+        response.headers_mut().insert(header::WARNING, warning(since(at)));
         debug!(path_and_query, "answered from what was kept");
         Some(response)
     }
@@ -119,8 +167,16 @@ impl Documents {
 /// One document has several forms; the `Accept` header chooses.
 fn name(path_and_query: &str, headers: &HeaderMap) -> String {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    named(path_and_query, accept)
+}
+
+fn named(path_and_query: &str, accept: &str) -> String {
     let digest = Sha256Digest::of(format!("{path_and_query}\n{accept}").as_bytes()).to_string();
     format!("document-{digest}")
+}
+
+fn since(at: u64) -> Duration {
+    Duration::from_secs(unix_seconds().saturating_sub(at))
 }
 
 /// Hands a body on and collects it; calls `done` when the whole of it has passed.

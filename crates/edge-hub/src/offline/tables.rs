@@ -16,7 +16,10 @@ use tls::digest::Sha256Digest;
 use tracing::warn;
 use watch_cache::Page;
 
-use super::documents::{Tee, unix_seconds};
+use super::{
+    coding::Coding,
+    documents::{Tee, unix_seconds},
+};
 use crate::{storage::Storage, subscriptions::Owner};
 
 /// The most rows that are kept of a resource for one reader.
@@ -67,11 +70,18 @@ impl Tables {
             .headers()
             .get(header::CONTENT_TYPE)
             .is_some_and(|value| value.as_bytes().starts_with(b"application/json"));
-        let plain = !response.headers().contains_key(header::CONTENT_ENCODING);
-        if response.status() != StatusCode::OK || !is_json || !plain {
+        let Some(coding) =
+            Coding::of(response.headers()).filter(|_| response.status() == StatusCode::OK && is_json)
+        else {
             return response;
-        }
-        response.map(|body| Body::new(Tee::new(body, done)))
+        };
+        response.map(|body| {
+            Body::new(Tee::new(body, move |bytes| {
+                if let Some(plain) = coding.plain(bytes) {
+                    done(plain);
+                }
+            }))
+        })
     }
 
     /// Keeps the rows of an answer for its reader.

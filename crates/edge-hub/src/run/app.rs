@@ -28,6 +28,7 @@ use crate::{
     metrics::{HubCollector, Meters},
     node_metric::{self, NodeMetricConfig, NodeMetricMeters, Said},
     offline::{
+        discover,
         documents::{Documents, unix_milliseconds},
         local_pods,
         tables::Tables,
@@ -266,6 +267,7 @@ impl App {
             tasks.spawn(node_metric::keep(hub.clone(), config, node, connector, meters, shutdown.clone()));
         }
         tasks.spawn(local_pods::keep(hub.clone(), shutdown.clone()));
+        tasks.spawn(discover::keep(hub.clone(), shutdown.clone()));
         tasks.spawn(admin::keep_ready(hub.clone(), pooled, shutdown.clone()));
         tasks.spawn(housekeeping(hub.clone(), storage.clone(), shutdown.clone()));
         tasks.spawn(hub.clone().learn_keys(shutdown.clone()));

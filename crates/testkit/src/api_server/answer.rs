@@ -1,10 +1,13 @@
 //! A request to its answer: who asks, whether they may, and what they get.
 
+use std::io::Write as _;
 use std::sync::Arc;
 
 use axum::response::Response;
 use bytes::Bytes;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -21,6 +24,9 @@ use super::represent::{Form, Shape};
 use super::status::{Answer, Status};
 use super::store::Stored;
 use super::{Server, watch};
+
+/// Answers above this are compressed.
+const COMPRESSED: usize = 128 << 10;
 
 /// A request with its body read.
 #[derive(Debug)]
@@ -69,8 +75,9 @@ impl Question {
 pub(crate) async fn answer(server: Arc<Server>, question: Question) -> Response {
     let entry =
         server.log.begin(question.method.as_str(), &question.path, &question.query, question.is_watch());
-    let reply = reply(&server, &question, &entry).await;
+    let mut reply = reply(&server, &question, &entry).await;
     entry.answered(reply.status);
+    let is_compressed = compress(&mut reply, question.header(ACCEPT_ENCODING));
     let body = CountedBody::new(reply.content, server.faults.take_cut_after(), entry);
     let mut response = Response::new(axum::body::Body::new(body));
     *response.status_mut() = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -80,7 +87,23 @@ pub(crate) async fn answer(server: Arc<Server>, question: Question) -> Response 
     if let Some(seconds) = reply.retry_after {
         headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
+    if is_compressed {
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        headers.insert("vary", HeaderValue::from_static("Accept-Encoding"));
+    }
     response
+}
+
+/// Compresses what is large, for whoever takes it (apiserver, `responsewriters`): whether it did.
+fn compress(reply: &mut Reply, accepted: &str) -> bool {
+    let Content::Whole(body) = &reply.content else { return false };
+    if body.len() <= COMPRESSED || !accepted.split(',').any(|coding| coding.trim() == "gzip") {
+        return false;
+    }
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    let Ok(packed) = encoder.write_all(body).and_then(|()| encoder.finish()) else { return false };
+    reply.content = Content::Whole(packed.into());
+    true
 }
 
 async fn reply(server: &Arc<Server>, question: &Question, entry: &Entry) -> Reply {

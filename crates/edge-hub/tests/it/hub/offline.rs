@@ -216,3 +216,100 @@ async fn what_only_the_api_server_can_tell_is_refused_so_that_clients_know_what_
     let (status, _) = get(&hub, &format!("{SERVICES}?fieldSelector=spec.color%3Dred")).await.unwrap();
     assert_eq!(status, 400, "of what is built in all fields are known");
 }
+
+/// An answer to whoever takes that, with or without gzip: status, whether it is compressed, its warning, its body.
+async fn ask(site: &Site, path: &str, accept: &str, gzip: bool) -> (u16, bool, Option<String>, Vec<u8>) {
+    let mut request = http::Request::get(path).header("accept", accept);
+    if gzip {
+        request = request.header("accept-encoding", "gzip");
+    }
+    let mut answer = site.plain().ask(request, Vec::new()).await.unwrap();
+    let text = |name: &str| answer.headers.get(name).map(|value| value.to_str().unwrap().to_owned());
+    let (coding, warning) = (text("content-encoding"), text("warning"));
+    let body = answer.bytes().await.unwrap().to_vec();
+    (answer.status.as_u16(), coding.as_deref() == Some("gzip"), warning, body)
+}
+
+#[tokio::test]
+async fn what_the_api_server_compresses_is_kept_plain() {
+    let site = Site::started().await;
+    let path = "/openapi/v3/apis/large";
+    let document = serde_json::json!({ "paths": { "/x": "large ".repeat(40_000) } });
+    site.server.cluster().set_document(path, &document);
+    let labels: serde_json::Map<String, serde_json::Value> =
+        (0..60).map(|n| (format!("label-{n}"), "a value of some length".into())).collect();
+    for n in 0..60 {
+        let mut object = service("a", &format!("s{n}"), 1);
+        object["metadata"]["labels"] = labels.clone().into();
+        site.server.cluster().create("services", object).unwrap();
+    }
+    site.until("all is held", async || {
+        let (_, list) = get(&site.plain(), &format!("{SERVICES}?resourceVersion=0")).await.unwrap();
+        names(&list).len() == 60
+    })
+    .await;
+    for (path, accept) in [(path, JSON), (SERVICES, TABLE)] {
+        let (status, is_compressed, warning, _) = ask(&site, path, accept, true).await;
+        assert_eq!((status, is_compressed, warning), (200, true, None), "{path}");
+    }
+    site.server.cut();
+    site.offline().await;
+    let (status, is_compressed, warning, body) = ask(&site, path, JSON, true).await;
+    assert_eq!((status, is_compressed), (200, false));
+    assert_eq!(serde_json::from_slice::<serde_json::Value>(&body).unwrap(), document);
+    assert!(warning.unwrap().starts_with("299 edge-hub \"no link"), "it is said how old it is");
+    // It is kept once its reader is known.
+    site.until("the table is kept", async || {
+        let (_, _, _, body) = ask(&site, SERVICES, TABLE, true).await;
+        let table: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        table["kind"] == "Table" && table["rows"].as_array().unwrap().len() == 60
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_node_that_was_never_asked_says_which_resources_there_are() {
+    let mut site = Site::new().await;
+    site.start();
+    site.linked().await;
+    let asked = |path: &str| {
+        site.server.log().totals(|record| record.path == path && !record.user.is_empty()).requests
+    };
+    site.until("all is asked for", async || {
+        [("/api", 2), ("/apis", 2), ("/version", 1), ("/openapi/v3", 1)]
+            .iter()
+            .all(|(path, times)| asked(path) >= *times)
+    })
+    .await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    // A new link asks nothing again within the hour.
+    let before = asked("/apis");
+    site.server.cut();
+    site.offline().await;
+    site.server.heal();
+    site.linked().await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(site.server.log().totals(|record| record.path == "/apis").requests, before);
+    site.server.cut();
+    site.kill();
+    site.start();
+    site.answers().await;
+    let kubectl = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
+        application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
+    for (path, accept, kind) in [
+        ("/api", kubectl, "APIGroupDiscoveryList"),
+        ("/apis", kubectl, "APIGroupDiscoveryList"),
+        ("/apis", "application/json, */*", "APIGroupList"),
+        ("/api", "*/*", "APIVersions"),
+    ] {
+        let (status, _, warning, body) = ask(&site, path, accept, true).await;
+        let body: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
+        assert_eq!((status, body["kind"].as_str()), (200, Some(kind)), "{path} {accept}");
+        assert!(warning.unwrap().contains("no link"), "{path}");
+    }
+    for path in ["/version", "/openapi/v3"] {
+        assert_eq!(ask(&site, path, "application/json, */*", true).await.0, 200, "{path}");
+    }
+    let protobuf = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+    assert_eq!(ask(&site, "/version", protobuf, false).await.0, 503, "in a form that it does not take");
+}

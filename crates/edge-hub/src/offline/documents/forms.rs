@@ -1,0 +1,50 @@
+//! The forms of a document that clients of all kinds ask for, each in words of its own: what one of them was told serves the others.
+
+use http::{HeaderMap, header};
+
+/// Plain JSON.
+pub const JSON: &str = "application/json";
+
+/// Discovery of all groups in one document (KEP-3352), in the words of client-go.
+pub const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+/// The common forms that a client takes, in its own order.
+pub(super) fn accepted(headers: &HeaderMap) -> Vec<&'static str> {
+    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("*/*");
+    accept.split(',').filter_map(form).collect()
+}
+
+fn form(range: &str) -> Option<&'static str> {
+    let mut parts = range.split(';').map(str::trim);
+    let media = parts.next()?;
+    let parameters: Vec<&str> = parts.filter(|part| !part.starts_with("q=")).collect();
+    let aggregated = ["g=apidiscovery.k8s.io", "v=v2", "as=APIGroupDiscoveryList"];
+    match media {
+        JSON if !parameters.is_empty() => {
+            let same = parameters.len() == aggregated.len()
+                && aggregated.iter().all(|parameter| parameters.contains(parameter));
+            same.then_some(AGGREGATED)
+        }
+        JSON | "application/*" | "*/*" => Some(JSON),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_clients_accept_comes_down_to_two_forms() {
+        let of = |accept: &str| accepted(&HeaderMap::from_iter([(header::ACCEPT, accept.parse().unwrap())]));
+        let kubectl = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
+            application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
+        assert_eq!(of(kubectl), [AGGREGATED, JSON]);
+        assert_eq!(of("application/json;as=APIGroupDiscoveryList;v=v2;g=apidiscovery.k8s.io"), [AGGREGATED]);
+        assert_eq!(of("application/json, */*"), [JSON, JSON]);
+        assert_eq!(of("application/json;q=0.5"), [JSON]);
+        assert_eq!(of("application/vnd.kubernetes.protobuf"), [""; 0]);
+        assert_eq!(of("application/json;as=Other;g=x;v=v2"), [""; 0]);
+        assert_eq!(accepted(&HeaderMap::new()), [JSON], "who says nothing takes all");
+    }
+}
