@@ -19,8 +19,29 @@ const COMMON: [Dimension; 10] = [
     ("resourceVersionMatch", &["", "NotOlderThan", "Exact", "Junk"]),
     ("limit", &["", "1", "2", "500", "-1"]),
     ("continue", &["", "$valid", "junk", "$expired"]),
-    ("labelSelector", &["", "parity=even", "parity=none", "a===b"]),
-    ("fieldSelector", &["", "metadata.name=o-1", "spec.unknown=x"]),
+    (
+        "labelSelector",
+        &[
+            "",
+            "parity=even",
+            "parity=none",
+            "a===b",
+            "parity in (even,none)",
+            "parity notin (even)",
+            "!parity",
+        ],
+    ),
+    // Of the last two the API server knows the fields of Pods only.
+    (
+        "fieldSelector",
+        &[
+            "",
+            "metadata.name=o-1",
+            "spec.unknown=x",
+            "spec.nodeName!=a,metadata.namespace=dt-a",
+            "status.phase=Pending",
+        ],
+    ),
     ("sendInitialEvents", &["", "true", "false"]),
     ("allowWatchBookmarks", &["", "true"]),
     ("$scope", &["namespaced", "cluster"]),
@@ -62,13 +83,18 @@ impl Case {
 
     /// The combinations of those values in which all but `free` parameters are left out: the corners a reader thinks of.
     pub fn corners(watch: bool, free: &[&str]) -> Vec<Self> {
-        let plain = |case: &Self| {
-            case.values
-                .iter()
-                .zip(&COMMON)
-                .all(|((name, value), (_, values))| free.contains(name) || *value == values[0])
-        };
-        (0..Self::count()).map(|number| Self::nth(watch, number)).filter(plain).collect()
+        let mut cases = vec![Self::nth(watch, 0)];
+        for (at, (_, values)) in COMMON.iter().enumerate().filter(|(_, (name, _))| free.contains(name)) {
+            let with = |value: &&'static str| {
+                let mut cases = cases.clone();
+                for case in &mut cases {
+                    case.values[at].1 = value;
+                }
+                cases
+            };
+            cases = values.iter().flat_map(with).collect();
+        }
+        cases
     }
 
     fn value(&self, name: &str) -> &'static str {
@@ -143,6 +169,11 @@ mod tests {
 
     #[test]
     fn corners_vary_only_what_is_free() {
+        let varied = |case: &Case| {
+            case.values.iter().zip(&COMMON).filter(|((_, value), (_, values))| value != &values[0]).count()
+        };
+        let corners = Case::corners(false, &["limit"]);
+        assert!(corners.iter().all(|case| varied(case) <= 1) && corners.len() == 5);
         assert_eq!(Case::corners(true, &["resourceVersion", "sendInitialEvents"]).len(), 18);
     }
 }

@@ -2,6 +2,7 @@
 
 mod configuration;
 mod crash;
+mod differential;
 mod epoch;
 mod identity;
 mod link;

@@ -23,9 +23,17 @@ use tokio::task::JoinSet;
 
 const NAMESPACE: &str = "e2e-hub-differential";
 
-/// How many lists and watches are drawn of all combinations, for each resource; the corners come to that.
+/// How many lists and watches are drawn of all combinations, for each resource; the corners come to that. With `--long` so many times that.
 const LISTS: usize = 120;
 const WATCHES: usize = 60;
+const LONG: usize = 20;
+
+/// The least share of the corners that the hub is to answer by itself, in percent: the others are errors, which are the API server's
+/// to word, or of versions that the hub does not have. Who hands everything on has none.
+const HELD: u64 = 10;
+
+/// Where the hub counts.
+const METRICS: &str = "127.0.0.1:10267";
 
 const WIDGETS: &str = "
 apiVersion: apiextensions.k8s.io/v1
@@ -96,7 +104,17 @@ async fn ask(authority: &Path, server: &str, token: &str, seed: usize) -> Result
             "widgets",
             json!({"apiVersion": "test.isthmus.dev/v1", "kind": "Widget", "spec": {"n": 1}}),
         ),
+        // Last, when the namespaces have their ServiceAccounts. Nobody schedules them, so that nobody but the test writes them.
+        (
+            "/api/v1",
+            "pods",
+            json!({"spec": {
+                "schedulerName": "nobody", "automountServiceAccountToken": false,
+                "containers": [{"name": "c", "image": "isthmus.dev/busybox:1"}],
+            }}),
+        ),
     ];
+    let times = if e2e::ground::long() { LONG } else { 1 };
     let mut report = Vec::new();
     for (root, resource, template) in subjects {
         let subject = Subject { root: root.to_owned(), resource: resource.to_owned(), template };
@@ -105,33 +123,76 @@ async fn ask(authority: &Path, server: &str, token: &str, seed: usize) -> Result
         let landmarks = populate(&real, &subject).await?;
         read(&hub, &format!("{}?resourceVersion={}", subject.path(false), landmarks.current)).await?;
         let free = ["resourceVersion", "resourceVersionMatch", "sendInitialEvents"];
-        let mut cases = Case::corners(true, &free);
-        cases.extend(Case::corners(false, &["resourceVersion", "resourceVersionMatch", "limit"]));
-        cases.extend(Case::sample(false, LISTS, seed).chain(Case::sample(true, WATCHES, seed)));
-        // Together, or each batch waits for one of them.
-        cases.sort_by_key(Case::waits);
+        let mut corners = Case::corners(true, &free);
+        corners.extend(Case::corners(false, &["resourceVersion", "resourceVersionMatch", "limit"]));
+        let drawn = Case::sample(false, LISTS * times, seed).chain(Case::sample(true, WATCHES * times, seed));
+        let mut drawn: Vec<Case> = drawn.collect();
         let mut kinds = BTreeMap::<String, (usize, String)>::new();
-        for some in cases.chunks(48) {
-            let mut tasks = JoinSet::new();
-            for case in some {
-                let case = case.clone();
-                let (real, hub, subject) = (real.clone(), hub.clone(), subject.clone());
-                let landmarks = landmarks.clone();
-                tasks.spawn(async move { difference(&case, &subject, &real, &hub, &landmarks).await });
-            }
-            for found in tasks.join_all().await {
-                if let Some((kind, example)) = found? {
-                    kinds.entry(kind).or_insert((0, example)).0 += 1;
+        for (what, cases) in [("corners", &mut corners), ("drawn", &mut drawn)] {
+            let before = Answered::read().await?;
+            // Together, or each batch waits for one of them.
+            cases.sort_by_key(Case::waits);
+            for some in cases.chunks(48) {
+                let mut tasks = JoinSet::new();
+                for case in some {
+                    let case = case.clone();
+                    let (real, hub, subject) = (real.clone(), hub.clone(), subject.clone());
+                    let landmarks = landmarks.clone();
+                    tasks.spawn(async move { difference(&case, &subject, &real, &hub, &landmarks).await });
                 }
+                for found in tasks.join_all().await {
+                    if let Some((kind, example)) = found? {
+                        kinds.entry(kind).or_insert((0, example)).0 += 1;
+                    }
+                }
+            }
+            let after = Answered::read().await?;
+            for verb in ["List", "Watch"] {
+                let [held, all] = after.since(&before, verb);
+                println!(
+                    "{resource}, {what}: of {all} requests of verb {verb} the hub answered {held} by itself"
+                );
+                ensure!(
+                    what != "corners" || held * 100 >= all * HELD,
+                    "{resource}: of {all} requests of verb {verb} the hub answered {held} by itself"
+                );
             }
         }
         let differing: usize = kinds.values().map(|(count, _)| count).sum();
-        println!("{resource}: {} combinations, {differing} differ", cases.len());
+        println!("{resource}: {} combinations, {differing} differ", corners.len() + drawn.len());
         for (kind, (count, example)) in kinds {
             report.extend([format!("{resource}: {count} x {kind}"), example]);
         }
     }
     Ok(report.join("\n"))
+}
+
+/// What the hub has counted: its metrics as text.
+struct Answered(String);
+
+impl Answered {
+    async fn read() -> Result<Self> {
+        let mut answer = Endpoint::plain(METRICS.parse()?).get("/metrics", "text/plain").await?;
+        Ok(Self(String::from_utf8(answer.bytes().await?.to_vec())?))
+    }
+
+    /// How many requests of a verb it answered from what it holds, and how many there were.
+    fn count(&self, verb: &str) -> [u64; 2] {
+        let mut counts = [0, 0];
+        let (verb, held) = (format!("verb=\"{verb}\""), "outcome=\"Held\"");
+        for line in self.0.lines().filter(|line| line.contains("hub_requests_total{") && line.contains(&verb))
+        {
+            let value = line.rsplit(' ').next().and_then(|value| value.parse::<u64>().ok()).unwrap_or(0);
+            counts[0] += value * u64::from(line.contains(held));
+            counts[1] += value;
+        }
+        counts
+    }
+
+    fn since(&self, before: &Self, verb: &str) -> [u64; 2] {
+        let (now, then) = (self.count(verb), before.count(verb));
+        [now[0] - then[0], now[1] - then[1]]
+    }
 }
 
 async fn read(endpoint: &Endpoint, path: &str) -> Result<()> {

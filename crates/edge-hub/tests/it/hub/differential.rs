@@ -1,0 +1,75 @@
+//! The hub and the API server, asked the same: what a reader thinks of first, of built-in and custom resources. That it says the same
+//! shows something only if it is the hub that says it.
+
+use futures::future::join_all;
+use serde_json::json;
+use testkit::{
+    client::connection::Endpoint,
+    differential::{Case, Subject, compare, populate},
+};
+
+use super::site::{Site, get};
+
+/// The least share of them that the hub is to answer by itself, in percent; it is 38 of lists and 20 of watches. The others are errors, which are the API server's to word,
+/// or of versions that the hub does not have.
+const HELD: u64 = 10;
+
+/// How many requests of a verb were answered from what is held, and how many there were.
+async fn answered(admin: &Endpoint, verb: &str) -> [u64; 2] {
+    let mut answer = admin.get("/metrics", "text/plain").await.unwrap();
+    let text = String::from_utf8(answer.bytes().await.unwrap().to_vec()).unwrap();
+    let verb = format!("verb=\"{verb}\"");
+    let mut counts = [0, 0];
+    for line in text.lines().filter(|line| line.contains("hub_requests_total{") && line.contains(&verb)) {
+        let value: u64 = line.rsplit(' ').next().unwrap().parse().unwrap();
+        counts[0] += value * u64::from(line.contains("outcome=\"Held\""));
+        counts[1] += value;
+    }
+    counts
+}
+
+#[tokio::test]
+async fn the_hub_says_by_itself_what_the_api_server_says() {
+    let site = Site::started().await;
+    let (hub, server) = (site.plain(), site.direct());
+    for (root, resource, template) in [
+        // Whole, for what is left out does not come back from protobuf as it was.
+        (
+            "/api/v1",
+            "services",
+            json!({ "spec": { "clusterIP": "None", "type": "ClusterIP" }, "status": { "loadBalancer": {} } }),
+        ),
+        ("/apis/example.com/v1", "widgets", json!({ "spec": { "n": 1 } })),
+    ] {
+        let subject = Subject { root: root.to_owned(), resource: resource.to_owned(), template };
+        // From here on the hub watches it, and so has the history that is asked for.
+        assert_eq!(get(&hub, &subject.path(false)).await.unwrap().0, 200);
+        let landmarks = populate(&server, &subject).await.unwrap();
+        let current = format!("{}?resourceVersion={}", subject.path(false), landmarks.current);
+        site.until("it has caught up", async || {
+            get(&hub, &current).await.is_some_and(|(status, _)| status == 200)
+        })
+        .await;
+        for (verb, watch, free) in [
+            ("List", false, ["resourceVersion", "resourceVersionMatch", "labelSelector"]),
+            ("Watch", true, ["resourceVersion", "resourceVersionMatch", "sendInitialEvents"]),
+        ] {
+            let before = answered(&site.admin(), verb).await;
+            // The fake waits for versions that never come for a moment only.
+            let cases: Vec<Case> =
+                Case::corners(watch, &free).into_iter().filter(|case| !case.waits()).collect();
+            let compared =
+                cases.iter().map(|case| compare(case, &subject, (&server, &landmarks), (&hub, &landmarks)));
+            for found in join_all(compared).await {
+                let found = found.unwrap();
+                assert!(found.is_none(), "{resource}: {}", found.unwrap());
+            }
+            let after = answered(&site.admin(), verb).await;
+            let [held, all] = [after[0] - before[0], after[1] - before[1]];
+            assert!(
+                held * 100 >= all * HELD,
+                "{resource}: of {all} of verb {verb} {held} were answered here"
+            );
+        }
+    }
+}
