@@ -2,6 +2,7 @@
 
 mod callers;
 mod clients;
+mod cluster_dns;
 mod differential;
 mod identity;
 mod kube_proxy;

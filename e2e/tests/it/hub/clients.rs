@@ -32,7 +32,7 @@ const NAMESPACE: &str = "e2e-hub-clients";
 const NODE: &str = "e2e-clients-1";
 
 /// How long the link is cut.
-const CUT: Duration = Duration::from_mins(2);
+pub(super) const CUT: Duration = Duration::from_mins(2);
 
 /// How long all may take to be told.
 const CONVERGED: Duration = Duration::from_mins(1);

@@ -10,6 +10,8 @@ use kube::Api;
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, BufReader};
 
+use super::clients::CUT;
+use super::cluster_dns::ClusterDns;
 use super::kube_proxy::KubeProxy;
 use super::waiting_pod;
 
@@ -24,6 +26,10 @@ const NOTICED: Duration = Duration::from_secs(5);
 /// How soon a hub that was killed is to answer again.
 const SERVING: Duration = Duration::from_secs(1);
 
+/// How soon names are answered by a `CoreDNS` that runs, and by one that begins.
+const ANSWERED: Duration = Duration::from_secs(20);
+const BEGUN: Duration = Duration::from_mins(1);
+
 #[tokio::test]
 async fn a_node_goes_on_without_its_link_and_misses_nothing_after() -> Result<()> {
     let client = client().await?;
@@ -37,6 +43,10 @@ async fn a_node_goes_on_without_its_link_and_misses_nothing_after() -> Result<()
     let proxy = KubeProxy::through_the_hub(LABEL, NAMESPACE).await?;
     service("before").await?;
     proxy.routes(&node, "before").await?;
+    let dns = ClusterDns::through_the_hub(NAMESPACE, NODE).await?;
+    dns.answers(&node, "with a link", Duration::from_mins(1)).await?;
+    // Rights and tokens are stored within seconds.
+    tokio::time::sleep(Duration::from_secs(4)).await;
 
     // Two watches, each through another door. Not as a table: only the API server makes these, and such a watch ends with the link.
     let words = ["get", "services", "-n", NAMESPACE, "-w", "-o", "name"];
@@ -49,6 +59,7 @@ async fn a_node_goes_on_without_its_link_and_misses_nothing_after() -> Result<()
     let online = node.get(SECURE, Some(&reader), SERVICES).await?;
     ensure!(online.status == 200 && online.warning.is_none(), "with a link: {online:?}");
 
+    let began = Instant::now();
     let noticed = cut(&node, &reader).await?;
     println!("black hole noticed after {:.2} s", noticed.as_secs_f64());
     let listed = node.kubectl(&reader, &["get", "services", "-A"]).await?;
@@ -58,12 +69,20 @@ async fn a_node_goes_on_without_its_link_and_misses_nothing_after() -> Result<()
     let written = node.kubectl(&reader, &["-n", NAMESPACE, "create", "configmap", "x"]).await?;
     ensure!(!written.success && write.elapsed() < NOTICED, "{:?} {written:?}", write.elapsed());
 
+    dns.answers(&node, "in the cut", ANSWERED).await?;
+
     // Meanwhile in the cloud.
     waiting_pod(NAMESPACE, "late", NODE).await?;
     service("during").await?;
     node.daemon("stop", "kubelet").await?;
     node.daemon("start", "kubelet").await?;
-    restarted(&node, "a restarted kubelet").await?;
+    restarted(&node, "keeper", "a restarted kubelet").await?;
+    restarted(&node, "dns", "a restarted kubelet").await?;
+    dns.answers(&node, "in the cut, by a CoreDNS that began in it", BEGUN).await?;
+    if e2e::ground::long() {
+        tokio::time::sleep(CUT.saturating_sub(began.elapsed())).await;
+        dns.answers(&node, "at the end of the cut", ANSWERED).await?;
+    }
     ensure!(
         by_kubectl.try_wait()?.is_none() && by_curl.try_wait()?.is_none(),
         "a watch ended during the cut"
@@ -81,7 +100,10 @@ async fn a_node_goes_on_without_its_link_and_misses_nothing_after() -> Result<()
     let served = killed_hub_serves(&node, &reader).await?;
     println!("a hub that was killed serves {} ms after its start", served.as_millis());
     ensure!(served < SERVING, "{served:?}");
-    restarted(&node, "a kubelet whose hub was killed").await?;
+    dns.answers(&node, "by a CoreDNS whose hub was killed", ANSWERED).await?;
+    restarted(&node, "keeper", "a kubelet whose hub was killed").await?;
+    restarted(&node, "dns", "a kubelet whose hub was killed").await?;
+    dns.answers(&node, "by a CoreDNS that began after the kill", BEGUN).await?;
     let listed = node.kubectl(&reader, &["get", "services", "-A"]).await?;
     ensure!(listed.success && listed.stdout.contains("during"), "after the kill: {listed:?}");
     node.black_hole(false).await?;
@@ -110,13 +132,13 @@ async fn cut(node: &HubNode, token: &str) -> Result<Duration> {
 }
 
 /// Kills the only container of the pod; the kubelet is to start another.
-async fn restarted(node: &HubNode, who: &str) -> Result<()> {
-    let running = node.running("keeper").await?;
+async fn restarted(node: &HubNode, pod: &str, who: &str) -> Result<()> {
+    let running = node.running(pod).await?;
     let [killed] = running.as_slice() else { bail!("containers before the kill: {running:?}") };
     node.kill(killed).await?;
-    let what = format!("{who} restarts a container without a link");
+    let what = format!("{who} restarts {pod} without a link");
     eventually(&what, Duration::from_mins(1), || async {
-        let running = node.running("keeper").await?;
+        let running = node.running(pod).await?;
         ensure!(running.len() == 1 && &running[0] != killed, "{running:?}");
         Ok(())
     })

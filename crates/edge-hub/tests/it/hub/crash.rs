@@ -45,6 +45,8 @@ async fn a_kill_under_load_is_no_more_than_a_closed_connection() {
             }
         }
     });
+    let listed = lists(&site);
+    let watched = site.server.log().totals(|record| record.path == SERVICES && record.watch).requests;
     for _ in 0..4 {
         sleep(Duration::from_millis(1100)).await;
         site.kill();
@@ -60,6 +62,10 @@ async fn a_kill_under_load_is_no_more_than_a_closed_connection() {
             site.last_log()
         );
     }
+    // What was handed over to the system before a kill is enough to go on from.
+    assert_eq!(lists(&site), listed, "the hub listed anew\n{}", site.last_log());
+    let again = site.server.log().totals(|record| record.path == SERVICES && record.watch).requests;
+    assert!(again >= watched + 4, "it watched anew, each time");
     sleep(Duration::from_millis(100)).await;
     recorder.mark_quiescent(|_| true);
     let model = site.server.cluster().history("services");
@@ -75,4 +81,13 @@ async fn a_kill_under_load_is_no_more_than_a_closed_connection() {
         assert!(progress.watches > 1, "the kill was noticed: {progress:?}");
         assert!(progress.errors.keys().all(|code| *code == 0), "{progress:?}");
     }
+}
+
+/// How often the API server was asked for all objects; a look at one of them, to see whether it was restored, is none.
+fn lists(site: &Site) -> usize {
+    let is_list = |query: &str| !query.split('&').any(|part| part == "limit=1");
+    site.server
+        .log()
+        .totals(|record| record.path == SERVICES && !record.watch && is_list(&record.query))
+        .requests
 }
