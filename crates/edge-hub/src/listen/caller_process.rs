@@ -8,14 +8,26 @@
 use std::{
     fs,
     net::SocketAddr,
-    path::{Path, PathBuf},
-    sync::Arc,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
 };
 
-use tokio::{sync::OnceCell, task::spawn_blocking};
+use tokio::{
+    sync::{OnceCell, Semaphore},
+    task::spawn_blocking,
+};
 use tracing::debug;
 
 use super::{pod_cgroup, socket_cgroup};
+
+/// How many are looked for at once: many callers at once are to cost time, and not threads.
+static LOOKING: Semaphore = Semaphore::const_new(2);
+
+/// The process that was found last: most connections are the kubelet's.
+static LAST: AtomicU32 = AtomicU32::new(0);
 
 /// Where a process belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +73,7 @@ impl CallerProcess {
     pub async fn find(&self) {
         let Some(socket) = self.socket else { return };
         let looked = self.origin.get_or_try_init(|| async {
+            let _turn = LOOKING.acquire().await;
             let found = spawn_blocking(move || origin(&socket)).await;
             found.ok().flatten().ok_or(())
         });
@@ -76,23 +89,22 @@ fn origin(socket: &Socket) -> Option<Origin> {
         .then(|| socket_cgroup::of(socket.local, socket.remote, Path::new("/sys/fs/cgroup")))
         .flatten();
     by_socket.map(|folder| pod_cgroup::origin_of_path(&folder)).or_else(|| {
-        let process = process_of(Path::new("/proc"), socket.inode)?;
-        pod_cgroup::origin(&fs::read_to_string(process.join("cgroup")).ok()?)
+        let process = process_of(Path::new("/proc"), LAST.load(Ordering::Relaxed), socket.inode)?;
+        LAST.store(process, Ordering::Relaxed);
+        pod_cgroup::origin(&fs::read_to_string(format!("/proc/{process}/cgroup")).ok()?)
     })
 }
 
-/// The folder in `/proc` of a process that has the socket.
-fn process_of(proc: &Path, inode: u64) -> Option<PathBuf> {
+/// A process that has the socket: `first`, or any other.
+fn process_of(proc: &Path, first: u32, inode: u64) -> Option<u32> {
     let link = format!("socket:[{inode}]");
-    let has = |process: &PathBuf| {
-        let files = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+    let has = |process: &u32| {
+        let files = fs::read_dir(proc.join(format!("{process}/fd"))).into_iter().flatten().flatten();
         files.map(|file| file.path()).any(|file| fs::read_link(file).is_ok_and(|to| to == Path::new(&link)))
     };
     let entries = fs::read_dir(proc).ok()?.flatten();
-    let processes = entries
-        .filter(|entry| entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit))
-        .map(|entry| entry.path());
-    processes.into_iter().find(has)
+    let processes = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    std::iter::once(first).chain(processes).find(has)
 }
 
 #[cfg(test)]
@@ -116,8 +128,10 @@ mod tests {
         }
         // One whose files may not be read.
         fs::create_dir_all(folder.path().join("11")).unwrap();
-        assert_eq!(process_of(folder.path(), 471), Some(folder.path().join("13")));
-        assert_eq!(process_of(folder.path(), 4712), None);
+        for first in [0, 12, 13] {
+            assert_eq!(process_of(folder.path(), first, 471), Some(13));
+            assert_eq!(process_of(folder.path(), first, 4712), None);
+        }
     }
 
     #[test]
@@ -126,8 +140,8 @@ mod tests {
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (server, peer) = listener.accept().unwrap();
         let owner = socket_owner::of(peer, server.local_addr().unwrap()).unwrap();
-        let process = process_of(Path::new("/proc"), owner.socket.inode).unwrap();
-        assert_eq!(process, Path::new("/proc").join(std::process::id().to_string()));
+        let process = process_of(Path::new("/proc"), 0, owner.socket.inode);
+        assert_eq!(process, Some(std::process::id()));
         drop(client);
     }
 
