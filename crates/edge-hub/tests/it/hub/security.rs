@@ -285,13 +285,15 @@ async fn a_revoked_token_ends_its_watch_though_its_owner_has_another() {
     let access = site.server.cluster().access();
     let (first, second) = (issuer.token(&site, "a", 3600), issuer.token(&site, "a", 3601));
     let of = |token: &str| site.secure(None).with_token(token);
-    let mut watch = Lines::open(&of(&first), "/api/v1/services?watch=1&resourceVersion=0").await;
+    let path = "/api/v1/services?watch=1&resourceVersion=0";
+    let mut watch = Lines::open(&of(&first), path).await;
     assert!(watch.brief().await.starts_with("ADDED visible@"));
     access.revoke_token(&first);
-    // The other holder asks all the time, and is answered.
+    // The other holder asks the same all the time, and is answered: its own token is good.
     let asking = async {
         loop {
-            assert_eq!(statuses(&of(&second)).await, [200; 4], "its own token is good");
+            drop(Lines::open(&of(&second), path).await);
+            sleep(Duration::from_millis(5)).await;
         }
     };
     tokio::select! {
