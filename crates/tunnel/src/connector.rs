@@ -115,7 +115,7 @@ impl Connector {
             Err(error) => {
                 self.stats.refused(*error);
                 let (target, request_id) = (request.target.to_string(), &request.request_id);
-                if matches!(error, OpenError::NotAllowed | OpenError::Unknown | OpenError::Loop) {
+                if error.is_audited() {
                     audit::refused(&request.caller, &target, request_id, *error);
                 } else {
                     debug!(caller = %request.caller, %target, %request_id, %error, "no stream");
@@ -132,7 +132,7 @@ impl Connector {
         let view = self.view();
         let origin = match &request.origin {
             Some(origin) => origin.clone(),
-            None => Origin { domain: view.domain_of(&self.me).ok_or(OpenError::NoLink)?, sibling: false },
+            None => Origin::of(view.domain_of(&self.me).ok_or(OpenError::NoLink)?),
         };
         match route(&self.me, &origin, &request.target, &view) {
             Route::Refused(refusal) => Err(refusal.into()),
@@ -174,27 +174,25 @@ impl Connector {
             hops: request.hops + 1,
             request_id: &request.request_id,
         };
-        let mut attempts = 0_u32;
-        for step in steps {
-            let links = self.table.candidates(step, request.class);
-            for (asked, link) in links.iter().enumerate() {
-                let left = u32::try_from(links.len() - asked).unwrap_or(1);
-                let share = deadline.saturating_duration_since(Instant::now()) / left;
-                if attempts > 0 {
-                    self.stats.retried();
-                }
-                attempts += 1;
-                let error = match timeout_at(Instant::now() + share, open(link, &opening)).await {
-                    Ok(Ok(stream)) => return Ok(stream),
-                    Ok(Err(error)) => error,
-                    Err(_) => OpenError::Timeout,
-                };
-                debug!(peer = link.peer, request_id = %request.request_id, %error, "a link did not open the stream");
-                if !error.is_worth_another_way() {
-                    return Err(error);
-                }
-                last = error;
+        // Those of all steps: the last of them has its share, too.
+        let links: Vec<_> =
+            steps.iter().flat_map(|step| self.table.candidates(step, request.class)).collect();
+        for (asked, link) in links.iter().enumerate() {
+            let left = u32::try_from(links.len() - asked).unwrap_or(1);
+            let share = deadline.saturating_duration_since(Instant::now()) / left;
+            if asked > 0 {
+                self.stats.retried();
             }
+            let error = match timeout_at(Instant::now() + share, open(link, &opening)).await {
+                Ok(Ok(stream)) => return Ok(stream),
+                Ok(Err(error)) => error,
+                Err(_) => OpenError::Timeout,
+            };
+            debug!(peer = link.peer, request_id = %request.request_id, %error, "a link did not open the stream");
+            if !error.is_worth_another_way() {
+                return Err(error);
+            }
+            last = error;
         }
         Err(last)
     }

@@ -50,7 +50,7 @@ pub struct Limits {
     pub handshake: Duration,
     /// Connections that are not registered yet; more wait in the kernel's queue.
     pub pending: usize,
-    /// Links of one peer; an honest one has one a direction, class and address, and the older ones whose streams go on.
+    /// Links of one peer that take new streams; an honest one has one a direction, class and address.
     pub links_of_a_peer: usize,
     /// Streams of one link.
     pub streams: u32,
@@ -189,6 +189,14 @@ impl OpenError {
             Self::NoLink => "no_link",
             Self::Timeout => "timeout",
             Self::Loop => "loop",
+        }
+    }
+
+    /// Whether it says something of who asked, and not of the state of the tunnel.
+    pub(crate) fn is_audited(self) -> bool {
+        match self {
+            Self::Malformed | Self::NotAllowed | Self::Unknown | Self::Ambiguous | Self::Loop => true,
+            Self::Unreachable | Self::NoLink | Self::Timeout => false,
         }
     }
 

@@ -12,7 +12,7 @@ use std::{
 use crate::{
     destination::{Destination, is_never, name_matches},
     target::{Host, Target},
-    view::{Domain, View},
+    view::{Domain, Place, View},
 };
 
 /// Where a stream comes from.
@@ -22,6 +22,16 @@ pub struct Origin {
     pub domain: Domain,
     /// Whether another endpoint of this node's own domain asks. It has no link itself, so it is not asked back.
     pub sibling: bool,
+    /// Whether it was asked over a reverse link. Whoever asks so knows at least as much of other domains as this node, which sends nothing
+    /// back.
+    pub reverse: bool,
+}
+
+impl Origin {
+    /// Of a node of this domain, which asks for itself.
+    pub fn of(domain: Domain) -> Self {
+        Self { domain, sibling: false, reverse: false }
+    }
 }
 
 /// The way of a stream.
@@ -86,9 +96,11 @@ pub enum Refusal {
 pub fn route(me: &str, origin: &Origin, target: &Target, view: &View) -> Route {
     let Some(mine) = view.domain_of(me) else { return Route::Refused(Refusal::NotAMember) };
     let domain = match locate(me, &mine, origin, target, view) {
-        Ok((domain, direct)) if domain == mine => {
+        Ok((domain, direct)) if domain == mine || is_beside(me, &domain, view) => {
             return direct.map_or(Route::Refused(Refusal::NotAllowed), Route::Direct);
         }
+        Ok(_) if origin.reverse => return Route::Refused(Refusal::NoGateway),
+        Err(Refusal::Unknown) if origin.reverse => return Route::Refused(Refusal::Unknown),
         Ok((domain, _)) => domain,
         Err(Refusal::Unknown) => match who_knows_more(me, &mine, view) {
             Some(domain) => domain,
@@ -105,6 +117,22 @@ pub fn route(me: &str, origin: &Origin, target: &Target, view: &View) -> Route {
         .filter(|step| !step.peers.is_empty())
         .collect();
     if steps.is_empty() { Route::Refused(Refusal::NoGateway) } else { Route::Through { domain, steps } }
+}
+
+/// Whether `domain` is on the cloud's side, as this node is, and has no gateway that could be asked: the control plane beside a pool of
+/// cloud nodes.
+fn is_beside(me: &str, domain: &Domain, view: &View) -> bool {
+    let is_cloud = |node: &str| view.nodes.get(node).is_some_and(|node| node.place == Place::Cloud);
+    if !is_cloud(me) || view.gateways.contains_key(domain) {
+        return false;
+    }
+    match domain {
+        Domain::Cloud => true,
+        Domain::Pool(_) => {
+            view.nodes.keys().any(|node| is_cloud(node) && view.domain_of(node).as_ref() == Some(domain))
+        }
+        Domain::Solo(_) => false,
+    }
 }
 
 /// The domain to ask about the name of a node that is not known here: all nodes are known to those alone who stand for an exposed one,
@@ -158,7 +186,9 @@ fn locate(
             for rule in &view.destinations {
                 let covers = rule.covers(&origin.domain, target.port);
                 match &rule.to {
-                    Destination::Name { pattern, domain } if name_matches(pattern, name) => {
+                    Destination::Name { pattern, domain }
+                        if !ends_in_a_number(name) && name_matches(pattern, name) =>
+                    {
                         listed = true;
                         if covers {
                             return Ok((domain.clone(), Some(Direct::Name(name.clone(), target.port))));
@@ -178,6 +208,12 @@ fn locate(
             locate_address(me, mine, *address, origin, target.port, view)
         }
     }
+}
+
+/// Whether some resolvers would take the name for an address (WHATWG URL, "ends in a number"), so that it is never resolved.
+fn ends_in_a_number(name: &str) -> bool {
+    let last = name.rsplit('.').next().unwrap_or_default();
+    last.bytes().all(|byte| byte.is_ascii_digit()) || last.starts_with("0x")
 }
 
 fn locate_address(

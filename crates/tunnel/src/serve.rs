@@ -12,7 +12,7 @@ use crate::{
     link::{Carrier, LinkError, Peer, Terms, answer, answer::Asked, ask},
     protocol::{Class, HEADER_CLASS, HEADER_HOPS, HEADER_REQUEST_ID, OpenError},
     relay::relay,
-    route::Origin,
+    route::{Direction, Origin},
     target::Target,
     view::Domain,
 };
@@ -34,12 +34,13 @@ pub(crate) async fn link(
         return Box::pin(ask::run(io, peer, terms, ending, registered)).await;
     }
     let (connector, node, domain) = (connector.clone(), Arc::from(peer.node.as_str()), peer.domain.clone());
-    let handle = move |asked| stream(connector.clone(), Arc::clone(&node), domain.clone(), asked);
+    let reverse = peer.direction == Direction::Reverse;
+    let handle = move |asked| stream(connector.clone(), Arc::clone(&node), domain.clone(), reverse, asked);
     Box::pin(answer::run(io, peer, terms, ending, registered, handle)).await
 }
 
-/// Answers one stream of the link to `peer`.
-pub(crate) async fn stream(connector: Arc<Connector>, peer: Arc<str>, domain: Domain, mut asked: Asked) {
+/// Answers one stream of the link to `peer`, which may be a `reverse` one.
+async fn stream(connector: Arc<Connector>, peer: Arc<str>, domain: Domain, reverse: bool, mut asked: Asked) {
     let headers = asked.request.headers();
     let request_id = request_id(headers);
     let class =
@@ -57,7 +58,7 @@ pub(crate) async fn stream(connector: Arc<Connector>, peer: Arc<str>, domain: Do
     let view = connector.view();
     let mine = view.domain_of(connector.me());
     let sibling = mine.as_ref() == Some(&domain) && view.is_endpoint(&peer, &domain);
-    let origin = Some(Origin { domain, sibling });
+    let origin = Some(Origin { domain, sibling, reverse });
     let request = Request { target, origin, caller: peer, class, hops, request_id, patience: Duration::ZERO };
     // Boxed: a stream that is open no longer holds what opening it took.
     let connected = tokio::select! {

@@ -72,7 +72,7 @@ fn describe(route: &Route) -> String {
 }
 
 fn check(view: &View, me: &str, target: &str, expected: &str) {
-    let origin = Origin { domain: view.domain_of(me).unwrap_or(Domain::Cloud), sibling: false };
+    let origin = Origin::of(view.domain_of(me).unwrap_or(Domain::Cloud));
     let target = Target::parse(target, None).unwrap();
     assert_eq!(describe(&route(me, &origin, &target, view)), expected, "{me} to {target}");
 }
@@ -161,7 +161,7 @@ fn who_is_unknown_is_asked_for_where_all_nodes_are_known() {
 #[test]
 fn a_sibling_is_not_asked_back() {
     let view = view();
-    let origin = Origin { domain: Domain::Cloud, sibling: true };
+    let origin = Origin { sibling: true, ..Origin::of(Domain::Cloud) };
     let target = Target::parse("a2:10250", None).unwrap();
     assert_eq!(describe(&route("c1", &origin, &target, &view)), "pool/a by Reverse a1");
 }
@@ -184,6 +184,67 @@ fn cloud_pools_are_domains_of_their_own() {
     check(&view, "a1", "a2:10250", "direct 192.168.1.11:10250");
 }
 
+/// A pool of cloud nodes has the gateway; the control plane is in no pool.
+#[test]
+fn cloud_nodes_without_a_gateway_are_dialled_by_those_of_a_cloud_pool() {
+    let mut view = view();
+    for name in ["c1", "c2"] {
+        view.nodes.get_mut(name).unwrap().pool = Some("x".into());
+    }
+    let gateway = view.gateways.remove(&Domain::Cloud).unwrap();
+    view.gateways.insert(Domain::Pool("x".into()), gateway);
+    check(&view, "c1", "c3:10250", "direct 10.0.0.3:10250");
+    check(&view, "c1", "10.0.0.3:10250", "direct 10.0.0.3:10250");
+    check(&view, "c1", "c3:22", "NotAllowed");
+    check(&view, "c1", "c3:9999", "NotAllowed");
+    // From the edge, by the gateway; also by who does not know the node, as on the edge.
+    check(&view, "a1", "c3:10250", "cloud by Forward c1,c2");
+    check(&view, "solo", "c3:10250", "cloud by Forward c1,c2");
+    let from_edge = Origin::of(Domain::Pool("a".into()));
+    let target = Target::parse("c3:10250", None).unwrap();
+    assert_eq!(describe(&route("c1", &from_edge, &target, &view)), "direct 10.0.0.3:10250");
+    // An edge node without a gateway is none of the cloud's; and a domain that has one is asked, whoever stands for it.
+    view.gateways.remove(&Domain::Pool("b".into()));
+    check(&view, "c1", "b2:10250", "pool/b by Forward c2");
+    view.gateways.insert(Domain::Cloud, GatewayState::default());
+    check(&view, "c1", "c3:10250", "cloud by Forward c2");
+    view.gateways.remove(&Domain::Cloud);
+    view.nodes.get_mut("c3").unwrap().pool = Some("y".into());
+    check(&view, "c1", "c3:10250", "direct 10.0.0.3:10250");
+}
+
+/// Who asks over a reverse link has sent the stream here because this node should know; it does not go back.
+#[test]
+fn what_came_over_a_reverse_link_is_not_sent_back() {
+    let view = view();
+    let origin = Origin { reverse: true, ..Origin::of(Domain::Cloud) };
+    let check = |target: &str, expected: &str| {
+        let target = Target::parse(target, None).unwrap();
+        assert_eq!(describe(&route("a1", &origin, &target, &view)), expected);
+    };
+    check("a2:10250", "direct 192.168.1.11:10250");
+    check("a1:9999", "direct 127.0.0.1:9999");
+    check("a-1025:10250", "Unknown");
+    check("b2:10250", "NoGateway");
+    check("c1:10250", "NoGateway");
+    check("a2:22", "NotAllowed");
+}
+
+/// A node's name may end with a number. What does is looked for among nodes and never resolved: it might be an address to a resolver.
+#[test]
+fn names_that_end_with_a_number_are_nodes_or_nothing() {
+    let mut view = view();
+    let node = view.nodes["a2"].clone();
+    view.nodes.insert("rack-3.12".into(), node);
+    let to = Destination::Name { pattern: "*.1".into(), domain: Domain::Cloud };
+    view.destinations.push(Rule { to, ports: vec![80..=80], from: vec![] });
+    check(&view, "a1", "rack-3.12:10250", "direct 192.168.1.11:10250");
+    check(&view, "c1", "rack-3.12:10250", "pool/a by Reverse a1 then Forward c2");
+    check(&view, "c1", "rack-3.13:10250", "Unknown");
+    check(&view, "c1", "127.1:80", "NotAllowed");
+    check(&view, "c1", "10.0.1:22", "NotAllowed");
+}
+
 proptest! {
     /// From any node to any node: nobody is asked who is this node itself or stands for nothing, a node without a tunnel asks
     /// its own domain only, and following the first peer of each step ends at the destination's domain in three hops.
@@ -193,7 +254,7 @@ proptest! {
         let names: Vec<_> = view.nodes.keys().cloned().collect();
         let target = Target { host: Host::Name(names[to].clone()), port: 10250 };
         let mut me = names[from].clone();
-        let mut origin = Origin { domain: view.domain_of(&me).unwrap(), sibling: false };
+        let mut origin = Origin::of(view.domain_of(&me).unwrap());
         for _ in 0..4 {
             let mine = view.domain_of(&me).unwrap();
             match route(&me, &origin, &target, &view) {
@@ -209,7 +270,8 @@ proptest! {
                     }
                     let next = peers.first().unwrap().clone();
                     let sibling = view.domain_of(&next) == Some(mine.clone()) && view.is_endpoint(&me, &mine);
-                    origin = Origin { domain: mine, sibling };
+                    let reverse = steps[0].direction == Direction::Reverse;
+                    origin = Origin { domain: mine, sibling, reverse };
                     me = next;
                 }
                 Route::Refused(refusal) => prop_assert!(false, "{refusal:?}"),

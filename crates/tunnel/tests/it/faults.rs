@@ -140,6 +140,32 @@ async fn another_gateway_takes_over_before_the_first_byte() {
     ask(&mut last, b"there").await.unwrap();
 }
 
+/// Both links to the pool are silent: there is time left for the sibling, which has others.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sibling_is_asked_while_there_is_time() {
+    let (mut world, mut tasks) = (World::new(), JoinSet::new());
+    world.limits.open = Duration::from_secs(4);
+    // That nobody notices the silence meanwhile.
+    world.limits.liveness = tunnel::liveness::Limits::default();
+    let (mut c1, mut c2, mut edge) = (world.hub("c1", true), world.hub("c2", true), world.hub("a1", false));
+    let wan = Wan::start(c1.listen().await, 3, Weather::CLEAR).await.unwrap();
+    let sibling = c2.listen().await;
+    let mut wanted = links("c1", wan.address(), 1);
+    wanted.extend(links("c2", sibling, 1));
+    wanted.retain(|key| key.direction == Direction::Reverse);
+    edge.desired.send_replace(wanted);
+    edge.dial();
+    c1.desired.send_replace(only(links("c2", sibling, 1), Direction::Forward, Class::Interactive));
+    c1.dial();
+    c1.links(3).await;
+    c2.links(3).await;
+    let port = echo(&mut tasks).await;
+    wan.rebind();
+    let opened = timeout(Duration::from_secs(10), c1.connect(&format!("a1:{port}"))).await.unwrap();
+    ask(&mut opened.unwrap(), b"by the sibling").await.unwrap();
+    assert_eq!(c1.stats.snapshot().retried, 2);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn draining_cuts_no_stream_and_takes_no_new_one() {
     let (world, mut tasks) = (World::new(), JoinSet::new());

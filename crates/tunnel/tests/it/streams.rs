@@ -1,6 +1,6 @@
 //! What a stream does that a TCP connection would do.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -119,4 +119,26 @@ async fn what_is_refused_says_why() {
     let expected = [("no_link", 1), ("not_allowed", 2), ("unknown", 2), ("unreachable", 1)];
     assert_eq!(refused(&cloud), expected.into());
     assert_eq!(refused(&edge), [("unknown", 1), ("unreachable", 2)].into());
+}
+
+/// The status of a Gateway names so many nodes of a pool and no more: its endpoint may know fewer than the gateway that asks it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_its_endpoint_does_not_know_is_unknown_at_once() {
+    let world = World::new();
+    let mut cloud = world.hub("c1", true);
+    let address = cloud.listen().await;
+    let mut smaller = crate::world::view();
+    smaller.nodes.remove("a2");
+    let sees = tokio::sync::watch::Sender::new(Arc::new(smaller));
+    let mut edge = world.hub_that_sees(sees.subscribe(), "a1", false);
+    edge.desired.send_replace(crate::world::links("c1", address, 1));
+    edge.dial();
+    cloud.links(4).await;
+    edge.links(4).await;
+    for caller in [&cloud, &edge] {
+        assert_eq!(caller.connect("a2:10250").await.err(), Some(OpenError::Unknown), "{}", caller.name);
+    }
+    // Once by the cloud, and once on the way of the edge's own: never in circles.
+    assert_eq!(refused(&edge), [("unknown", 3)].into());
+    assert_eq!(refused(&cloud), [("unknown", 2)].into());
 }

@@ -205,10 +205,14 @@ impl World {
     }
 
     pub(crate) fn hub(&self, name: &str, gateway: bool) -> Hub {
+        self.hub_that_sees(self.view.subscribe(), name, gateway)
+    }
+
+    /// One whose picture of the cluster is its own.
+    pub(crate) fn hub_that_sees(&self, view: watch::Receiver<Arc<View>>, name: &str, gateway: bool) -> Hub {
         let (table, stats, credentials) =
             (Arc::<LinkTable>::default(), Arc::<Stats>::default(), Credentials::new());
         install(&self.authority, &credentials, name, gateway);
-        let view = self.view.subscribe();
         let connector = Connector::new(name, view.clone(), table.clone(), stats.clone(), self.limits);
         Hub {
             name: name.to_owned(),

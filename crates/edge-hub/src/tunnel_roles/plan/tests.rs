@@ -63,7 +63,7 @@ fn cloud() -> Known {
 }
 
 fn way(me: &str, plan: &Plan, target: &str) -> Route {
-    let origin = Origin { domain: plan.view.domain_of(me).unwrap(), sibling: false };
+    let origin = Origin::of(plan.view.domain_of(me).unwrap());
     route(me, &origin, &tunnel::target::Target::parse(target, None).unwrap(), &plan.view)
 }
 
@@ -196,6 +196,22 @@ fn ways_go_by_name_though_addresses_overlap() {
     }
     let direct = Direct::Addresses(vec!["192.168.1.11:10250".parse().unwrap()]);
     assert_eq!(way("a1", &plan, "a2:10250"), Route::Direct(direct));
+}
+
+/// The gateway stands in a pool of cloud nodes, and the control plane in no pool.
+#[test]
+fn the_control_plane_is_reached_from_a_pool_of_the_cloud() {
+    let mut known = cloud();
+    known.own = Some(facts(false, Some("servers"), "10.0.0.1"));
+    let gateway = known.gateways.remove("cloud").unwrap();
+    known.gateways.insert("servers".to_owned(), gateway);
+    let plan = at("c1", &known);
+    assert_eq!(plan.view.domain_of("c2"), Some(Domain::Cloud));
+    let direct = || Route::Direct(Direct::Addresses(vec!["10.0.0.2:10250".parse().unwrap()]));
+    assert_eq!(way("c1", &plan, "c2:10250"), direct());
+    // Asked by the edge, which does not know the node.
+    let target = tunnel::target::Target::parse("c2:10250", None).unwrap();
+    assert_eq!(route("c1", &Origin::of(Domain::Pool("a".into())), &target, &plan.view), direct());
 }
 
 #[test]
