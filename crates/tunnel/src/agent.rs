@@ -203,6 +203,7 @@ async fn keep(agent: Agent, key: LinkKey, ending: Ending, events: mpsc::Unbounde
     // The agent that no longer listens has ended.
     let task = task::id();
     let tell = |state| drop(events.send((key.clone(), task, state)));
+    let mut told_of_another = false;
     loop {
         let mut up_since = None;
         let result = agent
@@ -216,15 +217,25 @@ async fn keep(agent: Agent, key: LinkKey, ending: Ending, events: mpsc::Unbounde
         if ending.is_retired() {
             return;
         }
-        let wait =
-            backoff.failed(up_since.map_or_else(Default::default, |since| since.elapsed()), fastrand::f64());
+        let another = matches!(result, Err(MakeError::OtherNode(_)));
+        let wait = if another {
+            backoff.other_answered(fastrand::f64())
+        } else {
+            let lasted = up_since.map_or_else(Default::default, |since| since.elapsed());
+            backoff.failed(lasted, fastrand::f64())
+        };
         if let Err(error) = result {
             if up_since.is_none() {
                 agent.connector.stats().link_failed();
             }
             let error = &error as &dyn std::error::Error;
-            warn!(gateway = key.gateway, address = key.address, error, ?wait, "no link");
+            if another && told_of_another {
+                debug!(gateway = key.gateway, address = key.address, error, ?wait, "no link yet");
+            } else {
+                warn!(gateway = key.gateway, address = key.address, error, ?wait, "no link");
+            }
         }
+        told_of_another = another;
         tokio::select! {
             () = sleep(wait) => {}
             () = ending.retired() => return,

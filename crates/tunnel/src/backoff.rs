@@ -26,17 +26,22 @@ impl Default for Limits {
     }
 }
 
-/// Failures in a row.
+/// How often it is tried soon again that another gateway answered: behind a balancer that takes each in turn, or any by chance, that is
+/// enough for many. One that sends a client always to the same goes on.
+const SOON: u32 = 16;
+
+/// Failures in a row, and answers of others in a row, which are none.
 #[derive(Debug, Clone)]
 pub struct Backoff {
     limits: Limits,
     failures: u32,
+    others: u32,
 }
 
 impl Backoff {
     /// No failure yet.
     pub fn new(limits: Limits) -> Self {
-        Self { limits, failures: 0 }
+        Self { limits, failures: 0, others: 0 }
     }
 
     /// An attempt failed, or a link broke that was up for `lasted`. Gives how long to wait; `random` is in 0..1.
@@ -44,9 +49,20 @@ impl Backoff {
         if lasted >= self.limits.healthy {
             self.failures = 0;
         }
+        if !lasted.is_zero() {
+            self.others = 0;
+        }
         let ceiling = self.ceiling();
         self.failures = self.failures.saturating_add(1);
         ceiling.mul_f64(random.clamp(0.0, 1.0))
+    }
+
+    /// Another gateway than the wanted one answered at the address that they share. Gives how long to wait: about the first ceiling, and
+    /// after many tries about the highest. `random` is in 0..1.
+    pub fn other_answered(&mut self, random: f64) -> Duration {
+        let about = if self.others < SOON { self.limits.first } else { self.limits.longest };
+        self.others = self.others.saturating_add(1);
+        about.mul_f64(random.clamp(0.0, 1.0).midpoint(1.0))
     }
 
     fn ceiling(&self) -> Duration {
@@ -69,6 +85,21 @@ mod tests {
         assert_eq!(waits, [500, 1000, 2000, 4000, 8000, 16000, 30000, 30000]);
         assert_eq!(backoff.failed(Duration::from_secs(59), 1.0).as_millis(), 30000);
         assert_eq!(backoff.failed(Duration::from_mins(1), 1.0).as_millis(), 500);
+    }
+
+    #[test]
+    fn answers_of_others_are_no_failures() {
+        let mut backoff = Backoff::new(Limits::default());
+        for _ in 0..SOON {
+            assert_eq!(backoff.other_answered(1.0).as_millis(), 500);
+        }
+        assert_eq!(backoff.other_answered(1.0).as_millis(), 30_000);
+        assert_eq!(backoff.other_answered(0.0).as_millis(), 15_000);
+        // The wanted one is away, too; then it answered.
+        assert_eq!(backoff.failed(Duration::ZERO, 1.0).as_millis(), 500);
+        assert_eq!(backoff.other_answered(1.0).as_millis(), 30_000);
+        assert_eq!(backoff.failed(Duration::from_secs(1), 1.0).as_millis(), 1000);
+        assert_eq!(backoff.other_answered(0.0).as_millis(), 250);
     }
 
     proptest! {

@@ -2,22 +2,25 @@
 
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// The end of a link, of a listener, or of all of them.
 ///
 /// What is no longer wanted *retires*: it takes no new streams, and those that are open go on for as long as they like, so no change
-/// of address, gateway, certificate or role cuts one. What is shut down has a deadline besides.
+/// of address, gateway, certificate or role cuts one. What is shut down has a deadline besides. What is *suspended* takes no new streams
+/// either, until it is resumed.
 #[derive(Debug, Clone)]
 pub struct Ending {
     retire: CancellationToken,
     shutdown: CancellationToken,
+    suspended: watch::Sender<bool>,
 }
 
 impl Ending {
     /// Retires at `retire`. Once `shutdown` is cancelled, too, there is a deadline.
     pub fn new(retire: CancellationToken, shutdown: CancellationToken) -> Self {
-        Self { retire, shutdown }
+        Self { retire, shutdown, suspended: watch::Sender::new(false) }
     }
 
     /// Has nothing but `shutdown`, at which it retires.
@@ -25,7 +28,7 @@ impl Ending {
         Self::new(shutdown.child_token(), shutdown)
     }
 
-    /// Ends with this one, or before it.
+    /// Ends with this one, or before it; is suspended by itself.
     #[must_use]
     pub fn child(&self) -> Self {
         Self::new(self.retire.child_token(), self.shutdown.child_token())
@@ -40,6 +43,31 @@ impl Ending {
     pub fn shut_down(&self) {
         self.retire.cancel();
         self.shutdown.cancel();
+    }
+
+    /// No new streams for now.
+    pub(crate) fn suspend(&self) {
+        self.suspended.send_replace(true);
+    }
+
+    /// New streams again.
+    pub(crate) fn resume(&self) {
+        self.suspended.send_replace(false);
+    }
+
+    /// Ends when it is suspended.
+    pub(crate) async fn suspended(&self) {
+        self.until_suspended_is(true).await;
+    }
+
+    /// Ends when it is not suspended.
+    pub(crate) async fn resumed(&self) {
+        self.until_suspended_is(false).await;
+    }
+
+    async fn until_suspended_is(&self, wanted: bool) {
+        // The sender lives as long as this.
+        let _ = self.suspended.subscribe().wait_for(|suspended| *suspended == wanted).await;
     }
 
     /// Whether it takes no new streams.

@@ -198,8 +198,9 @@ impl Gateway {
     /// Follows what a peer may do while it holds a link for `domain`; ends when its node is gone, which has no rights left.
     ///
     /// A node that lost an election, or whose gateway this node no longer is, has the rights that it had: nothing is taken from it by
-    /// ending its streams, so they go on. One that is of another domain now has other rights (rules name domains), which its open
-    /// streams were not judged by: they have the deadline of a drain.
+    /// ending its streams, so they go on; the peer may not have noticed, so its link takes new ones again once it is admitted again. One
+    /// that is of another domain now has other rights (rules name domains), which its open streams were not judged by: they have the
+    /// deadline of a drain.
     async fn revocation(&self, identity: &Identity, direction: Direction, domain: &Domain, ending: &Ending) {
         let (mut view, mut told) = (self.view.clone(), false);
         loop {
@@ -209,10 +210,16 @@ impl Gateway {
             let newest = view.borrow_and_update().clone();
             let node = &identity.node;
             match self.admission.admit(identity, direction, &newest) {
-                Ok(admitted) if admitted == *domain => continue,
+                Ok(admitted) if admitted == *domain => {
+                    if std::mem::take(&mut told) {
+                        info!(node, "a link is admitted again");
+                    }
+                    ending.resume();
+                    continue;
+                }
                 Err(NotAdmitted::UnknownNode) => return info!(node, "a link's node is gone"),
                 Err(NotAdmitted::NotAnEndpoint) if newest.domain_of(node).as_ref() == Some(domain) => {
-                    ending.retire();
+                    ending.suspend();
                 }
                 Ok(_) | Err(NotAdmitted::NotAnEndpoint) => ending.shut_down(),
             }

@@ -13,6 +13,7 @@ use tokio::{
 };
 
 use crate::{
+    ending::Ending,
     hello::{Hello, HelloError},
     links::table::{Link, LinkTable, NewLink, Registration},
     liveness::{Action, Limits as LivenessLimits, Liveness},
@@ -170,6 +171,19 @@ async fn watch_liveness(
                     () = sleep_until(began + until) => {}
                 }
             }
+        }
+    }
+}
+
+/// Keeps a link closed to new streams while it is suspended. Ends when one that is has no stream left: it goes, and whoever wants one
+/// makes it anew.
+async fn left_suspended(link: &Link, traffic: &Traffic, ending: &Ending) {
+    loop {
+        ending.suspended().await;
+        link.set_suspended(true);
+        tokio::select! {
+            () = wait_for_streams(traffic) => return,
+            () = ending.resumed() => link.set_suspended(false),
         }
     }
 }

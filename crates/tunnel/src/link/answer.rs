@@ -11,8 +11,8 @@ use http::{HeaderValue, Method, Request, Response, StatusCode};
 use tokio::task::JoinSet;
 
 use super::{
-    Carrier, LinkError, Peer, Terms, as_link, follow_window::Follower, hello, in_time, register, short_body,
-    watch_liveness,
+    Carrier, LinkError, Peer, Terms, as_link, follow_window::Follower, hello, in_time, left_suspended,
+    register, short_body, watch_liveness,
 };
 use crate::{
     ending::Ending,
@@ -162,11 +162,15 @@ async fn drive<T: Carrier, F: Future<Output = ()> + Send + 'static>(
         watch_liveness(connection.ping_pong(), terms.limits.liveness, link.clone(), traffic.clone());
     let mut liveness = pin!(liveness);
     let mut overdue = pin!(ending.overdue(terms.limits.drain));
+    let mut left = pin!(left_suspended(link, traffic, ending));
     let mut draining = false;
     let mut window = Follower::new();
     loop {
         tokio::select! {
             asked = connection.accept() => match asked {
+                Some(Ok((_, mut respond))) if link.is_suspended() => {
+                    refuse(&mut respond, StatusCode::SERVICE_UNAVAILABLE, "draining");
+                }
                 Some(Ok((request, respond))) => {
                     tasks.spawn(handle(Asked { request, respond, traffic: traffic.clone() }));
                 }
@@ -178,7 +182,7 @@ async fn drive<T: Carrier, F: Future<Output = ()> + Send + 'static>(
                 if matches!(error, LinkError::Silent) { terms.stats.link_dead(); }
                 return Err(error);
             }
-            () = ending.retired(), if !draining => {
+            () = async { tokio::select! { () = ending.retired() => {}, () = &mut left => {} } }, if !draining => {
                 draining = true;
                 link.set_draining();
                 connection.graceful_shutdown();

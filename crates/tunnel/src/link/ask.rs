@@ -7,8 +7,8 @@ use h2::client::{Builder, Connection, SendRequest};
 use http::{HeaderValue, Method, Request, StatusCode, Uri};
 
 use super::{
-    Carrier, LinkError, Peer, Terms, as_link, follow_window::Follower, hello, in_time, register, short_body,
-    wait_for_streams, watch_liveness,
+    Carrier, LinkError, Peer, Terms, as_link, follow_window::Follower, hello, in_time, left_suspended,
+    register, short_body, wait_for_streams, watch_liveness,
 };
 use crate::{
     ending::Ending,
@@ -103,6 +103,7 @@ async fn drive<T: Carrier>(
             () = ending.overdue(terms.limits.drain) => Err(LinkError::DrainTimeout),
         }
     });
+    let mut left = pin!(left_suspended(link, traffic, ending));
     let mut window = Follower::new();
     loop {
         tokio::select! {
@@ -112,6 +113,7 @@ async fn drive<T: Carrier>(
                 return Err(error);
             }
             result = &mut drained => return result,
+            () = &mut left => return Ok(()),
             () = window.due(traffic) => {}
         }
         window.follow(traffic, |size| connection.set_initial_window_size(size));

@@ -6,6 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 
@@ -38,7 +39,9 @@ pub struct Link {
     pub(crate) traffic: Arc<Traffic>,
     // Microseconds; 0 is not known.
     round_trip: AtomicU64,
+    // For good, and for now.
     draining: AtomicBool,
+    suspended: AtomicBool,
     streams_max: usize,
     asker: Option<SendRequest<Bytes>>,
 }
@@ -146,6 +149,7 @@ impl LinkTable {
             traffic,
             round_trip: AtomicU64::new(0),
             draining: AtomicBool::new(false),
+            suspended: AtomicBool::new(false),
             streams_max: usize::try_from(streams_max).unwrap_or(usize::MAX),
             asker,
         });
@@ -164,9 +168,10 @@ impl LinkTable {
         order(class, &candidates).into_iter().filter_map(|id| links.get(&id).cloned()).collect()
     }
 
-    /// How many links this peer has.
+    /// How many links this peer has that take new streams. One that drains goes with its last stream, and another has its place.
     pub fn count(&self, peer: &str) -> usize {
-        self.links.lock().values().filter(|link| link.peer == peer).count()
+        let links = self.links.lock();
+        links.values().filter(|link| link.peer == peer && !link.is_closed_to_new()).count()
     }
 
     /// The nodes to which there is a link over which this node asks.
@@ -218,6 +223,22 @@ impl Link {
         self.draining.store(true, Ordering::Relaxed);
     }
 
+    pub(crate) fn set_suspended(&self, suspended: bool) {
+        self.suspended.store(suspended, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_suspended(&self) -> bool {
+        self.suspended.load(Ordering::Relaxed)
+    }
+
+    /// Whether it takes no new streams: this node does not want any, or the peer has said so.
+    fn is_closed_to_new(&self) -> bool {
+        let mut now = Context::from_waker(Waker::noop());
+        let ended =
+            |asker: &SendRequest<Bytes>| matches!(asker.clone().poll_ready(&mut now), Poll::Ready(Err(_)));
+        self.draining.load(Ordering::Relaxed) || self.is_suspended() || self.asker.as_ref().is_some_and(ended)
+    }
+
     fn round_trip(&self) -> Option<Duration> {
         match self.round_trip.load(Ordering::Relaxed) {
             0 => None,
@@ -232,7 +253,7 @@ impl Link {
             class: self.class,
             streams,
             round_trip: self.round_trip(),
-            closed_to_new: self.draining.load(Ordering::Relaxed) || streams >= self.streams_max,
+            closed_to_new: self.is_closed_to_new() || streams >= self.streams_max,
         }
     }
 
@@ -246,7 +267,7 @@ impl Link {
             up: self.since.elapsed(),
             round_trip: self.round_trip(),
             streams: self.traffic.streams(),
-            draining: self.draining.load(Ordering::Relaxed),
+            draining: self.is_closed_to_new(),
             received: self.traffic.received(),
             sent: self.traffic.sent(),
         }

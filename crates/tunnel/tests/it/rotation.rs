@@ -1,16 +1,12 @@
-//! New certificates, addresses, gateways and elections touch only what changed.
+//! New certificates, addresses and gateways touch only what changed.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use testkit::wan::{Wan, Weather};
 use tokio::task::JoinSet;
-use tunnel::{
-    dial::Proxy,
-    protocol::{Class, OpenError},
-    route::Direction,
-};
+use tunnel::{dial::Proxy, protocol::Class, route::Direction};
 
-use crate::world::{World, ask, authority, echo, eventually, install, leaf, links, only, view};
+use crate::world::{World, ask, authority, echo, eventually, install, leaf, links, only};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_certificate_cuts_no_stream() {
@@ -79,28 +75,32 @@ async fn a_stream_outlives_a_drain_but_when_its_process_ends() {
     }
 }
 
-/// Whoever loses an election finishes what it does; a node that moves to another domain has the deadline.
+/// Links that end with their last stream are not counted as those of a peer.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_outlives_an_election_and_not_for_long_a_move() {
+async fn links_that_drain_leave_room_for_others() {
     let (mut world, mut tasks) = (World::new(), JoinSet::new());
-    world.limits.drain = Duration::from_secs(1);
-    let (cloud, edge) = world.pair().await;
+    world.limits.links_of_a_peer = 2;
+    let mut cloud = world.hub("c1", true);
+    let address = cloud.listen().await;
+    let mut edge = world.hub("a1", false);
     let port = echo(&mut tasks).await;
-    let mut live = cloud.connect(&format!("a1:{port}")).await.unwrap();
-    ask(&mut live, b"before").await.unwrap();
-    edge.desired.send_replace([].into());
-    let mut changed = view();
-    let pool = changed.domain_of("a1").unwrap();
-    changed.gateways.get_mut(&pool).unwrap().endpoints = ["a2".into()].into();
-    world.view.send_replace(Arc::new(changed.clone()));
-    cloud.links(1).await;
-    tokio::time::sleep(Duration::from_secs(3)).await;
-    ask(&mut live, b"after").await.unwrap();
-    changed.nodes.get_mut("a1").unwrap().pool = Some("b".into());
-    world.view.send_replace(Arc::new(changed));
-    ask(&mut live, b"soon").await.unwrap();
-    cloud.links(0).await;
-    assert!(ask(&mut live, b"moved").await.is_err());
+    let wanted = |generation| only(links("c1", address, generation), Direction::Reverse, Class::Interactive);
+    edge.desired.send_replace(wanted(1));
+    edge.dial();
+    let mut streams = Vec::new();
+    for number in 1..=5 {
+        eventually("the newest link is the only one that takes streams", || {
+            let links = cloud.table.snapshot();
+            links.len() == number && links.iter().filter(|link| !link.draining).count() == 1
+        })
+        .await;
+        streams.push(cloud.connect(&format!("a1:{port}")).await.unwrap());
+        let generation = install(&world.authority, &edge.credentials, "a1", false);
+        edge.desired.send_replace(wanted(generation));
+    }
+    for stream in &mut streams {
+        ask(stream, b"all of them").await.unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -134,27 +134,6 @@ async fn a_new_address_is_used_before_the_old_is_left() {
     let mut next = cloud.connect(&format!("a1:{port}")).await.unwrap();
     ask(&mut next, b"new").await.unwrap();
     assert_eq!(wan.accepted(), 1);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn who_lost_an_election_drains_and_who_is_gone_is_cut() {
-    let (world, mut tasks) = (World::new(), JoinSet::new());
-    let (cloud, edge) = world.pair().await;
-    let port = echo(&mut tasks).await;
-    let mut live = cloud.connect(&format!("a1:{port}")).await.unwrap();
-    ask(&mut live, b"before").await.unwrap();
-    edge.desired.send_replace([].into());
-    let mut lost = view();
-    let pool = lost.domain_of("a1").unwrap();
-    lost.gateways.get_mut(&pool).unwrap().endpoints = ["a2".into()].into();
-    world.view.send_replace(Arc::new(lost.clone()));
-    cloud.links(1).await;
-    assert_eq!(cloud.connect(&format!("a1:{port}")).await.err(), Some(OpenError::NoLink));
-    ask(&mut live, b"after").await.unwrap();
-    lost.nodes.remove("a1");
-    world.view.send_replace(Arc::new(lost));
-    cloud.links(0).await;
-    assert!(ask(&mut live, b"gone").await.is_err());
 }
 
 /// Whoever is not who they should be: no link, and nothing about them in the table.

@@ -1,0 +1,97 @@
+//! Who stands for a pool changes: what becomes of the links and streams of those who did.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::task::JoinSet;
+use tunnel::protocol::{Class, OpenError};
+
+use crate::world::{World, ask, echo, eventually, links, view};
+
+/// Whoever loses an election finishes what it does; a node that moves to another domain has the deadline.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_outlives_an_election_and_not_for_long_a_move() {
+    let (mut world, mut tasks) = (World::new(), JoinSet::new());
+    world.limits.drain = Duration::from_secs(1);
+    let (cloud, edge) = world.pair().await;
+    let port = echo(&mut tasks).await;
+    let mut live = cloud.connect(&format!("a1:{port}")).await.unwrap();
+    ask(&mut live, b"before").await.unwrap();
+    edge.desired.send_replace([].into());
+    let mut changed = view();
+    let pool = changed.domain_of("a1").unwrap();
+    changed.gateways.get_mut(&pool).unwrap().endpoints = ["a2".into()].into();
+    world.view.send_replace(Arc::new(changed.clone()));
+    cloud.links(1).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    ask(&mut live, b"after").await.unwrap();
+    changed.nodes.get_mut("a1").unwrap().pool = Some("b".into());
+    world.view.send_replace(Arc::new(changed));
+    ask(&mut live, b"soon").await.unwrap();
+    cloud.links(0).await;
+    assert!(ask(&mut live, b"moved").await.is_err());
+}
+
+/// Elected, not elected, elected again, of which the edge saw nothing: its links are what they were, with the streams that they had.
+#[tokio::test(flavor = "multi_thread")]
+async fn links_of_a_node_that_is_elected_again_take_streams_again() {
+    let (world, mut tasks) = (World::new(), JoinSet::new());
+    let mut cloud = world.hub("c1", true);
+    let mut wanted = links("c1", cloud.listen().await, 1);
+    wanted.retain(|key| key.class == Class::Interactive);
+    let sees = tokio::sync::watch::Sender::new(Arc::new(view()));
+    let mut edge = world.hub_that_sees(sees.subscribe(), "a1", false);
+    edge.desired.send_replace(wanted);
+    edge.dial();
+    cloud.links(2).await;
+    edge.links(2).await;
+    let port = echo(&mut tasks).await;
+    let (there, back) = (format!("a1:{port}"), format!("c1:{port}"));
+    let mut down = cloud.connect(&there).await.unwrap();
+    let mut up = edge.connect(&back).await.unwrap();
+    let mut nobody = view();
+    let pool = nobody.domain_of("a1").unwrap();
+    nobody.gateways.get_mut(&pool).unwrap().endpoints.clear();
+    for _ in 0..3 {
+        world.view.send_replace(Arc::new(nobody.clone()));
+        eventually("links are closed to new streams", || {
+            cloud.table.snapshot().iter().all(|link| link.draining)
+        })
+        .await;
+        assert_eq!(cloud.connect(&there).await.err(), Some(OpenError::NoLink));
+        assert_eq!(edge.connect(&back).await.err(), Some(OpenError::NoLink));
+        world.view.send_replace(Arc::new(view()));
+        eventually("links are open again", || cloud.table.snapshot().iter().all(|link| !link.draining)).await;
+        ask(&mut cloud.connect(&there).await.unwrap(), b"down").await.unwrap();
+        ask(&mut edge.connect(&back).await.unwrap(), b"up").await.unwrap();
+    }
+    ask(&mut down, b"still").await.unwrap();
+    ask(&mut up, b"still").await.unwrap();
+    assert_eq!(cloud.stats.snapshot().links_registered, 2);
+    // Without streams they go.
+    drop((down, up));
+    world.view.send_replace(Arc::new(nobody));
+    cloud.links(0).await;
+    world.view.send_replace(Arc::new(view()));
+    cloud.links(2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_lost_an_election_drains_and_who_is_gone_is_cut() {
+    let (world, mut tasks) = (World::new(), JoinSet::new());
+    let (cloud, edge) = world.pair().await;
+    let port = echo(&mut tasks).await;
+    let mut live = cloud.connect(&format!("a1:{port}")).await.unwrap();
+    ask(&mut live, b"before").await.unwrap();
+    edge.desired.send_replace([].into());
+    let mut lost = view();
+    let pool = lost.domain_of("a1").unwrap();
+    lost.gateways.get_mut(&pool).unwrap().endpoints = ["a2".into()].into();
+    world.view.send_replace(Arc::new(lost.clone()));
+    cloud.links(1).await;
+    assert_eq!(cloud.connect(&format!("a1:{port}")).await.err(), Some(OpenError::NoLink));
+    ask(&mut live, b"after").await.unwrap();
+    lost.nodes.remove("a1");
+    world.view.send_replace(Arc::new(lost));
+    cloud.links(0).await;
+    assert!(ask(&mut live, b"gone").await.is_err());
+}
