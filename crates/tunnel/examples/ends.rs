@@ -3,7 +3,7 @@
 //!
 //! `pki FOLDER CLOUD EDGE`, `gateway FOLDER LINKS PROXY`, `agent FOLDER GATEWAY`, `destination LISTEN`, and the clients
 //! `stream TARGET SECONDS [PROXY]`, `connects TARGET NUMBER [PROXY]`, `scrapes TARGET NUMBER [PROXY]`,
-//! `hold TARGET NUMBER read|stall PROXY`, `probe TARGET PROXY`. Each client prints one figure.
+//! `hold TARGET NUMBER read|stall [PROXY]`, `probe TARGET PROXY`. Each client prints one figure.
 
 // A measurement that cannot be made ends.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
@@ -116,12 +116,13 @@ async fn gateway(folder: &Path, links: &str, proxy: &str) {
         patience: Duration::ZERO,
     };
     let (links, proxy) = (TcpListener::bind(links).await.unwrap(), TcpListener::bind(proxy).await.unwrap());
-    let ways_in =
-        listen::tcp(proxy, Ending::at(CancellationToken::new()), Duration::ZERO, move |client, peer| {
-            let ingress = ingress.clone();
-            async move { serve_http(&ingress, client, &peer, &Form::Proxy).await }
-        });
-    tokio::join!(serving.serve(links, Ending::at(CancellationToken::new())), ways_in);
+    let never = Ending::at(CancellationToken::new());
+    let ending = never.clone();
+    let ways_in = listen::tcp(proxy, never.clone(), Duration::ZERO, move |client, peer| {
+        let (ingress, ending) = (ingress.clone(), ending.clone());
+        async move { serve_http(&ingress, client, &peer, &Form::Proxy, &ending).await }
+    });
+    tokio::join!(serving.serve(links, never), ways_in);
 }
 
 async fn agent(folder: &Path, gateway: &str) {
@@ -240,10 +241,10 @@ async fn scrapes(target: &str, number: usize, proxy: Option<&str>) -> f64 {
 }
 
 /// Keeps streams open, that nobody reads or that nothing passes through, until somebody ends this.
-async fn hold(target: &str, number: usize, stalled: bool, proxy: &str) {
+async fn hold(target: &str, number: usize, stalled: bool, proxy: Option<&str>) {
     let mut streams = Vec::new();
     for _ in 0..number {
-        let mut stream = connect(target, Some(proxy)).await.unwrap();
+        let mut stream = connect(target, proxy).await.unwrap();
         if stalled {
             stream.write_all(b"f").await.unwrap();
         }
@@ -277,7 +278,7 @@ async fn main() {
         "stream" => println!("{:.1}", stream(word(1), word(2).parse().unwrap(), at(3)).await),
         "connects" => println!("{:.3}", connects(word(1), number(2), at(3)).await),
         "scrapes" => println!("{:.1}", scrapes(word(1), number(2), at(3)).await),
-        "hold" => hold(word(1), number(2), word(3) == "stall", word(4)).await,
+        "hold" => hold(word(1), number(2), word(3) == "stall", at(4)).await,
         "probe" => println!("{:.2}", probe(word(1), word(2)).await),
         other => panic!("unknown command {other}"),
     }

@@ -49,8 +49,8 @@ impl Ingress {
     }
 
     /// Tells of a stream that was not even tried.
-    fn refused(&self, target: &Target, peer: &str, error: OpenError) {
+    fn refused(&self, wanted: &str, peer: &str, error: OpenError) {
         self.connector.stats().refused(error);
-        audit::refused(&format!("{} {peer}", self.name), &target.to_string(), &new_request_id(), error);
+        audit::refused(&format!("{} {peer}", self.name), wanted, &new_request_id(), error);
     }
 }

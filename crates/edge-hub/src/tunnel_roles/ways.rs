@@ -98,15 +98,15 @@ impl Ways {
         if let Some((listener, users)) = loopback {
             let users = Arc::new(users);
             let own = listener.local_addr().ok();
-            let state = state.clone();
+            let (state, end) = (state.clone(), ending.clone());
             tasks.spawn(listen::tcp(listener, ending.clone(), drain, move |client, peer| {
-                local(state.clone(), users.clone(), own, client, peer)
+                local(state.clone(), users.clone(), own, end.clone(), client, peer)
             }));
         }
         if let Some((listener, owner)) = socket {
-            let state = state.clone();
+            let (state, end) = (state.clone(), ending.clone());
             tasks.spawn(listen::unix(listener, ending.clone(), drain, move |mut client, peer| {
-                let state = state.clone();
+                let (state, end) = (state.clone(), end.clone());
                 async move {
                     // Between its making and its mode somebody else might have come in.
                     let uid = client.peer_cred().ok().map(|credentials| credentials.uid());
@@ -116,7 +116,7 @@ impl Ways {
                         return;
                     }
                     let ingress = state.ingress("egress-socket", Class::Interactive, Duration::ZERO);
-                    Box::pin(serve_http(&ingress, client, &peer, &Form::Proxy)).await;
+                    Box::pin(serve_http(&ingress, client, &peer, &Form::Proxy, &end)).await;
                 }
             }));
         }
@@ -131,8 +131,9 @@ impl Ways {
                 }
             });
             let names = Arc::new(clients.names);
+            let end = ending.clone();
             tasks.spawn(listen::tcp(listener, ending, drain, move |client, peer| {
-                mutual(state.clone(), names.clone(), config.load_full(), client, peer)
+                mutual(state.clone(), names.clone(), config.load_full(), end.clone(), client, peer)
             }));
         }
         while tasks.join_next().await.is_some() {}
@@ -154,6 +155,7 @@ async fn local(
     state: Arc<State>,
     users: Arc<BTreeSet<LocalUser>>,
     own: Option<SocketAddr>,
+    ending: Ending,
     mut client: TcpStream,
     peer: String,
 ) {
@@ -169,7 +171,7 @@ async fn local(
     }
     let caller = uid.map_or_else(|| peer.clone(), |uid| format!("uid {uid} {peer}"));
     let ingress = state.ingress("loopback", Class::Bulk, PATIENCE);
-    Box::pin(serve_http(&ingress, client, &caller, &Form::Proxy)).await;
+    Box::pin(serve_http(&ingress, client, &caller, &Form::Proxy, &ending)).await;
 }
 
 /// A client with a certificate, whose common name is on the list.
@@ -177,6 +179,7 @@ async fn mutual(
     state: Arc<State>,
     names: Arc<BTreeSet<String>>,
     config: Option<Arc<ServerConfig>>,
+    ending: Ending,
     client: TcpStream,
     peer: String,
 ) {
@@ -202,7 +205,7 @@ async fn mutual(
     }
     let caller = format!("{name} {peer}");
     let ingress = state.ingress("clients", Class::Interactive, Duration::ZERO);
-    Box::pin(serve_http(&ingress, client, &caller, &Form::Proxy)).await;
+    Box::pin(serve_http(&ingress, client, &caller, &Form::Proxy, &ending)).await;
 }
 
 /// Serves with the gateway's certificate as it is.

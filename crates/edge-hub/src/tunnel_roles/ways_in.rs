@@ -60,8 +60,9 @@ async fn serve(state: Arc<State>, address: SocketAddr, closed: Ending) {
         () = closed.retired() => return state.problem(&name, None),
     };
     let drain = state.connector.limits().drain;
+    let ending = closed.clone();
     listen::tcp(listener, closed, drain, move |client, peer| {
-        let state = state.clone();
+        let (state, ending) = (state.clone(), ending.clone());
         async move {
             let way = state.plan.borrow().ways_in.get(&address.port()).cloned();
             let listener = match way {
@@ -75,7 +76,7 @@ async fn serve(state: Arc<State>, address: SocketAddr, closed: Ending) {
             match way {
                 Some(WayIn::Http(ports)) => {
                     let ingress = state.ingress("internal-http", Class::Interactive, Duration::ZERO);
-                    Box::pin(serve_http(&ingress, client, &peer, &Form::Host(ports))).await;
+                    Box::pin(serve_http(&ingress, client, &peer, &Form::Host(ports), &ending)).await;
                 }
                 Some(WayIn::Tls(port)) => {
                     let ingress = state.ingress("internal-tls", Class::Interactive, Duration::ZERO);

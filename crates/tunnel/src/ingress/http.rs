@@ -1,7 +1,8 @@
 //! HTTP/1.1 clients: CONNECT, requests with an absolute URI, and requests whose `Host` is a node.
 //!
 //! After the 200 to a CONNECT nothing is sent before the destination does. Other requests are sent on one by one, because a
-//! client may use one connection to a proxy for many destinations.
+//! client may use one connection to a proxy for many destinations. The connection to the last of them is kept with the client's, so
+//! who asks the same one again waits for no stream to be opened.
 
 use std::{collections::BTreeSet, io, time::Duration};
 
@@ -16,25 +17,40 @@ use hyper::{
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
-use tokio::task::JoinSet;
+use tokio::{task::JoinSet, time::timeout};
 use tracing::debug;
 
 use super::Ingress;
 use crate::{
     connector::Upstream,
+    ending::Ending,
     hop_by_hop::strip,
     protocol::{HEADER_REASON, OpenError},
     relay::{Pipe, relay},
     target::Target,
 };
 
-/// How long a request's head may take.
-const HEAD_TIME: Duration = Duration::from_secs(10);
+/// How long a request's head may take, and a connection that is kept wait for the next one: whoever scrapes each minute keeps it.
+const HEAD_TIME: Duration = Duration::from_secs(65);
+
+/// How long a connection that is kept may take to be ready again after its last answer; it only has to be told that this was read.
+const READY_TIME: Duration = Duration::from_millis(200);
 
 /// The longest head of a request.
 const HEAD_MAX: usize = 16 * 1024;
 
 type Answer = Response<Either<Incoming, Full<Bytes>>>;
+
+type Sender = client::SendRequest<Incoming>;
+
+/// What requests of a client leave for as long as it is there.
+#[derive(Default)]
+struct Left {
+    // The other connections, and the bytes after an upgrade.
+    tasks: Mutex<JoinSet<()>>,
+    // The connection to the last destination.
+    kept: Mutex<Option<(Target, Sender)>>,
+}
 
 /// What clients of a listener may ask for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,13 +62,18 @@ pub enum Form {
     Host(BTreeSet<u16>),
 }
 
-/// Serves one client.
-pub async fn serve_http<C: Pipe + 'static>(ingress: &Ingress, client: C, peer: &str, form: &Form) {
-    // What a request leaves running: the other connection, or the bytes after an upgrade. All end with this client.
-    let tasks = Mutex::new(JoinSet::new());
+/// Serves one client, until it leaves. Once `ending` retires it may finish its request, and bytes after an upgrade go on.
+pub async fn serve_http<C: Pipe + 'static>(
+    ingress: &Ingress,
+    client: C,
+    peer: &str,
+    form: &Form,
+    ending: &Ending,
+) {
+    let left = Left::default();
     let service = service_fn(|request: Request<Incoming>| {
-        let tasks = &tasks;
-        async move { Ok::<_, std::convert::Infallible>(answer::<C>(ingress, request, peer, form, tasks).await) }
+        let left = &left;
+        async move { Ok::<_, std::convert::Infallible>(answer::<C>(ingress, request, peer, form, left).await) }
     });
     let connection = server::Builder::new()
         .timer(TokioTimer::new())
@@ -62,9 +83,20 @@ pub async fn serve_http<C: Pipe + 'static>(ingress: &Ingress, client: C, peer: &
         .serve_connection(TokioIo::new(client), service)
         .with_upgrades();
     // Boxed: after an upgrade only the bytes are left.
-    if let Err(error) = Box::pin(connection).await {
+    let mut connection = Box::pin(connection);
+    let ended = tokio::select! {
+        ended = &mut connection => ended,
+        () = ending.retired() => {
+            connection.as_mut().graceful_shutdown();
+            connection.as_mut().await
+        }
+    };
+    drop(connection);
+    if let Err(error) = ended {
         debug!(peer, %error, "client's connection ended");
     }
+    let Left { tasks, kept } = left;
+    drop(kept);
     let mut tasks = tasks.into_inner();
     while tasks.join_next().await.is_some() {}
 }
@@ -74,30 +106,34 @@ async fn answer<C: Pipe + 'static>(
     request: Request<Incoming>,
     peer: &str,
     form: &Form,
-    tasks: &Mutex<JoinSet<()>>,
+    left: &Left,
 ) -> Answer {
-    let connect = request.method() == Method::CONNECT;
     let Some(target) = target(&request, form) else {
-        ingress.connector.stats().refused(OpenError::Malformed);
+        ingress.refused(&wanted(&request), peer, OpenError::Malformed);
         return refusal(OpenError::Malformed);
     };
     if matches!(form, Form::Host(_)) && !ingress.is_node(&target.host) {
-        ingress.refused(&target, peer, OpenError::Unknown);
+        ingress.refused(&target.to_string(), peer, OpenError::Unknown);
         return refusal(OpenError::Unknown);
     }
-    let upstream = match Box::pin(ingress.connector.connect(&ingress.request(target, peer))).await {
-        Ok(upstream) => upstream,
-        Err(error) => return refusal(error),
-    };
-    if connect {
-        let upgrade = hyper::upgrade::on(request);
-        spawn(tasks, pass::<C>(upgrade, upstream));
-        return Response::new(Either::Right(Full::default()));
+    if request.method() != Method::CONNECT {
+        return send_on::<C>(ingress, request, target, peer, left).await.unwrap_or_else(refusal);
     }
-    send_on::<C>(request, upstream, tasks).await.unwrap_or_else(|error| {
-        debug!(peer, %error, "the destination gave no answer");
-        refusal(OpenError::Unreachable)
-    })
+    match Box::pin(ingress.connector.connect(&ingress.request(target, peer))).await {
+        Ok(upstream) => {
+            let upgrade = hyper::upgrade::on(request);
+            spawn(&left.tasks, pass::<C>(upgrade, upstream));
+            Response::new(Either::Right(Full::default()))
+        }
+        Err(error) => refusal(error),
+    }
+}
+
+/// What a request that cannot be understood asked for, as far as it says.
+fn wanted(request: &Request<Incoming>) -> String {
+    let host = request.headers().get(header::HOST).map(|host| String::from_utf8_lossy(host.as_bytes()));
+    let (method, uri, host) = (request.method(), request.uri(), host.unwrap_or_default());
+    format!("{method} {uri} of {host}")
 }
 
 /// Leaves a task running with the client; those that have ended are forgotten.
@@ -148,10 +184,12 @@ async fn pass<C: Pipe + 'static>(upgrade: OnUpgrade, mut upstream: Upstream) {
 }
 
 async fn send_on<C: Pipe + 'static>(
+    ingress: &Ingress,
     mut request: Request<Incoming>,
-    upstream: Upstream,
-    tasks: &Mutex<JoinSet<()>>,
-) -> Result<Answer, hyper::Error> {
+    target: Target,
+    peer: &str,
+    left: &Left,
+) -> Result<Answer, OpenError> {
     let upgrade = request.headers().get(header::UPGRADE).cloned();
     let from_client = upgrade.is_some().then(|| hyper::upgrade::on(&mut request));
     strip(request.headers_mut());
@@ -159,17 +197,31 @@ async fn send_on<C: Pipe + 'static>(
         restore_upgrade(request.headers_mut(), upgrade.clone());
     }
     to_origin_form(&mut request);
-    let (mut send, connection) = client::handshake::<_, Incoming>(TokioIo::new(upstream)).await?;
-    spawn(tasks, async move {
-        if let Err(error) = connection.with_upgrades().await {
-            debug!(%error, "the destination's connection ended");
+    let no_answer = |error: hyper::Error| {
+        debug!(peer, %error, "the destination gave no answer");
+        OpenError::Unreachable
+    };
+    let kept = left.kept.lock().take().filter(|(known, _)| *known == target);
+    let (send, mut response) = match again(kept, request).await.map_err(no_answer)? {
+        Either::Left(answered) => answered,
+        Either::Right(request) => {
+            let wanted = ingress.request(target.clone(), peer);
+            let upstream = Box::pin(ingress.connector.connect(&wanted)).await?;
+            let made = client::handshake(TokioIo::new(upstream)).await;
+            let (mut send, connection): (Sender, _) = made.map_err(no_answer)?;
+            spawn(&left.tasks, async move {
+                if let Err(error) = connection.with_upgrades().await {
+                    debug!(%error, "the destination's connection ended");
+                }
+            });
+            let response = send.send_request(request).await.map_err(no_answer)?;
+            (send, response)
         }
-    });
-    let mut response = send.send_request(request).await?;
+    };
     let switched = response.status() == StatusCode::SWITCHING_PROTOCOLS;
     if let (true, Some(from_client)) = (switched, from_client) {
         let to_server = hyper::upgrade::on(&mut response);
-        spawn(tasks, async move {
+        spawn(&left.tasks, async move {
             if let Err(error) = pass_upgraded::<C>(from_client, to_server).await {
                 debug!(%error, "an upgraded connection ended");
             }
@@ -177,9 +229,25 @@ async fn send_on<C: Pipe + 'static>(
         let (parts, body) = response.into_parts();
         return Ok(Response::from_parts(parts, Either::Left(body)));
     }
+    *left.kept.lock() = Some((target, send));
     strip(response.headers_mut());
     let (parts, body) = response.into_parts();
     Ok(Response::from_parts(parts, Either::Left(body)))
+}
+
+/// Sends a request over the connection that is kept. Gives it back if there is none, or if that ended before anything was sent.
+async fn again(
+    kept: Option<(Target, Sender)>,
+    request: Request<Incoming>,
+) -> hyper::Result<Either<(Sender, Response<Incoming>), Request<Incoming>>> {
+    let Some((_, mut send)) = kept else { return Ok(Either::Right(request)) };
+    if !matches!(timeout(READY_TIME, send.ready()).await, Ok(Ok(()))) {
+        return Ok(Either::Right(request));
+    }
+    match send.try_send_request(request).await {
+        Ok(response) => Ok(Either::Left((send, response))),
+        Err(mut error) => error.take_message().map(Either::Right).ok_or_else(|| error.into_error()),
+    }
 }
 
 async fn pass_upgraded<C: Pipe + 'static>(from_client: OnUpgrade, to_server: OnUpgrade) -> io::Result<()> {

@@ -90,11 +90,15 @@ pub async fn serve_sni(ingress: &Ingress, mut client: impl Pipe, peer: &str, por
             return;
         }
     };
-    let Ok(host) = Host::parse(&name) else { return };
+    let Ok(host) = Host::parse(&name) else {
+        ingress.refused(&name, peer, OpenError::Malformed);
+        let _ = client.write_all(&UNRECOGNIZED_NAME).await;
+        return;
+    };
     let target = Target { host, port };
     // Nobody has said who the client is: it gets to nodes and no further.
     if !ingress.is_node(&target.host) {
-        ingress.refused(&target, peer, OpenError::Unknown);
+        ingress.refused(&target.to_string(), peer, OpenError::Unknown);
         let _ = client.write_all(&UNRECOGNIZED_NAME).await;
         return;
     }

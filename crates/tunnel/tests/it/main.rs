@@ -3,6 +3,7 @@
 // Helpers here are tests themselves: a failure is a panic.
 #![allow(clippy::unwrap_used)]
 
+mod audit;
 mod elections;
 mod faults;
 mod hostile;

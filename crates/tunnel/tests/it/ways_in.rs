@@ -10,13 +10,17 @@ use tokio::{
     time::timeout,
 };
 use tokio_rustls::{TlsAcceptor, TlsConnector};
-use tunnel::ingress::{
-    Ingress,
-    http::{Form, serve_http},
-    sni::serve_sni,
+use tokio_util::sync::CancellationToken;
+use tunnel::{
+    ending::Ending,
+    ingress::{
+        Ingress,
+        http::{Form, serve_http},
+        sni::serve_sni,
+    },
 };
 
-use crate::world::{World, ask, authority, destination, echo, leaf};
+use crate::world::{World, ask, authority, destination, echo, eventually, leaf};
 
 /// The first message of a client that asks for `name`.
 pub(crate) fn client_hello(name: &str) -> Vec<u8> {
@@ -31,10 +35,19 @@ pub(crate) fn client_hello(name: &str) -> Vec<u8> {
 
 /// A client of the HTTP way in.
 fn http_client(ingress: &Ingress, tasks: &mut JoinSet<()>, port: Option<u16>) -> DuplexStream {
+    http_client_until(ingress, tasks, port, Ending::at(CancellationToken::new()))
+}
+
+fn http_client_until(
+    ingress: &Ingress,
+    tasks: &mut JoinSet<()>,
+    port: Option<u16>,
+    ending: Ending,
+) -> DuplexStream {
     let form = port.map_or(Form::Proxy, |port| Form::Host([port].into()));
     let (client, server) = duplex(64 * 1024);
     let ingress = ingress.clone();
-    tasks.spawn(async move { serve_http(&ingress, server, "test", &form).await });
+    tasks.spawn(async move { serve_http(&ingress, server, "test", &form, &ending).await });
     client
 }
 
@@ -148,6 +161,73 @@ async fn a_forward_proxy_and_plain_http_by_host() {
         client.write_all(request.as_bytes()).await.unwrap();
         let answer = head(&mut client).await;
         assert!(answer.contains(" 400 "), "{request}: {answer}");
+    }
+}
+
+async fn get(client: &mut DuplexStream, path: &str) -> String {
+    client.write_all(format!("GET {path} HTTP/1.1\r\nHost: a1\r\n\r\n").as_bytes()).await.unwrap();
+    body(client).await
+}
+
+/// Who scrapes a node again over the same connection waits for no stream to be opened; one that ended meanwhile is made anew.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_request_opens_no_stream() {
+    let (world, mut tasks) = (World::new(), JoinSet::new());
+    let (cloud, edge) = world.pair().await;
+    let opened = || edge.stats.snapshot().opened;
+    let port = web(&mut tasks).await;
+    let mut client = http_client(&cloud.ingress(), &mut tasks, Some(port));
+    for number in 0..5 {
+        let said = get(&mut client, &format!("/{number}")).await;
+        assert!(said.starts_with(&format!("GET /{number} ")), "{said}");
+    }
+    assert_eq!(opened(), 1);
+    // A server that ends each connection after its answer, and does not say so.
+    let port = destination(&mut tasks, |mut client| async move {
+        let mut request = Vec::new();
+        while !request.ends_with(b"\r\n\r\n") {
+            request.push(client.read_u8().await.unwrap());
+        }
+        client.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await.unwrap();
+    })
+    .await;
+    let mut other = http_client(&cloud.ingress(), &mut tasks, Some(port));
+    for number in 2..5 {
+        assert_eq!(get(&mut other, "/").await, "ok");
+        assert_eq!(opened(), number);
+        eventually("its end has come", || edge.table.snapshot().iter().all(|link| link.streams < 2)).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    // With the client goes what was kept for it.
+    drop((client, other));
+    eventually("streams end", || edge.table.snapshot().iter().all(|link| link.streams == 0)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_that_keep_their_connection_are_sent_away_at_the_end() {
+    let (world, mut tasks) = (World::new(), JoinSet::new());
+    let (cloud, _edge) = world.pair().await;
+    let port = web(&mut tasks).await;
+    let slow = destination(&mut tasks, |mut client| async move {
+        client.read_u8().await.unwrap();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        client.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await.unwrap();
+        let _ = client.read_to_end(&mut Vec::new()).await;
+    })
+    .await;
+    let ending = Ending::at(CancellationToken::new());
+    let mut idle = http_client_until(&cloud.ingress(), &mut tasks, Some(port), ending.clone());
+    let mut busy = http_client_until(&cloud.ingress(), &mut tasks, Some(slow), ending.clone());
+    get(&mut idle, "/").await;
+    let last = tokio::join!(get(&mut busy, "/"), async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        ending.retire();
+    });
+    assert_eq!(last.0, "ok");
+    for mut client in [idle, busy] {
+        let mut rest = Vec::new();
+        timeout(Duration::from_secs(5), client.read_to_end(&mut rest)).await.expect("still there").unwrap();
+        assert_eq!(rest, b"");
     }
 }
 

@@ -1,0 +1,88 @@
+//! What is refused leaves a line: who, what, and why.
+
+use std::{fmt::Debug, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+use tokio_util::sync::CancellationToken;
+use tracing::{
+    Event, Metadata, Subscriber,
+    field::{Field, Visit},
+    span,
+};
+use tunnel::{
+    ending::Ending,
+    ingress::http::{Form, serve_http},
+    protocol::OpenError,
+};
+
+use crate::world::{World, own_address};
+
+/// Keeps the events of the audit.
+#[derive(Clone, Default)]
+struct Audit(Arc<Mutex<Vec<String>>>);
+
+struct Fields(String);
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        if matches!(field.name(), "caller" | "wanted" | "reason") {
+            self.0 += &format!("{value:?}; ").replace('"', "");
+        }
+    }
+}
+
+impl Subscriber for Audit {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == "tunnel::audit"
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut fields = Fields(String::new());
+        event.record(&mut fields);
+        self.0.lock().push(fields.0);
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+#[tokio::test]
+async fn every_refusal_is_told_of() {
+    let audit = Audit::default();
+    let _here = tracing::subscriber::set_default(audit.clone());
+    let taken = || std::mem::take(&mut *audit.0.lock());
+    let world = World::new();
+    let cloud = world.hub("c1", true);
+    let form = Form::Host([9100].into());
+    for (request, expected) in [
+        ("GET / HTTP/1.1\r\nHost: a b\r\n\r\n", "test client; GET / of a b; malformed; "),
+        ("GET / HTTP/1.1\r\nHost: a1:22\r\n\r\n", "test client; GET / of a1:22; malformed; "),
+        ("CONNECT a1:9 HTTP/1.1\r\nHost: x\r\n\r\n", "test client; CONNECT a1:9 of x; malformed; "),
+        ("GET / HTTP/1.1\r\nHost: nobody\r\n\r\n", "test client; nobody:9100; unknown; "),
+    ] {
+        let (mut client, server) = duplex(4096);
+        client.write_all(request.as_bytes()).await.unwrap();
+        client.shutdown().await.unwrap();
+        let ending = Ending::at(CancellationToken::new());
+        let ingress = cloud.ingress();
+        let whole = serve_http(&ingress, server, "client", &form, &ending);
+        tokio::time::timeout(Duration::from_secs(5), whole).await.unwrap();
+        let mut answer = Vec::new();
+        client.read_to_end(&mut answer).await.unwrap();
+        assert_eq!(taken(), [expected], "{request}");
+    }
+    // An address that several nodes have.
+    let address = format!("{}:10250", own_address());
+    assert_eq!(cloud.connect(&address).await.err(), Some(OpenError::Ambiguous));
+    assert_eq!(taken(), [format!("test; {address}; ambiguous; ")]);
+}
