@@ -54,7 +54,8 @@ spec:
 /// Readers of a pod who do not read: its log, and its port by port-forward.
 struct Stalled {
     logs: Vec<Child>,
-    _forwards: Vec<(e2e::ground::Forward, TcpStream)>,
+    // Held, so that they stay.
+    forwards: Vec<(e2e::ground::Forward, TcpStream)>,
 }
 
 async fn stall(pod: &str, number: usize, bearer: &str) -> Result<Stalled> {
@@ -73,14 +74,14 @@ async fn stall(pod: &str, number: usize, bearer: &str) -> Result<Stalled> {
         stalled.push(curl.spawn()?);
     }
     let mut forwards = Vec::new();
-    for _ in 0..number / 5 {
+    for _ in 0..if long() { number } else { number / 5 } {
         // A kubectl each: all of one share a connection.
         let forwarded = forward(pod, 9001).await?;
         let mut client = TcpStream::connect(("127.0.0.1", forwarded.port)).await?;
         client.read_exact(&mut [0]).await.context("a forwarded gigabyte begins")?;
         forwards.push((forwarded, client));
     }
-    Ok(Stalled { logs: stalled, _forwards: forwards })
+    Ok(Stalled { logs: stalled, forwards })
 }
 
 /// Bytes that have passed over the links of a node's hub.
@@ -116,8 +117,8 @@ async fn sessions(times: usize) -> Result<(Waits, Waits)> {
     Ok((through, beside))
 }
 
-/// Fifty of each kind at full size: logs that are followed and ports that are forwarded by nobody who reads; as many on a node
-/// that is reached by plain TCP, so that whatever else the machine does with them delays both.
+/// Logs that are followed and ports that are forwarded by nobody who reads, fifty of each with `--long`, else 20 and 4; as many on a
+/// node that is reached by plain TCP, so that whatever else the machine does with them delays both.
 #[tokio::test]
 async fn x8_stalled_readers_hold_nobody_back() -> Result<()> {
     ground(Reach::Names).await?;
@@ -134,7 +135,8 @@ async fn x8_stalled_readers_hold_nobody_back() -> Result<()> {
     let mut stalled_plain = stall(&beside.0, number, &bearer).await?;
     until_stalled().await?;
     let (keys, keys_plain) = in_turn(&mut ours, &mut plain, 200).await?;
-    println!("keys beside {number} stalled logs: {keys}; by plain TCP {keys_plain}");
+    let forwards = stalled.forwards.len();
+    println!("keys beside {number} stalled logs and {forwards} forwards: {keys}; by plain TCP {keys_plain}");
     hardly_slower(&keys, &keys_plain, Duration::ZERO)?;
     let (whole, whole_plain) = sessions(10).await?;
     println!("whole execs beside them: {whole}; by plain TCP {whole_plain}");

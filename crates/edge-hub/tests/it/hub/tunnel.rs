@@ -106,6 +106,33 @@ async fn streams_add_no_metrics() {
     assert_eq!(series().await, before);
 }
 
+/// Ways follow from what is watched: the API server is asked nothing for a stream, wherever it goes.
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_ask_nothing_of_the_api_server() {
+    let site = Tunnelled::new().await;
+    let (cloud, _edge) = (site.cloud().await, site.edge().await);
+    site.linked(&cloud).await;
+    site.server().log().clear();
+    for number in 0..50 {
+        let targets = [
+            (format!("a1:{}", site.kubelet), "200"),
+            (format!("a2:{}", site.kubelet), "200"),
+            (format!("nobody-{number}:10250"), "404"),
+            ("a1:22".to_owned(), "403"),
+        ];
+        for (target, status) in targets {
+            let mut stream = UnixStream::connect(site.socket()).await.unwrap();
+            assert_eq!(connect(&mut stream, &target).await, status, "{target}");
+            let mut stream = TcpStream::connect(("127.0.0.1", site.loopback)).await.unwrap();
+            assert_eq!(connect(&mut stream, &target).await, status, "{target}");
+        }
+    }
+    // The gateway's own report goes on by the clock; a watch may end meanwhile.
+    let requests = site.server().log().requests();
+    let asked: Vec<_> = requests.iter().filter(|asked| !asked.path.contains("isthmus-gateway-")).collect();
+    assert!(asked.len() < 10, "{asked:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn who_is_not_known_gets_nowhere() {
     let site = Tunnelled::new().await;
