@@ -145,6 +145,29 @@ async fn a_selector_is_left_and_entered_by_freshness() {
 }
 
 #[tokio::test]
+async fn what_left_a_selection_and_went_is_told_as_gone() {
+    let Fixture { storage, .. } = fixture(3);
+    let query = "watch=1&resourceVersion=0&fieldSelector=status.freshness.state%3DFresh";
+    let mut watcher = storage.watch(&Scope::Cluster, &watch(query)).await.unwrap();
+    assert_eq!(told(&mut watcher, 3).await, ["+n0000", "+n0001", "+n0002"]);
+    // Between two looks of the watch: one leaves the selection and goes, another only leaves.
+    let later = Now { steady: Duration::from_secs(30), ..storage.0.now() };
+    storage.0.change(|store, _| {
+        store.report(later, report("n0001", 1));
+        store.tick(later);
+        store.node_deleted(later, "n0000");
+    });
+    let changes = tokio::time::timeout(Duration::from_secs(5), told(&mut watcher, 3)).await;
+    assert_eq!(changes.expect("something is not told"), ["~n0001", "-n0002", "-n0000"]);
+    // What was not selected when it went is no news.
+    storage.0.change(|store, _| {
+        store.node_deleted(later, "n0002");
+        store.node_deleted(later, "n0001");
+    });
+    assert_eq!(told(&mut watcher, 1).await, ["-n0001"]);
+}
+
+#[tokio::test]
 async fn nothing_is_told_without_leadership() {
     let Fixture { storage, leading } = fixture(1);
     let mut watcher = storage.watch(&Scope::Cluster, &watch("watch=1&resourceVersion=0")).await.unwrap();

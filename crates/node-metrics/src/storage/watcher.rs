@@ -113,11 +113,14 @@ impl<K: Kind> StoreWatcher<K> {
             }
             Change::Gone { version, last } => {
                 let object = self.source.object::<K>(last)?;
-                if self.selects(&object) {
-                    // It came and went since: both are told, so that a copy knows as much as any reader.
-                    if last.added > self.knew_all {
-                        deliveries.push(Delivery::Added(object));
-                    }
+                let selected = self.selects(&object);
+                let is_new = last.added > self.knew_all;
+                // It came and went since: both are told, so that a copy knows as much as any reader.
+                if selected && is_new {
+                    deliveries.push(Delivery::Added(object));
+                }
+                // What left the selection before it went may have been selected when this watch last looked.
+                if selected || (!is_new && last.reselected > self.knew_all) {
                     let departed = K::departed(last, *version, self.source.api_version)
                         .map_err(|error| internal(&error))?;
                     deliveries.push(Delivery::Deleted(departed));
