@@ -4,6 +4,7 @@
 //! In: the store, who leads. It must not answer 200 while another replica may lead: leadership is asked for at each report.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -119,8 +120,17 @@ impl Reports {
         if !self.source.is_leading() {
             return Err(Refused::Misdirected((self.leader)()));
         }
-        match self.source.change(|store, now| store.report(now, report)) {
-            Outcome::Judged { verdict, reply } => Ok(self.judged(verdict, &reply, knows)),
+        let mut interval = Duration::ZERO;
+        let outcome = self.source.change(|store, now| {
+            let outcome = store.report(now, report);
+            if let Outcome::Judged { reply, .. } = &outcome {
+                interval = self.admission.lock().interval(now.steady, reply.policy.interval);
+                store.ask_for(&node, interval);
+            }
+            outcome
+        });
+        match outcome {
+            Outcome::Judged { verdict, reply } => Ok(self.judged(verdict, &reply, interval, knows)),
             Outcome::Superseded | Outcome::NotLeading => Err(Refused::Misdirected((self.leader)())),
             Outcome::Unknown => Err(Refused::Unknown),
         }
@@ -142,11 +152,16 @@ impl Reports {
         }
     }
 
-    fn judged(&self, verdict: Verdict, reply: &Reply, knows: Option<u64>) -> (Taken, Response) {
+    fn judged(
+        &self,
+        verdict: Verdict,
+        reply: &Reply,
+        interval: Duration,
+        knows: Option<u64>,
+    ) -> (Taken, Response) {
         let Reply { epoch, held, policy } = reply;
         let now = self.source.now();
         let (incarnation, acked_seq) = held.unwrap_or_default();
-        let interval = self.admission.lock().interval(now.steady, policy.interval);
         let answer = Answer {
             epoch: *epoch,
             leader: (self.leader)().unwrap_or_default(),

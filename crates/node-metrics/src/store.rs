@@ -144,6 +144,8 @@ struct Tracked {
     reported: Option<Arc<Reported>>,
     /// The last report, or the beginning of this leadership.
     heard: Duration,
+    /// The interval that the answer to the last report asked for: the node goes by it until it hears another.
+    told: Duration,
     /// `None`: it has never reported to anybody.
     silence: Option<Silence>,
 }
@@ -219,6 +221,7 @@ impl Store {
             let record = self.ledger.get(&tracked.facts.name);
             tracked.reported = None;
             tracked.heard = now.steady;
+            tracked.told = Duration::ZERO;
             tracked.silence = match record.map(|record| record.value.freshness.state) {
                 Some(FreshnessState::Fresh) => Some(Silence::Fresh),
                 Some(FreshnessState::Stale) => Some(Silence::Stale),
@@ -267,7 +270,8 @@ impl Store {
                     Some(FreshnessState::Stale) => Some(Silence::Stale),
                     Some(FreshnessState::Expired) => Some(Silence::Expired),
                 };
-                let tracked = Tracked { facts, reported: None, heard: now.steady, silence };
+                let tracked =
+                    Tracked { facts, reported: None, heard: now.steady, told: Duration::ZERO, silence };
                 self.nodes.insert(Arc::clone(&name), tracked);
             }
         }
@@ -298,6 +302,13 @@ impl Store {
         let Tracked { facts, reported, heard, .. } = self.nodes.get(name)?;
         let silent = reported.as_ref().map(|_| now.steady.saturating_sub(*heard));
         Some((silent, facts.policy.interval))
+    }
+
+    /// The answer to the report that was just judged asks the node for this interval.
+    pub fn ask_for(&mut self, name: &str, interval: Duration) {
+        if let Some(tracked) = self.nodes.get_mut(name) {
+            tracked.told = tracked.told.max(interval);
+        }
     }
 
     /// What condition `NodeMetricFresh` of Nodes should say and does not, by name; never stale.

@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use api::slo::freshness::FreshnessState;
 use node_report::NodeUsage;
 use rcgen::{CertificateParams, DnType, KeyPair};
 use tower::ServiceExt as _;
@@ -125,4 +126,23 @@ async fn what_cannot_be_taken_is_shed() {
     let shed = send(&reports, &a, &full("a", 1)).await;
     assert_eq!(shed.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(shed.headers()[header::RETRY_AFTER], "5");
+}
+
+#[tokio::test]
+async fn who_was_asked_to_slow_down_is_not_late() {
+    let reports = reports(4, Arc::new(AtomicBool::new(true)));
+    let second = Duration::from_secs(1);
+    let shed = |_: &u32| {
+        let silent = Some(Duration::ZERO);
+        reports.admission.lock().admit(second, silent, 10 * second) != Admitted::Taken
+    };
+    assert!((0..9).find(shed).is_some(), "more come than can be taken");
+    let a = certificate(&["system:nodes"], &["system:node:a"]);
+    assert_eq!(answer(send(&reports, &a, &full("a", 0)).await).await.interval_ms, 20_000);
+    let state = |silent: u32| {
+        reports.source.change(|store, now| store.tick(Now { steady: now.steady + silent * second, ..now }));
+        reports.source.read(|store| store.ledger().get("a").unwrap().value.freshness.state)
+    };
+    assert_eq!(state(50), FreshnessState::Fresh);
+    assert_eq!(state(51), FreshnessState::Stale);
 }

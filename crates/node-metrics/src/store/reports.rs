@@ -38,6 +38,7 @@ impl Store {
         tracked.reported.clone_from(&reported);
         if let (Verdict::Take, Some(reported)) = (verdict, reported) {
             tracked.heard = now.steady;
+            tracked.told = tracked.facts.policy.interval;
             let silence = tracked.silence.replace(Silence::Fresh);
             let freshness = Freshness {
                 state: FreshnessState::Fresh,
@@ -74,7 +75,9 @@ impl Store {
             let Some(before) = tracked.silence else { continue };
             let age = now.steady.saturating_sub(tracked.heard);
             // What was stale or worse stays so until a report: a take-over begins the count anew and proves no life.
-            let silence = self.settings.rules.judge(age, tracked.facts.policy.interval).max(before);
+            // A node learns with its next answer that another interval is wanted of it.
+            let interval = tracked.told.max(tracked.facts.policy.interval);
+            let silence = self.settings.rules.judge(age, interval).max(before);
             if silence == before {
                 continue;
             }

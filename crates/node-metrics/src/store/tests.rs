@@ -104,6 +104,37 @@ fn each_step_of_silence_is_one_change() {
 }
 
 #[test]
+fn a_node_is_judged_by_the_interval_that_it_was_told() {
+    let every = |seconds: u64| {
+        let text = format!(r#"{{"metricReportIntervalSeconds": {seconds}}}"#);
+        NodeFacts {
+            policy: Policies::parse(Some(&text), None).unwrap().of(&BTreeMap::new()),
+            ..facts("a", 0, None)
+        }
+    };
+    let mut store = leading(&["a"]);
+    store.node_applied(at(0), every(300));
+    store.report(at(0), report("a", 1, 0));
+    store.node_applied(at(1), every(10));
+    for second in 2..=300 {
+        store.tick(at(second));
+    }
+    assert_eq!(value(&store, "a")["status"]["freshness"]["state"], "Fresh", "it obeys what it was told");
+    // Nor does an answer to a report that is not taken make it late at once.
+    let delta = Report { base_seq: Some(7), ..report("a", 1, 8) };
+    store.report(at(300), delta);
+    store.ask_for("a", Duration::from_secs(10));
+    store.tick(at(301));
+    assert_eq!(value(&store, "a")["status"]["freshness"]["state"], "Fresh");
+    // From here on it knows.
+    store.report(at(302), report("a", 1, 9));
+    store.tick(at(327));
+    assert_eq!(value(&store, "a")["status"]["freshness"]["state"], "Fresh");
+    store.tick(at(328));
+    assert_eq!(value(&store, "a")["status"]["freshness"]["state"], "Stale");
+}
+
+#[test]
 fn a_nodes_clock_counts_for_nothing() {
     for skew in [-300_000_i64, 0, 300_000] {
         let mut store = leading(&["a"]);
