@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 
 use axum::{extract::connect_info::Connected, serve::IncomingStream};
 use futures::future::BoxFuture;
-use http::{HeaderMap, HeaderName, header};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 use rustls::pki_types::CertificateDer;
 use tls::listener::TlsListener;
 
@@ -54,6 +54,11 @@ impl User {
         }
         self
     }
+}
+
+/// A header's value as text. API servers write names and groups as UTF-8, whichever letters they have; what is no text says nothing.
+pub fn header_text(value: &HeaderValue) -> Option<&str> {
+    std::str::from_utf8(value.as_bytes()).ok()
 }
 
 /// Nobody was recognised, although a credential was shown, or it could not be looked at. Either is answered 401, as the API server does.

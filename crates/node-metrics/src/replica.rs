@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use aggregated_api::authenticate::AuthenticationError;
+use aggregated_api::authenticate::{AuthenticationError, header_text};
 use aggregated_api::{Authenticator, Peer, User};
 use arc_swap::ArcSwap;
 use futures::future::{BoxFuture, FutureExt};
@@ -73,11 +73,11 @@ const EXTRA: &str = "x-remote-extra-";
 
 /// For whom a replica asks.
 fn asked_for(headers: &HeaderMap) -> Option<User> {
-    let text = |name: &str| Some(headers.get(name)?.to_str().ok()?.to_owned());
-    let groups = headers.get_all(GROUP).iter().filter_map(|value| Some(value.to_str().ok()?.to_owned()));
+    let text = |name: &str| Some(header_text(headers.get(name)?)?.to_owned());
+    let groups = headers.get_all(GROUP).iter().filter_map(|value| Some(header_text(value)?.to_owned()));
     let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (name, value) in headers {
-        if let (Some(key), Ok(value)) = (name.as_str().strip_prefix(EXTRA), value.to_str()) {
+        if let (Some(key), Some(value)) = (name.as_str().strip_prefix(EXTRA), header_text(value)) {
             extra.entry(decoded(key)).or_default().push(value.to_owned());
         }
     }
@@ -94,7 +94,8 @@ pub fn ask_for(user: &User, headers: &mut HeaderMap) {
     }
     let User { name, uid, groups, extra } = user;
     let mut add = |key: &str, value: &str| {
-        if let (Ok(key), Ok(value)) = (HeaderName::from_bytes(key.as_bytes()), HeaderValue::from_str(value)) {
+        let value = HeaderValue::from_bytes(value.as_bytes());
+        if let (Ok(key), Ok(value)) = (HeaderName::from_bytes(key.as_bytes()), value) {
             headers.append(key, value);
         }
     };
@@ -149,9 +150,9 @@ mod tests {
 
     #[test]
     fn for_whom_is_asked_travels_whole_and_strangers_words_do_not() {
-        let extra = [("scopes.example.com/Ä".to_owned(), vec!["a".to_owned(), "b".to_owned()])].into();
-        let groups = vec!["g1".to_owned(), "g2".to_owned()];
-        let user = User { name: "alice".to_owned(), uid: "7".to_owned(), groups, extra };
+        let extra = [("scopes.example.com/Ä".to_owned(), vec!["a".to_owned(), "ß".to_owned()])].into();
+        let groups = vec!["g1".to_owned(), "Prüfer".to_owned()];
+        let user = User { name: "élise@例え.jp".to_owned(), uid: "7".to_owned(), groups, extra };
         let mut headers = HeaderMap::new();
         headers.insert("x-remote-group", "system:masters".parse().unwrap());
         headers.insert("x-remote-extra-z", "z".parse().unwrap());

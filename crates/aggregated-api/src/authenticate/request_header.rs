@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName};
 use percent_encoding::percent_decode_str;
 use rustls::pki_types::CertificateDer;
 
-use super::{User, chain::Authority, trust::MalformedTrust};
+use super::{User, chain::Authority, header_text, trust::MalformedTrust};
 
 /// How front proxies are recognised and read.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl RequestHeader {
             return Err(format!("subject with cn={} is not in the allowed list", names.common_name));
         }
         let first = |names: &[HeaderName]| {
-            let mut values = names.iter().filter_map(|name| headers.get(name)?.to_str().ok());
+            let mut values = names.iter().filter_map(|name| header_text(headers.get(name)?));
             values.find(|value| !value.is_empty()).unwrap_or_default().to_owned()
         };
         let name = first(&self.user);
@@ -69,7 +69,7 @@ impl RequestHeader {
             return Ok(None);
         }
         let groups = self.groups.iter().flat_map(|name| headers.get_all(name));
-        let groups = groups.filter_map(|value| value.to_str().ok().map(str::to_owned)).collect();
+        let groups = groups.filter_map(|value| header_text(value).map(str::to_owned)).collect();
         let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (header, value) in headers {
             let Some(key) =
@@ -77,7 +77,7 @@ impl RequestHeader {
             else {
                 continue;
             };
-            let Ok(value) = value.to_str() else { continue };
+            let Some(value) = header_text(value) else { continue };
             let key = percent_decode_str(key).decode_utf8_lossy().to_lowercase();
             extra.entry(key).or_default().push(value.to_owned());
         }

@@ -106,7 +106,7 @@ fn config(clients: &Authority, proxies: &Authority, allowed: &[&str]) -> BTreeMa
 
 fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
     let pair = |(name, value): &(&str, &str)| {
-        (name.parse::<HeaderName>().unwrap(), HeaderValue::from_str(value).unwrap())
+        (name.parse::<HeaderName>().unwrap(), HeaderValue::from_bytes(value.as_bytes()).unwrap())
     };
     let mut map = HeaderMap::new();
     for (name, value) in pairs.iter().map(pair) {
@@ -158,6 +158,7 @@ async fn which_authority_signed_decides() {
         (Some(&alice), &[CLAIM], "alice"),
         (Some(&pretender), &[CLAIM], "front-proxy-client"),
         (Some(&proxy), &[CLAIM], "claimed"),
+        (Some(&proxy), &[("X-Remote-User", "élise@例え.jp")], "élise@例え.jp"),
         // The front proxy's own certificate makes nobody a user.
         (Some(&proxy), &[], "401"),
         (Some(&proxy), &[good], "bearer"),
@@ -174,14 +175,14 @@ async fn which_authority_signed_decides() {
         CLAIM,
         ("X-Remote-Uid", "7"),
         ("X-Remote-Group", "a"),
-        ("X-Remote-Group", "b"),
-        ("X-Remote-Extra-Example.com%2FScopes", "s1"),
+        ("X-Remote-Group", "Prüfer"),
+        ("X-Remote-Extra-Example.com%2FScopes", "ß"),
         ("X-Remote-Extra-Example.com%2FScopes", "s2"),
     ];
     let mut headers = headers(&told);
     let user = authenticator.authenticate(&peer(Some(&proxy)), &headers).await.unwrap().unwrap();
-    assert_eq!((user.uid.as_str(), user.groups), ("7", vec!["a".to_owned(), "b".to_owned()]));
-    assert_eq!(user.extra["example.com/scopes"], ["s1", "s2"]);
+    assert_eq!((user.uid.as_str(), user.groups), ("7", vec!["a".to_owned(), "Prüfer".to_owned()]));
+    assert_eq!(user.extra["example.com/scopes"], ["ß", "s2"]);
     authenticator.strip(&mut headers);
     assert!(headers.is_empty(), "{headers:?}");
     let user = authenticator.authenticate(&peer(Some(&alice)), &HeaderMap::new()).await.unwrap().unwrap();
