@@ -2,6 +2,7 @@
 //! client may, and stops at the first thing that it does not understand; the caller begins again.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
@@ -10,6 +11,7 @@ use kube::client::Body;
 use kube_wire::object::MalformedObject;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use tokio::time::timeout;
 
 use crate::record::{MalformedRecord, Record};
 use crate::storage::NodeMetrics;
@@ -17,6 +19,9 @@ use crate::{GROUP, RESOURCE};
 
 /// The longest line of a stream: an object is at most as long as a request of the API server.
 const LINE_MAX: usize = 16 << 20;
+
+/// A leader that says nothing for so long is cut off: it sends a bookmark each minute.
+const SILENCE: Duration = Duration::from_secs(75);
 
 /// Why a stream of the leader ended.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +47,9 @@ pub enum FollowError {
     /// An object of it is none.
     #[error("an object of the leader")]
     Object(#[from] MalformedObject),
+    /// It says nothing, not even that nothing happens.
+    #[error("the leader has said nothing for {SILENCE:?}")]
+    Silent(#[from] tokio::time::error::Elapsed),
     /// A line is too long.
     #[error("the leader sends a line of more than {LINE_MAX} bytes")]
     Long,
@@ -95,7 +103,7 @@ pub async fn follow(client: &Client, copy: &NodeMetrics, copied: impl FnOnce()) 
     // The leader trusts a replica's word on who asks.
     let request =
         request.header("x-remote-user", "isthmus:node-metrics").header("x-remote-group", "system:masters");
-    let response = client.send(request.body(Body::empty())?).await?;
+    let response = timeout(SILENCE, client.send(request.body(Body::empty())?)).await??;
     if response.status() != http::StatusCode::OK {
         return Err(FollowError::Status(response.status()));
     }
@@ -108,7 +116,7 @@ pub async fn follow(client: &Client, copy: &NodeMetrics, copied: impl FnOnce()) 
     let mut copying = Copying { initial };
     let mut body = response.into_body();
     let mut buffer = BytesMut::new();
-    while let Some(frame) = body.frame().await {
+    while let Some(frame) = timeout(SILENCE, body.frame()).await? {
         let Ok(data) = frame?.into_data() else { continue };
         let mut looked = buffer.len();
         buffer.extend_from_slice(&data);

@@ -30,6 +30,10 @@ const BODY_MAX: usize = 3 << 20;
 /// How long a read waits for a leader: longer than a take-over takes when nothing else is wrong.
 const PATIENCE: Duration = Duration::from_secs(3);
 
+/// How long a leader may take to begin an answer: a list of all that it holds is made in a few seconds. Connections to one that is cut off
+/// last for many minutes.
+const BEGIN: Duration = Duration::from_secs(15);
+
 /// Headers of one connection, or of one credential: not handed on.
 const NOT_HANDED_ON: [HeaderName; 8] = [
     header::AUTHORIZATION,
@@ -68,6 +72,11 @@ impl StandbyProxy {
     /// From now on requests go to `leader`, or to nobody; streams of the one before end.
     pub fn set_leader(&self, leader: Option<Leader>) {
         self.leader.store(leader.map(Arc::new));
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// The leader that is known says nothing any more: its streams end, so that watches look for another way.
+    pub fn let_go(&self) {
         self.changes.send_modify(|count| *count += 1);
     }
 
@@ -133,6 +142,7 @@ impl StandbyProxy {
         let answer = tokio::select! {
             answer = leader.client.send(request) => answer,
             _ = changes.changed() => return Err("the leader has changed"),
+            () = tokio::time::sleep(BEGIN) => return Err("the leader has not answered in time"),
         };
         match answer {
             Ok(answer) => {
@@ -178,4 +188,31 @@ fn unavailable(message: &str) -> Response {
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::freshness::Now;
+    use crate::store::{Settings, Store};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_leader_that_is_cut_off_keeps_nobody_waiting_for_ever() {
+        let clock = || Now { steady: Duration::ZERO, wall: jiff::Timestamp::UNIX_EPOCH };
+        let source = NodeMetrics::new(Store::new(Settings::default()), "v", clock, || false);
+        let proxy = StandbyProxy::new(source);
+        let nobody = |_: http::Request<kube::client::Body>| {
+            std::future::pending::<Result<http::Response<kube::client::Body>, std::convert::Infallible>>()
+        };
+        let client = Client::new(tower::service_fn(nobody), "default");
+        proxy.set_leader(Some(Leader { client, address: "cut-off".to_owned() }));
+        let began = Instant::now();
+        for method in [Method::GET, Method::PATCH] {
+            let request = http::Request::builder().method(method).uri("/apis").body(Body::empty()).unwrap();
+            let answer = proxy.hand_on(User::default(), request).await.unwrap();
+            assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+            assert_eq!(answer.headers()[header::RETRY_AFTER], "1");
+        }
+        assert!(began.elapsed() <= 2 * (BEGIN + PATIENCE), "{:?}", began.elapsed());
+    }
 }

@@ -9,7 +9,7 @@ use futures::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
-use node_metrics::follow;
+use node_metrics::follow::{self, FollowError};
 use node_metrics::proxy::Leader;
 use node_report::http::config_map::SERVERS;
 use tokio::task::JoinSet;
@@ -84,6 +84,9 @@ async fn copy(host: Arc<Host>, client: Client) {
         let ended = follow::follow(&client, &host.source, || debug!("the copy of the leader is whole")).await;
         if host.source.is_leading() {
             return;
+        }
+        if matches!(ended, Err(FollowError::Silent(_))) {
+            host.proxy.let_go();
         }
         if let Err(error) = ended {
             let error: &dyn std::error::Error = &error;

@@ -5,7 +5,7 @@ use crate::freshness::Now;
 use crate::store::{Settings, Store};
 
 fn copy() -> Arc<NodeMetrics> {
-    let clock = || Now { steady: std::time::Duration::ZERO, wall: Timestamp::UNIX_EPOCH };
+    let clock = || Now { steady: Duration::ZERO, wall: Timestamp::UNIX_EPOCH };
     NodeMetrics::new(Store::new(Settings::default()), "slo.koordinator.sh/v1beta1", clock, || false)
 }
 
@@ -60,4 +60,27 @@ fn after_an_error_the_copy_begins_anew() {
     assert!(matches!(copying.take(&end, &copy), Err(FollowError::Ended(_))));
     assert!(copy.read(Store::is_copied), "the end of a leadership spoils no copy");
     assert!(matches!(copying.take(&line("TICK", "a", 5), &copy), Err(FollowError::Ended(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_says_nothing_is_given_up() {
+    use axum::body::Body as Stream;
+    use futures::StreamExt as _;
+    let began = tokio::time::Instant::now();
+    // One that begins and says no more, and one that never answers.
+    for answers in [true, false] {
+        let leader = move |_: http::Request<Body>| async move {
+            if !answers {
+                std::future::pending::<()>().await;
+            }
+            let first = futures::stream::iter([Ok::<_, std::convert::Infallible>(bookmark(9, true))]);
+            Ok::<_, std::convert::Infallible>(http::Response::new(Stream::from_stream(
+                first.chain(futures::stream::pending()),
+            )))
+        };
+        let client = Client::new(tower::service_fn(leader), "default");
+        let ended = follow(&client, &copy(), || ()).await;
+        assert!(matches!(ended, Err(FollowError::Silent(_))), "{ended:?}");
+    }
+    assert_eq!(began.elapsed(), 2 * SILENCE);
 }
