@@ -3,12 +3,17 @@
 use std::io::Write;
 
 use api::NodeMetric;
+use api::slo::names::{V1ALPHA1, V1BETA1};
+use http::StatusCode;
 use jiff::Timestamp;
-use kube::api::ListParams;
-use kube::{Api, Client, ResourceExt};
+use kube::api::{ListParams, ObjectList};
+use kube::{Client, Resource, ResourceExt};
 
 /// Objects in one answer.
 const PAGE: u32 = 500;
+
+/// How often a list is begun: its version may be gone before its last page, as after a change of the leader.
+const ATTEMPTS: u32 = 4;
 
 /// Arguments of `top`.
 #[derive(Debug, clap::Args)]
@@ -64,19 +69,49 @@ pub enum TopError {
 pub async fn run(args: &TopArgs, out: &mut impl Write) -> Result<(), TopError> {
     let TopWhat::Nodes(TopNodesArgs { sort_by }) = &args.what;
     let client = Client::try_default().await.map_err(|error| TopError::Infer(Box::new(error)))?;
-    let api: Api<NodeMetric> = Api::all(client);
-    let mut nodes = Vec::new();
-    let mut params = ListParams::default().limit(PAGE);
-    loop {
-        let page = api.list(&params).await.map_err(|error| TopError::List(Box::new(error)))?;
-        nodes.extend(page.items);
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => params = ListParams::default().limit(PAGE).continue_token(&token),
-            None => break,
-        }
-    }
+    let nodes = all(&client).await.map_err(|error| TopError::List(Box::new(error)))?;
     let rows = rows(nodes, *sort_by, Timestamp::now());
     Ok(out.write_all(table(&rows).as_bytes())?)
+}
+
+/// All NodeMetrics, of whichever version the cluster serves.
+async fn all(client: &Client) -> Result<Vec<NodeMetric>, kube::Error> {
+    match list(client, V1BETA1).await {
+        Err(error) if has_code(&error, StatusCode::NOT_FOUND) => list(client, V1ALPHA1).await,
+        listed => listed,
+    }
+}
+
+/// Page by page; from the beginning if a page is no more to be had of the version of the first.
+async fn list(client: &Client, version: &str) -> Result<Vec<NodeMetric>, kube::Error> {
+    let path = format!("/apis/{version}/{}", NodeMetric::plural(&()));
+    let mut attempts = 1;
+    let mut nodes = Vec::new();
+    let mut token: Option<String> = None;
+    loop {
+        let mut params = ListParams::default().limit(PAGE);
+        params.continue_token.clone_from(&token);
+        let request = kube::core::Request::new(&path).list(&params).map_err(kube::Error::BuildRequest)?;
+        let page = match client.request::<ObjectList<NodeMetric>>(request).await {
+            Ok(page) => page,
+            Err(error) if token.is_some() && attempts < ATTEMPTS && has_code(&error, StatusCode::GONE) => {
+                attempts += 1;
+                nodes.clear();
+                token = None;
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        nodes.extend(page.items);
+        token = page.metadata.continue_.filter(|token| !token.is_empty());
+        if token.is_none() {
+            return Ok(nodes);
+        }
+    }
+}
+
+fn has_code(error: &kube::Error, code: StatusCode) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == code.as_u16())
 }
 
 const HEAD: [&str; 10] = ["NAME", "CPU", "CPU%", "MEMORY", "MEM%", "P95", "PRESSURE", "PODS", "AGE", "STATE"];
@@ -152,7 +187,62 @@ fn table(rows: &[[String; 10]]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+    use serde_json::json;
+
     use super::*;
+
+    /// A cluster that serves `version`, in pages of one of three nodes; the second page is gone as often as `gone` says.
+    fn cluster(version: &'static str, gone: usize) -> Client {
+        let gone = Arc::new(AtomicUsize::new(gone));
+        let answer = move |request: http::Request<kube::client::Body>| {
+            let query = request.uri().query().unwrap_or_default();
+            let at = query.split("continue=").nth(1).map_or(0, |token| token.parse::<usize>().unwrap());
+            let code: u16 = if request.uri().path() != format!("/apis/{version}/nodemetrics") {
+                404
+            } else if at == 1 && gone.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok() {
+                410
+            } else {
+                200
+            };
+            let token = if at < 2 { (at + 1).to_string() } else { String::new() };
+            let body = if code == 200 {
+                json!({"apiVersion": "v1", "kind": "NodeMetricList", "metadata": {"continue": token},
+                    "items": [{"apiVersion": version, "kind": "NodeMetric", "metadata": {"name": format!("n{at}")}, "spec": {}}]})
+            } else {
+                json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "", "reason": "", "code": code})
+            };
+            let response = http::Response::builder()
+                .status(code)
+                .body(kube::client::Body::from(body.to_string().into_bytes()));
+            async move { response }
+        };
+        Client::new(tower::service_fn(answer), "default")
+    }
+
+    #[tokio::test]
+    async fn nodes_are_found_in_whichever_version_is_served() {
+        for version in [V1BETA1, V1ALPHA1] {
+            let nodes = all(&cluster(version, 0)).await.unwrap();
+            assert_eq!(
+                nodes.iter().map(ResourceExt::name_any).collect::<Vec<_>>(),
+                ["n0", "n1", "n2"],
+                "{version}"
+            );
+        }
+        let error = all(&cluster("slo.koordinator.sh/v9", 0)).await.unwrap_err();
+        assert!(has_code(&error, StatusCode::NOT_FOUND), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_list_whose_version_is_gone_begins_anew() {
+        let nodes = all(&cluster(V1BETA1, 3)).await.unwrap();
+        assert_eq!(nodes.iter().map(ResourceExt::name_any).collect::<Vec<_>>(), ["n0", "n1", "n2"]);
+        let error = all(&cluster(V1BETA1, 4)).await.unwrap_err();
+        assert!(has_code(&error, StatusCode::GONE), "{error}");
+    }
 
     #[test]
     fn ages_have_one_unit() {
