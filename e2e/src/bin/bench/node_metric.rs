@@ -4,6 +4,7 @@
 mod crd;
 mod fleet;
 mod link;
+mod list;
 mod nodes;
 mod place;
 mod replica;
@@ -58,9 +59,9 @@ pub(crate) struct Size {
     /// How many nodes there are in each step of the growth; `--nodes` is one of them.
     #[arg(long, value_delimiter = ',', default_values = ["100", "1000", "10000"])]
     growth: Vec<usize>,
-    /// Number of objects of the CRD.
-    #[arg(long, default_value_t = 1000)]
-    crd_objects: usize,
+    /// Number of objects of the CRD; as many as nodes if nothing is said.
+    #[arg(long)]
+    crd_objects: Option<usize>,
     /// How often each change of the leader is measured; the longest counts.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
@@ -188,6 +189,7 @@ impl Bench {
             rows.push(row(step, &mut seen, watchers));
             if step == nodes {
                 self.direct_figures(&mut seen, watchers);
+                self.one_list(&pair.0).await?;
                 self.through_the_api_server(&fleet, &pair, window).await?;
             }
         }
@@ -223,6 +225,16 @@ impl Bench {
         ));
     }
 
+    /// What an informer begins with that asks for no pages.
+    async fn one_list(&mut self, leader: &Replica) -> Result<()> {
+        let list::Listed { megabytes, seconds, peak_mb } = list::once(&self.direct()?, leader).await?;
+        self.figures.push(Figure::new("list_peak_mb", peak_mb));
+        self.notes.push(format!(
+            "One list in one piece (resourceVersion=0): {megabytes:.0} MB in {seconds:.1} s; {peak_mb:.0} MB were resident in the leader at most."
+        ));
+        Ok(())
+    }
+
     /// All watchers but one are direct, as the cost of the API server is not ours.
     async fn through_the_api_server(
         &mut self,
@@ -244,7 +256,8 @@ impl Bench {
     }
 
     async fn crd(&mut self) -> Result<()> {
-        let Size { watchers, window, crd_objects, .. } = self.size;
+        let Size { nodes, watchers, window, crd_objects, .. } = self.size;
+        let crd_objects = crd_objects.unwrap_or(nodes);
         let mut fleet = self.fleet(Duration::from_secs(10))?;
         nodes::make(&self.client, 0..1).await?;
         fleet.grow(1).await?;
@@ -313,10 +326,12 @@ impl Bench {
     }
 
     async fn takeover(&mut self) -> Result<()> {
-        const NODES: usize = 1000;
+        // One more than report by themselves: the probe.
+        let nodes = self.size.nodes;
         let mut fleet = self.fleet(Duration::from_secs(10))?;
-        nodes::make(&self.client, 0..NODES + 1).await?;
-        fleet.grow(NODES).await?;
+        nodes::make(&self.client, 0..nodes + 1).await?;
+        fleet.grow(nodes).await?;
+        nodes::settled().await?;
         let ends = [
             (End::Term, "takeover_term_s", 1.0),
             (End::Kill, "takeover_kill_s", 2.0),
@@ -326,7 +341,7 @@ impl Bench {
             let mut gaps = Vec::new();
             for _ in 0..self.size.rounds {
                 let admin = self.direct()?;
-                let probe = (&fleet.shared, NODES);
+                let probe = (&fleet.shared, nodes);
                 gaps.push(takeover::change(&self.client, end, probe, &self.place, &admin).await?);
             }
             let longest = gaps.iter().map(|gap| gap.reads.max(gap.reports)).fold(0.0, f64::max);

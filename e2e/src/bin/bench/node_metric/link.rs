@@ -97,9 +97,20 @@ impl Link {
         path: &str,
         body: Bytes,
     ) -> Result<http::Response<Incoming>> {
+        self.send_within(DEADLINE, request, path, body).await
+    }
+
+    /// The same of an answer whose making takes its time.
+    pub(super) async fn send_within(
+        &mut self,
+        deadline: Duration,
+        request: http::request::Builder,
+        path: &str,
+        body: Bytes,
+    ) -> Result<http::Response<Incoming>> {
         let request = request.uri(format!("https://{}{path}", self.server)).body(Full::new(body))?;
         self.sender.ready().await?;
-        Ok(timeout(DEADLINE, self.sender.send_request(request)).await.context("no answer in time")??)
+        Ok(timeout(deadline, self.sender.send_request(request)).await.context("no answer in time")??)
     }
 
     /// Returns when the other end is gone.
