@@ -129,3 +129,25 @@ annotations:
   helm.sh/hook-weight: {{ .weight | quote }}
   helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- end -}}
+
+{{- define "isthmus.resources" -}}
+{{- $resources := deepCopy .resources -}}
+{{- if hasKey $resources "limits" -}}
+{{- $_ := set $resources "limits" (merge (default dict $resources.limits) (dict "memory" .memory)) -}}
+{{- end -}}
+{{- toYaml $resources -}}
+{{- end -}}
+
+{{- /* An APIService takes a whole version of its group: what a CRD serves in it would be seen no more. */ -}}
+{{- define "isthmus.refuseHidden" -}}
+{{- $version := .version -}}
+{{- range .crds -}}
+{{- $crd := dig "metadata" "name" "" . -}}
+{{- range dig "spec" "versions" list . -}}
+{{- if and .served (eq .name $version) -}}
+{{- $other := ternary "v1beta1" "v1alpha1" (eq $version "v1alpha1") -}}
+{{- fail (printf "CRD %s serves slo.koordinator.sh/%s, which nodeMetrics.apiVersion=%s would hide: set nodeMetrics.apiVersion=%s, or, if nobody uses it, remove it with its objects (kubectl delete crd %s)" $crd $version $version $other $crd) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}

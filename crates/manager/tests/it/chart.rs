@@ -4,6 +4,7 @@
 
 mod access;
 mod node_labels;
+mod node_metrics;
 mod objects;
 mod ordinary_pods;
 mod webhooks;
