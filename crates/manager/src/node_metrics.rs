@@ -17,6 +17,7 @@ pub mod retire;
 mod standby;
 pub mod top;
 mod trust;
+mod turn;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

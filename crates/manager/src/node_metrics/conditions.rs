@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::slo::names::{NODE_METRIC_FRESH, OUT_OF_VIEW, REPORTING, REPORTS_CEASED};
+use futures::{StreamExt, stream};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -15,7 +16,7 @@ use node_metrics::freshness::Silence;
 use serde_json::{Value, json};
 use tracing::{info, warn};
 
-use super::Host;
+use super::{Host, turn};
 
 /// Who writes, in managed fields and events.
 pub(super) const FIELD_MANAGER: &str = "isthmus-node-metric";
@@ -26,6 +27,9 @@ const TURN: Duration = Duration::from_secs(1);
 /// How many Nodes are written in a turn: a site that falls silent must not flood the API server.
 const AT_ONCE: usize = 20;
 
+/// How many of them at a time.
+const WRITERS: usize = 4;
+
 /// A write that takes longer is given up.
 const CALL: Duration = Duration::from_secs(5);
 
@@ -34,6 +38,7 @@ pub(super) async fn keep(host: Arc<Host>) {
     let reporter =
         Reporter { controller: FIELD_MANAGER.into(), instance: Some(host.config.identity.clone()) };
     let nodes: Api<Node> = Api::all(host.client.clone());
+    let mut last = None;
     loop {
         tokio::time::sleep(TURN).await;
         if !host.source.is_leading() {
@@ -42,33 +47,38 @@ pub(super) async fn keep(host: Arc<Host>) {
         // Not one for all turns: it keeps each event whole for minutes, of thousands of nodes that is megabytes.
         let recorder = Recorder::new(host.client.clone(), reporter.clone());
         let missing = host.source.read(node_metrics::store::Store::conditions);
-        for (name, silence) in missing.into_iter().take(AT_ONCE) {
-            let params =
-                PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-            let patch = Patch::Strategic(patch(silence, Timestamp::now()));
-            if !host.source.is_leading() {
-                break;
-            }
-            match tokio::time::timeout(CALL, nodes.patch_status(&name, &params, &patch)).await {
-                Ok(Ok(node)) => {
-                    info!(node = &*name, reason = reason(silence), "condition {NODE_METRIC_FRESH}");
-                    let about = ObjectReference {
-                        api_version: Some("v1".to_owned()),
-                        kind: Some("Node".to_owned()),
-                        name: Some(name.to_string()),
-                        uid: node.metadata.uid,
-                        ..ObjectReference::default()
-                    };
-                    if let Some(event) = event(silence)
-                        && let Err(error) = recorder.publish(&event, &about).await
-                    {
-                        warn!(%error, "cannot publish an event");
-                    }
-                }
-                Ok(Err(error)) => warn!(%error, node = &*name, "cannot write condition {NODE_METRIC_FRESH}"),
-                Err(_) => warn!(node = &*name, "cannot write condition {NODE_METRIC_FRESH}: no answer"),
+        let chosen = turn::next(missing, last.as_ref(), AT_ONCE);
+        last = chosen.last().map(|(name, _)| Arc::clone(name)).or(last);
+        let writes = chosen.into_iter().map(|(name, silence)| write(&host, &nodes, &recorder, name, silence));
+        stream::iter(writes).buffer_unordered(WRITERS).collect::<()>().await;
+    }
+}
+
+/// Writes one condition, and tells of it.
+async fn write(host: &Host, nodes: &Api<Node>, recorder: &Recorder, name: Arc<str>, silence: Silence) {
+    if !host.source.is_leading() {
+        return;
+    }
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    let patch = Patch::Strategic(patch(silence, Timestamp::now()));
+    match tokio::time::timeout(CALL, nodes.patch_status(&name, &params, &patch)).await {
+        Ok(Ok(node)) => {
+            info!(node = &*name, reason = reason(silence), "condition {NODE_METRIC_FRESH}");
+            let about = ObjectReference {
+                api_version: Some("v1".to_owned()),
+                kind: Some("Node".to_owned()),
+                name: Some(name.to_string()),
+                uid: node.metadata.uid,
+                ..ObjectReference::default()
+            };
+            if let Some(event) = event(silence)
+                && let Err(error) = recorder.publish(&event, &about).await
+            {
+                warn!(%error, "cannot publish an event");
             }
         }
+        Ok(Err(error)) => warn!(%error, node = &*name, "cannot write condition {NODE_METRIC_FRESH}"),
+        Err(_) => warn!(node = &*name, "cannot write condition {NODE_METRIC_FRESH}: no answer"),
     }
 }
 
