@@ -12,6 +12,7 @@ mod args;
 mod conditions;
 mod lead;
 mod nodes;
+mod orphans;
 mod policies;
 pub mod retire;
 mod standby;
@@ -192,6 +193,7 @@ pub(crate) fn start(
     tasks.spawn(standby::follow(Arc::clone(&host)));
     tasks.spawn(tick(Arc::clone(&host)));
     tasks.spawn(conditions::keep(Arc::clone(&host)));
+    tasks.spawn(orphans::clear(Arc::clone(&host)));
     let hand_over = CancellationToken::new();
     let mut handed_over = JoinSet::new();
     handed_over.spawn(lead::stand(host, hand_over.clone()));

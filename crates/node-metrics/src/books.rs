@@ -39,6 +39,17 @@ impl Books {
         self.loads.begin_above(version);
     }
 
+    /// All under new versions, above those that another may have told of.
+    pub(crate) fn restamp(&mut self) {
+        self.metrics.restamp(Record::again);
+        for stored in self.metrics.values() {
+            if let Some(load) = self.loads.get(&stored.name).map(|load| load.value.again()) {
+                self.loads.copy(&stored.name, load, stored.version);
+            }
+        }
+        self.loads.copy_progress(self.metrics.last());
+    }
+
     pub(crate) fn put(
         &mut self,
         name: &Arc<str>,

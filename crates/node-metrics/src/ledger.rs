@@ -150,6 +150,21 @@ impl<T> Ledger<T> {
         self.last = version.saturating_add(1);
     }
 
+    /// Gives all values versions above those of before, in the order that they have: where others may have told of a later state of
+    /// some, nobody is told of an older version than they know. `again` makes the same value.
+    pub fn restamp(&mut self, again: impl Fn(&T) -> T) {
+        let live = |change: &Change<T>| match change {
+            Change::Live(stored) => Some(Arc::clone(stored)),
+            Change::Gone { .. } => None,
+        };
+        for before in self.order.values().filter_map(live).collect::<Vec<_>>() {
+            let version = self.next(0);
+            let Stored { name, added, reselected, value, .. } = &*before;
+            let (name, value) = (Arc::clone(name), again(value));
+            self.set(Stored { name, version, added: *added, reselected: *reselected, value });
+        }
+    }
+
     /// Whether all changes after `version` are known.
     pub fn is_known(&self, version: u64) -> bool {
         version >= self.oldest && !self.gaps.iter().any(|(above, to)| (above + 1..=*to).contains(&version))

@@ -105,6 +105,12 @@ impl LoadRecord {
         }
     }
 
+    /// The same, for another version.
+    pub(crate) fn again(&self) -> Self {
+        let Self { uid, created, status, object: _ } = self;
+        Self { uid: uid.clone(), created: created.clone(), status: *status, object: OnceLock::new() }
+    }
+
     /// Whether a client would see no difference.
     pub fn is_same(&self, other: &Self) -> bool {
         self.uid == other.uid && self.status == other.status

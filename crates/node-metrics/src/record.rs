@@ -36,6 +36,8 @@ pub struct Record {
     pub load: Load,
     /// What the node has to give.
     pub allocatable: Allocatable,
+    /// Its JSON is that of the copied object, but for the version.
+    as_copied: bool,
     object: Mutex<Weak<Object>>,
 }
 
@@ -104,8 +106,14 @@ impl Record {
             freshness,
             load: Load::default(),
             allocatable,
+            as_copied: false,
             object: Mutex::default(),
         }
+    }
+
+    /// The same, for another version.
+    pub(crate) fn again(&self) -> Self {
+        Self { as_copied: self.as_copied, ..self.with_freshness(self.freshness.clone()) }
     }
 
     /// The NodeMetric of a new Node. Its identity follows from the Node's, so that it is the same whichever leader makes it.
@@ -133,7 +141,7 @@ impl Record {
         drop(members);
         let object = Arc::new(Object::from_valid_json(body)?);
         let status = if is_told { Status::Copied(Arc::clone(&object)) } else { Status::Absent };
-        let record = Self::new(
+        let mut record = Self::new(
             Arc::new(metadata),
             Arc::new(spec),
             status,
@@ -141,6 +149,7 @@ impl Record {
             Allocatable::default(),
         )
         .with_load(load.unwrap_or_default());
+        record.as_copied = is_told;
         *record.object.lock() = Arc::downgrade(&object);
         Ok((record, object))
     }
@@ -155,7 +164,7 @@ impl Record {
     /// The same with another freshness.
     #[must_use]
     pub fn with_freshness(&self, freshness: Freshness) -> Self {
-        let Self { metadata, spec, status, freshness: _, load, allocatable, object: _ } = self;
+        let Self { metadata, spec, status, freshness: _, load, allocatable, as_copied: _, object: _ } = self;
         Self::new(Arc::clone(metadata), Arc::clone(spec), status.clone(), freshness, *allocatable)
             .with_load(*load)
     }
@@ -163,7 +172,7 @@ impl Record {
     /// The same with another spec, as the next generation.
     #[must_use]
     pub fn with_spec(&self, spec: Arc<Value>) -> Self {
-        let Self { metadata, spec: _, status, freshness, load, allocatable, object: _ } = self;
+        let Self { metadata, spec: _, status, freshness, load, allocatable, as_copied: _, object: _ } = self;
         let mut metadata = Map::clone(metadata);
         let generation = metadata.get("generation").and_then(Value::as_i64).unwrap_or(0);
         metadata.insert("generation".to_owned(), (generation + 1).into());
@@ -236,8 +245,18 @@ pub fn object(
     {
         return Ok(Arc::clone(object));
     }
-    let body = stored.value.encode(stored.version, api_version)?;
-    let object = Arc::new(Object::from_valid_json(body.into())?);
+    let moved = match (&stored.value.status, ResourceVersion::new(stored.version)) {
+        // Tens of kilobytes, of which some digits differ.
+        (Status::Copied(object), Some(version)) if stored.value.as_copied => {
+            Some(object.with_resource_version(version))
+        }
+        _ => None,
+    };
+    let object = match moved {
+        Some(object) => object,
+        None => Object::from_valid_json(stored.value.encode(stored.version, api_version)?.into())?,
+    };
+    let object = Arc::new(object);
     *held = Arc::downgrade(&object);
     made(&object);
     Ok(object)

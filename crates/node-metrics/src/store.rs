@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::slo::freshness::{Freshness, FreshnessState};
+use api::slo::freshness::FreshnessState;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use node_report::Verdict;
@@ -28,6 +28,7 @@ use crate::reported::Reported;
 
 mod copy;
 mod reports;
+mod settle;
 mod warm;
 mod write;
 
@@ -35,6 +36,10 @@ pub use write::WriteError;
 
 /// A copy whose leader was not heard of for so long says nothing of nodes any more. Leaders send bookmarks each minute.
 const COPY_LIFE: Duration = Duration::from_secs(75);
+
+/// So many versions below the ceiling are left to the count: a clock that leaps forward does not use them up, and the ceiling is raised
+/// long before so many changes have come.
+const COUNTED: u64 = 10_000_000;
 
 /// What the store goes by.
 #[derive(Clone, Copy, Debug, Default)]
@@ -206,14 +211,18 @@ impl Store {
 
     /// Versions stay at or below this: it was made known, so that the next leader begins above.
     pub fn set_ceiling(&mut self, ceiling: u64) {
-        self.ledger.set_ceiling(ceiling);
+        self.ledger.set_ceiling(ceiling.saturating_sub(COUNTED));
     }
 
     /// Begins to lead: above every version up to `floor`, which an earlier leader may have told of. Returns the term.
     pub fn promote(&mut self, now: Now, floor: u64) -> u64 {
+        let missed = floor > self.ledger.last();
         self.ledger.begin_above(floor.max(self.ledger.last()).max(now.micros()));
         self.ledger.set_ceiling(u64::MAX);
         self.epoch = self.ledger.last();
+        if missed {
+            self.ledger.restamp();
+        }
         self.phase = Phase::Warming { since: now.steady };
         self.began = now.steady;
         self.warm = self.copied_at.is_some_and(|at| now.steady.saturating_sub(at) <= COPY_LIFE);
@@ -231,6 +240,7 @@ impl Store {
                 Some(FreshnessState::Unknown) | None => tracked.facts.condition,
             };
         }
+        // Its watch of Nodes may lag behind its copy: objects without a Node stay until somebody has looked.
         self.settle(now);
         self.epoch
     }
@@ -293,6 +303,9 @@ impl Store {
         self.nodes_listed = true;
         self.nodes.retain(|name, _| names.contains(name));
         if self.phase != Phase::Following {
+            for name in self.orphans() {
+                self.ledger.remove(&name, now.micros());
+            }
             self.settle(now);
         }
     }
@@ -322,48 +335,6 @@ impl Store {
             (tracked.facts.condition != Some(wanted)).then(|| (Arc::clone(name), wanted))
         };
         self.nodes.iter().filter_map(wrong).collect()
-    }
-
-    /// Makes objects and nodes agree: one for each that is not hidden, none without.
-    fn settle(&mut self, now: Now) {
-        if !self.nodes_listed {
-            return;
-        }
-        let orphans: Vec<Arc<str>> = self
-            .ledger
-            .values()
-            .map(|s| &s.name)
-            .filter(|name| !self.nodes.contains_key(*name))
-            .cloned()
-            .collect();
-        for name in orphans {
-            self.ledger.remove(&name, now.micros());
-        }
-        let names: Vec<Arc<str>> = self.nodes.keys().cloned().collect();
-        for name in names {
-            self.settle_node(&name, now);
-        }
-        self.warm(now);
-    }
-
-    fn settle_node(&mut self, name: &Arc<str>, now: Now) {
-        let Some(Tracked { facts, silence, .. }) = self.nodes.get(name) else { return };
-        let spec = &facts.policy.spec;
-        let record = match self.ledger.get(name) {
-            None if *silence == Some(Silence::Hidden) => return,
-            None => {
-                let state = match silence {
-                    None => FreshnessState::NeverReported,
-                    Some(Silence::Expired | Silence::Hidden) => FreshnessState::Expired,
-                    Some(Silence::Fresh | Silence::Stale) => FreshnessState::Unknown,
-                };
-                Record::of_node(name, &facts.uid, facts.created.as_ref(), Arc::clone(spec))
-                    .with_freshness(Freshness { state, ..Freshness::default() })
-            }
-            Some(stored) if *stored.value.spec != **spec => stored.value.with_spec(Arc::clone(spec)),
-            Some(_) => return,
-        };
-        self.ledger.put(name, record, now.micros(), false);
     }
 }
 

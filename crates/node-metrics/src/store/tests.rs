@@ -2,13 +2,13 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use node_report::{NodeUsage, Report, Resources};
-use proptest::prelude::*;
 use serde_json::Value;
 
 use super::*;
-use crate::ledger::Change;
 use crate::policy::Policies;
 use crate::record::{self, Status};
+
+mod model;
 
 const VERSION: &str = "slo.koordinator.sh/v1beta1";
 const GRACE: Duration = Duration::from_secs(100);
@@ -205,235 +205,6 @@ fn what_a_client_writes_counts_as_a_report_if_it_is_a_status() {
     assert_eq!(object["metadata"]["labels"]["x"], "y");
 }
 
-#[derive(Clone, Debug)]
-enum Step {
-    Add(u8),
-    Remove(u8),
-    Report(u8),
-    Pass(u64),
-    Follow,
-    Read,
-    TakeOver { clock_back: u64 },
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    prop_oneof![
-        2 => (0u8..4).prop_map(Step::Add),
-        1 => (0u8..4).prop_map(Step::Remove),
-        6 => (0u8..4).prop_map(Step::Report),
-        3 => (1u64..40).prop_map(Step::Pass),
-        3 => Just(Step::Follow),
-        3 => Just(Step::Read),
-        1 => (0u64..1_000).prop_map(|clock_back| Step::TakeOver { clock_back }),
-    ]
-}
-
-/// Two replicas, the nodes, and one informer.
-struct World {
-    leader: Store,
-    standby: Store,
-    heard: Option<u64>,
-    nodes: BTreeMap<String, u32>,
-    seconds: u64,
-    clock_back: u64,
-    ceiling: u64,
-    seq: u64,
-    informer: BTreeMap<String, String>,
-    told: Option<u64>,
-    /// Nodes that were removed, or silent for so long that they were declared gone.
-    gone: BTreeSet<String>,
-    /// When each node last reported.
-    heard_of: BTreeMap<String, u64>,
-}
-
-impl World {
-    fn now(&self) -> Now {
-        let Now { steady, wall } = at(self.seconds);
-        Now {
-            steady,
-            wall: wall
-                .checked_sub(jiff::SignedDuration::from_secs(self.clock_back.try_into().unwrap()))
-                .unwrap(),
-        }
-    }
-
-    fn both(&mut self, change: impl Fn(&mut Store, Now)) {
-        let now = self.now();
-        change(&mut self.leader, now);
-        change(&mut self.standby, now);
-    }
-
-    fn follow(&mut self) {
-        let now = self.now();
-        let ledger = self.leader.ledger();
-        let copied = |stored: &crate::ledger::Stored<Record>| {
-            let body: Bytes = record::object(stored, VERSION, |_| {}).unwrap().body().clone();
-            Record::from_json(body).unwrap().0
-        };
-        if self.leader.phase() != Phase::Serving {
-            return;
-        }
-        match self.heard.filter(|heard| ledger.is_known(*heard)) {
-            None => {
-                let list = ledger.values().map(|s| (Arc::clone(&s.name), s.version, copied(s))).collect();
-                self.standby.copy_list(now, list, ledger.last());
-            }
-            Some(heard) => {
-                for change in ledger.after(heard, usize::MAX).0 {
-                    match change {
-                        Change::Live(s) => {
-                            self.standby.copy_change(now, &s.name, s.version, Some(copied(&s)));
-                        }
-                        Change::Gone { version, last } => {
-                            if last.added > heard {
-                                self.standby.copy_change(now, &last.name, last.version, Some(copied(&last)));
-                            }
-                            self.standby.copy_change(now, &last.name, version, None);
-                        }
-                    }
-                }
-            }
-        }
-        self.heard = Some(ledger.last());
-    }
-
-    /// The informer looks: it hears what is new, or lists anew, or is turned away.
-    fn read(&mut self) {
-        if self.leader.phase() != Phase::Serving {
-            return;
-        }
-        let ledger = self.leader.ledger();
-        if let Some(told) = self.told {
-            assert!(ledger.last() >= told, "versions went back: {} after {told}", ledger.last());
-        }
-        let deleted = match self.told.filter(|told| ledger.is_known(*told)) {
-            None => {
-                let listed: BTreeMap<_, _> =
-                    ledger.values().map(|s| (s.name.to_string(), s.value.uid().to_owned())).collect();
-                let before = std::mem::replace(&mut self.informer, listed);
-                before.into_keys().filter(|name| !self.informer.contains_key(name)).collect()
-            }
-            Some(told) => {
-                let mut deleted = Vec::new();
-                for change in ledger.after(told, usize::MAX).0 {
-                    match change {
-                        Change::Live(s) => {
-                            self.informer.insert(s.name.to_string(), s.value.uid().to_owned());
-                        }
-                        Change::Gone { last, .. } => {
-                            if last.added <= told {
-                                deleted.push(last.name.to_string());
-                            }
-                            self.informer.remove(&*last.name);
-                        }
-                    }
-                }
-                deleted
-            }
-        };
-        for name in deleted {
-            assert!(self.gone.contains(&name), "DELETED of {name}, which was never gone");
-        }
-        self.told = Some(ledger.last());
-        for name in self.nodes.keys().filter(|name| !self.gone.contains(*name)) {
-            assert!(self.informer.contains_key(name), "{name} is missing from what is served");
-        }
-    }
-
-    fn step(&mut self, step: &Step) {
-        match *step {
-            Step::Add(n) => {
-                let name = format!("n{n}");
-                if !self.nodes.contains_key(&name) {
-                    let uid = u32::try_from(self.seq).unwrap();
-                    self.nodes.insert(name.clone(), uid);
-                    self.both(|store, now| store.node_applied(now, facts(&name, uid, None)));
-                }
-            }
-            Step::Remove(n) => {
-                let name = format!("n{n}");
-                if self.nodes.remove(&name).is_some() {
-                    self.heard_of.remove(&name);
-                    self.gone.insert(name.clone());
-                    self.both(|store, now| store.node_deleted(now, &name));
-                }
-            }
-            Step::Report(n) => {
-                self.seq += 1;
-                let name = format!("n{n}");
-                let (now, report) = (self.now(), report(&name, 1, self.seq));
-                if let Outcome::Judged { verdict, .. } = self.leader.report(now, report.clone()) {
-                    assert_eq!(verdict, Verdict::Take);
-                    let last = self.leader.ledger().last();
-                    let again = self.leader.report(now, report);
-                    assert!(matches!(again, Outcome::Judged { verdict: Verdict::Drop, .. }));
-                    assert_eq!(self.leader.ledger().last(), last, "a duplicate changes nothing");
-                    self.heard_of.insert(name, self.seconds);
-                }
-            }
-            Step::Pass(seconds) => {
-                for _ in 0..seconds {
-                    self.seconds += 1;
-                    let now = self.now();
-                    self.leader.tick(now);
-                }
-                let limit = 60 + GRACE.as_secs();
-                let gone = self.heard_of.iter().filter(|(_, at)| self.seconds - **at > limit);
-                self.gone.extend(gone.map(|(name, _)| name.clone()));
-                for (name, wanted) in self.leader.conditions() {
-                    let uid = self.nodes[&*name];
-                    self.both(|store, now| store.node_applied(now, facts(&name, uid, Some(wanted))));
-                }
-            }
-            Step::Follow => self.follow(),
-            Step::Read => self.read(),
-            Step::TakeOver { clock_back } => {
-                self.clock_back = clock_back;
-                let now = self.now();
-                std::mem::swap(&mut self.leader, &mut self.standby);
-                // The old leader is dead; another process follows from nothing.
-                self.standby = store();
-                for (name, uid) in &self.nodes {
-                    self.standby.node_applied(now, facts(name, *uid, None));
-                }
-                let names = self.nodes.keys().map(|name| Arc::from(name.as_str())).collect();
-                self.standby.nodes_listed(now, &names);
-                self.leader.promote(now, self.ceiling);
-                self.ceiling += 1_000_000_000_000;
-                self.leader.set_ceiling(self.ceiling);
-                self.heard = None;
-            }
-        }
-    }
-}
-
-proptest! {
-    #[test]
-    fn an_informer_never_sees_what_is_not_so(steps in prop::collection::vec(step(), 1..80)) {
-        let ceiling = at(0).micros() + 1_000_000_000_000;
-        let mut world = World {
-            leader: leading(&[]),
-            standby: store(),
-            heard: None,
-            nodes: BTreeMap::new(),
-            seconds: 0,
-            clock_back: 0,
-            ceiling,
-            seq: 0,
-            informer: BTreeMap::new(),
-            told: None,
-            gone: BTreeSet::new(),
-            heard_of: BTreeMap::new(),
-        };
-        world.leader.set_ceiling(ceiling);
-        world.standby.nodes_listed(at(0), &BTreeSet::new());
-        for step in &steps {
-            world.step(step);
-        }
-        world.read();
-    }
-}
-
 #[test]
 fn a_copy_counts_while_it_is_fresh() {
     for (takes_over_at, serves) in [(30, true), (600, false)] {
@@ -486,4 +257,39 @@ fn a_node_that_never_reported_says_so() {
     store.report(at(1), report("never", 1, 0));
     assert_eq!(state(&store, "never"), "Fresh");
     assert_eq!(store.states().get(&FreshnessState::NeverReported), None);
+}
+
+#[test]
+fn a_clock_that_leaps_stays_below_the_ceiling() {
+    let mut store = leading(&["a"]);
+    let ceiling = at(0).micros() + 120_000_000;
+    store.set_ceiling(ceiling);
+    for seq in 0..1_000 {
+        store.report(at(86_400), report("a", 1, seq));
+    }
+    assert!(store.ledger().last() < ceiling - 9_000_000);
+}
+
+#[test]
+fn what_was_copied_is_told_under_a_version_of_its_own() {
+    let mut leader = leading(&["a"]);
+    leader.report(at(0), report("a", 1, 0));
+    let stored = leader.ledger().get("a").unwrap();
+    let body: Bytes = record::object(stored, VERSION, |_| {}).unwrap().body().clone();
+    let mut standby = store();
+    standby.node_applied(at(1), facts("a", 0, None));
+    standby.nodes_listed(at(1), &["a".into()].into());
+    standby.copy_list(
+        at(1),
+        vec![("a".into(), stored.version, Record::from_json(body).unwrap().0)],
+        stored.version,
+    );
+    let floor = stored.version + 1_000_000_000;
+    standby.promote(at(2), floor);
+    let (mut before, after) = (value(&leader, "a"), value(&standby, "a"));
+    let told: u64 = after["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+    assert!(told > floor && told == standby.ledger().get("a").unwrap().version, "{told}");
+    assert_eq!(standby.loads().get("a").unwrap().version, told);
+    before["metadata"]["resourceVersion"] = after["metadata"]["resourceVersion"].clone();
+    assert_eq!(before, after);
 }
