@@ -360,6 +360,7 @@ fn refused(error: WriteError) -> StorageError {
     match error {
         WriteError::Conflict => StorageError::Conflict,
         WriteError::NotLeading => unavailable("this replica does not lead"),
+        WriteError::NoNode(_) => StorageError::Refused(Box::new(Status::bad_request(error.to_string()))),
         WriteError::Malformed(message) => StorageError::Refused(Box::new(Status::bad_request(message))),
     }
 }

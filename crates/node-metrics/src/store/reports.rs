@@ -66,7 +66,8 @@ impl Store {
         Outcome::Judged { verdict, reply: Box::new(reply) }
     }
 
-    /// Looks at all silences; each step of one is one change of its object. To be called each second.
+    /// Looks at all silences; each step of one is one change of its object. What was deleted of a Node that is there comes back. To be
+    /// called each second.
     pub fn tick(&mut self, now: Now) {
         if self.phase == Phase::Following {
             return;
@@ -95,6 +96,9 @@ impl Store {
             };
             let record = stored.value.with_freshness(freshness);
             self.ledger.put(name, record, now.micros(), true);
+        }
+        if self.nodes_listed {
+            self.settle_missing(now);
         }
         self.warm(now);
     }

@@ -260,6 +260,39 @@ fn a_node_that_never_reported_says_so() {
 }
 
 #[test]
+fn where_no_node_is_alive_nothing_is_known() {
+    let mut store = store();
+    for name in ["a", "b"] {
+        store.node_applied(at(0), NodeFacts { ready: false, ..facts(name, 0, None) });
+    }
+    store.nodes_listed(at(0), &["a".into(), "b".into()].into());
+    store.promote(at(0), 0);
+    assert_eq!(store.phase(), Phase::Warming { since: Duration::ZERO });
+    store.tick(at(61));
+    assert_eq!(store.phase(), Phase::Serving);
+    assert_eq!(leading(&[]).phase(), Phase::Serving, "without Nodes there is nothing to wait for");
+}
+
+#[test]
+fn an_object_is_that_of_a_node() {
+    let mut store = leading(&["a"]);
+    let draft = serde_json::json!({"metadata": {"name": "other"}, "status": {"podsMetric": [{"name": "p"}]}});
+    let Value::Object(draft) = draft else { panic!("no object") };
+    let refused = store.write(at(1), &"other".into(), None, &draft, VERSION);
+    assert!(matches!(refused, Err(WriteError::NoNode(name)) if name == "other"));
+    // What is deleted of a Node that is there comes back, whether it reports or not.
+    let before = store.ledger().get("a").unwrap().version;
+    store.erase(at(1), "a", before).unwrap();
+    assert!(store.ledger().get("a").is_none());
+    store.tick(at(2));
+    assert_eq!(value(&store, "a")["status"]["freshness"]["state"], "NeverReported");
+    let version = store.ledger().get("a").unwrap().version;
+    assert!(version > before + 1, "{version}");
+    store.tick(at(3));
+    assert_eq!(store.ledger().get("a").unwrap().version, version);
+}
+
+#[test]
 fn a_clock_that_leaps_stays_below_the_ceiling() {
     let mut store = leading(&["a"]);
     let ceiling = at(0).micros() + 120_000_000;

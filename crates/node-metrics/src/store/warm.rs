@@ -40,7 +40,9 @@ impl Store {
             self.nodes.values().map(|tracked| tracked.facts.policy.interval).max().unwrap_or_default();
         // By then whoever has not reported counts as gone; the objects of such nodes are there, without a status.
         let declared_gone = self.settings.rules.judge(waited, slowest) >= Silence::Expired;
-        if covered * 100 >= live * COVERAGE_PERCENT || declared_gone {
+        // Where no node is alive, none can be in, and of them all nothing is known: as after an outage of the whole cluster.
+        let can_tell = live > 0 || self.warm || self.nodes.is_empty();
+        if (can_tell && covered * 100 >= live * COVERAGE_PERCENT) || declared_gone {
             self.phase = Phase::Serving;
         }
     }

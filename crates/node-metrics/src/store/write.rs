@@ -21,6 +21,9 @@ pub enum WriteError {
     /// This replica does not lead.
     #[error("this replica does not lead")]
     NotLeading,
+    /// There is nothing that it could be of.
+    #[error("there is no Node {0:?}: a NodeMetric is that of the Node of its name")]
+    NoNode(String),
     /// What is to be written is no NodeMetric.
     #[error("not a NodeMetric: {0}")]
     Malformed(String),
@@ -39,6 +42,13 @@ impl Store {
     ) -> Result<Arc<Stored<Record>>, WriteError> {
         if self.phase == Phase::Following {
             return Err(WriteError::NotLeading);
+        }
+        if expected.is_none() && !self.nodes.contains_key(name) {
+            return Err(if self.nodes_listed {
+                WriteError::NoNode(name.to_string())
+            } else {
+                WriteError::NotLeading
+            });
         }
         let before = self.ledger.get(name).cloned();
         if before.as_ref().map(|before| before.version) != expected {
