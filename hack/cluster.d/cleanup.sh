@@ -98,6 +98,8 @@ down_one() {
   lock_cluster
   find_index
   if [[ -z $(leftovers) ]]; then
+    # An earlier one may have been killed before it got there.
+    with_machine_lock restore_machine
     remove_lock
     echo "cluster $cluster is not there" >&2
     return

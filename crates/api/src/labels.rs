@@ -66,6 +66,11 @@ pub const RESERVED: [&str; 8] = [
     "beta.kubernetes.io/os",
 ];
 
+/// Whether no pool may set a node's label of that key.
+pub fn is_reserved(key: &str) -> bool {
+    RESERVED.contains(&key) || key.starts_with(NODE_POOL_PREFIX)
+}
+
 /// Prefixes of taints that no pool may set: the node lifecycle controller and the cloud provider add them and take
 /// them away as the node's state changes, and evict pods by them.
 pub const RESERVED_TAINT_PREFIXES: [&str; 2] = ["node.kubernetes.io/", "node.cloudprovider.kubernetes.io/"];

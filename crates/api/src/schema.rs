@@ -13,8 +13,9 @@ use crate::{annotations, labels};
 /// The most labels, annotations or taints a pool may set: far more than anyone sets, few enough for the cost limit.
 const KEYS_MAX: u32 = 64;
 
-/// The longest annotation. A node's annotations may have 256 KiB together; the pool's stand there twice, as themselves
-/// and in the record of what the pool set, and [`KEYS_MAX`] of them must fit.
+/// The longest annotation, in bytes. A node's annotations may have 256 KiB together; the pool's stand there twice, as themselves
+/// and as JSON in the record of what the pool set, where a quote takes two bytes and most control characters six, and [`KEYS_MAX`] of them
+/// must fit.
 const ANNOTATION_MAX: u32 = 1024;
 
 const NOT_A_KEY: &str = "format.qualifiedName().validate(k).hasValue()";
@@ -38,7 +39,20 @@ pub(crate) fn node_annotations(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object",
         "maxProperties": KEYS_MAX,
-        "additionalProperties": { "type": "string", "maxLength": ANNOTATION_MAX },
+        "additionalProperties": {
+            "type": "string",
+            "maxLength": ANNOTATION_MAX,
+            "x-kubernetes-validations": [
+                {
+                    "rule": format!("size(bytes(self)) <= {ANNOTATION_MAX}"),
+                    "message": format!("is too long: use at most {ANNOTATION_MAX} bytes; a letter that is not ASCII takes two to four"),
+                },
+                {
+                    "rule": "!self.matches('[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f]')",
+                    "message": "holds a control character: use only tabs and line breaks of these",
+                },
+            ],
+        },
         "x-kubernetes-validations": [valid_keys(&not_a_key), reserved_keys(&starts_with("k", &annotations::RESERVED_NODE_PREFIXES))],
     })
 }

@@ -131,7 +131,9 @@ impl NodeView {
         match self.record() {
             Ok(Record { pool: Some(pool), .. }) => Some(pool),
             Ok(_) => marked.or_else(|| {
-                let marks = labels::HOST_NETWORK_NODE.iter().any(|(key, _)| self.labels.contains_key(*key));
+                let marks = labels::HOST_NETWORK_NODE
+                    .iter()
+                    .any(|(key, value)| self.labels.get(*key).is_some_and(|said| said == value));
                 (marks || self.record_text().is_some()).then(|| NO_POOL.to_owned())
             }),
             Err(_) => Some(marked.or_else(|| self.formerly.clone()).unwrap_or_else(|| NO_POOL.to_owned())),

@@ -111,7 +111,8 @@ pub struct NodePoolSpec {
     /// How many leader nodes are wanted; 0 is read as 1. There is no upper bound: where more are wanted than may lead, all of
     /// those do, and the condition `LeaderReady` is false. Each lists and watches on its own: a few are enough.
     #[serde(default = "one")]
-    #[schemars(range(min = 0))]
+    // Said, because API servers before 1.36 take more for an int32 than it holds.
+    #[schemars(range(min = 0, max = 2147483647))]
     pub leader_replicas: i32,
 
     /// Resources whose list and watch the pool's leaders share with the other nodes. Services and EndpointSlices are always

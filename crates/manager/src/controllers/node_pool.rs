@@ -79,6 +79,13 @@ pub(crate) struct Context {
     pub(crate) progress: Progress,
 }
 
+/// What an event on a node said, and about which pool.
+#[derive(Clone, PartialEq)]
+struct Told {
+    pool: String,
+    message: String,
+}
+
 /// What the controller remembers between reconciliations.
 pub(crate) struct Progress {
     /// How many writes of nodes may begin. Never closed.
@@ -90,8 +97,8 @@ pub(crate) struct Progress {
     failures: Mutex<HashMap<String, u32>>,
     /// What was written of late, and who keeps undoing it.
     contests: Mutex<Contests>,
-    /// What was told last in an event on a node.
-    told: Mutex<HashMap<String, String>>,
+    /// What was told last in an event on a node, by the node, and of which pool.
+    told: Mutex<HashMap<String, Told>>,
 }
 
 impl Default for Progress {
@@ -125,17 +132,15 @@ impl Progress {
         }
     }
 
-    /// Whether `message` is other than what was told last of `node`; it is the last from now on.
-    fn is_news(&self, node: &str, message: &str) -> bool {
-        self.told.lock().insert(node.to_owned(), message.to_owned()).as_deref() != Some(message)
+    /// Whether `message` about `pool` is other than what was told last of `node`; it is the last from now on.
+    fn is_news(&self, node: &str, pool: &str, message: &str) -> bool {
+        let told = Told { pool: pool.to_owned(), message: message.to_owned() };
+        self.told.lock().insert(node.to_owned(), told.clone()) != Some(told)
     }
 
-    /// There is nothing more to tell of these nodes.
-    fn forget_told<'a>(&self, nodes: impl IntoIterator<Item = &'a str>) {
-        let mut told = self.told.lock();
-        if !told.is_empty() {
-            nodes.into_iter().for_each(|node| drop(told.remove(node)));
-        }
+    /// About `pool` there is something to tell of nodes for which `is_told` says so, and of no other: should it begin again, it is news.
+    fn forget_told(&self, pool: &str, is_told: impl Fn(&str) -> bool) {
+        self.told.lock().retain(|node, told| told.pool != pool || is_told(node));
     }
 
     /// The delay before the next try of `pool`, after it failed or not.
@@ -205,7 +210,7 @@ async fn reconcile(context: &Context, name: &str) -> Option<Duration> {
     if observed.pool.is_none() {
         missing::tell(context, &observed, &plan).await;
     } else {
-        context.progress.forget_told(observed.members.iter().map(|node| node.name.as_str()));
+        context.progress.forget_told(name, |_| false);
     }
     for error in &applied.errors {
         warn!(pool = name, error, "pool could not be brought into force; it is tried again");

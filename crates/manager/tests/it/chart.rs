@@ -38,10 +38,14 @@ fn chart() -> PathBuf {
 }
 
 fn run(arguments: &[&str]) -> Output {
+    run_for("1.36.0", arguments)
+}
+
+fn run_for(kubernetes: &str, arguments: &[&str]) -> Output {
     // A Helm built from its module alone believes in a Kubernetes version of its own.
     Command::new(helm())
         .args(arguments)
-        .args(["--kube-version", "1.36.0"])
+        .args(["--kube-version", kubernetes])
         .output()
         .expect("helm could not be run")
 }
@@ -82,10 +86,24 @@ fn helm_finds_no_fault() {
 }
 
 #[test]
+fn a_cluster_that_cannot_take_the_crds_is_refused() {
+    let chart = chart();
+    let render = |kubernetes| run_for(kubernetes, &["template", "isthmus", chart.to_str().unwrap()]);
+    assert!(render("1.32.0").status.success());
+    let old = render("1.31.9");
+    assert!(String::from_utf8_lossy(&old.stderr).contains("incompatible with Kubernetes"), "{old:?}");
+}
+
+#[test]
 fn a_value_that_does_not_exist_is_rejected() {
-    for value in
-        ["replica=2", "webhook.failurePolicy.labeledPods=\"Fail\"", "replicas=0", "ports.webhook=70000"]
-    {
+    for value in [
+        "replica=2",
+        "webhook.failurePolicy.labeledPods=\"Fail\"",
+        "webhook.timeoutSeconds=2",
+        "replicas=0",
+        "ports.webhook=70000",
+        "leaderElection.leaseDuration=\"0s\"",
+    ] {
         let error = try_render(&[value]).unwrap_err();
         assert!(error.contains("don't meet the specifications of the schema"), "{value}: {error}");
     }

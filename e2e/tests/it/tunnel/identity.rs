@@ -177,6 +177,19 @@ async fn stays_where_it_is() -> Result<()> {
         let said = refused.stderr.contains("a node does not choose its own pool or Gateway");
         ensure!(!refused.success && said, "{label}: {refused:?}");
     }
+    // Nor does it let the manager write for it what it may not: by a record that says what a pool is to give back.
+    let record = r#"{"labels":{"raven.openyurt.io/gateway":"x"},"pool":"nowhere","covered":{"labels":{"raven.openyurt.io/gateway":"tunnel-b"}}}"#;
+    for annotation in [
+        format!("nodepool.openyurt.io/previous-attributes={record}"),
+        "nodepool.openyurt.io/unreadable-record-of=tunnel-b".to_owned(),
+        "isthmus.dev/hub-bootstrap-token=abcdef".to_owned(),
+    ] {
+        let words =
+            ["--as", &user, "--as-group", "system:nodes", "annotate", "node", ORDINARY, "--overwrite"];
+        let refused = kubectl(&[&words[..], &[&annotation]].concat()).await?;
+        let said = refused.stderr.contains("a node does not write the record of what its pool put on it");
+        ensure!(!refused.success && said, "{annotation}: {refused:?}");
+    }
     // What is its own it may change.
     let words = ["--as", &user, "--as-group", "system:nodes", "annotate", "node", ORDINARY, "--overwrite"];
     kubectl(&[&words[..], &["isthmus.dev/e2e-f18=here"]].concat()).await?.ok()?;

@@ -19,10 +19,9 @@ struct Trouble {
     message: String,
 }
 
-/// All nodes that were looked at, with what is to be told of them, if anything.
-fn troubles<'a>(observed: &'a Observed, plan: &'a Plan) -> BTreeMap<&'a str, Option<Trouble>> {
-    let mut troubles: BTreeMap<&str, Option<Trouble>> =
-        observed.leavers.iter().map(|node| (node.name.as_str(), None)).collect();
+/// What is to be told of nodes, by their names.
+fn troubles<'a>(observed: &'a Observed, plan: &'a Plan) -> BTreeMap<&'a str, Trouble> {
+    let mut troubles = BTreeMap::new();
     for node in &observed.waiting {
         let message = format!(
             "label {} names {pool}, and there is no NodePool {pool}: until it is made the node is in no pool; \
@@ -31,11 +30,11 @@ fn troubles<'a>(observed: &'a Observed, plan: &'a Plan) -> BTreeMap<&'a str, Opt
             pool = observed.name,
         );
         let trouble = Trouble { reason: "NodePoolMissing", action: "Join", message };
-        troubles.insert(node, Some(trouble));
+        troubles.insert(node.as_str(), trouble);
     }
     for (node, error) in &plan.refused {
         let trouble = Trouble { reason: "NotReleased", action: "Release", message: error.to_string() };
-        troubles.insert(node, Some(trouble));
+        troubles.insert(node, trouble);
     }
     troubles
 }
@@ -45,12 +44,10 @@ pub(crate) async fn tell(context: &Context, observed: &Observed, plan: &Plan) {
     // A recorder keeps each event whole for minutes, to count its repeats: of thousands of nodes that is megabytes, and what is
     // no news is not told again anyway.
     let recorder = Recorder::new(context.client.clone(), context.reporter.clone());
-    for (node, trouble) in troubles(observed, plan) {
-        let Some(Trouble { reason, action, message }) = trouble else {
-            context.progress.forget_told([node]);
-            continue;
-        };
-        if !context.progress.is_news(node, &message) {
+    let troubles = troubles(observed, plan);
+    context.progress.forget_told(&observed.name, |node| troubles.contains_key(node));
+    for (node, Trouble { reason, action, message }) in troubles {
+        if !context.progress.is_news(node, &observed.name, &message) {
             continue;
         }
         let event = Event {
@@ -79,6 +76,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::controllers::node_pool::Progress;
     use crate::controllers::node_pool::plan::{NodeError, Remedy};
     use crate::nodes::NodeView;
 
@@ -100,16 +98,21 @@ mod tests {
             };
             plan.refused.push((node.to_owned(), error));
         }
-        let told: Vec<_> = troubles(&observed, &plan)
-            .into_iter()
-            .map(|(node, trouble)| (node, trouble.map(|trouble| trouble.reason)))
-            .collect();
-        let expected = [
-            ("both", Some("NotReleased")),
-            ("kept", Some("NotReleased")),
-            ("left", None),
-            ("waits", Some("NodePoolMissing")),
-        ];
+        let told: Vec<_> =
+            troubles(&observed, &plan).into_iter().map(|(node, trouble)| (node, trouble.reason)).collect();
+        let expected = [("both", "NotReleased"), ("kept", "NotReleased"), ("waits", "NodePoolMissing")];
         assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn a_mistake_that_is_made_again_is_told_again() {
+        let progress = Progress::default();
+        assert!(progress.is_news("n1", "shop", "missing"));
+        assert!(!progress.is_news("n1", "shop", "missing"));
+        progress.forget_told("shop", |node| node == "n1");
+        progress.forget_told("other", |_| false);
+        assert!(!progress.is_news("n1", "shop", "missing"), "it goes on");
+        progress.forget_told("shop", |_| false);
+        assert!(progress.is_news("n1", "shop", "missing"), "it ended in between");
     }
 }

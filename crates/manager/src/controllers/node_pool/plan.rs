@@ -165,6 +165,14 @@ fn merge(
         Stay::Left(_) => &nothing,
     };
     let Record { mut owned, mut covered, .. } = record.clone();
+    // What no pool may set none has set, whoever wrote the record.
+    for attributes in [&mut owned, &mut covered] {
+        attributes.labels.retain(|key, _| is_host_network(key) || !labels::is_reserved(key));
+        let is_reserved = |taint: &NodeTaint| {
+            labels::RESERVED_TAINT_PREFIXES.iter().any(|prefix| taint.key.starts_with(prefix))
+        };
+        attributes.taints.retain(|taint| !is_reserved(taint));
+    }
     let is_new = node.record_text().is_none();
     match stay {
         // The record could not be read and was removed: what the pool says now is the best that is known of it.
@@ -252,10 +260,10 @@ fn is_host_network(label: &str) -> bool {
 /// The removal of labels that say "in a host-network pool" from a node that is in none: they would be a lie, whoever
 /// wrote them.
 fn untrue_labels(node: &NodeView, wanted: &Attributes) -> Changes {
-    let untrue = labels::HOST_NETWORK_NODE.iter().map(|(key, _)| (*key).to_owned());
-    untrue
-        .filter(|key| node.labels.contains_key(key) && !wanted.labels.contains_key(key))
-        .map(|key| (key, None))
+    let is_said = |key: &str, value: &str| node.labels.get(key).is_some_and(|said| said == value);
+    let said = labels::HOST_NETWORK_NODE.iter().filter(|(key, value)| is_said(key, value));
+    said.filter(|(key, _)| !wanted.labels.contains_key(*key))
+        .map(|(key, _)| ((*key).to_owned(), None))
         .collect()
 }
 

@@ -41,7 +41,7 @@ pub(crate) fn compute(
     let mut nodes: Vec<String> = observed.members.iter().map(|node| node.name.clone()).collect();
     nodes.sort();
 
-    let mut checks = vec![nodes_synced(observed, applied)];
+    let mut checks = vec![nodes_synced(pool, observed, applied)];
     if pool.is_host_network() {
         checks.push(network_mode_enforced(observed));
     }
@@ -75,7 +75,14 @@ fn count(number: usize) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
 
-fn nodes_synced(observed: &Observed, applied: &Applied) -> Check {
+/// Whether it was said before, of the spec as it is, that all nodes are as it says.
+fn was_synced(pool: &NodePool) -> bool {
+    let status = pool.status.as_ref().filter(|status| status.observed_generation == pool.metadata.generation);
+    let mut conditions = status.iter().flat_map(|status| &status.conditions);
+    conditions.any(|condition| condition.type_ == conditions::NODES_SYNCED && condition.status == "True")
+}
+
+fn nodes_synced(pool: &NodePool, observed: &Observed, applied: &Applied) -> Check {
     let failures = &applied.failures;
     let all = observed.members.len();
     let left = observed.leavers.iter().filter(|node| failures.contains_key(&node.name)).count();
@@ -87,6 +94,16 @@ fn nodes_synced(observed: &Observed, applied: &Applied) -> Check {
             holds: Some(false),
             reason: "Contested",
             message: contested,
+        };
+    }
+    // Of a spec that is new: what was written last may have been what an older one says.
+    let is_unsure = applied.stale || !observed.overwritten.is_empty();
+    if failures.is_empty() && is_unsure && !was_synced(pool) {
+        return Check {
+            type_: conditions::NODES_SYNCED,
+            holds: None,
+            reason: "Syncing",
+            message: "some nodes have changed since they were looked at; they are looked at again".to_owned(),
         };
     }
     if failures.is_empty() {

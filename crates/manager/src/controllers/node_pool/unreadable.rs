@@ -8,7 +8,7 @@ use crate::controllers::unreadable::Teller;
 
 /// Tells that the pool cannot be read because of `error`, unless that was the last that was told of it.
 pub(super) async fn tell(context: &Context, name: &str, error: &str) {
-    if !context.progress.is_news(&topic(name), error) {
+    if !context.progress.is_news(&topic(name), &topic(name), error) {
         return;
     }
     warn!(pool = name, error, "pool cannot be read and is left alone");
@@ -16,13 +16,13 @@ pub(super) async fn tell(context: &Context, name: &str, error: &str) {
     let teller = Teller { client, leadership, recorder, writes: &metrics.writes };
     if let Err(failure) = teller.tell::<NodePool>(name, conditions::READY, &message(error)).await {
         warn!(pool = name, error = %failure, "cannot tell that the pool is unreadable; it is tried again");
-        context.progress.forget_told([topic(name).as_str()]);
+        context.progress.forget_told(&topic(name), |_| false);
     }
 }
 
 /// The pool can be read, or is gone.
 pub(super) fn forget(context: &Context, name: &str) {
-    context.progress.forget_told([topic(name).as_str()]);
+    context.progress.forget_told(&topic(name), |_| false);
 }
 
 /// Nodes and pools share what was told; no node has a name with a slash.

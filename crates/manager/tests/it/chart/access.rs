@@ -39,7 +39,7 @@ fn the_manager_touches_its_own_lease_and_secrets_only() {
                 "apiGroups": ["coordination.k8s.io"],
                 "resources": ["leases"],
                 "resourceNames": ["isthmus-manager"],
-                "verbs": ["get", "list", "watch", "update"]
+                "verbs": ["get", "watch", "update"]
             },
             {
                 "apiGroups": ["apps"],

@@ -1,6 +1,7 @@
 //! The policy for nodes' own changes of what decides where they are. The API server evaluates it in
 //! `e2e/tests/it/tunnel/identity.rs`.
 
+use api::annotations::{HUB_BOOTSTRAP_TOKEN, PREVIOUS_ATTRIBUTES, UNREADABLE_RECORD_OF};
 use api::labels::{GATEWAY, IS_EDGE_WORKER, LEGACY_DESIRED_NODE_POOL, NODE_POOL};
 
 use super::{of_kind, render};
@@ -18,13 +19,16 @@ fn nodes_do_not_change_where_they_are() {
     assert_eq!(policy(&["nodeLabels.protect=false"]), None);
     let spec = policy(&[]).expect("a policy");
     assert_eq!(spec["failurePolicy"], "Fail");
-    let expression = spec["validations"][0]["expression"].as_str().unwrap();
-    let named = expression.split('"').filter(|word| word.contains("openyurt.io/"));
-    assert_eq!(named.collect::<Vec<_>>(), [NODE_POOL, LEGACY_DESIRED_NODE_POOL, GATEWAY, IS_EDGE_WORKER]);
-    // The kubelet brings them when it registers, and writes its status by another path.
+    let named = |rule: usize| -> Vec<String> {
+        let expression = spec["validations"][rule]["expression"].as_str().unwrap();
+        expression.split('"').filter(|word| word.contains('/')).map(str::to_owned).collect()
+    };
+    assert_eq!(named(0), [NODE_POOL, LEGACY_DESIRED_NODE_POOL, GATEWAY, IS_EDGE_WORKER]);
+    assert_eq!(named(1), [PREVIOUS_ATTRIBUTES, UNREADABLE_RECORD_OF, HUB_BOOTSTRAP_TOKEN]);
+    // The kubelet brings labels when it registers, and writes its status by another path.
     let rule = &spec["matchConstraints"]["resourceRules"][0];
     assert_eq!(
         (&rule["operations"], &rule["resources"]),
-        (&["UPDATE"].into(), &["nodes", "nodes/status"].into())
+        (&["CREATE", "UPDATE"].into(), &["nodes", "nodes/status"].into())
     );
 }

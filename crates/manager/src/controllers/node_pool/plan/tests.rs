@@ -201,6 +201,31 @@ fn host_network_labels_go_from_nodes_that_no_pool_knows() {
 }
 
 #[test]
+fn what_a_node_says_under_the_same_keys_by_another_value_is_its_own() {
+    let own = [("nodepool.openyurt.io/hostnetwork", "false"), ("nodepool.openyurt.io/network-mode", "other")];
+    let node = leaver(&own, None, None);
+    assert_eq!(node.keeper(), None);
+    let observed = Observed { leavers: vec![Arc::new(node)], ..Observed::default() };
+    assert_eq!(plan(&observed).nodes, []);
+}
+
+#[test]
+fn a_record_gives_back_nothing_that_no_pool_may_set() {
+    let record = r#"{"labels":{"apps.openyurt.io/nodepool":"x","zone":"z1"},"taints":[{"key":"node.kubernetes.io/unreachable","effect":"NoExecute"}],
+        "pool":"gone","covered":{"labels":{"apps.openyurt.io/nodepool":"victim","zone":"own"}}}"#;
+    let mut node = leaver(&[("zone", "z1")], Some(record), None);
+    node.taints.push(
+        serde_json::from_value(json!({ "key": "node.kubernetes.io/unreachable", "effect": "NoExecute" }))
+            .unwrap(),
+    );
+    let observed =
+        Observed { name: "gone".into(), leavers: vec![Arc::new(node.clone())], ..Observed::default() };
+    let after = patched(node.clone(), &plan(&observed).nodes[0]);
+    assert_eq!(after.labels, [("zone".to_owned(), "own".to_owned())].into());
+    assert_eq!(after.taints, node.taints);
+}
+
+#[test]
 fn a_record_removed_by_hand_gives_the_pools_values_back() {
     let shop = || pool("shop", &[("zone", "z1")], true);
     let fresh = node("n1", Some("shop"), &[], None);

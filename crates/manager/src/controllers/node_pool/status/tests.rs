@@ -47,6 +47,27 @@ fn nodes_are_counted_and_sorted() {
 }
 
 #[test]
+fn nodes_are_not_said_to_be_synced_before_they_were_seen_to_be() {
+    let members = || vec![node("a", true)];
+    let overwritten =
+        || Observed { members: members(), overwritten: ["a".to_owned()].into(), ..Observed::default() };
+    let seen = || Observed { members: members(), ..Observed::default() };
+    let stale = || Applied { stale: true, ..Applied::default() };
+    let said = |pool: &NodePool, observed: &Observed, applied: &Applied| {
+        condition(&status_of(pool, observed, applied), conditions::NODES_SYNCED).status.clone()
+    };
+    let mut pool = pool(false);
+    assert_eq!(said(&pool, &overwritten(), &Applied::default()), "Unknown");
+    assert_eq!(said(&pool, &seen(), &stale()), "Unknown");
+    assert_eq!(said(&pool, &seen(), &Applied::default()), "True");
+    // Once it was true of this spec, a node that changes beside us takes nothing from it; of the next one it is not known again.
+    pool.status = Some(status_of(&pool, &seen(), &Applied::default()));
+    assert_eq!(said(&pool, &overwritten(), &stale()), "True");
+    pool.metadata.generation = Some(4);
+    assert_eq!(said(&pool, &overwritten(), &Applied::default()), "Unknown");
+}
+
+#[test]
 fn failures_name_their_nodes_and_are_bounded() {
     let members: Vec<_> = (0..200).map(|i| node(&format!("n{i:03}"), true)).collect();
     let failures = members.iter().map(|node| (node.name.clone(), "x".repeat(10_000))).collect();
