@@ -112,7 +112,7 @@ pub struct NodePoolSpec {
     /// those do, and the condition `LeaderReady` is false. Each lists and watches on its own: a few are enough.
     #[serde(default = "one")]
     // Said, because API servers before 1.36 take more for an int32 than it holds.
-    #[schemars(range(min = 0, max = 2147483647))]
+    #[schemars(range(min = 0, max = 2_147_483_647))]
     pub leader_replicas: i32,
 
     /// Resources whose list and watch the pool's leaders share with the other nodes. Services and EndpointSlices are always

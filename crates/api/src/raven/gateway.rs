@@ -97,7 +97,7 @@ pub struct ProxyConfig {
     /// How many proxy endpoints are active at a time; 0 turns the proxy off.
     #[serde(rename = "Replicas", default = "one")]
     // Said, because API servers before 1.36 take more for an int32 than it holds.
-    #[schemars(range(min = 0, max = 2147483647))]
+    #[schemars(range(min = 0, max = 2_147_483_647))]
     pub replicas: i32,
 
     /// Ports of nodes that are reached by HTTP, separated by commas, such as "10255,9445".
