@@ -64,6 +64,11 @@ pub(super) async fn page(call: &Call<'_>, request: &ListRequest) -> Result<watch
                     ListRead::MostRecent | ListRead::Any => None,
                 };
                 let wanted = wanted.unwrap_or(current);
+                if is_one_exactly(call, request) {
+                    let mut status = Status::too_large(wanted, Some(current));
+                    status.details.get_or_insert_default().retry_after_seconds = 0;
+                    return Err(status);
+                }
                 if again || timeout(PATIENCE, storage.reached(wanted)).await.is_err() {
                     return Err(Status::too_large(wanted, Some(current)));
                 }
@@ -80,4 +85,13 @@ pub(super) async fn page(call: &Call<'_>, request: &ListRequest) -> Result<watch
             Err(error) => return Err(call.status(error)),
         }
     }
+}
+
+/// Whether a list is of one object at one version. The API server asks etcd about it, which neither waits for a version nor says when to
+/// ask again (`ShouldDelegateExactRV` of k8s.io/apiserver 0.36).
+fn is_one_exactly(call: &Call<'_>, request: &ListRequest) -> bool {
+    let names = |label| request.fields.requires_exactly(label).is_some();
+    let is_placed =
+        !call.served.info.namespaced || call.path.namespace.is_some() || names("metadata.namespace");
+    matches!(request.read, ListRead::Exact(_)) && names("metadata.name") && is_placed
 }
