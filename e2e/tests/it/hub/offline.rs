@@ -67,7 +67,11 @@ async fn a_node_goes_on_without_its_link_and_misses_nothing_after() -> Result<()
     ensure!(listed.stderr.contains("no link to the API server"), "kubectl does not warn: {listed:?}");
     let write = Instant::now();
     let written = node.kubectl(&reader, &["-n", NAMESPACE, "create", "configmap", "x"]).await?;
-    ensure!(!written.success && write.elapsed() < Duration::from_secs(5), "{:?} {written:?}", write.elapsed());
+    ensure!(
+        !written.success && write.elapsed() < Duration::from_secs(5),
+        "{:?} {written:?}",
+        write.elapsed()
+    );
 
     dns.answers(&node, "in the cut", ANSWERED).await?;
 
