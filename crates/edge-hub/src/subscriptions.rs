@@ -242,13 +242,10 @@ impl Subscriptions {
 
     /// Ends those that nobody has used for long. Time without a link does not count: what is held cannot be had again then.
     pub fn sweep(&self) {
-        let now = Instant::now();
-        let last = {
-            let mut swept = self.swept.lock();
-            std::mem::replace(&mut *swept, self.reflector.is_linked().then_some(now))
-                .filter(|_| swept.is_some())
-        };
-        let Some(passed) = last.map(|last| now - last) else { return };
+        let now = self.reflector.is_linked().then(Instant::now);
+        let last = std::mem::replace(&mut *self.swept.lock(), now);
+        let (Some(now), Some(last)) = (now, last) else { return };
+        let passed = now - last;
         let idle: Vec<Key> = {
             let mut open = self.open.lock();
             let unused = |entry: &mut Entry| {

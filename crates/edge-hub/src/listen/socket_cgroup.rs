@@ -37,8 +37,8 @@ const DEPTH: usize = 16;
 
 /// The folder, beneath `root`, of the cgroup in which the socket was made that is bound to `local` and connected to `remote`.
 pub(super) fn of(local: SocketAddr, remote: SocketAddr, root: &Path) -> Option<PathBuf> {
-    let number = ask(&question(local, remote)).ok()?;
-    let number = cgroup(&number, local.port(), remote.port())?;
+    let answer = ask(&question(local, remote)).ok()?;
+    let number = cgroup(&answer, local.port(), remote.port())?;
     if fs::metadata(root).ok()?.ino() == number {
         return Some(root.to_owned());
     }

@@ -38,7 +38,7 @@ pub(super) async fn keep(host: Arc<Host>) {
     let reporter =
         Reporter { controller: FIELD_MANAGER.into(), instance: Some(host.config.identity.clone()) };
     let nodes: Api<Node> = Api::all(host.client.clone());
-    let mut last = None;
+    let mut turns = turn::Turns::of(AT_ONCE);
     loop {
         tokio::time::sleep(TURN).await;
         if !host.source.is_leading() {
@@ -47,9 +47,10 @@ pub(super) async fn keep(host: Arc<Host>) {
         // Not one for all turns: it keeps each event whole for minutes, of thousands of nodes that is megabytes.
         let recorder = Recorder::new(host.client.clone(), reporter.clone());
         let missing = host.source.read(node_metrics::store::Store::conditions);
-        let chosen = turn::next(missing, last.as_ref(), AT_ONCE);
-        last = chosen.last().map(|(name, _)| Arc::clone(name)).or(last);
-        let writes = chosen.into_iter().map(|(name, silence)| write(&host, &nodes, &recorder, name, silence));
+        let writes = turns
+            .next(missing)
+            .into_iter()
+            .map(|(name, silence)| write(&host, &nodes, &recorder, name, silence));
         stream::iter(writes).buffer_unordered(WRITERS).collect::<()>().await;
     }
 }

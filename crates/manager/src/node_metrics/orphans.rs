@@ -23,14 +23,14 @@ const CALL: Duration = Duration::from_secs(5);
 /// Takes away what has no Node, while this replica leads. Never ends.
 pub(super) async fn clear(host: Arc<Host>) {
     let nodes: Api<Node> = Api::all(host.client.clone());
-    let mut last = None;
+    let mut turns = turn::Turns::of(AT_ONCE);
     loop {
         tokio::time::sleep(TURN).await;
         if !host.source.is_leading() {
             continue;
         }
         let orphans = host.source.read(Store::orphans).into_iter().map(|name| (name, ())).collect();
-        for (name, ()) in turn::next(orphans, last.as_ref(), AT_ONCE) {
+        for (name, ()) in turns.next(orphans) {
             match tokio::time::timeout(CALL, nodes.get_metadata_opt(&name)).await {
                 Ok(Ok(None)) => {
                     info!(node = &*name, "there is no such Node any more");
@@ -40,7 +40,6 @@ pub(super) async fn clear(host: Arc<Host>) {
                 Ok(Err(error)) => warn!(%error, node = &*name, "cannot look for a Node"),
                 Err(_) => warn!(node = &*name, "cannot look for a Node: no answer"),
             }
-            last = Some(name);
         }
     }
 }

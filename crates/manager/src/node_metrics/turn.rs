@@ -2,18 +2,30 @@
 
 use std::sync::Arc;
 
-/// The first `most` of those that wait, in the order of their names, after the last that was tried; after the last name comes the first. So
-/// what fails again and again keeps nobody else from their turn.
-pub(super) fn next<T>(
-    mut waiting: Vec<(Arc<str>, T)>,
-    after: Option<&Arc<str>>,
+/// Turns of what waits, by name. What fails again and again keeps nobody else from theirs.
+pub(super) struct Turns {
     most: usize,
-) -> Vec<(Arc<str>, T)> {
-    waiting.sort_by(|(a, _), (b, _)| a.cmp(b));
-    let begin = after.map_or(0, |after| waiting.partition_point(|(name, _)| name <= after));
-    waiting.rotate_left(begin);
-    waiting.truncate(most);
-    waiting
+    last: Option<Arc<str>>,
+}
+
+impl Turns {
+    /// Of at most so many each.
+    pub(super) fn of(most: usize) -> Self {
+        Self { most, last: None }
+    }
+
+    /// The first of those that wait, in the order of their names, after the last of the turn before; after the last name comes the first.
+    pub(super) fn next<T>(&mut self, mut waiting: Vec<(Arc<str>, T)>) -> Vec<(Arc<str>, T)> {
+        let Self { most, last } = self;
+        waiting.sort_by(|(a, _), (b, _)| a.cmp(b));
+        let begin = last.as_ref().map_or(0, |last| waiting.partition_point(|(name, _)| name <= last));
+        waiting.rotate_left(begin);
+        waiting.truncate(*most);
+        if let Some((name, _)) = waiting.last() {
+            *last = Some(Arc::clone(name));
+        }
+        waiting
+    }
 }
 
 #[cfg(test)]
@@ -24,17 +36,17 @@ mod tests {
     fn everybody_has_a_turn_whoever_fails() {
         // Nobody is ever done.
         let waiting = || ["a", "b", "c", "d", "e"].map(|name| (Arc::from(name), ())).to_vec();
-        let mut last = None;
-        let mut turns = Vec::new();
-        for _ in 0..4 {
-            let chosen = next(waiting(), last.as_ref(), 2);
-            last = chosen.last().map(|(name, ())| Arc::clone(name));
-            turns.push(chosen.into_iter().map(|(name, ())| name.to_string()).collect::<String>());
-        }
-        assert_eq!(turns, ["ab", "cd", "ea", "bc"]);
+        let mut turns = Turns::of(2);
+        let mut turn = || {
+            let chosen = turns.next(waiting()).into_iter();
+            chosen.map(|(name, ())| name.to_string()).collect::<String>()
+        };
+        assert_eq!([turn(), turn(), turn(), turn()], ["ab", "cd", "ea", "bc"]);
         // Where the last one is gone the next one is next.
-        assert_eq!(&*next(waiting(), Some(&"bb".into()), 1)[0].0, "c");
-        assert_eq!(next(Vec::<(Arc<str>, ())>::new(), Some(&"a".into()), 2), []);
-        assert_eq!(next(waiting(), None, 9).len(), 5);
+        let mut turns = Turns { most: 1, last: Some("bb".into()) };
+        assert_eq!(&*turns.next(waiting())[0].0, "c");
+        assert_eq!(turns.next(Vec::<(Arc<str>, ())>::new()), []);
+        assert_eq!(&*turns.next(waiting())[0].0, "d", "a turn of nobody changes nothing");
+        assert_eq!(Turns::of(9).next(waiting()).len(), 5);
     }
 }

@@ -1,6 +1,6 @@
 //! One stream upstream however many clients, closed when nobody needs it, and held up by nobody.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use testkit::client::{ClientOptions, Recorder, TestClient};
 use tokio::time::{Instant, sleep};
@@ -118,15 +118,21 @@ async fn what_was_stored_and_nobody_asks_for_again_is_let_go() {
     assert_eq!(list.unwrap().0, 503, "nor is it on the disk");
 }
 
-/// The hub reads Services itself, for the topology that they ask for.
-#[tokio::test]
-async fn services_that_are_no_longer_shared_go_on_for_the_hub_and_its_node() {
+/// A hub with a link and this configuration, and the file that holds it.
+async fn configured(configuration: &str) -> (Site, PathBuf) {
     let mut site = Site::new().await;
     let file = site.log_file().with_extension("yaml");
-    std::fs::write(&file, "poolScopeResources: [/v1/services]\n").unwrap();
+    std::fs::write(&file, configuration).unwrap();
     site.set("--config", &file.display().to_string());
     site.start();
     site.linked().await;
+    (site, file)
+}
+
+/// The hub reads Services itself, for the topology that they ask for.
+#[tokio::test]
+async fn services_that_are_no_longer_shared_go_on_for_the_hub_and_its_node() {
+    let (site, file) = configured("poolScopeResources: [/v1/services]\n").await;
     site.server.cluster().create("services", service("a", "s", 1)).unwrap();
     site.caught_up(SERVICES, &["s"]).await;
     let hub = site.plain();
@@ -150,12 +156,7 @@ async fn services_that_are_no_longer_shared_go_on_for_the_hub_and_its_node() {
 async fn a_watch_of_the_most_recent_state_is_as_fresh_as_a_list() {
     const INITIAL: &str =
         "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
-    let mut site = Site::new().await;
-    let file = site.log_file().with_extension("yaml");
-    std::fs::write(&file, "freshness: { /v1/services: strict }\n").unwrap();
-    site.set("--config", &file.display().to_string());
-    site.start();
-    site.linked().await;
+    let (site, _) = configured("freshness: { /v1/services: strict }\n").await;
     site.server.cluster().create("services", service("a", "s", 1)).unwrap();
     site.caught_up(SERVICES, &["s"]).await;
     let hub = site.plain();
