@@ -9,6 +9,20 @@ export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
 export ISTHMUS_COMMIT=${ISTHMUS_COMMIT:-development}
 mkdir -p "$cache/logs"
 
+# Cargo tells by the age of files whether a crate of the workspace must be built again: what a clone elsewhere built
+# into the same folder would pass for ours, whatever its sources. What comes from registries stays.
+forget_what_another_clone_built() {
+  local owner=$CARGO_TARGET_DIR/clone manifest crate
+  mkdir -p "$CARGO_TARGET_DIR"
+  if [[ $(cat "$owner" 2>/dev/null) == "$repository" ]]; then return; fi
+  for manifest in "$repository"/{crates/*,e2e}/Cargo.toml; do
+    crate=$(sed -n 's/^name = "\(.*\)"$/\1/p;T;q' "$manifest")
+    find "$CARGO_TARGET_DIR" -mindepth 3 -maxdepth 4 -path "*/.fingerprint/$crate-*" -prune -exec rm -rf {} +
+  done
+  echo "$repository" >"$owner"
+}
+forget_what_another_clone_built
+
 # Where a step's output goes.
 log_of() {
   echo "$cache/logs/${0##*/}-${1//[ :]/-}.log"

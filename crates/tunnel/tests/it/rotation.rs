@@ -11,12 +11,7 @@ use crate::world::{World, ask, authority, echo, eventually, install, leaf, links
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_certificate_cuts_no_stream() {
     let (world, mut tasks) = (World::new(), JoinSet::new());
-    let mut cloud = world.hub("c1", true);
-    let address = cloud.listen().await;
-    let mut edge = world.hub("a1", false);
-    edge.desired.send_replace(links("c1", address, edge.credentials.generation()));
-    edge.dial();
-    edge.links(4).await;
+    let (cloud, edge) = world.pair().await;
     let port = echo(&mut tasks).await;
     let mut live = cloud.connect(&format!("a1:{port}")).await.unwrap();
     ask(&mut live, b"before").await.unwrap();
@@ -24,7 +19,7 @@ async fn a_new_certificate_cuts_no_stream() {
     install(&world.authority, &cloud.credentials, "c1", true);
     let generation = install(&world.authority, &edge.credentials, "a1", false);
     assert_eq!(generation, 2);
-    edge.desired.send_replace(links("c1", address, generation));
+    edge.renew_links(generation);
     eventually("new links beside the old", || edge.stats.snapshot().links_registered == 8).await;
     // Idle links go; the one with the stream stays until the stream ends.
     cloud.links(5).await;
@@ -44,19 +39,14 @@ async fn a_stream_outlives_a_drain_but_when_its_process_ends() {
     for (ends, name) in [(true, "agent"), (false, "gateway")] {
         let (mut world, mut tasks) = (World::new(), JoinSet::new());
         world.limits.drain = Duration::from_secs(1);
-        let mut cloud = world.hub("c1", true);
-        let address = cloud.listen().await;
-        let mut edge = world.hub("a1", false);
-        edge.desired.send_replace(links("c1", address, 1));
-        edge.dial();
-        edge.links(4).await;
+        let (cloud, edge) = world.pair().await;
         let port = echo(&mut tasks).await;
         let mut down = cloud.connect(&format!("a1:{port}")).await.unwrap();
         let mut up = edge.connect(&format!("c1:{port}")).await.unwrap();
         ask(&mut down, b"before").await.unwrap();
         ask(&mut up, b"before").await.unwrap();
         let generation = install(&world.authority, &edge.credentials, "a1", false);
-        edge.desired.send_replace(links("c1", address, generation));
+        edge.renew_links(generation);
         eventually("the old links retire", || edge.stats.snapshot().links_registered == 8).await;
         cloud.links(6).await;
         tokio::time::sleep(Duration::from_secs(3)).await;

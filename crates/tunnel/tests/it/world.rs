@@ -169,6 +169,13 @@ impl Hub {
         self.tasks.spawn(task);
     }
 
+    /// Wants the same links as before, with the certificate of that generation.
+    pub(crate) fn renew_links(&self, generation: u64) {
+        self.desired.send_modify(|links| {
+            *links = std::mem::take(links).into_iter().map(|link| LinkKey { generation, ..link }).collect();
+        });
+    }
+
     pub(crate) async fn links(&self, expected: usize) {
         eventually(&format!("{expected} links of {}", self.name), || self.table.snapshot().len() == expected)
             .await;
