@@ -2,36 +2,62 @@
 # shellcheck shell=bash disable=SC2034
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cache=${ISTHMUS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/isthmus}
-# Where hack/setup puts Go and Rust on a machine that has none.
-export PATH=$PATH:$cache/toolchains/go/bin:$HOME/.cargo/bin
+# Where hack/setup puts Go and Rust, of a machine that has none or old ones.
+export PATH=$cache/toolchains/go/bin:$HOME/.cargo/bin:$PATH
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
 # A commit that is stamped in would link everything anew after each; `cargo xtask dist` by itself stamps it.
 export ISTHMUS_COMMIT=${ISTHMUS_COMMIT:-development}
 mkdir -p "$cache/logs"
 
-# Cargo tells by the age of files whether a crate of the workspace must be built again: what a clone elsewhere built
-# into the same folder would pass for ours, whatever its sources. What comes from registries stays.
-forget_what_another_clone_built() {
+# The script by its whole path: it goes to the folder of the tree.
+script=$(realpath "$0")
+
+# Before cargo. It tells by the age of files whether a crate of the workspace must be built again: what a clone elsewhere built
+# into the same folder would pass for ours, whatever its sources, and is forgotten. What comes from registries stays. The
+# folder is ours until the script ends; daemons of a cluster close descriptor 9.
+claim_target() {
   local owner=$CARGO_TARGET_DIR/clone manifest crate
   mkdir -p "$CARGO_TARGET_DIR"
-  if [[ $(cat "$owner" 2>/dev/null) == "$repository" ]]; then return; fi
-  for manifest in "$repository"/{crates/*,e2e}/Cargo.toml; do
-    crate=$(sed -n 's/^name = "\(.*\)"$/\1/p;T;q' "$manifest")
-    find "$CARGO_TARGET_DIR" -mindepth 3 -maxdepth 4 -path "*/.fingerprint/$crate-*" -prune -exec rm -rf {} +
+  exec 9>>"$owner"
+  until flock -s 9 && [[ $(<"$owner") == "$repository" ]]; do
+    flock -n 9 || { echo "${0##*/}: waits for a command of $(<"$owner"), which builds into the same folder" >&2 && flock 9; }
+    if [[ $(<"$owner") == "$repository" ]]; then continue; fi
+    for manifest in "$repository"/{crates/*,e2e}/Cargo.toml; do
+      crate=$(sed -n 's/^name = "\(.*\)"$/\1/p;T;q' "$manifest")
+      find "$CARGO_TARGET_DIR" -mindepth 3 -maxdepth 4 -path "*/.fingerprint/$crate-*" -prune -exec rm -rf {} +
+    done
+    echo "$repository" >"$owner"
   done
-  echo "$repository" >"$owner"
 }
-forget_what_another_clone_built
+
+# Says in one line that root is missing, before anything is built.
+require_root() {
+  [[ $EUID == 0 ]] || { echo "${0##*/}: needs root, for network namespaces and kubelets: run it by sudo" >&2 && exit 1; }
+}
+
+# Points kubectl at cluster NAME. If it is not up nothing must go on, with another cluster.
+use_cluster() {
+  local settings
+  settings=$(hack/cluster env --name "$1") || return
+  eval "$settings"
+}
+
+# Last line of a script: its main, or the one function that `step` runs.
+start() {
+  if [[ ${1:-} == --function ]]; then "${@:2}"; else main "$@"; fi
+}
 
 # Where a step's output goes.
 log_of() {
   echo "$cache/logs/${0##*/}-${1//[ :]/-}.log"
 }
 
-# Runs a command with its output in a log, and shows one line for it: `step NAME COMMAND...`.
+# Runs a command with its output in a log, and shows one line for it: `step NAME COMMAND...`. A function of the script runs in
+# a process of its own: bash goes on after failures in whatever is called where its status is asked for, and hides them.
 step() {
   local name=$1 log began=$SECONDS code=0
   shift
+  if [[ $(type -t "$1") == function ]]; then set -- bash "$script" --function "$@"; fi
   log=$(log_of "$name")
   printf '%-44s' "$name"
   : >"$log"

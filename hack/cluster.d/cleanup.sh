@@ -105,7 +105,7 @@ down_one() {
     return
   fi
   remove_cluster
-  verify_removed
+  verify_removed || return
   remove_lock
   sweep_locks
   echo "cluster $cluster: down in $(elapsed "$begun") s" >&2

@@ -13,7 +13,7 @@ run_daemon() {
       echo "$BASHPID" >"$folder/cgroup.procs"
     done
     # A quarter of the time that the control plane would spend on collecting garbage, for memory that the machine has.
-    [[ $cgroup != control-plane ]] || export GOGC=${GOGC:-400}
+    if [[ $cgroup == control-plane ]]; then export GOGC=${GOGC:-400}; else unset GOGC GOMEMLIMIT; fi
     ulimit -n 65536 2>/dev/null || ulimit -n "$(ulimit -Hn)"
     exec setsid "$@"
   ) </dev/null >>"$state/logs/$name.log" 2>&1 7>&- 8>&- 9>&- &

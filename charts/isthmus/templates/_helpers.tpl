@@ -151,3 +151,31 @@ annotations:
 {{- end -}}
 {{- end -}}
 {{- end -}}
+
+{{- /* Nodes, pools and webhooks are the cluster's: two releases would both lead, and undo each other's work. */ -}}
+{{- define "isthmus.refuseSecond" -}}
+{{- $release := .release -}}
+{{- range .roles -}}
+{{- $other := dig "metadata" "annotations" "meta.helm.sh/release-name" "" . -}}
+{{- $namespace := dig "metadata" "annotations" "meta.helm.sh/release-namespace" "" . -}}
+{{- if and (eq (dig "metadata" "labels" "app.kubernetes.io/part-of" "" .) "isthmus") $other (ne (printf "%s/%s" $namespace $other) (printf "%s/%s" $release.Namespace $release.Name)) -}}
+{{- fail (printf "release %s in namespace %s is Isthmus already, and a cluster has room for one: upgrade it (helm upgrade %s --namespace %s ...), or remove it first (helm uninstall %s --namespace %s)" $other $namespace $other $namespace $other $namespace) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "isthmus.refuseEqualPorts" -}}
+{{- $taken := dict -}}
+{{- $ports := dict "ports.metrics" .Values.ports.metrics "ports.health" .Values.ports.health "ports.webhook" .Values.ports.webhook -}}
+{{- if .Values.nodeMetrics.enabled -}}
+{{- $_ := set $ports "nodeMetrics.ports.api" .Values.nodeMetrics.ports.api -}}
+{{- $_ := set $ports "nodeMetrics.ports.report" .Values.nodeMetrics.ports.report -}}
+{{- end -}}
+{{- range $key := keys $ports | sortAlpha -}}
+{{- $port := get $ports $key | int | toString -}}
+{{- if hasKey $taken $port -}}
+{{- fail (printf "%s and %s are both %s: the manager listens on each, so give one of them another port" (get $taken $port) $key $port) -}}
+{{- end -}}
+{{- $_ := set $taken $port $key -}}
+{{- end -}}
+{{- end -}}

@@ -42,13 +42,20 @@ pub const ROTATED: &str = "isthmus.dev/rotated";
 
 /// Prefixes of node annotations that no pool may set: kubelets, volume drivers and the controller manager write them for
 /// each node by itself, and would fight for them.
-pub const RESERVED_NODE_PREFIXES: [&str; 5] = [
+pub const RESERVED_NODE_PREFIXES: [&str; 6] = [
     crate::labels::NODE_POOL_PREFIX,
+    // Ours; HUB_BOOTSTRAP_TOKEN on a node gives its identity to whoever holds that token, once.
+    "isthmus.dev/",
     "csi.volume.kubernetes.io/",
     "kubeadm.alpha.kubernetes.io/",
     "node.alpha.kubernetes.io/",
     "volumes.kubernetes.io/",
 ];
+
+/// Whether no pool may set a node's annotation of that key.
+pub fn is_reserved_on_nodes(key: &str) -> bool {
+    RESERVED_NODE_PREFIXES.iter().any(|prefix| key.starts_with(prefix))
+}
 
 /// On a Service: which endpoints a node's clients may use. [`TOPOLOGY_NODE`] keeps those of the node, [`TOPOLOGY_POOL`] and
 /// [`TOPOLOGY_ZONE`] those of the node's pool.

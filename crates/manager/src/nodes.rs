@@ -327,6 +327,11 @@ impl Index<NodeObject> for Nodes {
                 inner.by_name.keys().filter(|name| !present.contains(name.as_str())).cloned().collect();
             let mut touched: BTreeSet<String> = gone.iter().flat_map(|name| inner.remove(name)).collect();
             for view in views {
+                // What we wrote may have been undone since, unseen: the node is then as before it but for its version.
+                let before = inner.by_name.get(&view.name);
+                if before.is_some_and(|before| before.resource_version != view.resource_version) {
+                    touched.extend(view.keys());
+                }
                 touched.extend(inner.insert(view));
             }
             touched

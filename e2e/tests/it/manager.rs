@@ -201,6 +201,17 @@ async fn z_an_upgrade_keeps_working_and_a_removal_leaves_nothing_but_crds_and_po
     Ok(())
 }
 
+/// Two would both lead: a Lease has the name of its release.
+async fn a_second_release_is_refused() -> Result<()> {
+    let chart = repository().join("charts/isthmus");
+    let chart = chart.to_str().context("a path in UTF-8")?;
+    let arguments = ["install", "another", chart, "--namespace", "default", "--dry-run=server"];
+    let refused = run("helm", &arguments, "").await?;
+    let remedy = "release isthmus in namespace isthmus-system is Isthmus already, and a cluster has room for one: upgrade it";
+    ensure!(!refused.success && refused.stderr.contains(remedy), "{refused:?}");
+    Ok(())
+}
+
 async fn upgrade_and_remove() -> Result<()> {
     // An older CRD: the upgrade must bring the new one.
     let columns = || async {
@@ -216,6 +227,7 @@ async fn upgrade_and_remove() -> Result<()> {
         .ok()?;
 
     an_unreadable_pool_is_told_of().await?;
+    a_second_release_is_refused().await?;
 
     let install = repository().join("hack/install");
     run(&install, &["--set", "log.level=debug", "--wait"], "").await?.ok()?;

@@ -137,9 +137,12 @@ const NETWORK_MODE_IS_FINAL: &str = "!(has(oldSelf.networkMode) || has(oldSelf.h
 const MARK_HAS_SELECTOR: &str = "!has(self.leaderElectionStrategy) || self.leaderElectionStrategy != 'mark' || (has(self.leaderNodeLabelSelector) && \
     size(self.leaderNodeLabelSelector) > 0)";
 
-/// Nodes may read only what the API server lets every node read: sharing these would undo the node authorizer.
-const NOT_SHAREABLE: &str = "!(self.group == '' && self.resource in ['secrets', 'configmaps', 'serviceaccounts']) && \
-    !(self.group in ['authentication.k8s.io', 'authorization.k8s.io', 'certificates.k8s.io', 'rbac.authorization.k8s.io'])";
+/// What holds credentials or rights, and what the node authorizer shows a node only as far as it is the node's own. What else a
+/// pool shares is limited by what its hubs may read.
+const NOT_SHAREABLE: &str = "!(self.group == '' && self.resource in ['secrets', 'configmaps', 'serviceaccounts', 'pods', \
+    'persistentvolumes', 'persistentvolumeclaims']) && !(self.group in ['authentication.k8s.io', 'authorization.k8s.io', \
+    'certificates.k8s.io', 'rbac.authorization.k8s.io']) && !(self.group == 'storage.k8s.io' && self.resource == 'volumeattachments') \
+    && !(self.group == 'resource.k8s.io' && self.resource in ['resourceclaims', 'resourceslices'])";
 
 const GROUP: &str = "self == '' || !format.dns1123Subdomain().validate(self).hasValue()";
 

@@ -60,6 +60,18 @@ fn a_new_list_forgets_what_is_gone() {
 }
 
 #[test]
+fn a_new_list_tells_of_nodes_whose_version_alone_is_another() {
+    let nodes = Nodes::default();
+    let list = |version| vec![node("n1", Some("a"), "1"), node("n2", Some("b"), version)];
+    nodes.replace(list("2"));
+    assert_eq!(
+        nodes.replace(list("4")),
+        keys(&["b"]),
+        "between them we may have written, and somebody undone it"
+    );
+}
+
+#[test]
 fn a_node_that_left_is_found_by_the_record_of_its_pool() {
     let nodes = Nodes::default();
     let mut left = node("n1", None, "1");

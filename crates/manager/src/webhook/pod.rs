@@ -9,8 +9,7 @@ pub mod plan;
 mod raw;
 
 use api::NetworkMode;
-
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use super::Unanswered;
 use super::nodes::{DEADLINE, Nodes, late};
@@ -27,13 +26,15 @@ pub(super) async fn answer(
     if request.operation != Operation::Create {
         return Ok(Answer::allow());
     }
+    // One time for all questions.
+    let until = Instant::now() + DEADLINE;
     let network = match desired_pool(&request.object) {
         Ok(Some(pool)) => network(pool, pools).await?,
         // The plan refuses what is malformed.
         Ok(None) | Err(_) => PoolNetwork::Unknown,
     };
     let node = match named_node(&request.object) {
-        Ok(Some(name)) if network == PoolNetwork::Host => Some(node(name, nodes).await?),
+        Ok(Some(name)) if network == PoolNetwork::Host => Some(node(name, nodes, until).await?),
         _ => None,
     };
     Ok(match plan(&request.object, network, node.as_ref()) {
@@ -53,8 +54,8 @@ async fn network(pool: &str, pools: &Pools) -> Result<PoolNetwork, Unanswered> {
     })
 }
 
-async fn node(name: &str, nodes: &dyn Nodes) -> Result<NamedNode, Unanswered> {
-    timeout(DEADLINE, nodes.membership(name))
+async fn node(name: &str, nodes: &dyn Nodes, until: Instant) -> Result<NamedNode, Unanswered> {
+    timeout_at(until, nodes.membership(name))
         .await
         .unwrap_or_else(|_| Err(late()))
         .map_err(|source| Unanswered::Node { node: name.to_owned(), source })

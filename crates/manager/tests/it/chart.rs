@@ -95,6 +95,22 @@ fn a_cluster_that_cannot_take_the_crds_is_refused() {
 }
 
 #[test]
+fn two_listeners_on_one_port_are_refused() {
+    for (values, message) in [
+        (vec!["ports.metrics=10272"], "ports.health and ports.metrics are both 10272"),
+        (
+            vec!["nodeMetrics.enabled=true", "nodeMetrics.ports.report=10273"],
+            "nodeMetrics.ports.report and ports.webhook are both 10273",
+        ),
+    ] {
+        let error = try_render(&values).unwrap_err();
+        assert!(error.contains(message), "{values:?}: {error}");
+    }
+    // What is not served takes no port.
+    try_render(&["nodeMetrics.ports.report=10273"]).unwrap();
+}
+
+#[test]
 fn a_value_that_does_not_exist_is_rejected() {
     for value in [
         "replica=2",

@@ -125,7 +125,7 @@ pub(crate) fn plan(observed: &Observed) -> Plan {
     plan
 }
 
-/// What every node of the pool must carry.
+/// What every node of the pool must carry; without what no pool may set, which one of before the CRD's rules may still ask for.
 pub(crate) fn wanted_attributes(pool: &NodePool) -> Attributes {
     let spec = &pool.spec;
     let mut wanted = Attributes {
@@ -133,12 +133,22 @@ pub(crate) fn wanted_attributes(pool: &NodePool) -> Attributes {
         annotations: spec.annotations.clone(),
         taints: spec.taints.iter().map(NodeTaint::from).collect(),
     };
+    drop_reserved(&mut wanted);
     if pool.is_host_network() {
         wanted
             .labels
             .extend(labels::HOST_NETWORK_NODE.map(|(key, value)| (key.to_owned(), value.to_owned())));
     }
     wanted
+}
+
+fn drop_reserved(attributes: &mut Attributes) {
+    attributes.labels.retain(|key, _| is_host_network(key) || !labels::is_reserved(key));
+    attributes.annotations.retain(|key, _| !annotations::is_reserved_on_nodes(key));
+    let is_reserved = |taint: &NodeTaint| {
+        labels::RESERVED_TAINT_PREFIXES.iter().any(|prefix| taint.key.starts_with(prefix))
+    };
+    attributes.taints.retain(|taint| !is_reserved(taint));
 }
 
 /// Plans the patch of one node by the pool `name`, which may be empty; and what keeps the node from being as it should.
@@ -166,13 +176,8 @@ fn merge(
     };
     let Record { mut owned, mut covered, .. } = record.clone();
     // What no pool may set none has set, whoever wrote the record.
-    for attributes in [&mut owned, &mut covered] {
-        attributes.labels.retain(|key, _| is_host_network(key) || !labels::is_reserved(key));
-        let is_reserved = |taint: &NodeTaint| {
-            labels::RESERVED_TAINT_PREFIXES.iter().any(|prefix| taint.key.starts_with(prefix))
-        };
-        attributes.taints.retain(|taint| !is_reserved(taint));
-    }
+    drop_reserved(&mut owned);
+    drop_reserved(&mut covered);
     let is_new = node.record_text().is_none();
     match stay {
         // The record could not be read and was removed: what the pool says now is the best that is known of it.

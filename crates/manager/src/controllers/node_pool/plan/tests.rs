@@ -96,6 +96,18 @@ fn a_plain_pool_writes_nothing_on_its_nodes() {
     assert_eq!(plan(&observed("shop", Some(pool("shop", &[], false)), vec![member], vec![])).nodes, []);
 }
 
+/// The CRD refuses them, but not in a pool of before the rule.
+#[test]
+fn what_no_pool_may_set_is_not_written_though_a_pool_says_it() {
+    let mut old = pool("a", &[("kubernetes.io/hostname", "all"), ("tier", "1")], false);
+    old.spec.annotations = [(annotations::HUB_BOOTSTRAP_TOKEN, "abcdef"), ("site", "north")]
+        .map(|(k, v)| (k.into(), v.into()))
+        .into();
+    let wanted = wanted_attributes(&old);
+    assert_eq!(wanted.labels.into_keys().collect::<Vec<_>>(), ["tier"]);
+    assert_eq!(wanted.annotations.into_keys().collect::<Vec<_>>(), ["site"]);
+}
+
 #[test]
 fn one_unreadable_record_holds_up_no_other_node() {
     for bad in ["{", "[]", "\"x\"", r#"{"labels":7}"#, ""] {
