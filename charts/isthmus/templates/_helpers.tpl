@@ -179,3 +179,18 @@ annotations:
 {{- $_ := set $taken $port $key -}}
 {{- end -}}
 {{- end -}}
+
+{{- /* As the manager itself asks for, which would say so when the upgrade is done. */ -}}
+{{- define "isthmus.refuseTiming" -}}
+{{- $unit := dict "ms" 1 "s" 1000 "m" 60000 -}}
+{{- $of := dict -}}
+{{- range $key, $value := .Values.leaderElection -}}
+{{- $_ := set $of $key (mul (regexFind "^[0-9]+" $value) (get $unit (regexFind "[a-z]+$" $value))) -}}
+{{- end -}}
+{{- if ge (mul 10 $of.renewDeadline) (mul 9 $of.leaseDuration) -}}
+{{- fail (printf "leaderElection.renewDeadline=%s must be below nine tenths of leaderElection.leaseDuration=%s" .Values.leaderElection.renewDeadline .Values.leaderElection.leaseDuration) -}}
+{{- end -}}
+{{- if gt (mul 2 $of.retryPeriod) $of.renewDeadline -}}
+{{- fail (printf "leaderElection.retryPeriod=%s must be at most half of leaderElection.renewDeadline=%s" .Values.leaderElection.retryPeriod .Values.leaderElection.renewDeadline) -}}
+{{- end -}}
+{{- end -}}

@@ -40,7 +40,7 @@ fn served(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
 
 fn node_pools() -> CustomResourceDefinition {
     let deprecation =
-        "apps.openyurt.io/v1alpha1 NodePool is deprecated in v1.0.0+; use apps.openyurt.io/v1beta1 NodePool";
+        "apps.openyurt.io/v1alpha1 NodePool is deprecated; use apps.openyurt.io/v1beta2 NodePool";
     let name = NameRule {
         max: NODE_POOL_NAME_MAX,
         message: format!(

@@ -99,7 +99,7 @@ pub struct ApplyArgs {
 #[derive(Debug, Args)]
 struct TargetArgs {
     /// A further `DaemonSet` to keep off host-network nodes; may be repeated.
-    #[arg(long, visible_alias = "include", value_name = "NAMESPACE/NAME")]
+    #[arg(long = "include", visible_alias = "daemonset", value_name = "NAMESPACE/NAME")]
     daemonset: Vec<ObjectName>,
 
     /// Every `DaemonSet` whose pods would land on host-network nodes without having host network; with --undo every one

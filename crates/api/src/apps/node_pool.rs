@@ -45,13 +45,14 @@ use crate::schema::{node_annotations, node_labels, node_taints, rule, rule_at, s
 #[x_kube(
     validation = rule_at(".networkMode", NETWORK_MODE_AGREES, "networkMode and hostNetwork contradict each other: remove one \
         of them, or set hostNetwork to true exactly when networkMode is HostNetwork"),
-    validation = rule_at(".networkMode", NETWORK_MODE_IS_FINAL, "the network mode cannot change, and neither networkMode nor \
-        hostNetwork can be unset, once it is set: create another pool with the mode you want and move the nodes there"),
+    validation = rule_at(".networkMode", NETWORK_MODE_IS_FINAL, "the network mode cannot change once networkMode or hostNetwork \
+        says it, and one of them must go on saying it: create another pool with the mode you want and move the nodes there"),
     validation = rule_at(".leaderNodeLabelSelector", MARK_HAS_SELECTOR, "leaderElectionStrategy mark chooses leaders by \
         leaderNodeLabelSelector, which is empty: give it the labels of the leader nodes, or use the strategy random"),
 )]
 pub struct NodePoolSpec {
-    /// Where the pool's nodes are: `Edge`, behind NAT or bad links, or `Cloud`, beside the control plane. It cannot change.
+    /// Where the pool's nodes are: `Edge`, behind NAT or bad links, or `Cloud`, beside the control plane. Default: `Edge`. It cannot
+    /// change.
     #[serde(rename = "type", default)]
     #[x_kube(validation = rule(IMMUTABLE, "type cannot change: create another pool and move the nodes there"))]
     pub type_: PoolType,
@@ -223,8 +224,8 @@ pub enum LeaderElectionStrategy {
 
 /// A resource by group, version and plural name.
 #[derive(Clone, Debug, Default, Deserialize, Eq, KubeSchema, Ord, PartialEq, PartialOrd, Serialize)]
-#[x_kube(validation = rule(NOT_SHAREABLE, "this resource holds credentials, node-private data or permissions, and every node of \
-    the pool could read all of it: remove it"))]
+#[x_kube(validation = rule(NOT_SHAREABLE, "secrets, configmaps, pods and others hold credentials, node-private data or permissions, and \
+    every node of the pool could read all of it: remove the resource"))]
 pub struct GroupVersionResource {
     /// API group; empty for the core group.
     #[schemars(length(max = 253))]

@@ -31,7 +31,7 @@ impl Kind {
     /// The flag that names an object of this kind.
     pub fn flag(self) -> &'static str {
         match self {
-            Self::DaemonSet => "--daemonset",
+            Self::DaemonSet => "--include",
             Self::Deployment => "--deployment",
         }
     }

@@ -275,7 +275,7 @@ async fn a_flag_that_names_nothing_is_an_error_before_any_change() {
     for (line, expected) in [
         (
             "apply --daemonset kube-system/coredns",
-            "--daemonset kube-system/coredns: there is no such DaemonSet",
+            "--include kube-system/coredns: there is no such DaemonSet",
         ),
         ("plan --deployment a/b", "--deployment a/b: there is no such Deployment"),
     ] {

@@ -111,6 +111,25 @@ fn two_listeners_on_one_port_are_refused() {
 }
 
 #[test]
+fn an_election_that_the_manager_would_refuse_is_refused() {
+    for (value, message) in [
+        (
+            "leaderElection.renewDeadline=\"13500ms\"",
+            "must be below nine tenths of leaderElection.leaseDuration=15s",
+        ),
+        (
+            "leaderElection.retryPeriod=\"5001ms\"",
+            "retryPeriod=5001ms must be at most half of leaderElection.renewDeadline",
+        ),
+    ] {
+        let error = try_render(&[value]).unwrap_err();
+        assert!(error.contains(message), "{value}: {error}");
+    }
+    try_render(&["leaderElection={\"renewDeadline\": \"13499ms\", \"retryPeriod\": \"6749ms\"}"]).unwrap();
+    try_render(&["log={\"level\": \"info,manager::webhook=debug\"}"]).unwrap();
+}
+
+#[test]
 fn a_value_that_does_not_exist_is_rejected() {
     for value in [
         "replica=2",
@@ -119,6 +138,8 @@ fn a_value_that_does_not_exist_is_rejected() {
         "replicas=0",
         "ports.webhook=70000",
         "leaderElection.leaseDuration=\"0s\"",
+        "log.level=\"verbose\"",
+        "hubNamespace=\"Nope_\"",
     ] {
         let error = try_render(&[value]).unwrap_err();
         assert!(error.contains("don't meet the specifications of the schema"), "{value}: {error}");

@@ -141,7 +141,11 @@ fn network_mode_enforced(observed: &Observed) -> Check {
         };
     };
     if violators.is_empty() {
-        let message = "every pod on the pool's nodes uses the network of its node".to_owned();
+        let message = if observed.members.is_empty() {
+            "the pool has no nodes".to_owned()
+        } else {
+            "every pod on the pool's nodes uses the network of its node".to_owned()
+        };
         return Check {
             type_: conditions::NETWORK_MODE_ENFORCED,
             holds: Some(true),
@@ -150,9 +154,9 @@ fn network_mode_enforced(observed: &Observed) -> Check {
         };
     }
     let message = format!(
-        "pods without hostNetwork on the pool's nodes, where pods have no network of their own: {} ({}); delete them: what \
-         their controllers make anew goes elsewhere, or here with the label {} (DaemonSets: isthmus-manager \
-         hostnet plan); where the chart's policy for ordinary pods is off, give them the annotation {}",
+        "pods without hostNetwork on the pool's nodes: {} ({}); delete them: what Deployments and others like them make anew goes \
+         elsewhere, or stays with this pool's name in the label {}; DaemonSets come again, see isthmus-manager hostnet plan; where \
+         the chart's policy for ordinary pods is off, give them the annotation {}",
         violators.len(),
         list(violators.iter().cloned(), violators.len()),
         api::labels::DESIRED_NODE_POOL,
@@ -173,7 +177,7 @@ fn leader_ready(election: &Election) -> Check {
         return Check { type_: conditions::LEADER_READY, holds: Some(true), reason: "Elected", message };
     }
     let message = format!(
-        "{message}: too few nodes are ready, have an internal address and carry the labels asked for"
+        "{message}: too few of the pool's nodes are ready, have an internal address and carry the labels of a leader, if any are asked for"
     );
     Check { type_: conditions::LEADER_READY, holds: Some(false), reason: "TooFewCandidates", message }
 }

@@ -39,7 +39,8 @@ impl fmt::Display for Refusal<'_> {
         let first = names.first().map_or("NAME", String::as_str);
         write!(
             f,
-            "): take each out of the pool before deleting it, as with \"kubectl label node {first} {NODE_POOL}-\""
+            "): take each out of the pool before deleting it, as with \"kubectl label node {first} {NODE_POOL}-\"; where its pods \
+             have the network of their node, drain it and run \"edge-hub hostnet disable\" on it first"
         )
     }
 }
@@ -79,7 +80,8 @@ mod tests {
             (6, false, "6 nodes (n1, n2, n3, n4, n5, …)"),
             (500, true, "at least 500 nodes (n1, n2, n3, n4, n5, …)"),
         ] {
-            let remedy = "take each out of the pool before deleting it, as with \"kubectl label node n1 apps.openyurt.io/nodepool-\"";
+            let remedy = "take each out of the pool before deleting it, as with \"kubectl label node n1 apps.openyurt.io/nodepool-\"; \
+                where its pods have the network of their node, drain it and run \"edge-hub hostnet disable\" on it first";
             assert_eq!(
                 message(count, more),
                 Some(format!("node pool \"harbour\" still has {nodes}: {remedy}"))
