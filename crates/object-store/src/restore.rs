@@ -127,11 +127,8 @@ fn read(
         next = name.last + 1;
         let reading = reading.get_or_insert_with(|| Reading::new(place, &header, sealer));
         let whose = Some(reading.log.identity.subscription.clone());
-        let damaged = |why| Stop(path.clone(), whose, ProblemKind::Damaged(why));
-        let end = match reading.file(&header, length, seed, buffer) {
-            Ok(end) => end,
-            Err(why) => return Err(damaged(why)),
-        };
+        let damaged = |why| Stop(path.clone(), whose.clone(), ProblemKind::Damaged(why));
+        let end = reading.file(&header, length, seed, buffer).map_err(&damaged)?;
         reading.log.next = next;
         if !header.rewritten {
             reading.begun.push((path.clone(), reading.log.sequence));
