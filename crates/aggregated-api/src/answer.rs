@@ -146,7 +146,7 @@ impl Form {
         if self.representation.as_ == As::Table {
             return self.encoded(StatusCode::OK, &self.table(served, page));
         }
-        let list = frame::list(self.frame(), &head, &page.objects);
+        let list = frame::list(self.frame(), &head, page.objects.clone());
         if self.representation.encoding == MediaType::Yaml {
             let whole: Vec<u8> = list.flatten().collect();
             return match serde_json::from_slice(&whole) {

@@ -6,6 +6,7 @@
 //! While there is a link, everything that the hub is not sure of is handed on, so that the API server says it in its own words.
 //! Without a link the hub answers what it knows, says how old that is, and refuses the rest.
 
+mod buffers;
 mod encode;
 mod filtered;
 mod form;

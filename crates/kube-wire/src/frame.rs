@@ -1,5 +1,5 @@
-//! Lists, watch events and single objects on the wire: a header, the bytes that the cache holds, a trailer. Bodies are lent, never
-//! copied. In: bodies in the encoding that is written; who needs JSON of an object held as protobuf transcodes it first.
+//! Lists, watch events and single objects on the wire: a header, the bytes that the cache holds, a trailer. Bodies are lent, or copied
+//! right to where they are sent from. In: bodies in the encoding that is written; who needs JSON of an object held as protobuf transcodes it first.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -62,59 +62,67 @@ pub enum EventType {
 /// Something that has bytes to lend.
 pub trait Body {
     /// The whole object: JSON, or a raw protobuf message.
-    fn whole(&self) -> Bytes;
+    fn whole(&self) -> &Bytes;
     /// Its metadata: the JSON object, or the content of the `ObjectMeta` message.
-    fn metadata(&self) -> Bytes;
+    fn metadata(&self) -> &[u8];
 }
 
 impl Body for Object {
-    fn whole(&self) -> Bytes {
-        self.body().clone()
+    fn whole(&self) -> &Bytes {
+        self.body()
     }
 
-    fn metadata(&self) -> Bytes {
+    fn metadata(&self) -> &[u8] {
         Object::metadata(self)
     }
 }
 
 impl<T: Body + ?Sized> Body for Arc<T> {
-    fn whole(&self) -> Bytes {
+    fn whole(&self) -> &Bytes {
         T::whole(self)
     }
 
-    fn metadata(&self) -> Bytes {
+    fn metadata(&self) -> &[u8] {
         T::metadata(self)
     }
 }
 
 impl<T: Body + ?Sized> Body for &T {
-    fn whole(&self) -> Bytes {
+    fn whole(&self) -> &Bytes {
         T::whole(self)
     }
 
-    fn metadata(&self) -> Bytes {
+    fn metadata(&self) -> &[u8] {
         T::metadata(self)
     }
 }
 
 /// JSON that was transcoded.
 impl Body for Bytes {
-    fn whole(&self) -> Bytes {
-        self.clone()
+    fn whole(&self) -> &Bytes {
+        self
     }
 
-    fn metadata(&self) -> Bytes {
+    fn metadata(&self) -> &[u8] {
         let metadata = Members::within(self, 0..self.len()).get("metadata");
-        metadata.map_or_else(|| Bytes::from_static(b"{}"), |range| self.slice(range))
+        metadata.map_or(b"{}", |range| &self[range])
     }
 }
 
 impl Form {
     /// The part of a body that is written.
-    fn payload(self, body: &impl Body) -> Bytes {
+    fn payload(self, body: &impl Body) -> &[u8] {
         match self.projection {
             Projection::Whole => body.whole(),
             Projection::Metadata(_) => body.metadata(),
+        }
+    }
+
+    /// The same, to be kept: the whole is lent, metadata copied.
+    fn lent(self, body: &impl Body) -> Bytes {
+        match self.projection {
+            Projection::Whole => body.whole().clone(),
+            Projection::Metadata(_) => Bytes::copy_from_slice(body.metadata()),
         }
     }
 
@@ -157,7 +165,7 @@ impl Form {
 
 /// One object, as the answer to a GET. A JSON body must carry `apiVersion` and `kind`.
 pub fn object(form: Form, type_meta: TypeMeta<'_>, body: &impl Body) -> Vec<Bytes> {
-    let payload = form.payload(body);
+    let payload = form.lent(body);
     match form.encoding {
         Encoding::Json => {
             let (before, after) = form.json_around();
@@ -179,7 +187,7 @@ pub fn watch_event(form: Form, type_meta: TypeMeta<'_>, event: EventType, body: 
         EventType::Modified => "MODIFIED",
         EventType::Deleted => "DELETED",
     };
-    event_around(form, type_meta, name, form.payload(body))
+    event_around(form, type_meta, name, form.lent(body))
 }
 
 fn event_around(form: Form, type_meta: TypeMeta<'_>, event: &str, payload: Bytes) -> Vec<Bytes> {

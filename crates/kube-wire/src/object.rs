@@ -152,8 +152,8 @@ impl Object {
     }
 
     /// The bytes of `metadata`, lent from the body: the content of the `ObjectMeta` message, or the JSON object.
-    pub fn metadata(&self) -> Bytes {
-        self.body.slice(self.metadata.range())
+    pub fn metadata(&self) -> &[u8] {
+        &self.body[self.metadata.range()]
     }
 
     /// The labels, in the order in which they stand.

@@ -347,7 +347,9 @@ async fn housekeeping(hub: Arc<Hub>, storage: Storage, shutdown: CancellationTok
         loop {
             ticks.tick().await;
             hub.subscriptions.sweep();
-            store_memories(&hub, &storage);
+            let (hub, storage) = (hub.clone(), storage.clone());
+            // It waits for the disk, for which no thread of the runtime should.
+            let _ = tokio::task::spawn_blocking(move || store_memories(&hub, &storage)).await;
         }
     };
     tokio::select! {

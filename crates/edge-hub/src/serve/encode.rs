@@ -26,20 +26,31 @@ pub(super) struct Encoder {
 }
 
 /// An object's bytes in the encoding that is written.
-struct Shown {
-    whole: Bytes,
-    metadata: Bytes,
+enum Shown {
+    /// As it is held.
+    Held(Arc<Object>),
+    /// What is written of it, transcoded.
+    Text(Bytes),
 }
 
 impl Body for Shown {
-    fn whole(&self) -> Bytes {
-        self.whole.clone()
+    fn whole(&self) -> &Bytes {
+        match self {
+            Self::Held(object) => object.body(),
+            Self::Text(text) => text,
+        }
     }
 
-    fn metadata(&self) -> Bytes {
-        self.metadata.clone()
+    fn metadata(&self) -> &[u8] {
+        match self {
+            Self::Held(object) => object.metadata(),
+            Self::Text(text) => text,
+        }
     }
 }
+
+/// Appends what comes next of a list; `false` when nothing is left.
+pub(super) type WriteNext = Box<dyn FnMut(&mut Vec<u8>) -> Result<bool, TranscodeError> + Send>;
 
 impl Encoder {
     /// `None` if the kind of the objects is not known yet.
@@ -93,8 +104,8 @@ impl Encoder {
         Ok(frame::object(self.form, self.type_meta(), &self.shown(object, true)?))
     }
 
-    /// A list, in pieces; what has to be transcoded is, when its turn comes.
-    pub(super) fn list(&self, page: Page) -> Box<dyn Iterator<Item = Result<Bytes, TranscodeError>> + Send> {
+    /// A list, item by item; what has to be transcoded is, when its turn comes.
+    pub(super) fn list(&self, page: Page) -> WriteNext {
         let Page { objects, resource_version, continue_token, remaining } = page;
         let head = ListHead {
             items: self.type_meta(),
@@ -104,7 +115,8 @@ impl Encoder {
             custom: !self.subscription.is_protobuf(),
         };
         if !self.transcodes || objects.is_empty() {
-            return Box::new(frame::list(self.form, &head, objects).map(Ok));
+            let mut list = frame::list(self.form, &head, objects);
+            return Box::new(move |out| Ok(list.write_next(out)));
         }
         let (header, trailer) = frame::json_ends(self.form, &head);
         let encoder = self.clone();
@@ -115,12 +127,21 @@ impl Encoder {
                 "}",
             ),
         };
-        let items = objects.into_iter().enumerate().map(move |(index, object)| {
-            let comma = if index > 0 { "," } else { "" };
+        let mut objects = objects.into_iter();
+        let (mut between, mut trailer) = (header, Some(trailer));
+        Box::new(move |out| {
+            let Some(object) = objects.next() else {
+                let Some(trailer) = trailer.take() else { return Ok(false) };
+                out.extend_from_slice(&trailer);
+                return Ok(true);
+            };
             let shown = encoder.transcode(&object, false)?;
-            Ok([comma.as_bytes(), before.as_bytes(), &shown, after.as_bytes()].concat().into())
-        });
-        Box::new(std::iter::once(Ok(header)).chain(items).chain(std::iter::once(Ok(trailer))))
+            let between = std::mem::replace(&mut between, Bytes::from_static(b","));
+            for piece in [&between[..], before.as_bytes(), &shown[..], after.as_bytes()] {
+                out.extend_from_slice(piece);
+            }
+            Ok(true)
+        })
     }
 
     /// Appends one thing that a watch tells.
@@ -148,16 +169,15 @@ impl Encoder {
 
     fn shown(&self, object: &Arc<Object>, typed: bool) -> Result<Shown, TranscodeError> {
         if !self.transcodes {
-            return Ok(Shown { whole: object.body().clone(), metadata: object.metadata() });
+            return Ok(Shown::Held(object.clone()));
         }
-        let text = self.transcode(object, typed)?;
-        Ok(Shown { metadata: text.clone(), whole: text })
+        Ok(Shown::Text(self.transcode(object, typed)?))
     }
 
     /// What is written of an object held as protobuf, as JSON.
     fn transcode(&self, object: &Arc<Object>, typed: bool) -> Result<Bytes, TranscodeError> {
         if let Projection::Metadata(_) = self.form.projection {
-            return transcode::meta_to_json(MetaMessage::ObjectMeta, &object.metadata(), false)
+            return transcode::meta_to_json(MetaMessage::ObjectMeta, object.metadata(), false)
                 .map(Bytes::from);
         }
         let resource = &self.subscription.key().resource;

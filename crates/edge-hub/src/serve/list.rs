@@ -1,21 +1,15 @@
 //! A list from what is held.
 
-use axum::body::{Body, Bytes};
-use futures::stream;
 use http::{HeaderValue, Response};
 use kube_wire::{
     list_options::{ListRead, ListRequest},
     status::Status,
     transcode::TranscodeError,
 };
-use tracing::warn;
 use watch_cache::ListAnswer;
 
-use super::{Asked, Read, complete, counted, headers, reached};
+use super::{Asked, Read, buffers, complete, counted, headers, reached};
 use crate::freshness::{self, Verdict};
-
-/// Pieces smaller than this are joined, so that a list of many small objects does not cost a system call each.
-const PIECE: usize = 32 << 10;
 
 pub(super) async fn answer(asked: &Asked<'_>, request: &ListRequest) -> Result<Read, Box<Status>> {
     let hub = asked.hub;
@@ -73,8 +67,8 @@ pub(super) async fn answer(asked: &Asked<'_>, request: &ListRequest) -> Result<R
         return if up { Ok(Read::HandOn) } else { Err(Box::new(untold(why.as_ref()))) };
     }
     asked.record(continues);
-    let pieces = joined(encoder.list(page), asked.key.to_string());
-    let mut response = Response::new(counted(Body::from_stream(stream::iter(pieces)), hub, &subscription));
+    let body = buffers::body(encoder.list(page), asked.key.to_string());
+    let mut response = Response::new(counted(body, hub, &subscription));
     headers(&mut response, HeaderValue::from_static(encoder.content_type()), stale);
     Ok(Read::Answer(response))
 }
@@ -105,29 +99,4 @@ fn too_old_for_policy() -> Status {
     Status::service_unavailable(
         "edge-hub: no link to the API server, and the freshness policy of this resource allows no older answer",
     )
-}
-
-/// Joins small pieces; large ones go as they are, since they are lent.
-fn joined(
-    mut pieces: impl Iterator<Item = Result<Bytes, TranscodeError>> + Send,
-    key: String,
-) -> impl Iterator<Item = Result<Bytes, std::io::Error>> + Send {
-    std::iter::from_fn(move || {
-        let mut joined = Vec::new();
-        for piece in pieces.by_ref() {
-            match piece {
-                Ok(piece) if joined.is_empty() && piece.len() >= PIECE => return Some(Ok(piece)),
-                Ok(piece) => joined.extend_from_slice(&piece),
-                Err(error) => {
-                    // The connection breaks off: half a list is never taken for a whole one.
-                    warn!(%key, %error, "an object cannot be shown as JSON");
-                    return Some(Err(std::io::Error::other(error)));
-                }
-            }
-            if joined.len() >= PIECE {
-                break;
-            }
-        }
-        (!joined.is_empty()).then(|| Ok(joined.into()))
-    })
 }

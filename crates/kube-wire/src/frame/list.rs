@@ -20,12 +20,12 @@ pub struct ListHead<'a> {
     pub custom: bool,
 }
 
-/// The bytes of a list, in pieces.
+/// The bytes of a list. As pieces each item is lent; [`List::write_next`] copies them to where they are sent from, which costs less
+/// than to keep account of many small pieces.
 #[derive(Debug)]
-pub struct List {
+pub struct List<B> {
     header: Option<Bytes>,
-    /// What is written of each item, lent.
-    payloads: std::vec::IntoIter<Bytes>,
+    items: std::vec::IntoIter<B>,
     trailer: Option<Bytes>,
     form: Form,
     before: Bytes,
@@ -37,31 +37,28 @@ pub struct List {
 
 /// A list of these items, all in the form's encoding. JSON items of built-in kinds carry neither `apiVersion` nor `kind`, those of
 /// custom resources both.
-pub fn list<B: Body>(form: Form, head: &ListHead<'_>, items: impl IntoIterator<Item = B>) -> List {
-    let payloads: Vec<_> = items.into_iter().map(|item| form.payload(&item)).collect();
+pub fn list<B: Body>(form: Form, head: &ListHead<'_>, items: Vec<B>) -> List<B> {
     let (before, after) = match form.encoding {
         Encoding::Json => form.json_around(),
         Encoding::Protobuf => (String::new(), &b""[..]),
     };
+    let lengths = items.iter().map(|item| form.payload(item).len());
     let content: usize = match form.encoding {
         Encoding::Json => {
             let around = before.len() + after.len();
-            payloads.iter().map(|payload| around + payload.len()).sum::<usize>()
-                + payloads.len().saturating_sub(1)
+            lengths.map(|length| around + length).sum::<usize>() + items.len().saturating_sub(1)
         }
-        Encoding::Protobuf => {
-            payloads.iter().map(|payload| field_length(form.raw_length(payload.len()))).sum()
-        }
+        Encoding::Protobuf => lengths.map(|length| field_length(form.raw_length(length))).sum(),
     };
     let (header, trailer) = match form.encoding {
-        Encoding::Json if payloads.is_empty() => json_ends_of_none(form, head),
+        Encoding::Json if items.is_empty() => json_ends_of_none(form, head),
         Encoding::Json => json_ends(form, head),
         Encoding::Protobuf => protobuf_ends(form, head, content),
     };
     List {
         length: (header.len() + content + trailer.len()) as u64,
         header: Some(header),
-        payloads: payloads.into_iter(),
+        items: items.into_iter(),
         trailer: Some(trailer),
         form,
         before: before.into(),
@@ -71,13 +68,50 @@ pub fn list<B: Body>(form: Form, head: &ListHead<'_>, items: impl IntoIterator<I
     }
 }
 
-impl List {
+impl<B: Body> List<B> {
     /// How many bytes it is in all.
     pub fn content_length(&self) -> u64 {
         self.length
     }
 
-    fn item(&mut self, payload: Bytes) {
+    /// Appends what comes next: the header, an item, or the trailer. `false` when nothing is left.
+    pub fn write_next(&mut self, out: &mut Vec<u8>) -> bool {
+        if let Some(header) = self.header.take() {
+            out.extend_from_slice(&header);
+            return true;
+        }
+        let Some(item) = self.items.next() else {
+            let Some(trailer) = self.trailer.take() else { return false };
+            out.extend_from_slice(&trailer);
+            return true;
+        };
+        let payload = self.form.payload(&item);
+        let first = std::mem::replace(&mut self.first, false);
+        match self.form.encoding {
+            Encoding::Json => {
+                if !first {
+                    out.push(b',');
+                }
+                out.extend_from_slice(&self.before);
+                out.extend_from_slice(payload);
+                out.extend_from_slice(&self.after);
+            }
+            Encoding::Protobuf => {
+                self.item_header(payload.len(), out);
+                out.extend_from_slice(payload);
+            }
+        }
+        true
+    }
+
+    /// What stands before an item of protobuf.
+    fn item_header(&self, payload: usize, out: &mut Vec<u8>) {
+        put_header(out, 2, self.form.raw_length(payload));
+        self.form.put_raw_header(out, payload);
+    }
+
+    fn lend(&mut self, item: &B) {
+        let payload = self.form.lent(item);
         let first = std::mem::replace(&mut self.first, false);
         match self.form.encoding {
             Encoding::Json => {
@@ -90,8 +124,7 @@ impl List {
             }
             Encoding::Protobuf => {
                 let mut header = Vec::with_capacity(16);
-                put_header(&mut header, 2, self.form.raw_length(payload.len()));
-                self.form.put_raw_header(&mut header, payload.len());
+                self.item_header(payload.len(), &mut header);
                 self.pieces.push_back(header.into());
                 self.pieces.push_back(payload);
             }
@@ -99,7 +132,7 @@ impl List {
     }
 }
 
-impl Iterator for List {
+impl<B: Body> Iterator for List<B> {
     type Item = Bytes;
 
     /// The next piece; none is empty.
@@ -114,8 +147,8 @@ impl Iterator for List {
                 }
                 return Some(piece);
             }
-            match self.payloads.next() {
-                Some(payload) => self.item(payload),
+            match self.items.next() {
+                Some(item) => self.lend(&item),
                 None => return self.trailer.take(),
             }
         }

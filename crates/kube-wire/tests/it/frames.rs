@@ -3,7 +3,10 @@
 use bytes::Bytes;
 use kube_wire::{
     field_selector::FieldSelector,
-    frame::{self, EventType, Form, INITIAL_EVENTS_END, ListHead, Projection, TypeMeta, read::WatchEvent},
+    frame::{
+        self, Body, EventType, Form, INITIAL_EVENTS_END, List, ListHead, Projection, TypeMeta,
+        read::WatchEvent,
+    },
     label_selector::LabelSelector,
     object::{Encoding, Object},
     resource::GroupVersionResource,
@@ -38,15 +41,22 @@ fn written(name: &str, projection: Projection, items: Vec<Bytes>, objects: &[Obj
         custom: name.starts_with("widgets"),
     };
     let form = Form { encoding: encoding(name), projection };
-    let list = match form.encoding {
-        Encoding::Json => frame::list(form, &head, items),
-        Encoding::Protobuf => frame::list(form, &head, objects),
-    };
-    let length = list.content_length();
-    let pieces: Vec<_> = list.collect();
+    match form.encoding {
+        Encoding::Json => both_ways(name, || frame::list(form, &head, items.clone())),
+        Encoding::Protobuf => both_ways(name, || frame::list(form, &head, objects.iter().collect())),
+    }
+}
+
+/// What a list is in pieces, and copied.
+fn both_ways<B: Body>(name: &str, list: impl Fn() -> List<B>) -> Vec<u8> {
+    let length = list().content_length();
+    let pieces: Vec<_> = list().collect();
     assert!(pieces.iter().all(|piece| !piece.is_empty()), "{name}: an empty piece would end a body");
     let bytes = pieces.concat();
     assert_eq!(length, bytes.len() as u64, "{name}");
+    let (mut list, mut copied) = (list(), Vec::new());
+    while list.write_next(&mut copied) {}
+    assert_eq!(copied, bytes, "{name}");
     bytes
 }
 

@@ -5,12 +5,13 @@
 
 use std::path::Path;
 
-use super::{Log, plan, sync_names};
+use super::{Log, plan};
 use crate::{
     disk::Disk,
     error::{Error, failed},
     frame::{Frame, Kind, Parsed},
     ledger::{KeyHash, Verdict, Weight},
+    names::Names,
     segment::Header,
     statistics::Counters,
 };
@@ -39,9 +40,9 @@ impl Log {
         &mut self,
         disk: &dyn Disk,
         counters: &Counters,
-        names: &mut bool,
+        names: &mut Names,
     ) -> Result<Option<Compacted>, Error> {
-        if !self.listed || self.unsure.is_some() {
+        if !self.listed || self.is_unsettled() {
             return Ok(None);
         }
         let sealed: Vec<(u32, Weight)> = self
@@ -63,10 +64,10 @@ impl Log {
         let path = self.path(first, last);
         let temporary = path.with_extension("new");
         // What is left out must not be gone before what replaces it is there.
-        sync_names(disk, &self.identity.dir, names)?;
+        names.sync(disk, &self.identity.dir)?;
         disk.create(&temporary, &rewriting.content).map_err(failed("write", &temporary))?;
         disk.rename(&temporary, &path).map_err(failed("rename", &temporary))?;
-        *names = true;
+        names.changed();
         counters.wrote(rewriting.content.len());
         moved += rewriting.content.len() as u64;
         let old = run.iter().map(|(first, weight)| self.path(*first, weight.last));

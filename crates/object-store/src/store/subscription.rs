@@ -6,7 +6,8 @@ use crate::{
     disk::{Disk, remove_if_there},
     error::{Error, failed},
     frame::{Frame, Kind},
-    log::{Identity, Log, sync_names},
+    log::{Identity, Log},
+    names::Names,
     record::{Change, Record},
     segment::{Header, Name},
     statistics::Counters,
@@ -183,12 +184,12 @@ impl Subscription {
         disk: &dyn Disk,
         dir: &Path,
         counters: &Counters,
-        names: &mut bool,
+        names: &mut Names,
     ) -> Result<(), Error> {
         for marker in &mut self.markers {
             let Some(content) = &marker.content else { continue };
-            sync_names(disk, dir, names)?;
-            *names = true;
+            names.sync(disk, dir)?;
+            names.changed();
             disk.create(&marker.path, content).map_err(failed("write", &marker.path))?;
             counters.wrote(content.len());
             marker.content = None;
@@ -232,6 +233,12 @@ impl Subscription {
     /// Whether anything waits for the disk.
     pub(super) fn is_busy(&self) -> bool {
         !self.doomed.is_empty() || !self.markers.is_empty() || self.logs().any(|log| !log.is_durable())
+    }
+
+    /// Whether all that waits for the disk is events that the system has.
+    pub(super) fn is_handed_over(&self) -> bool {
+        let waits = self.building.is_some() || !self.doomed.is_empty() || !self.markers.is_empty();
+        !waits && self.current.as_ref().is_none_or(Log::is_handed_over)
     }
 
     /// Whether there is nothing to know about it.

@@ -153,3 +153,73 @@ fn the_file_that_grows_is_never_relied_on() {
         }
     }
 }
+
+/// Whoever is told of an event waits for it to be handed over: for no disk, however many files that begins, while nobody syncs and
+/// while somebody waits for the files before.
+#[test]
+fn no_event_waits_for_the_disk() {
+    let disk = SimDisk::default();
+    let (mut store, mut model) = (script::open(&disk).0, Model::default());
+    let services = SubscriptionId::from("services");
+    append(&mut store, &mut model, &[Record::Begin, Record::Complete { version: 100 }]);
+    store.sync().unwrap();
+    let (before, files) = (disk.waits(), disk.files().len());
+    for event in 0..200 {
+        append(&mut store, &mut model, &[put(event % 5, 101 + event, Change::Modified)]);
+        store.hand_over(&services).unwrap();
+        if event % 40 == 0 {
+            store.unsynced().unwrap();
+        }
+    }
+    assert_eq!(disk.waits(), before);
+    assert!(disk.files().len() > files + 5, "{} files", disk.files().len());
+    let synced = store.unsynced().unwrap().wait();
+    let waited = disk.waits();
+    append(&mut store, &mut model, &[put(1, 301, Change::Modified)]);
+    store.hand_over(&services).unwrap();
+    store.synced(synced).unwrap();
+    assert_eq!(disk.waits(), waited, "to take note of what was waited for is to wait for nothing");
+    store.compact_step(u64::MAX).unwrap();
+    drop(store);
+    disk.lose_power(0);
+    let restored = script::open(&disk).1;
+    assert!(restored[0].version >= 300, "{}", restored[0].version);
+    model.check_damage(&restored);
+}
+
+/// The power takes one of several files that nobody has waited for yet, wherever: the log ends there, and goes on from there.
+#[test]
+fn files_behind_one_that_the_power_took_are_none() {
+    let services = SubscriptionId::from("services");
+    let mut shorter = 0;
+    for fate in 0..512u64 {
+        let disk = SimDisk::default();
+        let (mut store, mut model) = (script::open(&disk).0, Model::default());
+        append(&mut store, &mut model, &[Record::Begin, Record::Complete { version: 100 }]);
+        append(&mut store, &mut model, &[put(0, 101, Change::Added)]);
+        store.sync().unwrap();
+        model.synced();
+        for event in 0..40 {
+            append(&mut store, &mut model, &[put(event % 3, 102 + event, Change::Modified)]);
+            store.hand_over(&services).unwrap();
+            if event % 10 == 9 {
+                // What is long enough is sealed, and waited for too late.
+                store.unsynced().unwrap();
+            }
+        }
+        drop(store);
+        disk.lose_power(fate.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        for _ in 0..2 {
+            let (mut store, restored) = script::open(&disk);
+            assert!(store.problems().is_empty(), "{fate}: {:?}", store.problems());
+            model.check_crash(&restored);
+            shorter += u64::from(restored[0].version < 141);
+            let version = restored[0].version;
+            append(&mut store, &mut model, &[put(7, version + 1, Change::Added)]);
+            store.sync().unwrap();
+            model.synced();
+            disk.lose_power(0);
+        }
+    }
+    assert!(shorter > 300, "{shorter} of 1024 are shorter");
+}

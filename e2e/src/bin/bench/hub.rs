@@ -100,10 +100,10 @@ pub(crate) async fn run(client: Client, size: Size) -> Result<Report> {
         let relay = Relay::start(node::api_server().await?).await?;
         let node = Node::prepare(&hub, &relay).await?;
         let measured = measure(&client, &relay, &node, [objects, changes], idle).await;
-        let (found, restart) = measured.with_context(|| format!("the hub said last:\n{}", node.log()))?;
+        let (found, explained) = measured.with_context(|| format!("the hub said last:\n{}", node.log()))?;
         node.remove()?;
         figures.extend(found);
-        notes.push(restart);
+        notes.extend(explained);
     }
     if parts.contains(&Part::Fast) {
         figures.extend(kit::fast(&hub, objects).await?);
@@ -123,12 +123,14 @@ async fn measure(
     node: &Node,
     [objects, changes]: [usize; 2],
     idle: u64,
-) -> Result<(Vec<Figure>, String)> {
+) -> Result<(Vec<Figure>, Vec<String>)> {
     let running = node.start()?;
     let before = relay.bytes();
     let agents = clients(&running, objects).await?;
     let through_hub = relay.bytes() - before;
     let one = direct::one_client(relay, [SERVICES, SLICES]).await?;
+    let link =
+        format!("Bytes of the link: {through_hub} with the hub, {} for one client without.", one.compressed);
     let mut figures = vec![
         Figure::new("link_ratio_6_clients", ratio(through_hub, one.compressed)).target(1.02),
         Figure::new("link_ratio_6_clients_json", ratio(through_hub, one.json)),
@@ -144,7 +146,7 @@ async fn measure(
     figures.extend(cut(client, &running, relay, objects, changes).await?);
     let (restart, explained) = offline_restart(relay, node, running, objects).await?;
     figures.extend(restart);
-    Ok((figures, explained))
+    Ok((figures, vec![link, explained]))
 }
 
 /// As many clients as are measured list and watch both kinds.
@@ -202,8 +204,7 @@ async fn lists(client: &Client, running: &Running) -> Result<Vec<Figure>> {
     let mut took = [Duration::ZERO; 3];
     let mut length = 0;
     for took in &mut took {
-        let answer = running.client.get(&path, PROTOBUF).await?;
-        (*took, length) = (answer.took, answer.raw.len() as u64);
+        (length, *took) = running.client.drain(&path, PROTOBUF).await?;
     }
     took.sort_unstable();
     let scale = 16e6 / float(length);
@@ -213,10 +214,11 @@ async fn lists(client: &Client, running: &Running) -> Result<Vec<Figure>> {
     let mut tasks = JoinSet::new();
     for _ in 0..20 {
         let (client, path) = (running.client, path.clone());
-        tasks.spawn(async move { client.get(&path, PROTOBUF).await.map(|answer| answer.status) });
+        tasks.spawn(async move { client.drain(&path, PROTOBUF).await });
     }
-    while let Some(status) = tasks.join_next().await {
-        ensure!(status?? == 200, "a list of 20 failed");
+    while let Some(answer) = tasks.join_next().await {
+        let (came, _) = answer??;
+        ensure!(came == length, "a list of 20 had {came} bytes of {length}");
     }
     Ok(vec![
         Figure::new("list16mb_ms", took[1].as_secs_f64() * 1e3 * scale).against(direct, DIRECT).target(15.0),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use anyhow::{Result, ensure};
 use futures::AsyncReadExt;
 use http::{Request, header};
+use http_body_util::BodyExt;
 use kube::client::Body;
 use kube::{Client, Config};
 use tokio::time::Instant;
@@ -58,8 +59,11 @@ async fn drain(client: &Client, path: &str, accept: &str, encoding: &str) -> Res
         .body(Body::empty())?;
     let response = client.send(request).await?;
     ensure!(response.status().is_success(), "{path}: {}", response.status());
-    let body = response.into_body().collect_bytes().await?;
-    Ok(body.len() as u64)
+    let (mut body, mut length) = (response.into_body(), 0);
+    while let Some(frame) = body.frame().await {
+        length += frame?.data_ref().map_or(0, |data| data.len() as u64);
+    }
+    Ok(length)
 }
 
 /// Opens `count` watches of `path` on the API server, each over a connection of its own, as clients of their own have.
