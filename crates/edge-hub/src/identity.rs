@@ -12,6 +12,7 @@ mod ask;
 mod cluster_info;
 mod discover;
 mod files;
+mod hangup;
 mod keep;
 mod meters;
 mod pin;

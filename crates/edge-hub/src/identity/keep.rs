@@ -4,11 +4,7 @@ use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use tls::{certificate::Certificate, digest::Sha256Digest, pem_file};
-use tokio::{
-    signal::unix::{Signal, SignalKind, signal},
-    sync::watch,
-    time::sleep,
-};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -16,6 +12,7 @@ use super::{
     BootstrapToken, Identity, IdentityKind, IdentityState,
     ask::{self, AskError},
     files::{Own, expired},
+    hangup::Hangup,
     meters::{Failure, IdentityMeters},
     plan::{self, LONGEST, Situation, Start, Step, With},
     shown::Shown,
@@ -35,7 +32,7 @@ pub struct Keeper {
     meters: IdentityMeters,
     report: Report,
     shown: watch::Sender<Option<Shown>>,
-    hangup: Signal,
+    hangup: Hangup,
     /// Digest of the given certificate that the connector uses.
     given: Option<Sha256Digest>,
     /// Whether the connector has no certificate to show.
@@ -51,7 +48,7 @@ impl Keeper {
         upstream: Upstream,
         meters: IdentityMeters,
     ) -> std::io::Result<Self> {
-        let hangup = signal(SignalKind::hangup())?;
+        let hangup = Hangup::listen()?;
         let given = digest(&identity.config.given.0);
         let bare = matches!(identity.start, Start::Nothing(_));
         let report = Report::default();
@@ -148,8 +145,12 @@ impl Keeper {
                     if failure == Failure::Stuck {
                         self.show_nothing(own.as_ref());
                     }
-                    forced |= self.rest(jittered(pause)).await;
-                    pause = (pause * 2).min(BACKOFF.1);
+                    if self.rest(jittered(pause)).await {
+                        // Who asks by hand has mended something.
+                        (pause, forced) = (BACKOFF.0, true);
+                    } else {
+                        pause = (pause * 2).min(BACKOFF.1);
+                    }
                 }
             }
         }
@@ -254,13 +255,11 @@ impl Keeper {
 
     /// Rests so long; returns early, and says so, when SIGHUP asks for a new certificate.
     async fn rest(&mut self, rest: Duration) -> bool {
-        tokio::select! {
-            () = sleep(rest) => false,
-            asked = self.hangup.recv() => {
-                info!("SIGHUP: looking for a new certificate");
-                asked.is_some()
-            }
+        let heard = self.hangup.rest(rest).await;
+        if heard {
+            info!("SIGHUP: looking for a new certificate");
         }
+        heard
     }
 }
 

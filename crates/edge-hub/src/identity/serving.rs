@@ -6,17 +6,14 @@ use std::{sync::Arc, time::Duration};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tls::digest::Sha256Digest;
-use tokio::{
-    signal::unix::{Signal, SignalKind, signal},
-    sync::watch,
-    time::sleep,
-};
+use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::{
     Identity, IdentityConfig, IdentityError,
     ask::{self, AskError},
     files::{Files, Own},
+    hangup::Hangup,
     plan::{self, Situation, Step},
     purpose::Purpose,
     shown::Shown,
@@ -65,7 +62,7 @@ impl Serving {
         let mut pause = BACKOFF.0;
         let mut forced = false;
         // The hub cannot start without it; then it is renewed in time all the same.
-        let mut hangup = signal(SignalKind::hangup()).ok();
+        let mut hangup = Hangup::listen().unwrap_or_default();
         let mut used: Option<Sha256Digest> = None;
         loop {
             let own = self.files.own(&self.config.node);
@@ -83,13 +80,7 @@ impl Serving {
             match plan::next(situation, now) {
                 Step::Rest(rest) => {
                     *self.problem.lock() = None;
-                    tokio::select! {
-                        () = sleep(rest) => {}
-                        () = asked(&mut hangup) => {
-                            info!("SIGHUP: asking for a new certificate of the gateway");
-                            forced = true;
-                        }
-                    }
+                    forced = rest_or_hangup(&mut hangup, rest).await;
                     continue;
                 }
                 // There is always the link's certificate to ask with.
@@ -97,6 +88,8 @@ impl Serving {
             }
             if let Err(reason) = upstream.connected(CONNECT).await {
                 *self.problem.lock() = Some(reason);
+                // It has waited already, unless the link ended for good.
+                forced |= rest_or_hangup(&mut hangup, BACKOFF.0).await;
                 continue;
             }
             match Box::pin(ask::with_certificate(&self.config, &self.files, upstream)).await {
@@ -107,8 +100,12 @@ impl Serving {
                 Err(AskError { failure: _, reason }) => {
                     warn!(reason, retry = ?pause, "the gateway has no new certificate");
                     *self.problem.lock() = Some(reason);
-                    sleep(jittered(pause)).await;
-                    pause = (pause * 2).min(BACKOFF.1);
+                    if rest_or_hangup(&mut hangup, jittered(pause)).await {
+                        // Who asks by hand has mended something.
+                        (pause, forced) = (BACKOFF.0, true);
+                    } else {
+                        pause = (pause * 2).min(BACKOFF.1);
+                    }
                 }
             }
         }
@@ -123,10 +120,11 @@ impl Serving {
     }
 }
 
-/// Waits until somebody asks for a new certificate.
-async fn asked(hangup: &mut Option<Signal>) {
-    match hangup {
-        Some(hangup) => drop(hangup.recv().await),
-        None => std::future::pending().await,
+/// Rests so long, or until somebody asks for a new certificate: then it says so.
+async fn rest_or_hangup(hangup: &mut Hangup, rest: Duration) -> bool {
+    let heard = hangup.rest(rest).await;
+    if heard {
+        info!("SIGHUP: asking for a new certificate of the gateway");
     }
+    heard
 }

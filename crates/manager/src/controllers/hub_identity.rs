@@ -36,13 +36,14 @@ use self::{
     observe::{Purpose, Request},
     plan::Decision,
 };
-use crate::leader::LeadershipGuard;
+use crate::{leader::LeadershipGuard, watches};
 
 /// No decision takes longer: a call that hangs is given up, and tried again.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// How long to wait after a failure: first and longest.
-const BACKOFF: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
+/// How long to wait after a failure: first and longest. Who asks waits for the answer, and an outage of the API server that is over
+/// must not go on here.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(8));
 
 /// Why nothing was decided. It is tried again.
 #[derive(Debug, thiserror::Error)]
@@ -78,7 +79,7 @@ impl Controller {
     async fn follow(&self, purpose: Purpose) {
         let api = Api::<CertificateSigningRequest>::all(self.client.clone());
         let config = watcher::Config::default().fields(&purpose.selector());
-        let mut events = std::pin::pin!(watcher(api, config).default_backoff());
+        let mut events = std::pin::pin!(watcher(api, config).backoff(watches::backoff()));
         let mut open = BTreeMap::new();
         let mut pause = BACKOFF.0;
         let mut again = Instant::now();

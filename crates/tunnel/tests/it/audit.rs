@@ -1,6 +1,6 @@
 //! What is refused leaves a line: who, what, and why.
 
-use std::{fmt::Debug, sync::Arc, time::Duration};
+use std::{fmt::Debug, sync::Arc};
 
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
@@ -16,7 +16,7 @@ use tunnel::{
     protocol::OpenError,
 };
 
-use crate::world::{World, own_address};
+use crate::world::{SOON, World, own_address};
 
 /// Keeps the events of the audit.
 #[derive(Clone, Default)]
@@ -76,7 +76,7 @@ async fn every_refusal_is_told_of() {
         let ending = Ending::at(CancellationToken::new());
         let ingress = cloud.ingress();
         let whole = serve_http(&ingress, server, "client", &form, &ending);
-        tokio::time::timeout(Duration::from_secs(5), whole).await.unwrap();
+        tokio::time::timeout(SOON, whole).await.unwrap();
         let mut answer = Vec::new();
         client.read_to_end(&mut answer).await.unwrap();
         assert_eq!(taken(), [expected], "{request}");

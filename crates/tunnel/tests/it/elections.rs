@@ -11,7 +11,7 @@ use crate::world::{World, ask, echo, eventually, links, view};
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_outlives_an_election_and_not_for_long_a_move() {
     let (mut world, mut tasks) = (World::new(), JoinSet::new());
-    world.limits.drain = Duration::from_secs(1);
+    world.limits.drain = Duration::from_secs(4);
     let (cloud, edge) = world.pair().await;
     let port = echo(&mut tasks).await;
     let mut live = cloud.connect(&format!("a1:{port}")).await.unwrap();
@@ -22,7 +22,7 @@ async fn a_stream_outlives_an_election_and_not_for_long_a_move() {
     changed.gateways.get_mut(&pool).unwrap().endpoints = ["a2".into()].into();
     world.view.send_replace(Arc::new(changed.clone()));
     cloud.links(1).await;
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
     ask(&mut live, b"after").await.unwrap();
     changed.nodes.get_mut("a1").unwrap().pool = Some("b".into());
     world.view.send_replace(Arc::new(changed));

@@ -14,7 +14,9 @@ use tunnel::{
     route::Direction,
 };
 
-use crate::world::{Hub, World, ask, destination, echo, eventually, links, only};
+use crate::world::{
+    Hub, SOON, World, ask, destination, echo, eventually, links, only, quick_to_notice, view,
+};
 
 /// A gateway and an agent with a bad link between them; one reverse link.
 async fn over(world: &World, weather: Weather) -> (Hub, Hub, Wan) {
@@ -26,6 +28,7 @@ async fn over(world: &World, weather: Weather) -> (Hub, Hub, Wan) {
     agent.desired.send_replace(wanted);
     agent.dial();
     gateway.links(1).await;
+    agent.links(1).await;
     (gateway, agent, wan)
 }
 
@@ -37,11 +40,11 @@ async fn a_link_that_breaks_ends_its_streams_and_comes_back() {
     let mut stream = cloud.connect(&format!("a1:{port}")).await.unwrap();
     ask(&mut stream, b"x").await.unwrap();
     wan.cut();
-    let end = timeout(Duration::from_secs(5), stream.read_u8()).await.unwrap();
+    let end = timeout(SOON, stream.read_u8()).await.unwrap();
     assert!(end.is_err());
     cloud.links(1).await;
     eventually("another connection", || wan.accepted() == 2).await;
-    let until = Instant::now() + Duration::from_secs(10);
+    let until = Instant::now() + SOON;
     let mut stream = loop {
         match cloud.connect(&format!("a1:{port}")).await {
             Ok(stream) => break stream,
@@ -54,17 +57,14 @@ async fn a_link_that_breaks_ends_its_streams_and_comes_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_nat_that_forgets_is_noticed() {
-    let world = World::new();
+    let world = World::with(view(), quick_to_notice());
     let (cloud, edge, wan) = over(&world, Weather::CLEAR).await;
-    let began = Instant::now();
     wan.rebind();
     eventually("both ends notice", || {
-        cloud.stats.snapshot().links_dead == 1 && edge.stats.snapshot().links_dead == 1
+        cloud.stats.snapshot().links_dead >= 1 && edge.stats.snapshot().links_dead >= 1
     })
     .await;
     eventually("a new link", || edge.table.snapshot().len() == 1 && cloud.table.snapshot().len() == 1).await;
-    // With the limits of tests: 2 s to notice. With those of use it is 14 s.
-    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -72,7 +72,7 @@ async fn silence_in_one_direction_is_noticed_by_both() {
     for weather in
         [Weather { silent_up: true, ..Weather::CLEAR }, Weather { silent_down: true, ..Weather::CLEAR }]
     {
-        let world = World::new();
+        let world = World::with(view(), quick_to_notice());
         let (cloud, edge, wan) = over(&world, Weather::CLEAR).await;
         wan.set(weather);
         eventually("both ends notice", || {
@@ -114,7 +114,9 @@ async fn loss_and_delay_break_nothing() {
 /// Two gateways: when the link of one is gone or says nothing, streams are opened over the other.
 #[tokio::test(flavor = "multi_thread")]
 async fn another_gateway_takes_over_before_the_first_byte() {
-    let (world, mut tasks) = (World::new(), JoinSet::new());
+    let (mut world, mut tasks) = (World::new(), JoinSet::new());
+    // Half of it for each of the two.
+    world.limits.open = Duration::from_secs(8);
     let (mut c1, mut c2, mut edge) = (world.hub("c1", true), world.hub("c2", true), world.hub("a1", false));
     let wan = Wan::start(c1.listen().await, 3, Weather::CLEAR).await.unwrap();
     let generation = edge.credentials.generation();
@@ -133,8 +135,8 @@ async fn another_gateway_takes_over_before_the_first_byte() {
     assert_eq!((c1.stats.snapshot().opened, c2.stats.snapshot().opened), (5, 5));
     // One falls silent: nobody knows yet, and the stream is opened all the same.
     wan.rebind();
-    held.push(timeout(Duration::from_secs(10), edge.connect(&target)).await.unwrap().unwrap());
-    held.push(timeout(Duration::from_secs(10), edge.connect(&target)).await.unwrap().unwrap());
+    held.push(timeout(SOON, edge.connect(&target)).await.unwrap().unwrap());
+    held.push(timeout(SOON, edge.connect(&target)).await.unwrap().unwrap());
     assert!(c2.stats.snapshot().opened >= 7);
     let mut last = held.pop().unwrap();
     ask(&mut last, b"there").await.unwrap();
@@ -144,9 +146,8 @@ async fn another_gateway_takes_over_before_the_first_byte() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sibling_is_asked_while_there_is_time() {
     let (mut world, mut tasks) = (World::new(), JoinSet::new());
-    world.limits.open = Duration::from_secs(4);
-    // That nobody notices the silence meanwhile.
-    world.limits.liveness = tunnel::liveness::Limits::default();
+    // A third of it for each of the three.
+    world.limits.open = Duration::from_secs(12);
     let (mut c1, mut c2, mut edge) = (world.hub("c1", true), world.hub("c2", true), world.hub("a1", false));
     let wan = Wan::start(c1.listen().await, 3, Weather::CLEAR).await.unwrap();
     let sibling = c2.listen().await;
@@ -161,7 +162,7 @@ async fn a_sibling_is_asked_while_there_is_time() {
     c2.links(3).await;
     let port = echo(&mut tasks).await;
     wan.rebind();
-    let opened = timeout(Duration::from_secs(10), c1.connect(&format!("a1:{port}"))).await.unwrap();
+    let opened = timeout(SOON, c1.connect(&format!("a1:{port}"))).await.unwrap();
     ask(&mut opened.unwrap(), b"by the sibling").await.unwrap();
     assert_eq!(c1.stats.snapshot().retried, 2);
 }
@@ -180,6 +181,8 @@ async fn draining_cuts_no_stream_and_takes_no_new_one() {
     eventually("links drain", || cloud.table.snapshot().iter().all(|link| link.draining)).await;
     assert_eq!(cloud.connect(&format!("a1:{port}")).await.err(), Some(OpenError::NoLink));
     eventually("idle links are gone", || cloud.table.snapshot().len() == 2).await;
+    eventually("the edge knows", || edge.table.snapshot().iter().all(|link| link.draining || !link.asking))
+        .await;
     ask(&mut live, b"while draining").await.unwrap();
     ask(&mut other, b"while draining").await.unwrap();
     assert_eq!(edge.connect(&format!("c1:{port}")).await.err(), Some(OpenError::NoLink));
@@ -219,10 +222,9 @@ async fn stalled_streams_hold_nobody_back() {
         }
     }
     tokio::time::sleep(Duration::from_secs(2)).await;
-    let mut stream =
-        timeout(Duration::from_secs(5), cloud.connect(&format!("a1:{port}"))).await.unwrap().unwrap();
+    let mut stream = timeout(SOON, cloud.connect(&format!("a1:{port}"))).await.unwrap().unwrap();
     for _ in 0..20 {
-        timeout(Duration::from_secs(5), ask(&mut stream, b"hello")).await.unwrap().unwrap();
+        timeout(SOON, ask(&mut stream, b"hello")).await.unwrap().unwrap();
     }
     assert_eq!(cloud.table.snapshot().len(), 1);
     assert_eq!(cloud.table.snapshot()[0].streams, 51);

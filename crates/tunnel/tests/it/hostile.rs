@@ -15,7 +15,7 @@ use tokio::{
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use tunnel::protocol::{ALPN_FORWARD, ALPN_REVERSE};
 
-use crate::world::{GATEWAY_NAME, World, ask, echo, eventually, leaf};
+use crate::world::{GATEWAY_NAME, SOON, World, ask, echo, eventually, leaf};
 
 /// A TLS connection with a node's certificate, to say over it what one likes.
 async fn raw(
@@ -39,14 +39,14 @@ async fn raw(
 #[tokio::test(flavor = "multi_thread")]
 async fn nonsense_after_the_handshake_becomes_no_link() {
     let mut world = World::new();
-    world.limits.handshake = Duration::from_secs(1);
+    world.limits.handshake = Duration::from_secs(5);
     let (mut cloud, mut tasks) = (world.hub("c1", true), JoinSet::new());
     let address = cloud.listen().await;
     // Neither of the two names: a handshake alert, or the end.
     for alpn in [None, Some(&b"http/1.1"[..])] {
         if let Ok(mut connection) = raw(&world.authority, "a1", address, alpn).await {
             let mut rest = Vec::new();
-            let _ = timeout(Duration::from_secs(5), connection.read_to_end(&mut rest)).await.unwrap();
+            let _ = timeout(SOON, connection.read_to_end(&mut rest)).await.unwrap();
         }
     }
     let frame = |length: u32, kind: u8, flags: u8, stream: u32| {
@@ -77,16 +77,17 @@ async fn nonsense_after_the_handshake_becomes_no_link() {
         with(&frame(4, 8, 0, 9)),
         many_headers,
     ];
-    for alpn in [ALPN_FORWARD, ALPN_REVERSE] {
-        for case in &cases {
-            let mut connection = raw(&world.authority, "a1", address, Some(alpn)).await.unwrap();
-            let _ = connection.write_all(case).await;
-            let mut rest = Vec::new();
-            // Whatever it answers, it ends: at the latest when nobody registered in time.
-            let _ =
-                timeout(Duration::from_secs(10), connection.read_to_end(&mut rest)).await.expect("no end");
-        }
-    }
+    let say = async |alpn: &'static [u8], case: &[u8]| {
+        let mut connection = raw(&world.authority, "a1", address, Some(alpn)).await.unwrap();
+        let _ = connection.write_all(case).await;
+        let mut rest = Vec::new();
+        // Whatever it answers, it ends: at the latest when nobody registered in time.
+        let _ = timeout(SOON, connection.read_to_end(&mut rest)).await.expect("no end");
+    };
+    // Side by side, because some of them end by that limit.
+    let both = [ALPN_FORWARD, ALPN_REVERSE];
+    let all = both.into_iter().flat_map(|alpn| cases.iter().map(move |case| (alpn, case)));
+    futures::future::join_all(all.map(|(alpn, case)| say(alpn, case))).await;
     assert!(cloud.table.snapshot().is_empty());
     assert_eq!(cloud.stats.snapshot().links_registered, 0);
     // Those who behave are served.
@@ -103,7 +104,7 @@ async fn nonsense_after_the_handshake_becomes_no_link() {
 async fn silent_connections_are_bounded_in_number_and_time() {
     let mut world = World::new();
     world.limits.pending = 4;
-    world.limits.handshake = Duration::from_millis(300);
+    world.limits.handshake = Duration::from_secs(1);
     let mut cloud = world.hub("c1", true);
     let address = cloud.listen().await;
     let mut silent = Vec::new();
@@ -150,7 +151,7 @@ proptest! {
                 tokio::task::yield_now().await;
             }
             let _ = client.shutdown().await;
-            timeout(Duration::from_secs(5), served).await.expect("no end").expect("a panic");
+            timeout(SOON, served).await.expect("no end").expect("a panic");
         });
     }
 }

@@ -9,7 +9,7 @@ use tokio::{
 };
 use tunnel::protocol::Class;
 
-use crate::world::{World, ask, destination, echo, eventually, request};
+use crate::world::{SOON, World, ask, destination, echo, eventually, request};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_streams() {
@@ -22,10 +22,7 @@ async fn a_thousand_streams() {
     }
     for (number, stream) in streams.iter_mut().enumerate() {
         let question = number.to_be_bytes();
-        assert_eq!(
-            timeout(Duration::from_secs(10), ask(stream, &question)).await.unwrap().unwrap(),
-            question
-        );
+        assert_eq!(timeout(SOON, ask(stream, &question)).await.unwrap().unwrap(), question);
     }
     assert_eq!(edge.table.snapshot().iter().map(|link| link.streams).sum::<usize>(), 1000);
     drop(streams);

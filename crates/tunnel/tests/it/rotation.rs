@@ -6,7 +6,7 @@ use testkit::wan::{Wan, Weather};
 use tokio::task::JoinSet;
 use tunnel::{dial::Proxy, protocol::Class, route::Direction};
 
-use crate::world::{World, ask, authority, echo, eventually, install, leaf, links, only};
+use crate::world::{SOON, World, ask, authority, echo, eventually, install, leaf, links, only};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_certificate_cuts_no_stream() {
@@ -38,7 +38,7 @@ async fn a_new_certificate_cuts_no_stream() {
 async fn a_stream_outlives_a_drain_but_when_its_process_ends() {
     for (ends, name) in [(true, "agent"), (false, "gateway")] {
         let (mut world, mut tasks) = (World::new(), JoinSet::new());
-        world.limits.drain = Duration::from_secs(1);
+        world.limits.drain = Duration::from_secs(4);
         let (cloud, edge) = world.pair().await;
         let port = echo(&mut tasks).await;
         let mut down = cloud.connect(&format!("a1:{port}")).await.unwrap();
@@ -49,7 +49,7 @@ async fn a_stream_outlives_a_drain_but_when_its_process_ends() {
         edge.renew_links(generation);
         eventually("the old links retire", || edge.stats.snapshot().links_registered == 8).await;
         cloud.links(6).await;
-        tokio::time::sleep(Duration::from_secs(3)).await;
+        tokio::time::sleep(Duration::from_secs(5)).await;
         ask(&mut down, b"after").await.unwrap();
         ask(&mut up, b"after").await.unwrap();
         if ends { &edge } else { &cloud }.shutdown.cancel();
@@ -61,7 +61,7 @@ async fn a_stream_outlives_a_drain_but_when_its_process_ends() {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(5), cut).await.expect(name);
+        tokio::time::timeout(SOON, cut).await.expect(name);
     }
 }
 

@@ -1,9 +1,10 @@
 //! What a stream does that a TCP connection would do.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpSocket,
     task::JoinSet,
     time::timeout,
 };
@@ -14,7 +15,7 @@ use tunnel::{
     view::Domain,
 };
 
-use crate::world::{World, ask, destination, echo, eventually, own_address, refused};
+use crate::world::{SOON, World, ask, destination, echo, eventually, own_address, refused};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_conversation_both_ways() {
@@ -68,6 +69,7 @@ async fn a_reset_is_a_reset() {
                 client.abort();
                 return;
             }
+            client.write_all(&first).await.unwrap();
             let end = client.read(&mut first).await.map_err(|error| error.kind());
             heard.send(end).await.unwrap();
         }
@@ -75,15 +77,14 @@ async fn a_reset_is_a_reset() {
     .await;
     let mut stream = cloud.connect(&format!("a1:{port}")).await.unwrap();
     stream.write_all(b"r").await.unwrap();
-    let error = timeout(Duration::from_secs(5), stream.read_u8()).await.unwrap().unwrap_err();
+    let error = timeout(SOON, stream.read_u8()).await.unwrap().unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
     // And the client breaks it.
     let mut stream = cloud.connect(&format!("a1:{port}")).await.unwrap();
-    stream.write_all(b"c").await.unwrap();
     // The byte has to be there before the reset takes all with it.
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    ask(&mut stream, b"c").await.unwrap();
     stream.abort();
-    let end = timeout(Duration::from_secs(5), told.recv()).await.unwrap().unwrap();
+    let end = timeout(SOON, told.recv()).await.unwrap().unwrap();
     assert_eq!(end, Err(std::io::ErrorKind::ConnectionReset));
     drop(stream);
     eventually("streams end", || edge.table.snapshot().iter().all(|link| link.streams == 0)).await;
@@ -102,10 +103,10 @@ async fn what_is_refused_says_why() {
     world.view.send_replace(view.into());
     let (cloud, edge) = world.pair().await;
     let open = echo(&mut tasks).await;
-    let closed = {
-        let listener = std::net::TcpListener::bind((own_address(), 0)).unwrap();
-        listener.local_addr().unwrap().port()
-    };
+    // Bound, so that no other test gets it, and nobody listens.
+    let reserved = TcpSocket::new_v4().unwrap();
+    reserved.bind((own_address(), 0).into()).unwrap();
+    let closed = reserved.local_addr().unwrap().port();
     let check = async |target: String, expected| {
         assert_eq!(cloud.connect(&target).await.err(), expected, "{target}");
     };

@@ -1,11 +1,12 @@
 //! The ways in: CONNECT, forward proxy, `Host`, and TLS by the server's name.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig};
 use rustls_pki_types::ServerName;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex},
+    sync::Notify,
     task::JoinSet,
     time::timeout,
 };
@@ -20,7 +21,7 @@ use tunnel::{
     },
 };
 
-use crate::world::{World, ask, authority, destination, echo, eventually, leaf};
+use crate::world::{SOON, World, ask, authority, destination, echo, eventually, leaf};
 
 /// The first message of a client that asks for `name`.
 pub(crate) fn client_hello(name: &str) -> Vec<u8> {
@@ -55,7 +56,7 @@ fn http_client_until(
 async fn head(client: &mut DuplexStream) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
-        let byte = timeout(Duration::from_secs(5), client.read_u8()).await.unwrap();
+        let byte = timeout(SOON, client.read_u8()).await.unwrap();
         head.push(byte.unwrap_or_else(|error| panic!("{error} after {}", String::from_utf8_lossy(&head))));
     }
     String::from_utf8(head).unwrap()
@@ -81,7 +82,7 @@ async fn connect_as_the_api_server_does() {
     ask(&mut client, &vec![7; 30_000]).await.unwrap();
     client.shutdown().await.unwrap();
     let mut rest = Vec::new();
-    timeout(Duration::from_secs(5), client.read_to_end(&mut rest)).await.unwrap().unwrap();
+    timeout(SOON, client.read_to_end(&mut rest)).await.unwrap().unwrap();
     assert_eq!(rest, b"");
     for (target, status) in [
         ("a1:22", "403"),
@@ -195,8 +196,12 @@ async fn a_second_request_opens_no_stream() {
     for number in 2..5 {
         assert_eq!(get(&mut other, "/").await, "ok");
         assert_eq!(opened(), number);
-        eventually("its end has come", || edge.table.snapshot().iter().all(|link| link.streams < 2)).await;
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        // Whoever keeps the connection has let go of it; that of the other client is left.
+        eventually("its end has come", || {
+            let both = [&cloud, &edge].map(|hub| hub.table.snapshot());
+            both.iter().all(|links| links.iter().map(|link| link.streams).sum::<usize>() < 2)
+        })
+        .await;
     }
     // With the client goes what was kept for it.
     drop((client, other));
@@ -208,11 +213,18 @@ async fn clients_that_keep_their_connection_are_sent_away_at_the_end() {
     let (world, mut tasks) = (World::new(), JoinSet::new());
     let (cloud, _edge) = world.pair().await;
     let port = web(&mut tasks).await;
-    let slow = destination(&mut tasks, |mut client| async move {
-        client.read_u8().await.unwrap();
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        client.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await.unwrap();
-        let _ = client.read_to_end(&mut Vec::new()).await;
+    // Answers once it is told to.
+    let (asked, told) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (ask_told, answer_told) = (asked.clone(), told.clone());
+    let slow = destination(&mut tasks, move |mut client| {
+        let (asked, told) = (ask_told.clone(), answer_told.clone());
+        async move {
+            client.read_u8().await.unwrap();
+            asked.notify_one();
+            told.notified().await;
+            client.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await.unwrap();
+            let _ = client.read_to_end(&mut Vec::new()).await;
+        }
     })
     .await;
     let ending = Ending::at(CancellationToken::new());
@@ -220,13 +232,14 @@ async fn clients_that_keep_their_connection_are_sent_away_at_the_end() {
     let mut busy = http_client_until(&cloud.ingress(), &mut tasks, Some(slow), ending.clone());
     get(&mut idle, "/").await;
     let last = tokio::join!(get(&mut busy, "/"), async {
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        asked.notified().await;
         ending.retire();
+        told.notify_one();
     });
     assert_eq!(last.0, "ok");
     for mut client in [idle, busy] {
         let mut rest = Vec::new();
-        timeout(Duration::from_secs(5), client.read_to_end(&mut rest)).await.expect("still there").unwrap();
+        timeout(SOON, client.read_to_end(&mut rest)).await.expect("still there").unwrap();
         assert_eq!(rest, b"");
     }
 }
@@ -325,14 +338,14 @@ async fn a_first_message_in_pieces_or_without_a_name() {
     }
     client.write_all(b"and more").await.unwrap();
     let mut echoed = vec![0; hello.len() + 8];
-    timeout(Duration::from_secs(5), client.read_exact(&mut echoed)).await.unwrap().unwrap();
+    timeout(SOON, client.read_exact(&mut echoed)).await.unwrap().unwrap();
     assert_eq!(echoed, [hello, b"and more".to_vec()].concat());
     // An address instead of a name; a name that may not be reached: an alert that says so.
     for name in ["192.0.2.1", "nobody"] {
         let mut client = serve(&mut tasks);
         client.write_all(&client_hello(name)).await.unwrap();
         let mut answer = Vec::new();
-        timeout(Duration::from_secs(5), client.read_to_end(&mut answer)).await.unwrap().unwrap();
+        timeout(SOON, client.read_to_end(&mut answer)).await.unwrap().unwrap();
         assert_eq!(answer, [21, 3, 3, 0, 2, 2, 112], "{name}");
     }
     // A message that goes on for ever: 16 MiB announced.
@@ -346,5 +359,5 @@ async fn a_first_message_in_pieces_or_without_a_name() {
         }
     }
     let mut answer = Vec::new();
-    let _ = timeout(Duration::from_secs(5), client.read_to_end(&mut answer)).await.expect("no end");
+    let _ = timeout(SOON, client.read_to_end(&mut answer)).await.expect("no end");
 }

@@ -1,3 +1,5 @@
+mod outage;
+
 use api::names::{HUB_GROUP, HUB_SIGNER, NODE_GROUP};
 use k8s_openapi::{
     ByteString,
