@@ -103,24 +103,12 @@ impl Encoder {
             remaining,
             custom: !self.subscription.is_protobuf(),
         };
-        if !self.transcodes || objects.is_empty() {
+        if !self.transcodes {
             return Box::new(frame::list(self.form, &head, objects).map(Ok));
         }
-        let (header, trailer) = frame::json_ends(self.form, &head);
         let encoder = self.clone();
-        let (before, after) = match self.form.projection {
-            Projection::Whole => (String::new(), ""),
-            Projection::Metadata(version) => (
-                format!("{{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"{version}\",\"metadata\":"),
-                "}",
-            ),
-        };
-        let items = objects.into_iter().enumerate().map(move |(index, object)| {
-            let comma = if index > 0 { "," } else { "" };
-            let shown = encoder.transcode(&object, false)?;
-            Ok([comma.as_bytes(), before.as_bytes(), &shown, after.as_bytes()].concat().into())
-        });
-        Box::new(std::iter::once(Ok(header)).chain(items).chain(std::iter::once(Ok(trailer))))
+        let items = objects.into_iter().map(move |object| encoder.shown(&object, false));
+        Box::new(frame::json_list(self.form, &head, items))
     }
 
     /// Appends one thing that a watch tells.

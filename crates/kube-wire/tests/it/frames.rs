@@ -38,6 +38,7 @@ fn written(name: &str, projection: Projection, items: Vec<Bytes>, objects: &[Obj
         custom: name.starts_with("widgets"),
     };
     let form = Form { encoding: encoding(name), projection };
+    let made = items.clone();
     let list = match form.encoding {
         Encoding::Json => frame::list(form, &head, items),
         Encoding::Protobuf => frame::list(form, &head, objects),
@@ -47,7 +48,24 @@ fn written(name: &str, projection: Projection, items: Vec<Bytes>, objects: &[Obj
     assert!(pieces.iter().all(|piece| !piece.is_empty()), "{name}: an empty piece would end a body");
     let bytes = pieces.concat();
     assert_eq!(length, bytes.len() as u64, "{name}");
+    if form.encoding == Encoding::Json {
+        let made = frame::json_list(form, &head, made.into_iter().map(Ok::<_, ()>));
+        assert_eq!(made.map(Result::unwrap).collect::<Vec<_>>().concat(), bytes, "{name}");
+    }
     bytes
+}
+
+#[test]
+fn nothing_follows_an_item_that_cannot_be_made() {
+    let (objects, _) = read_list("widgets-list-json");
+    let version = objects[0].resource_version();
+    let items = type_meta("widgets");
+    let head =
+        ListHead { items, resource_version: version, continue_token: "", remaining: None, custom: true };
+    let form = Form { encoding: Encoding::Json, projection: Projection::Whole };
+    let items = [Ok(objects[0].clone()), Err("gone"), Ok(objects[0].clone())];
+    let pieces: Vec<_> = frame::json_list(form, &head, items.into_iter()).collect();
+    assert!(matches!(&pieces[..], [Ok(_), Ok(_), Err("gone")]), "{pieces:?}");
 }
 
 #[test]
