@@ -1,6 +1,6 @@
 //! What clients are sent: objects, lists and statuses in the representation that they like best.
 
-use std::sync::Arc;
+use std::{iter, sync::Arc};
 
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
@@ -13,9 +13,13 @@ use kube_wire::{
     status::Status,
 };
 use serde_json::{Map, Value, json};
-use watch_cache::Page;
 
-use crate::{options, served::Served, table::Include};
+use crate::{
+    options,
+    served::Served,
+    storage::{Page, StorageError},
+    table::Include,
+};
 
 mod gzip;
 
@@ -23,7 +27,7 @@ mod gzip;
 const OFFERED: [MediaType; 2] = [MediaType::Json, MediaType::Yaml];
 
 /// Lists and objects below this are not worth compressing.
-const GZIP_MIN: u64 = 128 << 10;
+const GZIP_MIN: usize = 128 << 10;
 
 /// How to answer one client.
 #[derive(Debug, Clone, Copy)]
@@ -100,7 +104,7 @@ impl Form {
         }
         let pieces =
             frame::object(self.frame(), type_meta(&served.info.api_version(), &served.info.kind), object);
-        self.pieces(StatusCode::OK, pieces.into_iter())
+        self.pieces(StatusCode::OK, pieces)
     }
 
     /// An object as a value, which a write has made.
@@ -130,40 +134,34 @@ impl Form {
             MediaType::Yaml => serde_saphyr::to_string(value).unwrap_or_default().into_bytes(),
             MediaType::Json | MediaType::Protobuf => line(value),
         };
-        self.pieces(code, std::iter::once(Bytes::from(body)))
+        self.pieces(code, vec![body.into()])
     }
 
-    /// A page of a list.
-    pub(crate) fn list(&self, served: &Served, page: &Page) -> Response {
+    /// A page of a list, whose objects are made while it is sent.
+    pub(crate) fn list(&self, served: &Arc<Served>, page: Page) -> Result<Response, StorageError> {
+        if self.representation.as_ == As::Table {
+            return self.table(served, page);
+        }
         let api_version = served.info.api_version();
+        let token = page.continue_token.clone();
         let head = ListHead {
             items: type_meta(&api_version, &served.info.kind),
             resource_version: page.resource_version,
-            continue_token: page.continue_token.as_deref().unwrap_or_default(),
+            continue_token: token.as_deref().unwrap_or_default(),
             remaining: page.remaining,
             custom: true,
         };
-        if self.representation.as_ == As::Table {
-            return self.encoded(StatusCode::OK, &self.table(served, page));
-        }
-        let list = frame::list(self.frame(), &head, page.objects.clone());
+        let list = frame::json_list(self.frame(), &head, page.into_objects());
         if self.representation.encoding == MediaType::Yaml {
-            let whole: Vec<u8> = list.flatten().collect();
-            return match serde_json::from_slice(&whole) {
-                Ok(value) => self.encoded(StatusCode::OK, &value),
-                Err(error) => failure(&Status::internal_error(&error.to_string())),
-            };
+            return self.as_yaml(list);
         }
-        let length = list.content_length();
-        self.stream(StatusCode::OK, length, list)
+        self.stream(list)
     }
 
-    fn table(&self, served: &Served, page: &Page) -> Value {
-        let now = Timestamp::now();
+    /// A table of the objects of a page: a row is made when its turn comes.
+    fn table(&self, served: &Arc<Served>, page: Page) -> Result<Response, StorageError> {
+        let (now, include) = (Timestamp::now(), self.include);
         let version = self.representation.meta_version;
-        let rows =
-            page.objects.iter().filter_map(|object| serde_json::from_slice::<Value>(object.body()).ok());
-        let rows = rows.map(|object| served.columns.row(&object, self.include, version, now)).collect();
         let mut metadata = Map::new();
         metadata.insert("resourceVersion".to_owned(), page.resource_version.to_string().into());
         if let Some(token) = &page.continue_token {
@@ -172,32 +170,73 @@ impl Form {
         if let Some(remaining) = page.remaining {
             metadata.insert("remainingItemCount".to_owned(), remaining.into());
         }
-        served.columns.table(version, metadata, rows, true)
+        let (header, trailer) = served.columns.ends(version, metadata);
+        let served = Arc::clone(served);
+        let mut comma = "";
+        let rows = page.into_objects().filter_map(move |object| {
+            let object = match object {
+                Ok(object) => serde_json::from_slice::<Value>(object.body()).ok()?,
+                Err(error) => return Some(Err(error)),
+            };
+            let row = served.columns.row(&object, include, version, now);
+            let before = std::mem::replace(&mut comma, ",");
+            Some(Ok(Bytes::from(format!("{before}{row}"))))
+        });
+        let pieces = iter::once(Ok(header)).chain(rows).chain(iter::once(Ok(trailer)));
+        if self.representation.encoding == MediaType::Yaml {
+            self.as_yaml(pieces)
+        } else {
+            self.stream(pieces)
+        }
     }
 
-    fn pieces(
+    /// What JSON says, in YAML: for people, who ask for little.
+    fn as_yaml(
         &self,
-        code: StatusCode,
-        pieces: impl ExactSizeIterator<Item = Bytes> + Clone + Send + 'static,
-    ) -> Response {
-        let length = pieces.clone().map(|piece| piece.len() as u64).sum();
-        self.stream(code, length, pieces)
+        pieces: impl Iterator<Item = Result<Bytes, StorageError>>,
+    ) -> Result<Response, StorageError> {
+        let pieces: Vec<_> = pieces.collect::<Result<_, _>>()?;
+        Ok(match serde_json::from_slice(&pieces.concat()) {
+            Ok(value) => self.encoded(StatusCode::OK, &value),
+            Err(error) => failure(&Status::internal_error(&error.to_string())),
+        })
     }
 
+    /// Something whole.
+    fn pieces(&self, code: StatusCode, pieces: Vec<Bytes>) -> Response {
+        let length: usize = pieces.iter().map(Bytes::len).sum();
+        let compress = self.gzip && length > GZIP_MIN;
+        let pieces = pieces.into_iter().map(Ok::<_, StorageError>);
+        self.sent(code, pieces, compress, Some(length))
+    }
+
+    /// Something that is made while it is sent. As with the API server, its length is told if it is short; else it is compressed, if the
+    /// client likes that.
     fn stream(
         &self,
+        mut pieces: impl Iterator<Item = Result<Bytes, StorageError>> + Send + 'static,
+    ) -> Result<Response, StorageError> {
+        let mut begin = Vec::new();
+        let mut length = 0;
+        while length <= GZIP_MIN {
+            match pieces.next() {
+                Some(piece) => begin.push(piece?),
+                None => return Ok(self.pieces(StatusCode::OK, begin)),
+            }
+            length += begin.last().map_or(0, Bytes::len);
+        }
+        let pieces = begin.into_iter().map(Ok).chain(pieces);
+        Ok(self.sent(StatusCode::OK, pieces, self.gzip, None))
+    }
+
+    fn sent(
+        &self,
         code: StatusCode,
-        length: u64,
-        pieces: impl Iterator<Item = Bytes> + Send + 'static,
+        pieces: impl Iterator<Item = Result<Bytes, StorageError>> + Send + 'static,
+        compress: bool,
+        length: Option<usize>,
     ) -> Response {
-        let compress = self.gzip && length > GZIP_MIN;
-        let body = if compress {
-            Body::from_stream(futures::stream::iter(
-                gzip::Compressed::new(pieces).map(Ok::<_, std::convert::Infallible>),
-            ))
-        } else {
-            Body::from_stream(futures::stream::iter(pieces.map(Ok::<_, std::convert::Infallible>)))
-        };
+        let body = if compress { body(gzip::Compressed::new(pieces)) } else { body(pieces) };
         let mut response = Response::new(body);
         *response.status_mut() = code;
         let headers = response.headers_mut();
@@ -207,11 +246,20 @@ impl Form {
         if compress {
             headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
             headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
-        } else {
+        } else if let Some(length) = length {
             headers.insert(header::CONTENT_LENGTH, length.into());
         }
         response
     }
+}
+
+/// A body of pieces, each made when there is room for it; between them others get their turn.
+fn body(pieces: impl Iterator<Item = Result<Bytes, StorageError>> + Send + 'static) -> Body {
+    Body::from_stream(futures::stream::unfold(pieces, |mut pieces| async move {
+        let piece = pieces.next()?;
+        tokio::task::yield_now().await;
+        Some((piece, pieces))
+    }))
 }
 
 /// All values of a header, as one.

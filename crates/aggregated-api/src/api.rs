@@ -156,7 +156,7 @@ impl AggregatedApi {
     pub fn router(self) -> Router {
         let Self { resources, authenticator, authorizer, intercept, live, ready, version, limits } = self;
         let resources: Vec<_> =
-            resources.into_iter().map(|(info, storage)| Served::new(info, storage)).collect();
+            resources.into_iter().map(|(info, storage)| Arc::new(Served::new(info, storage))).collect();
         let infos: Vec<_> = resources.iter().map(|served| &served.info).collect();
         let server = Server {
             discovery: Discovery::new(&infos),

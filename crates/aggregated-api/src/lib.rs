@@ -60,4 +60,4 @@ pub use authorize::{Attributes, Authorizer, Decision};
 pub use memory::MemoryStorage;
 pub use resource::{Cell, CellFn, Column, MalformedResource, ResourceInfo};
 pub use reviews::KubernetesReviews;
-pub use storage::{Draft, Expected, Storage, StorageError, Watcher};
+pub use storage::{Draft, Expected, Objects, Page, Storage, StorageError, Watcher};

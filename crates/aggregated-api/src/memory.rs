@@ -15,11 +15,9 @@ use kube_wire::{
 };
 use parking_lot::RwLock;
 use tokio::sync::watch;
-use watch_cache::{
-    Cache, Change, Cursor, Delivery, Limits, ListAnswer, Page, Scope, Step, watch::WatchAnswer,
-};
+use watch_cache::{Cache, Change, Cursor, Delivery, Limits, ListAnswer, Scope, Step, watch::WatchAnswer};
 
-use crate::storage::{Draft, Expected, Storage, StorageError, Watcher};
+use crate::storage::{Draft, Expected, Page, Storage, StorageError, Watcher};
 
 /// How many objects or events a watcher looks at while it holds the lock.
 const BUDGET: usize = 256;
@@ -119,7 +117,7 @@ impl Storage for MemoryStorage {
         request: &'a ListRequest,
     ) -> BoxFuture<'a, Result<Page, StorageError>> {
         let answer = match self.0.cache.read().list(request, scope.clone()) {
-            ListAnswer::Page(page) => Ok(page),
+            ListAnswer::Page(page) => Ok(page.into()),
             ListAnswer::Behind { current } => Err(WatchAnswer::Behind { current }.into()),
             ListAnswer::Expired { oldest, asked } => Err(WatchAnswer::Expired { oldest, asked }.into()),
             ListAnswer::NotComplete => Err(WatchAnswer::NotComplete.into()),

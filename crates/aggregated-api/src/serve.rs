@@ -33,7 +33,7 @@ use crate::{
 
 /// Everything that answers needs.
 pub(crate) struct Server {
-    pub(crate) resources: Vec<Served>,
+    pub(crate) resources: Vec<Arc<Served>>,
     pub(crate) authenticator: Option<Arc<dyn Authenticator>>,
     pub(crate) authorizer: Option<Arc<dyn Authorizer>>,
     pub(crate) intercept: Option<Arc<dyn Intercept>>,

@@ -1,6 +1,6 @@
 //! Where the objects of a resource are: what this crate asks, and of what it takes the answers to be true.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use futures::{FutureExt, future::BoxFuture};
 use kube_wire::{
@@ -12,7 +12,7 @@ use kube_wire::{
 };
 use serde_json::{Map, Value};
 use tokio::sync::watch;
-use watch_cache::{Delivery, Page, Scope};
+use watch_cache::{Delivery, Scope};
 
 /// The objects of one resource.
 ///
@@ -22,7 +22,7 @@ pub trait Storage: Send + Sync + 'static {
     /// The object now, if there is one.
     fn get<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<Option<Arc<Object>>, StorageError>>;
 
-    /// A list. [`StorageError::Behind`] is waited out by the caller, with [`Storage::reached`].
+    /// A list, all of one version. [`StorageError::Behind`] is waited out by the caller, with [`Storage::reached`].
     fn list<'a>(
         &'a self,
         scope: &'a Scope,
@@ -64,6 +64,68 @@ pub trait Storage: Send + Sync + 'static {
         key: &'a ObjectKey,
         expected: ResourceVersion,
     ) -> BoxFuture<'a, Result<Arc<Object>, StorageError>>;
+}
+
+/// Some objects of one version.
+pub struct Page {
+    /// The objects, in the order of their keys.
+    pub objects: Box<dyn Objects>,
+    /// The version of the list: of all its pages the same.
+    pub resource_version: ResourceVersion,
+    /// `metadata.continue`, if there are more objects.
+    pub continue_token: Option<String>,
+    /// `metadata.remainingItemCount`: how many objects come after this page; only without selectors, as the API server does.
+    pub remaining: Option<u64>,
+}
+
+/// The objects of a list. Each is asked for when its turn to be sent comes, so a storage may make it then, and need not hold a long list
+/// whole for a client that reads slowly. Whatever happens meanwhile, they are those of the list's version.
+pub trait Objects: Send + Sync + 'static {
+    /// How many there are.
+    fn count(&self) -> usize;
+
+    /// One of them, from 0. An error breaks off the answer, if it has begun.
+    fn object(&self, index: usize) -> Result<Arc<Object>, StorageError>;
+}
+
+impl Objects for Vec<Arc<Object>> {
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn object(&self, index: usize) -> Result<Arc<Object>, StorageError> {
+        let found = self.get(index).map(Arc::clone);
+        found.ok_or_else(|| StorageError::Refused(Box::new(Status::internal_error("no such object"))))
+    }
+}
+
+impl fmt::Debug for Page {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { objects, resource_version, continue_token: _, remaining } = self;
+        let count = objects.count();
+        f.debug_struct("Page")
+            .field("count", &count)
+            .field("resource_version", resource_version)
+            .field("remaining", remaining)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Page {
+    /// The objects, one by one.
+    pub fn into_objects(
+        self,
+    ) -> impl ExactSizeIterator<Item = Result<Arc<Object>, StorageError>> + Send + 'static {
+        let objects = self.objects;
+        (0..objects.count()).map(move |index| objects.object(index))
+    }
+}
+
+impl From<watch_cache::Page> for Page {
+    fn from(page: watch_cache::Page) -> Self {
+        let watch_cache::Page { objects, resource_version, continue_token, remaining } = page;
+        Self { objects: Box::new(objects), resource_version, continue_token, remaining }
+    }
 }
 
 /// One watch of one client. Dropping it ends it.

@@ -1,5 +1,6 @@
 //! Tables for people: columns, and a row for each object.
 
+use bytes::Bytes;
 use jiff::Timestamp;
 use kube_wire::age;
 use serde_json::{Map, Value, json};
@@ -100,6 +101,14 @@ impl Columns {
             Include::Object => object.clone(),
         };
         json!({ "cells": cells, "object": carried })
+    }
+
+    /// What stands before and after the rows of a table in JSON, between which there are commas.
+    pub(crate) fn ends(&self, meta_version: &str, metadata: Map<String, Value>) -> (Bytes, Bytes) {
+        let mut header = self.table(meta_version, metadata, Vec::new(), true).to_string();
+        // `rows` comes last, by the order of their names as by that in which they are put in.
+        header.truncate(header.len() - "]}".len());
+        (header.into(), Bytes::from_static(b"]}\n"))
     }
 
     /// A table of these rows. On a watch only the first has definitions of the columns.

@@ -1,5 +1,7 @@
 //! The verbs of a resource: a request that was authenticated and authorized in, an answer out.
 
+use std::sync::Arc;
+
 use http::HeaderMap;
 use kube_wire::{
     object::Object,
@@ -26,7 +28,7 @@ mod write;
 
 /// A request for a resource, its body read.
 pub(crate) struct Call<'a> {
-    pub(crate) served: &'a Served,
+    pub(crate) served: &'a Arc<Served>,
     pub(crate) path: &'a ResourcePath,
     pub(crate) query: &'a str,
     pub(crate) headers: &'a HeaderMap,
@@ -81,7 +83,7 @@ impl Call<'_> {
     }
 
     /// The object now; status 404 without one.
-    async fn current(&self) -> Result<std::sync::Arc<Object>, Status> {
+    async fn current(&self) -> Result<Arc<Object>, Status> {
         let found = self.served.storage.get(&self.key()).await.map_err(|error| self.status(error))?;
         found.ok_or_else(|| self.served.not_found(self.name()))
     }

@@ -16,7 +16,7 @@ use crate::{
 mod list;
 pub mod read;
 
-pub use list::{List, ListHead, json_ends, list};
+pub use list::{List, ListHead, json_list, list};
 
 /// The annotation of the bookmark after which a watch has shown the whole state.
 pub const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";

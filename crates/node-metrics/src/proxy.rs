@@ -6,17 +6,18 @@ use std::time::Duration;
 
 use aggregated_api::{Intercept, User};
 use arc_swap::ArcSwapOption;
+use axum::BoxError;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use futures::StreamExt;
 use futures::future::{BoxFuture, FutureExt};
+use futures::stream::{self, Stream, StreamExt};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use http_body_util::BodyExt;
 use kube::Client;
-use kube_wire::request::ResourcePath;
+use kube_wire::request::{RequestInfo, ResourcePath, Verb};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -131,6 +132,7 @@ impl StandbyProxy {
         body: &Bytes,
         mut changes: watch::Receiver<u64>,
     ) -> Result<Response, &'static str> {
+        let is_watch = RequestInfo::parse(&parts.method, &parts.uri).verb == Verb::Watch;
         let path = parts.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
         let mut request = http::Request::builder().method(parts.method.clone()).uri(path);
         if let Some(headers) = request.headers_mut() {
@@ -153,7 +155,12 @@ impl StandbyProxy {
                     // An error means that this proxy is gone, and the stream with it.
                     let _ = changes.changed().await;
                 };
-                let body = Body::from_stream(body.into_data_stream().take_until(Box::pin(ended)));
+                let (body, ended) = (body.into_data_stream(), ended.boxed());
+                let body = if is_watch {
+                    Body::from_stream(body.take_until(ended))
+                } else {
+                    Body::from_stream(whole(body, ended))
+                };
                 Ok(Response::from_parts(parts, body))
             }
             Err(error) => {
@@ -162,6 +169,21 @@ impl StandbyProxy {
             }
         }
     }
+}
+
+/// An answer that is of use only as a whole: what is cut short ends in an error, or a client may take it for all of it.
+fn whole<E: Into<BoxError>>(
+    body: impl Stream<Item = Result<Bytes, E>>,
+    lost: BoxFuture<'static, ()>,
+) -> impl Stream<Item = Result<Bytes, BoxError>> {
+    stream::unfold(Some((Box::pin(body), lost)), |rest| async move {
+        let (mut body, mut lost) = rest?;
+        tokio::select! {
+            biased;
+            () = &mut lost => Some((Err("the leader has changed".into()), None)),
+            piece = body.next() => piece.map(|piece| (piece.map_err(Into::into), Some((body, lost)))),
+        }
+    })
 }
 
 impl Intercept for StandbyProxy {
@@ -214,5 +236,36 @@ mod tests {
             assert_eq!(answer.headers()[header::RETRY_AFTER], "1");
         }
         assert!(began.elapsed() <= 2 * (BEGIN + PATIENCE), "{:?}", began.elapsed());
+    }
+
+    #[tokio::test]
+    async fn a_list_that_is_cut_short_does_not_end_and_a_watch_does() {
+        for (query, ends, expected) in [
+            ("", false, vec![true, false]),
+            ("?watch=1", false, vec![true]),
+            ("", true, vec![true]),
+            ("?watch=1", true, vec![true]),
+        ] {
+            let clock = || Now { steady: Duration::ZERO, wall: jiff::Timestamp::UNIX_EPOCH };
+            let source = NodeMetrics::new(Store::new(Settings::default()), "v", clock, || false);
+            let proxy = StandbyProxy::new(source);
+            let begun = move |_: http::Request<kube::client::Body>| async move {
+                let begin = stream::iter([Ok::<_, std::convert::Infallible>(Bytes::from_static(b"{"))]);
+                let rest = if ends { stream::empty().boxed() } else { stream::pending().boxed() };
+                Ok::<_, std::convert::Infallible>(http::Response::new(Body::from_stream(begin.chain(rest))))
+            };
+            let client = Client::new(tower::service_fn(begun), "default");
+            proxy.set_leader(Some(Leader { client, address: "frozen".to_owned() }));
+            let path = format!("/apis/slo.koordinator.sh/v1beta1/nodemetrics{query}");
+            let request = http::Request::get(path).body(Body::empty()).unwrap();
+            let mut body =
+                proxy.hand_on(User::default(), request).await.unwrap().into_body().into_data_stream();
+            let mut pieces = vec![body.next().await.unwrap().is_ok()];
+            if !ends {
+                proxy.let_go();
+            }
+            pieces.extend(body.map(|piece| piece.is_ok()).collect::<Vec<_>>().await);
+            assert_eq!(pieces, expected, "{query}, {ends}");
+        }
     }
 }

@@ -262,6 +262,19 @@ pub fn object(
     Ok(object)
 }
 
+/// What selectors look at, of the version as clients get it: name, labels, and the fields that the resource says can be selected by. A
+/// hundredth of the whole.
+pub fn head(stored: &Stored<Record>) -> Result<Object, MalformedRecord> {
+    let Record { metadata, freshness, .. } = &stored.value;
+    let head = json!({
+        "metadata": {
+            "name": metadata.get("name"), "labels": metadata.get("labels"), "resourceVersion": stored.version.to_string(),
+        },
+        "status": { "freshness": { "state": freshness.state } },
+    });
+    Ok(Object::from_valid_json(serde_json::to_vec(&head)?.into())?)
+}
+
 /// The last state under the version of its end.
 pub fn departed(
     last: &Stored<Record>,

@@ -5,9 +5,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aggregated_api::{Draft, Expected, Storage, StorageError, Watcher};
+use aggregated_api::{Draft, Expected, Page, Storage, StorageError, Watcher};
 use futures::future::{self, BoxFuture, FutureExt};
-use kube_wire::continue_token;
+use kube_wire::field_selector::FieldSelector;
+use kube_wire::label_selector::LabelSelector;
 use kube_wire::list_options::{ListRead, ListRequest, WatchRequest, WatchStart};
 use kube_wire::object::Object;
 use kube_wire::resource::ObjectKey;
@@ -15,7 +16,7 @@ use kube_wire::resource_version::ResourceVersion;
 use kube_wire::status::Status;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
-use watch_cache::{Page, Scope};
+use watch_cache::Scope;
 
 use crate::freshness::Now;
 use crate::ledger::Stored;
@@ -26,6 +27,7 @@ use crate::store::{Phase, Store, WriteError};
 
 mod kind;
 mod loads;
+mod page;
 mod watcher;
 
 use self::kind::{Kind, Metric};
@@ -33,9 +35,6 @@ pub use self::loads::NodeLoadStorage;
 
 /// How many lists in pages are held together, and for how long: their pages are all of one version.
 const PAGED: (usize, Duration) = (4, Duration::from_secs(15));
-
-/// How many objects become JSON before others get their turn.
-const BATCH: usize = 32;
 
 /// The store with what it needs of the world: a clock, and whether this process leads at this very moment.
 pub struct NodeMetrics {
@@ -129,6 +128,19 @@ impl NodeMetrics {
         K::object(self, stored).map_err(|error| internal(&error))
     }
 
+    /// Whether selectors choose a version. Those who are not chosen need no JSON.
+    fn selects<K: Kind>(
+        &self,
+        (labels, fields): (&LabelSelector, &FieldSelector),
+        stored: &Stored<K::Value>,
+    ) -> Result<bool, StorageError> {
+        if labels.is_everything() && fields.is_everything() {
+            return Ok(true);
+        }
+        let head = K::head(self, stored).map_err(|error| internal(&error))?;
+        Ok(labels.matches(&head) && fields.matches(&head))
+    }
+
     /// The term, if the store may be read at this moment.
     fn readable(&self, store: &Store) -> Result<u64, StorageError> {
         if !self.is_leading() || store.phase() == Phase::Following {
@@ -194,41 +206,6 @@ impl NodeMetrics {
         let at = self.now().steady;
         self.paged.lock().retain(|paged| at.saturating_sub(paged.at) < PAGED.1);
         self.paged_loads.lock().retain(|paged| at.saturating_sub(paged.at) < PAGED.1);
-    }
-
-    async fn page<K: Kind>(&self, request: &ListRequest) -> Result<Page, StorageError> {
-        let ListRequest { read, limit, labels, fields, timeout: _, shards: _ } = request;
-        let (values, at, from) = self.state_for::<K>(read)?;
-        let everything = labels.is_everything() && fields.is_everything();
-        let limit = limit.filter(|_| *read != ListRead::Any).and_then(|limit| usize::try_from(limit).ok());
-        let limit = limit.unwrap_or(usize::MAX);
-        let first = values.partition_point(|stored| &*stored.name < from);
-        let (mut objects, mut looked) = (Vec::new(), first);
-        for stored in values.get(first..).unwrap_or_default() {
-            if objects.len() >= limit {
-                break;
-            }
-            looked += 1;
-            let object = self.object::<K>(stored)?;
-            if everything || (labels.matches(&object) && fields.matches(&object)) {
-                objects.push(object);
-            }
-            if looked % BATCH == 0 {
-                tokio::task::yield_now().await;
-            }
-        }
-        let remaining = values.len() - looked;
-        let token = |last: &Arc<Object>| continue_token::encode(last.key().as_str(), Some(version(at)));
-        let continue_token = objects.last().filter(|_| remaining > 0).map(token);
-        if continue_token.is_some() {
-            self.hold::<K>(at, Arc::clone(&values));
-        }
-        Ok(Page {
-            continue_token,
-            remaining: (remaining > 0 && everything).then_some(remaining as u64),
-            resource_version: version(at),
-            objects,
-        })
     }
 
     fn get_now<K: Kind>(&self, key: &ObjectKey) -> Result<Option<Arc<Object>>, StorageError> {

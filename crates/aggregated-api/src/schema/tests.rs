@@ -128,3 +128,29 @@ fn what_is_unknown_goes_and_what_is_missing_comes() {
     });
     assert_eq!(value, expected);
 }
+
+#[test]
+fn a_whole_number_may_be_too_long_for_its_format() {
+    let schema = Schema::compile(&json!({
+        "type": "object",
+        "properties": { "seconds": { "type": "integer", "format": "int64" } },
+    }));
+    let causes = |seconds: &str| {
+        let mut errors = FieldErrors::default();
+        let value = serde_json::from_str(&format!("{{\"seconds\":{seconds}}}")).unwrap();
+        validate(&value, &schema, "", &mut errors);
+        errors.check("g", "K", "n").err().map(|status| status.message).unwrap_or_default()
+    };
+    // As API server 1.36 answers.
+    let words = "Checked value must be of type integer with format int64 in seconds";
+    for beyond in ["99999999999999999999", "-99999999999999999999"] {
+        let message = causes(beyond);
+        assert!(
+            message.contains(words) && message.contains("must be of type int64: \"float64\""),
+            "{message}"
+        );
+    }
+    for fits in ["9223372036854775807", "-9223372036854775808", "10", "1e3"] {
+        assert_eq!(causes(fits), "", "{fits}");
+    }
+}

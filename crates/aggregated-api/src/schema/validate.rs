@@ -35,7 +35,7 @@ fn name_of(value: &Value, schema: &Schema) -> &'static str {
         Value::String(_) => "string",
         Value::Array(_) => "array",
         Value::Object(_) => "object",
-        Value::Number(number) if is_integer(number) => "integer",
+        Value::Number(number) if is_integer(number) && !is_beyond(number, schema) => "integer",
         // Go names its own type where a format of integers is asked for.
         Value::Number(_) if schema.type_ == Some(Type::Integer) && schema.format.is_some() => "float64",
         Value::Number(_) => "number",
@@ -44,6 +44,13 @@ fn name_of(value: &Value, schema: &Schema) -> &'static str {
 
 fn is_integer(number: &serde_json::Number) -> bool {
     number.is_i64() || number.is_u64() || number.as_f64().is_some_and(|number| number.fract() == 0.0)
+}
+
+/// Whether it is to be an `int64` and is none, which Go reads as a fraction.
+fn is_beyond(number: &serde_json::Number, schema: &Schema) -> bool {
+    const END: f64 = 9_223_372_036_854_775_808.0;
+    let fits = number.is_i64() || number.as_f64().is_some_and(|number| (-END..END).contains(&number));
+    schema.format.as_deref() == Some("int64") && !fits
 }
 
 fn type_and_format(value: &Value, schema: &Schema, path: &str, errors: &mut FieldErrors) {
@@ -61,7 +68,7 @@ fn type_and_format(value: &Value, schema: &Schema, path: &str, errors: &mut Fiel
         | (Type::String, Value::String(_))
         | (Type::Boolean, Value::Bool(_))
         | (Type::Number, Value::Number(_)) => true,
-        (Type::Integer, Value::Number(number)) => is_integer(number),
+        (Type::Integer, Value::Number(number)) => is_integer(number) && !is_beyond(number, schema),
         _ => false,
     };
     let found = name_of(value, schema);

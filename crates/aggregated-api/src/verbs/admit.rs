@@ -117,9 +117,9 @@ pub(super) fn created(
     decode::check_kind(&object, &served.info)?;
     served.validate(&object)?;
     let metadata = metadata::of(&mut object);
-    // A configuration may hold the version that it was once read at.
-    if metadata.remove("resourceVersion").is_some() && !applied {
-        return Err(Status::untranslated("resourceVersion should not be set on objects to be created"));
+    if applied {
+        // A configuration may hold the version that it was once read at.
+        metadata.remove("resourceVersion");
     }
     Ok(object)
 }

@@ -169,7 +169,8 @@ pub(super) async fn delete_collection(call: &Call<'_>) -> Result<Response, Statu
     let options = options(call)?;
     let request = ListRequest::parse(call.query, &call.served.fields)?;
     let page = read::page(call, &request).await?;
-    for object in &page.objects {
+    for index in 0..page.objects.count() {
+        let object = page.objects.object(index).map_err(|error| call.status(error))?;
         let mut path = call.path.clone();
         path.name = Some(object.key().name().into());
         let namespace = object.key().namespace();
@@ -182,5 +183,5 @@ pub(super) async fn delete_collection(call: &Call<'_>) -> Result<Response, Statu
             Err(status) => return Err(status),
         }
     }
-    Ok(form.list(call.served, &page))
+    form.list(call.served, page).map_err(|error| call.status(error))
 }

@@ -13,7 +13,11 @@ use kube_wire::{
 use tokio::time::timeout;
 
 use super::Call;
-use crate::{answer::Form, options, storage::StorageError};
+use crate::{
+    answer::Form,
+    options,
+    storage::{Page, StorageError},
+};
 
 /// How long a version that is not there yet is waited for.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
@@ -46,11 +50,11 @@ pub(super) async fn list(call: &Call<'_>) -> Result<Response, Status> {
     let form = Form::acceptable(call.headers)?;
     let request = ListRequest::parse(call.query, &call.served.fields)?;
     let page = page(call, &request).await?;
-    Ok(form.fit(call.query, Answer::List)?.list(call.served, &page))
+    form.fit(call.query, Answer::List)?.list(call.served, page).map_err(|error| call.status(error))
 }
 
 /// A page, whose version is waited for if need be.
-pub(super) async fn page(call: &Call<'_>, request: &ListRequest) -> Result<watch_cache::Page, Status> {
+pub(super) async fn page(call: &Call<'_>, request: &ListRequest) -> Result<Page, Status> {
     let storage = &call.served.storage;
     let scope = call.scope();
     let mut again = false;

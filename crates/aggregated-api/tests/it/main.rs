@@ -5,5 +5,6 @@ mod api;
 mod authentication;
 mod generated;
 mod limits;
+mod lists;
 mod meta;
 mod watching;

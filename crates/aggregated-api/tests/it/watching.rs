@@ -84,7 +84,7 @@ async fn a_watch_tells_what_happens() {
     assert_eq!(ask(&router, "DELETE", &path, &Value::Null).await.0, 200);
     let mut seen = Vec::new();
     while seen.len() < 5 {
-        let chunk = timeout(Duration::from_secs(20), body.next()).await.unwrap().unwrap().unwrap();
+        let chunk = timeout(Duration::from_mins(1), body.next()).await.unwrap().unwrap().unwrap();
         let lines = chunk.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
         seen.extend(lines.map(|line| serde_json::from_slice::<Value>(line).unwrap()));
     }

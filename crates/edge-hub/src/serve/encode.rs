@@ -114,32 +114,16 @@ impl Encoder {
             remaining,
             custom: !self.subscription.is_protobuf(),
         };
-        if !self.transcodes || objects.is_empty() {
+        if !self.transcodes {
             let mut list = frame::list(self.form, &head, objects);
             return Box::new(move |out| Ok(list.write_next(out)));
         }
-        let (header, trailer) = frame::json_ends(self.form, &head);
         let encoder = self.clone();
-        let (before, after) = match self.form.projection {
-            Projection::Whole => (String::new(), ""),
-            Projection::Metadata(version) => (
-                format!("{{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"{version}\",\"metadata\":"),
-                "}",
-            ),
-        };
-        let mut objects = objects.into_iter();
-        let (mut between, mut trailer) = (header, Some(trailer));
+        let items = objects.into_iter().map(move |object| encoder.shown(&object, false));
+        let mut list = frame::json_list(self.form, &head, items);
         Box::new(move |out| {
-            let Some(object) = objects.next() else {
-                let Some(trailer) = trailer.take() else { return Ok(false) };
-                out.extend_from_slice(&trailer);
-                return Ok(true);
-            };
-            let shown = encoder.transcode(&object, false)?;
-            let between = std::mem::replace(&mut between, Bytes::from_static(b","));
-            for piece in [&between[..], before.as_bytes(), &shown[..], after.as_bytes()] {
-                out.extend_from_slice(piece);
-            }
+            let Some(piece) = list.next() else { return Ok(false) };
+            out.extend_from_slice(&piece?);
             Ok(true)
         })
     }

@@ -1,5 +1,7 @@
 //! Whole lists on the wire, in the order of bytes in which the API server writes them.
 
+use std::iter;
+
 use super::{
     Body, Bytes, ENVELOPE_TRAILER, Encoding, Form, Projection, ResourceVersion, TypeMeta, VecDeque,
     envelope_header, field_length, put_bytes, put_header, put_number,
@@ -155,6 +157,29 @@ impl<B: Body> Iterator for List<B> {
     }
 }
 
+/// The same in JSON, of items that are made when their turn comes: it is not known how long it will be. Nothing follows an error.
+pub fn json_list<B: Body, E, I>(
+    form: Form,
+    head: &ListHead<'_>,
+    items: I,
+) -> impl Iterator<Item = Result<Bytes, E>> + use<B, E, I>
+where
+    I: ExactSizeIterator<Item = Result<B, E>>,
+{
+    let (header, trailer) =
+        if items.len() == 0 { json_ends_of_none(form, head) } else { json_ends(form, head) };
+    let (before, after) = form.json_around();
+    let items = items.enumerate().map(move |(index, item)| {
+        let comma: &[u8] = if index > 0 { b"," } else { b"" };
+        Ok([comma, before.as_bytes(), &form.payload(&item?), after].concat().into())
+    });
+    let mut failed = false;
+    iter::once(Ok(header))
+        .chain(items)
+        .chain(iter::once(Ok(trailer)))
+        .take_while(move |piece| !std::mem::replace(&mut failed, piece.is_err()))
+}
+
 /// A list without items in JSON. One of metadata is made of a slice that nothing was put into, which Go writes as `null`.
 fn json_ends_of_none(form: Form, head: &ListHead<'_>) -> (Bytes, Bytes) {
     let (header, trailer) = json_ends(form, head);
@@ -167,8 +192,8 @@ fn json_ends_of_none(form: Form, head: &ListHead<'_>) -> (Bytes, Bytes) {
     }
 }
 
-/// What stands before and after the items of a list in JSON, for who writes these by himself; a list without any is one of [`list`].
-pub fn json_ends(form: Form, head: &ListHead<'_>) -> (Bytes, Bytes) {
+/// What stands before and after the items of a list in JSON, if there are any.
+fn json_ends(form: Form, head: &ListHead<'_>) -> (Bytes, Bytes) {
     let TypeMeta { api_version, kind } = form.type_meta(head.items);
     let ListHead { resource_version, continue_token, remaining, custom, items: _ } = head;
     let remaining = remaining.map(|count| format!(",\"remainingItemCount\":{count}")).unwrap_or_default();

@@ -42,7 +42,12 @@ fn written(name: &str, projection: Projection, items: Vec<Bytes>, objects: &[Obj
     };
     let form = Form { encoding: encoding(name), projection };
     match form.encoding {
-        Encoding::Json => both_ways(name, || frame::list(form, &head, items.clone())),
+        Encoding::Json => {
+            let bytes = both_ways(name, || frame::list(form, &head, items.clone()));
+            let made = frame::json_list(form, &head, items.iter().map(Ok::<_, ()>));
+            assert_eq!(made.map(Result::unwrap).collect::<Vec<_>>().concat(), bytes, "{name}");
+            bytes
+        }
         Encoding::Protobuf => both_ways(name, || frame::list(form, &head, objects.iter().collect())),
     }
 }
@@ -58,6 +63,19 @@ fn both_ways<B: Body>(name: &str, list: impl Fn() -> List<B>) -> Vec<u8> {
     while list.write_next(&mut copied) {}
     assert_eq!(copied, bytes, "{name}");
     bytes
+}
+
+#[test]
+fn nothing_follows_an_item_that_cannot_be_made() {
+    let (objects, _) = read_list("widgets-list-json");
+    let version = objects[0].resource_version();
+    let items = type_meta("widgets");
+    let head =
+        ListHead { items, resource_version: version, continue_token: "", remaining: None, custom: true };
+    let form = Form { encoding: Encoding::Json, projection: Projection::Whole };
+    let items = [Ok(objects[0].clone()), Err("gone"), Ok(objects[0].clone())];
+    let pieces: Vec<_> = frame::json_list(form, &head, items.into_iter()).collect();
+    assert!(matches!(&pieces[..], [Ok(_), Ok(_), Err("gone")]), "{pieces:?}");
 }
 
 #[test]

@@ -21,6 +21,9 @@ pub(super) trait Kind: Send + Sync + 'static {
     /// The version as clients get it.
     fn object(source: &NodeMetrics, stored: &Stored<Self::Value>) -> Result<Arc<Object>, MalformedRecord>;
 
+    /// What of that selectors look at.
+    fn head(source: &NodeMetrics, stored: &Stored<Self::Value>) -> Result<Arc<Object>, MalformedRecord>;
+
     /// The last state under the version of its end.
     fn departed(
         last: &Stored<Self::Value>,
@@ -50,6 +53,10 @@ impl Kind for Metric {
         record::object(stored, source.api_version, |made| source.recent.hold(made))
     }
 
+    fn head(_: &NodeMetrics, stored: &Stored<Record>) -> Result<Arc<Object>, MalformedRecord> {
+        record::head(stored).map(Arc::new)
+    }
+
     fn departed(
         last: &Stored<Record>,
         version: u64,
@@ -72,6 +79,10 @@ impl Kind for Load {
 
     fn object(source: &NodeMetrics, stored: &Stored<LoadRecord>) -> Result<Arc<Object>, MalformedRecord> {
         load::object(stored, source.api_version)
+    }
+
+    fn head(source: &NodeMetrics, stored: &Stored<LoadRecord>) -> Result<Arc<Object>, MalformedRecord> {
+        Self::object(source, stored)
     }
 
     fn departed(

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use aggregated_api::{Draft, Expected, Storage, StorageError, Watcher};
+use aggregated_api::{Draft, Expected, Page, Storage, StorageError, Watcher};
 use futures::future::{self, BoxFuture, FutureExt};
 use kube_wire::list_options::{ListRequest, WatchRequest};
 use kube_wire::object::Object;
@@ -10,7 +10,7 @@ use kube_wire::resource::ObjectKey;
 use kube_wire::resource_version::ResourceVersion;
 use kube_wire::status::Status;
 use tokio::sync::watch;
-use watch_cache::{Page, Scope};
+use watch_cache::Scope;
 
 use super::NodeMetrics;
 use super::kind::Load;

@@ -7,14 +7,16 @@ use aggregated_api::{StorageError, Watcher};
 use futures::future::{BoxFuture, FutureExt};
 use kube_wire::field_selector::FieldSelector;
 use kube_wire::label_selector::LabelSelector;
-use kube_wire::object::Object;
 use kube_wire::resource_version::ResourceVersion;
 use tokio::sync::watch;
 use watch_cache::Delivery;
 
 use super::kind::Kind;
-use super::{BATCH, NodeMetrics, internal, unavailable, version};
+use super::{NodeMetrics, internal, unavailable, version};
 use crate::ledger::{Change, Stored};
+
+/// How many objects are looked at, and told, at a time.
+const BATCH: usize = 32;
 
 /// What is left of the initial state, and whether its end is told.
 type Initial<T> = (std::vec::IntoIter<Arc<Stored<T>>>, bool);
@@ -44,10 +46,9 @@ impl<K: Kind> StoreWatcher<K> {
         Self { source, term, told, knew_all: told, initial, selectors, changed }
     }
 
-    fn selects(&self, object: &Object) -> bool {
+    fn selects(&self, stored: &Stored<K::Value>) -> Result<bool, StorageError> {
         let (labels, fields) = &self.selectors;
-        (labels.is_everything() || labels.matches(object))
-            && (fields.is_everything() || fields.matches(object))
+        self.source.selects::<K>((labels, fields), stored)
     }
 
     /// What can be told at once. Nothing is lost if the caller goes away behind it: it does not wait.
@@ -58,9 +59,8 @@ impl<K: Kind> StoreWatcher<K> {
             let end_bookmark = *end_bookmark;
             let mut deliveries = Vec::with_capacity(batch.len() + 1);
             for stored in batch {
-                let object = self.source.object::<K>(&stored)?;
-                if self.selects(&object) {
-                    deliveries.push(Delivery::Added(object));
+                if self.selects(&stored)? {
+                    deliveries.push(Delivery::Added(self.source.object::<K>(&stored)?));
                 }
             }
             if end {
@@ -98,26 +98,25 @@ impl<K: Kind> StoreWatcher<K> {
     fn tell(&self, change: &Change<K::Value>, deliveries: &mut Vec<Delivery>) -> Result<(), StorageError> {
         match change {
             Change::Live(stored) => {
-                let object = self.source.object::<K>(stored)?;
-                let selected = self.selects(&object);
+                let object = || self.source.object::<K>(stored);
+                let selected = self.selects(stored)?;
                 if stored.added > self.knew_all {
                     if selected {
-                        deliveries.push(Delivery::Added(object));
+                        deliveries.push(Delivery::Added(object()?));
                     }
                 } else if selected {
-                    deliveries.push(Delivery::Modified(object));
+                    deliveries.push(Delivery::Modified(object()?));
                 } else if stored.reselected > self.knew_all {
                     // It may have been selected before; if not, nobody misses it.
-                    deliveries.push(Delivery::Deleted(object));
+                    deliveries.push(Delivery::Deleted(object()?));
                 }
             }
             Change::Gone { version, last } => {
-                let object = self.source.object::<K>(last)?;
-                let selected = self.selects(&object);
+                let selected = self.selects(last)?;
                 let is_new = last.added > self.knew_all;
                 // It came and went since: both are told, so that a copy knows as much as any reader.
                 if selected && is_new {
-                    deliveries.push(Delivery::Added(object));
+                    deliveries.push(Delivery::Added(self.source.object::<K>(last)?));
                 }
                 // What left the selection before it went may have been selected when this watch last looked.
                 if selected || (!is_new && last.reselected > self.knew_all) {

@@ -1,0 +1,209 @@
+//! Long lists: made while they are sent, the same bytes in whatever pieces, and never cut short without a word.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use aggregated_api::{
+    AggregatedApi, Draft, Expected, MemoryStorage, Objects, Page, Storage, StorageError, Watcher,
+};
+use axum::{Router, response::Response};
+use bytes::Bytes;
+use futures::future::{BoxFuture, FutureExt};
+use futures::{StreamExt as _, future::ready};
+use http::header;
+use kube_wire::{
+    list_options::{ListRequest, WatchRequest},
+    object::Object,
+    resource::ObjectKey,
+    resource_version::ResourceVersion,
+    status::Status,
+};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use watch_cache::Scope;
+
+use crate::api::{Everybody, GADGETS, gadgets, get};
+
+/// How many objects there are, of about ten kilobytes each.
+const COUNT: usize = 500;
+
+/// Objects that are made when they are asked for, and counted; one may fail to be made.
+struct Maker {
+    made: AtomicUsize,
+    fails_at: usize,
+}
+
+struct Made(Arc<Maker>);
+
+fn object(index: usize) -> Arc<Object> {
+    let text = json!({
+        "apiVersion": "test.isthmus.dev/v1", "kind": "Gadget",
+        "metadata": { "name": format!("g{index:04}"), "namespace": "n", "resourceVersion": (index + 1).to_string() },
+        "spec": { "color": "red", "size": index % 10 }, "status": { "phase": "x".repeat(10_000) },
+    });
+    Arc::new(Object::from_json(text.to_string().into()).unwrap())
+}
+
+impl Objects for Made {
+    fn count(&self) -> usize {
+        COUNT
+    }
+
+    fn object(&self, index: usize) -> Result<Arc<Object>, StorageError> {
+        if index == self.0.fails_at {
+            return Err(StorageError::Refused(Box::new(Status::internal_error("it is broken"))));
+        }
+        self.0.made.fetch_add(1, Relaxed);
+        Ok(object(index))
+    }
+}
+
+/// Lists what a [`Maker`] makes, or all of it at once.
+struct Lists {
+    maker: Arc<Maker>,
+    at_once: bool,
+    rest: MemoryStorage,
+}
+
+impl Storage for Lists {
+    fn get<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<Option<Arc<Object>>, StorageError>> {
+        self.rest.get(key)
+    }
+
+    fn list<'a>(&'a self, _: &'a Scope, _: &'a ListRequest) -> BoxFuture<'a, Result<Page, StorageError>> {
+        let objects: Box<dyn Objects> = if self.at_once {
+            Box::new((0..COUNT).map(object).collect::<Vec<_>>())
+        } else {
+            Box::new(Made(Arc::clone(&self.maker)))
+        };
+        let resource_version = ResourceVersion::new(COUNT as u64).unwrap();
+        let page =
+            Page { objects, resource_version, continue_token: Some("more".to_owned()), remaining: Some(7) };
+        ready(Ok(page)).boxed()
+    }
+
+    fn watch<'a>(
+        &'a self,
+        scope: &'a Scope,
+        request: &'a WatchRequest,
+    ) -> BoxFuture<'a, Result<Box<dyn Watcher>, StorageError>> {
+        self.rest.watch(scope, request)
+    }
+
+    fn version(&self) -> watch::Receiver<u64> {
+        self.rest.version()
+    }
+
+    fn write<'a>(
+        &'a self,
+        key: &'a ObjectKey,
+        expected: Expected,
+        object: Draft,
+    ) -> BoxFuture<'a, Result<Arc<Object>, StorageError>> {
+        self.rest.write(key, expected, object)
+    }
+
+    fn remove<'a>(
+        &'a self,
+        key: &'a ObjectKey,
+        expected: ResourceVersion,
+    ) -> BoxFuture<'a, Result<Arc<Object>, StorageError>> {
+        self.rest.remove(key, expected)
+    }
+}
+
+fn lists(fails_at: usize, at_once: bool) -> (Router, Arc<Maker>) {
+    let maker = Arc::new(Maker { made: AtomicUsize::new(0), fails_at });
+    let storage = Lists { maker: Arc::clone(&maker), at_once, rest: MemoryStorage::new() };
+    let api = AggregatedApi::new().resource(gadgets(), Arc::new(storage)).authorizer(Arc::new(Everybody));
+    (api.router(), maker)
+}
+
+/// Reads an answer piece by piece; `look` sees how many bytes have come after each.
+async fn read(response: Response, mut look: impl FnMut(usize)) -> Result<Vec<u8>, String> {
+    let mut body = response.into_body().into_data_stream();
+    let mut whole = Vec::new();
+    while let Some(piece) = body.next().await {
+        let piece: Bytes = piece.map_err(|error| error.to_string())?;
+        whole.extend_from_slice(&piece);
+        look(whole.len());
+    }
+    Ok(whole)
+}
+
+const METADATA: &str = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
+const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
+
+#[tokio::test]
+async fn a_list_is_not_held_whole_and_says_the_same() {
+    for (accept, include) in [
+        ("application/json", ""),
+        (METADATA, ""),
+        (TABLE, "?includeObject=Object"),
+        (TABLE, "?includeObject=None"),
+    ] {
+        let path = format!("{GADGETS}{include}");
+        let (router, maker) = lists(COUNT, false);
+        let response = get(&router, &path, &[("accept", accept)]).await;
+        assert_eq!(response.status(), 200);
+        let told = response.headers().contains_key(header::CONTENT_LENGTH);
+        let mut ahead = 0;
+        let whole = read(response, |read| {
+            let is_of_wholes = include != "?includeObject=None" && accept != METADATA;
+            if is_of_wholes {
+                ahead = ahead.max(maker.made.load(Relaxed).saturating_sub(read / 10_000));
+            }
+        })
+        .await
+        .unwrap();
+        assert_eq!(maker.made.load(Relaxed), COUNT, "each is made once");
+        // What is looked at before the answer begins, and one.
+        assert!(ahead <= 15, "{accept}{include}: {ahead} were made and not sent");
+        let (router, _) = lists(COUNT, true);
+        let expected = read(get(&router, &path, &[("accept", accept)]).await, |_| {}).await.unwrap();
+        assert!(whole == expected, "{accept}{include}");
+        let is_long = whole.len() > 128 << 10;
+        assert_ne!(told, is_long, "the length of what is long is not known when it begins");
+        let value: Value = serde_json::from_slice(&whole).unwrap();
+        let items = value["items"].as_array().or(value["rows"].as_array()).unwrap();
+        assert_eq!(items.len(), COUNT);
+        assert_eq!(
+            value["metadata"],
+            json!({"continue": "more", "remainingItemCount": 7, "resourceVersion": "500"})
+        );
+        assert!(whole.ends_with(b"}\n"));
+        // Compressed it is the same.
+        let compressed = [("accept", accept), ("accept-encoding", "gzip")];
+        let response = get(&router, &path, &compressed).await;
+        assert_eq!(response.headers().contains_key(header::CONTENT_ENCODING), is_long, "{accept}{include}");
+        if is_long {
+            let packed = read(response, |_| {}).await.unwrap();
+            let mut unpacked = Vec::new();
+            std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&packed[..]), &mut unpacked)
+                .unwrap();
+            assert!(unpacked == whole, "{accept}{include}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_made_is_an_error_before_the_answer_begins_and_ends_it_after() {
+    for accept in ["application/json", TABLE] {
+        let path = format!("{GADGETS}?includeObject=Object");
+        let (router, _) = lists(3, false);
+        let response = get(&router, &path, &[("accept", accept)]).await;
+        assert_eq!(response.status(), 500, "{accept}");
+        let status: Value = serde_json::from_slice(&read(response, |_| {}).await.unwrap()).unwrap();
+        assert!(status["message"].as_str().unwrap().contains("it is broken"), "{status}");
+        for encoding in ["identity", "gzip"] {
+            let (router, maker) = lists(300, false);
+            let response = get(&router, &path, &[("accept", accept), ("accept-encoding", encoding)]).await;
+            assert_eq!(response.status(), 200, "{accept}");
+            assert!(
+                read(response, |_| {}).await.is_err(),
+                "{accept}, {encoding}: it ends as if it were whole"
+            );
+            assert_eq!(maker.made.load(Relaxed), 300);
+        }
+    }
+}
