@@ -138,7 +138,7 @@ fn read(
         if header.rewritten || !may_end {
             return Err(damaged(end.why));
         }
-        reading.end(&header, seed, end, path);
+        reading.end(&header, seed, &end, path);
         break;
     }
     let Some(mut reading) = reading else { return Ok(Loaded::Incomplete) };
@@ -251,7 +251,7 @@ impl<'a> Reading<'a> {
     }
 
     /// The log ends within a file, which may grow if it has no seal.
-    fn end(&mut self, header: &Header, seed: u32, end: End, path: PathBuf) {
+    fn end(&mut self, header: &Header, seed: u32, end: &End, path: PathBuf) {
         let Header { first, last, .. } = *header;
         if end.more {
             self.log.cut = Some((path, end.length));

@@ -171,7 +171,7 @@ where
     let (before, after) = form.json_around();
     let items = items.enumerate().map(move |(index, item)| {
         let comma: &[u8] = if index > 0 { b"," } else { b"" };
-        Ok([comma, before.as_bytes(), &form.payload(&item?), after].concat().into())
+        Ok([comma, before.as_bytes(), form.payload(&item?), after].concat().into())
     });
     let mut failed = false;
     iter::once(Ok(header))

@@ -31,7 +31,7 @@ fn in_list(object: &Object) -> Bytes {
     found.map_or_else(|| body.clone(), |prefix| [b"{", &body[prefix.len()..]].concat().into())
 }
 
-fn written(name: &str, projection: Projection, items: Vec<Bytes>, objects: &[Object]) -> Vec<u8> {
+fn written(name: &str, projection: Projection, items: &[Bytes], objects: &[Object]) -> Vec<u8> {
     let (_, end) = read_list(name);
     let head = ListHead {
         items: type_meta(name),
@@ -43,7 +43,7 @@ fn written(name: &str, projection: Projection, items: Vec<Bytes>, objects: &[Obj
     let form = Form { encoding: encoding(name), projection };
     match form.encoding {
         Encoding::Json => {
-            let bytes = both_ways(name, || frame::list(form, &head, items.clone()));
+            let bytes = both_ways(name, || frame::list(form, &head, items.to_vec()));
             let made = frame::json_list(form, &head, items.iter().map(Ok::<_, ()>));
             assert_eq!(made.map(Result::unwrap).collect::<Vec<_>>().concat(), bytes, "{name}");
             bytes
@@ -96,8 +96,8 @@ fn lists_are_written_as_they_were_read() {
         let (objects, end) = read_list(name);
         assert_eq!(end.kind, format!("{}List", type_meta(name).kind), "{name}");
         assert_eq!(end.remaining.is_some(), name.contains("page"), "{name}");
-        let items = objects.iter().map(in_list).collect();
-        let bytes = written(name, Projection::Whole, items, &objects);
+        let items: Vec<_> = objects.iter().map(in_list).collect();
+        let bytes = written(name, Projection::Whole, &items, &objects);
         assert_eq!(String::from_utf8_lossy(&bytes), String::from_utf8_lossy(&golden(name).body), "{name}");
     }
 }
@@ -113,8 +113,8 @@ fn lists_of_metadata_are_those_of_the_api_server() {
             }
             let (objects, _) = read_list(&format!("{kind}-list-{encoding}"));
             let name = format!("{kind}-partial-list-{encoding}");
-            let bytes =
-                written(&name, projection, objects.iter().map(|o| o.body().clone()).collect(), &objects);
+            let items: Vec<_> = objects.iter().map(|object| object.body().clone()).collect();
+            let bytes = written(&name, projection, &items, &objects);
             if kind == "widgets" {
                 // Metadata of custom resources is in the order of a map there, in that of a struct here.
                 let value = |bytes: &[u8]| serde_json::from_slice::<serde_json::Value>(bytes).unwrap();
@@ -137,7 +137,7 @@ fn lists_of_metadata_are_those_of_the_api_server() {
 fn lists_of_no_metadata_are_null() {
     // As API server 1.36 answers `?labelSelector=parity%3Dnone`, of built-in kinds and custom resources alike.
     for name in ["services-empty-json", "widgets-empty-json"] {
-        let bytes = written(name, Projection::Metadata("meta.k8s.io/v1"), Vec::new(), &[]);
+        let bytes = written(name, Projection::Metadata("meta.k8s.io/v1"), &[], &[]);
         let list: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
         assert_eq!(list["kind"], "PartialObjectMetadataList", "{name}");
         assert_eq!(list.get("items"), Some(&serde_json::Value::Null), "{name}");

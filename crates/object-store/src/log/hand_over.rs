@@ -45,11 +45,11 @@ impl Log {
             if new.is_empty() {
                 continue;
             }
-            if !*created {
+            if *created {
+                disk.write_soon(&path, offset + *handed_over as u64, new)
+            } else {
                 names.changed();
                 disk.create_soon(&path, new)
-            } else {
-                disk.write_soon(&path, offset + *handed_over as u64, new)
             }
             .map_err(failed("write", &path))?;
             counters.wrote(new.len());
