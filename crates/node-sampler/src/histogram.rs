@@ -182,7 +182,9 @@ mod tests {
             let exact = sorted[(sorted.len() * percent).div_ceil(100).max(1) - 1];
             let share = f64::from(u32::try_from(percent).unwrap()) / 100.0;
             let found = histogram.percentile(share).unwrap();
-            prop_assert!(found >= exact, "{} < {}", found, exact);
+            // A ten thousandth of the weight may be missing: EPSILON.
+            let least = sorted[(sorted.len() * (percent * 100 - 1) - 1) / 10_000];
+            prop_assert!(found >= least, "{} < {}", found, least);
             prop_assert!(found <= exact + exact / 20 + 27, "{} is far beyond {}", found, exact);
             let (reference, buckets, weights) = histogram.store();
             prop_assert_eq!(Histogram::restore(CPU, reference, &buckets, &weights), histogram);

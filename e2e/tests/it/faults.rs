@@ -92,6 +92,9 @@ async fn an_api_server_that_dies_and_comes_back_finds_everything_in_order() -> R
         let outcome = die(&client, down).await;
         // Whatever happened, the tests that follow need it.
         hack_cluster(&["start", "kube-apiserver"]).await?.ok()?;
+        if outcome.is_err() {
+            eventually("the pool is gone", SOON, || remove_pool(&client, "e2e-outage")).await?;
+        }
         let outage = outcome?;
         println!("outage of {}", before.compare(&client, outage).await?);
     }
