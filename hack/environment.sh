@@ -42,6 +42,12 @@ use_cluster() {
   eval "$settings"
 }
 
+# Loads the images of dist/ onto the nodes of the cluster that is used.
+load_images() {
+  local image
+  for image in dist/*.tar; do hack/cluster load-image "$image"; done
+}
+
 # Last line of a script: its main, or the one function that `step` runs.
 start() {
   if [[ ${1:-} == --function ]]; then "${@:2}"; else main "$@"; fi

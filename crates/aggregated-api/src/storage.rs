@@ -112,7 +112,12 @@ impl fmt::Debug for Page {
 }
 
 impl Page {
-    /// The objects, one by one.
+    /// The objects, one by one, each made when it is come to.
+    pub fn objects(&self) -> impl ExactSizeIterator<Item = Result<Arc<Object>, StorageError>> {
+        (0..self.objects.count()).map(|index| self.objects.object(index))
+    }
+
+    /// The same, for who sends them.
     pub fn into_objects(
         self,
     ) -> impl ExactSizeIterator<Item = Result<Arc<Object>, StorageError>> + Send + 'static {

@@ -1,7 +1,7 @@
 //! Lists, watch events and single objects on the wire: a header, the bytes that the cache holds, a trailer. Bodies are lent, or copied
 //! right to where they are sent from. In: bodies in the encoding that is written; who needs JSON of an object held as protobuf transcodes it first.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::sync::Arc;
 
 use bytes::Bytes;
 

@@ -82,6 +82,13 @@ struct Chunk {
     seals: bool,
 }
 
+impl Chunk {
+    /// What comes behind so much of a file that is there.
+    fn behind(first: u32, last: u32, offset: u64, bytes: Vec<u8>) -> Self {
+        Self { first, last, offset, bytes, handed_over: 0, created: true, seals: false }
+    }
+}
+
 /// A file that was given no seal when it was long enough, since nobody synced, is sealed at so many times its length.
 const OVERLONG: u64 = 4;
 
@@ -222,15 +229,7 @@ impl Log {
         let first = self.next;
         self.next += 1;
         self.ledger.begin(first, first, length as u64);
-        self.pending.push_back(Chunk {
-            first,
-            last: first,
-            offset: 0,
-            bytes,
-            handed_over: 0,
-            created: false,
-            seals: false,
-        });
+        self.pending.push_back(Chunk { created: false, ..Chunk::behind(first, first, 0, bytes) });
         Active { first, last: first, seed, frames: 0 }
     }
 
@@ -255,16 +254,7 @@ impl Log {
         let Active { first, last, .. } = active;
         if self.pending.back().is_none_or(|chunk| chunk.first != first) {
             let offset = self.ledger.segments().get(&first).map_or(0, |segment| segment.length);
-            let (bytes, handed_over) = (Vec::new(), 0);
-            self.pending.push_back(Chunk {
-                first,
-                last,
-                offset,
-                bytes,
-                handed_over,
-                created: true,
-                seals: false,
-            });
+            self.pending.push_back(Chunk::behind(first, last, offset, Vec::new()));
         }
         &mut self.pending.back_mut().expect("pushed above if there was none").bytes
     }
@@ -334,16 +324,24 @@ impl Log {
                 disk.write(&path, offset, rest).map_err(failed("write", &path))?;
             }
             counters.wrote(chunk.bytes.len() - handed_over);
-            if chunk.seals {
-                let first = chunk.first;
-                self.ledger.seal(first);
-            }
-            self.pending.pop_front();
+            self.first_is_durable();
         }
         self.listed = self.complete;
+        self.settle_history();
+        Ok(())
+    }
+
+    /// The disk has all of what waits first.
+    fn first_is_durable(&mut self) {
+        if let Some(chunk) = self.pending.pop_front().filter(|chunk| chunk.seals) {
+            self.ledger.seal(chunk.first);
+        }
+    }
+
+    /// Settles what is in sealed files and beyond the history that is kept.
+    fn settle_history(&mut self) {
         let history = self.history();
         self.ledger.settle(history);
-        Ok(())
     }
 
     /// Makes the files that were found what was read of them.

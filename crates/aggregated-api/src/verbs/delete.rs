@@ -169,8 +169,8 @@ pub(super) async fn delete_collection(call: &Call<'_>) -> Result<Response, Statu
     let options = options(call)?;
     let request = ListRequest::parse(call.query, &call.served.fields)?;
     let page = read::page(call, &request).await?;
-    for index in 0..page.objects.count() {
-        let object = page.objects.object(index).map_err(|error| call.status(error))?;
+    for object in page.objects() {
+        let object = object.map_err(|error| call.status(error))?;
         let mut path = call.path.clone();
         path.name = Some(object.key().name().into());
         let namespace = object.key().namespace();

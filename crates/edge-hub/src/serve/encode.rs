@@ -116,16 +116,12 @@ impl Encoder {
         };
         if !self.transcodes {
             let mut list = frame::list(self.form, &head, objects);
-            return Box::new(move |out| Ok(list.write_next(out)));
+            return Box::new(move |out| list.write_next(out));
         }
         let encoder = self.clone();
         let items = objects.into_iter().map(move |object| encoder.shown(&object, false));
         let mut list = frame::json_list(self.form, &head, items);
-        Box::new(move |out| {
-            let Some(piece) = list.next() else { return Ok(false) };
-            out.extend_from_slice(&piece?);
-            Ok(true)
-        })
+        Box::new(move |out| list.write_next(out))
     }
 
     /// Appends one thing that a watch tells.

@@ -1,10 +1,8 @@
 //! Whole lists on the wire, in the order of bytes in which the API server writes them.
 
-use std::iter;
-
 use super::{
-    Body, Bytes, ENVELOPE_TRAILER, Encoding, Form, Projection, ResourceVersion, TypeMeta, VecDeque,
-    envelope_header, field_length, put_bytes, put_header, put_number,
+    Body, Bytes, ENVELOPE_TRAILER, Encoding, Form, Projection, ResourceVersion, TypeMeta, envelope_header,
+    field_length, put_bytes, put_header, put_number,
 };
 
 /// What a list says of itself.
@@ -22,178 +20,98 @@ pub struct ListHead<'a> {
     pub custom: bool,
 }
 
-/// The bytes of a list. As pieces each item is lent; [`List::write_next`] copies them to where they are sent from, which costs less
-/// than to keep account of many small pieces.
+/// The bytes of a list: the header, item by item, the trailer. [`List::write_next`] copies each to where it is sent from, which costs less
+/// than to keep account of many small pieces; as an iterator each is a piece of its own.
 #[derive(Debug)]
-pub struct List<B> {
-    header: Option<Bytes>,
-    items: std::vec::IntoIter<B>,
-    trailer: Option<Bytes>,
+pub struct List<I> {
     form: Form,
-    before: Bytes,
-    after: Bytes,
+    header: Option<Bytes>,
+    /// Until the trailer is written, or one of them could not be made.
+    items: Option<I>,
+    trailer: Bytes,
+    before: String,
+    after: &'static [u8],
     first: bool,
-    pieces: VecDeque<Bytes>,
-    length: u64,
 }
 
 /// A list of these items, all in the form's encoding. JSON items of built-in kinds carry neither `apiVersion` nor `kind`, those of
 /// custom resources both.
-pub fn list<B: Body>(form: Form, head: &ListHead<'_>, items: Vec<B>) -> List<B> {
-    let (before, after) = match form.encoding {
-        Encoding::Json => form.json_around(),
-        Encoding::Protobuf => (String::new(), &b""[..]),
+pub fn list<B: Body, E>(
+    form: Form,
+    head: &ListHead<'_>,
+    items: Vec<B>,
+) -> List<impl ExactSizeIterator<Item = Result<B, E>> + use<B, E>> {
+    let ends = match form.encoding {
+        Encoding::Json => json_ends(form, head, items.is_empty()),
+        Encoding::Protobuf => {
+            let lengths = items.iter().map(|item| form.raw_length(form.payload(item).len()));
+            protobuf_ends(form, head, lengths.map(field_length).sum())
+        }
     };
-    let lengths = items.iter().map(|item| form.payload(item).len());
-    let content: usize = match form.encoding {
-        Encoding::Json => {
-            let around = before.len() + after.len();
-            lengths.map(|length| around + length).sum::<usize>() + items.len().saturating_sub(1)
-        }
-        Encoding::Protobuf => lengths.map(|length| field_length(form.raw_length(length))).sum(),
-    };
-    let (header, trailer) = match form.encoding {
-        Encoding::Json if items.is_empty() => json_ends_of_none(form, head),
-        Encoding::Json => json_ends(form, head),
-        Encoding::Protobuf => protobuf_ends(form, head, content),
-    };
-    List {
-        length: (header.len() + content + trailer.len()) as u64,
-        header: Some(header),
-        items: items.into_iter(),
-        trailer: Some(trailer),
-        form,
-        before: before.into(),
-        after: Bytes::from_static(after),
-        first: true,
-        pieces: VecDeque::with_capacity(4),
-    }
-}
-
-impl<B: Body> List<B> {
-    /// How many bytes it is in all.
-    pub fn content_length(&self) -> u64 {
-        self.length
-    }
-
-    /// Appends what comes next: the header, an item, or the trailer. `false` when nothing is left.
-    pub fn write_next(&mut self, out: &mut Vec<u8>) -> bool {
-        if let Some(header) = self.header.take() {
-            out.extend_from_slice(&header);
-            return true;
-        }
-        let Some(item) = self.items.next() else {
-            let Some(trailer) = self.trailer.take() else { return false };
-            out.extend_from_slice(&trailer);
-            return true;
-        };
-        let payload = self.form.payload(&item);
-        let first = std::mem::replace(&mut self.first, false);
-        match self.form.encoding {
-            Encoding::Json => {
-                if !first {
-                    out.push(b',');
-                }
-                out.extend_from_slice(&self.before);
-                out.extend_from_slice(payload);
-                out.extend_from_slice(&self.after);
-            }
-            Encoding::Protobuf => {
-                self.item_header(payload.len(), out);
-                out.extend_from_slice(payload);
-            }
-        }
-        true
-    }
-
-    /// What stands before an item of protobuf.
-    fn item_header(&self, payload: usize, out: &mut Vec<u8>) {
-        put_header(out, 2, self.form.raw_length(payload));
-        self.form.put_raw_header(out, payload);
-    }
-
-    fn lend(&mut self, item: &B) {
-        let payload = self.form.lent(item);
-        let first = std::mem::replace(&mut self.first, false);
-        match self.form.encoding {
-            Encoding::Json => {
-                if !first {
-                    self.pieces.push_back(Bytes::from_static(b","));
-                }
-                self.pieces.push_back(self.before.clone());
-                self.pieces.push_back(payload);
-                self.pieces.push_back(self.after.clone());
-            }
-            Encoding::Protobuf => {
-                let mut header = Vec::with_capacity(16);
-                self.item_header(payload.len(), &mut header);
-                self.pieces.push_back(header.into());
-                self.pieces.push_back(payload);
-            }
-        }
-    }
-}
-
-impl<B: Body> Iterator for List<B> {
-    type Item = Bytes;
-
-    /// The next piece; none is empty.
-    fn next(&mut self) -> Option<Bytes> {
-        if let Some(header) = self.header.take() {
-            return Some(header);
-        }
-        loop {
-            if let Some(piece) = self.pieces.pop_front() {
-                if piece.is_empty() {
-                    continue;
-                }
-                return Some(piece);
-            }
-            match self.items.next() {
-                Some(item) => self.lend(&item),
-                None => return self.trailer.take(),
-            }
-        }
-    }
+    List::new(form, ends, items.into_iter().map(Ok))
 }
 
 /// The same in JSON, of items that are made when their turn comes: it is not known how long it will be. Nothing follows an error.
-pub fn json_list<B: Body, E, I>(
-    form: Form,
-    head: &ListHead<'_>,
-    items: I,
-) -> impl Iterator<Item = Result<Bytes, E>> + use<B, E, I>
+pub fn json_list<B: Body, E, I>(form: Form, head: &ListHead<'_>, items: I) -> List<I>
 where
     I: ExactSizeIterator<Item = Result<B, E>>,
 {
-    let (header, trailer) =
-        if items.len() == 0 { json_ends_of_none(form, head) } else { json_ends(form, head) };
-    let (before, after) = form.json_around();
-    let items = items.enumerate().map(move |(index, item)| {
-        let comma: &[u8] = if index > 0 { b"," } else { b"" };
-        Ok([comma, before.as_bytes(), form.payload(&item?), after].concat().into())
-    });
-    let mut failed = false;
-    iter::once(Ok(header))
-        .chain(items)
-        .chain(iter::once(Ok(trailer)))
-        .take_while(move |piece| !std::mem::replace(&mut failed, piece.is_err()))
+    List::new(form, json_ends(form, head, items.len() == 0), items)
 }
 
-/// A list without items in JSON. One of metadata is made of a slice that nothing was put into, which Go writes as `null`.
-fn json_ends_of_none(form: Form, head: &ListHead<'_>) -> (Bytes, Bytes) {
-    let (header, trailer) = json_ends(form, head);
-    match form.projection {
-        Projection::Whole => (header, trailer),
-        Projection::Metadata(_) => (
-            [header.strip_suffix(b"[").unwrap_or(&header), b"null"].concat().into(),
-            Bytes::from_static(b"}\n"),
-        ),
+impl<B: Body, E, I: Iterator<Item = Result<B, E>>> List<I> {
+    fn new(form: Form, (header, trailer): (Bytes, Bytes), items: I) -> Self {
+        let (before, after) = match form.encoding {
+            Encoding::Json => form.json_around(),
+            Encoding::Protobuf => (String::new(), &b""[..]),
+        };
+        Self { form, header: Some(header), items: Some(items), trailer, before, after, first: true }
+    }
+
+    /// Appends what comes next: the header, an item, or the trailer. `false` when nothing is left.
+    pub fn write_next(&mut self, out: &mut Vec<u8>) -> Result<bool, E> {
+        if let Some(header) = self.header.take() {
+            out.extend_from_slice(&header);
+            return Ok(true);
+        }
+        let Some(items) = &mut self.items else { return Ok(false) };
+        let Some(item) = items.next() else {
+            self.items = None;
+            out.extend_from_slice(&self.trailer);
+            return Ok(true);
+        };
+        let item = item.inspect_err(|_| self.items = None)?;
+        let payload = self.form.payload(&item);
+        // Room for what stands around it, and for a header of protobuf.
+        out.reserve(self.before.len() + payload.len() + self.after.len() + 16);
+        match self.form.encoding {
+            Encoding::Json if self.first => {}
+            Encoding::Json => out.push(b','),
+            Encoding::Protobuf => {
+                put_header(out, 2, self.form.raw_length(payload.len()));
+                self.form.put_raw_header(out, payload.len());
+            }
+        }
+        self.first = false;
+        for part in [self.before.as_bytes(), payload, self.after] {
+            out.extend_from_slice(part);
+        }
+        Ok(true)
     }
 }
 
-/// What stands before and after the items of a list in JSON, if there are any.
-fn json_ends(form: Form, head: &ListHead<'_>) -> (Bytes, Bytes) {
+impl<B: Body, E, I: Iterator<Item = Result<B, E>>> Iterator for List<I> {
+    type Item = Result<Bytes, E>;
+
+    /// The next piece; none is empty.
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut piece = Vec::new();
+        self.write_next(&mut piece).map(|more| more.then(|| piece.into())).transpose()
+    }
+}
+
+/// What stands before and after the items of a list in JSON.
+fn json_ends(form: Form, head: &ListHead<'_>, is_empty: bool) -> (Bytes, Bytes) {
     let TypeMeta { api_version, kind } = form.type_meta(head.items);
     let ListHead { resource_version, continue_token, remaining, custom, items: _ } = head;
     let remaining = remaining.map(|count| format!(",\"remainingItemCount\":{count}")).unwrap_or_default();
@@ -205,12 +123,17 @@ fn json_ends(form: Form, head: &ListHead<'_>) -> (Bytes, Bytes) {
         );
         return (header.into(), trailer.into());
     }
+    // A list of metadata is made of a slice, and one that nothing was put into Go writes as `null`.
+    let (open, close) = match form.projection {
+        Projection::Metadata(_) if is_empty => ("null", "}\n"),
+        _ => ("[", "]}\n"),
+    };
     let token =
         if continue_token.is_empty() { String::new() } else { format!(",\"continue\":\"{continue_token}\"") };
     let header = format!(
-        "{{\"kind\":\"{kind}List\",\"apiVersion\":\"{api_version}\",\"metadata\":{{\"resourceVersion\":\"{resource_version}\"{token}{remaining}}},\"items\":["
+        "{{\"kind\":\"{kind}List\",\"apiVersion\":\"{api_version}\",\"metadata\":{{\"resourceVersion\":\"{resource_version}\"{token}{remaining}}},\"items\":{open}"
     );
-    (header.into(), Bytes::from_static(b"]}\n"))
+    (header.into(), close.into())
 }
 
 /// The envelope and `ListMeta`, and the envelope's end.

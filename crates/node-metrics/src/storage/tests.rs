@@ -63,7 +63,7 @@ fn watch(query: &str) -> WatchRequest {
 }
 
 fn objects(page: &Page) -> Vec<Arc<Object>> {
-    (0..page.objects.count()).map(|index| page.objects.object(index).unwrap()).collect()
+    page.objects().map(Result::unwrap).collect()
 }
 
 fn names(page: &Page) -> Vec<String> {

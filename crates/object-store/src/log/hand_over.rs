@@ -93,16 +93,12 @@ impl Log {
         let done = usize::try_from(length.saturating_sub(chunk.offset)).unwrap_or_default();
         let done = done.min(chunk.handed_over);
         if done == chunk.bytes.len() {
-            if chunk.seals {
-                self.ledger.seal(first);
-            }
-            self.pending.pop_front();
+            self.first_is_durable();
         } else {
             chunk.bytes.drain(..done);
             chunk.offset += done as u64;
             chunk.handed_over -= done;
         }
-        let history = self.history();
-        self.ledger.settle(history);
+        self.settle_history();
     }
 }
