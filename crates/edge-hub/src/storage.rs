@@ -1,7 +1,7 @@
 //! What the hub keeps on disk, in the hub's own terms: whole lists, changes, and documents.
 //!
 //! A change is written to its file before any reader sees it, so that after `kill -9` no client knows more than the store. That the
-//! disk has it for good, against a loss of power, follows some two seconds later: no reader waits for the disk.
+//! disk has it for good, against a loss of power, follows within two seconds.
 
 use std::{collections::HashMap, path::Path, sync::Arc, time::Duration};
 
@@ -11,8 +11,7 @@ use kube_wire::{
     resource_version::ResourceVersion,
 };
 use object_store::{
-    Blobs, Change as StoredChange, Error, OpenError, Record, Restored, Statistics, Store, Stored,
-    SubscriptionId,
+    Change as StoredChange, Error, OpenError, Record, Restored, Statistics, Store, Stored, SubscriptionId,
 };
 use parking_lot::Mutex;
 use tokio::time::{MissedTickBehavior, interval};
@@ -35,8 +34,6 @@ pub type StorageError = Error;
 #[derive(Clone)]
 pub struct Storage {
     store: Arc<Mutex<Store>>,
-    /// With a lock of their own, which is held while the disk is waited for.
-    blobs: Arc<Mutex<Blobs>>,
 }
 
 /// The store and the caches that it holds, by the names of their subscriptions.
@@ -45,7 +42,7 @@ pub type Opened = (Storage, HashMap<String, Cache>);
 impl Storage {
     /// Opens the store in `dir`; bodies of private resources are sealed with `key`.
     pub fn open(dir: &Path, key: [u8; 32]) -> Result<Opened, OpenError> {
-        let (mut store, restored) = Store::open(dir, Some(&object_store::Key::new(key)))?;
+        let (store, restored) = Store::open(dir, Some(&object_store::Key::new(key)))?;
         for problem in store.problems() {
             warn!(%problem, "a part of what was stored cannot be used");
         }
@@ -60,8 +57,7 @@ impl Storage {
             }
         });
         let caches = caches.collect();
-        let blobs = Arc::new(Mutex::new(store.blobs().clone()));
-        Ok((Self { store: Arc::new(Mutex::new(store)), blobs }, caches))
+        Ok((Self { store: Arc::new(Mutex::new(store)) }, caches))
     }
 
     /// Stores a whole list, which takes the place of all before it.
@@ -118,22 +114,22 @@ impl Storage {
 
     /// Keeps a document, atomically.
     pub fn put_blob(&self, name: &str, content: &[u8]) -> Result<(), Error> {
-        self.blobs.lock().put(name, content)
+        self.store.lock().blobs().put(name, content)
     }
 
     /// Keeps a document that holds a secret, encrypted.
     pub fn put_sealed_blob(&self, name: &str, content: &[u8]) -> Result<(), Error> {
-        self.blobs.lock().put_sealed(name, content)
+        self.store.lock().blobs().put_sealed(name, content)
     }
 
     /// Removes a document.
     pub fn remove_blob(&self, name: &str) -> Result<(), Error> {
-        self.blobs.lock().remove(name)
+        self.store.lock().blobs().remove(name)
     }
 
     /// A document that was kept; `None` if there is none, or it cannot be read.
     pub fn blob(&self, name: &str) -> Option<Bytes> {
-        self.blobs.lock().get(name).unwrap_or_else(|error| {
+        self.store.lock().blobs().get(name).unwrap_or_else(|error| {
             warn!(name, %error, "a document cannot be read");
             None
         })
@@ -155,14 +151,11 @@ impl Storage {
             };
             let storage = self.clone();
             let synced = tokio::task::spawn_blocking(move || {
-                // The waiting is done here, while the store takes what comes.
-                let unsynced = storage.store.lock().unsynced()?;
-                let synced = unsynced.wait();
+                // Most of the waiting is done here, while the store takes what comes.
+                let unsynced = storage.store.lock().unsynced();
+                unsynced.wait();
                 let mut store = storage.store.lock();
-                store.synced(synced)?;
-                if ending {
-                    store.sync()?;
-                }
+                store.sync()?;
                 store.compact_step(COMPACTION)
             })
             .await;

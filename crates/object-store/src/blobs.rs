@@ -19,8 +19,8 @@ use crate::{
 /// Blobs are bound to this in the place of a subscription.
 const BOUND_TO: &str = "blob";
 
-/// The store's blobs. Those of one name are written one after another: clones share no lock.
-#[derive(Clone, Debug)]
+/// The store's blobs.
+#[derive(Debug)]
 pub struct Blobs {
     disk: Arc<dyn Disk>,
     dir: PathBuf,

@@ -10,7 +10,7 @@ use std::{
     path::Path,
 };
 
-/// What the store does with files. Writes but those that say `soon` wait until the bytes are on the disk; names wait for [`Disk::sync_dir`].
+/// What the store does with files. Writes but one kind wait until the bytes are on the disk; names wait for [`Disk::sync_dir`].
 pub trait Disk: fmt::Debug + Send + Sync {
     /// Makes a folder that only its owner can enter; one that is there is made so.
     fn create_dir(&self, path: &Path) -> io::Result<()>;
@@ -20,11 +20,9 @@ pub trait Disk: fmt::Debug + Send + Sync {
     fn read(&self, path: &Path, content: &mut Vec<u8>) -> io::Result<()>;
     /// Writes a whole new file, in the place of one that is there, readable by its owner alone.
     fn create(&self, path: &Path, content: &[u8]) -> io::Result<()>;
-    /// The same without waiting: every reader sees it, a loss of power may take any part of it.
-    fn create_soon(&self, path: &Path, content: &[u8]) -> io::Result<()>;
     /// Writes into a file at `offset`.
     fn write(&self, path: &Path, offset: u64, content: &[u8]) -> io::Result<()>;
-    /// Writes into a file at `offset` without waiting, as [`Disk::create_soon`].
+    /// Writes into a file at `offset` without waiting: every reader sees it, a loss of power may take any part of it.
     fn write_soon(&self, path: &Path, offset: u64, content: &[u8]) -> io::Result<()>;
     /// Waits until what is in a file is on the disk.
     fn sync(&self, path: &Path) -> io::Result<()>;
@@ -69,11 +67,11 @@ impl Disk for RealDisk {
     }
 
     fn create(&self, path: &Path, content: &[u8]) -> io::Result<()> {
-        created(path, content)?.sync_all()
-    }
-
-    fn create_soon(&self, path: &Path, content: &[u8]) -> io::Result<()> {
-        created(path, content).map(drop)
+        // A left-over of an interrupted write, whatever it is, must be neither followed nor appended to.
+        remove_if_there(self, path)?;
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        file.write_all(content)?;
+        file.sync_all()
     }
 
     fn write(&self, path: &Path, offset: u64, content: &[u8]) -> io::Result<()> {
@@ -120,14 +118,6 @@ impl Disk for RealDisk {
         let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
         Ok(Box::new(file))
     }
-}
-
-fn created(path: &Path, content: &[u8]) -> io::Result<File> {
-    // A left-over of an interrupted write, whatever it is, must be neither followed nor appended to.
-    remove_if_there(&RealDisk, path)?;
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(content)?;
-    Ok(file)
 }
 
 /// Removes a file; that it is gone already is as good.

@@ -2,8 +2,8 @@
 //!
 //! What [`Store::sync`] has returned from is there after any crash. A subscription comes back as one whole state of its
 //! past or not at all. What [`Store::hand_over`] has returned from is there after the end of the process. Keys and bodies
-//! are opaque; there is no clock, no thread and no socket in here. Calls wait for the disk, `hand_over` of events never: call
-//! the others where waiting is allowed, and wait for what was handed over ([`Store::unsynced`]) without the store.
+//! are opaque; there is no clock, no thread and no socket in here. Calls wait for the disk, `hand_over` hardly ever: call
+//! them where waiting is allowed.
 
 mod blobs;
 mod disk;
@@ -11,14 +11,12 @@ mod error;
 mod frame;
 mod ledger;
 mod log;
-mod names;
 mod record;
 mod restore;
 mod seal;
 mod segment;
 mod statistics;
 mod store;
-mod unsynced;
 
 pub use crate::{
     blobs::Blobs,
@@ -28,6 +26,5 @@ pub use crate::{
     record::{Change, Problem, ProblemKind, Record, Restored, Stored, StoredEvent, SubscriptionId},
     seal::Key,
     statistics::Statistics,
-    store::{Compaction, Store},
-    unsynced::{Synced, Unsynced},
+    store::{Compaction, Store, Unsynced},
 };

@@ -1,10 +1,7 @@
 //! One list of one subscription with the events after it: what is not yet on the disk, and what is there.
 
 mod compact;
-mod hand_over;
 mod plan;
-
-pub(crate) use self::hand_over::Waiting;
 
 use std::{
     collections::VecDeque,
@@ -13,11 +10,10 @@ use std::{
 };
 
 use crate::{
-    disk::{Disk, remove_if_there},
+    disk::Disk,
     error::{Error, failed},
     frame::{Frame, Kind},
     ledger::{Entry, Keys, Ledger},
-    names::Names,
     record::SubscriptionId,
     seal::{Sealer, binding},
     segment::{Floor, Header, Name},
@@ -77,16 +73,7 @@ struct Chunk {
     bytes: Vec<u8>,
     /// How many of them the system has, without having said that the disk has them.
     handed_over: usize,
-    /// Whether the system has the file. It is never begun anew: who opens the log meanwhile would miss what it had.
-    created: bool,
     seals: bool,
-}
-
-impl Chunk {
-    /// What comes behind so much of a file that is there.
-    fn behind(first: u32, last: u32, offset: u64, bytes: Vec<u8>) -> Self {
-        Self { first, last, offset, bytes, handed_over: 0, created: true, seals: false }
-    }
 }
 
 /// A file that was given no seal when it was long enough, since nobody synced, is sealed at so many times its length.
@@ -108,10 +95,8 @@ pub(crate) struct Log {
     pub(crate) next: u32,
     /// The last file is cut here before anything is written.
     pub(crate) cut: Option<(PathBuf, u64)>,
-    /// Files behind it, which go before anything is written: they would be taken for what follows.
-    pub(crate) cut_off: Vec<PathBuf>,
-    /// Files of which nothing is known of what of them is on the disk.
-    pub(crate) unsure: Vec<PathBuf>,
+    /// Whether nothing is known of what of the last file is on the disk.
+    pub(crate) unsure: Option<PathBuf>,
     pending: VecDeque<Chunk>,
     /// Files that were rewritten into others.
     pub(crate) replaced: Vec<PathBuf>,
@@ -130,8 +115,7 @@ impl Log {
             active: None,
             next: 0,
             cut: None,
-            cut_off: Vec::new(),
-            unsure: Vec::new(),
+            unsure: None,
             pending: VecDeque::new(),
             replaced: Vec::new(),
         }
@@ -144,19 +128,14 @@ impl Log {
 
     /// Whether all that was appended is on the disk.
     pub(crate) fn is_durable(&self) -> bool {
-        self.pending.is_empty() && !self.is_unsettled()
-    }
-
-    /// Whether the files that were found are not yet as they were read.
-    pub(crate) fn is_unsettled(&self) -> bool {
-        self.cut.is_some() || !self.cut_off.is_empty() || !self.unsure.is_empty()
+        self.pending.is_empty() && self.cut.is_none() && self.unsure.is_none()
     }
 
     /// All files that are or may be there.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         let segments = self.ledger.segments().iter();
         let files = segments.map(|(first, segment)| self.path(*first, segment.last));
-        files.chain(self.replaced.iter().chain(&self.cut_off).cloned()).collect()
+        files.chain(self.replaced.iter().cloned()).collect()
     }
 
     pub(crate) fn path(&self, first: u32, last: u32) -> PathBuf {
@@ -186,7 +165,7 @@ impl Log {
         } else {
             self.ledger.list(entry);
         }
-        self.roll_if_overlong();
+        self.roll_if_long(self.patience());
         Ok(())
     }
 
@@ -206,7 +185,7 @@ impl Log {
             let (segment, _, length) = self.push(Kind::Bookmark, &[], version, &[]);
             self.ledger.grow(segment, length);
             self.version = version;
-            self.roll_if_overlong();
+            self.roll_if_long(self.patience());
         }
     }
 
@@ -229,7 +208,7 @@ impl Log {
         let first = self.next;
         self.next += 1;
         self.ledger.begin(first, first, length as u64);
-        self.pending.push_back(Chunk { created: false, ..Chunk::behind(first, first, 0, bytes) });
+        self.pending.push_back(Chunk { first, last: first, offset: 0, bytes, handed_over: 0, seals: false });
         Active { first, last: first, seed, frames: 0 }
     }
 
@@ -254,14 +233,16 @@ impl Log {
         let Active { first, last, .. } = active;
         if self.pending.back().is_none_or(|chunk| chunk.first != first) {
             let offset = self.ledger.segments().get(&first).map_or(0, |segment| segment.length);
-            self.pending.push_back(Chunk::behind(first, last, offset, Vec::new()));
+            let (bytes, handed_over) = (Vec::new(), 0);
+            self.pending.push_back(Chunk { first, last, offset, bytes, handed_over, seals: false });
         }
         &mut self.pending.back_mut().expect("pushed above if there was none").bytes
     }
 
-    /// Files of events are sealed at the sync at which they are long enough, or far beyond, should nobody sync.
-    fn roll_if_overlong(&mut self) {
-        self.roll_if_long(if self.complete { OVERLONG } else { 1 });
+    /// How many times as long as it is to be the file may grow between two syncs. To begin the next one waits for the disk, for which
+    /// no event should; a list has nobody who waits for its parts.
+    fn patience(&self) -> u64 {
+        if self.complete { OVERLONG } else { 1 }
     }
 
     fn roll_if_long(&mut self, times: u64) {
@@ -294,15 +275,52 @@ impl Log {
         (self.ledger.live() / 16).clamp(min, max)
     }
 
+    /// Gives the system what waits, so that whoever opens the log after this process finds it; the disk has it after [`Log::flush`].
+    /// That is so only for more of the file that grows: before it gets a successor it is waited for.
+    pub(crate) fn hand_over(
+        &mut self,
+        disk: &dyn Disk,
+        counters: &Counters,
+        names: &mut bool,
+    ) -> Result<(), Error> {
+        let grows = self.pending.len() == 1 && self.cut.is_none() && self.unsure.is_none();
+        let Some(chunk) = self.pending.back().filter(|chunk| grows && chunk.offset > 0 && !chunk.seals)
+        else {
+            return self.flush(disk, counters, names);
+        };
+        let path = self.path(chunk.first, chunk.last);
+        let (length, new) = (chunk.bytes.len(), &chunk.bytes[chunk.handed_over..]);
+        disk.write_soon(&path, chunk.offset + chunk.handed_over as u64, new)
+            .map_err(failed("write", &path))?;
+        counters.wrote(new.len());
+        if let Some(chunk) = self.pending.back_mut() {
+            chunk.handed_over = length;
+        }
+        Ok(())
+    }
+
+    /// The file of which the system has more than the disk.
+    pub(crate) fn handed_over(&self) -> Option<PathBuf> {
+        let chunk = self.pending.back().filter(|chunk| chunk.handed_over > 0)?;
+        Some(self.path(chunk.first, chunk.last))
+    }
+
     /// Writes what waits, in its order. Says in `names` that the folder must be synced. After an error it can be called
     /// again.
     pub(crate) fn flush(
         &mut self,
         disk: &dyn Disk,
         counters: &Counters,
-        names: &mut Names,
+        names: &mut bool,
     ) -> Result<(), Error> {
-        self.settle_files(disk, names)?;
+        if let Some((path, length)) = &self.cut {
+            disk.truncate(path, *length).map_err(failed("cut", path))?;
+            self.cut = None;
+        }
+        if let Some(path) = &self.unsure {
+            disk.sync(path).map_err(failed("sync", path))?;
+            self.unsure = None;
+        }
         if self.complete {
             self.roll_if_long(1);
         }
@@ -314,54 +332,34 @@ impl Log {
             if handed_over == chunk.bytes.len() {
                 // Should it fail, the system may have forgotten what it was given: all of it is written again.
                 disk.sync(&path).map_err(failed("sync", &path))?;
-            } else if !chunk.created {
-                // One name after another: a list with a gap would be no list.
-                names.sync(disk, &self.identity.dir)?;
-                names.changed();
+            } else if chunk.offset == 0 {
+                // One name after another: a log with a gap would be no log.
+                sync_names(disk, &self.identity.dir, names)?;
+                *names = true;
                 disk.create(&path, &chunk.bytes).map_err(failed("write", &path))?;
             } else {
                 let (offset, rest) = (chunk.offset + handed_over as u64, &chunk.bytes[handed_over..]);
                 disk.write(&path, offset, rest).map_err(failed("write", &path))?;
             }
             counters.wrote(chunk.bytes.len() - handed_over);
-            self.first_is_durable();
+            if chunk.seals {
+                let first = chunk.first;
+                self.ledger.seal(first);
+            }
+            self.pending.pop_front();
         }
         self.listed = self.complete;
-        self.settle_history();
-        Ok(())
-    }
-
-    /// The disk has all of what waits first.
-    fn first_is_durable(&mut self) {
-        if let Some(chunk) = self.pending.pop_front().filter(|chunk| chunk.seals) {
-            self.ledger.seal(chunk.first);
-        }
-    }
-
-    /// Settles what is in sealed files and beyond the history that is kept.
-    fn settle_history(&mut self) {
         let history = self.history();
         self.ledger.settle(history);
-    }
-
-    /// Makes the files that were found what was read of them.
-    fn settle_files(&mut self, disk: &dyn Disk, names: &mut Names) -> Result<(), Error> {
-        if !self.cut_off.is_empty() {
-            while let Some(path) = self.cut_off.last() {
-                remove_if_there(disk, path).map_err(failed("remove", path))?;
-                self.cut_off.pop();
-            }
-            names.changed();
-            names.sync(disk, &self.identity.dir)?;
-        }
-        if let Some((path, length)) = &self.cut {
-            disk.truncate(path, *length).map_err(failed("cut", path))?;
-            self.cut = None;
-        }
-        while let Some(path) = self.unsure.last() {
-            disk.sync(path).map_err(failed("sync", path))?;
-            self.unsure.pop();
-        }
         Ok(())
     }
+}
+
+/// Waits until the names in the folder are on the disk, if they are not.
+pub(crate) fn sync_names(disk: &dyn Disk, dir: &Path, names: &mut bool) -> Result<(), Error> {
+    if *names {
+        disk.sync_dir(dir).map_err(failed("sync", dir))?;
+        *names = false;
+    }
+    Ok(())
 }

@@ -1,8 +1,7 @@
 //! Reads a log back: the files of one generation become one whole state, or a word why not.
 //!
-//! What is behind the first frame that does not read is as if it had never been written, and so are the files behind that: the
-//! system has them on the disk in any order. That is so only as far as nothing was left out for their sake, and of files from which
-//! nothing was left out; anything else amiss makes the whole log damaged.
+//! Only the last file may end early: what is behind the first frame of it that does not read is as if it had never been
+//! written. Anything amiss in another file, or in one from which records were left out, makes the whole log damaged.
 
 use std::{collections::VecDeque, path::PathBuf, sync::Arc};
 
@@ -31,16 +30,6 @@ pub(crate) enum Loaded {
     Problem(PathBuf, Option<SubscriptionId>, ProblemKind),
 }
 
-/// Where a file ends before its seal.
-struct End {
-    why: &'static str,
-    /// How long it is up to there.
-    length: u64,
-    /// Whether there is more of it.
-    more: bool,
-    frames: u64,
-}
-
 /// A problem on the way, and in which file.
 struct Stop(PathBuf, Option<SubscriptionId>, ProblemKind);
 
@@ -54,10 +43,6 @@ struct Reading<'a> {
     history: VecDeque<(u64, StoredEvent)>,
     /// The greatest sequence that something was left out for.
     relied_on: u64,
-    /// The sequence of the end of the list, if that was not left out.
-    listed: u64,
-    /// Files from which nothing was left out, and their last sequences.
-    begun: Vec<(PathBuf, u64)>,
 }
 
 /// Reads the files `names` of one generation, in the order of their numbers and without left-overs. `buffer` is only
@@ -83,17 +68,10 @@ fn read(
     buffer: &mut Vec<u8>,
 ) -> Result<Loaded, Stop> {
     let mut reading: Option<Reading<'_>> = None;
-    let mut next = 0;
+    let (mut next, mut last) = (0, None);
     for (at, name) in names.iter().enumerate() {
         let is_last = at + 1 == names.len();
         let path = name.path(&place.dir);
-        // The power went before this file was on the disk, or the one before it.
-        let is_loose = |reading: &Option<Reading<'_>>, buffer: &mut Vec<u8>| {
-            reading.as_ref().is_some_and(|reading| reading.may_end_before(disk, place, &names[at..], buffer))
-        };
-        if name.first != next && is_loose(&reading, buffer) {
-            break;
-        }
         let whose = reading.as_ref().map(|reading| reading.log.identity.subscription.clone());
         let damaged = |why| Stop(path.clone(), whose.clone(), ProblemKind::Damaged(why));
         disk.read(&path, buffer)
@@ -102,7 +80,6 @@ fn read(
             Ok(read) => read,
             // It was being created; what was before it is whole.
             Err(_) if is_last && at > 0 && name.first == name.last => break,
-            Err(_) if is_loose(&reading, buffer) => break,
             Err(Unread::Torn) if is_last => return Ok(Loaded::Incomplete),
             Err(_) => return Err(damaged("it has no header")),
         };
@@ -126,25 +103,14 @@ fn read(
         }
         next = name.last + 1;
         let reading = reading.get_or_insert_with(|| Reading::new(place, &header, sealer));
-        let whose = Some(reading.log.identity.subscription.clone());
-        let damaged = |why| Stop(path.clone(), whose.clone(), ProblemKind::Damaged(why));
-        let end = reading.file(&header, length, seed, buffer).map_err(&damaged)?;
-        reading.log.next = next;
-        if !header.rewritten {
-            reading.begun.push((path.clone(), reading.log.sequence));
+        if let Err(why) = reading.file(&header, length, seed, buffer, is_last, &path) {
+            let whose = Some(reading.log.identity.subscription.clone());
+            return Err(Stop(path, whose, ProblemKind::Damaged(why)));
         }
-        let Some(end) = end else { continue };
-        let may_end = is_last || reading.may_end_before(disk, place, &names[at + 1..], buffer);
-        if header.rewritten || !may_end {
-            return Err(damaged(end.why));
-        }
-        reading.end(&header, seed, &end, path);
-        break;
+        (reading.log.next, last) = (next, Some(path));
     }
-    let Some(mut reading) = reading else { return Ok(Loaded::Incomplete) };
-    let behind = names.iter().filter(|name| name.first >= reading.log.next);
-    reading.log.cut_off = behind.map(|name| name.path(&place.dir)).collect();
-    reading.finish()
+    let (Some(reading), Some(last)) = (reading, last) else { return Ok(Loaded::Incomplete) };
+    reading.finish(last)
 }
 
 /// Whether a file says that the list before it or in it is whole; one that cannot be read may.
@@ -180,43 +146,18 @@ impl<'a> Reading<'a> {
             objects: Vec::new(),
             history: VecDeque::new(),
             relied_on: 0,
-            listed: 0,
-            begun: Vec::new(),
         }
     }
 
-    /// Whether the log may end here, and these files be none of it: its list is whole, and they were begun since.
-    fn may_end_before(
-        &self,
-        disk: &dyn Disk,
-        place: &Identity,
-        names: &[Name],
-        buffer: &mut Vec<u8>,
-    ) -> bool {
-        let is_loose = |name: &Name| {
-            if disk.read(&name.path(&place.dir), buffer).is_err() {
-                return false;
-            }
-            match Header::parse(buffer) {
-                Ok((header, ..)) => {
-                    let begun = !header.rewritten && !header.dropped && header.belongs_to(name);
-                    begun && header.floor.sequence <= self.log.sequence
-                }
-                // One of several numbers was whole before it had its name.
-                Err(_) => name.first == name.last,
-            }
-        };
-        self.log.complete && names.iter().all(is_loose)
-    }
-
-    /// Reads a file; says where it ends if that is not at its seal.
     fn file(
         &mut self,
         header: &Header,
         header_length: usize,
         seed: u32,
         content: &[u8],
-    ) -> Result<Option<End>, &'static str> {
+        is_last: bool,
+        path: &std::path::Path,
+    ) -> Result<(), &'static str> {
         let first = header.first;
         self.log.ledger.begin(first, header.last, header_length as u64);
         self.log.complete |= header.complete;
@@ -224,7 +165,7 @@ impl<'a> Reading<'a> {
         self.raise(header.floor);
         self.relied_on = self.relied_on.max(header.floor.sequence);
         let (mut at, mut frames) = (header_length, 0);
-        let why = loop {
+        let end = loop {
             match Frame::parse(seed, content.get(at..).unwrap_or_default()) {
                 Parsed::Frame(frame, _) if frame.sequence <= self.log.sequence => break "its order is wrong",
                 Parsed::Frame(frame, length) => {
@@ -236,7 +177,7 @@ impl<'a> Reading<'a> {
                         }
                         self.log.ledger.seal(first);
                         if at == content.len() {
-                            return Ok(None);
+                            return Ok(());
                         }
                         break "bytes follow its seal";
                     }
@@ -247,19 +188,17 @@ impl<'a> Reading<'a> {
                 Parsed::Garbled => break "a checksum is wrong",
             }
         };
-        Ok(Some(End { why, length: at as u64, more: at < content.len(), frames }))
-    }
-
-    /// The log ends within a file, which may grow if it has no seal.
-    fn end(&mut self, header: &Header, seed: u32, end: &End, path: PathBuf) {
-        let Header { first, last, .. } = *header;
-        if end.more {
-            self.log.cut = Some((path, end.length));
+        if !is_last || header.rewritten {
+            return Err(end);
+        }
+        if at < content.len() {
+            self.log.cut = Some((path.to_owned(), at as u64));
         }
         let sealed = self.log.ledger.segments().get(&first).is_some_and(|segment| segment.sealed);
         if !sealed {
-            self.log.active = Some(Active { first, last, seed, frames: end.frames });
+            self.log.active = Some(Active { first, last: header.last, seed, frames });
         }
+        Ok(())
     }
 
     fn frame(&mut self, frame: &Frame<'_>, length: usize, segment: u32) -> Result<(), &'static str> {
@@ -270,7 +209,6 @@ impl<'a> Reading<'a> {
         }
         match kind {
             Kind::Complete => {
-                self.listed = sequence;
                 (self.log.complete, self.log.version) = (true, version);
                 self.raise(Floor { sequence, version });
                 return Ok(());
@@ -368,23 +306,18 @@ impl<'a> Reading<'a> {
         }
     }
 
-    fn finish(self) -> Result<Loaded, Stop> {
-        let Reading { mut log, objects, history, relied_on, begun, listed, .. } = self;
+    fn finish(self, last: PathBuf) -> Result<Loaded, Stop> {
+        let Reading { mut log, objects, history, relied_on, .. } = self;
         let subscription = log.identity.subscription.clone();
         if relied_on > log.sequence {
             let why = "records are missing that others were left out for";
-            let last = log.files().pop().unwrap_or_default();
             return Err(Stop(last, Some(subscription), ProblemKind::Damaged(why)));
         }
         if !log.complete {
             return Ok(Loaded::Incomplete);
         }
         log.listed = true;
-        // A list was waited for file by file, and what something was left out for was durable by then. Otherwise nobody knows.
-        let known = relied_on.max(listed);
-        let last = log.sequence;
-        let unsure = begun.into_iter().filter(|(_, sequence)| *sequence > known || *sequence == last);
-        log.unsure = unsure.map(|(path, _)| path).collect();
+        log.unsure = Some(last);
         let restored = Restored {
             subscription,
             version: log.version,

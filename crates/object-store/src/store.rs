@@ -3,7 +3,11 @@
 mod open;
 mod subscription;
 
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use subscription::Subscription;
 
@@ -11,13 +15,11 @@ use crate::{
     blobs::Blobs,
     disk::{Disk, RealDisk},
     error::{Error, OpenError},
-    log::{Identity, Sizes},
-    names::Names,
+    log::{Identity, Log, Sizes, sync_names},
     record::{Problem, Record, Restored, SubscriptionId},
     seal::Key,
     segment::Name,
     statistics::{Counters, Statistics},
-    unsynced::{Synced, Unsynced, UnsyncedLog},
 };
 
 /// So many bytes may wait for the disk before `append` waits for it itself.
@@ -29,7 +31,8 @@ pub struct Store {
     /// By what stands for them in the names of files.
     subscriptions: BTreeMap<String, Subscription>,
     place: Identity,
-    names: Names,
+    /// Whether names in the folder of logs wait for the disk.
+    names: bool,
     blobs: Blobs,
     counters: Arc<Counters>,
     syncs: u64,
@@ -37,6 +40,23 @@ pub struct Store {
     /// After which subscription the next step of compaction begins.
     compacted: String,
     _lock: Box<dyn Send + Sync>,
+}
+
+/// Files of which the system has more than the disk.
+#[derive(Debug)]
+pub struct Unsynced {
+    disk: Arc<dyn Disk>,
+    paths: Vec<PathBuf>,
+}
+
+impl Unsynced {
+    /// Waits until the disk has what these files hold now. Whether it has is for [`Store::sync`] to say, which then has little to
+    /// wait for.
+    pub fn wait(self) {
+        for path in self.paths {
+            let _ = self.disk.sync(&path);
+        }
+    }
 }
 
 /// What [`Store::compact_step`] did.
@@ -90,7 +110,7 @@ impl Store {
     }
 
     /// Gives the system what was appended to a subscription: it outlives this process, and the power only once [`Store::sync`]
-    /// or [`Store::synced`] succeeded. Waits for the disk only for lists and drops.
+    /// succeeded. Waits for the disk only when a file is begun.
     pub fn hand_over(&mut self, subscription: &SubscriptionId) -> Result<(), Error> {
         let Some(entry) = self.subscriptions.get_mut(&Name::of(subscription)) else { return Ok(()) };
         let (disk, dir) = (self.disk.as_ref(), &self.place.dir);
@@ -101,49 +121,18 @@ impl Store {
         }
     }
 
-    /// What the system was given and the disk may not have, to be waited for without the store, and then told to [`Store::synced`].
-    pub fn unsynced(&mut self) -> Result<Unsynced, Error> {
-        let Self { disk, subscriptions, place, names, counters, .. } = self;
-        let mut logs = Vec::new();
-        for (name, subscription) in subscriptions {
-            let Some(log) = subscription.current.as_mut() else { continue };
-            let files = log.unsynced(disk.as_ref(), counters, names)?;
-            if !files.is_empty() {
-                logs.push(UnsyncedLog { name: name.clone(), generation: log.identity.generation, files });
-            }
-        }
-        Ok(Unsynced { disk: disk.clone(), dir: place.dir.clone(), logs, names: names.waiting() })
-    }
-
-    /// Takes note of what was waited for: that is durable. What was handed over since waits for the next time. Whatever else waits is
-    /// made durable at once, as by [`Store::sync`]; so is what was waited for in vain.
-    pub fn synced(&mut self, synced: Synced) -> Result<(), Error> {
-        let Synced { unsynced: Unsynced { logs, names: changes, .. }, counts, names } = synced;
-        self.syncs += u64::from(!logs.is_empty() || changes.is_some());
-        for (UnsyncedLog { name, generation, files }, count) in logs.into_iter().zip(counts) {
-            let log =
-                self.subscriptions.get_mut(&name).and_then(|subscription| subscription.current.as_mut());
-            let Some(log) = log.filter(|log| log.identity.generation == generation) else { continue };
-            for (at, waiting) in files.into_iter().enumerate() {
-                log.synced(waiting.first, (at < count).then_some(waiting.length));
-            }
-        }
-        if let Some(changes) = changes.filter(|_| names) {
-            self.names.synced(changes);
-        }
-        let in_vain = changes.is_some() && !names;
-        if in_vain || !self.subscriptions.values().all(Subscription::is_handed_over) {
-            return self.sync();
-        }
-        Ok(())
+    /// What the next [`Store::sync`] will have to wait for, so that it can be waited for without the store.
+    pub fn unsynced(&self) -> Unsynced {
+        let logs = self.subscriptions.values().flat_map(Subscription::logs);
+        Unsynced { disk: self.disk.clone(), paths: logs.filter_map(Log::handed_over).collect() }
     }
 
     /// Makes all that was appended durable. After an error nothing is lost, some of it may be durable, and it can be
     /// called again.
     pub fn sync(&mut self) -> Result<(), Error> {
-        let busy = self.names.waiting().is_some() || self.subscriptions.values().any(Subscription::is_busy);
+        let busy = self.names || self.subscriptions.values().any(Subscription::is_busy);
         self.flush()?;
-        self.names.sync(self.disk.as_ref(), &self.place.dir)?;
+        sync_names(self.disk.as_ref(), &self.place.dir, &mut self.names)?;
         self.clear()?;
         self.syncs += u64::from(busy);
         Ok(())
@@ -162,7 +151,7 @@ impl Store {
             let Some(log) = &mut subscription.current else { continue };
             while let Some(step) = log.compact(self.disk.as_ref(), &self.counters, &mut self.names)? {
                 done.moved += step.moved;
-                self.names.sync(self.disk.as_ref(), &self.place.dir)?;
+                sync_names(self.disk.as_ref(), &self.place.dir, &mut self.names)?;
                 subscription::remove_all(self.disk.as_ref(), &mut log.replaced)?;
                 if done.moved >= budget {
                     return Ok(Compaction { more: true, ..done });
@@ -190,7 +179,7 @@ impl Store {
         statistics
     }
 
-    /// The blobs. They need nothing of the store: a clone of them can be had apart, so that neither waits for the other's disk.
+    /// The blobs.
     pub fn blobs(&mut self) -> &mut Blobs {
         &mut self.blobs
     }
@@ -214,13 +203,11 @@ impl Store {
     fn clear(&mut self) -> Result<(), Error> {
         let disk = self.disk.as_ref();
         for subscription in self.subscriptions.values_mut() {
-            subscription.remove_files(disk)?;
-            // The word that all is dropped goes only after what it drops is gone for good.
-            if !subscription.markers.is_empty() {
-                self.names.changed();
-            }
+            // A list of which nothing is known any more leaves its names to the next one: should some of its files come back, they
+            // would stand behind that one's. And the word that all is dropped goes only after what it drops is gone for good.
+            subscription.remove_files(disk, &mut self.names)?;
         }
-        self.names.sync(disk, &self.place.dir)?;
+        sync_names(disk, &self.place.dir, &mut self.names)?;
         for subscription in self.subscriptions.values_mut() {
             subscription.remove_markers(disk)?;
         }

@@ -5,13 +5,12 @@
 
 use std::path::Path;
 
-use super::{Log, plan};
+use super::{Log, plan, sync_names};
 use crate::{
     disk::Disk,
     error::{Error, failed},
     frame::{Frame, Kind, Parsed},
     ledger::{KeyHash, Verdict, Weight},
-    names::Names,
     segment::Header,
     statistics::Counters,
 };
@@ -40,9 +39,9 @@ impl Log {
         &mut self,
         disk: &dyn Disk,
         counters: &Counters,
-        names: &mut Names,
+        names: &mut bool,
     ) -> Result<Option<Compacted>, Error> {
-        if !self.listed || self.is_unsettled() {
+        if !self.listed || self.unsure.is_some() {
             return Ok(None);
         }
         let sealed: Vec<(u32, Weight)> = self
@@ -64,10 +63,10 @@ impl Log {
         let path = self.path(first, last);
         let temporary = path.with_extension("new");
         // What is left out must not be gone before what replaces it is there.
-        names.sync(disk, &self.identity.dir)?;
+        sync_names(disk, &self.identity.dir, names)?;
         disk.create(&temporary, &rewriting.content).map_err(failed("write", &temporary))?;
         disk.rename(&temporary, &path).map_err(failed("rename", &temporary))?;
-        names.changed();
+        *names = true;
         counters.wrote(rewriting.content.len());
         moved += rewriting.content.len() as u64;
         let old = run.iter().map(|(first, weight)| self.path(*first, weight.last));

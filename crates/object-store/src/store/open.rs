@@ -11,7 +11,6 @@ use crate::{
     disk::{Disk, remove_if_there},
     error::{OpenError, failed},
     log::{Identity, Sizes},
-    names::Names,
     record::{Problem, ProblemKind, Restored, SubscriptionId},
     restore::{Loaded, load},
     seal::{Key, Sealer},
@@ -47,7 +46,8 @@ pub(super) fn open(
     };
     let mut store = Store {
         subscriptions: BTreeMap::new(),
-        names: Names::default(),
+        // What was there before may have been named by a process that was killed before it had synced.
+        names: true,
         blobs: Blobs::new(disk.clone(), blobs, sealer, counters.clone()),
         counters,
         syncs: 0,
@@ -57,8 +57,6 @@ pub(super) fn open(
         place,
         disk,
     };
-    // What was there before may have been named by a process that was killed before it had synced.
-    store.names.changed();
     let mut restored = Vec::new();
     let mut buffer = Vec::new();
     for (name, generations) in find(store.disk.as_ref(), &store.place.dir)? {

@@ -6,8 +6,7 @@ use crate::{
     disk::{Disk, remove_if_there},
     error::{Error, failed},
     frame::{Frame, Kind},
-    log::{Identity, Log},
-    names::Names,
+    log::{Identity, Log, sync_names},
     record::{Change, Record},
     segment::{Header, Name},
     statistics::Counters,
@@ -184,12 +183,12 @@ impl Subscription {
         disk: &dyn Disk,
         dir: &Path,
         counters: &Counters,
-        names: &mut Names,
+        names: &mut bool,
     ) -> Result<(), Error> {
         for marker in &mut self.markers {
             let Some(content) = &marker.content else { continue };
-            names.sync(disk, dir)?;
-            names.changed();
+            sync_names(disk, dir, names)?;
+            *names = true;
             disk.create(&marker.path, content).map_err(failed("write", &marker.path))?;
             counters.wrote(content.len());
             marker.content = None;
@@ -200,11 +199,13 @@ impl Subscription {
         Ok(())
     }
 
-    /// Removes files that nothing needs; what replaces them must be durable.
-    pub(super) fn remove_files(&mut self, disk: &dyn Disk) -> Result<(), Error> {
+    /// Removes files that nothing needs; what replaces them must be durable. Says in `names` that the folder must be synced
+    /// before a file can take the name of one of them.
+    pub(super) fn remove_files(&mut self, disk: &dyn Disk, names: &mut bool) -> Result<(), Error> {
         if let Some(log) = &mut self.current {
             remove_all(disk, &mut log.replaced)?;
         }
+        *names |= !self.doomed.is_empty();
         remove_all(disk, &mut self.doomed)
     }
 
@@ -233,12 +234,6 @@ impl Subscription {
     /// Whether anything waits for the disk.
     pub(super) fn is_busy(&self) -> bool {
         !self.doomed.is_empty() || !self.markers.is_empty() || self.logs().any(|log| !log.is_durable())
-    }
-
-    /// Whether all that waits for the disk is events that the system has.
-    pub(super) fn is_handed_over(&self) -> bool {
-        let waits = self.building.is_some() || !self.doomed.is_empty() || !self.markers.is_empty();
-        !waits && self.current.as_ref().is_none_or(Log::is_handed_over)
     }
 
     /// Whether there is nothing to know about it.

@@ -56,14 +56,6 @@ impl Model {
         }
     }
 
-    /// What the system was given by then is durable.
-    pub(crate) fn synced_as_handed_over(&mut self, then: &Self) {
-        for (subscription, past) in &mut self.0 {
-            let handed_over = then.0.get(subscription).map_or(0, |then| then.handed_over);
-            past.synced = past.synced.max(handed_over);
-        }
-    }
-
     /// The process was killed, and what it gave the system is there: that is to be found, too.
     pub(crate) fn killed(&mut self) {
         self.0.values_mut().for_each(|past| past.synced = past.synced.max(past.handed_over));

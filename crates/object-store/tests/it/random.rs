@@ -24,8 +24,6 @@ enum Op {
 enum Step {
     Append(u8, Vec<Op>),
     HandOver(u8),
-    /// What was handed over is waited for, while these go on.
-    Wait(u8, Vec<Op>),
     Sync,
     Compact,
     Kill,
@@ -51,8 +49,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         20 => (0..3u8, vec(op(), 1..8)).prop_map(|(of, ops)| Step::Append(of, ops)),
         12 => (0..3u8).prop_map(Step::HandOver),
-        8 => (0..3u8, vec(op(), 0..5)).prop_map(|(of, ops)| Step::Wait(of, ops)),
-        4 => Just(Step::Sync),
+        8 => Just(Step::Sync),
         5 => Just(Step::Compact),
         2 => Just(Step::Kill),
         2 => any::<u64>().prop_map(Step::LosePower),
@@ -113,22 +110,8 @@ proptest! {
                         model.handed_over(&subscription);
                     }
                 }
-                Step::Wait(of, ops) => {
-                    let Ok(unsynced) = store.unsynced() else { continue };
-                    let waited_for = model.clone();
-                    let subscription = SubscriptionId::from(&*format!("subscription{of}"));
-                    let records = records(&model, &subscription, &ops, &mut clock);
-                    if store.append(&subscription, &records).is_ok() {
-                        model.append(&subscription, &records);
-                        if store.hand_over(&subscription).is_ok() {
-                            model.handed_over(&subscription);
-                        }
-                    }
-                    if store.synced(unsynced.wait()).is_ok() {
-                        model.synced_as_handed_over(&waited_for);
-                    }
-                }
                 Step::Sync => {
+                    store.unsynced().wait();
                     if store.sync().is_ok() {
                         model.synced();
                     }

@@ -66,8 +66,6 @@ struct State {
     durable_names: BTreeMap<PathBuf, usize>,
     changes: Vec<NameChange>,
     operations: u64,
-    /// How many of them waited for the disk.
-    waits: u64,
     fault: Option<(u64, Fault)>,
     crashed: bool,
 }
@@ -86,11 +84,6 @@ impl SimDisk {
     /// How many operations there were.
     pub(crate) fn operations(&self) -> u64 {
         self.0.lock().operations
-    }
-
-    /// How many operations waited for the disk.
-    pub(crate) fn waits(&self) -> u64 {
-        self.0.lock().waits
     }
 
     /// Whether a fault has not happened yet; it is taken away.
@@ -153,13 +146,6 @@ impl SimDisk {
         let mut state = self.0.lock();
         let file = state.names[path];
         state.files[file] = File { seen: content.clone(), durable: content, loose: Vec::new() };
-    }
-
-    /// [`SimDisk::step`] of an operation that waits for the disk.
-    fn wait(&self) -> (parking_lot::MutexGuard<'_, State>, Option<(io::Error, usize)>) {
-        let mut step = self.step();
-        step.0.waits += 1;
-        step
     }
 
     /// Counts an operation; says how much of it is done before it fails, if it fails.
@@ -260,7 +246,7 @@ impl Disk for SimDisk {
     }
 
     fn create(&self, path: &Path, content: &[u8]) -> io::Result<()> {
-        let (mut state, failure) = self.wait();
+        let (mut state, failure) = self.step();
         let file = state.files.len();
         let mut durable = Vec::new();
         put_part(&mut durable, 0, content, failure.as_ref().map_or(1000, |(_, part)| *part));
@@ -272,21 +258,8 @@ impl Disk for SimDisk {
         failure.map_or(Ok(()), |(error, _)| Err(error))
     }
 
-    fn create_soon(&self, path: &Path, content: &[u8]) -> io::Result<()> {
-        let (mut state, failure) = self.step();
-        let file = state.files.len();
-        let mut seen = Vec::new();
-        put_part(&mut seen, 0, content, failure.as_ref().map_or(1000, |(_, part)| *part));
-        let loose = vec![(0, seen.clone())];
-        state.files.push(File { seen, durable: Vec::new(), loose });
-        let change = NameChange::Set(path.to_owned(), file);
-        apply(&mut state.names, change.clone());
-        state.changes.push(change);
-        failure.map_or(Ok(()), |(error, _)| Err(error))
-    }
-
     fn write(&self, path: &Path, offset: u64, content: &[u8]) -> io::Result<()> {
-        let (mut state, failure) = self.wait();
+        let (mut state, failure) = self.step();
         let part = failure.as_ref().map_or(1000, |(_, part)| *part);
         let offset = usize::try_from(offset).unwrap();
         let crashed = state.crashed;
@@ -318,7 +291,7 @@ impl Disk for SimDisk {
     }
 
     fn sync(&self, path: &Path) -> io::Result<()> {
-        let (mut state, failure) = self.wait();
+        let (mut state, failure) = self.step();
         if let Some((error, _)) = failure {
             return Err(error);
         }
@@ -328,7 +301,7 @@ impl Disk for SimDisk {
     }
 
     fn truncate(&self, path: &Path, length: u64) -> io::Result<()> {
-        let (mut state, failure) = self.wait();
+        let (mut state, failure) = self.step();
         if let Some((error, _)) = failure {
             return Err(error);
         }
@@ -352,7 +325,7 @@ impl Disk for SimDisk {
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        let (mut state, failure) = self.wait();
+        let (mut state, failure) = self.step();
         if let Some((error, _)) = failure {
             return Err(error);
         }
