@@ -13,6 +13,7 @@
 //!
 //! It must not panic on any input, and allocates the answer and one list of positions, whatever the number of fields.
 
+mod discovery;
 mod embedded;
 mod message;
 mod table;
@@ -24,6 +25,7 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
+pub use discovery::discovery_to_json;
 use thiserror::Error;
 
 use crate::resource::GroupVersionResource;
@@ -74,6 +76,8 @@ pub enum MetaMessage {
     ObjectMeta,
     /// The metadata of a list, which has no kind of its own.
     ListMeta,
+    /// `apidiscovery.k8s.io/v2.APIGroupDiscoveryList`, discovery of all groups.
+    ApiGroupDiscoveryList,
 }
 
 /// Whether objects of a resource can be transcoded.
@@ -109,6 +113,11 @@ pub fn meta_to_json(message: MetaMessage, raw: &[u8], typed: bool) -> Result<Vec
         MetaMessage::PartialObjectMetadata => {
             Some(message::TypeOf { kind: "PartialObjectMetadata", group: "meta.k8s.io", version: "v1" })
         }
+        MetaMessage::ApiGroupDiscoveryList => Some(message::TypeOf {
+            kind: "APIGroupDiscoveryList",
+            group: "apidiscovery.k8s.io",
+            version: "v2",
+        }),
         MetaMessage::ObjectMeta | MetaMessage::ListMeta => None,
     };
     message::object(table::alone(message), raw, type_of.as_ref().filter(|_| typed))

@@ -81,13 +81,7 @@ impl Documents {
         let coding = Coding::of(response.headers()).filter(|_| response.status() == StatusCode::OK);
         let Some(coding) = coding else { return response };
         let name = name(path_and_query, accept);
-        let headers = KEPT_HEADERS
-            .iter()
-            .filter_map(|header| {
-                let value = response.headers().get(header)?.to_str().ok()?;
-                Some((header.to_string(), value.to_owned()))
-            })
-            .collect();
+        let headers = kept(response.headers());
         let documents = self.clone();
         response.map(|body| {
             Body::new(Tee::new(body, move |bytes: Vec<u8>| {
@@ -96,6 +90,13 @@ impl Documents {
                 }
             }))
         })
+    }
+
+    /// Keeps `body` as what whoever accepts exactly `accept` would have been answered: for what came in another form.
+    pub fn keep_as(&self, path_and_query: &str, accept: &'static str, headers: &HeaderMap, body: &[u8]) {
+        let mut headers = headers.clone();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(accept));
+        self.store(&named(path_and_query, accept), kept(&headers), body);
     }
 
     fn store(&self, name: &str, headers: Vec<(String, String)>, body: &[u8]) {
@@ -162,6 +163,14 @@ impl Documents {
         debug!(path_and_query, "answered from what was kept");
         Some(response)
     }
+}
+
+fn kept(headers: &HeaderMap) -> Vec<(String, String)> {
+    let kept = KEPT_HEADERS.iter().filter_map(|header| {
+        let value = headers.get(header)?.to_str().ok()?;
+        Some((header.to_string(), value.to_owned()))
+    });
+    kept.collect()
 }
 
 /// One document has several forms; the `Accept` header chooses.

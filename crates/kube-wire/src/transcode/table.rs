@@ -2,9 +2,9 @@
 //!
 //! Layout, all numbers little-endian and of 16 bits unless said otherwise; `xtask`'s `codegen/transcode/table.rs` writes it:
 //! ```text
-//! "K8T1"
+//! "K8T2"
 //! counts of: messages, fields, number slots, names, kinds, kinds that are resources
-//! messages Status, PartialObjectMetadata, ObjectMeta, ListMeta
+//! messages Status, PartialObjectMetadata, ObjectMeta, ListMeta, APIGroupDiscoveryList
 //! messages + 1 × (first field, first number slot); a message ends where the next begins
 //! fields × (name, message of its value, number on the wire, u8 value, u8 shape and options), in the order of their JSON
 //! kinds × (group, version, resource, kind, message, namespaced), the resources first, sorted by group, version, resource
@@ -17,11 +17,11 @@ use super::MetaMessage;
 use crate::resource::GroupVersionResource;
 
 const BYTES: &[u8] = include_bytes!("table.bin");
-const _: () = assert!(BYTES[0] == b'K' && BYTES[1] == b'8' && BYTES[2] == b'T' && BYTES[3] == b'1');
+const _: () = assert!(BYTES[0] == b'K' && BYTES[1] == b'8' && BYTES[2] == b'T' && BYTES[3] == b'2');
 
 const COUNTS: usize = 4;
 const ALONE: usize = COUNTS + 6 * 2;
-const MESSAGES: usize = ALONE + 4 * 2;
+const MESSAGES: usize = ALONE + 5 * 2;
 const FIELDS: usize = MESSAGES + (count(0) + 1) * 4;
 const KINDS: usize = FIELDS + count(1) * 8;
 const NAME_ENDS: usize = KINDS + count(4) * 12;
@@ -138,6 +138,7 @@ pub(super) fn alone(message: MetaMessage) -> MessageId {
         MetaMessage::PartialObjectMetadata => 1,
         MetaMessage::ObjectMeta => 2,
         MetaMessage::ListMeta => 3,
+        MetaMessage::ApiGroupDiscoveryList => 4,
     };
     MessageId(number(ALONE + index * 2))
 }

@@ -1,3 +1,4 @@
+mod discovery;
 mod kinds;
 mod message;
 mod properties;

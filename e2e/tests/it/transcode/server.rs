@@ -122,6 +122,14 @@ impl Server {
         Ok((json, raw(&enveloped)?))
     }
 
+    /// All groups, as JSON and as protobuf.
+    pub(super) async fn discovery(&self, path: &str) -> Result<(Vec<u8>, Vec<u8>)> {
+        let accept =
+            |encoding: &str| format!("{encoding};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList");
+        let json = self.accepted(Method::GET, path, &accept(JSON), "", Vec::new()).await?;
+        Ok((json, self.accepted(Method::GET, path, &accept(PROTOBUF), "", Vec::new()).await?))
+    }
+
     async fn accepted(
         &self,
         method: Method,

@@ -8,6 +8,10 @@ pub const JSON: &str = "application/json";
 /// Discovery of all groups in one document (KEP-3352), in the words of client-go.
 pub const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
+/// The same in a fifth of the bytes, which only the hub asks for.
+pub const AGGREGATED_PROTOBUF: &str =
+    "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
 /// The common forms that a client takes, in its own order.
 pub(super) fn accepted(headers: &HeaderMap) -> Vec<&'static str> {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("*/*");

@@ -17,8 +17,16 @@ const META: &str = "k8s.io/apimachinery/pkg/apis/meta/v1";
 const EXTENSIONS: &str = "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1";
 const REGISTRATION: &str = "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1";
 
-/// Messages that stand alone, in the order in which the table names them.
-const ALONE: [&str; 4] = ["Status", "PartialObjectMetadata", "ObjectMeta", "ListMeta"];
+const DISCOVERY: &str = "k8s.io/api/apidiscovery/v2";
+
+/// Messages that stand alone, with their packages, in the order in which the table names them.
+const ALONE: [(&str, &str); 5] = [
+    (META, "Status"),
+    (META, "PartialObjectMetadata"),
+    (META, "ObjectMeta"),
+    (META, "ListMeta"),
+    (DISCOVERY, "APIGroupDiscoveryList"),
+];
 
 /// Kinds that are served though no client is generated for them: package, type, resource.
 const WITHOUT_CLIENT: [(&str, &str, &str); 1] = [("k8s.io/api/core/v1", "Binding", "bindings")];
@@ -108,8 +116,8 @@ pub(super) enum Value {
 pub(super) fn read(modules: &Modules) -> anyhow::Result<Schema> {
     let mut reader =
         Reader { modules, packages: BTreeMap::new(), messages: BTreeMap::new(), schema: Schema::default() };
-    for name in ALONE {
-        let message = reader.message(META, name)?;
+    for (package, name) in ALONE {
+        let message = reader.message(package, name)?;
         reader.schema.alone.push(message);
     }
     for package in packages(modules)? {

@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use super::schema::{Field, Message, Name, Schema, Shape, Value};
 
 /// The first bytes; the digit counts layouts.
-const MAGIC: &[u8; 4] = b"K8T1";
+const MAGIC: &[u8; 4] = b"K8T2";
 
 /// No name, no resource.
 const NONE: u16 = u16::MAX;
