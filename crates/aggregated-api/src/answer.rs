@@ -35,24 +35,30 @@ pub(crate) struct Form {
     pub(crate) representation: Representation,
     pub(crate) include: Include,
     gzip: bool,
+    /// Whether JSON is indented, for people.
+    pretty: bool,
 }
 
 impl Form {
     /// What the client wants; status 406 or 400 if it cannot be had.
     pub(crate) fn negotiate(headers: &HeaderMap, query: &str, answer: Answer) -> Result<Self, Status> {
-        Self::acceptable(headers)?.fit(query, answer)
+        Self::acceptable(headers, query)?.fit(query, answer)
     }
 
     /// The same, without a look at what is answered, which a list has last: its own faults are told first.
-    pub(crate) fn acceptable(headers: &HeaderMap) -> Result<Self, Status> {
-        let accept = joined(headers, &header::ACCEPT);
-        let representation = negotiate(&accept, &OFFERED)?;
+    pub(crate) fn acceptable(headers: &HeaderMap, query: &str) -> Result<Self, Status> {
+        let representation = negotiate(accepted(headers), &OFFERED)?;
         let gzip = joined(headers, &header::ACCEPT_ENCODING).split(',').any(|coding| {
             let mut parts = coding.split(';');
             parts.next().is_some_and(|name| name.trim() == "gzip")
                 && !coding.replace(' ', "").ends_with(";q=0")
         });
-        Ok(Self { representation, include: Include::Metadata, gzip })
+        Ok(Self {
+            representation,
+            include: Include::Metadata,
+            gzip,
+            pretty: is_for_people(&representation, headers, query),
+        })
     }
 
     /// Status 406 or 400 if such an answer cannot be had in this form.
@@ -66,7 +72,7 @@ impl Form {
             (As::PartialObjectMetadataList, Answer::Object) => {
                 return Err(Status::untranslated("content is not a list"));
             }
-            _ => representation.check(answer)?,
+            _ => {}
         }
         let text = options::first(query, "includeObject").unwrap_or_default();
         let include = match (Include::parse(&text), representation.as_) {
@@ -80,7 +86,15 @@ impl Form {
             }
             (None, _) => Include::Metadata,
         };
+        // What is left to look at is whether it can be streamed.
+        Representation { as_: As::Object, ..representation }.check(answer)?;
         Ok(Self { include, ..self })
+    }
+
+    /// Whether events are to be lists, which nothing that happens to one object is. The API server begins such a watch, and breaks it
+    /// off where it cannot write the first event.
+    pub(crate) fn fits_no_event(&self) -> bool {
+        self.representation.as_ == As::PartialObjectMetadataList
     }
 
     /// How frames of objects are written.
@@ -132,9 +146,12 @@ impl Form {
     pub(crate) fn encoded(&self, code: StatusCode, value: &Value) -> Response {
         let body = match self.representation.encoding {
             MediaType::Yaml => serde_saphyr::to_string(value).unwrap_or_default().into_bytes(),
+            MediaType::Json | MediaType::Protobuf if self.pretty => {
+                serde_json::to_vec_pretty(value).unwrap_or_default()
+            }
             MediaType::Json | MediaType::Protobuf => line(value),
         };
-        self.pieces(code, vec![body.into()])
+        self.whole(code, vec![body.into()])
     }
 
     /// A page of a list, whose objects are made while it is sent.
@@ -202,8 +219,16 @@ impl Form {
         })
     }
 
-    /// Something whole.
+    /// JSON that is there as a whole, and is indented if the client likes that.
     fn pieces(&self, code: StatusCode, pieces: Vec<Bytes>) -> Response {
+        match self.pretty.then(|| serde_json::from_slice::<Value>(&pieces.concat())) {
+            Some(Ok(value)) => self.encoded(code, &value),
+            _ => self.whole(code, pieces),
+        }
+    }
+
+    /// Something whole.
+    fn whole(&self, code: StatusCode, pieces: Vec<Bytes>) -> Response {
         let length: usize = pieces.iter().map(Bytes::len).sum();
         let compress = self.gzip && length > GZIP_MIN;
         let pieces = pieces.into_iter().map(Ok::<_, StorageError>);
@@ -211,7 +236,7 @@ impl Form {
     }
 
     /// Something that is made while it is sent. As with the API server, its length is told if it is short; else it is compressed, if the
-    /// client likes that.
+    /// client likes that. Nothing long is indented: it would have to be held whole.
     fn stream(
         &self,
         mut pieces: impl Iterator<Item = Result<Bytes, StorageError>> + Send + 'static,
@@ -253,6 +278,23 @@ impl Form {
     }
 }
 
+/// What the client accepts. The API server reads the first of several headers.
+fn accepted(headers: &HeaderMap) -> &str {
+    headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+/// Whether the answer is read by people: they say so, or their programs are known for it.
+fn is_for_people(representation: &Representation, headers: &HeaderMap, query: &str) -> bool {
+    if representation.pretty {
+        return true;
+    }
+    if let Some(text) = options::first(query, "pretty").filter(|text| !text.is_empty()) {
+        return matches!(text.as_str(), "1" | "t" | "T" | "true" | "TRUE" | "True");
+    }
+    let agent = headers.get(header::USER_AGENT).map_or(&b""[..], HeaderValue::as_bytes);
+    ["curl", "Wget", "Mozilla/5.0"].iter().any(|name| agent.starts_with(name.as_bytes()))
+}
+
 /// A body of pieces, each made when there is room for it; between them others get their turn.
 fn body(pieces: impl Iterator<Item = Result<Bytes, StorageError>> + Send + 'static) -> Body {
     Body::from_stream(futures::stream::unfold(pieces, |mut pieces| async move {
@@ -288,7 +330,32 @@ pub(crate) fn warn(headers: &mut HeaderMap, warnings: &[String]) {
     }
 }
 
-/// A status that is no success.
+/// A status that is no success, as the client likes it: it is not turned into anything else, and comes in JSON if no other way is left.
+pub(crate) fn refusal(headers: &HeaderMap, query: &str, status: &Status) -> Response {
+    let turns = |clause: &str| {
+        let names = clause.split(';').skip(1).filter_map(|part| part.split_once('='));
+        names.into_iter().any(|(name, _)| matches!(name.trim(), "as" | "g" | "v" | "sv"))
+    };
+    let plain: Vec<_> = accepted(headers).split(',').filter(|clause| !turns(clause)).collect();
+    let wanted = if plain.is_empty() { None } else { negotiate(&plain.join(","), &OFFERED).ok() };
+    let mut response = failure(status);
+    let is_yaml = wanted.is_some_and(|wanted| wanted.encoding == MediaType::Yaml);
+    if !is_yaml && wanted.is_some_and(|wanted| !is_for_people(&wanted, headers, query)) {
+        return response;
+    }
+    let value: Value = serde_json::from_slice(&status.to_json()).unwrap_or_default();
+    let (content_type, body) = if is_yaml {
+        (MediaType::Yaml, serde_saphyr::to_string(&value).unwrap_or_default().into_bytes())
+    } else {
+        (MediaType::Json, serde_json::to_vec_pretty(&value).unwrap_or_default())
+    };
+    let content_type = HeaderValue::from_static(content_type.as_str());
+    response.headers_mut().insert(header::CONTENT_TYPE, content_type);
+    *response.body_mut() = Body::from(body);
+    response
+}
+
+/// A status that is no success, in JSON.
 pub(crate) fn failure(status: &Status) -> Response {
     let mut body = status.to_json();
     body.push(b'\n');

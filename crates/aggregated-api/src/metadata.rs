@@ -3,16 +3,13 @@
 use jiff::{Timestamp, tz::TimeZone};
 use serde_json::{Map, Value};
 
-use kube_wire::{names, quoting::quoted};
+use kube_wire::quoting::quoted;
 
-use crate::{
-    decode::go_kind,
-    field_error::{FieldError, FieldErrors},
-    resource::ResourceInfo,
-};
+use crate::decode::go_kind;
 
-/// The most bytes of all annotations.
-const ANNOTATIONS_MAX: usize = 256 << 10;
+mod validate;
+
+pub(crate) use self::validate::{validate, validate_update};
 
 const STRINGS: [&str; 6] = ["name", "generateName", "namespace", "selfLink", "uid", "resourceVersion"];
 
@@ -61,7 +58,10 @@ pub(crate) fn coerce(object: &mut Map<String, Value>) -> Result<Vec<String>, Str
     let mut unknown = Vec::new();
     let mut failure = None;
     metadata.retain(|name, value| match field(name, value) {
-        Ok(Field::Keep) => true,
+        Ok(Field::Keep) => {
+            unknown.extend(drop_unknown(name, value));
+            true
+        }
         Ok(Field::Empty) => false,
         Ok(Field::Unknown) => {
             unknown.push(format!("metadata.{name}"));
@@ -76,6 +76,30 @@ pub(crate) fn coerce(object: &mut Map<String, Value>) -> Result<Vec<String>, Str
         Some(error) => Err(error),
         None => Ok(unknown),
     }
+}
+
+/// Drops members of owners and of owners of fields that nobody knows; returns their paths.
+fn drop_unknown(name: &str, value: &mut Value) -> Vec<String> {
+    let known: &[&str] = match name {
+        "ownerReferences" => &["apiVersion", "blockOwnerDeletion", "controller", "kind", "name", "uid"],
+        "managedFields" => {
+            &["apiVersion", "fieldsType", "fieldsV1", "manager", "operation", "subresource", "time"]
+        }
+        _ => return Vec::new(),
+    };
+    let mut unknown = Vec::new();
+    for (index, item) in value.as_array_mut().into_iter().flatten().enumerate() {
+        if let Some(members) = item.as_object_mut() {
+            members.retain(|member, _| {
+                let is_known = known.contains(&member.as_str());
+                if !is_known {
+                    unknown.push(format!("metadata.{name}[{index}].{member}"));
+                }
+                is_known
+            });
+        }
+    }
+    unknown
 }
 
 enum Field {
@@ -155,8 +179,7 @@ fn field(name: &str, value: &mut Value) -> Result<Field, String> {
             if let Some(wrong) = items.iter().find(|item| !item.is_object()) {
                 return Err(mismatch(wrong, name, &go_type[2..]));
             }
-            // An empty list of managed fields says something: forget them.
-            items.is_empty() && name == "ownerReferences"
+            items.is_empty()
         }
         "uid" => value.as_str().ok_or_else(|| mismatch(value, name, "types.UID"))?.is_empty(),
         _ => value.as_str().ok_or_else(|| mismatch(value, name, "string"))?.is_empty(),
@@ -164,112 +187,18 @@ fn field(name: &str, value: &mut Value) -> Result<Field, String> {
     Ok(if empty { Field::Empty } else { Field::Keep })
 }
 
-/// `ValidateObjectMeta`: what is wrong with the metadata by itself.
-pub(crate) fn validate(object: &Map<String, Value>, info: &ResourceInfo, errors: &mut FieldErrors) {
-    let generate = text(object, "generateName");
-    if !generate.is_empty() {
-        for words in names::subdomain_errors(generate.trim_end_matches('-')) {
-            errors.push(FieldError::invalid("metadata.generateName", &quoted(generate), &words));
-        }
-    }
-    let name = text(object, "name");
-    if name.is_empty() {
-        errors.push(FieldError::required("metadata.name", "name or generateName is required"));
-    } else {
-        for words in names::subdomain_errors(name) {
-            errors.push(FieldError::invalid("metadata.name", &quoted(name), &words));
-        }
-    }
-    let namespace = text(object, "namespace");
-    if info.namespaced {
-        if namespace.is_empty() {
-            errors.push(FieldError::required("metadata.namespace", ""));
+/// Takes away owners that stand twice; returns their identities.
+pub(crate) fn owners_once(object: &mut Map<String, Value>) -> Vec<String> {
+    let metadata = object.get_mut("metadata").and_then(|metadata| metadata.get_mut("ownerReferences"));
+    let Some(owners) = metadata.and_then(Value::as_array_mut) else { return Vec::new() };
+    let (mut kept, mut twice): (Vec<Value>, Vec<String>) = (Vec::with_capacity(owners.len()), Vec::new());
+    for owner in owners.drain(..) {
+        if kept.contains(&owner) {
+            twice.push(owner["uid"].as_str().unwrap_or_default().to_owned());
         } else {
-            for words in names::label_errors(namespace) {
-                errors.push(FieldError::invalid("metadata.namespace", &quoted(namespace), &words));
-            }
-        }
-    } else if !namespace.is_empty() {
-        errors.push(FieldError::forbidden("metadata.namespace", "not allowed on this type"));
-    }
-    let metadata = object.get("metadata").and_then(Value::as_object);
-    let members = |name: &str| metadata.and_then(|metadata| metadata.get(name)).and_then(Value::as_object);
-    for (key, value) in members("labels").into_iter().flatten() {
-        for words in names::qualified_name_errors(key) {
-            errors.push(FieldError::invalid("metadata.labels", &quoted(key), &words));
-        }
-        let value = value.as_str().unwrap_or_default();
-        for words in names::label_value_errors(value) {
-            errors.push(FieldError::invalid("metadata.labels", &quoted(value), &words));
+            kept.push(owner);
         }
     }
-    let mut size = 0;
-    for (key, value) in members("annotations").into_iter().flatten() {
-        size += key.len() + value.as_str().unwrap_or_default().len();
-        for words in names::qualified_name_errors(&key.to_lowercase()) {
-            errors.push(FieldError::invalid("metadata.annotations", &quoted(key), &words));
-        }
-    }
-    if size > ANNOTATIONS_MAX {
-        errors.push(FieldError::too_long("metadata.annotations", ANNOTATIONS_MAX as u64));
-    }
-    owners(metadata, errors);
-    for finalizer in finalizers(object) {
-        for words in names::qualified_name_errors(finalizer) {
-            errors.push(FieldError::invalid("metadata.finalizers", &quoted(finalizer), &words));
-        }
-    }
-}
-
-fn owners(metadata: Option<&Map<String, Value>>, errors: &mut FieldErrors) {
-    let owners = metadata.and_then(|metadata| metadata.get("ownerReferences")).and_then(Value::as_array);
-    let mut controller = None;
-    for owner in owners.into_iter().flatten() {
-        let text = |name: &str| owner[name].as_str().unwrap_or_default();
-        if text("apiVersion").rsplit('/').next().unwrap_or_default().is_empty() {
-            let shown = quoted(text("apiVersion"));
-            let path = "metadata.ownerReferences.apiVersion";
-            errors.push(FieldError::invalid(path, &shown, "version must not be empty"));
-        }
-        for name in ["kind", "name", "uid"] {
-            if text(name).is_empty() {
-                let path = format!("metadata.ownerReferences.{name}");
-                errors.push(FieldError::invalid(&path, "\"\"", "must not be empty"));
-            }
-        }
-        if owner["controller"] == Value::Bool(true) {
-            if let Some(first) = controller {
-                let words = format!(
-                    "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {}",
-                    text("name")
-                );
-                errors.push(FieldError::invalid("metadata.ownerReferences", "\"\"", &words));
-            }
-            controller = Some(text("name").to_owned());
-        }
-    }
-}
-
-/// `ValidateObjectMetaUpdate`: what may not change.
-pub(crate) fn validate_update(new: &Map<String, Value>, old: &Map<String, Value>, errors: &mut FieldErrors) {
-    let deleted = !text(old, "deletionTimestamp").is_empty();
-    if deleted {
-        let before = finalizers(old);
-        let added: Vec<_> =
-            finalizers(new).into_iter().filter(|name| !before.contains(name)).map(quoted).collect();
-        if !added.is_empty() {
-            let words = format!(
-                "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
-                added.join(", ")
-            );
-            errors.push(FieldError::forbidden("metadata.finalizers", &words));
-        }
-    }
-    for name in ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp"] {
-        let (now, before) = (text(new, name), text(old, name));
-        if now != before {
-            let shown = if now.is_empty() { "null".to_owned() } else { quoted(now) };
-            errors.push(FieldError::invalid(&format!("metadata.{name}"), &shown, "field is immutable"));
-        }
-    }
+    *owners = kept;
+    twice
 }

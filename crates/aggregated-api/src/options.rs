@@ -97,7 +97,7 @@ fn check_manager(manager: &str, errors: &mut FieldErrors) {
     if manager.len() > MANAGER_MAX {
         errors.push(FieldError::too_long("fieldManager", MANAGER_MAX as u64));
     }
-    if let Some((at, character)) = manager.chars().enumerate().find(|(_, character)| character.is_control()) {
+    for (at, character) in manager.char_indices().filter(|(_, character)| !is_printable(*character)) {
         let words = format!("invalid character U+{:04X} (at position {at})", u32::from(character));
         errors.push(FieldError::invalid("fieldManager", &kube_wire::quoting::quoted(manager), &words));
     }
@@ -112,12 +112,26 @@ fn check_dry_run(values: &[String], errors: &mut FieldErrors) -> bool {
     !values.is_empty()
 }
 
+/// What Go calls printable, but for characters that nobody has assigned yet: of all that is blank only the space.
+fn is_printable(character: char) -> bool {
+    let formats = matches!(
+        character,
+        '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{e000}'..='\u{f8ff}' | '\u{feff}'
+    );
+    character == ' ' || !(character.is_control() || character.is_whitespace() || formats)
+}
+
 /// Without a manager it is the client by what it calls itself, up to its version.
 fn user_agent(headers: &HeaderMap) -> String {
-    let agent = headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
-    let name = agent.split('/').next().unwrap_or_default();
-    let printable: String =
-        name.chars().filter(|character| !character.is_control()).take(MANAGER_MAX).collect();
+    let agent = headers.get(header::USER_AGENT).map(|agent| String::from_utf8_lossy(agent.as_bytes()));
+    let name = agent.as_deref().and_then(|agent| agent.split('/').next()).unwrap_or_default();
+    let printable = name.chars().filter(|character| is_printable(*character));
+    let printable: String = printable
+        .scan(0, |length, character| {
+            *length += character.len_utf8();
+            (*length <= MANAGER_MAX).then_some(character)
+        })
+        .collect();
     if printable.is_empty() { "unknown".to_owned() } else { printable }
 }
 
@@ -133,7 +147,10 @@ pub(crate) enum Propagation {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DeleteOptions {
     pub(crate) dry_run: bool,
-    pub(crate) propagation: Propagation,
+    /// What is not said is as the object's finalizers have it.
+    pub(crate) propagation: Option<Propagation>,
+    /// Whether the caller is told of a deletion that only begins: who said `orphanDependents=false`, which is out of use.
+    pub(crate) waits: bool,
     pub(crate) uid: Option<String>,
     pub(crate) version: Option<String>,
 }
@@ -185,21 +202,23 @@ impl DeleteOptions {
             errors.push(FieldError::invalid("propagationPolicy", &policy, words));
         }
         let propagation = match propagation_policy.as_deref() {
-            None if orphan_dependents == Some(true) => Propagation::Orphan,
-            None | Some("Background") => Propagation::Background,
-            Some("Foreground") => Propagation::Foreground,
-            Some("Orphan") => Propagation::Orphan,
+            None => orphan_dependents
+                .map(|orphans| if orphans { Propagation::Orphan } else { Propagation::Background }),
+            Some("Background") => Some(Propagation::Background),
+            Some("Foreground") => Some(Propagation::Foreground),
+            Some("Orphan") => Some(Propagation::Orphan),
             Some(other) => {
                 let supported = r#""Foreground", "Background", "Orphan", "nil""#;
                 let shown = kube_wire::quoting::quoted(other);
                 errors.push(FieldError::not_supported("propagationPolicy", &shown, supported));
-                Propagation::Background
+                None
             }
         };
         let dry_run = check_dry_run(&dry_run, &mut errors);
         errors.check("meta.k8s.io", "DeleteOptions", "")?;
         let Preconditions { uid, resource_version } = preconditions.unwrap_or_default();
-        Ok(Self { dry_run, propagation, uid, version: resource_version })
+        let waits = orphan_dependents == Some(false);
+        Ok(Self { dry_run, propagation, waits, uid, version: resource_version })
     }
 }
 

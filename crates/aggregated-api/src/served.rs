@@ -112,11 +112,7 @@ impl Served {
         status: bool,
     ) -> Result<(), Status> {
         let mut errors = FieldErrors::default();
-        // The API server looks twice: once for all kinds, once for custom resources.
-        for _ in 0..2 {
-            metadata::validate(object, &self.info, &mut errors);
-            metadata::validate_update(object, old, &mut errors);
-        }
+        metadata::validate_update(object, old, &self.info, &mut errors);
         self.by_schema(object, status, &mut errors);
         errors.check(&self.info.group, &self.info.kind, metadata::text(object, "name"))
     }

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use watch_cache::Scope;
 
 use crate::{
-    answer::{failure, warn},
+    answer::{refusal, warn},
     served::Served,
     storage::StorageError,
 };
@@ -114,7 +114,7 @@ pub(crate) async fn answer(verb: Verb, call: &Call<'_>) -> Option<axum::response
     if let Some(subresource) = call.path.subresource.as_deref()
         && !(subresource == "status" && served.info.status)
     {
-        return Some(failure(&served.not_found(call.name())));
+        return Some(refusal(call.headers, call.query, &served.not_found(call.name())));
     }
     let result = match verb {
         Verb::Get | Verb::Update | Verb::Patch if served.can(verb) => {
@@ -134,7 +134,7 @@ pub(crate) async fn answer(verb: Verb, call: &Call<'_>) -> Option<axum::response
         Verb::DeleteCollection if served.can(verb) => delete::delete_collection(call).await,
         _ => Err(not_allowed(call, verb)),
     };
-    let mut response = result.unwrap_or_else(|status| failure(&status));
+    let mut response = result.unwrap_or_else(|status| refusal(call.headers, call.query, &status));
     warn(response.headers_mut(), &call.warnings.lock());
     Some(response)
 }

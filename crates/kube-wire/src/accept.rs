@@ -82,8 +82,8 @@ pub fn negotiate(header: &str, offered: &[MediaType]) -> Result<Representation, 
         let encoding = *offered.first().ok_or_else(refused)?;
         return Ok(Representation { encoding, as_: As::Object, meta_version: META_VERSION, pretty: false });
     }
-    let mut clauses: Vec<_> = header.split(',').map(Clause::parse).collect();
-    clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality).then(a.wildcards().cmp(&b.wildcards())));
+    let mut clauses: Vec<_> = header.split(',').filter_map(Clause::parse).collect();
+    arrange(&mut clauses);
     clauses
         .iter()
         .flat_map(|clause| offered.iter().filter_map(|offer| clause.representation(*offer)))
@@ -113,27 +113,62 @@ impl Representation {
     }
 }
 
+/// The longest header that the API server's library sorts by insertion.
+const INSERTED: usize = 12;
+
+/// The order in which clauses are tried. The API server's comparison is no order: a clause that names more goes before its neighbour with a
+/// wildcard, whatever their qualities. What comes of it depends on how it sorts, which for so few is by insertion.
+fn arrange(clauses: &mut [Clause<'_>]) {
+    if clauses.len() > INSERTED {
+        clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality).then(a.wildcards().cmp(&b.wildcards())));
+        return;
+    }
+    for end in 1..clauses.len() {
+        for at in (1..=end).rev() {
+            if !clauses[at].goes_before(&clauses[at - 1]) {
+                break;
+            }
+            clauses.swap(at, at - 1);
+        }
+    }
+}
+
 /// One of the clauses between commas.
 struct Clause<'a> {
     main: &'a str,
     sub: &'a str,
-    quality: f32,
+    quality: f64,
     parameters: Vec<(&'a str, &'a str)>,
 }
 
 impl<'a> Clause<'a> {
-    fn parse(text: &'a str) -> Self {
-        let mut parts = text.split(';').map(str::trim);
-        let (main, sub) = parts.next().and_then(|name| name.split_once('/')).unwrap_or_default();
-        let mut clause = Self { main: main.trim(), sub: sub.trim(), quality: 1.0, parameters: Vec::new() };
+    /// `None` for what names no type; `*` alone is any.
+    fn parse(text: &'a str) -> Option<Self> {
+        let mut parts = text.split(';');
+        let mut names = parts.next().unwrap_or_default().split('/').map(str::trim);
+        let (main, sub) = (names.next().unwrap_or_default(), names.next().unwrap_or_default());
+        let sub = match (main, sub) {
+            ("*", "") => "*",
+            (_, "") => return None,
+            _ if names.any(|more| !more.is_empty()) => return None,
+            (_, sub) => sub,
+        };
+        let mut clause = Self { main, sub, quality: 1.0, parameters: Vec::new() };
         for (name, value) in parts.filter_map(|part| part.split_once('=')) {
-            let (name, value) = (name.trim(), value.trim());
-            match name {
-                "q" => clause.quality = value.parse().ok().filter(|q: &f32| !q.is_nan()).unwrap_or(1.0),
-                _ => clause.parameters.push((name, value)),
+            match name.trim() {
+                // No number is the least quality.
+                "q" => clause.quality = value.parse().unwrap_or(0.0),
+                name => clause.parameters.push((name, value.trim())),
             }
         }
-        clause
+        Some(clause)
+    }
+
+    /// The comparison of the API server's library.
+    fn goes_before(&self, other: &Self) -> bool {
+        self.quality > other.quality
+            || (self.main != "*" && other.main == "*")
+            || (self.sub != "*" && other.sub == "*")
     }
 
     /// What names less comes later.
@@ -217,6 +252,16 @@ mod tests {
             ("application/json;as=Widget;g=meta.k8s.io;v=v1", None),
             ("application/json;drop=metadata.managedFields", Some((Json, As::Object))),
             ("text/plain", None),
+            // `*` is any, and a quality that is no number the least.
+            ("text/html, *; q=.2, */*; q=.2", Some((Json, As::Object))),
+            ("*", Some((Json, As::Object))),
+            ("application/json;q=high, application/yaml;q=0.1", Some((Yaml, As::Object))),
+            ("application/json;q=0, application/yaml;q=0.1", Some((Yaml, As::Object))),
+            ("application/json;q=0", Some((Json, As::Object))),
+            // What names more goes before a wildcard behind which it stands, whatever their qualities.
+            ("*/*, application/yaml;q=0.5", Some((Yaml, As::Object))),
+            ("application/yaml;q=0.5, */*", Some((Json, As::Object))),
+            ("application/json/x, application/yaml", Some((Yaml, As::Object))),
         ] {
             let got = negotiate(header, &ALL).map(|got| (got.encoding, got.as_));
             assert_eq!(got.ok(), expected, "{header:?}");

@@ -41,7 +41,7 @@ pub enum ListRead {
 pub struct ListRequest {
     /// Which state.
     pub read: ListRead,
-    /// At most so many objects; never 0. `None` also with [`ListRead::Any`], where the API server ignores it.
+    /// At most so many objects; never 0. `None` also with `resourceVersion=0`, where the API server ignores it, for the rest of a list too.
     pub limit: Option<u64>,
     /// Only objects with these labels.
     pub labels: LabelSelector,
@@ -159,7 +159,9 @@ impl ListRequest {
         validation::list(&options)?;
         let fields = FieldSelector::resolve(&options.fields, selectable).map_err(Status::bad_request)?;
         let read = list_read(&options)?;
-        let limit = u64::try_from(options.limit).ok().filter(|limit| *limit > 0 && read != ListRead::Any);
+        // The watch cache counts no limit where any version will do, not even behind a token, which says the version itself.
+        let is_limited = options.resource_version != "0" && read != ListRead::Any;
+        let limit = u64::try_from(options.limit).ok().filter(|limit| *limit > 0 && is_limited);
         let timeout = options.timeout();
         Ok(Self { read, limit, labels: options.labels, fields, timeout, shards: options.shards })
     }

@@ -51,6 +51,7 @@ use tracing::warn;
 pub use self::args::{Config, ConfigError, NodeMetricArgs};
 use self::trust::Identity;
 use crate::leader::{self, LeadershipGuard};
+use crate::watches;
 
 /// What cannot be started.
 #[derive(Debug, thiserror::Error)]
@@ -186,7 +187,9 @@ pub(crate) fn start(
 
     let known = readiness.register("node metrics' callers");
     known.not_ready("whom to trust is not known yet");
-    tasks.spawn(extension_config::follow(host.client.clone(), trust, move || known.ready()));
+    tasks.spawn(extension_config::follow(host.client.clone(), trust, watches::backoff(), move || {
+        known.ready();
+    }));
     tasks.spawn(trust::follow_client_authorities(host.client.clone(), authorities));
     tasks.spawn(trust::follow_own_identity(Arc::clone(&host)));
     tasks.spawn(nodes::follow(Arc::clone(&host)));

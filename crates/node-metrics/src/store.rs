@@ -21,7 +21,7 @@ use crate::books::Books;
 use crate::freshness::{Now, Rules, Silence};
 use crate::ledger::Ledger;
 use crate::load::{LoadRecord, Thresholds};
-use crate::policy::NodePolicy;
+use crate::policy::{NodePolicy, Policies};
 use crate::record::Record;
 use crate::render::Allocatable;
 use crate::reported::Reported;
@@ -65,6 +65,21 @@ pub struct NodeFacts {
     pub condition: Option<Silence>,
     /// What it is to collect.
     pub policy: NodePolicy,
+}
+
+impl NodeFacts {
+    /// A live Node of which nothing else is known: of no size, not judged before, with the policy of a cluster that says nothing.
+    pub fn alive(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            uid: format!("uid-{name}"),
+            created: None,
+            allocatable: Allocatable::default(),
+            ready: true,
+            condition: None,
+            policy: Policies::default().of(&BTreeMap::new()),
+        }
+    }
 }
 
 /// Whether the store may be read, and written.

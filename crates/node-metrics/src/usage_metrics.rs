@@ -147,7 +147,6 @@ impl Collector for UsageCollector {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::time::Duration;
 
     use node_report::report::{Pressure, PressureData, PressureStats};
@@ -156,7 +155,6 @@ mod tests {
 
     use super::*;
     use crate::freshness::Now;
-    use crate::policy::Policies;
     use crate::render::Allocatable;
     use crate::store::{NodeFacts, Settings, Store};
 
@@ -170,13 +168,8 @@ mod tests {
                 store.node_applied(
                     now,
                     NodeFacts {
-                        name: Arc::clone(name),
-                        uid: format!("u-{name}"),
-                        created: None,
                         allocatable: Allocatable { cpu_milli: 4_000, memory_bytes: 8 << 30 },
-                        ready: true,
-                        condition: None,
-                        policy: Policies::default().of(&BTreeMap::new()),
+                        ..NodeFacts::alive(name)
                     },
                 );
             }

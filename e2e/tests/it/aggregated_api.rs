@@ -4,7 +4,9 @@
 mod answers;
 mod explained;
 mod generate;
+mod node_metric;
 mod servers;
+mod words;
 
 use anyhow::{Result, ensure};
 use e2e::cleanup::Cleanup;
@@ -16,8 +18,9 @@ use testkit::client::connection::Endpoint;
 use testkit::differential::{Case, Subject, compare, populate};
 use tokio::task::JoinSet;
 
-use self::answers::{Question, differences};
+use self::answers::{Kind, Question, differences};
 use self::servers::{Ours, real};
+use self::words::Words;
 
 /// Where the objects are that requests are about.
 const NAMESPACE: &str = "e2e-aggregated-api";
@@ -52,44 +55,22 @@ async fn gadgets() -> Result<Cleanup> {
 }
 
 #[tokio::test]
-// How many were asked is what the run is read for.
-#[allow(clippy::print_stdout)]
 async fn requests_are_answered_as_by_the_api_server() -> Result<()> {
     let made = gadgets().await?;
     let real = real(NAMESPACE).await?;
     let ours = Ours::start(DEFINITION).await?;
-    let mut comparison =
-        Comparison { real: &real, ours: &ours.endpoint, explained: 0, report: Vec::new(), asked: Vec::new() };
+    let kind = Kind {
+        collection: format!("/apis/test.isthmus.dev/v1/namespaces/{NAMESPACE}/gadgets"),
+        type_meta: r#""apiVersion":"test.isthmus.dev/v1","kind":"Gadget""#,
+        strip: |_| {},
+    };
+    let mut comparison = Comparison::of(&real, &ours.endpoint, &kind);
     let written: Vec<Question> = serde_saphyr::from_str(REQUESTS)?;
-    let mut count = written.len();
     for question in &written {
         comparison.ask(question).await?;
     }
-    let first = seed()?;
-    let seeds = if long() { LONG_SEEDS } else { SEEDS };
-    for seed in (first..).take(seeds) {
-        let from = comparison.report.len();
-        for question in generate::clean() {
-            question.ask(&real, NAMESPACE).await?;
-            question.ask(&ours.endpoint, NAMESPACE).await?;
-        }
-        for question in generate::questions(seed, WRITES) {
-            count += 1;
-            comparison.ask(&question).await?;
-            if comparison.report.len() > from {
-                // The objects are others from here on.
-                let last = comparison.report.pop().unwrap_or_default();
-                comparison.report.push(format!("ISTHMUS_SEED={seed}: {last}"));
-                break;
-            }
-        }
-    }
-    let Comparison { explained, report, .. } = comparison;
-    println!(
-        "{count} requests, {seeds} seeds from {first}: {explained} differ as explained, {} without reason",
-        report.len()
-    );
-    ensure!(report.is_empty(), "not as the API server:\n{}", report.join("\n"));
+    comparison.made_up(&words::GADGETS).await?;
+    comparison.end()?;
     drop(made);
     Ok(())
 }
@@ -98,16 +79,21 @@ async fn requests_are_answered_as_by_the_api_server() -> Result<()> {
 struct Comparison<'a> {
     real: &'a Endpoint,
     ours: &'a Endpoint,
+    kind: &'a Kind,
     explained: usize,
     report: Vec<String>,
     /// What was asked, with the API server's status.
     asked: Vec<String>,
 }
 
-impl Comparison<'_> {
+impl<'a> Comparison<'a> {
+    fn of(real: &'a Endpoint, ours: &'a Endpoint, kind: &'a Kind) -> Self {
+        Self { real, ours, kind, explained: 0, report: Vec::new(), asked: Vec::new() }
+    }
+
     async fn ask(&mut self, question: &Question) -> Result<()> {
         let (theirs, own) =
-            tokio::join!(question.ask(self.real, NAMESPACE), question.ask(self.ours, NAMESPACE));
+            tokio::join!(question.ask(self.real, self.kind), question.ask(self.ours, self.kind));
         let (theirs, own) = (theirs?, own?);
         let found = differences(&theirs, &own);
         if found.is_empty() {
@@ -123,6 +109,42 @@ impl Comparison<'_> {
             ));
         }
         self.asked.push(format!("{} {question}", theirs.status));
+        Ok(())
+    }
+
+    /// Requests made up from seeds, each seed's from no object on.
+    async fn made_up(&mut self, words: &Words) -> Result<()> {
+        let first = seed()?;
+        let seeds = if long() { LONG_SEEDS } else { SEEDS };
+        for seed in (first..).take(seeds) {
+            let from = self.report.len();
+            for question in generate::clean() {
+                question.ask(self.real, self.kind).await?;
+                question.ask(self.ours, self.kind).await?;
+            }
+            for question in generate::questions(seed, WRITES, words) {
+                self.ask(&question).await?;
+                if self.report.len() > from {
+                    // The objects are others from here on.
+                    let last = self.report.pop().unwrap_or_default();
+                    self.report.push(format!("ISTHMUS_SEED={seed}: {last}"));
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    // How many were asked is what the run is read for.
+    #[allow(clippy::print_stdout)]
+    fn end(self) -> Result<()> {
+        let Self { explained, report, asked, .. } = self;
+        println!(
+            "{} requests: {explained} differ as explained, {} without reason",
+            asked.len(),
+            report.len()
+        );
+        ensure!(report.is_empty(), "not as the API server:\n{}", report.join("\n"));
         Ok(())
     }
 }

@@ -87,11 +87,13 @@ pub(super) fn read(object: &Map<String, Value>) -> Option<Vec<Entry>> {
     list.iter().map(entry).collect()
 }
 
-/// Whether the writer wants all to be forgotten: an empty list, or a list of one empty entry.
+/// Whether the writer wants all to be forgotten: a list of one empty entry. An empty list would say the same, but of a custom resource
+/// it is gone before anybody looks: its metadata is written anew, and what is empty left out (`SetObjectMeta` of
+/// k8s.io/apiextensions-apiserver 0.36).
 pub(super) fn are_reset(object: &Map<String, Value>) -> bool {
     let list =
         object.get("metadata").and_then(|metadata| metadata.get("managedFields")).and_then(Value::as_array);
-    list.is_some_and(|list| list.is_empty() || *list == [json!({})])
+    list.is_some_and(|list| *list == [json!({})])
 }
 
 /// Writes the entries, in the API server's order.

@@ -15,6 +15,8 @@ use crate::{
 
 /// The letters and digits of generated names: none that make words.
 const NAME_ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+/// Finalizers of Kubernetes itself.
+const FINALIZERS: [&str; 3] = ["orphan", "foregroundDeletion", "kubernetes"];
 /// How long a generated name may be, without its random end of five.
 const NAME_BASE: usize = 58;
 
@@ -35,22 +37,29 @@ pub(super) fn read(call: &Call<'_>, options: &WriteOptions) -> Result<Map<String
         let own = |name: &&String| !matches!(name.as_str(), "apiVersion" | "kind" | "metadata");
         unknown = object.keys().filter(own).cloned().collect();
     }
-    let warnings = strictness(options, duplicates, unknown).map_err(|why| refused(&why))?;
+    let duplicates = duplicates.iter().map(|path| duplicate(path)).collect();
+    let warnings = strictness(options, duplicates, &unknown).map_err(|why| refused(&why))?;
     call.warnings.lock().extend(warnings);
     Ok(object)
 }
 
-/// What to warn of; an error if that is an error.
+/// What is said of a member that stands twice.
+pub(super) fn duplicate(path: &str) -> String {
+    format!("duplicate field {}", kube_wire::quoting::quoted(path))
+}
+
+/// What is said of a member that nobody knows.
+pub(super) fn unknown(path: &str) -> String {
+    format!("unknown field {}", kube_wire::quoting::quoted(path))
+}
+
+/// What to warn of; an error if that is an error. In: what was `found` before, and members that the schema does not know.
 pub(super) fn strictness(
     options: &WriteOptions,
-    duplicates: Vec<String>,
-    unknown: Vec<String>,
+    mut found: Vec<String>,
+    unknown: &[String],
 ) -> Result<Vec<String>, String> {
-    let duplicates =
-        duplicates.into_iter().map(|path| format!("duplicate field {}", kube_wire::quoting::quoted(&path)));
-    let unknown =
-        unknown.into_iter().map(|path| format!("unknown field {}", kube_wire::quoting::quoted(&path)));
-    let found: Vec<_> = duplicates.chain(unknown).collect();
+    found.extend(unknown.iter().map(|path| self::unknown(path)));
     match options.validation {
         FieldValidation::Ignore => Ok(Vec::new()),
         FieldValidation::Warn => Ok(found),
@@ -71,6 +80,48 @@ pub(super) fn place(object: &mut Map<String, Value>, namespace: &str) -> Result<
         return Err(Status::bad_request(words));
     }
     Ok(())
+}
+
+/// Takes away owners that stand twice, with a warning. `when` says after what it was noticed, in the words of the API server.
+pub(super) fn owners_once(call: &Call<'_>, object: &mut Map<String, Value>, when: &str) {
+    let twice = metadata::owners_once(object);
+    if twice.is_empty() {
+        return;
+    }
+    let warning = format!(
+        ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and may reject such \
+         requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
+        twice.join(", ")
+    );
+    warn(call, warning);
+}
+
+/// Warns once.
+fn warn(call: &Call<'_>, warning: String) {
+    let mut warnings = call.warnings.lock();
+    if !warnings.contains(&warning) {
+        warnings.push(warning);
+    }
+}
+
+/// Warns of finalizers that were not there before and of which nobody can tell whose they are.
+pub(super) fn finalizers_of_nobody(
+    call: &Call<'_>,
+    new: &Map<String, Value>,
+    old: Option<&Map<String, Value>>,
+) {
+    let before = old.map(metadata::finalizers).unwrap_or_default();
+    let mut added = metadata::finalizers(new);
+    added.retain(|name| !before.contains(name) && !name.contains('/') && !FINALIZERS.contains(name));
+    added.sort_unstable();
+    for name in added {
+        let path = if name.contains('.') { " including a path (/)" } else { "" };
+        let words = format!(
+            "metadata.finalizers: {}: prefer a domain-qualified finalizer name{path} to avoid accidental conflicts with other finalizer writers",
+            kube_wire::quoting::quoted(name)
+        );
+        warn(call, words);
+    }
 }
 
 /// A name that begins with `base` and has not been there, most likely.
@@ -186,7 +237,11 @@ fn keep_identity(object: &mut Map<String, Value>, old: &Map<String, Value>) {
     if let Some(value) = before.get("creationTimestamp") {
         metadata.insert("creationTimestamp".to_owned(), value.clone());
     }
-    for name in ["uid", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+    // Once it is said, no update says another.
+    if let Some(value) = before.get("deletionTimestamp") {
+        metadata.insert("deletionTimestamp".to_owned(), value.clone());
+    }
+    for name in ["uid", "deletionGracePeriodSeconds"] {
         if let (false, Some(value)) = (metadata.contains_key(name), before.get(name)) {
             metadata.insert(name.to_owned(), value.clone());
         }

@@ -46,7 +46,10 @@ pub(super) async fn delete(call: &Call<'_>) -> Result<Response, Status> {
             let status = json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details });
             Ok(form.encoded(StatusCode::OK, &status))
         }
-        Outcome::Going(object) => Ok(form.value(call.served, StatusCode::OK, &Value::Object(object))),
+        Outcome::Going(object) => {
+            let code = if options.waits { StatusCode::ACCEPTED } else { StatusCode::OK };
+            Ok(form.value(call.served, code, &Value::Object(object)))
+        }
     }
 }
 
@@ -82,14 +85,7 @@ async fn attempt_one(
     let mut finalizers: Vec<Value> = metadata::finalizers(&object).into_iter().map(Value::from).collect();
     // Whoever does not advertise deletion is not known to the garbage collector, which takes these away.
     if call.served.can(Verb::Delete) && !call.served.info.unadvertised.contains(&Verb::Delete) {
-        for (propagation, name) in
-            [(Propagation::Foreground, "foregroundDeletion"), (Propagation::Orphan, "orphan")]
-        {
-            finalizers.retain(|finalizer| finalizer != name);
-            if options.propagation == propagation {
-                finalizers.push(name.into());
-            }
-        }
+        propagate(options.propagation, &mut finalizers);
     }
     if finalizers.is_empty() {
         if options.dry_run {
@@ -119,6 +115,32 @@ async fn attempt_one(
     match storage.write(&call.key(), expected, Draft(object)).await {
         Ok(written) => members(&written).map(|object| Ok(Outcome::Going(object))),
         Err(error) => Ok(Err(error)),
+    }
+}
+
+const FOREGROUND: &str = "foregroundDeletion";
+const ORPHAN: &str = "orphan";
+
+/// Puts the garbage collector's finalizer where the caller wants it. Who says nothing leaves it as it is.
+fn propagate(wanted: Option<Propagation>, finalizers: &mut Vec<Value>) {
+    let found = || {
+        finalizers.iter().find_map(|finalizer| match finalizer.as_str() {
+            Some(FOREGROUND) => Some(Propagation::Foreground),
+            Some(ORPHAN) => Some(Propagation::Orphan),
+            _ => None,
+        })
+    };
+    let wanted = match wanted.or_else(found) {
+        Some(Propagation::Foreground) => Some(FOREGROUND),
+        Some(Propagation::Orphan) => Some(ORPHAN),
+        Some(Propagation::Background) | None => None,
+    };
+    finalizers.retain(|finalizer| {
+        let is_collectors = finalizer == FOREGROUND || finalizer == ORPHAN;
+        !is_collectors || wanted.is_some_and(|wanted| finalizer == wanted)
+    });
+    if let Some(wanted) = wanted.filter(|wanted| finalizers.iter().all(|finalizer| finalizer != wanted)) {
+        finalizers.push(wanted.into());
     }
 }
 
@@ -166,8 +188,8 @@ fn preconditions(
 /// Deletes all that a list shows, and answers with that list.
 pub(super) async fn delete_collection(call: &Call<'_>) -> Result<Response, Status> {
     let form = Form::negotiate(call.headers, call.query, Answer::List)?;
-    let options = options(call)?;
     let request = ListRequest::parse(call.query, &call.served.fields)?;
+    let options = options(call)?;
     let page = read::page(call, &request).await?;
     for object in page.objects() {
         let object = object.map_err(|error| call.status(error))?;

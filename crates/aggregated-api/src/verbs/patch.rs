@@ -2,6 +2,7 @@
 
 use axum::response::Response;
 use http::{StatusCode, header};
+use json_patch::{AddOperation, PatchOperation, jsonptr::PointerBuf};
 use kube_wire::{
     accept::{Answer, MediaType},
     status::{Status, StatusDetails},
@@ -34,7 +35,7 @@ const APPLY: &str = "application/apply-patch+yaml";
 
 /// What to do to the object.
 enum Change {
-    Json(Vec<json_patch::PatchOperation>),
+    Json(Vec<PatchOperation>),
     Merge(Value),
     Apply(Map<String, Value>),
 }
@@ -53,15 +54,16 @@ pub(super) async fn patch(call: &Call<'_>) -> Result<Response, Status> {
     if (kind != WriteKind::Apply || call.is_status()) && !exists(call).await? {
         return Err(served.not_found(call.name()));
     }
-    let mut duplicates = Vec::new();
+    let mut found = Vec::new();
+    let lax = options.validation == FieldValidation::Ignore;
     let change = match said {
-        JSON_PATCH => Change::Json(operations(call.body)?),
-        MERGE_PATCH => Change::Merge(merge_patch(call.body, &mut duplicates)?),
+        JSON_PATCH => Change::Json(operations(call.body, lax, &mut found)?),
+        MERGE_PATCH => Change::Merge(merge_patch(call.body, lax, &mut found)?),
         _ => Change::Apply(configuration(call)?),
     };
     let mut attempt = 1;
     loop {
-        let tried = once(call, &options, &change, &duplicates).await;
+        let tried = once(call, &options, &change, &found).await;
         match tried {
             Err(Failure::Storage(StorageError::Conflict)) if attempt < ATTEMPTS => attempt += 1,
             Err(Failure::Storage(error)) => return Err(call.status(error)),
@@ -91,13 +93,13 @@ async fn once(
     call: &Call<'_>,
     options: &WriteOptions,
     change: &Change,
-    duplicates: &[String],
+    found: &[String],
 ) -> Result<(StatusCode, Value), Failure> {
     let served = call.served;
     let api_version = served.info.api_version();
     let writer = admit::writer(options, &api_version, call);
-    let found = served.storage.get(&call.key()).await.map_err(Failure::Storage)?;
-    let Some(stored) = found else {
+    let there = served.storage.get(&call.key()).await.map_err(Failure::Storage)?;
+    let Some(stored) = there else {
         let Change::Apply(config) = change else { return Err(served.not_found(call.name()).into()) };
         let kind = json!({ "apiVersion": api_version, "kind": served.info.kind });
         let nothing = kind.as_object().cloned().unwrap_or_default();
@@ -111,7 +113,9 @@ async fn once(
         }
         admit::place(&mut object, call.namespace())?;
         write::check_name(call, &object)?;
+        admit::owners_once(call, &mut object, " after mutating admission happens");
         let object = admit::created(served, object, &writer, true)?;
+        admit::finalizers_of_nobody(call, &object, None);
         return match write::insert(call, object, options.dry_run).await {
             Ok(value) => Ok((StatusCode::CREATED, value)),
             // Somebody made it in between: it is applied to then.
@@ -124,28 +128,30 @@ async fn once(
         Change::Json(operations) => {
             let mut value = Value::Object(old.clone());
             for operation in operations {
-                let operation = lenient(operation, &value);
+                let Some(operation) = lenient(operation, &value) else { continue };
                 json_patch::patch(&mut value, std::slice::from_ref(&operation)).map_err(|_| rejected())?;
             }
             let Value::Object(mut new) = value else { return Err(rejected().into()) };
-            structure(call, options, &mut new, duplicates.to_vec())?;
+            structure(call, options, &mut new, found.to_vec())?;
             new
         }
         Change::Merge(patch) => {
             let mut value = Value::Object(old.clone());
             merge(&mut value, patch);
             let Value::Object(mut new) = value else { return Err(rejected().into()) };
-            structure(call, options, &mut new, duplicates.to_vec())?;
+            structure(call, options, &mut new, found.to_vec())?;
             new
         }
         Change::Apply(config) => apply(call, options, &old, config, &writer)?,
     };
     admit::place(&mut new, call.namespace())?;
     write::check_name(call, &new)?;
+    admit::owners_once(call, &mut new, " after mutating admission happens");
     // What the patch did not say is as it was read.
     write::check_resource_version(call, &new, &stored)?;
     let applied = matches!(change, Change::Apply(_));
     let object = admit::updated(served, &old, new, call.is_status(), &writer, applied)?;
+    admit::finalizers_of_nobody(call, &object, Some(&old));
     let value =
         write::replace(call, &stored, &old, object, options.dry_run).await.map_err(Failure::Storage)?;
     Ok((StatusCode::OK, value))
@@ -184,19 +190,23 @@ fn apply(
     Ok(object)
 }
 
-/// The API server's library takes a replacement of a member that is not there for its addition.
-fn lenient(operation: &json_patch::PatchOperation, value: &Value) -> json_patch::PatchOperation {
+/// An operation as the API server's library takes it, for which a member that is not there is as good as null: to replace it is to
+/// add it, a copy of it is null, and it is equal to null. `None`: nothing is to be done.
+fn lenient(operation: &PatchOperation, value: &Value) -> Option<PatchOperation> {
+    let is_absent_member = |path: &PointerBuf| {
+        let holder = path.parent().and_then(|holder| value.pointer(holder.as_str()));
+        value.pointer(path.as_str()).is_none() && holder.is_some_and(Value::is_object)
+    };
+    let added = |path: &PointerBuf, value: &Value| {
+        Some(PatchOperation::Add(AddOperation { path: path.clone(), value: value.clone() }))
+    };
     match operation {
-        json_patch::PatchOperation::Replace(replace) if value.pointer(replace.path.as_str()).is_none() => {
-            let holder = replace.path.parent().and_then(|holder| value.pointer(holder.as_str()));
-            if holder.is_some_and(Value::is_object) {
-                let (path, value) = (replace.path.clone(), replace.value.clone());
-                json_patch::PatchOperation::Add(json_patch::AddOperation { path, value })
-            } else {
-                operation.clone()
-            }
+        PatchOperation::Replace(replace) if is_absent_member(&replace.path) => {
+            added(&replace.path, &replace.value)
         }
-        other => other.clone(),
+        PatchOperation::Copy(copy) if is_absent_member(&copy.from) => added(&copy.path, &Value::Null),
+        PatchOperation::Test(test) if test.value.is_null() && is_absent_member(&test.path) => None,
+        other => Some(other.clone()),
     }
 }
 
@@ -240,12 +250,12 @@ fn structure(
     call: &Call<'_>,
     options: &WriteOptions,
     new: &mut Map<String, Value>,
-    duplicates: Vec<String>,
+    found: Vec<String>,
 ) -> Result<(), Status> {
     let patched = Value::Object(new.clone());
     let refused = |why: &str| invalid_patch(&patched.to_string(), why);
     let unknown = call.served.structure(new).map_err(|why| refused(&why))?;
-    *call.warnings.lock() = admit::strictness(options, duplicates, unknown).map_err(|why| refused(&why))?;
+    *call.warnings.lock() = admit::strictness(options, found, &unknown).map_err(|why| refused(&why))?;
     Ok(())
 }
 
@@ -261,27 +271,40 @@ fn rejected() -> Status {
     failure(422, "Invalid", words.to_owned(), Some(StatusDetails::default()))
 }
 
-fn undecodable(why: &str) -> Status {
-    Status::bad_request(format!("error decoding patch: {why}"))
+/// Status 400. Who wants nothing said of members has it from another parser.
+fn undecodable(why: &str, lax: bool) -> Status {
+    Status::bad_request(if lax { why.to_owned() } else { format!("error decoding patch: {why}") })
 }
 
-fn operations(body: &[u8]) -> Result<Vec<json_patch::PatchOperation>, Status> {
-    let decoded = decode::value(body, MediaType::Json).map_err(|why| undecodable(&why))?;
+/// The operations; what is strange about their members is added to `found`, unless nothing of that is to be said.
+fn operations(body: &[u8], lax: bool, found: &mut Vec<String>) -> Result<Vec<PatchOperation>, Status> {
+    let decoded = decode::value(body, MediaType::Json).map_err(|why| undecodable(&why, lax))?;
+    let (whole, part) = if lax {
+        ("jsonpatch.Patch", "jsonpatch.Operation")
+    } else {
+        ("[]handlers.jsonPatchOp", "handlers.jsonPatchOp")
+    };
     let type_ = |value: &Value, type_: &str| {
-        undecodable(&format!(
-            "json: cannot unmarshal {} into Go value of type {type_}",
-            decode::go_kind(value)
-        ))
+        let words =
+            format!("json: cannot unmarshal {} into Go value of type {type_}", decode::go_kind(value));
+        undecodable(&words, lax)
     };
     let items = match decoded.value {
         // No operations.
         Value::Null => return Ok(Vec::new()),
         Value::Array(items) => items,
-        other => return Err(type_(&other, "[]handlers.jsonPatchOp")),
+        other => return Err(type_(&other, whole)),
     };
     if let Some(other) = items.iter().find(|item| !item.is_object() && !item.is_null()) {
-        return Err(type_(other, "handlers.jsonPatchOp"));
+        return Err(type_(other, part));
     }
+    let strange = items.iter().enumerate().flat_map(|(index, item)| {
+        let names = item.as_object().into_iter().flat_map(Map::keys);
+        let unknown = names.filter(|name| !["op", "path", "from", "value"].contains(&name.as_str()));
+        unknown.map(move |name| admit::unknown(&format!("[{index}].{name}")))
+    });
+    let twice = decoded.duplicates.iter().map(|path| admit::duplicate(path));
+    found.extend(twice.chain(strange).map(|words| format!("json patch {words}")));
     if items.len() > OPERATIONS_MAX {
         let words = format!(
             "Request entity too large: The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {}",
@@ -296,26 +319,31 @@ fn operations(body: &[u8]) -> Result<Vec<json_patch::PatchOperation>, Status> {
         }
         item
     });
-    let operations: Vec<json_patch::PatchOperation> =
+    let operations: Vec<PatchOperation> =
         serde_json::from_value(complete.collect()).map_err(|_| rejected())?;
-    let whole = |operation: &json_patch::PatchOperation| {
-        operation.path().is_root() && !matches!(operation, json_patch::PatchOperation::Test(_))
+    let whole = |operation: &PatchOperation| {
+        operation.path().is_root() && !matches!(operation, PatchOperation::Test(_))
     };
     if operations.iter().any(whole) { Err(rejected()) } else { Ok(operations) }
 }
 
-fn merge_patch(body: &[u8], duplicates: &mut Vec<String>) -> Result<Value, Status> {
-    let decoded = decode::value(body, MediaType::Json).map_err(|why| undecodable(&why))?;
-    if decoded.value.is_null() {
-        return Err(Status::bad_request("Invalid JSON Patch"));
+fn merge_patch(body: &[u8], lax: bool, found: &mut Vec<String>) -> Result<Value, Status> {
+    let invalid = || Status::bad_request("Invalid JSON Patch");
+    let decoded = decode::value(body, MediaType::Json)
+        .map_err(|why| if lax { invalid() } else { undecodable(&why, false) })?;
+    match &decoded.value {
+        Value::Object(_) => {}
+        Value::Null => return Err(invalid()),
+        Value::Array(_) if lax => return Err(rejected()),
+        _ if lax => return Err(invalid()),
+        other => {
+            let name = decode::go_kind(other);
+            let words =
+                format!("json: cannot unmarshal {name} into Go value of type map[string]interface {{}}");
+            return Err(undecodable(&words, false));
+        }
     }
-    if !decoded.value.is_object() {
-        let name = decode::go_kind(&decoded.value);
-        return Err(undecodable(&format!(
-            "json: cannot unmarshal {name} into Go value of type map[string]interface {{}}"
-        )));
-    }
-    *duplicates = decoded.duplicates;
+    found.extend(decoded.duplicates.iter().map(|path| admit::duplicate(path)));
     Ok(decoded.value)
 }
 
@@ -352,4 +380,45 @@ fn configuration(call: &Call<'_>) -> Result<Map<String, Value>, Status> {
 /// `group/version`, both of which may be missing.
 fn group_version(api_version: &str) -> String {
     if api_version.contains('/') { api_version.to_owned() } else { format!("/{api_version}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_that_is_not_there_is_as_good_as_null() {
+        let object = json!({ "status": { "there": 1 } });
+        let after = |operation: Value| {
+            let operation = serde_json::from_value(operation).unwrap();
+            let mut value = object.clone();
+            match lenient(&operation, &value) {
+                Some(operation) => json_patch::patch(&mut value, &[operation]).ok().map(|()| value),
+                None => Some(value),
+            }
+        };
+        for (operation, expected) in [
+            (
+                json!({ "op": "replace", "path": "/status/new", "value": 2 }),
+                Some(json!({ "there": 1, "new": 2 })),
+            ),
+            (
+                json!({ "op": "copy", "from": "/status/new", "path": "/status/to" }),
+                Some(json!({ "there": 1, "to": null })),
+            ),
+            (
+                json!({ "op": "copy", "from": "/status/there", "path": "/status/to" }),
+                Some(json!({ "there": 1, "to": 1 })),
+            ),
+            (json!({ "op": "test", "path": "/status/new", "value": null }), Some(json!({ "there": 1 }))),
+            (json!({ "op": "test", "path": "/status/new", "value": 1 }), None),
+            (json!({ "op": "test", "path": "/status/there", "value": null }), None),
+            (json!({ "op": "copy", "from": "/none/new", "path": "/status/to" }), None),
+            (json!({ "op": "move", "from": "/status/new", "path": "/status/to" }), None),
+            (json!({ "op": "remove", "path": "/status/new" }), None),
+        ] {
+            let expected = expected.map(|status| json!({ "status": status }));
+            assert_eq!(after(operation.clone()), expected, "{operation}");
+        }
+    }
 }

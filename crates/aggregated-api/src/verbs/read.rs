@@ -47,7 +47,7 @@ async fn wait(call: &Call<'_>, version: ResourceVersion) -> Result<(), Status> {
 }
 
 pub(super) async fn list(call: &Call<'_>) -> Result<Response, Status> {
-    let form = Form::acceptable(call.headers)?;
+    let form = Form::acceptable(call.headers, call.query)?;
     let request = ListRequest::parse(call.query, &call.served.fields)?;
     let page = page(call, &request).await?;
     form.fit(call.query, Answer::List)?.list(call.served, page).map_err(|error| call.status(error))

@@ -23,7 +23,7 @@ use super::{Call, read::PATIENCE};
 use crate::{
     answer::{Form, type_meta},
     storage::{StorageError, Watcher},
-    table::Columns,
+    table::{Columns, Include},
 };
 
 /// A watch that says nothing of its end lasts so long, or up to twice.
@@ -36,11 +36,18 @@ const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 const COPIED: usize = 4 << 10;
 
 pub(super) async fn watch(call: &Call<'_>) -> Result<Response, Status> {
-    let form = Form::negotiate(call.headers, call.query, Answer::Watch)?;
+    let form = Form::acceptable(call.headers, call.query)?;
     let request = WatchRequest::parse(call.query, &call.served.fields)?;
     let length = request.timeout.unwrap_or_else(|| LEAST + LEAST.mul_f64(fastrand::f64()));
     let now = Instant::now();
-    let begun = begin(call, &request).await;
+    let begun = match begin(call, &request).await {
+        Err(StorageError::Unavailable { message, retry_after }) => {
+            return Err(super::unavailable(message, retry_after));
+        }
+        begun => begun,
+    };
+    // The API server looks last at what a stream can be written in.
+    let form = form.fit(call.query, Answer::Watch)?;
     let state = State {
         encoder: Encoder {
             form,
@@ -65,9 +72,6 @@ pub(super) async fn watch(call: &Call<'_>) -> Result<Response, Status> {
         Ok(watcher) => {
             let state = State { watcher: Some(watcher), ..state };
             Body::from_stream(stream::unfold(state, next))
-        }
-        Err(StorageError::Unavailable { message, retry_after }) => {
-            return Err(super::unavailable(message, retry_after));
         }
         // The version was understood, so the stream begins and says why it ends.
         Err(error) => Body::from(frame::watch_error(Encoding::Json, &ended(call, &request, error))),
@@ -128,6 +132,7 @@ async fn next(mut state: State) -> Option<(Result<Bytes, std::convert::Infallibl
             biased;
             () = sleep_until(state.end) => return None,
             happened = watcher.next() => match happened {
+                Ok(_) if state.encoder.form.fits_no_event() => return None,
                 Ok(deliveries) => {
                     for delivery in deliveries {
                         state.encoder.delivery(&delivery, &mut out);
@@ -147,6 +152,9 @@ async fn next(mut state: State) -> Option<(Result<Bytes, std::convert::Infallibl
                 }
             },
             () = sleep_until(state.next_bookmark), if state.bookmarks => {
+                if state.encoder.form.fits_no_event() {
+                    return None;
+                }
                 if let Some(told) = watcher.told() {
                     state.encoder.bookmark(told, false, &mut out.text);
                 }
@@ -213,7 +221,7 @@ impl Encoder {
     fn event(&mut self, name: &str, event: EventType, object: &Arc<Object>, out: &mut Out) {
         if self.form.representation.as_ == As::Table {
             if let Ok(value) = serde_json::from_slice::<Value>(object.body()) {
-                self.row(name, &value, &mut out.text);
+                self.row(name, &value, self.form.include, &mut out.text);
             }
             return;
         }
@@ -230,15 +238,20 @@ impl Encoder {
                 metadata["annotations"] = json!({ (INITIAL_EVENTS_END): "true" });
             }
             let object = json!({ "kind": self.kind, "apiVersion": self.api_version, "metadata": metadata });
-            return self.row("BOOKMARK", &object, out);
+            // Its annotation is what the end is known by, so it comes along also where rows carry nothing.
+            let include = match self.form.include {
+                Include::Nothing if end => Include::Metadata,
+                include => include,
+            };
+            return self.row("BOOKMARK", &object, include, out);
         }
         let meta = type_meta(&self.api_version, &self.kind);
         out.extend_from_slice(&frame::bookmark(self.form.frame(), meta, version, end));
     }
 
-    fn row(&mut self, name: &str, object: &Value, out: &mut BytesMut) {
+    fn row(&mut self, name: &str, object: &Value, include: Include, out: &mut BytesMut) {
         let version = self.form.representation.meta_version;
-        let row = self.columns.row(object, self.form.include, version, Timestamp::now());
+        let row = self.columns.row(object, include, version, Timestamp::now());
         let mut metadata = Map::new();
         metadata.insert("resourceVersion".to_owned(), object["metadata"]["resourceVersion"].clone());
         let table = self.columns.table(version, metadata, vec![row], std::mem::take(&mut self.head));

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use super::{Call, admit, members};
 use crate::{
     answer::Form,
+    decode,
     field_error::{FieldError, FieldErrors},
     metadata,
     options::{WriteKind, WriteOptions},
@@ -22,10 +23,13 @@ const NAMES: usize = 8;
 pub(super) async fn create(call: &Call<'_>) -> Result<Response, Status> {
     let served = call.served;
     let form = Form::negotiate(call.headers, call.query, Answer::Object)?;
+    // Before the options, unlike with an update.
+    decode::media_type(call.headers)?;
     let options = WriteOptions::parse(WriteKind::Create, call.query, call.headers)?;
     let mut object = admit::read(call, &options)?;
     check_version(call, &object)?;
     admit::place(&mut object, call.namespace())?;
+    admit::owners_once(call, &mut object, "");
     let base = metadata::text(&object, "generateName").to_owned();
     let generated = metadata::text(&object, "name").is_empty() && !base.is_empty();
     let api_version = served.info.api_version();
@@ -36,6 +40,7 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Response, Status> {
             metadata::of(&mut object).insert("name".to_owned(), admit::generated_name(&base).into());
         }
         let object = admit::created(served, object, &writer, false)?;
+        admit::finalizers_of_nobody(call, &object, None);
         match insert(call, object, options.dry_run).await {
             Ok(value) => return Ok(form.value(served, StatusCode::CREATED, &value)),
             Err(status) if generated && status.reason == "AlreadyExists" && attempt < NAMES => {}
@@ -66,10 +71,11 @@ pub(super) async fn insert(
     let served = call.served;
     let name = metadata::text(&object, "name").to_owned();
     let key = ObjectKey::new(call.namespace(), &name);
+    let generates = !metadata::text(&object, "generateName").is_empty();
     if dry_run {
         let there = served.storage.get(&key).await.map_err(|error| call.status(error))?;
         return match there {
-            Some(there) => Err(already_exists(call, &name, &there)?),
+            Some(there) => Err(already_exists(call, &name, generates, Some(&there))?),
             None => Ok(Value::Object(object)),
         };
     }
@@ -81,20 +87,28 @@ pub(super) async fn insert(
         Ok(stored) => members(&stored).map(Value::Object),
         Err(StorageError::Conflict) => {
             let there = served.storage.get(&key).await.map_err(|error| call.status(error))?;
-            Err(match there {
-                Some(there) => already_exists(call, &name, &there)?,
-                // It was there a moment ago.
-                None => served.already_exists(&name),
-            })
+            // Without one it was there a moment ago.
+            Err(already_exists(call, &name, generates, there.as_deref())?)
         }
         Err(error) => Err(call.status(error)),
     }
 }
 
 /// Status 409: it is there, or still there.
-fn already_exists(call: &Call<'_>, name: &str, there: &Object) -> Result<Status, Status> {
+fn already_exists(
+    call: &Call<'_>,
+    name: &str,
+    generates: bool,
+    there: Option<&Object>,
+) -> Result<Status, Status> {
     let mut status = call.served.already_exists(name);
-    if !metadata::text(&members(there)?, "deletionTimestamp").is_empty() {
+    if generates {
+        // Also of a name that the client chose, if it says another besides to be generated from.
+        status.message += ", the server was not able to generate a unique name for the object";
+        status.details.get_or_insert_default().retry_after_seconds = 1;
+    }
+    let there = there.map(members).transpose()?;
+    if there.is_some_and(|there| !metadata::text(&there, "deletionTimestamp").is_empty()) {
         status.message = format!("object is being deleted: {}", status.message);
     }
     Ok(status)
@@ -108,6 +122,7 @@ pub(super) async fn update(call: &Call<'_>) -> Result<Response, Status> {
     check_version(call, &object)?;
     admit::place(&mut object, call.namespace())?;
     check_name(call, &object)?;
+    admit::owners_once(call, &mut object, "");
     let stored = call.current().await?;
     let old = members(&stored)?;
     check_uid(call, &object, &old, options.dry_run)?;
@@ -115,6 +130,7 @@ pub(super) async fn update(call: &Call<'_>) -> Result<Response, Status> {
     let api_version = served.info.api_version();
     let writer = admit::writer(&options, &api_version, call);
     let object = admit::updated(served, &old, object, call.is_status(), &writer, false)?;
+    admit::finalizers_of_nobody(call, &object, Some(&old));
     let value =
         replace(call, &stored, &old, object, options.dry_run).await.map_err(|error| call.status(error))?;
     Ok(form.value(served, StatusCode::OK, &value))

@@ -207,3 +207,80 @@ async fn what_cannot_be_made_is_an_error_before_the_answer_begins_and_ends_it_af
         }
     }
 }
+
+#[tokio::test]
+async fn what_is_short_is_indented_for_people() {
+    let router = crate::api::api().router();
+    let gadget = crate::api::gadget("a", &json!({ "color": "red" }));
+    crate::api::ask(&router, "POST", GADGETS, &gadget).await;
+    let object = format!("{GADGETS}/a");
+    for (path, headers, is_indented) in [
+        (object.clone(), ("user-agent", "kubectl/v1.36.3"), false),
+        (object.clone(), ("user-agent", "curl/8.5.0"), true),
+        (format!("{object}?pretty=false"), ("user-agent", "curl/8.5.0"), false),
+        (format!("{object}?pretty=1"), ("accept", "application/json"), true),
+        (format!("{object}?pretty=yes"), ("accept", "application/json"), false),
+        (object, ("accept", "application/json;pretty=1"), true),
+        (format!("{GADGETS}?pretty=true"), ("accept", "application/json"), true),
+        (format!("{GADGETS}?pretty=true"), ("accept", "application/json;as=Table;v=v1;g=meta.k8s.io"), true),
+    ] {
+        let response = get(&router, &path, &[headers]).await;
+        let length = response.headers()[header::CONTENT_LENGTH].to_str().unwrap().to_owned();
+        let body = axum::body::to_bytes(response.into_body(), 1 << 20).await.unwrap();
+        let text = String::from_utf8(body.to_vec()).unwrap();
+        assert_eq!(
+            (text.starts_with("{\n  \""), text.ends_with('\n')),
+            (is_indented, !is_indented),
+            "{path} {headers:?}"
+        );
+        assert_eq!(length, text.len().to_string());
+        assert!(serde_json::from_str::<Value>(&text).unwrap().is_object());
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_is_written_as_the_client_likes_it() {
+    let router = crate::api::api().router();
+    let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    for (accept, query, media_type, status) in [
+        ("application/yaml", "/none", "application/yaml", 404),
+        ("application/yaml", "?labelSelector=(", "application/yaml", 400),
+        ("application/yaml", "?watch=1", "application/yaml", 406),
+        ("application/json", "/none", "application/json", 404),
+        // It is no table, nor anything else that nobody can write.
+        (table, "/none", "application/json", 404),
+        (&format!("{table},application/yaml"), "/none", "application/yaml", 404),
+        ("text/plain", "/none", "application/json", 406),
+    ] {
+        let response = get(&router, &format!("{GADGETS}{query}"), &[("accept", accept)]).await;
+        assert_eq!(response.headers()[header::CONTENT_TYPE], media_type, "{accept} {query}");
+        let body = axum::body::to_bytes(response.into_body(), 1 << 20).await.unwrap();
+        let said: Value = serde_saphyr::from_slice(&body).unwrap();
+        assert_eq!((&said["kind"], &said["code"]), (&json!("Status"), &json!(status)), "{accept} {query}");
+    }
+}
+
+#[tokio::test]
+async fn the_rest_of_a_list_comes_whole_where_any_version_will_do() {
+    let router = crate::api::api().router();
+    for name in ["a", "b", "c"] {
+        crate::api::ask(&router, "POST", GADGETS, &crate::api::gadget(name, &json!({}))).await;
+    }
+    let (_, first) = crate::api::ask(&router, "GET", &format!("{GADGETS}?limit=1"), &Value::Null).await;
+    let token = first["metadata"]["continue"].as_str().unwrap();
+    for (query, status, names) in [
+        ("", 200, &["b"][..]),
+        ("&resourceVersion=0", 200, &["b", "c"]),
+        ("&resourceVersion=7", 400, &[]),
+        ("&resourceVersion=x", 400, &[]),
+        ("&resourceVersion=0&resourceVersionMatch=NotOlderThan", 422, &[]),
+    ] {
+        let path = format!("{GADGETS}?limit=1&continue={token}{query}");
+        let (code, body) = crate::api::ask(&router, "GET", &path, &Value::Null).await;
+        let items = body["items"].as_array().into_iter().flatten();
+        let found: Vec<_> = items.map(|item| item["metadata"]["name"].as_str().unwrap()).collect();
+        assert_eq!((code, &found[..]), (status, names), "{query}: {body}");
+        let goes_on = body["metadata"]["continue"].as_str().is_some_and(|token| !token.is_empty());
+        assert_eq!(goes_on, query.is_empty(), "{query}");
+    }
+}

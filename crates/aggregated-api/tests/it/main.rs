@@ -8,3 +8,4 @@ mod limits;
 mod lists;
 mod meta;
 mod watching;
+mod writing;

@@ -7,7 +7,7 @@ use futures::StreamExt as _;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::api::{GADGETS, api, ask, gadget, get};
+use crate::api::{GADGETS, api, ask, gadget, get, json_of};
 
 /// The events of a watch that ends by itself.
 async fn events(router: &Router, query: &str) -> Vec<Value> {
@@ -63,6 +63,62 @@ async fn a_watch_begins_as_it_is_asked_to() {
     }
     let refused = get(&router, &format!("{GADGETS}?watch=1&sendInitialEvents=true"), &[]).await;
     assert_eq!(refused.status(), 422);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_stream_cannot_be_written_in_is_refused_last() {
+    let router = api().router();
+    ask(&router, "POST", GADGETS, &gadget("a", &json!({ "color": "red" }))).await;
+    let table = |encoding: &str| format!("application/{encoding};as=Table;v=v1;g=meta.k8s.io");
+    for (accept, query, status) in [
+        ("application/yaml", "", 406),
+        // The first that is accepted counts, whatever else is.
+        ("application/yaml,application/json", "", 406),
+        ("application/yaml", "&labelSelector=(", 400),
+        ("application/yaml", "&sendInitialEvents=true", 422),
+        ("application/yaml", "&resourceVersion=x", 500),
+        ("text/plain", "&labelSelector=(", 406),
+        (&table("yaml"), "&includeObject=Any", 400),
+        (&table("yaml"), "&includeObject=None", 406),
+        (&table("json"), "&includeObject=Any", 400),
+        ("application/yaml;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", "", 406),
+        ("application/json", "&includeObject=Any", 200),
+    ] {
+        let path = format!("{GADGETS}?watch=1&timeoutSeconds=1{query}");
+        let response = get(&router, &path, &[("accept", accept)]).await;
+        assert_eq!(response.status(), status, "{accept} {query}");
+        if status == 406 && accept != "text/plain" {
+            let said = json_of(response).await.to_string();
+            assert!(said.contains("application/json;stream=watch"), "{said}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_of_lists_ends_at_its_first_event() {
+    let router = api().router();
+    let accept = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
+    let began = tokio::time::Instant::now();
+    let path = format!("{GADGETS}?watch=1&timeoutSeconds=30");
+    let response = get(&router, &path, &[("accept", accept)]).await;
+    assert_eq!(response.status(), 200);
+    ask(&router, "POST", GADGETS, &gadget("a", &json!({ "color": "red" }))).await;
+    assert_eq!(json_of(response).await, json!(""));
+    assert!(began.elapsed() < Duration::from_secs(30));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_the_state_is_told_in_tables_without_objects_too() {
+    let router = api().router();
+    ask(&router, "POST", GADGETS, &gadget("a", &json!({ "color": "red" }))).await;
+    let path = format!("{GADGETS}?watch=1&timeoutSeconds=1&allowWatchBookmarks=true&includeObject=None");
+    let accept = ("accept", "application/json;as=Table;v=v1;g=meta.k8s.io");
+    let text = json_of(get(&router, &path, &[accept]).await).await;
+    let events: Vec<Value> =
+        text.as_str().unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let carried: Vec<_> = events.iter().map(|event| &event["object"]["rows"][0]["object"]).collect();
+    assert_eq!(carried[0], &Value::Null);
+    assert_eq!(carried[1]["metadata"]["annotations"]["k8s.io/initial-events-end"], "true");
 }
 
 #[tokio::test]

@@ -41,6 +41,12 @@ fn a_list_says_which_state_it_shows() {
         ("resourceVersion=7&resourceVersionMatch=Exact".to_owned(), ListRead::Exact(version(7)), None),
         (format!("limit=5&continue={}", token(Some(version(9)))), rest(Some(version(9))), Some(5)),
         (format!("resourceVersion=0&continue={}", token(None)), rest(None), None),
+        // The rest in one piece: the API server's cache counts no limit at version 0.
+        (
+            format!("limit=1&resourceVersion=0&continue={}", token(Some(version(9)))),
+            rest(Some(version(9))),
+            None,
+        ),
     ] {
         let request = list(&query).unwrap();
         assert_eq!((request.read, request.limit), (read, limit), "{query:?}");
@@ -101,6 +107,7 @@ fn a_watch_says_where_it_begins() {
 #[test]
 fn mistakes_are_reported_in_the_order_of_the_api_server() {
     // The words stand in the golden vectors; here is which of several mistakes is reported.
+    let token = continue_token::encode("a", None);
     for (query, code, words) in [
         ("limit=x&timeoutSeconds=y", 400, "strconv.ParseInt: parsing \"y\": invalid syntax"),
         ("limit=&labelSelector=a b", 400, "strconv.ParseInt: parsing \"\": invalid syntax"),
@@ -108,6 +115,9 @@ fn mistakes_are_reported_in_the_order_of_the_api_server() {
         ("fieldSelector=a&resourceVersionMatch=x", 400, "invalid selector: 'a'; can't understand 'a'"),
         ("resourceVersion=x&fieldSelector=a%3Db", 400, "field label not supported: a"),
         ("fieldSelector=a%3Db&sendInitialEvents=1", 422, "sendInitialEvents is forbidden for list"),
+        (&format!("resourceVersion=7&continue={token}"), 400, "is not allowed when using continue"),
+        (&format!("resourceVersion=x&continue={token}"), 400, "is not allowed when using continue"),
+        ("resourceVersion=x&continue=%24", 400, "illegal base64 data at input byte 0"),
     ] {
         let status = list(query).unwrap_err();
         assert_eq!(status.code, code, "{query:?}");

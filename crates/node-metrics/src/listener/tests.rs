@@ -1,4 +1,3 @@
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -9,8 +8,6 @@ use tower::ServiceExt as _;
 
 use super::*;
 use crate::freshness::Now;
-use crate::policy::Policies;
-use crate::render::Allocatable;
 use crate::store::{NodeFacts, Settings, Store};
 
 const WALL: i64 = 1_790_000_000;
@@ -36,18 +33,7 @@ fn reports(rate: u32, leading: Arc<AtomicBool>) -> Arc<Reports> {
         NodeMetrics::new(Store::new(Settings::default()), "slo.koordinator.sh/v1beta1", clock, is_leading);
     source.change(|store, now| {
         for name in ["a", "b"] {
-            store.node_applied(
-                now,
-                NodeFacts {
-                    name: name.into(),
-                    uid: name.to_owned(),
-                    created: None,
-                    allocatable: Allocatable::default(),
-                    ready: true,
-                    condition: None,
-                    policy: Policies::default().of(&BTreeMap::new()),
-                },
-            );
+            store.node_applied(now, NodeFacts::alive(name));
         }
         store.nodes_listed(now, &["a".into(), "b".into()].into());
         store.promote(now, 0);

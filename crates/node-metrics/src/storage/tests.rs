@@ -1,4 +1,3 @@
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use kube_wire::selectable_field::SelectableFields;
@@ -6,7 +5,6 @@ use node_report::{NodeUsage, Report};
 use watch_cache::Delivery;
 
 use super::*;
-use crate::policy::Policies;
 use crate::render::Allocatable;
 use crate::store::{NodeFacts, Settings};
 
@@ -27,7 +25,7 @@ fn fixture(nodes: usize) -> Fixture {
     let names: Vec<Arc<str>> = (0..nodes).map(|n| Arc::from(format!("n{n:04}"))).collect();
     metrics.change(|store, now| {
         for name in &names {
-            store.node_applied(now, facts(name));
+            store.node_applied(now, NodeFacts::alive(name));
         }
         store.nodes_listed(now, &names.iter().cloned().collect());
         store.promote(now, 0);
@@ -36,18 +34,6 @@ fn fixture(nodes: usize) -> Fixture {
         }
     });
     Fixture { storage: NodeMetricStorage(metrics), leading }
-}
-
-fn facts(name: &Arc<str>) -> NodeFacts {
-    NodeFacts {
-        name: Arc::clone(name),
-        uid: format!("uid-{name}"),
-        created: None,
-        allocatable: Allocatable::default(),
-        ready: true,
-        condition: None,
-        policy: Policies::default().of(&BTreeMap::new()),
-    }
 }
 
 fn report(node: &str, seq: u64) -> Report {
@@ -97,6 +83,9 @@ async fn pages_are_of_one_version_whatever_happens_between_them() {
     let second = storage.list(&Scope::Cluster, &list(&query)).await.unwrap();
     assert_eq!(names(&second), ["n0003", "n0004", "n0005"]);
     assert_eq!(second.resource_version, first.resource_version);
+    let whole = storage.list(&Scope::Cluster, &list(&format!("{query}&resourceVersion=0"))).await.unwrap();
+    assert_eq!((whole.objects.count(), whole.continue_token), (4, None), "version 0 knows no limit");
+    assert_eq!(whole.resource_version, first.resource_version);
     let now = storage.list(&Scope::Cluster, &list("")).await.unwrap();
     assert_eq!((now.objects.count(), &now.continue_token), (6, &None));
     let exact = format!("resourceVersionMatch=Exact&resourceVersion={}", first.resource_version.get() - 1);
@@ -134,7 +123,7 @@ async fn selectors_see_of_a_head_what_they_see_of_the_whole() {
     storage.0.change(|store, now| {
         store.report(later, report("n0001", 1));
         store.tick(later);
-        store.node_applied(now, facts(&"n0003".into()));
+        store.node_applied(now, NodeFacts::alive("n0003"));
         let before = store.ledger().get("n0000").cloned().unwrap();
         let object = record::object(&before, "slo.koordinator.sh/v1beta1", |_| {}).unwrap();
         let mut draft: serde_json::Map<_, _> = serde_json::from_slice(object.body()).unwrap();
@@ -177,7 +166,7 @@ async fn a_watch_tells_the_state_and_what_comes_after() {
     storage.0.change(|store, now| {
         store.report(now, report("n0001", 1));
         store.node_deleted(now, "n0000");
-        store.node_applied(now, facts(&"n0002".into()));
+        store.node_applied(now, NodeFacts::alive("n0002"));
     });
     assert_eq!(told(&mut watcher, 3).await, ["~n0001", "-n0000", "+n0002"]);
     let seen = watcher.told().unwrap();
@@ -263,7 +252,10 @@ fn busy(node: &str, seq: u64, percent: u64) -> Report {
 }
 
 fn sized(name: &str) -> NodeFacts {
-    NodeFacts { allocatable: Allocatable { cpu_milli: 4_000, memory_bytes: 8 << 30 }, ..facts(&name.into()) }
+    NodeFacts {
+        allocatable: Allocatable { cpu_milli: 4_000, memory_bytes: 8 << 30 },
+        ..NodeFacts::alive(name)
+    }
 }
 
 #[tokio::test]

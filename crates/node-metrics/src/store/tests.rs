@@ -15,13 +15,10 @@ const GRACE: Duration = Duration::from_secs(100);
 
 fn facts(name: &str, uid: u32, condition: Option<Silence>) -> NodeFacts {
     NodeFacts {
-        name: name.into(),
         uid: format!("uid-{name}-{uid}"),
-        created: None,
         allocatable: Allocatable { cpu_milli: 4_000, memory_bytes: 8 << 30 },
-        ready: true,
         condition,
-        policy: Policies::default().of(&BTreeMap::new()),
+        ..NodeFacts::alive(name)
     }
 }
 

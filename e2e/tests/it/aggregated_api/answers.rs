@@ -26,6 +26,16 @@ impl fmt::Display for Question {
     }
 }
 
+/// What is asked about.
+pub(super) struct Kind {
+    /// The path of all objects.
+    pub(super) collection: String,
+    /// `apiVersion` and `kind` of an object, as they stand in JSON.
+    pub(super) type_meta: &'static str,
+    /// Takes away what this kind's storage has of its own.
+    pub(super) strip: fn(&mut Value),
+}
+
 /// What came back.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Reply {
@@ -42,9 +52,9 @@ impl Question {
         Some(format!("$C/{name}"))
     }
 
-    pub(super) async fn ask(&self, endpoint: &Endpoint, namespace: &str) -> Result<Reply> {
+    pub(super) async fn ask(&self, endpoint: &Endpoint, kind: &Kind) -> Result<Reply> {
         let Self(method, path, media_type, accept, body) = self;
-        let collection = format!("/apis/test.isthmus.dev/v1/namespaces/{namespace}/gadgets");
+        let Kind { collection, type_meta, strip } = kind;
         let media_type = match media_type.as_str() {
             "json" => "application/json",
             "merge" => "application/merge-patch+json",
@@ -58,16 +68,21 @@ impl Question {
             "table" => "application/json;as=Table;v=v1;g=meta.k8s.io",
             other => other,
         };
-        let mut body = body.replace("$K", "\"apiVersion\":\"test.isthmus.dev/v1\",\"kind\":\"Gadget\"");
+        let mut body = body.replace("$K", type_meta);
         if body.contains("$RV") || body.contains("$UID") {
-            let mut stored = endpoint.get(&format!("{collection}/a"), "application/json").await?;
-            let stored: Value = serde_json::from_slice(&stored.bytes().await?).unwrap_or_default();
+            let stored = endpoint.get(&format!("{collection}/a"), "application/json").await?;
+            let stored = page_of(stored).await?;
             let version = stored["metadata"]["resourceVersion"].as_str().unwrap_or("1");
             let uid = stored["metadata"]["uid"].as_str().unwrap_or("none");
             body = body.replace("$RV", version).replace("$UID", uid);
         }
-        let path = path.replace("$C", &collection);
-        let mut request = Request::builder().method(method.as_str()).uri(path);
+        let mut path = path.replace("$C", collection);
+        if path.contains("$NEXT") {
+            let page = endpoint.get(&format!("{collection}?limit=1"), "application/json").await?;
+            let page: Value = page_of(page).await?;
+            path = path.replace("$NEXT", page["metadata"]["continue"].as_str().unwrap_or_default());
+        }
+        let mut request = Request::builder().method(method.as_str()).uri(&path);
         request = request.header("accept", accept).header("user-agent", "test");
         if !media_type.is_empty() {
             request = request.header("content-type", media_type);
@@ -82,13 +97,39 @@ impl Question {
         let bytes = answer.bytes().await?;
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let mut body = match media_type.as_str() {
+            "application/json" if path.contains("watch=") => events(&bytes),
             "application/json" => serde_json::from_slice(&bytes).unwrap_or_else(|_| text.clone().into()),
             "application/yaml" => serde_saphyr::from_str(&text).unwrap_or_else(|_| text.clone().into()),
             _ => text.into(),
         };
+        strip(&mut body);
         alike(&mut body);
         Ok(Reply { status, media_type, warnings, body })
     }
+}
+
+async fn page_of(mut answer: testkit::client::connection::Answer) -> Result<Value> {
+    Ok(serde_json::from_slice(&answer.bytes().await?).unwrap_or_default())
+}
+
+/// What a watch told, but for bookmarks that a server is free to send; of the others what clients look at.
+fn events(bytes: &[u8]) -> Value {
+    let mut events: Vec<Value> =
+        serde_json::Deserializer::from_slice(bytes).into_iter().filter_map(Result::ok).collect();
+    events.retain(|event| {
+        let object = &event["object"];
+        event["type"] != "BOOKMARK"
+            || object["kind"] == "Table"
+            || !object["metadata"]["annotations"].is_null()
+    });
+    for event in &mut events {
+        if event["type"] == "BOOKMARK"
+            && let Some(metadata) = event["object"]["metadata"].as_object_mut()
+        {
+            metadata.remove("creationTimestamp");
+        }
+    }
+    events.into()
 }
 
 /// Takes away what is another on each server, and the order of what has none.
@@ -124,8 +165,8 @@ fn alike(value: &mut Value) {
             }
         }
         Value::String(text) => {
-            // The whole object, whose managers are in the order of times.
-            if let (Some(from), Some(to)) = (text.find("patch: Invalid value: "), text.rfind("}\": ")) {
+            // The whole object, whose managers are in the order of times, and with what only our server says.
+            if let (Some(from), Some(to)) = (text.find("Invalid value: \"{"), text.rfind("}\": ")) {
                 *text = format!("{}object{}", &text[..from], &text[to..]);
             }
             // Of errors of types.
@@ -198,8 +239,11 @@ fn walk(theirs: &Value, ours: &Value, path: &str, found: &mut Vec<String>) {
             }
         }
         (left, right) if left != right => {
-            let short = |value: &Value| value.to_string().chars().take(600).collect::<String>();
-            found.push(format!("{path}: {} | {}", short(left), short(right)));
+            let [left, right] = [left, right].map(|value| value.to_string().chars().collect::<Vec<_>>());
+            let same = left.iter().zip(&right).take_while(|(a, b)| a == b).count();
+            let from = if left.len().max(right.len()) > 600 { same.saturating_sub(100) } else { 0 };
+            let around = |text: &[char]| text.iter().skip(from).take(600).collect::<String>();
+            found.push(format!("{path}: {} | {}", around(&left), around(&right)));
         }
         _ => {}
     }

@@ -1,13 +1,17 @@
 //! What may differ, and why.
 
+use serde_json::Value;
 use testkit::differential::{Case, Difference};
 
 use super::answers::Reply;
 
 /// Why these answers to a request differ, if there is a reason.
 pub(super) fn reason(theirs: &Reply, ours: &Reply) -> Option<&'static str> {
-    let message = |reply: &Reply| reply.body["message"].as_str().unwrap_or_default().to_owned();
-    let (their_words, our_words) = (message(theirs), message(ours));
+    // Of a watch that ends with a refusal, that is the one event.
+    let said = |reply: &'_ Reply| reply.body.get(0).unwrap_or(&reply.body).clone();
+    let (they_said, we_said) = (said(theirs), said(ours));
+    let message = |said: &Value| said["message"].as_str().unwrap_or_default().to_owned();
+    let (their_words, our_words) = (message(&they_said), message(&we_said));
     if theirs.status == 200 && ours.status == 410 {
         return Some("history is in memory, and begins with the process");
     }
@@ -19,11 +23,17 @@ pub(super) fn reason(theirs: &Reply, ours: &Reply) -> Option<&'static str> {
     }
     let form =
         |words: &str| words.contains("the requested object is a list") || words == "content is not a list";
-    if matches!(theirs.status, 404 | 410) && form(&our_words) {
-        return Some("a form that does not fit is refused before the object is looked for");
+    let looked_up = matches!(theirs.status, 404 | 410) || their_words.starts_with("resourceVersion: Invalid");
+    if looked_up && form(&our_words) {
+        return Some(
+            "a form that does not fit is refused before the object is looked for, and the version read",
+        );
     }
-    let same_but_words = theirs.status == ours.status && theirs.body["reason"] == ours.body["reason"];
-    if same_but_words && their_words.replace(", application/vnd.kubernetes.protobuf", "") == our_words {
+    let same_but_words = theirs.status == ours.status && they_said["reason"] == we_said["reason"];
+    if same_but_words
+        && their_words != our_words
+        && their_words.replace(", application/vnd.kubernetes.protobuf", "") == our_words
+    {
         return Some("objects in protobuf are neither read nor written, and so are not offered");
     }
     if same_but_words

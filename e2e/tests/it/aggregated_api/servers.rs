@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use aggregated_api::authorize::AuthorizationError;
-use aggregated_api::{AggregatedApi, Attributes, Authorizer, Decision, MemoryStorage, ResourceInfo};
+use aggregated_api::{AggregatedApi, Attributes, Authorizer, Decision, MemoryStorage, ResourceInfo, Storage};
 use anyhow::{Context, Result};
 use e2e::hub::token;
 use futures::future::{BoxFuture, FutureExt, ready};
@@ -43,11 +43,16 @@ pub(super) struct Ours {
 }
 
 impl Ours {
+    /// A kind by its CRD, from memory.
     pub(super) async fn start(definition: &str) -> Result<Self> {
         let definition = serde_saphyr::from_str(definition)?;
         let info = ResourceInfo::from_crd(&definition, "v1")?;
-        let api = AggregatedApi::new();
-        let api = api.resource(info, Arc::new(MemoryStorage::new())).authorizer(Arc::new(Everybody));
+        Self::serve(info, Arc::new(MemoryStorage::new())).await
+    }
+
+    /// Any kind, from any storage.
+    pub(super) async fn serve(info: ResourceInfo, storage: Arc<dyn Storage>) -> Result<Self> {
+        let api = AggregatedApi::new().resource(info, storage).authorizer(Arc::new(Everybody));
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let mut server = JoinSet::new();
