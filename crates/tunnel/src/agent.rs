@@ -28,6 +28,7 @@ use crate::{
         plan::{LinkKey, LinkState, plan},
         table::LinkTable,
     },
+    read_ahead::ReadAhead,
     route::Direction,
     serve,
 };
@@ -156,7 +157,10 @@ impl Agent {
         let connect = async {
             let connection = dial::gateway(&key.address, proxy).await?;
             let connector = TlsConnector::from(config);
-            connector.connect(self.server_name.clone(), connection).await.map_err(MakeError::Handshake)
+            connector
+                .connect(self.server_name.clone(), ReadAhead::new(connection))
+                .await
+                .map_err(MakeError::Handshake)
         };
         let connection = tokio::select! {
             connected = timeout(limits.handshake, connect) => connected.map_err(|_| MakeError::Timeout)??,

@@ -21,6 +21,7 @@ use crate::{
     link::{LinkError, Peer, Terms, answer},
     links::table::LinkTable,
     protocol::{ALPN_FORWARD, ALPN_REVERSE, Class},
+    read_ahead::ReadAhead,
     route::Direction,
     serve,
     socket::{speaks, tune_link},
@@ -141,7 +142,7 @@ impl Gateway {
             return Ok(());
         }
         let acceptor = TlsAcceptor::from(self.credentials.server().ok_or(AcceptError::NoCredentials)?);
-        let connection = timeout(limits.handshake, acceptor.accept(connection))
+        let connection = timeout(limits.handshake, acceptor.accept(ReadAhead::new(connection)))
             .await
             .map_err(|_| AcceptError::HandshakeTimeout)?
             .map_err(AcceptError::Handshake)?;
@@ -182,7 +183,10 @@ impl Gateway {
         }
     }
 
-    fn introduce(&self, connection: &TlsStream<TcpStream>) -> Result<(Identity, Direction), AcceptError> {
+    fn introduce(
+        &self,
+        connection: &TlsStream<ReadAhead<TcpStream>>,
+    ) -> Result<(Identity, Direction), AcceptError> {
         let (_, session) = connection.get_ref();
         let leaf: Option<&CertificateDer<'_>> = session.peer_certificates().and_then(<[_]>::first);
         let identity = self.verifier.identify(leaf.ok_or(IdentityError::Missing)?)?;

@@ -85,6 +85,7 @@ macro_rules! as_link {
         builder
             .initial_window_size(crate::window::stream_window(0))
             .initial_connection_window_size(crate::window::CONNECTION)
+            .max_frame_size(crate::protocol::MAX_FRAME)
             .max_header_list_size(crate::protocol::MAX_HEADER_LIST)
             .max_send_buffer_size(256 * 1024)
             // Peers are authenticated, and streams of tiny lines or many resets are what tunnels carry.

@@ -40,6 +40,10 @@ pub const MAX_HELLO: usize = 4096;
 /// The longest header list of a request, in bytes.
 pub const MAX_HEADER_LIST: u32 = 16 * 1024;
 
+/// The longest DATA frame that this end takes, in bytes. With its header of 9 bytes it fills two TLS records of 16 KiB: HTTP/2's default of
+/// 16 KiB would take a whole record and one of 9 bytes, and a system call, each.
+pub const MAX_FRAME: u32 = 2 * 16 * 1024 - 9;
+
 /// The most streams of a link.
 pub const MAX_STREAMS: u32 = 1024;
 

@@ -3,7 +3,6 @@
 //! Who waits for something to read holds no buffer: a thousand idle streams cost little.
 
 use std::{
-    cell::Cell,
     future::poll_fn,
     io, mem,
     pin::Pin,
@@ -16,15 +15,10 @@ use tokio::{
 };
 use tokio_util::io::poll_read_buf;
 
-use crate::socket::reset_on_close;
-
-/// How much is read at once.
-const BUFFER: usize = 64 * 1024;
-
-thread_local! {
-    // What relays of this thread read into, one after the other.
-    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-}
+use crate::{
+    socket::reset_on_close,
+    spare_buffer::{self, SIZE},
+};
 
 /// A connection that can be relayed.
 pub trait Pipe: AsyncRead + AsyncWrite + Unpin + Send {
@@ -173,17 +167,16 @@ impl Half {
     fn read(&mut self, cx: &mut Context<'_>, reader: &mut impl Pipe) -> Poll<io::Result<()>> {
         let mut buffer = mem::take(&mut self.buffer);
         self.start = 0;
-        if buffer.capacity() < BUFFER {
-            buffer = SPARE.take();
+        if buffer.capacity() < SIZE {
+            buffer = spare_buffer::take();
         }
         buffer.clear();
-        buffer.reserve_exact(BUFFER);
         let polled = poll_read_buf(Pin::new(reader), cx, &mut buffer);
         if matches!(polled, Poll::Ready(Ok(1..))) {
             self.buffer = buffer;
             return Poll::Ready(Ok(()));
         }
-        SPARE.set(buffer);
+        spare_buffer::give(buffer);
         self.ended = polled.is_ready();
         polled.map_ok(drop)
     }
@@ -191,9 +184,9 @@ impl Half {
     /// Little that waits to be written needs no large buffer.
     fn shrink(&mut self) {
         let waiting = &self.buffer[self.start..];
-        if waiting.len() < BUFFER / 4 && self.buffer.capacity() >= BUFFER {
+        if waiting.len() < SIZE / 4 && self.buffer.capacity() >= SIZE {
             let waiting = waiting.to_vec();
-            SPARE.set(mem::replace(&mut self.buffer, waiting));
+            spare_buffer::give(mem::replace(&mut self.buffer, waiting));
             self.start = 0;
         }
     }

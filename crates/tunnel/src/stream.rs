@@ -13,10 +13,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use h2::{Reason, RecvStream, SendStream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::{relay::Pipe, socket::StreamGuard};
-
-/// The most that is handed to HTTP/2 at once.
-const WRITE_MAX: usize = 64 * 1024;
+use crate::{protocol::MAX_FRAME, relay::Pipe, socket::StreamGuard};
 
 /// Frames shorter than this are put together while they wait: each that waits in HTTP/2 costs it more than its bytes.
 const SHORT: usize = 1024;
@@ -129,7 +126,7 @@ impl AsyncWrite for TunnelStream {
             // HTTP/2 counts empty frames as an attack.
             return Poll::Ready(Ok(0));
         }
-        let wanted = buf.len().min(WRITE_MAX);
+        let wanted = buf.len().min(MAX_FRAME as usize);
         self.send.reserve_capacity(wanted);
         while self.send.capacity() == 0 {
             match ready!(self.send.poll_capacity(cx)) {
