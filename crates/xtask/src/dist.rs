@@ -14,19 +14,26 @@ use serde_json::Value;
 
 use crate::workspace;
 
+/// The profile of what is released.
+const SMALLEST: &str = "edge";
+
 /// What to build, and how.
 #[derive(Debug, Args)]
 pub(crate) struct DistArgs {
     /// Profile of all binaries: `edge` is the smallest, on disk and resident.
-    #[arg(long, default_value = "edge")]
+    #[arg(long, default_value = SMALLEST)]
     profile: String,
 
-    /// Build nothing; make the image of this binary, which `dist` has built before.
+    /// Build this binary alone, and its image.
     #[arg(long, value_name = "BIN")]
+    only: Option<Binary>,
+
+    /// Build nothing; make the image of this binary, which `dist` has built before.
+    #[arg(long, value_name = "BIN", conflicts_with = "only")]
     image_only: Option<Binary>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 enum Binary {
     IsthmusManager,
     EdgeHub,
@@ -57,6 +64,14 @@ impl Binary {
         }
     }
 
+    /// The most that it may weigh in its smallest profile, in bytes: what is mapped of the hub is resident on each node.
+    fn size_max(self) -> u64 {
+        match self {
+            Self::IsthmusManager => 20_000_000,
+            Self::EdgeHub => 12_000_000,
+        }
+    }
+
     /// Where the built binary is kept.
     fn path(self) -> PathBuf {
         folder().join(self.name())
@@ -74,7 +89,7 @@ pub(crate) fn run(args: &DistArgs) -> anyhow::Result<()> {
         return image(binary);
     }
     let target = Target::installed()?;
-    for binary in Binary::ALL {
+    for binary in Binary::ALL.into_iter().filter(|binary| args.only.is_none_or(|only| only == *binary)) {
         build(binary, &args.profile, &target)?;
         image(binary)?;
     }
@@ -132,6 +147,10 @@ fn build(binary: Binary, profile: &str, target: &Target) -> anyhow::Result<()> {
     // Renamed into its place: a cluster may be running the one before.
     let new = binary.path().with_extension("new");
     let size = fs::copy(&built, &new)?;
+    if profile == SMALLEST {
+        let most = binary.size_max();
+        ensure!(size <= most, "{} has {size} bytes, and may have {most}", built.display());
+    }
     fs::rename(&new, binary.path())?;
     println!("{}: {} KiB, static, {} ({profile})", binary.path().display(), size / 1024, target.triple);
     Ok(())

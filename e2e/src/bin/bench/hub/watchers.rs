@@ -63,6 +63,9 @@ fn milliseconds(from: u128, to: u128) -> f64 {
     to.saturating_sub(from) as f64 / 1e6
 }
 
+/// How long no event comes when none is left.
+const SILENCE: Duration = Duration::from_secs(3);
+
 impl Watchers {
     /// Opens `count` watches of `path`, which has its parameters already.
     pub(super) async fn open(client: Client, path: &str, count: usize) -> Result<Self> {
@@ -94,6 +97,22 @@ impl Watchers {
             let told = self.shared.told.load(Relaxed);
             ensure!(Instant::now() < until, "{told} of {} events came", changes * self.count);
             tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        Ok(())
+    }
+
+    /// The same of watchers that may be cut, as those of the API server are by many events: waits for the rest of what those that go on
+    /// are told.
+    pub(super) async fn told_or_cut(&self, changes: usize, within: Duration) -> Result<()> {
+        let until = Instant::now() + within;
+        let (mut told, mut since) = (0, Instant::now());
+        while told < changes * self.count && (self.ended() == 0 || since.elapsed() < SILENCE) {
+            ensure!(Instant::now() < until, "{told} of {} events came", changes * self.count);
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            let now = self.shared.told.load(Relaxed);
+            if now > told {
+                (told, since) = (now, Instant::now());
+            }
         }
         Ok(())
     }
