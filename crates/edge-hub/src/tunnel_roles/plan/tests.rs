@@ -1,3 +1,5 @@
+use std::sync::LazyLock;
+
 use api::ExposeType;
 use tunnel::route::{Direct, Direction, Origin, Refusal, Route, route};
 
@@ -35,7 +37,12 @@ fn gateways() -> BTreeMap<String, Gateway> {
 }
 
 fn at(me: &str, known: &Known) -> Plan {
-    plan(&Given { me, listen_port: 10262, destinations: &["kube.svc=443".parse().unwrap()] }, known)
+    plan(&given(me, None), known)
+}
+
+fn given(me: &str, ways_in: Option<IpAddr>) -> Given<'_> {
+    static DESTINATIONS: LazyLock<[DestinationRule; 1]> = LazyLock::new(|| ["kube.svc=443".parse().unwrap()]);
+    Given { me, listen_port: 10262, destinations: &*DESTINATIONS, ways_in }
 }
 
 /// As the hub of an edge node knows the cluster.
@@ -254,9 +261,30 @@ fn ways_in_are_those_of_the_service_and_only_on_gateways() {
         port("grpc-1", 1, 20000),
     ];
     let plan = at("c1", &known);
-    let ways = [(10263, WayIn::Tls(10250)), (10264, WayIn::Http([9100, 9445].into()))];
-    assert_eq!(plan.ways_in, ways.into());
+    let ways = |address: &str| {
+        [(10263, WayIn::Tls(10250)), (10264, WayIn::Http([9100, 9445].into()))]
+            .map(|(port, way)| (SocketAddr::new(address.parse().unwrap(), port), way))
+    };
+    assert_eq!(plan.ways_in, ways("10.0.0.1").into());
     assert_eq!(plan.problems.len(), 4, "{:?}", plan.problems);
+    // At all internal addresses, but none that means all of them; at another one if somebody says so.
+    let own = |addresses: &[&str]| {
+        let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
+        Some(NodeFacts { addresses, ..facts(false, None, "") })
+    };
+    known.own = own(&["10.0.0.1", "0.0.0.0", "127.0.0.1", "fd00::1", "::", "::ffff:10.0.0.1"]);
+    assert_eq!(at("c1", &known).ways_in, [ways("10.0.0.1"), ways("fd00::1")].concat().into_iter().collect());
+    assert_eq!(super::plan(&given("c1", "0.0.0.0".parse().ok()), &known).ways_in, ways("0.0.0.0").into());
+    // Where no address is known there are none, and that is told.
+    for unknown in [own(&[]), own(&["0.0.0.0"]), None] {
+        known.own = unknown;
+        let plan = at("c1", &known);
+        assert!(plan.ways_in.is_empty());
+        assert_eq!(plan.problems.len(), 5, "{:?}", plan.problems);
+        let plan = super::plan(&given("c1", "10.0.0.9".parse().ok()), &known);
+        assert_eq!((plan.ways_in, plan.problems.len()), (ways("10.0.0.9").into(), 4));
+    }
+    known.own = own(&["10.0.0.1"]);
     known.gateways.get_mut("cloud").unwrap().listed = ["c2".to_owned()].into();
     known.gateways.get_mut("cloud").unwrap().endpoints = ["c2".to_owned()].into();
     known.gateways.get_mut("cloud").unwrap().active = ["c2".to_owned()].into();

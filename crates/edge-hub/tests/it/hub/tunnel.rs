@@ -3,7 +3,7 @@
 
 mod site;
 
-use std::sync::Arc;
+use std::{io::ErrorKind, net::IpAddr, sync::Arc};
 
 use rustls_pki_types::ServerName;
 use serde_json::Value;
@@ -33,10 +33,10 @@ async fn all_ways_lead_to_the_kubelet_by_its_name() {
     site.linked(&cloud).await;
     let kubelet = format!("a1:{}", site.kubelet);
     // By the server's name, as whoever dials the internal Service.
-    let stream = TcpStream::connect(("127.0.0.1", site.tls_way)).await.unwrap();
+    let stream = TcpStream::connect((site.address, site.tls_way)).await.unwrap();
     assert_eq!(site.ask_kubelet(stream).await, "you are prober");
     // By Host.
-    let mut stream = TcpStream::connect(("127.0.0.1", site.http_way)).await.unwrap();
+    let mut stream = TcpStream::connect((site.address, site.http_way)).await.unwrap();
     let request = format!("GET /metrics HTTP/1.1\r\nHost: a1:{}\r\n\r\n", site.exporter);
     stream.write_all(request.as_bytes()).await.unwrap();
     assert!(timeout(SOON, read_head(&mut stream)).await.unwrap().starts_with("HTTP/1.1 200 "));
@@ -172,8 +172,19 @@ async fn who_is_not_known_gets_nowhere() {
         timeout(SOON, ended).await.unwrap();
     }
     assert_eq!(cloud.status().await["links"], Value::Array(vec![]));
+    // The ways in ask nobody who they are: they are at the node's internal address and at no other.
+    for way in [site.tls_way, site.http_way] {
+        site.until_async("the way in is open", async || {
+            TcpStream::connect((site.address, way)).await.is_ok()
+        })
+        .await;
+        for other in ["127.0.0.1", "127.0.0.2"] {
+            let refused = TcpStream::connect((other, way)).await.map_err(|error| error.kind());
+            assert_eq!(refused.err(), Some(ErrorKind::ConnectionRefused), "{other}:{way}");
+        }
+    }
     // A way in is no proxy, and leads to nodes only.
-    let mut stream = TcpStream::connect(("127.0.0.1", site.http_way)).await.unwrap();
+    let mut stream = TcpStream::connect((site.address, site.http_way)).await.unwrap();
     assert_eq!(connect(&mut stream, &format!("c1:{}", site.kubelet)).await, "400");
     // The way to a pool without a tunnel fails at once.
     let mut stream = UnixStream::connect(site.socket()).await.unwrap();
@@ -281,9 +292,11 @@ async fn checks_of_load_balancers_are_counted_and_no_more() {
     let site = Tunnelled::new().await;
     let (cloud, _edge) = (site.cloud().await, site.edge().await);
     site.linked(&cloud).await;
-    for port in [site.gateway, site.tls_way, site.http_way, site.clients] {
+    let loopback = IpAddr::from([127, 0, 0, 1]);
+    let ways = [(site.address, site.tls_way), (site.address, site.http_way)];
+    for listener in [(loopback, site.gateway), (loopback, site.clients)].into_iter().chain(ways) {
         for _ in 0..3 {
-            drop(TcpStream::connect(("127.0.0.1", port)).await.unwrap());
+            drop(TcpStream::connect(listener).await.unwrap());
         }
     }
     let value = |metrics: &str, listener: &str| {
