@@ -11,7 +11,7 @@ use std::{
 
 use api::raven::cloud::{Claim, of_cloud};
 use tunnel::{
-    destination::{Destination, Rule, is_never},
+    destination::{KUBELETS, Rule, is_never},
     links::desired::{Addresses, Listening},
     view::{Domain, GatewayState, Node, Place, View},
 };
@@ -155,7 +155,8 @@ pub(super) fn plan(given: &Given<'_>, known: &Known) -> Plan {
         state.endpoints.extend(gateway.active.iter().cloned());
     }
     let cloud = cloud(&gateways);
-    let view = View { destinations: destinations(given, known, &cloud), nodes, gateways };
+    let mut view = View { destinations: Vec::new(), nodes, gateways };
+    view.destinations = destinations(given, known, &cloud, &view);
     let listens =
         known.gateways.values().any(|gateway| gateway.is_exposed() && candidates(gateway).contains(given.me));
     let mine = view.domain_of(given.me);
@@ -289,16 +290,14 @@ fn cloud(gateways: &BTreeMap<Domain, GatewayState>) -> Domain {
     exposed.next().map_or(Domain::Cloud, |(domain, _)| domain.clone())
 }
 
-fn destinations(given: &Given<'_>, known: &Known, cloud: &Domain) -> Vec<Rule> {
-    let listed: BTreeSet<u16> =
-        known.gateways.values().flat_map(|gateway| gateway.ports.iter().copied()).collect();
-    let mut rules = vec![Rule::kubelets()];
-    if !listed.is_empty() {
-        let ports = listed.into_iter().map(|port| port..=port).collect();
-        rules.push(Rule { to: Destination::Nodes { domain: None }, ports, from: Vec::new() });
-    }
-    rules.extend(given.destinations.iter().map(|rule| rule.rule(cloud)));
-    rules
+/// Kubelets and what Gateways list, for the cloud and each domain's own nodes; what was asked for here, for everyone.
+fn destinations(given: &Given<'_>, known: &Known, cloud: &Domain, view: &View) -> Vec<Rule> {
+    let listed = known.gateways.values().flat_map(|gateway| gateway.ports.iter().copied());
+    let ports: BTreeSet<u16> = KUBELETS.into_iter().chain(listed).collect();
+    let ports: Vec<u16> = ports.into_iter().collect();
+    let (mine, exposed) = (view.domain_of(given.me), view.exposed().map(|(domain, _)| domain.clone()));
+    let rules = Rule::nodes(&ports, mine.as_ref(), exposed);
+    rules.chain(given.destinations.iter().map(|rule| rule.rule(cloud))).collect()
 }
 
 /// Where the endpoints of gateways accept links: nodes of the own domain at their own addresses, whether it is exposed or not, others

@@ -48,16 +48,21 @@ async fn all_ways_lead_to_the_kubelet_by_its_name() {
     let mut stream = site.client("kube-apiserver").await.unwrap();
     assert_eq!(connect(&mut stream, &kubelet).await, "200");
     assert_eq!(site.ask_kubelet(stream).await, "you are prober");
-    // Out of the edge, by a program of the node; a node that is in its own domain, and one in the cloud.
+    // Out of the edge, by a program of the node; a node that is in its own domain, and one in the cloud whose port is listed.
     for node in ["a1", "c1"] {
         let mut stream = TcpStream::connect(("127.0.0.1", site.loopback)).await.unwrap();
         assert_eq!(connect(&mut stream, &format!("{node}:{}", site.kubelet)).await, "200", "{node}");
         assert_eq!(site.ask_kubelet(stream).await, "you are prober");
     }
-    // What is on no list is told of and not reached.
-    for (target, status) in [("a1:22", "403"), ("169.254.169.254:80", "403"), ("nobody:10250", "404")] {
+    // What is on no list is told of and not reached. Nor are other ports of the cloud's nodes, though Gateways list them for the cloud.
+    for (target, status) in [
+        ("a1:22".to_owned(), "403"),
+        ("169.254.169.254:80".to_owned(), "403"),
+        (format!("c1:{}", site.exporter), "403"),
+        (format!("nobody:{}", site.kubelet), "404"),
+    ] {
         let mut stream = TcpStream::connect(("127.0.0.1", site.loopback)).await.unwrap();
-        assert_eq!(connect(&mut stream, target).await, status, "{target}");
+        assert_eq!(connect(&mut stream, &target).await, status, "{target}");
     }
     let status = cloud.status().await;
     assert_eq!((&status["role"], &status["problems"]), (&"gateway".into(), &Value::Array(vec![])));
@@ -68,7 +73,7 @@ async fn all_ways_lead_to_the_kubelet_by_its_name() {
     for line in [
         "isthmus_hub_tunnel_role{role=\"agent\"} 1",
         "isthmus_hub_tunnel_links{direction=\"reverse\"} 2",
-        "isthmus_hub_tunnel_streams_total{outcome=\"not_allowed\"} 2",
+        "isthmus_hub_tunnel_streams_total{outcome=\"not_allowed\"} 3",
     ] {
         assert!(metrics.contains(line), "{line} in {metrics}");
     }
@@ -94,7 +99,7 @@ async fn streams_add_no_metrics() {
     assert!(before.iter().all(|count| *count > 20), "{before:?}");
     for number in 0..30 {
         let targets = [
-            (format!("nobody-{number}:10250"), "404"),
+            (format!("nobody-{number}:{}", site.kubelet), "404"),
             (format!("nobody-{number}:{}", 20 + number), "403"),
             (format!("a1:{}", site.kubelet), "200"),
         ];
@@ -117,7 +122,7 @@ async fn streams_ask_nothing_of_the_api_server() {
         let targets = [
             (format!("a1:{}", site.kubelet), "200"),
             (format!("a2:{}", site.kubelet), "200"),
-            (format!("nobody-{number}:10250"), "404"),
+            (format!("nobody-{number}:{}", site.kubelet), "404"),
             ("a1:22".to_owned(), "403"),
         ];
         for (target, status) in targets {

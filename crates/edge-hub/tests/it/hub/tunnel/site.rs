@@ -237,6 +237,8 @@ impl Tunnelled {
             ("--proxy-port", port().to_string()),
             ("--serve-port", admin.to_string()),
             ("--tunnel-proxy-uids", uid),
+            // Everyone reaches this port of the cloud's nodes; other ports of nodes, and this one elsewhere, the cloud and the node's own pool.
+            ("--tunnel-destinations", format!("nodes@cloud={}", self.kubelet)),
             // Whatever the environment says.
             ("--tunnel-http-proxy", String::new()),
         ];
