@@ -25,7 +25,7 @@ use tunnel::{
     agent::Agent,
     connector::Connector,
     credentials::Credentials,
-    destination::{Destination, Rule},
+    destination::{Callers, Destination, Rule},
     ending::Ending,
     gateway::Gateway,
     identity::SubjectVerifier,
@@ -85,7 +85,7 @@ impl End {
         let world = View {
             nodes: [node(GATEWAY, Place::Cloud), node(AGENT, Place::Edge)].into(),
             gateways: [(Domain::Cloud, gateway)].into(),
-            destinations: vec![Rule { to, ports: vec![1..=u16::MAX], from: vec![] }],
+            destinations: vec![Rule { to, ports: vec![1..=u16::MAX], from: Callers::All }],
         };
         let (views, table, credentials) =
             (watch::Sender::new(Arc::new(world)), Arc::<LinkTable>::default(), Credentials::new());

@@ -3,7 +3,7 @@
 //! Some addresses are never reached whatever the rules say: the metadata service of clouds (link-local), multicast,
 //! the unspecified address; and loopback, but by a rule that names it.
 
-use std::{net::IpAddr, ops::RangeInclusive};
+use std::{collections::BTreeSet, net::IpAddr, ops::RangeInclusive};
 
 use ipnet::IpNet;
 
@@ -16,8 +16,17 @@ pub struct Rule {
     pub to: Destination,
     /// At which ports.
     pub ports: Vec<RangeInclusive<u16>>,
-    /// For streams that come from which domains; empty is from everywhere.
-    pub from: Vec<Domain>,
+    /// For streams that come from where.
+    pub from: Callers,
+}
+
+/// Who may use a rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Callers {
+    /// Streams from everywhere.
+    All,
+    /// Those from these domains; none are nobody.
+    Of(BTreeSet<Domain>),
 }
 
 /// What a rule is about.
@@ -52,16 +61,34 @@ pub enum Destination {
 impl Rule {
     /// Whether the rule is for streams from `from` to a port.
     pub fn covers(&self, from: &Domain, port: u16) -> bool {
-        (self.from.is_empty() || self.from.contains(from))
-            && self.ports.iter().any(|ports| ports.contains(&port))
+        let allowed = match &self.from {
+            Callers::All => true,
+            Callers::Of(domains) => domains.contains(from),
+        };
+        allowed && self.ports.iter().any(|ports| ports.contains(&port))
     }
 
-    /// Kubelets and the exporters usually scraped on nodes: 10250, 10255, 9100, 9445.
-    pub fn kubelets() -> Self {
-        let ports = [10250, 10255, 9100, 9445].map(|port| port..=port);
-        Self { to: Destination::Nodes { domain: None }, ports: ports.to_vec(), from: Vec::new() }
+    /// Ports of all nodes for callers of exposed domains, the cloud's; and of the nodes of `mine` for its own. Another pool's nodes are not
+    /// among them: whoever has the key of an edge node would reach the kubelets of all the others.
+    pub fn nodes(
+        ports: &[u16],
+        mine: Option<&Domain>,
+        exposed: impl IntoIterator<Item = Domain>,
+    ) -> impl Iterator<Item = Self> {
+        let ports: Vec<_> = ports.iter().map(|port| *port..=*port).collect();
+        let of = |domain, from| Self {
+            to: Destination::Nodes { domain },
+            ports: ports.clone(),
+            from: Callers::Of(from),
+        };
+        let (all, own) = (of(None, exposed.into_iter().collect()), mine.cloned());
+        let own = own.map(|mine| of(Some(mine.clone()), [mine].into()));
+        [all].into_iter().chain(own)
     }
 }
+
+/// Ports of kubelets and of the exporters usually scraped on nodes.
+pub const KUBELETS: [u16; 4] = [10250, 10255, 9100, 9445];
 
 /// Whether `name` is what `pattern` means.
 pub fn name_matches(pattern: &str, name: &str) -> bool {
@@ -98,6 +125,15 @@ mod tests {
         ] {
             assert_eq!(name_matches(pattern, name), expected, "{pattern} {name}");
         }
+    }
+
+    #[test]
+    fn a_rule_for_nobody_covers_nobody() {
+        let a = Domain::Pool("a".into());
+        let covers =
+            |from| Rule { to: Destination::Nodes { domain: None }, ports: vec![1..=2], from }.covers(&a, 2);
+        assert!(covers(Callers::All) && covers(Callers::Of([a.clone()].into())));
+        assert!(!covers(Callers::Of(BTreeSet::new())) && !covers(Callers::Of([Domain::Cloud].into())));
     }
 
     #[test]

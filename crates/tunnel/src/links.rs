@@ -1,5 +1,6 @@
 //! Which links there should be, and what to do about those there are.
 
 pub mod desired;
+mod load;
 pub mod plan;
 pub mod table;

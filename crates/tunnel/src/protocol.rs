@@ -83,13 +83,14 @@ impl Default for Limits {
     }
 }
 
-/// Kinds of traffic that have connections of their own, so that a lost packet of one does not hold the other back.
+/// Kinds of traffic that have connections of their own, so that a lost packet of one does not hold the other back. What a stream is
+/// taken for is known before anything passed: by the way it came in. What links then carry counts as well ([`crate::candidates`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Class {
-    /// Somebody waits: exec, attach, logs, scrapes.
+    /// Somebody may wait: all that comes to nodes from the cloud. To a gateway exec and scrapes look like port-forward and cp.
     Interactive,
-    /// Much data: port-forward, cp, edge to cloud.
+    /// It may be much: what programs of a node send out by the loopback proxy.
     Bulk,
 }
 

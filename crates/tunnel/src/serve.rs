@@ -56,6 +56,8 @@ async fn stream(connector: Arc<Connector>, peer: Arc<str>, domain: Domain, rever
         }
     };
     let view = connector.view();
+    // What its domain is called may have changed since the link was made: at an edge node a cloud's is called like its Gateway.
+    let domain = view.domain_of(&peer).unwrap_or(domain);
     let mine = view.domain_of(connector.me());
     let sibling = mine.as_ref() == Some(&domain) && view.is_endpoint(&peer, &domain);
     let origin = Some(Origin { domain, sibling, reverse });

@@ -18,9 +18,10 @@ pub struct TunnelArgs {
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:10262")]
     pub tunnel_address: SocketAddr,
 
-    /// Where a gateway takes what is sent to Service x-raven-proxy-internal-svc; the ports are the Service's.
-    #[arg(long, value_name = "IP", default_value = "0.0.0.0")]
-    pub tunnel_ways_in_address: IpAddr,
+    /// Where a gateway takes what is sent to Service x-raven-proxy-internal-svc, whose ports they are; if not given, at the internal
+    /// addresses that its Node has.
+    #[arg(long, value_name = "IP")]
+    pub tunnel_ways_in_address: Option<IpAddr>,
 
     /// Port on 127.0.0.1 of an HTTP proxy (CONNECT, and http:// URIs) by which programs of this node reach nodes and
     /// destinations anywhere by name; 0 is off.

@@ -17,8 +17,8 @@ pub struct TunnelConfig {
     pub node: String,
     /// Where a gateway accepts links.
     pub listen: SocketAddr,
-    /// Where a gateway takes what is sent to the internal Service.
-    pub ways_in: IpAddr,
+    /// Where a gateway takes what is sent to the internal Service; at its internal addresses, if nothing is said.
+    pub ways_in: Option<IpAddr>,
     /// The loopback proxy, and the users who may use it.
     pub proxy: Option<(SocketAddr, BTreeSet<LocalUser>)>,
     /// What may be reached beside what always may.

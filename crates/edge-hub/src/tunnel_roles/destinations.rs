@@ -4,7 +4,7 @@ use std::{net::IpAddr, ops::RangeInclusive, str::FromStr};
 
 use ipnet::IpNet;
 use tunnel::{
-    destination::{Destination, Rule},
+    destination::{Callers, Destination, Rule},
     view::Domain,
 };
 
@@ -101,7 +101,7 @@ impl DestinationRule {
             What::Name(pattern) => Destination::Name { pattern: pattern.clone(), domain: or_cloud() },
             What::Network(network) => Destination::Network { network: *network, domain: or_cloud() },
         };
-        Rule { to, ports: ports.clone(), from: Vec::new() }
+        Rule { to, ports: ports.clone(), from: Callers::All }
     }
 }
 
@@ -113,7 +113,7 @@ mod tests {
     fn rules_are_read() {
         let cloud = Domain::Pool("gw".into());
         let read = |text: &str| text.parse::<DestinationRule>().unwrap().rule(&cloud);
-        let rule = |to, ports: &[RangeInclusive<u16>]| Rule { to, ports: ports.to_vec(), from: vec![] };
+        let rule = |to, ports: &[RangeInclusive<u16>]| Rule { to, ports: ports.to_vec(), from: Callers::All };
         assert_eq!(
             read("nodes=9100+9200-9210"),
             rule(Destination::Nodes { domain: None }, &[9100..=9100, 9200..=9210])

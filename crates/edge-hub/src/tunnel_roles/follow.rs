@@ -91,6 +91,7 @@ impl Following {
                     me: &self.state.me,
                     listen_port: self.config.listen.port(),
                     destinations: &self.config.destinations,
+                    ways_in: self.config.ways_in,
                 };
                 let plan = plan(&given, &self.known);
                 let role = plan.role;

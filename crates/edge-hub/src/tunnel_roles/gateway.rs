@@ -94,7 +94,7 @@ async fn run(
     };
     tasks.spawn(keep);
     tasks.spawn(tell_problem(state.clone(), serving, end.clone()));
-    tasks.spawn(ways_in::keep(state.clone(), config.ways_in, ending.clone()));
+    tasks.spawn(ways_in::keep(state.clone(), ending.clone()));
     let ready = async {
         let listener = bind(&state, "--tunnel-address", config.listen).await;
         // Who is said to live can be dialled.

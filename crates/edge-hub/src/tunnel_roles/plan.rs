@@ -6,12 +6,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
 };
 
 use api::raven::cloud::{Claim, of_cloud};
 use tunnel::{
-    destination::{Destination, Rule},
+    destination::{KUBELETS, Rule, is_never},
     links::desired::{Addresses, Listening},
     view::{Domain, GatewayState, Node, Place, View},
 };
@@ -83,6 +83,8 @@ pub(super) struct Given<'a> {
     pub(super) listen_port: u16,
     /// What may be reached beside what always may.
     pub(super) destinations: &'a [DestinationRule],
+    /// The one address at which clients come in, if somebody chose it.
+    pub(super) ways_in: Option<IpAddr>,
 }
 
 /// How clients come in at a port.
@@ -105,8 +107,8 @@ pub(super) struct Plan {
     pub(super) role: Role,
     /// Whose links it accepts.
     pub(super) accepts: Accepts,
-    /// Where clients come in, by port.
-    pub(super) ways_in: BTreeMap<u16, WayIn>,
+    /// Where clients come in.
+    pub(super) ways_in: BTreeMap<SocketAddr, WayIn>,
     /// What cannot be as it was asked for.
     pub(super) problems: Vec<String>,
 }
@@ -153,7 +155,8 @@ pub(super) fn plan(given: &Given<'_>, known: &Known) -> Plan {
         state.endpoints.extend(gateway.active.iter().cloned());
     }
     let cloud = cloud(&gateways);
-    let view = View { destinations: destinations(given, known, &cloud), nodes, gateways };
+    let mut view = View { destinations: Vec::new(), nodes, gateways };
+    view.destinations = destinations(given, known, &cloud, &view);
     let listens =
         known.gateways.values().any(|gateway| gateway.is_exposed() && candidates(gateway).contains(given.me));
     let mine = view.domain_of(given.me);
@@ -162,8 +165,7 @@ pub(super) fn plan(given: &Given<'_>, known: &Known) -> Plan {
         Some(domain) if !view.is_exposed(domain) && view.is_endpoint(given.me, domain) => Role::Agent,
         _ => Role::None,
     };
-    let ways_in =
-        if listens { ways_in(&known.ports, given.listen_port, &mut problems) } else { BTreeMap::new() };
+    let ways_in = if listens { ways_in(given, known, &mut problems) } else { BTreeMap::new() };
     let accepts = match role {
         Role::Gateway => Accepts::Everyone,
         Role::Agent if has_neighbours(given.me, mine.as_ref(), &view) => Accepts::OwnPool,
@@ -288,16 +290,14 @@ fn cloud(gateways: &BTreeMap<Domain, GatewayState>) -> Domain {
     exposed.next().map_or(Domain::Cloud, |(domain, _)| domain.clone())
 }
 
-fn destinations(given: &Given<'_>, known: &Known, cloud: &Domain) -> Vec<Rule> {
-    let listed: BTreeSet<u16> =
-        known.gateways.values().flat_map(|gateway| gateway.ports.iter().copied()).collect();
-    let mut rules = vec![Rule::kubelets()];
-    if !listed.is_empty() {
-        let ports = listed.into_iter().map(|port| port..=port).collect();
-        rules.push(Rule { to: Destination::Nodes { domain: None }, ports, from: Vec::new() });
-    }
-    rules.extend(given.destinations.iter().map(|rule| rule.rule(cloud)));
-    rules
+/// Kubelets and what Gateways list, for the cloud and each domain's own nodes; what was asked for here, for everyone.
+fn destinations(given: &Given<'_>, known: &Known, cloud: &Domain, view: &View) -> Vec<Rule> {
+    let listed = known.gateways.values().flat_map(|gateway| gateway.ports.iter().copied());
+    let ports: BTreeSet<u16> = KUBELETS.into_iter().chain(listed).collect();
+    let ports: Vec<u16> = ports.into_iter().collect();
+    let (mine, exposed) = (view.domain_of(given.me), view.exposed().map(|(domain, _)| domain.clone()));
+    let rules = Rule::nodes(&ports, mine.as_ref(), exposed);
+    rules.chain(given.destinations.iter().map(|rule| rule.rule(cloud))).collect()
 }
 
 /// Where the endpoints of gateways accept links: nodes of the own domain at their own addresses, whether it is exposed or not, others
@@ -309,10 +309,7 @@ fn listening(given: &Given<'_>, known: &Known, view: &View, mine: Option<&Domain
             if let (Some(mine), Some(node)) = (mine, view.nodes.get(endpoint))
                 && node.domain(endpoint) == *mine
             {
-                let near = node
-                    .addresses
-                    .first()
-                    .map(|address| std::net::SocketAddr::new(*address, given.listen_port));
+                let near = node.addresses.first().map(|address| SocketAddr::new(*address, given.listen_port));
                 let addresses = near.map(|address| address.to_string()).into_iter().collect();
                 listening.insert(endpoint.clone(), Addresses { addresses });
                 continue;
@@ -331,7 +328,31 @@ fn listening(given: &Given<'_>, known: &Known, view: &View, mine: Option<&Domain
     listening
 }
 
-fn ways_in(ports: &[ServicePort], listen_port: u16, problems: &mut Vec<String>) -> BTreeMap<u16, WayIn> {
+/// The ways in at each address. Who comes in there is asked nothing, so they are at the node's internal addresses, to which the Service
+/// leads, and not at those that the outside sees.
+fn ways_in(given: &Given<'_>, known: &Known, problems: &mut Vec<String>) -> BTreeMap<SocketAddr, WayIn> {
+    let ports = ports_in(&known.ports, given.listen_port, problems);
+    let addresses: BTreeSet<IpAddr> = match given.ways_in {
+        Some(address) => [address].into(),
+        None => internal_addresses(known).collect(),
+    };
+    if addresses.is_empty() && !ports.is_empty() {
+        problems.push(
+            "nothing is taken for the internal Service: the Node has no internal address, and there is no --tunnel-ways-in-address"
+                .to_owned(),
+        );
+    }
+    let at = |address| ports.iter().map(move |(port, way)| (SocketAddr::new(address, *port), way.clone()));
+    addresses.into_iter().flat_map(at).collect()
+}
+
+/// This node's own addresses, without those that would mean all, or none that others can dial.
+fn internal_addresses(known: &Known) -> impl Iterator<Item = IpAddr> {
+    let own = known.own.iter().flat_map(|own| &own.addresses);
+    own.map(IpAddr::to_canonical).filter(|address| !is_never(*address))
+}
+
+fn ports_in(ports: &[ServicePort], listen_port: u16, problems: &mut Vec<String>) -> BTreeMap<u16, WayIn> {
     let mut ways: BTreeMap<u16, WayIn> = BTreeMap::new();
     for ServicePort { name, port, target } in ports {
         if *target < LOWEST_WAY_IN || *target == listen_port {

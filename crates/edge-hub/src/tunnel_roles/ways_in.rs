@@ -1,12 +1,7 @@
-//! What is sent to the internal Service of gateways, at the ports that the Service says. Callers are not known here: they come as
+//! What is sent to the internal Service of gateways, at the node's addresses and the ports that the Service says. Callers are not known here: they come as
 //! far as nodes, and a kubelet authenticates them itself, since its TLS is passed through unopened.
 
-use std::{
-    collections::BTreeMap,
-    net::{IpAddr, SocketAddr},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::task::JoinSet;
 use tunnel::{
@@ -22,25 +17,25 @@ use tunnel::{
 
 use super::{State, gateway::bind, plan::WayIn};
 
-/// Keeps a listener for each port until `all` retires. What is sent to a port is looked up for each client. Clients of a port that is closed
-/// go on.
-pub(super) async fn keep(state: Arc<State>, address: IpAddr, all: Ending) {
+/// Keeps the listeners of the plan until `all` retires. What is sent to a port is looked up for each client. Clients of a listener that is
+/// closed go on.
+pub(super) async fn keep(state: Arc<State>, all: Ending) {
     let mut plans = state.plan.subscribe();
-    let mut open: BTreeMap<u16, Ending> = BTreeMap::new();
+    let mut open: BTreeMap<SocketAddr, Ending> = BTreeMap::new();
     let mut tasks = JoinSet::new();
     loop {
         let plan = plans.borrow_and_update().clone();
-        open.retain(|port, closed| {
-            let stays = plan.ways_in.contains_key(port);
+        open.retain(|address, closed| {
+            let stays = plan.ways_in.contains_key(address);
             if !stays {
                 closed.retire();
             }
             stays
         });
-        for port in plan.ways_in.keys() {
-            open.entry(*port).or_insert_with(|| {
+        for address in plan.ways_in.keys() {
+            open.entry(*address).or_insert_with(|| {
                 let closed = all.child();
-                tasks.spawn(serve(state.clone(), SocketAddr::new(address, *port), closed.clone()));
+                tasks.spawn(serve(state.clone(), *address, closed.clone()));
                 closed
             });
         }
@@ -54,7 +49,7 @@ pub(super) async fn keep(state: Arc<State>, address: IpAddr, all: Ending) {
 }
 
 async fn serve(state: Arc<State>, address: SocketAddr, closed: Ending) {
-    let name = format!("way in at {}", address.port());
+    let name = format!("way in at {address}");
     let listener = tokio::select! {
         listener = bind(&state, &name, address) => listener,
         () = closed.retired() => return state.problem(&name, None),
@@ -64,7 +59,7 @@ async fn serve(state: Arc<State>, address: SocketAddr, closed: Ending) {
     listen::tcp(listener, closed, drain, move |client, peer| {
         let (state, ending) = (state.clone(), ending.clone());
         async move {
-            let way = state.plan.borrow().ways_in.get(&address.port()).cloned();
+            let way = state.plan.borrow().ways_in.get(&address).cloned();
             let listener = match way {
                 Some(WayIn::Http(_)) => Listener::NodesHttp,
                 Some(WayIn::Tls(_)) => Listener::NodesTls,

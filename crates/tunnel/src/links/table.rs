@@ -17,6 +17,7 @@ use tokio::{sync::watch, time::Instant};
 
 use crate::{
     candidates::{Candidate, order},
+    links::load::Load,
     protocol::Class,
     route::{Direction, Step},
     socket::Traffic,
@@ -39,6 +40,7 @@ pub struct Link {
     pub(crate) traffic: Arc<Traffic>,
     // Microseconds; 0 is not known.
     round_trip: AtomicU64,
+    load: Mutex<Load>,
     // For good, and for now.
     draining: AtomicBool,
     suspended: AtomicBool,
@@ -139,15 +141,17 @@ impl LinkTable {
             passed.fold();
             passed.counted.push(traffic.clone());
         }
+        let now = Instant::now();
         let link = Arc::new(Link {
             id: self.next.fetch_add(1, Ordering::Relaxed),
             peer,
             domain,
             direction,
             class,
-            since: Instant::now(),
+            since: now,
             traffic,
             round_trip: AtomicU64::new(0),
+            load: Mutex::new(Load::new(now)),
             draining: AtomicBool::new(false),
             suspended: AtomicBool::new(false),
             streams_max: usize::try_from(streams_max).unwrap_or(usize::MAX),
@@ -160,11 +164,11 @@ impl LinkTable {
 
     /// The links to ask for a stream of `class`, the best first, of the peers of this step.
     pub(crate) fn candidates(&self, step: &Step, class: Class) -> Vec<Arc<Link>> {
-        let links = self.links.lock();
+        let (links, now) = (self.links.lock(), Instant::now());
         let of_step = |link: &&Arc<Link>| {
             link.asker.is_some() && link.direction == step.direction && step.peers.contains(&link.peer)
         };
-        let candidates: Vec<_> = links.values().filter(of_step).map(|link| link.candidate()).collect();
+        let candidates: Vec<_> = links.values().filter(of_step).map(|link| link.candidate(now)).collect();
         order(class, &candidates).into_iter().filter_map(|id| links.get(&id).cloned()).collect()
     }
 
@@ -217,6 +221,13 @@ impl Link {
     pub(crate) fn set_round_trip(&self, round_trip: Duration) {
         let micros = u64::try_from(round_trip.as_micros()).unwrap_or(u64::MAX);
         self.round_trip.store(micros.max(1), Ordering::Relaxed);
+        // Told of at each PING's answer: so the load is of the last seconds, though nobody asks for a stream.
+        self.load(Instant::now());
+    }
+
+    fn load(&self, now: Instant) -> u64 {
+        let total = self.traffic.received().saturating_add(self.traffic.sent());
+        self.load.lock().at(now, total)
     }
 
     pub(crate) fn set_draining(&self) {
@@ -246,13 +257,15 @@ impl Link {
         }
     }
 
-    fn candidate(&self) -> Candidate {
+    fn candidate(&self, now: Instant) -> Candidate<'_> {
         let streams = self.traffic.streams();
         Candidate {
             link: self.id,
+            peer: &self.peer,
             class: self.class,
             streams,
             round_trip: self.round_trip(),
+            load: self.load(now),
             closed_to_new: self.is_closed_to_new() || streams >= self.streams_max,
         }
     }

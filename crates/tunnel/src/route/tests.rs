@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    destination::Rule,
+    destination::{Callers, KUBELETS, Rule},
     view::{GatewayState, Node, Place},
 };
 
@@ -34,20 +34,31 @@ fn view() -> View {
         (Domain::Pool("b".into()), gateway(false, &["b1"])),
     ];
     let destinations = vec![
-        Rule::kubelets(),
+        Rule { to: Destination::Nodes { domain: None }, ports: vec![LISTED..=LISTED], from: Callers::All },
         Rule {
             to: Destination::Name { pattern: "*.svc".into(), domain: Domain::Cloud },
             ports: vec![80..=80],
-            from: vec![Domain::Cloud, Domain::Pool("a".into())],
+            from: Callers::Of([Domain::Cloud, Domain::Pool("a".into())].into()),
         },
         Rule {
             to: Destination::Network { network: "10.96.0.0/12".parse().unwrap(), domain: Domain::Cloud },
             ports: vec![1..=u16::MAX],
-            from: vec![],
+            from: Callers::All,
         },
-        Rule { to: Destination::NodeLoopback { domain: None }, ports: vec![9999..=9999], from: vec![] },
+        Rule { to: Destination::NodeLoopback { domain: None }, ports: vec![9999..=9999], from: Callers::All },
     ];
     View { nodes: BTreeMap::from(nodes), gateways: BTreeMap::from(gateways), destinations }
+}
+
+/// A port of nodes that everyone may reach, as somebody listed it.
+const LISTED: u16 = 18090;
+
+/// The same as the node `me` sees it, with what is there by default.
+fn with_defaults(me: &str) -> View {
+    let mut view = view();
+    let mine = view.domain_of(me);
+    view.destinations.extend(Rule::nodes(&KUBELETS, mine.as_ref(), [Domain::Cloud]));
+    view
 }
 
 fn describe(route: &Route) -> String {
@@ -82,23 +93,23 @@ fn rules_of_the_issue() {
     let view = view();
     let check = |me, target, expected| check(&view, me, target, expected);
     // A node of the caller's own domain is dialled directly, gateway or not.
-    check("c1", "c3:10250", "direct 10.0.0.3:10250");
-    check("c3", "c1:10250", "direct 10.0.0.1:10250");
-    check("a2", "a1:10250", "direct 192.168.1.10:10250");
+    check("c1", "c3:18090", "direct 10.0.0.3:18090");
+    check("c3", "c1:18090", "direct 10.0.0.1:18090");
+    check("a2", "a1:18090", "direct 192.168.1.10:18090");
     // From a cloud gateway: the pool's endpoint, or a sibling that has the link.
-    check("c1", "a2:10250", "pool/a by Reverse a1 then Forward c2");
-    check("c1", "solo:10250", "node/solo by Reverse solo then Forward c2");
+    check("c1", "a2:18090", "pool/a by Reverse a1 then Forward c2");
+    check("c1", "solo:18090", "node/solo by Reverse solo then Forward c2");
     // From an ordinary node: its own gateway.
-    check("c3", "a2:10250", "pool/a by Forward c1,c2");
-    check("a2", "c1:10250", "cloud by Forward a1");
+    check("c3", "a2:18090", "pool/a by Forward c1,c2");
+    check("a2", "c1:18090", "cloud by Forward a1");
     // From an edge gateway, and a solo node: the exposed gateways, also on the way to another pool.
-    check("a1", "c3:10250", "cloud by Forward c1,c2");
-    check("a1", "b2:10250", "pool/b by Forward c1,c2");
-    check("solo", "b2:10250", "pool/b by Forward c1,c2");
+    check("a1", "c3:18090", "cloud by Forward c1,c2");
+    check("a1", "b2:18090", "pool/b by Forward c1,c2");
+    check("solo", "b2:18090", "pool/b by Forward c1,c2");
     // Overlapping addresses: one's own domain first, else they have to be named.
-    check("a1", "192.168.1.10:10250", "direct 192.168.1.10:10250");
-    check("c1", "192.168.1.10:10250", "Ambiguous");
-    check("c1", "192.168.1.12:10250", "pool/b by Reverse b1 then Forward c2");
+    check("a1", "192.168.1.10:18090", "direct 192.168.1.10:18090");
+    check("c1", "192.168.1.10:18090", "Ambiguous");
+    check("c1", "192.168.1.12:18090", "pool/b by Reverse b1 then Forward c2");
     // Names and networks that are no nodes.
     check("a1", "web.ns.svc:80", "cloud by Forward c1,c2");
     check("c1", "web.ns.svc:80", "direct web.ns.svc:80");
@@ -110,13 +121,50 @@ fn rules_of_the_issue() {
     check("c1", "a1:22", "NotAllowed");
     check("c1", "10.0.0.1:2379", "NotAllowed");
     check("c1", "169.254.169.254:80", "NotAllowed");
-    check("c1", "8.8.8.8:10250", "NotAllowed");
+    check("c1", "8.8.8.8:18090", "NotAllowed");
     // Loopback of the node that is named, and of no other.
     check("a1", "a1:9999", "direct 127.0.0.1:9999");
     check("a1", "a2:9999", "NotAllowed");
     check("c1", "a1:9999", "pool/a by Reverse a1 then Forward c2");
     check("c1", "127.0.0.1:9999", "NotAllowed");
-    check("nobody", "a1:10250", "NotAMember");
+    check("nobody", "a1:18090", "NotAMember");
+}
+
+/// The cloud reaches all nodes' kubelets, and each domain its own. Each hop decides by itself: whoever has an edge node's key is no
+/// further than that node is.
+#[test]
+fn kubelets_are_for_the_cloud_and_for_the_own_domain() {
+    let check = |me: &str, from: &str, target: &str, expected: &str| {
+        let view = with_defaults(me);
+        let origin = Origin::of(view.domain_of(from).unwrap());
+        let target = Target::parse(target, None).unwrap();
+        assert_eq!(describe(&route(me, &origin, &target, &view)), expected, "{from} at {me} to {target}");
+    };
+    for port in KUBELETS {
+        let to = |node: &str| format!("{node}:{port}");
+        check("c1", "c1", &to("a2"), "pool/a by Reverse a1 then Forward c2");
+        check("c1", "c3", &to("solo"), "node/solo by Reverse solo then Forward c2");
+        check("a1", "c1", &to("a2"), &format!("direct 192.168.1.11:{port}"));
+        check("solo", "c1", &to("solo"), &format!("direct 192.168.1.10:{port}"));
+        check("a2", "a2", &to("a1"), &format!("direct 192.168.1.10:{port}"));
+        check("solo", "solo", &to("solo"), &format!("direct 192.168.1.10:{port}"));
+        check("c3", "c3", &to("c1"), &format!("direct 10.0.0.1:{port}"));
+        // From another domain, at the caller's own hub; and at the gateway, if the hub there is not what it seems.
+        for (from, node) in [("a1", "b1"), ("a1", "c1"), ("a1", "solo"), ("solo", "a1"), ("solo", "c3")] {
+            check(from, from, &to(node), "NotAllowed");
+            check("c1", from, &to(node), "NotAllowed");
+        }
+        check("a1", "a2", &to("b1"), "NotAllowed");
+        check("b1", "a1", &to("b2"), "NotAllowed");
+        check("c1", "a1", &to("192.168.1.12"), "NotAllowed");
+        // Nobody learns so which nodes there are.
+        check("c1", "a1", &to("nobody"), "NotAllowed");
+        check("c1", "c1", &to("nobody"), "Unknown");
+    }
+    // What somebody listed, everyone reaches.
+    check("a1", "a1", "b2:18090", "pool/b by Forward c1,c2");
+    check("c1", "a1", "b2:18090", "pool/b by Reverse b1 then Forward c2");
+    check("b1", "c1", "b2:18090", "direct 192.168.1.12:18090");
 }
 
 /// Nodes write their addresses themselves.
@@ -125,19 +173,19 @@ fn no_node_takes_the_address_of_a_service() {
     let mut view = view();
     let service: IpAddr = "10.96.0.10".parse().unwrap();
     view.nodes.get_mut("b1").unwrap().addresses.push(service);
-    check(&view, "a1", "10.96.0.10:10250", "cloud by Forward c1,c2");
-    check(&view, "c1", "10.96.0.10:10250", "direct 10.96.0.10:10250");
+    check(&view, "a1", "10.96.0.10:18090", "cloud by Forward c1,c2");
+    check(&view, "c1", "10.96.0.10:18090", "direct 10.96.0.10:18090");
     view.nodes.get_mut("b2").unwrap().addresses.push(service);
     check(&view, "a1", "10.96.0.10:443", "cloud by Forward c1,c2");
     // Where it is a node's, it stays that.
-    check(&view, "c1", "192.168.1.12:10250", "pool/b by Reverse b1 then Forward c2");
+    check(&view, "c1", "192.168.1.12:18090", "pool/b by Reverse b1 then Forward c2");
 }
 
 /// Of solo nodes those alone know who stand for an exposed domain.
 #[test]
 fn who_is_unknown_is_asked_for_where_all_nodes_are_known() {
     let mut view = view();
-    for port in [10250, 9999] {
+    for port in [LISTED, 9999] {
         let target = format!("solo-2:{port}");
         let check = |me, expected| check(&view, me, &target, expected);
         check("a1", "cloud by Forward c1,c2");
@@ -150,19 +198,19 @@ fn who_is_unknown_is_asked_for_where_all_nodes_are_known() {
     }
     // What no node is asked for, and a name that is listed for another port.
     check(&view, "a1", "solo-2:22", "NotAllowed");
-    check(&view, "a1", "web.ns.svc:10250", "NotAllowed");
+    check(&view, "a1", "web.ns.svc:18090", "NotAllowed");
     view.gateways
         .insert(Domain::Pool("x".into()), GatewayState { exposed: true, endpoints: BTreeSet::new() });
-    check(&view, "a1", "solo-2:10250", "cloud by Forward c1,c2");
+    check(&view, "a1", "solo-2:18090", "cloud by Forward c1,c2");
     view.gateways.clear();
-    check(&view, "a1", "solo-2:10250", "Unknown");
+    check(&view, "a1", "solo-2:18090", "Unknown");
 }
 
 #[test]
 fn a_sibling_is_not_asked_back() {
     let view = view();
     let origin = Origin { sibling: true, ..Origin::of(Domain::Cloud) };
-    let target = Target::parse("a2:10250", None).unwrap();
+    let target = Target::parse("a2:18090", None).unwrap();
     assert_eq!(describe(&route("c1", &origin, &target, &view)), "pool/a by Reverse a1");
 }
 
@@ -176,12 +224,12 @@ fn cloud_pools_are_domains_of_their_own() {
     let gateway = |node: &str| GatewayState { exposed: true, endpoints: [node.to_owned()].into() };
     view.gateways.insert(Domain::Pool("x".into()), gateway("c1"));
     view.gateways.insert(Domain::Pool("y".into()), gateway("c3"));
-    check(&view, "c1", "c3:10250", "pool/y by Forward c3");
-    check(&view, "a1", "c3:10250", "pool/y by Forward c3 then Forward c1");
-    check(&view, "c2", "a1:10250", "NoGateway");
+    check(&view, "c1", "c3:18090", "pool/y by Forward c3");
+    check(&view, "a1", "c3:18090", "pool/y by Forward c3 then Forward c1");
+    check(&view, "c2", "a1:18090", "NoGateway");
     view.gateways.clear();
-    check(&view, "a1", "b1:10250", "NoGateway");
-    check(&view, "a1", "a2:10250", "direct 192.168.1.11:10250");
+    check(&view, "a1", "b1:18090", "NoGateway");
+    check(&view, "a1", "a2:18090", "direct 192.168.1.11:18090");
 }
 
 /// A pool of cloud nodes has the gateway; the control plane is in no pool.
@@ -193,24 +241,24 @@ fn cloud_nodes_without_a_gateway_are_dialled_by_those_of_a_cloud_pool() {
     }
     let gateway = view.gateways.remove(&Domain::Cloud).unwrap();
     view.gateways.insert(Domain::Pool("x".into()), gateway);
-    check(&view, "c1", "c3:10250", "direct 10.0.0.3:10250");
-    check(&view, "c1", "10.0.0.3:10250", "direct 10.0.0.3:10250");
+    check(&view, "c1", "c3:18090", "direct 10.0.0.3:18090");
+    check(&view, "c1", "10.0.0.3:18090", "direct 10.0.0.3:18090");
     check(&view, "c1", "c3:22", "NotAllowed");
     check(&view, "c1", "c3:9999", "NotAllowed");
     // From the edge, by the gateway; also by who does not know the node, as on the edge.
-    check(&view, "a1", "c3:10250", "cloud by Forward c1,c2");
-    check(&view, "solo", "c3:10250", "cloud by Forward c1,c2");
+    check(&view, "a1", "c3:18090", "cloud by Forward c1,c2");
+    check(&view, "solo", "c3:18090", "cloud by Forward c1,c2");
     let from_edge = Origin::of(Domain::Pool("a".into()));
-    let target = Target::parse("c3:10250", None).unwrap();
-    assert_eq!(describe(&route("c1", &from_edge, &target, &view)), "direct 10.0.0.3:10250");
+    let target = Target::parse("c3:18090", None).unwrap();
+    assert_eq!(describe(&route("c1", &from_edge, &target, &view)), "direct 10.0.0.3:18090");
     // An edge node without a gateway is none of the cloud's; and a domain that has one is asked, whoever stands for it.
     view.gateways.remove(&Domain::Pool("b".into()));
-    check(&view, "c1", "b2:10250", "pool/b by Forward c2");
+    check(&view, "c1", "b2:18090", "pool/b by Forward c2");
     view.gateways.insert(Domain::Cloud, GatewayState::default());
-    check(&view, "c1", "c3:10250", "cloud by Forward c2");
+    check(&view, "c1", "c3:18090", "cloud by Forward c2");
     view.gateways.remove(&Domain::Cloud);
     view.nodes.get_mut("c3").unwrap().pool = Some("y".into());
-    check(&view, "c1", "c3:10250", "direct 10.0.0.3:10250");
+    check(&view, "c1", "c3:18090", "direct 10.0.0.3:18090");
 }
 
 /// Who asks over a reverse link has sent the stream here because this node should know; it does not go back.
@@ -222,11 +270,11 @@ fn what_came_over_a_reverse_link_is_not_sent_back() {
         let target = Target::parse(target, None).unwrap();
         assert_eq!(describe(&route("a1", &origin, &target, &view)), expected);
     };
-    check("a2:10250", "direct 192.168.1.11:10250");
+    check("a2:18090", "direct 192.168.1.11:18090");
     check("a1:9999", "direct 127.0.0.1:9999");
-    check("a-1025:10250", "Unknown");
-    check("b2:10250", "NoGateway");
-    check("c1:10250", "NoGateway");
+    check("a-1025:18090", "Unknown");
+    check("b2:18090", "NoGateway");
+    check("c1:18090", "NoGateway");
     check("a2:22", "NotAllowed");
 }
 
@@ -237,10 +285,10 @@ fn names_that_end_with_a_number_are_nodes_or_nothing() {
     let node = view.nodes["a2"].clone();
     view.nodes.insert("rack-3.12".into(), node);
     let to = Destination::Name { pattern: "*.1".into(), domain: Domain::Cloud };
-    view.destinations.push(Rule { to, ports: vec![80..=80], from: vec![] });
-    check(&view, "a1", "rack-3.12:10250", "direct 192.168.1.11:10250");
-    check(&view, "c1", "rack-3.12:10250", "pool/a by Reverse a1 then Forward c2");
-    check(&view, "c1", "rack-3.13:10250", "Unknown");
+    view.destinations.push(Rule { to, ports: vec![80..=80], from: Callers::All });
+    check(&view, "a1", "rack-3.12:18090", "direct 192.168.1.11:18090");
+    check(&view, "c1", "rack-3.12:18090", "pool/a by Reverse a1 then Forward c2");
+    check(&view, "c1", "rack-3.13:18090", "Unknown");
     check(&view, "c1", "127.1:80", "NotAllowed");
     check(&view, "c1", "10.0.1:22", "NotAllowed");
 }
@@ -252,7 +300,7 @@ proptest! {
     fn streams_arrive(from in 0_usize..8, to in 0_usize..8) {
         let view = view();
         let names: Vec<_> = view.nodes.keys().cloned().collect();
-        let target = Target { host: Host::Name(names[to].clone()), port: 10250 };
+        let target = Target { host: Host::Name(names[to].clone()), port: LISTED };
         let mut me = names[from].clone();
         let mut origin = Origin::of(view.domain_of(&me).unwrap());
         for _ in 0..4 {

@@ -3,7 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::task::JoinSet;
-use tunnel::protocol::{Class, OpenError};
+use tunnel::{
+    destination::Rule,
+    protocol::{Class, OpenError},
+    view::{Domain, View},
+};
 
 use crate::world::{World, ask, echo, eventually, links, view};
 
@@ -94,4 +98,35 @@ async fn who_lost_an_election_drains_and_who_is_gone_is_cut() {
     world.view.send_replace(Arc::new(lost));
     cloud.links(0).await;
     assert!(ask(&mut live, b"gone").await.is_err());
+}
+
+/// A Gateway is made anew under another name: the edge's links to it are those of before, and what the cloud may ask over them, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_whose_domain_has_another_name_is_still_the_clouds() {
+    let (world, mut tasks) = (World::new(), JoinSet::new());
+    let mut cloud = world.hub("c1", true);
+    let address = cloud.listen().await;
+    let port = echo(&mut tasks).await;
+    let named = |name: &str| {
+        let mut seen: View = view();
+        let gateway = seen.gateways.remove(&Domain::Cloud).unwrap();
+        let domain = Domain::Pool(name.to_owned());
+        for node in ["c1", "c2"] {
+            seen.nodes.get_mut(node).unwrap().pool = Some(name.to_owned());
+        }
+        seen.gateways.insert(domain.clone(), gateway);
+        seen.destinations = Rule::nodes(&[port], seen.domain_of("a1").as_ref(), [domain]).collect();
+        Arc::new(seen)
+    };
+    let sees = tokio::sync::watch::Sender::new(named("cloud"));
+    let mut edge = world.hub_that_sees(sees.subscribe(), "a1", false);
+    edge.desired.send_replace(links("c1", address, 1));
+    edge.dial();
+    cloud.links(4).await;
+    edge.links(4).await;
+    let target = format!("a1:{port}");
+    ask(&mut cloud.connect(&target).await.unwrap(), b"before").await.unwrap();
+    sees.send_replace(named("centre"));
+    ask(&mut cloud.connect(&target).await.unwrap(), b"after").await.unwrap();
+    assert_eq!(edge.stats.snapshot().links_registered, 4);
 }

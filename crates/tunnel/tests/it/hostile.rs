@@ -13,9 +13,12 @@ use tokio::{
     time::timeout,
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
-use tunnel::protocol::{ALPN_FORWARD, ALPN_REVERSE};
+use tunnel::{
+    destination::Rule,
+    protocol::{ALPN_FORWARD, ALPN_REVERSE, OpenError},
+};
 
-use crate::world::{GATEWAY_NAME, SOON, World, ask, echo, eventually, leaf};
+use crate::world::{GATEWAY_NAME, SOON, World, ask, echo, eventually, leaf, limits, links, refused, view};
 
 /// A TLS connection with a node's certificate, to say over it what one likes.
 async fn raw(
@@ -92,7 +95,7 @@ async fn nonsense_after_the_handshake_becomes_no_link() {
     assert_eq!(cloud.stats.snapshot().links_registered, 0);
     // Those who behave are served.
     let mut edge = world.hub("a1", false);
-    edge.desired.send_replace(crate::world::links("c1", address, 1));
+    edge.desired.send_replace(links("c1", address, 1));
     edge.dial();
     cloud.links(4).await;
     let port = echo(&mut tasks).await;
@@ -112,7 +115,7 @@ async fn silent_connections_are_bounded_in_number_and_time() {
         silent.push(TcpStream::connect(address).await.unwrap());
     }
     let mut edge = world.hub("a1", false);
-    edge.desired.send_replace(crate::world::links("c1", address, 1));
+    edge.desired.send_replace(links("c1", address, 1));
     edge.dial();
     // Behind five rows of four that say nothing.
     cloud.links(4).await;
@@ -153,5 +156,41 @@ proptest! {
             let _ = client.shutdown().await;
             timeout(SOON, served).await.expect("no end").expect("a panic");
         });
+    }
+}
+
+/// Whoever has a node's key may ask the gateway for anything: it goes by the domain of that node, and the cloud reaches all as before.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stolen_key_opens_nothing_on_other_nodes() {
+    let (mut honest, mut tasks) = (view(), JoinSet::new());
+    let port = echo(&mut tasks).await;
+    let exposed = honest.exposed().map(|(domain, _)| domain.clone()).collect::<Vec<_>>();
+    let cloud_domain = honest.domain_of("c1");
+    honest.destinations = Rule::nodes(&[port], cloud_domain.as_ref(), exposed).collect();
+    let world = World::with(honest, limits());
+    let mut cloud = world.hub("c1", true);
+    let address = cloud.listen().await;
+    // Who stole the keys believes that everything is allowed.
+    let believes = tokio::sync::watch::Sender::new(Arc::new(view()));
+    let hub = |name| {
+        let mut hub = world.hub_that_sees(believes.subscribe(), name, false);
+        hub.desired.send_replace(links("c1", address, hub.credentials.generation()));
+        hub.dial();
+        hub
+    };
+    let (pool, solo) = (hub("a1"), hub("solo"));
+    cloud.links(8).await;
+    pool.links(4).await;
+    solo.links(4).await;
+    for (thief, targets) in [(&pool, ["solo", "c1", "c2"]), (&solo, ["a1", "a2", "c1"])] {
+        for target in targets {
+            let opened = thief.connect(&format!("{target}:{port}")).await;
+            assert_eq!(opened.err(), Some(OpenError::NotAllowed), "{} to {target}", thief.name);
+        }
+    }
+    assert_eq!(refused(&cloud), [("not_allowed", 6)].into());
+    for target in ["a1", "a2", "solo"] {
+        let mut stream = cloud.connect(&format!("{target}:{port}")).await.unwrap();
+        assert_eq!(ask(&mut stream, b"who").await.unwrap(), b"who");
     }
 }

@@ -7,9 +7,9 @@ use tokio::{
     task::JoinSet,
     time::{Instant, timeout},
 };
-use tunnel::protocol::Class;
+use tunnel::{protocol::Class, route::Direction};
 
-use crate::world::{SOON, World, ask, destination, echo, eventually, request};
+use crate::world::{Hub, SOON, World, ask, destination, echo, eventually, request};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_streams() {
@@ -108,4 +108,54 @@ async fn bulk_beside_a_keyboard() {
         waits[waits.len() / 2],
         waits[waits.len() - 1]
     );
+}
+
+/// Streams on the links over which this node asks, by class.
+fn asked_over(hub: &Hub) -> Vec<(Class, usize, u64)> {
+    let mut links: Vec<_> = hub
+        .table
+        .snapshot()
+        .into_iter()
+        .filter(|link| link.direction == Direction::Reverse)
+        .map(|link| (link.class, link.streams, link.received))
+        .collect();
+    links.sort_unstable();
+    links
+}
+
+/// A copy is interactive as far as anybody knows. Who comes after it goes over the other link, and when it is over as before.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shell_does_not_go_over_the_link_that_a_copy_fills() {
+    let (world, mut tasks) = (World::new(), JoinSet::new());
+    let (cloud, _edge) = world.pair().await;
+    let source = destination(&mut tasks, |mut client| async move {
+        let block = vec![0; 64 * 1024];
+        while client.write_all(&block).await.is_ok() {}
+    })
+    .await;
+    let keyboard = echo(&mut tasks).await;
+    let mut copy = cloud.connect(&format!("a1:{source}")).await.unwrap();
+    let streams = |hub: &Hub| asked_over(hub).iter().map(|(_, streams, _)| *streams).collect::<Vec<_>>();
+    assert_eq!(streams(&cloud), [1, 0]);
+    let mut copying = JoinSet::new();
+    copying.spawn(async move {
+        let mut buffer = vec![0; 256 * 1024];
+        while copy.read(&mut buffer).await.is_ok_and(|read| read > 0) {}
+    });
+    eventually("the copy fills its link", || asked_over(&cloud)[0].2 > 4 << 20).await;
+    let mut shell = cloud.connect(&format!("a1:{keyboard}")).await.unwrap();
+    assert_eq!(streams(&cloud), [1, 1]);
+    ask(&mut shell, b"k").await.unwrap();
+    drop(shell);
+    copying.shutdown().await;
+    let until = Instant::now() + SOON;
+    loop {
+        eventually("the streams end", || streams(&cloud) == [0, 0]).await;
+        let _shell = cloud.connect(&format!("a1:{keyboard}")).await.unwrap();
+        if streams(&cloud) == [1, 0] {
+            break;
+        }
+        assert!(Instant::now() < until, "the first link is still avoided");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }

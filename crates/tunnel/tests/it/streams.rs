@@ -9,7 +9,7 @@ use tokio::{
     time::timeout,
 };
 use tunnel::{
-    destination::{Destination, Rule},
+    destination::{Callers, Destination, Rule},
     protocol::OpenError,
     relay::Pipe,
     view::Domain,
@@ -98,7 +98,7 @@ async fn what_is_refused_says_why() {
     view.destinations.push(Rule {
         to: Destination::Name { pattern: "nowhere.invalid".into(), domain: Domain::Pool("a".into()) },
         ports: vec![80..=80],
-        from: vec![],
+        from: Callers::All,
     });
     world.view.send_replace(view.into());
     let (cloud, edge) = world.pair().await;

@@ -26,7 +26,7 @@ use tunnel::{
     backoff,
     connector::{Connector, Request, Upstream},
     credentials::Credentials,
-    destination::{Destination, Rule},
+    destination::{Callers, Destination, Rule},
     ending::Ending,
     gateway::Gateway,
     identity::SubjectVerifier,
@@ -86,7 +86,8 @@ pub(crate) fn view() -> View {
     };
     let gateways =
         [(Domain::Cloud, gateway(true, &["c1", "c2"])), (Domain::Pool("a".into()), gateway(false, &["a1"]))];
-    let rule = Rule { to: Destination::Nodes { domain: None }, ports: vec![1024..=u16::MAX], from: vec![] };
+    let rule =
+        Rule { to: Destination::Nodes { domain: None }, ports: vec![1024..=u16::MAX], from: Callers::All };
     View { nodes: nodes.into(), gateways: gateways.into(), destinations: vec![rule] }
 }
 

@@ -1,3 +1,5 @@
+use std::sync::LazyLock;
+
 use api::ExposeType;
 use tunnel::route::{Direct, Direction, Origin, Refusal, Route, route};
 
@@ -35,7 +37,13 @@ fn gateways() -> BTreeMap<String, Gateway> {
 }
 
 fn at(me: &str, known: &Known) -> Plan {
-    plan(&Given { me, listen_port: 10262, destinations: &["kube.svc=443".parse().unwrap()] }, known)
+    plan(&given(me, None), known)
+}
+
+fn given(me: &str, ways_in: Option<IpAddr>) -> Given<'_> {
+    static DESTINATIONS: LazyLock<[DestinationRule; 2]> =
+        LazyLock::new(|| ["kube.svc=443", "nodes=18090"].map(|rule| rule.parse().unwrap()));
+    Given { me, listen_port: 10262, destinations: &*DESTINATIONS, ways_in }
 }
 
 /// As the hub of an edge node knows the cluster.
@@ -116,7 +124,7 @@ fn an_ordinary_node_asks_its_pools_endpoint_which_accepts_its_pool_alone() {
     assert_eq!(ordinary.listening["a1"].addresses, ["192.168.1.10:10262".to_owned()].into());
     // The endpoint of another pool is not dialled, although it has the same address.
     assert!(!ordinary.listening.contains_key("b1"));
-    for target in ["c1:10250", "b1:10250", "kube.svc:443"] {
+    for target in ["c1:18090", "b1:18090", "kube.svc:443"] {
         let Route::Through { steps, .. } = way("a2", &ordinary, target) else { panic!("{target}") };
         assert_eq!(steps.len(), 1, "{target}");
         assert_eq!(steps[0].direction, Direction::Forward, "{target}");
@@ -185,7 +193,7 @@ fn ways_go_by_name_though_addresses_overlap() {
     assert_eq!(way("c1", &plan, "kube.svc:443"), Route::Direct(Direct::Name("kube.svc".into(), 443)));
     // From the edge the cloud is reached through its gateway, though its domain has another name there.
     let plan = edge("a1", facts(true, Some("a"), ""));
-    for target in ["kube.svc:443", "c1:10250", "b1:10250"] {
+    for target in ["kube.svc:443", "c1:18090", "b1:18090"] {
         let Route::Through { steps, .. } = way("a1", &plan, target) else { panic!("{target}") };
         assert!(
             steps
@@ -207,11 +215,56 @@ fn the_control_plane_is_reached_from_a_pool_of_the_cloud() {
     known.gateways.insert("servers".to_owned(), gateway);
     let plan = at("c1", &known);
     assert_eq!(plan.view.domain_of("c2"), Some(Domain::Cloud));
-    let direct = || Route::Direct(Direct::Addresses(vec!["10.0.0.2:10250".parse().unwrap()]));
-    assert_eq!(way("c1", &plan, "c2:10250"), direct());
+    assert!(matches!(way("c1", &plan, "c2:10250"), Route::Direct(_)));
+    let direct = || Route::Direct(Direct::Addresses(vec!["10.0.0.2:18090".parse().unwrap()]));
+    assert_eq!(way("c1", &plan, "c2:18090"), direct());
     // Asked by the edge, which does not know the node.
-    let target = tunnel::target::Target::parse("c2:10250", None).unwrap();
+    let target = tunnel::target::Target::parse("c2:18090", None).unwrap();
     assert_eq!(route("c1", &Origin::of(Domain::Pool("a".into())), &target, &plan.view), direct());
+}
+
+/// Kubelets and the ports that Gateways list are the cloud's to reach, and the own domain's: at the node that asks, at the gateway, and at
+/// the other end.
+#[test]
+fn ports_of_nodes_are_for_the_cloud_and_for_the_own_domain() {
+    let mut known = cloud();
+    known.gateways.get_mut("cloud").unwrap().ports.insert(9200);
+    let (gateway, edge) = (at("c1", &known), |me| {
+        at(
+            me,
+            &Known { gateways: known.gateways.clone(), own: Some(facts(true, None, "")), ..Known::default() },
+        )
+    });
+    let asked = |plan: &Plan, me: &str, by: &str, target: &str| {
+        let origin = Origin::of(plan.view.domain_of(by).unwrap());
+        let target = tunnel::target::Target::parse(target, None).unwrap();
+        match route(me, &origin, &target, &plan.view) {
+            Route::Refused(refusal) => Err(refusal),
+            Route::Direct(_) => Ok("direct"),
+            Route::Through { .. } => Ok("through"),
+        }
+    };
+    for port in [10250, 9445, 9200] {
+        for by in ["c1", "c2"] {
+            assert_eq!(asked(&gateway, "c1", by, &format!("b1:{port}")), Ok("through"), "{by} {port}");
+        }
+        for (by, to) in [("a1", "b1"), ("a1", "c1"), ("solo", "b1"), ("b1", "lone"), ("a1", "nobody")] {
+            let target = format!("{to}:{port}");
+            assert_eq!(asked(&gateway, "c1", by, &target), Err(Refusal::NotAllowed), "{by} {target}");
+        }
+        // The cloud comes over the links that a pool's endpoint dialled.
+        assert_eq!(asked(&edge("b1"), "b1", "c1", &format!("b1:{port}")), Ok("direct"), "{port}");
+        assert_eq!(asked(&edge("b1"), "b1", "a1", &format!("b1:{port}")), Err(Refusal::NotAllowed), "{port}");
+        assert_eq!(asked(&edge("a1"), "a1", "a2", &format!("a2:{port}")), Ok("direct"), "{port}");
+        assert_eq!(asked(&edge("a1"), "a1", "a2", &format!("b1:{port}")), Err(Refusal::NotAllowed), "{port}");
+        assert_eq!(asked(&edge("solo"), "solo", "solo", &format!("solo:{port}")), Ok("direct"), "{port}");
+    }
+    assert_eq!(asked(&gateway, "c1", "a1", "b1:18090"), Ok("through"));
+    // With no gateway exposed nobody is of the cloud, and a pool's nodes still reach one another.
+    known.gateways.remove("cloud");
+    let alone = at("a1", &Known { gateways: known.gateways, own: None, ..Known::default() });
+    assert_eq!(asked(&alone, "a1", "a1", "a2:10250"), Ok("direct"));
+    assert_eq!(asked(&alone, "a1", "a1", "b1:10250"), Err(Refusal::NotAllowed));
 }
 
 #[test]
@@ -254,9 +307,30 @@ fn ways_in_are_those_of_the_service_and_only_on_gateways() {
         port("grpc-1", 1, 20000),
     ];
     let plan = at("c1", &known);
-    let ways = [(10263, WayIn::Tls(10250)), (10264, WayIn::Http([9100, 9445].into()))];
-    assert_eq!(plan.ways_in, ways.into());
+    let ways = |address: &str| {
+        [(10263, WayIn::Tls(10250)), (10264, WayIn::Http([9100, 9445].into()))]
+            .map(|(port, way)| (SocketAddr::new(address.parse().unwrap(), port), way))
+    };
+    assert_eq!(plan.ways_in, ways("10.0.0.1").into());
     assert_eq!(plan.problems.len(), 4, "{:?}", plan.problems);
+    // At all internal addresses, but none that means all of them; at another one if somebody says so.
+    let own = |addresses: &[&str]| {
+        let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
+        Some(NodeFacts { addresses, ..facts(false, None, "") })
+    };
+    known.own = own(&["10.0.0.1", "0.0.0.0", "127.0.0.1", "fd00::1", "::", "::ffff:10.0.0.1"]);
+    assert_eq!(at("c1", &known).ways_in, [ways("10.0.0.1"), ways("fd00::1")].concat().into_iter().collect());
+    assert_eq!(super::plan(&given("c1", "0.0.0.0".parse().ok()), &known).ways_in, ways("0.0.0.0").into());
+    // Where no address is known there are none, and that is told.
+    for unknown in [own(&[]), own(&["0.0.0.0"]), None] {
+        known.own = unknown;
+        let plan = at("c1", &known);
+        assert!(plan.ways_in.is_empty());
+        assert_eq!(plan.problems.len(), 5, "{:?}", plan.problems);
+        let plan = super::plan(&given("c1", "10.0.0.9".parse().ok()), &known);
+        assert_eq!((plan.ways_in, plan.problems.len()), (ways("10.0.0.9").into(), 4));
+    }
+    known.own = own(&["10.0.0.1"]);
     known.gateways.get_mut("cloud").unwrap().listed = ["c2".to_owned()].into();
     known.gateways.get_mut("cloud").unwrap().endpoints = ["c2".to_owned()].into();
     known.gateways.get_mut("cloud").unwrap().active = ["c2".to_owned()].into();

@@ -3,7 +3,7 @@
 
 mod site;
 
-use std::sync::Arc;
+use std::{io::ErrorKind, net::IpAddr, sync::Arc};
 
 use rustls_pki_types::ServerName;
 use serde_json::Value;
@@ -33,10 +33,10 @@ async fn all_ways_lead_to_the_kubelet_by_its_name() {
     site.linked(&cloud).await;
     let kubelet = format!("a1:{}", site.kubelet);
     // By the server's name, as whoever dials the internal Service.
-    let stream = TcpStream::connect(("127.0.0.1", site.tls_way)).await.unwrap();
+    let stream = TcpStream::connect((site.address, site.tls_way)).await.unwrap();
     assert_eq!(site.ask_kubelet(stream).await, "you are prober");
     // By Host.
-    let mut stream = TcpStream::connect(("127.0.0.1", site.http_way)).await.unwrap();
+    let mut stream = TcpStream::connect((site.address, site.http_way)).await.unwrap();
     let request = format!("GET /metrics HTTP/1.1\r\nHost: a1:{}\r\n\r\n", site.exporter);
     stream.write_all(request.as_bytes()).await.unwrap();
     assert!(timeout(SOON, read_head(&mut stream)).await.unwrap().starts_with("HTTP/1.1 200 "));
@@ -48,16 +48,21 @@ async fn all_ways_lead_to_the_kubelet_by_its_name() {
     let mut stream = site.client("kube-apiserver").await.unwrap();
     assert_eq!(connect(&mut stream, &kubelet).await, "200");
     assert_eq!(site.ask_kubelet(stream).await, "you are prober");
-    // Out of the edge, by a program of the node; a node that is in its own domain, and one in the cloud.
+    // Out of the edge, by a program of the node; a node that is in its own domain, and one in the cloud whose port is listed.
     for node in ["a1", "c1"] {
         let mut stream = TcpStream::connect(("127.0.0.1", site.loopback)).await.unwrap();
         assert_eq!(connect(&mut stream, &format!("{node}:{}", site.kubelet)).await, "200", "{node}");
         assert_eq!(site.ask_kubelet(stream).await, "you are prober");
     }
-    // What is on no list is told of and not reached.
-    for (target, status) in [("a1:22", "403"), ("169.254.169.254:80", "403"), ("nobody:10250", "404")] {
+    // What is on no list is told of and not reached. Nor are other ports of the cloud's nodes, though Gateways list them for the cloud.
+    for (target, status) in [
+        ("a1:22".to_owned(), "403"),
+        ("169.254.169.254:80".to_owned(), "403"),
+        (format!("c1:{}", site.exporter), "403"),
+        (format!("nobody:{}", site.kubelet), "404"),
+    ] {
         let mut stream = TcpStream::connect(("127.0.0.1", site.loopback)).await.unwrap();
-        assert_eq!(connect(&mut stream, target).await, status, "{target}");
+        assert_eq!(connect(&mut stream, &target).await, status, "{target}");
     }
     let status = cloud.status().await;
     assert_eq!((&status["role"], &status["problems"]), (&"gateway".into(), &Value::Array(vec![])));
@@ -68,7 +73,7 @@ async fn all_ways_lead_to_the_kubelet_by_its_name() {
     for line in [
         "isthmus_hub_tunnel_role{role=\"agent\"} 1",
         "isthmus_hub_tunnel_links{direction=\"reverse\"} 2",
-        "isthmus_hub_tunnel_streams_total{outcome=\"not_allowed\"} 2",
+        "isthmus_hub_tunnel_streams_total{outcome=\"not_allowed\"} 3",
     ] {
         assert!(metrics.contains(line), "{line} in {metrics}");
     }
@@ -94,7 +99,7 @@ async fn streams_add_no_metrics() {
     assert!(before.iter().all(|count| *count > 20), "{before:?}");
     for number in 0..30 {
         let targets = [
-            (format!("nobody-{number}:10250"), "404"),
+            (format!("nobody-{number}:{}", site.kubelet), "404"),
             (format!("nobody-{number}:{}", 20 + number), "403"),
             (format!("a1:{}", site.kubelet), "200"),
         ];
@@ -117,7 +122,7 @@ async fn streams_ask_nothing_of_the_api_server() {
         let targets = [
             (format!("a1:{}", site.kubelet), "200"),
             (format!("a2:{}", site.kubelet), "200"),
-            (format!("nobody-{number}:10250"), "404"),
+            (format!("nobody-{number}:{}", site.kubelet), "404"),
             ("a1:22".to_owned(), "403"),
         ];
         for (target, status) in targets {
@@ -172,8 +177,19 @@ async fn who_is_not_known_gets_nowhere() {
         timeout(SOON, ended).await.unwrap();
     }
     assert_eq!(cloud.status().await["links"], Value::Array(vec![]));
+    // The ways in ask nobody who they are: they are at the node's internal address and at no other.
+    for way in [site.tls_way, site.http_way] {
+        site.until_async("the way in is open", async || {
+            TcpStream::connect((site.address, way)).await.is_ok()
+        })
+        .await;
+        for other in ["127.0.0.1", "127.0.0.2"] {
+            let refused = TcpStream::connect((other, way)).await.map_err(|error| error.kind());
+            assert_eq!(refused.err(), Some(ErrorKind::ConnectionRefused), "{other}:{way}");
+        }
+    }
     // A way in is no proxy, and leads to nodes only.
-    let mut stream = TcpStream::connect(("127.0.0.1", site.http_way)).await.unwrap();
+    let mut stream = TcpStream::connect((site.address, site.http_way)).await.unwrap();
     assert_eq!(connect(&mut stream, &format!("c1:{}", site.kubelet)).await, "400");
     // The way to a pool without a tunnel fails at once.
     let mut stream = UnixStream::connect(site.socket()).await.unwrap();
@@ -281,9 +297,11 @@ async fn checks_of_load_balancers_are_counted_and_no_more() {
     let site = Tunnelled::new().await;
     let (cloud, _edge) = (site.cloud().await, site.edge().await);
     site.linked(&cloud).await;
-    for port in [site.gateway, site.tls_way, site.http_way, site.clients] {
+    let loopback = IpAddr::from([127, 0, 0, 1]);
+    let ways = [(site.address, site.tls_way), (site.address, site.http_way)];
+    for listener in [(loopback, site.gateway), (loopback, site.clients)].into_iter().chain(ways) {
         for _ in 0..3 {
-            drop(TcpStream::connect(("127.0.0.1", port)).await.unwrap());
+            drop(TcpStream::connect(listener).await.unwrap());
         }
     }
     let value = |metrics: &str, listener: &str| {

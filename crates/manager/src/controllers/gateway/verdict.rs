@@ -244,3 +244,24 @@ impl Case<'_> {
         links
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn switches_are_on_without_ravens_config_map_and_as_it_says_with_it() {
+        let of = |data: &[(&str, &str)]| {
+            let data = data.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+            let Switches { l7, l3 } =
+                Switches::of(Some(&ConfigMap { data: Some(data), ..ConfigMap::default() }));
+            (l7, l3)
+        };
+        assert_eq!(Switches::of(None), Switches { l7: true, l3: true });
+        assert_eq!(Switches::of(Some(&ConfigMap::default())), Switches { l7: false, l3: false });
+        assert_eq!(of(&[("other", "true")]), (false, false));
+        assert_eq!(of(&[("enable-l7-proxy", "True")]), (true, false));
+        assert_eq!(of(&[("enable-l7-proxy", "false"), ("enable-l3-tunnel", " TRUE\n")]), (false, true));
+        assert_eq!(of(&[("enable-l7-proxy", "yes"), ("enable-l3-tunnel", "")]), (false, false));
+    }
+}

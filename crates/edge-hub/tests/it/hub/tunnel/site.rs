@@ -58,6 +58,8 @@ pub(super) struct Tunnelled {
     pub(super) loopback: u16,
     /// That of the ordinary node.
     pub(super) ordinary_loopback: u16,
+    /// The internal address of all nodes.
+    pub(super) address: IpAddr,
     /// Where the edge node accepts links of its pool.
     pub(super) pool: SocketAddr,
     _tasks: JoinSet<()>,
@@ -145,6 +147,7 @@ impl Tunnelled {
             clients,
             loopback,
             ordinary_loopback,
+            address,
             pool: SocketAddr::new(address, port()),
             _tasks: tasks,
         };
@@ -233,8 +236,9 @@ impl Tunnelled {
             ("--root-dir", file("root")),
             ("--proxy-port", port().to_string()),
             ("--serve-port", admin.to_string()),
-            ("--tunnel-ways-in-address", "127.0.0.1".to_owned()),
             ("--tunnel-proxy-uids", uid),
+            // Everyone reaches this port of the cloud's nodes; other ports of nodes, and this one elsewhere, the cloud and the node's own pool.
+            ("--tunnel-destinations", format!("nodes@cloud={}", self.kubelet)),
             // Whatever the environment says.
             ("--tunnel-http-proxy", String::new()),
         ];
@@ -317,7 +321,7 @@ impl Tunnelled {
         self.until("links", || self.report().is_some_and(|(_, links)| links == ["a1"])).await;
         for way in [self.tls_way, self.http_way] {
             self.until_async("the way in is open", async || {
-                let open = TcpStream::connect(("127.0.0.1", way)).await.is_ok();
+                let open = TcpStream::connect((self.address, way)).await.is_ok();
                 if !open {
                     println!("not open yet: {}", gateway.status().await["problems"]);
                 }
