@@ -11,7 +11,8 @@ use kube_wire::{
     resource_version::ResourceVersion,
 };
 use object_store::{
-    Change as StoredChange, Error, OpenError, Record, Restored, Statistics, Store, Stored, SubscriptionId,
+    Blobs, Change as StoredChange, Error, OpenError, Record, Restored, Statistics, Store, Stored,
+    SubscriptionId,
 };
 use parking_lot::Mutex;
 use tokio::time::{MissedTickBehavior, interval};
@@ -34,6 +35,8 @@ pub type StorageError = Error;
 #[derive(Clone)]
 pub struct Storage {
     store: Arc<Mutex<Store>>,
+    /// Beside it: documents are files of their own, each waits for the disk, and no event waits for them.
+    blobs: Arc<Blobs>,
 }
 
 /// The store and the caches that it holds, by the names of their subscriptions.
@@ -57,7 +60,8 @@ impl Storage {
             }
         });
         let caches = caches.collect();
-        Ok((Self { store: Arc::new(Mutex::new(store)) }, caches))
+        let blobs = store.blobs();
+        Ok((Self { store: Arc::new(Mutex::new(store)), blobs }, caches))
     }
 
     /// Stores a whole list, which takes the place of all before it.
@@ -114,22 +118,22 @@ impl Storage {
 
     /// Keeps a document, atomically.
     pub fn put_blob(&self, name: &str, content: &[u8]) -> Result<(), Error> {
-        self.store.lock().blobs().put(name, content)
+        self.blobs.put(name, content)
     }
 
     /// Keeps a document that holds a secret, encrypted.
     pub fn put_sealed_blob(&self, name: &str, content: &[u8]) -> Result<(), Error> {
-        self.store.lock().blobs().put_sealed(name, content)
+        self.blobs.put_sealed(name, content)
     }
 
     /// Removes a document.
     pub fn remove_blob(&self, name: &str) -> Result<(), Error> {
-        self.store.lock().blobs().remove(name)
+        self.blobs.remove(name)
     }
 
     /// A document that was kept; `None` if there is none, or it cannot be read.
     pub fn blob(&self, name: &str) -> Option<Bytes> {
-        self.store.lock().blobs().get(name).unwrap_or_else(|error| {
+        self.blobs.get(name).unwrap_or_else(|error| {
             warn!(name, %error, "a document cannot be read");
             None
         })
@@ -215,4 +219,28 @@ fn object(stored: Stored) -> Result<Arc<Object>, MalformedObject> {
         Encoding::Protobuf => Object::from_protobuf(stored.body),
     };
     object.map(Arc::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_and_events_do_not_wait_for_each_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let (storage, _) = Storage::open(folder.path(), [7; 32]).unwrap();
+        let busy = storage.store.lock();
+        let (done, waiting) = std::sync::mpsc::channel();
+        let documents = storage.clone();
+        let writer = std::thread::spawn(move || {
+            documents.put_blob("a", b"open").unwrap();
+            documents.put_sealed_blob("b", b"sealed").unwrap();
+            documents.remove_blob("a").unwrap();
+            done.send((documents.blob("a"), documents.blob("b"))).unwrap();
+        });
+        let found = waiting.recv_timeout(Duration::from_secs(30)).expect("not kept by the store");
+        assert_eq!(found, (None, Some(Bytes::from_static(b"sealed"))));
+        drop(busy);
+        writer.join().unwrap();
+    }
 }

@@ -15,6 +15,7 @@ mod endpoint;
 pub mod json;
 mod lane;
 mod link;
+mod pace;
 mod session;
 mod unverified;
 
@@ -57,7 +58,7 @@ impl std::fmt::Debug for Credential {
 /// How the link is kept, and how soon it is noticed that it is not there any more.
 ///
 /// Each layer notices what it can for the fewest bytes ([ADR 17](../../../docs/adr/0017-idle-link.md)): TCP's own probes, which carry
-/// nothing, that packets vanish; a request that waits, that the server stands still; a PING now and then the same when nobody waits.
+/// nothing, that packets vanish while nobody asks for anything; PINGs whatever it is, soon while somebody does, and now and then else.
 #[derive(Debug, Clone, Copy)]
 pub struct Timing {
     /// How long a connection may take to come about, TLS included.
@@ -68,13 +69,13 @@ pub struct Timing {
     pub path_probe_interval: Duration,
     /// How long nothing may be acknowledged at all: neither probes nor what was sent.
     pub path_timeout: Duration,
-    /// How long a request may wait, with nothing coming over its connection, before the server is asked for a sign of life.
-    pub patience: Duration,
-    /// How long that may take.
-    pub probe_timeout: Duration,
-    /// How long a connection may be silent before it is asked for a sign of life though nobody waits.
+    /// How long a connection may be silent before it is asked for a sign of life, while somebody asks for something.
+    pub ping_after_asked: Duration,
+    /// How long after the last request, or its answer, that is so: longer than a kubelet pauses between two signs of its node's life.
+    pub asked_within: Duration,
+    /// How long a connection may be silent when nobody asks.
     pub ping_after: Duration,
-    /// How long that may take.
+    /// How long a sign of life may take.
     pub ping_timeout: Duration,
     /// The first and the longest pause between attempts.
     pub backoff: (Duration, Duration),
@@ -84,13 +85,13 @@ impl Default for Timing {
     fn default() -> Self {
         Self {
             connect: Duration::from_secs(4),
-            path_probe_after: Duration::from_secs(2),
+            path_probe_after: Duration::from_secs(1),
             path_probe_interval: Duration::from_secs(1),
-            path_timeout: Duration::from_secs(4),
-            patience: Duration::from_secs(1),
-            probe_timeout: Duration::from_secs(2),
+            path_timeout: Duration::from_secs(3),
+            ping_after_asked: Duration::from_secs(2),
+            asked_within: Duration::from_secs(15),
             ping_after: Duration::from_secs(20),
-            ping_timeout: Duration::from_secs(4),
+            ping_timeout: Duration::from_millis(1800),
             backoff: (Duration::from_millis(200), Duration::from_secs(5)),
         }
     }

@@ -6,9 +6,10 @@ use std::{
 };
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 
 use crate::{
-    disk::{Disk, remove_if_there},
+    disk::{Disk, FolderLock, remove_if_there},
     error::{Error, failed},
     frame::{Frame, Kind, Parsed},
     seal::{KeyId, Sealer, binding},
@@ -19,13 +20,15 @@ use crate::{
 /// Blobs are bound to this in the place of a subscription.
 const BOUND_TO: &str = "blob";
 
-/// The store's blobs.
-#[derive(Debug)]
+/// The store's blobs. They are files of their own, so whoever waits for the disk to have one keeps no record from the store.
 pub struct Blobs {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     sealer: Option<Arc<Sealer>>,
     counters: Arc<Counters>,
+    /// Held by who writes: two that write the same blob would share its temporary file.
+    writing: Mutex<()>,
+    _lock: FolderLock,
 }
 
 impl Blobs {
@@ -34,18 +37,19 @@ impl Blobs {
         dir: PathBuf,
         sealer: Option<Arc<Sealer>>,
         counters: Arc<Counters>,
+        lock: FolderLock,
     ) -> Self {
-        Blobs { disk, dir, sealer, counters }
+        Blobs { disk, dir, sealer, counters, writing: Mutex::new(()), _lock: lock }
     }
 
     /// Stores `content` as `name`. When it returns, the content is on the disk; after a crash before that, it is the old
     /// content or the new.
-    pub fn put(&mut self, name: &str, content: &[u8]) -> Result<(), Error> {
+    pub fn put(&self, name: &str, content: &[u8]) -> Result<(), Error> {
         self.store(Kind::Blob, name, content.len(), content)
     }
 
     /// As [`Blobs::put`], encrypted.
-    pub fn put_sealed(&mut self, name: &str, content: &[u8]) -> Result<(), Error> {
+    pub fn put_sealed(&self, name: &str, content: &[u8]) -> Result<(), Error> {
         let sealer = self.sealer.as_ref().ok_or_else(|| Error::NoKey(name.to_owned()))?;
         let bound = binding(BOUND_TO, name.as_bytes(), 0);
         let mut body = sealer.id().to_vec();
@@ -75,8 +79,9 @@ impl Blobs {
     }
 
     /// Removes what is stored as `name`.
-    pub fn remove(&mut self, name: &str) -> Result<(), Error> {
+    pub fn remove(&self, name: &str) -> Result<(), Error> {
         let path = self.path(name);
+        let _writing = self.writing.lock();
         remove_if_there(self.disk.as_ref(), &path).map_err(failed("remove", &path))?;
         self.disk.sync_dir(&self.dir).map_err(failed("sync", &self.dir))?;
         Ok(())
@@ -91,7 +96,7 @@ impl Blobs {
         sealer.open(&bound, content).map(Bytes::from).ok_or_else(damaged)
     }
 
-    fn store(&mut self, kind: Kind, name: &str, given: usize, body: &[u8]) -> Result<(), Error> {
+    fn store(&self, kind: Kind, name: &str, given: usize, body: &[u8]) -> Result<(), Error> {
         if !Frame::fits(name.len(), body.len()) {
             return Err(Error::TooLong { subscription: name.into(), key: name.len(), body: body.len() });
         }
@@ -99,6 +104,7 @@ impl Blobs {
         Frame { kind, sequence: 0, version: 0, key: name.as_bytes(), body }.encode(0, &mut file);
         let path = self.path(name);
         let temporary = path.with_extension("new");
+        let _writing = self.writing.lock();
         self.disk.create(&temporary, &file).map_err(failed("write", &temporary))?;
         self.disk.rename(&temporary, &path).map_err(failed("rename", &temporary))?;
         self.disk.sync_dir(&self.dir).map_err(failed("sync", &self.dir))?;
@@ -109,5 +115,11 @@ impl Blobs {
 
     fn path(&self, name: &str) -> PathBuf {
         self.dir.join(hex(name.as_bytes())).with_extension("blob")
+    }
+}
+
+impl std::fmt::Debug for Blobs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Blobs").field("dir", &self.dir).finish_non_exhaustive()
     }
 }

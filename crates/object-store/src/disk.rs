@@ -8,7 +8,11 @@ use std::{
     io::{self, Read, Write},
     os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt},
     path::Path,
+    sync::Arc,
 };
+
+/// What says that the folder is this process's, for as long as anybody has it.
+pub(crate) type FolderLock = Arc<dyn Send + Sync>;
 
 /// What the store does with files. Writes but one kind wait until the bytes are on the disk; names wait for [`Disk::sync_dir`].
 pub trait Disk: fmt::Debug + Send + Sync {

@@ -13,7 +13,7 @@ use subscription::Subscription;
 
 use crate::{
     blobs::Blobs,
-    disk::{Disk, RealDisk},
+    disk::{Disk, FolderLock, RealDisk},
     error::{Error, OpenError},
     log::{Identity, Log, Sizes, sync_names},
     record::{Problem, Record, Restored, SubscriptionId},
@@ -33,13 +33,13 @@ pub struct Store {
     place: Identity,
     /// Whether names in the folder of logs wait for the disk.
     names: bool,
-    blobs: Blobs,
+    blobs: Arc<Blobs>,
     counters: Arc<Counters>,
     syncs: u64,
     problems: Vec<Problem>,
     /// After which subscription the next step of compaction begins.
     compacted: String,
-    _lock: Box<dyn Send + Sync>,
+    _lock: FolderLock,
 }
 
 /// Files of which the system has more than the disk.
@@ -179,9 +179,9 @@ impl Store {
         statistics
     }
 
-    /// The blobs.
-    pub fn blobs(&mut self) -> &mut Blobs {
-        &mut self.blobs
+    /// The blobs, for who wants to use them without waiting for the store. As long as they are there the folder is this process's.
+    pub fn blobs(&self) -> Arc<Blobs> {
+        self.blobs.clone()
     }
 
     fn backlog(&self) -> u64 {

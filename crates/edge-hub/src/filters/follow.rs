@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
     sync::Arc,
 };
 
@@ -15,7 +16,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use watch_cache::{Cursor, Delivery, Scope, Selects, Step};
 
-use super::Topology;
+use super::{PodAccess, Topology, internal_addresses};
 use crate::{
     hub::Hub,
     subscriptions::{Key, Owner, Progress, Subscription},
@@ -32,9 +33,10 @@ pub fn follow(
     hub: Arc<Hub>,
     node: &str,
     pool: Option<Box<str>>,
+    access: PodAccess,
     shutdown: CancellationToken,
 ) -> impl Future<Output = ()> + Send + use<> {
-    let mut following = Following::new(hub, node, pool);
+    let mut following = Following::new(hub, node, pool, access);
     following.read();
     async move {
         tokio::select! {
@@ -47,6 +49,8 @@ pub fn follow(
 struct Following {
     hub: Arc<Hub>,
     configured: bool,
+    access: PodAccess,
+    internal: Vec<IpAddr>,
     pool: Option<Box<str>>,
     topology: BTreeMap<ObjectKey, Topology>,
     pool_nodes: Option<BTreeSet<Box<str>>>,
@@ -56,14 +60,19 @@ struct Following {
 }
 
 impl Following {
-    fn new(hub: Arc<Hub>, node: &str, pool: Option<Box<str>>) -> Self {
+    fn new(hub: Arc<Hub>, node: &str, pool: Option<Box<str>>, access: PodAccess) -> Self {
         let services = Key::pooled(&GroupVersionResource::new("", "v1", "services"));
         let own_node = named(&GroupVersionResource::new("", "v1", "nodes"), "", node);
         Self {
             hub,
             configured: pool.is_some(),
             services: Source::new(services),
-            own_node: Source { key: pool.is_none().then_some(own_node), reader: None },
+            own_node: Source {
+                key: (pool.is_none() || access.asks_node()).then_some(own_node),
+                reader: None,
+            },
+            access,
+            internal: Vec::new(),
             node_pool: Source { key: pool.as_deref().map(pool_key), reader: None },
             pool,
             topology: BTreeMap::new(),
@@ -77,6 +86,7 @@ impl Following {
             self.read();
             self.hub.filters.change_view(|view| {
                 view.pool = self.pool.as_deref().map(Arc::from);
+                view.send_pods(&self.access, &self.internal);
                 if view.pool_nodes.as_deref() != self.pool_nodes.as_ref() {
                     view.pool_nodes = self.pool_nodes.clone().map(Arc::new);
                 }
@@ -110,24 +120,24 @@ impl Following {
             },
             Told::Gone(service) => drop(topology.remove(service.key())),
         });
-        if !self.configured {
-            let mut pool = self.pool.clone();
-            self.own_node.read(&self.hub, |told| match told {
-                Told::Put(node) => {
-                    let label = node.label(api::labels::NODE_POOL);
-                    pool = label.filter(|label| !label.is_empty()).map(|label| label.as_ref().into());
-                }
-                // A node that is gone from the cache for a moment keeps its pool.
-                Told::Reset | Told::Gone(_) => {}
-            });
-            if pool != self.pool {
-                if let Some(old) = self.node_pool.key.take() {
-                    self.hub.subscriptions.close_own(&old);
-                }
-                self.node_pool = Source { key: pool.as_deref().map(pool_key), reader: None };
-                self.pool = pool;
-                self.pool_nodes = None;
+        let mut pool = self.pool.clone();
+        let internal = &mut self.internal;
+        self.own_node.read(&self.hub, |told| match told {
+            Told::Put(node) => {
+                let label = node.label(api::labels::NODE_POOL);
+                pool = label.filter(|label| !label.is_empty()).map(|label| label.as_ref().into());
+                *internal = internal_addresses(node);
             }
+            // A node that is gone from the cache for a moment keeps its pool and its addresses.
+            Told::Reset | Told::Gone(_) => {}
+        });
+        if !self.configured && pool != self.pool {
+            if let Some(old) = self.node_pool.key.take() {
+                self.hub.subscriptions.close_own(&old);
+            }
+            self.node_pool = Source { key: pool.as_deref().map(pool_key), reader: None };
+            self.pool = pool;
+            self.pool_nodes = None;
         }
         let pool_nodes = &mut self.pool_nodes;
         self.node_pool.read(&self.hub, |told| match told {

@@ -88,6 +88,17 @@ impl Filters {
         self.state.lock().view.clone()
     }
 
+    /// Filters that are on and do nothing, and why.
+    pub fn idle(&self) -> Option<(Box<[FilterName]>, String)> {
+        let (rules, view) = {
+            let state = self.state.lock();
+            (state.rules.clone(), state.view.clone())
+        };
+        let idle = rules.idle(&view);
+        let reason = view.unreached.as_ref().filter(|_| !idle.is_empty())?.to_string();
+        Some((idle, reason))
+    }
+
     /// Changes the view, but for its turn, which changes by itself. Filters that answer the same with it stay.
     pub fn change_view(&self, change: impl FnOnce(&mut View)) {
         {

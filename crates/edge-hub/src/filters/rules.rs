@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kube_wire::request::Verb;
 
-use super::{Client, FilterName, Filtered};
+use super::{Client, FilterName, Filtered, View};
 
 /// Which filters apply to whom.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,5 +37,10 @@ impl Rules {
                     || added.into_iter().any(|component| client.is(component)))
         });
         filters.copied().collect()
+    }
+
+    /// Filters that are on and can do nothing while the view is so.
+    pub fn idle(&self, view: &View) -> Box<[FilterName]> {
+        self.enabled.iter().copied().filter(|name| !name.acts(view)).collect()
     }
 }

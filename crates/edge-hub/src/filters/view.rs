@@ -2,14 +2,14 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     sync::Arc,
 };
 
 use api::annotations::{SERVICE_TOPOLOGY_KEYS, TOPOLOGY_NODE, TOPOLOGY_POOL, TOPOLOGY_ZONE};
 use kube_wire::{object::Object, resource::ObjectKey, resource_version::ResourceVersion};
 
-use super::LocalPods;
+use super::{LocalPods, PodAccess, Unreached};
 
 /// How near an endpoint must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +44,8 @@ pub struct View {
     pub pool_nodes: Option<Arc<BTreeSet<Box<str>>>>,
     /// Where pods of this node reach the hub; `None` if they cannot.
     pub hub: Option<SocketAddr>,
+    /// Why they cannot.
+    pub unreached: Option<Unreached>,
     /// The Services that ask for a topology, or did.
     pub topology: Arc<BTreeMap<ObjectKey, Topology>>,
     /// The pods of this node of which the API server does not know what the kubelet says.
@@ -61,10 +63,18 @@ impl View {
             pool: pool.map(Arc::from),
             pool_nodes: None,
             hub,
+            unreached: None,
             topology: Arc::default(),
             local_pods: Arc::default(),
             turn: 0,
         }
+    }
+
+    /// Sends pods to the hub, if they reach it on a node with these internal addresses.
+    pub fn send_pods(&mut self, access: &PodAccess, internal: &[IpAddr]) {
+        let found = access.address(internal);
+        self.hub = found.as_ref().ok().copied();
+        self.unreached = found.err();
     }
 
     /// The version at which an object stands in a state that is shown by this view: below its own, and another one with each turn.

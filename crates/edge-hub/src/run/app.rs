@@ -15,13 +15,17 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::{Lifetimes, config::Config, secure};
+use super::{
+    Lifetimes,
+    config::{Config, Filtering},
+    secure,
+};
 use crate::{
     admin,
     authenticate::tokens::Tokens,
     authorize::Authorizer,
     cloud_config,
-    filters::{self, Filters, Rules, View},
+    filters::{self, Filters, PodAccess, Rules, View},
     hub::Hub,
     identity::{IdentityError, IdentityMeters, Keeper},
     listen::Peer,
@@ -113,6 +117,7 @@ pub struct App {
     secure: Option<TlsListener>,
     admin: TcpListener,
     view: View,
+    pod_access: PodAccess,
     cloud: cloud_config::follow::Start,
     tunnel: Option<Tunnel>,
     node_metric: Option<(NodeMetricConfig, Arc<Connector>, NodeMetricMeters)>,
@@ -131,7 +136,7 @@ impl App {
             sharing,
             lifetimes,
             cloud,
-            filters,
+            mut filters,
             tunnel,
             node_metric,
         } = config;
@@ -141,6 +146,7 @@ impl App {
         let identity = identity.open(&endpoints, &shutdown).await?;
         let proxy = bind(listeners.proxy, "--bind-proxy-address, --proxy-port").await?;
         let admin = bind(listeners.admin, "--bind-address, --serve-port").await?;
+        let pod_access = send_pods(&mut filters, secure::pod_access(listeners.secure.as_ref())?);
         let secure = match listeners.secure {
             None => None,
             Some((address, certificate, key)) => {
@@ -213,6 +219,7 @@ impl App {
             secure,
             admin,
             view: filters.view,
+            pod_access,
             cloud,
             tunnel,
             node_metric,
@@ -233,6 +240,7 @@ impl App {
             secure,
             admin,
             view,
+            pod_access,
             cloud,
             tunnel,
             node_metric,
@@ -241,7 +249,7 @@ impl App {
         let router = proxy::router(hub.clone());
         let mut tasks = JoinSet::new();
         let pool = view.pool.as_deref().map(Into::into);
-        tasks.spawn(filters::follow::follow(hub.clone(), &view.node, pool, shutdown.clone()));
+        tasks.spawn(filters::follow::follow(hub.clone(), &view.node, pool, pod_access, shutdown.clone()));
         // It ends after what has a last word for the API server.
         let unlink = CancellationToken::new();
         tasks.spawn(link.run(unlink.clone()));
@@ -291,6 +299,18 @@ impl App {
         store_memories(&hub, &storage);
         storage.keep_durable(shutdown).await;
     }
+}
+
+/// Sends pods to the hub, or says once which filters do nothing for want of an address, and what would give them one. Where the Node
+/// has to say the address, `edge-hub status` tells.
+fn send_pods(filters: &mut Filtering, access: PodAccess) -> PodAccess {
+    filters.view.send_pods(&access, &[]);
+    let idle: Vec<_> = filters.rules.idle(&filters.view).iter().map(ToString::to_string).collect();
+    if let Some(reason) = filters.view.unreached.as_ref().filter(|_| !access.asks_node() && !idle.is_empty())
+    {
+        info!(filters = idle.join(","), %reason, "pods of this node are not sent to the hub");
+    }
+    access
 }
 
 /// What an earlier run knew of who may read what.

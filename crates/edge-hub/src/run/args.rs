@@ -108,7 +108,9 @@ pub struct ListenerArgs {
     #[arg(long, value_name = "PORT", default_value_t = 10261)]
     pub proxy_port: u16,
 
-    /// Address of the HTTPS proxy for pods; it is off without a serving certificate.
+    /// Address of the HTTPS proxy for pods; it is off without a serving certificate. Filters that send pods to the hub do so at
+    /// this address if it is one of the node, and at the Node's `InternalIP` if it is 0.0.0.0 or :: and the certificate names that
+    /// and kubernetes.default.svc; on loopback they do nothing.
     #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
     pub secure_bind_address: IpAddr,
 

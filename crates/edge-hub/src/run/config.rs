@@ -219,11 +219,6 @@ fn layer(cache: &CacheArgs) -> Result<Layer, ConfigError> {
     Ok(layer)
 }
 
-/// Whether pods of this node reach an address: they have loopback addresses of their own.
-fn from_pods(address: &SocketAddr) -> bool {
-    !address.ip().is_loopback() && !address.ip().is_unspecified()
-}
-
 fn rules(args: &FilterArgs) -> Result<Rules, UnknownFilter> {
     let FilterArgs { enable_resource_filter, disabled_resource_filters, nodepool_name: _ } = args;
     let mut rules = Rules::default();
@@ -283,7 +278,6 @@ impl TryFrom<RunArgs> for Config {
             node_uids: _,
             node_pods,
         } = listeners;
-        let secure = serving_cert_file.is_some().then_some((secure_bind_address, proxy_secure_port).into());
         let by_flags = rules(&filters)?;
         let none = Layer::default();
         let said = file.as_ref().map_or(&none, |(_, layer)| layer);
@@ -292,7 +286,7 @@ impl TryFrom<RunArgs> for Config {
         let tunnel = TunnelConfig::resolve(&node_name, tunnel, by_file)?;
         let filters = Filtering {
             rules: cloud_config::rules(&by_flags, said, &none),
-            view: View::of_node(&node_name, filters.nodepool_name.as_deref(), secure.filter(from_pods)),
+            view: View::of_node(&node_name, filters.nodepool_name.as_deref(), None),
         };
         let identity = IdentityConfig {
             kind,

@@ -3,8 +3,9 @@
 use std::{
     fs::{self, File, Permissions},
     io::{self, Read},
+    net::SocketAddr,
     os::unix::fs::PermissionsExt,
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
@@ -15,6 +16,8 @@ use tls::{
     private_file,
 };
 use tokio::net::UnixListener;
+
+use crate::filters::PodAccess;
 
 /// Why the HTTPS listener cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +63,15 @@ pub(crate) fn socket(path: &Path) -> io::Result<UnixListener> {
     // Who connects is known by the kernel's word; the folder keeps all but its owner out.
     fs::set_permissions(path, Permissions::from_mode(0o600))?;
     Ok(listener)
+}
+
+/// Whether pods reach the HTTPS listener of that address, certificate and key, and where.
+pub(super) fn pod_access(
+    listener: Option<&(SocketAddr, PathBuf, PathBuf)>,
+) -> Result<PodAccess, SecureError> {
+    let Some((address, certificate, _)) = listener else { return Ok(PodAccess::Off) };
+    let own = pem_file::certificates(certificate)?.into_iter().next();
+    Ok(PodAccess::of(own.map(|own| (*address, own))))
 }
 
 /// TLS that verifies a client's certificate if it shows one; whoever shows none must send a token.

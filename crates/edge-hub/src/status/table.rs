@@ -11,11 +11,21 @@ use crate::{
     tunnel_roles::TunnelView,
 };
 
-use super::view::{HubView, LinkView, State, StoreView, SubscriptionView};
+use super::view::{HubView, IdleFilters, LinkView, State, StoreView, SubscriptionView};
 
 /// Prints the hub as a few lines and a table.
 pub(super) fn print(view: &HubView, out: &mut dyn Write) -> io::Result<()> {
-    let HubView { version, link, identity, corrected_pods, tunnel, node_metric, subscriptions, store } = view;
+    let HubView {
+        version,
+        link,
+        identity,
+        corrected_pods,
+        idle_filters,
+        tunnel,
+        node_metric,
+        subscriptions,
+        store,
+    } = view;
     let LinkView { up, server, for_seconds, reason, sent_bytes, received_bytes } = link;
     let since = duration(*for_seconds);
     writeln!(out, "edge-hub {version}")?;
@@ -30,6 +40,9 @@ pub(super) fn print(view: &HubView, out: &mut dyn Write) -> io::Result<()> {
             out,
             "pods   {corrected_pods} of this node are shown where the kubelet says: the API server does not know it yet"
         )?;
+    }
+    if let Some(IdleFilters { names, reason }) = idle_filters {
+        writeln!(out, "filter {} do nothing: {reason}", names.join(", "))?;
     }
     if let Some(tunnel) = tunnel {
         print_tunnel(tunnel, out)?;
@@ -237,6 +250,10 @@ mod tests {
                 problem: Some("denied".to_owned()),
             },
             corrected_pods: 2,
+            idle_filters: Some(IdleFilters {
+                names: vec!["masterservice".to_owned(), "serviceenvupdater".to_owned()],
+                reason: "the HTTPS proxy is off".to_owned(),
+            }),
             tunnel: Some(TunnelView {
                 role: "agent".to_owned(),
                 problems: vec!["Gateways: forbidden".to_owned()],
@@ -263,6 +280,7 @@ mod tests {
         let expected = "edge-hub 0.1.0\nlink   DOWN for 61s: no connection within 4s\n       10 B sent, 2.0 kB received\n\
             ident  certificate of its own, until 2027-01-01T00:00:00Z, renewed from 2026-10-01T00:00:00Z\n       denied\n\
             pods   2 of this node are shown where the kubelet says: the API server does not know it yet\n\
+            filter masterservice, serviceenvupdater do nothing: the HTTPS proxy is off\n\
             tunnel agent, 2 links with 1 nodes\n       Gateways: forbidden\n       \
             PEER     DOMAIN  DIRECTION  CLASS  RTT     STREAMS  UP     STATE\n       \
             cloud-1  cloud   reverse    bulk   -       3        3m20s  draining\n       \

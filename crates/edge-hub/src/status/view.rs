@@ -27,6 +27,9 @@ pub struct HubView {
     /// How many pods of the node are shown where the kubelet says, since the API server does not know it.
     #[serde(default)]
     pub corrected_pods: usize,
+    /// Filters that are on and do nothing, since pods do not reach the hub.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_filters: Option<IdleFilters>,
     /// The tunnel, if it is on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tunnel: Option<TunnelView>,
@@ -37,6 +40,16 @@ pub struct HubView {
     pub subscriptions: Vec<SubscriptionView>,
     /// The disk.
     pub store: StoreView,
+}
+
+/// Filters that do nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct IdleFilters {
+    /// Which.
+    pub names: Vec<String>,
+    /// What they lack.
+    pub reason: String,
 }
 
 /// The link.
@@ -125,6 +138,10 @@ impl HubView {
             link: LinkView { up, server, for_seconds: held.as_secs(), reason, sent_bytes, received_bytes },
             identity: hub.identity.view(),
             corrected_pods: hub.filters.view().local_pods.pods.len(),
+            idle_filters: hub.filters.idle().map(|(names, reason)| IdleFilters {
+                names: names.iter().map(ToString::to_string).collect(),
+                reason,
+            }),
             tunnel: hub.tunnel.as_deref().map(TunnelView::of),
             node_metric: hub.node_metric.view(),
             subscriptions: hub

@@ -12,13 +12,14 @@ use api::{
 };
 use jiff::Timestamp;
 use kube_wire::{
-    edit::{Field, Message},
     object::{Encoding, Object},
     resource::GroupVersionResource,
     transcode,
 };
 use serde::Deserialize;
 use serde_json::Value;
+
+use crate::filters::internal_addresses;
 
 /// A Gateway.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -118,26 +119,14 @@ pub(super) struct NodeFacts {
     pub(super) addresses: Vec<IpAddr>,
 }
 
-const STATUS: Field = Field::new("status", 3);
-const ADDRESSES: Field = Field::new("addresses", 5);
-const ADDRESS_TYPE: Field = Field::new("type", 1);
-const ADDRESS: Field = Field::new("address", 2);
-
 impl NodeFacts {
     pub(super) fn read(object: &Object) -> Self {
         let label = |key| object.label(key).filter(|value| !value.is_empty()).map(|value| value.to_string());
-        let addresses = || {
-            let addresses = Message::of(object)?.message(STATUS)?.messages(ADDRESSES);
-            let internal = addresses
-                .iter()
-                .filter(|address| address.text(ADDRESS_TYPE).as_deref() == Some("InternalIP"));
-            Some(internal.filter_map(|address| address.text(ADDRESS)?.parse().ok()).collect())
-        };
         Self {
             edge: object.label(labels::IS_EDGE_WORKER).as_deref() == Some(labels::TRUE),
             pool: label(labels::NODE_POOL),
             gateway: label(labels::GATEWAY),
-            addresses: addresses().unwrap_or_default(),
+            addresses: internal_addresses(object),
         }
     }
 }

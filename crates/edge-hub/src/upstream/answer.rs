@@ -8,7 +8,6 @@ use std::{
 };
 
 use axum::body::Bytes;
-use http::HeaderValue;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
@@ -36,13 +35,11 @@ impl Answer {
 #[derive(Clone)]
 pub struct Source {
     lane: Arc<Lane>,
-    /// Who asked, over a connection that shows nobody.
-    caller: Option<HeaderValue>,
 }
 
 impl Source {
-    pub(super) fn new(lane: Arc<Lane>, caller: Option<HeaderValue>) -> Self {
-        Self { lane, caller }
+    pub(super) fn new(lane: Arc<Lane>) -> Self {
+        Self { lane }
     }
 
     /// How long ago the API server last gave a sign of life over it.
@@ -53,7 +50,7 @@ impl Source {
     /// Asks the API server for a sign of life, unless there was one within that time. Without one the connection is given up.
     pub async fn prove(&self, within: Duration) {
         if self.lane.heard_ago() > within {
-            self.lane.is_alive(self.caller.as_ref()).await;
+            self.lane.is_alive().await;
         }
     }
 }

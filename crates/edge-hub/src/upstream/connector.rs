@@ -8,7 +8,7 @@ use hyper::{
     client::conn::{http1, http2},
     rt::Executor,
 };
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::ClientConfig;
 use socket2::{SockRef, TcpKeepalive};
 use tls::pem_file::{self, PemFileError};
@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Endpoint, Timing,
     counted::{Counted, Heard, counted},
+    pace::{Asking, Pace},
 };
 use crate::metrics::LinkBytes;
 
@@ -116,6 +117,7 @@ pub struct Connector {
     replaced: Notify,
     timing: Timing,
     link: Arc<LinkBytes>,
+    asking: Arc<Asking>,
 }
 
 /// Whether a connection shows the hub's certificate.
@@ -147,7 +149,8 @@ impl<F: Future<Output: Send> + Send + 'static> Executor<F> for Until {
 impl Connector {
     /// A connector that uses `material` until it is replaced, and counts bytes.
     pub fn new(material: TlsMaterial, timing: Timing, link: Arc<LinkBytes>) -> Self {
-        Self { material: ArcSwap::from_pointee(material), replaced: Notify::new(), timing, link }
+        let asking = Asking::new();
+        Self { material: ArcSwap::from_pointee(material), replaced: Notify::new(), timing, link, asking }
     }
 
     /// Uses other certificates from the next connection on; the link makes one at once.
@@ -176,6 +179,11 @@ impl Connector {
         self.timing
     }
 
+    /// Whether anybody asks for something over its connections: a silent one is asked for a sign of life sooner then.
+    pub(super) fn asking(&self) -> &Arc<Asking> {
+        &self.asking
+    }
+
     /// An HTTP/2 connection that notices by itself when its path is gone, and in time when the server stands still. It ends, with
     /// all its streams, when it is given up.
     pub(super) async fn http2(
@@ -187,14 +195,15 @@ impl Connector {
         let connecting = async {
             let heard = Heard::now();
             let stream = self.tls(endpoint, showing, true, heard.clone()).await?;
+            let pace = Pace { timing: self.timing, heard: heard.clone(), asking: self.asking.clone() };
             if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
                 return Err(ConnectError::NotHttp2);
             }
             let (sender, connection) = http2::Builder::new(Until(given_up.clone()))
-                .timer(TokioTimer::new())
+                .timer(pace)
                 .initial_stream_window_size(STREAM_WINDOW)
                 .initial_connection_window_size(CONNECTION_WINDOW)
-                .keep_alive_interval(self.timing.ping_after)
+                .keep_alive_interval(self.timing.ping_after_asked)
                 .keep_alive_timeout(self.timing.ping_timeout)
                 .keep_alive_while_idle(true)
                 .handshake(TokioIo::new(stream))
@@ -286,6 +295,10 @@ mod tests {
         let turns = silent.saturating_sub(after).as_secs().div_ceil(every.as_secs());
         let noticed = after + every * u32::try_from(turns).unwrap();
         assert!(turns >= 2, "one probe that is lost is no black hole");
-        assert!(noticed < Duration::from_secs(5), "{noticed:?}");
+        // What is sent and not acknowledged keeps it from probing: a PING goes with it, and is given its own time.
+        let asked_last = noticed + timing.ping_timeout;
+        assert!(asked_last < Duration::from_secs(5), "{asked_last:?}");
+        let asked_before = timing.ping_after_asked + timing.ping_timeout;
+        assert!(asked_before < Duration::from_secs(5), "{asked_before:?}");
     }
 }

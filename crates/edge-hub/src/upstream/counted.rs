@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
+    sync::Notify,
     time::Instant,
 };
 use tokio_util::io::{InspectReader, InspectWriter};
@@ -19,17 +20,20 @@ pub(super) type Tally = Box<dyn FnMut(&[u8]) + Send + Sync>;
 
 /// When the other end last said something.
 #[derive(Debug)]
-pub(super) struct Heard(Mutex<Instant>);
+pub(super) struct Heard {
+    at: Mutex<Instant>,
+    news: Notify,
+}
 
 impl Heard {
     /// Just now.
     pub(super) fn now() -> Arc<Self> {
-        Arc::new(Self(Mutex::new(Instant::now())))
+        Arc::new(Self { at: Mutex::new(Instant::now()), news: Notify::new() })
     }
 
     /// When that was.
     pub(super) fn at(&self) -> Instant {
-        *self.0.lock()
+        *self.at.lock()
     }
 
     /// How long ago that was.
@@ -37,8 +41,20 @@ impl Heard {
         self.at().elapsed()
     }
 
-    fn note(&self) {
-        *self.0.lock() = Instant::now();
+    /// Returns when something was heard after `moment`.
+    pub(super) async fn after(&self, moment: Instant) {
+        loop {
+            let news = self.news.notified();
+            if self.at() > moment {
+                return;
+            }
+            news.await;
+        }
+    }
+
+    pub(super) fn note(&self) {
+        *self.at.lock() = Instant::now();
+        self.news.notify_waiters();
     }
 }
 

@@ -1,11 +1,8 @@
 //! One HTTP/2 connection to an API server: how many streams it has, and whether the server still answers over it.
 //!
-//! A path that is gone is the kernel's to notice (see [`super::Timing`]). A server that stands still while its kernel goes on
-//! acknowledging is noticed here: whoever waits for an answer while nothing at all comes over the connection has the server asked
-//! for a sign of life, and when there is none either, the connection is given up.
-//!
-//! It is asked with the credential of who waits: an API server says good-bye to a connection (GOAWAY) over which somebody asks whom it does
-//! not know.
+//! Whoever waits for an answer while nothing at all comes over the connection has the server asked for a sign of life (see
+//! [`super::pace`]), and when there is none either, the connection is given up. A PING is asked and not a path of the API server: it is 78
+//! bytes both ways, needs nobody's credential, and is answered by a server that is busy.
 
 use std::{
     sync::{
@@ -16,32 +13,27 @@ use std::{
 };
 
 use axum::body::Body;
-use http::{HeaderValue, Request, Response, header};
+use http::{Request, Response};
 use hyper::client::conn::http2::SendRequest;
-use tokio::{
-    sync::Mutex,
-    time::{Instant, sleep_until, timeout},
-};
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use super::{
-    Endpoint, Timing, USER_AGENT, UpstreamError,
+    Endpoint, UpstreamError,
     answer::{Answer, Source},
     connector::{ConnectError, Connector, Http2, Showing},
     counted::Heard,
+    pace::Asking,
     session::Driver,
 };
-
-/// What the server is asked for a sign of life: answered without a look at etcd or at anybody's rights, and any status will do.
-const SIGN_OF_LIFE: &str = "/livez/ping";
 
 /// So many streams a connection may have open, and requests beyond go over another one. An API server takes 100 unless told
 /// otherwise and lets further requests wait for one to end, which watches do not.
 const STREAMS: usize = 90;
 
-/// The longest pause before a server that gave a sign of life, but no answer, is asked for another one.
-const LONGEST: Duration = Duration::from_secs(8);
+/// What a busy machine may add to the time after which a connection that says nothing is given up.
+const SLACK: Duration = Duration::from_secs(1);
 
 /// Nothing came: no answer, and no sign of life when one was asked for.
 #[derive(Debug, thiserror::Error)]
@@ -58,16 +50,16 @@ pub(super) enum SendError {
 
 /// A connection.
 pub(super) struct Lane {
-    authority: String,
     sender: SendRequest<Body>,
-    timing: Timing,
     heard: Arc<Heard>,
+    asking: Arc<Asking>,
+    /// How long a sign of life may take that somebody waits for.
+    longest: Duration,
     /// Shared with every answer whose body is still read.
     streams: Arc<()>,
-    /// Held by who asks for a sign of life: one request at a time does for all that wait.
-    asking: Mutex<()>,
     closing: AtomicBool,
     given_up: CancellationToken,
+    ended: CancellationToken,
 }
 
 impl Lane {
@@ -79,17 +71,19 @@ impl Lane {
     ) -> Result<(Arc<Self>, Driver), ConnectError> {
         let given_up = CancellationToken::new();
         let Http2 { sender, connection, heard } = connector.http2(endpoint, showing, &given_up).await?;
+        let (timing, ended) = (connector.timing(), CancellationToken::new());
         let lane = Self {
-            authority: endpoint.authority(),
             sender,
-            timing: connector.timing(),
             heard,
+            asking: connector.asking().clone(),
+            longest: timing.ping_after_asked + timing.ping_timeout + SLACK,
             streams: Arc::new(()),
-            asking: Mutex::new(()),
             closing: AtomicBool::new(false),
             given_up: given_up.clone(),
+            ended: ended.clone(),
         };
         let driver: Driver = Box::pin(async move {
+            let _ended = ended.drop_guard();
             tokio::select! {
                 () = given_up.cancelled() => debug!("a connection that says nothing is given up"),
                 ended = connection => if let Err(error) = ended {
@@ -122,7 +116,7 @@ impl Lane {
     ) -> Result<Response<Answer>, SendError> {
         let stream = self.streams.clone();
         let mut sender = self.sender.clone();
-        let caller = request.headers().get(header::AUTHORIZATION).cloned();
+        let _waiting = self.asking.begin();
         let answer = async {
             // Not ready means that the connection takes no more requests.
             if let Err(error) = sender.ready().await {
@@ -134,7 +128,7 @@ impl Lane {
         tokio::select! {
             answer = answer => match answer {
                 Ok(answer) => {
-                    let source = Source::new(self.clone(), caller.clone());
+                    let source = Source::new(self.clone());
                     Ok(answer.map(|body| Answer::new(body, source, stream)))
                 }
                 Err((unsent, error)) => {
@@ -148,55 +142,29 @@ impl Lane {
                     })
                 }
             },
-            () = self.silence(caller.as_ref()) => {
+            () = self.given_up.cancelled() => {
                 Err(SendError::Failed(UpstreamError::Broken(Box::new(Silent))))
             }
         }
     }
 
-    /// Returns when nothing came for so long that the connection was given up.
-    async fn silence(&self, caller: Option<&HeaderValue>) {
-        let mut since = Instant::now();
-        let mut patience = self.timing.patience;
-        loop {
-            let due = since.max(self.heard.at()) + patience;
-            if Instant::now() < due {
-                sleep_until(due).await;
-            } else if self.is_alive(caller).await {
-                since = Instant::now();
-                patience = (patience * 2).min(LONGEST);
-            } else {
-                return;
+    /// Asks for a sign of life, unless there was one a moment ago. Without one the connection is given up.
+    pub(super) async fn is_alive(&self) -> bool {
+        let wanted = Instant::now();
+        let _waiting = self.asking.begin();
+        tokio::select! {
+            () = self.heard.after(wanted) => true,
+            () = self.ended.cancelled() => false,
+            // hyper ends the connection by then; what it may not do is to keep somebody waiting.
+            () = sleep(self.longest) => {
+                self.given_up.cancel();
+                false
             }
         }
     }
 
-    /// Asks for a sign of life, with the credential of a caller if the connection shows none. Without one the connection is given up.
-    pub(super) async fn is_alive(&self, caller: Option<&HeaderValue>) -> bool {
-        let wanted = Instant::now();
-        let _asking = self.asking.lock().await;
-        if self.heard.at() > wanted {
-            return true;
-        }
-        if self.given_up.is_cancelled() {
-            return false;
-        }
-        let uri = format!("https://{}{SIGN_OF_LIFE}", self.authority);
-        let request = Request::get(uri)
-            .header(header::HOST, &self.authority)
-            .header(header::USER_AGENT, USER_AGENT)
-            .body(Body::empty());
-        let Ok(mut request) = request else { return false };
-        if let Some(caller) = caller {
-            request.headers_mut().insert(header::AUTHORIZATION, caller.clone());
-        }
-        let mut sender = self.sender.clone();
-        // Whatever comes will do, were it the end of the connection: that is noticed elsewhere.
-        let answered = timeout(self.timing.probe_timeout, sender.send_request(request)).await.is_ok();
-        let alive = answered || self.heard.at() > wanted;
-        if !alive {
-            self.given_up.cancel();
-        }
-        alive
+    /// Returns when the connection has ended.
+    pub(super) async fn ended(&self) {
+        self.ended.cancelled().await;
     }
 }

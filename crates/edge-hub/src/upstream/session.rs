@@ -1,7 +1,7 @@
 //! One connected API server: a connection with the hub's certificate, one without for callers with a token, and further ones when
 //! these are full.
 
-use std::sync::Arc;
+use std::{pin::Pin, sync::Arc};
 
 use axum::body::Body;
 use http::{HeaderValue, Request, Response, Version, header};
@@ -15,7 +15,7 @@ use tracing::debug;
 use super::{
     Credential, Endpoint, UpstreamError,
     answer::Answer,
-    connector::{Connector, Showing},
+    connector::{ConnectError, Connector, Showing},
     lane::{Lane, SendError},
 };
 
@@ -79,6 +79,8 @@ impl Session {
     ) -> Result<Response<Answer>, UpstreamError> {
         let showing = self.address(&mut request, credential)?;
         *request.version_mut() = Version::HTTP_2;
+        // Whichever connection it goes over: the first is the one that says whether there is a link.
+        let _waiting = self.connector.asking().begin();
         let mut again = RESENDS;
         loop {
             let lane = match self.lane(showing).await {
@@ -105,9 +107,21 @@ impl Session {
     fn suspect(&self, error: UpstreamError) -> UpstreamError {
         let first = self.first.clone();
         self.drive(Box::pin(async move {
-            first.is_alive(None).await;
+            first.is_alive().await;
         }));
         error
+    }
+
+    /// What another connection comes to, if the link does not end before it: that is noticed sooner. Boxed, since requests hardly ever
+    /// wait for one.
+    async fn while_linked<T>(
+        &self,
+        connecting: Pin<Box<impl Future<Output = Result<T, ConnectError>>>>,
+    ) -> Result<T, UpstreamError> {
+        tokio::select! {
+            connected = connecting => connected.map_err(|error| UpstreamError::Broken(Box::new(error))),
+            () = self.first.ended() => Err(UpstreamError::Broken("the link ended".into())),
+        }
     }
 
     /// A connection that takes another request.
@@ -124,9 +138,8 @@ impl Session {
         if let Some(lane) = lanes.iter().find(|lane| lane.has_room()) {
             return Ok(lane.clone());
         }
-        let (lane, driver) = Lane::open(&self.connector, &self.endpoint, showing)
-            .await
-            .map_err(|error| UpstreamError::Broken(Box::new(error)))?;
+        let (lane, driver) =
+            self.while_linked(Box::pin(Lane::open(&self.connector, &self.endpoint, showing))).await?;
         self.drive(driver);
         lanes.push(lane.clone());
         Ok(lane)
@@ -139,11 +152,10 @@ impl Session {
     ) -> Result<Response<Incoming>, UpstreamError> {
         let showing = self.address(&mut request, credential)?;
         *request.version_mut() = Version::HTTP_11;
-        let (mut sender, connection) = self
-            .connector
-            .http1(&self.endpoint, showing)
-            .await
-            .map_err(|error| UpstreamError::Broken(Box::new(error)))?;
+        let waiting = self.connector.asking().begin();
+        let (mut sender, connection) =
+            self.while_linked(Box::pin(self.connector.http1(&self.endpoint, showing))).await?;
+        drop(waiting);
         self.drive(Box::pin(async move {
             if let Err(error) = connection.with_upgrades().await {
                 debug!(%error, "upgraded connection");

@@ -1,5 +1,6 @@
 //! `edge-hub run` against an API server that misbehaves at command.
 
+mod black_hole;
 mod configuration;
 mod crash;
 mod differential;

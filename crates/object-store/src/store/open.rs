@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     blobs::Blobs,
-    disk::{Disk, remove_if_there},
+    disk::{Disk, FolderLock, remove_if_there},
     error::{OpenError, failed},
     log::{Identity, Sizes},
     record::{Problem, ProblemKind, Restored, SubscriptionId},
@@ -48,7 +48,7 @@ pub(super) fn open(
         subscriptions: BTreeMap::new(),
         // What was there before may have been named by a process that was killed before it had synced.
         names: true,
-        blobs: Blobs::new(disk.clone(), blobs, sealer, counters.clone()),
+        blobs: Arc::new(Blobs::new(disk.clone(), blobs, sealer, counters.clone(), lock.clone())),
         counters,
         syncs: 0,
         problems: Vec::new(),
@@ -76,7 +76,7 @@ pub(super) fn open(
     Ok((store, restored))
 }
 
-fn lock(disk: &dyn Disk, path: &Path) -> Result<Box<dyn Send + Sync>, OpenError> {
+fn lock(disk: &dyn Disk, path: &Path) -> Result<FolderLock, OpenError> {
     match disk.lock(path) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
             let mut holder = Vec::new();
@@ -85,7 +85,7 @@ fn lock(disk: &dyn Disk, path: &Path) -> Result<Box<dyn Send + Sync>, OpenError>
             let holder = if holder.is_empty() { "unknown".to_owned() } else { holder };
             Err(OpenError::InUse { path: path.to_owned(), holder })
         }
-        result => Ok(result.map_err(failed("lock", path))?),
+        result => Ok(result.map_err(failed("lock", path))?.into()),
     }
 }
 

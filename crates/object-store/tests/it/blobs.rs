@@ -14,7 +14,7 @@ const NAME: &str = "token/ns/pod-1";
 #[test]
 fn a_blob_is_what_was_put_last() {
     let disk = SimDisk::default();
-    let mut store = script::open(&disk).0;
+    let store = script::open(&disk).0;
     assert_eq!(store.blobs().get(NAME).unwrap(), None);
     store.blobs().put(NAME, b"first").unwrap();
     store.blobs().put_sealed(NAME, b"second").unwrap();
@@ -34,12 +34,12 @@ fn a_crash_leaves_the_old_or_the_new() {
         for part in [0, 500, 1000] {
             for kept in [0, 1, 2, 3] {
                 let disk = SimDisk::default();
-                let mut store = script::open(&disk).0;
+                let store = script::open(&disk).0;
                 store.blobs().put(NAME, b"old").unwrap();
                 disk.fail(at, Fault::Crash(part));
                 assert!(store.blobs().put(NAME, b"new").is_err());
                 disk.lose_power(kept);
-                let mut store = script::open(&disk).0;
+                let store = script::open(&disk).0;
                 let found = store.blobs().get(NAME).unwrap().unwrap();
                 assert!(found == "old" || found == "new", "{at} {part} {kept}: {found:?}");
             }
@@ -50,7 +50,7 @@ fn a_crash_leaves_the_old_or_the_new() {
 #[test]
 fn a_damaged_blob_is_told_and_can_be_put_anew() {
     let disk = SimDisk::default();
-    let mut store = script::open(&disk).0;
+    let store = script::open(&disk).0;
     store.blobs().put_sealed(NAME, b"content").unwrap();
     let (path, content) = disk.files().into_iter().find(|(path, _)| path.ends_with_blob()).unwrap();
     for at in 0..content.len() {

@@ -20,8 +20,8 @@ const NODE: &str = "e2e-hub-1";
 const LABEL: &str = "isthmus.dev/e2e=hub";
 const SERVICES: &str = "/api/v1/services?resourceVersion=0";
 
-/// How soon a black hole is to be noticed: in 4 s, in 7 at worst (docs/adr/0017-idle-link.md), and what a busy machine takes to ask.
-const NOTICED: Duration = Duration::from_secs(10);
+/// How soon a black hole is to be noticed: in 5 s (docs/adr/0017-idle-link.md), and what a busy machine takes to ask.
+const NOTICED: Duration = Duration::from_secs(6);
 
 /// How soon a hub that was killed is to answer again.
 const SERVING: Duration = Duration::from_secs(1);

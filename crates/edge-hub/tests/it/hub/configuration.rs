@@ -7,7 +7,7 @@ use http::{Request, header};
 use serde_json::{Value, json};
 use testkit::{api_server::Kind, client::connection::Endpoint};
 
-use super::site::{JSON, Lines, SERVICES, Site, names, service, version};
+use super::site::{JSON, Lines, SERVICES, Site, get, names, service, version};
 
 const SLICES: &str = "/apis/discovery.k8s.io/v1/endpointslices";
 const CONFIG_MAPS: &str = "configmaps";
@@ -271,4 +271,57 @@ async fn agents_whose_answers_are_kept_are_named_by_the_cluster() {
     as_component(&hub, "somebody", &format!("{OTHER}?resourceVersion=0")).await;
     site.until("what others asked for is let go", async || site.upstream_watches(OTHER) == 0).await;
     assert_eq!(site.upstream_watches(NAMED), 1);
+}
+
+/// Pods come to the address that the Node names, once there is one and the certificate is made for them; until then the status says why not.
+#[tokio::test]
+async fn pods_are_sent_to_the_nodes_address_where_the_hub_listens_everywhere() {
+    let mut site = Site::new().await;
+    let mut kubernetes = service("default", "kubernetes", 1);
+    kubernetes["spec"]["ports"] = json!([{ "name": "https", "port": 443, "targetPort": 6443 }]);
+    site.server.cluster().create("services", kubernetes).unwrap();
+    site.server.cluster().create("nodes", json!({ "metadata": { "name": "n" } })).unwrap();
+    let serving = site.authority.server(&["127.0.0.1", "10.0.0.5", "kubernetes.default.svc"]).unwrap();
+    std::fs::write(site.file("hub.crt"), serving.certificate_pem).unwrap();
+    std::fs::write(site.file("hub.key"), serving.key_pem).unwrap();
+    let idle = async |site: &Site| {
+        get(&site.admin(), "/v1/status")
+            .await
+            .map(|(_, status)| status["idleFilters"].clone())
+            .unwrap_or_default()
+    };
+    let shown = async |site: &Site| {
+        let list = as_component(&site.plain(), "kubelet", SERVICES).await;
+        list["items"][0]["spec"]["clusterIP"].as_str().unwrap().to_owned()
+    };
+
+    site.start();
+    site.linked().await;
+    assert_eq!(shown(&site).await, "10.0.0.1", "it listens on loopback");
+    let found = idle(&site).await;
+    assert_eq!(found["names"], json!(["masterservice", "forwardkubesvctraffic", "serviceenvupdater"]));
+    assert!(found["reason"].as_str().unwrap().contains("--secure-bind-address"), "{found}");
+    assert!(site.last_log().contains("pods of this node are not sent to the hub"), "{}", site.last_log());
+    site.kill();
+
+    site.set("--secure-bind-address", "0.0.0.0");
+    site.start();
+    site.linked().await;
+    site.until("it asks for the address", async || {
+        idle(&site).await["reason"].as_str().unwrap_or_default().contains("InternalIP")
+    })
+    .await;
+    assert_eq!(shown(&site).await, "10.0.0.1");
+    let addresses =
+        json!([{ "type": "Hostname", "address": "n" }, { "type": "InternalIP", "address": "10.0.0.5" }]);
+    write(&site, "nodes", &json!({ "metadata": { "name": "n" }, "status": { "addresses": addresses } }));
+    site.until("the kubelet is shown the address", async || shown(&site).await == "10.0.0.5").await;
+    assert_eq!(idle(&site).await, Value::Null);
+    // What is stored of the Node does without a link.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    site.kill();
+    site.server.cut();
+    site.start();
+    site.answers().await;
+    assert_eq!(shown(&site).await, "10.0.0.5");
 }
