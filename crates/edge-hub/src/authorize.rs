@@ -238,6 +238,13 @@ impl Authorizer {
         }
     }
 
+    /// Whether `subject` was allowed to list or watch a scope, or one that it is a part of, and was not refused that since. That says
+    /// what it may see without a link; `scope` has a verb of no meaning.
+    pub fn remembers(&self, subject: &Subject, scope: &Attributes) -> bool {
+        let question = Question::new(subject, scope);
+        ["list", "watch"].into_iter().any(|verb| self.was_allowed(&question.with_verb(verb)))
+    }
+
     fn was_allowed(&self, question: &Question) -> bool {
         let oldest = unix_seconds().saturating_sub(OFFLINE.as_secs());
         let allowances = self.allowances.lock();

@@ -18,6 +18,7 @@ use tracing::{info, warn};
 use super::{Lifetimes, config::Config, secure};
 use crate::{
     admin,
+    alike::Alike,
     authenticate::tokens::Tokens,
     authorize::Authorizer,
     cloud_config,
@@ -186,6 +187,7 @@ impl App {
                 restored,
                 waited.as_deref(),
             ),
+            alike: Alike::new(upstream.clone(), storage.clone()),
             documents: Documents::new(storage.clone()),
             tables: Tables::new(storage.clone()),
             upstream,

@@ -17,3 +17,4 @@ mod security;
 mod sharing;
 mod site;
 mod tunnel;
+mod users;
