@@ -85,6 +85,23 @@ impl Question {
         Self { user: subject.name().into(), groups, attributes: attributes.clone() }
     }
 
+    /// Whether it is about a whole scope: who may list it may see as much as who may watch it.
+    fn is_of_scope(&self) -> bool {
+        ["list", "watch"].contains(&&*self.attributes.verb)
+    }
+
+    /// The same with another verb.
+    fn with_verb(&self, verb: &str) -> Self {
+        let attributes = Attributes { verb: verb.into(), ..self.attributes.clone() };
+        Self { user: self.user.clone(), groups: self.groups.clone(), attributes }
+    }
+
+    /// Whether that `refused` is not allowed says that this is not any more either.
+    fn falls_with(&self, refused: &Self) -> bool {
+        let same_sight = self.is_of_scope() && refused.is_of_scope();
+        self.implies(refused) || same_sight && self.with_verb(&refused.attributes.verb).implies(refused)
+    }
+
     /// Whether who may do this may also do `other`: the same, in a part of the place, with more selectors.
     fn implies(&self, other: &Self) -> bool {
         let Self { user, groups, attributes: wide } = self;
@@ -201,10 +218,13 @@ impl Authorizer {
             let known = allowances.get(question).copied();
             // The time of a review that says nothing new is not worth a write each few minutes.
             let recent = known.is_some_and(|at| unix_seconds().saturating_sub(at) < OFFLINE.as_secs() / 30);
-            if !allowed && known.is_some() {
-                allowances.remove(question);
-                self.changed.store(true, Ordering::Relaxed);
-            } else if allowed && !recent && allowances.len() < KEPT {
+            if !allowed {
+                let before = allowances.len();
+                allowances.retain(|kept, _| !kept.falls_with(question));
+                if allowances.len() < before {
+                    self.changed.store(true, Ordering::Relaxed);
+                }
+            } else if !recent && allowances.len() < KEPT {
                 allowances.insert(question.clone(), unix_seconds());
                 self.changed.store(true, Ordering::Relaxed);
             }
@@ -218,12 +238,22 @@ impl Authorizer {
         }
     }
 
-    fn without_link(&self, question: &Question, error: &review::ReviewError) -> Decision {
+    /// Whether `subject` was allowed to list or watch a scope, or one that it is a part of, and was not refused that since. That says
+    /// what it may see without a link; `scope` has a verb of no meaning.
+    pub fn remembers(&self, subject: &Subject, scope: &Attributes) -> bool {
+        let question = Question::new(subject, scope);
+        ["list", "watch"].into_iter().any(|verb| self.was_allowed(&question.with_verb(verb)))
+    }
+
+    fn was_allowed(&self, question: &Question) -> bool {
         let oldest = unix_seconds().saturating_sub(OFFLINE.as_secs());
         let allowances = self.allowances.lock();
-        let known = allowances.get(question).is_some_and(|at| *at >= oldest)
-            || allowances.iter().any(|(allowed, at)| *at >= oldest && allowed.implies(question));
-        if known {
+        allowances.get(question).is_some_and(|at| *at >= oldest)
+            || allowances.iter().any(|(allowed, at)| *at >= oldest && allowed.implies(question))
+    }
+
+    fn without_link(&self, question: &Question, error: &review::ReviewError) -> Decision {
+        if self.was_allowed(question) {
             debug!(user = %question.user, "allowed as before the link was lost");
             Decision::Allowed
         } else {
@@ -278,5 +308,15 @@ mod tests {
             !all.implies(&Question { groups: vec!["h".into()], ..all.clone() }),
             "a right may be a group's"
         );
+    }
+
+    #[test]
+    fn a_refusal_ends_what_would_have_allowed_it_under_either_verb() {
+        let all = question("list", "", "", "");
+        assert!(all.falls_with(&all) && all.falls_with(&question("watch", "a", "", "x=y")));
+        assert!(!question("list", "a", "", "").falls_with(&question("watch", "", "", "")));
+        assert!(!question("get", "", "x", "").falls_with(&question("list", "", "", "")));
+        assert!(!all.falls_with(&question("get", "", "x", "")));
+        assert!(!all.falls_with(&Question { user: "v".into(), ..question("watch", "", "", "") }));
     }
 }

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::{
+    alike::Alike,
     authenticate::{
         Authenticator, Caller, User,
         tokens::{TokenError, Tokens, offline},
@@ -20,10 +21,10 @@ use crate::{
     offline::{documents::Documents, tables::Tables},
     run::{Lifetimes, Sharing},
     storage::Storage,
-    subscriptions::{Owner, Subscriptions},
+    subscriptions::{Carrier, Owner, Subscriptions},
     tasks::Tasks,
     tunnel_roles::State,
-    upstream::{LinkState, Upstream},
+    upstream::{Credential, LinkState, Upstream},
 };
 
 /// The parts of a running hub.
@@ -40,6 +41,8 @@ pub struct Hub {
     pub tokens: Tokens,
     /// Who may read.
     pub authorizer: Authorizer,
+    /// What looks the same to all who may read it.
+    pub alike: Alike,
     /// What is held.
     pub subscriptions: Subscriptions,
     /// Discovery and the like.
@@ -67,8 +70,15 @@ pub struct Hub {
 pub struct Named {
     /// For reviews of access.
     pub subject: Subject,
-    /// Whose subscriptions it reads.
+    /// Who it is: whose subscriptions it reads, where they are not for all.
     pub owner: Owner,
+}
+
+impl Named {
+    /// The caller as one who may carry what it reads, if it has a credential for that.
+    pub fn carrier(&self, credential: Option<Credential>) -> Option<Carrier> {
+        Some(Carrier { user: self.owner.clone(), credential: credential? })
+    }
 }
 
 impl Hub {

@@ -13,6 +13,7 @@ use std::{io::Write, process::ExitCode};
 use daemon::exit;
 
 pub mod admin;
+mod alike;
 mod args;
 pub mod authenticate;
 pub mod authorize;

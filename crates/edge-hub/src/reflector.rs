@@ -16,7 +16,6 @@ use std::{sync::Arc, time::Duration};
 use kube_wire::{
     resource::GroupVersionResource, resource_version::ResourceVersion, status::Status, transcode,
 };
-use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 use tracing::{debug, info, warn};
 use watch_cache::{Cache, Replaced};
@@ -120,15 +119,15 @@ impl Reflector {
     }
 
     /// Keeps `subscription` until it is closed.
-    pub async fn run(self, subscription: Arc<Subscription>, credential: Arc<Mutex<Credential>>) {
+    pub async fn run(self, subscription: Arc<Subscription>) {
         let closed = subscription.closed().clone();
         tokio::select! {
             () = closed.cancelled() => {}
-            () = self.keep(&subscription, &credential) => {}
+            () = self.keep(&subscription) => {}
         }
     }
 
-    async fn keep(&self, subscription: &Subscription, credential: &Mutex<Credential>) {
+    async fn keep(&self, subscription: &Subscription) {
         let mut listing = Listing::default();
         let mut relist = subscription.version().is_none();
         let mut why = Resync::First;
@@ -137,7 +136,7 @@ impl Reflector {
         let mut missing: Option<Instant> = None;
         loop {
             self.linked(subscription).await;
-            let current = credential.lock().clone();
+            let current = subscription.credential();
             let began = Instant::now();
             let ended = if relist {
                 match self.relist(subscription, &current, &mut listing).await {
@@ -196,17 +195,12 @@ impl Reflector {
                     sleep(Duration::from_millis(20)).await;
                     continue;
                 }
+                Ended::Refused(status) if passes_on(subscription, &current, &status) => continue,
                 Ended::Refused(status) => {
-                    if *subscription.progress().borrow() != Progress::Refused(status.clone()) {
-                        info!(key = %subscription.key(), reason = status.message, "the API server refuses");
-                    }
-                    subscription.set_progress(Progress::Refused(status));
-                    if missing.is_some_and(|since| since.elapsed() > WITHDRAWN)
-                        && subscription.version().is_some()
-                    {
-                        info!(key = %subscription.key(), "there is no such resource any more: what was held is withdrawn");
-                        subscription.write(Cache::reset);
-                        self.forget(&subscription.key().to_string());
+                    let withdrawn = missing.is_some_and(|since| since.elapsed() > WITHDRAWN);
+                    refused(subscription, status);
+                    if withdrawn && subscription.version().is_some() {
+                        self.withdraw(subscription);
                         listing = Listing::default();
                         relist = true;
                         why = Resync::First;
@@ -228,9 +222,18 @@ impl Reflector {
                     listing = Listing::default();
                 }
             }
-            sleep(pause).await;
+            tokio::select! {
+                () = sleep(pause) => {}
+                () = subscription.carried_anew() => {}
+            }
             pause = (pause * 2).min(PAUSE.1);
         }
+    }
+
+    fn withdraw(&self, subscription: &Subscription) {
+        info!(key = %subscription.key(), "there is no such resource any more: what was held is withdrawn");
+        subscription.write(Cache::reset);
+        self.forget(&subscription.key().to_string());
     }
 
     async fn linked(&self, subscription: &Subscription) {
@@ -278,4 +281,22 @@ fn kind_blob(resource: &GroupVersionResource) -> String {
 
 fn interrupted(subscription: &Subscription) -> Progress {
     if subscription.version().is_some() { Progress::Interrupted } else { Progress::Syncing }
+}
+
+fn refused(subscription: &Subscription, status: Box<Status>) {
+    if *subscription.progress().borrow() != Progress::Refused(status.clone()) {
+        info!(key = %subscription.key(), reason = status.message, "the API server refuses");
+    }
+    subscription.set_progress(Progress::Refused(status));
+}
+
+/// Whether it was the credential that was refused, and another of those who read the subscription goes on with its own: nobody of them
+/// notices.
+fn passes_on(subscription: &Subscription, credential: &Credential, status: &Status) -> bool {
+    if ![401, 403].contains(&status.code) || !subscription.refuse(credential) {
+        return false;
+    }
+    info!(key = %subscription.key(), reason = status.message, "another of its users carries it on");
+    subscription.set_progress(interrupted(subscription));
+    true
 }

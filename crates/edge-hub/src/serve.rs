@@ -6,6 +6,7 @@
 //! While there is a link, everything that the hub is not sure of is handed on, so that the API server says it in its own words.
 //! Without a link the hub answers what it knows, says how old that is, and refuses the rest.
 
+mod before;
 mod buffers;
 mod encode;
 mod filtered;
@@ -23,7 +24,6 @@ use kube_wire::{
     accept::Representation,
     list_options::{ListRequest, WatchRequest},
     request::{ResourcePath, Verb},
-    resource::ObjectKey,
     selectable_field::SelectableFields,
     status::Status,
     transcode,
@@ -32,6 +32,7 @@ use tokio::time::timeout;
 use watch_cache::Scope;
 
 use self::{
+    before::Before,
     encode::Encoder,
     form::{Rather, representation},
 };
@@ -43,8 +44,7 @@ use crate::{
     hub::{Hub, Named},
     metrics::Outcome,
     offline::documents::warning,
-    subscriptions::{Key, Owner, Progress, Subscription},
-    upstream::Credential,
+    subscriptions::{Carrier, Key, Owner, Progress, Subscription},
 };
 
 /// How long a request waits for the first list of its subscription.
@@ -68,7 +68,10 @@ struct Asked<'a> {
     attributes: Attributes,
     key: Key,
     scope: Scope,
-    credential: Credential,
+    /// Who carries what has to be opened for it.
+    carrier: Carrier,
+    /// The one stream that it may be answered from, if its reader is only known to have been allowed that one.
+    only: Option<Arc<Subscription>>,
     representation: Representation,
     /// The version of the table that the client would rather have, without a link; see [`Rather`].
     table: Rather,
@@ -125,25 +128,32 @@ pub async fn read(
         Err(error) => return refuse(unnamed(&error)),
     };
     let attributes = wanted.attributes(path);
-    let own = wanted.key(path, false, &named.owner);
-    match hub.may(&named.subject, &attributes).await {
+    let alike = async { matches!(named.owner, Owner::User(_)) && hub.alike.is(&path.resource).await };
+    let (alike, decision) = tokio::join!(alike, hub.may(&named.subject, &attributes));
+    let owner = if alike { Owner::Users } else { named.owner.clone() };
+    let mut only = None;
+    match decision {
         Decision::Allowed => {}
-        // What was fetched with the caller's own credential was allowed to it then.
-        Decision::Unknown(_) if hub.subscriptions.holds(&own) || wanted.is_held(hub, path, &named.owner) => {}
+        Decision::Unknown(why) => match before::known(hub, &wanted, path, &named, &owner) {
+            Before::Allowed => {}
+            Before::From(subscription) => only = Some(subscription),
+            Before::Never => {
+                return refuse(Status::service_unavailable(format!("edge-hub: {why}")));
+            }
+        },
         Decision::Denied(why) => return refuse(Status::forbidden(&path.resource, &attributes.name, &why)),
         Decision::Unauthorized(_) => return refuse(Status::unauthorized()),
-        Decision::Unknown(why) => return refuse(Status::service_unavailable(format!("edge-hub: {why}"))),
     }
     let pooled = sharing.pools(&path.resource);
-    let credential = if pooled { Some(Credential::Node) } else { caller.credential() };
-    let Some(credential) = credential else { return Ok(Read::HandOn) };
-    let key = wanted.key(path, pooled, &named.owner);
+    let carrier = if pooled { Some(Carrier::node()) } else { named.carrier(caller.credential()) };
+    let Some(carrier) = carrier else { return Ok(Read::HandOn) };
+    let key = wanted.key(path, pooled, &owner);
     let scope = path.namespace.clone().filter(|_| &*path.resource.resource != "namespaces");
     let scope = scope.map_or(Scope::Cluster, Scope::Namespace);
     let client = Client::of(&named.owner, &request.headers);
     let filter = filter(hub, &client, verb, path).await;
     let asked =
-        Asked { hub, named, attributes, key, scope, credential, representation, table, client, filter };
+        Asked { hub, named, attributes, key, scope, carrier, only, representation, table, client, filter };
     let read = match wanted {
         Wanted::List(list) => unless_filtered(&asked, list::answer(&asked, &list).await),
         Wanted::Watch(watch) => unless_filtered(&asked, watch::answer(&asked, watch).await),
@@ -173,7 +183,7 @@ fn unless_filtered(asked: &Asked<'_>, read: Result<Read, Box<Status>>) -> Result
     if asked.filter.is_none() || !matches!(read, Ok(Read::HandOn)) {
         return read;
     }
-    let found = asked.hub.subscriptions.find(&asked.key, asked.is_protobuf(), &asked.credential);
+    let found = asked.hub.subscriptions.find(&asked.key, asked.is_protobuf(), &asked.carrier);
     Err(match found.map(|subscription| subscription.progress().borrow().clone()) {
         Some(Progress::Refused(status)) => status,
         _ => Box::new(Status::not_ready(1)),
@@ -194,13 +204,6 @@ impl Wanted {
             Self::Watch(request) => request.shards.is_some(),
             Self::Get => false,
         }
-    }
-
-    /// Whether it is a read of one object that some stream of its reader's own has.
-    fn is_held(&self, hub: &Hub, path: &ResourcePath, owner: &Owner) -> bool {
-        let namespace = path.namespace.as_deref().unwrap_or_default();
-        let key = ObjectKey::new(namespace, path.name.as_deref().unwrap_or_default());
-        matches!(self, Self::Get) && hub.subscriptions.holding(owner, &path.resource, &key).is_some()
     }
 
     fn selectors(&self, path: &ResourcePath) -> (String, String) {

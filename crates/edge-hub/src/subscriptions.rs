@@ -1,6 +1,7 @@
 //! All subscriptions: opened at the first request or by configuration, one upstream stream each, closed when nobody needs them.
 
 mod as_json;
+mod carriers;
 mod key;
 mod subscription;
 mod unasked;
@@ -21,15 +22,15 @@ use tokio::time::Instant;
 use tracing::info;
 use watch_cache::{Cache, Limits};
 
+pub use self::carriers::Carrier;
 pub use self::key::{Key, Owner};
-pub use self::subscription::{Progress, Subscription, Traffic};
+pub use self::subscription::{Attached, Progress, Subscription, Traffic};
 use self::unasked::Unasked;
 use crate::{
     reflector::Reflector,
     run::{Lifetimes, Sharing},
     status::resource_name,
     tasks::Tasks,
-    upstream::Credential,
 };
 
 /// How many subscriptions there may be; requests beyond are handed on. A client cannot make the hub hold the whole cluster
@@ -55,7 +56,6 @@ pub struct Subscriptions {
 
 struct Entry {
     subscription: Arc<Subscription>,
-    credential: Arc<Mutex<Credential>>,
     kept: Kept,
     /// For how long nobody has asked, while there was a link. Without one a client may be away that needs it all the more.
     unused: Duration,
@@ -95,27 +95,27 @@ impl Subscriptions {
 
     /// The subscription that answers `wanted`: one that is open and covers it, or a new one. `None` if there are too many.
     ///
-    /// The credential is that of the latest caller: tokens change, their owner does not. `pinned`: kept, however seldom it is asked for.
+    /// Who asks may read all of `wanted`, and may carry it from then on. `pinned`: kept, however seldom it is asked for.
     pub fn open(
         &self,
         wanted: &Key,
         protobuf: bool,
-        credential: &Credential,
+        carrier: &Carrier,
         pinned: bool,
     ) -> Option<Arc<Subscription>> {
-        self.open_for(wanted, protobuf, credential, Kept { agent: pinned, ..Kept::default() })
+        self.open_for(wanted, protobuf, carrier, Kept { agent: pinned, ..Kept::default() })
     }
 
     fn open_for(
         &self,
         wanted: &Key,
         protobuf: bool,
-        credential: &Credential,
+        carrier: &Carrier,
         kept: Kept,
     ) -> Option<Arc<Subscription>> {
         let mut open = self.open.lock();
-        if let Some((key, entry)) = covering(&mut open, wanted) {
-            *entry.credential.lock() = credential.clone();
+        if let Some((key, entry)) = covering(&mut open, wanted, &carrier.user) {
+            entry.subscription.present(carrier);
             entry.kept.agent |= kept.agent;
             entry.kept.shared |= kept.shared;
             // A wider one is there for somebody else, and the hub reads it for as long.
@@ -129,15 +129,14 @@ impl Subscriptions {
         let cache = self.restored.lock().take(&wanted.to_string());
         let cache = cache.unwrap_or_else(|| Cache::new(Limits::default()));
         let closed = self.tasks.shutdown().child_token();
-        let subscription = Subscription::new(wanted.clone(), protobuf, cache, closed);
+        let subscription = Subscription::new(wanted.clone(), protobuf, cache, carrier, closed);
         if subscription.kind().is_none()
             && let Some(kind) = self.reflector.kind(&wanted.resource)
         {
             subscription.set_kind(&kind);
         }
-        let credential = Arc::new(Mutex::new(credential.clone()));
-        self.tasks.spawn(self.reflector.clone().run(subscription.clone(), credential.clone()));
-        let entry = Entry { subscription: subscription.clone(), credential, kept, unused: Duration::ZERO };
+        self.tasks.spawn(self.reflector.clone().run(subscription.clone()));
+        let entry = Entry { subscription: subscription.clone(), kept, unused: Duration::ZERO };
         open.insert(wanted.clone(), entry);
         Some(subscription)
     }
@@ -145,13 +144,13 @@ impl Subscriptions {
     /// Opens the subscription of a pooled resource, which is fetched and kept before any client asks.
     pub fn open_pooled(&self, resource: &GroupVersionResource) -> Option<Arc<Subscription>> {
         let shared = Kept { shared: true, ..Kept::default() };
-        self.open_for(&Key::pooled(resource), transcode::knows(resource), &Credential::Node, shared)
+        self.open_for(&Key::pooled(resource), transcode::knows(resource), &Carrier::node(), shared)
     }
 
     /// Opens what the hub reads itself.
     pub fn open_own(&self, key: &Key) -> Option<Arc<Subscription>> {
         let own = Kept { own: true, ..Kept::default() };
-        self.open_for(key, transcode::knows(&key.resource), &Credential::Node, own)
+        self.open_for(key, transcode::knows(&key.resource), &Carrier::node(), own)
     }
 
     /// No longer shares the stream of a resource: it ends, unless the hub reads it itself. Watches on it that are open go on then; they
@@ -176,13 +175,13 @@ impl Subscriptions {
     }
 
     /// A subscription that is open, or was stored, and covers `wanted`; opens nothing upstream that was not there.
-    pub fn find(&self, wanted: &Key, protobuf: bool, credential: &Credential) -> Option<Arc<Subscription>> {
-        if let Some((_, entry)) = covering(&mut self.open.lock(), wanted) {
+    pub fn find(&self, wanted: &Key, protobuf: bool, carrier: &Carrier) -> Option<Arc<Subscription>> {
+        if let Some((_, entry)) = covering(&mut self.open.lock(), wanted, &carrier.user) {
             entry.subscription.touch();
             return Some(entry.subscription.clone());
         }
         let stored = self.restored.lock().has(&wanted.to_string());
-        if stored { self.open(wanted, protobuf, credential, false) } else { None }
+        if stored { self.open(wanted, protobuf, carrier, false) } else { None }
     }
 
     /// An object from any whole stream of that owner, however narrow.
@@ -192,18 +191,19 @@ impl Subscriptions {
         resource: &GroupVersionResource,
         key: &ObjectKey,
     ) -> Option<Arc<Object>> {
-        self.holding(owner, resource, key)?.read(Cache::snapshot)?.get(key).cloned()
+        self.holding(owner, resource, key, |_| true)?.read(Cache::snapshot)?.get(key).cloned()
     }
 
-    /// A whole stream of that owner that has this object.
+    /// A whole stream of that owner that has this object, of those that are good enough.
     pub fn holding(
         &self,
         owner: &Owner,
         resource: &GroupVersionResource,
         object: &ObjectKey,
+        good: impl Fn(&Key) -> bool,
     ) -> Option<Arc<Subscription>> {
         let open = self.open.lock();
-        let of = open.iter().filter(|(key, _)| key.owner == *owner && key.resource == *resource);
+        let of = open.iter().filter(|(key, _)| key.owner == *owner && key.resource == *resource && good(key));
         let mut having = of.filter(|(_, entry)| {
             entry.subscription.read(Cache::snapshot).is_some_and(|held| held.get(object).is_some())
         });
@@ -278,12 +278,20 @@ impl Subscriptions {
     }
 }
 
-fn covering<'a>(open: &'a mut BTreeMap<Key, Entry>, wanted: &Key) -> Option<(&'a Key, &'a mut Entry)> {
+/// The subscription that answers `wanted` for this user. A wider one that all users share does for those only who may carry it: another's
+/// right to all of it may end, and what it holds of theirs with it.
+fn covering<'a>(
+    open: &'a mut BTreeMap<Key, Entry>,
+    wanted: &Key,
+    user: &Owner,
+) -> Option<(&'a Key, &'a mut Entry)> {
     // The exact one first: it is the one whose version the client knows.
     let exact = open.contains_key(wanted);
     if exact {
         open.range_mut(wanted..=wanted).next()
     } else {
-        open.iter_mut().find(|(key, _)| key.covers(wanted))
+        open.iter_mut().find(|(key, entry)| {
+            key.covers(wanted) && (key.owner != Owner::Users || entry.subscription.is_carried_by(user))
+        })
     }
 }

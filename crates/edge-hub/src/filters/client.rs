@@ -19,7 +19,7 @@ impl Client {
     /// The client behind a name and its request.
     pub fn of(owner: &Owner, headers: &HeaderMap) -> Self {
         let identity = match owner {
-            Owner::Node => None,
+            Owner::Node | Owner::Users => None,
             Owner::User(user) => match user.strip_prefix("system:serviceaccount:") {
                 Some(account) => account.split_once(':').map(|(_, name)| name.into()),
                 None => user.strip_prefix("system:").map(Into::into),
@@ -34,6 +34,7 @@ impl Client {
     pub(super) fn name(&self) -> String {
         match &self.owner {
             Owner::Node => format!("node {:?}", self.agent),
+            Owner::Users => format!("users {:?}", self.agent),
             Owner::User(user) => format!("user {user:?} {:?}", self.agent),
         }
     }

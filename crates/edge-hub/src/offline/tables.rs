@@ -130,6 +130,7 @@ impl Tables {
 fn name(owner: &Owner, resource: &GroupVersionResource) -> String {
     let owner = match owner {
         Owner::Node => "node",
+        Owner::Users => "users",
         Owner::User(name) => name,
     };
     let of = format!("{owner}\n{}\n{}", resource.api_version(), resource.resource);

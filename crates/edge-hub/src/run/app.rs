@@ -22,6 +22,7 @@ use super::{
 };
 use crate::{
     admin,
+    alike::Alike,
     authenticate::tokens::Tokens,
     authorize::Authorizer,
     cloud_config,
@@ -192,6 +193,7 @@ impl App {
                 restored,
                 waited.as_deref(),
             ),
+            alike: Alike::new(upstream.clone(), storage.clone()),
             documents: Documents::new(storage.clone()),
             tables: Tables::new(storage.clone()),
             upstream,

@@ -30,16 +30,20 @@ pub(super) async fn answer(asked: &Asked<'_>, path: &ResourcePath, query: &str) 
         Scope::Namespace(namespace) => namespace,
     };
     let object_key = ObjectKey::new(namespace, name);
-    let found = hub.subscriptions.find(&asked.key, asked.is_protobuf(), &asked.credential);
+    let found = || hub.subscriptions.find(&asked.key, asked.is_protobuf(), &asked.carrier);
     let whole = |subscription: &Arc<Subscription>| {
         subscription.version().is_some() && !(up && subscription.progress().borrow().is_gone())
     };
     // Without a link a narrower stream will do if it has the object: that it has not would say nothing.
-    let narrower =
-        || hub.subscriptions.holding(&asked.key.owner, &path.resource, &object_key).filter(|_| !up);
-    let Some(subscription) = found.filter(whole).or_else(narrower) else {
-        return Ok(Read::HandOn);
+    let narrower = || {
+        let owner = &asked.key.owner;
+        hub.subscriptions.holding(owner, &path.resource, &object_key, |_| true).filter(|_| !up)
     };
+    let subscription = match &asked.only {
+        Some(only) => Some(only.clone()).filter(whole),
+        None => found().filter(whole).or_else(narrower),
+    };
+    let Some(subscription) = subscription else { return Ok(Read::HandOn) };
     // A GET's version means what a list's does.
     let read = match ListRequest::parse(query, &SelectableFields::of(&path.resource)) {
         Ok(request) => request.read,

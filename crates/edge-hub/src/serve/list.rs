@@ -14,7 +14,7 @@ use crate::freshness::{self, Verdict};
 pub(super) async fn answer(asked: &Asked<'_>, request: &ListRequest) -> Result<Read, Box<Status>> {
     let hub = asked.hub;
     let opened =
-        hub.subscriptions.open(&asked.key, asked.is_protobuf(), &asked.credential, asked.is_cache_agent());
+        hub.subscriptions.open(&asked.key, asked.is_protobuf(), &asked.carrier, asked.is_cache_agent());
     let Some(subscription) = opened else { return Ok(Read::HandOn) };
     let first = subscription.version().is_none();
     if !complete(hub, &subscription).await? {

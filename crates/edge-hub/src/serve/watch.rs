@@ -28,7 +28,7 @@ use crate::{
     freshness::{self, Verdict},
     hub::Hub,
     reflector::upstream_version,
-    subscriptions::{Progress, Subscription},
+    subscriptions::{Attached, Progress, Subscription},
     upstream::Credential,
 };
 
@@ -56,7 +56,7 @@ pub(super) async fn answer(asked: &Asked<'_>, request: WatchRequest) -> Result<R
         return Err(Box::new(Status::not_acceptable(&["application/json"])));
     }
     let opened =
-        hub.subscriptions.open(&asked.key, asked.is_protobuf(), &asked.credential, asked.is_cache_agent());
+        hub.subscriptions.open(&asked.key, asked.is_protobuf(), &asked.carrier, asked.is_cache_agent());
     let Some(subscription) = opened else { return Ok(Read::HandOn) };
     let first = subscription.version().is_none();
     match complete(hub, &subscription).await {
@@ -103,12 +103,13 @@ pub(super) async fn answer(asked: &Asked<'_>, request: WatchRequest) -> Result<R
             let watch = Watch {
                 ahead: from.filter(|version| subscription.version().is_none_or(|current| current < *version)),
                 look: now + AHEAD,
-                credential: asked.credential.clone(),
+                credential: asked.carrier.credential.clone(),
                 progress: subscription.progress(),
                 hub: hub.clone(),
                 subject: asked.named.subject.clone(),
                 attributes: asked.attributes.clone(),
                 changes: subscription.changes(),
+                _attached: subscription.attach(&asked.carrier.user),
                 subscription,
                 began,
                 untold: false,
@@ -190,6 +191,8 @@ struct Watch {
     subject: Subject,
     attributes: Attributes,
     subscription: Arc<Subscription>,
+    /// For as long the watcher may carry the subscription.
+    _attached: Attached,
     /// What is newer than this is told as an event, and what is not as the initial state.
     began: ResourceVersion,
     /// Whether something came that the hub cannot write: the watch ends before it, and its client goes on at the API server.

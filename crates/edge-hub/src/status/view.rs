@@ -184,6 +184,7 @@ impl SubscriptionView {
                 .join("?"),
             owner: match &key.owner {
                 Owner::Node => "node".to_owned(),
+                Owner::Users => "users".to_owned(),
                 Owner::User(name) => name.to_string(),
             },
             objects: subscription.read(watch_cache::Cache::snapshot).map_or(0, |held| held.len()),

@@ -9,6 +9,9 @@ use kube_wire::resource::GroupVersionResource;
 pub enum Owner {
     /// The node's, fetched with the hub's certificate. Pooled resources are the node's, and go to others after a review.
     Node,
+    /// That of all users of the node who may read it, fetched with the token of one of them; each of them is reviewed. Nobody calls by
+    /// this name.
+    Users,
     /// One user's own, fetched with that user's token and served to no one else.
     User(Box<str>),
 }
@@ -88,6 +91,7 @@ impl fmt::Display for Key {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.owner {
             Owner::Node => write!(formatter, "node {}", self.path()),
+            Owner::Users => write!(formatter, "users {}", self.path()),
             Owner::User(name) => write!(formatter, "{name} {}", self.path()),
         }
     }

@@ -17,12 +17,22 @@ use kube_wire::{
     transcode::{self, TranscodeError},
 };
 use parking_lot::{Mutex, RwLock};
-use tokio::{sync::watch, time::Instant};
+use tokio::{
+    sync::{Notify, watch},
+    time::Instant,
+};
 use tokio_util::sync::CancellationToken;
 use watch_cache::Cache;
 
-use super::{as_json::AsJson, key::Key};
-use crate::{freshness::Age, upstream::Source};
+use super::{
+    as_json::AsJson,
+    carriers::{Carrier, Carriers},
+    key::{Key, Owner},
+};
+use crate::{
+    freshness::Age,
+    upstream::{Credential, Source},
+};
 
 /// How many objects' JSON is kept: as many as watchers lag behind each other.
 const TRANSCODED: usize = 64;
@@ -94,13 +104,23 @@ pub struct Subscription {
     transcoded: Mutex<VecDeque<(Arc<Object>, Bytes)>>,
     as_json: Mutex<AsJson>,
     traffic: Traffic,
+    /// With whose credential it goes upstream.
+    carriers: Mutex<Carriers>,
+    /// Tells of a credential that was not there when all others were refused.
+    carried: Notify,
     /// Ends the reflector and every reader.
     closed: CancellationToken,
 }
 
 impl Subscription {
     /// A subscription whose cache holds what the store had, or nothing.
-    pub fn new(key: Key, protobuf: bool, cache: Cache, closed: CancellationToken) -> Arc<Self> {
+    pub fn new(
+        key: Key,
+        protobuf: bool,
+        cache: Cache,
+        carrier: &Carrier,
+        closed: CancellationToken,
+    ) -> Arc<Self> {
         let kind = transcode::kind_of(&key.resource).map(Arc::from);
         Arc::new(Self {
             key,
@@ -115,6 +135,8 @@ impl Subscription {
             transcoded: Mutex::default(),
             as_json: Mutex::default(),
             traffic: Traffic::default(),
+            carriers: Mutex::new(Carriers::new(carrier)),
+            carried: Notify::new(),
             closed,
         })
     }
@@ -260,6 +282,39 @@ impl Subscription {
         &self.traffic
     }
 
+    /// Somebody who may read all of it asks, and may carry it from now on. Of an owner tokens change: the latest counts.
+    pub fn present(&self, carrier: &Carrier) {
+        if self.carriers.lock().present(carrier) && matches!(*self.progress.borrow(), Progress::Refused(_)) {
+            self.carried.notify_one();
+        }
+    }
+
+    /// Whether this user may carry it.
+    pub fn is_carried_by(&self, user: &Owner) -> bool {
+        self.carriers.lock().has(user)
+    }
+
+    /// The credential to go upstream with now.
+    pub fn credential(&self) -> Credential {
+        self.carriers.lock().current()
+    }
+
+    /// The API server does not take that credential for it. Whether somebody else's is left to try.
+    pub fn refuse(&self, credential: &Credential) -> bool {
+        self.carriers.lock().refuse(credential)
+    }
+
+    /// Waits, after all were refused, for a credential that was not there then.
+    pub async fn carried_anew(&self) {
+        self.carried.notified().await;
+    }
+
+    /// A watch of this user is open, until what is given back is dropped.
+    pub fn attach(self: &Arc<Self>, user: &Owner) -> Attached {
+        self.carriers.lock().attach(user);
+        Attached { subscription: self.clone(), user: user.clone() }
+    }
+
     /// Ends it: the upstream stream is closed, and readers' streams end.
     pub fn close(&self) {
         self.closed.cancel();
@@ -268,5 +323,17 @@ impl Subscription {
     /// Cancelled when the subscription ends.
     pub fn closed(&self) -> &CancellationToken {
         &self.closed
+    }
+}
+
+/// An open watch of a user: for as long the user may carry the subscription before those who only ask now and then.
+pub struct Attached {
+    subscription: Arc<Subscription>,
+    user: Owner,
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        self.subscription.carriers.lock().detach(&self.user);
     }
 }

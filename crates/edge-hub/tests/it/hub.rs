@@ -18,3 +18,4 @@ mod security;
 mod sharing;
 mod site;
 mod tunnel;
+mod users;

@@ -37,13 +37,13 @@ fn now() -> u64 {
 }
 
 /// A cluster's key, and tokens of it.
-struct Issuer {
+pub(super) struct Issuer {
     key: EcdsaKeyPair,
     random: SystemRandom,
 }
 
 impl Issuer {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let random = SystemRandom::new();
         let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).unwrap();
         let key =
@@ -52,7 +52,7 @@ impl Issuer {
     }
 
     /// Lets the cluster publish the key.
-    fn publish(&self, site: &Site) {
+    pub(super) fn publish(&self, site: &Site) {
         let point = &self.key.public_key().as_ref()[1..];
         let (x, y) = point.split_at(32);
         let key =
@@ -63,7 +63,7 @@ impl Issuer {
     }
 
     /// A token of a `ServiceAccount`, which the API server knows.
-    fn token(&self, site: &Site, name: &str, seconds: u64) -> String {
+    pub(super) fn token(&self, site: &Site, name: &str, seconds: u64) -> String {
         let claims = json!({
             "iss": "https://cluster", "aud": ["https://cluster"], "exp": now() + seconds, "nbf": now() - 1,
             "sub": format!("system:serviceaccount:a:{name}"),

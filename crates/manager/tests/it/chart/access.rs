@@ -239,6 +239,7 @@ fn the_hubs_of_the_nodes_may_read_four_things_more() {
             { "apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": read },
             { "apiGroups": ["apps.openyurt.io"], "resources": ["nodepools"], "verbs": read },
             { "apiGroups": ["raven.openyurt.io"], "resources": ["gateways"], "verbs": read },
+            { "apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"], "verbs": ["get"] },
         ])
     );
     let objects = render(&[]);

@@ -1,0 +1,55 @@
+//! What a reader may see whom nobody can review now, from what it was allowed before.
+
+use std::sync::Arc;
+
+use kube_wire::{request::ResourcePath, resource::ObjectKey};
+
+use super::Wanted;
+use crate::{
+    authorize::Attributes,
+    hub::{Hub, Named},
+    subscriptions::{Key, Owner, Subscription},
+};
+
+/// What is known of a reader from a time when it could be reviewed.
+pub(super) enum Before {
+    /// It was allowed what it asks for.
+    Allowed,
+    /// It was allowed all of this stream, which has what it asks for.
+    From(Arc<Subscription>),
+    /// Nothing that says that it may.
+    Never,
+}
+
+/// What was fetched with the reader's own credential was allowed to it then. Of what all users share that is not enough: it must have
+/// been allowed to list or watch it itself.
+pub(super) fn known(hub: &Hub, wanted: &Wanted, path: &ResourcePath, named: &Named, owner: &Owner) -> Before {
+    let remembered =
+        |key: &Key| *owner != Owner::Users || hub.authorizer.remembers(&named.subject, &scope_of(key));
+    let key = wanted.key(path, false, owner);
+    if hub.subscriptions.holds(&key) && remembered(&key) {
+        return Before::Allowed;
+    }
+    if !matches!(wanted, Wanted::Get) {
+        return Before::Never;
+    }
+    let namespace = path.namespace.as_deref().unwrap_or_default();
+    let object = ObjectKey::new(namespace, path.name.as_deref().unwrap_or_default());
+    let holding = hub.subscriptions.holding(owner, &path.resource, &object, remembered);
+    holding.map_or(Before::Never, Before::From)
+}
+
+/// What a review asks about who wants all of a subscription, but for the verb.
+fn scope_of(key: &Key) -> Attributes {
+    let Key { owner: _, resource, namespace, labels, fields } = key;
+    Attributes {
+        verb: Box::default(),
+        group: resource.group.clone(),
+        version: resource.version.clone(),
+        resource: resource.resource.clone(),
+        namespace: namespace.clone(),
+        name: Box::default(),
+        labels: labels.clone(),
+        fields: fields.clone(),
+    }
+}

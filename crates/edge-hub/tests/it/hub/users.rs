@@ -1,0 +1,257 @@
+//! One stream for all users of a node who may read the same, carried with the credential of one of them, and nothing for anybody else.
+
+use std::time::Duration;
+
+use serde_json::json;
+use testkit::{
+    api_server::{Kind, access::User, log::RequestRecord},
+    client::connection::Endpoint,
+};
+use tokio::time::sleep;
+
+use super::{
+    security::Issuer,
+    site::{Lines, Site, WIDGETS, get, names, version, widget, widget_kind},
+};
+
+const ALL: &str = "/apis/example.com/v1/widgets";
+const DEFINED: &str = "widgets.example.com";
+
+/// A user of the site by the name of its token.
+fn of(site: &Site, name: &str) -> Endpoint {
+    site.secure(None).with_token(name)
+}
+
+/// A site with a widget and these tokens.
+async fn with_users(names: &[&str]) -> Site {
+    let site = Site::started().await;
+    add_users(&site, names);
+    site
+}
+
+fn add_users(site: &Site, names: &[&str]) {
+    site.server.cluster().create(DEFINED, widget("w", 1)).unwrap();
+    for name in names {
+        site.server.cluster().access().add_token(name, User::service_account("a", name));
+    }
+}
+
+/// Lists as an informer does, and watches from there.
+async fn inform(endpoint: &Endpoint, path: &str) -> Lines {
+    let (status, list) = get(endpoint, &format!("{path}?resourceVersion=0")).await.unwrap();
+    assert_eq!((status, names(&list)), (200, vec!["w"]));
+    Lines::open(
+        endpoint,
+        &format!("{path}?watch=1&allowWatchBookmarks=true&resourceVersion={}", version(&list)),
+    )
+    .await
+}
+
+/// Whole lists that the hub made of a path upstream.
+fn upstream_lists(site: &Site, path: &str) -> usize {
+    site.server.log().totals(|record| record.path == path && record.query.contains("limit=2000")).requests
+}
+
+/// As whom a path is watched upstream.
+fn watched_as(site: &Site, path: &str) -> Vec<String> {
+    let open = |record: &RequestRecord| record.path == path && record.watch && record.ended.is_none();
+    let short = |user: String| user.rsplit(':').next().unwrap_or_default().to_owned();
+    site.server.log().requests().into_iter().filter(open).map(|record| short(record.user)).collect()
+}
+
+fn revoke_right(site: &Site, name: &'static str) {
+    let access = site.server.cluster().access();
+    access.set_authorizer(move |asked| {
+        asked.resource != "widgets" || asked.user.name != format!("system:serviceaccount:a:{name}")
+    });
+}
+
+#[tokio::test]
+async fn six_operators_cost_one_stream_of_a_custom_resource() {
+    let operators = ["o1", "o2", "o3", "o4", "o5", "o6"];
+    let site = with_users(&operators).await;
+    let together = operators.map(|name| {
+        let endpoint = of(&site, name);
+        async move { inform(&endpoint, WIDGETS).await }
+    });
+    let mut watches = futures::future::join_all(together).await;
+    assert_eq!((upstream_lists(&site, WIDGETS), site.upstream_watches(WIDGETS)), (1, 1));
+    for n in 0..5 {
+        site.server.cluster().create(DEFINED, widget(&format!("x{n}"), n)).unwrap();
+        let at = site.server.cluster().revision();
+        for watch in &mut watches {
+            assert_eq!(watch.brief().await, format!("ADDED x{n}@{at}"));
+        }
+    }
+    assert_eq!((upstream_lists(&site, WIDGETS), site.upstream_watches(WIDGETS)), (1, 1));
+}
+
+#[tokio::test]
+async fn who_may_not_read_it_gets_nothing_of_what_others_share() {
+    let mut site = Site::new().await;
+    let issuer = Issuer::new();
+    issuer.publish(&site);
+    site.start();
+    site.linked().await;
+    add_users(&site, &[]);
+    let [alice, bob, eve, late] = ["alice", "bob", "eve", "late"].map(|name| issuer.token(&site, name, 3600));
+    site.server
+        .cluster()
+        .access()
+        .set_authorizer(|asked| asked.resource != "widgets" || !asked.user.name.ends_with(":eve"));
+    let reads = [
+        format!("{WIDGETS}?resourceVersion=0"),
+        WIDGETS.to_owned(),
+        format!("{WIDGETS}?watch=1&resourceVersion=0&timeoutSeconds=1"),
+        format!("{WIDGETS}/w"),
+        format!("{ALL}?resourceVersion=0"),
+    ];
+    let nothing = async |site: &Site, token: &str, expected: &[u16]| {
+        for read in &reads {
+            let mut answer = of(site, token).get(read, "application/json").await.unwrap();
+            let body = answer.bytes().await.unwrap();
+            assert!(expected.contains(&answer.status.as_u16()), "{read}: {}", answer.status);
+            assert!(!String::from_utf8_lossy(&body).contains("\"n\""), "{read}");
+        }
+    };
+    // Alice opens it; bob has what he is served by her credential.
+    let mut watches = [inform(&of(&site, &alice), WIDGETS).await, inform(&of(&site, &bob), WIDGETS).await];
+    nothing(&site, &eve, &[403]).await;
+    // Allowances and keys are stored.
+    sleep(Duration::from_millis(2500)).await;
+    site.server.cut();
+    site.offline().await;
+    for token in [&alice, &bob] {
+        let (status, list) = get(&of(&site, token), &reads[0]).await.unwrap();
+        assert_eq!((status, names(&list)), (200, vec!["w"]));
+        assert_eq!(get(&of(&site, token), &reads[3]).await.unwrap().0, 200, "part of what it may list");
+    }
+    for token in [&eve, &late] {
+        nothing(&site, token, &[403, 429, 503]).await;
+    }
+    assert!(watches[1].is_silent(Duration::from_millis(200)).await, "it stays open");
+    site.kill();
+    site.start();
+    site.answers().await;
+    // Bob comes without alice, whose stream it was.
+    let (status, list) = get(&of(&site, &bob), &reads[0]).await.unwrap();
+    assert_eq!((status, names(&list)), (200, vec!["w"]), "after a restart");
+    assert_eq!(get(&of(&site, &bob), &reads[3]).await.unwrap().0, 200);
+    for token in [&eve, &late] {
+        nothing(&site, token, &[403, 429, 503]).await;
+    }
+}
+
+/// The one who opened it may no more, or its token is no good; the other goes on and misses nothing.
+async fn one_is_lost(lose: impl Fn(&Site)) {
+    let site = with_users(&["alice", "bob"]).await;
+    let mut alice = inform(&of(&site, "alice"), WIDGETS).await;
+    let mut bob = inform(&of(&site, "bob"), WIDGETS).await;
+    assert_eq!(watched_as(&site, WIDGETS), ["alice"]);
+    lose(&site);
+    let create = |name: &str| {
+        site.server.cluster().create(DEFINED, widget(name, 1)).unwrap();
+        format!("ADDED {name}@{}", site.server.cluster().revision())
+    };
+    let before = create("before");
+    assert_eq!((alice.brief().await, bob.brief().await), (before.clone(), before));
+    site.server.cut();
+    site.offline().await;
+    let during = create("during");
+    site.server.heal();
+    assert_eq!(bob.brief().await, during);
+    let after = create("after");
+    assert_eq!(bob.brief().await, after);
+    assert_eq!((watched_as(&site, WIDGETS), upstream_lists(&site, WIDGETS)), (vec!["bob".to_owned()], 1));
+}
+
+#[tokio::test]
+async fn others_go_on_when_the_right_of_the_opener_is_revoked() {
+    one_is_lost(|site| revoke_right(site, "alice")).await;
+}
+
+#[tokio::test]
+async fn others_go_on_when_the_token_of_the_opener_is_revoked() {
+    one_is_lost(|site| site.server.cluster().access().revoke_token("alice")).await;
+}
+
+#[tokio::test]
+async fn who_is_revoked_is_served_no_more_and_others_are() {
+    let mut site = Site::new().await;
+    site.start_inside(|config| {
+        config.lifetimes.allowed = Duration::from_millis(100);
+        config.lifetimes.review = Duration::from_millis(200);
+    })
+    .await;
+    site.linked().await;
+    add_users(&site, &["alice", "bob"]);
+    let mut alice = inform(&of(&site, "alice"), WIDGETS).await;
+    let mut bob = inform(&of(&site, "bob"), WIDGETS).await;
+    revoke_right(&site, "alice");
+    assert_eq!(alice.brief().await, "end");
+    let list = format!("{WIDGETS}?resourceVersion=0");
+    let get_one = format!("{WIDGETS}/w");
+    assert_eq!(
+        get(&of(&site, "alice"), &format!("{WIDGETS}?watch=1&resourceVersion=0")).await.unwrap().0,
+        403
+    );
+    site.server.cut();
+    site.offline().await;
+    // She was refused a watch, and did not ask for a list since.
+    for read in [&list, &get_one] {
+        let (status, body) = get(&of(&site, "alice"), read).await.unwrap();
+        assert!(status != 200 && body["items"].is_null() && body["spec"].is_null(), "{status} {body}");
+    }
+    assert_eq!(get(&of(&site, "bob"), &list).await.unwrap().0, 200);
+    site.server.cluster().create(DEFINED, widget("x", 1)).unwrap();
+    let at = site.server.cluster().revision();
+    site.server.heal();
+    assert_eq!(bob.brief().await, format!("ADDED x@{at}"));
+    assert_eq!(watched_as(&site, WIDGETS), ["bob"], "who left carries nothing");
+}
+
+#[tokio::test]
+async fn who_may_read_a_part_has_a_stream_of_the_part() {
+    let site = with_users(&["alice", "bob"]).await;
+    site.server.cluster().access().set_authorizer(|asked| {
+        asked.resource != "widgets" || !asked.user.name.ends_with(":bob") || asked.namespace == "a"
+    });
+    let mut alice = inform(&of(&site, "alice"), ALL).await;
+    let mut bob = inform(&of(&site, "bob"), WIDGETS).await;
+    assert_eq!(
+        (watched_as(&site, ALL), watched_as(&site, WIDGETS)),
+        (vec!["alice".into()], vec!["bob".into()])
+    );
+    assert_eq!(get(&of(&site, "bob"), &format!("{ALL}?resourceVersion=0")).await.unwrap().0, 403);
+    // Who may carry the whole needs no stream of the part.
+    let mut part = inform(&of(&site, "alice"), WIDGETS).await;
+    assert_eq!(site.upstream_watches(WIDGETS), 1);
+    site.server.cluster().create(DEFINED, widget("x", 1)).unwrap();
+    for watch in [&mut alice, &mut bob, &mut part] {
+        assert!(watch.brief().await.starts_with("ADDED x@"));
+    }
+}
+
+/// Which objects of these a caller may see is decided by name, or by a server that answers each caller otherwise.
+#[tokio::test]
+async fn private_and_aggregated_resources_stay_apart() {
+    let site = with_users(&["alice", "bob"]).await;
+    let cluster = site.server.cluster();
+    cluster.define(Kind { group: "aggregated.example.com".into(), ..widget_kind() });
+    cluster.create("widgets.aggregated.example.com", widget("w", 1)).unwrap();
+    for resource in ["secrets", "configmaps"] {
+        cluster.create(resource, json!({ "metadata": { "namespace": "a", "name": "w" } })).unwrap();
+    }
+    for path in [
+        "/api/v1/namespaces/a/secrets",
+        "/api/v1/namespaces/a/configmaps",
+        "/apis/aggregated.example.com/v1/namespaces/a/widgets",
+    ] {
+        let watches = [inform(&of(&site, "alice"), path).await, inform(&of(&site, "bob"), path).await];
+        site.until("both are watched", async || site.upstream_watches(path) == 2).await;
+        let mut users = watched_as(&site, path);
+        users.sort();
+        assert_eq!((users, upstream_lists(&site, path)), (vec!["alice".into(), "bob".into()], 2), "{path}");
+        drop(watches);
+    }
+}
