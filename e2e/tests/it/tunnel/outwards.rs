@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 const PORT: u16 = 18090;
 
 /// A pod on the network of its node, as system pods and those of host-network pools are: it serves, and it asks.
-async fn on_host(node: &str) -> Result<Cleanup> {
+pub(super) async fn on_host(node: &str) -> Result<Cleanup> {
     let name = format!("host-{node}");
     let gone =
         Cleanup::kubectl(&in_namespace(&["delete", "pod", &name, "--wait=false", "--ignore-not-found"]));
@@ -106,16 +106,21 @@ async fn f14_from_one_pool_to_another() -> Result<()> {
     // A node of no Gateway, which other edge nodes do not know.
     let alone = [(EDGE_GATEWAY, SOLO), (ORDINARY, SOLO)];
     for (from, to) in pools.into_iter().chain(alone) {
-        let url = format!("{to}:{PORT}");
-        eventually("the other pool answers", Duration::from_secs(30), || async {
-            let answer = get(from, &url).await?;
-            ensure!(answer.trim() == format!("host {to}"), "from {from}: {answer:?}");
-            Ok(())
-        })
-        .await?;
+        other_pool_answers(from, to).await?;
     }
     drop(ends);
     Ok(())
+}
+
+/// Asks the pod on one node's network for that on another's, through the hub.
+pub(super) async fn other_pool_answers(from: &str, to: &str) -> Result<()> {
+    let url = format!("{to}:{PORT}");
+    eventually("the other pool answers", Duration::from_secs(30), || async {
+        let answer = get(from, &url).await?;
+        ensure!(answer.trim() == format!("host {to}"), "from {from}: {answer:?}");
+        Ok(())
+    })
+    .await
 }
 
 #[tokio::test]

@@ -11,6 +11,8 @@ use e2e::ground::{
 use e2e::keyboard::Keyboard;
 use e2e::{eventually, hack_cluster, kubectl, run};
 
+use super::outwards::{on_host, other_pool_answers};
+
 /// How long a request may take that is to succeed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -30,7 +32,26 @@ async fn f1_no_way_but_the_tunnel() -> Result<()> {
         ensure!(!cloud.success, "{node} at {address} can be dialled from the cloud");
         logs(node, PATIENCE).await?;
     }
-    Ok(())
+    the_gateways_row().await
+}
+
+/// What a connected Gateway shows at a glance. Round trips are written each half minute.
+async fn the_gateways_row() -> Result<()> {
+    eventually("the row of a connected Gateway", Duration::from_secs(40), || async {
+        let table = kubectl(&["get", "gateways.raven.openyurt.io", "tunnel-a"]).await?.ok()?;
+        let (header, row) = table.trim_end().split_once('\n').context("no row")?;
+        // Columns begin where their titles do.
+        let cell = |title: &str| -> Result<&str> {
+            let begin =
+                header.find(&format!(" {title} ")).with_context(|| format!("no {title}: {header}"))?;
+            row.get(begin..).and_then(|rest| rest.split_whitespace().next()).context("a short row")
+        };
+        let time: u32 = cell("RTT")?.strip_suffix("ms").with_context(|| table.clone())?.parse()?;
+        ensure!(cell("ACTIVE")? == EDGE_GATEWAY && cell("CONNECTED")? == "True" && time > 0, "{table}");
+        ensure!(cell("VIA")? == GATEWAYS.join(","), "{table}");
+        Ok(())
+    })
+    .await
 }
 
 #[tokio::test]
@@ -110,7 +131,7 @@ async fn f16_a_node_alone_connects_itself_until_it_is_in_a_pool() -> Result<()> 
 
 #[tokio::test]
 async fn f17_an_ordinary_node_holds_no_tunnel() -> Result<()> {
-    ground(Reach::Names).await?;
+    let ground = ground(Reach::Names).await?;
     // What a program of the node wanted of the pool's endpoint is kept for a minute after.
     eventually("an ordinary node holds nothing at rest", Duration::from_secs(90), || async {
         let links = links_of(ORDINARY).await?;
@@ -121,6 +142,33 @@ async fn f17_an_ordinary_node_holds_no_tunnel() -> Result<()> {
     logs(ORDINARY, PATIENCE).await?;
     ensure!(links_of(ORDINARY).await? == 0, "{ORDINARY} holds a tunnel");
     ensure!(links_of(EDGE_GATEWAY).await? > 0, "{EDGE_GATEWAY} holds none: the count shows nothing");
+    it_never_dials_the_cloud(&ground.balancer).await
+}
+
+/// What its programs send out goes to its pool's endpoint: to the cloud's port for links not one packet goes.
+async fn it_never_dials_the_cloud(balancer: &str) -> Result<()> {
+    let (cloud, _) = balancer.rsplit_once('.').context("the cloud's network")?;
+    let cloud = format!("{cloud}.0/24");
+    let rule = ["-p", "tcp", "-d", &cloud, "--dport", LINKS];
+    let words = |verb| [&["exec", ORDINARY, "--", "iptables", "-w", verb, "OUTPUT"], &rule[..]].concat();
+    hack_cluster(&words("-I")).await?.ok()?;
+    let _gone = Cleanup::hack_cluster(&words("-D"));
+    let sent = || async {
+        let list = ["exec", ORDINARY, "--", "iptables", "-w", "-nvxL", "OUTPUT", "1"];
+        let line = hack_cluster(&list).await?.ok()?;
+        let packets = line.split_whitespace().next().with_context(|| format!("{line:?}"))?;
+        anyhow::Ok(packets.parse::<u64>()?)
+    };
+    let _ends = (on_host(ORDINARY).await?, on_host(TWIN).await?);
+    for _ in 0..3 {
+        other_pool_answers(ORDINARY, TWIN).await?;
+    }
+    let (links, packets) = (links_of(ORDINARY).await?, sent().await?);
+    ensure!(links > 0, "{ORDINARY} has no link to its pool's endpoint while its proxy is in use");
+    ensure!(packets == 0, "{ORDINARY} sent {packets} packets to the cloud's port {LINKS}");
+    let dial = format!("exec 3<>/dev/tcp/{balancer}/{LINKS}");
+    hack_cluster(&["exec", ORDINARY, "--", "timeout", "5", "bash", "-c", &dial]).await?.ok()?;
+    ensure!(sent().await? > 0, "one that is dialled by hand is not counted, so the above shows nothing");
     Ok(())
 }
 
