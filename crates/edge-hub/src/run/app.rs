@@ -182,7 +182,6 @@ impl App {
         };
         let tasks = Tasks::new(shutdown.clone());
         let reflector = Reflector::new(upstream.clone(), storage.clone(), meters.clone());
-        let waited = storage.blob(UNASKED);
         let hub = Hub {
             tokens: Tokens::new(upstream.clone()),
             authorizer: restored_authorizer(&upstream, lifetimes, &storage, &meters),
@@ -191,7 +190,7 @@ impl App {
                 tasks.clone(),
                 &lifetimes,
                 restored,
-                waited.as_deref(),
+                storage.blob(UNASKED).as_deref(),
             ),
             alike: Alike::new(upstream.clone(), storage.clone()),
             documents: Documents::new(storage.clone()),
