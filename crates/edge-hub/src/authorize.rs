@@ -99,17 +99,22 @@ impl Question {
     /// Whether that `refused` is not allowed says that this is not any more either.
     fn falls_with(&self, refused: &Self) -> bool {
         let same_sight = self.is_of_scope() && refused.is_of_scope();
-        self.implies(refused) || same_sight && self.with_verb(&refused.attributes.verb).implies(refused)
+        (same_sight || self.attributes.verb == refused.attributes.verb) && self.is_over(refused)
     }
 
     /// Whether who may do this may also do `other`: the same, in a part of the place, with more selectors.
     fn implies(&self, other: &Self) -> bool {
+        self.attributes.verb == other.attributes.verb && self.is_over(other)
+    }
+
+    /// The same, whatever the verbs.
+    fn is_over(&self, other: &Self) -> bool {
         let Self { user, groups, attributes: wide } = self;
         let narrow = &other.attributes;
         let within = |wide: &str, narrow: &str| wide.is_empty() || wide == narrow;
         (user, groups) == (&other.user, &other.groups)
-            && (&wide.verb, &wide.group, &wide.version, &wide.resource)
-                == (&narrow.verb, &narrow.group, &narrow.version, &narrow.resource)
+            && (&wide.group, &wide.version, &wide.resource)
+                == (&narrow.group, &narrow.version, &narrow.resource)
             && within(&wide.namespace, &narrow.namespace)
             && within(&wide.name, &narrow.name)
             && within(&wide.labels, &narrow.labels)

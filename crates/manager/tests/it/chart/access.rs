@@ -222,7 +222,7 @@ fn added(kind: &str, without: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_hubs_of_the_nodes_may_read_four_things_more() {
+fn the_hubs_of_the_nodes_may_read_five_things_more() {
     let added = |kind| added(kind, "edgeHub.access=false");
     assert_eq!(added("ClusterRole"), ["isthmus-edge-hub"]);
     assert_eq!(added("ClusterRoleBinding"), ["isthmus-edge-hub", "isthmus-edge-hub-token-keys"]);
