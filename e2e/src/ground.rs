@@ -288,6 +288,20 @@ pub async fn logs(node: &str, within: Duration) -> Result<()> {
     Ok(())
 }
 
+/// Runs a command in the pod of a node, and checks that it is that node's. The API server opens a connection for it; logs come by those
+/// that it has kept. Asked by WebSocket, kubectl would try once more by SPDY where it fails.
+pub async fn exec(node: &str, within: Duration) -> Result<()> {
+    let pod = pod(node);
+    let words = in_namespace(&["exec", &pod, "--", "cat", "/www/index.html"]);
+    let words = [&["KUBECTL_REMOTE_COMMAND_WEBSOCKETS=false", "kubectl"], &words[..]].concat();
+    let finished = tokio::time::timeout(within, output("env", &words, b"")).await;
+    let finished = finished.with_context(|| format!("no answer from {node} within {within:?}"))??;
+    let (name, error) =
+        (String::from_utf8_lossy(&finished.stdout), String::from_utf8_lossy(&finished.stderr));
+    ensure!(finished.status.success() && name.trim() == node, "asked {node}, {name:?} answered: {error}");
+    Ok(())
+}
+
 /// Sizes are smaller than those of the tunnel's requirements unless `hack/test --long` runs.
 pub fn long() -> bool {
     std::env::var_os("ISTHMUS_LONG").is_some()

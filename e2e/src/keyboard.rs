@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A session on a node's pod.
 #[derive(Debug)]
 pub struct Keyboard {
-    _kubectl: Child,
+    kubectl: Child,
     input: ChildStdin,
     lines: Lines<BufReader<ChildStdout>>,
     pressed: u64,
@@ -40,7 +40,7 @@ impl Keyboard {
         let mut kubectl = kubectl.spawn()?;
         let input = kubectl.stdin.take().context("its input")?;
         let lines = BufReader::new(kubectl.stdout.take().context("its output")?).lines();
-        let mut keyboard = Self { _kubectl: kubectl, input, lines, pressed: 0 };
+        let mut keyboard = Self { kubectl, input, lines, pressed: 0 };
         keyboard.press().await.with_context(|| format!("the first echo from {node}"))?;
         Ok(keyboard)
     }
@@ -63,6 +63,14 @@ impl Keyboard {
         let key = self.next() + "\n";
         self.pressed += 1;
         Ok(self.input.write_all(key.as_bytes()).await?)
+    }
+
+    /// Waits until the session has ended, which is an error to kubectl: one that is cut must not hang, nor pass for one that is done.
+    pub async fn breaks(mut self, within: Duration) -> Result<()> {
+        let ended = timeout(within, self.kubectl.wait()).await;
+        let status = ended.with_context(|| format!("the session hangs for longer than {within:?}"))??;
+        ensure!(!status.success(), "a session that was cut ended with {status}");
+        Ok(())
     }
 
     /// Waits until the last line has come back.

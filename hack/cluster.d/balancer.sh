@@ -1,5 +1,6 @@
 # A load balancer before the gateways, with an address and a namespace of its own, as clouds have them: each new connection goes
-# to one of the cloud nodes that answer on that port.
+# to one of the cloud nodes that answer on that port, and that the slices of the gateways' Service list: so it hears of one that is about
+# to close its ports, which by a look at ports alone would be too late.
 # shellcheck shell=bash
 
 # Port of the balancer and of the nodes: links of agents, the API server's EgressSelector, and node names by TLS server name.
@@ -10,17 +11,22 @@ balancer_address() {
 }
 
 # Looks at each node and port twice a second, and writes the rules anew when somebody came or went. A connection stays where it is.
+# While the API server is away what it said last holds; without slices all nodes are listed.
 # shellcheck disable=SC2016
 readonly balancer_script='
 set -u
-nodes=$1
-shift
-before=none
+nodes=$1 pki=$2 slices=$3
+shift 3
+before=none listed=all
 while :; do
+  if answer=$(curl -sfm 1 --cacert "$pki/ca.crt" --cert "$pki/admin.crt" --key "$pki/admin.key" "$slices"); then
+    listed=$(jq -r "if .items == [] then \"all\" else [.items[].endpoints[]?.addresses[]] | join(\" \") end" <<<"$answer")
+  fi
   rules=
   for pair; do
     alive=()
     while read -r address; do
+      [[ $listed == all || " $listed " == *" $address "* ]] || continue
       if timeout 1 bash -c "exec 3<>/dev/tcp/$address/${pair#*:}" 2>/dev/null; then alive+=("$address"); fi
     done <"$nodes"
     left=${#alive[@]}
@@ -40,6 +46,8 @@ done'
 
 start_balancer() {
   local namespace=$id.lb name
+  local slices="$api_server/apis/discovery.k8s.io/v1/namespaces/kube-system/endpointslices"
+  slices+="?labelSelector=kubernetes.io/service-name%3Dx-raven-proxy-internal-svc"
   for name in $(node_names); do
     select_node "$name"
     [[ $node_kind == edge ]] || echo "$node_address"
@@ -55,7 +63,7 @@ BATCH
     set_in_netns "$namespace" ipv4/ip_forward=1
   fi
   runs balancer || run_daemon balancer control-plane nsenter --net="/run/netns/$namespace" \
-    bash -c "$balancer_script" balancer "$state/balanced" "${balanced_ports[@]}"
+    bash -c "$balancer_script" balancer "$state/balanced" "$state/pki" "$slices" "${balanced_ports[@]}"
 }
 
 # Its address, for the status of Services of type LoadBalancer.

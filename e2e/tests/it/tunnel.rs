@@ -1,7 +1,9 @@
 //! The tunnel on a real cluster: kubectl, Prometheus and metrics-server reach edge nodes behind NAT by name. Each test is named
 //! after the assertion (f) or the fault (x) of the tunnel's requirements that it shows.
 
+mod asked;
 mod faults;
+mod held;
 mod identity;
 mod monitoring;
 mod outwards;

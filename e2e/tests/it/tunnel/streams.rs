@@ -14,7 +14,7 @@ use e2e::ground::{
     in_namespace, long, output, pod, said,
 };
 use e2e::keyboard::{Keyboard, Waits, hardly_slower};
-use e2e::{eventually, kubectl_apply, run};
+use e2e::{eventually, kubectl, kubectl_apply, run};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::TcpStream;
 use tokio::process::{Child, ChildStdout};
@@ -303,17 +303,34 @@ async fn copies(folder: &std::path::Path) -> Result<()> {
     Ok(())
 }
 
-/// kubectl speaks SPDY or WebSocket. The API server speaks to the kubelet what it was asked in, or, without that feature, SPDY.
+/// How often what the API server was asked by WebSocket was `understood` there, since it began: to exec, and to forward a port.
+async fn by_websocket(understood: &str) -> Result<[u64; 2]> {
+    let metrics = kubectl(&["get", "--raw", "/metrics"]).await?.ok()?;
+    let of = |subresource: &str| {
+        let series = format!(
+            "apiserver_websocket_streaming_requests_total{{proxy_type=\"{understood}\",subresource=\"{subresource}\"}} "
+        );
+        let count = metrics.lines().find_map(|line| line.strip_prefix(&series));
+        count.map_or(Ok(0), str::parse)
+    };
+    Ok([of("exec")?, of("portforward")?])
+}
+
+/// kubectl speaks SPDY or WebSocket, and falls back to SPDY without a word. The API server speaks to the kubelet what it was asked in, or,
+/// without that feature, SPDY.
 #[tokio::test]
 async fn f7_both_kinds_of_upgrade() -> Result<()> {
     for (reach, gate) in Reach::ALL.into_iter().flat_map(|reach| [(reach, "true"), (reach, "false")]) {
         let gate = format!("--feature-gates=ExtendWebSocketsToKubelet={gate}");
         ground_with(reach, &[&gate]).await?;
+        let kubelet_understands = gate.ends_with("true");
+        let understood = if kubelet_understands { "proxied_to_kubelet" } else { "translated_at_apiserver" };
         for websockets in ["true", "false"] {
+            let before = by_websocket(understood).await?;
             let script = format!(
                 "export KUBECTL_REMOTE_COMMAND_WEBSOCKETS={websockets} KUBECTL_PORT_FORWARD_WEBSOCKETS={websockets}
-                echo through | kubectl -n {NAMESPACE} exec -i {pod} -- cat
-                exec 3< <(exec kubectl -n {NAMESPACE} port-forward {pod} :8080) && forward=$!
+                echo through | kubectl -v 7 -n {NAMESPACE} exec -i {pod} -- cat
+                exec 3< <(exec kubectl -v 7 -n {NAMESPACE} port-forward {pod} :8080) && forward=$!
                 read -r _ _ address _ <&3 && curl -sf http://$address/
                 kill $forward",
                 pod = pod(EDGE_GATEWAY)
@@ -322,6 +339,14 @@ async fn f7_both_kinds_of_upgrade() -> Result<()> {
             ensure!(
                 out.stdout == format!("through\n{EDGE_GATEWAY}\n"),
                 "websockets {websockets}, {reach:?}, {gate}: {out:?}"
+            );
+            // kubectl tells its requests: SPDY is asked for by POST, WebSocket by GET.
+            let posts = out.stderr.matches("verb=\"POST\"").count();
+            ensure!(posts == if websockets == "true" { 0 } else { 2 }, "{posts} by SPDY: {out:?}");
+            let after = by_websocket(understood).await?;
+            ensure!(
+                websockets == "false" || after == before.map(|count| count + 1),
+                "{reach:?}, {gate}: {understood} {before:?} times, then {after:?}"
             );
         }
     }

@@ -1,0 +1,129 @@
+//! What is held through a fault: sessions, which end with an error or go on, and what the hubs hold of the system, which is afterwards
+//! as much as it was before.
+
+// What the hubs hold is told beside what is asserted.
+#![allow(clippy::print_stdout)]
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use e2e::ground::{EDGE_GATEWAY, GATEWAYS, ORDINARY, TWIN};
+use e2e::keyboard::Keyboard;
+use e2e::{eventually, hack_cluster};
+
+/// How soon a session of before knows that it was cut.
+const CUT: Duration = Duration::from_secs(20);
+
+/// How soon all is as it was: what a client gave up is closed at once, and links are made anew after half a minute at the latest.
+const BACK: Duration = Duration::from_mins(1);
+
+/// File handles beside those of links, which come and go: checks of the balancer, links that are dialled, requests of the node's kubelet.
+const HANDLES: u64 = 8;
+
+/// Threads: the runtime ends those that blocked after 10 s without work.
+const THREADS: u64 = 2;
+
+/// KiB: what the allocator keeps.
+const RESIDENT: u64 = 4 << 10;
+
+/// Sessions that are held through a fault: more than [`HANDLES`], so that it is seen if each leaves one behind.
+const SESSIONS: usize = 10;
+
+/// What a hub's process holds: handles that are not of links, as many of which there are as are wanted. Each open stream is a task.
+#[derive(Debug, Clone, Copy)]
+struct Holding {
+    handles: u64,
+    threads: u64,
+    resident_kib: u64,
+    streams: u64,
+}
+
+impl Holding {
+    async fn of(node: &str) -> Result<Self> {
+        let script = "set -e
+pid=$(ss -Hltnp 'sport = :10267' | sed 's/.*pid=//; s/,.*//')
+metrics=$(curl -sfm5 http://127.0.0.1:10267/metrics)
+links=$(awk '/^isthmus_hub_tunnel_links\\{/ { links += $2 } END { print links }' <<<\"$metrics\")
+echo $(($(ls /proc/$pid/fd | wc -l) - links))
+ls /proc/$pid/task | wc -l
+awk '/^VmRSS:/ { print $2 }' /proc/$pid/status
+awk '/^isthmus_hub_tunnel_open_streams / { print $2 }' <<<\"$metrics\"";
+        let found = hack_cluster(&["exec", node, "--", "bash", "-c", script]).await?.ok()?;
+        let figures: Result<Vec<u64>, _> = found.split_whitespace().map(str::parse).collect();
+        let [handles, threads, resident_kib, streams] = figures?[..] else {
+            anyhow::bail!("the hub of {node} holds {found:?}");
+        };
+        Ok(Self { handles, threads, resident_kib, streams })
+    }
+
+    /// Whether it is no more than `before`, but for what comes and goes.
+    fn is_as_before(&self, before: &Self) -> bool {
+        self.handles <= before.handles + HANDLES
+            && self.threads <= before.threads + THREADS
+            && self.resident_kib <= before.resident_kib + RESIDENT
+            && self.streams <= before.streams
+    }
+}
+
+/// What the hubs that a fault concerns hold at rest.
+#[derive(Debug)]
+pub(super) struct Held(BTreeMap<&'static str, Holding>);
+
+impl Held {
+    pub(super) async fn now() -> Result<Self> {
+        let mut held = BTreeMap::new();
+        for node in GATEWAYS.into_iter().chain([EDGE_GATEWAY, ORDINARY, TWIN]) {
+            held.insert(node, Holding::of(node).await.with_context(|| format!("the hub of {node}"))?);
+        }
+        Ok(Self(held))
+    }
+
+    /// Waits until no hub holds more, though it may be another process now.
+    pub(super) async fn is_all_there_is(&self) -> Result<()> {
+        for (node, before) in &self.0 {
+            let now = eventually("nothing is left behind", BACK, || async {
+                let now = Holding::of(node).await?;
+                ensure!(now.is_as_before(before), "{node} holds {now:?}, before the fault {before:?}");
+                Ok(now)
+            })
+            .await?;
+            println!(
+                "{node}: handles {} -> {}, threads {} -> {}, resident {} -> {} KiB, streams {} -> {}",
+                before.handles,
+                now.handles,
+                before.threads,
+                now.threads,
+                before.resident_kib,
+                now.resident_kib,
+                before.streams,
+                now.streams,
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Sessions on a node: the balancer gives each gateway some of them.
+pub(super) async fn sessions(node: &str) -> Result<Vec<Keyboard>> {
+    let mut sessions = Vec::new();
+    for _ in 0..SESSIONS {
+        sessions.push(Keyboard::open(node).await?);
+    }
+    Ok(sessions)
+}
+
+/// Sessions of before a fault at `began`: each goes on, or has ended with an error in time. How many went on, and how many ended.
+pub(super) async fn fates(sessions: Vec<Keyboard>, began: Instant) -> Result<(usize, usize)> {
+    let (mut alive, mut ended) = (0, 0);
+    for mut session in sessions {
+        let left = CUT.saturating_sub(began.elapsed());
+        if matches!(tokio::time::timeout(left, session.press()).await, Ok(Ok(_))) {
+            alive += 1;
+        } else {
+            session.breaks(CUT.saturating_sub(began.elapsed())).await?;
+            ended += 1;
+        }
+    }
+    Ok((alive, ended))
+}
