@@ -26,7 +26,7 @@ use crate::{
 /// How long an answer may take.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// How long it is believed that there is a definition, and that there is none.
+/// How long it is believed that there is a definition; and that there is none, or what was known before where nobody says.
 const BELIEVED: (Duration, Duration) = (Duration::from_hours(1), Duration::from_mins(1));
 
 /// Of how many resources it is kept; of others it is asked each time.
@@ -68,7 +68,11 @@ impl Alike {
         // Seldom, and a large future.
         let Some(is) = Box::pin(self.is_defined(resource)).await else {
             // Nobody can say: as it was.
-            return known.map_or_else(|| self.storage.blob(&name).is_some(), |(is, _)| is);
+            let was = known.map_or_else(|| self.storage.blob(&name).is_some(), |(is, _)| is);
+            if self.upstream.is_up() {
+                self.believe(resource, was, BELIEVED.1);
+            }
+            return was;
         };
         if known.is_none_or(|(was, _)| was != is) {
             let stored = match (is, self.storage.blob(&name).is_some()) {
@@ -80,16 +84,19 @@ impl Alike {
                 warn!(%resource, %error, "cannot store whether it is a custom resource");
             }
         }
-        let believed = if is { BELIEVED.0 } else { BELIEVED.1 };
+        self.believe(resource, is, if is { BELIEVED.0 } else { BELIEVED.1 });
+        is
+    }
+
+    fn believe(&self, resource: &GroupVersionResource, is: bool, within: Duration) {
         let now = Instant::now();
         let mut known = self.known.lock();
         if known.len() >= KEPT {
             known.retain(|_, (_, until)| *until > now);
         }
-        if known.len() < KEPT {
-            known.insert(resource.clone(), (is, now + believed));
+        if known.len() < KEPT || known.contains_key(resource) {
+            known.insert(resource.clone(), (is, now + within));
         }
-        is
     }
 
     /// Whether there is a definition of that name; `None` if there is no link, or no sensible answer.
@@ -106,7 +113,8 @@ impl Alike {
         debug!(%resource, status = %answer.status(), "is there a definition of it?");
         match answer.status() {
             StatusCode::OK => Some(true),
-            StatusCode::NOT_FOUND | StatusCode::FORBIDDEN => Some(false),
+            StatusCode::NOT_FOUND => Some(false),
+            // A refusal says nothing, and may be of an API server that has not read its rules yet.
             _ => None,
         }
     }

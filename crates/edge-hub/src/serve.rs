@@ -148,8 +148,7 @@ pub async fn read(
     let carrier = if pooled { Some(Carrier::node()) } else { named.carrier(caller.credential()) };
     let Some(carrier) = carrier else { return Ok(Read::HandOn) };
     let key = wanted.key(path, pooled, &owner);
-    let scope = path.namespace.clone().filter(|_| &*path.resource.resource != "namespaces");
-    let scope = scope.map_or(Scope::Cluster, Scope::Namespace);
+    let scope = place(path).map_or(Scope::Cluster, Scope::Namespace);
     let client = Client::of(&named.owner, &request.headers);
     let filter = filter(hub, &client, verb, path).await;
     let asked =
@@ -160,6 +159,13 @@ pub async fn read(
         Wanted::Get => get::answer(&asked, path, query).await,
     };
     read.map(|read| asked.tell_of_corrections(read))
+}
+
+/// The namespace that a request is about. Of a Namespace itself the path names itself, which is no place; that of anything else is one, also
+/// of what is only called so (`namespaces` of another group, or `/api/v1/namespaces/a/namespaces`), as for the review.
+fn place(path: &ResourcePath) -> Option<Box<str>> {
+    let core = path.resource.group.is_empty() && &*path.resource.resource == "namespaces";
+    path.namespace.clone().filter(|_| !core || path.namespace != path.name)
 }
 
 /// Whether a request names a field of a custom resource that its definition may say is selectable.
@@ -241,7 +247,7 @@ impl Wanted {
             return Key::pooled(&path.resource);
         }
         let (labels, fields) = self.selectors(path);
-        let namespace = path.namespace.clone().filter(|_| &*path.resource.resource != "namespaces");
+        let namespace = place(path);
         Key {
             owner: owner.clone(),
             resource: path.resource.clone(),

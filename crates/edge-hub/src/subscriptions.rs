@@ -291,7 +291,9 @@ fn covering<'a>(
         open.range_mut(wanted..=wanted).next()
     } else {
         open.iter_mut().find(|(key, entry)| {
-            key.covers(wanted) && (key.owner != Owner::Users || entry.subscription.is_carried_by(user))
+            let goes_on = || !entry.subscription.progress().borrow().is_gone();
+            key.covers(wanted)
+                && (key.owner != Owner::Users || entry.subscription.is_carried_by(user) && goes_on())
         })
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kube_wire::{request::ResourcePath, resource::ObjectKey};
 
-use super::Wanted;
+use super::{Wanted, place};
 use crate::{
     authorize::Attributes,
     hub::{Hub, Named},
@@ -33,13 +33,13 @@ pub(super) fn known(hub: &Hub, wanted: &Wanted, path: &ResourcePath, named: &Nam
     if !matches!(wanted, Wanted::Get) {
         return Before::Never;
     }
-    let namespace = path.namespace.as_deref().unwrap_or_default();
-    let object = ObjectKey::new(namespace, path.name.as_deref().unwrap_or_default());
+    let namespace = place(path).unwrap_or_default();
+    let object = ObjectKey::new(&namespace, path.name.as_deref().unwrap_or_default());
     let holding = hub.subscriptions.holding(owner, &path.resource, &object, remembered);
     holding.map_or(Before::Never, Before::From)
 }
 
-/// What a review asks about who wants all of a subscription, but for the verb.
+/// What a review asks about who wants all of a subscription, but for the verb. A selector of one name is reviewed as that name.
 fn scope_of(key: &Key) -> Attributes {
     let Key { owner: _, resource, namespace, labels, fields } = key;
     Attributes {
@@ -48,7 +48,11 @@ fn scope_of(key: &Key) -> Attributes {
         version: resource.version.clone(),
         resource: resource.resource.clone(),
         namespace: namespace.clone(),
-        name: Box::default(),
+        name: fields
+            .split(',')
+            .find_map(|field| field.strip_prefix("metadata.name="))
+            .unwrap_or_default()
+            .into(),
         labels: labels.clone(),
         fields: fields.clone(),
     }

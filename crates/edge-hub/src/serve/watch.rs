@@ -28,8 +28,7 @@ use crate::{
     freshness::{self, Verdict},
     hub::Hub,
     reflector::upstream_version,
-    subscriptions::{Attached, Progress, Subscription},
-    upstream::Credential,
+    subscriptions::{Attached, Carrier, Progress, Subscription},
 };
 
 /// How many events or objects are looked at under one lock.
@@ -103,7 +102,7 @@ pub(super) async fn answer(asked: &Asked<'_>, request: WatchRequest) -> Result<R
             let watch = Watch {
                 ahead: from.filter(|version| subscription.version().is_none_or(|current| current < *version)),
                 look: now + AHEAD,
-                credential: asked.carrier.credential.clone(),
+                carrier: asked.carrier.clone(),
                 progress: subscription.progress(),
                 hub: hub.clone(),
                 subject: asked.named.subject.clone(),
@@ -203,10 +202,11 @@ struct Watch {
     revision: tokio::sync::watch::Receiver<u64>,
     changes: tokio::sync::watch::Receiver<u64>,
     progress: tokio::sync::watch::Receiver<Progress>,
-    /// Where the watch began, while that lies in the future; when that is looked into, and with whose credential.
+    /// Where the watch began, while that lies in the future; when that is looked into, and with whose credential; a review
+    /// that goes well offers it to the stream.
     ahead: Option<ResourceVersion>,
     look: Instant,
-    credential: Credential,
+    carrier: Carrier,
     encoder: Encoder,
     ends: Instant,
     bookmark: Instant,
@@ -319,7 +319,8 @@ impl Watch {
             return None;
         }
         self.look = Instant::now() + AHEAD;
-        let theirs = upstream_version(&self.hub.upstream, &self.subscription, &self.credential).await?;
+        let theirs =
+            upstream_version(&self.hub.upstream, &self.subscription, &self.carrier.credential).await?;
         // It has come there: its events are on their way, or none of them is about this resource.
         self.ahead = None;
         (theirs < began).then(|| Status::too_large(began, Some(theirs)))
@@ -363,7 +364,11 @@ impl Watch {
             return false;
         }
         match self.hub.may(&self.subject, &self.attributes).await {
-            Decision::Allowed | Decision::Unknown(_) => true,
+            Decision::Allowed => {
+                self.subscription.offer(&self.carrier);
+                true
+            }
+            Decision::Unknown(_) => true,
             Decision::Denied(why) | Decision::Unauthorized(why) => {
                 debug!(key = %self.subscription.key(), %why, "a watch ends: access was revoked");
                 false

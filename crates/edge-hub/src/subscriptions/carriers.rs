@@ -63,6 +63,17 @@ impl Carriers {
         true
     }
 
+    /// A watcher's credential, which is not the one of its user's latest request. Whether it takes the place of one that was refused.
+    pub(super) fn offer(&mut self, carrier: &Carrier) -> bool {
+        let refused = self.known.iter().any(|known| known.refused && known.carrier.user == carrier.user);
+        refused && self.present(carrier)
+    }
+
+    /// Whether there is a credential that was not refused, and may be used now.
+    pub(super) fn has_next(&self) -> bool {
+        self.next().is_some()
+    }
+
     pub(super) fn has(&self, user: &Owner) -> bool {
         self.known.iter().any(|known| known.carrier.user == *user)
     }
@@ -163,6 +174,20 @@ mod tests {
         assert!(carried_with(&mut carriers, "1"), "all again, from the first");
         carriers.refuse(&refused("1"));
         assert!(carriers.present(&carrier("a", "4")) && carried_with(&mut carriers, "4"), "a new token");
+    }
+
+    /// Two pods of one `ServiceAccount`: the one that asked last is gone, and its token with it.
+    #[test]
+    fn a_watcher_goes_on_with_its_own_token_when_a_later_one_is_refused() {
+        let mut carriers = Carriers::new(&carrier("a", "1"));
+        carriers.attach(&user("a"));
+        assert!(!carriers.offer(&carrier("a", "1")), "nothing was refused");
+        assert!(carriers.present(&carrier("a", "2")) && carried_with(&mut carriers, "2"));
+        assert!(!carriers.offer(&carrier("a", "1")), "the later one serves");
+        assert!(!carriers.refuse(&carrier("", "2").credential) && !carriers.has_next());
+        assert!(carriers.offer(&carrier("a", "1")) && carriers.has_next());
+        assert!(carried_with(&mut carriers, "1"));
+        assert!(!carriers.offer(&carrier("b", "3")), "who is not known");
     }
 
     #[test]

@@ -284,7 +284,18 @@ impl Subscription {
 
     /// Somebody who may read all of it asks, and may carry it from now on. Of an owner tokens change: the latest counts.
     pub fn present(&self, carrier: &Carrier) {
-        if self.carriers.lock().present(carrier) && matches!(*self.progress.borrow(), Progress::Refused(_)) {
+        let new = self.carriers.lock().present(carrier);
+        self.wake_refused(new);
+    }
+
+    /// A watcher may still read all of it: its credential serves again, if another of the same user's took its place and was refused.
+    pub fn offer(&self, carrier: &Carrier) {
+        let new = self.carriers.lock().offer(carrier);
+        self.wake_refused(new);
+    }
+
+    fn wake_refused(&self, usable: bool) {
+        if usable && matches!(*self.progress.borrow(), Progress::Refused(_)) {
             self.carried.notify_one();
         }
     }
@@ -311,7 +322,12 @@ impl Subscription {
 
     /// A watch of this user is open, until what is given back is dropped.
     pub fn attach(self: &Arc<Self>, user: &Owner) -> Attached {
-        self.carriers.lock().attach(user);
+        let usable = {
+            let mut carriers = self.carriers.lock();
+            carriers.attach(user);
+            carriers.has_next()
+        };
+        self.wake_refused(usable);
         Attached { subscription: self.clone(), user: user.clone() }
     }
 
@@ -334,6 +350,11 @@ pub struct Attached {
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        self.subscription.carriers.lock().detach(&self.user);
+        let usable = {
+            let mut carriers = self.subscription.carriers.lock();
+            carriers.detach(&self.user);
+            carriers.has_next()
+        };
+        self.subscription.wake_refused(usable);
     }
 }

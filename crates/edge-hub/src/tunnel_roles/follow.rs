@@ -136,7 +136,16 @@ impl Following {
             }
         });
         self.own.read(hub, |told| match told {
-            Told::Put(node) => known.own = Some(NodeFacts::read(node)),
+            Told::Put(node) => {
+                let mut facts = NodeFacts::read(node);
+                // One that was registered anew has no addresses until its cloud provider has looked; this machine has those of before.
+                if facts.addresses.is_empty()
+                    && let Some(before) = &known.own
+                {
+                    facts.addresses.clone_from(&before.addresses);
+                }
+                known.own = Some(facts);
+            }
             // A node that is gone from the cache for a moment stays what it is.
             Told::Reset | Told::Gone(_) => {}
         });

@@ -255,3 +255,45 @@ async fn private_and_aggregated_resources_stay_apart() {
         drop(watches);
     }
 }
+
+/// Of resources that are called as namespaces are, those of a namespace are no more than that; and `namespaces` within a namespace is a path
+/// that no API server answers.
+#[tokio::test]
+async fn a_right_within_a_namespace_shows_nothing_of_others_whatever_it_is_called() {
+    let site = with_users(&["alice", "bob"]).await;
+    let cluster = site.server.cluster();
+    let kind = Kind { resource: "namespaces".into(), kind: "Namespace".into(), ..widget_kind() };
+    cluster.create("customresourcedefinitions.apiextensions.k8s.io", kind.crd()).unwrap();
+    cluster
+        .create("namespaces.example.com", json!({ "metadata": { "namespace": "b", "name": "w" } }))
+        .unwrap();
+    cluster.access().set_authorizer(|asked| {
+        asked.resource != "namespaces" || !asked.user.name.ends_with(":bob") || asked.namespace == "a"
+    });
+    let (alice, bob) = (of(&site, "alice"), of(&site, "bob"));
+    let _watch = inform(&alice, "/apis/example.com/v1/namespaces").await;
+    let within = "/apis/example.com/v1/namespaces/a/namespaces";
+    for up in [true, false] {
+        for read in [format!("{within}?resourceVersion=0"), within.to_owned(), format!("{within}/w")] {
+            let (status, body) = get(&bob, &read).await.unwrap();
+            let items = body["items"].as_array().map_or(0, Vec::len);
+            assert!(items == 0 && body["metadata"]["name"].is_null(), "{up} {read}: {status} {body}");
+        }
+        site.server.cut();
+        site.offline().await;
+    }
+    let (status, list) = get(&alice, "/apis/example.com/v1/namespaces?resourceVersion=0").await.unwrap();
+    assert_eq!((status, names(&list)), (200, vec!["w"]));
+}
+
+#[tokio::test]
+async fn who_watches_one_object_gets_it_without_a_link() {
+    let site = with_users(&["alice", "bob"]).await;
+    let one = format!("{WIDGETS}?fieldSelector=metadata.name%3Dw");
+    let (status, list) = get(&of(&site, "alice"), &format!("{one}&resourceVersion=0")).await.unwrap();
+    assert_eq!((status, names(&list)), (200, vec!["w"]));
+    site.server.cut();
+    site.offline().await;
+    assert_eq!(get(&of(&site, "alice"), &format!("{WIDGETS}/w")).await.unwrap().0, 200);
+    assert_ne!(get(&of(&site, "bob"), &format!("{WIDGETS}/w")).await.unwrap().0, 200, "he never asked");
+}
