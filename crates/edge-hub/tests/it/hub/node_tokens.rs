@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    path::Path,
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -10,7 +9,10 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD as BASE64};
 use http::Request;
 use serde_json::{Value, json};
 
-use super::site::{JSON, Site};
+use super::{
+    security::on_disk,
+    site::{JSON, Site},
+};
 
 /// What makes a token one, of every token in here.
 const SIGNATURE: &str = "c2lnbmF0dXJlLW9mLWEtdG9rZW4";
@@ -46,17 +48,6 @@ async fn ask(site: &Site, account: &str, audience: &str, seconds: u64) -> (u16, 
     let body = answer.bytes().await.unwrap();
     let body: Value = serde_json::from_slice(&body).unwrap_or_default();
     (answer.status.as_u16(), body["status"]["token"].clone())
-}
-
-/// Whether a file beneath `folder` has this text.
-fn on_disk(folder: &Path, text: &str) -> bool {
-    fs::read_dir(folder).unwrap().any(|entry| {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            return on_disk(&path, text);
-        }
-        fs::read(&path).is_ok_and(|content| content.windows(text.len()).any(|part| part == text.as_bytes()))
-    })
 }
 
 #[tokio::test]

@@ -331,7 +331,7 @@ async fn certificates_of_one_name_have_the_rights_of_their_own_groups() {
 }
 
 /// Whether a file beneath `folder` has this text.
-fn on_disk(folder: &Path, text: &str) -> bool {
+pub(super) fn on_disk(folder: &Path, text: &str) -> bool {
     fs::read_dir(folder).unwrap().any(|entry| {
         let path = entry.unwrap().path();
         if path.is_dir() {
