@@ -242,10 +242,10 @@ async fn events(client: &Client, running: &Running, objects: usize, changes: usi
     let (cpu, theirs, began) = (running.process.cpu_seconds()?, api_server.cpu_seconds()?, Instant::now());
     load::change(client, objects, 0..changes, WRITERS).await?;
     let rate = float(changes as u64) / began.elapsed().as_secs_f64();
-    watchers.told(changes, Duration::from_mins(1)).await?;
+    watchers.told(changes, Duration::from_mins(1)).await.context("watchers of the hub")?;
     let cpu = running.process.cpu_seconds()? - cpu;
     let theirs = api_server.cpu_seconds()? - theirs;
-    beside.told_or_cut(changes, Duration::from_mins(1)).await?;
+    beside.told_or_cut(changes, Duration::from_mins(1)).await.context("a watcher of the API server")?;
     let told = watchers.events();
     let (mut delays, mut added) = (told.delays(), told.after(&beside.events()));
     let cut = watchers.ended();
@@ -253,7 +253,7 @@ async fn events(client: &Client, running: &Running, objects: usize, changes: usi
     let direct = direct::watchers(&watch(running, SERVICES).await?, WATCHERS).await?;
     let with_theirs = api_server.cpu_seconds()?;
     load::change(client, objects, 0..changes, WRITERS).await?;
-    direct.told_or_cut(changes, Duration::from_mins(1)).await?;
+    direct.told_or_cut(changes, Duration::from_mins(1)).await.context("watchers of the API server")?;
     // What it costs the API server more to tell as many itself, and not the hub alone.
     let more = api_server.cpu_seconds()? - with_theirs - theirs;
     let told = direct.events();
