@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use kube_wire::{request::ResourcePath, resource::ObjectKey};
+use kube_wire::{
+    field_selector::FieldSelector, request::ResourcePath, resource::ObjectKey,
+    selectable_field::SelectableFields,
+};
 
 use super::{Wanted, place};
 use crate::{
@@ -42,17 +45,15 @@ pub(super) fn known(hub: &Hub, wanted: &Wanted, path: &ResourcePath, named: &Nam
 /// What a review asks about who wants all of a subscription, but for the verb. A selector of one name is reviewed as that name.
 fn scope_of(key: &Key) -> Attributes {
     let Key { owner: _, resource, namespace, labels, fields } = key;
+    let selector = FieldSelector::parse(fields, &SelectableFields::of(resource)).ok();
+    let name = selector.and_then(|selector| selector.requires_exactly("metadata.name").map(Box::from));
     Attributes {
         verb: Box::default(),
         group: resource.group.clone(),
         version: resource.version.clone(),
         resource: resource.resource.clone(),
         namespace: namespace.clone(),
-        name: fields
-            .split(',')
-            .find_map(|field| field.strip_prefix("metadata.name="))
-            .unwrap_or_default()
-            .into(),
+        name: name.unwrap_or_default(),
         labels: labels.clone(),
         fields: fields.clone(),
     }

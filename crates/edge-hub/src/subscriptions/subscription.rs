@@ -284,17 +284,17 @@ impl Subscription {
 
     /// Somebody who may read all of it asks, and may carry it from now on. Of an owner tokens change: the latest counts.
     pub fn present(&self, carrier: &Carrier) {
-        let new = self.carriers.lock().present(carrier);
-        self.wake_refused(new);
+        self.change_carriers(|carriers| carriers.present(carrier));
     }
 
     /// A watcher may still read all of it: its credential serves again, if another of the same user's took its place and was refused.
     pub fn offer(&self, carrier: &Carrier) {
-        let new = self.carriers.lock().offer(carrier);
-        self.wake_refused(new);
+        self.change_carriers(|carriers| carriers.offer(carrier));
     }
 
-    fn wake_refused(&self, usable: bool) {
+    /// Wakes a subscription that was refused if, after the change, there is a credential that was not there or could not be used then.
+    fn change_carriers(&self, change: impl FnOnce(&mut Carriers) -> bool) {
+        let usable = change(&mut self.carriers.lock());
         if usable && matches!(*self.progress.borrow(), Progress::Refused(_)) {
             self.carried.notify_one();
         }
@@ -322,12 +322,10 @@ impl Subscription {
 
     /// A watch of this user is open, until what is given back is dropped.
     pub fn attach(self: &Arc<Self>, user: &Owner) -> Attached {
-        let usable = {
-            let mut carriers = self.carriers.lock();
+        self.change_carriers(|carriers| {
             carriers.attach(user);
             carriers.has_next()
-        };
-        self.wake_refused(usable);
+        });
         Attached { subscription: self.clone(), user: user.clone() }
     }
 
@@ -350,11 +348,9 @@ pub struct Attached {
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        let usable = {
-            let mut carriers = self.subscription.carriers.lock();
+        self.subscription.change_carriers(|carriers| {
             carriers.detach(&self.user);
             carriers.has_next()
-        };
-        self.subscription.wake_refused(usable);
+        });
     }
 }

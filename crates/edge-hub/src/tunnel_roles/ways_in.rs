@@ -1,5 +1,5 @@
-//! What is sent to the internal Service of gateways, at the node's addresses and the ports that the Service says. Callers are not known here: they come as
-//! far as nodes, and a kubelet authenticates them itself, since its TLS is passed through unopened.
+//! What is sent to the internal Service of gateways, at the node's addresses and the ports that the Service says. Callers are not known
+//! here: they come as far as nodes, and a kubelet authenticates them itself, since its TLS is passed through unopened.
 
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 

@@ -116,7 +116,6 @@ impl Lane {
     ) -> Result<Response<Answer>, SendError> {
         let stream = self.streams.clone();
         let mut sender = self.sender.clone();
-        let _waiting = self.asking.begin();
         let answer = async {
             // Not ready means that the connection takes no more requests.
             if let Err(error) = sender.ready().await {

@@ -43,7 +43,7 @@ pub(super) struct Issuer {
 }
 
 impl Issuer {
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         let random = SystemRandom::new();
         let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).unwrap();
         let key =
@@ -51,8 +51,15 @@ impl Issuer {
         Self { key, random }
     }
 
+    /// A site whose cluster publishes the key, and no hub yet.
+    pub(super) async fn with_site() -> (Site, Self) {
+        let (site, issuer) = (Site::new().await, Self::new());
+        issuer.publish(&site);
+        (site, issuer)
+    }
+
     /// Lets the cluster publish the key.
-    pub(super) fn publish(&self, site: &Site) {
+    fn publish(&self, site: &Site) {
         let point = &self.key.public_key().as_ref()[1..];
         let (x, y) = point.split_at(32);
         let key =
@@ -251,9 +258,7 @@ async fn a_revoked_token_ends_an_open_watch() {
 
 #[tokio::test]
 async fn a_token_that_expires_without_a_link_ends_its_watch() {
-    let mut site = Site::new().await;
-    let issuer = Issuer::new();
-    issuer.publish(&site);
+    let (mut site, issuer) = Issuer::with_site().await;
     site.start_inside(|config| config.lifetimes.review = Duration::from_millis(200)).await;
     site.linked().await;
     with_service(&site).await;
@@ -272,9 +277,7 @@ async fn a_token_that_expires_without_a_link_ends_its_watch() {
 
 #[tokio::test]
 async fn a_revoked_token_ends_its_watch_though_its_owner_has_another() {
-    let mut site = Site::new().await;
-    let issuer = Issuer::new();
-    issuer.publish(&site);
+    let (mut site, issuer) = Issuer::with_site().await;
     site.start_inside(|config| {
         config.lifetimes.allowed = Duration::from_secs(3);
         config.lifetimes.review = Duration::from_millis(200);
@@ -344,9 +347,7 @@ pub(super) fn on_disk(folder: &Path, text: &str) -> bool {
 
 #[tokio::test]
 async fn without_a_link_who_was_allowed_still_is_until_the_token_expires() {
-    let mut site = Site::new().await;
-    let issuer = Issuer::new();
-    issuer.publish(&site);
+    let (mut site, issuer) = Issuer::with_site().await;
     site.start();
     site.linked().await;
     with_service(&site).await;
@@ -380,9 +381,7 @@ async fn without_a_link_who_was_allowed_still_is_until_the_token_expires() {
 
 #[tokio::test]
 async fn tokens_are_never_written_down() {
-    let mut site = Site::new().await;
-    let issuer = Issuer::new();
-    issuer.publish(&site);
+    let (mut site, issuer) = Issuer::with_site().await;
     site.set("--log-level", "trace");
     site.start();
     site.linked().await;

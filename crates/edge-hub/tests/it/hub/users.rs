@@ -88,9 +88,7 @@ async fn six_operators_cost_one_stream_of_a_custom_resource() {
 
 #[tokio::test]
 async fn who_may_not_read_it_gets_nothing_of_what_others_share() {
-    let mut site = Site::new().await;
-    let issuer = Issuer::new();
-    issuer.publish(&site);
+    let (mut site, issuer) = Issuer::with_site().await;
     site.start();
     site.linked().await;
     add_users(&site, &[]);

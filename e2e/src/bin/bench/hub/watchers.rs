@@ -92,29 +92,34 @@ impl Watchers {
 
     /// Waits until each was told of `changes` changes since the last call of [`Watchers::events`].
     pub(super) async fn told(&self, changes: usize, within: Duration) -> Result<()> {
-        let until = Instant::now() + within;
-        while self.shared.told.load(Relaxed) < changes * self.count {
-            let told = self.shared.told.load(Relaxed);
-            ensure!(Instant::now() < until, "{told} of {} events came", changes * self.count);
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        Ok(())
+        self.wait(changes, within, || false).await
     }
 
     /// The same of watchers that may be cut, as those of the API server are by many events: waits for the rest of what those that go on
     /// are told.
     pub(super) async fn told_or_cut(&self, changes: usize, within: Duration) -> Result<()> {
-        let until = Instant::now() + within;
         let (mut told, mut since) = (0, Instant::now());
-        while told < changes * self.count && (self.ended() == 0 || since.elapsed() < SILENCE) {
-            ensure!(Instant::now() < until, "{told} of {} events came", changes * self.count);
-            tokio::time::sleep(Duration::from_millis(10)).await;
+        let silent = || {
             let now = self.shared.told.load(Relaxed);
             if now > told {
                 (told, since) = (now, Instant::now());
             }
+            self.ended() > 0 && since.elapsed() >= SILENCE
+        };
+        self.wait(changes, within, silent).await
+    }
+
+    /// Waits until each was told of `changes` changes, or it is over without.
+    async fn wait(&self, changes: usize, within: Duration, mut is_over: impl FnMut() -> bool) -> Result<()> {
+        let until = Instant::now() + within;
+        loop {
+            let told = self.shared.told.load(Relaxed);
+            if told >= changes * self.count || is_over() {
+                return Ok(());
+            }
+            ensure!(Instant::now() < until, "{told} of {} events came", changes * self.count);
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        Ok(())
     }
 
     /// What they were told; the count of events begins anew.
