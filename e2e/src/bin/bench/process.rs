@@ -1,5 +1,7 @@
 //! What the kernel says of a process on this machine: processor time, memory, writes.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context, Result};
 
 /// A running process, by its number.
@@ -56,4 +58,17 @@ impl Process {
         let line = text.lines().find(|line| line.starts_with(name)).context(name)?;
         Ok(line.split_whitespace().nth(1).context(name)?.parse()?)
     }
+}
+
+/// Processor seconds so far of all running processes, by the first 15 bytes of their programs' names.
+pub(crate) fn cpu_by_program() -> Result<BTreeMap<String, f64>> {
+    let mut programs = BTreeMap::new();
+    for entry in std::fs::read_dir("/proc")?.flatten() {
+        let Ok(pid) = entry.file_name().to_string_lossy().parse() else { continue };
+        let Ok(name) = std::fs::read_to_string(entry.path().join("comm")) else { continue };
+        // One that ended meanwhile counts no more.
+        let Ok(seconds) = Process(pid).cpu_seconds() else { continue };
+        *programs.entry(name.trim().to_owned()).or_default() += seconds;
+    }
+    Ok(programs)
 }

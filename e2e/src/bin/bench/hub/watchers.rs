@@ -70,22 +70,25 @@ impl Watchers {
     /// Opens `count` watches of `path`, which has its parameters already.
     pub(super) async fn open(client: Client, path: &str, count: usize) -> Result<Self> {
         let shared = Arc::new(Shared::default());
-        let mut tasks = JoinSet::new();
+        let mut all = Vec::new();
         for _ in 0..count {
-            let stream = client.watch(path).await?;
-            tasks.spawn(follow(stream, shared.clone()));
+            all.push(follow(client.watch(path).await?, shared.clone()));
         }
-        Ok(Self { shared, count, _tasks: tasks })
+        Ok(Self::run(all, shared))
     }
 
-    /// Runs these, which were opened elsewhere and say what they are told.
+    /// Runs these, which were opened elsewhere and say what they are told. One that returns was cut.
     pub(super) fn run<F>(each: Vec<F>, shared: Arc<Shared>) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
     {
         let (count, mut tasks) = (each.len(), JoinSet::new());
         for one in each {
-            tasks.spawn(one);
+            let shared = shared.clone();
+            tasks.spawn(async move {
+                one.await;
+                shared.ended.fetch_add(1, Relaxed);
+            });
         }
         Self { shared, count, _tasks: tasks }
     }
@@ -135,12 +138,11 @@ impl Watchers {
 }
 
 async fn follow(mut stream: TcpStream, shared: Arc<Shared>) {
-    let mut marks = Marks::new(shared.clone());
+    let mut marks = Marks::new(shared);
     let mut buffer = vec![0; 16 << 10];
     while let Ok(length @ 1..) = stream.read(&mut buffer).await {
         marks.read(&buffer[..length]);
     }
-    shared.ended.fetch_add(1, Relaxed);
 }
 
 /// Finds in a stream when what it tells was sent.
