@@ -2,9 +2,11 @@
 //! are the same, and an edge node of no pool. `hack/cluster` makes it; it stays until the cluster goes.
 
 use std::process::{Output, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::OnceCell;
@@ -89,9 +91,22 @@ pub enum Reach {
     Egress,
 }
 
+/// The one that the API server has.
+static THERE: Mutex<Reach> = Mutex::new(Reach::Names);
+
 impl Reach {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Names, Self::Egress];
+    /// Both, the one that is there first: for the other one the API server starts anew.
+    pub fn both() -> [Self; 2] {
+        match Self::there() {
+            Self::Names => [Self::Names, Self::Egress],
+            Self::Egress => [Self::Egress, Self::Names],
+        }
+    }
+
+    /// The one that is there, for what goes either way.
+    pub fn there() -> Self {
+        *THERE.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
     fn word(self) -> &'static str {
         match self {
@@ -119,6 +134,7 @@ pub async fn ground(reach: Reach) -> Result<&'static Ground> {
 pub async fn ground_with(reach: Reach, arguments: &[&str]) -> Result<&'static Ground> {
     let ground = GROUND_MADE.get_or_try_init(make).await?;
     hack_cluster(&[&["reach", reach.word()], arguments].concat()).await?.ok()?;
+    *THERE.lock().unwrap_or_else(PoisonError::into_inner) = reach;
     Ok(ground)
 }
 
@@ -130,7 +146,7 @@ async fn make() -> Result<Ground> {
         let label = format!("{}={pool}", api::labels::NODE_POOL);
         kubectl(&["label", "--overwrite", "node", node, &label]).await?.ok()?;
     }
-    balance(&balancer).await?;
+    balance(&json!({ "ip": balancer })).await?;
     let status = hack_cluster(&["status"]).await?.ok()?;
     for node in GATEWAYS.iter().chain(&EDGE) {
         if !has_hub(&status, node) {
@@ -151,15 +167,14 @@ fn has_hub(status: &str, node: &str) -> bool {
     of_node.skip(1).take_while(|line| line.starts_with("  ")).any(|line| line.contains("edge-hub"))
 }
 
-/// What a cloud's controller does for a Service of type `LoadBalancer`: it says which address it has.
-async fn balance(address: &str) -> Result<()> {
+/// What a cloud's controller does for a Service of type `LoadBalancer`: it says where that is reached, as `{"ip": …}` or `{"hostname": …}`.
+pub async fn balance(ingress: &Value) -> Result<()> {
     let label = format!("{}=cloud", api::labels::GATEWAY);
     let find = ["-n", "kube-system", "get", "services", "-l", &label, "-o", "name"];
     eventually("the Service of the cloud's gateway", Duration::from_secs(20), || async {
         let found = kubectl(&find).await?.ok()?;
         let service = found.split_whitespace().next().context("no Service")?.to_owned();
-        let status =
-            format!("{{\"status\":{{\"loadBalancer\":{{\"ingress\":[{{\"ip\":\"{address}\"}}]}}}}}}");
+        let status = json!({ "status": { "loadBalancer": { "ingress": [ingress] } } }).to_string();
         let patch =
             ["-n", "kube-system", "patch", &service, "--subresource=status", "--type=merge", "-p", &status];
         kubectl(&patch).await?.ok()
