@@ -16,6 +16,7 @@ pub mod json;
 mod lane;
 mod link;
 mod pace;
+mod servers;
 mod session;
 mod unverified;
 
@@ -31,7 +32,8 @@ pub use self::connector::{Connector, TlsMaterial, TlsMaterialError};
 pub use self::endpoint::{Endpoint, EndpointError};
 pub(crate) use self::link::jittered;
 pub use self::link::{Link, LinkState};
-use self::session::Session;
+pub use self::servers::{Server, ServerState};
+use self::{servers::Servers, session::Session};
 
 /// How the hub names itself in its own requests.
 pub const USER_AGENT: &str = concat!("edge-hub/", env!("CARGO_PKG_VERSION"));
@@ -112,6 +114,7 @@ pub enum UpstreamError {
 #[derive(Clone)]
 pub struct Upstream {
     state: watch::Receiver<LinkState>,
+    servers: Servers,
     renew: Arc<tokio::sync::Notify>,
 }
 
@@ -124,6 +127,11 @@ impl Upstream {
     /// Whether there is a link now.
     pub fn is_up(&self) -> bool {
         matches!(*self.state.borrow(), LinkState::Up(_))
+    }
+
+    /// The API servers in their order, and what is known of each.
+    pub fn servers(&self) -> Vec<Server> {
+        self.servers.all()
     }
 
     /// Waits for a link; if there is none within that time, says why as far as that is known.
