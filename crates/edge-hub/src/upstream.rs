@@ -11,6 +11,7 @@
 mod answer;
 mod connector;
 mod counted;
+mod dial;
 mod endpoint;
 pub mod json;
 mod lane;
@@ -29,6 +30,7 @@ use tokio::sync::watch;
 
 pub use self::answer::{Answer, Source};
 pub use self::connector::{Connector, TlsMaterial, TlsMaterialError};
+pub use self::dial::{BoxStream, Dial, Stream, Tcp};
 pub use self::endpoint::{Endpoint, EndpointError};
 pub(crate) use self::link::jittered;
 pub use self::link::{Link, LinkState};

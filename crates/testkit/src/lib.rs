@@ -8,5 +8,6 @@ pub mod api_server;
 pub mod client;
 pub mod differential;
 pub mod history;
+pub mod memory;
 pub mod selector;
 pub mod wan;

@@ -17,6 +17,7 @@ mod properties;
 mod refused;
 mod security;
 mod sharing;
+mod simulation;
 mod site;
 mod socket;
 mod tunnel;
