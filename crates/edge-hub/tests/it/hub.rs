@@ -15,6 +15,7 @@ mod node_tokens;
 mod offline;
 mod properties;
 mod refused;
+mod restart;
 mod security;
 mod sharing;
 mod simulation;
