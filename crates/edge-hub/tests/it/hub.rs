@@ -14,6 +14,7 @@ mod node_metric;
 mod node_tokens;
 mod offline;
 mod properties;
+mod redefined;
 mod refused;
 mod restart;
 mod security;
