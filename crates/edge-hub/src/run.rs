@@ -3,12 +3,14 @@
 mod app;
 mod args;
 mod config;
+mod listeners;
 mod secure;
 
 pub(crate) use self::app::TUNNEL_DRAIN;
 pub use self::app::{App, StartError};
 pub use self::args::RunArgs;
 pub use self::config::{Config, ConfigError, Filtering, Lifetimes, Listeners, Sharing};
+pub use self::listeners::Network;
 pub(crate) use self::secure::socket;
 
 /// Why the hub did not start.

@@ -148,13 +148,18 @@ pub async fn read(
     let carrier = if pooled { Some(Carrier::node()) } else { named.carrier(caller.credential()) };
     let Some(carrier) = carrier else { return Ok(Read::HandOn) };
     let key = wanted.key(path, pooled, &owner);
-    let scope = place(path).map_or(Scope::Cluster, Scope::Namespace);
+    let scope = place(path).or_else(|| wanted.selected_namespace()).map_or(Scope::Cluster, Scope::Namespace);
     let client = Client::of(&named.owner, &request.headers);
     let filter = filter(hub, &client, verb, path).await;
     let asked =
         Asked { hub, named, attributes, key, scope, carrier, only, representation, table, client, filter };
     let read = match wanted {
-        Wanted::List(list) => unless_filtered(&asked, list::answer(&asked, &list).await),
+        Wanted::List(list) => {
+            let one = list.fields.requires_exactly("metadata.name").is_some_and(|name| !name.is_empty());
+            let is_one = one && matches!(asked.scope, Scope::Namespace(_));
+            let list = if is_one { list.of_one(query) } else { list };
+            unless_filtered(&asked, list::answer(&asked, &list).await)
+        }
         Wanted::Watch(watch) => unless_filtered(&asked, watch::answer(&asked, watch).await),
         Wanted::Get => get::answer(&asked, path, query).await,
     };
@@ -210,6 +215,20 @@ impl Wanted {
             Self::Watch(request) => request.shards.is_some(),
             Self::Get => false,
         }
+    }
+
+    /// The only namespace whose objects its field selector lets through. The API server looks nowhere else then, and its tokens count from
+    /// there.
+    fn selected_namespace(&self) -> Option<Box<str>> {
+        let fields = match self {
+            Self::List(request) => &request.fields,
+            Self::Watch(request) => &request.fields,
+            Self::Get => return None,
+        };
+        fields
+            .requires_exactly("metadata.namespace")
+            .filter(|namespace| !namespace.is_empty())
+            .map(Into::into)
     }
 
     fn selectors(&self, path: &ResourcePath) -> (String, String) {

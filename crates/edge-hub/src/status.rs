@@ -14,7 +14,9 @@ use std::{
 };
 
 pub(crate) use self::table::columns;
-pub use self::view::{HubView, LinkView, State, StoreView, SubscriptionView, resource_name};
+pub use self::view::{
+    HubView, LinkView, ServerConnection, ServerView, State, StoreView, SubscriptionView, resource_name,
+};
 
 /// Where the running hub answers.
 #[derive(Clone, Debug, clap::Args)]

@@ -11,12 +11,14 @@
 mod answer;
 mod connector;
 mod counted;
+mod dial;
 mod endpoint;
 pub mod json;
 mod lane;
 mod link;
 mod pace;
 mod path;
+mod servers;
 mod session;
 mod unverified;
 
@@ -29,10 +31,12 @@ use tokio::sync::watch;
 
 pub use self::answer::{Answer, Source};
 pub use self::connector::{Connector, TlsMaterial, TlsMaterialError};
+pub use self::dial::{BoxStream, Connected, Dial, Stream, Tcp};
 pub use self::endpoint::{Endpoint, EndpointError};
 pub(crate) use self::link::jittered;
 pub use self::link::{Link, LinkState};
-use self::session::Session;
+pub use self::servers::{Server, ServerState};
+use self::{servers::Servers, session::Session};
 
 /// How the hub names itself in its own requests.
 pub const USER_AGENT: &str = concat!("edge-hub/", env!("CARGO_PKG_VERSION"));
@@ -113,6 +117,7 @@ pub enum UpstreamError {
 #[derive(Clone)]
 pub struct Upstream {
     state: watch::Receiver<LinkState>,
+    servers: Servers,
     renew: Arc<tokio::sync::Notify>,
 }
 
@@ -125,6 +130,11 @@ impl Upstream {
     /// Whether there is a link now.
     pub fn is_up(&self) -> bool {
         matches!(*self.state.borrow(), LinkState::Up(_))
+    }
+
+    /// The API servers in their order, and what is known of each.
+    pub fn servers(&self) -> Vec<Server> {
+        self.servers.all()
     }
 
     /// Waits for a link; if there is none within that time, says why as far as that is known.

@@ -165,6 +165,20 @@ impl ListRequest {
         let timeout = options.timeout();
         Ok(Self { read, limit, labels: options.labels, fields, timeout, shards: options.shards })
     }
+
+    /// The same where only one object can be meant, by its namespace and name: the API server reads it by its key, so there are no pages, and
+    /// a limit does not make the version an exact one.
+    #[must_use]
+    pub fn of_one(mut self, query: &str) -> Self {
+        let matching = first(query, "resourceVersionMatch").unwrap_or_default();
+        if let ListRead::Exact(version) = self.read
+            && matching.is_empty()
+        {
+            self.read = ListRead::NotOlderThan(version);
+        }
+        self.limit = None;
+        self
+    }
 }
 
 fn list_read(options: &Options<'_>) -> Result<ListRead, Status> {

@@ -12,6 +12,7 @@ mod faults;
 pub mod kind;
 mod list;
 pub mod log;
+mod memory;
 pub mod options;
 mod path;
 pub mod pki;
@@ -38,6 +39,7 @@ use tls::listener::TlsListener;
 use tokio::net::TcpListener;
 use tokio::sync::watch as signal;
 use tokio::task::JoinSet;
+use tokio_rustls::server::TlsStream;
 
 use self::access::User;
 use self::answer::{Question, answer};
@@ -45,8 +47,10 @@ pub use self::cluster::Cluster;
 use self::faults::{Faults, FaultyListener};
 pub use self::kind::Kind;
 pub use self::log::{RequestLog, RequestRecord, Totals};
+use self::memory::MemoryListener;
 use self::pki::{Authority, Identity};
 pub use self::status::Status;
+use crate::memory::Port;
 
 /// Why a server does not start.
 #[derive(Debug, thiserror::Error)]
@@ -126,6 +130,11 @@ struct Server {
 }
 
 impl Server {
+    fn new(cluster: Cluster, options: ServerOptions) -> Arc<Self> {
+        let (faults, log, lag) = (Arc::default(), RequestLog::default(), Mutex::default());
+        Arc::new(Self { cluster, options, faults, log, lag, bookmarks: signal::channel(0).0 })
+    }
+
     /// The version this server's watch cache is at.
     fn view(&self) -> u64 {
         let revision = self.cluster.revision();
@@ -164,16 +173,9 @@ impl FakeApiServer {
     pub async fn serve(cluster: Cluster, options: ServerOptions) -> Result<Self, StartError> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(StartError::Listen)?;
         let address = listener.local_addr().map_err(StartError::Listen)?;
-        let faults = Arc::<Faults>::default();
         let config = options.tls.as_ref().map(Tls::config).transpose()?;
-        let server = Arc::new(Server {
-            cluster,
-            options,
-            faults: faults.clone(),
-            log: RequestLog::default(),
-            lag: Mutex::default(),
-            bookmarks: signal::channel(0).0,
-        });
+        let server = Server::new(cluster, options);
+        let faults = server.faults.clone();
         let router = Router::new().fallback(handle).with_state(server.clone());
         let service = router.into_make_service_with_connect_info::<Peer>();
         let mut tasks = JoinSet::new();
@@ -185,6 +187,22 @@ impl FakeApiServer {
             tasks.spawn(async move { _ = axum::serve(listener, service).await });
         }
         Ok(Self { server, address, _tasks: tasks })
+    }
+
+    /// The same at a port within the process, with TLS.
+    pub fn serve_within(
+        cluster: Cluster,
+        options: ServerOptions,
+        tls: &Tls,
+        port: &Port,
+    ) -> Result<Self, StartError> {
+        let server = Server::new(cluster, options);
+        let listener = MemoryListener::new(port, tls.config()?, server.faults.clone());
+        let router = Router::new().fallback(handle).with_state(server.clone());
+        let service = router.into_make_service_with_connect_info::<Peer>();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move { _ = axum::serve(listener, service).await });
+        Ok(Self { server, address: Port::address(), _tasks: tasks })
     }
 
     /// Another server of the same cluster, with the same options.
@@ -283,7 +301,19 @@ impl Connected<IncomingStream<'_, FaultyListener<TcpListener>>> for Peer {
 
 impl Connected<IncomingStream<'_, FaultyListener<TlsListener>>> for Peer {
     fn connect_info(stream: IncomingStream<'_, FaultyListener<TlsListener>>) -> Self {
-        let certificates = stream.io().inner.get_ref().1.peer_certificates();
+        Self::of(&stream.io().inner)
+    }
+}
+
+impl Connected<IncomingStream<'_, MemoryListener>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, MemoryListener>) -> Self {
+        Self::of(&stream.io().inner)
+    }
+}
+
+impl Peer {
+    fn of<S>(stream: &TlsStream<S>) -> Self {
+        let certificates = stream.get_ref().1.peer_certificates();
         Self(certificates.and_then(|chain| chain.first()).and_then(pki::user))
     }
 }

@@ -3,10 +3,13 @@
 //! For an API server and the fake, or an API server and what stands before it. Nothing is known here of either.
 
 mod compare;
+mod draw;
 mod normalise;
 mod populate;
 
-pub use self::compare::{Difference, Reply, compare, fetch};
+use std::time::Duration;
+
+pub use self::compare::{Difference, Reply, Said, ask, compare, fetch};
 pub use self::normalise::normalise;
 pub use self::populate::{Landmarks, Subject, populate};
 
@@ -48,11 +51,28 @@ const COMMON: [Dimension; 10] = [
     ("$accept", &["json", "protobuf", "metadata", "table"]),
 ];
 
+/// What is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verb {
+    /// A list.
+    List,
+    /// A watch.
+    Watch,
+    /// One object by its name.
+    Get,
+}
+
+impl Verb {
+    fn of(watch: bool) -> Self {
+        if watch { Self::Watch } else { Self::List }
+    }
+}
+
 /// One combination of parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Case {
-    /// Whether it is a watch.
-    pub watch: bool,
+    /// What is asked for.
+    pub verb: Verb,
     values: Vec<(&'static str, &'static str)>,
 }
 
@@ -70,7 +90,7 @@ impl Case {
             rest /= values.len();
             (*name, value)
         };
-        Self { watch, values: COMMON.iter().map(value).collect() }
+        Self { verb: Verb::of(watch), values: COMMON.iter().map(value).collect() }
     }
 
     /// `count` combinations spread evenly over the product; the same for the same numbers.
@@ -101,7 +121,7 @@ impl Case {
         self.values.iter().find(|(n, _)| *n == name).map_or("", |(_, value)| value)
     }
 
-    /// For how many seconds it watches. A version that is not there yet is waited for, three seconds; a watch that ends before is
+    /// For how many seconds it watches, unless it says so itself. A version that is not there yet is waited for, three seconds; a watch that ends before is
     /// told nothing or an error, as it happens: the API server lets chance decide.
     fn lasts(&self) -> u8 {
         if self.waits() && self.value("sendInitialEvents") == "true" { 4 } else { 1 }
@@ -116,8 +136,11 @@ impl Case {
     pub fn request(&self, subject: &Subject, landmarks: &Landmarks) -> (String, &'static str) {
         let namespaced = self.value("$scope") == "namespaced";
         let mut query = Vec::new();
-        if self.watch {
-            query.push(format!("watch=1&timeoutSeconds={}", self.lasts()));
+        if self.verb == Verb::Watch {
+            query.push("watch=1".to_owned());
+            if self.value("timeoutSeconds").is_empty() {
+                query.push(format!("timeoutSeconds={}", self.lasts()));
+            }
         }
         for (name, value) in
             self.values.iter().filter(|(name, value)| !name.starts_with('$') && !value.is_empty())
@@ -133,15 +156,27 @@ impl Case {
             };
             query.push(format!("{name}={value}"));
         }
-        let accept = match (self.value("$accept"), self.watch) {
-            ("protobuf", false) => "application/vnd.kubernetes.protobuf",
-            ("protobuf", true) => "application/vnd.kubernetes.protobuf;stream=watch",
-            ("metadata", false) => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
-            ("metadata", true) => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+        let accept = match (self.value("$accept"), self.verb) {
+            ("protobuf", Verb::List | Verb::Get) => "application/vnd.kubernetes.protobuf",
+            ("protobuf", Verb::Watch) => "application/vnd.kubernetes.protobuf;stream=watch",
+            ("metadata", Verb::List) => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+            ("metadata", Verb::Watch | Verb::Get) => {
+                "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+            }
             ("table", _) => "application/json;as=Table;g=meta.k8s.io;v=v1",
             _ => "application/json",
         };
-        (format!("{}?{}", subject.path(namespaced), query.join("&")), accept)
+        let path = match self.verb {
+            Verb::Get => subject.object_path(namespaced, self.value("$name")),
+            Verb::List | Verb::Watch => subject.path(namespaced),
+        };
+        (format!("{path}?{}", query.join("&")), accept)
+    }
+
+    /// How long a watch lasts, if it says so itself.
+    pub(super) fn timeout(&self) -> Option<Duration> {
+        let seconds = self.value("timeoutSeconds").parse().ok().filter(|_| self.verb == Verb::Watch)?;
+        Some(Duration::from_secs(seconds))
     }
 
     /// Whether it goes on with a list of a version that only a server without compaction still has.

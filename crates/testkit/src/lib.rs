@@ -9,5 +9,6 @@ pub mod client;
 pub mod dashboard;
 pub mod differential;
 pub mod history;
+pub mod memory;
 pub mod selector;
 pub mod wan;

@@ -78,6 +78,7 @@ pub struct Wan {
     // Connections with a number up to this one are forgotten: neither end hears of the other again.
     forgotten: watch::Sender<u64>,
     accepted: Arc<AtomicU64>,
+    bytes: Arc<AtomicU64>,
     connections: Arc<Mutex<Vec<AbortHandle>>>,
     _tasks: JoinSet<()>,
 }
@@ -89,10 +90,11 @@ impl Wan {
         let address = listener.local_addr()?;
         let weather = watch::Sender::new(weather);
         let forgotten = watch::Sender::new(0);
-        let accepted = Arc::new(AtomicU64::new(0));
+        let (accepted, bytes) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let connections = Arc::new(Mutex::new(Vec::new()));
         let mut tasks = JoinSet::new();
         let world = (weather.clone(), forgotten.clone(), accepted.clone(), connections.clone());
+        let counted = bytes.clone();
         tasks.spawn(async move {
             let (weather, forgotten, accepted, connections) = world;
             let mut relays = JoinSet::new();
@@ -103,13 +105,14 @@ impl Wan {
                     number,
                     weather: weather.subscribe(),
                     forgotten: forgotten.subscribe(),
+                    bytes: counted.clone(),
                 };
                 let handle = relays.spawn(connection(client, server, way));
                 connections.lock().push(handle);
                 while relays.try_join_next().is_some() {}
             }
         });
-        Ok(Self { address, weather, forgotten, accepted, connections, _tasks: tasks })
+        Ok(Self { address, weather, forgotten, accepted, bytes, connections, _tasks: tasks })
     }
 
     /// Where clients connect to.
@@ -136,6 +139,11 @@ impl Wan {
     pub fn accepted(&self) -> u64 {
         self.accepted.load(Ordering::SeqCst)
     }
+
+    /// How many bytes came in at either end.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::SeqCst)
+    }
 }
 
 #[derive(Clone)]
@@ -144,6 +152,7 @@ struct Way {
     number: u64,
     weather: watch::Receiver<Weather>,
     forgotten: watch::Receiver<u64>,
+    bytes: Arc<AtomicU64>,
 }
 
 async fn connection(client: TcpStream, server: SocketAddr, way: Way) {
@@ -174,6 +183,7 @@ async fn half(mut from: tcp::OwnedReadHalf, to: tcp::OwnedWriteHalf, mut way: Wa
         let mut buffer = vec![0; 16 * 1024];
         let Ok(read) = from.read(&mut buffer).await else { break };
         buffer.truncate(read);
+        way.bytes.fetch_add(read as u64, Ordering::SeqCst);
         let weather = *way.weather.borrow();
         let now = Instant::now();
         free_at = free_at.max(now);
@@ -293,6 +303,8 @@ mod tests {
         wan.set(Weather { silent_down: true, ..Weather::CLEAR });
         assert_eq!(round_trip(&mut next).await, None);
         assert_eq!(wan.accepted(), 2);
+        // Each way; into silence; each way over the new connection; each way, and the answer is not delivered.
+        assert_eq!(wan.bytes(), 7);
     }
 
     #[tokio::test]

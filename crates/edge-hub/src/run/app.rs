@@ -1,14 +1,11 @@
 //! The composition root of `edge-hub run`: configuration in, a running hub out, and its end in order.
 
-use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
-use axum::{Router, serve::Listener};
+use axum::Router;
 use daemon::{metrics::Metrics, ready::Readiness};
-use socket2::SockRef;
-use tls::listener::{Limits, TlsListener};
 use tokio::{
-    net::{TcpListener, UnixListener},
     task::JoinSet,
     time::{interval, timeout},
 };
@@ -18,6 +15,7 @@ use tracing::{info, warn};
 use super::{
     Lifetimes,
     config::{Config, Filtering},
+    listeners::{Bound, Network},
     secure,
 };
 use crate::{
@@ -29,7 +27,6 @@ use crate::{
     filters::{self, Filters, PodAccess, Rules, View},
     hub::Hub,
     identity::{IdentityError, IdentityMeters, Keeper},
-    listen::Peer,
     metrics::{HubCollector, Meters},
     node_metric::{self, NodeMetricConfig, NodeMetricMeters, Said},
     offline::{
@@ -44,7 +41,7 @@ use crate::{
     subscriptions::Subscriptions,
     tasks::Tasks,
     tunnel_roles::{State, Tunnel, Ways, WaysError},
-    upstream::{Connector, Link, Timing, Upstream},
+    upstream::{Connector, Dial, Link, Tcp, Timing, Upstream},
 };
 
 /// The blob of allowances.
@@ -113,10 +110,7 @@ pub struct App {
     link: Link,
     keeper: Keeper,
     storage: Storage,
-    proxy: TcpListener,
-    socket: UnixListener,
-    secure: Option<TlsListener>,
-    admin: TcpListener,
+    bound: Option<Bound>,
     view: View,
     pod_access: PodAccess,
     cloud: cloud_config::follow::Start,
@@ -128,6 +122,15 @@ pub struct App {
 impl App {
     /// Binds and reads; fails early and changes nothing upstream.
     pub async fn build(config: Config, shutdown: CancellationToken) -> Result<Self, StartError> {
+        Self::build_on(Network::Kernel, config, shutdown).await
+    }
+
+    /// The same on another network.
+    pub async fn build_on(
+        network: Network,
+        config: Config,
+        shutdown: CancellationToken,
+    ) -> Result<Self, StartError> {
         let Config {
             endpoints,
             identity,
@@ -145,29 +148,22 @@ impl App {
         tls::private_file::folder(&root).map_err(folder)?;
         let key = secure::storage_key(&root.join("storage.key")).map_err(folder)?;
         let identity = identity.open(&endpoints, &shutdown).await?;
-        let proxy = bind(listeners.proxy, "--bind-proxy-address, --proxy-port").await?;
-        let admin = bind(listeners.admin, "--bind-address, --serve-port").await?;
-        let pod_access = send_pods(&mut filters, secure::pod_access(listeners.secure.as_ref())?);
-        let secure = match listeners.secure {
-            None => None,
-            Some((address, certificate, key)) => {
-                let config = secure::server_config(&certificate, &key, &identity.authority())?;
-                let tcp = bind(address, "--secure-bind-address, --proxy-secure-port").await?;
-                Some(TlsListener::new(tcp, config, Limits::default()))
-            }
+        let (mut bound, dial): (_, Arc<dyn Dial>) = match network {
+            Network::Kernel => (Some(Bound::bind(&listeners, &identity.authority()).await?), Arc::new(Tcp)),
+            Network::Within(dial) => (None, dial),
         };
+        let pod_access = send_pods(&mut filters, secure::pod_access(listeners.secure.as_ref())?);
         let (storage, restored) = Storage::open(&root.join("store"), key)?;
-        let socket = secure::socket(&listeners.socket).map_err(|source| StartError::Bind {
-            flag: "--root-dir",
-            address: listeners.socket.display().to_string(),
-            source,
-        })?;
+        if let Some(bound) = &mut bound {
+            bound.bind_socket(&listeners.socket)?;
+        }
         info!(subscriptions = restored.len(), "read what was stored");
         let mut metrics = Metrics::new();
         let meters = Meters::register(metrics.registry());
         let identity_meters = IdentityMeters::register(metrics.registry());
         let material = identity.material()?;
-        let connector = Arc::new(Connector::new(material, Timing::default(), meters.link().clone()));
+        let link = meters.link().clone();
+        let connector = Arc::new(Connector::over(dial, material, Timing::default(), link));
         let (link, upstream) = Link::new(endpoints.clone(), connector.clone());
         let serving = identity.serving()?;
         let node_metric = node_metric
@@ -215,10 +211,7 @@ impl App {
             link,
             keeper,
             storage,
-            proxy,
-            socket,
-            secure,
-            admin,
+            bound,
             view: filters.view,
             pod_access,
             cloud,
@@ -228,18 +221,21 @@ impl App {
         })
     }
 
+    /// What answers its callers, who come with a [`crate::listen::Peer`] as `ConnectInfo`.
+    pub fn router(&self) -> Router {
+        proxy::router(self.hub.clone())
+    }
+
     /// Runs until the shutdown, then ends in order: no new requests, streams ended, the store synced.
     pub async fn run(self) {
+        let router = self.router();
         let Self {
             hub,
             metrics,
             link,
             keeper,
             storage,
-            proxy,
-            socket,
-            secure,
-            admin,
+            bound,
             view,
             pod_access,
             cloud,
@@ -247,7 +243,6 @@ impl App {
             node_metric,
             shutdown,
         } = self;
-        let router = proxy::router(hub.clone());
         let mut tasks = JoinSet::new();
         let pool = view.pool.as_deref().map(Into::into);
         tasks.spawn(filters::follow::follow(hub.clone(), &view.node, pool, pod_access, shutdown.clone()));
@@ -255,18 +250,15 @@ impl App {
         let unlink = CancellationToken::new();
         tasks.spawn(link.run(unlink.clone()));
         tasks.spawn(keeper.run(shutdown.clone()));
-        tasks.spawn(serve(proxy, router.clone(), shutdown.clone(), "proxy"));
-        tasks.spawn(serve(socket, router.clone(), shutdown.clone(), "socket"));
-        if let Some(secure) = secure {
-            tasks.spawn(serve(secure, router, shutdown.clone(), "secure proxy"));
-        }
         let readiness = Readiness::new();
         // Kept to the end: a handle that is dropped says that its part has stopped.
         let store_ready = readiness.register("store");
         store_ready.ready();
         let pooled = readiness.register("pooled-resources");
         let admin_router = admin::router(hub.clone(), readiness, Arc::new(metrics));
-        tasks.spawn(serve_admin(admin, admin_router, shutdown.clone()));
+        if let Some(bound) = bound {
+            bound.serve(&router, admin_router, &mut tasks, &shutdown);
+        }
         for resource in &hub.sharing.load().pooled {
             hub.subscriptions.open_pooled(resource);
         }
@@ -330,35 +322,6 @@ fn restored_filters(rules: Rules, view: View, storage: &Storage) -> Filters {
     let local_pods = Arc::new(local_pods::stored(storage));
     let view = View { turn: unix_milliseconds(), local_pods, ..view };
     Filters::new(rules, view, storage.blob(SHOWN).as_deref())
-}
-
-async fn bind(address: SocketAddr, flag: &'static str) -> Result<TcpListener, StartError> {
-    let error = |source| StartError::Bind { flag, address: address.to_string(), source };
-    let listener = TcpListener::bind(address).await.map_err(error)?;
-    // Connections take it from their listener. Without it an event waits until the client has acknowledged the one before.
-    SockRef::from(&listener).set_tcp_nodelay(true).map_err(error)?;
-    info!(%address, flag, "listening");
-    Ok(listener)
-}
-
-async fn serve<L>(listener: L, router: Router, shutdown: CancellationToken, name: &'static str)
-where
-    L: Listener,
-    L::Addr: std::fmt::Debug,
-    Peer: for<'a> axum::extract::connect_info::Connected<axum::serve::IncomingStream<'a, L>>,
-{
-    let service = router.into_make_service_with_connect_info::<Peer>();
-    let serving = axum::serve(listener, service).with_graceful_shutdown(shutdown.cancelled_owned());
-    if let Err(error) = serving.await {
-        warn!(name, %error, "a listener ended");
-    }
-}
-
-async fn serve_admin(listener: TcpListener, router: Router, shutdown: CancellationToken) {
-    if let Err(error) = axum::serve(listener, router).with_graceful_shutdown(shutdown.cancelled_owned()).await
-    {
-        warn!(%error, "the listener of probes ended");
-    }
 }
 
 async fn housekeeping(hub: Arc<Hub>, storage: Storage, shutdown: CancellationToken) {

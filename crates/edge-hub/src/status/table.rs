@@ -11,7 +11,9 @@ use crate::{
     tunnel_roles::TunnelView,
 };
 
-use super::view::{HubView, IdleFilters, LinkView, State, StoreView, SubscriptionView};
+use super::view::{
+    HubView, IdleFilters, LinkView, ServerConnection, ServerView, State, StoreView, SubscriptionView,
+};
 
 /// Prints the hub as a few lines and a table.
 pub(super) fn print(view: &HubView, out: &mut dyn Write) -> io::Result<()> {
@@ -26,7 +28,7 @@ pub(super) fn print(view: &HubView, out: &mut dyn Write) -> io::Result<()> {
         subscriptions,
         store,
     } = view;
-    let LinkView { up, server, for_seconds, reason, sent_bytes, received_bytes } = link;
+    let LinkView { up, server, for_seconds, reason, sent_bytes, received_bytes, servers } = link;
     let since = duration(*for_seconds);
     writeln!(out, "edge-hub {version}")?;
     match (up, server) {
@@ -34,6 +36,7 @@ pub(super) fn print(view: &HubView, out: &mut dyn Write) -> io::Result<()> {
         _ => writeln!(out, "link   DOWN for {since}: {}", reason.as_deref().unwrap_or("no reason is known"))?,
     }
     writeln!(out, "       {} sent, {} received", bytes(*sent_bytes), bytes(*received_bytes))?;
+    print_servers(servers, out)?;
     print_identity(identity, out)?;
     if *corrected_pods > 0 {
         writeln!(
@@ -65,6 +68,29 @@ pub(super) fn print(view: &HubView, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "\n{} is refused: {reason}", refused.resource)?;
     }
     Ok(())
+}
+
+/// Each API server with its state; of one alone the link says all.
+fn print_servers(servers: &[ServerView], out: &mut dyn Write) -> io::Result<()> {
+    if servers.len() < 2 {
+        return Ok(());
+    }
+    let rows: Vec<[String; 2]> = servers
+        .iter()
+        .map(|view| {
+            let ServerView { server, state, for_seconds, reason } = view;
+            let since = duration(*for_seconds);
+            let state = match state {
+                ServerConnection::Connected => format!("connected for {since}"),
+                ServerConnection::Failed => {
+                    format!("FAILED {since} ago: {}", reason.as_deref().unwrap_or("no reason is known"))
+                }
+                ServerConnection::Untried => "not tried: another answered".to_owned(),
+            };
+            [format!("       {server}"), state]
+        })
+        .collect();
+    columns(&rows, out)
 }
 
 fn print_identity(view: &IdentityView, out: &mut dyn Write) -> io::Result<()> {
@@ -207,6 +233,23 @@ mod tests {
         }
     }
 
+    /// One of each state.
+    fn servers() -> Vec<ServerView> {
+        let failed = Some("no connection within 4s".to_owned());
+        [
+            ("https://10.0.0.1:6443", ServerConnection::Failed, 3, failed),
+            ("https://10.0.0.2:6443", ServerConnection::Connected, 61, None),
+            ("https://api.example:6443", ServerConnection::Untried, 61, None),
+        ]
+        .map(|(server, state, for_seconds, reason)| ServerView {
+            server: server.to_owned(),
+            state,
+            for_seconds,
+            reason,
+        })
+        .into()
+    }
+
     #[test]
     fn a_table_is_printed() {
         let subscription = |resource: &str, state, reason: Option<&str>| SubscriptionView {
@@ -242,6 +285,7 @@ mod tests {
                 reason: Some("no connection within 4s".to_owned()),
                 sent_bytes: 10,
                 received_bytes: 2000,
+                servers: servers(),
             },
             identity: IdentityView {
                 state: IdentityState::Own,
@@ -277,7 +321,10 @@ mod tests {
         let mut out = Vec::new();
         print(&view, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
-        let expected = "edge-hub 0.1.0\nlink   DOWN for 61s: no connection within 4s\n       10 B sent, 2.0 kB received\n\
+        let expected = "edge-hub 0.1.0\nlink   DOWN for 61s: no connection within 4s\n       10 B sent, 2.0 kB received\n       \
+            https://10.0.0.1:6443     FAILED 3s ago: no connection within 4s\n       \
+            https://10.0.0.2:6443     connected for 61s\n       \
+            https://api.example:6443  not tried: another answered\n\
             ident  certificate of its own, until 2027-01-01T00:00:00Z, renewed from 2026-10-01T00:00:00Z\n       denied\n\
             pods   2 of this node are shown where the kubelet says: the API server does not know it yet\n\
             filter masterservice, serviceenvupdater do nothing: the HTTPS proxy is off\n\

@@ -10,7 +10,7 @@ use crate::{
     node_metric::NodeMetricView,
     subscriptions::{Owner, Progress, Subscription},
     tunnel_roles::TunnelView,
-    upstream::LinkState,
+    upstream::{LinkState, Server, ServerState},
 };
 
 /// The hub.
@@ -68,6 +68,35 @@ pub struct LinkView {
     pub sent_bytes: u64,
     /// Bytes from it.
     pub received_bytes: u64,
+    /// All API servers, in the order in which they are tried.
+    #[serde(default)]
+    pub servers: Vec<ServerView>,
+}
+
+/// An API server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServerView {
+    /// Its address.
+    pub server: String,
+    /// How it is.
+    pub state: ServerConnection,
+    /// How long ago that came to be known: since when it is connected, when it failed last, or when the hub began.
+    pub for_seconds: u64,
+    /// Why it failed.
+    pub reason: Option<String>,
+}
+
+/// How an API server is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ServerConnection {
+    /// It is the link.
+    Connected,
+    /// The last attempt failed, or its connection ended.
+    Failed,
+    /// Nobody tried: one before it answers.
+    Untried,
 }
 
 /// A subscription.
@@ -135,7 +164,15 @@ impl HubView {
         let statistics = hub.storage.statistics();
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            link: LinkView { up, server, for_seconds: held.as_secs(), reason, sent_bytes, received_bytes },
+            link: LinkView {
+                up,
+                server,
+                for_seconds: held.as_secs(),
+                reason,
+                sent_bytes,
+                received_bytes,
+                servers: hub.upstream.servers().into_iter().map(ServerView::from).collect(),
+            },
             identity: hub.identity.view(),
             corrected_pods: hub.filters.view().local_pods.pods.len(),
             idle_filters: hub.filters.idle().map(|(names, reason)| IdleFilters {
@@ -156,6 +193,18 @@ impl HubView {
                 length_bytes: statistics.length,
             },
         }
+    }
+}
+
+impl From<Server> for ServerView {
+    fn from(server: Server) -> Self {
+        let for_seconds = server.ago().as_secs();
+        let (state, reason) = match server.state {
+            ServerState::Connected => (ServerConnection::Connected, None),
+            ServerState::Failed(reason) => (ServerConnection::Failed, Some(reason)),
+            ServerState::Untried => (ServerConnection::Untried, None),
+        };
+        Self { server: server.endpoint.to_string(), state, for_seconds, reason }
     }
 }
 

@@ -10,10 +10,8 @@ use hyper::{
 };
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::ClientConfig;
-use socket2::{SockRef, TcpKeepalive};
 use tls::pem_file::{self, PemFileError};
 use tokio::{
-    net::TcpStream,
     sync::Notify,
     time::{Instant, timeout_at},
 };
@@ -23,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Endpoint, Timing,
     counted::{Counted, Heard, counted},
+    dial::{BoxStream, Dial, Tcp},
     pace::{ANSWER, Asking, Pace},
 };
 use crate::metrics::LinkBytes;
@@ -122,6 +121,7 @@ pub struct Connector {
     timing: Timing,
     link: Arc<LinkBytes>,
     asking: Arc<Asking>,
+    dial: Arc<dyn Dial>,
 }
 
 /// Whether a connection shows the hub's certificate.
@@ -134,7 +134,7 @@ pub(super) enum Showing {
 /// A connection, and when it last heard something.
 pub(super) struct Http2 {
     pub(super) sender: http2::SendRequest<Body>,
-    pub(super) connection: http2::Connection<TokioIo<TlsStream<Counted<TcpStream>>>, Body, Until>,
+    pub(super) connection: http2::Connection<TokioIo<TlsStream<Counted<BoxStream>>>, Body, Until>,
     pub(super) heard: Arc<Heard>,
 }
 
@@ -153,8 +153,13 @@ impl<F: Future<Output: Send> + Send + 'static> Executor<F> for Until {
 impl Connector {
     /// A connector that uses `material` until it is replaced, and counts bytes.
     pub fn new(material: TlsMaterial, timing: Timing, link: Arc<LinkBytes>) -> Self {
-        let asking = Asking::new();
-        Self { material: ArcSwap::from_pointee(material), replaced: Notify::new(), timing, link, asking }
+        Self::over(Arc::new(Tcp), material, timing, link)
+    }
+
+    /// The same over connections that are made by `dial`.
+    pub fn over(dial: Arc<dyn Dial>, material: TlsMaterial, timing: Timing, link: Arc<LinkBytes>) -> Self {
+        let (material, asking) = (ArcSwap::from_pointee(material), Asking::new());
+        Self { material, replaced: Notify::new(), timing, link, asking, dial }
     }
 
     /// Uses other certificates from the next connection on; the link makes one at once.
@@ -221,7 +226,7 @@ impl Connector {
         endpoint: &Endpoint,
         showing: Showing,
     ) -> Result<
-        (http1::SendRequest<Body>, http1::Connection<TokioIo<TlsStream<Counted<TcpStream>>>, Body>),
+        (http1::SendRequest<Body>, http1::Connection<TokioIo<TlsStream<Counted<BoxStream>>>, Body>),
         ConnectError,
     > {
         let stream = self.tls(endpoint, showing, false, &Heard::now()).await?;
@@ -235,7 +240,7 @@ impl Connector {
         showing: Showing,
         http2: bool,
         heard: &Arc<Heard>,
-    ) -> Result<TlsStream<Counted<TcpStream>>, ConnectError> {
+    ) -> Result<TlsStream<Counted<BoxStream>>, ConnectError> {
         let material = self.material.load_full();
         let config = match showing {
             Showing::Certificate => match &material.with_certificate {
@@ -246,12 +251,12 @@ impl Connector {
         };
         let late = |_| ConnectError::Deadline(self.timing.connect);
         let deadline = Instant::now() + self.timing.connect;
-        let connecting = TcpStream::connect((endpoint.host(), endpoint.port()));
-        let tcp = timeout_at(deadline, connecting).await.map_err(late)?.map_err(ConnectError::Tcp)?;
-        tcp.set_nodelay(true).map_err(ConnectError::Tcp)?;
-        heard.path.connected(&tcp);
-        let longest = if http2 { heard.path.patience(self.timing.path_timeout) } else { UPGRADED };
-        watch_path(&tcp, self.timing, longest).map_err(ConnectError::Tcp)?;
+        let connected = |local, remote| {
+            heard.path.connected(local, remote);
+            if http2 { heard.path.patience(self.timing.path_timeout) } else { UPGRADED }
+        };
+        let dialling = self.dial.dial(endpoint, &self.timing, &connected);
+        let stream = timeout_at(deadline, dialling).await.map_err(late)?.map_err(ConnectError::Tcp)?;
         let began = Instant::now();
         let deadline = deadline.max(began + heard.path.patience(Duration::ZERO));
         let config = if http2 {
@@ -261,48 +266,10 @@ impl Connector {
             config.alpn_protocols = vec![b"http/1.1".to_vec()];
             Arc::new(config)
         };
-        let tcp = counted(tcp, self.link.clone(), heard.clone());
-        let handshake = TlsConnector::from(config).connect(endpoint.server_name(), tcp);
+        let stream = counted(stream, self.link.clone(), heard.clone());
+        let handshake = TlsConnector::from(config).connect(endpoint.server_name(), stream);
         let stream = timeout_at(deadline, handshake).await.map_err(late)?.map_err(ConnectError::Tls)?;
         heard.path.took(began.elapsed());
         Ok(stream)
-    }
-}
-
-/// Has the kernel end the connection with an error when packets vanish: it asks for an acknowledgement, with packets that carry
-/// nothing, when it has none for a while. A receiver that takes nothing for longer than `patience` counts as gone, too.
-fn watch_path(tcp: &TcpStream, timing: Timing, patience: Duration) -> io::Result<()> {
-    let socket = SockRef::from(tcp);
-    let probes =
-        TcpKeepalive::new().with_time(timing.path_probe_after).with_interval(timing.path_probe_interval);
-    socket.set_tcp_keepalive(&probes)?;
-    socket.set_tcp_user_timeout(Some(patience))
-}
-
-#[cfg(test)]
-mod tests {
-    use tokio::net::TcpListener;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn the_kernel_ends_a_connection_whose_packets_vanish_within_five_seconds() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let tcp = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        let timing = Timing::default();
-        watch_path(&tcp, timing, timing.path_timeout).unwrap();
-        let socket = SockRef::from(&tcp);
-        assert!(socket.keepalive().unwrap());
-        let (after, every) = (socket.tcp_keepalive_time().unwrap(), socket.tcp_keepalive_interval().unwrap());
-        let silent = socket.tcp_user_timeout().unwrap().unwrap();
-        // It looks at each probe's turn whether nothing was acknowledged for so long.
-        let turns = silent.saturating_sub(after).as_secs().div_ceil(every.as_secs());
-        let noticed = after + every * u32::try_from(turns).unwrap();
-        assert!(turns >= 2, "one probe that is lost is no black hole");
-        // What is sent and not acknowledged keeps it from probing: a PING goes with it, and is given its own time.
-        let asked_last = noticed + timing.ping_timeout;
-        assert!(asked_last < Duration::from_secs(5), "{asked_last:?}");
-        let asked_before = timing.ping_after_asked + timing.ping_timeout;
-        assert!(asked_before < Duration::from_secs(5), "{asked_before:?}");
     }
 }

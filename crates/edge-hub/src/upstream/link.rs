@@ -17,6 +17,7 @@ use super::{
     Endpoint, Upstream,
     connector::{ConnectError, Connector, Showing},
     lane::Lane,
+    servers::{ServerState, Servers},
     session::{Driver, Session},
 };
 
@@ -43,6 +44,7 @@ pub struct Link {
     connector: Arc<Connector>,
     showing: Showing,
     state: watch::Sender<LinkState>,
+    servers: Servers,
     renew: Arc<Notify>,
     drivers: mpsc::UnboundedSender<Driver>,
     incoming: mpsc::UnboundedReceiver<Driver>,
@@ -55,9 +57,10 @@ impl Link {
         let (state, receiver) = watch::channel(LinkState::Down { since: Instant::now(), reason });
         let renew = Arc::new(Notify::new());
         let (drivers, incoming) = mpsc::unbounded_channel();
-        let upstream = Upstream { state: receiver, renew: renew.clone() };
+        let servers = Servers::new(&endpoints);
+        let upstream = Upstream { state: receiver, servers: servers.clone(), renew: renew.clone() };
         let showing = Showing::Certificate;
-        (Self { endpoints, connector, showing, state, renew, drivers, incoming }, upstream)
+        (Self { endpoints, connector, showing, state, servers, renew, drivers, incoming }, upstream)
     }
 
     /// The same for who has no certificate: what goes over it as [`super::Credential::Node`] is nobody's.
@@ -78,6 +81,7 @@ impl Link {
             };
             let (index, mut session, driver) = connected;
             first = index;
+            self.servers.note(index, ServerState::Connected);
             info!(server = %session.endpoint(), "connected to the API server");
             self.state.send_replace(LinkState::Up(session.clone()));
             let mut alive = connections.spawn(driver);
@@ -112,6 +116,7 @@ impl Link {
                 }
             };
             warn!(server = %session.endpoint(), reason, "the link is down");
+            self.servers.note(index, ServerState::Failed(reason.to_owned()));
             self.state.send_replace(LinkState::Down { since: Instant::now(), reason: reason.to_owned() });
         }
     }
@@ -126,6 +131,7 @@ impl Link {
                 match self.connect_to(endpoint.clone()).await {
                     Ok((session, driver)) => return (index, session, driver),
                     Err(error) => {
+                        self.servers.note(index, ServerState::Failed(error.to_string()));
                         let reason = format!("{endpoint}: {error}");
                         debug!(%reason, "cannot connect");
                         self.state.send_modify(|state| {

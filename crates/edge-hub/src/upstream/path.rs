@@ -6,7 +6,7 @@
 use std::{net::SocketAddr, sync::OnceLock, time::Duration};
 
 use parking_lot::Mutex;
-use tokio::{net::TcpStream, time::Instant};
+use tokio::time::Instant;
 
 use crate::sock_diag;
 
@@ -68,11 +68,9 @@ impl Path {
     }
 
     /// The connection is there, and the kernel can be asked about it.
-    pub(super) fn connected(&self, tcp: &TcpStream) {
-        if let Some(ends) = tcp.local_addr().ok().zip(tcp.peer_addr().ok()) {
-            let _ = self.ends.set(ends);
-            self.ask(Instant::now());
-        }
+    pub(super) fn connected(&self, local: SocketAddr, remote: SocketAddr) {
+        let _ = self.ends.set((local, remote));
+        self.ask(Instant::now());
     }
 
     /// Asks the kernel, unless that was done a moment ago.
@@ -152,7 +150,7 @@ fn kernel(local: SocketAddr, remote: SocketAddr) -> Option<Kernel> {
 mod tests {
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt},
-        net::TcpListener,
+        net::{TcpListener, TcpStream},
     };
 
     use super::*;

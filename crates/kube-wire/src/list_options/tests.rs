@@ -71,6 +71,19 @@ fn selectors_and_timeout_are_read() {
 }
 
 #[test]
+fn a_list_of_one_object_has_no_pages() {
+    for (query, read) in [
+        ("resourceVersion=5&limit=1", ListRead::NotOlderThan(version(5))),
+        ("resourceVersion=5&limit=1&resourceVersionMatch=Exact", ListRead::Exact(version(5))),
+        ("resourceVersion=5&resourceVersionMatch=NotOlderThan", ListRead::NotOlderThan(version(5))),
+        ("limit=1", ListRead::MostRecent),
+    ] {
+        let one = list(query).unwrap().of_one(query);
+        assert_eq!((one.read, one.limit), (read, None), "{query}");
+    }
+}
+
+#[test]
 fn a_watch_says_where_it_begins() {
     let initial =
         |at_least, most_recent, end_bookmark| WatchStart::Initial { at_least, most_recent, end_bookmark };

@@ -124,6 +124,7 @@ impl Cluster {
         if store.tables.get(id).is_some_and(|table| table.current.contains_key(&key)) {
             return Err(Status::already_exists(&kind.group, &kind.resource, &name));
         }
+        let mut defines = None;
         if id == CRDS
             && let Some(defined) = Kind::of_crd(&object)
         {
@@ -131,9 +132,13 @@ impl Cluster {
                 "acceptedNames": object["spec"]["names"], "storedVersions": [defined.version],
                 "conditions": [{"type": "Established", "status": "True"}, {"type": "NamesAccepted", "status": "True"}],
             });
-            store.define(defined);
+            defines = Some(defined);
         }
         let stored = store.write(id, &key, Some(object)).ok_or_else(Status::no_such_resource)?;
+        // Its cache begins with a list that is made later: no version before that can be watched from.
+        if let Some(defined) = defines {
+            store.define(defined);
+        }
         drop(store);
         self.signal();
         Ok(stored)
@@ -169,15 +174,23 @@ impl Cluster {
         if new == old.value {
             return Ok(old);
         }
-        if id == CRDS
-            && let Some(defined) = Kind::of_crd(&new)
-        {
+        let defines = (id == CRDS).then(|| Kind::of_crd(&new)).flatten();
+        let stored = store.write(id, key, Some(new)).ok_or_else(missing)?;
+        if let Some(defined) = defines {
             store.define(defined);
         }
-        let stored = store.write(id, key, Some(new)).ok_or_else(missing)?;
         drop(store);
         self.signal();
         Ok(stored)
+    }
+
+    /// Changes the definition of a custom resource by a merge patch, so that its objects are read as `shape` makes them: their versions
+    /// stay, and watches end.
+    pub fn redefine(&self, crd: &str, patch: &Value, shape: impl Fn(&mut Value)) -> Answer<Value> {
+        let defined =
+            self.get(CRDS, crd).as_ref().and_then(Kind::of_crd).ok_or_else(Status::no_such_resource)?;
+        self.store().reshape(&defined.id(), shape);
+        self.merge_patch(CRDS, crd, patch)
     }
 
     /// Replaces an object. If its metadata has a `resourceVersion`, that must be the current one.

@@ -60,6 +60,10 @@ impl Faults {
         self.reset();
     }
 
+    pub(crate) fn refuses(&self) -> bool {
+        *self.refusing.borrow()
+    }
+
     pub(crate) fn reset(&self) {
         self.cuts.fetch_add(1, Ordering::SeqCst);
         self.wake();
@@ -139,7 +143,7 @@ pub(crate) struct Faulty<C> {
 }
 
 impl<C: Reset> Faulty<C> {
-    fn new(inner: C, faults: Arc<Faults>) -> Self {
+    pub(crate) fn new(inner: C, faults: Arc<Faults>) -> Self {
         let wakers = Arc::<Wakers>::default();
         faults.connections.lock().push(Arc::downgrade(&wakers));
         let born = faults.cuts.load(Ordering::SeqCst);

@@ -128,6 +128,28 @@ impl Store {
         self.tables.insert(id, Table { kind: Arc::new(kind), incarnation, since: self.revision, current });
     }
 
+    /// Shows the objects of a resource as `shape` makes them, at the versions that they have, as a changed schema does: what is stored is
+    /// pruned and given defaults when it is read.
+    pub(crate) fn reshape(&mut self, id: &str, shape: impl Fn(&mut Value)) {
+        let Some(table) = self.tables.get_mut(id) else { return };
+        let shaped = |stored: &Arc<Stored>| {
+            let mut value = stored.value.clone();
+            shape(&mut value);
+            Stored::new(&table.kind, stored.rv, value)
+        };
+        let current = table.current.iter().map(|(key, stored)| (key.clone(), shaped(stored))).collect();
+        for event in self.history.get_mut(id).into_iter().flatten() {
+            *event = Arc::new(Event {
+                rv: event.rv,
+                key: event.key.clone(),
+                object: event.object.as_ref().map(shaped),
+                previous: event.previous.as_ref().map(shaped),
+                leaving: OnceLock::new(),
+            });
+        }
+        table.current = current;
+    }
+
     /// Removes a resource; each of its objects is deleted first, as an API server's finalizer does.
     pub(crate) fn undefine(&mut self, id: &str) {
         let keys: Vec<_> =

@@ -1,6 +1,7 @@
 //! HTTP for tests: one connection a request, so that what a fault does to one concerns no other.
 
 use std::fmt;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -16,12 +17,14 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 
+use crate::memory::Port;
+
 /// Why there is no answer, or no more of it.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectionError {
     /// Nobody listens, or TLS failed.
     #[error("connecting")]
-    Connect(#[source] std::io::Error),
+    Connect(#[source] io::Error),
     /// The connection broke before the answer's head.
     #[error("asking")]
     Ask(#[source] hyper::Error),
@@ -37,6 +40,7 @@ pub enum ConnectionError {
 #[derive(Clone)]
 pub struct Endpoint {
     address: SocketAddr,
+    port: Option<Port>,
     tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
     token: Option<String>,
 }
@@ -56,12 +60,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 impl Endpoint {
     /// Plain HTTP.
     pub fn plain(address: SocketAddr) -> Self {
-        Self { address, tls: None, token: None }
+        Self { address, port: None, tls: None, token: None }
+    }
+
+    /// Plain HTTP at a port within the process.
+    pub fn within(port: Port) -> Self {
+        Self { port: Some(port), ..Self::plain(Port::address()) }
     }
 
     /// HTTPS; `config` says whom to trust and what certificate to show.
     pub fn tls(address: SocketAddr, config: ClientConfig, name: ServerName<'static>) -> Self {
-        Self { address, tls: Some((Arc::new(config), name)), token: None }
+        Self { address, port: None, tls: Some((Arc::new(config), name)), token: None }
     }
 
     /// The same with a bearer token.
@@ -71,20 +80,26 @@ impl Endpoint {
         self
     }
 
+    async fn connect(&self) -> io::Result<Box<dyn Stream>> {
+        if let Some(port) = &self.port {
+            return Ok(Box::new(port.connect()?));
+        }
+        let tcp = TcpStream::connect(self.address).await?;
+        Ok(match &self.tls {
+            None => Box::new(tcp),
+            Some((config, name)) => {
+                Box::new(TlsConnector::from(config.clone()).connect(name.clone(), tcp).await?)
+            }
+        })
+    }
+
     /// Asks, and gives the answer once its head is there.
     pub async fn ask(
         &self,
         request: http::request::Builder,
         body: impl Into<Bytes>,
     ) -> Result<Answer, ConnectionError> {
-        let tcp = TcpStream::connect(self.address).await.map_err(ConnectionError::Connect)?;
-        let stream: Box<dyn Stream> = match &self.tls {
-            None => Box::new(tcp),
-            Some((config, name)) => {
-                let connector = TlsConnector::from(config.clone());
-                Box::new(connector.connect(name.clone(), tcp).await.map_err(ConnectionError::Connect)?)
-            }
-        };
+        let stream = self.connect().await.map_err(ConnectionError::Connect)?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
             .map_err(ConnectionError::Ask)?;

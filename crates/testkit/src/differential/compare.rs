@@ -3,7 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
+use http::HeaderMap;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::{Case, Landmarks, Subject, normalise};
 use crate::client::connection::{ConnectionError, Endpoint};
@@ -17,15 +19,50 @@ pub struct Reply {
     pub headers: Vec<Option<String>>,
     /// The body, or the events in order. Protobuf is only counted: its bytes are compared by whoever can decode them.
     pub values: Vec<Value>,
+    /// Whether a watch that names a time ended then; nothing of what else there is.
+    pub in_time: Option<bool>,
 }
 
-/// An answer of one server.
+impl Reply {
+    /// Whether objects came, and no error, not within a watch neither.
+    pub fn is_good(&self) -> bool {
+        self.status == 200 && !self.values.iter().any(|value| value["type"] == "ERROR")
+    }
+}
+
+/// An answer: in the form in which it is compared, and as it came.
+#[derive(Debug, Clone)]
+pub struct Said {
+    /// What is compared.
+    pub reply: Reply,
+    /// All headers.
+    pub headers: HeaderMap,
+    /// The whole body.
+    pub body: Vec<u8>,
+}
+
+/// By how much a watch may end later than it says, on a busy machine, and by how much earlier.
+const LATE: Duration = Duration::from_secs(5);
+const EARLY: Duration = Duration::from_millis(200);
+
+/// An answer of one server, in the form in which it is compared.
 pub async fn fetch(
     endpoint: &Endpoint,
     case: &Case,
     subject: &Subject,
     landmarks: &Landmarks,
 ) -> Result<Reply, ConnectionError> {
+    Ok(ask(endpoint, case, subject, landmarks).await?.reply)
+}
+
+/// An answer of one server.
+pub async fn ask(
+    endpoint: &Endpoint,
+    case: &Case,
+    subject: &Subject,
+    landmarks: &Landmarks,
+) -> Result<Said, ConnectionError> {
+    let began = Instant::now();
     let (path, accept) = case.request(subject, landmarks);
     let mut answer = endpoint.get(&path, accept).await?;
     let header =
@@ -47,7 +84,14 @@ pub async fn fetch(
     } else {
         vec![body.starts_with(b"k8s\0").into()]
     };
-    Ok(Reply { status, headers, values })
+    let lasted = began.elapsed();
+    let mut reply = Reply { status, headers, values, in_time: None };
+    // Of protobuf errors are not known here, which end a watch before its time.
+    reply.in_time = case
+        .timeout()
+        .filter(|_| json && reply.is_good())
+        .map(|asked| lasted + EARLY >= asked && lasted <= asked + LATE);
+    Ok(Said { reply, headers: answer.headers, body })
 }
 
 /// An event or a whole body as it is compared; nothing if servers are free to send it or not.

@@ -29,6 +29,11 @@ impl Subject {
         if namespaced { self.in_namespace(NAMESPACES[0]) } else { format!("{}/{}", self.root, self.resource) }
     }
 
+    /// The path of an object, in the first namespace or the second.
+    pub fn object_path(&self, first: bool, name: &str) -> String {
+        format!("{}/{name}", self.in_namespace(NAMESPACES[usize::from(!first)]))
+    }
+
     fn in_namespace(&self, namespace: &str) -> String {
         format!("{}/namespaces/{namespace}/{}", self.root, self.resource)
     }

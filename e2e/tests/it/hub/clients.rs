@@ -1,5 +1,6 @@
 //! Clients as they are written: an operator and a watcher of kube-rs, an informer of client-go, on a custom resource, through the hub;
-//! over a cut of two minutes, the death of the hub, and its restart without a link.
+//! over a cut of two minutes, the death of the hub, and a reboot of the node without a link, after which they begin anew; and what the hub
+//! shows when the definition of the resource changes.
 //!
 //! What they are told is compared with what a watcher straight at the API server is told: the same versions of each object, in the same
 //! order, none twice, and no list but the first.
@@ -52,6 +53,14 @@ spec:
     subresources: {status: {}}
     schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 ";
+
+/// The schema, and one by which each object has a color.
+const ANYTHING: &str = "{type: object, x-kubernetes-preserve-unknown-fields: true}";
+const COLORED: &str = "{type: object, x-kubernetes-preserve-unknown-fields: true, properties: {spec: {
+      type: object, x-kubernetes-preserve-unknown-fields: true, properties: {color: {type: string, default: red}}}}}";
+
+/// How soon after the start of a node its clients are to work again.
+const WORKS: Duration = Duration::from_secs(30);
 
 /// What a client was told: by object, the versions in their order; a deletion is a `-`.
 #[derive(Debug, Default, Clone)]
@@ -147,24 +156,32 @@ async fn operators_and_informers_miss_nothing_and_hear_nothing_twice() -> Result
     change(&written, &mut round, 5).await?;
     converged(&written, &reference, &all, "after the hub was killed").await?;
 
-    // A restart without a link, and a client that comes then.
+    // The node loses its power without a link. What ran there is gone, and an informer and an operator begin anew; those of before are
+    // processes of this machine, which outlive it.
     node.black_hole(true).await?;
-    e2e::hack_cluster(&["signal", "KILL", "edge-hub", NODE]).await?.ok()?;
     let before = informed.lock().store.clone();
+    e2e::hack_cluster(&["reboot", NODE]).await?.ok()?;
+    let rebooted = Instant::now();
     change(&written, &mut round, 5).await?;
-    node.daemon("start", "edge-hub").await?;
     let (late, mut other) = (Record::default(), inform(&node, &admin).await?);
     let reading_late = tokio::spawn(read(other.stdout.take().context("stdout")?, late.clone()));
-    eventually("a client that starts without a link is synced", Duration::from_secs(30), || async {
-        ensure!(late.lock().synced, "{late:?}");
+    let late_seen = Record::default();
+    let late_operator = operate(&node, &admin, late_seen.clone(), stop.clone())?;
+    let all_late = [("the late informer", &late), ("the late operator", &late_seen)];
+    eventually("clients that begin after a reboot without a link are synced", WORKS, || async {
+        ensure!(all_late.iter().all(|(_, told)| told.lock().synced), "{all_late:?}");
         Ok(())
     })
     .await?;
-    ensure!(late.lock().store == before, "{late:?}\nbut {before:?}");
+    println!("an informer and an operator work {:.1} s after the reboot", rebooted.elapsed().as_secs_f64());
+    for (who, told) in all_late {
+        ensure!(told.lock().store == before, "{who}: {told:?}\nbut {before:?}");
+    }
     node.black_hole(false).await?;
-    converged(&written, &reference, &all, "after a restart without a link").await?;
-    eventually("the late client converges", Duration::from_secs(30), || async {
-        ensure!(late.lock().store == reference.lock().store, "{late:?}");
+    converged(&written, &reference, &all, "after a reboot without a link").await?;
+    eventually("the late clients converge", Duration::from_secs(30), || async {
+        let truth = reference.lock().store.clone();
+        ensure!(all_late.iter().all(|(_, told)| told.lock().store == truth), "{all_late:?}");
         Ok(())
     })
     .await?;
@@ -183,13 +200,41 @@ async fn operators_and_informers_miss_nothing_and_hear_nothing_twice() -> Result
         "{round} changes, {} events each",
         told(&reference).versions.values().map(Vec::len).sum::<usize>()
     );
+    redefined(&node, &admin).await?;
     stop.cancel();
     watching.abort();
     reading.abort();
     reading_late.abort();
-    tokio::task::spawn_blocking(|| operator.join()).await?.map_err(|_| anyhow::anyhow!("a panic"))??;
+    for operator in [operator, late_operator] {
+        tokio::task::spawn_blocking(|| operator.join()).await?.map_err(|_| anyhow::anyhow!("a panic"))??;
+    }
     drop(definition);
     node.leave().await
+}
+
+/// Gives the resource a default, by which objects have other bytes at the same versions, and waits until the hub shows them so.
+async fn redefined(node: &HubNode, token: &str) -> Result<()> {
+    let path = format!("/apis/test.isthmus.dev/v1/namespaces/{NAMESPACE}/gadgets?resourceVersion=0");
+    let items = |list: &str| serde_json::from_str::<Value>(list).map(|list| list["items"].clone());
+    let versions = |items: &Value| -> Vec<Value> {
+        let items = items.as_array().into_iter().flatten();
+        items.map(|item| item["metadata"]["resourceVersion"].clone()).collect()
+    };
+    let before = items(&node.get(SECURE, Some(token), &path).await?.body)?;
+    kubectl_apply(&GADGETS.replace(ANYTHING, COLORED)).await?.ok()?;
+    let now = eventually("the API server gives the default", Duration::from_secs(30), || async {
+        let now = items(&kubectl(&["get", "--raw", &path]).await?.ok()?)?;
+        ensure!(now[0]["spec"]["color"] == "red", "{now}");
+        Ok(now)
+    })
+    .await?;
+    ensure!(versions(&before) == versions(&now), "{before}\nand then {now}");
+    eventually("the hub shows objects by the new definition", Duration::from_secs(30), || async {
+        let shown = items(&node.get(SECURE, Some(token), &path).await?.body)?;
+        ensure!(shown == now, "{shown}\nand not {now}");
+        Ok(())
+    })
+    .await
 }
 
 fn told_of(record: &Record) -> BTreeMap<String, Vec<String>> {

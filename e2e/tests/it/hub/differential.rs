@@ -1,4 +1,10 @@
-//! The hub and the API server, asked the same: every kind of list and watch, and what differs in the answers.
+//! The hub and the API server, asked the same: every kind of list, watch and read of one object, and what differs in the answers.
+//!
+//! That both say the same shows something only where it is the hub that says it: of all that is drawn, it is to answer at least half by
+//! itself, and with objects. It counts what it answers; which answers these are shows in a header, which the API server gives and
+//! the hub does not.
+
+mod decoded;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -10,27 +16,35 @@ use anyhow::{Context, Result, anyhow, ensure};
 use e2e::cleanup::Cleanup;
 use e2e::hub::{HubNode, token};
 use e2e::{client, fresh_namespace, kubectl, kubectl_apply};
-use kube_wire::frame::read::{ITEM_MAX, ListReader};
-use kube_wire::object::Encoding;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use serde_json::{Value, json};
+use serde_json::json;
 use testkit::client::connection::Endpoint;
-use testkit::differential::{Case, Landmarks, Subject, compare, populate};
+use testkit::differential::{Case, Difference, Landmarks, Reply, Said, Subject, Verb, ask, populate};
 use tokio::task::JoinSet;
+
+use self::decoded::{decoded, is_good};
 
 const NAMESPACE: &str = "e2e-hub-differential";
 
-/// How many lists and watches are drawn of all combinations, for each resource; the corners come to that. With `--long` so many times that.
-const LISTS: usize = 120;
-const WATCHES: usize = 60;
+/// How many requests are drawn for each resource: as clients make them, and of the whole product of parameters, most of which are errors.
+/// The corners come to that. With `--long` so many times that.
+const LISTS: [usize; 2] = [120, 40];
+const WATCHES: [usize; 2] = [60, 15];
+const GETS: usize = 60;
 const LONG: usize = 20;
 
 /// The least share of the corners that the hub is to answer by itself, in percent: the others are errors, which are the API server's
 /// to word, or of versions that the hub does not have. Who hands everything on has none.
-const HELD: u64 = 10;
+const HELD: usize = 10;
+
+/// The least share of what is drawn, and of each verb of it, that the hub is to answer by itself and with objects, in percent.
+const HELD_AND_GOOD: usize = 50;
+
+/// How many are asked at once. Watches last a second or two each, whatever else is asked.
+const AT_ONCE: usize = 80;
 
 /// Where the hub counts.
 const METRICS: &str = "127.0.0.1:10267";
@@ -51,7 +65,7 @@ spec:
 ";
 
 #[tokio::test]
-async fn lists_and_watches_are_answered_as_by_the_api_server() -> Result<()> {
+async fn reads_are_answered_as_by_the_api_server() -> Result<()> {
     let client = client().await?;
     fresh_namespace(&client, NAMESPACE).await?;
     let node = HubNode::fresh("e2e-differential-1", &[]).await?;
@@ -72,7 +86,7 @@ async fn lists_and_watches_are_answered_as_by_the_api_server() -> Result<()> {
     let asking = std::thread::spawn(move || -> Result<String> {
         move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(ask(&authority, &server, &admin, seed))
+        runtime.block_on(compared(&authority, &server, &admin, seed))
     });
     let report = tokio::task::spawn_blocking(|| asking.join()).await?.map_err(|_| anyhow!("a panic"))??;
     ensure!(report.is_empty(), "the hub differs from the API server:\n{report}");
@@ -93,7 +107,7 @@ fn endpoint(authority: &Path, address: &str, token: &str) -> Result<Endpoint> {
 /// Each difference, one of a kind, or nothing.
 // How many were asked is what the run is read for.
 #[allow(clippy::print_stdout)]
-async fn ask(authority: &Path, server: &str, token: &str, seed: usize) -> Result<String> {
+async fn compared(authority: &Path, server: &str, token: &str, seed: usize) -> Result<String> {
     let real = endpoint(authority, server.strip_prefix("https://").context("https")?, token)?;
     let hub = endpoint(authority, "127.0.0.1:10268", token)?;
     let subjects = [
@@ -114,7 +128,6 @@ async fn ask(authority: &Path, server: &str, token: &str, seed: usize) -> Result
             }}),
         ),
     ];
-    let times = if e2e::ground::long() { LONG } else { 1 };
     let mut report = Vec::new();
     for (root, resource, template) in subjects {
         let subject = Subject { root: root.to_owned(), resource: resource.to_owned(), template };
@@ -122,49 +135,136 @@ async fn ask(authority: &Path, server: &str, token: &str, seed: usize) -> Result
         read(&hub, &subject.path(false)).await?;
         let landmarks = populate(&real, &subject).await?;
         read(&hub, &format!("{}?resourceVersion={}", subject.path(false), landmarks.current)).await?;
-        let free = ["resourceVersion", "resourceVersionMatch", "sendInitialEvents"];
-        let mut corners = Case::corners(true, &free);
-        corners.extend(Case::corners(false, &["resourceVersion", "resourceVersionMatch", "limit"]));
-        let drawn = Case::sample(false, LISTS * times, seed).chain(Case::sample(true, WATCHES * times, seed));
-        let mut drawn: Vec<Case> = drawn.collect();
         let mut kinds = BTreeMap::<String, (usize, String)>::new();
-        for (what, cases) in [("corners", &mut corners), ("drawn", &mut drawn)] {
+        let mut asked = 0;
+        for (what, cases) in [("corners", corners()), ("drawn", drawn(seed, root == "/api/v1"))] {
             let before = Answered::read().await?;
-            // Together, or each batch waits for one of them.
-            cases.sort_by_key(Case::waits);
-            for some in cases.chunks(48) {
-                let mut tasks = JoinSet::new();
-                for case in some {
-                    let case = case.clone();
-                    let (real, hub, subject) = (real.clone(), hub.clone(), subject.clone());
-                    let landmarks = landmarks.clone();
-                    tasks.spawn(async move { difference(&case, &subject, &real, &hub, &landmarks).await });
-                }
-                for found in tasks.join_all().await {
-                    if let Some((kind, example)) = found? {
-                        kinds.entry(kind).or_insert((0, example)).0 += 1;
-                    }
-                }
-            }
+            let pairs = pairs(cases, &subject, [&real, &hub], &landmarks).await?;
             let after = Answered::read().await?;
-            for verb in ["List", "Watch"] {
-                let [held, all] = after.since(&before, verb);
+            asked += pairs.len();
+            for verb in [Verb::List, Verb::Watch, Verb::Get] {
+                let of: Vec<&Pair> = pairs.iter().filter(|pair| pair.case.verb == verb).collect();
+                if of.is_empty() {
+                    continue;
+                }
+                let [held, all] = after.since(&before, &format!("{verb:?}"));
+                let by_header = of.iter().filter(|pair| pair.is_held()).count();
+                let mut good = 0;
+                for pair in of.iter().filter(|pair| pair.is_held()) {
+                    good += usize::from(is_good(&pair.case, &pair.hub)?);
+                }
                 println!(
-                    "{resource}, {what}: of {all} requests of verb {verb} the hub answered {held} by itself"
+                    "{resource}, {what}: of {all} requests of verb {verb:?} the hub answered {held} by itself, {good} of them with objects"
                 );
+                // The kubelet asks as well, now and then.
                 ensure!(
-                    what != "corners" || held * 100 >= all * HELD,
-                    "{resource}: of {all} requests of verb {verb} the hub answered {held} by itself"
+                    held >= by_header as u64 && all >= of.len() as u64,
+                    "the hub counts {held} of {all} of verb {verb:?}; by their headers it is {by_header} of {}",
+                    of.len()
                 );
+                let enough = match what {
+                    "corners" => by_header * 100 >= of.len() * HELD,
+                    _ => good * 100 >= of.len() * HELD_AND_GOOD,
+                };
+                ensure!(
+                    enough,
+                    "{resource}, {what}: too few of verb {verb:?} are answered by the hub itself"
+                );
+            }
+            for pair in &pairs {
+                if let Some((kind, example)) = pair.difference(&subject, &landmarks)? {
+                    kinds.entry(kind).or_insert((0, example)).0 += 1;
+                }
             }
         }
         let differing: usize = kinds.values().map(|(count, _)| count).sum();
-        println!("{resource}: {} combinations, {differing} differ", corners.len() + drawn.len());
+        println!("{resource}: {asked} requests, {differing} differ");
         for (kind, (count, example)) in kinds {
             report.extend([format!("{resource}: {count} x {kind}"), example]);
         }
     }
     Ok(report.join("\n"))
+}
+
+/// What a reader thinks of first.
+fn corners() -> Vec<Case> {
+    let mut cases = Case::corners(true, &["resourceVersion", "resourceVersionMatch", "sendInitialEvents"]);
+    cases.extend(Case::corners(false, &["resourceVersion", "resourceVersionMatch", "limit"]));
+    cases
+}
+
+/// `typed`: whether there is protobuf.
+fn drawn(seed: usize, typed: bool) -> Vec<Case> {
+    let times = if e2e::ground::long() { LONG } else { 1 };
+    let plausible = |verb, count| Case::plausible(verb, count * times, seed as u64, typed);
+    let mut cases = plausible(Verb::List, LISTS[0]);
+    cases.extend(plausible(Verb::Watch, WATCHES[0]));
+    cases.extend(plausible(Verb::Get, GETS));
+    cases.extend(Case::sample(false, LISTS[1] * times, seed));
+    cases.extend(Case::sample(true, WATCHES[1] * times, seed));
+    cases
+}
+
+/// What both said to the same request.
+struct Pair {
+    case: Case,
+    real: Said,
+    hub: Said,
+}
+
+/// Asks both.
+async fn pairs(
+    mut cases: Vec<Case>,
+    subject: &Subject,
+    [real, hub]: [&Endpoint; 2],
+    landmarks: &Landmarks,
+) -> Result<Vec<Pair>> {
+    // What takes its time together, or each batch waits for one of them.
+    cases.sort_by_key(|case| (case.waits(), case.verb == Verb::Watch));
+    let mut pairs = Vec::new();
+    for some in cases.chunks(AT_ONCE) {
+        let mut tasks = JoinSet::new();
+        for case in some.iter().cloned() {
+            let (real, hub, subject) = (real.clone(), hub.clone(), subject.clone());
+            let landmarks = landmarks.clone();
+            tasks.spawn(async move {
+                let (real, hub) = tokio::join!(
+                    ask(&real, &case, &subject, &landmarks),
+                    ask(&hub, &case, &subject, &landmarks)
+                );
+                anyhow::Ok(Pair { real: real?, hub: hub?, case })
+            });
+        }
+        for pair in tasks.join_all().await {
+            pairs.push(pair?);
+        }
+    }
+    Ok(pairs)
+}
+
+impl Pair {
+    /// Whether the hub answered by itself: each answer of the API server has this header.
+    fn is_held(&self) -> bool {
+        self.hub.reply.status == 200 && !self.hub.headers.contains_key("audit-id")
+    }
+
+    /// What kind of difference there is, and the case.
+    fn difference(&self, subject: &Subject, landmarks: &Landmarks) -> Result<Option<(String, String)>> {
+        let Self { case, real, hub } = self;
+        let (path, accept) = case.request(subject, landmarks);
+        let request = format!("{path} ({accept})");
+        if real.reply != hub.reply {
+            let found = Difference { request, left: real.reply.clone(), right: hub.reply.clone() };
+            let said = |reply: &Reply| {
+                let message =
+                    reply.values.first().map_or(String::new(), |value| value["message"].to_string());
+                format!("{} {message}", reply.status)
+            };
+            return Ok(Some((format!("{} | {}", said(&found.left), said(&found.right)), found.to_string())));
+        }
+        let (left, right) = (decoded(case, real)?, decoded(case, hub)?);
+        Ok((left != right).then(|| ("protobuf".to_owned(), format!("{request}\n  {left:?}\n  {right:?}"))))
+    }
 }
 
 /// What the hub has counted: its metrics as text.
@@ -200,43 +300,4 @@ async fn read(endpoint: &Endpoint, path: &str) -> Result<()> {
     let body = answer.bytes().await?;
     ensure!(answer.status.is_success(), "{path}: {} {}", answer.status, String::from_utf8_lossy(&body));
     Ok(())
-}
-
-/// What kind of difference there is, and the case; lists in protobuf are read as well.
-async fn difference(
-    case: &Case,
-    subject: &Subject,
-    real: &Endpoint,
-    hub: &Endpoint,
-    landmarks: &Landmarks,
-) -> Result<Option<(String, String)>> {
-    if let Some(found) = compare(case, subject, (real, landmarks), (hub, landmarks)).await? {
-        let said =
-            |values: &[Value]| values.first().map_or(String::new(), |value| value["message"].to_string());
-        let (left, right) = (&found.left, &found.right);
-        let kind =
-            format!("{} {} | {} {}", left.status, said(&left.values), right.status, said(&right.values));
-        return Ok(Some((kind, found.to_string())));
-    }
-    if case.watch || !case.is_protobuf() {
-        return Ok(None);
-    }
-    let (path, accept) = case.request(subject, landmarks);
-    let (left, right) = (protobuf(real, &path, accept).await?, protobuf(hub, &path, accept).await?);
-    Ok((left != right).then(|| ("protobuf".to_owned(), format!("{path}\n  {left:?}\n  {right:?}"))))
-}
-
-/// The objects of a list, in their order and to the byte; nothing if it is no list.
-async fn protobuf(endpoint: &Endpoint, path: &str, accept: &str) -> Result<Option<Vec<Vec<u8>>>> {
-    let mut answer = endpoint.get(path, accept).await?;
-    let body = answer.bytes().await?;
-    let kind = answer.headers.get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    if !answer.status.is_success() || !kind.starts_with("application/vnd.kubernetes.protobuf") {
-        return Ok(None);
-    }
-    let mut reader = ListReader::new(Encoding::Protobuf, ITEM_MAX);
-    let mut objects = Vec::new();
-    reader.push(&body, &mut objects)?;
-    reader.finish()?;
-    Ok(Some(objects.iter().map(|object| object.body().to_vec()).collect()))
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use e2e::cleanup::Cleanup;
 use e2e::hub::{HubNode, SECURE};
 use e2e::{eventually, kubectl, kubectl_apply};
@@ -61,14 +61,45 @@ impl KubeProxy {
 
     /// Waits until the node routes a Service of the namespace.
     pub(super) async fn routes(&self, node: &HubNode, service: &str) -> Result<()> {
-        let comment = format!("\"{}/{service} ", self.namespace);
         eventually(&format!("kube-proxy routes {service}"), Duration::from_mins(1), || async {
-            let rules = node.inside(&["iptables-save", "-t", "nat"]).await?.ok()?;
-            let other = comment.replace(' ', "\"");
-            ensure!(rules.contains(&comment) || rules.contains(&other), "no rule with {comment}");
+            ensure!(self.has_rule(node, service).await?, "no rule for {service}");
             Ok(())
         })
         .await
+    }
+
+    /// Whether the node sends what is for the Service's address anywhere.
+    async fn has_rule(&self, node: &HubNode, service: &str) -> Result<bool> {
+        let name = format!("\"{}/{service}", self.namespace);
+        let comments = [format!("{name} "), format!("{name}\"")];
+        let rules = node.inside(&["iptables-save", "-t", "nat"]).await?.ok()?;
+        let mut rules = rules.lines().filter(|rule| rule.starts_with("-A KUBE-SERVICES "));
+        Ok(rules.any(|rule| comments.iter().any(|comment| rule.contains(comment))))
+    }
+
+    /// Takes away what kube-proxy made of Services, and kills it: the next one knows of them by the hub alone.
+    pub(super) async fn begins_anew(&self, node: &HubNode, service: &str) -> Result<()> {
+        let (label, field) = (format!("e2e={NAME}"), format!("spec.nodeName={}", node.name));
+        let words = [
+            "get",
+            "pods",
+            "-l",
+            &label,
+            "--field-selector",
+            &field,
+            "-o",
+            "jsonpath={.items[*].metadata.name}",
+        ];
+        let pod = kubectl(&[&SYSTEM[..], &words].concat()).await?.ok()?;
+        let running = node.running(pod.trim()).await?;
+        let [killed] = running.as_slice() else { bail!("containers of {pod}: {running:?}") };
+        node.inside(&["iptables", "-w", "-t", "nat", "-F", "KUBE-SERVICES"]).await?.ok()?;
+        node.kill(killed).await?;
+        ensure!(
+            !self.has_rule(node, service).await?,
+            "the rules were not taken away: the test shows nothing"
+        );
+        self.routes(node, service).await
     }
 
     /// Leaves kube-proxy as it was.

@@ -105,6 +105,7 @@ async fn a_node_goes_on_without_its_link_and_misses_nothing_after() -> Result<()
     println!("a hub that was killed serves {} ms after its start", served.as_millis());
     ensure!(served < SERVING, "{served:?}");
     dns.answers(&node, "by a CoreDNS whose hub was killed", ANSWERED).await?;
+    proxy.begins_anew(&node, "during").await?;
     restarted(&node, "keeper", "a kubelet whose hub was killed").await?;
     restarted(&node, "dns", "a kubelet whose hub was killed").await?;
     dns.answers(&node, "by a CoreDNS that began after the kill", BEGUN).await?;
@@ -113,6 +114,8 @@ async fn a_node_goes_on_without_its_link_and_misses_nothing_after() -> Result<()
     node.black_hole(false).await?;
     waiting_pod(NAMESPACE, "last", NODE).await?;
     runs(NAMESPACE, "last").await?;
+    service("after").await?;
+    proxy.routes(&node, "after").await?;
 
     let after = pods.get("keeper").await?;
     ensure!(before.metadata.uid == after.metadata.uid, "the pod is another: {after:?}");

@@ -1,11 +1,11 @@
-//! The hub and the API server, asked the same: what a reader thinks of first, of built-in and custom resources. That it says the same
-//! shows something only if it is the hub that says it.
+//! The hub and the API server, asked the same: what a reader thinks of first, and what clients ask, of built-in and custom resources. That
+//! both say the same shows something only if it is the hub that says it.
 
 use futures::future::join_all;
 use serde_json::json;
 use testkit::{
     client::connection::Endpoint,
-    differential::{Case, Subject, compare, populate},
+    differential::{Case, Landmarks, Subject, Verb, compare, populate},
 };
 
 use super::site::{Site, get};
@@ -13,6 +13,12 @@ use super::site::{Site, get};
 /// The least share of them that the hub is to answer by itself, in percent; it is 38 of lists and 20 of watches. The others are errors, which are the API server's to word,
 /// or of versions that the hub does not have.
 const HELD: u64 = 10;
+
+/// The same of what clients ask, most of which is good: of that it is at least half.
+const HELD_OF_DRAWN: u64 = 50;
+
+/// How many are drawn of each verb.
+const DRAWN: usize = 80;
 
 /// How many requests of a verb were answered from what is held, and how many there were.
 async fn answered(admin: &Endpoint, verb: &str) -> [u64; 2] {
@@ -50,26 +56,33 @@ async fn the_hub_says_by_itself_what_the_api_server_says() {
             get(&hub, &current).await.is_some_and(|(status, _)| status == 200)
         })
         .await;
-        for (verb, watch, free) in [
-            ("List", false, ["resourceVersion", "resourceVersionMatch", "labelSelector"]),
-            ("Watch", true, ["resourceVersion", "resourceVersionMatch", "sendInitialEvents"]),
+        for (watch, free) in [
+            (false, ["resourceVersion", "resourceVersionMatch", "labelSelector"]),
+            (true, ["resourceVersion", "resourceVersionMatch", "sendInitialEvents"]),
         ] {
-            let before = answered(&site.admin(), verb).await;
-            // The fake waits for versions that never come for a moment only.
-            let cases: Vec<Case> =
-                Case::corners(watch, &free).into_iter().filter(|case| !case.waits()).collect();
-            let compared =
-                cases.iter().map(|case| compare(case, &subject, (&server, &landmarks), (&hub, &landmarks)));
-            for found in join_all(compared).await {
-                let found = found.unwrap();
-                assert!(found.is_none(), "{resource}: {}", found.unwrap());
-            }
-            let after = answered(&site.admin(), verb).await;
-            let [held, all] = [after[0] - before[0], after[1] - before[1]];
-            assert!(
-                held * 100 >= all * HELD,
-                "{resource}: of {all} of verb {verb} {held} were answered here"
-            );
+            agree(&site, &subject, &landmarks, Case::corners(watch, &free), HELD).await;
+        }
+        for verb in [Verb::List, Verb::Watch, Verb::Get] {
+            let drawn = Case::plausible(verb, DRAWN, 1, resource == "services");
+            agree(&site, &subject, &landmarks, drawn, HELD_OF_DRAWN).await;
         }
     }
+}
+
+/// Asks both the same, all of one verb; `least` percent of it the hub is to answer by itself.
+async fn agree(site: &Site, subject: &Subject, landmarks: &Landmarks, cases: Vec<Case>, least: u64) {
+    let (hub, server) = (site.plain(), site.direct());
+    let verb = format!("{:?}", cases[0].verb);
+    let before = answered(&site.admin(), &verb).await;
+    // The fake waits for versions that never come for a moment only.
+    let cases: Vec<Case> = cases.into_iter().filter(|case| !case.waits()).collect();
+    let compared = cases.iter().map(|case| compare(case, subject, (&server, landmarks), (&hub, landmarks)));
+    for found in join_all(compared).await {
+        let found = found.unwrap();
+        assert!(found.is_none(), "{}: {}", subject.resource, found.unwrap());
+    }
+    let after = answered(&site.admin(), &verb).await;
+    let [held, all] = [after[0] - before[0], after[1] - before[1]];
+    let resource = &subject.resource;
+    assert!(held * 100 >= all * least, "{resource}: of {all} of verb {verb} {held} were answered here");
 }

@@ -196,6 +196,13 @@ async fn an_answer_that_does_not_come_has_a_deadline() {
     assert!(!silent.contains("no answer within"), "given up with the link, not before: {silent}");
 }
 
+/// How each API server is, as the hub says.
+async fn servers(site: &Site) -> Vec<String> {
+    let (_, status) = get(&site.admin(), "/v1/status").await.unwrap();
+    let servers = status["link"]["servers"].as_array().unwrap().iter();
+    servers.map(|server| server["state"].as_str().unwrap().to_owned()).collect()
+}
+
 #[tokio::test]
 async fn another_server_takes_over_and_streams_go_on() {
     let mut site = Site::new().await;
@@ -205,12 +212,14 @@ async fn another_server_takes_over_and_streams_go_on() {
     site.linked().await;
     let mut watch = watch(&site).await;
     assert_eq!(second.log().requests().len(), 0, "the first is used while it answers");
+    assert_eq!(servers(&site).await, ["connected", "untried"]);
     site.server.cut();
     let expected = create(&site, "x");
     let began = Instant::now();
     assert_eq!(watch.brief().await, expected);
     let took = began.elapsed();
     assert!(took < Duration::from_secs(5) + SLACK, "{took:?}");
+    assert_eq!(servers(&site).await, ["failed", "connected"]);
     // The second dies and the first is back.
     site.server.heal();
     second.cut();

@@ -1,0 +1,108 @@
+//! The listeners of a hub: bound early, and served until the shutdown.
+
+use std::{net::SocketAddr, path::Path, sync::Arc};
+
+use axum::{Router, serve::Listener};
+use socket2::SockRef;
+use tls::listener::{Limits, TlsListener};
+use tokio::{
+    net::{TcpListener, UnixListener},
+    task::JoinSet,
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::{app::StartError, config::Listeners, secure};
+use crate::{listen::Peer, upstream::Dial};
+
+/// How a hub is reached, and how it reaches API servers.
+#[derive(Clone)]
+pub enum Network {
+    /// By its listeners, and over TCP.
+    Kernel,
+    /// By who has its [`super::App::router`] alone, and over connections that are made so: nothing is listened on.
+    Within(Arc<dyn Dial>),
+}
+
+/// The listeners, bound.
+pub(super) struct Bound {
+    proxy: TcpListener,
+    admin: TcpListener,
+    secure: Option<TlsListener>,
+    socket: Option<UnixListener>,
+}
+
+impl Bound {
+    /// Binds what needs no lock of the store.
+    pub(super) async fn bind(listeners: &Listeners, authority: &Path) -> Result<Self, StartError> {
+        let proxy = bind(listeners.proxy, "--bind-proxy-address, --proxy-port").await?;
+        let admin = bind(listeners.admin, "--bind-address, --serve-port").await?;
+        let secure = match &listeners.secure {
+            None => None,
+            Some((address, certificate, key)) => {
+                let config = secure::server_config(certificate, key, authority)?;
+                let tcp = bind(*address, "--secure-bind-address, --proxy-secure-port").await?;
+                Some(TlsListener::new(tcp, config, Limits::default()))
+            }
+        };
+        Ok(Self { proxy, admin, secure, socket: None })
+    }
+
+    /// Binds the socket, once the store's lock says that no other hub uses it.
+    pub(super) fn bind_socket(&mut self, path: &Path) -> Result<(), StartError> {
+        let bound = secure::socket(path).map_err(|source| StartError::Bind {
+            flag: "--root-dir",
+            address: path.display().to_string(),
+            source,
+        })?;
+        self.socket = Some(bound);
+        Ok(())
+    }
+
+    /// Serves requests and probes in `tasks`.
+    pub(super) fn serve(
+        self,
+        router: &Router,
+        admin: Router,
+        tasks: &mut JoinSet<()>,
+        shutdown: &CancellationToken,
+    ) {
+        tasks.spawn(serve(self.proxy, router.clone(), shutdown.clone(), "proxy"));
+        if let Some(socket) = self.socket {
+            tasks.spawn(serve(socket, router.clone(), shutdown.clone(), "socket"));
+        }
+        if let Some(secure) = self.secure {
+            tasks.spawn(serve(secure, router.clone(), shutdown.clone(), "secure proxy"));
+        }
+        tasks.spawn(serve_admin(self.admin, admin, shutdown.clone()));
+    }
+}
+
+async fn bind(address: SocketAddr, flag: &'static str) -> Result<TcpListener, StartError> {
+    let error = |source| StartError::Bind { flag, address: address.to_string(), source };
+    let listener = TcpListener::bind(address).await.map_err(error)?;
+    // Connections take it from their listener. Without it an event waits until the client has acknowledged the one before.
+    SockRef::from(&listener).set_tcp_nodelay(true).map_err(error)?;
+    info!(%address, flag, "listening");
+    Ok(listener)
+}
+
+async fn serve<L>(listener: L, router: Router, shutdown: CancellationToken, name: &'static str)
+where
+    L: Listener,
+    L::Addr: std::fmt::Debug,
+    Peer: for<'a> axum::extract::connect_info::Connected<axum::serve::IncomingStream<'a, L>>,
+{
+    let service = router.into_make_service_with_connect_info::<Peer>();
+    let serving = axum::serve(listener, service).with_graceful_shutdown(shutdown.cancelled_owned());
+    if let Err(error) = serving.await {
+        warn!(name, %error, "a listener ended");
+    }
+}
+
+async fn serve_admin(listener: TcpListener, router: Router, shutdown: CancellationToken) {
+    if let Err(error) = axum::serve(listener, router).with_graceful_shutdown(shutdown.cancelled_owned()).await
+    {
+        warn!(%error, "the listener of probes ended");
+    }
+}

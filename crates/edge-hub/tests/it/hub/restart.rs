@@ -1,0 +1,128 @@
+//! What a restart costs the link: what changed meanwhile, and little besides.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use testkit::wan::{Wan, Weather};
+use tokio::time::{Instant, sleep};
+
+use super::site::{JSON, SERVICES, SOON, Site, WIDGETS, get, service, widget};
+
+/// How many objects there are, and how many of them change while no hub runs.
+const OBJECTS: usize = 2000;
+const CHANGED: usize = 1000;
+
+/// The most bytes on the link for a byte that changed.
+const RATIO: f64 = 1.2;
+
+/// An object as large as a Service with its annotations is.
+fn large(mut object: Value) -> Value {
+    object["metadata"]["annotations"] = json!({ "note": "x".repeat(700) });
+    object
+}
+
+/// The bytes of an object as the hub asks for it.
+async fn length(site: &Site, path: &str, accept: &str) -> u64 {
+    let mut answer = site.direct().get(path, accept).await.unwrap();
+    assert_eq!(answer.status, 200, "{path}");
+    answer.bytes().await.unwrap().len() as u64
+}
+
+/// The requests whose answers were the largest.
+fn largest(site: &Site) -> Vec<String> {
+    let mut requests = site.server.log().requests();
+    requests.sort_by_key(|request| std::cmp::Reverse(request.body_bytes));
+    let shown = requests.iter().take(10);
+    shown.map(|request| format!("{} bytes: {}?{}", request.body_bytes, request.path, request.query)).collect()
+}
+
+/// Bytes on the link, once nothing has passed over it for a second.
+async fn settled(wan: &Wan) -> u64 {
+    let (mut bytes, deadline) = (wan.bytes(), Instant::now() + SOON);
+    loop {
+        sleep(Duration::from_secs(1)).await;
+        let now = wan.bytes();
+        // A sign of life and its answer.
+        if now - bytes < 200 {
+            return now;
+        }
+        assert!(Instant::now() < deadline, "the link does not fall quiet");
+        bytes = now;
+    }
+}
+
+/// `path` is what the hub lists, `collection` where one of its objects is.
+// The figure is what the test is read for.
+#[allow(clippy::print_stdout)]
+async fn restarted(
+    id: &str,
+    [path, collection]: [&str; 2],
+    accept: &str,
+    made: impl Fn(usize, u64) -> Value,
+) {
+    let mut site = Site::new().await;
+    let cluster = site.server.cluster().clone();
+    let wan = Wan::start(site.server.address(), 1, Weather::CLEAR).await.unwrap();
+    site.set("--server-addr", &format!("https://{}", wan.address()));
+    for number in 0..OBJECTS {
+        cluster.create(id, made(number, 0)).unwrap();
+    }
+    site.start();
+    site.linked().await;
+    let list = format!("{path}?resourceVersion=0");
+    let listed = async || get(&site.plain(), &list).await.filter(|(status, _)| *status == 200);
+    site.until("all is held", async || {
+        listed().await.is_some_and(|(_, list)| list["items"].as_array().unwrap().len() == OBJECTS)
+    })
+    .await;
+    settled(&wan).await;
+    site.kill();
+    // Or what changes is told to the hub that is gone.
+    site.until("the dead hub's watches have ended", async || site.upstream_watches(path) == 0).await;
+    site.server.log().clear();
+    let before = settled(&wan).await;
+    for number in 0..CHANGED {
+        cluster.update(id, &made(number, 1)).unwrap();
+    }
+    let name = |number: usize| made(number, 0)["metadata"]["name"].as_str().unwrap().to_owned();
+    let changed = length(&site, &format!("{collection}/{}", name(0)), accept).await * CHANGED as u64;
+    site.start();
+    let last = cluster.get(id, &format!("a/{}", name(CHANGED - 1))).unwrap();
+    let is_last = |item: &Value| item["metadata"]["resourceVersion"] == last["metadata"]["resourceVersion"];
+    site.until("all that changed is held", async || {
+        get(&site.plain(), &list).await.is_some_and(|(status, list)| {
+            status == 200 && list["items"].as_array().unwrap().iter().any(is_last)
+        })
+    })
+    .await;
+    let moved = settled(&wan).await - before;
+    // The look at two objects, by which a restored etcd is noticed, is part of the price and no list.
+    let lists = site.server.log().totals(|record| record.path == path && record.query.contains("limit=2000"));
+    assert_eq!(lists.requests, 0, "it resumed\n{}", site.last_log());
+    #[allow(clippy::cast_precision_loss, reason = "some megabytes")]
+    let ratio = moved as f64 / changed as f64;
+    assert!(
+        ratio <= RATIO,
+        "{moved} bytes on the link for {changed} that changed: {ratio:.3}\n{:#?}",
+        largest(&site)
+    );
+    println!("{id}: {moved} bytes on the link for {changed} that changed: {ratio:.3}");
+}
+
+#[tokio::test]
+async fn a_restart_moves_what_changed_of_a_built_in_resource() {
+    let made = |number, n| large(service("a", &format!("s{number:04}"), n));
+    restarted(
+        "services",
+        [SERVICES, "/api/v1/namespaces/a/services"],
+        "application/vnd.kubernetes.protobuf",
+        made,
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_restart_moves_what_changed_of_a_custom_resource() {
+    let made = |number, n| large(widget(&format!("w{number:04}"), n));
+    restarted("widgets.example.com", [WIDGETS; 2], JSON, made).await;
+}

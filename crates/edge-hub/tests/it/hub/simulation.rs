@@ -1,0 +1,70 @@
+//! Random histories through a whole hub, from its link to its callers, in tens of thousands.
+//!
+//! ```text
+//!  clients, readers ─► HTTP ─► proxy, serve ─► cache, store ◄─ reflector ◄─ HTTP/2, TLS ◄─ two API servers of one cluster
+//! ```
+//! All of it is the hub's own code, put together as `edge-hub run` does it; instead of sockets there are pipes within the process, and
+//! the clock stands still while anybody has something to do: pauses of minutes cost nothing. A history takes some hundredths of a
+//! second, where [`super::properties`] takes seconds over real sockets and with real processes.
+//!
+//! Each history has every fault of [`step::Fault`], in an order of its own, among writes and whatever else may happen. What clients
+//! saw is judged by `testkit::history`, which folds the writes and knows nothing of caches.
+
+mod parts;
+mod readers;
+mod step;
+mod world;
+
+use std::{thread, time::Duration};
+
+use proptest::test_runner::{Config, TestCaseError, TestRunner};
+use tokio::runtime::Builder;
+
+use self::{step::Step, world::World};
+
+/// Nothing in a history takes so long by the clock on the wall: what does stands still.
+const HANGS: Duration = Duration::from_mins(2);
+
+/// One history, on a clock of its own.
+fn run(steps: &[Step]) -> Result<(), String> {
+    let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let mut world = World::new().await;
+        for step in steps {
+            world.step(step).await;
+        }
+        world.judge().await
+    })
+}
+
+/// Some hundreds in a common run; with the 10,240 cases of `hack/test --long` ten times as many.
+fn histories() -> u32 {
+    let asked = Config::default().cases;
+    if asked >= 10_000 { asked.saturating_mul(10) } else { asked }
+}
+
+#[test]
+fn every_guarantee_holds_in_every_history() {
+    let workers = thread::available_parallelism().map_or(1, usize::from).min(8);
+    let cases = histories().div_ceil(u32::try_from(workers).unwrap());
+    let working: Vec<_> = (0..workers)
+        .map(|_| {
+            thread::spawn(move || {
+                let config =
+                    Config { cases, max_shrink_iters: 200, source_file: Some(file!()), ..Config::default() };
+                let tried = TestRunner::new(config).run(&step::history(), |steps| {
+                    let began = std::time::Instant::now();
+                    let judged = run(&steps).map_err(TestCaseError::fail);
+                    assert!(began.elapsed() < HANGS, "a history took {:?}", began.elapsed());
+                    judged
+                });
+                tried.map_err(|failure| failure.to_string())
+            })
+        })
+        .collect();
+    for worker in working {
+        if let Err(failure) = worker.join().unwrap() {
+            panic!("{failure}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! What happens in a history.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+/// What happens next.
+#[derive(Debug, Clone)]
+pub(super) enum Step {
+    /// An object is written: by its number, with this content.
+    Write(u8, u64),
+    /// It is written so many times.
+    Burst(u8, u8),
+    /// It is deleted.
+    Delete(u8),
+    /// Time passes.
+    Wait(Duration),
+    /// Something breaks.
+    Break(Fault),
+    /// Something that broke is mended.
+    Mend(Repair),
+}
+
+/// What breaks. Each is in every history.
+#[derive(Debug, Clone)]
+pub(super) enum Fault {
+    /// A server, or all of them, resets connections and refuses new ones.
+    Cut(Option<usize>),
+    /// A server takes what is sent, and says nothing more.
+    BlackHole(usize),
+    /// All but the last so many versions can no longer be read.
+    Compact(u64),
+    /// A server's watch cache stays where it is.
+    Lag(usize),
+    /// The cluster goes back by so many versions.
+    Restore(u64),
+    /// The definition of the custom resource is deleted, with its objects.
+    Undefine,
+    /// The hub is killed; a write of this length was on its way to each file, and it is started after a while.
+    Kill(usize, Duration),
+    /// A client comes that reads an event in a while.
+    SlowReader,
+    /// A client comes that does not read until the end.
+    StalledReader,
+    /// Connections are reset; new ones are welcome.
+    Reset(usize),
+    /// The next answer breaks off.
+    BreakOff(usize, u64),
+    /// The next answer is an error.
+    Fail(usize, u16),
+}
+
+/// What is mended.
+#[derive(Debug, Clone)]
+pub(super) enum Repair {
+    /// A server's network.
+    Heal(usize),
+    /// A server's watch cache catches up.
+    CatchUp(usize),
+    /// The custom resource is defined.
+    Define,
+    /// Servers send bookmarks.
+    Bookmarks,
+}
+
+/// Between a moment and some minutes, mostly moments.
+fn pause() -> impl Strategy<Value = Duration> {
+    prop_oneof![
+        12 => (0..60_u64).prop_map(Duration::from_millis),
+        4 => (60..6000_u64).prop_map(Duration::from_millis),
+        1 => (6..100_u64).prop_map(Duration::from_secs),
+    ]
+}
+
+fn server() -> impl Strategy<Value = usize> {
+    0..2_usize
+}
+
+fn write() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        20 => (0..8_u8, 0..1000_u64).prop_map(|(name, n)| Step::Write(name, n)),
+        1 => (0..8_u8, 10..60_u8).prop_map(|(name, times)| Step::Burst(name, times)),
+        7 => (0..8_u8).prop_map(Step::Delete),
+    ]
+}
+
+fn kill() -> impl Strategy<Value = Fault> {
+    let torn = prop_oneof![Just(0), 1..40_usize];
+    (torn, pause()).prop_map(|(torn, down)| Fault::Kill(torn, down))
+}
+
+fn fault() -> impl Strategy<Value = Fault> {
+    prop_oneof![
+        2 => proptest::option::of(server()).prop_map(Fault::Cut),
+        1 => server().prop_map(Fault::BlackHole),
+        1 => (0..6_u64).prop_map(Fault::Compact),
+        1 => server().prop_map(Fault::Lag),
+        1 => Just(Fault::Undefine),
+        2 => kill(),
+        3 => server().prop_map(Fault::Reset),
+        2 => (server(), 0..800_u64).prop_map(|(server, bytes)| Fault::BreakOff(server, bytes)),
+        2 => (server(), prop_oneof![Just(429), Just(500), Just(503)])
+            .prop_map(|(server, code)| Fault::Fail(server, code)),
+    ]
+}
+
+fn repair() -> impl Strategy<Value = Repair> {
+    prop_oneof![
+        4 => server().prop_map(Repair::Heal),
+        2 => server().prop_map(Repair::CatchUp),
+        2 => Just(Repair::Define),
+        2 => Just(Repair::Bookmarks),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        20 => write(),
+        8 => pause().prop_map(Step::Wait),
+        4 => fault().prop_map(Step::Break),
+        6 => repair().prop_map(Step::Mend),
+    ]
+}
+
+/// Every fault once, and what mends the lasting ones.
+fn each() -> impl Strategy<Value = Vec<Step>> {
+    let first = (
+        proptest::option::of(server()).prop_map(Fault::Cut),
+        server().prop_map(Fault::BlackHole),
+        (0..6_u64).prop_map(Fault::Compact),
+        server().prop_map(Fault::Lag),
+        (1..8_u64).prop_map(Fault::Restore),
+        kill(),
+    );
+    let second = (
+        server().prop_map(Fault::Reset),
+        (server(), 0..800_u64).prop_map(|(server, bytes)| Fault::BreakOff(server, bytes)),
+        (server(), Just(503)).prop_map(|(server, code)| Fault::Fail(server, code)),
+    );
+    (first, second).prop_map(|((cut, hole, compact, lag, restore, kill), (reset, broken, failed))| {
+        let faults = [cut, hole, compact, lag, restore, kill, reset, broken, failed];
+        let others = [Fault::Undefine, Fault::SlowReader, Fault::StalledReader];
+        let repairs = [
+            Repair::Heal(0),
+            Repair::Heal(1),
+            Repair::CatchUp(0),
+            Repair::CatchUp(1),
+            Repair::Define,
+            Repair::Bookmarks,
+        ];
+        let broken = faults.into_iter().chain(others).map(Step::Break);
+        broken.chain(repairs.into_iter().map(Step::Mend)).collect()
+    })
+}
+
+/// A history.
+pub(super) fn history() -> impl Strategy<Value = Vec<Step>> {
+    let any = proptest::collection::vec(step(), 4..36);
+    let steps = (any, each()).prop_map(|(mut steps, each)| {
+        steps.extend(each);
+        steps
+    });
+    steps.prop_shuffle()
+}

@@ -1,0 +1,275 @@
+//! A cluster, a hub and its clients, and what steps do to them.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use testkit::{
+    api_server::{Cluster, FakeApiServer},
+    client::{ClientOptions, Recorder, TestClient, connection::Endpoint},
+    history::{Scope, State, check, check_converged, key},
+    memory::Port,
+};
+use tokio::{
+    sync::watch,
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+
+use super::{
+    super::site::{SERVICES, WIDGETS, get, service, widget, widget_kind},
+    parts::{Hub, Servers, folder, tear},
+    readers,
+    step::{Fault, Repair, Step},
+};
+
+const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
+const WIDGET_ID: &str = "widgets.example.com";
+
+/// How long, by the clock that stands still, anything may take that is to happen: longer than any pause of hub and clients.
+const SOON: Duration = Duration::from_mins(10);
+
+/// What should not come has so long to.
+const LATE: Duration = Duration::from_secs(2);
+
+/// Everything there is.
+pub(super) struct World {
+    cluster: Cluster,
+    servers: Servers,
+    root: TempDir,
+    port: Port,
+    hub: Option<Hub>,
+    recorder: Recorder,
+    clients: Vec<(&'static str, TestClient)>,
+    readers: JoinSet<()>,
+    ending: watch::Sender<bool>,
+    /// How often clients began anew.
+    generation: usize,
+}
+
+impl World {
+    pub(super) async fn new() -> Self {
+        let cluster = Cluster::default();
+        cluster.create(CRDS, widget_kind().crd()).unwrap();
+        let (servers, root, port) = (Servers::start(&cluster), folder(), Port::default());
+        let hub = Some(Hub::start(root.path(), &servers, &port).await);
+        let mut world = Self {
+            cluster,
+            servers,
+            root,
+            port,
+            hub,
+            recorder: Recorder::default(),
+            clients: Vec::new(),
+            readers: JoinSet::new(),
+            ending: watch::channel(false).0,
+            generation: 0,
+        };
+        world.restart_clients();
+        world
+    }
+
+    fn endpoint(&self) -> Endpoint {
+        Endpoint::within(self.port.clone())
+    }
+
+    fn server(&self, number: usize) -> &FakeApiServer {
+        &self.servers.all[number]
+    }
+
+    fn restart_clients(&mut self) {
+        self.generation += 1;
+        let variants = [
+            ("services", "plain", SERVICES, "", None, false),
+            ("services", "odd", SERVICES, "n=odd", Some(2), false),
+            ("services", "streaming", "/api/v1/namespaces/a/services", "n=even", None, true),
+            (WIDGET_ID, "widgets", WIDGETS, "", Some(2), false),
+            (WIDGET_ID, "streaming", WIDGETS, "n!=even", None, true),
+        ];
+        self.clients = variants
+            .into_iter()
+            .map(|(id, name, path, labels, page_size, watch_list)| {
+                let mut options = ClientOptions::new(&format!("{name} {}", self.generation), path);
+                labels.clone_into(&mut options.labels);
+                options.page_size = page_size;
+                options.watch_list = watch_list;
+                options.backoff = Duration::from_millis(50);
+                (id, TestClient::start(self.endpoint(), options, &self.recorder).unwrap())
+            })
+            .collect();
+    }
+
+    fn reader(&mut self, stalls: bool) {
+        let name = format!("reader {} {}", self.generation, self.readers.len());
+        let ending = self.ending.subscribe();
+        self.readers.spawn(readers::read(self.endpoint(), self.recorder.clone(), name, stalls, ending));
+    }
+
+    fn write(&self, name: u8, n: u64) {
+        let (id, object) = match name % 4 {
+            0 => (WIDGET_ID, widget(&format!("o-{name}"), n)),
+            1 => ("services", service("b", &format!("o-{name}"), n)),
+            _ => ("services", service("a", &format!("o-{name}"), n)),
+        };
+        if self.cluster.update(id, &object).is_err() {
+            // The definition may have gone.
+            let _ = self.cluster.create(id, object);
+        }
+    }
+
+    fn delete(&self, name: u8) {
+        let (id, namespace) = match name % 4 {
+            0 => (WIDGET_ID, "a"),
+            1 => ("services", "b"),
+            _ => ("services", "a"),
+        };
+        // It may not be there.
+        let _ = self.cluster.delete(id, &format!("{namespace}/o-{name}"));
+    }
+
+    fn define(&self) {
+        if self.cluster.get(CRDS, WIDGET_ID).is_none() {
+            self.cluster.create(CRDS, widget_kind().crd()).unwrap();
+        }
+    }
+
+    fn mend_all(&self) {
+        for server in &self.servers.all {
+            server.heal();
+            server.lag(None);
+        }
+        self.define();
+    }
+
+    pub(super) async fn step(&mut self, step: &Step) {
+        match step {
+            Step::Write(name, n) => self.write(*name, *n),
+            Step::Burst(name, times) => (0..u64::from(*times)).for_each(|n| self.write(*name, n)),
+            Step::Delete(name) => self.delete(*name),
+            Step::Wait(pause) => sleep(*pause).await,
+            Step::Break(fault) => self.break_(fault).await,
+            Step::Mend(repair) => self.mend(repair),
+        }
+        // Or what follows at once is one step with this one, for all who see it.
+        tokio::task::yield_now().await;
+    }
+
+    async fn break_(&mut self, fault: &Fault) {
+        match *fault {
+            Fault::Cut(Some(server)) => self.server(server).cut(),
+            Fault::Cut(None) => self.servers.all.iter().for_each(FakeApiServer::cut),
+            Fault::BlackHole(server) => self.server(server).black_hole(),
+            Fault::Compact(back) => self.cluster.compact(self.cluster.revision().saturating_sub(back)),
+            Fault::Lag(server) => self.server(server).lag(Some(self.cluster.revision())),
+            Fault::Restore(back) => self.restore(back).await,
+            // It may be gone already.
+            Fault::Undefine => _ = self.cluster.delete(CRDS, WIDGET_ID),
+            Fault::Kill(torn, down) => self.kill(torn, down).await,
+            Fault::SlowReader => self.reader(false),
+            Fault::StalledReader => self.reader(true),
+            Fault::Reset(server) => self.server(server).reset_connections(),
+            Fault::BreakOff(server, bytes) => self.server(server).cut_after_bytes(bytes),
+            Fault::Fail(server, status) => self.server(server).fail_next(status),
+        }
+    }
+
+    fn mend(&self, repair: &Repair) {
+        match *repair {
+            Repair::Heal(server) => self.server(server).heal(),
+            Repair::CatchUp(server) => self.server(server).lag(None),
+            Repair::Define => self.define(),
+            Repair::Bookmarks => self.servers.all.iter().for_each(FakeApiServer::send_bookmarks),
+        }
+    }
+
+    async fn kill(&mut self, torn: usize, down: Duration) {
+        let hub = self.hub.take().unwrap();
+        hub.kill().await;
+        if torn > 0 {
+            tear(self.root.path(), torn);
+        }
+        sleep(down).await;
+        self.hub = Some(Hub::start(self.root.path(), &self.servers, &self.port).await);
+    }
+
+    /// Going back is told to clients whose connections stay. One that comes back with a version of the time that was undone, and
+    /// to which the server has come again, cannot be told, by an API server neither: so these begin anew.
+    async fn restore(&mut self, back: u64) {
+        self.mend_all();
+        for (_, client) in std::mem::take(&mut self.clients) {
+            client.stop().await;
+        }
+        self.readers.shutdown().await;
+        self.cluster.restore(self.cluster.revision().saturating_sub(back).max(2));
+        self.noticed().await;
+        self.restart_clients();
+    }
+
+    /// Waits until the hub lists what the cluster has, at a version that the cluster has.
+    async fn noticed(&self) {
+        let (hub, deadline) = (self.endpoint(), Instant::now() + SOON);
+        for (id, path) in [("services", SERVICES), (WIDGET_ID, WIDGETS)] {
+            let path = format!("{path}?resourceVersion=0");
+            loop {
+                let listed = get(&hub, &path).await;
+                if listed.as_ref().is_some_and(|(status, list)| *status == 404 || self.is_current(id, list)) {
+                    break;
+                }
+                assert!(Instant::now() < deadline, "the restore is not noticed: {listed:?}");
+                sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+
+    fn is_current(&self, id: &str, list: &Value) -> bool {
+        let Some(items) = list["items"].as_array() else { return false };
+        let state: State = items.iter().map(|item| (key(item), item.clone())).collect();
+        let version = list["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse::<u64>().ok());
+        version.is_some_and(|version| version <= self.cluster.revision())
+            && check_converged(&self.cluster.history(id), &Scope::default(), &state).is_ok()
+    }
+
+    /// Leaves the cluster alone until every client has what it has; then says what was not as it had to be.
+    pub(super) async fn judge(mut self) -> Result<(), String> {
+        self.mend_all();
+        for (id, last) in [("services", service("a", "last", 0)), (WIDGET_ID, widget("last", 0))] {
+            self.cluster.create(id, last).unwrap();
+            let odd = json!({ "metadata": { "labels": { "n": "odd" } } });
+            self.cluster.merge_patch(id, "a/last", &odd).unwrap();
+        }
+        let deadline = Instant::now() + SOON;
+        for (id, client) in &self.clients {
+            let model = self.cluster.history(id);
+            loop {
+                let converged = check_converged(&model, client.scope(), &client.state());
+                let progress = client.progress();
+                if progress.synced && converged.is_ok() {
+                    break;
+                }
+                if Instant::now() > deadline {
+                    return Err(format!("{id} {progress:?} {converged:?}"));
+                }
+                sleep(Duration::from_millis(50)).await;
+            }
+        }
+        self.ending.send_replace(true);
+        sleep(LATE).await;
+        while self.readers.join_next().await.is_some() {}
+        let sessions = self.recorder.sessions();
+        for id in ["services", WIDGET_ID] {
+            let resource = id.split('.').next().unwrap();
+            let of: Vec<_> =
+                sessions.iter().filter(|session| session.resource == resource).cloned().collect();
+            let model = self.cluster.history(id);
+            if let Err(violation) = check(&model, &of) {
+                let at = violation.session;
+                return Err(format!("{violation}\n{:#?}", &of[at.saturating_sub(1)..=at]));
+            }
+        }
+        for (id, client) in &self.clients {
+            check_converged(&self.cluster.history(id), client.scope(), &client.state())
+                .map_err(|violation| violation.to_string())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,141 @@
+//! Requests as clients make them: drawn from what is valid, so that most are answered with objects, where [`Case::sample`] walks a product
+//! that is mostly errors.
+
+use super::{Case, Verb};
+
+/// What a list may say of its version: `resourceVersion`, `resourceVersionMatch`, `continue`.
+const LISTS: [[&str; 3]; 10] = [
+    ["", "", ""],
+    ["0", "", ""],
+    ["0", "NotOlderThan", ""],
+    ["$old", "", ""],
+    ["$old", "NotOlderThan", ""],
+    ["$old", "Exact", ""],
+    ["$current", "", ""],
+    ["$current", "NotOlderThan", ""],
+    ["$current", "Exact", ""],
+    ["", "", "$valid"],
+];
+
+/// What a watch may say of its beginning: `resourceVersion`, `resourceVersionMatch`, `sendInitialEvents`.
+const WATCHES: [[&str; 3]; 12] = [
+    ["", "", ""],
+    ["0", "", ""],
+    ["$old", "", ""],
+    ["$current", "", ""],
+    ["", "NotOlderThan", "true"],
+    ["0", "NotOlderThan", "true"],
+    ["$old", "NotOlderThan", "true"],
+    ["$current", "NotOlderThan", "true"],
+    ["", "NotOlderThan", "false"],
+    ["0", "NotOlderThan", "false"],
+    ["$old", "NotOlderThan", "false"],
+    ["$current", "NotOlderThan", "false"],
+];
+
+const LIMITS: [&str; 6] = ["", "", "1", "2", "3", "500"];
+
+const LABELS: [&str; 8] =
+    ["", "", "", "parity=even", "parity=none", "parity in (even,none)", "parity notin (even)", "!parity"];
+
+/// Fields that every kind has.
+const FIELDS: [&str; 5] = ["", "", "", "metadata.name=o-1", "metadata.namespace=dt-a,metadata.name!=o-2"];
+
+const SCOPES: [&str; 2] = ["namespaced", "cluster"];
+
+/// `timeoutSeconds` of lists, which is of no consequence, and of watches, which end then.
+const LIST_TIMEOUTS: [&str; 3] = ["", "5", "0"];
+const WATCH_TIMEOUTS: [&str; 2] = ["1", "2"];
+
+/// Those of [`super::populate`], most of them there; one was deleted, and one never was.
+const NAMES: [&str; 8] = ["o-0", "o-1", "o-2", "o-0", "o-1", "o-2", "o-3", "none"];
+
+const GET_VERSIONS: [&str; 6] = ["", "", "0", "$old", "$current", "junk"];
+
+/// Encodings and shapes, by how often clients want them; a custom resource has no protobuf.
+const TYPED: [&str; 10] =
+    ["json", "json", "json", "protobuf", "protobuf", "protobuf", "protobuf", "metadata", "metadata", "table"];
+const CUSTOM: [&str; 8] = ["json", "json", "json", "json", "json", "metadata", "metadata", "table"];
+
+impl Case {
+    /// `count` requests of a verb; the same for the same seed. `typed`: whether there is protobuf.
+    pub fn plausible(verb: Verb, count: usize, seed: u64, typed: bool) -> Vec<Self> {
+        let mut dice = Dice(seed ^ (verb as u64) << 32);
+        (0..count).map(|_| Self { verb, values: values(verb, typed, &mut dice) }).collect()
+    }
+}
+
+fn values(verb: Verb, typed: bool, dice: &mut Dice) -> Vec<(&'static str, &'static str)> {
+    let accept = ("$accept", if typed { dice.pick(&TYPED) } else { dice.pick(&CUSTOM) });
+    let scope = ("$scope", dice.pick(&SCOPES));
+    if verb == Verb::Get {
+        let version = dice.pick(&GET_VERSIONS);
+        return vec![("resourceVersion", version), ("$name", dice.pick(&NAMES)), scope, accept];
+    }
+    let chosen =
+        [("labelSelector", dice.pick(&LABELS)), ("fieldSelector", dice.pick(&FIELDS)), scope, accept];
+    let mut values = if verb == Verb::List {
+        let [version, matching, next] = dice.pick(&LISTS);
+        vec![
+            ("resourceVersion", version),
+            ("resourceVersionMatch", matching),
+            ("continue", next),
+            ("limit", dice.pick(&LIMITS)),
+            ("timeoutSeconds", dice.pick(&LIST_TIMEOUTS)),
+        ]
+    } else {
+        let [version, matching, initial] = dice.pick(&WATCHES);
+        vec![
+            ("resourceVersion", version),
+            ("resourceVersionMatch", matching),
+            ("sendInitialEvents", initial),
+            ("allowWatchBookmarks", dice.pick(&["", "true"])),
+            ("timeoutSeconds", dice.pick(&WATCH_TIMEOUTS)),
+        ]
+    };
+    values.extend(chosen);
+    values
+}
+
+/// `SplitMix64`: small, and the same everywhere.
+struct Dice(u64);
+
+impl Dice {
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^= z >> 31;
+        // The remainder is below a length.
+        from[usize::try_from(z % from.len() as u64).unwrap_or(0)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn every_value_is_drawn_and_a_seed_gives_the_same_again() {
+        for verb in [Verb::List, Verb::Watch, Verb::Get] {
+            let drawn = Case::plausible(verb, 400, 7, true);
+            assert_eq!(drawn, Case::plausible(verb, 400, 7, true));
+            assert_ne!(drawn, Case::plausible(verb, 400, 8, true));
+            let values: HashSet<_> = drawn.iter().flat_map(|case| case.values.clone()).collect();
+            for form in TYPED {
+                assert!(values.contains(&("$accept", form)), "{verb:?} {form}");
+            }
+            let expected: &[_] = match verb {
+                Verb::List => &[("continue", "$valid"), ("resourceVersionMatch", "Exact"), ("limit", "1")],
+                Verb::Watch => &[("sendInitialEvents", "true"), ("timeoutSeconds", "2")],
+                Verb::Get => &[("$name", "o-1"), ("$name", "none"), ("resourceVersion", "0")],
+            };
+            assert!(expected.iter().all(|value| values.contains(value)), "{verb:?}");
+        }
+        let custom = Case::plausible(Verb::List, 400, 7, false);
+        assert!(custom.iter().all(|case| !case.is_protobuf()));
+    }
+}

@@ -1,0 +1,85 @@
+//! What stands in protobuf answers, in the form in which it is compared: objects to the byte.
+
+use anyhow::Result;
+use kube_wire::frame::read::{ITEM_MAX, ListReader, WatchEvent, WatchReader};
+use kube_wire::object::{Encoding, Object};
+use kube_wire::status::Status;
+use testkit::differential::{Case, Said, Verb};
+
+/// A part of an answer: what it is, and its bytes.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    what: String,
+    body: Vec<u8>,
+    is_error: bool,
+}
+
+/// Whether an answer has objects, and no error.
+pub(super) fn is_good(case: &Case, said: &Said) -> Result<bool> {
+    let parts = decoded(case, said)?.unwrap_or_default();
+    Ok(said.reply.is_good() && !parts.iter().any(|part| part.is_error))
+}
+
+impl Part {
+    fn new(what: &str, body: &[u8]) -> Self {
+        Self { what: what.to_owned(), body: body.to_vec(), is_error: false }
+    }
+}
+
+/// The parts of an answer, in their order; nothing if it is no protobuf.
+pub(super) fn decoded(case: &Case, said: &Said) -> Result<Option<Vec<Part>>> {
+    let kind = said.headers.get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    if !kind.starts_with("application/vnd.kubernetes.protobuf") {
+        return Ok(None);
+    }
+    if said.reply.status != 200 {
+        return Ok(Some(vec![failed(Status::from_protobuf(&said.body))]));
+    }
+    Ok(Some(match case.verb {
+        Verb::Get => vec![Part::new("the object", &said.body)],
+        Verb::List => {
+            let mut reader = ListReader::new(Encoding::Protobuf, ITEM_MAX);
+            let mut objects = Vec::new();
+            reader.push(&said.body, &mut objects)?;
+            reader.finish()?;
+            objects.iter().map(|object| part("item", object)).collect()
+        }
+        Verb::Watch => {
+            let mut reader = WatchReader::new(Encoding::Protobuf, ITEM_MAX);
+            let mut events = Vec::new();
+            reader.push(&said.body, &mut events)?;
+            reader.finish()?;
+            events.into_iter().filter_map(event).collect()
+        }
+    }))
+}
+
+/// An event; nothing if servers are free to send it or not.
+fn event(event: WatchEvent) -> Option<Part> {
+    Some(match event {
+        WatchEvent::Added(object) => part("ADDED", &object),
+        WatchEvent::Modified(object) => part("MODIFIED", &object),
+        WatchEvent::Deleted(object) => part("DELETED", &object),
+        WatchEvent::Bookmark { initial_end: false, .. } => return None,
+        // Its version is the moment's.
+        WatchEvent::Bookmark { .. } => Part::new("the end of the state", &[]),
+        WatchEvent::Error(status) => failed(Some(status)),
+    })
+}
+
+fn part(what: &str, object: &Object) -> Part {
+    Part::new(what, object.body())
+}
+
+/// An error; numbers of versions within its words are the moment's.
+fn failed(status: Option<Status>) -> Part {
+    let what = status.map_or_else(
+        || "an error that cannot be read".to_owned(),
+        |status| {
+            let words: String =
+                status.message.chars().filter(|character| !character.is_ascii_digit()).collect();
+            format!("{} {words}", status.code)
+        },
+    );
+    Part { what, body: Vec::new(), is_error: true }
+}
