@@ -52,7 +52,7 @@ impl Figures {
     /// Whether the leader had a copy when it took over; `before` is what was so then.
     pub(super) async fn took_over_warm(&self, ground: &Ground, before: &Cold) -> Result<()> {
         let leader = ground.leader().await?;
-        let text = self.of(&leader.address).await?;
+        let text = eventually("the leader shows its metrics", SOON, || self.of(&leader.address)).await?;
         let (warm, cold) = (took_over(&text, true), took_over(&text, false));
         let known = before.get(&leader.pod).copied().unwrap_or_default();
         ensure!(warm >= 1, "{} did not take over warm: {cold} times cold", leader.pod);
