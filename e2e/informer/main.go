@@ -1,5 +1,6 @@
 // Command informer is a client of the API server as most are: a shared informer of client-go on one custom resource. It prints each
-// call of its handlers as a line of JSON, and `synced` once its store is whole.
+// call of its handlers as a line of JSON, and `synced` once its store is whole. With -reread it is no client: it decodes a list of NodeMetrics
+// of its standard input into Koordinator's types, and prints what they hold.
 package main
 
 import (
@@ -32,7 +33,14 @@ func main() {
 	version := flag.String("version", "v1", "version of the group")
 	resource := flag.String("resource", "", "resource")
 	namespace := flag.String("namespace", "", "namespace; none for all, and for what is in none")
+	koordinator := flag.Bool("reread", false, "decode NodeMetrics of the standard input as Koordinator does, and print them")
 	flag.Parse()
+	if *koordinator {
+		if err := reread(os.Stdin, os.Stdout); err != nil {
+			panic(err)
+		}
+		return
+	}
 
 	config := &rest.Config{Host: *server, BearerToken: *token, TLSClientConfig: rest.TLSClientConfig{CAFile: *authority}}
 	client := dynamic.NewForConfigOrDie(config)

@@ -179,12 +179,34 @@ fn field(name: &str, value: &mut Value) -> Result<Field, String> {
             if let Some(wrong) = items.iter().find(|item| !item.is_object()) {
                 return Err(mismatch(wrong, name, &go_type[2..]));
             }
+            if name == "ownerReferences" {
+                items.iter().try_for_each(owner)?;
+            }
             items.is_empty()
         }
         "uid" => value.as_str().ok_or_else(|| mismatch(value, name, "types.UID"))?.is_empty(),
         _ => value.as_str().ok_or_else(|| mismatch(value, name, "string"))?.is_empty(),
     };
     Ok(if empty { Field::Empty } else { Field::Keep })
+}
+
+/// An error in Go's words if a member of an owner is of another type than it must be.
+fn owner(owner: &Value) -> Result<(), String> {
+    for (name, value) in owner.as_object().into_iter().flatten() {
+        let (fits, go_type) = match name.as_str() {
+            "apiVersion" | "kind" | "name" => (value.is_string(), "string"),
+            "uid" => (value.is_string(), "types.UID"),
+            "controller" | "blockOwnerDeletion" => (value.is_boolean(), "bool"),
+            _ => continue,
+        };
+        if !fits && !value.is_null() {
+            return Err(format!(
+                "json: cannot unmarshal {} into Go struct field OwnerReference.ownerReferences.{name} of type {go_type}",
+                go_kind(value)
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Takes away owners that stand twice; returns their identities.

@@ -55,8 +55,7 @@ pub(crate) async fn serve(State(server): State<Arc<Server>>, request: Request) -
         Err(status) => return failure(&status),
     };
     let request = RequestInfo::parse(&parts.method, &parts.uri);
-    let health = matches!(&request.path, ApiPath::NonResource(path) if Health::is_path(path));
-    let _room = match server.room(&request, health) {
+    let _room = match server.room(&request) {
         Ok(room) => room,
         Err(status) => return failure(&status),
     };
@@ -89,13 +88,10 @@ impl Server {
         }
     }
 
-    /// Room for one more request; watches and health need none.
-    fn room(
-        &self,
-        request: &RequestInfo,
-        health: bool,
-    ) -> Result<Option<tokio::sync::SemaphorePermit<'_>>, Status> {
-        if health || request.verb == Verb::Watch {
+    /// Room for one more request. Watches need none; nor does what is no resource: the API server takes an extension whose discovery or
+    /// health it does not get for gone, however busy that is, and both are ready-made.
+    fn room(&self, request: &RequestInfo) -> Result<Option<tokio::sync::SemaphorePermit<'_>>, Status> {
+        if matches!(request.path, ApiPath::NonResource(_)) || request.verb == Verb::Watch {
             return Ok(None);
         }
         let reads = matches!(request.verb, Verb::Get | Verb::List);

@@ -48,6 +48,12 @@ struct StateLabels {
     state: State,
 }
 
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct TakeOverLabels {
+    /// Whether there was a fresh copy of the leader before: reads were answered at once.
+    warm: bool,
+}
+
 /// The figures. Cloning shares them.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics {
@@ -60,7 +66,8 @@ pub struct Metrics {
     leading: Gauge,
     epoch: Gauge,
     version: Gauge,
-    take_overs: Counter,
+    copied: Gauge,
+    take_overs: Family<TakeOverLabels, Counter>,
 }
 
 impl Metrics {
@@ -81,7 +88,14 @@ impl Metrics {
         registry.register("leading", "Whether this replica takes reports", metrics.leading.clone());
         registry.register("epoch", "The term of the leadership", metrics.epoch.clone());
         registry.register("resource_version", "The version of the last change", metrics.version.clone());
-        registry.register("take_overs", "How often this replica began to lead", metrics.take_overs.clone());
+        registry.register(
+            "copied",
+            "Whether this replica holds a whole copy of the leader's state, so that it would serve at once in its place",
+            metrics.copied.clone(),
+        );
+        let help =
+            "How often this replica began to lead, by whether it had a fresh copy of the leader before";
+        registry.register("take_overs", help, metrics.take_overs.clone());
         metrics
     }
 
@@ -91,8 +105,8 @@ impl Metrics {
     }
 
     /// Counts a take-over.
-    pub fn took_over(&self) {
-        self.take_overs.inc();
+    pub fn took_over(&self, warm: bool) {
+        self.take_overs.get_or_create(&TakeOverLabels { warm }).inc();
     }
 
     /// Shows how the store is.
@@ -114,6 +128,7 @@ impl Metrics {
         self.covered.set(gauge(coverage.covered));
         self.serving.set(i64::from(store.phase() == Phase::Serving));
         self.leading.set(i64::from(store.phase() != Phase::Following));
+        self.copied.set(i64::from(store.is_copied()));
         self.epoch.set(i64::try_from(store.epoch()).unwrap_or(i64::MAX));
         self.version.set(i64::try_from(store.ledger().last()).unwrap_or(i64::MAX));
     }

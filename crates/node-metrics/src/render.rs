@@ -95,7 +95,11 @@ fn info(usage: &NodeUsage) -> NodeMetricInfo {
                 ..MemoryEvents::default()
             }),
         }),
-        system_scarcity: None,
+        system_scarcity: some(Scarcity {
+            pressure: usage.system_pressure.as_ref().map(pressure),
+            run_queue: usage.system_run_queue.map(run_queue),
+            ..Scarcity::default()
+        }),
     }
 }
 

@@ -64,6 +64,11 @@ impl Authenticator for ReplicaAuthenticator {
         }
         self.within.authenticate(peer, headers)
     }
+
+    /// Those within know which headers a front proxy of this cluster writes.
+    fn strip(&self, headers: &mut HeaderMap) {
+        self.within.strip(headers);
+    }
 }
 
 const USER: &str = "x-remote-user";
@@ -159,6 +164,40 @@ mod tests {
         ask_for(&user, &mut headers);
         assert_eq!(asked_for(&headers), Some(user));
         assert_eq!(asked_for(&HeaderMap::new()), None);
+    }
+
+    /// Knows front proxies that write a header of their own.
+    struct Proxied;
+
+    impl Authenticator for Proxied {
+        fn authenticate<'a>(
+            &'a self,
+            _: &'a Peer,
+            headers: &'a HeaderMap,
+        ) -> BoxFuture<'a, Result<Option<User>, AuthenticationError>> {
+            let name = headers.get("x-user").and_then(header_text).map(str::to_owned);
+            futures::future::ready(Ok(name.map(|name| User { name, ..User::default() }))).boxed()
+        }
+
+        fn strip(&self, headers: &mut HeaderMap) {
+            headers.remove("x-user");
+        }
+    }
+
+    #[tokio::test]
+    async fn strangers_are_left_to_those_within() {
+        let guard = ReplicaAuthenticator::new(Replicas::new("a.svc".to_owned()), Arc::new(Proxied));
+        let mut headers = HeaderMap::new();
+        headers.insert("x-user", "alice".parse().unwrap());
+        headers.insert(USER, "admin".parse().unwrap());
+        let found = guard.authenticate(&Peer::default(), &headers).await.unwrap();
+        assert_eq!(
+            found.map(|user| user.name),
+            Some("alice".to_owned()),
+            "no replica, so not whom it claims"
+        );
+        guard.strip(&mut headers);
+        assert!(!headers.contains_key("x-user"), "another name of a front proxy's header");
     }
 
     #[test]

@@ -1,9 +1,7 @@
 //! The store as an aggregated API reads and writes it: behind a lock that is held for copies of pointers only. Objects become JSON
 //! outside of it.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 use aggregated_api::{Draft, Expected, Page, Storage, StorageError, Watcher};
 use futures::future::{self, BoxFuture, FutureExt};
@@ -28,20 +26,19 @@ use crate::store::{Phase, Store, WriteError};
 mod kind;
 mod loads;
 mod page;
+mod pages;
 mod watcher;
 
 use self::kind::{Kind, Metric};
 pub use self::loads::NodeLoadStorage;
-
-/// How many lists in pages are held together, and for how long: their pages are all of one version.
-const PAGED: (usize, Duration) = (4, Duration::from_secs(15));
+use self::pages::Pages;
 
 /// The store with what it needs of the world: a clock, and whether this process leads at this very moment.
 pub struct NodeMetrics {
     store: RwLock<Store>,
     version: watch::Sender<u64>,
-    paged: Pages<Record>,
-    paged_loads: Pages<LoadRecord>,
+    paged: Mutex<Pages<Record>>,
+    paged_loads: Mutex<Pages<LoadRecord>>,
     recent: Recent,
     clock: Box<dyn Fn() -> Now + Send + Sync>,
     leading: Box<dyn Fn() -> bool + Send + Sync>,
@@ -50,16 +47,6 @@ pub struct NodeMetrics {
 
 /// All objects of one version, in the order of their names.
 type State<T> = Arc<Vec<Arc<Stored<T>>>>;
-
-/// The state that pages of one list are taken from.
-struct Paged<T> {
-    version: u64,
-    at: Duration,
-    values: State<T>,
-}
-
-/// Lists that are read page by page.
-type Pages<T> = Mutex<VecDeque<Paged<T>>>;
 
 impl std::fmt::Debug for NodeMetrics {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -169,9 +156,8 @@ impl NodeMetrics {
             if asked.get() > last {
                 return Err(StorageError::Behind { current: version(last) });
             }
-            let paged = K::pages(self).lock();
-            let held = paged.iter().find(|paged| paged.version == asked.get());
-            held.map(|paged| (Arc::clone(&paged.values), paged.version))
+            let held = K::pages(self).lock().find(asked.get());
+            held.map(|values| (values, asked.get()))
                 .ok_or(StorageError::Expired { asked, oldest: version(last) })
         };
         let ((values, at), from) = match read {
@@ -188,14 +174,8 @@ impl NodeMetrics {
 
     /// Holds a state for the pages that follow.
     fn hold<K: Kind>(&self, version: u64, values: State<K::Value>) {
-        let (most, life) = PAGED;
         let at = self.now().steady;
-        let mut paged = K::pages(self).lock();
-        paged.retain(|paged| paged.version != version && at.saturating_sub(paged.at) < life);
-        while paged.len() >= most {
-            paged.pop_front();
-        }
-        paged.push_back(Paged { version, at, values });
+        K::pages(self).lock().hold(version, values, at);
     }
 
     /// Lets go of states whose pages nobody asked for, and of objects while nobody is told of changes. To be called now and then.
@@ -204,8 +184,8 @@ impl NodeMetrics {
             self.recent.clear();
         }
         let at = self.now().steady;
-        self.paged.lock().retain(|paged| at.saturating_sub(paged.at) < PAGED.1);
-        self.paged_loads.lock().retain(|paged| at.saturating_sub(paged.at) < PAGED.1);
+        self.paged.lock().release(at);
+        self.paged_loads.lock().release(at);
     }
 
     fn get_now<K: Kind>(&self, key: &ObjectKey) -> Result<Option<Arc<Object>>, StorageError> {

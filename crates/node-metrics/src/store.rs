@@ -136,6 +136,15 @@ pub struct Reply {
     pub policy: NodePolicy,
 }
 
+/// Where what is held comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    /// It was all served: by the leader that it is a copy of, or by this replica.
+    Served,
+    /// There may be something that this replica made up and served to nobody.
+    Own,
+}
+
 /// The state machine.
 #[derive(Debug)]
 pub struct Store {
@@ -149,6 +158,7 @@ pub struct Store {
     copied: bool,
     /// When the copy last heard of its leader.
     copied_at: Option<Duration>,
+    origin: Origin,
     /// Whether the leadership began with a copy that was fresh: what it says of a node counts until the node reports.
     warm: bool,
     /// When the leadership began.
@@ -168,6 +178,8 @@ struct Tracked {
     told: Duration,
     /// `None`: it has never reported to anybody.
     silence: Option<Silence>,
+    /// Its object was served by the leader before, whatever that knew of it.
+    inherited: bool,
 }
 
 impl Store {
@@ -183,6 +195,7 @@ impl Store {
             epoch: 0,
             copied: false,
             copied_at: None,
+            origin: Origin::Own,
             warm: false,
             began: Duration::ZERO,
             looked: Duration::ZERO,
@@ -243,6 +256,9 @@ impl Store {
         self.warm = self.copied_at.is_some_and(|at| now.steady.saturating_sub(at) <= COPY_LIFE);
         for tracked in self.nodes.values_mut() {
             let record = self.ledger.get(&tracked.facts.name);
+            // What an earlier attempt to lead made up was served by nobody.
+            tracked.inherited =
+                self.warm && record.is_some() && (self.origin == Origin::Served || tracked.inherited);
             tracked.reported = None;
             tracked.heard = now.steady;
             tracked.told = Duration::ZERO;
@@ -255,6 +271,7 @@ impl Store {
                 Some(FreshnessState::Unknown) | None => tracked.facts.condition,
             };
         }
+        self.origin = Origin::Own;
         // Its watch of Nodes may lag behind its copy: objects without a Node stay until somebody has looked.
         self.settle(now);
         self.epoch
@@ -269,6 +286,7 @@ impl Store {
     pub fn demote(&mut self, now: Now) {
         if self.phase == Phase::Serving {
             self.copied_at = Some(now.steady);
+            self.origin = Origin::Served;
         }
         self.phase = Phase::Following;
         self.copied = false;
@@ -295,8 +313,11 @@ impl Store {
                     Some(FreshnessState::Stale) => Some(Silence::Stale),
                     Some(FreshnessState::Expired) => Some(Silence::Expired),
                 };
-                let tracked =
-                    Tracked { facts, reported: None, heard: now.steady, told: Duration::ZERO, silence };
+                // A watch of Nodes that lags behind the copy: the object came with that.
+                let inherited =
+                    self.warm && self.phase != Phase::Following && self.ledger.get(&name).is_some();
+                let (heard, told) = (now.steady, Duration::ZERO);
+                let tracked = Tracked { facts, reported: None, heard, told, silence, inherited };
                 self.nodes.insert(Arc::clone(&name), tracked);
             }
         }

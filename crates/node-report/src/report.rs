@@ -115,6 +115,12 @@ pub struct NodeUsage {
     /// Programs beside pods, as the policy names them; those that have no cgroup are left out.
     #[prost(message, repeated, tag = "14")]
     pub host_applications: Vec<HostApplicationUsage>,
+    /// Pressure stall information of what is of no pod: of systemd's `system.slice`, in cgroups of version 2.
+    #[prost(message, optional, tag = "15")]
+    pub system_pressure: Option<Pressure>,
+    /// How long its threads waited for a CPU.
+    #[prost(message, optional, tag = "16")]
+    pub system_run_queue: Option<RunQueue>,
 }
 
 /// A program beside pods.

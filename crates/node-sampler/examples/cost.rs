@@ -1,4 +1,4 @@
-//! What sampling costs: a tree of 110 pods on disk, read as once a second, with a report every ten. Prints CPU time a second of sampling, and
+//! What sampling costs: a tree of 110 pods of 20 threads each on disk, read as once a second, with a report every ten. Prints CPU time a second of sampling, and
 //! resident memory. `cargo run --profile edge -p node-sampler --example cost`; with a cgroup as argument, of the pods beneath it in
 //! this kernel's own files (the kubelet's `--cgroup-root`).
 #![allow(
@@ -18,6 +18,9 @@ use node_report::{Encoder, Message, Source, Threshold};
 use node_sampler::{Facts, PodFacts, Roots, Sampler, cgroup::Hierarchy};
 
 const PODS: usize = 110;
+
+/// Of each pod.
+const THREADS: u32 = 20;
 const SECONDS: u64 = 1_800;
 
 fn main() {
@@ -34,9 +37,12 @@ fn main() {
         let grow = |second: u64| {
             tree.node(second);
             tree.node_features(second);
+            tree.system(&[900_001, 900_002], second);
             for pod in 0..PODS {
                 tree.pod(pod, second);
                 tree.pod_features(pod, second);
+                let first = u32::try_from(pod).unwrap() * THREADS;
+                tree.threads(pod, &(first..first + THREADS).collect::<Vec<_>>(), second);
             }
         };
         grow(1);

@@ -1,5 +1,7 @@
-//! What a sampler keeps over a restart: the last half hour, second by second, and the histograms. Bytes in, bytes out; no file.
+//! What a sampler keeps over a restart: the last half hour, second by second, counters over the policy's window, and the histograms. Bytes
+//! in, bytes out; no file.
 
+use node_report::Policy;
 use prost::Message;
 
 use crate::{
@@ -34,9 +36,29 @@ pub struct Checkpoint {
     /// Histograms.
     #[prost(message, repeated, tag = "7")]
     pub models: Vec<StoredModel>,
-    /// How the page cache counted.
-    #[prost(enumeration = "node_report::MemoryPolicy", tag = "8")]
-    pub memory_policy: i32,
+    /// By which policy it was measured.
+    #[prost(message, optional, tag = "9")]
+    pub policy: Option<Policy>,
+    /// Counters of the node, as its history stores them; of use in the same boot only.
+    #[prost(uint64, repeated, tag = "10")]
+    pub node: Vec<u64>,
+    /// Counters of pods, and of what is of none.
+    #[prost(message, repeated, tag = "11")]
+    pub pods: Vec<StoredPod>,
+}
+
+/// Counters of a pod over the window.
+#[derive(Clone, PartialEq, Message)]
+pub struct StoredPod {
+    /// As in the name of its cgroup.
+    #[prost(string, tag = "1")]
+    pub uid: String,
+    /// As its history stores them.
+    #[prost(uint64, repeated, tag = "2")]
+    pub readings: Vec<u64>,
+    /// Its threads' waits, the same.
+    #[prost(uint64, repeated, tag = "3")]
+    pub delays: Vec<u64>,
 }
 
 /// A ring.
@@ -89,9 +111,14 @@ impl Checkpoint {
 
     /// How long ago it was written, in milliseconds: exactly within one boot, by the node's clock across a reboot, and 0 if that went back.
     pub fn age_ms(&self, boot_id: &str, now: Moment) -> u64 {
-        let same_boot = !boot_id.is_empty() && self.boot_id == boot_id;
-        let since_boot = now.boot_ms.checked_sub(self.boot_ms).filter(|_| same_boot);
+        let since_boot = self.since_boot(boot_id, now);
         since_boot.unwrap_or_else(|| u64::try_from(now.wall_ms.saturating_sub(self.wall_ms)).unwrap_or(0))
+    }
+
+    /// The same, if it is of this boot: only then the kernel's counters have gone on.
+    pub fn since_boot(&self, boot_id: &str, now: Moment) -> Option<u64> {
+        let same_boot = !boot_id.is_empty() && self.boot_id == boot_id;
+        now.boot_ms.checked_sub(self.boot_ms).filter(|_| same_boot)
     }
 }
 

@@ -40,6 +40,26 @@ impl<T: Copy> History<T> {
         Some((passed, *reading))
     }
 
+    /// A reading as it was kept.
+    pub(crate) fn put(&mut self, at: u64, reading: T) {
+        self.readings.push_back((at, reading));
+    }
+
+    /// The reading at this place, the oldest first, and its time.
+    pub(crate) fn get(&self, place: usize) -> Option<(u64, T)> {
+        self.readings.get(place).copied()
+    }
+
+    /// The last one.
+    pub(crate) fn last(&self) -> Option<(u64, T)> {
+        self.readings.back().copied()
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.readings.len()
+    }
+
     pub(crate) fn clear(&mut self) {
         self.readings.clear();
     }

@@ -11,6 +11,7 @@
 
 pub mod cgroup;
 pub mod checkpoint;
+mod counters;
 pub mod facts;
 mod file;
 pub mod histogram;

@@ -149,11 +149,12 @@ pub fn schedstat(text: &str) -> Option<RunDelay> {
     sum
 }
 
-/// `/proc/<thread>/schedstat`: nanoseconds run, nanoseconds waited, slices.
+/// `/proc/<thread>/schedstat`: nanoseconds run, nanoseconds waited, slices. Zeros alone are what a kernel prints that does not measure
+/// (and of a thread that has not run yet): they say nothing.
 pub fn task_schedstat(text: &str) -> Option<RunDelay> {
     let mut fields = text.split_ascii_whitespace().map(|field| field.parse::<u64>().ok());
-    let [_run, waited_ns, slices] = [fields.next()??, fields.next()??, fields.next()??];
-    Some(RunDelay { waited_ns, slices })
+    let [run, waited_ns, slices] = [fields.next()??, fields.next()??, fields.next()??];
+    ([run, waited_ns, slices] != [0; 3]).then_some(RunDelay { waited_ns, slices })
 }
 
 /// Ticks of CPU time by the number of the CPU, of `/proc/stat`; see [`CpuTicks::busy`].

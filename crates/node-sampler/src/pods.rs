@@ -2,16 +2,19 @@
 
 use std::{
     collections::BTreeMap,
+    ops::RangeInclusive,
     path::{Path, PathBuf},
 };
 
 use node_report::{
     MemoryPolicy, PodUsage,
-    report::{PodMemoryEvents, Resources, Throttling},
+    report::{PodMemoryEvents, Pressure, Resources, RunQueue, Throttling},
 };
 
 use crate::{
     cgroup::{Hierarchy, PodFast, PodFiles, PodSlow},
+    checkpoint::StoredPod,
+    counters::Counters,
     facts::{Facts, PodFacts},
     history::{History, grown, rate},
     parse::RunDelay,
@@ -23,12 +26,18 @@ use crate::{
 /// How often the threads of pods are looked at: their counters lose nothing by it but what threads that end did since.
 const THREADS_MS: u64 = 30_000;
 
+/// Where systemd puts what is no pod: of its processes together the kernel tells what it tells of a pod's.
+const SYSTEM: &str = "system.slice";
+
 /// All pods of the node.
 #[derive(Debug)]
 pub(crate) struct Pods {
     hierarchy: Hierarchy,
     proc: PathBuf,
     by_uid: BTreeMap<String, Pod>,
+    system: Pod,
+    /// What was kept over a restart, until it is seen which pods are there.
+    kept: BTreeMap<String, Past>,
     threads_at_ms: Option<u64>,
     buffer: Vec<u8>,
 }
@@ -49,6 +58,13 @@ pub(crate) struct Pod {
     minute: Minute,
 }
 
+/// What a checkpoint says of a pod.
+#[derive(Debug, Default)]
+struct Past {
+    history: History<Reading>,
+    delays: History<RunDelay>,
+}
+
 /// Counters of a pod; of memory the sum of what was read, and how often.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reading {
@@ -56,6 +72,35 @@ struct Reading {
     slow: PodSlow,
     memory_sum: u128,
     memory_count: u64,
+}
+
+impl Counters for Reading {
+    const COUNT: usize = 23;
+
+    fn write(&self, word: &mut impl FnMut(Option<u64>)) {
+        let Self { fast, slow, memory_sum, memory_count } = *self;
+        word(fast.cpu_us);
+        word(u64::try_from(memory_sum).ok());
+        word(Some(memory_count));
+        fast.throttling.write(word);
+        slow.pressure.write(word);
+        slow.memory_events.write(word);
+        slow.io.write(word);
+        slow.throttling.write(word);
+    }
+
+    fn read(word: &mut impl FnMut() -> Option<u64>) -> Self {
+        let [cpu_us, memory_sum, memory_count]: [Option<u64>; 3] = Counters::read(word);
+        let fast = PodFast { cpu_us, memory: None, throttling: Counters::read(word) };
+        let slow = PodSlow {
+            pressure: Counters::read(word),
+            memory_events: Counters::read(word),
+            io: Counters::read(word),
+            throttling: Counters::read(word),
+        };
+        let (memory_sum, memory_count) = (memory_sum.unwrap_or(0).into(), memory_count.unwrap_or(0));
+        Self { fast, slow, memory_sum, memory_count }
+    }
 }
 
 /// Seconds of the minute that is under way.
@@ -92,8 +137,34 @@ pub(crate) struct Totals {
 
 impl Pods {
     pub(crate) fn new(hierarchy: Hierarchy, proc: &Path) -> Self {
-        let proc = proc.to_owned();
-        Self { hierarchy, proc, by_uid: BTreeMap::new(), threads_at_ms: None, buffer: Vec::new() }
+        let (proc, by_uid) = (proc.to_owned(), BTreeMap::new());
+        let system = Pod::with_threads(&hierarchy, Path::new(SYSTEM));
+        let kept = BTreeMap::new();
+        Self { hierarchy, proc, by_uid, system, kept, threads_at_ms: None, buffer: Vec::new() }
+    }
+
+    /// For the checkpoint: each pod, and under the name of its cgroup what is of none.
+    pub(crate) fn store(&self) -> Vec<StoredPod> {
+        let stored = |(uid, pod): (&str, &Pod)| StoredPod {
+            uid: uid.to_owned(),
+            readings: pod.history.store(),
+            delays: pod.delays.store(),
+        };
+        let pods = self.by_uid.iter().map(|(uid, pod)| (uid.as_str(), pod));
+        pods.chain([(SYSTEM, &self.system)]).map(stored).collect()
+    }
+
+    /// Goes on from what was kept in this boot, `age_ms` ago, as far as it is `within` the window. Waits of threads are added up here and
+    /// not by the kernel, so nobody did meanwhile, and that time is left out.
+    pub(crate) fn restore(&mut self, kept: &[StoredPod], age_ms: u64, within: &RangeInclusive<u64>) {
+        let past = |stored: &StoredPod| Past {
+            history: History::restore(&stored.readings, 0, within),
+            delays: History::restore(&stored.delays, age_ms, within),
+        };
+        self.kept = kept.iter().map(|stored| (stored.uid.clone(), past(stored))).collect();
+        if let Some(past) = self.kept.remove(SYSTEM) {
+            self.system = Pod::with_threads(&self.hierarchy, Path::new(SYSTEM)).going_on(past);
+        }
     }
 
     /// Where their cgroups are.
@@ -106,12 +177,14 @@ impl Pods {
         let found = self.hierarchy.pods();
         self.by_uid.retain(|uid, _| found.binary_search_by(|(known, _)| known.cmp(uid)).is_ok());
         for (uid, path) in found {
-            let hierarchy = &self.hierarchy;
-            self.by_uid.entry(uid).or_insert_with(|| Pod {
-                threads: Threads::new(hierarchy, &path),
-                ..Pod::new(PodFiles::new(hierarchy, &path))
-            });
+            let (hierarchy, kept) = (&self.hierarchy, &mut self.kept);
+            let past = kept.remove(&uid);
+            self.by_uid
+                .entry(uid)
+                .or_insert_with(|| Pod::with_threads(hierarchy, &path).going_on(past.unwrap_or_default()));
         }
+        // Those that have gone meanwhile are not waited for.
+        self.kept.clear();
         // A node without pods spends nothing on them; of pods of which nothing can be read nothing is known.
         let none = self.by_uid.is_empty().then_some(0);
         let nothing = Resources { cpu_milli: none, memory_bytes: none };
@@ -128,13 +201,13 @@ impl Pods {
 
     /// Reads everything else, and puts it into the window's history.
     pub(crate) fn slow(&mut self, now_ms: u64, window_ms: u64) {
-        for pod in self.by_uid.values_mut() {
+        for pod in self.by_uid.values_mut().chain([&mut self.system]) {
             pod.now.slow = pod.files.slow(&mut self.buffer);
             pod.keep(now_ms, window_ms);
         }
         if self.threads_at_ms.is_none_or(|at| now_ms.saturating_sub(at) >= THREADS_MS) {
             self.threads_at_ms = Some(now_ms);
-            for pod in self.by_uid.values_mut() {
+            for pod in self.by_uid.values_mut().chain([&mut self.system]) {
                 pod.look_at_threads(&self.proc, now_ms, window_ms, &mut self.buffer);
             }
         }
@@ -148,6 +221,11 @@ impl Pods {
     /// What each used in the minute that is over.
     pub(crate) fn minute(&mut self) -> Vec<(&str, Resources)> {
         self.by_uid.iter_mut().map(|(uid, pod)| (uid.as_str(), pod.minute.take())).collect()
+    }
+
+    /// Pressure of what is of no pod, and its waiting for a CPU, as of `now_ms`.
+    pub(crate) fn system(&self, now_ms: u64) -> (Option<Pressure>, Option<RunQueue>) {
+        (self.system.pressure(now_ms), self.system.waiting())
     }
 
     /// The pods whose names are known, as of `now_ms`.
@@ -180,6 +258,19 @@ impl Pod {
             history: History::default(),
             minute: Minute::default(),
         }
+    }
+
+    /// With its threads, for their waiting.
+    fn with_threads(hierarchy: &Hierarchy, path: &Path) -> Self {
+        Self { threads: Threads::new(hierarchy, path), ..Self::new(PodFiles::new(hierarchy, path)) }
+    }
+
+    /// With what was known of it before a restart.
+    fn going_on(self, past: Past) -> Self {
+        let Past { history, delays } = past;
+        let (at_ms, now) = history.last().unwrap_or((self.at_ms, self.now));
+        let gained = delays.last().map(|(_, delay)| delay).unwrap_or_default();
+        Self { threads: self.threads.going_on(gained), history, delays, at_ms, now, ..self }
     }
 
     /// Usage of the last second.
@@ -241,7 +332,7 @@ impl Pod {
             usage: resources(cpu_milli.or(self.second.cpu_milli), memory),
             priority: priority.map(i32::from),
             qos: qos.map(i32::from),
-            pressure: pressure(begun.map(|_| before.slow.pressure), slow.pressure, passed),
+            pressure: self.pressure(now_ms),
             throttling: throttling(begun.map(|_| &before), &self.now),
             memory_events: memory_events(begun.map(|_| &before.slow), &slow),
             io: io(begun.and(before.slow.io), slow.io, passed),
@@ -251,8 +342,15 @@ impl Pod {
 }
 
 impl Pod {
+    /// Pressure now and over the window.
+    fn pressure(&self, now_ms: u64) -> Option<Pressure> {
+        let begun = self.history.begin(now_ms);
+        let (passed, before) = begun.unwrap_or((0, self.now));
+        pressure(begun.map(|_| before.slow.pressure), self.now.slow.pressure, passed)
+    }
+
     /// Waiting for a CPU over the window.
-    fn waiting(&self) -> Option<node_report::report::RunQueue> {
+    fn waiting(&self) -> Option<RunQueue> {
         let (at_ms, now) = self.delay?;
         let (passed, before) = self.delays.begin(at_ms)?;
         run_queue(Some(before), Some(now), passed)

@@ -8,6 +8,7 @@ use std::{
 use node_report::MemoryPolicy;
 
 use crate::{
+    counters::Counters,
     file::Kept,
     parse::{self, IoCounts, PressureLines, RunDelay},
 };
@@ -40,6 +41,27 @@ pub struct NodeSlow {
     pub oom_kills: Option<u64>,
     /// All disks.
     pub io: Option<IoCounts>,
+}
+
+impl Counters for NodeSlow {
+    const COUNT: usize = 15;
+
+    fn write(&self, word: &mut impl FnMut(Option<u64>)) {
+        let Self { pressure, run_delay, alloc_stalls, major_faults, oom_kills, io } = *self;
+        pressure.write(word);
+        word(run_delay.map(|delay| delay.waited_ns));
+        word(run_delay.map(|delay| delay.slices));
+        [alloc_stalls, major_faults, oom_kills].write(word);
+        io.write(word);
+    }
+
+    fn read(word: &mut impl FnMut() -> Option<u64>) -> Self {
+        let pressure = Counters::read(word);
+        let (waited_ns, slices) = (word(), word());
+        let [alloc_stalls, major_faults, oom_kills]: [Option<u64>; 3] = Counters::read(word);
+        let run_delay = waited_ns.zip(slices).map(|(waited_ns, slices)| RunDelay { waited_ns, slices });
+        Self { pressure, run_delay, alloc_stalls, major_faults, oom_kills, io: Counters::read(word) }
+    }
 }
 
 /// The files of a node.

@@ -127,6 +127,11 @@ impl Sampler {
         self.policy = policy;
     }
 
+    /// By what is measured; before a leader was heard that is what was restored, or the defaults.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
     /// Window of averages, in seconds: that of the policy, 10 s to half an hour.
     fn window_s(&self) -> u32 {
         match self.policy.aggregate_duration_s {
@@ -223,6 +228,7 @@ impl Sampler {
             major_faults: events(|slow| slow.major_faults),
             oom_kills: events(|slow| slow.oom_kills),
         };
+        let (system_pressure, system_run_queue) = self.pods.system(last.boot_ms);
         let usage = NodeUsage {
             aggregate_duration_s: window_s,
             usage: self.node.mean(window_s),
@@ -238,6 +244,8 @@ impl Sampler {
             capacity: resources(fast.cpus.map(|cpus| cpus * 1_000), fast.memory_total),
             numa: self.numa.usage(last.boot_ms),
             host_applications: self.hosts.usage(last.boot_ms),
+            system_pressure,
+            system_run_queue,
         };
         let age = i64::try_from(now.boot_ms.saturating_sub(last.boot_ms)).unwrap_or(0);
         Some(Sample {
@@ -259,7 +267,9 @@ impl Sampler {
             rings: checkpoint::store_series([&self.node, &self.system]),
             model_ms: self.model_ms(now),
             models: checkpoint::store_peaks(&self.peaks),
-            memory_policy: self.policy.memory,
+            policy: Some(self.policy.clone()),
+            node: self.history.store(),
+            pods: self.pods.store(),
         }
         .encode_to_vec()
     }
@@ -267,8 +277,14 @@ impl Sampler {
     /// Takes over what was kept; to be called before the first tick. The time since then is unknown.
     pub fn restore(&mut self, kept: &Checkpoint, now: Moment, boot_id: &str) {
         let age_ms = kept.age_ms(boot_id, now);
+        self.set_policy(kept.policy.clone().unwrap_or_default());
         [self.node, self.system] = checkpoint::restore_series(&kept.rings, age_ms / 1_000);
-        self.policy.memory = kept.memory_policy;
+        if let Some(age_ms) = kept.since_boot(boot_id, now) {
+            let window_ms = u64::from(self.window_s()) * 1_000;
+            let within = now.boot_ms.saturating_sub(window_ms)..=now.boot_ms;
+            self.history = History::restore(&kept.node, 0, &within);
+            self.pods.restore(&kept.pods, age_ms, &within);
+        }
         self.peaks = checkpoint::restore_peaks(&kept.models);
         self.model_clock = (kept.model_ms.saturating_add(age_ms), now.boot_ms);
     }

@@ -35,6 +35,11 @@ impl Threads {
         Self { folder, list, ..Self::default() }
     }
 
+    /// Adds to what was gained before a restart.
+    pub(crate) fn going_on(self, gained: RunDelay) -> Self {
+        Self { gained, ..self }
+    }
+
     /// The sum, which never goes back; `None` if the kernel does not count, or there are too many.
     pub(crate) fn read(&mut self, proc: &Path, buffer: &mut Vec<u8>) -> Option<RunDelay> {
         let mut numbers = Vec::new();

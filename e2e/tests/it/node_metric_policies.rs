@@ -10,6 +10,9 @@ use e2e::{eventually, hack_cluster, kubectl, kubectl_apply, repository, run};
 const NODE: &str = "cloud-1";
 const NAMESPACE: &str = "koordinator-system";
 
+/// How long an expired object is seen.
+const GRACE: Duration = Duration::from_secs(10);
+
 /// Until nodes that never report are taken for silent, a policy is read and a report follows.
 const WARM: Duration = Duration::from_mins(3);
 
@@ -24,6 +27,44 @@ async fn field(resource: &str, name: &str, path: &str) -> Result<String> {
     kubectl(&["get", resource, name, "-o", &format!("jsonpath={{{path}}}")]).await?.ok()
 }
 
+fn condition(field: &str) -> String {
+    format!(r#".status.conditions[?(@.type=="NodeMetricFresh")].{field}"#)
+}
+
+/// Waits until the Node says so of its metrics.
+async fn says(status: &str, reason: &str) -> Result<()> {
+    eventually(&format!("NodeMetricFresh is {status}, {reason}"), WARM, || async {
+        let said = field("node", NODE, &condition("status")).await?;
+        let why = field("node", NODE, &condition("reason")).await?;
+        ensure!(said == status && why == reason, "{said}, {why}");
+        Ok(())
+    })
+    .await
+}
+
+/// What becomes of a node that is silent: after six intervals it is expired, and said to be; after the grace it is out of view.
+async fn silence() -> Result<()> {
+    says("False", "ReportsCeased").await?;
+    let state = field("nm", NODE, ".status.freshness.state").await?;
+    ensure!(state == "Expired", "{state}");
+    let about = format!("reason=ReportsCeased,involvedObject.name={NODE}");
+    eventually("an event tells of it", WARM, || async {
+        let events =
+            ["get", "events", "-A", "--field-selector", &about, "-o", "jsonpath={.items[*].message}"];
+        let events = kubectl(&events).await?.ok()?;
+        ensure!(events.contains("does not report"), "{events}");
+        Ok(())
+    })
+    .await?;
+    eventually("it is out of view", WARM, || async {
+        let gone = kubectl(&["get", "nm", NODE]).await?;
+        ensure!(!gone.success && gone.stderr.contains("(NotFound)"), "{gone:?}");
+        Ok(())
+    })
+    .await?;
+    says("False", "OutOfView").await
+}
+
 #[tokio::test]
 async fn policies_reach_nodes_and_nothing_is_left_behind() -> Result<()> {
     let install = repository().join("hack/install");
@@ -31,19 +72,20 @@ async fn policies_reach_nodes_and_nothing_is_left_behind() -> Result<()> {
     cleanup.add(&install, &["--wait"]);
     cleanup.add(repository().join("hack/cluster"), &["hub", NODE, "--off"]);
     kubectl(&["create", "namespace", NAMESPACE]).await?.ok()?;
-    run(&install, &["--set", "nodeMetrics.enabled=true", "--wait"], "").await?.ok()?;
+    let grace = format!("nodeMetrics.grace={}s", GRACE.as_secs());
+    run(&install, &["--set", "nodeMetrics.enabled=true", "--set", &grace, "--wait"], "").await?.ok()?;
     hack_cluster(&["hub", NODE, "--report"]).await?.ok()?;
     let colocation = format!(
         r#"{{"metricAggregateDurationSeconds": 60, "nodeConfigs": [{{
             "nodeSelector": {{"matchLabels": {{"kubernetes.io/hostname": "{NODE}"}}}},
-            "metricReportIntervalSeconds": 5, "metricAggregatePolicy": {{"durations": ["20s"]}}}}]}}"#
+            "metricReportIntervalSeconds": 2, "metricAggregatePolicy": {{"durations": ["20s"]}}}}]}}"#
     )
     .replace('\n', " ");
     kubectl_apply(&config(&colocation, r#"{"memory": [1], "cpu": []}"#)).await?.ok()?;
     eventually("the node measures by the policy", WARM, || async {
         let interval = ".spec.metricCollectPolicy.reportIntervalSeconds";
         let told = field("nm", NODE, interval).await?;
-        ensure!(told == "5", "interval {told}");
+        ensure!(told == "2", "interval {told}");
         let window = field("nm", NODE, ".status.nodeMetric.aggregatedNodeUsages[*].duration").await?;
         ensure!(window == "20s", "windows {window}");
         Ok(())
@@ -57,7 +99,7 @@ async fn policies_reach_nodes_and_nothing_is_left_behind() -> Result<()> {
     ]);
     let others = others.await?.ok()?;
     ensure!(
-        others.split_whitespace().all(|one| one == format!("{NODE}=5") || one.ends_with("=10")),
+        others.split_whitespace().all(|one| one == format!("{NODE}=2") || one.ends_with("=10")),
         "{others}"
     );
 
@@ -81,17 +123,24 @@ async fn policies_reach_nodes_and_nothing_is_left_behind() -> Result<()> {
     })
     .await?;
     let told = field("nm", NODE, ".spec.metricCollectPolicy.reportIntervalSeconds").await?;
-    ensure!(told == "5", "the last good one holds: {told}");
+    ensure!(told == "2", "the last good one holds: {told}");
 
-    let condition = r#".status.conditions[?(@.type=="NodeMetricFresh")].status"#;
-    eventually("the node says that it reports", WARM, || async {
-        let said = field("node", NODE, condition).await?;
-        ensure!(said == "True", "{said}");
+    says("True", "Reporting").await?;
+    // A hub that stands still says nothing; its node is back at its next report.
+    hack_cluster(&["signal", "STOP", "edge-hub", NODE]).await?.ok()?;
+    let silent = silence().await;
+    hack_cluster(&["signal", "CONT", "edge-hub", NODE]).await?.ok()?;
+    silent?;
+    eventually("it is back", WARM, || async {
+        let state = field("nm", NODE, ".status.freshness.state").await?;
+        ensure!(state == "Fresh", "{state}");
         Ok(())
     })
     .await?;
+    says("True", "Reporting").await?;
+
     run(&install, &["--wait"], "").await?.ok()?;
-    let said = field("node", NODE, condition).await?;
+    let said = field("node", NODE, &condition("status")).await?;
     ensure!(said.is_empty(), "the hook left NodeMetricFresh={said}");
     let place = ["-n", "kube-system", "get", "configmap", "isthmus-node-metric", "-o", "jsonpath={.data}"];
     let place = kubectl(&place).await?.ok()?;

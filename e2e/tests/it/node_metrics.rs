@@ -3,13 +3,16 @@
 
 mod callers;
 mod faults;
+mod figures;
+mod flow;
 mod ground;
+mod koordinator;
 mod observers;
 mod take_overs;
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use e2e::cleanup::Cleanup;
 use e2e::{SYSTEM, client, eventually, hack_cluster, kubectl, kubectl_apply, repository, run};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -41,10 +44,12 @@ async fn what_a_node_uses_is_seen_and_outlives_a_leader() -> Result<()> {
     let explained = kubectl(&["explain", "nodemetrics.status.nodeMetric.nodeUsage"]).await?.ok()?;
     ensure!(explained.contains("resources"), "{explained}");
 
-    // Nobody asked the API server to store it.
-    let stored =
-        kubectl(&["get", "crd", "nodemetrics.slo.koordinator.sh", "--ignore-not-found"]).await?.ok()?;
-    ensure!(stored.trim().is_empty(), "a CRD holds NodeMetrics: {stored}");
+    // The same for a person at a terminal, by the manager's own command.
+    let top = run("isthmus-manager", &["top", "nodes", "--sort-by", "memory"], "").await?.ok()?;
+    let line = top.lines().find(|line| line.split_whitespace().next() == Some(NODE));
+    ensure!(line.is_some_and(|line| line.contains("Fresh") && line.contains("Mi")), "{top}");
+
+    reports_cost_the_api_server_nothing().await?;
 
     let leases = Api::<Lease>::namespaced(client.clone(), SYSTEM);
     let holder = |lease: Lease| lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default();
@@ -65,6 +70,48 @@ async fn what_a_node_uses_is_seen_and_outlives_a_leader() -> Result<()> {
     })
     .await?;
     e2e::replicas::all_ready().await
+}
+
+/// Nothing is stored, and nobody is asked who may report: by the API server's own counts.
+async fn reports_cost_the_api_server_nothing() -> Result<()> {
+    let stored =
+        kubectl(&["get", "crd", "nodemetrics.slo.koordinator.sh", "--ignore-not-found"]).await?.ok()?;
+    ensure!(stored.trim().is_empty(), "a CRD holds NodeMetrics: {stored}");
+    let counts = || async {
+        let metrics = kubectl(&["get", "--raw", "/metrics"]).await?.ok()?;
+        let etcd = |line: &&str| {
+            line.starts_with("etcd_request")
+                && ["slo.koordinator.sh", "nodemetrics"].iter().all(|word| line.contains(word))
+        };
+        let asked = metrics.lines().find(etcd);
+        ensure!(asked.is_none(), "etcd was asked for NodeMetrics: {asked:?}");
+        let review = |line: &&str| {
+            line.starts_with("apiserver_request_total{")
+                && ["tokenreviews", "subjectaccessreviews"]
+                    .iter()
+                    .any(|kind| line.contains(&format!("resource=\"{kind}\"")))
+        };
+        let count = |line: &str| line.rsplit(' ').next().and_then(|count| count.parse::<f64>().ok());
+        anyhow::Ok(metrics.lines().filter(review).filter_map(count).sum::<f64>())
+    };
+    // The API server's own looks at its extensions are reviewed each half minute; between two of them nothing is.
+    eventually("reports come and nothing is reviewed", WARM, || async {
+        let (reviews, seq) = (counts().await?, of_last_report("seq").await?);
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let (reviews, reports) =
+            (counts().await? - reviews, of_last_report("seq").await?.saturating_sub(seq));
+        ensure!(reports >= 2, "{reports} reports in 5 s");
+        ensure!(reviews < 1.0, "{reviews} reviews while {reports} reports came");
+        Ok(())
+    })
+    .await
+}
+
+/// What the node's hub says of its last report that was taken: its number as `seq`, the leader's term as `epoch`.
+async fn of_last_report(what: &str) -> Result<u64> {
+    let words = ["exec", NODE, "--", "curl", "-sfm2", "http://127.0.0.1:10267/v1/status"];
+    let status: Value = serde_json::from_str(&hack_cluster(&words).await?.ok()?)?;
+    status["nodeMetric"][what].as_u64().context("no report was taken yet")
 }
 
 /// Has nodes report each two seconds, until this is dropped: those who never do are waited for six intervals after each cold start. It comes

@@ -33,7 +33,9 @@ async fn too_many_requests_are_told_to_come_again() {
     assert_eq!(ask(&router, "DELETE", &format!("{GADGETS}/a"), &Value::Null).await.0, 429);
     let watch = get(&router, &format!("{GADGETS}?watch=1&timeoutSeconds=0"), &[]).await;
     assert_eq!(watch.status(), 200, "a watch takes no room");
-    assert_eq!(get(&router, "/readyz", &[]).await.status(), 200, "nor does health");
+    for path in ["/readyz", "/apis", "/apis/test.isthmus.dev/v1", "/openapi/v2", "/openapi/v3", "/version"] {
+        assert_eq!(get(&router, path, &[]).await.status(), 200, "nor does {path}");
+    }
 }
 
 /// Everybody is whoever they say.

@@ -50,6 +50,33 @@ fn owner(uid: &str) -> Value {
 }
 
 #[tokio::test]
+async fn members_of_owners_have_their_types() {
+    let router = api().router();
+    for (member, wrong, kind) in [
+        ("name", json!(5), "number into Go struct field OwnerReference.ownerReferences.name of type string"),
+        (
+            "uid",
+            json!({}),
+            "object into Go struct field OwnerReference.ownerReferences.uid of type types.UID",
+        ),
+        (
+            "controller",
+            json!("yes"),
+            "string into Go struct field OwnerReference.ownerReferences.controller of type bool",
+        ),
+    ] {
+        let mut owned = owner("1");
+        owned[member] = wrong;
+        let mut object = gadget("owned", &json!({}));
+        object["metadata"]["ownerReferences"] = json!([owned]);
+        let (status, refused) = ask(&router, "POST", GADGETS, &object).await;
+        assert_eq!(status, 400, "{member}: {refused}");
+        let message = refused["message"].as_str().unwrap();
+        assert!(message.contains(&format!("json: cannot unmarshal {kind}")), "{message}");
+    }
+}
+
+#[tokio::test]
 async fn an_owner_stands_once_and_has_no_members_that_nobody_knows() {
     let router = api().router();
     let mut strange = owner("2");

@@ -157,7 +157,7 @@ pub struct NodeMetricInfo {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scarcity: Option<Scarcity>,
 
-    /// What processes of no pod suffered; not measured yet, and so never there.
+    /// What processes of no pod suffered: those of systemd's `system.slice`. Pressure with cgroups of version 2 only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system_scarcity: Option<Scarcity>,
 }

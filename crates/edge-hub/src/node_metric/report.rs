@@ -32,12 +32,13 @@ const LONGEST_RETRY: Duration = Duration::from_mins(5);
 pub(super) async fn report(shared: Arc<Shared>, connector: Arc<Connector>) {
     let known = shared.known.subscribe();
     let incarnation = *shared.incarnation.lock();
+    let restored = shared.sampler.lock().policy().clone();
     let source =
         Source { node: shared.node.clone(), node_uid: String::new(), boot_id: shared.boot_id.clone() };
     let mut reporter = Reporter {
         interval_ms: u32::try_from(shared.config.interval.as_millis()).unwrap_or(10_000),
         encoder: Encoder::new(source, incarnation, Threshold::default()),
-        policy_hash: None,
+        policy_hash: (restored != Policy::default()).then(|| restored.hash()),
         moved: true,
         route: Route::default(),
         complaint: String::new(),

@@ -71,7 +71,7 @@ async fn lead(host: Arc<Host>, mut guard: LeadershipGuard) {
     });
     *host.reports_at.write() = Some(host.config.reports_at());
     host.proxy.set_leader(None);
-    host.metrics.took_over();
+    host.metrics.took_over(warm);
     let coverage = host.source.read(node_metrics::store::Store::coverage);
     info!(epoch, warm, live = coverage.live, covered = coverage.covered, "takes reports");
     keep_announced(&host, reservation, epoch).await;

@@ -6,8 +6,8 @@ use arc_swap::ArcSwapOption;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, UnixTime};
-use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, RootCertStore, ServerConfig, SignatureScheme};
 use tls::certificate::Certificate;
 use tls::resolver::ServingCertificate;
@@ -109,5 +109,8 @@ pub fn server_config(
         .with_client_cert_verifier(authorities)
         .with_cert_resolver(resolver);
     config.alpn_protocols = vec![b"h2".to_vec()];
+    // A session that goes on is not checked again: whose authority has gone would be let in.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
     Ok(config)
 }

@@ -10,6 +10,8 @@ use super::*;
 use crate::freshness::Now;
 use crate::store::{NodeFacts, Settings, Store};
 
+mod handshake;
+
 const WALL: i64 = 1_790_000_000;
 
 fn certificate(groups: &[&str], names: &[&str]) -> Reporter {

@@ -128,6 +128,8 @@ fn whole_node() -> NodeUsage {
             priority: Some(Priority::Prod.into()),
             qos: Some(Qos::Ls.into()),
         }],
+        system_pressure: Some(stalled(20)),
+        system_run_queue: Some(RunQueue { delay_ns: Some(22), waiting_milli: Some(23) }),
     }
 }
 
@@ -172,4 +174,6 @@ fn a_whole_status_is_what_the_types_say() {
     let members = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     assert_eq!(members(pod), ["name", "namespace", "podUsage", "priority", "qos", "scarcity"]);
     assert_eq!(members(&pod["scarcity"]), ["memoryEvents", "pressure", "runQueue", "throttling"]);
+    let node = &serde_json::to_value(&expected).unwrap()["nodeMetric"];
+    assert_eq!(members(&node["systemScarcity"]), ["pressure", "runQueue"]);
 }

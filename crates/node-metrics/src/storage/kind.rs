@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use kube_wire::object::Object;
+use parking_lot::Mutex;
 
-use super::{NodeMetrics, Pages};
+use super::NodeMetrics;
+use super::pages::Pages;
 use crate::ledger::{Ledger, Stored};
 use crate::load::{self, LoadRecord};
 use crate::record::{self, MalformedRecord, Record};
@@ -16,7 +18,7 @@ pub(super) trait Kind: Send + Sync + 'static {
 
     fn ledger(store: &Store) -> &Ledger<Self::Value>;
 
-    fn pages(source: &NodeMetrics) -> &Pages<Self::Value>;
+    fn pages(source: &NodeMetrics) -> &Mutex<Pages<Self::Value>>;
 
     /// The version as clients get it.
     fn object(source: &NodeMetrics, stored: &Stored<Self::Value>) -> Result<Arc<Object>, MalformedRecord>;
@@ -45,7 +47,7 @@ impl Kind for Metric {
         store.ledger()
     }
 
-    fn pages(source: &NodeMetrics) -> &Pages<Record> {
+    fn pages(source: &NodeMetrics) -> &Mutex<Pages<Record>> {
         &source.paged
     }
 
@@ -73,7 +75,7 @@ impl Kind for Load {
         store.loads()
     }
 
-    fn pages(source: &NodeMetrics) -> &Pages<LoadRecord> {
+    fn pages(source: &NodeMetrics) -> &Mutex<Pages<LoadRecord>> {
         &source.paged_loads
     }
 

@@ -1,4 +1,5 @@
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use kube_wire::selectable_field::SelectableFields;
 use node_report::{NodeUsage, Report};

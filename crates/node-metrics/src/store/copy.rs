@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Phase, Store};
+use super::{Origin, Phase, Store};
 use crate::freshness::Now;
 use crate::record::Record;
 
@@ -24,6 +24,7 @@ impl Store {
         }
         self.ledger.copied_whole(&names, version);
         self.copied = true;
+        self.origin = Origin::Served;
         self.copied_at = Some(now.steady);
     }
 

@@ -209,20 +209,7 @@ fn a_copy_counts_while_it_is_fresh() {
         for name in ["a", "b"] {
             leader.report(at(0), report(name, 1, 0));
         }
-        let mut standby = store();
-        let copied = |stored: &crate::ledger::Stored<Record>| {
-            let body: Bytes = record::object(stored, VERSION, |_| {}).unwrap().body().clone();
-            (Arc::clone(&stored.name), stored.version, Record::from_json(body).unwrap().0)
-        };
-        standby.copy_list(
-            at(1),
-            leader.ledger().values().map(|s| copied(s)).collect(),
-            leader.ledger().last(),
-        );
-        for name in ["a", "b"] {
-            standby.node_applied(at(1), facts(name, 0, None));
-        }
-        standby.nodes_listed(at(1), &["a".into(), "b".into()].into());
+        let mut standby = copied_to_standby(&leader, 1, &["a", "b"]);
         standby.promote(at(takes_over_at), leader.ledger().last() + 1_000_000_000);
         assert_eq!(standby.phase() == Phase::Serving, serves, "after {takes_over_at} s");
         for name in ["a", "b"] {
@@ -230,6 +217,55 @@ fn a_copy_counts_while_it_is_fresh() {
         }
         assert_eq!(standby.phase(), Phase::Serving);
     }
+}
+
+/// What `leader` would copy to a standby that knows these nodes, at `seconds`.
+fn copied_to_standby(leader: &Store, seconds: u64, names: &[&str]) -> Store {
+    let mut standby = store();
+    let copied = |stored: &crate::ledger::Stored<Record>| {
+        let body: Bytes = record::object(stored, VERSION, |_| {}).unwrap().body().clone();
+        (Arc::clone(&stored.name), stored.version, Record::from_json(body).unwrap().0)
+    };
+    let ledger = leader.ledger();
+    standby.copy_list(at(seconds), ledger.values().map(|s| copied(s)).collect(), ledger.last());
+    for name in names {
+        standby.node_applied(at(seconds), facts(name, 0, None));
+    }
+    standby.nodes_listed(at(seconds), &names.iter().map(|name| Arc::from(*name)).collect());
+    standby
+}
+
+#[test]
+fn a_warm_leader_serves_at_once_what_the_one_before_served() {
+    let mut leader = leading(&["reports", "never"]);
+    leader.report(at(1), report("reports", 1, 0));
+    leader.tick(at(61));
+    assert_eq!(leader.phase(), Phase::Serving, "the one that never reports is declared gone");
+    leader.report(at(61), report("reports", 1, 1));
+    let mut standby = copied_to_standby(&leader, 62, &["reports", "never"]);
+    standby.promote(at(63), leader.ledger().last() + 1_000_000);
+    assert_eq!(standby.phase(), Phase::Serving);
+    assert_eq!(value(&standby, "never")["status"]["freshness"]["state"], "NeverReported");
+    // A leader that did so and is followed by itself, too.
+    standby.demote(at(64));
+    standby.promote(at(65), standby.ledger().last());
+    assert_eq!(standby.phase(), Phase::Serving);
+}
+
+#[test]
+fn what_nobody_served_is_waited_for() {
+    let leader = leading(&[]);
+    let mut standby = copied_to_standby(&leader, 1, &["new"]);
+    for second in 2..4 {
+        // The second time it holds an object, which it made itself and told nobody.
+        standby.promote(at(second), leader.ledger().last() + 1_000_000 * second);
+        assert!(matches!(standby.phase(), Phase::Warming { .. }));
+        assert!(standby.ledger().get("new").is_some());
+        standby.demote(at(second));
+    }
+    standby.promote(at(5), leader.ledger().last() + 9_000_000);
+    standby.report(at(5), report("new", 1, 0));
+    assert_eq!(standby.phase(), Phase::Serving);
 }
 
 #[test]

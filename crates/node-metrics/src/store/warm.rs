@@ -20,7 +20,9 @@ impl Store {
             coverage.live += 1;
             let stored = self.ledger.get(&tracked.facts.name);
             let copied = !self.warm && tracked.reported.is_none() && tracked.heard == self.began;
-            let known = !copied && stored.is_some_and(|stored| stored.value.has_status());
+            // Of one that never reported the leader before knew no more, and served it.
+            let known =
+                !copied && stored.is_some_and(|stored| tracked.inherited || stored.value.has_status());
             let gone = matches!(tracked.silence, Some(Silence::Expired | Silence::Hidden));
             coverage.covered += usize::from(known || gone);
         }

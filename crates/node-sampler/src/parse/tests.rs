@@ -93,6 +93,8 @@ fn lists_threads_and_cpus_are_read() {
     assert_eq!(task_schedstat("5 70 3\n"), Some(RunDelay { waited_ns: 70, slices: 3 }));
     assert_eq!(task_schedstat("5 x 3"), None);
     assert_eq!(task_schedstat("5 7"), None);
+    assert_eq!(task_schedstat("0 0 0\n"), None, "a kernel that does not measure");
+    assert_eq!(task_schedstat("5 0 0"), Some(RunDelay { waited_ns: 0, slices: 0 }));
     let text = "cpu  9 9 9 9 9 9 9\ncpu0 1 2 3 100 100 4 5 6\ncpu10 1 0 0 0 0 0 0\ncpu11 1 0\nintr 5\n";
     assert_eq!(stat_by_cpu(text).collect::<Vec<_>>(), [(0, 15), (10, 1)]);
     let info = numa_meminfo("Node 1 MemTotal:  8 kB\nNode 1 MemFree: 2 kB\nNode 1 Active(file): x kB\n");

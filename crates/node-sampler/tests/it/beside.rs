@@ -64,17 +64,57 @@ fn a_pods_threads_wait_for_a_cpu() {
 
 #[test]
 fn a_kernel_that_does_not_count_waits_has_none() {
+    // No file, or one of nothing but zeros: schedstats built in and switched off.
+    for text in [None, Some("0 0 0\n")] {
+        let folder = tempfile::tempdir().unwrap();
+        let tree = Tree::new(folder.path(), Layout::V2Systemd);
+        let mut sampler = Sampler::new(&tree.roots());
+        for second in 0..=60 {
+            tree.node(second);
+            tree.pod(0, second);
+            tree.threads(0, &[11], second);
+            match text {
+                Some(text) => tree.write("proc/11/schedstat", text),
+                None => std::fs::remove_file(folder.path().join("proc/11/schedstat")).unwrap(),
+            }
+            sampler.tick(at(second), &facts(1));
+        }
+        let sample = sampler.sample(at(60), &facts(1), 1, None).unwrap();
+        assert_eq!(sample.pods[0].run_queue, None, "{text:?}");
+    }
+}
+
+#[test]
+fn what_is_of_no_pod_suffers_too() {
+    for layout in LAYOUTS {
+        let folder = tempfile::tempdir().unwrap();
+        let tree = Tree::new(folder.path(), layout);
+        let mut sampler = Sampler::new(&tree.roots());
+        for second in 0..=120 {
+            tree.node(second);
+            tree.system(&[21, 22], second);
+            sampler.tick(at(second), &facts(0));
+        }
+        let usage = sampler.sample(at(120), &facts(0), 1, None).unwrap().usage;
+        let delay = usage.system_run_queue.unwrap();
+        assert_eq!((delay.delay_ns, delay.waiting_milli), (Some(100_000), Some(4)), "{layout:?}");
+        if layout == Layout::V1 {
+            assert_eq!(usage.system_pressure, None, "absent, not zero");
+        } else {
+            let some = usage.system_pressure.unwrap().io.unwrap().some.unwrap();
+            assert_eq!((some.window_ppm, some.avg10_ppm), (Some(10_000), Some(125_000)), "{layout:?}");
+        }
+    }
+    // Without systemd nothing is said.
     let folder = tempfile::tempdir().unwrap();
-    let tree = Tree::new(folder.path(), Layout::V2Systemd);
+    let tree = Tree::new(folder.path(), Layout::V2Cgroupfs);
     let mut sampler = Sampler::new(&tree.roots());
     for second in 0..=60 {
         tree.node(second);
-        tree.pod(0, second);
-        tree.threads(0, &[11], second);
-        std::fs::remove_file(folder.path().join("proc/11/schedstat")).unwrap();
-        sampler.tick(at(second), &facts(1));
+        sampler.tick(at(second), &facts(0));
     }
-    assert_eq!(sampler.sample(at(60), &facts(1), 1, None).unwrap().pods[0].run_queue, None);
+    let usage = sampler.sample(at(60), &facts(0), 1, None).unwrap().usage;
+    assert_eq!((usage.system_pressure, usage.system_run_queue), (None, None));
 }
 
 #[test]

@@ -114,11 +114,26 @@ impl Tree {
 
     /// The threads of a pod: `numbers` in a container's cgroup. Each waits 2 ms in 20 slices a second.
     pub(crate) fn threads(&self, pod: usize, numbers: &[u32], seconds: u64) {
+        self.threads_of(&self.pod_folder(pod, "cpuacct"), "container", numbers, seconds);
+    }
+
+    /// A daemon beside pods, as systemd runs it: its threads as those of a pod, and pressure where cgroups have it.
+    pub(crate) fn system(&self, numbers: &[u32], seconds: u64) {
+        let folder = match self.layout {
+            Layout::V1 => "cgroup/cpu,cpuacct/system.slice",
+            Layout::V2Systemd | Layout::V2Cgroupfs => "cgroup/system.slice",
+        };
+        self.threads_of(folder, "daemon.service", numbers, seconds);
+        if self.layout != Layout::V1 {
+            self.pressure_of(folder, seconds);
+        }
+    }
+
+    fn threads_of(&self, folder: &str, within: &str, numbers: &[u32], seconds: u64) {
         let list = if self.layout == Layout::V1 { "tasks" } else { "cgroup.threads" };
-        let folder = self.pod_folder(pod, "cpuacct");
         let lines: Vec<_> = numbers.iter().map(|number| format!("{number}\n")).collect();
         self.write(&format!("{folder}/{list}"), "");
-        self.write(&format!("{folder}/container/{list}"), &lines.concat());
+        self.write(&format!("{folder}/{within}/{list}"), &lines.concat());
         for number in numbers {
             let text = format!("{} {} {}\n", seconds * 9, seconds * 2_000_000, seconds * 20);
             self.write(&format!("proc/{number}/schedstat"), &text);
@@ -220,9 +235,18 @@ impl Tree {
                 &format!("{folder}/io.stat"),
                 &format!("8:0 rbytes={} wbytes=0 rios={seconds} wios=0 dbytes=0 dios=0\n", seconds * 4_096),
             );
-            for name in ["cpu", "memory", "io"] {
-                self.write(&format!("{folder}/{name}.pressure"), &pressure(seconds * 10_000));
-            }
+            self.pod_pressure(number, seconds);
+        }
+    }
+
+    /// In version 1 some kernels have it where they count CPU time.
+    pub(crate) fn pod_pressure(&self, number: usize, seconds: u64) {
+        self.pressure_of(&self.pod_folder(number, "cpuacct"), seconds);
+    }
+
+    fn pressure_of(&self, folder: &str, seconds: u64) {
+        for name in ["cpu", "memory", "io"] {
+            self.write(&format!("{folder}/{name}.pressure"), &pressure(seconds * 10_000));
         }
     }
 }

@@ -82,6 +82,24 @@ fn pressure_delay_and_events_are_there_where_the_kernel_has_them() {
 }
 
 #[test]
+fn a_kernel_that_has_pressure_in_version_1_tells_it_of_pods() {
+    let folder = tempfile::tempdir().unwrap();
+    let tree = Tree::new(folder.path(), Layout::V1);
+    let mut sampler = Sampler::new(&tree.roots());
+    for second in 0..=60 {
+        tree.node(second);
+        tree.pod(0, second);
+        tree.pod_pressure(0, second);
+        sampler.tick(at(second), &facts(1));
+    }
+    let pressure = sampler.sample(at(60), &facts(1), 1, None).unwrap().pods[0].pressure.unwrap();
+    for stats in [pressure.cpu, pressure.memory, pressure.io] {
+        let some = stats.unwrap().some.unwrap();
+        assert_eq!((some.window_ppm, some.avg10_ppm), (Some(10_000), Some(125_000)));
+    }
+}
+
+#[test]
 fn what_a_kernel_has_not_is_absent() {
     for layout in [Layout::V1, Layout::V2Systemd] {
         let sample = run(layout, 20, MemoryPolicy::WithoutPageCache, false);

@@ -210,6 +210,7 @@ impl Bench {
             Figure::new("p99_direct_ms", p99).target(200.0),
             Figure::new("etcd_writes_per_s", seen.stored.writes / seen.seconds).target(0.0),
             Figure::new("etcd_bytes_per_s", seen.stored.bytes / seen.seconds),
+            Figure::new("lease_writes_per_s", seen.stored.leases / seen.seconds),
             Figure::new("reports_per_s", seen.reports_per_s),
             Figure::new("report_bytes", seen.report_bytes),
             Figure::new("reports_failed_per_s", seen.failed / seen.seconds),
@@ -336,19 +337,24 @@ impl Bench {
             (End::Term, "takeover_term_s", 1.0),
             (End::Kill, "takeover_kill_s", 2.0),
             (End::Frozen, "takeover_frozen_s", 5.0),
+            (End::CutOff, "takeover_cut_off_s", 5.0),
         ];
         for (end, key, target) in ends {
             let mut gaps = Vec::new();
             for _ in 0..self.size.rounds {
                 let admin = self.direct()?;
                 let probe = (&fleet.shared, nodes);
-                gaps.push(takeover::change(&self.client, end, probe, &self.place, &admin).await?);
+                let ways = (&admin, &self.api_server);
+                gaps.push(takeover::change(&self.client, end, probe, &self.place, ways).await?);
             }
             let longest = gaps.iter().map(|gap| gap.reads.max(gap.reports)).fold(0.0, f64::max);
+            let aggregated = gaps.iter().map(|gap| gap.aggregated).fold(0.0, f64::max);
             self.figures.push(Figure::new(key, longest).target(target));
-            let each: Vec<_> =
-                gaps.iter().map(|gap| format!("{:.2}/{:.2}", gap.reads, gap.reports)).collect();
-            self.notes.push(format!("{end:?}: reads/reports were gone for {} s.", each.join(", ")));
+            let each = gaps.iter().map(|gap| format!("{:.2}/{:.2}", gap.reads, gap.reports));
+            self.notes.push(format!(
+                "{end:?}: reads/reports were gone for {} s; reads through the API server for {aggregated:.2} s at most.",
+                each.collect::<Vec<_>>().join(", "),
+            ));
         }
         nodes::remove(&self.client).await
     }

@@ -18,6 +18,14 @@ pub(super) struct Question(
     pub(super) String,
 );
 
+impl Question {
+    /// Whether it asks for the state of a moment long ago: the first of all versions.
+    pub(super) fn is_of_the_past(&self) -> bool {
+        let query = self.1.split_once('?').map_or("", |(_, query)| query);
+        query.split('&').any(|pair| pair == "resourceVersion=1")
+    }
+}
+
 impl fmt::Display for Question {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(method, path, media_type, accept, body) = self;
@@ -224,7 +232,8 @@ pub(super) fn differences(theirs: &Reply, ours: &Reply) -> Vec<String> {
     found
 }
 
-fn walk(theirs: &Value, ours: &Value, path: &str, found: &mut Vec<String>) {
+/// Collects where two values differ.
+pub(super) fn walk(theirs: &Value, ours: &Value, path: &str, found: &mut Vec<String>) {
     match (theirs, ours) {
         (Value::Object(a), Value::Object(b)) => {
             for name in a.keys().chain(b.keys().filter(|name| !a.contains_key(*name))) {

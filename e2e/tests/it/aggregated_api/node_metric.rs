@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::Comparison;
 use super::answers::{Kind, Question};
+use super::documents::About;
 use super::servers::{Ours, real};
 use super::words::Words;
 
@@ -65,6 +66,9 @@ async fn a_node_metric_is_answered_as_a_custom_resource_of_its_schema() -> Resul
     }
     comparison.made_up(&WORDS).await?;
     comparison.end()?;
+    let metrics = About { group: GROUP, version: "v1beta1", kind: "NodeMetric" };
+    metrics.openapi_v3((&real, &ours.endpoint)).await?;
+    metrics.openapi_v2((&real, &ours.endpoint)).await?;
     drop(made);
     Ok(())
 }

@@ -16,7 +16,7 @@ use super::ground::Ground;
 use super::observers::Observers;
 use super::{NODE, WARM};
 
-const METRICS: &str = "/apis/slo.koordinator.sh/v1beta1/nodemetrics";
+pub(super) const METRICS: &str = "/apis/slo.koordinator.sh/v1beta1/nodemetrics";
 
 #[tokio::test]
 async fn front_proxies_change_and_nobody_is_believed_by_their_word() -> Result<()> {
@@ -24,7 +24,7 @@ async fn front_proxies_change_and_nobody_is_believed_by_their_word() -> Result<(
     let observers = Observers::start(&ground).await?;
     straight(&ground).await.context("straight at a replica")?;
     let before = replicas::restarts(&ground.client).await?;
-    rotate(&ground).await.context("F7: another front proxy")?;
+    rotate(&ground, &observers).await.context("F7: another front proxy")?;
     observers.up_to_date(&ground).await?;
     observers.check("F7: another front proxy")?;
     let after = replicas::restarts(&ground.client).await?;
@@ -73,7 +73,7 @@ fn bearer(token: &str) -> String {
     format!("Authorization: Bearer {token}")
 }
 
-fn port(pod: &k8s_openapi::api::core::v1::Pod) -> Result<i32> {
+pub(super) fn port(pod: &k8s_openapi::api::core::v1::Pod) -> Result<i32> {
     let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
     let mut ports = containers.flat_map(|container| container.ports.iter().flatten());
     let port = ports.find(|port| port.name.as_deref() == Some("node-metric"));
@@ -166,7 +166,12 @@ impl FrontProxy {
 }
 
 /// The front proxy's authority is joined by another, the proxy shows a certificate of that, and the old one goes.
-async fn rotate(ground: &Ground) -> Result<()> {
+async fn rotate(ground: &Ground, observers: &Observers) -> Result<()> {
+    let none_failed = || {
+        let failed = observers.failed();
+        ensure!(failed.is_empty(), "while both authorities are known lists failed: {failed:?}");
+        Ok(())
+    };
     let proxy = FrontProxy::of_cluster().await?;
     proxy.next().await?;
     let (old, next) = (proxy.text("front-proxy-ca.crt")?, proxy.text("next-ca.crt")?);
@@ -174,6 +179,7 @@ async fn rotate(ground: &Ground) -> Result<()> {
     published(ground, &[&old, &next]).await?;
     proxy.put("front-proxy.key", &proxy.text("next.key")?)?;
     proxy.put("front-proxy.crt", &proxy.text("next.crt")?)?;
+    none_failed()?;
     // Only a proxy of the next authority is believed from here on.
     proxy.put("front-proxy-ca.crt", &next)?;
     only(ground, &next).await?;
@@ -184,10 +190,12 @@ async fn rotate(ground: &Ground) -> Result<()> {
     })
     .await?;
     // And back, for the tests that follow: the other way round.
+    observers.failed();
     proxy.put("front-proxy-ca.crt", &format!("{old}{next}"))?;
     published(ground, &[&old, &next]).await?;
     proxy.put("front-proxy.key", &proxy.text("front-proxy.key.kept")?)?;
     proxy.put("front-proxy.crt", &proxy.text("front-proxy.crt.kept")?)?;
+    none_failed()?;
     proxy.put("front-proxy-ca.crt", &old)?;
     only(ground, &old).await?;
     ground.whole().await

@@ -4,13 +4,15 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use e2e::hub::token;
 use e2e::{SYSTEM, eventually, kubectl, throughout};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::json;
-use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
+use super::flow::{self, Flow, Gap};
 use super::ground::{Ground, LEASE};
 use super::observers::Observers;
 use super::{NODE, WARM, fresh};
@@ -31,24 +33,35 @@ const GONE: Duration = Duration::from_mins(1);
 async fn stock_clients_stay_right_whatever_befalls_the_leader() -> Result<()> {
     let ground = Ground::new().await?;
     let observers = Observers::start(&ground).await?;
-    killed(&ground).await.context("F1: killed")?;
+    let reader = token(SYSTEM, "e2e-reader", "view").await?;
+    let mut gaps = vec![killed(&ground, &reader).await.context("F1: killed")?];
     observers.check("F1: killed")?;
     lease_deleted(&ground).await.context("F4: the Lease is deleted")?;
     observers.check("F4: the Lease is deleted")?;
-    clock_behind(&ground).await.context("F5: a clock that is behind")?;
+    gaps.push(clock_behind(&ground, &reader).await.context("F5: a clock that is behind")?);
     observers.check("F5: a clock that is behind")?;
     let unavailable = observers.unavailable();
     ensure!(unavailable.is_empty(), "F1, F4, F5: the APIService was not available: {unavailable:?}");
 
-    rolled_out(&ground).await.context("F6: a rollout")?;
+    println!("F1, F5: {gaps:?}");
+    flow::best_is_within(&gaps, flow::KILL).context("F1, F5")?;
+
+    observers.failed();
+    while_namespaces_come_and_go(rolled_out(&ground)).await.context("F6: a rollout")?;
     observers.check("F6: a rollout")?;
+    let failed = observers.failed();
+    ensure!(failed.is_empty(), "F6: lists failed: {failed:?}");
     let unavailable = observers.unavailable();
     ensure!(unavailable.is_empty(), "F6: the APIService was not available: {unavailable:?}");
 
-    frozen(&ground).await.context("F2: frozen")?;
+    let stands_still = Box::pin(frozen(&ground, &reader));
+    let mut gaps = vec![while_namespaces_come_and_go(stands_still).await.context("F2: frozen")?];
     observers.check("F2: frozen")?;
-    cut_off(&ground).await.context("F3: cut off")?;
+    let is_cut_off = Box::pin(cut_off(&ground, &reader));
+    gaps.push(while_namespaces_come_and_go(is_cut_off).await.context("F3: cut off")?);
     observers.check("F3: cut off")?;
+    println!("F2, F3: {gaps:?}");
+    flow::best_is_within(&gaps, flow::FROZEN).context("F2, F3")?;
     // The API server asks five times at random: with a dead one of two, all five may be lost once in a while.
     println!("F2, F3: not available {} times", observers.unavailable().len());
     observers.up_to_date(&ground).await?;
@@ -57,29 +70,26 @@ async fn stock_clients_stay_right_whatever_befalls_the_leader() -> Result<()> {
     Ok(())
 }
 
-async fn killed(ground: &Ground) -> Result<()> {
+async fn killed(ground: &Ground, reader: &str) -> Result<Gap> {
     let before = ground.holder().await?;
-    ground.leader().await?.signal("-KILL").await?;
-    ground.recovered(&before).await
+    let leader = ground.leader().await?;
+    let gap = Flow::new(ground, &leader, reader).await?.over(leader.signal("-KILL")).await?;
+    ground.recovered(&before).await?;
+    Ok(gap)
 }
 
 /// It gives the leadership up by itself before another takes it, and what it says afterwards is not heard.
-async fn frozen(ground: &Ground) -> Result<()> {
+async fn frozen(ground: &Ground, reader: &str) -> Result<Gap> {
     let before = ground.holder().await?;
     let old = ground.leader().await?;
-    old.signal("-STOP").await?;
-    let outcome = eventually("another leads", WARM, || async {
-        let now = ground.holder().await?;
-        ensure!(now != before, "{now} leads");
-        Ok(())
-    })
-    .await;
+    let gap = Flow::new(ground, &old, reader).await?.over(old.signal("-STOP")).await;
     let long = e2e::ground::long();
     tokio::time::sleep(if long { LONG_FROZEN } else { FROZEN }).await;
     // The kubelet may have killed it meanwhile.
     let awake = old.signal("-CONT").await.is_ok();
-    outcome?;
+    let gap = gap?;
     let next = ground.holder().await?;
+    ensure!(next != before, "{next} leads");
     if awake {
         throughout("it does not come back", Duration::from_secs(5), || async {
             let now = ground.holder().await?;
@@ -88,7 +98,8 @@ async fn frozen(ground: &Ground) -> Result<()> {
         })
         .await?;
     }
-    ground.whole().await
+    ground.whole().await?;
+    Ok(gap)
 }
 
 async fn announced_is_not(ground: &Ground, address: &str) -> Result<()> {
@@ -99,21 +110,16 @@ async fn announced_is_not(ground: &Ground, address: &str) -> Result<()> {
     Ok(())
 }
 
-async fn cut_off(ground: &Ground) -> Result<()> {
+async fn cut_off(ground: &Ground, reader: &str) -> Result<Gap> {
     let before = ground.holder().await?;
     let old = ground.leader().await?;
-    old.cut_off().await?;
-    let outcome = eventually("another leads", WARM, || async {
-        let now = ground.holder().await?;
-        ensure!(now != before, "{now} leads");
-        Ok(())
-    })
-    .await;
+    let gap = Flow::new(ground, &old, reader).await?.over(old.cut_off()).await;
     // Its network goes with it.
     let pods = ["-n", SYSTEM, "delete", "pod", &old.pod, "--force", "--grace-period=0"];
     kubectl(&pods).await?.ok()?;
-    outcome?;
-    ground.whole().await
+    let gap = gap?;
+    ground.recovered(&before).await?;
+    Ok(gap)
 }
 
 async fn lease_deleted(ground: &Ground) -> Result<()> {
@@ -124,14 +130,15 @@ async fn lease_deleted(ground: &Ground) -> Result<()> {
 }
 
 /// What was told is ten minutes ahead of the next leader's clock: it goes on above that, and nobody is the staler for it.
-async fn clock_behind(ground: &Ground) -> Result<()> {
+async fn clock_behind(ground: &Ground, reader: &str) -> Result<Gap> {
     let maps = Api::<ConfigMap>::namespaced(ground.client.clone(), "kube-system");
     let before = ground.holder().await?;
     let leader = ground.leader().await?;
+    let flow = Flow::new(ground, &leader, reader).await?;
     let ahead = jiff::Timestamp::now().as_microsecond() + i64::try_from(BEHIND.as_micros())?;
     let patch = json!({ "data": { "version-ceiling": ahead.to_string() } });
     maps.patch(LEASE, &PatchParams::default(), &Patch::Merge(&patch)).await?;
-    leader.signal("-KILL").await?;
+    let gap = flow.over(leader.signal("-KILL")).await?;
     ground.recovered(&before).await?;
     eventually("a report is seen above what was told", WARM, || async {
         let version = fresh().await?;
@@ -142,30 +149,36 @@ async fn clock_behind(ground: &Ground) -> Result<()> {
     let stale = ListParams::default().fields("status.freshness.state=Expired");
     let stale = ground.metrics().list(&stale).await?;
     ensure!(stale.iter().all(|object| object.metadata.name.as_deref() != Some(NODE)), "{NODE} is expired");
-    Ok(())
+    Ok(gap)
 }
 
-/// All replicas are replaced, one after the other, while namespaces come and go.
+/// All replicas are replaced, one after the other, twice.
 async fn rolled_out(ground: &Ground) -> Result<()> {
-    let mut namespaces = JoinSet::new();
-    let end = tokio_util::sync::CancellationToken::new();
-    namespaces.spawn(come_and_go(end.clone()));
     for _ in 0..2 {
         kubectl(&["-n", SYSTEM, "rollout", "restart", "deployment/isthmus-manager"]).await?.ok()?;
         kubectl(&["-n", SYSTEM, "rollout", "status", "deployment/isthmus-manager", "--timeout=180s"])
             .await?
             .ok()?;
     }
-    end.cancel();
-    while let Some(outcome) = namespaces.join_next().await {
-        let count = outcome??;
-        ensure!(count > 0, "no namespace came and went");
-    }
     ground.whole().await
 }
 
+/// Makes and deletes namespaces for as long as something else takes: an API that cannot be discovered would keep them from going.
+async fn while_namespaces_come_and_go<T>(what: impl Future<Output = Result<T>>) -> Result<T> {
+    let end = CancellationToken::new();
+    let whole = async {
+        let outcome = what.await;
+        end.cancel();
+        outcome
+    };
+    let (outcome, count) = tokio::join!(whole, come_and_go(end.clone()));
+    let outcome = outcome?;
+    ensure!(count? > 0, "no namespace came and went");
+    Ok(outcome)
+}
+
 /// Makes namespaces and deletes them until `end`; returns how many.
-async fn come_and_go(end: tokio_util::sync::CancellationToken) -> Result<usize> {
+async fn come_and_go(end: CancellationToken) -> Result<usize> {
     let mut count = 0;
     while !end.is_cancelled() || count == 0 {
         let name = format!("e2e-nm-{count}");

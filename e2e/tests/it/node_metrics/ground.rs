@@ -76,11 +76,14 @@ impl Ground {
         Replica::find(&self.client, pod).await
     }
 
-    /// Ends the leader's pod; with `grace` 0 it is killed.
-    pub(super) async fn end_leader(&self, grace: Option<u32>) -> Result<()> {
-        let pod = self.leader().await?.pod;
-        let how = DeleteParams { grace_period_seconds: grace, ..DeleteParams::default() };
-        Api::<Pod>::namespaced(self.client.clone(), SYSTEM).delete(&pod, &how).await?;
+    /// Ends a replica's pod, and another comes in its place: it is asked to end by its kubelet, or killed.
+    pub(super) async fn end(&self, replica: &Replica, kill: bool) -> Result<()> {
+        if kill {
+            replica.signal("-KILL").await?;
+        }
+        // Asked twice it would end at once, so it is the kubelet alone that asks.
+        let how = DeleteParams { grace_period_seconds: kill.then_some(0), ..DeleteParams::default() };
+        Api::<Pod>::namespaced(self.client.clone(), SYSTEM).delete(&replica.pod, &how).await?;
         Ok(())
     }
 

@@ -47,10 +47,19 @@ struct Record {
     informer: Known,
     /// Lists that were answered, those that were refused for the time being, those without an answer.
     listed: [usize; 3],
+    /// What was said of the last two.
+    failed: Vec<String>,
     unavailable: Vec<String>,
 }
 
 impl Record {
+    fn failed(&mut self, how: usize, what: String) {
+        self.listed[how] += 1;
+        if self.failed.len() < 20 {
+            self.failed.push(what);
+        }
+    }
+
     fn wrong(&mut self, what: String) {
         // The first tell enough.
         if self.wrong.len() < 20 {
@@ -98,6 +107,11 @@ impl Observers {
     /// What the APIService said whenever it was not available, and forgets it.
     pub(super) fn unavailable(&self) -> Vec<String> {
         std::mem::take(&mut self.record.lock().unavailable)
+    }
+
+    /// What was said of lists that were refused or not answered, and forgets it.
+    pub(super) fn failed(&self) -> Vec<String> {
+        std::mem::take(&mut self.record.lock().failed)
     }
 
     /// Waits until both have heard of a report that came just now.
@@ -196,8 +210,8 @@ async fn list(api: Api<DynamicObject>, nodes: BTreeSet<String>, record: Shared) 
                 }
                 last = version.max(last);
             }
-            Ok(Err(_)) => record.lock().listed[1] += 1,
-            Err(_) => record.lock().listed[2] += 1,
+            Ok(Err(error)) => record.lock().failed(1, error.to_string()),
+            Err(_) => record.lock().failed(2, format!("no answer within {LIST_WITHIN:?}")),
         }
         tokio::time::sleep(LIST_EVERY).await;
     }

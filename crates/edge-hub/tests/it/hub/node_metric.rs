@@ -2,15 +2,22 @@
 
 mod leader;
 
-use std::{fs, path::Path, time::Duration};
+use std::{
+    fs,
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use edge_hub::node_metric::NodeMetricConfig;
-use node_report::{Report, Resources};
+use node_report::{Policy, Report, Resources};
 use node_sampler::Roots;
 use serde_json::{Value, json};
 
 use self::leader::{Leader, Say};
 use super::site::{Site, get};
+
+/// A window of percentiles, of which half must be known.
+const WINDOW_S: u32 = 8;
 
 const UID: &str = "0f5d3c1e-0000-4000-8000-000000000001";
 
@@ -131,13 +138,29 @@ async fn a_hub_that_is_started_again_reports_as_a_later_one_and_follows_the_conf
     let leader = Leader::start("first").await;
     let mut site = site(&leader).await;
     leader.trust(&site.authority);
+    // Percentiles of a few seconds: what is known of them is not of this life alone.
+    let policy = Policy { durations_s: vec![WINDOW_S], aggregate_duration_s: 60, ..Policy::default() };
+    leader.set_policy(policy.clone());
     start(&mut site).await;
-    let first = reported(&site, &leader, "a report", |_| true).await;
+    let known = |report: &Report| {
+        let usage = report.usage.clone().unwrap_or_default();
+        usage.aggregates.iter().any(|one| one.duration_s == WINDOW_S && one.p99.is_some())
+    };
+    let first = reported(&site, &leader, "a window that is known", |report| {
+        report.seq > u64::from(WINDOW_S) && known(report)
+    })
+    .await;
+    let stopped = Instant::now();
     site.stop().await;
     start(&mut site).await;
     let next =
         reported(&site, &leader, "a later life", |report| report.incarnation > first.incarnation).await;
     assert!(next.is_full());
+    // What was kept is there before the leader has said anything: by which policy it is, and what it measured.
+    assert_eq!((next.seq, next.policy_hash), (0, Some(policy.hash())));
+    assert_eq!(next.usage.as_ref().map(|usage| usage.aggregate_duration_s), Some(60));
+    let was_short = stopped.elapsed() < Duration::from_secs(u64::from(WINDOW_S / 2) - 1);
+    assert!(known(&next) || !was_short, "{:?} after {:?}", next.usage, stopped.elapsed());
     // The leader goes away for good; the next one writes the ConfigMap.
     let other = Leader::start("second").await;
     other.serve_as(&leader, 2);

@@ -71,6 +71,8 @@ pub(super) async fn remove(client: &Client) -> Result<()> {
 pub(super) struct Stored {
     /// Writes of anything but Leases, which are as many whatever nodes report.
     pub(super) writes: f64,
+    /// Writes of Leases: those of elections and of nodes' heartbeats.
+    pub(super) leases: f64,
     /// Bytes that etcd made the kernel write.
     pub(super) bytes: f64,
 }
@@ -78,20 +80,22 @@ pub(super) struct Stored {
 impl Stored {
     pub(super) async fn now() -> Result<Self> {
         let metrics = kubectl(&["get", "--raw", "/metrics"]).await?.ok()?;
-        let writes = metrics
-            .lines()
-            .filter(|line| line.starts_with("etcd_request_duration_seconds_count{"))
-            .filter(|line| {
-                ["create", "update", "delete"].iter().any(|op| line.contains(&format!("operation=\"{op}\"")))
-            })
-            .filter(|line| !line.contains("leases"))
-            .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
-            .sum();
-        Ok(Self { writes, bytes: control_plane("etcd")?.written_bytes()? })
+        let written = |line: &&str| {
+            line.starts_with("etcd_request_duration_seconds_count{")
+                && ["create", "update", "delete"]
+                    .iter()
+                    .any(|op| line.contains(&format!("operation=\"{op}\"")))
+        };
+        let count = |line: &str| line.rsplit(' ').next().and_then(|count| count.parse::<f64>().ok());
+        let (leases, others): (Vec<&str>, Vec<&str>) =
+            metrics.lines().filter(written).partition(|line| line.contains("leases"));
+        let sum = |lines: Vec<&str>| lines.into_iter().filter_map(count).sum();
+        Ok(Self { writes: sum(others), leases: sum(leases), bytes: control_plane("etcd")?.written_bytes()? })
     }
 
     pub(super) fn since(self, before: Self) -> Self {
-        Self { writes: self.writes - before.writes, bytes: self.bytes - before.bytes }
+        let Self { writes, leases, bytes } = self;
+        Self { writes: writes - before.writes, leases: leases - before.leases, bytes: bytes - before.bytes }
     }
 }
 

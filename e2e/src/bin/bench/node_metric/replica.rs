@@ -39,6 +39,18 @@ impl Replica {
         Ok([*fields.first().context("received")?, *fields.get(8).context("sent")?])
     }
 
+    /// Lets no packet in or out of its pod, or lets them again.
+    pub(super) async fn cut_off(&self, off: bool) -> Result<()> {
+        let network = format!("--net=/proc/{}/ns/net", self.process.0);
+        let change = if off { "-I" } else { "-D" };
+        for chain in ["INPUT", "OUTPUT"] {
+            e2e::run("nsenter", &[&network, "iptables", "-w", change, chain, "-j", "DROP"], "")
+                .await?
+                .ok()?;
+        }
+        Ok(())
+    }
+
     /// Sends its process a signal.
     pub(super) fn signal(&self, signal: rustix::process::Signal) -> Result<()> {
         let pid = rustix::process::Pid::from_raw(i32::try_from(self.process.0)?).context("pid")?;

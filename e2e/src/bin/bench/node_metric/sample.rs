@@ -45,6 +45,8 @@ pub(super) fn sample(node: u64, pods: u64, turn: u64, sampled_at_ms: i64, interv
             capacity: Some(Resources { cpu_milli: Some(32_000), memory_bytes: Some(64 << 30) }),
             numa: Vec::new(),
             host_applications: Vec::new(),
+            system_pressure: Some(pressure(mix(node, 8, turn))),
+            system_run_queue: Some(run_queue(mix(node, 9, turn))),
         },
         pods: (0..pods).map(|number| pod(node, number, turn)).collect(),
         policy_hash: None,

@@ -1,5 +1,6 @@
 //! How long reads and reports are gone when the leader goes. Both are tried again and again, as clients of one standby and of the
-//! leader that the cluster names would; each counts from the signal until the first that succeeds after one that did not.
+//! leader that the cluster names would; each counts from the signal until the first that succeeds after one that did not. Beside them somebody
+//! reads through the API server, which may have a connection to the leader that went and waits for its own timeouts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use kube::Client;
 use rustix::process::Signal;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
 
 use super::fleet::{PROBE, Reporter, Shared};
 use super::link::{self, Kind, Link};
@@ -28,12 +30,16 @@ const SLOW: Duration = Duration::from_millis(150);
 /// Nothing takes so long.
 const LONGEST: Duration = Duration::from_secs(30);
 
+/// So long a client of the API server waits before it asks again.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// How the leader goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Term,
     Kill,
     Frozen,
+    CutOff,
 }
 
 /// Seconds until reads and until reports flowed again.
@@ -41,6 +47,8 @@ pub(super) enum End {
 pub(super) struct Gap {
     pub(super) reads: f64,
     pub(super) reports: f64,
+    /// The longest time without an answer through the API server.
+    pub(super) aggregated: f64,
 }
 
 /// One change of the leader.
@@ -49,7 +57,7 @@ pub(super) async fn change(
     end: End,
     probe: (&Arc<Shared>, usize),
     place: &watch::Receiver<Place>,
-    admin: &Way,
+    (admin, api_server): (&Way, &Way),
 ) -> Result<Gap> {
     let (leader, standby) =
         eventually("both replicas run", Duration::from_mins(3), || async { pair(client).await }).await?;
@@ -75,12 +83,13 @@ pub(super) async fn change(
     let mut link = open(&mut reporter, &seen).await?;
     ensure!(reporter.post(probe.0, &mut link).await?.is_none(), "the leader does not lead");
     let began = Instant::now();
-    let signal = match end {
-        End::Term => Signal::TERM,
-        End::Kill => Signal::KILL,
-        End::Frozen => Signal::STOP,
-    };
-    leader.signal(signal)?;
+    match end {
+        End::Term => leader.signal(Signal::TERM)?,
+        End::Kill => leader.signal(Signal::KILL)?,
+        End::Frozen => leader.signal(Signal::STOP)?,
+        End::CutOff => leader.cut_off(true).await?,
+    }
+    let flowing = CancellationToken::new();
     let reports = async {
         loop {
             let known = seen.borrow_and_update().servers.first().cloned();
@@ -91,6 +100,7 @@ pub(super) async fn change(
             // What the old leader took says nothing of the new one.
             let leads = seen.borrow().servers.first().cloned();
             if posted && leads != before {
+                flowing.cancel();
                 return began.elapsed().as_secs_f64();
             }
             if !posted {
@@ -127,12 +137,31 @@ pub(super) async fn change(
             sleep(TURN).await;
         }
     };
-    let both = timeout(LONGEST, Box::pin(async { tokio::join!(reads, reports) })).await;
-    if end == End::Frozen {
-        leader.signal(Signal::CONT)?;
+    let both = timeout(LONGEST, Box::pin(async { tokio::join!(reads, reports) }));
+    let (both, aggregated) = tokio::join!(both, through(api_server, began, &flowing));
+    match end {
+        End::Frozen => leader.signal(Signal::CONT)?,
+        End::CutOff => leader.cut_off(false).await?,
+        End::Term | End::Kill => {}
     }
     let (reads, reports) = both.with_context(|| format!("{end:?}: nothing flows after {LONGEST:?}"))?;
-    Ok(Gap { reads, reports })
+    Ok(Gap { reads, reports, aggregated })
+}
+
+/// The longest time between two answers by the API server, until reports flow and it answers; [`LONGEST`], if it does not by then.
+async fn through(api_server: &Way, began: Instant, flowing: &CancellationToken) -> f64 {
+    let (mut longest, mut last) = (Duration::ZERO, began);
+    while began.elapsed() < LONGEST {
+        if timeout(PATIENCE, read(api_server)).await.is_ok_and(|read| read.is_ok()) {
+            longest = longest.max(last.elapsed());
+            last = Instant::now();
+            if flowing.is_cancelled() {
+                return longest.as_secs_f64();
+            }
+        }
+        sleep(TURN).await;
+    }
+    longest.max(last.elapsed()).as_secs_f64()
 }
 
 async fn moved(place: &mut watch::Receiver<Place>, from: Option<&String>) {

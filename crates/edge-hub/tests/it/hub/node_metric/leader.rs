@@ -7,7 +7,7 @@ use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::{body::Incoming, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use node_report::{Answer, Message, Report, Verdict, View, http as wire};
+use node_report::{Answer, Message, Policy, Report, Verdict, View, http as wire};
 use parking_lot::Mutex;
 use rustls::{RootCertStore, ServerConfig, server::WebPkiClientVerifier, version::TLS13};
 use serde_json::{Value, json};
@@ -30,6 +30,7 @@ pub(crate) enum Say {
 struct State {
     epoch: u64,
     say: VecDeque<Say>,
+    policy: Option<Policy>,
     reports: Vec<Report>,
     view: View,
     callers: Vec<String>,
@@ -99,6 +100,11 @@ impl Leader {
         self.state.lock().say.push_back(say);
     }
 
+    /// Has nodes measure by this policy, which is told with the answer to whoever does not know it.
+    pub(crate) fn set_policy(&self, policy: Policy) {
+        self.state.lock().policy = Some(policy);
+    }
+
     /// All reports that came in.
     pub(crate) fn reports(&self) -> Vec<Report> {
         self.state.lock().reports.clone()
@@ -160,6 +166,8 @@ async fn answer(
     assert_eq!(report.check(), Ok(()));
     let mut state = state.lock();
     state.reports.push(report.clone());
+    let policy_hash = state.policy.as_ref().map(Policy::hash);
+    let policy = state.policy.clone().filter(|_| report.policy_hash != policy_hash);
     let reply = Response::builder();
     let (reply, body) = match state.say.pop_front() {
         Some(Say::Status(status)) => (reply.status(status), Vec::new()),
@@ -175,6 +183,8 @@ async fn answer(
                         incarnation: held.incarnation,
                         acked_seq: held.seq,
                         dropped: verdict == Verdict::Drop,
+                        policy_hash,
+                        policy,
                         ..Answer::default()
                     };
                     (reply.status(200), answer.encode_to_vec())
