@@ -2,7 +2,7 @@
 //! are the same, and an edge node of no pool. `hack/cluster` makes it; it stays until the cluster goes.
 
 use std::process::{Output, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -91,8 +91,8 @@ pub enum Reach {
     Egress,
 }
 
-/// The one that the API server has.
-static THERE: Mutex<Reach> = Mutex::new(Reach::Names);
+/// Whether the API server goes by its `EgressSelector`.
+static BY_EGRESS: AtomicBool = AtomicBool::new(false);
 
 impl Reach {
     /// Both, the one that is there first: for the other one the API server starts anew.
@@ -105,7 +105,7 @@ impl Reach {
 
     /// The one that is there, for what goes either way.
     pub fn there() -> Self {
-        *THERE.lock().unwrap_or_else(PoisonError::into_inner)
+        if BY_EGRESS.load(Ordering::Relaxed) { Self::Egress } else { Self::Names }
     }
 
     fn word(self) -> &'static str {
@@ -134,7 +134,7 @@ pub async fn ground(reach: Reach) -> Result<&'static Ground> {
 pub async fn ground_with(reach: Reach, arguments: &[&str]) -> Result<&'static Ground> {
     let ground = GROUND_MADE.get_or_try_init(make).await?;
     hack_cluster(&[&["reach", reach.word()], arguments].concat()).await?.ok()?;
-    *THERE.lock().unwrap_or_else(PoisonError::into_inner) = reach;
+    BY_EGRESS.store(reach == Reach::Egress, Ordering::Relaxed);
     Ok(ground)
 }
 

@@ -201,7 +201,7 @@ mod tests {
         assert!((1000..=1001).contains(&told.acknowledged) && told.queued == 0, "{told:?}");
         assert!(told.round_trip > Duration::ZERO && told.round_trip < USUAL, "{told:?}");
         // Until nobody takes any more.
-        while tokio::time::timeout(LOOK, near.write_all(&[0; 1 << 16])).await.is_ok() {}
+        while tokio::time::timeout(LOOK, near.write_all(&[0; 1 << 14])).await.is_ok() {}
         let told = kernel(local, remote).unwrap();
         assert!(told.queued >= UPLOAD && told.acknowledged > 1001, "{told:?}");
         assert_eq!(kernel(local, remote).unwrap().acknowledged, told.acknowledged);

@@ -46,14 +46,8 @@ spec:
     .map(drop)
 }
 
-/// Prometheus with the usual jobs, but for one line each: targets are asked by the name of their node. Two jobs more have a gateway for their
-/// `proxy_url`, which asks for a certificate; Prometheus shows the kubelet the same one, so that is who it is there.
-async fn prometheus() -> Result<()> {
-    let folder = folder_of("prometheus").await?;
-    let authority = hack_cluster(&["path", GATEWAYS[1], "hub-ca"]).await?.ok()?;
-    let pki = authority.trim().trim_end_matches("/ca.crt");
-    let internal = "jsonpath={.status.addresses[?(@.type==\"InternalIP\")].address}";
-    let proxy = kubectl(&["get", "node", GATEWAYS[1], "-o", internal]).await?.ok()?;
+/// The usual jobs, but for one line each: targets are asked by the name of their node. Two more have a gateway for their `proxy_url`.
+fn jobs() -> String {
     let proxied = |job: &str, scheme: &str, port: u16| {
         format!(
             "    - job_name: {job}
@@ -80,13 +74,23 @@ async fn prometheus() -> Result<()> {
 "
         )
     };
-    let jobs = [
+    [
         kubelet("kubelet", "/metrics"),
         kubelet("cadvisor", "/metrics/cadvisor"),
         proxied("proxied-kubelet", "https", 10250),
         proxied("proxied-exporter", "http", 9100),
     ]
-    .concat();
+    .concat()
+}
+
+/// Prometheus. The gateway that is its proxy asks for a certificate; Prometheus shows the kubelet the same one, so that is who it is there.
+async fn prometheus() -> Result<()> {
+    let folder = folder_of("prometheus").await?;
+    let authority = hack_cluster(&["path", GATEWAYS[1], "hub-ca"]).await?.ok()?;
+    let pki = authority.trim().trim_end_matches("/ca.crt");
+    let internal = "jsonpath={.status.addresses[?(@.type==\"InternalIP\")].address}";
+    let proxy = kubectl(&["get", "node", GATEWAYS[1], "-o", internal]).await?.ok()?;
+    let jobs = jobs();
     kubectl_apply(&format!(
         "apiVersion: v1
 kind: ServiceAccount

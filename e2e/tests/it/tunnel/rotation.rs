@@ -266,11 +266,11 @@ async fn x13_x14_new_addresses_cut_no_stream() -> Result<()> {
         dialled_at(&dialled, exposed_by("PublicIP", &own)).await.context("public addresses")?;
         session.press().await.context("a session of before")
     };
-    let changed = changes.await;
-    if changed.is_err() {
+    let result = changes.await;
+    if result.is_err() {
         by_balancer().await?;
     }
-    changed?;
+    result?;
     dialled_at(&at(balancer), by_balancer()).await.context("the balancer's address")?;
     session.press().await.context("a session of before")?;
     for node in DIALLING {
