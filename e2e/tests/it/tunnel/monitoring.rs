@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use e2e::cleanup::Cleanup;
 use e2e::ground::{EDGE, GATEWAYS, Reach, ground};
-use e2e::{eventually, kubectl, kubectl_apply, run};
+use e2e::{eventually, hack_cluster, kubectl, kubectl_apply, run};
 use serde_json::Value;
 
 const NAMESPACE: &str = "kube-system";
@@ -46,9 +46,22 @@ spec:
     .map(drop)
 }
 
-/// Prometheus with the usual jobs, but for one line each: targets are asked by the name of their node.
-async fn prometheus() -> Result<()> {
-    let folder = folder_of("prometheus").await?;
+/// The usual jobs, but for one line each: targets are asked by the name of their node. Two more have a gateway for their `proxy_url`.
+fn jobs() -> String {
+    let proxied = |job: &str, scheme: &str, port: u16| {
+        format!(
+            "    - job_name: {job}
+      scheme: {scheme}
+      proxy_url: https://gateway.isthmus.internal:10265
+      tls_config:
+        ca_file: /var/run/secrets/kubernetes.io/serviceaccount/ca.crt
+        cert_file: /etc/proxy/client.crt
+        key_file: /etc/proxy/client.key
+      kubernetes_sd_configs: [{{role: node, selectors: [{{role: node, label: '!isthmus.dev/fake'}}]}}]
+      relabel_configs: [{{source_labels: [__meta_kubernetes_node_name], target_label: __address__, replacement: '$1:{port}'}}]
+"
+        )
+    };
     let kubelet = |job: &str, path: &str| {
         format!(
             "    - job_name: {job}
@@ -61,7 +74,23 @@ async fn prometheus() -> Result<()> {
 "
         )
     };
-    let jobs = [kubelet("kubelet", "/metrics"), kubelet("cadvisor", "/metrics/cadvisor")].concat();
+    [
+        kubelet("kubelet", "/metrics"),
+        kubelet("cadvisor", "/metrics/cadvisor"),
+        proxied("proxied-kubelet", "https", 10250),
+        proxied("proxied-exporter", "http", 9100),
+    ]
+    .concat()
+}
+
+/// Prometheus. The gateway that is its proxy asks for a certificate; Prometheus shows the kubelet the same one, so that is who it is there.
+async fn prometheus() -> Result<()> {
+    let folder = folder_of("prometheus").await?;
+    let authority = hack_cluster(&["path", GATEWAYS[1], "hub-ca"]).await?.ok()?;
+    let pki = authority.trim().trim_end_matches("/ca.crt");
+    let internal = "jsonpath={.status.addresses[?(@.type==\"InternalIP\")].address}";
+    let proxy = kubectl(&["get", "node", GATEWAYS[1], "-o", internal]).await?.ok()?;
+    let jobs = jobs();
     kubectl_apply(&format!(
         "apiVersion: v1
 kind: ServiceAccount
@@ -79,7 +108,9 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata: {{name: e2e-prometheus}}
 roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: e2e-prometheus}}
-subjects: [{{kind: ServiceAccount, name: prometheus, namespace: {NAMESPACE}}}]
+subjects:
+- {{kind: ServiceAccount, name: prometheus, namespace: {NAMESPACE}}}
+- {{apiGroup: rbac.authorization.k8s.io, kind: User, name: kube-apiserver-egress}}
 ---
 apiVersion: v1
 kind: ConfigMap
@@ -99,6 +130,7 @@ spec:
   serviceAccountName: prometheus
   nodeName: cloud-1
   terminationGracePeriodSeconds: 1
+  hostAliases: [{{ip: {proxy}, hostnames: [gateway.isthmus.internal]}}]
   containers:
   - name: c
     image: isthmus.dev/busybox:1
@@ -107,10 +139,14 @@ spec:
     - {{name: tool, mountPath: /opt/tool, readOnly: true}}
     - {{name: config, mountPath: /etc/prometheus}}
     - {{name: data, mountPath: /data}}
+    - {{name: certificate, mountPath: /etc/proxy/client.crt, readOnly: true}}
+    - {{name: key, mountPath: /etc/proxy/client.key, readOnly: true}}
   volumes:
   - {{name: tool, hostPath: {{path: {folder}}}}}
   - {{name: config, configMap: {{name: prometheus}}}}
   - {{name: data, emptyDir: {{}}}}
+  - {{name: certificate, hostPath: {{path: {pki}/egress.crt, type: File}}}}
+  - {{name: key, hostPath: {{path: {pki}/egress.key, type: File}}}}
 "
     ))
     .await?
@@ -120,7 +156,8 @@ spec:
 
 #[tokio::test]
 async fn f8_prometheus_reads_all_nodes_by_name() -> Result<()> {
-    ground(Reach::Names).await?;
+    // First by the EgressSelector, for the certificate that the API server shows there.
+    ground(Reach::Egress).await?;
     let mut gone = Cleanup::default();
     for object in [
         "configmap/prometheus",
@@ -136,12 +173,11 @@ async fn f8_prometheus_reads_all_nodes_by_name() -> Result<()> {
     exporters().await?;
     prometheus().await?;
     e2e::hub::runs(NAMESPACE, "prometheus").await?;
-    for reach in Reach::ALL {
+    for reach in [Reach::Egress, Reach::Names] {
         ground(reach).await?;
         every_target_is_up().await.with_context(|| format!("{reach:?}"))?;
     }
     // For this path alone the API server looks names up by itself, EgressSelector or not.
-    ground(Reach::Names).await?;
     kubelets_by_the_api_server().await?;
     drop(gone);
     Ok(())
@@ -174,7 +210,7 @@ async fn every_target_is_up() -> Result<()> {
         let said: Value = serde_json::from_str(&said)?;
         let targets = said["data"]["activeTargets"].as_array().context("targets")?;
         for node in EDGE.iter().chain(&GATEWAYS) {
-            for job in ["kubelet", "cadvisor", "exporter"] {
+            for job in ["kubelet", "cadvisor", "exporter", "proxied-kubelet", "proxied-exporter"] {
                 let target = targets
                     .iter()
                     .find(|target| target["labels"]["instance"] == **node && target["labels"]["job"] == job);
