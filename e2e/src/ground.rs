@@ -5,6 +5,7 @@ use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::OnceCell;
@@ -130,7 +131,7 @@ async fn make() -> Result<Ground> {
         let label = format!("{}={pool}", api::labels::NODE_POOL);
         kubectl(&["label", "--overwrite", "node", node, &label]).await?.ok()?;
     }
-    balance(&balancer).await?;
+    balance(&json!({ "ip": balancer })).await?;
     let status = hack_cluster(&["status"]).await?.ok()?;
     for node in GATEWAYS.iter().chain(&EDGE) {
         if !has_hub(&status, node) {
@@ -151,15 +152,14 @@ fn has_hub(status: &str, node: &str) -> bool {
     of_node.skip(1).take_while(|line| line.starts_with("  ")).any(|line| line.contains("edge-hub"))
 }
 
-/// What a cloud's controller does for a Service of type `LoadBalancer`: it says which address it has.
-async fn balance(address: &str) -> Result<()> {
+/// What a cloud's controller does for a Service of type `LoadBalancer`: it says where that is reached, as `{"ip": …}` or `{"hostname": …}`.
+pub async fn balance(ingress: &Value) -> Result<()> {
     let label = format!("{}=cloud", api::labels::GATEWAY);
     let find = ["-n", "kube-system", "get", "services", "-l", &label, "-o", "name"];
     eventually("the Service of the cloud's gateway", Duration::from_secs(20), || async {
         let found = kubectl(&find).await?.ok()?;
         let service = found.split_whitespace().next().context("no Service")?.to_owned();
-        let status =
-            format!("{{\"status\":{{\"loadBalancer\":{{\"ingress\":[{{\"ip\":\"{address}\"}}]}}}}}}");
+        let status = json!({ "status": { "loadBalancer": { "ingress": [ingress] } } }).to_string();
         let patch =
             ["-n", "kube-system", "patch", &service, "--subresource=status", "--type=merge", "-p", &status];
         kubectl(&patch).await?.ok()

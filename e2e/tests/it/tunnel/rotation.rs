@@ -1,12 +1,17 @@
-//! New certificates while everything is in use: nothing is cut, no process starts anew, and what is no longer valid is refused.
+//! New certificates and addresses while everything is in use: nothing is cut, no process starts anew, and what is no longer valid is refused.
 
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use e2e::ground::{EDGE_GATEWAY, GATEWAYS, ORDINARY, Reach, background, ground, in_namespace, logs, pod};
+use e2e::cleanup::Cleanup;
+use e2e::ground::{
+    EDGE_GATEWAY, GATEWAYS, ORDINARY, Reach, SOLO, TWIN, background, balance, ground, in_namespace, logs, pod,
+};
+use e2e::keyboard::Keyboard;
 use e2e::{eventually, hack_cluster, kubectl, run};
+use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::ChildStdout;
 
@@ -163,5 +168,114 @@ async fn checks_of_the_balancer_are_quiet() -> Result<()> {
     .await?;
     let now = lines().await?;
     ensure!(now == logged, "{} lines of failed handshakes", now - logged);
+    Ok(())
+}
+
+/// A name of the balancer that edge nodes which dial know, and nobody else.
+const NAME: &str = "balancer.isthmus.test";
+
+/// The nodes that dial the cloud's gateways.
+const DIALLING: [&str; 3] = [EDGE_GATEWAY, TWIN, SOLO];
+
+/// Adds the balancer's name to what a node looks up in files.
+async fn knows_the_name(node: &str, address: &str) -> Result<Cleanup> {
+    let file = "/etc/kubernetes/hosts";
+    let script = format!("(cat /etc/hosts; echo {address} {NAME}) >{file} && mount --bind {file} /etc/hosts");
+    hack_cluster(&["exec", node, "--", "bash", "-c", &script]).await?.ok()?;
+    Ok(Cleanup::hack_cluster(&["exec", node, "--", "umount", "/etc/hosts"]))
+}
+
+/// How the cloud's gateways are reached: the way, and the field that it needs of each endpoint.
+async fn exposed_by(way: &str, addresses: &[(&str, String)]) -> Result<()> {
+    let endpoint = |(node, address): &(&str, String)| match &**address {
+        "" => json!({ "nodeName": node, "type": "proxy" }),
+        address => json!({ "nodeName": node, "type": "proxy", "publicIP": address }),
+    };
+    let endpoints: Vec<Value> = addresses.iter().map(endpoint).collect();
+    let spec = json!({ "spec": { "exposeType": way, "endpoints": endpoints } }).to_string();
+    kubectl(&["patch", "gateway", "cloud", "--type=merge", "-p", &spec]).await?.ok().map(drop)
+}
+
+/// Waits until the status of the cloud's Gateway says that it is dialled at these.
+async fn recorded(wanted: &[String]) -> Result<()> {
+    eventually("the addresses are in the Gateway's status", Duration::from_secs(10), || async {
+        let path = "jsonpath={range .status.addresses[*]}{.host}:{.port}{\"\\n\"}{end}";
+        let said = kubectl(&["get", "gateway", "cloud", "-o", path]).await?.ok()?;
+        ensure!(said.lines().eq(wanted), "{said:?}");
+        Ok(())
+    })
+    .await
+}
+
+/// How often a node had a link to a gateway which it dialled at an address.
+async fn linked(node: &str, gateway: &str, address: &str) -> Result<usize> {
+    let log = hack_cluster(&["logs", "edge-hub", node]).await?.ok()?;
+    let (gateway, address) = (format!("gateway=\"{gateway}\""), format!("address=\"{address}\""));
+    let up = |line: &&str| line.contains("link up") && line.contains(&gateway) && line.contains(&address);
+    Ok(log.lines().filter(up).count())
+}
+
+/// Does what changes the addresses, and waits until that is recorded and each node that dials has new links to both gateways there.
+async fn dialled_at(addresses: &[(&str, String)], change: impl Future<Output = Result<()>>) -> Result<()> {
+    let mut before = Vec::new();
+    for node in DIALLING {
+        for (gateway, address) in addresses {
+            before.push((node, *gateway, address, linked(node, gateway, address).await?));
+        }
+    }
+    change.await?;
+    let mut wanted: Vec<String> = addresses.iter().map(|(_, address)| address.clone()).collect();
+    wanted.dedup();
+    recorded(&wanted).await?;
+    for (node, gateway, address, links) in before {
+        eventually(&format!("{node} dials {gateway} at {address}"), SOON, || async {
+            ensure!(linked(node, gateway, address).await? > links, "not yet");
+            Ok(())
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+/// The same gateways by the balancer's name, by public addresses of their own, and by the balancer's address again, while a session is open.
+#[tokio::test]
+async fn x13_x14_new_addresses_cut_no_stream() -> Result<()> {
+    let ground = ground(Reach::Names).await?;
+    let balancer = &ground.balancer;
+    let mut session = Keyboard::open(TWIN).await?;
+    let mut names = Vec::new();
+    for node in DIALLING {
+        names.push(knows_the_name(node, balancer).await?);
+    }
+    let at = |host: &str| GATEWAYS.map(|gateway| (gateway, format!("{host}:10262")));
+    let nowhere = GATEWAYS.map(|gateway| (gateway, String::new()));
+    let by_balancer = async || {
+        exposed_by("LoadBalancer", &nowhere).await?;
+        balance(&json!({ "ip": balancer })).await
+    };
+    let changes = async {
+        dialled_at(&at(NAME), balance(&json!({ "hostname": NAME }))).await.context("the balancer's name")?;
+        session.press().await?;
+        let mut own = Vec::new();
+        for gateway in GATEWAYS {
+            let path = "jsonpath={.status.addresses[?(@.type==\"InternalIP\")].address}";
+            own.push((gateway, kubectl(&["get", "node", gateway, "-o", path]).await?.ok()?));
+        }
+        let dialled: Vec<_> =
+            own.iter().map(|(gateway, address)| (*gateway, format!("{address}:10262"))).collect();
+        dialled_at(&dialled, exposed_by("PublicIP", &own)).await.context("public addresses")?;
+        session.press().await.context("a session of before")
+    };
+    let result = changes.await;
+    if result.is_err() {
+        by_balancer().await?;
+    }
+    result?;
+    dialled_at(&at(balancer), by_balancer()).await.context("the balancer's address")?;
+    session.press().await.context("a session of before")?;
+    for node in DIALLING {
+        logs(node, SOON).await?;
+    }
+    drop(names);
     Ok(())
 }
