@@ -33,6 +33,7 @@ pub mod proxy;
 pub mod reflector;
 pub mod run;
 pub mod serve;
+mod sock_diag;
 pub mod status;
 pub mod storage;
 pub mod subscriptions;

@@ -16,6 +16,7 @@ pub mod json;
 mod lane;
 mod link;
 mod pace;
+mod path;
 mod session;
 mod unverified;
 
@@ -61,13 +62,13 @@ impl std::fmt::Debug for Credential {
 /// nothing, that packets vanish while nobody asks for anything; PINGs whatever it is, soon while somebody does, and now and then else.
 #[derive(Debug, Clone, Copy)]
 pub struct Timing {
-    /// How long a connection may take to come about, TLS included.
+    /// How long a connection may take to come about, TLS included; that may take three round trips, however long they are.
     pub connect: Duration,
     /// How long nothing may be acknowledged before TCP probes the path, and how often it does so then.
     pub path_probe_after: Duration,
     /// The pause between two such probes.
     pub path_probe_interval: Duration,
-    /// How long nothing may be acknowledged at all: neither probes nor what was sent.
+    /// How long nothing may be acknowledged at all: neither probes nor what was sent. Over a long way three round trips.
     pub path_timeout: Duration,
     /// How long a connection may be silent before it is asked for a sign of life, while somebody asks for something.
     pub ping_after_asked: Duration,
@@ -75,7 +76,7 @@ pub struct Timing {
     pub asked_within: Duration,
     /// How long a connection may be silent when nobody asks.
     pub ping_after: Duration,
-    /// How long a sign of life may take.
+    /// How long a sign of life may take. Over a long way three round trips.
     pub ping_timeout: Duration,
     /// The first and the longest pause between attempts.
     pub backoff: (Duration, Duration),

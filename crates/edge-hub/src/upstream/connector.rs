@@ -12,14 +12,18 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::ClientConfig;
 use socket2::{SockRef, TcpKeepalive};
 use tls::pem_file::{self, PemFileError};
-use tokio::{net::TcpStream, sync::Notify, time::timeout};
+use tokio::{
+    net::TcpStream,
+    sync::Notify,
+    time::{Instant, timeout_at},
+};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     Endpoint, Timing,
     counted::{Counted, Heard, counted},
-    pace::{Asking, Pace},
+    pace::{ANSWER, Asking, Pace},
 };
 use crate::metrics::LinkBytes;
 
@@ -192,28 +196,23 @@ impl Connector {
         showing: Showing,
         given_up: &CancellationToken,
     ) -> Result<Http2, ConnectError> {
-        let connecting = async {
-            let heard = Heard::now();
-            let stream = self.tls(endpoint, showing, true, heard.clone()).await?;
-            let pace = Pace { timing: self.timing, heard: heard.clone(), asking: self.asking.clone() };
-            if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
-                return Err(ConnectError::NotHttp2);
-            }
-            let (sender, connection) = http2::Builder::new(Until(given_up.clone()))
-                .timer(pace)
-                .initial_stream_window_size(STREAM_WINDOW)
-                .initial_connection_window_size(CONNECTION_WINDOW)
-                .keep_alive_interval(self.timing.ping_after_asked)
-                .keep_alive_timeout(self.timing.ping_timeout)
-                .keep_alive_while_idle(true)
-                .handshake(TokioIo::new(stream))
-                .await
-                .map_err(ConnectError::Http)?;
-            Ok(Http2 { sender, connection, heard })
-        };
-        timeout(self.timing.connect, connecting)
+        let heard = Heard::now();
+        let stream = self.tls(endpoint, showing, true, &heard).await?;
+        let pace = Pace { timing: self.timing, heard: heard.clone(), asking: self.asking.clone() };
+        if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
+            return Err(ConnectError::NotHttp2);
+        }
+        let (sender, connection) = http2::Builder::new(Until(given_up.clone()))
+            .timer(pace)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .keep_alive_interval(self.timing.ping_after_asked)
+            .keep_alive_timeout(ANSWER)
+            .keep_alive_while_idle(true)
+            .handshake(TokioIo::new(stream))
             .await
-            .unwrap_or(Err(ConnectError::Deadline(self.timing.connect)))
+            .map_err(ConnectError::Http)?;
+        Ok(Http2 { sender, connection, heard })
     }
 
     /// An HTTP/1.1 connection, for requests that ask for another protocol.
@@ -225,21 +224,17 @@ impl Connector {
         (http1::SendRequest<Body>, http1::Connection<TokioIo<TlsStream<Counted<TcpStream>>>, Body>),
         ConnectError,
     > {
-        let connecting = async {
-            let stream = self.tls(endpoint, showing, false, Heard::now()).await?;
-            http1::handshake(TokioIo::new(stream)).await.map_err(ConnectError::Http)
-        };
-        timeout(self.timing.connect, connecting)
-            .await
-            .unwrap_or(Err(ConnectError::Deadline(self.timing.connect)))
+        let stream = self.tls(endpoint, showing, false, &Heard::now()).await?;
+        http1::handshake(TokioIo::new(stream)).await.map_err(ConnectError::Http)
     }
 
+    /// A TCP connection has its time, and what follows what is left of that, or three round trips if the server is far away.
     async fn tls(
         &self,
         endpoint: &Endpoint,
         showing: Showing,
         http2: bool,
-        heard: Arc<Heard>,
+        heard: &Arc<Heard>,
     ) -> Result<TlsStream<Counted<TcpStream>>, ConnectError> {
         let material = self.material.load_full();
         let config = match showing {
@@ -249,10 +244,16 @@ impl Connector {
             },
             Showing::Nothing => &material.without_certificate,
         };
-        let tcp = TcpStream::connect((endpoint.host(), endpoint.port())).await.map_err(ConnectError::Tcp)?;
+        let late = |_| ConnectError::Deadline(self.timing.connect);
+        let deadline = Instant::now() + self.timing.connect;
+        let connecting = TcpStream::connect((endpoint.host(), endpoint.port()));
+        let tcp = timeout_at(deadline, connecting).await.map_err(late)?.map_err(ConnectError::Tcp)?;
         tcp.set_nodelay(true).map_err(ConnectError::Tcp)?;
-        let patience = if http2 { self.timing.path_timeout } else { UPGRADED };
-        watch_path(&tcp, self.timing, patience).map_err(ConnectError::Tcp)?;
+        heard.path.connected(&tcp);
+        let longest = if http2 { heard.path.patience(self.timing.path_timeout) } else { UPGRADED };
+        watch_path(&tcp, self.timing, longest).map_err(ConnectError::Tcp)?;
+        let began = Instant::now();
+        let deadline = deadline.max(began + heard.path.patience(Duration::ZERO));
         let config = if http2 {
             config.clone()
         } else {
@@ -260,8 +261,11 @@ impl Connector {
             config.alpn_protocols = vec![b"http/1.1".to_vec()];
             Arc::new(config)
         };
-        let tcp = counted(tcp, self.link.clone(), heard);
-        TlsConnector::from(config).connect(endpoint.server_name(), tcp).await.map_err(ConnectError::Tls)
+        let tcp = counted(tcp, self.link.clone(), heard.clone());
+        let handshake = TlsConnector::from(config).connect(endpoint.server_name(), tcp);
+        let stream = timeout_at(deadline, handshake).await.map_err(late)?.map_err(ConnectError::Tls)?;
+        heard.path.took(began.elapsed());
+        Ok(stream)
     }
 }
 

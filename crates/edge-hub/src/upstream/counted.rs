@@ -10,6 +10,7 @@ use tokio::{
 };
 use tokio_util::io::{InspectReader, InspectWriter};
 
+use super::path::Path;
 use crate::metrics::LinkBytes;
 
 /// A connection that shows what passes to two tallies.
@@ -23,12 +24,14 @@ pub(super) type Tally = Box<dyn FnMut(&[u8]) + Send + Sync>;
 pub(super) struct Heard {
     at: Mutex<Instant>,
     news: Notify,
+    /// The way there.
+    pub(super) path: Path,
 }
 
 impl Heard {
     /// Just now.
     pub(super) fn now() -> Arc<Self> {
-        Arc::new(Self { at: Mutex::new(Instant::now()), news: Notify::new() })
+        Arc::new(Self { at: Mutex::new(Instant::now()), news: Notify::new(), path: Path::new() })
     }
 
     /// When that was.
@@ -53,6 +56,7 @@ impl Heard {
     }
 
     pub(super) fn note(&self) {
+        self.path.answered();
         *self.at.lock() = Instant::now();
         self.news.notify_waiters();
     }

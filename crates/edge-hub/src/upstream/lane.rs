@@ -15,12 +15,12 @@ use std::{
 use axum::body::Body;
 use http::{Request, Response};
 use hyper::client::conn::http2::SendRequest;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use super::{
-    Endpoint, UpstreamError,
+    Endpoint, Timing, UpstreamError,
     answer::{Answer, Source},
     connector::{ConnectError, Connector, Http2, Showing},
     counted::Heard,
@@ -53,8 +53,7 @@ pub(super) struct Lane {
     sender: SendRequest<Body>,
     heard: Arc<Heard>,
     asking: Arc<Asking>,
-    /// How long a sign of life may take that somebody waits for.
-    longest: Duration,
+    timing: Timing,
     /// Shared with every answer whose body is still read.
     streams: Arc<()>,
     closing: AtomicBool,
@@ -71,12 +70,12 @@ impl Lane {
     ) -> Result<(Arc<Self>, Driver), ConnectError> {
         let given_up = CancellationToken::new();
         let Http2 { sender, connection, heard } = connector.http2(endpoint, showing, &given_up).await?;
-        let (timing, ended) = (connector.timing(), CancellationToken::new());
+        let ended = CancellationToken::new();
         let lane = Self {
             sender,
             heard,
             asking: connector.asking().clone(),
-            longest: timing.ping_after_asked + timing.ping_timeout + SLACK,
+            timing: connector.timing(),
             streams: Arc::new(()),
             closing: AtomicBool::new(false),
             given_up: given_up.clone(),
@@ -155,10 +154,23 @@ impl Lane {
             () = self.heard.after(wanted) => true,
             () = self.ended.cancelled() => false,
             // hyper ends the connection by then; what it may not do is to keep somebody waiting.
-            () = sleep(self.longest) => {
+            () = self.silent_since(wanted) => {
                 self.given_up.cancel();
                 false
             }
+        }
+    }
+
+    /// Returns when the server had its time for a sign of life: from then, or from when something was last taken of an upload.
+    async fn silent_since(&self, wanted: Instant) {
+        let path = &self.heard.path;
+        loop {
+            let longest = self.timing.ping_after_asked + path.patience(self.timing.ping_timeout) + SLACK;
+            let end = wanted.max(path.taken()) + longest;
+            if Instant::now() >= end {
+                return;
+            }
+            sleep_until(end).await;
         }
     }
 

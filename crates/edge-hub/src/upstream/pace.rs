@@ -2,7 +2,8 @@
 //!
 //! hyper sends the PING and gives up the connection that does not answer it, but has one interval for both times. [`Pace`] is the
 //! timer that it waits by: hyper asks for the short interval, and waits for the long one while nobody asks. The first request after
-//! that ends the waiting at once, so a PING goes with it over a connection that was silent.
+//! that ends the waiting at once, so a PING goes with it over a connection that was silent. Nor has it more than one time for all answers;
+//! it is told one that never ends, and this timer gives an answer the time that its path takes.
 
 use std::{
     pin::Pin,
@@ -18,10 +19,13 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 
-use super::{Timing, counted::Heard};
+use super::{Timing, counted::Heard, path::LOOK};
 
 /// A timer that fires later than this finds a process that stood still itself: what came meanwhile is read first.
 const LATE: Duration = Duration::from_millis(250);
+
+/// The time for an answer, as hyper has it: by that it is known which of its two times it waits for.
+pub(super) const ANSWER: Duration = Duration::from_hours(24 * 365);
 
 /// Whether anybody asks for something, over whichever connection.
 #[derive(Debug)]
@@ -71,13 +75,23 @@ impl Drop for Waiting {
 /// connection was silent for as long as it may be.
 ///
 /// It may be silent for long once something came over it with nobody asking any more. So a question that was asked while somebody
-/// did is answered, or the connection given up, by the short time.
-fn due(at: Instant, heard: Instant, asked: Asked, timing: &Timing) -> Instant {
+/// did is answered, or the connection given up, by the short time. `alive` is when something came, or was taken of an upload.
+fn due(at: Instant, heard: Instant, alive: Instant, asked: Asked, timing: &Timing) -> Instant {
     let quiet = asked.waiting == 0 && heard >= asked.last + timing.asked_within;
-    at.max(heard + if quiet { timing.ping_after } else { timing.ping_after_asked })
+    at.max(alive + if quiet { timing.ping_after } else { timing.ping_after_asked })
+}
+
+/// What hyper waits for.
+#[derive(Debug, Clone, Copy)]
+enum Until {
+    /// That it is time for a PING, at this moment by its own reckoning.
+    Question(Instant),
+    /// That the answer to the one which it sent at this moment is late.
+    Late(Instant),
 }
 
 /// The timer of one connection.
+#[derive(Clone)]
 pub(super) struct Pace {
     pub(super) timing: Timing,
     pub(super) heard: Arc<Heard>,
@@ -90,9 +104,10 @@ impl Timer for Pace {
     }
 
     fn sleep_until(&self, deadline: StdInstant) -> Pin<Box<dyn Sleep>> {
-        let (timing, heard, asking) = (self.timing, self.heard.clone(), self.asking.clone());
-        let waiting = wait(Instant::from_std(deadline), timing, heard, asking);
-        Box::pin(Paced(Some(Box::pin(waiting))))
+        let (deadline, now) = (Instant::from_std(deadline), Instant::now());
+        let late = deadline > now + ANSWER / 2;
+        let until = if late { Until::Late(now) } else { Until::Question(deadline) };
+        Box::pin(Paced(Some(Box::pin(self.clone().wait(until)))))
     }
 
     fn now(&self) -> StdInstant {
@@ -100,24 +115,42 @@ impl Timer for Pace {
     }
 }
 
-async fn wait(at: Instant, timing: Timing, heard: Arc<Heard>, asking: Arc<Asking>) {
-    loop {
-        let begun = asking.begun.notified();
-        let asked = *asking.now.lock();
-        let due = due(at, heard.at(), asked, &timing);
-        if Instant::now() >= due {
-            return;
+impl Pace {
+    async fn wait(self, until: Until) {
+        let Self { timing, heard, asking } = self;
+        let path = &heard.path;
+        loop {
+            let begun = asking.begun.notified();
+            let asked = *asking.now.lock();
+            // Somebody waits in vain, or has the server asked: what the kernel knows is worth its while.
+            let watched = asked.waiting > 0 || matches!(until, Until::Late(_));
+            if watched && heard.ago() >= LOOK {
+                path.look();
+            }
+            let at = match until {
+                Until::Question(at) => at,
+                Until::Late(sent) => sent + path.patience(timing.ping_timeout),
+            };
+            let due = due(at, heard.at(), heard.at().max(path.taken()), asked, &timing);
+            let now = Instant::now();
+            if now >= due {
+                break;
+            }
+            let next = if watched { due.min(now + LOOK) } else { due };
+            tokio::select! {
+                () = sleep_until(next) => if due.elapsed() > LATE {
+                    sleep(LATE).await;
+                },
+                () = begun => {}
+            }
         }
-        tokio::select! {
-            () = sleep_until(due) => if due.elapsed() > LATE {
-                sleep(LATE).await;
-            },
-            () = begun => {}
+        if matches!(until, Until::Question(_)) {
+            path.asked();
         }
     }
 }
 
-/// [`wait`], as hyper takes it; it may be asked again afterwards.
+/// [`Pace::wait`], as hyper takes it; it may be asked again afterwards.
 struct Paced(Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>);
 
 impl Sleep for Paced {}
@@ -169,7 +202,8 @@ mod tests {
         ];
         for (heard, last, waiting, wanted, expected, case) in cases {
             let asked = Asked { last: at(last), waiting };
-            assert_eq!(due(at(wanted), at(heard), asked, &timing()), at(expected), "{case}");
+            let due = due(at(wanted), at(heard), at(heard), asked, &timing());
+            assert_eq!(due, at(expected), "{case}");
         }
     }
 

@@ -18,6 +18,7 @@ mod refused;
 mod security;
 mod sharing;
 mod site;
+mod slow_line;
 mod socket;
 mod tunnel;
 mod users;

@@ -198,6 +198,18 @@ async fn a_black_hole_is_noticed_in_five_seconds_whatever_was_asked_and_when() {
     }
 }
 
+/// What is sent and not acknowledged is no sign of life, however much it is.
+#[tokio::test]
+async fn an_upload_into_a_black_hole_is_noticed_as_soon() {
+    let linked = linked(false).await;
+    linked.path.lose_all();
+    let began = Instant::now();
+    let upload = Request::post(SERVICES).body(Body::from(vec![b'x'; 800_000])).unwrap();
+    assert!(linked.upstream.send(&Credential::Node, upload).await.is_err(), "an answer");
+    let told = began.elapsed();
+    assert!(told < PROMISED + SLACK, "told after {told:?}");
+}
+
 /// The one that is left: nobody asks, so nobody is told anything wrong.
 #[tokio::test]
 async fn an_idle_link_to_a_server_that_stands_still_is_asked_seldom() {
