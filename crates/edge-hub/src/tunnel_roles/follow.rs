@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use kube_wire::resource::{GroupVersionResource, ObjectKey};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -62,6 +62,8 @@ struct Following {
     nodes: Source,
     pools: Source,
     service: Source,
+    /// When this node ceased to be a gateway, if it still reads what one does.
+    parted: Option<Instant>,
 }
 
 impl Following {
@@ -78,6 +80,7 @@ impl Following {
             config,
             known: Known::default(),
             unreadable: BTreeMap::new(),
+            parted: None,
         }
     }
 
@@ -100,6 +103,7 @@ impl Following {
                     continue;
                 }
             }
+            let drained = self.drains();
             tokio::select! {
                 () = self.gateways.changed() => {}
                 () = self.own.changed() => {}
@@ -107,6 +111,7 @@ impl Following {
                 () = self.nodes.changed() => {}
                 () = self.pools.changed() => {}
                 () = self.service.changed() => {}
+                () = sleep_until(drained.unwrap_or_else(Instant::now)), if drained.is_some() => {}
             }
             sleep(GATHER).await;
         }
@@ -184,18 +189,30 @@ impl Following {
         });
     }
 
-    /// Opens or closes what only gateways read; says whether something was opened, which may be there at once.
+    /// Opens or closes what only gateways read; says whether the plan must be made anew for that.
+    ///
+    /// Who is no gateway any more reads on for as long as a drain lasts: only from there it knows some of the nodes whose streams it still
+    /// carries, and one that is not known has none.
     fn widen(&mut self, gateway: bool) -> bool {
-        if gateway == self.nodes.key.is_some() {
-            return false;
-        }
         if gateway {
+            self.parted = None;
+            if self.nodes.key.is_some() {
+                return false;
+            }
             let service = named(&services(), api::names::NAMESPACE, api::names::PROXY_INTERNAL_SERVICE);
             self.nodes = Source::new(Key::pooled(&nodes()));
             self.pools = Source::new(Key::pooled(&pools()));
             self.service = Source::new(service);
             return true;
         }
+        if self.nodes.key.is_none() || self.drains().is_some_and(|end| Instant::now() < end) {
+            return false;
+        }
+        if self.parted.is_none() {
+            self.parted = Some(Instant::now());
+            return false;
+        }
+        self.parted = None;
         // The Services themselves are shared with everyone on the node: only what was opened for the gateway is closed.
         for source in [&mut self.nodes, &mut self.pools] {
             if let Some(key) = source.key.take() {
@@ -206,7 +223,12 @@ impl Following {
         self.service = Source::none();
         self.known.nodes.clear();
         self.known.ports.clear();
-        false
+        true
+    }
+
+    /// Until when a node that is no gateway any more reads what one does.
+    fn drains(&self) -> Option<Instant> {
+        self.parted.map(|parted| parted + self.state.connector.limits().drain)
     }
 
     fn tell_problems(&self) {

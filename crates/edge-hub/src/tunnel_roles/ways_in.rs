@@ -3,6 +3,7 @@
 
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tunnel::{
     ending::Ending,
@@ -15,29 +16,40 @@ use tunnel::{
     stats::Listener,
 };
 
-use super::{State, gateway::bind, plan::WayIn};
+use super::{
+    State,
+    gateway::bind,
+    plan::{Role, WayIn},
+};
+
+/// What is sent to each address.
+type Ways = Arc<Mutex<BTreeMap<SocketAddr, WayIn>>>;
 
 /// Keeps the listeners of the plan until `all` retires. What is sent to a port is looked up for each client. Clients of a listener that is
 /// closed go on.
 pub(super) async fn keep(state: Arc<State>, all: Ending) {
     let mut plans = state.plan.subscribe();
-    let mut open: BTreeMap<SocketAddr, Ending> = BTreeMap::new();
+    let (ways, mut open) = (Ways::default(), BTreeMap::<SocketAddr, Ending>::new());
     let mut tasks = JoinSet::new();
     loop {
         let plan = plans.borrow_and_update().clone();
-        open.retain(|address, closed| {
-            let stays = plan.ways_in.contains_key(address);
-            if !stays {
-                closed.retire();
-            }
-            stays
-        });
-        for address in plan.ways_in.keys() {
-            open.entry(*address).or_insert_with(|| {
-                let closed = all.child();
-                tasks.spawn(serve(state.clone(), *address, closed.clone()));
-                closed
+        // Who is no gateway any more takes what is still sent to it until `all` retires.
+        if plan.role == Role::Gateway {
+            ways.lock().clone_from(&plan.ways_in);
+            open.retain(|address, closed| {
+                let stays = plan.ways_in.contains_key(address);
+                if !stays {
+                    closed.retire();
+                }
+                stays
             });
+            for address in plan.ways_in.keys() {
+                open.entry(*address).or_insert_with(|| {
+                    let closed = all.child();
+                    tasks.spawn(serve(state.clone(), ways.clone(), *address, closed.clone()));
+                    closed
+                });
+            }
         }
         tokio::select! {
             changed = plans.changed() => if changed.is_err() { break },
@@ -48,7 +60,7 @@ pub(super) async fn keep(state: Arc<State>, all: Ending) {
     while tasks.join_next().await.is_some() {}
 }
 
-async fn serve(state: Arc<State>, address: SocketAddr, closed: Ending) {
+async fn serve(state: Arc<State>, ways: Ways, address: SocketAddr, closed: Ending) {
     let name = format!("way in at {address}");
     let listener = tokio::select! {
         listener = bind(&state, &name, address) => listener,
@@ -58,8 +70,8 @@ async fn serve(state: Arc<State>, address: SocketAddr, closed: Ending) {
     let ending = closed.clone();
     listen::tcp(listener, closed, drain, move |client, peer| {
         let (state, ending) = (state.clone(), ending.clone());
+        let way = ways.lock().get(&address).cloned();
         async move {
-            let way = state.plan.borrow().ways_in.get(&address).cloned();
             let listener = match way {
                 Some(WayIn::Http(_)) => Listener::NodesHttp,
                 Some(WayIn::Tls(_)) => Listener::NodesTls,

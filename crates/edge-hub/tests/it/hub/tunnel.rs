@@ -292,6 +292,33 @@ async fn a_gateway_has_a_new_certificate_at_sighup_and_cuts_no_stream() {
     assert_eq!(cloud.status().await["problems"], Value::Array(vec![]));
 }
 
+/// It takes what is sent to it until those who send have heard of it. Only a gateway knows the node that is alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_that_is_unlisted_cuts_no_stream() {
+    let site = Tunnelled::new().await;
+    let (cloud, _edge) = (site.cloud().await, site.edge().await);
+    site.linked(&cloud).await;
+    let _solo = site.solo().await;
+    site.until("both", || site.report().is_some_and(|(_, links)| links == ["a1", "s1"])).await;
+    let mut held = Vec::new();
+    for node in ["a1", "s1"] {
+        let mut stream = UnixStream::connect(site.socket()).await.unwrap();
+        assert_eq!(connect(&mut stream, &format!("{node}:{}", site.kubelet)).await, "200", "{node}");
+        held.push(stream);
+    }
+    let open = async || TcpStream::connect((site.address, site.tls_way)).await.is_ok();
+    site.unlist();
+    site.until_async("no gateway", async || cloud.status().await["role"] == "none").await;
+    assert!(open().await, "nobody has heard of it yet");
+    // Something that has it look at everything anew.
+    let label = serde_json::json!({ "metadata": { "labels": { "new": "true" } } });
+    site.server().cluster().merge_patch("nodes", "c1", &label).unwrap();
+    site.until_async("the ways in are closed", async || !open().await).await;
+    for stream in held {
+        assert_eq!(site.ask_kubelet(stream).await, "you are prober");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn checks_of_load_balancers_are_counted_and_no_more() {
     let site = Tunnelled::new().await;

@@ -213,6 +213,15 @@ impl Tunnelled {
         self.site.server.cluster().merge_patch(GATEWAYS, gateway, &status).unwrap();
     }
 
+    /// Takes everything from the cloud's Gateway: nobody is listed, and it is no longer exposed.
+    pub(super) fn unlist(&self) {
+        let nobody = json!({
+            "spec": { "exposeType": "", "endpoints": [] },
+            "status": { "activeEndpoints": [], "addresses": [] },
+        });
+        self.site.server.cluster().merge_patch(GATEWAYS, "cloud", &nobody).unwrap();
+    }
+
     async fn hub(&self, node: &str, more: &[(&str, String)]) -> TestHub {
         let folder = TempDir::new().unwrap();
         let identity =
@@ -282,6 +291,15 @@ impl Tunnelled {
     /// The node of the pool that is no endpoint.
     pub(super) async fn ordinary(&self) -> TestHub {
         self.of_pool("a2", self.ordinary_loopback).await
+    }
+
+    /// An edge node of no pool, which no Gateway names.
+    pub(super) async fn solo(&self) -> TestHub {
+        let addresses = json!([{ "type": "InternalIP", "address": self.address }]);
+        let labels = json!({ "openyurt.io/is-edge-worker": "true" });
+        let node = json!({ "metadata": { "name": "s1", "labels": labels }, "spec": {}, "status": { "addresses": addresses } });
+        self.site.server.cluster().create("nodes", node).unwrap();
+        self.of_pool("s1", port()).await
     }
 
     async fn of_pool(&self, node: &str, loopback: u16) -> TestHub {
