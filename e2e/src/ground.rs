@@ -2,6 +2,7 @@
 //! are the same, and an edge node of no pool. `hack/cluster` makes it; it stays until the cluster goes.
 
 use std::process::{Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -90,9 +91,22 @@ pub enum Reach {
     Egress,
 }
 
+/// Whether the API server goes by its `EgressSelector`.
+static BY_EGRESS: AtomicBool = AtomicBool::new(false);
+
 impl Reach {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Names, Self::Egress];
+    /// Both, the one that is there first: for the other one the API server starts anew.
+    pub fn both() -> [Self; 2] {
+        match Self::there() {
+            Self::Names => [Self::Names, Self::Egress],
+            Self::Egress => [Self::Egress, Self::Names],
+        }
+    }
+
+    /// The one that is there, for what goes either way.
+    pub fn there() -> Self {
+        if BY_EGRESS.load(Ordering::Relaxed) { Self::Egress } else { Self::Names }
+    }
 
     fn word(self) -> &'static str {
         match self {
@@ -120,6 +134,7 @@ pub async fn ground(reach: Reach) -> Result<&'static Ground> {
 pub async fn ground_with(reach: Reach, arguments: &[&str]) -> Result<&'static Ground> {
     let ground = GROUND_MADE.get_or_try_init(make).await?;
     hack_cluster(&[&["reach", reach.word()], arguments].concat()).await?.ok()?;
+    BY_EGRESS.store(reach == Reach::Egress, Ordering::Relaxed);
     Ok(ground)
 }
 

@@ -11,6 +11,7 @@ use anyhow::{Context, Result, ensure};
 use e2e::ground::{EDGE_GATEWAY, GATEWAYS, ORDINARY, TWIN};
 use e2e::keyboard::Keyboard;
 use e2e::{eventually, hack_cluster};
+use tokio::task::JoinSet;
 
 /// How soon a session of before knows that it was cut.
 const CUT: Duration = Duration::from_secs(20);
@@ -81,6 +82,7 @@ impl Held {
 
     /// Waits until no hub holds more, though it may be another process now.
     pub(super) async fn is_all_there_is(&self) -> Result<()> {
+        let began = Instant::now();
         for (node, before) in &self.0 {
             let now = eventually("nothing is left behind", BACK, || async {
                 let now = Holding::of(node).await?;
@@ -100,17 +102,18 @@ impl Held {
                 now.streams,
             );
         }
+        println!("all is as it was after {:.1} s", began.elapsed().as_secs_f64());
         Ok(())
     }
 }
 
 /// Sessions on a node: the balancer gives each gateway some of them.
-pub(super) async fn sessions(node: &str) -> Result<Vec<Keyboard>> {
-    let mut sessions = Vec::new();
+pub(super) async fn sessions(node: &'static str) -> Result<Vec<Keyboard>> {
+    let mut opening = JoinSet::new();
     for _ in 0..SESSIONS {
-        sessions.push(Keyboard::open(node).await?);
+        opening.spawn(Keyboard::open(node));
     }
-    Ok(sessions)
+    opening.join_all().await.into_iter().collect()
 }
 
 /// Sessions of before a fault at `began`: each goes on, or has ended with an error in time. How many went on, and how many ended.

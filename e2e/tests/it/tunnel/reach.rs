@@ -21,7 +21,7 @@ const LINKS: &str = "10262";
 
 #[tokio::test]
 async fn f1_no_way_but_the_tunnel() -> Result<()> {
-    ground(Reach::Names).await?;
+    ground(Reach::there()).await?;
     for node in EDGE {
         let path = "jsonpath={.status.addresses[?(@.type==\"InternalIP\")].address}";
         let address = kubectl(&["get", "node", node, "-o", path]).await?.ok()?;
@@ -56,21 +56,27 @@ async fn the_gateways_row() -> Result<()> {
 
 #[tokio::test]
 async fn f9_nodes_with_one_address_are_told_apart() -> Result<()> {
-    for reach in Reach::ALL {
+    for reach in Reach::both() {
         ground(reach).await?;
         let mut addresses = Vec::new();
         for node in [EDGE_GATEWAY, TWIN, SOLO] {
             let path = "jsonpath={.status.addresses[?(@.type==\"InternalIP\")].address}";
             addresses.push(kubectl(&["get", "node", node, "-o", path]).await?.ok()?);
-            for _ in 0..10 {
-                logs(node, PATIENCE).await?;
-                let name = said(&["exec", &pod(node), "--", "cat", "/www/index.html"], PATIENCE).await?;
-                ensure!(name.trim() == node, "asked {node}, {name} answered");
-            }
+        }
+        for _ in 0..10 {
+            tokio::try_join!(answers_itself(EDGE_GATEWAY), answers_itself(TWIN), answers_itself(SOLO))?;
         }
         addresses.dedup();
         ensure!(addresses.len() == 1, "the nodes have different addresses: {addresses:?}");
     }
+    Ok(())
+}
+
+/// Whether it is that node whose kubelet and pod answer.
+async fn answers_itself(node: &str) -> Result<()> {
+    logs(node, PATIENCE).await?;
+    let name = said(&["exec", &pod(node), "--", "cat", "/www/index.html"], PATIENCE).await?;
+    ensure!(name.trim() == node, "asked {node}, {name} answered");
     Ok(())
 }
 
@@ -131,7 +137,7 @@ async fn f16_a_node_alone_connects_itself_until_it_is_in_a_pool() -> Result<()> 
 
 #[tokio::test]
 async fn f17_an_ordinary_node_holds_no_tunnel() -> Result<()> {
-    let ground = ground(Reach::Names).await?;
+    let ground = ground(Reach::there()).await?;
     // What a program of the node wanted of the pool's endpoint is kept for a minute after.
     eventually("an ordinary node holds nothing at rest", Duration::from_secs(90), || async {
         let links = links_of(ORDINARY).await?;
