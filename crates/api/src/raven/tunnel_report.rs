@@ -12,6 +12,9 @@ pub struct TunnelReport {
     /// The nodes that can be reached by a tunnel that ends here, sorted.
     #[serde(default)]
     pub links: Vec<ReportedLink>,
+    /// The nodes of exposed gateways to which this one has dialled a link, sorted: they live, whatever they say of themselves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub siblings: Vec<String>,
     /// The port at which the hub accepts links. Older hubs do not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,

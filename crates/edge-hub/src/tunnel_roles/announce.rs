@@ -52,6 +52,7 @@ pub(super) async fn announce(state: Arc<State>, port: u16, upstream: Upstream, e
         }
     }
     told.links.clear();
+    told.siblings.clear();
     // What was under way at the end may have been written, with a version that was not seen.
     let last = async {
         while upstream.is_up() && write(&state.me, "", &told, &mut version, &upstream).await.is_err() {

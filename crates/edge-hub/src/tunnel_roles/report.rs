@@ -1,7 +1,10 @@
 //! What a gateway tells the cluster of itself: the object, and what stands in it. Pure. It is a ConfigMap and no Lease, because
 //! the admission plugin `NodeRestriction` lets nodes write no Lease but the kubelet's.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use api::{
     annotations::TUNNEL_REPORT,
@@ -29,6 +32,11 @@ pub(super) fn report(instance: &str, port: u16, links: &[LinkStatus], before: &T
         let shortest = nodes.entry(&link.peer).or_default();
         *shortest = shortest.iter().copied().chain(link.round_trip).min();
     }
+    // Edge nodes dial this one; those that it dials are gateways.
+    let dialled = links.iter().filter(|link| link.asking && link.direction == Direction::Forward);
+    let siblings: BTreeSet<&str> =
+        dialled.filter(|link| !link.draining).map(|link| link.peer.as_str()).collect();
+    let siblings = siblings.into_iter().map(str::to_owned).collect();
     let links = nodes
         .into_iter()
         .map(|(node, round_trip)| {
@@ -41,7 +49,7 @@ pub(super) fn report(instance: &str, port: u16, links: &[LinkStatus], before: &T
             ReportedLink { node: node.to_owned(), round_trip_millis }
         })
         .collect();
-    TunnelReport { instance: instance.to_owned(), links, port: Some(port) }
+    TunnelReport { instance: instance.to_owned(), links, siblings, port: Some(port) }
 }
 
 fn millis(round_trip: Duration) -> i32 {
@@ -119,6 +127,23 @@ mod tests {
         assert_eq!(later(Some(11_000)), [("b".to_owned(), 9)], "less than a quarter");
         assert_eq!(later(Some(12_000)), [("b".to_owned(), 12)]);
         assert_eq!(later(None), [("b".to_owned(), 9)]);
+    }
+
+    #[test]
+    fn gateways_that_this_one_dialled_are_reported_once() {
+        let forward = |peer: &str, asking, draining| LinkStatus {
+            asking,
+            ..link(peer, Direction::Forward, None, draining)
+        };
+        let links = [
+            forward("g3", true, false),
+            forward("g2", true, false),
+            forward("g2", true, true),
+            forward("g4", true, true),
+            forward("edge", false, false),
+            link("edge", Direction::Reverse, None, false),
+        ];
+        assert_eq!(report("i", 10262, &links, &TunnelReport::default()).siblings, ["g2", "g3"]);
     }
 
     #[test]

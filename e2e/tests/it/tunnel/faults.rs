@@ -22,7 +22,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 
 use super::asked::{Asked, ask_until, plain, reached};
 use super::held::{Held, fates, sessions};
-use super::reach::links_of;
+use super::reach::{link_ports_of, links_of};
 
 /// How soon both ends know that the other is silent, and have made what is needed anew.
 const LIVENESS: Duration = Duration::from_secs(20);
@@ -197,6 +197,44 @@ async fn x2_a_cloud_gateway_dies() -> Result<()> {
         eventually("links at both", Duration::from_secs(40), || both_report(TWIN, true)).await?;
         held.is_all_there_is().await?;
     }
+    Ok(())
+}
+
+/// It cannot say any more that it lives, which the other gateway sees by its links: nothing is sent to it, and edge nodes keep theirs.
+#[tokio::test]
+async fn x2_a_cloud_gateway_is_cut_off_from_the_api_server() -> Result<()> {
+    ground(Reach::there()).await?;
+    let slices = Api::namespaced(client().await?, "kube-system");
+    manager_follows(&slices).await?;
+    gateways_report().await?;
+    eventually("links at both", Duration::from_secs(40), || both_report(TWIN, true)).await?;
+    let mut sessions = sessions(TWIN).await?;
+    let links = link_ports_of(TWIN).await?;
+    let server = kubectl(&["get", "endpoints", "kubernetes", "-o", "jsonpath={.subsets[0].addresses[0].ip}"]);
+    let server = server.await?.ok()?;
+    let rule = ["OUTPUT", "-p", "tcp", "-d", &server, "--dport", "6443", "-j", "DROP"];
+    let words = |verb| [&["exec", GATEWAYS[0], "--", "iptables", "-w", verb], &rule[..]].concat();
+    let heal = Cleanup::hack_cluster(&words("-D"));
+    let began = Instant::now();
+    hack_cluster(&words("-I")).await?.ok()?;
+    let gone = endpoints_are(&slices, &GATEWAYS[1..], began, Duration::from_millis(5500)).await?;
+    println!("x2, cut off: out of the endpoints after {:.1} s", gone.as_secs_f64());
+    let path =
+        "jsonpath={.status.activeEndpoints[*].nodeName} {.status.conditions[?(@.type==\"Elected\")].reason}";
+    eventually("the status says so", Duration::from_secs(5), || async {
+        let said = kubectl(&["get", "gateway", "cloud", "-o", path]).await?.ok()?;
+        ensure!(said == "cloud-1 cloud-2 TooFewEndpoints", "{said:?}");
+        Ok(())
+    })
+    .await?;
+    for session in &mut sessions {
+        session.press().await.context("a session of before the gateway was cut off")?;
+    }
+    let kept = link_ports_of(TWIN).await?;
+    ensure!(kept.is_subset(&links), "links were made anew: {links:?}, now {kept:?}");
+    drop(heal);
+    endpoints_are(&slices, &GATEWAYS, Instant::now(), Duration::from_secs(30)).await?;
+    ensure!(link_ports_of(TWIN).await?.is_subset(&links), "links were made anew");
     Ok(())
 }
 

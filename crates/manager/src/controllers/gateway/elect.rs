@@ -1,7 +1,8 @@
 //! Pure: which candidates are a Gateway's active endpoints, by the true state of their tunnels.
 //!
 //! The order of preference decides, and who is elected stays as long as nothing speaks against it. A candidate of an exposed
-//! Gateway shows by itself that it is alive; it is elected while it does. One behind NAT dials only once it is elected, so it is
+//! Gateway shows by itself that it is alive; it is elected while it does. One that only does not come to the API server, as others see
+//! by its tunnels, keeps its place until somebody who works can have it. One behind NAT dials only once it is elected, so it is
 //! elected on trial: without a link for [`TRIAL`] while there was a gateway to dial it gives way, and comes last for a time that doubles.
 //! One that had a link and lost it gives way after [`LOST`]: long enough to dial anew, which a hub that lives does at once.
 
@@ -24,6 +25,8 @@ pub(crate) enum Evidence {
     Working,
     /// It is not known at the moment.
     Unknown,
+    /// It says nothing of itself, but another gateway has a link to it, or there is none that could tell.
+    Silent,
     /// There is none.
     Nothing,
 }
@@ -71,6 +74,7 @@ impl Link {
     fn next(before: Option<Self>, evidence: Evidence, now: Instant) -> Self {
         match (before, evidence) {
             (_, Evidence::Working) => Self::Had,
+            (Some(before), Evidence::Silent) => before,
             (Some(Self::Had), _) => Self::Lost(now),
             (Some(without), _) => without,
             (None, _) => Self::Awaited(now),
@@ -124,6 +128,8 @@ pub(crate) fn elect(
     gave_way.retain(|node, _| candidates.iter().any(|c| c.node == *node && c.evidence != Evidence::Working));
     let mut survivors = Vec::new();
     let mut others = Vec::new();
+    // Nothing is sent to them by the cluster: they have the places that nobody who works wants.
+    let mut silent = Vec::new();
     for (index, candidate) in candidates.iter().enumerate() {
         let link = before.elected.get(&candidate.node).copied();
         if !may_be_elected(candidate, judgement, link.is_some()) {
@@ -137,7 +143,9 @@ pub(crate) fn elect(
         }
         // Who is elected again for want of others gives way as soon as there are any.
         let last = gave_way.get(&candidate.node).map(|last| last.until).filter(|until| *until > now);
-        if link.is_some() && last.is_none() {
+        if link.is_some() && judgement == Judgement::Strict && candidate.evidence == Evidence::Silent {
+            silent.push(index);
+        } else if link.is_some() && last.is_none() {
             survivors.push((candidate.evidence != Evidence::Working, index));
         } else {
             others.push((last, index));
@@ -149,7 +157,7 @@ pub(crate) fn elect(
     others.sort_unstable();
     let order =
         survivors.into_iter().map(|(_, index)| index).chain(others.into_iter().map(|(_, index)| index));
-    let mut chosen: Vec<usize> = order.take(replicas).collect();
+    let mut chosen: Vec<usize> = order.chain(silent).take(replicas).collect();
     chosen.sort_unstable();
 
     let mut elected = BTreeMap::new();
@@ -170,7 +178,8 @@ pub(crate) fn elect(
 fn may_be_elected(candidate: &Candidate, judgement: Judgement, is_elected: bool) -> bool {
     match (judgement, candidate.evidence) {
         (Judgement::Strict | Judgement::OnTrial(_), Evidence::Working) => true,
-        (Judgement::Strict, Evidence::Unknown) => is_elected,
+        (Judgement::Strict, Evidence::Unknown | Evidence::Silent) => is_elected,
+        (Judgement::OnTrial(_), Evidence::Silent) => is_elected || candidate.ready,
         (Judgement::Strict, Evidence::Nothing) => false,
         (Judgement::Readiness | Judgement::OnTrial(_), _) => candidate.ready,
     }

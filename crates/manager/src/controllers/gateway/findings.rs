@@ -65,6 +65,9 @@ impl Case<'_> {
                 format!("spec.{word}Config.Replicas is 0, which turns the {word} off"),
             ));
         }
+        // One that is silent is in no Service.
+        let counts = |node: &&String| type_ == EndpointType::Tunnel || !self.is_silent(node);
+        let elected: Vec<&String> = elected.iter().filter(counts).collect();
         if elected.len() >= replicas {
             return None;
         }
@@ -74,7 +77,7 @@ impl Case<'_> {
         }
         let waiting: Vec<String> = endpoints
             .iter()
-            .filter(|endpoint| !elected.contains(&endpoint.node_name))
+            .filter(|endpoint| !elected.contains(&&endpoint.node_name))
             .map(|endpoint| self.why_not(endpoint, type_))
             .collect();
         if !elected.is_empty() {
@@ -117,6 +120,12 @@ impl Case<'_> {
             };
         };
         match (type_, self.is_exposed()) {
+            (EndpointType::Proxy, true) if self.is_silent(node) => {
+                format!(
+                    "{node}: its hub does not renew ConfigMap {}; its tunnels may be up, so it keeps its place while nobody else can have it",
+                    api::names::gateway_lease(node)
+                )
+            }
             (EndpointType::Proxy, true) if self.hubs.contains_key(node) => {
                 format!("{node}: its hub does not renew ConfigMap {}", api::names::gateway_lease(node))
             }

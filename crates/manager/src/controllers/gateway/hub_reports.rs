@@ -64,6 +64,8 @@ pub(crate) struct Hub {
     pub(crate) liveness: Liveness,
     /// Round-trip times in milliseconds, 0 where it is not known, to the nodes that have a link to it.
     pub(crate) links: BTreeMap<String, i32>,
+    /// The nodes of exposed gateways that it has a link to.
+    pub(crate) siblings: BTreeSet<String>,
     /// The port at which it accepts links, if it says so.
     pub(crate) port: Option<u16>,
 }
@@ -72,6 +74,7 @@ pub(crate) struct Hub {
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 struct Told {
     links: BTreeMap<String, i32>,
+    siblings: BTreeSet<String>,
     port: Option<u16>,
 }
 
@@ -108,8 +111,8 @@ impl HubReports {
     pub(crate) fn at(&self, now: Instant) -> BTreeMap<String, Hub> {
         let entries = self.entries.read();
         let hub = |entry: &Entry| {
-            let Told { links, port } = entry.told.clone();
-            Hub { liveness: entry.sightings.liveness(now).0, links, port }
+            let Told { links, siblings, port } = entry.told.clone();
+            Hub { liveness: entry.sightings.liveness(now).0, links, siblings, port }
         };
         entries.iter().map(|(node, entry)| (node.clone(), hub(entry))).collect()
     }
@@ -127,8 +130,8 @@ impl HubReports {
         self.entries.read().values().filter_map(|entry| entry.sightings.liveness(now).1).min()
     }
 
-    /// The report of `node` was asked for and is still at that version: its hub is dead, unless it could not have written.
-    /// Returns whether it counts as dead.
+    /// The report of `node` was asked for and is still at that version: its hub is silent, unless nobody could have written.
+    /// Returns whether it counts as that.
     pub(crate) fn lapse(&self, node: &str, resource_version: &str, now: Instant) -> bool {
         let reach = self.answered(now);
         match self.entries.write().get_mut(node) {
@@ -214,6 +217,7 @@ fn told(node: &str, text: &str) -> Told {
     match serde_json::from_str::<TunnelReport>(text) {
         Ok(report) => Told {
             links: report.links.into_iter().map(|link| (link.node, link.round_trip_millis.max(0))).collect(),
+            siblings: report.siblings.into_iter().collect(),
             port: report.port,
         },
         Err(error) => {
@@ -301,13 +305,18 @@ mod tests {
                 false,
             ),
             (
-                "another port",
-                report(6, "c1", &json!({ "instance": "y", "links": one["links"], "port": 443 })),
+                "a sibling",
+                report(6, "c1", &json!({ "instance": "y", "links": one["links"], "siblings": ["c2"] })),
                 true,
             ),
-            ("garbage", report(7, "c1", &json!("{")), true),
-            ("a link again", report(8, "c1", &one), true),
-            ("the end", report(9, "", &one), true),
+            (
+                "another port",
+                report(7, "c1", &json!({ "instance": "y", "links": one["links"], "port": 443 })),
+                true,
+            ),
+            ("garbage", report(8, "c1", &json!("{")), true),
+            ("a link again", report(9, "c1", &one), true),
+            ("the end", report(10, "", &one), true),
         ];
         for (what, report, news) in cases {
             assert_eq!(!reports.apply(&report, Instant::now()).is_empty(), news, "{what}");
@@ -335,7 +344,7 @@ mod tests {
         assert!(!reports.lapse("c1", "0", later), "another version was asked for");
         assert_eq!(reports.at(later)["c1"].liveness, Liveness::Suspect);
         assert!(reports.lapse("c1", "1", later));
-        assert_eq!((reports.at(later)["c1"].liveness, reports.suspects(later).len()), (Liveness::Dead, 0));
+        assert_eq!((reports.at(later)["c1"].liveness, reports.suspects(later).len()), (Liveness::Silent, 0));
         assert!(!reports.apply(&report(2, "c1", &links), Instant::now()).is_empty(), "it is back");
         assert_eq!(reports.at(Instant::now())["c1"].liveness, Liveness::Alive);
     }
@@ -348,10 +357,10 @@ mod tests {
         reports.apply(&report(1, "c1", &links), start);
         reports.interrupted();
         let back = start + Duration::from_mins(1);
-        for (after, dead) in [(0, false), (7_999, false), (8_000, true)] {
+        for (after, silent) in [(0, false), (7_999, false), (8_000, true)] {
             let now = back + Duration::from_millis(after);
-            assert_eq!(reports.lapse("c1", "1", now), dead, "{after}");
-            let expected = if dead { Liveness::Dead } else { Liveness::Suspect };
+            assert_eq!(reports.lapse("c1", "1", now), silent, "{after}");
+            let expected = if silent { Liveness::Silent } else { Liveness::Suspect };
             assert_eq!(reports.at(now)["c1"].liveness, expected, "{after}");
         }
         // Another report shows as well that the API server is back, and a later interruption begins anew.

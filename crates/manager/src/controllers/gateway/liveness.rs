@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-/// For how long a report shows that its hub is alive: two of its beats, and what a write may take. What is dead must be out of the
+/// For how long a report shows that its hub is alive: two of its beats, and what a write may take. What is silent must be out of the
 /// slices within five seconds, in which it is asked for once more and the slices are written.
 pub(crate) const LIFE: Duration = Duration::from_millis(3500);
 
@@ -16,7 +16,9 @@ pub(crate) enum Liveness {
     Unknown,
     /// Its report should have changed. Watches lag: it must be asked for before the hub is taken for dead.
     Suspect,
-    /// It gave its report up, or let it lapse.
+    /// It let its report lapse: it is dead, or does not come to the API server.
+    Silent,
+    /// It gave its report up.
     Dead,
 }
 
@@ -37,8 +39,11 @@ impl Sightings {
     /// What they say at `now`, and until when.
     pub(crate) fn liveness(&self, now: Instant) -> (Liveness, Option<Instant>) {
         let Self { held, first, changed, lapsed } = *self;
-        if !held || lapsed {
+        if !held {
             return (Liveness::Dead, None);
+        }
+        if lapsed {
+            return (Liveness::Silent, None);
         }
         let end = changed.unwrap_or(first) + LIFE;
         match (now < end, changed) {
@@ -55,7 +60,7 @@ mod tests {
 
     #[test]
     fn a_hub_lives_while_its_report_changes() {
-        use Liveness::{Alive, Dead, Suspect, Unknown};
+        use Liveness::{Alive, Dead, Silent, Suspect, Unknown};
         let first = Instant::now();
         let at = |millis: u64| first + Duration::from_millis(millis);
         // Held, changed at, lapsed, now, verdict.
@@ -65,7 +70,8 @@ mod tests {
             (true, None, false, 3_500, Suspect),
             (true, Some(1_500), false, 4_999, Alive),
             (true, Some(1_500), false, 5_000, Suspect),
-            (true, Some(1_500), true, 5_100, Dead),
+            (true, Some(1_500), true, 5_100, Silent),
+            (false, Some(1_500), true, 5_100, Dead),
             (false, Some(1_500), false, 1_501, Dead),
             (false, None, false, 0, Dead),
         ];

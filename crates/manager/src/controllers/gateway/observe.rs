@@ -1,5 +1,5 @@
 //! Reads what a plan is made of from the indexes that watches keep. One request is made: a report that should have changed is asked
-//! for before its hub is taken for dead, for the watch may lag or be broken.
+//! for before its hub counts as silent, for the watch may lag or be broken.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub(crate) async fn confirm(context: &Context) {
             }
             Ok(Ok(_)) => {
                 if context.configs.hubs.lapse(&node, &seen, Instant::now()) {
-                    info!(node, "the hub of a gateway does not renew its report and counts as dead");
+                    info!(node, "the hub of a gateway does not renew its report, and leaves the Services");
                 }
             }
             Ok(Err(kube::Error::Api(status))) if status.code < 500 && status.code != 429 => {
@@ -52,7 +52,7 @@ pub(crate) async fn confirm(context: &Context) {
                     warn!(
                         node,
                         error = status.message,
-                        "the report of a gateway may not be read; its hub counts as dead"
+                        "the report of a gateway may not be read; its hub leaves the Services"
                     );
                 }
             }

@@ -150,7 +150,8 @@ fn living(observed: &Observed) -> BTreeSet<String> {
         let endpoints = &gateway.spec.endpoints;
         let listed = endpoints.is_empty()
             || endpoints.iter().any(|e| e.type_ == EndpointType::Proxy && e.node_name == member.name);
-        listed && observed.hubs.get(&member.name).is_some_and(|hub| hub.liveness != Liveness::Dead)
+        let gone = |liveness| matches!(liveness, Liveness::Silent | Liveness::Dead);
+        listed && observed.hubs.get(&member.name).is_some_and(|hub| !gone(hub.liveness))
     };
     observed.members.iter().filter(accepts).map(|member| member.name.clone()).collect()
 }

@@ -138,8 +138,20 @@ impl Case<'_> {
         match self.hubs.get(node).map(|hub| hub.liveness) {
             Some(Liveness::Alive) => Evidence::Working,
             Some(Liveness::Unknown | Liveness::Suspect) => Evidence::Unknown,
-            Some(Liveness::Dead) | None => Evidence::Nothing,
+            Some(Liveness::Silent) if self.may_live(node) => Evidence::Silent,
+            Some(Liveness::Silent | Liveness::Dead) | None => Evidence::Nothing,
         }
+    }
+
+    /// Whether a gateway that says nothing of itself may live: another one has a link to it, or there is none that could tell.
+    fn may_live(&self, node: &str) -> bool {
+        let mut living = self.living.iter().filter_map(|name| self.hubs.get(name)).peekable();
+        living.peek().is_none() || living.any(|hub| hub.siblings.contains(node))
+    }
+
+    /// Whether an endpoint of an exposed Gateway says nothing of itself, and its tunnels may be up all the same.
+    pub(super) fn is_silent(&self, node: &str) -> bool {
+        self.is_exposed() && self.evidence(node) == Evidence::Silent
     }
 
     /// How endpoints of a type are judged. The hub of a listed node of an exposed Gateway shows that it is there before it is elected;

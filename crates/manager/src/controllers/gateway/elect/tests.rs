@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-use Evidence::{Nothing, Unknown, Working};
+use Evidence::{Nothing, Silent, Unknown, Working};
 
 fn candidate(node: &str, evidence: Evidence, ready: bool) -> Candidate {
     Candidate { node: node.to_owned(), evidence, ready }
@@ -20,7 +20,7 @@ fn the_order_decides_and_who_is_elected_stays() {
     let now = Instant::now();
     let strict = Judgement::Strict;
     let trial = Judgement::OnTrial(Some(now));
-    let cases: [Case<'_>; 17] = [
+    let cases: [Case<'_>; 23] = [
         (&[], 1, strict, &["gone"], &[]),
         (&[("b", Working), ("a", Working)], 1, strict, &[], &["b"]),
         (&[("b", Working), ("a", Working)], 2, strict, &[], &["b", "a"]),
@@ -31,6 +31,12 @@ fn the_order_decides_and_who_is_elected_stays() {
         (&[("b", Unknown), ("a", Unknown)], 2, strict, &["a"], &["a"]),
         (&[("b", Working), ("a", Unknown)], 1, strict, &["a"], &["a"]),
         (&[("c", Working), ("b", Working), ("a", Working)], 1, strict, &["a", "b"], &["b"]),
+        (&[("b", Silent), ("a", Silent)], 1, strict, &["a"], &["a"]),
+        (&[("b", Silent), ("a", Silent)], 2, strict, &["a"], &["a"]),
+        (&[("b", Working), ("a", Silent)], 1, strict, &["a"], &["b"]),
+        (&[("b", Working), ("a", Silent)], 2, strict, &["a", "b"], &["b", "a"]),
+        (&[("c", Working), ("b", Unknown), ("a", Silent)], 2, strict, &["a", "b"], &["c", "b"]),
+        (&[("b", Nothing), ("a", Silent)], 1, trial, &["a"], &["a"]),
         (&[("b", Nothing), ("a", Nothing)], 1, trial, &[], &["b"]),
         (&[("b", Nothing), ("a", Nothing)], 1, trial, &["a"], &["a"]),
         (&[("b", Nothing), ("a", Working)], 1, trial, &["a", "b"], &["a"]),

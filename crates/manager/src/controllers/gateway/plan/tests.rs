@@ -77,7 +77,13 @@ fn world() -> World {
 impl World {
     fn hub(&mut self, node: &str, liveness: Liveness, links: &[&str]) {
         let links = links.iter().map(|node| ((*node).to_owned(), 12)).collect();
-        self.observed.hubs.insert(node.to_owned(), Hub { liveness, links, port: None });
+        let siblings = BTreeSet::new();
+        self.observed.hubs.insert(node.to_owned(), Hub { liveness, links, siblings, port: None });
+    }
+
+    /// One gateway says that it has a link to another.
+    fn sees(&mut self, node: &str, sibling: &str) {
+        self.observed.hubs.get_mut(node).unwrap().siblings.insert(sibling.to_owned());
     }
 
     fn spec(&mut self, index: usize, change: impl FnOnce(&mut api::GatewaySpec)) {
@@ -272,6 +278,40 @@ fn a_dead_gateway_leaves_the_slices_and_an_unknown_one_stays_if_it_was_there() {
     assert_eq!(plan.verdicts[1].connected.reason, "Connected");
 }
 
+/// Its path to the API server alone is cut: its report lapses, and its tunnels are up.
+#[test]
+fn a_silent_gateway_leaves_the_slices_and_keeps_its_tunnels() {
+    let mut world = world();
+    world.hub("c1", Liveness::Alive, &["a"]);
+    world.hub("c2", Liveness::Alive, &["a"]);
+    assert_eq!(active(&world.plan(), 0), ["c1", "c2"]);
+    world.hub("c1", Liveness::Silent, &["a"]);
+    world.sees("c2", "c1");
+    let plan = world.plan();
+    assert_eq!((active(&plan, 0), backends_of(&plan)), (vec!["c1", "c2"], vec!["10.0.0.2".to_owned()]));
+    assert_eq!(world.reasons(0), ["TooFewEndpoints", "AddressKnown", "Accepting"]);
+    // Whoever works goes first.
+    let places = |world: &mut World, number| world.spec(0, |spec| spec.proxy_config.replicas = number);
+    places(&mut world, 1);
+    assert_eq!(active(&world.plan(), 0), ["c2"]);
+    places(&mut world, 2);
+    assert_eq!(active(&world.plan(), 0), ["c2"], "who is not elected has to say that it lives");
+    // It is back, silent again, and now nobody has a link to it: it is dead.
+    world.hub("c1", Liveness::Alive, &["a"]);
+    assert_eq!(active(&world.plan(), 0), ["c1", "c2"]);
+    world.hub("c1", Liveness::Silent, &["a"]);
+    world.hub("c2", Liveness::Alive, &["a"]);
+    assert_eq!(active(&world.plan(), 0), ["c2"]);
+    // The last one: nobody could tell, and edge nodes would gain nothing by giving their links to it up.
+    world.hub("c2", Liveness::Silent, &["a"]);
+    let plan = world.plan();
+    assert_eq!((active(&plan, 0), backends_of(&plan)), (vec!["c2"], Vec::<String>::new()));
+    assert_eq!(world.reasons(0), ["NoTunnel", "AddressKnown", "NoTunnel"]);
+    // One that ended in order said so.
+    world.hub("c2", Liveness::Dead, &[]);
+    assert_eq!(active(&world.plan(), 0), [""; 0]);
+}
+
 #[test]
 fn what_nobody_wants_any_more_is_removed() {
     let mut world = world();
@@ -393,7 +433,8 @@ fn reports_of_nodes_that_are_no_endpoints_count_for_nothing() {
 
 fn liveness() -> impl Strategy<Value = Liveness> {
     prop_oneof![
-        3 => Just(Liveness::Alive), 1 => Just(Liveness::Unknown), 1 => Just(Liveness::Suspect), 2 => Just(Liveness::Dead)
+        3 => Just(Liveness::Alive), 1 => Just(Liveness::Unknown), 1 => Just(Liveness::Suspect), 1 => Just(Liveness::Silent),
+        2 => Just(Liveness::Dead)
     ]
 }
 
@@ -435,7 +476,7 @@ proptest! {
             }
             for endpoint in plan.slices.iter().flat_map(|slice| slice.endpoints.iter().flatten()) {
                 let hub = &world.observed.hubs[endpoint.node_name.as_ref().unwrap()];
-                prop_assert!(hub.liveness != Liveness::Dead);
+                prop_assert!(!matches!(hub.liveness, Liveness::Silent | Liveness::Dead));
             }
             // Carry it out.
             for stale in &plan.stale_services {
