@@ -87,8 +87,8 @@ async fn restarted(
     let name = |number: usize| made(number, 0)["metadata"]["name"].as_str().unwrap().to_owned();
     let changed = length(&site, &format!("{collection}/{}", name(0)), accept).await * CHANGED as u64;
     site.start();
-    let last = cluster.get(id, &format!("a/{}", name(CHANGED - 1))).unwrap();
-    let is_last = |item: &Value| item["metadata"]["resourceVersion"] == last["metadata"]["resourceVersion"];
+    let newest = cluster.get(id, &format!("a/{}", name(CHANGED - 1))).unwrap();
+    let is_last = |item: &Value| item["metadata"]["resourceVersion"] == newest["metadata"]["resourceVersion"];
     site.until("all that changed is held", async || {
         get(&site.plain(), &list).await.is_some_and(|(status, list)| {
             status == 200 && list["items"].as_array().unwrap().iter().any(is_last)
