@@ -181,7 +181,7 @@ mod tests {
                 let stats = Some(PressureStats { some: Some(stall), full: None });
                 let usage = NodeUsage {
                     usage: Some(Resources { cpu_milli: Some(3_000), memory_bytes: Some(1 << 30) }),
-                    pressure: Some(Pressure { cpu: stats, memory: None, io: None }),
+                    pressure: Some(Pressure { cpu: stats, memory: stats, io: None }),
                     ..NodeUsage::default()
                 };
                 store.report(now, Report { node: name.to_string(), usage: Some(usage), ..Report::default() });

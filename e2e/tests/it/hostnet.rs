@@ -144,7 +144,7 @@ async fn a_node_without_cluster_networking_runs_the_pods_of_its_pool() -> Result
     Ok(())
 }
 
-/// A StatefulSet is ready and a Job complete, of pods on the node.
+/// A `StatefulSet` is ready and a Job complete, of pods on the node.
 async fn of_controllers_that_count(pods: &Api<Pod>) -> Result<()> {
     kubectl_apply(STATEFUL_SET_AND_JOB).await?.ok()?;
     let [set, job] = ["statefulset/hello-set", "job/hello-job"];

@@ -1,4 +1,4 @@
-//! The policy that warns of labelled DaemonSets whose pods are for more nodes than the pool's. The API server evaluates it in
+//! The policy that warns of labelled `DaemonSet`s whose pods are for more nodes than the pool's. The API server evaluates it in
 //! `e2e/tests/it/webhook/workloads.rs`.
 
 use api::labels::{DESIRED_NODE_POOL, NODE_POOL};
