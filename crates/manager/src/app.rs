@@ -12,6 +12,7 @@ use axum::serve::Listener;
 use daemon::metrics::Metrics;
 use daemon::ready::{Handle, Liveness, Readiness};
 use kube::Client;
+use prometheus_client::registry::Registry;
 use tls::listener::{Limits, TlsListener};
 use tls::resolver::ServingCertificate;
 use tokio::net::TcpListener;
@@ -21,6 +22,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::config::Config;
+use crate::controllers::gateway::metrics::GatewayMetrics;
+use crate::controllers::hub_identity::metrics::HubIdentityMetrics;
 use crate::controllers::webhook_certificates::{CertificateMetrics, ServingSecretWatch};
 use crate::leader::{self, Clock, Election, LeadershipGuard};
 use crate::leading::{Keys, Leading};
@@ -93,6 +96,31 @@ pub struct App {
     webhook: TcpListener,
     metrics: TcpListener,
     node_metrics: Option<node_metrics::Bound>,
+    registry: Arc<Metrics>,
+    figures: Figures,
+}
+
+/// What the parts of the process count, registered.
+struct Figures {
+    webhook: webhook::Metrics,
+    controllers: controllers::node_pool::metrics::Metrics,
+    certificates: CertificateMetrics,
+    hubs: HubIdentityMetrics,
+    gateways: GatewayMetrics,
+    leader: leader::Metrics,
+}
+
+impl Figures {
+    fn register(registry: &mut Registry) -> Self {
+        Self {
+            webhook: webhook::Metrics::register(registry),
+            controllers: controllers::node_pool::metrics::Metrics::register(registry),
+            certificates: CertificateMetrics::register(registry),
+            hubs: HubIdentityMetrics::register(registry),
+            gateways: GatewayMetrics::register(registry),
+            leader: leader::Metrics::register(registry),
+        }
+    }
 }
 
 impl App {
@@ -111,28 +139,44 @@ impl App {
         let health = bind("--health-address", config.health_address).await?;
         let webhook = bind("--webhook-address", config.webhook_address).await?;
         let metrics = bind("--metrics-address", config.metrics_address).await?;
+        let mut registry = Metrics::new();
+        let figures = Figures::register(registry.registry());
         let node_metrics = match config.node_metrics.clone() {
-            Some(bound) => Some(node_metrics::Bound {
-                api: bind("--node-metric-address", bound.address).await?,
-                reports: bind("--node-metric-report-address", bound.report_address).await?,
-                config: bound,
-            }),
+            Some(served) => {
+                let api = bind("--node-metric-address", served.address).await?;
+                let reports = bind("--node-metric-report-address", served.report_address).await?;
+                Some(node_metrics::Bound::new(served, (api, reports), registry.registry()))
+            }
             None => None,
         };
         if let Some(deployment) = &config.deployment {
             config.election.owner =
                 leader::owner(client.clone(), &config.election.namespace, deployment).await;
         }
-        Ok(Self { config, client, lease_client, health, webhook, metrics, node_metrics })
+        let registry = Arc::new(registry);
+        Ok(Self { config, client, lease_client, health, webhook, metrics, node_metrics, registry, figures })
+    }
+
+    /// What this process shows of itself at `/metrics`.
+    pub fn metrics(&self) -> Arc<Metrics> {
+        Arc::clone(&self.registry)
     }
 
     /// Runs until `shutdown`, then hands the leadership over, serves on for a moment and ends.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), Error> {
-        let Self { config, client, lease_client, health, webhook, metrics: metrics_listener, node_metrics } =
-            self;
+        let Self {
+            config,
+            client,
+            lease_client,
+            health,
+            webhook,
+            metrics: metrics_listener,
+            node_metrics,
+            registry,
+            figures,
+        } = self;
         let readiness = Readiness::new();
         let liveness = Liveness::new();
-        let mut metrics = Metrics::new();
         let serving = ServingCertificate::new();
         let pools = Pools::new(client.clone());
         let keys = Keys::default();
@@ -140,32 +184,24 @@ impl App {
         let webhook_state = webhook::State {
             pools: pools.clone(),
             nodes: Arc::new(client.clone()),
-            metrics: webhook::Metrics::register(metrics.registry()),
+            metrics: figures.webhook,
         };
-        let controller_metrics = controllers::node_pool::metrics::Metrics::register(metrics.registry());
-        let certificate_metrics = CertificateMetrics::register(metrics.registry());
-        let hub_metrics =
-            controllers::hub_identity::metrics::HubIdentityMetrics::register(metrics.registry());
-        let gateway_metrics = controllers::gateway::metrics::GatewayMetrics::register(metrics.registry());
-        let leader_metrics = leader::Metrics::register(metrics.registry());
         let mut node_metrics = match node_metrics {
             Some(bound) => {
                 let clients = (client.clone(), lease_client.clone());
-                node_metrics::start(bound, clients, &serving, &readiness, metrics.registry())?
+                node_metrics::start(bound, clients, &serving, &readiness)?
             }
             None => node_metrics::Running::default(),
         };
-        let metrics = Arc::new(metrics);
-
         let (election, leadership) =
-            Election::new(lease_client, config.election.clone(), Clock::boot(), leader_metrics);
+            Election::new(lease_client, config.election.clone(), Clock::boot(), figures.leader);
         let leadership = LeadershipGuard::from(leadership);
 
         let admin = daemon::admin::router(readiness.clone(), liveness.clone());
         let webhook = TlsListener::new(webhook, serving.server_config()?, Limits::default());
         let metrics_listener =
             TlsListener::new(metrics_listener, serving.server_config()?, Limits::default());
-        let scrape = metrics_server::router(metrics, KubernetesReviewer::new(client.clone()));
+        let scrape = metrics_server::router(registry, KubernetesReviewer::new(client.clone()));
         let servers_end = CancellationToken::new();
         let mut servers = JoinSet::new();
         servers.spawn(serve("probes", health, admin, servers_end.clone()));
@@ -180,7 +216,7 @@ impl App {
             readiness.register("pools"),
         ));
         let certificate = readiness.register("certificate");
-        let secret = ServingSecretWatch::new(serving, certificate, certificate_metrics.clone());
+        let secret = ServingSecretWatch::new(serving, certificate, figures.certificates.clone());
         background.spawn(secret.run(client.clone(), Arc::clone(&config.certificates), servers_end.clone()));
         background.spawn(heartbeat(liveness.clone()));
 
@@ -196,10 +232,10 @@ impl App {
             keys,
             leadership,
             liveness,
-            controller_metrics,
-            certificate_metrics,
-            hub_metrics,
-            gateway_metrics,
+            controller_metrics: figures.controllers,
+            certificate_metrics: figures.certificates,
+            hub_metrics: figures.hubs,
+            gateway_metrics: figures.gateways,
         };
         controllers.spawn(leading.run(controllers_end.clone()));
 

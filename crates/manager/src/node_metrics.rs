@@ -80,11 +80,38 @@ struct Host {
     leader_metrics: leader::Metrics,
 }
 
-/// The listeners, bound.
+/// The listeners, bound, and the store whose figures the process's registry shows.
 pub(crate) struct Bound {
-    pub(crate) config: Config,
-    pub(crate) api: TcpListener,
-    pub(crate) reports: TcpListener,
+    config: Config,
+    api: TcpListener,
+    reports: TcpListener,
+    source: Arc<NodeMetrics>,
+    guard: Arc<RwLock<Option<LeadershipGuard>>>,
+    metrics: Metrics,
+    leader_metrics: leader::Metrics,
+}
+
+impl Bound {
+    /// What will run on these listeners, by `config`.
+    pub(crate) fn new(
+        config: Config,
+        (api, reports): (TcpListener, TcpListener),
+        registry: &mut Registry,
+    ) -> Self {
+        let metrics = Metrics::register(registry);
+        let registry = registry.sub_registry_with_prefix("node_metric");
+        let leader_metrics = leader::Metrics::register(registry);
+        let guard: Arc<RwLock<Option<LeadershipGuard>>> = Arc::default();
+        let source = {
+            let guard = Arc::clone(&guard);
+            let settings = Settings { rules: Rules { grace: config.grace, ..Rules::default() } };
+            let leading = move || guard.read().as_ref().is_some_and(|guard| guard.check().is_ok());
+            NodeMetrics::new(Store::new(settings), config.api_version, clock(), leading)
+        };
+        let collector = UsageCollector::new(Arc::clone(&source), config.node_series);
+        registry.register_collector(Box::new(collector));
+        Self { config, api, reports, source, guard, metrics, leader_metrics }
+    }
 }
 
 /// Everything that runs, until [`Running::end`]; by default nothing.
@@ -118,21 +145,8 @@ pub(crate) fn start(
     (client, lease_client): (Client, Client),
     serving: &Arc<ServingCertificate>,
     readiness: &Readiness,
-    registry: &mut Registry,
 ) -> Result<Running, HostError> {
-    let Bound { config, api, reports } = bound;
-    let metrics = Metrics::register(registry);
-    let series = config.node_series;
-    let leader_metrics = leader::Metrics::register(registry.sub_registry_with_prefix("node_metric"));
-    let guard: Arc<RwLock<Option<LeadershipGuard>>> = Arc::default();
-    let source = {
-        let guard = Arc::clone(&guard);
-        let settings = Settings { rules: Rules { grace: config.grace, ..Rules::default() } };
-        let leading = move || guard.read().as_ref().is_some_and(|guard| guard.check().is_ok());
-        NodeMetrics::new(Store::new(settings), config.api_version, clock(), leading)
-    };
-    let collector = UsageCollector::new(Arc::clone(&source), series);
-    registry.sub_registry_with_prefix("node_metric").register_collector(Box::new(collector));
+    let Bound { config, api, reports, source, guard, metrics, leader_metrics } = bound;
     let host = Arc::new(Host {
         proxy: StandbyProxy::new(Arc::clone(&source)),
         replicas: Replicas::new(config.server_name()),

@@ -155,6 +155,7 @@ mod tests {
 
     use super::*;
     use crate::freshness::Now;
+    use crate::metrics::{Metrics, Taken};
     use crate::render::Allocatable;
     use crate::store::{NodeFacts, Settings, Store};
 
@@ -180,13 +181,16 @@ mod tests {
                 let stats = Some(PressureStats { some: Some(stall), full: None });
                 let usage = NodeUsage {
                     usage: Some(Resources { cpu_milli: Some(3_000), memory_bytes: Some(1 << 30) }),
-                    pressure: Some(Pressure { cpu: stats, memory: None, io: None }),
+                    pressure: Some(Pressure { cpu: stats, memory: stats, io: None }),
                     ..NodeUsage::default()
                 };
                 store.report(now, Report { node: name.to_string(), usage: Some(usage), ..Report::default() });
             }
         });
         let mut registry = Registry::with_prefix("isthmus");
+        let metrics = Metrics::register(&mut registry);
+        metrics.report(Taken::Taken);
+        source.read(|store| metrics.show(store));
         registry
             .sub_registry_with_prefix("node_metric")
             .register_collector(Box::new(UsageCollector::new(source, each_node)));
@@ -205,6 +209,15 @@ mod tests {
         assert!(!text.contains("node=\""), "{text}");
         let series = |text: &str| text.lines().filter(|line| !line.starts_with('#')).count();
         assert_eq!(series(&text), series(&scraped(false, true, 2)));
+    }
+
+    #[test]
+    fn the_dashboard_asks_for_metrics_that_there_are() {
+        let dashboard = include_str!("../../../charts/isthmus/files/dashboard-node-metrics.json");
+        let dashboard = serde_json::from_str(dashboard).unwrap();
+        let (amiss, expressions) = testkit::dashboard::unanswered(&dashboard, &scraped(true, true, 2));
+        assert_eq!(amiss, [""; 0]);
+        assert!(expressions > 10, "{expressions}");
     }
 
     #[test]

@@ -3,14 +3,12 @@
 
 use std::time::{Duration, Instant};
 
-use clap::Parser as _;
-use manager::app::App;
-use manager::args::{Args, Command};
-use manager::config::Config;
 use serde_json::{Value, json};
-use testkit::api_server::{Cluster, FakeApiServer, Kind};
+use testkit::api_server::{Cluster, FakeApiServer};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+
+use crate::process;
 
 const REPORT: &str = "kube-system/isthmus-gateway-c1";
 const SERVICE: &str = "kube-system/x-raven-proxy-internal-svc";
@@ -24,19 +22,7 @@ struct Site {
 
 impl Site {
     async fn new() -> Self {
-        tls::install_provider();
-        let server = FakeApiServer::start().await.unwrap();
-        for crd in api::crds() {
-            server.cluster().create("customresourcedefinitions.apiextensions.k8s.io", json!(crd)).unwrap();
-        }
-        server.cluster().define(Kind::built_in("events.k8s.io", "v1", "events", "Event", true));
-        server.cluster().define(Kind::built_in(
-            "certificates.k8s.io",
-            "v1",
-            "certificatesigningrequests",
-            "CertificateSigningRequest",
-            false,
-        ));
+        let server = process::server().await;
         let site = Self { server, tasks: JoinSet::new() };
         for (name, ip, labels) in [
             ("a", "192.168.1.10", json!({ (api::labels::NODE_POOL): "shop" })),
@@ -81,21 +67,7 @@ impl Site {
     }
 
     async fn manage(&mut self) {
-        let address = "127.0.0.1:0";
-        let args = Args::try_parse_from([
-            "isthmus-manager",
-            "run",
-            "--webhook-address",
-            address,
-            "--health-address",
-            address,
-            "--metrics-address",
-            address,
-        ]);
-        let Command::Run(run) = args.unwrap().command else { panic!("run") };
-        let config = Config::try_from(*run).unwrap();
-        let app =
-            App::build_for(config, kube::Config::new(self.server.url().parse().unwrap())).await.unwrap();
+        let app = process::app(&self.server).await;
         self.tasks.spawn(async move {
             app.run(CancellationToken::new()).await.unwrap();
         });

@@ -3,6 +3,10 @@
 #[cfg(test)]
 mod chart;
 #[cfg(test)]
+mod dashboard;
+#[cfg(test)]
 mod gateway;
+#[cfg(test)]
+mod process;
 #[cfg(test)]
 mod webhook;

@@ -58,6 +58,11 @@ impl EncodeLabelValue for Controller {
 }
 
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct ControllerLabels {
+    controller: Controller,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
 struct PoolLabels {
     pool: String,
     ready: bool,
@@ -69,7 +74,7 @@ pub(crate) struct Metrics {
     /// Successful writes to the API server.
     pub(crate) writes: Counter,
     reconciles: Family<OutcomeLabels, Counter>,
-    duration: Histogram,
+    duration: Family<ControllerLabels, Histogram, fn() -> Histogram>,
     nodes: Family<PoolLabels, Gauge>,
 }
 
@@ -79,11 +84,12 @@ impl Metrics {
         let metrics = Self {
             writes: Counter::default(),
             reconciles: Family::default(),
-            duration: Histogram::new(exponential_buckets(0.001, 2.0, 14)),
+            duration: Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.001, 2.0, 14))),
             nodes: Family::default(),
         };
         // From the start, so that the first reconciliation is an increase and not an appearance.
         for controller in [Controller::NodePool, Controller::Gateway] {
+            drop(metrics.duration.get_or_create(&ControllerLabels { controller }));
             for outcome in [Outcome::Success, Outcome::Stale, Outcome::Failed] {
                 drop(metrics.reconciles.get_or_create(&OutcomeLabels { controller, outcome }));
             }
@@ -91,14 +97,14 @@ impl Metrics {
         let Self { writes, reconciles, duration, nodes } = metrics.clone();
         registry.register("api_writes", "Successful writes to the API server", writes);
         registry.register("reconcile", "Reconciliations by outcome", reconciles);
-        registry.register("reconcile_duration_seconds", "Time of a reconciliation", duration);
+        registry.register("reconcile_duration_seconds", "Time of a reconciliation by controller", duration);
         registry.register("nodepool_nodes", "Nodes of a pool by readiness", nodes);
         metrics
     }
 
     pub(crate) fn observe_reconcile(&self, controller: Controller, outcome: Outcome, took: Duration) {
         self.reconciles.get_or_create(&OutcomeLabels { controller, outcome }).inc();
-        self.duration.observe(took.as_secs_f64());
+        self.duration.get_or_create(&ControllerLabels { controller }).observe(took.as_secs_f64());
     }
 
     pub(crate) fn observe_pool(&self, pool: &str, status: &NodePoolStatus) {
