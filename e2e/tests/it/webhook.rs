@@ -1,6 +1,7 @@
 //! What the admission webhook does to pods, seen through the API server that calls it.
 
 mod keep_off;
+mod workloads;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,8 +10,8 @@ use anyhow::{Context, Result, ensure};
 use e2e::{SYSTEM, client, eventually, fresh_namespace, kubectl, kubectl_apply};
 use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::{Pod, Secret};
+use kube::Client;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -147,47 +148,45 @@ async fn clean_up() -> Result<()> {
     Ok(())
 }
 
+/// The API server asks the webhook of pods with the label or the annotation, and of no other: by its own count of calls.
 #[tokio::test]
-async fn pods_of_every_workload_controller_get_host_network() -> Result<()> {
+async fn only_pods_with_the_label_or_the_annotation_reach_the_webhook() -> Result<()> {
+    const WEBHOOKS: [&str; 2] = ["labelled.pods.isthmus.dev", "annotated.pods.isthmus.dev"];
     let client = client().await?;
     prepare(&client).await?;
-    let template = json!({
-        "metadata": { "labels": { "app": "w", "nodepool.openyurt.io/desired-nodepool": POOL } },
-        "spec": { "containers": [{ "name": "c", "image": "isthmus.dev/busybox:1", "ports": [{ "containerPort": 8081 }] }] },
-    });
-    let selector = json!({ "matchLabels": { "app": "w" } });
-    // A node for the DaemonSet; fake, since only the pod's form is looked at.
-    let node = "fake-00010";
-    e2e::set_pool(&client, node, Some(POOL)).await?;
-    let mut job = template.clone();
-    job["spec"]["restartPolicy"] = json!("Never");
-    let workloads = [
-        ("apps/v1", "Deployment", json!({ "selector": selector, "template": template })),
-        ("apps/v1", "DaemonSet", json!({ "selector": selector, "template": template })),
-        ("apps/v1", "StatefulSet", json!({ "selector": selector, "template": template, "serviceName": "w" })),
-        ("batch/v1", "Job", json!({ "template": job })),
-    ];
     let pods = Api::<Pod>::namespaced(client.clone(), NAMESPACE);
-    for (version, kind, spec) in workloads {
-        let metadata = json!({ "name": kind.to_lowercase(), "namespace": NAMESPACE });
-        let workload = json!({ "apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec });
-        kubectl_apply(&workload.to_string()).await?.ok().with_context(|| kind.to_owned())?;
-        eventually(kind, Duration::from_secs(45), || async {
-            let all = pods.list(&ListParams::default()).await?;
-            let of_kind = |pod: &&Pod| {
-                let owners = pod.metadata.owner_references.as_deref().unwrap_or_default();
-                let owner = if kind == "Deployment" { "ReplicaSet" } else { kind };
-                owners.iter().any(|reference| reference.kind == owner)
-            };
-            let pod = all.iter().find(of_kind).context("no pod yet")?;
-            let spec = pod.spec.clone().context("no spec")?;
-            ensure!(spec.host_network == Some(true), "{} has no host network", pod.name_any());
-            anyhow::Ok(())
-        })
-        .await?;
-    }
-    e2e::set_pool(&client, node, None).await?;
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    let create = async |labels: &Value, changes: &Value, count: usize| {
+        for number in 0..count {
+            let pod = pod(&format!("pod-{number}"), labels, changes.clone());
+            pods.create(&dry, &serde_json::from_value(pod)?).await?;
+        }
+        anyhow::Ok(())
+    };
+    let counts = async || anyhow::Ok([calls(WEBHOOKS[0]).await?, calls(WEBHOOKS[1]).await?]);
+    let annotation =
+        json!({ "metadata": { "annotations": { "apps.openyurt.io/exclude-host-network-pool": "true" } } });
+
+    let before = counts().await?;
+    create(&json!({ "app": "plain" }), &json!({}), 50).await?;
+    let plain = counts().await?;
+    ensure!(plain == before, "50 plain pods: {before:?} calls, then {plain:?}");
+    // That the count counts; the API server may ask twice of a pod.
+    create(&desired(POOL), &json!({}), 3).await?;
+    create(&json!({}), &annotation, 2).await?;
+    let after = counts().await?;
+    let more = after[0] >= plain[0] + 3 && after[1] >= plain[1] + 2;
+    ensure!(more, "3 labelled and 2 annotated pods: {plain:?} calls, then {after:?}");
     clean_up().await
+}
+
+/// How often the API server has called the webhook of that name.
+async fn calls(webhook: &str) -> Result<u64> {
+    let metrics = kubectl(&["get", "--raw", "/metrics"]).await?.ok()?;
+    let start = "apiserver_admission_webhook_admission_duration_seconds_count{";
+    let name = format!("name=\"{webhook}\"");
+    let lines = metrics.lines().filter(|line| line.starts_with(start) && line.contains(&name));
+    Ok(lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum())
 }
 
 /// Everything that was sent and the API server kept is still there. A field that our types do not know no API server of today keeps: that is

@@ -3,6 +3,7 @@
 //! Needs Helm 3: `$HELM`, else the one that `hack/build-tools helm` built, else the one in `$PATH`.
 
 mod access;
+mod daemonsets;
 mod node_labels;
 mod node_metrics;
 mod objects;
