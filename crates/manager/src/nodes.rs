@@ -125,7 +125,8 @@ impl NodeView {
     }
 
     /// The pool that must let this node go when it is in no pool: the one that wrote its record. [`NO_POOL`] if that is
-    /// not known, `None` if there is nothing to let go of.
+    /// not known, `None` if there is nothing to let go of. A node that names a pool may wait for it, and has the labels of a
+    /// host-network pool from its kubelet then (`--node-labels`): ordinary pods stay off it from its first moment.
     pub(crate) fn keeper(&self) -> Option<String> {
         let marked = self.unreadable_record_of().map(str::to_owned);
         match self.record() {
@@ -134,7 +135,8 @@ impl NodeView {
                 let marks = labels::HOST_NETWORK_NODE
                     .iter()
                     .any(|(key, value)| self.labels.get(*key).is_some_and(|said| said == value));
-                (marks || self.record_text().is_some()).then(|| NO_POOL.to_owned())
+                let is_lie = marks && self.pool().is_none();
+                (is_lie || self.record_text().is_some()).then(|| NO_POOL.to_owned())
             }),
             Err(_) => Some(marked.or_else(|| self.formerly.clone()).unwrap_or_else(|| NO_POOL.to_owned())),
         }

@@ -1,6 +1,7 @@
 //! What a `NodePool` does to the nodes in it. The nodes are fake (kwok), so that they can be many and misused; the API
 //! server and the controller are the real ones.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
@@ -14,7 +15,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt};
-use serde_json::json;
+use serde_json::{Value, json};
 
 #[tokio::test]
 async fn a_node_carries_what_its_pool_says_and_comes_out_as_it_went_in() -> Result<()> {
@@ -287,11 +288,12 @@ async fn a_node_of_an_unknown_pool_registers_and_joins_when_the_pool_appears() -
     let client = client().await?;
     remove_pool(&client, "e2e-later").await?;
     kubectl(&["delete", "node", "e2e-registering", "--ignore-not-found"]).await?.ok()?;
-    let manifest = format!(
-        "apiVersion: v1\nkind: Node\nmetadata:\n  name: e2e-registering\n  labels: {{{}: e2e-later}}\n",
-        labels::NODE_POOL
-    );
-    e2e::run("kubectl", &["create", "-f", "-"], &manifest).await?.ok()?;
+    // As a kubelet registers it that was given the labels of a host-network pool (docs/host-network.md, "The node").
+    let marks = labels::HOST_NETWORK_NODE;
+    let mut own: BTreeMap<&str, &str> = marks.into();
+    own.insert(labels::NODE_POOL, "e2e-later");
+    let manifest = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "e2e-registering", "labels": own } });
+    e2e::run("kubectl", &["create", "-f", "-"], &manifest.to_string()).await?.ok()?;
     eventually("the node tells what it waits for", SOON, || async {
         let of_node = "involvedObject.name=e2e-registering,reason=NodePoolMissing";
         let words = ["get", "events", "--field-selector", of_node, "-o", "jsonpath={.items[*].message}"];
@@ -300,9 +302,17 @@ async fn a_node_of_an_unknown_pool_registers_and_joins_when_the_pool_appears() -
         Ok(())
     })
     .await?;
+    let marked =
+        |node: &Value| marks.iter().try_for_each(|(key, value)| expect_label(node, key, Some(value)));
+    marked(&node(&client, "e2e-registering").await?)?;
     let pools = Api::<NodePool>::all(client.clone());
-    apply_pool(&pools, "e2e-later", json!({ "labels": { "e2e/later": "1" } })).await?;
-    node_is(&client, "e2e-registering", |node| expect_label(node, "e2e/later", Some("1"))).await?;
+    let spec = json!({ "networkMode": "HostNetwork", "labels": { "e2e/later": "1" } });
+    apply_pool(&pools, "e2e-later", spec).await?;
+    node_is(&client, "e2e-registering", |node| {
+        expect_label(node, "e2e/later", Some("1"))?;
+        marked(node)
+    })
+    .await?;
     condition(&pools, "e2e-later", "Ready", "True").await?;
     kubectl(&["delete", "node", "e2e-registering"]).await?.ok()?;
     remove_pool(&client, "e2e-later").await

@@ -149,4 +149,24 @@ mod tests {
             assert_eq!(got, expected, "{pool:?} {record:?} {marker:?}");
         }
     }
+
+    /// As a kubelet registers it with `--node-labels`, maybe before its pool is there.
+    #[test]
+    fn a_node_that_waits_for_its_pool_keeps_the_labels_it_came_with() {
+        let mut node = NodeView::default();
+        let marks = labels::HOST_NETWORK_NODE.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        node.labels.extend(marks);
+        let in_no_pool = node.clone();
+        node.labels.insert(labels::NODE_POOL.to_owned(), "later".to_owned());
+        let at = |node: &NodeView, there: bool| {
+            ["later", NO_POOL].map(|name| whose(node, name, |pool| there && pool == "later"))
+        };
+        assert_eq!(at(&node, false), [Whose::Other, Whose::Other]);
+        assert_eq!(at(&node, true), [Whose::Member, Whose::Other]);
+        assert_eq!(at(&in_no_pool, false), [Whose::Other, Whose::Leaver], "without a pool they are a lie");
+        // A pool that was there has left its record.
+        let record = r#"{"labels":{"a":"1"},"pool":"later"}"#;
+        node.annotations.insert(annotations::PREVIOUS_ATTRIBUTES.to_owned(), record.to_owned());
+        assert_eq!(at(&node, false), [Whose::Leaver, Whose::Other]);
+    }
 }
