@@ -1,8 +1,10 @@
 //! The replicas of the manager: who leads, who is ready, who began anew.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams};
@@ -47,4 +49,33 @@ pub async fn restarts(client: &Client) -> Result<BTreeMap<String, i32>> {
     };
     let replicas = replicas(client).await?;
     Ok(replicas.iter().map(|pod| (pod.name_any(), count(pod).unwrap_or_default())).collect())
+}
+
+/// The folder in `/proc` of the manager that runs in that pod: its cluster is on this machine.
+pub fn process(pod: &str) -> Result<PathBuf> {
+    let name = format!("POD_NAME={pod}");
+    for entry in std::fs::read_dir("/proc")?.flatten() {
+        let words = |file: &str| {
+            let text = std::fs::read(entry.path().join(file)).unwrap_or_default();
+            text.split(|byte| *byte == 0)
+                .map(|word| String::from_utf8_lossy(word).into_owned())
+                .collect::<Vec<_>>()
+        };
+        let is_manager = words("cmdline").first().is_some_and(|program| program.ends_with("isthmus-manager"));
+        if is_manager && words("environ").contains(&name) {
+            return Ok(entry.path());
+        }
+    }
+    Err(anyhow::anyhow!("no process of pod {pod} on this machine"))
+}
+
+/// How long ago that process began.
+pub fn age(process: &std::path::Path) -> Result<Duration> {
+    let up = std::fs::read_to_string("/proc/uptime")?;
+    let up: f64 = up.split(' ').next().context("uptime")?.parse()?;
+    let stat = std::fs::read_to_string(process.join("stat"))?;
+    // proc(5): the start is field 22 of the line, 20 after the name, in ticks of 10 ms since the machine began.
+    let began =
+        stat.rsplit(')').next().and_then(|fields| fields.split_whitespace().nth(19)).context("stat")?;
+    Ok(Duration::try_from_secs_f64((up - began.parse::<f64>()? / 100.0).max(0.0))?)
 }

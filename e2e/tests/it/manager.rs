@@ -1,89 +1,35 @@
 //! The manager as a process: start, probes, metrics, hand-over, rights, upgrade and removal.
 
+mod process;
+
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use e2e::replicas::{all_ready, holder, replicas, transitions};
+use e2e::replicas::{all_ready, replicas};
 use e2e::{RELEASE, SYSTEM, client, eventually, kubectl, kubectl_apply, repository, run};
-use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt;
-use kube::api::{Api, DeleteParams};
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
-#[tokio::test]
-async fn a_replica_that_is_asked_to_end_hands_over_long_before_its_lease_runs_out() -> Result<()> {
-    let client = client().await?;
-    all_ready().await?;
-    let before = holder(&client).await?;
-    let leader = replicas(&client).await?;
-    let leader =
-        leader.iter().find(|pod| before.starts_with(&pod.name_any())).context("no pod of the leader")?;
-    let pods = Api::<Pod>::namespaced(client.clone(), SYSTEM);
-    let count = transitions(&client).await?;
-
-    let asked = Instant::now();
-    pods.delete(&leader.name_any(), &DeleteParams::default()).await?;
-    eventually("another leads", Duration::from_secs(20), || async {
-        let after = holder(&client).await?;
-        ensure!(after != before, "{after} still leads");
-        Ok(())
-    })
-    .await?;
-    let took = asked.elapsed();
-    // The deletion reaches the process through the kubelet: that is part of it. A lease that ran out would take 15 s.
-    println!("hand-over after the deletion of the leader's pod: {took:?}");
-    ensure!(took < Duration::from_secs(10), "the hand-over took {took:?}");
-    ensure!(transitions(&client).await? == count + 1, "more than one transition");
-
-    // The new leader works: a pool is looked after.
-    kubectl_apply("apiVersion: apps.openyurt.io/v1beta2\nkind: NodePool\nmetadata: {name: e2e-handover}\n")
-        .await?
-        .ok()?;
-    kubectl(&["wait", "--for=condition=Ready", "np/e2e-handover", "--timeout=20s"]).await?.ok()?;
-    kubectl(&["delete", "np", "e2e-handover"]).await?.ok()?;
-    all_ready().await
+/// The address of a replica.
+async fn address() -> Result<String> {
+    let status = replicas(&client().await?).await?.first().and_then(|pod| pod.status.clone());
+    status.and_then(|status| status.pod_ip).context("no address")
 }
 
-#[tokio::test]
-async fn a_replica_is_ready_soon_after_its_start() -> Result<()> {
-    let client = client().await?;
-    all_ready().await?;
-    let pods = Api::<Pod>::namespaced(client.clone(), SYSTEM);
-    let victim = replicas(&client).await?.first().context("no replica")?.name_any();
-    let known: Vec<String> = replicas(&client).await?.iter().map(ResourceExt::name_any).collect();
-    pods.delete(&victim, &DeleteParams::default()).await?;
-    let started = eventually("a new replica is ready", Duration::from_mins(1), || async {
-        let fresh = replicas(&client).await?.into_iter().find(|pod| !known.contains(&pod.name_any()));
-        let status = fresh.context("no new replica")?.status.context("no status")?;
-        let conditions = status.conditions.unwrap_or_default();
-        let ready =
-            conditions.iter().find(|c| c.type_ == "Ready" && c.status == "True").context("not ready")?;
-        let ready_at = ready.last_transition_time.clone().context("no time")?.0;
-        let running = status.container_statuses.unwrap_or_default();
-        let started =
-            running.first().and_then(|c| c.state.clone()?.running?.started_at).context("not started")?.0;
-        anyhow::Ok(ready_at.duration_since(started))
-    })
-    .await?;
-    println!("ready after the start of the container: {started:#} (the API keeps whole seconds)");
-    ensure!(started.as_secs() <= 15, "ready {started} after its start");
-    all_ready().await
+/// What is answered there, and the status code in a line of its own.
+async fn curl(url: String, token: Option<String>) -> Result<String> {
+    let header = token.map(|token| format!("Authorization: Bearer {token}"));
+    let mut arguments = vec!["-sk", "-w", "\n%{http_code}", url.as_str()];
+    if let Some(header) = &header {
+        arguments.extend(["-H", header]);
+    }
+    run("curl", &arguments, "").await?.ok()
 }
 
 #[tokio::test]
 async fn probes_answer_and_metrics_ask_who_is_there() -> Result<()> {
-    let client = client().await?;
+    client().await?;
     all_ready().await?;
-    let address = replicas(&client).await?[0].status.clone().and_then(|s| s.pod_ip).context("no address")?;
-    let curl = |path: String, token: Option<String>| async move {
-        let header = token.map(|token| format!("Authorization: Bearer {token}"));
-        let mut arguments = vec!["-sk", "-w", "\n%{http_code}", path.as_str()];
-        if let Some(header) = &header {
-            arguments.extend(["-H", header]);
-        }
-        run("curl", &arguments, "").await?.ok()
-    };
+    let address = address().await?;
     for path in ["livez", "readyz"] {
         let answer = curl(format!("http://{address}:10272/{path}"), None).await?;
         ensure!(answer.ends_with("\n200"), "{path}: {answer}");
@@ -230,7 +176,8 @@ async fn upgrade_and_remove() -> Result<()> {
     a_second_release_is_refused().await?;
 
     let install = repository().join("hack/install");
-    run(&install, &["--set", "log.level=debug", "--wait"], "").await?.ok()?;
+    let values = "log.level=debug,ports.webhook=10283,ports.metrics=10281,leaderElection.leaseDuration=20s";
+    run(&install, &["--set", values, "--wait"], "").await?.ok()?;
     all_ready().await?;
     ensure!(columns().await? == before, "the upgrade did not bring the CRD up to date");
     ensure!(kubectl(&["get", "np", "e2e-upgrade"]).await?.success, "the upgrade lost a pool");
@@ -251,11 +198,26 @@ async fn upgrade_and_remove() -> Result<()> {
     }
 
     // A pool outlives the release, and so does what says who leads it.
-    let pool = "apiVersion: apps.openyurt.io/v1beta2\nkind: NodePool\nmetadata: {name: e2e-outlives}\nspec: {enableLeaderElection: true}\n";
+    let pool = "apiVersion: apps.openyurt.io/v1beta2\nkind: NodePool\nmetadata: {name: e2e-outlives}\n\
+                spec: {enableLeaderElection: true, networkMode: HostNetwork}\n";
     kubectl_apply(pool).await?.ok()?;
+    the_values_hold().await?;
     let config_map = ["-n", "kube-system", "get", "configmap", "leader-hub-e2e-outlives"];
     eventually("the hubs are told", Duration::from_secs(20), || async { kubectl(&config_map).await?.ok() })
         .await?;
+
+    // An exposed Gateway, to which a Service and its slice lead though no hub runs.
+    let gateway = "apiVersion: raven.openyurt.io/v1beta1\nkind: Gateway\nmetadata: {name: e2e-outlives}\n\
+                   spec: {exposeType: PublicIP, proxyConfig: {Replicas: 1, proxyHTTPSPort: \"10250\"}, \
+                   endpoints: [{nodeName: cloud-1, type: proxy, publicIP: 192.0.2.1}]}\n";
+    kubectl_apply(gateway).await?.ok()?;
+    eventually("a Service for the Gateway", Duration::from_secs(20), || async {
+        let made = made_by_the_manager().await?;
+        ensure!(made.iter().any(|object| object.starts_with("service/")), "{made:?}");
+        ensure!(made.iter().any(|object| object.starts_with("endpointslice")), "{made:?}");
+        Ok(())
+    })
+    .await?;
 
     let installed = of_the_release().await?;
     for kind in OF_THE_RELEASE {
@@ -281,6 +243,22 @@ async fn upgrade_and_remove() -> Result<()> {
         kubectl(&config_map).await?.success,
         "the hubs must know their leaders for as long as the pool lives"
     );
+    // What else the manager made and stays is what the chart's README names, and goes as it says.
+    for object in made_by_the_manager().await? {
+        let name = object.rsplit('/').next().unwrap_or_default();
+        ensure!(name.starts_with("x-raven-proxy-"), "{object} is left, and not in the chart's README");
+    }
+    let of = ["-n", "kube-system", "delete"];
+    let by = [
+        "app.kubernetes.io/managed-by=isthmus-manager",
+        "endpointslice.kubernetes.io/managed-by=isthmus-manager",
+    ];
+    kubectl(&[&of[..], &["service", "-l", by[0]]].concat()).await?.ok()?;
+    kubectl(&[&of[..], &["endpointslice", "-l", by[1]]].concat()).await?.ok()?;
+    kubectl(&[&of[..], &["configmap", "edge-tunnel-nodes", "--ignore-not-found"]].concat()).await?.ok()?;
+    kubectl(&["delete", "gateway", "e2e-outlives"]).await?.ok()?;
+    let left = made_by_the_manager().await?;
+    ensure!(left.is_empty(), "{left:?}");
     kubectl(&["delete", "np", "e2e-outlives"]).await?.ok()?;
     eventually("the ConfigMap goes with its pool", Duration::from_mins(1), || async {
         let asked = kubectl(&config_map).await?;
@@ -289,6 +267,34 @@ async fn upgrade_and_remove() -> Result<()> {
     })
     .await?;
     Ok(())
+}
+
+/// What the upgrade set: the webhook and the metrics on other ports, another duration of the Lease. Pool e2e-outlives has host network.
+async fn the_values_hold() -> Result<()> {
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": "e2e-values", "namespace": "default",
+            "labels": { "nodepool.openyurt.io/desired-nodepool": "e2e-outlives" },
+        },
+        "spec": { "containers": [{ "name": "c", "image": "isthmus.dev/busybox:1" }] },
+    });
+    eventually("a labelled pod is changed", Duration::from_secs(20), || async {
+        let words = ["create", "--dry-run=server", "-o", "json", "-f", "-"];
+        let made: Value = serde_json::from_str(&run("kubectl", &words, &pod.to_string()).await?.ok()?)?;
+        ensure!(made["spec"]["hostNetwork"] == true, "{}", made["spec"]);
+        anyhow::Ok(())
+    })
+    .await?;
+    let metrics = curl(format!("https://{}:10281/metrics", address().await?), None).await?;
+    ensure!(metrics.ends_with("\n401"), "{metrics}");
+    eventually("the Lease has its duration", Duration::from_secs(20), || async {
+        let path = "jsonpath={.spec.leaseDurationSeconds}";
+        let seconds = kubectl(&["-n", SYSTEM, "get", "lease", "isthmus-manager", "-o", path]).await?.ok()?;
+        ensure!(seconds == "20", "{seconds} s");
+        Ok(())
+    })
+    .await
 }
 
 /// With a CRD so old that it takes what the manager cannot read; the caller brings it up to date.
@@ -316,6 +322,20 @@ async fn an_unreadable_pool_is_told_of() -> Result<()> {
     ensure!(told.contains("Unreadable"), "{told}");
     kubectl(&["delete", "np", "e2e-unreadable"]).await?.ok()?;
     Ok(())
+}
+
+/// Every object that says that the manager made it, as `kind/name`.
+async fn made_by_the_manager() -> Result<Vec<String>> {
+    let kinds = kubectl(&["api-resources", "--verbs=list", "-o", "name"]).await?.ok()?;
+    let kinds: Vec<&str> = kinds.lines().filter(|kind| *kind != "componentstatuses").collect();
+    let kinds = kinds.join(",");
+    let mut made = Vec::new();
+    for label in ["app.kubernetes.io/managed-by", "endpointslice.kubernetes.io/managed-by"] {
+        let selector = format!("{label}=isthmus-manager");
+        let words = ["get", &kinds, "-A", "-l", &selector, "--ignore-not-found", "-o", "name"];
+        made.extend(kubectl(&words).await?.ok()?.lines().map(str::to_owned));
+    }
+    Ok(made)
 }
 
 /// Kinds of which the release has objects, so that a look that misses them is noticed.

@@ -34,25 +34,18 @@ impl Processes {
         let host = Config::infer().await?.cluster_url.host().context("host")?.to_owned();
         let selector = ListParams::default().labels("app.kubernetes.io/component=manager");
         let pods = Api::<Pod>::namespaced(client.clone(), SYSTEM).list(&selector).await?;
-        let names: Vec<String> = pods.iter().map(ResourceExt::name_any).collect();
         let mut found = Self { api_server: Vec::new(), managers: Vec::new() };
         for entry in std::fs::read_dir("/proc")?.flatten() {
-            let words = |file| {
-                let text = std::fs::read(entry.path().join(file)).unwrap_or_default();
-                text.split(|byte| *byte == 0)
-                    .map(|word| String::from_utf8_lossy(word).into_owned())
-                    .collect::<Vec<_>>()
-            };
-            let command = words("cmdline");
-            let is = |name: &str| command.first().is_some_and(|program| program.ends_with(name));
-            if is("kube-apiserver") && command.contains(&format!("--bind-address={host}")) {
-                found.api_server.push(entry.path());
-            } else if is("isthmus-manager")
-                && words("environ").iter().any(|v| names.iter().any(|n| *v == format!("POD_NAME={n}")))
+            let command = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            let words: Vec<_> = command.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
+            if words[0].ends_with("kube-apiserver")
+                && words.contains(&format!("--bind-address={host}").into())
             {
-                found.managers.push(entry.path());
+                found.api_server.push(entry.path());
             }
         }
+        let managers = pods.iter().map(|pod| e2e::replicas::process(&pod.name_any()));
+        found.managers.extend(managers.flatten());
         ensure!(found.api_server.len() == 1, "no API server of {host} on this machine");
         ensure!(!found.managers.is_empty(), "no manager on this machine");
         Ok(found)

@@ -1,0 +1,96 @@
+//! A replica's beginning and its end: how soon it is ready, and how soon another leads.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use e2e::replicas::{age, all_ready, holder, process, replicas, restarts, transitions};
+use e2e::{SYSTEM, client, eventually, kubectl, kubectl_apply, run};
+use k8s_openapi::api::core::v1::{Pod, PodCondition};
+use kube::api::{Api, DeleteParams};
+use kube::{Client, ResourceExt};
+use tokio::time::Instant;
+
+/// What the issue allows from the signal to the next leader, and from a process's start to its pod's readiness. On a machine that has
+/// other things to do the best of three tries counts.
+const HAND_OVER: Duration = Duration::from_secs(2);
+const STARTUP: Duration = Duration::from_secs(3);
+const TRIES: usize = 3;
+
+#[tokio::test]
+async fn a_replica_that_is_asked_to_end_hands_over_at_once() -> Result<()> {
+    let client = client().await?;
+    let mut took = Vec::new();
+    while took.len() < TRIES && took.iter().all(|took| *took > HAND_OVER) {
+        all_ready().await?;
+        took.push(hand_over(&client).await?);
+    }
+    println!("hand-over after SIGTERM: {took:?}");
+    ensure!(took.iter().any(|took| *took <= HAND_OVER), "the hand-over took {took:?}");
+
+    // The new leader works: a pool is looked after.
+    kubectl_apply("apiVersion: apps.openyurt.io/v1beta2\nkind: NodePool\nmetadata: {name: e2e-handover}\n")
+        .await?
+        .ok()?;
+    kubectl(&["wait", "--for=condition=Ready", "np/e2e-handover", "--timeout=20s"]).await?.ok()?;
+    kubectl(&["delete", "np", "e2e-handover"]).await?.ok()?;
+    all_ready().await
+}
+
+/// Asks the leader's process to end, and says how long it took until the Lease named another.
+async fn hand_over(client: &Client) -> Result<Duration> {
+    let before = holder(client).await?;
+    let pods = replicas(client).await?;
+    let leader =
+        pods.iter().find(|pod| before.starts_with(&pod.name_any())).context("no pod of the leader")?;
+    let process = process(&leader.name_any())?;
+    let id = process.file_name().and_then(|id| id.to_str()).context("the process's id")?;
+    let count = transitions(client).await?;
+    let begun = restarts(client).await?;
+
+    let asked = Instant::now();
+    run("kill", &["-TERM", id], "").await?.ok()?;
+    eventually("another leads", Duration::from_secs(20), || async {
+        let after = holder(client).await?;
+        ensure!(after != before, "{after} still leads");
+        Ok(())
+    })
+    .await?;
+    let took = asked.elapsed();
+    ensure!(transitions(client).await? == count + 1, "more than one transition");
+    // Ready is what its pod is called until its kubelet has seen the end.
+    eventually("the pod has begun anew", Duration::from_mins(1), || async {
+        ensure!(restarts(client).await? != begun, "it has not ended");
+        all_ready().await
+    })
+    .await?;
+    Ok(took)
+}
+
+#[tokio::test]
+async fn a_replica_is_ready_soon_after_its_start() -> Result<()> {
+    let client = client().await?;
+    let mut took = Vec::new();
+    while took.len() < TRIES && took.iter().all(|took| *took > STARTUP) {
+        all_ready().await?;
+        took.push(startup(&client).await?);
+    }
+    println!("ready after the start of the process: {took:?}");
+    ensure!(took.iter().any(|took| *took <= STARTUP), "ready {took:?} after its start");
+    all_ready().await
+}
+
+/// Deletes a replica, and says how old the process of the new one was when its pod was ready.
+async fn startup(client: &Client) -> Result<Duration> {
+    let pods = Api::<Pod>::namespaced(client.clone(), SYSTEM);
+    let known: Vec<String> = replicas(client).await?.iter().map(ResourceExt::name_any).collect();
+    pods.delete(known.first().context("no replica")?, &DeleteParams::default()).await?;
+    eventually("a new replica is ready", Duration::from_mins(1), || async {
+        let fresh = replicas(client).await?.into_iter().find(|pod| !known.contains(&pod.name_any()));
+        let fresh = fresh.context("no new replica")?;
+        let conditions = fresh.status.as_ref().and_then(|status| status.conditions.as_deref());
+        let is_ready = |c: &PodCondition| c.type_ == "Ready" && c.status == "True";
+        ensure!(conditions.unwrap_or_default().iter().any(is_ready), "not ready");
+        age(&process(&fresh.name_any())?)
+    })
+    .await
+}
