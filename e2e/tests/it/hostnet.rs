@@ -96,6 +96,8 @@ async fn a_node_without_cluster_networking_runs_the_pods_of_its_pool() -> Result
     .await?;
     ensure!(answer.contains("hello"), "{answer}");
 
+    of_controllers_that_count(&pods).await?;
+
     // Nothing else runs there. A kube-proxy that came with the node, before its label did, goes again.
     let of_node = ListParams::default().fields(&format!("spec.nodeName={NODE}"));
     eventually("nothing else runs on the node", Duration::from_mins(1), || async {
@@ -141,6 +143,46 @@ async fn a_node_without_cluster_networking_runs_the_pods_of_its_pool() -> Result
     drop(others);
     Ok(())
 }
+
+/// A `StatefulSet` is ready and a Job complete, of pods on the node.
+async fn of_controllers_that_count(pods: &Api<Pod>) -> Result<()> {
+    kubectl_apply(STATEFUL_SET_AND_JOB).await?.ok()?;
+    let [set, job] = ["statefulset/hello-set", "job/hello-job"];
+    kubectl(&["-n", NAMESPACE, "rollout", "status", set, "--timeout=60s"]).await?.ok()?;
+    kubectl(&["-n", NAMESPACE, "wait", "--for=condition=Complete", job, "--timeout=60s"]).await?.ok()?;
+    let found = pods.list(&ListParams::default().labels("of=controller")).await?;
+    ensure!(found.items.len() == 2, "{} pods", found.items.len());
+    for pod in found {
+        let spec = pod.spec.context("spec")?;
+        ensure!(spec.host_network == Some(true) && spec.node_name.as_deref() == Some(NODE), "{spec:?}");
+    }
+    kubectl(&["-n", NAMESPACE, "delete", set, job, "--wait=false"]).await?.ok()?;
+    Ok(())
+}
+
+const STATEFUL_SET_AND_JOB: &str = "
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: hello-set, namespace: e2e-hostnet}
+spec:
+  serviceName: hello-set
+  selector: {matchLabels: {app: hello-set}}
+  template:
+    metadata: {labels: {app: hello-set, of: controller, nodepool.openyurt.io/desired-nodepool: e2e-shop}}
+    spec:
+      terminationGracePeriodSeconds: 0
+      containers: [{name: c, image: 'isthmus.dev/busybox:1', command: [sleep, '3600'], ports: [{containerPort: 8092}]}]
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: hello-job, namespace: e2e-hostnet}
+spec:
+  template:
+    metadata: {labels: {of: controller, nodepool.openyurt.io/desired-nodepool: e2e-shop}}
+    spec:
+      restartPolicy: Never
+      containers: [{name: c, image: 'isthmus.dev/busybox:1', command: ['true']}]
+";
 
 /// Named as they are in clusters that have them; neither runs a pod here.
 const OTHER_COMPONENTS: &str = "
