@@ -193,6 +193,8 @@ start_kubelet() {
     [[ $(hub_mode) == gateway ]] || kubeconfig=$node_folder/hub.kubeconfig
   fi
   init=$(daemon_pid "$node.init") || die "node $node is not running; run: hack/cluster up --name $cluster"
+  # Where kubeadm has it, and `edge-hub hostnet` looks.
+  ln -sfn "$node_folder/kubelet.yaml" "$node_folder/own/var/lib/kubelet/config.yaml"
   run_daemon "$node.kubelet" "$node" nsenter --target "$init" --mount --net --uts --wd=/ \
     "$state/bin/kubelet" --config="$node_folder/kubelet.yaml" --kubeconfig="$kubeconfig" \
     --hostname-override="$node" --node-ip="$node_address" \
