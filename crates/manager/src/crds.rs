@@ -94,3 +94,17 @@ async fn apply_one(client: Client, crd: CustomResourceDefinition) -> Result<(), 
     }
     Err(Error::NotEstablished { name: name.clone() })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_printed_is_what_would_be_applied() {
+        let mut out = Vec::new();
+        print(&mut out).unwrap();
+        let printed: Vec<CustomResourceDefinition> =
+            serde_saphyr::from_multiple(&String::from_utf8(out).unwrap()).unwrap();
+        assert_eq!(printed, api::crds());
+    }
+}

@@ -268,6 +268,20 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn keys_are_ecdsa_p_256() {
+        use x509_parser::oid_registry::OID_SIG_ECDSA_WITH_SHA256;
+        use x509_parser::public_key::PublicKey;
+
+        let ca = authority();
+        for certificate in [ca.certificate(), &leaf(&ca, &["a.example"]).certificate] {
+            let (_, parsed) = x509_parser::parse_x509_certificate(certificate.der()).unwrap();
+            let key = parsed.public_key().parsed().unwrap();
+            assert!(matches!(&key, PublicKey::EC(point) if point.key_size() == 256), "{key:?}");
+            assert_eq!(parsed.signature_algorithm.algorithm, OID_SIG_ECDSA_WITH_SHA256);
+        }
+    }
+
+    #[test]
     fn leaves_are_for_servers_and_serials_are_random() {
         let ca = authority();
         let (one, other) = (leaf(&ca, &["a.example"]), leaf(&ca, &["a.example"]));
