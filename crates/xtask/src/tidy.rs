@@ -4,8 +4,10 @@
 //! that do not occur by accident.
 
 mod dependencies;
+mod disk;
 mod files;
 mod generated;
+mod guarded;
 mod purity;
 mod source;
 mod words;

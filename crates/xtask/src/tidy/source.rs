@@ -27,10 +27,10 @@ pub(super) struct Line {
 }
 
 impl Source {
-    /// Whether the whole file is tests: it stands in a folder of tests, is declared for tests only, or has their name.
+    /// Whether the whole file is tests or an example: it stands in a folder of such, is declared for tests only, or has their name.
     pub(super) fn is_test(&self) -> bool {
-        let in_folder =
-            self.path.split('/').any(|part| part == "tests" || part == "e2e" || part == "benches");
+        let folders = ["tests", "e2e", "benches", "examples"];
+        let in_folder = self.path.split('/').any(|part| folders.contains(&part));
         in_folder || self.declared_for_tests || self.path.ends_with("/tests.rs")
     }
 

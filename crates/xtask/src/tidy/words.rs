@@ -4,8 +4,17 @@
 use super::report;
 use super::source::{Line, production, sources};
 
-/// Groups of labels, annotations and kinds that peers know.
-const WELL_KNOWN: [&str; 4] = ["openyurt.io/", "raven-", "leader-hub-", "koordinator.sh"];
+/// Groups of labels, annotations and kinds, and names of objects, that peers or other parts of us know.
+const WELL_KNOWN: [&str; 8] = [
+    "openyurt.io/",
+    "isthmus.dev/",
+    "raven-",
+    "leader-hub-",
+    "yurt-hub-cfg",
+    "edge-tunnel-nodes",
+    "isthmus-gateway-",
+    "koordinator.sh",
+];
 
 /// Files that may start tasks outside a `JoinSet`, each with the reason.
 const MAY_SPAWN: [(&str, &str); 1] =

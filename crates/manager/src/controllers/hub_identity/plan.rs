@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use api::annotations::HUB_BOOTSTRAP_TOKEN;
 use api::names::{
     BOOTSTRAP_USER_PREFIX, HUB_BOOTSTRAP_GROUP, HUB_GROUP, HUB_USAGES, NODE_GROUP, NODE_USER_PREFIX,
 };
@@ -99,8 +100,11 @@ impl fmt::Display for Refusal {
             Self::Requester => "only the node itself, or a bootstrap token of group system:bootstrappers:isthmus, may ask for its hub",
             Self::UnknownNode => "there is no such Node: it was deleted, or has not registered yet",
             Self::NodeExists => {
-                "this Node exists, and a bootstrap token is for new nodes: let the hub ask with the kubelet's certificate, delete \
-                 the Node, or name the token's public half in its annotation isthmus.dev/hub-bootstrap-token"
+                return write!(
+                    formatter,
+                    "this Node exists, and a bootstrap token is for new nodes: let the hub ask with the kubelet's certificate, delete \
+                     the Node, or name the token's public half in its annotation {HUB_BOOTSTRAP_TOKEN}"
+                );
             }
             Self::GatewaySubject => "the subject of a gateway is CN=system:node:<node>, O=system:nodes and nothing else",
             Self::GatewayNames => "a gateway's names are gateway.isthmus.internal and its node's, and nothing else is asked for",
