@@ -8,8 +8,10 @@ pub(crate) mod apply;
 pub(crate) mod contest;
 pub(crate) mod elect;
 pub(crate) mod leader_config;
+mod left;
 pub(crate) mod metrics;
 mod missing;
+mod node_events;
 pub(crate) mod observe;
 pub(crate) mod ownership;
 pub(crate) mod plan;
@@ -26,6 +28,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
 use kube::runtime::events::{Recorder, Reporter};
 use parking_lot::Mutex;
+use tls::digest::Sha256Digest;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -80,10 +83,14 @@ pub(crate) struct Context {
 }
 
 /// What an event on a node said, and about which pool.
-#[derive(Clone, PartialEq)]
 struct Told {
     pool: String,
-    message: String,
+    /// Of the message: thousands of nodes may have one.
+    message: Sha256Digest,
+    /// Whether it holds still.
+    holds: bool,
+    /// How often it was told by this process.
+    times: i32,
 }
 
 /// What the controller remembers between reconciliations.
@@ -97,7 +104,7 @@ pub(crate) struct Progress {
     failures: Mutex<HashMap<String, u32>>,
     /// What was written of late, and who keeps undoing it.
     contests: Mutex<Contests>,
-    /// What was told last in an event on a node, by the node, and of which pool.
+    /// What was told last in an event on a node, by the node, and of which pool. It grows with the nodes that were ever in trouble.
     told: Mutex<HashMap<String, Told>>,
 }
 
@@ -132,15 +139,26 @@ impl Progress {
         }
     }
 
-    /// Whether `message` about `pool` is other than what was told last of `node`; it is the last from now on.
-    fn is_news(&self, node: &str, pool: &str, message: &str) -> bool {
-        let told = Told { pool: pool.to_owned(), message: message.to_owned() };
-        self.told.lock().insert(node.to_owned(), told.clone()) != Some(told)
+    /// How often, with this time, `message` about `pool` is told of `node`; `None` if it was told last and holds still.
+    fn is_news(&self, node: &str, pool: &str, message: &str) -> Option<i32> {
+        let message = Sha256Digest::of(message.as_bytes());
+        let mut told = self.told.lock();
+        let before = told.get(node).filter(|told| told.pool == pool && told.message == message);
+        if before.is_some_and(|before| before.holds) {
+            return None;
+        }
+        let times = before.map_or(0, |before| before.times).saturating_add(1);
+        told.insert(node.to_owned(), Told { pool: pool.to_owned(), message, holds: true, times });
+        Some(times)
     }
 
     /// About `pool` there is something to tell of nodes for which `is_told` says so, and of no other: should it begin again, it is news.
     fn forget_told(&self, pool: &str, is_told: impl Fn(&str) -> bool) {
-        self.told.lock().retain(|node, told| told.pool != pool || is_told(node));
+        for (_, told) in
+            self.told.lock().iter_mut().filter(|(node, told)| told.pool == pool && !is_told(node))
+        {
+            told.holds = false;
+        }
     }
 
     /// The delay before the next try of `pool`, after it failed or not.
@@ -197,6 +215,7 @@ async fn reconcile(context: &Context, name: &str) -> Option<Duration> {
     );
     apply::explain(context, &mut contested).await;
     let mut applied = Applied { contested, ..apply::apply(context, name, &plan).await };
+    left::tell(context, &plan, &applied).await;
     match (&observed.pool, &plan.election) {
         (Some(pool), Some(election)) => {
             let status = status::compute(pool, &observed, election, &applied, Timestamp::now());

@@ -29,7 +29,8 @@ pub(crate) struct Teller<'a> {
 }
 
 impl Teller<'_> {
-    /// Makes the condition `type_` of the `K` of that name false with `message`, and tells it in an event.
+    /// Makes the condition `type_` of the `K` of that name false with `message`, and tells it in an event; unless that stands there
+    /// already, for an earlier leader has told it.
     pub(crate) async fn tell<K: Resource<DynamicType = ()>>(
         &self,
         name: &str,
@@ -38,6 +39,10 @@ impl Teller<'_> {
     ) -> Result<(), WriteError> {
         let resource = ApiResource::erase::<K>(&());
         let objects: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
+        let Some(present) = objects.get_opt(name).await? else { return Ok(()) };
+        if is_told(&present, type_, message) {
+            return Ok(());
+        }
         let condition = Condition {
             type_: type_.to_owned(),
             status: "False".to_owned(),
@@ -61,4 +66,15 @@ impl Teller<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether the object says so itself.
+fn is_told(object: &DynamicObject, type_: &str, message: &str) -> bool {
+    let conditions = object.data["status"]["conditions"].as_array();
+    conditions.into_iter().flatten().any(|condition| {
+        condition["type"] == type_
+            && condition["status"] == "False"
+            && condition["reason"] == UNREADABLE
+            && condition["message"] == message
+    })
 }

@@ -5,6 +5,8 @@ mod chart;
 #[cfg(test)]
 mod dashboard;
 #[cfg(test)]
+mod events;
+#[cfg(test)]
 mod gateway;
 #[cfg(test)]
 mod process;

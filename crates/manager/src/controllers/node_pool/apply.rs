@@ -1,6 +1,6 @@
 //! Writes what a [`Plan`] says. Each node's patch stands alone: one that fails is reported and holds up no other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use api::{NodePool, labels};
@@ -32,6 +32,8 @@ pub(crate) struct Applied {
     pub(crate) errors: Vec<String>,
     /// Whether some node changed under our hands, so that another look is due.
     pub(crate) stale: bool,
+    /// Nodes that were patched.
+    pub(crate) written: BTreeSet<String>,
 }
 
 /// What became of one node's patch.
@@ -59,7 +61,8 @@ pub(crate) async fn apply(context: &Context, name: &str, plan: &Plan) -> Applied
                 next = waiting.next();
             }
             Some((node, outcome)) = under_way.next() => match outcome {
-                Outcome::Written | Outcome::Gone => {}
+                Outcome::Written => drop(applied.written.insert(node.clone())),
+                Outcome::Gone => {}
                 Outcome::Stale => applied.stale = true,
                 Outcome::Failed(reason) => {
                     warn!(pool = name, node, reason, "node could not be synced");

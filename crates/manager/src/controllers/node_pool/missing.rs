@@ -3,24 +3,15 @@
 use std::collections::BTreeMap;
 
 use api::labels;
-use k8s_openapi::api::core::v1::ObjectReference;
-use kube::runtime::events::{Event, EventType, Recorder};
-use tracing::warn;
 
 use super::Context;
+use super::node_events::{self, NodeEvent};
 use super::observe::Observed;
 use super::plan::Plan;
 
-/// What is told of a node.
-#[derive(Debug, PartialEq)]
-struct Trouble {
-    reason: &'static str,
-    action: &'static str,
-    message: String,
-}
-
 /// What is to be told of nodes, by their names.
-fn troubles<'a>(observed: &'a Observed, plan: &'a Plan) -> BTreeMap<&'a str, Trouble> {
+fn troubles<'a>(observed: &'a Observed, plan: &'a Plan) -> BTreeMap<&'a str, NodeEvent> {
+    let trouble = |reason, action, message| NodeEvent { reason, action, message, occasion: String::new() };
     let mut troubles = BTreeMap::new();
     for node in &observed.waiting {
         let message = format!(
@@ -29,44 +20,21 @@ fn troubles<'a>(observed: &'a Observed, plan: &'a Plan) -> BTreeMap<&'a str, Tro
             labels::NODE_POOL,
             pool = observed.name,
         );
-        let trouble = Trouble { reason: "NodePoolMissing", action: "Join", message };
-        troubles.insert(node.as_str(), trouble);
+        troubles.insert(node.as_str(), trouble("NodePoolMissing", "Join", message));
     }
     for (node, error) in &plan.refused {
-        let trouble = Trouble { reason: "NotReleased", action: "Release", message: error.to_string() };
-        troubles.insert(node, trouble);
+        troubles.insert(node, trouble("NotReleased", "Release", error.to_string()));
     }
     troubles
 }
 
 /// Tells of the nodes that name the pool, and of those that it cannot let go, once for each change.
 pub(crate) async fn tell(context: &Context, observed: &Observed, plan: &Plan) {
-    // A recorder keeps each event whole for minutes, to count its repeats: of thousands of nodes that is megabytes, and what is
-    // no news is not told again anyway.
-    let recorder = Recorder::new(context.client.clone(), context.reporter.clone());
     let troubles = troubles(observed, plan);
     context.progress.forget_told(&observed.name, |node| troubles.contains_key(node));
-    for (node, Trouble { reason, action, message }) in troubles {
-        if !context.progress.is_news(node, &observed.name, &message) {
-            continue;
-        }
-        let event = Event {
-            type_: EventType::Warning,
-            reason: reason.to_owned(),
-            note: Some(message.chars().take(1000).collect()),
-            action: action.to_owned(),
-            secondary: None,
-        };
-        let about = ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("Node".to_owned()),
-            name: Some(node.to_owned()),
-            // As kubelets tell of their nodes, so that `kubectl describe node` shows it.
-            uid: Some(node.to_owned()),
-            ..ObjectReference::default()
-        };
-        if let Err(error) = recorder.publish(&event, &about).await {
-            warn!(node, %error, "event could not be published");
+    for (node, trouble) in troubles {
+        if let Some(times) = context.progress.is_news(node, &observed.name, &trouble.message) {
+            node_events::publish(context, node, trouble, times).await;
         }
     }
 }
@@ -107,12 +75,13 @@ mod tests {
     #[test]
     fn a_mistake_that_is_made_again_is_told_again() {
         let progress = Progress::default();
-        assert!(progress.is_news("n1", "shop", "missing"));
-        assert!(!progress.is_news("n1", "shop", "missing"));
+        assert_eq!(progress.is_news("n1", "shop", "missing"), Some(1));
+        assert_eq!(progress.is_news("n1", "shop", "missing"), None);
         progress.forget_told("shop", |node| node == "n1");
         progress.forget_told("other", |_| false);
-        assert!(!progress.is_news("n1", "shop", "missing"), "it goes on");
+        assert_eq!(progress.is_news("n1", "shop", "missing"), None, "it goes on");
         progress.forget_told("shop", |_| false);
-        assert!(progress.is_news("n1", "shop", "missing"), "it ended in between");
+        assert_eq!(progress.is_news("n1", "shop", "missing"), Some(2), "it ended in between");
+        assert_eq!(progress.is_news("n1", "shop", "other"), Some(1), "something else");
     }
 }

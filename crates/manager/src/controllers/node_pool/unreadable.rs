@@ -8,7 +8,7 @@ use crate::controllers::unreadable::Teller;
 
 /// Tells that the pool cannot be read because of `error`, unless that was the last that was told of it.
 pub(super) async fn tell(context: &Context, name: &str, error: &str) {
-    if !context.progress.is_news(&topic(name), &topic(name), error) {
+    if context.progress.is_news(&topic(name), &topic(name), error).is_none() {
         return;
     }
     warn!(pool = name, error, "pool cannot be read and is left alone");
