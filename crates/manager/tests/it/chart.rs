@@ -6,6 +6,7 @@ mod access;
 mod daemonsets;
 mod node_labels;
 mod node_metrics;
+mod notes;
 mod objects;
 mod ordinary_pods;
 mod webhooks;

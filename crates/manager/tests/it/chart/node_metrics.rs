@@ -24,7 +24,8 @@ fn memory_is_as_much_as_the_declared_size_needs() {
     assert_eq!(resources(&["nodeMetrics.enabled=true", "resources.limits=null"])["limits"], Value::Null);
 }
 
-fn copy(from: &Path, to: &Path) {
+/// Copies a chart, for a test that adds to it.
+pub(super) fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
         let target = to.join(entry.file_name());
