@@ -185,21 +185,8 @@ async fn operators_and_informers_miss_nothing_and_hear_nothing_twice() -> Result
         Ok(())
     })
     .await?;
-    let told = |record: &Record| record.lock().clone();
-    for (who, record) in all {
-        let told = told(record);
-        ensure!(
-            told.lists == 1 && told.missed == 0,
-            "{who} listed {} times, missed {}",
-            told.lists,
-            told.missed
-        );
-        ensure!(told.versions == told_of(&reference), "{who}: {told:?}\nthe API server: {reference:?}");
-    }
-    println!(
-        "{round} changes, {} events each",
-        told(&reference).versions.values().map(Vec::len).sum::<usize>()
-    );
+    missed_nothing(&reference, &all)?;
+    println!("{round} changes, {} events each", told_of(&reference).values().map(Vec::len).sum::<usize>());
     redefined(&node, &admin).await?;
     stop.cancel();
     watching.abort();
@@ -235,6 +222,21 @@ async fn redefined(node: &HubNode, token: &str) -> Result<()> {
         Ok(())
     })
     .await
+}
+
+/// Who was there from the beginning was told the same as by the API server, and listed once.
+fn missed_nothing(reference: &Record, all: &[(&str, &Record)]) -> Result<()> {
+    for (who, record) in all {
+        let told = record.lock().clone();
+        ensure!(
+            told.lists == 1 && told.missed == 0,
+            "{who} listed {} times, missed {}",
+            told.lists,
+            told.missed
+        );
+        ensure!(told.versions == told_of(reference), "{who}: {told:?}\nthe API server: {reference:?}");
+    }
+    Ok(())
 }
 
 fn told_of(record: &Record) -> BTreeMap<String, Vec<String>> {
