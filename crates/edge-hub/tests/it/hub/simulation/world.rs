@@ -27,7 +27,10 @@ const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 const WIDGET_ID: &str = "widgets.example.com";
 
 /// How long, by the clock that stands still, anything may take that is to happen: longer than any pause of hub and clients.
-const SOON: Duration = Duration::from_mins(10);
+const SOON: Duration = Duration::from_mins(3);
+
+/// How often it is looked whether it has.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// What should not come has so long to.
 const LATE: Duration = Duration::from_secs(2);
@@ -216,7 +219,7 @@ impl World {
                     break;
                 }
                 assert!(Instant::now() < deadline, "the restore is not noticed: {listed:?}");
-                sleep(Duration::from_millis(50)).await;
+                sleep(LOOK).await;
             }
         }
     }
@@ -249,7 +252,7 @@ impl World {
                 if Instant::now() > deadline {
                     return Err(format!("{id} {progress:?} {converged:?}"));
                 }
-                sleep(Duration::from_millis(50)).await;
+                sleep(LOOK).await;
             }
         }
         self.ending.send_replace(true);
