@@ -16,7 +16,7 @@ use axum::{
     body::Body,
     extract::{ConnectInfo, State},
 };
-use http::{HeaderMap, Request, Response, header};
+use http::{HeaderMap, Request, Response, StatusCode, header};
 use kube_wire::{
     request::{ApiPath, RequestInfo, ResourcePath, Verb},
     resource::ObjectKey,
@@ -89,6 +89,9 @@ async fn answer(
                 }
                 let kept = tables::is_wanted(&parts.headers, parts.uri.query().unwrap_or_default());
                 let answer = hand_on(hub, caller, Request::from_parts(parts, body)).await?;
+                if answer.status() == StatusCode::OK {
+                    hub.subscriptions.passed_by(&path.resource);
+                }
                 return Ok(if kept { keep_table(hub, caller, path, answer) } else { answer });
             }
             if node_tokens::is_request(caller, &info) {

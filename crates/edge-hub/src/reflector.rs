@@ -226,6 +226,13 @@ impl Reflector {
                 () = sleep(pause) => {}
                 () = subscription.carried_anew() => {}
             }
+            // It is there again, and readers know more of it than what is held, which is of the time before.
+            if is_missing && subscription.was_passed_by() && subscription.version().is_some() {
+                self.withdraw(subscription);
+                listing = Listing::default();
+                relist = true;
+                why = Resync::First;
+            }
             pause = (pause * 2).min(PAUSE.1);
         }
     }

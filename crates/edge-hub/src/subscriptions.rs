@@ -272,6 +272,15 @@ impl Subscriptions {
         self.restored.lock().export()
     }
 
+    /// The API server has just answered a read of that resource. Where it had said that there is none, what is held is of the time before.
+    pub fn passed_by(&self, resource: &GroupVersionResource) {
+        let open = self.open.lock();
+        let missing = open.iter().filter(|(key, entry)| {
+            key.resource == *resource && entry.subscription.progress().borrow().is_missing()
+        });
+        missing.for_each(|(_, entry)| entry.subscription.pass_by());
+    }
+
     /// All that are open, in the order of their keys.
     pub fn all(&self) -> Vec<Arc<Subscription>> {
         self.open.lock().values().map(|entry| entry.subscription.clone()).collect()

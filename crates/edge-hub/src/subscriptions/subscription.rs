@@ -4,7 +4,7 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -59,6 +59,11 @@ impl Progress {
     pub fn is_gone(&self) -> bool {
         matches!(self, Self::Refused(status) if [403, 404].contains(&status.code))
     }
+
+    /// Whether the API server says that there is no such resource.
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Self::Refused(status) if status.code == 404)
+    }
 }
 
 /// Bytes that a subscription cost and gave.
@@ -106,8 +111,10 @@ pub struct Subscription {
     traffic: Traffic,
     /// With whose credential it goes upstream.
     carriers: Mutex<Carriers>,
-    /// Tells of a credential that was not there when all others were refused.
+    /// Tells of a credential that was not there when all others were refused, and of readers that have passed by.
     carried: Notify,
+    /// Whether readers were given by the API server what the hub, which had been told that there is no such resource, does not hold.
+    passed_by: AtomicBool,
     /// Ends the reflector and every reader.
     closed: CancellationToken,
 }
@@ -137,6 +144,7 @@ impl Subscription {
             traffic: Traffic::default(),
             carriers: Mutex::new(Carriers::new(carrier)),
             carried: Notify::new(),
+            passed_by: AtomicBool::new(false),
             closed,
         })
     }
@@ -313,6 +321,17 @@ impl Subscription {
     /// The API server does not take that credential for it. Whether somebody else's is left to try.
     pub fn refuse(&self, credential: &Credential) -> bool {
         self.carriers.lock().refuse(credential)
+    }
+
+    /// A reader was given by the API server what it had said there is not: what is held is of the time before.
+    pub fn pass_by(&self) {
+        self.passed_by.store(true, Relaxed);
+        self.carried.notify_one();
+    }
+
+    /// Whether a reader has passed by since the last call.
+    pub fn was_passed_by(&self) -> bool {
+        self.passed_by.swap(false, Relaxed)
     }
 
     /// Waits, after all were refused, for a credential that was not there then.

@@ -50,8 +50,13 @@ fn every_guarantee_holds_in_every_history() {
     let working: Vec<_> = (0..workers)
         .map(|_| {
             thread::spawn(move || {
-                let config =
-                    Config { cases, max_shrink_iters: 200, source_file: Some(file!()), ..Config::default() };
+                let config = Config {
+                    cases,
+                    // Milliseconds: a history that fails takes its time.
+                    max_shrink_time: 60_000,
+                    source_file: Some(file!()),
+                    ..Config::default()
+                };
                 let tried = TestRunner::new(config).run(&step::history(), |steps| {
                     let began = std::time::Instant::now();
                     let judged = run(&steps).map_err(TestCaseError::fail);

@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use super::{
-    super::site::{SERVICES, WIDGETS, get, service, widget, widget_kind},
+    super::site::{JSON, SERVICES, WIDGETS, service, widget, widget_kind},
     parts::{Hub, Servers, folder, tear},
     readers,
     step::{Fault, Repair, Step},
@@ -27,7 +27,10 @@ const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 const WIDGET_ID: &str = "widgets.example.com";
 
 /// How long, by the clock that stands still, anything may take that is to happen: longer than any pause of hub and clients.
-const SOON: Duration = Duration::from_mins(10);
+const SOON: Duration = Duration::from_mins(3);
+
+/// How often it is looked whether it has.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// What should not come has so long to.
 const LATE: Duration = Duration::from_secs(2);
@@ -205,18 +208,18 @@ impl World {
         self.restart_clients();
     }
 
-    /// Waits until the hub lists what the cluster has, at a version that the cluster has.
+    /// Waits until the hub itself lists what the cluster has, at a version that the cluster has: what it hands on shows nothing.
     async fn noticed(&self) {
         let (hub, deadline) = (self.endpoint(), Instant::now() + SOON);
         for (id, path) in [("services", SERVICES), (WIDGET_ID, WIDGETS)] {
             let path = format!("{path}?resourceVersion=0");
             loop {
-                let listed = get(&hub, &path).await;
-                if listed.as_ref().is_some_and(|(status, list)| *status == 404 || self.is_current(id, list)) {
+                let listed = held(&hub, &path).await;
+                if listed.as_ref().is_some_and(|list| self.is_current(id, list)) {
                     break;
                 }
                 assert!(Instant::now() < deadline, "the restore is not noticed: {listed:?}");
-                sleep(Duration::from_millis(50)).await;
+                sleep(LOOK).await;
             }
         }
     }
@@ -249,7 +252,7 @@ impl World {
                 if Instant::now() > deadline {
                     return Err(format!("{id} {progress:?} {converged:?}"));
                 }
-                sleep(Duration::from_millis(50)).await;
+                sleep(LOOK).await;
             }
         }
         self.ending.send_replace(true);
@@ -272,4 +275,12 @@ impl World {
         }
         Ok(())
     }
+}
+
+/// A list that the hub answers by itself; nothing else.
+async fn held(hub: &Endpoint, path: &str) -> Option<Value> {
+    let mut answer = hub.get(path, JSON).await.ok()?;
+    let is_held = answer.status == 200 && !answer.headers.contains_key("audit-id");
+    let body = answer.bytes().await.ok()?;
+    serde_json::from_slice(&body).ok().filter(|_| is_held)
 }
