@@ -89,6 +89,10 @@ fn lessened(schema: Value) -> Value {
                     members.remove(name);
                 }
             }
+            // What is left of one whose words were all of these.
+            if members.get("allOf").is_some_and(of_nothing_else) {
+                members.remove("allOf");
+            }
             let members = members.into_iter().map(|(name, value)| {
                 let value = match (name.as_str(), value) {
                     ("properties", Value::Object(properties)) => Value::Object(
@@ -102,6 +106,46 @@ fn lessened(schema: Value) -> Value {
             Value::Object(members.collect())
         }
         Value::Array(items) => Value::Array(items.into_iter().map(lessened).collect()),
+        other => other,
+    }
+}
+
+/// Whether this `allOf` is what [`unfolded`] adds.
+fn of_nothing_else(all: &Value) -> bool {
+    all.as_array().is_some_and(|all| {
+        all.iter().all(|one| one.as_object().is_some_and(|one| one.keys().all(|name| name == "anyOf")))
+    })
+}
+
+/// What `x-kubernetes-int-or-string` says, in words of JSON schema besides, as the API server publishes it: in `anyOf`, or in `allOf` where
+/// there is an `anyOf` (`Structural.Unfold` of k8s.io/apiextensions-apiserver).
+fn unfolded(schema: Value) -> Value {
+    match schema {
+        Value::Object(members) => {
+            let is_either = members.get("x-kubernetes-int-or-string") == Some(&Value::Bool(true));
+            let mut members: Map<String, Value> = members
+                .into_iter()
+                .map(|(name, value)| {
+                    let value = match name.as_str() {
+                        "default" | "enum" | "example" => value,
+                        _ => unfolded(value),
+                    };
+                    (name, value)
+                })
+                .collect();
+            if is_either {
+                let either = json!([{ "type": "integer" }, { "type": "string" }]);
+                if !members.contains_key("anyOf") {
+                    members.insert("anyOf".to_owned(), either);
+                } else if let Some(all) =
+                    members.entry("allOf").or_insert_with(|| Value::Array(Vec::new())).as_array_mut()
+                {
+                    all.insert(0, json!({ "anyOf": either }));
+                }
+            }
+            Value::Object(members)
+        }
+        Value::Array(items) => Value::Array(items.into_iter().map(unfolded).collect()),
         other => other,
     }
 }
@@ -127,7 +171,7 @@ fn group_version_kind(info: &ResourceInfo, kind: &str) -> Value {
 
 /// The schema of the kind, its metadata typed.
 fn kind(info: &ResourceInfo, mut metadata: Value) -> Value {
-    let mut schema = info.schema.clone();
+    let mut schema = unfolded(info.schema.clone());
     let description = format!("Standard object's metadata. More info: {CONVENTIONS}#metadata");
     metadata["description"] = description.into();
     if let Some(schema) = schema.as_object_mut() {
@@ -157,4 +201,25 @@ fn list(info: &ResourceInfo, items: &Value, mut metadata: Value) -> Value {
         "properties": properties,
         "x-kubernetes-group-version-kind": group_version_kind(info, &info.list_kind()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_or_strings_are_told_in_words_of_json_schema_too() {
+        let either = json!([{ "type": "integer" }, { "type": "string" }]);
+        let plain = json!({ "x-kubernetes-int-or-string": true });
+        let quantity = json!({ "anyOf": either, "pattern": "^1$", "x-kubernetes-int-or-string": true });
+        let schema =
+            json!({ "properties": { "port": plain, "limits": { "additionalProperties": quantity } } });
+        let published = unfolded(schema.clone());
+        let port = &published["properties"]["port"];
+        assert_eq!(*port, json!({ "anyOf": either, "x-kubernetes-int-or-string": true }));
+        let limit = &published["properties"]["limits"]["additionalProperties"];
+        assert_eq!(limit["anyOf"], either);
+        assert_eq!(limit["allOf"], json!([{ "anyOf": either }]));
+        assert_eq!(lessened(published), lessened(schema));
+    }
 }
