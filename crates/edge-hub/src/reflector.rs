@@ -199,11 +199,8 @@ impl Reflector {
                 Ended::Refused(status) => {
                     let withdrawn = missing.is_some_and(|since| since.elapsed() > WITHDRAWN);
                     refused(subscription, status);
-                    if withdrawn && subscription.version().is_some() {
-                        self.withdraw(subscription);
-                        listing = Listing::default();
-                        relist = true;
-                        why = Resync::First;
+                    if withdrawn && self.withdraw(subscription) {
+                        (listing, relist, why) = (Listing::default(), true, Resync::First);
                     }
                 }
                 Ended::Unreadable(reason) => {
@@ -227,20 +224,22 @@ impl Reflector {
                 () = subscription.carried_anew() => {}
             }
             // It is there again, and readers know more of it than what is held, which is of the time before.
-            if is_missing && subscription.was_passed_by() && subscription.version().is_some() {
-                self.withdraw(subscription);
-                listing = Listing::default();
-                relist = true;
-                why = Resync::First;
+            if is_missing && subscription.was_passed_by() && self.withdraw(subscription) {
+                (listing, relist, why) = (Listing::default(), true, Resync::First);
             }
             pause = (pause * 2).min(PAUSE.1);
         }
     }
 
-    fn withdraw(&self, subscription: &Subscription) {
+    /// Lets go of what is held, and says whether there was anything.
+    fn withdraw(&self, subscription: &Subscription) -> bool {
+        if subscription.version().is_none() {
+            return false;
+        }
         info!(key = %subscription.key(), "there is no such resource any more: what was held is withdrawn");
         subscription.write(Cache::reset);
         self.forget(&subscription.key().to_string());
+        true
     }
 
     async fn linked(&self, subscription: &Subscription) {

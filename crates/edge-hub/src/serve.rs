@@ -13,6 +13,7 @@ mod filtered;
 mod form;
 mod get;
 mod list;
+mod wanted;
 mod watch;
 
 use std::{sync::Arc, time::Duration};
@@ -35,6 +36,7 @@ use self::{
     before::Before,
     encode::Encoder,
     form::{Rather, representation},
+    wanted::Wanted,
 };
 use crate::{
     authenticate::{Caller, tokens::TokenError},
@@ -199,82 +201,6 @@ fn unless_filtered(asked: &Asked<'_>, read: Result<Read, Box<Status>>) -> Result
         Some(Progress::Refused(status)) => status,
         _ => Box::new(Status::not_ready(1)),
     })
-}
-
-/// What the request asks for, its options read.
-enum Wanted {
-    List(ListRequest),
-    Watch(WatchRequest),
-    Get,
-}
-
-impl Wanted {
-    fn is_sharded(&self) -> bool {
-        match self {
-            Self::List(request) => request.shards.is_some(),
-            Self::Watch(request) => request.shards.is_some(),
-            Self::Get => false,
-        }
-    }
-
-    /// The only namespace whose objects its field selector lets through. The API server looks nowhere else then, and its tokens count from
-    /// there.
-    fn selected_namespace(&self) -> Option<Box<str>> {
-        let fields = match self {
-            Self::List(request) => &request.fields,
-            Self::Watch(request) => &request.fields,
-            Self::Get => return None,
-        };
-        fields
-            .requires_exactly("metadata.namespace")
-            .filter(|namespace| !namespace.is_empty())
-            .map(Into::into)
-    }
-
-    fn selectors(&self, path: &ResourcePath) -> (String, String) {
-        match self {
-            Self::List(request) => (request.labels.to_string(), request.fields.to_string()),
-            Self::Watch(request) => (request.labels.to_string(), request.fields.to_string()),
-            Self::Get => {
-                (String::new(), format!("metadata.name={}", path.name.as_deref().unwrap_or_default()))
-            }
-        }
-    }
-
-    fn attributes(&self, path: &ResourcePath) -> Attributes {
-        let (labels, fields) = self.selectors(path);
-        let ResourcePath { resource, namespace, name, subresource: _, verb_in_path: _ } = path;
-        let (verb, fields) = match self {
-            Self::List(_) => ("list", fields),
-            Self::Watch(_) => ("watch", fields),
-            Self::Get => ("get", String::new()),
-        };
-        Attributes {
-            verb: verb.into(),
-            group: resource.group.clone(),
-            version: resource.version.clone(),
-            resource: resource.resource.clone(),
-            namespace: namespace.clone().unwrap_or_default(),
-            name: name.clone().unwrap_or_default(),
-            labels: labels.into(),
-            fields: fields.into(),
-        }
-    }
-
-    fn key(&self, path: &ResourcePath, pooled: bool, owner: &Owner) -> Key {
-        if pooled {
-            return Key::pooled(&path.resource);
-        }
-        let (labels, fields) = self.selectors(path);
-        let namespace = place(path);
-        Key {
-            owner: owner.clone(),
-            resource: path.resource.clone(),
-            namespace: namespace.unwrap_or_default(),
-            labels: labels.into(),
-            fields: fields.into(),
-        }
-    }
 }
 
 /// The refusal of a caller whose token is not good or cannot be checked.

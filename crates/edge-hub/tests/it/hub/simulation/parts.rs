@@ -16,7 +16,7 @@ use edge_hub::{
     Args,
     listen::{CallerProcess, Origin, Peer},
     run::{App, Config, Network, StartError},
-    upstream::{BoxStream, Connected, Dial, Endpoint, Timing},
+    upstream::{BoxStream, Dial, Endpoint, Timing},
 };
 use futures::future::BoxFuture;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
@@ -119,7 +119,7 @@ impl Dial for Cables {
         &'a self,
         endpoint: &'a Endpoint,
         _: &'a Timing,
-        _: Connected<'a>,
+        _: Duration,
     ) -> BoxFuture<'a, io::Result<BoxStream>> {
         Box::pin(async move {
             let stream: BoxStream = Box::pin(self.0[usize::from(endpoint.port() - FIRST)].connect()?);
@@ -192,18 +192,18 @@ impl Hub {
 /// written to. That is the last of the latest list, as names tell: `LOG-LIST-FIRST-LAST.log`, in hexadecimal.
 pub(super) fn tear(root: &Path, length: usize) {
     let Ok(files) = fs::read_dir(root.join("store/logs")) else { return };
-    let mut latest = BTreeMap::<String, ([u64; 2], PathBuf)>::new();
+    let mut newest = BTreeMap::<String, ([u64; 2], PathBuf)>::new();
     for path in files.map(|file| file.unwrap().path()) {
         let Some(name) = path.file_stem().and_then(|name| name.to_str()) else { continue };
         let parts: Vec<&str> = name.split('-').collect();
         let [log, list, first, _] = parts[..] else { continue };
         let order = [list, first].map(|number| u64::from_str_radix(number, 16).unwrap());
-        let log = latest.entry(log.to_owned()).or_default();
+        let log = newest.entry(log.to_owned()).or_default();
         if log.1.as_os_str().is_empty() || log.0 < order {
             *log = (order, path);
         }
     }
-    for (_, path) in latest.into_values() {
+    for (_, path) in newest.into_values() {
         let mut file = OpenOptions::new().append(true).open(path).unwrap();
         file.write_all(&vec![0x5a; length]).unwrap();
     }
