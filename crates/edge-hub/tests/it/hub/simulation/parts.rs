@@ -16,7 +16,7 @@ use edge_hub::{
     Args,
     listen::{CallerProcess, Origin, Peer},
     run::{App, Config, Network, StartError},
-    upstream::{BoxStream, Dial, Endpoint, Timing},
+    upstream::{BoxStream, Connected, Dial, Endpoint, Timing},
 };
 use futures::future::BoxFuture;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
@@ -119,7 +119,7 @@ impl Dial for Cables {
         &'a self,
         endpoint: &'a Endpoint,
         _: &'a Timing,
-        _: Duration,
+        _: Connected<'a>,
     ) -> BoxFuture<'a, io::Result<BoxStream>> {
         Box::pin(async move {
             let stream: BoxStream = Box::pin(self.0[usize::from(endpoint.port() - FIRST)].connect()?);
