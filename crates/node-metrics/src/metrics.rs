@@ -96,6 +96,10 @@ impl Metrics {
         let help =
             "How often this replica began to lead, by whether it had a fresh copy of the leader before";
         registry.register("take_overs", help, metrics.take_overs.clone());
+        // From the start, so that the first one is an increase.
+        for warm in [true, false] {
+            metrics.take_overs.get_or_create(&TakeOverLabels { warm });
+        }
         metrics
     }
 

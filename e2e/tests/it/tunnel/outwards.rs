@@ -22,6 +22,7 @@ pub(super) async fn on_host(node: &str) -> Result<Cleanup> {
     let gone =
         Cleanup::kubectl(&in_namespace(&["delete", "pod", &name, "--wait=false", "--ignore-not-found"]));
     said(&["delete", "pod", &name, "--ignore-not-found"], PATIENCE).await?;
+    // The port may be that of the pod before for a moment: with no grace it is gone from the API before its process is.
     let pod = format!(
         "apiVersion: v1
 kind: Pod
@@ -33,7 +34,7 @@ spec:
   containers:
   - name: c
     image: isthmus.dev/busybox:1
-    command: [sh, -c, 'mkdir /www; echo host {node} >/www/index.html; exec httpd -f -p {PORT} -h /www']
+    command: [sh, -c, 'mkdir /www; echo host {node} >/www/index.html; until httpd -f -p {PORT} -h /www; do sleep 0.2; done']
 "
     );
     kubectl_apply(&pod).await?.ok()?;
