@@ -98,7 +98,7 @@ impl Metrics {
         registry.register("take_overs", help, metrics.take_overs.clone());
         // From the start, so that the first one is an increase.
         for warm in [true, false] {
-            metrics.take_overs.get_or_create(&TakeOverLabels { warm });
+            drop(metrics.take_overs.get_or_create(&TakeOverLabels { warm }));
         }
         metrics
     }
