@@ -2,15 +2,8 @@
 
 use std::time::Duration;
 
+use super::meanwhile::Meanwhile;
 use super::site::{Lines, SERVICES, Site, get, names, service, version};
-
-/// What happens to the hub's link while the server is restored.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Meanwhile {
-    Connected,
-    Cut,
-    Killed,
-}
 
 async fn restored(meanwhile: Meanwhile) {
     let mut site = Site::started().await;
@@ -28,21 +21,10 @@ async fn restored(meanwhile: Meanwhile) {
     .await;
     let seen = version(&get(&hub, &list).await.unwrap().1);
     let mut watch = Lines::open(&hub, &format!("{SERVICES}?watch=1&resourceVersion={seen}")).await;
-    match meanwhile {
-        Meanwhile::Connected => {}
-        Meanwhile::Cut => {
-            site.server.cut();
-            site.offline().await;
-        }
-        Meanwhile::Killed => site.kill(),
-    }
+    meanwhile.begin(&mut site).await;
     site.server.restore(backup);
     cluster.create("services", service("a", "new", 1)).unwrap();
-    match meanwhile {
-        Meanwhile::Connected => {}
-        Meanwhile::Cut => site.server.heal(),
-        Meanwhile::Killed => site.start(),
-    }
+    meanwhile.end(&mut site);
     site.until("the restored state is listed", async || {
         get(&hub, &list).await.is_some_and(|(_, list)| names(&list) == ["new", "old"])
     })

@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::{prelude::*, test_runner::Config};
 use serde_json::{Value, json};
 use testkit::{
-    client::{ClientOptions, Recorder, TestClient},
+    client::{Recorder, TestClient},
     history::{Change, End, Observation, Request, Scope, check, check_converged},
 };
 use tokio::{
@@ -13,6 +13,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
+use super::history_clients;
 use super::site::{JSON, Lines, SERVICES, SOON, Site, WIDGETS, get, service, widget, widget_kind};
 
 const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
@@ -87,24 +88,8 @@ impl World {
 
     fn restart_clients(&mut self) {
         self.generation += 1;
-        let variants = [
-            ("services", "plain", SERVICES, "", None, false),
-            ("services", "odd", SERVICES, "n=odd", Some(2), false),
-            ("services", "streaming", "/api/v1/namespaces/a/services", "n=even", None, true),
-            ("widgets.example.com", "widgets", WIDGETS, "", Some(2), false),
-            ("widgets.example.com", "streaming", WIDGETS, "n!=even", None, true),
-        ];
-        self.clients = variants
-            .into_iter()
-            .map(|(id, name, path, labels, page_size, watch_list)| {
-                let mut options = ClientOptions::new(&format!("{name} {}", self.generation), path);
-                labels.clone_into(&mut options.labels);
-                options.page_size = page_size;
-                options.watch_list = watch_list;
-                options.backoff = Duration::from_millis(5);
-                (id, TestClient::start(self.site.plain(), options, &self.recorder).unwrap())
-            })
-            .collect();
+        let backoff = Duration::from_millis(5);
+        self.clients = history_clients::start(|| self.site.plain(), self.generation, backoff, &self.recorder);
     }
 
     fn write(&self, name: u8, n: u64) {

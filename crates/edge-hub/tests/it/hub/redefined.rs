@@ -3,15 +3,8 @@
 
 use serde_json::{Value, json};
 
+use super::meanwhile::Meanwhile;
 use super::site::{JSON, Lines, Site, WIDGETS, get, version, widget};
-
-/// What happens to the hub while the definition changes.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Meanwhile {
-    Connected,
-    Cut,
-    Killed,
-}
 
 /// Prunes one field, and gives another its default.
 fn shape(object: &mut Value) {
@@ -34,14 +27,7 @@ async fn redefined(meanwhile: Meanwhile) {
     assert_eq!(version(&before), cluster.revision());
     let mut watch =
         Lines::open(&hub, &format!("{WIDGETS}?watch=1&resourceVersion={}", version(&before))).await;
-    match meanwhile {
-        Meanwhile::Connected => {}
-        Meanwhile::Cut => {
-            site.server.cut();
-            site.offline().await;
-        }
-        Meanwhile::Killed => site.kill(),
-    }
+    meanwhile.begin(&mut site).await;
     let schema = json!({ "type": "object", "properties": { "spec": {
         "type": "object", "properties": { "color": { "type": "string", "default": "red" } },
     } } });
@@ -49,11 +35,7 @@ async fn redefined(meanwhile: Meanwhile) {
         json!([{ "name": "v1", "served": true, "storage": true, "schema": { "openAPIV3Schema": schema } }]);
     let patch = json!({ "spec": { "versions": versions } });
     cluster.redefine("widgets.example.com", &patch, shape).unwrap();
-    match meanwhile {
-        Meanwhile::Connected => {}
-        Meanwhile::Cut => site.server.heal(),
-        Meanwhile::Killed => site.start(),
-    }
+    meanwhile.end(&mut site);
     site.until("the API server answers", async || get(&site.direct(), &list).await.is_some()).await;
     let now = get(&site.direct(), &list).await.unwrap().1;
     assert_ne!(now["items"], before["items"]);

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use testkit::{
     api_server::{Cluster, FakeApiServer},
-    client::{ClientOptions, Recorder, TestClient, connection::Endpoint},
+    client::{Recorder, TestClient, connection::Endpoint},
     history::{Scope, State, check, check_converged, key},
     memory::Port,
 };
@@ -17,6 +17,7 @@ use tokio::{
 };
 
 use super::{
+    super::history_clients::{self, WIDGET_ID},
     super::site::{JSON, SERVICES, WIDGETS, service, widget, widget_kind},
     parts::{Hub, Servers, folder, tear},
     readers,
@@ -24,7 +25,6 @@ use super::{
 };
 
 const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
-const WIDGET_ID: &str = "widgets.example.com";
 
 /// How long, by the clock that stands still, anything may take that is to happen: longer than any pause of hub and clients.
 const SOON: Duration = Duration::from_mins(3);
@@ -82,24 +82,8 @@ impl World {
 
     fn restart_clients(&mut self) {
         self.generation += 1;
-        let variants = [
-            ("services", "plain", SERVICES, "", None, false),
-            ("services", "odd", SERVICES, "n=odd", Some(2), false),
-            ("services", "streaming", "/api/v1/namespaces/a/services", "n=even", None, true),
-            (WIDGET_ID, "widgets", WIDGETS, "", Some(2), false),
-            (WIDGET_ID, "streaming", WIDGETS, "n!=even", None, true),
-        ];
-        self.clients = variants
-            .into_iter()
-            .map(|(id, name, path, labels, page_size, watch_list)| {
-                let mut options = ClientOptions::new(&format!("{name} {}", self.generation), path);
-                labels.clone_into(&mut options.labels);
-                options.page_size = page_size;
-                options.watch_list = watch_list;
-                options.backoff = Duration::from_millis(50);
-                (id, TestClient::start(self.endpoint(), options, &self.recorder).unwrap())
-            })
-            .collect();
+        let backoff = Duration::from_millis(50);
+        self.clients = history_clients::start(|| self.endpoint(), self.generation, backoff, &self.recorder);
     }
 
     fn reader(&mut self, stalls: bool) {
