@@ -51,6 +51,17 @@ pub async fn restarts(client: &Client) -> Result<BTreeMap<String, i32>> {
     Ok(replicas.iter().map(|pod| (pod.name_any(), count(pod).unwrap_or_default())).collect())
 }
 
+/// The number of the process that leads: its cluster is on this machine.
+pub async fn leader_process(client: &Client) -> Result<u32> {
+    let holder = holder(client).await?;
+    let pods = replicas(client).await?;
+    let leader =
+        pods.iter().find(|pod| holder.starts_with(&pod.name_any())).context("no pod of the leader")?;
+    let process = process(&leader.name_any())?;
+    let id = process.file_name().and_then(|id| id.to_str()).context("the process's number")?;
+    Ok(id.parse()?)
+}
+
 /// The folder in `/proc` of the manager that runs in that pod: its cluster is on this machine.
 pub fn process(pod: &str) -> Result<PathBuf> {
     let name = format!("POD_NAME={pod}");

@@ -81,19 +81,19 @@ impl Counters for [PressureLines; 3] {
     }
 }
 
-impl Counters for Option<IoCounts> {
+impl Counters for IoCounts {
     const COUNT: usize = 4;
 
     fn write(&self, word: &mut impl FnMut(Option<u64>)) {
         for at in 0..2 {
-            word(self.map(|io| io.bytes[at]));
-            word(self.map(|io| io.operations[at]));
+            word(Some(self.bytes[at]));
+            word(Some(self.operations[at]));
         }
     }
 
     fn read(word: &mut impl FnMut() -> Option<u64>) -> Self {
-        let [bytes, operations, more_bytes, more_operations] = std::array::from_fn(|_| word());
-        Some(IoCounts { bytes: [bytes?, more_bytes?], operations: [operations?, more_operations?] })
+        let [bytes, operations, more_bytes, more_operations] = Counters::read(word);
+        Self { bytes: [bytes, more_bytes], operations: [operations, more_operations] }
     }
 }
 
@@ -109,16 +109,33 @@ impl<const N: usize> Counters for [Option<u64>; N] {
     }
 }
 
-impl Counters for Option<[u64; 3]> {
-    const COUNT: usize = 3;
+impl<const N: usize> Counters for [u64; N] {
+    const COUNT: usize = N;
 
     fn write(&self, word: &mut impl FnMut(Option<u64>)) {
-        (0..3).for_each(|at| word(self.map(|words| words[at])));
+        self.iter().copied().map(Some).for_each(word);
     }
 
     fn read(word: &mut impl FnMut() -> Option<u64>) -> Self {
-        let [a, b, c] = std::array::from_fn(|_| word());
-        Some([a?, b?, c?])
+        std::array::from_fn(|_| word().unwrap_or(0))
+    }
+}
+
+/// There or absent as a whole: with one of its numbers all are.
+impl<T: Counters> Counters for Option<T> {
+    const COUNT: usize = T::COUNT;
+
+    fn write(&self, word: &mut impl FnMut(Option<u64>)) {
+        match self {
+            Some(counters) => counters.write(word),
+            None => (0..T::COUNT).for_each(|_| word(None)),
+        }
+    }
+
+    fn read(word: &mut impl FnMut() -> Option<u64>) -> Self {
+        let words: Vec<Option<u64>> = (0..T::COUNT).map(|_| word()).collect();
+        let mut there = words.iter().copied();
+        words.iter().all(Option::is_some).then(|| T::read(&mut || there.next().flatten()))
     }
 }
 

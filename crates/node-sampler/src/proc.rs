@@ -49,17 +49,15 @@ impl Counters for NodeSlow {
     fn write(&self, word: &mut impl FnMut(Option<u64>)) {
         let Self { pressure, run_delay, alloc_stalls, major_faults, oom_kills, io } = *self;
         pressure.write(word);
-        word(run_delay.map(|delay| delay.waited_ns));
-        word(run_delay.map(|delay| delay.slices));
+        run_delay.write(word);
         [alloc_stalls, major_faults, oom_kills].write(word);
         io.write(word);
     }
 
     fn read(word: &mut impl FnMut() -> Option<u64>) -> Self {
         let pressure = Counters::read(word);
-        let (waited_ns, slices) = (word(), word());
+        let run_delay = Counters::read(word);
         let [alloc_stalls, major_faults, oom_kills]: [Option<u64>; 3] = Counters::read(word);
-        let run_delay = waited_ns.zip(slices).map(|(waited_ns, slices)| RunDelay { waited_ns, slices });
         Self { pressure, run_delay, alloc_stalls, major_faults, oom_kills, io: Counters::read(word) }
     }
 }

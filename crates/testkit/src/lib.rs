@@ -10,5 +10,6 @@ pub mod dashboard;
 pub mod differential;
 pub mod history;
 pub mod memory;
+pub mod random;
 pub mod selector;
 pub mod wan;

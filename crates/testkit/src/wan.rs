@@ -23,6 +23,8 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
+use crate::random::SplitMix64;
+
 /// The segment by which loss is counted.
 const SEGMENT: usize = 1460;
 
@@ -101,7 +103,7 @@ impl Wan {
             while let Ok((client, _)) = listener.accept().await {
                 let number = accepted.fetch_add(1, Ordering::SeqCst) + 1;
                 let way = Way {
-                    random: Random(seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+                    random: SplitMix64(seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
                     number,
                     weather: weather.subscribe(),
                     forgotten: forgotten.subscribe(),
@@ -148,7 +150,7 @@ impl Wan {
 
 #[derive(Clone)]
 struct Way {
-    random: Random,
+    random: SplitMix64,
     number: u64,
     weather: watch::Receiver<Weather>,
     forgotten: watch::Receiver<u64>,
@@ -164,7 +166,7 @@ async fn connection(client: TcpStream, server: SocketAddr, way: Way) {
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
     let mut down = way.clone();
-    down.random = Random(way.random.0 ^ u64::MAX);
+    down.random = SplitMix64(way.random.0 ^ u64::MAX);
     let mut halves = JoinSet::new();
     halves.spawn(half(from_client, to_server, way, Towards::Server));
     halves.spawn(half(from_server, to_client, down, Towards::Client));
@@ -239,29 +241,6 @@ async fn write(
     }
 }
 
-/// `SplitMix64`: small, and the same everywhere.
-#[derive(Debug, Clone)]
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: u32) -> u32 {
-        // The remainder is below `bound`, which is a u32.
-        u32::try_from(self.next() % u64::from(bound.max(1))).unwrap_or(0)
-    }
-
-    fn fraction(&mut self) -> f64 {
-        f64::from(self.below(1 << 24)) / f64::from(1_u32 << 24)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -322,7 +301,7 @@ mod tests {
     #[test]
     fn a_seed_gives_the_same_again() {
         let row = |seed| {
-            let mut random = Random(seed);
+            let mut random = SplitMix64(seed);
             (0..8).map(|_| random.below(1000)).collect::<Vec<_>>()
         };
         assert_eq!(row(7), row(7));

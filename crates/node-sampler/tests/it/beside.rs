@@ -3,7 +3,10 @@
 use node_report::{CgroupBase, HostApplication, Policy, Priority, Resources};
 use node_sampler::Sampler;
 
-use crate::fixture::{Layout, Tree, at, facts};
+use crate::{
+    fixture::{Layout, Tree, at, facts},
+    sampled::sampled,
+};
 
 const LAYOUTS: [Layout; 3] = [Layout::V1, Layout::V2Cgroupfs, Layout::V2Systemd];
 
@@ -41,10 +44,7 @@ fn a_machine_that_is_one_numa_node_says_nothing_of_it() {
 #[test]
 fn a_pods_threads_wait_for_a_cpu() {
     for layout in LAYOUTS {
-        let folder = tempfile::tempdir().unwrap();
-        let tree = Tree::new(folder.path(), layout);
-        let mut sampler = Sampler::new(&tree.roots());
-        for second in 0..=120 {
+        let sample = sampled(layout, 1, 120, |tree, second| {
             tree.node(second);
             tree.pod(0, second);
             // A thread ends in the middle, and its number comes back with counters that begin anew.
@@ -52,9 +52,7 @@ fn a_pods_threads_wait_for_a_cpu() {
             if second == 90 {
                 tree.write("proc/11/schedstat", "1 1 1");
             }
-            sampler.tick(at(second), &facts(1));
-        }
-        let sample = sampler.sample(at(120), &facts(1), 1, None).unwrap();
+        });
         let delay = sample.pods[0].run_queue.unwrap();
         assert_eq!(delay.delay_ns, Some(100_000), "{layout:?}: 2 ms in 20 slices");
         let waiting = delay.waiting_milli.unwrap();
@@ -66,20 +64,15 @@ fn a_pods_threads_wait_for_a_cpu() {
 fn a_kernel_that_does_not_count_waits_has_none() {
     // No file, or one of nothing but zeros: schedstats built in and switched off.
     for text in [None, Some("0 0 0\n")] {
-        let folder = tempfile::tempdir().unwrap();
-        let tree = Tree::new(folder.path(), Layout::V2Systemd);
-        let mut sampler = Sampler::new(&tree.roots());
-        for second in 0..=60 {
+        let sample = sampled(Layout::V2Systemd, 1, 60, |tree, second| {
             tree.node(second);
             tree.pod(0, second);
             tree.threads(0, &[11], second);
             match text {
                 Some(text) => tree.write("proc/11/schedstat", text),
-                None => std::fs::remove_file(folder.path().join("proc/11/schedstat")).unwrap(),
+                None => tree.without("proc/11/schedstat"),
             }
-            sampler.tick(at(second), &facts(1));
-        }
-        let sample = sampler.sample(at(60), &facts(1), 1, None).unwrap();
+        });
         assert_eq!(sample.pods[0].run_queue, None, "{text:?}");
     }
 }
@@ -87,15 +80,11 @@ fn a_kernel_that_does_not_count_waits_has_none() {
 #[test]
 fn what_is_of_no_pod_suffers_too() {
     for layout in LAYOUTS {
-        let folder = tempfile::tempdir().unwrap();
-        let tree = Tree::new(folder.path(), layout);
-        let mut sampler = Sampler::new(&tree.roots());
-        for second in 0..=120 {
+        let sample = sampled(layout, 0, 120, |tree, second| {
             tree.node(second);
             tree.system(&[21, 22], second);
-            sampler.tick(at(second), &facts(0));
-        }
-        let usage = sampler.sample(at(120), &facts(0), 1, None).unwrap().usage;
+        });
+        let usage = sample.usage;
         let delay = usage.system_run_queue.unwrap();
         assert_eq!((delay.delay_ns, delay.waiting_milli), (Some(100_000), Some(4)), "{layout:?}");
         if layout == Layout::V1 {
@@ -106,14 +95,7 @@ fn what_is_of_no_pod_suffers_too() {
         }
     }
     // Without systemd nothing is said.
-    let folder = tempfile::tempdir().unwrap();
-    let tree = Tree::new(folder.path(), Layout::V2Cgroupfs);
-    let mut sampler = Sampler::new(&tree.roots());
-    for second in 0..=60 {
-        tree.node(second);
-        sampler.tick(at(second), &facts(0));
-    }
-    let usage = sampler.sample(at(60), &facts(0), 1, None).unwrap().usage;
+    let usage = sampled(Layout::V2Cgroupfs, 0, 60, Tree::node).usage;
     assert_eq!((usage.system_pressure, usage.system_run_queue), (None, None));
 }
 

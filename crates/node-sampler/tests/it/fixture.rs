@@ -46,6 +46,11 @@ impl Tree {
         fs::write(path, text).unwrap();
     }
 
+    /// Removes a file, which a kernel does not have.
+    pub(crate) fn without(&self, path: &str) {
+        fs::remove_file(self.root.join(path)).unwrap();
+    }
+
     /// The node after `seconds`: 1.5 of 4 CPUs busy, 3 of 8 GiB in use.
     pub(crate) fn node(&self, seconds: u64) {
         let ticks = seconds * 150;

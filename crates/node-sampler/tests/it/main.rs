@@ -4,4 +4,5 @@
 mod beside;
 mod fixture;
 mod restart;
+mod sampled;
 mod tree;

@@ -3,7 +3,10 @@
 use node_report::{MemoryPolicy, Policy, Resources, Sample};
 use node_sampler::{Facts, Moment, Roots, Sampler};
 
-use crate::fixture::{Layout, Tree, at, facts, uid};
+use crate::{
+    fixture::{Layout, Tree, at, facts, uid},
+    sampled::sampled,
+};
 
 fn resources(cpu_milli: u64, memory_bytes: u64) -> Resources {
     Resources { cpu_milli: Some(cpu_milli), memory_bytes: Some(memory_bytes) }
@@ -83,16 +86,12 @@ fn pressure_delay_and_events_are_there_where_the_kernel_has_them() {
 
 #[test]
 fn a_kernel_that_has_pressure_in_version_1_tells_it_of_pods() {
-    let folder = tempfile::tempdir().unwrap();
-    let tree = Tree::new(folder.path(), Layout::V1);
-    let mut sampler = Sampler::new(&tree.roots());
-    for second in 0..=60 {
+    let sample = sampled(Layout::V1, 1, 60, |tree, second| {
         tree.node(second);
         tree.pod(0, second);
         tree.pod_pressure(0, second);
-        sampler.tick(at(second), &facts(1));
-    }
-    let pressure = sampler.sample(at(60), &facts(1), 1, None).unwrap().pods[0].pressure.unwrap();
+    });
+    let pressure = sample.pods[0].pressure.unwrap();
     for stats in [pressure.cpu, pressure.memory, pressure.io] {
         let some = stats.unwrap().some.unwrap();
         assert_eq!((some.window_ppm, some.avg10_ppm), (Some(10_000), Some(125_000)));

@@ -2,6 +2,7 @@
 //! that is mostly errors.
 
 use super::{Case, Verb};
+use crate::random::SplitMix64;
 
 /// What a list may say of its version: `resourceVersion`, `resourceVersionMatch`, `continue`.
 const LISTS: [[&str; 3]; 10] = [
@@ -60,12 +61,12 @@ const CUSTOM: [&str; 8] = ["json", "json", "json", "json", "json", "metadata", "
 impl Case {
     /// `count` requests of a verb; the same for the same seed. `typed`: whether there is protobuf.
     pub fn plausible(verb: Verb, count: usize, seed: u64, typed: bool) -> Vec<Self> {
-        let mut dice = Dice(seed ^ (verb as u64) << 32);
+        let mut dice = SplitMix64(seed ^ (verb as u64) << 32);
         (0..count).map(|_| Self { verb, values: values(verb, typed, &mut dice) }).collect()
     }
 }
 
-fn values(verb: Verb, typed: bool, dice: &mut Dice) -> Vec<(&'static str, &'static str)> {
+fn values(verb: Verb, typed: bool, dice: &mut SplitMix64) -> Vec<(&'static str, &'static str)> {
     let accept = ("$accept", if typed { dice.pick(&TYPED) } else { dice.pick(&CUSTOM) });
     let scope = ("$scope", dice.pick(&SCOPES));
     if verb == Verb::Get {
@@ -95,21 +96,6 @@ fn values(verb: Verb, typed: bool, dice: &mut Dice) -> Vec<(&'static str, &'stat
     };
     values.extend(chosen);
     values
-}
-
-/// `SplitMix64`: small, and the same everywhere.
-struct Dice(u64);
-
-impl Dice {
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^= z >> 31;
-        // The remainder is below a length.
-        from[usize::try_from(z % from.len() as u64).unwrap_or(0)]
-    }
 }
 
 #[cfg(test)]

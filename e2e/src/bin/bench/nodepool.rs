@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use api::{NodePool, labels};
-use e2e::{SYSTEM, eventually, hack_cluster, kubectl};
+use e2e::replicas::leader_process;
+use e2e::{eventually, hack_cluster, kubectl};
 use futures::{StreamExt, TryStreamExt, stream};
-use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::runtime::{WatchStreamExt, watcher};
@@ -113,7 +113,7 @@ pub(crate) async fn run(client: Client, size: Size) -> Result<Report> {
 async fn change(client: &Client, size: &Size, value: &'static str) -> Result<Change> {
     let Size { nodes, pools } = *size;
     let pool_api = Api::<NodePool>::all(client.clone());
-    let leader = leader_process(client).await?;
+    let leader = Process(leader_process(client).await.context("needs hack/cluster and root")?);
     let writes_before = api_writes().await?;
     let cpu_before = leader.cpu_seconds()?;
     let watch = tokio::spawn(carried(client.clone(), value, nodes));
@@ -229,21 +229,4 @@ async fn api_writes() -> Result<f64> {
         .filter(|line| !(line.contains("resource=\"nodes\"") && line.contains("subresource=\"status\"")))
         .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
         .sum())
-}
-
-/// The process of the replica that leads, which runs in a pod of this machine.
-async fn leader_process(client: &Client) -> Result<Process> {
-    let lease = Api::<Lease>::namespaced(client.clone(), SYSTEM).get("isthmus-manager").await?;
-    let holder = lease.spec.and_then(|spec| spec.holder_identity).context("nobody leads")?;
-    for entry in std::fs::read_dir("/proc")?.flatten() {
-        let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
-        let name = std::fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
-        let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
-        let pod = environment.split(|byte| *byte == 0).find_map(|v| v.strip_prefix(b"POD_NAME="));
-        let leads = pod.is_some_and(|pod| holder.starts_with(&*String::from_utf8_lossy(pod)));
-        if name.starts_with("isthmus-manage") && leads {
-            return Ok(Process(pid));
-        }
-    }
-    anyhow::bail!("no process of {holder} on this machine: the benchmark needs hack/cluster and root")
 }

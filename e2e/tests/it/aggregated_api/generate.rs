@@ -1,18 +1,16 @@
 //! Requests made up from a seed: writes of any kind to a few objects, of parts that are valid or not.
 
+use testkit::random::SplitMix64;
+
 use super::answers::Question;
 use super::words::Words;
 
-/// A generator whose sequence depends on the seed alone (splitmix64).
-struct Dice(u64);
+/// Draws by a seed.
+struct Dice(SplitMix64);
 
 impl Dice {
     fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((mixed ^ (mixed >> 31)) >> 33).unwrap_or_default() % limit
+        usize::try_from(self.0.number() >> 33).unwrap_or_default() % limit
     }
 
     fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
@@ -96,7 +94,7 @@ pub(super) fn clean() -> Vec<Question> {
 
 /// So many requests; between them the objects are made and removed.
 pub(super) fn questions(seed: u64, count: usize, words: &Words) -> Vec<Question> {
-    let mut dice = Dice(seed);
+    let mut dice = Dice(SplitMix64(seed));
     (0..count).map(|_| question(&mut dice, words)).collect()
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use e2e::replicas::{age, all_ready, holder, process, replicas, restarts, transitions};
+use e2e::replicas::{age, all_ready, holder, leader_process, process, replicas, restarts, transitions};
 use e2e::{SYSTEM, client, eventually, kubectl, kubectl_apply, run};
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use kube::api::{Api, DeleteParams};
@@ -39,16 +39,12 @@ async fn a_replica_that_is_asked_to_end_hands_over_at_once() -> Result<()> {
 /// Asks the leader's process to end, and says how long it took until the Lease named another.
 async fn hand_over(client: &Client) -> Result<Duration> {
     let before = holder(client).await?;
-    let pods = replicas(client).await?;
-    let leader =
-        pods.iter().find(|pod| before.starts_with(&pod.name_any())).context("no pod of the leader")?;
-    let process = process(&leader.name_any())?;
-    let id = process.file_name().and_then(|id| id.to_str()).context("the process's id")?;
+    let leader = leader_process(client).await?.to_string();
     let count = transitions(client).await?;
     let begun = restarts(client).await?;
 
     let asked = Instant::now();
-    run("kill", &["-TERM", id], "").await?.ok()?;
+    run("kill", &["-TERM", &leader], "").await?.ok()?;
     eventually("another leads", Duration::from_secs(20), || async {
         let after = holder(client).await?;
         ensure!(after != before, "{after} still leads");

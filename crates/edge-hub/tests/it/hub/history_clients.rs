@@ -1,10 +1,15 @@
-//! The clients of a random history: informers of a built-in and of a custom resource, in the ways that informers have.
+//! The clients of a random history: informers of a built-in and of a custom resource, in the ways that informers have; and a watch that is
+//! read by hand.
 
 use std::time::Duration;
 
-use testkit::client::{ClientOptions, Recorder, TestClient, connection::Endpoint};
+use serde_json::Value;
+use testkit::{
+    client::{ClientOptions, Recorder, Recording, TestClient, connection::Endpoint},
+    history::{Change, End, Observation, Request, Scope},
+};
 
-use super::site::{SERVICES, WIDGETS};
+use super::site::{JSON, Lines, SERVICES, WIDGETS};
 
 /// What the test kit calls the custom resource.
 pub(super) const WIDGET_ID: &str = "widgets.example.com";
@@ -34,4 +39,45 @@ pub(super) fn start(
             (id, TestClient::start(endpoint(), options, recorder).unwrap())
         })
         .collect()
+}
+
+/// A watch of services from their state on. What comes is noted as it is read.
+pub(super) struct Reader {
+    pub(super) lines: Lines,
+    recording: Recording,
+}
+
+impl Reader {
+    /// Opens it, if the hub lets it.
+    pub(super) async fn open(hub: &Endpoint, recorder: &Recorder, name: &str) -> Option<Self> {
+        let answer = hub.get(&format!("{SERVICES}?watch=1&resourceVersion=0"), JSON).await.ok()?;
+        if answer.status != 200 {
+            return None;
+        }
+        let request = Request::WatchInitial { at_least: Some(0), bookmarks: false };
+        let recording = recorder.begin(name, "services", &Scope::default(), request);
+        Some(Self { lines: Lines::of(answer), recording })
+    }
+
+    /// Notes an event, and says whether the watch goes on after it.
+    pub(super) fn note(&self, event: &Value) -> bool {
+        let object = &event["object"];
+        let change = match event["type"].as_str() {
+            Some("ADDED") => Change::Added,
+            Some("MODIFIED") => Change::Modified,
+            Some("DELETED") => Change::Deleted,
+            _ => {
+                let code = object["code"].as_u64().and_then(|code| u16::try_from(code).ok()).unwrap_or(0);
+                self.recording.observe(Observation::Error { code, message: object["message"].to_string() });
+                return false;
+            }
+        };
+        self.recording.observe(Observation::Event(change, object.clone()));
+        true
+    }
+
+    /// It is over.
+    pub(super) fn end(self) {
+        self.recording.end(End::Broken);
+    }
 }

@@ -6,15 +6,15 @@ use proptest::{prelude::*, test_runner::Config};
 use serde_json::{Value, json};
 use testkit::{
     client::{Recorder, TestClient},
-    history::{Change, End, Observation, Request, Scope, check, check_converged},
+    history::{check, check_converged},
 };
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep},
 };
 
-use super::history_clients;
-use super::site::{JSON, Lines, SERVICES, SOON, Site, WIDGETS, get, service, widget, widget_kind};
+use super::history_clients::{self, Reader};
+use super::site::{SERVICES, SOON, Site, WIDGETS, get, service, widget, widget_kind};
 
 const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 
@@ -157,33 +157,14 @@ impl World {
         let (hub, recorder) = (self.site.plain(), self.recorder.clone());
         let name = format!("slow {} {}", self.generation, self.slow.len());
         self.slow.spawn(async move {
-            let Ok(answer) = hub.get(&format!("{SERVICES}?watch=1&resourceVersion=0"), JSON).await else {
-                return;
-            };
-            if answer.status != 200 {
-                return;
-            }
-            let request = Request::WatchInitial { at_least: Some(0), bookmarks: false };
-            let recording = recorder.begin(&name, "services", &Scope::default(), request);
-            let mut lines = Lines::of(answer);
-            while let Some(event) = lines.next().await {
-                let object = event["object"].clone();
-                let change = match event["type"].as_str() {
-                    Some("ADDED") => Change::Added,
-                    Some("MODIFIED") => Change::Modified,
-                    Some("DELETED") => Change::Deleted,
-                    _ => {
-                        let code =
-                            object["code"].as_u64().and_then(|code| u16::try_from(code).ok()).unwrap_or(0);
-                        recording
-                            .observe(Observation::Error { code, message: object["message"].to_string() });
-                        break;
-                    }
-                };
-                recording.observe(Observation::Event(change, object));
+            let Some(mut reader) = Reader::open(&hub, &recorder, &name).await else { return };
+            while let Some(event) = reader.lines.next().await {
+                if !reader.note(&event) {
+                    break;
+                }
                 sleep(Duration::from_millis(30)).await;
             }
-            recording.end(End::Broken);
+            reader.end();
         });
     }
 
