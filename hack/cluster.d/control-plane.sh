@@ -65,7 +65,8 @@ start_kube_controller_manager() {
     --cluster-signing-cert-file="$pki/ca.crt" --cluster-signing-key-file="$pki/ca.key" \
     --controllers='*,bootstrapsigner,tokencleaner' \
     --allocate-node-cidrs=false --cluster-cidr="$cluster_cidr" --service-cluster-ip-range="$service_cidr" \
-    --node-monitor-period=2s --node-monitor-grace-period="$(node_grace)"
+    --node-monitor-period=2s --node-monitor-grace-period="$(node_grace)" \
+    --kube-api-qps=200 --kube-api-burst=400
 }
 
 start_kube_scheduler() {

@@ -6,12 +6,14 @@ mod compare;
 mod draw;
 mod normalise;
 mod populate;
+mod written;
 
 use std::time::Duration;
 
 pub use self::compare::{Difference, Reply, Said, ask, compare, fetch};
 pub use self::normalise::normalise;
 pub use self::populate::{Landmarks, Subject, populate};
+pub use self::written::{is_written, written};
 
 /// A dimension of the product: the name of a parameter and its values; the empty one leaves it out. Values that begin
 /// with `$` stand for what differs between servers: see [`Landmarks`].

@@ -118,7 +118,7 @@ fn of_nothing_else(all: &Value) -> bool {
 }
 
 /// What `x-kubernetes-int-or-string` says, in words of JSON schema besides, as the API server publishes it: in `anyOf`, or in `allOf` where
-/// there is an `anyOf` (`Structural.Unfold` of k8s.io/apiextensions-apiserver).
+/// there is another `anyOf` (`Structural.Unfold` of k8s.io/apiextensions-apiserver).
 fn unfolded(schema: Value) -> Value {
     match schema {
         Value::Object(members) => {
@@ -133,8 +133,10 @@ fn unfolded(schema: Value) -> Value {
                     (name, value)
                 })
                 .collect();
-            if is_either {
-                let either = json!([{ "type": "integer" }, { "type": "string" }]);
+            let either = json!([{ "type": "integer" }, { "type": "string" }]);
+            let first = members.get("allOf").and_then(|all| all.get(0)).and_then(|first| first.get("anyOf"));
+            let is_told = members.get("anyOf") == Some(&either) || first == Some(&either);
+            if is_either && !is_told {
                 if !members.contains_key("anyOf") {
                     members.insert("anyOf".to_owned(), either);
                 } else if let Some(all) =
@@ -211,15 +213,20 @@ mod tests {
     fn integers_or_strings_are_told_in_words_of_json_schema_too() {
         let either = json!([{ "type": "integer" }, { "type": "string" }]);
         let plain = json!({ "x-kubernetes-int-or-string": true });
-        let quantity = json!({ "anyOf": either, "pattern": "^1$", "x-kubernetes-int-or-string": true });
-        let schema =
-            json!({ "properties": { "port": plain, "limits": { "additionalProperties": quantity } } });
+        let told = json!({ "anyOf": either, "pattern": "^1$", "x-kubernetes-int-or-string": true });
+        let first = json!({ "allOf": [{ "anyOf": either }, { "pattern": "^1" }], "x-kubernetes-int-or-string": true });
+        let other =
+            json!({ "anyOf": [{ "minimum": 1 }, { "pattern": "^1" }], "x-kubernetes-int-or-string": true });
+        let schema = json!({ "properties": {
+            "plain": plain, "first": first, "other": other, "map": { "additionalProperties": told },
+        } });
         let published = unfolded(schema.clone());
-        let port = &published["properties"]["port"];
-        assert_eq!(*port, json!({ "anyOf": either, "x-kubernetes-int-or-string": true }));
-        let limit = &published["properties"]["limits"]["additionalProperties"];
-        assert_eq!(limit["anyOf"], either);
-        assert_eq!(limit["allOf"], json!([{ "anyOf": either }]));
+        let of = |name: &str| published["properties"][name].clone();
+        assert_eq!(of("plain"), json!({ "anyOf": either, "x-kubernetes-int-or-string": true }));
+        assert_eq!(of("map")["additionalProperties"], told);
+        assert_eq!(of("first"), first);
+        assert_eq!(of("other")["anyOf"], other["anyOf"]);
+        assert_eq!(of("other")["allOf"], json!([{ "anyOf": either }]));
         assert_eq!(lessened(published), lessened(schema));
     }
 }

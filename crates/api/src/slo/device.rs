@@ -110,12 +110,11 @@ pub struct VirtualFunction {
     pub bus_id: Option<String>,
 }
 
-/// A resource list as Kubernetes has it in its own CRDs.
+/// A resource list as Kubernetes has it in its own CRDs. These name the two types in `anyOf` besides, which the API server adds where it is absent.
 pub(super) fn quantities(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object",
         "additionalProperties": {
-            "anyOf": [{"type": "integer"}, {"type": "string"}],
             "pattern": r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$",
             "x-kubernetes-int-or-string": true,
         },

@@ -104,14 +104,20 @@ impl Reporter {
             () = sleep(pause) => self.moved = false,
             _ = self.known.changed() => return,
         }
-        let mut connection = match Connection::open(&server, &place, certificate.clone()).await {
+        let (given, name) = (self.shared.config.servers.clone(), server.to_string());
+        let heard = self.encoder.epoch();
+        let opened = tokio::select! {
+            opened = Connection::open(&server, &place, certificate.clone()) => opened,
+            // A server that is gone without a word is not waited for when another leads.
+            () = elsewhere(&mut self.known, &given, &place, &server, heard) => return self.moves(),
+        };
+        let mut connection = match opened {
             Ok(connection) => connection,
-            Err(error) => return self.failed(&server.to_string(), &error),
+            Err(error) => return self.failed(&name, &error),
         };
         debug!(%server, "connected, to report the node's metrics");
         self.encoder.send_full();
         let mut due = Instant::now();
-        let (given, name) = (self.shared.config.servers.clone(), server.to_string());
         loop {
             let heard = self.encoder.epoch();
             tokio::select! {

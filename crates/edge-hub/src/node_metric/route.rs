@@ -7,6 +7,11 @@ use super::Server;
 /// Pauses after failures: first and longest, before chance.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(30));
 
+/// How often the pause has doubled to be a second, and after how many failures it goes on to double: a change of leader is not slept through, not that from
+/// one frozen for 5 s neither; a manager that stays away is not asked each second.
+const SECOND: u32 = 2;
+const PATIENT: u32 = 12;
+
 /// How often one may be sent on from server to server without a pause.
 const REDIRECTS: u32 = 3;
 
@@ -62,6 +67,7 @@ impl Route {
     /// How long to wait before asking: not at all at first and when sent on, then up to twice as long each time. `chance` is 0 to 1.
     pub(super) fn pause(&self, chance: f64) -> Duration {
         let Some(power) = self.failures.checked_sub(1) else { return Duration::ZERO };
+        let power = if power < PATIENT { power.min(SECOND) } else { power - PATIENT + SECOND + 1 };
         let longest = BACKOFF.0.saturating_mul(2_u32.saturating_pow(power.min(16))).min(BACKOFF.1);
         longest.mul_f64(chance.clamp(0.0, 1.0))
     }
@@ -92,6 +98,14 @@ mod tests {
             route.failed();
         }
         assert_eq!(pauses, [0, 250, 500, 1_000]);
+        // A change of leader is not slept through; a manager that stays away is not asked each second.
+        let mut pauses = (0..12).map(|_| {
+            let pause = route.pause(1.0).as_secs();
+            route.failed();
+            pause
+        });
+        assert!(pauses.by_ref().take(9).all(|pause| pause == 1));
+        assert_eq!(pauses.collect::<Vec<_>>(), [2, 4, 8]);
         (0..40).for_each(|_| route.failed());
         assert_eq!(route.pause(1.0), Duration::from_secs(30));
         route.succeeded();

@@ -21,7 +21,7 @@ pub struct Subject {
 }
 
 /// Two namespaces whose order by key is not that of their names.
-const NAMESPACES: [&str; 2] = ["dt-a", "dt-a-b"];
+pub(super) const NAMESPACES: [&str; 2] = ["dt-a", "dt-a-b"];
 
 impl Subject {
     /// The path of the collection, in the first namespace or over all.

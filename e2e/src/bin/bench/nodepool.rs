@@ -9,7 +9,7 @@ use e2e::replicas::leader_process;
 use e2e::{eventually, hack_cluster, kubectl};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
@@ -19,6 +19,7 @@ use crate::process::{Process, cpu_by_program};
 use crate::report::{Figure, Report};
 
 const LABEL: &str = "bench.isthmus.dev/round";
+const KIND: &str = "bench.isthmus.dev/kind";
 
 /// How many clients write at a time in the comparison, as many as the controller has writes under way.
 const WRITERS: usize = 32;
@@ -51,27 +52,17 @@ struct Change {
 /// Measures; leaves the cluster without the nodes and pools that it made.
 pub(crate) async fn run(client: Client, size: Size) -> Result<Report> {
     let Size { nodes, pools } = size;
-    hack_cluster(&["nodes", &nodes.to_string(), "--pools", &pools.to_string()]).await?.ok()?;
     let pool_api = Api::<NodePool>::all(client.clone());
-    set_labels(&pool_api, pools, json!({ "bench.isthmus.dev/kind": "scale" })).await?;
-    eventually("all nodes are counted", Duration::from_mins(2), || async {
-        let found = pool_api.list(&ListParams::default()).await?;
-        let counted: usize = found
-            .iter()
-            .filter(|p| p.name_any().starts_with("pool-"))
-            .filter_map(|p| p.status.as_ref())
-            .map(|s| s.nodes.len())
-            .sum();
-        ensure!(counted == nodes, "{counted} of {nodes}");
-        Ok(())
-    })
-    .await?;
-    settled().await?;
+    set_labels(&pool_api, pools, json!({ KIND: "scale" })).await?;
+    register(&client, &size).await?;
+    let still = measured(&client, &size, "still").await?;
+    Api::<Node>::all(client.clone())
+        .delete_collection(&DeleteParams::default(), &ListParams::default().labels(labels::NODE_POOL))
+        .await?;
+    counted(&pool_api, 0).await?;
 
-    let beating = change(&client, &size, "beating").await?;
-    // They count as ready for half a minute yet.
-    hack_cluster(&["stop", "kwok"]).await?.ok()?;
-    let still = change(&client, &size, "still").await?;
+    hack_cluster(&["nodes", &nodes.to_string(), "--pools", &pools.to_string()]).await?.ok()?;
+    let beating = measured(&client, &size, "beating").await?;
     kubectl(&["label", "nodes", "-l", labels::NODE_POOL, &format!("{}-", labels::NODE_POOL)]).await?.ok()?;
     let names: Vec<String> = (0..pools).map(|i| format!("np/pool-{i}")).collect();
     let arguments: Vec<&str> = ["delete"].into_iter().chain(names.iter().map(String::as_str)).collect();
@@ -103,10 +94,62 @@ pub(crate) async fn run(client: Client, size: Size) -> Result<Report> {
             Figure::new("beating_direct_s", beating.direct_s),
         ],
         notes: vec![
-            bound("nodes without heartbeats, as the peer's figures were taken with", &still),
-            bound("the same while each node renews its Lease every 30 s (beating_…)", &beating),
+            bound(
+                "nodes that registered and were never heard of again, as the peer's figures were taken with",
+                &still,
+            ),
+            bound("nodes with a status, each of which renews its Lease every 30 s (beating_…)", &beating),
         ],
     })
+}
+
+/// Nodes that registered and nothing more, which the peer's figures were taken with: made as a kubelet makes its own, and never heard of again.
+async fn register(client: &Client, size: &Size) -> Result<()> {
+    let nodes = Api::<Node>::all(client.clone());
+    let nodes = &nodes;
+    stream::iter(0..size.nodes)
+        .map(|i| async move {
+            let name = node_name(i);
+            let mut node = Node::default();
+            let pool = format!("pool-{}", i % size.pools);
+            let labels = [("kubernetes.io/hostname", name.clone()), (labels::NODE_POOL, pool)];
+            node.metadata.labels =
+                Some(labels.into_iter().map(|(key, value)| (key.to_owned(), value)).collect());
+            node.metadata.name = Some(name);
+            nodes.create(&PostParams::default(), &node).await
+        })
+        .buffer_unordered(WRITERS)
+        .try_for_each(|_| async { Ok(()) })
+        .await
+        .context("nodes")
+}
+
+/// As `hack/cluster nodes` calls them.
+fn node_name(number: usize) -> String {
+    format!("fake-{number:05}")
+}
+
+/// Waits until the statuses of the pools count that many nodes.
+async fn counted(pools: &Api<NodePool>, nodes: usize) -> Result<()> {
+    eventually("all nodes are counted", Duration::from_mins(2), || async {
+        let found = pools.list(&ListParams::default()).await?;
+        let counted: usize = found
+            .iter()
+            .filter(|p| p.name_any().starts_with("pool-"))
+            .filter_map(|p| p.status.as_ref())
+            .map(|s| s.nodes.len())
+            .sum();
+        ensure!(counted == nodes, "{counted} of {nodes}");
+        Ok(())
+    })
+    .await
+}
+
+/// One change once the cluster is at rest.
+async fn measured(client: &Client, size: &Size, value: &'static str) -> Result<Change> {
+    counted(&Api::all(client.clone()), size.nodes).await?;
+    settled().await?;
+    change(client, size, value).await
 }
 
 /// Adds a label of that value to each pool, and measures.
@@ -120,7 +163,7 @@ async fn change(client: &Client, size: &Size, value: &'static str) -> Result<Cha
     // The watch must be there before the change.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let (began, programs) = (Instant::now(), cpu_by_program()?);
-    set_labels(&pool_api, pools, json!({ "bench.isthmus.dev/kind": "scale", LABEL: value })).await?;
+    set_labels(&pool_api, pools, json!({ KIND: "scale", LABEL: value })).await?;
     let finished =
         tokio::time::timeout(Duration::from_mins(2), watch).await.context("not converged")???;
     let converge_s = finished.duration_since(began).as_secs_f64();
@@ -189,9 +232,7 @@ async fn direct(client: &Client, count: usize, value: &str) -> Result<f64> {
     let (nodes, patch) = (&nodes, &patch);
     let began = Instant::now();
     stream::iter(0..count)
-        .map(|i| async move {
-            nodes.patch_metadata(&format!("fake-{i:05}"), &PatchParams::default(), patch).await
-        })
+        .map(|i| async move { nodes.patch_metadata(&node_name(i), &PatchParams::default(), patch).await })
         .buffer_unordered(WRITERS)
         .try_for_each(|_| async { Ok(()) })
         .await?;

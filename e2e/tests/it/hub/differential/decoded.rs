@@ -4,7 +4,7 @@ use anyhow::Result;
 use kube_wire::frame::read::{ITEM_MAX, ListReader, WatchEvent, WatchReader};
 use kube_wire::object::{Encoding, Object};
 use kube_wire::status::Status;
-use testkit::differential::{Case, Said, Verb};
+use testkit::differential::{Case, Said, Verb, is_written};
 
 /// A part of an answer: what it is, and its bytes.
 #[derive(Debug, PartialEq, Eq)]
@@ -12,6 +12,8 @@ pub(super) struct Part {
     what: String,
     body: Vec<u8>,
     is_error: bool,
+    /// Of the object; empty for what has none.
+    namespace: String,
 }
 
 /// Whether an answer has objects, and no error.
@@ -22,7 +24,12 @@ pub(super) fn is_good(case: &Case, said: &Said) -> Result<bool> {
 
 impl Part {
     fn new(what: &str, body: &[u8]) -> Self {
-        Self { what: what.to_owned(), body: body.to_vec(), is_error: false }
+        Self { what: what.to_owned(), body: body.to_vec(), is_error: false, namespace: String::new() }
+    }
+
+    /// Whether this is an object of the test, or none at all.
+    pub(super) fn is_written(&self) -> bool {
+        is_written(&self.namespace)
     }
 }
 
@@ -68,7 +75,7 @@ fn event(event: WatchEvent) -> Option<Part> {
 }
 
 fn part(what: &str, object: &Object) -> Part {
-    Part::new(what, object.body())
+    Part { namespace: object.key().namespace().to_owned(), ..Part::new(what, object.body()) }
 }
 
 /// An error; numbers of versions within its words are the moment's.
@@ -81,5 +88,5 @@ fn failed(status: Option<Status>) -> Part {
             format!("{} {words}", status.code)
         },
     );
-    Part { what, body: Vec::new(), is_error: true }
+    Part { is_error: true, ..Part::new(&what, &[]) }
 }
