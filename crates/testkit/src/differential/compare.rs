@@ -104,7 +104,9 @@ fn event(mut value: Value, landmarks: &Landmarks) -> Option<Value> {
     if value["type"] == "BOOKMARK" {
         let object = &mut value["object"];
         let table = object["kind"] == "Table";
-        if !table && object["metadata"]["annotations"].is_null() {
+        // Without the mark of the end of the initial events it is one that comes with time.
+        let told = if table { &object["rows"][0]["object"] } else { &*object };
+        if told["metadata"]["annotations"].is_null() {
             return None;
         }
         // A bookmark of a built-in kind is the zero object of its Go type.
