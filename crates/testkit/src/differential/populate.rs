@@ -23,6 +23,8 @@ pub struct Subject {
 /// Two namespaces whose order by key is not that of their names.
 pub(super) const NAMESPACES: [&str; 2] = ["dt-a", "dt-a-b"];
 
+const NAMESPACE_PATH: &str = "/api/v1/namespaces";
+
 impl Subject {
     /// The path of the collection, in the first namespace or over all.
     pub fn path(&self, namespaced: bool) -> String {
@@ -69,25 +71,47 @@ impl Landmarks {
     }
 }
 
-async fn send(
-    endpoint: &Endpoint,
-    method: &str,
-    path: &str,
-    body: &Value,
-) -> Result<(u16, Value), ConnectionError> {
+/// Why the objects could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum PopulateError {
+    /// The server could not be asked.
+    #[error(transparent)]
+    Connection(#[from] ConnectionError),
+    /// The server does not do it. What was asked about would not be there, and everybody would say the same.
+    #[error("{method} {path}: {status} {answer}")]
+    Refused {
+        /// What was asked.
+        method: String,
+        /// Of which object.
+        path: String,
+        /// The server's status.
+        status: u16,
+        /// And its words.
+        answer: Box<Value>,
+    },
+}
+
+async fn send(endpoint: &Endpoint, method: &str, path: &str, body: &Value) -> Result<Value, PopulateError> {
     let request = Request::builder().method(method).uri(path).header("content-type", "application/json");
     let mut answer = endpoint.ask(request, body.to_string()).await?;
     let status = answer.status.as_u16();
     let body = answer.bytes().await?;
-    Ok((status, serde_json::from_slice(&body).unwrap_or_default()))
+    let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
+    // A namespace that is there already.
+    let is_done = status == 409 && path == NAMESPACE_PATH;
+    if !(200..300).contains(&status) && !is_done {
+        let (method, path) = (method.to_owned(), path.to_owned());
+        return Err(PopulateError::Refused { method, path, status, answer: Box::new(answer) });
+    }
+    Ok(answer)
 }
 
 /// Writes, changes and deletes objects. The namespaces are made; what is of this collection in them is deleted first.
-pub async fn populate(endpoint: &Endpoint, subject: &Subject) -> Result<Landmarks, ConnectionError> {
+pub async fn populate(endpoint: &Endpoint, subject: &Subject) -> Result<Landmarks, PopulateError> {
     let mut landmarks = Landmarks::default();
     for namespace in NAMESPACES {
         let manifest = json!({"metadata": {"name": namespace}});
-        send(endpoint, "POST", "/api/v1/namespaces", &manifest).await?;
+        send(endpoint, "POST", NAMESPACE_PATH, &manifest).await?;
         send(endpoint, "DELETE", &subject.in_namespace(namespace), &Value::Null).await?;
     }
     let mut note = |what: String, object: &Value| -> u64 {
@@ -100,18 +124,18 @@ pub async fn populate(endpoint: &Endpoint, subject: &Subject) -> Result<Landmark
     for namespace in NAMESPACES {
         for number in 0..4 {
             let object = subject.object(namespace, number, 0);
-            let (_, written) = send(endpoint, "POST", &subject.in_namespace(namespace), &object).await?;
+            let written = send(endpoint, "POST", &subject.in_namespace(namespace), &object).await?;
             old = note(format!("{namespace}/o-{number} made"), &written);
         }
     }
     for namespace in NAMESPACES {
         for number in [1, 2] {
             let path = format!("{}/o-{number}", subject.in_namespace(namespace));
-            let (_, mut object) = send(endpoint, "GET", &path, &Value::Null).await?;
+            let mut object = send(endpoint, "GET", &path, &Value::Null).await?;
             let changed = subject.object(namespace, number, 1);
             object["metadata"]["labels"] = changed["metadata"]["labels"].clone();
             object["metadata"]["annotations"] = changed["metadata"]["annotations"].clone();
-            let (_, written) = send(endpoint, "PUT", &path, &object).await?;
+            let written = send(endpoint, "PUT", &path, &object).await?;
             note(format!("{namespace}/o-{number} changed"), &written);
         }
         send(endpoint, "DELETE", &format!("{}/o-3", subject.in_namespace(namespace)), &Value::Null).await?;
@@ -120,9 +144,9 @@ pub async fn populate(endpoint: &Endpoint, subject: &Subject) -> Result<Landmark
     // minute later, and what stands before the server would hand on what is to be compared.
     let last = NAMESPACES[1];
     let path = format!("{}/o-0", subject.in_namespace(last));
-    let (_, mut object) = send(endpoint, "GET", &path, &Value::Null).await?;
+    let mut object = send(endpoint, "GET", &path, &Value::Null).await?;
     object["metadata"]["annotations"] = json!({"round": "1"});
-    let (_, written) = send(endpoint, "PUT", &path, &object).await?;
+    let written = send(endpoint, "PUT", &path, &object).await?;
     let current = note(format!("{last}/o-0 changed"), &written);
     landmarks.old = old;
     landmarks.current = current;
