@@ -297,7 +297,7 @@ async fn while_etcd_stands_still_there_are_never_two_leaders() -> Result<()> {
     set_pool(&client, "fake-00013", Some("e2e-slow")).await?;
     node_is(&client, "fake-00013", |node| expect_label(node, "e2e/slow", Some("0"))).await?;
     // The leader gets over the first, and must step down in the second.
-    for (number, pause) in [(1, Duration::from_secs(6)), (2, RENEW_DEADLINE + Duration::from_secs(8))] {
+    for (number, pause) in [(1, Duration::from_secs(5)), (2, RENEW_DEADLINE + Duration::from_secs(8))] {
         let before = Before::observe(&client).await?;
         let watched = watch_leaders(&client, pause).await;
         hack_cluster(&["signal", "CONT", "etcd"]).await?.ok()?;
