@@ -1,7 +1,9 @@
 //! The rules of the CRDs, checked against the real API server with the very cases that the unit tests use.
 
 use anyhow::{Result, ensure};
-use e2e::client;
+use api::annotations;
+use e2e::pools::remove_pool;
+use e2e::{client, kubectl, kubectl_apply};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
@@ -115,28 +117,25 @@ async fn every_version_is_served_and_explained_and_reads_the_same() -> Result<()
             api.list(&kube::api::ListParams::default()).await?;
         }
     }
-    let explained = e2e::kubectl(&["explain", "nodepool.spec", "--recursive"]).await?.ok()?;
+    let explained = kubectl(&["explain", "nodepool.spec", "--recursive"]).await?.ok()?;
     for field in ["networkMode", "hostNetwork", "leaderReplicas", "poolScopeMetadata"] {
         ensure!(explained.contains(field), "kubectl explain does not know {field}");
     }
-    let one = e2e::kubectl(&[
-        "explain",
-        "gateway.spec.endpoints.underNAT",
-        "--api-version=raven.openyurt.io/v1beta1",
-    ])
-    .await?
-    .ok()?;
+    let one =
+        kubectl(&["explain", "gateway.spec.endpoints.underNAT", "--api-version=raven.openyurt.io/v1beta1"])
+            .await?
+            .ok()?;
     ensure!(one.contains("DESCRIPTION") && !one.contains("<empty>"), "{one}");
 
     let gateway = json!({
         "apiVersion": "raven.openyurt.io/v1beta1", "kind": "Gateway", "metadata": { "name": "e2e-columns" }, "spec": {},
     });
-    e2e::kubectl_apply(&gateway.to_string()).await?.ok()?;
-    let table = e2e::kubectl(&["get", "gw", "e2e-columns"]).await?.ok()?;
+    kubectl_apply(&gateway.to_string()).await?.ok()?;
+    let table = kubectl(&["get", "gw", "e2e-columns"]).await?.ok()?;
     let header: Vec<_> = table.lines().next().unwrap_or_default().split_whitespace().collect();
     let columns = "NAME EXPOSE NODES PROXY TUNNEL ACTIVE CONNECTED VIA RTT AGE";
     ensure!(header.join(" ") == columns, "{table}");
-    e2e::kubectl(&["delete", "gw", "e2e-columns"]).await?.ok()?;
+    kubectl(&["delete", "gw", "e2e-columns"]).await?.ok()?;
 
     // Nothing is lost between versions.
     let pools = [("v1alpha1", "selector"), ("v1beta1", "hostNetwork"), ("v1beta2", "leaderReplicas")];
@@ -144,7 +143,7 @@ async fn every_version_is_served_and_explained_and_reads_the_same() -> Result<()
         "apiVersion": "apps.openyurt.io/v1alpha1", "kind": "NodePool", "metadata": { "name": "e2e-versions" },
         "spec": { "hostNetwork": true, "leaderReplicas": 3, "selector": { "matchLabels": { "a": "b" } } },
     });
-    e2e::kubectl_apply(&manifest.to_string()).await?.ok()?;
+    kubectl_apply(&manifest.to_string()).await?.ok()?;
     for (version, field) in pools {
         let gvk = GroupVersionKind::gvk("apps.openyurt.io", version, "NodePool");
         let api: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&gvk));
@@ -155,6 +154,49 @@ async fn every_version_is_served_and_explained_and_reads_the_same() -> Result<()
             ensure!(!touched.data["spec"][field].is_null(), "a write through {version} lost {field}");
         }
     }
-    e2e::kubectl(&["delete", "np", "e2e-versions"]).await?.ok()?;
+    kubectl(&["delete", "np", "e2e-versions"]).await?.ok()?;
     Ok(())
+}
+
+/// A rule of a CRD sees no annotations: an admission policy of the chart keeps what they say.
+#[tokio::test]
+async fn a_mode_that_openyurts_annotation_says_cannot_change() -> Result<()> {
+    const NAME: &str = "e2e-annotated";
+    let client = client().await?;
+    remove_pool(&client, NAME).await?;
+    let note = annotations::POOL_HOST_NETWORK;
+    let pool = json!({
+        "apiVersion": "apps.openyurt.io/v1beta1", "kind": "NodePool",
+        "metadata": { "name": NAME, "annotations": { (note): "true" } }, "spec": { "type": "Edge" },
+    });
+    kubectl_apply(&pool.to_string()).await?.ok()?;
+    let in_force = ["wait", "np", NAME, "--for=jsonpath={.status.networkMode}=HostNetwork", "--timeout=20s"];
+    kubectl(&in_force).await?.ok()?;
+
+    let (without, other) = (format!("{note}-"), format!("{note}=false"));
+    let contrary = r#"{"spec":{"networkMode":"ContainerNetwork"}}"#;
+    for words in [
+        vec!["annotate", "np", NAME, &without],
+        vec!["annotate", "--overwrite", "np", NAME, &other],
+        vec!["patch", "np", NAME, "--type=merge", "-p", contrary],
+    ] {
+        let refused = kubectl(&words).await?;
+        ensure!(!refused.success, "{words:?} turned the pool around");
+        for part in
+            [note, "set spec.networkMode to HostNetwork", "create another pool and move the nodes there"]
+        {
+            ensure!(
+                refused.stderr.contains(part),
+                "{words:?}: the refusal does not say {part}: {}",
+                refused.stderr
+            );
+        }
+    }
+    // What leaves the mode as it is passes: another change, and the remedy.
+    kubectl(&["label", "np", NAME, "e2e/other=1"]).await?.ok()?;
+    let same = r#"{"spec":{"networkMode":"HostNetwork"}}"#;
+    kubectl(&["patch", "np", NAME, "--type=merge", "-p", same]).await?.ok()?;
+    kubectl(&["annotate", "np", NAME, &without]).await?.ok()?;
+    kubectl(&in_force).await?.ok()?;
+    remove_pool(&client, NAME).await
 }

@@ -134,7 +134,10 @@ async fn a_node_without_cluster_networking_runs_the_pods_of_its_pool() -> Result
 
     // And back.
     kubectl(&["delete", "namespace", NAMESPACE]).await?.ok()?;
+    let loopback = ["exec", NODE, "--", "test", "-e", "/etc/cni/net.d/0-loopback.conf"];
+    hack_cluster(&loopback).await?.ok().context("the configuration that enable wrote")?;
     on_node(&["hostnet", "disable"]).await?.ok()?;
+    ensure!(!hack_cluster(&loopback).await?.success, "the loopback configuration is still there");
     hack_cluster(&["leave", NODE]).await?.ok()?;
     kubectl(&["delete", "np", "e2e-shop"]).await?.ok()?;
     manager(&["hostnet", "apply", "--undo"]).await?.ok()?;

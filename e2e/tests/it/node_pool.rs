@@ -288,12 +288,14 @@ async fn a_node_of_an_unknown_pool_registers_and_joins_when_the_pool_appears() -
     let client = client().await?;
     remove_pool(&client, "e2e-later").await?;
     kubectl(&["delete", "node", "e2e-registering", "--ignore-not-found"]).await?.ok()?;
-    // As a kubelet registers it that was given the labels of a host-network pool (docs/host-network.md, "The node").
+    // As a kubelet registers it that was given the labels of a host-network pool (docs/host-network.md, "The node"), and with
+    // a kubelet's rights: admission plugin NodeRestriction and the chart's policy for nodes' labels let it.
     let marks = labels::HOST_NETWORK_NODE;
     let mut own: BTreeMap<&str, &str> = marks.into();
     own.insert(labels::NODE_POOL, "e2e-later");
     let manifest = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "e2e-registering", "labels": own } });
-    e2e::run("kubectl", &["create", "-f", "-"], &manifest.to_string()).await?.ok()?;
+    let kubelet = ["create", "-f", "-", "--as=system:node:e2e-registering", "--as-group=system:nodes"];
+    e2e::run("kubectl", &kubelet, &manifest.to_string()).await?.ok()?;
     eventually("the node tells what it waits for", SOON, || async {
         let of_node = "involvedObject.name=e2e-registering,reason=NodePoolMissing";
         let words = ["get", "events", "--field-selector", of_node, "-o", "jsonpath={.items[*].message}"];
@@ -318,8 +320,9 @@ async fn a_node_of_an_unknown_pool_registers_and_joins_when_the_pool_appears() -
     remove_pool(&client, "e2e-later").await
 }
 
+/// That they follow readiness as well is in `faults.rs`, on a real kubelet.
 #[tokio::test]
-async fn leaders_follow_readiness_labels_and_the_hubs_are_told() -> Result<()> {
+async fn leaders_follow_labels_and_addresses_and_the_hubs_are_told() -> Result<()> {
     let client = client().await?;
     let members = ["fake-00006", "fake-00007", "fake-00008"];
     let spec = json!({
@@ -346,6 +349,25 @@ async fn leaders_follow_readiness_labels_and_the_hubs_are_told() -> Result<()> {
     // One mark goes as the other stays: the counts of ready nodes do not change, the leader must.
     patch_node(&client, members[0], mark(None)).await?;
     leaders_are(&client, "e2e-leaders", &members[1..2]).await?;
+
+    // It leads on under another address.
+    let nodes = Api::<Node>::all(client.clone());
+    let move_to = async |addresses: &Value| {
+        let patch = Patch::Merge(json!({ "status": { "addresses": addresses } }));
+        nodes.patch_status(members[1], &PatchParams::default(), &patch).await
+    };
+    let before = node(&client, members[1]).await?["status"]["addresses"].clone();
+    move_to(&json!([{ "type": "InternalIP", "address": "192.0.2.7" }])).await?;
+    eventually("the status has the new address", SOON, || async {
+        let status = pools.get_status("e2e-leaders").await?.status.unwrap_or_default();
+        let addresses = status.leader_endpoints.iter().map(|leader| leader.address.as_str());
+        ensure!(addresses.eq(["192.0.2.7"]), "{:?}", status.leader_endpoints);
+        Ok(())
+    })
+    .await?;
+    leaders_are(&client, "e2e-leaders", &members[1..2]).await?;
+    move_to(&before).await?;
+
     patch_node(&client, members[1], mark(None)).await?;
     leaders_are(&client, "e2e-leaders", &[]).await?;
     remove_pool(&client, "e2e-leaders").await

@@ -1,6 +1,7 @@
 //! What the admission webhook does to pods, seen through the API server that calls it.
 
 mod keep_off;
+mod replaced;
 mod workloads;
 
 use std::collections::BTreeSet;
@@ -74,7 +75,7 @@ async fn pods_are_changed_refused_or_warned_about() -> Result<()> {
     kubectl_apply(&pod("container", &desired("e2e-webhook-plain"), json!({})).to_string()).await?.ok()?;
     ensure!(get(&client, "container").await?["spec"]["hostNetwork"].is_null());
 
-    // An unknown pool: as it was, with a warning.
+    // An unknown pool: without host network and kept off the nodes that have nothing else (ADR 0009), with a warning.
     let unknown = kubectl_apply(&pod("unknown", &desired("nowhere"), json!({})).to_string()).await?;
     ensure!(unknown.success, "{unknown:?}");
     for part in [
@@ -85,7 +86,9 @@ async fn pods_are_changed_refused_or_warned_about() -> Result<()> {
     ] {
         ensure!(unknown.stderr.contains(part), "the warning does not say {part}: {}", unknown.stderr);
     }
-    ensure!(get(&client, "unknown").await?["spec"]["hostNetwork"].is_null());
+    let spec = get(&client, "unknown").await?["spec"].clone();
+    ensure!(spec["hostNetwork"].is_null() && spec["nodeSelector"].is_null(), "{spec}");
+    ensure!(is_kept_off(&spec), "{spec}");
 
     // Refused, with what is wrong, where, and what to do.
     let other = json!({ "spec": { "nodeSelector": { "apps.openyurt.io/nodepool": "other" } } });
@@ -128,13 +131,17 @@ async fn pods_are_changed_refused_or_warned_about() -> Result<()> {
 
     // OpenYurt's annotation.
     kubectl_apply(&pod("annotated", &json!({}), excluded).to_string()).await?.ok()?;
-    let terms = get(&client, "annotated").await?["spec"]["affinity"]["nodeAffinity"]
-        ["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-        .clone();
-    let expected =
-        json!({ "key": "nodepool.openyurt.io/hostnetwork", "operator": "NotIn", "values": ["true"] });
-    ensure!(terms[0]["matchExpressions"][0] == expected, "{terms}");
+    let spec = get(&client, "annotated").await?["spec"].clone();
+    ensure!(is_kept_off(&spec), "{spec}");
     clean_up().await
+}
+
+/// Whether the only term of the pod's required node affinity is that the node has no host-network pool.
+fn is_kept_off(spec: &Value) -> bool {
+    let required = &spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+    let requirement =
+        json!({ "key": "nodepool.openyurt.io/hostnetwork", "operator": "NotIn", "values": ["true"] });
+    required["nodeSelectorTerms"] == json!([{ "matchExpressions": [requirement] }])
 }
 
 async fn get(client: &Client, name: &str) -> Result<Value> {

@@ -4,6 +4,7 @@
 
 mod access;
 mod daemonsets;
+mod network_mode;
 mod node_labels;
 mod node_metrics;
 mod notes;

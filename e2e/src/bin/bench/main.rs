@@ -2,6 +2,8 @@
 //! writes the figures as one flat JSON object.
 
 mod hub;
+#[cfg(test)]
+mod keys;
 mod node_metric;
 mod nodepool;
 mod process;

@@ -10,22 +10,36 @@ use kube::api::{Api, DeleteParams};
 use kube::{Client, ResourceExt};
 use tokio::time::Instant;
 
-/// What the issue allows from the signal to the next leader, and from a process's start to its pod's readiness. On a machine that has
-/// other things to do the best of three tries counts.
+/// What is asked for from the signal to the next leader, and from a process's start to its pod's readiness. On a machine that has
+/// other things to do two of three tries must keep it, and all of them [`CEILING`].
 const HAND_OVER: Duration = Duration::from_secs(2);
 const STARTUP: Duration = Duration::from_secs(3);
-const TRIES: usize = 3;
+const MOST: usize = 2;
+
+/// What no try may take: less than a Lease that nobody released, or a second start.
+const CEILING: Duration = Duration::from_secs(6);
+
+/// Tries until two were within the limit, or two were not.
+async fn most_within(
+    limit: Duration,
+    mut attempt: impl AsyncFnMut() -> Result<Duration>,
+) -> Result<Vec<Duration>> {
+    let mut took = Vec::new();
+    let within = |took: &[Duration]| took.iter().filter(|took| **took <= limit).count();
+    while within(&took) < MOST && took.len() - within(&took) < MOST {
+        all_ready().await?;
+        took.push(attempt().await?);
+    }
+    ensure!(within(&took) == MOST, "more than {limit:?} in most tries: {took:?}");
+    ensure!(took.iter().all(|took| *took <= CEILING), "more than {CEILING:?}: {took:?}");
+    Ok(took)
+}
 
 #[tokio::test]
 async fn a_replica_that_is_asked_to_end_hands_over_at_once() -> Result<()> {
     let client = client().await?;
-    let mut took = Vec::new();
-    while took.len() < TRIES && took.iter().all(|took| *took > HAND_OVER) {
-        all_ready().await?;
-        took.push(hand_over(&client).await?);
-    }
+    let took = most_within(HAND_OVER, async || hand_over(&client).await).await.context("hand-over")?;
     println!("hand-over after SIGTERM: {took:?}");
-    ensure!(took.iter().any(|took| *took <= HAND_OVER), "the hand-over took {took:?}");
 
     // The new leader works: a pool is looked after.
     kubectl_apply("apiVersion: apps.openyurt.io/v1beta2\nkind: NodePool\nmetadata: {name: e2e-handover}\n")
@@ -65,13 +79,8 @@ async fn hand_over(client: &Client) -> Result<Duration> {
 #[tokio::test]
 async fn a_replica_is_ready_soon_after_its_start() -> Result<()> {
     let client = client().await?;
-    let mut took = Vec::new();
-    while took.len() < TRIES && took.iter().all(|took| *took > STARTUP) {
-        all_ready().await?;
-        took.push(startup(&client).await?);
-    }
+    let took = most_within(STARTUP, async || startup(&client).await).await.context("readiness")?;
     println!("ready after the start of the process: {took:?}");
-    ensure!(took.iter().any(|took| *took <= STARTUP), "ready {took:?} after its start");
     all_ready().await
 }
 

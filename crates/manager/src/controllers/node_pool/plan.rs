@@ -286,4 +286,6 @@ fn missing_pool_labels(pool: &NodePool) -> BTreeMap<String, String> {
 }
 
 #[cfg(test)]
+mod properties;
+#[cfg(test)]
 mod tests;

@@ -1,5 +1,3 @@
-use proptest::prelude::*;
-
 use super::*;
 
 fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -180,74 +178,4 @@ fn a_record_is_read_back_as_written() {
     // The top level is what OpenYurt reads.
     let value: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(value["labels"], serde_json::json!({ "a": "1" }));
-}
-
-fn small_map() -> impl Strategy<Value = BTreeMap<String, String>> {
-    proptest::collection::btree_map("[a-d]", "[0-2]", 0..4).prop_map(|m| m.into_iter().collect())
-}
-
-fn small_taints() -> impl Strategy<Value = Vec<NodeTaint>> {
-    let any = ("[a-c]", "[0-2]", prop_oneof![Just("NoSchedule"), Just("NoExecute")]);
-    proptest::collection::vec(any, 0..4).prop_map(|taints| {
-        let mut unique: Vec<NodeTaint> = Vec::new();
-        for (key, value, effect) in taints {
-            let taint = taint(&key, &value, effect);
-            if !unique.iter().any(|present| present.is_same(&taint)) {
-                unique.push(taint);
-            }
-        }
-        unique
-    })
-}
-
-fn apply_map(actual: &mut BTreeMap<String, String>, changes: Changes) {
-    for (key, value) in changes {
-        match value {
-            Some(value) => drop(actual.insert(key, value)),
-            None => drop(actual.remove(&key)),
-        }
-    }
-}
-
-fn sorted(mut taints: Vec<NodeTaint>) -> Vec<NodeTaint> {
-    taints.sort_by(|a, b| (&a.key, &a.effect, &a.value).cmp(&(&b.key, &b.effect, &b.value)));
-    taints
-}
-
-proptest! {
-    /// Whatever pools a node goes through, and however its pool's attributes change: while it is in a pool it carries
-    /// what the pool says, what is the node's alone stays, and when it leaves it is as it was before.
-    #[test]
-    fn a_node_comes_out_as_it_went_in(
-        own in small_map(),
-        own_taints in small_taints(),
-        stations in proptest::collection::vec((small_map(), small_taints()), 1..6),
-    ) {
-        let (mut actual, mut actual_taints) = (own.clone(), own_taints.clone());
-        let (mut owned, mut owned_taints) = (BTreeMap::new(), Vec::new());
-        let (mut covered, mut covered_taints) = (BTreeMap::new(), Vec::new());
-        for (wanted, wanted_taints) in stations.into_iter().chain([(BTreeMap::new(), Vec::new())]) {
-            let changes = merge_map(&wanted, &owned, &mut covered, &actual, |_, _| true);
-            apply_map(&mut actual, changes);
-            if let Some(merged) = merge_taints(&wanted_taints, &owned_taints, &mut covered_taints, &actual_taints, |_| true) {
-                actual_taints = merged;
-            }
-            for (key, value) in &wanted {
-                prop_assert_eq!(actual.get(key), Some(value));
-            }
-            for (key, value) in own.iter().filter(|(key, _)| !wanted.contains_key(*key)) {
-                prop_assert_eq!(actual.get(key), Some(value));
-            }
-            for taint in &wanted_taints {
-                prop_assert!(actual_taints.contains(taint));
-            }
-            let again = merge_map(&wanted, &wanted, &mut covered, &actual, |_, _| true);
-            prop_assert_eq!(again, Changes::new(), "a second look must find nothing to do");
-            prop_assert_eq!(merge_taints(&wanted_taints, &wanted_taints, &mut covered_taints, &actual_taints, |_| true), None);
-            (owned, owned_taints) = (wanted, wanted_taints);
-        }
-        prop_assert_eq!(actual, own);
-        prop_assert_eq!(sorted(actual_taints), sorted(own_taints));
-        prop_assert!(covered.is_empty() && covered_taints.is_empty());
-    }
 }

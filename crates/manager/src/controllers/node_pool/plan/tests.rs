@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::*;
 
-fn pool(name: &str, labels: &[(&str, &str)], host_network: bool) -> NodePool {
+pub(super) fn pool(name: &str, labels: &[(&str, &str)], host_network: bool) -> NodePool {
     let mut pool = NodePool::new(name, NodePoolSpec::default());
     pool.spec.labels = labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
     pool.spec.network_mode = host_network.then_some(NetworkMode::HostNetwork);
@@ -14,7 +14,12 @@ fn pool(name: &str, labels: &[(&str, &str)], host_network: bool) -> NodePool {
     pool
 }
 
-fn node(name: &str, pool: Option<&str>, labels: &[(&str, &str)], record: Option<&str>) -> NodeView {
+pub(super) fn node(
+    name: &str,
+    pool: Option<&str>,
+    labels: &[(&str, &str)],
+    record: Option<&str>,
+) -> NodeView {
     let mut node =
         NodeView { name: name.to_owned(), resource_version: "7".to_owned(), ..NodeView::default() };
     node.labels = labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
@@ -27,13 +32,18 @@ fn node(name: &str, pool: Option<&str>, labels: &[(&str, &str)], record: Option<
     node
 }
 
-fn observed(name: &str, pool: Option<NodePool>, members: Vec<NodeView>, leavers: Vec<NodeView>) -> Observed {
+pub(super) fn observed(
+    name: &str,
+    pool: Option<NodePool>,
+    members: Vec<NodeView>,
+    leavers: Vec<NodeView>,
+) -> Observed {
     let [members, leavers] = [members, leavers].map(|nodes| nodes.into_iter().map(Arc::new).collect());
     Observed { name: name.to_owned(), pool: pool.map(Arc::new), members, leavers, ..Observed::default() }
 }
 
 /// The node after the patch.
-fn patched(mut node: NodeView, patch: &NodePatch) -> NodeView {
+pub(super) fn patched(mut node: NodeView, patch: &NodePatch) -> NodeView {
     let NodePatch { node: name, resource_version, labels, annotations, taints, taint_changes: _ } = patch;
     assert_eq!((&node.name, &node.resource_version), (name, resource_version));
     for (map, changes) in [(&mut node.labels, labels), (&mut node.annotations, annotations)] {
