@@ -73,7 +73,8 @@ pub const TOPOLOGY_ZONE: &str = "kubernetes.io/zone";
 /// On a Service of type `NodePort` or `LoadBalancer`: the pools whose nodes serve it: `foo,-bar,*`.
 pub const NODE_PORT_LISTEN: &str = "nodeport.openyurt.io/listen";
 
-/// On the Lease of an exposed gateway's node: its tunnels, a [`crate::raven::tunnel_report::TunnelReport`] as JSON.
+/// On the ConfigMap of an exposed gateway's node: its tunnels, a [`crate::raven::tunnel_report::TunnelReport`] as JSON. A long one is in
+/// the data ([`crate::raven::tunnel_report::StoredReport`]).
 pub const TUNNEL_REPORT: &str = "isthmus.dev/tunnels";
 
 /// On a NodePool, value `true`: a Gateway of the pool's name is made and kept for it.

@@ -7,12 +7,13 @@ mod systemd;
 
 use std::{
     io::{self, Write},
+    net::IpAddr,
     path::{Path, PathBuf},
 };
 
 use clap::Parser;
 
-use crate::{Args, Command, run::RunArgs};
+use crate::{Args, Command, run::RunArgs, upstream::Endpoint};
 
 /// Arguments of `manifest`.
 #[derive(Clone, Debug, clap::Args)]
@@ -28,6 +29,11 @@ pub struct ManifestArgs {
     /// Image of the static pod.
     #[arg(long, value_name = "IMAGE", required_if_eq("form", "static-pod"))]
     pub image: Option<String>,
+
+    /// The static pod resolves names by cluster DNS: for the node of a gateway, so that who comes by the tunnel reaches Services by name.
+    /// Not for nodes of the edge, which go on without the cluster. The API servers must be given by address.
+    #[arg(long)]
+    pub cluster_dns: bool,
 
     /// Options of `edge-hub run`, after `--`.
     #[arg(last = true, required = true, value_name = "RUN-OPTIONS")]
@@ -52,6 +58,14 @@ pub enum ManifestError {
     /// A character that cannot be written so that it is read back.
     #[error("{0:?} has a control character, which a unit cannot hold")]
     Control(String),
+    /// The unit has the node's resolver.
+    #[error("--cluster-dns is of a static pod; a unit resolves names as the node does")]
+    ClusterDnsOfUnit,
+    /// Cluster DNS may need the hub, and the hub would need it.
+    #[error(
+        "with --cluster-dns the hub must find the API server without any DNS: give --server-addr an address in the place of {0}"
+    )]
+    ServerName(String),
     /// It cannot be printed.
     #[error("cannot print: {0}")]
     Print(#[from] io::Error),
@@ -59,7 +73,7 @@ pub enum ManifestError {
 
 /// Prints.
 pub fn run(args: &ManifestArgs, out: &mut dyn Write) -> Result<(), ManifestError> {
-    let ManifestArgs { form, binary, image, options } = args;
+    let ManifestArgs { form, binary, image, cluster_dns, options } = args;
     let typed = ["edge-hub", "run"].into_iter().map(str::to_owned).chain(options.iter().cloned());
     let parsed = Args::try_parse_from(typed).map_err(|error| ManifestError::Options(error.to_string()))?;
     let Command::Run(run) = parsed.command else {
@@ -68,9 +82,19 @@ pub fn run(args: &ManifestArgs, out: &mut dyn Write) -> Result<(), ManifestError
     if let Some(bad) = options.iter().find(|option| option.chars().any(char::is_control)) {
         return Err(ManifestError::Control(bad.clone()));
     }
+    if *cluster_dns {
+        if *form == Form::Systemd {
+            return Err(ManifestError::ClusterDnsOfUnit);
+        }
+        let names = run.server_addr.iter().map(Endpoint::host);
+        if let Some(name) = names.into_iter().find(|host| host.parse::<IpAddr>().is_err()) {
+            return Err(ManifestError::ServerName(name.to_owned()));
+        }
+    }
+    let image = image.as_deref().unwrap_or_default();
     let text = match form {
         Form::Systemd => systemd::unit(binary, &run, options),
-        Form::StaticPod => static_pod::pod(binary, image.as_deref().unwrap_or_default(), &run, options),
+        Form::StaticPod => static_pod::pod(binary, image, *cluster_dns, &run, options),
     };
     out.write_all(text.as_bytes())?;
     Ok(())
@@ -106,8 +130,12 @@ mod tests {
     use super::*;
 
     pub(super) fn printed(form: &str, options: &[&str]) -> Result<String, ManifestError> {
-        let words = ["edge-hub", "manifest", form, "--image", "isthmus.dev/edge-hub:1", "--"];
-        let words = words.into_iter().chain(options.iter().copied());
+        printed_with(&[form], options)
+    }
+
+    pub(super) fn printed_with(form: &[&str], options: &[&str]) -> Result<String, ManifestError> {
+        let words = [&["edge-hub", "manifest", "--image", "isthmus.dev/edge-hub:1"], form, &["--"], options];
+        let words = words.concat();
         let Command::Manifest(args) = Args::try_parse_from(words).unwrap().command else { unreachable!() };
         let mut out = Vec::new();
         run(&args, &mut out).map(|()| String::from_utf8(out).unwrap())

@@ -47,8 +47,14 @@ impl Admission for ByView {
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use super::*;
     use crate::view::{GatewayState, Node, Place};
+
+    fn identity(node: &str) -> Identity {
+        Identity { node: node.to_owned(), expires: SystemTime::UNIX_EPOCH }
+    }
 
     #[test]
     fn a_node_stands_only_for_what_it_was_elected_for() {
@@ -77,7 +83,7 @@ mod tests {
         };
         let admission = ByView { me: "c1".into() };
         let check = |peer: &str, direction| {
-            let admitted = admission.admit(&Identity { node: peer.into() }, direction, &view);
+            let admitted = admission.admit(&identity(peer), direction, &view);
             admitted.map(|domain| domain.to_string()).map_err(|error| error.to_string())
         };
         let refused = Err("not an active endpoint of its domain".to_owned());
@@ -91,9 +97,7 @@ mod tests {
         // The endpoint of a pool that is not exposed forwards for its own nodes, and for nobody else.
         let admission = ByView { me: "a1".into() };
         let check = |peer: &str, direction| {
-            admission
-                .admit(&Identity { node: peer.into() }, direction, &view)
-                .map(|domain| domain.to_string())
+            admission.admit(&identity(peer), direction, &view).map(|domain| domain.to_string())
         };
         assert_eq!(check("a2", Direction::Forward), Ok("pool/a".into()));
         let refused = Err(NotAdmitted::NotAnEndpoint);

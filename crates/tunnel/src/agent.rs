@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::SystemTime,
 };
 
 use rustls_pki_types::ServerName;
@@ -21,7 +22,8 @@ use crate::{
     credentials::Credentials,
     dial::{self, DialError, Proxy},
     ending::Ending,
-    identity::{IdentityError, PeerVerifier},
+    expiry,
+    identity::{Identity, IdentityError, PeerVerifier},
     link::{LinkError, Peer, Terms},
     links::{
         desired::may_dial,
@@ -75,13 +77,39 @@ enum MakeError {
     Link(#[from] LinkError),
 }
 
-/// What a link's task tells: of which link, which task, how far it is.
-type Event = (LinkKey, task::Id, LinkState);
+/// What a link's task tells: of which link, which task, what.
+type Event = (LinkKey, task::Id, Told);
+
+enum Told {
+    /// How far it is.
+    State(LinkState),
+    /// The gateway's certificate expires soon: another link is to take the place of this one, and may show a newer.
+    Outdated,
+}
 
 struct Running {
     state: LinkState,
     ending: Ending,
     task: AbortHandle,
+    /// What it takes the place of, until it is registered.
+    former: Option<Box<Self>>,
+}
+
+impl Running {
+    /// As the plan sees it: in the place of one that is registered it counts as that.
+    fn state(&self) -> LinkState {
+        match &self.former {
+            Some(former) if !former.task.is_finished() => LinkState::Registered,
+            Some(_) | None => self.state,
+        }
+    }
+
+    fn retire(self) {
+        self.ending.retire();
+        if let Some(former) = self.former {
+            former.retire();
+        }
+    }
 }
 
 impl Agent {
@@ -103,11 +131,21 @@ impl Agent {
             tokio::select! {
                 // With nobody left to want others, these stay.
                 changed = desired.changed(), if followed && !shutdown.is_cancelled() => followed = changed.is_ok(),
-                Some((key, task, state)) = told.recv() => {
-                    if let Some(link) = running.get_mut(&key)
-                        && link.task.id() == task
-                    {
-                        link.state = state;
+                Some((key, task, told)) = told.recv() => {
+                    if let Some(link) = running.get_mut(&key).filter(|link| link.task.id() == task) {
+                        match told {
+                            Told::State(state) => {
+                                link.state = state;
+                                if let Some(former) = link.former.take_if(|_| state == LinkState::Registered) {
+                                    former.retire();
+                                }
+                            }
+                            Told::Outdated => {
+                                let new = self.start(&key, &mut tasks, &events, &all);
+                                let former = std::mem::replace(link, new);
+                                link.former = Some(Box::new(former));
+                            }
+                        }
                     }
                 }
                 Some(_) = tasks.join_next() => running.retain(|_, link| !link.task.is_finished()),
@@ -124,23 +162,32 @@ impl Agent {
         events: &mpsc::UnboundedSender<Event>,
         all: &Ending,
     ) {
-        let actual = running.iter().map(|(key, link)| (key.clone(), link.state)).collect();
+        let actual = running.iter().map(|(key, link)| (key.clone(), link.state())).collect();
         let plan = plan(wanted, &actual);
         // One that is given up may be registered just now, and have streams: so it retires, too.
         for key in plan.drain.into_iter().chain(plan.abandon) {
             // Its task goes on. Should the same link be wanted again, it is another one.
             if let Some(link) = running.remove(&key) {
                 debug!(gateway = key.gateway, address = key.address, "retiring a link");
-                link.ending.retire();
+                link.retire();
             }
         }
         for key in plan.dial {
-            let ending = all.child();
-            let (agent, events) = (self.clone(), events.clone());
-            let keep = keep(agent, key.clone(), ending.clone(), events);
-            let task = tasks.spawn(keep);
-            running.insert(key, Running { state: LinkState::Connecting, ending, task });
+            let link = self.start(&key, tasks, events, all);
+            running.insert(key, link);
         }
+    }
+
+    fn start(
+        &self,
+        key: &LinkKey,
+        tasks: &mut JoinSet<()>,
+        events: &mpsc::UnboundedSender<Event>,
+        all: &Ending,
+    ) -> Running {
+        let ending = all.child();
+        let task = tasks.spawn(keep(self.clone(), key.clone(), ending.clone(), events.clone()));
+        Running { state: LinkState::Connecting, ending, task, former: None }
     }
 
     /// Whether a gateway is of the own domain, whose nodes reach one another directly.
@@ -150,7 +197,13 @@ impl Agent {
         mine.is_some() && mine == view.domain_of(gateway)
     }
 
-    async fn make(&self, key: &LinkKey, ending: &Ending, registered: impl FnOnce()) -> Result<(), MakeError> {
+    async fn make(
+        &self,
+        key: &LinkKey,
+        ending: &Ending,
+        registered: impl FnOnce(),
+        outdated: impl FnOnce(),
+    ) -> Result<(), MakeError> {
         let config = self.credentials.client(key.direction).ok_or(MakeError::NoCredentials)?;
         let limits = *self.connector.limits();
         let proxy = self.proxy.as_ref().filter(|_| !self.is_near(&key.gateway));
@@ -167,7 +220,7 @@ impl Agent {
             () = ending.retired() => return Ok(()),
         };
         let leaf = connection.get_ref().1.peer_certificates().and_then(<[_]>::first);
-        let node = self.verifier.identify(leaf.ok_or(IdentityError::Missing)?)?.node;
+        let Identity { node, expires } = self.verifier.identify(leaf.ok_or(IdentityError::Missing)?)?;
         let view = self.connector.view();
         // Behind one address there may be several gateways: dial again until each has its link.
         if node != key.gateway && view.nodes.contains_key(&key.gateway) {
@@ -178,12 +231,20 @@ impl Agent {
             return Err(MakeError::NoGateway(node));
         }
         drop(view);
-        let peer = Peer { node: node.clone(), domain, direction: key.direction, class: key.class };
+        let peer = Peer { node: node.clone(), domain, direction: key.direction, class: key.class, expires };
         let terms = Terms {
             instance: self.instance.clone(),
             limits,
             table: self.table.clone(),
             stats: self.connector.stats().clone(),
+        };
+        // The end of this link, and not of those that take its place.
+        let ending = &ending.child();
+        let expired = expiry::follow(&node, expires, &self.table, ending);
+        let renewal = async {
+            expiry::passed(expiry::renew_at(expires, SystemTime::now(), fastrand::f64())).await;
+            outdated();
+            std::future::pending::<()>().await;
         };
         // Its streams are its own as long as it is a node; one that is gone has none left to finish in its own time.
         let gone = async {
@@ -197,6 +258,7 @@ impl Agent {
         tokio::select! {
             result = link => Ok(result?),
             () = gone => Ok(()),
+            ((), ()) = async { tokio::join!(renewal, expired) } => Ok(()),
         }
     }
 }
@@ -206,19 +268,23 @@ async fn keep(agent: Agent, key: LinkKey, ending: Ending, events: mpsc::Unbounde
     let mut backoff = Backoff::new(agent.backoff);
     // The agent that no longer listens has ended.
     let task = task::id();
-    let tell = |state| drop(events.send((key.clone(), task, state)));
+    let tell = |state| drop(events.send((key.clone(), task, Told::State(state))));
     let mut told_of_another = false;
+    let mut replaced = false;
     loop {
         let mut up_since = None;
-        let result = agent
-            .make(&key, &ending, || {
-                info!(gateway = key.gateway, address = key.address, class = key.class.name(), direction = ?key.direction, "link up");
-                up_since = Some(Instant::now());
-                tell(LinkState::Registered);
-            })
-            .await;
+        let registered = || {
+            info!(gateway = key.gateway, address = key.address, class = key.class.name(), direction = ?key.direction, "link up");
+            up_since = Some(Instant::now());
+            tell(LinkState::Registered);
+        };
+        let outdated = || {
+            replaced = true;
+            let _ = events.send((key.clone(), task, Told::Outdated));
+        };
+        let result = agent.make(&key, &ending, registered, outdated).await;
         tell(LinkState::Connecting);
-        if ending.is_retired() {
+        if replaced || ending.is_retired() {
             return;
         }
         let another = matches!(result, Err(MakeError::OtherNode(_)));

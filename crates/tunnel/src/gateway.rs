@@ -17,6 +17,7 @@ use crate::{
     connector::Connector,
     credentials::Credentials,
     ending::Ending,
+    expiry,
     identity::{Identity, IdentityError, PeerVerifier},
     link::{LinkError, Peer, Terms, answer},
     links::table::LinkTable,
@@ -172,14 +173,17 @@ impl Gateway {
             domain: domain.clone(),
             direction,
             class: Class::Interactive,
+            expires: identity.expires,
         };
         let admitted = domain.clone();
         let gone = self.revocation(&identity, direction, &admitted, ending);
+        let expired = expiry::follow(&identity.node, identity.expires, &self.table, ending);
         let asks = direction == Direction::Reverse;
         let link = serve::link(&self.connector, asks, connection, peer, &terms, ending, registered);
         tokio::select! {
             result = link => Ok(result?),
             () = gone => Ok(()),
+            () = expired => Ok(()),
         }
     }
 

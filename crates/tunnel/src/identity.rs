@@ -3,6 +3,8 @@
 //! The chain has been verified by TLS when a [`PeerVerifier`] sees the leaf. Whether the peer may do something is decided
 //! in [`crate::admission`].
 
+use std::time::{Duration, SystemTime};
+
 use rustls_pki_types::CertificateDer;
 use x509_parser::prelude::FromDer;
 
@@ -11,6 +13,8 @@ use x509_parser::prelude::FromDer;
 pub struct Identity {
     /// Its name in the cluster.
     pub node: String,
+    /// The first moment at which the certificate is no longer valid.
+    pub expires: SystemTime,
 }
 
 /// Why a verified certificate names no node.
@@ -68,7 +72,11 @@ impl PeerVerifier for SubjectVerifier {
         if !is_node_name(node) {
             return Err(IdentityError::NodeName);
         }
-        Ok(Identity { node: node.to_owned() })
+        // The last second of its validity is a whole one (RFC 5280, 4.1.2.5).
+        let seconds = parsed.validity().not_after.timestamp().saturating_add(1);
+        let expires =
+            SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
+        Ok(Identity { node: node.to_owned(), expires })
     }
 }
 
@@ -120,5 +128,17 @@ mod tests {
             assert_eq!(check(&nodes, &[bad]), Err(IdentityError::NodeName), "{bad}");
         }
         assert_eq!(verifier.identify(&CertificateDer::from(vec![1, 2, 3])), Err(IdentityError::Malformed));
+    }
+
+    #[test]
+    fn a_certificate_is_valid_until_the_end_of_its_last_second() {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::OrganizationName, "nodes");
+        params.distinguished_name.push(DnType::CommonName, "node:a");
+        let second = |second| SystemTime::UNIX_EPOCH + Duration::from_secs(second);
+        params.not_after = second(2_000_000_000).into();
+        let leaf = params.self_signed(&KeyPair::generate().unwrap()).unwrap().der().clone();
+        let identity = SubjectVerifier::new("nodes", "node:").identify(&leaf).unwrap();
+        assert_eq!(identity.expires, second(2_000_000_001));
     }
 }

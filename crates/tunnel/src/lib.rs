@@ -16,6 +16,7 @@ pub mod credentials;
 pub mod destination;
 pub mod dial;
 pub mod ending;
+mod expiry;
 pub mod gateway;
 pub mod hello;
 pub mod hop_by_hop;

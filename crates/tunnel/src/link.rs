@@ -3,7 +3,11 @@
 //! [`ask`] is the end that asks, [`answer`] the other. Both introduce themselves first, watch that the peer is alive, and
 //! drain when told to.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use bytes::Bytes;
 use h2::{Ping, PingPong, RecvStream, client::SendRequest};
@@ -76,6 +80,8 @@ pub(crate) struct Peer {
     pub(crate) direction: Direction,
     /// For the end that dialled; the other end is told.
     pub(crate) class: Class,
+    /// When its certificate is no longer valid.
+    pub(crate) expires: SystemTime,
 }
 
 /// Sets up the builder of an HTTP/2 client or server, which have the same methods and no trait.
@@ -105,7 +111,7 @@ fn register(
     asker: Option<SendRequest<Bytes>>,
     terms: &Terms,
 ) -> Registration {
-    let Peer { node, domain, direction, class } = peer;
+    let Peer { node, domain, direction, class, expires } = peer;
     // The end that dialled says what for: the one that asks over a forward link, and the other one over a reverse link.
     let dialled = asker.is_some() == (direction == Direction::Forward);
     let registration = terms.table.add(NewLink {
@@ -116,6 +122,7 @@ fn register(
         traffic: traffic.clone(),
         streams_max: terms.limits.streams,
         asker,
+        expires,
     });
     terms.stats.link_registered();
     registration

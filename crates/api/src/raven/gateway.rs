@@ -332,13 +332,16 @@ impl Gateway {
     }
 }
 
-/// How many nodes a status names, and that of a gateway that is exposed: the cloud's has all nodes of the cloud, every edge node reads it,
-/// and needs of it the endpoints alone.
-const NODES_MAX: (usize, usize) = (1024, 256);
+/// How many nodes a status names. Those of an edge pool beyond it are not reached through its tunnel, whose ends know no others.
+pub const NODES_MAX: usize = 1024;
+
+/// How many that of a gateway names that is exposed: the cloud's has all nodes of the cloud, every edge node reads it, and needs of it the
+/// endpoints alone.
+const EXPOSED_NODES_MAX: usize = 256;
 
 /// The nodes that a status names: endpoints first, then by name.
 fn named(spec: &GatewaySpec, mut nodes: Vec<GatewayNode>, active: &BTreeSet<&str>) -> Vec<GatewayNode> {
-    let most = if spec.expose_type.is_none() { NODES_MAX.0 } else { NODES_MAX.1 };
+    let most = if spec.expose_type.is_none() { NODES_MAX } else { EXPOSED_NODES_MAX };
     if nodes.len() > most {
         let listed: BTreeSet<&str> =
             spec.endpoints.iter().map(|endpoint| endpoint.node_name.as_str()).collect();

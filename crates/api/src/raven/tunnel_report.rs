@@ -1,7 +1,22 @@
-//! What the hub of an exposed gateway's node says of its tunnels: the value of the annotation
-//! [`crate::annotations::TUNNEL_REPORT`] on the Lease [`crate::names::gateway_lease`], which that hub renews while it accepts links.
+//! What the hub of an exposed gateway's node says of its tunnels: in the ConfigMap [`crate::names::gateway_lease`], which that hub
+//! renews while it accepts links.
 
+use std::io::{self, Read as _, Write as _};
+
+use flate2::{Compression, read::GzDecoder, write::GzEncoder};
+use k8s_openapi::{ByteString, api::core::v1::ConfigMap};
 use serde::{Deserialize, Serialize};
+
+use crate::annotations::TUNNEL_REPORT;
+
+/// The key of `binaryData` of a report that is too long for an annotation.
+pub const PACKED_REPORT: &str = "tunnels.json.gz";
+
+/// The longest report that is written as an annotation, in bytes: all annotations of an object together may have 256 KiB.
+const ANNOTATION: usize = 64 * 1024;
+
+/// The longest report that is read: who wrote it may be anybody who has a gateway's key.
+const LONGEST: u64 = 16 << 20;
 
 /// The tunnels that end at a node. JSON; unknown fields are ignored.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
@@ -29,4 +44,130 @@ pub struct ReportedLink {
     /// Round-trip time in milliseconds, at least 1. Changes of less than a quarter are not reported by themselves.
     #[serde(default)]
     pub round_trip_millis: i32,
+}
+
+/// Where a report stands in its ConfigMap. A short one is the annotation [`TUNNEL_REPORT`], to be read by whoever looks; a long one is
+/// compressed in `binaryData`, for it is written anew with every beat.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct StoredReport {
+    /// The annotation.
+    pub annotation: Option<String>,
+    /// What is at [`PACKED_REPORT`]. It counts if both are there.
+    pub packed: Option<ByteString>,
+}
+
+/// Why a report cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// It is not compressed as it should be.
+    #[error("the packed report")]
+    Packed(#[from] io::Error),
+    /// Its JSON is none, or does not fit.
+    #[error("the report")]
+    Json(#[from] serde_json::Error),
+}
+
+impl StoredReport {
+    /// As a report is to be written.
+    pub fn new(report: &TunnelReport) -> Result<Self, ReportError> {
+        let text = serde_json::to_string(report)?;
+        if text.len() <= ANNOTATION {
+            return Ok(Self { annotation: Some(text), packed: None });
+        }
+        let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+        packed.write_all(text.as_bytes())?;
+        Ok(Self { annotation: None, packed: Some(ByteString(packed.finish()?)) })
+    }
+
+    /// As it was written.
+    pub fn of(config: &ConfigMap) -> Self {
+        let annotation = config.metadata.annotations.as_ref().and_then(|all| all.get(TUNNEL_REPORT)).cloned();
+        let packed = config.binary_data.as_ref().and_then(|data| data.get(PACKED_REPORT)).cloned();
+        Self { annotation, packed }
+    }
+
+    /// What it says; nothing if there is none.
+    pub fn read(&self) -> Result<TunnelReport, ReportError> {
+        let report = match (&self.packed, &self.annotation) {
+            (Some(packed), _) => {
+                let mut text = Vec::new();
+                GzDecoder::new(packed.0.as_slice()).take(LONGEST).read_to_end(&mut text)?;
+                serde_json::from_slice(&text)?
+            }
+            (None, Some(text)) if !text.is_empty() => serde_json::from_str(text)?,
+            (None, Some(_) | None) => TunnelReport::default(),
+        };
+        Ok(report)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(links: usize, name: impl Fn(usize) -> String) -> TunnelReport {
+        let link = |number| ReportedLink {
+            node: name(number),
+            round_trip_millis: i32::try_from(number * 7919 % 400).unwrap(),
+        };
+        let links = (0..links).map(link).collect();
+        TunnelReport {
+            instance: "c1_1".to_owned(),
+            links,
+            siblings: vec!["c2".to_owned()],
+            port: Some(10262),
+        }
+    }
+
+    /// Kubernetes takes 256 KiB of annotations and 1 MiB of data, etcd 1.5 MiB in all.
+    #[test]
+    fn ten_thousand_links_stay_well_below_what_the_api_server_takes() {
+        // Names that compress well, and the longest that a cloud gives, with nothing in common.
+        let random = |number: usize| {
+            let hash = (number as u128 + 1).wrapping_mul(0x2d99_787f_a931_7d3b_1b87_3593_cc9e_2d51);
+            format!("ip-{hash:032x}.eu-central-1.compute.internal")
+        };
+        for (name, most) in [
+            (Box::new(|number| format!("store-{number:05}")) as Box<dyn Fn(usize) -> String>, 100_000),
+            (Box::new(random), 350_000),
+        ] {
+            let report = of(10_000, name);
+            let stored = StoredReport::new(&report).unwrap();
+            assert_eq!(stored.annotation, None);
+            let config = ConfigMap {
+                binary_data: stored.packed.clone().map(|packed| [(PACKED_REPORT.to_owned(), packed)].into()),
+                ..ConfigMap::default()
+            };
+            let bytes = serde_json::to_vec(&config).unwrap().len();
+            assert!(bytes < most, "{bytes} bytes");
+            assert_eq!(StoredReport::of(&config), stored);
+            assert_eq!(stored.read().unwrap(), report);
+            assert_eq!(StoredReport::new(&report).unwrap(), stored, "the same report is the same bytes");
+        }
+    }
+
+    #[test]
+    fn a_short_report_stands_where_it_always_did() {
+        let report = of(1000, |number| format!("store-{number:05}"));
+        let stored = StoredReport::new(&report).unwrap();
+        assert_eq!(stored.packed, None);
+        assert!(stored.annotation.as_ref().is_some_and(|text| text.starts_with("{\"instance\"")));
+        assert_eq!(stored.read().unwrap(), report);
+        assert_eq!(StoredReport::default().read().unwrap(), TunnelReport::default());
+    }
+
+    #[test]
+    fn damage_is_an_error_and_a_bomb_is_not_unpacked() {
+        let read =
+            |packed: Vec<u8>| StoredReport { annotation: None, packed: Some(ByteString(packed)) }.read();
+        assert!(matches!(read(vec![1, 2, 3]), Err(ReportError::Packed(_))));
+        let mut bomb = GzEncoder::new(Vec::new(), Compression::best());
+        for _ in 0..64 {
+            bomb.write_all(&vec![b' '; 1 << 20]).unwrap();
+        }
+        bomb.write_all(b"{\"instance\":\"x\"}").unwrap();
+        assert!(matches!(read(bomb.finish().unwrap()), Err(ReportError::Json(_))));
+        let text = Some("{".to_owned());
+        assert!(matches!(StoredReport { annotation: text, packed: None }.read(), Err(ReportError::Json(_))));
+    }
 }

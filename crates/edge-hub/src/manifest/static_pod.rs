@@ -1,4 +1,4 @@
-//! The static pod: the kubelet starts it without asking anybody, and it needs nothing of the cluster.
+//! The static pod: the kubelet starts it without asking anybody, and it needs nothing of the cluster to begin with.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -7,7 +7,13 @@ use serde_json::{Value, json};
 use crate::run::RunArgs;
 
 /// The pod's manifest, JSON as the kubelet takes it as well as YAML.
-pub(super) fn pod(binary: &Path, image: &str, run: &RunArgs, options: &[String]) -> String {
+pub(super) fn pod(
+    binary: &Path,
+    image: &str,
+    cluster_dns: bool,
+    run: &RunArgs,
+    options: &[String],
+) -> String {
     let root = run.cache.root_dir.as_path();
     // Folders, not files: a certificate that is renewed is another file.
     let folders: BTreeSet<&Path> = super::read_only(run).into_iter().filter_map(Path::parent).collect();
@@ -43,6 +49,8 @@ pub(super) fn pod(binary: &Path, image: &str, run: &RunArgs, options: &[String])
         },
         "spec": {
             "hostNetwork": true,
+            // Without cluster DNS in the kubelet's configuration that is the node's resolver as well.
+            "dnsPolicy": if cluster_dns { "ClusterFirstWithHostNet" } else { "Default" },
             "priorityClassName": "system-node-critical",
             "automountServiceAccountToken": false,
             "tolerations": [{ "operator": "Exists" }],
@@ -74,7 +82,28 @@ pub(super) fn pod(binary: &Path, image: &str, run: &RunArgs, options: &[String])
 mod tests {
     use serde_json::Value;
 
-    use crate::manifest::tests::printed;
+    use crate::manifest::{
+        ManifestError,
+        tests::{printed, printed_with},
+    };
+
+    #[test]
+    fn cluster_dns_is_for_who_asks_and_never_on_the_way_to_the_api_server() {
+        let by = |server: &str, form: &[&str]| {
+            let pod = printed_with(form, &["--node-name", "c1", "--tunnel", "--server-addr", server])?;
+            let pod: Value = serde_json::from_str(&pod).unwrap();
+            Ok::<_, ManifestError>(pod["spec"]["dnsPolicy"].as_str().unwrap().to_owned())
+        };
+        let gateway = ["static-pod", "--cluster-dns"];
+        assert_eq!(by("https://api.example:6443", &["static-pod"]).unwrap(), "Default");
+        for server in ["https://10.0.0.1:6443", "https://[fd00::1]:6443"] {
+            assert_eq!(by(server, &gateway).unwrap(), "ClusterFirstWithHostNet", "{server}");
+        }
+        let named = by("https://10.0.0.1:6443,https://api.example:6443", &gateway);
+        assert!(matches!(named, Err(ManifestError::ServerName(name)) if name == "api.example"));
+        let unit = by("https://10.0.0.1:6443", &["systemd", "--cluster-dns"]);
+        assert!(matches!(unit, Err(ManifestError::ClusterDnsOfUnit)));
+    }
 
     #[test]
     fn the_pod_has_what_the_options_name_and_no_more() {

@@ -79,7 +79,8 @@ async fn write(
             Err(error) => return Err(error),
         };
     }
-    let made = object(node, holder, told, Timestamp::now(), version.as_deref());
+    let made = object(node, holder, told, Timestamp::now(), version.as_deref())
+        .map_err(|error| JsonError::Unreadable(Box::new(error)))?;
     let written = match version {
         Some(_) => json::put(upstream, &Credential::Node, &path, &made).await,
         None => json::post(upstream, &Credential::Node, COLLECTION, &made).await,

@@ -9,7 +9,7 @@ use std::{
 use api::{
     annotations::TUNNEL_REPORT,
     names::{NAMESPACE, gateway_lease},
-    raven::tunnel_report::{ReportedLink, TunnelReport},
+    raven::tunnel_report::{PACKED_REPORT, ReportError, ReportedLink, StoredReport, TunnelReport},
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -37,10 +37,12 @@ pub(super) fn report(instance: &str, port: u16, links: &[LinkStatus], before: &T
     let siblings: BTreeSet<&str> =
         dialled.filter(|link| !link.draining).map(|link| link.peer.as_str()).collect();
     let siblings = siblings.into_iter().map(str::to_owned).collect();
+    let before: BTreeMap<&str, i32> =
+        before.links.iter().map(|link| (link.node.as_str(), link.round_trip_millis)).collect();
     let links = nodes
         .into_iter()
         .map(|(node, round_trip)| {
-            let known = before.links.iter().find(|link| link.node == node).map(|link| link.round_trip_millis);
+            let known = before.get(node).copied();
             let round_trip_millis = match (round_trip.map(millis), known) {
                 (Some(new), Some(old)) if i64::from(new - old).abs() * 4 < i64::from(old) => old,
                 (Some(new), _) => new,
@@ -63,16 +65,16 @@ pub(super) fn object(
     report: &TunnelReport,
     now: Timestamp,
     version: Option<&str>,
-) -> Value {
-    let mut metadata = json!({
-        "name": gateway_lease(node),
-        "namespace": NAMESPACE,
-        "annotations": { TUNNEL_REPORT: serde_json::to_string(report).unwrap_or_default() },
-    });
+) -> Result<Value, ReportError> {
+    let StoredReport { annotation, packed } = StoredReport::new(report)?;
+    let mut metadata = json!({ "name": gateway_lease(node), "namespace": NAMESPACE });
+    if let Some(annotation) = annotation {
+        metadata["annotations"] = json!({ TUNNEL_REPORT: annotation });
+    }
     if let Some(version) = version {
         metadata["resourceVersion"] = version.into();
     }
-    json!({
+    let mut object = json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": metadata,
@@ -81,7 +83,11 @@ pub(super) fn object(
             "leaseDurationSeconds": LIFE_SECONDS.to_string(),
             "renewTime": format!("{now:.6}"),
         },
-    })
+    });
+    if let Some(packed) = packed {
+        object["binaryData"] = json!({ PACKED_REPORT: packed });
+    }
+    Ok(object)
 }
 
 #[cfg(test)]
@@ -149,13 +155,28 @@ mod tests {
     #[test]
     fn the_object_is_that_of_the_node() {
         let now = Timestamp::from_second(1_700_000_000).unwrap();
-        let made = object("n", "", &TunnelReport::default(), now, Some("7"));
+        let made = object("n", "", &TunnelReport::default(), now, Some("7")).unwrap();
         assert_eq!(made["metadata"]["name"], "isthmus-gateway-n");
         assert_eq!(made["metadata"]["resourceVersion"], "7");
         assert_eq!(made["data"]["renewTime"], "2023-11-14T22:13:20.000000Z");
         let report: TunnelReport =
             serde_json::from_str(made["metadata"]["annotations"][TUNNEL_REPORT].as_str().unwrap()).unwrap();
         assert_eq!(report, TunnelReport::default());
-        assert!(object("n", "i", &report, now, None)["metadata"].get("resourceVersion").is_none());
+        let new = object("n", "i", &report, now, None).unwrap();
+        assert!(new["metadata"].get("resourceVersion").is_none());
+    }
+
+    #[test]
+    fn a_report_of_thousands_of_links_is_an_object_that_the_api_server_takes() {
+        let now = Timestamp::from_second(1_700_000_000).unwrap();
+        let links: Vec<LinkStatus> = (0..10_000)
+            .map(|number| link(&format!("store-{number:05}"), Direction::Reverse, Some(number * 37), false))
+            .collect();
+        let report = report("i", 10262, &links, &TunnelReport::default());
+        let made = object("n", "i", &report, now, None).unwrap();
+        assert!(made["metadata"].get("annotations").is_none(), "256 KiB at most");
+        assert!(made.to_string().len() < 200_000);
+        let stored = StoredReport::of(&serde_json::from_value(made).unwrap());
+        assert_eq!(stored.read().unwrap().links.len(), 10_000);
     }
 }

@@ -92,6 +92,19 @@ impl Authority {
         self.issue(of_user(named(names)?, user), usages)
     }
 
+    /// The same, which expires after `life`.
+    pub fn peer_for(
+        &self,
+        user: &User,
+        names: &[&str],
+        life: std::time::Duration,
+    ) -> Result<Identity, rcgen::Error> {
+        let usages = vec![ExtendedKeyUsagePurpose::ClientAuth, ExtendedKeyUsagePurpose::ServerAuth];
+        let mut params = of_user(named(names)?, user);
+        params.not_after = (std::time::SystemTime::now() + life).into();
+        self.issue(params, usages)
+    }
+
     /// A client's certificate for a request (PEM). Of several organisations only the last is in it.
     pub fn sign(&self, request: &str) -> Result<String, rcgen::Error> {
         let request = rcgen::CertificateSigningRequestParams::from_pem(request)?;

@@ -82,7 +82,11 @@ pub async fn serve_sni(ingress: &Ingress, mut client: impl Pipe, peer: &str, por
     let (name, first) = match hello.unwrap_or(Err(ClientHelloError::Timeout)) {
         Ok(hello) => hello,
         Err(error) => {
-            info!(listener = ingress.name, peer, %error, "no TLS client that says where to");
+            if matches!(error, ClientHelloError::Io(_) | ClientHelloError::Timeout) {
+                info!(listener = ingress.name, peer, %error, "no TLS client that says where to");
+                return;
+            }
+            ingress.refused(&format!("port {port}: {error}"), peer, OpenError::Malformed);
             if matches!(error, ClientHelloError::NoServerName) {
                 // It may be gone.
                 let _ = client.write_all(&UNRECOGNIZED_NAME).await;

@@ -7,7 +7,7 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll, Waker},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use bytes::Bytes;
@@ -46,6 +46,7 @@ pub struct Link {
     suspended: AtomicBool,
     streams_max: usize,
     asker: Option<SendRequest<Bytes>>,
+    expires: SystemTime,
 }
 
 /// What is told of a link.
@@ -84,6 +85,8 @@ pub(crate) struct NewLink {
     pub(crate) traffic: Arc<Traffic>,
     pub(crate) streams_max: u32,
     pub(crate) asker: Option<SendRequest<Bytes>>,
+    /// When the certificate that the peer showed is no longer valid.
+    pub(crate) expires: SystemTime,
 }
 
 /// All links of a node.
@@ -135,7 +138,7 @@ impl Default for LinkTable {
 impl LinkTable {
     /// Adds a link for as long as what is returned is held.
     pub(crate) fn add(self: &Arc<Self>, new: NewLink) -> Registration {
-        let NewLink { peer, domain, direction, class, traffic, streams_max, asker } = new;
+        let NewLink { peer, domain, direction, class, traffic, streams_max, asker, expires } = new;
         {
             let mut passed = self.passed.lock();
             passed.fold();
@@ -156,6 +159,7 @@ impl LinkTable {
             suspended: AtomicBool::new(false),
             streams_max: usize::try_from(streams_max).unwrap_or(usize::MAX),
             asker,
+            expires,
         });
         self.links.lock().insert(link.id, link.clone());
         self.changes.send_modify(|changes| *changes += 1);
@@ -176,6 +180,12 @@ impl LinkTable {
     pub fn count(&self, peer: &str) -> usize {
         let links = self.links.lock();
         links.values().filter(|link| link.peer == peer && !link.is_closed_to_new()).count()
+    }
+
+    /// When the last of the certificates expires that this peer showed for the links that it has.
+    pub(crate) fn expiry(&self, peer: &str) -> Option<SystemTime> {
+        let links = self.links.lock();
+        links.values().filter(|link| link.peer == peer).map(|link| link.expires).max()
     }
 
     /// The nodes to which there is a link over which this node asks.

@@ -3,6 +3,8 @@
 use std::{fmt::Debug, sync::Arc};
 
 use parking_lot::Mutex;
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use rustls_pki_types::ServerName;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio_util::sync::CancellationToken;
 use tracing::{
@@ -12,7 +14,10 @@ use tracing::{
 };
 use tunnel::{
     ending::Ending,
-    ingress::http::{Form, serve_http},
+    ingress::{
+        http::{Form, serve_http},
+        sni::serve_sni,
+    },
     protocol::OpenError,
 };
 
@@ -56,6 +61,14 @@ impl Subscriber for Audit {
     fn exit(&self, _: &span::Id) {}
 }
 
+/// The first message of a client that dialled this.
+fn client_hello(name: ServerName<'static>) -> Vec<u8> {
+    let config = ClientConfig::builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth();
+    let mut first = Vec::new();
+    ClientConnection::new(Arc::new(config), name).unwrap().write_tls(&mut first).unwrap();
+    first
+}
+
 #[tokio::test]
 async fn every_refusal_is_told_of() {
     let audit = Audit::default();
@@ -80,6 +93,21 @@ async fn every_refusal_is_told_of() {
         let mut answer = Vec::new();
         client.read_to_end(&mut answer).await.unwrap();
         assert_eq!(taken(), [expected], "{request}");
+    }
+    // TLS that names no server, as of whoever dials an address; and what is no TLS.
+    let no_name = client_hello(ServerName::IpAddress(own_address().into()));
+    for (first, expected) in [
+        (
+            no_name,
+            "test client; port 10250: no server name: dial the node's name, not its address; malformed; ",
+        ),
+        (b"GET / HTTP/1.1\r\n\r\n".to_vec(), "test client; port 10250: malformed; malformed; "),
+    ] {
+        let (mut client, server) = duplex(4096);
+        client.write_all(&first).await.unwrap();
+        let ingress = cloud.ingress();
+        tokio::time::timeout(SOON, serve_sni(&ingress, server, "client", 10250)).await.unwrap();
+        assert_eq!(taken(), [expected]);
     }
     // An address that several nodes have.
     let address = format!("{}:10250", own_address());

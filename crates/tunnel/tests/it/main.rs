@@ -5,6 +5,7 @@
 
 mod audit;
 mod elections;
+mod expiry;
 mod faults;
 mod hostile;
 mod load;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use api::names::{ENABLE_L3_TUNNEL, ENABLE_L7_PROXY, RAVEN_AGENT_CONFIG_MAP, RAVEN_CONFIG_MAP};
+use api::raven::gateway::NODES_MAX;
 use api::{Endpoint, EndpointType, ExposeType, GatewayAddress, GatewayLink, labels};
 use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt as _;
@@ -245,6 +246,15 @@ impl Case<'_> {
                 );
                 Finding::no("NoTunnel", message)
             };
+        }
+        let beyond = self.members.len().saturating_sub(NODES_MAX);
+        if beyond > 0 {
+            let message = format!(
+                "{beyond} of {} nodes are not reached through the tunnel, which knows {NODES_MAX} of a pool: make more pools of it, each \
+                 with a Gateway",
+                self.members.len()
+            );
+            return Finding::no("TooManyNodes", message);
         }
         let gateways: BTreeSet<&str> = links.iter().map(|link| link.gateway.as_str()).collect();
         let nodes: BTreeSet<&str> = links.iter().map(|link| link.node_name.as_str()).collect();

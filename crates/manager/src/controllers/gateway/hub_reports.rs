@@ -7,9 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use api::annotations::TUNNEL_REPORT;
 use api::names::{GATEWAY_LEASE_PREFIX, RAVEN_AGENT_CONFIG_MAP, RAVEN_CONFIG_MAP, TUNNEL_NODES_CONFIG_MAP};
-use api::raven::tunnel_report::TunnelReport;
+use api::raven::tunnel_report::StoredReport;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
 use parking_lot::{Mutex, RwLock};
@@ -83,7 +82,7 @@ struct Entry {
     resource_version: String,
     sightings: Sightings,
     /// The report as it stands there.
-    text: String,
+    stored: StoredReport,
     told: Told,
 }
 
@@ -151,12 +150,12 @@ impl HubReports {
         let resource_version = config.resource_version().unwrap_or_default();
         let holder = config.data.as_ref().and_then(|data| data.get(HOLDER));
         let held = holder.is_some_and(|holder| !holder.is_empty());
-        let text = config.annotations().get(TUNNEL_REPORT).cloned().unwrap_or_default();
+        let stored = StoredReport::of(config);
         let mut entries = self.entries.write();
         let Some(entry) = entries.get_mut(node) else {
-            let told = told(node, &text);
+            let told = told(node, &stored);
             let sightings = Sightings { held, first: now, changed: None, lapsed: false };
-            entries.insert(node.to_owned(), Entry { resource_version, sightings, text, told });
+            entries.insert(node.to_owned(), Entry { resource_version, sightings, stored, told });
             return true;
         };
         if !is_newer(&resource_version, &entry.resource_version) {
@@ -166,11 +165,11 @@ impl HubReports {
         let mut news = !was_alive || entry.sightings.held != held;
         entry.resource_version = resource_version;
         entry.sightings = Sightings { held, first: entry.sightings.first, changed: Some(now), lapsed: false };
-        if entry.text != text {
-            let told = told(node, &text);
+        if entry.stored != stored {
+            let told = told(node, &stored);
             news |= told != entry.told;
             entry.told = told;
-            entry.text = text;
+            entry.stored = stored;
         }
         news
     }
@@ -210,18 +209,16 @@ fn is_newer(version: &str, than: &str) -> bool {
     }
 }
 
-fn told(node: &str, text: &str) -> Told {
-    if text.is_empty() {
-        return Told::default();
-    }
-    match serde_json::from_str::<TunnelReport>(text) {
+fn told(node: &str, stored: &StoredReport) -> Told {
+    match stored.read() {
         Ok(report) => Told {
             links: report.links.into_iter().map(|link| (link.node, link.round_trip_millis.max(0))).collect(),
             siblings: report.siblings.into_iter().collect(),
             port: report.port,
         },
         Err(error) => {
-            warn!(node, %error, "the report of a gateway's tunnels cannot be read and counts as empty");
+            let error = &error as &dyn std::error::Error;
+            warn!(node, error, "the report of a gateway's tunnels cannot be read and counts as empty");
             Told::default()
         }
     }
@@ -273,6 +270,8 @@ impl Index<ConfigMap> for ConfigMaps {
 
 #[cfg(test)]
 mod tests {
+    use api::annotations::TUNNEL_REPORT;
+    use api::raven::tunnel_report::{PACKED_REPORT, ReportedLink, TunnelReport};
     use serde_json::{Value, json};
 
     use super::*;
@@ -331,6 +330,22 @@ mod tests {
             (Liveness::Dead, &BTreeMap::from([("e1".to_owned(), 0)]))
         );
         assert_eq!(reports.replace(&[], Instant::now()), ["c1".to_owned()].into());
+    }
+
+    #[test]
+    fn a_packed_report_counts_as_the_annotation_did() {
+        let reports = HubReports::default();
+        reports.apply(&report(1, "c1", &json!({ "instance": "x" })), Instant::now());
+        let link = |number| ReportedLink { node: format!("e{number}"), round_trip_millis: 1 };
+        let long = TunnelReport { links: (0..10_000).map(link).collect(), ..TunnelReport::default() };
+        let mut packed = report(2, "c1", &Value::Null);
+        packed.metadata.annotations = None;
+        let stored = StoredReport::new(&long).unwrap().packed.unwrap();
+        packed.binary_data = Some([(PACKED_REPORT.to_owned(), stored)].into());
+        assert!(!reports.apply(&packed, Instant::now()).is_empty());
+        assert_eq!(reports.at(Instant::now())["c1"].links.len(), 10_000);
+        packed.metadata.resource_version = Some("3".to_owned());
+        assert!(reports.apply(&packed, Instant::now()).is_empty(), "a renewal");
     }
 
     #[test]

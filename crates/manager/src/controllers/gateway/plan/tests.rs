@@ -143,6 +143,25 @@ fn a_cluster_whose_hubs_work_is_in_force() {
     assert_eq!(world.reasons(1), ["Elected", "", "Connected"]);
 }
 
+#[test]
+fn nodes_beyond_what_a_status_names_are_told_of() {
+    let mut world = world();
+    world.hub("c1", Liveness::Alive, &["a"]);
+    let template = world.nodes[1].clone();
+    // "a" and "b" are two of them.
+    let more = (2..1024).map(|number| NodeView { name: format!("n{number:04}"), ..template.clone() });
+    world.nodes.extend(more);
+    assert_eq!(world.reasons(1), ["Elected", "", "Connected"]);
+    world.nodes.extend((0..76).map(|number| NodeView { name: format!("o{number}"), ..template.clone() }));
+    let plan = world.plan();
+    let connected = &plan.verdicts[1].connected;
+    assert_eq!((connected.holds, connected.reason), (false, "TooManyNodes"));
+    assert!(connected.message.starts_with("76 of 1100 nodes are not reached"), "{}", connected.message);
+    // An exposed gateway's hubs know all nodes.
+    world.spec(1, |spec| spec.expose_type = ExposeType::PublicIP);
+    assert_ne!(world.reasons(1)[2], "TooManyNodes");
+}
+
 /// What is done, and the reasons that the conditions of both Gateways have then.
 type Amiss = (&'static str, fn(&mut World), ([&'static str; 3], [&'static str; 3]));
 
