@@ -12,6 +12,7 @@ use e2e::keyboard::{Keyboard, Waits, hardly_slower, in_turn};
 use e2e::run;
 use e2e::weather::{Weather, delay_of};
 
+use super::held::Held;
 use super::reach::link_ports_of;
 use super::streams::Followed;
 
@@ -93,6 +94,7 @@ async fn x10_a_key_beside_bulk_on_a_thin_line() -> Result<()> {
     const RATE_KBIT: u32 = 16_000;
     const QUEUE_KB: u32 = 128;
     ground(Reach::Names).await?;
+    let held = Held::now().await?;
     let mut ours = Keyboard::open(ORDINARY).await?;
     let mut plain = Keyboard::open(GATEWAYS[1]).await?;
     let weather = Weather::over("a", Duration::from_millis(10)).await?;
@@ -111,5 +113,7 @@ async fn x10_a_key_beside_bulk_on_a_thin_line() -> Result<()> {
     ensure!(passed > 2_000_000, "no bulk: {passed} bytes");
     // Twice the queue: what was lost at its end comes once more.
     let queued = f64::from(2 * QUEUE_KB + 96) * 1024.0 * 8.0 / (f64::from(RATE_KBIT) * 1000.0);
-    hardly_slower(&keys, &beside, Duration::from_millis(20) + Duration::from_secs_f64(queued))
+    hardly_slower(&keys, &beside, Duration::from_millis(20) + Duration::from_secs_f64(queued))?;
+    drop((ours, plain, weather));
+    held.is_all_there_is_but_memory().await
 }
