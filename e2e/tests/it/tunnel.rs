@@ -3,6 +3,7 @@
 
 mod asked;
 mod faults;
+mod gateways;
 mod held;
 mod identity;
 mod monitoring;

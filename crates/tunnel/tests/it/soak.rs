@@ -1,7 +1,7 @@
 //! A great many streams, one after the other and side by side: what is held at the end is what was held at the beginning.
 //!
 //! Memory and file handles are those of the whole process, so they are looked at where this test runs alone: `hack/test --long`
-//! sets `ISTHMUS_LONG` and runs nothing else beside it. Series of metrics are the hub's: its test `streams_add_no_metrics` counts them.
+//! sets `ISTHMUS_LONG` and runs nothing else beside it. Series of metrics are the hub's: its own soak (`edge-hub/tests/it/hub/tunnel`) counts them.
 
 use std::fs;
 

@@ -1,19 +1,25 @@
 //! Requests while something breaks. Each opens a connection of its own to a kubelet: by those that the API server keeps nothing would
-//! be seen of who takes new ones.
+//! be seen of who takes new ones. None waits for another: one that hangs would keep those away that show for how long.
 
 // Each that fails is told with its error.
 #![allow(clippy::print_stdout)]
 
+use std::fmt::{Display, Formatter};
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use e2e::ground::{GATEWAYS, exec};
+use e2e::hack_cluster;
 use e2e::keyboard::Waits;
 use tokio::task::JoinSet;
 use tokio::time::{interval, sleep_until};
 
-/// How long a request may take before it counts as failed.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a request may take before it counts as failed: it hangs.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// From one request to the next.
+const PACE: Duration = Duration::from_millis(250);
 
 /// A node that is reached without a tunnel.
 const PLAIN: &str = GATEWAYS[1];
@@ -21,41 +27,89 @@ const PLAIN: &str = GATEWAYS[1];
 /// What came of requests.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
-    pub(super) requests: usize,
-    pub(super) failed: usize,
-    pub(super) waits: Waits,
+    requests: Vec<Request>,
     // For a node that is reached without a tunnel, in turn with them, if that was wanted.
     pub(super) plain: Waits,
-    // When the last that failed began.
-    pub(super) last_failed: Option<Duration>,
 }
 
-/// Asks all of the nodes again and again, until so long after `began`; `beside` them one that is reached by plain TCP, which by an
-/// `EgressSelector` none is.
+#[derive(Debug, Clone, Copy)]
+struct Request {
+    begun: Duration,
+    took: Duration,
+    answered: bool,
+}
+
+impl Asked {
+    /// How many of those that were begun at `since` or later failed.
+    pub(super) fn failed(&self, since: Duration) -> usize {
+        self.requests.iter().filter(|request| !request.answered && request.begun >= since).count()
+    }
+
+    /// Whether one was answered that was begun in that time.
+    pub(super) fn answered(&self, begun: Range<Duration>) -> bool {
+        self.requests.iter().any(|request| request.answered && begun.contains(&request.begun))
+    }
+
+    /// How long they took, those that failed as well: by leaving them out what hangs would look fast.
+    pub(super) fn waits(&self) -> Waits {
+        let mut waits = Waits::default();
+        self.requests.iter().for_each(|request| waits.add(request.took));
+        waits
+    }
+}
+
+impl Display for Asked {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} of {} requests failed", self.failed(Duration::ZERO), self.requests.len())?;
+        if let Some(last) = self.requests.iter().rfind(|request| !request.answered) {
+            write!(f, ", the last begun after {:.1?}", last.begun)?;
+        }
+        write!(f, "; {}", self.waits())
+    }
+}
+
+/// Asks the nodes in turn, until so long after `began`, and waits for all answers; in turn with them one that is reached by plain TCP,
+/// which by an `EgressSelector` none is.
 pub(super) async fn ask_until(
     period: Duration,
     began: Instant,
-    nodes: &[&str],
+    nodes: &[&'static str],
     beside: bool,
 ) -> Result<Asked> {
-    let mut all = Asked::default();
-    while began.elapsed() < period {
-        for node in nodes {
-            all.requests += 1;
-            let at = began.elapsed();
-            if let Err(error) = exec(node, PATIENCE).await {
-                println!("failed, begun at {:.1} s: {error:#}", at.as_secs_f64());
-                all.failed += 1;
-                all.last_failed = Some(at);
-            } else {
-                all.waits.add(began.elapsed().saturating_sub(at));
-            }
+    let (mut asking, mut plainly, mut next) = (JoinSet::new(), JoinSet::new(), interval(PACE));
+    let turns = nodes.iter().copied().map(Some).chain(beside.then_some(None)).cycle();
+    for turn in turns {
+        next.tick().await;
+        if began.elapsed() >= period {
+            break;
         }
-        if beside {
-            all.plain.add(plain().await?);
+        match turn {
+            Some(node) => drop(asking.spawn(ask(node, began))),
+            None => drop(plainly.spawn(plain())),
         }
     }
-    Ok(all)
+    let mut asked = Asked { requests: asking.join_all().await, plain: Waits::default() };
+    asked.requests.sort_by_key(|request| request.begun);
+    for took in plainly.join_all().await {
+        asked.plain.add(took?);
+    }
+    Ok(asked)
+}
+
+async fn ask(node: &'static str, start: Instant) -> Request {
+    let begun = start.elapsed();
+    let answer = exec(node, PATIENCE).await;
+    let took = start.elapsed().saturating_sub(begun);
+    if let Err(error) = &answer {
+        println!("failed, begun after {begun:.1?}, in {took:.1?}: {error:#}");
+    }
+    Request { begun, took, answered: answer.is_ok() }
+}
+
+/// Runs `hack/cluster` beside requests. How long after `began` the command had ended, and with that what it brings about had begun.
+pub(super) async fn done(began: Instant, words: &[&str]) -> Result<Duration> {
+    hack_cluster(words).await?.ok()?;
+    Ok(began.elapsed())
 }
 
 /// What a request takes without a tunnel.

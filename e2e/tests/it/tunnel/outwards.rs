@@ -4,17 +4,23 @@
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use e2e::cleanup::Cleanup;
 use e2e::ground::{
-    EDGE_GATEWAY, GATEWAYS, NAMESPACE, ORDINARY, Reach, SOLO, TWIN, ground, in_namespace, pod, said,
+    EDGE_GATEWAY, GATEWAYS, NAMESPACE, ORDINARY, Reach, SOLO, TWIN, background, ground, in_namespace, pod,
+    said,
 };
 use e2e::{eventually, hack_cluster, kubectl, kubectl_apply, run};
+
+use super::streams::listens;
 
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// The port of pods on their node's network, which `hack/cluster hub` allows.
 const PORT: u16 = 18090;
+
+/// The port of who counts what it is sent, in a pod of the cloud.
+const COUNTED: &str = "9003";
 
 /// A pod on the network of its node, as system pods and those of host-network pools are: it serves, and it asks.
 pub(super) async fn on_host(node: &str) -> Result<Cleanup> {
@@ -69,11 +75,12 @@ kind: Service
 metadata: {{name: web, namespace: {NAMESPACE}}}
 spec:
   selector: {{app: {}}}
-  ports: [{{port: 80, targetPort: 8080}}]
+  ports: [{{name: web, port: 80, targetPort: 8080}}, {{name: count, port: 443, targetPort: {COUNTED}}}]
 ",
         pod("cloud-2")
     );
     kubectl_apply(&service).await?.ok()?;
+    let counter = background(&["exec", &pod("cloud-2"), "--", "nc", "-ll", "-p", COUNTED, "-e", "wc", "-c"])?;
     let url = format!("web.{NAMESPACE}.svc.cluster.local");
     // After a restart of the API server, as another way to kubelets needs it, the cluster's DNS comes back when its client-go likes.
     eventually("the cluster's DNS knows the Service", Duration::from_mins(3), || async {
@@ -92,8 +99,21 @@ spec:
         // The stream of bytes as well, which anything but HTTP takes.
         let status = connect(node, &format!("web.{NAMESPACE}.svc.cluster.local:80")).await?;
         ensure!(status.contains(" 200 "), "from {node}: {status:?}");
+        listens("cloud-2", COUNTED).await?;
+        half_is_closed(node, &format!("{url}:443")).await.context("the end of one half, which is of F5")?;
     }
-    drop((callers, gone));
+    drop((callers, gone, counter));
+    said(&["exec", &pod("cloud-2"), "--", "sh", "-c", "killall nc; true"], PATIENCE).await.map(drop)
+}
+
+/// A program of the edge sends to the cloud, says that this is all, and is told how much it was: by one who counts until the end. kubectl's
+/// port-forward cannot show it, whose other end in containerd closes both halves a second after one.
+async fn half_is_closed(node: &str, target: &str) -> Result<()> {
+    const SENT: usize = 1 << 20;
+    let head = format!("CONNECT {target} HTTP/1.1\\r\\nHost: {target}\\r\\n\\r\\n");
+    let script = format!("(printf '{head}'; head -c {SENT} /dev/zero) | nc -w 10 127.0.0.1 10265 | tail -1");
+    let counted = said(&["exec", &format!("host-{node}"), "--", "sh", "-c", &script], PATIENCE).await?;
+    ensure!(counted.trim() == SENT.to_string(), "from {node}: {counted:?} of {SENT} bytes");
     Ok(())
 }
 

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::ChildStdout;
 
+use super::held::Held;
 use super::identity::shake;
 
 /// How soon a stream works.
@@ -72,7 +73,10 @@ async fn in_use() -> Result<usize> {
 #[tokio::test]
 async fn x11_new_certificates_cut_no_stream() -> Result<()> {
     let ground = ground(Reach::Names).await?;
-    logs(EDGE_GATEWAY, SOON).await?;
+    for node in [EDGE_GATEWAY, ORDINARY] {
+        logs(node, SOON).await?;
+    }
+    let held = Held::now().await?;
     let authority = hack_cluster(&["path", "cloud-1", "hub-ca"]).await?.ok()?;
     let state = Path::new(authority.trim()).ancestors().nth(2).context("the cluster's folder")?;
     let mut follow = background(&["logs", "-f", "--tail=0", &pod(EDGE_GATEWAY)])?;
@@ -140,7 +144,8 @@ async fn x11_new_certificates_cut_no_stream() -> Result<()> {
     ensure!(said.contains("alert") && said.contains("expired"), "an expired certificate: {said}");
     put(&folder.join("old"))?;
     fs::remove_dir_all(&folder)?;
-    Ok(())
+    drop(follow);
+    held.is_all_there_is().await
 }
 
 /// A balancer's checks of the port where links are accepted are no news, and are counted.
@@ -242,6 +247,10 @@ async fn dialled_at(addresses: &[(&str, String)], change: impl Future<Output = R
 async fn x13_x14_new_addresses_cut_no_stream() -> Result<()> {
     let ground = ground(Reach::Names).await?;
     let balancer = &ground.balancer;
+    for node in DIALLING {
+        logs(node, SOON).await?;
+    }
+    let held = Held::now().await?;
     let mut session = Keyboard::open(TWIN).await?;
     let mut names = Vec::new();
     for node in DIALLING {
@@ -276,6 +285,6 @@ async fn x13_x14_new_addresses_cut_no_stream() -> Result<()> {
     for node in DIALLING {
         logs(node, SOON).await?;
     }
-    drop(names);
-    Ok(())
+    drop((names, session));
+    held.is_all_there_is().await
 }

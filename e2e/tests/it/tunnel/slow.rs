@@ -15,9 +15,13 @@ use e2e::ground::{
 use e2e::hub::token;
 use e2e::keyboard::{Keyboard, Waits, hardly_slower, in_turn};
 use e2e::{eventually, hack_cluster, kubectl, kubectl_apply};
+use futures::future::try_join_all;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
+
+use super::held::Held;
+use super::reach::link_ports_of;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -54,8 +58,43 @@ spec:
 /// Readers of a pod who do not read: its log, and its port by port-forward.
 struct Stalled {
     logs: Vec<Child>,
-    // Held, so that they stay.
     forwards: Vec<(e2e::ground::Forward, TcpStream)>,
+}
+
+impl Stalled {
+    /// Reads on from each, which shows those that were cut: of a forward more than is on its way to here, of a log more than its reader's
+    /// pipe holds.
+    async fn go_on(&mut self) -> Result<()> {
+        let mut reading = Vec::new();
+        for (number, curl) in self.logs.iter_mut().enumerate() {
+            let log = curl.stdout.as_mut().context("its output")?;
+            // Each line is a frame, and costs as much as many bytes.
+            let bytes = if number == 0 { 1 << 20 } else { 128 << 10 };
+            reading.push(async move {
+                let mut head = vec![0; bytes];
+                log.read_exact(&mut head).await.context("a stalled log was ended")?;
+                ensure!(head.starts_with(b"1\n2\n3\n"), "another log");
+                Ok(())
+            });
+        }
+        let forwards = self.forwards.iter_mut().map(|(_, client)| async move {
+            let mut left = client.take(16 << 20);
+            let bytes = tokio::io::copy(&mut left, &mut tokio::io::sink()).await?;
+            ensure!(bytes == 16 << 20, "a stalled forward was ended after {bytes} bytes");
+            Ok(())
+        });
+        let reading = async { tokio::try_join!(try_join_all(reading), try_join_all(forwards)) };
+        tokio::time::timeout(PATIENCE * 3, reading).await.context("what is read again")?.map(drop)
+    }
+}
+
+/// How many logs a node's kubelet is sending: at its end of the tunnel one that was cut is seen, though nobody reads at the other.
+async fn logs_sent_by(node: &str) -> Result<usize> {
+    let metrics = kubectl(&["get", "--raw", &format!("/api/v1/nodes/{node}/proxy/metrics")]).await?.ok()?;
+    let of_logs = metrics.lines().filter(|line| {
+        line.starts_with("kubelet_http_inflight_requests{") && line.contains("path=\"containerLogs\"")
+    });
+    of_logs.map(|line| Ok(line.rsplit(' ').next().context("a figure")?.parse::<usize>()?)).sum()
 }
 
 async fn stall(pod: &str, number: usize, bearer: &str) -> Result<Stalled> {
@@ -118,10 +157,14 @@ async fn sessions(times: usize) -> Result<(Waits, Waits)> {
 }
 
 /// Logs that are followed and ports that are forwarded by nobody who reads, fifty of each with `--long`, else 20 and 4; as many on a
-/// node that is reached by plain TCP, so that whatever else the machine does with them delays both.
+/// node that is reached by plain TCP, so that whatever else the machine does with them delays both. None is ended, no link is made
+/// anew, and nothing is left of them but memory.
 #[tokio::test]
 async fn x8_stalled_readers_hold_nobody_back() -> Result<()> {
     ground(Reach::Names).await?;
+    // The API server keeps the connection for the logs.
+    logs(ORDINARY, PATIENCE).await?;
+    let held = Held::now().await?;
     let (through, beside) = (talker(ORDINARY).await?, talker(PLAIN).await?);
     let (mut ours, mut plain) = (Keyboard::open(ORDINARY).await?, Keyboard::open(PLAIN).await?);
     let (alone, alone_plain) = in_turn(&mut ours, &mut plain, 100).await?;
@@ -131,8 +174,9 @@ async fn x8_stalled_readers_hold_nobody_back() -> Result<()> {
     let mut rights = Cleanup::kubectl(&["delete", "clusterrolebinding", "default-e2e-tunnel-slow"]);
     rights.add("kubectl", &["delete", "serviceaccount", "e2e-tunnel-slow"]);
     let number = if long() { 50 } else { 20 };
+    let links = link_ports_of(EDGE_GATEWAY).await?;
     let mut stalled = stall(&through.0, number, &bearer).await?;
-    let mut stalled_plain = stall(&beside.0, number, &bearer).await?;
+    let stalled_plain = stall(&beside.0, number, &bearer).await?;
     until_stalled().await?;
     let (keys, keys_plain) = in_turn(&mut ours, &mut plain, 200).await?;
     let forwards = stalled.forwards.len();
@@ -148,17 +192,14 @@ async fn x8_stalled_readers_hold_nobody_back() -> Result<()> {
         println!("{node}: {} MiB resident", resident >> 10);
         ensure!(resident < RESIDENT_KIB, "the hub of {node} holds {resident} KiB");
     }
-    for curl in stalled.logs.iter_mut().chain(&mut stalled_plain.logs) {
-        ensure!(curl.try_wait()?.is_none(), "a stalled log was ended");
-    }
-    // What was stalled goes on when it is read.
-    let mut reader = stalled.logs.pop().context("a stalled log")?;
-    let log = reader.stdout.as_mut().context("its output")?;
-    let mut head = vec![0; 1 << 20];
-    tokio::time::timeout(PATIENCE, log.read_exact(&mut head)).await.context("a log that is read again")??;
-    ensure!(head.starts_with(b"1\n2\n3\n"), "another log");
-    drop((stalled, stalled_plain, through, beside, rights));
-    eventually("the edge is reached", PATIENCE, || logs(ORDINARY, PATIENCE)).await
+    let sent = logs_sent_by(ORDINARY).await?;
+    ensure!(sent >= number, "of {number} stalled logs the kubelet sends {sent}");
+    stalled.go_on().await?;
+    let after = link_ports_of(EDGE_GATEWAY).await?;
+    ensure!(after.is_subset(&links), "links were made anew: {links:?}, now {after:?}");
+    drop((stalled, stalled_plain, ours, plain, through, beside, rights));
+    eventually("the edge is reached", PATIENCE, || logs(ORDINARY, PATIENCE)).await?;
+    held.is_all_there_is_but_memory().await
 }
 
 async fn resident_kib(node: &str) -> Result<u64> {

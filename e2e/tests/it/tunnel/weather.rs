@@ -7,11 +7,16 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use e2e::ground::{EDGE_GATEWAY, GATEWAYS, ORDINARY, Reach, ground, logs, pod, said};
+use e2e::ground::{EDGE_GATEWAY, GATEWAYS, ORDINARY, Reach, background, ground, logs, pod, said};
 use e2e::keyboard::{Keyboard, Waits, hardly_slower, in_turn};
 use e2e::run;
 use e2e::weather::{Weather, delay_of};
+use tokio::io::{AsyncReadExt, copy, sink};
+use tokio::process::Child;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
+use super::held::Held;
 use super::reach::link_ports_of;
 use super::streams::Followed;
 
@@ -47,7 +52,7 @@ async fn f2_f3_f6_over_a_bad_link() -> Result<()> {
     let jitter = format!("jitter_ms={}", JITTER.as_millis());
     weather.turns(&[&delay_of(DELAY), &jitter, "loss=0.005", "late=0.01", "late_ms=20"]).await?;
     whole_log().await?;
-    copy().await?;
+    copies().await?;
     let after = link_ports_of(EDGE_GATEWAY).await?;
     ensure!(after == before, "links were given up: {before:?}, now {after:?}");
     Ok(())
@@ -67,7 +72,7 @@ async fn whole_log() -> Result<()> {
     Ok(())
 }
 
-async fn copy() -> Result<()> {
+async fn copies() -> Result<()> {
     let folder = std::env::temp_dir().join(format!("e2e-weather-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
     let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
@@ -86,6 +91,39 @@ async fn copy() -> Result<()> {
     result.map(drop)
 }
 
+/// Bulk data of a node's pod, which flows until it is stopped, or cut.
+pub(super) struct Bulk {
+    kubectl: Child,
+    drained: JoinHandle<std::io::Result<u64>>,
+}
+
+impl Bulk {
+    /// Once some of it has come.
+    pub(super) async fn flows(node: &str) -> Result<Self> {
+        const SOME: u64 = 4_000_000;
+        let mut kubectl = background(&["exec", &pod(node), "--", "dd", "if=/dev/zero", "bs=65536"])?;
+        let mut output = kubectl.stdout.take().context("its output")?;
+        let some = async { copy(&mut (&mut output).take(SOME), &mut sink()).await };
+        let some = timeout(PATIENCE, some).await.context("no bulk data")??;
+        ensure!(some == SOME, "bulk data ended after {some} bytes");
+        let drained = tokio::spawn(async move { copy(&mut output, &mut sink()).await });
+        Ok(Self { kubectl, drained })
+    }
+
+    /// Stops it; how much came since it flowed.
+    pub(super) async fn stopped(self) -> Result<u64> {
+        drop(self.kubectl);
+        Ok(self.drained.await??)
+    }
+
+    /// Waits until it was cut, which is an error to kubectl.
+    pub(super) async fn breaks(mut self, within: Duration) -> Result<()> {
+        let ended = timeout(within, self.kubectl.wait()).await.context("bulk data hangs")??;
+        ensure!(!ended.success(), "bulk data that was cut ended with {ended}");
+        Ok(())
+    }
+}
+
 /// Bulk on a thin line: a key waits behind what the line's own queue and the kernel's hold (96 KiB, `TCP_NOTSENT_LOWAT`), and not
 /// behind megabytes in a send buffer.
 #[tokio::test]
@@ -93,23 +131,21 @@ async fn x10_a_key_beside_bulk_on_a_thin_line() -> Result<()> {
     const RATE_KBIT: u32 = 16_000;
     const QUEUE_KB: u32 = 128;
     ground(Reach::Names).await?;
+    let held = Held::now().await?;
     let mut ours = Keyboard::open(ORDINARY).await?;
     let mut plain = Keyboard::open(GATEWAYS[1]).await?;
     let weather = Weather::over("a", Duration::from_millis(10)).await?;
     let (rate, queue) = (format!("rate_kbit={RATE_KBIT}"), format!("queue_kb={QUEUE_KB}"));
     weather.turns(&["delay_ms=10", &rate, &queue]).await?;
-    let mut bulk =
-        e2e::ground::background(&["exec", &pod(ORDINARY), "--", "dd", "if=/dev/zero", "bs=65536"])?;
-    let mut bulk_out = bulk.stdout.take().context("its output")?;
-    let drain = tokio::spawn(async move { tokio::io::copy(&mut bulk_out, &mut tokio::io::sink()).await });
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    let bulk = Bulk::flows(ORDINARY).await?;
     let (keys, beside) = in_turn(&mut ours, &mut plain, 60).await?;
     println!("keys beside bulk at {RATE_KBIT} kbit/s: {keys}; by plain TCP without bulk {beside}");
-    drop(bulk);
-    let passed = drain.await??;
-    println!("{} MB of bulk passed", passed / 1_000_000);
+    let passed = bulk.stopped().await?;
+    println!("{} MB of bulk passed beside them", passed / 1_000_000);
     ensure!(passed > 2_000_000, "no bulk: {passed} bytes");
     // Twice the queue: what was lost at its end comes once more.
     let queued = f64::from(2 * QUEUE_KB + 96) * 1024.0 * 8.0 / (f64::from(RATE_KBIT) * 1000.0);
-    hardly_slower(&keys, &beside, Duration::from_millis(20) + Duration::from_secs_f64(queued))
+    hardly_slower(&keys, &beside, Duration::from_millis(20) + Duration::from_secs_f64(queued))?;
+    drop((ours, plain, weather));
+    held.is_all_there_is_but_memory().await
 }

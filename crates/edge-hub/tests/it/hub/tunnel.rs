@@ -2,6 +2,7 @@
 //! authority reach: through every way in and out, with the API server and without it.
 
 mod site;
+mod soak;
 
 use std::{io::ErrorKind, net::IpAddr, sync::Arc};
 
@@ -83,32 +84,6 @@ async fn all_ways_lead_to_the_kubelet_by_its_name() {
     edge.end().await;
     cloud.end().await;
     assert_eq!(site.report().unwrap().0, "");
-}
-
-/// Whatever callers ask for: the metrics are as many as before.
-#[tokio::test(flavor = "multi_thread")]
-async fn streams_add_no_metrics() {
-    let site = Tunnelled::new().await;
-    let (cloud, edge) = (site.cloud().await, site.edge().await);
-    site.linked(&cloud).await;
-    let series = async || {
-        let both = [cloud.metrics().await, edge.metrics().await];
-        both.map(|metrics| metrics.lines().filter(|line| line.starts_with("isthmus_hub_tunnel")).count())
-    };
-    let before = series().await;
-    assert!(before.iter().all(|count| *count > 20), "{before:?}");
-    for number in 0..30 {
-        let targets = [
-            (format!("nobody-{number}:{}", site.kubelet), "404"),
-            (format!("nobody-{number}:{}", 20 + number), "403"),
-            (format!("a1:{}", site.kubelet), "200"),
-        ];
-        for (target, status) in targets {
-            let mut stream = TcpStream::connect(("127.0.0.1", site.loopback)).await.unwrap();
-            assert_eq!(connect(&mut stream, &target).await, status, "{target}");
-        }
-    }
-    assert_eq!(series().await, before);
 }
 
 /// Ways follow from what is watched: the API server is asked nothing for a stream, wherever it goes.

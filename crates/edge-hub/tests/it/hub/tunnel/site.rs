@@ -480,8 +480,12 @@ async fn serve<F: Future<Output = ()> + Send + 'static>(
     let port = listener.local_addr().unwrap().port();
     tasks.spawn(async move {
         let mut clients = JoinSet::new();
-        while let Ok((client, _)) = listener.accept().await {
-            clients.spawn(one(client));
+        loop {
+            tokio::select! {
+                Ok((client, _)) = listener.accept() => drop(clients.spawn(one(client))),
+                // Those who have left are forgotten.
+                Some(_) = clients.join_next() => {}
+            }
         }
     });
     port
