@@ -97,8 +97,8 @@ async fn send(endpoint: &Endpoint, method: &str, path: &str, body: &Value) -> Re
     let status = answer.status.as_u16();
     let body = answer.bytes().await?;
     let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
-    // A namespace that is there already.
-    let is_done = status == 409 && path == NAMESPACE_PATH;
+    // A namespace that is there already, or a server that knows of none.
+    let is_done = path == NAMESPACE_PATH && (status == 409 || status == 404);
     if !(200..300).contains(&status) && !is_done {
         let (method, path) = (method.to_owned(), path.to_owned());
         return Err(PopulateError::Refused { method, path, status, answer: Box::new(answer) });
