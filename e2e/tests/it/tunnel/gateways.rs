@@ -69,7 +69,7 @@ pub(super) async fn both_report(node: &str, wanted: bool) -> Result<()> {
 
 /// Waits until slices that are gone are made anew. After a change of the way to kubelets, which is a new API server, the manager is back
 /// once kube-proxy is, by which it comes to it.
-async fn manager_follows(slices: &Api<EndpointSlice>) -> Result<()> {
+pub(super) async fn manager_follows(slices: &Api<EndpointSlice>) -> Result<()> {
     slices.delete_collection(&DeleteParams::default(), &of_node_names()).await?;
     endpoints_are(slices, &GATEWAYS, Instant::now(), Duration::from_secs(90)).await.map(drop)
 }

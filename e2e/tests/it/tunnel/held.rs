@@ -23,8 +23,8 @@ const BACK: Duration = Duration::from_secs(100);
 /// File handles beside those of links, which come and go: checks of the balancer, links that are dialled, requests of the node's kubelet.
 const HANDLES: u64 = 8;
 
-/// Threads: the runtime ends those that blocked after 10 s without work.
-const THREADS: u64 = 2;
+/// Threads: those that block for the runtime take turns, so that what is read each second keeps as many as were once needed at a time.
+const THREADS: u64 = 8;
 
 /// KiB: what the allocator keeps.
 const RESIDENT: u64 = 4 << 10;

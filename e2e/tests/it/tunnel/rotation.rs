@@ -10,11 +10,13 @@ use e2e::ground::{
     EDGE_GATEWAY, GATEWAYS, ORDINARY, Reach, SOLO, TWIN, background, balance, ground, in_namespace, logs, pod,
 };
 use e2e::keyboard::Keyboard;
-use e2e::{eventually, hack_cluster, kubectl, run};
+use e2e::{client, eventually, hack_cluster, kubectl, run};
+use kube::Api;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::ChildStdout;
 
+use super::gateways::manager_follows;
 use super::held::Held;
 use super::identity::shake;
 
@@ -247,6 +249,7 @@ async fn dialled_at(addresses: &[(&str, String)], change: impl Future<Output = R
 async fn x13_x14_new_addresses_cut_no_stream() -> Result<()> {
     let ground = ground(Reach::Names).await?;
     let balancer = &ground.balancer;
+    manager_follows(&Api::namespaced(client().await?, "kube-system")).await?;
     for node in DIALLING {
         logs(node, SOON).await?;
     }

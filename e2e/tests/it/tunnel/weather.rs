@@ -142,7 +142,8 @@ async fn x10_a_key_beside_bulk_on_a_thin_line() -> Result<()> {
     println!("keys beside bulk at {RATE_KBIT} kbit/s: {keys}; by plain TCP without bulk {beside}");
     let passed = bulk.stopped().await?;
     println!("{} MB of bulk passed beside them", passed / 1_000_000);
-    ensure!(passed > 2_000_000, "no bulk: {passed} bytes");
+    // Sixty keys take a second or two.
+    ensure!(passed > 500_000, "no bulk: {passed} bytes");
     // Twice the queue: what was lost at its end comes once more.
     let queued = f64::from(2 * QUEUE_KB + 96) * 1024.0 * 8.0 / (f64::from(RATE_KBIT) * 1000.0);
     hardly_slower(&keys, &beside, Duration::from_millis(20) + Duration::from_secs_f64(queued))?;
