@@ -10,14 +10,32 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
 
-use crate::{SYSTEM, kubectl};
+use crate::{SYSTEM, eventually, kubectl};
 
-/// Who leads, as the Lease has it: the name of a pod and a process of it.
+/// The Lease of who runs the controllers.
+pub const LEASE: &str = "isthmus-manager";
+
+/// Who runs the controllers, as the Lease has it: the name of a pod and a process of it.
 pub async fn holder(client: &Client) -> Result<String> {
-    let lease = Api::<Lease>::namespaced(client.clone(), SYSTEM).get("isthmus-manager").await?;
+    holder_of(client, LEASE).await
+}
+
+/// Who leads by this Lease.
+pub async fn holder_of(client: &Client, lease: &str) -> Result<String> {
+    let lease = Api::<Lease>::namespaced(client.clone(), SYSTEM).get(lease).await?;
     let holder = lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default();
     ensure!(!holder.is_empty(), "nobody leads");
     Ok(holder)
+}
+
+/// Waits until another than `before` leads by this Lease.
+pub async fn another_leads(client: &Client, lease: &str, before: &str, within: Duration) -> Result<()> {
+    eventually("another leads", within, || async {
+        let now = holder_of(client, lease).await?;
+        ensure!(now != before, "{now} still leads");
+        Ok(())
+    })
+    .await
 }
 
 /// The pods of the manager that are not going away, as they are now.
@@ -37,7 +55,7 @@ pub async fn all_ready() -> Result<()> {
 
 /// How often the leadership has changed hands.
 pub async fn transitions(client: &Client) -> Result<i32> {
-    let lease = Api::<Lease>::namespaced(client.clone(), SYSTEM).get("isthmus-manager").await?;
+    let lease = Api::<Lease>::namespaced(client.clone(), SYSTEM).get(LEASE).await?;
     Ok(lease.spec.and_then(|spec| spec.lease_transitions).unwrap_or_default())
 }
 
@@ -51,13 +69,16 @@ pub async fn restarts(client: &Client) -> Result<BTreeMap<String, i32>> {
     Ok(replicas.iter().map(|pod| (pod.name_any(), count(pod).unwrap_or_default())).collect())
 }
 
+/// The name of the pod that leads.
+pub async fn leader(client: &Client) -> Result<String> {
+    let holder = holder(client).await?;
+    let mut names = replicas(client).await?.into_iter().map(|pod| pod.name_any());
+    names.find(|name| holder.starts_with(name)).context("no pod of the leader")
+}
+
 /// The number of the process that leads: its cluster is on this machine.
 pub async fn leader_process(client: &Client) -> Result<u32> {
-    let holder = holder(client).await?;
-    let pods = replicas(client).await?;
-    let leader =
-        pods.iter().find(|pod| holder.starts_with(&pod.name_any())).context("no pod of the leader")?;
-    let process = process(&leader.name_any())?;
+    let process = process(&leader(client).await?)?;
     let id = process.file_name().and_then(|id| id.to_str()).context("the process's number")?;
     Ok(id.parse()?)
 }

@@ -14,11 +14,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use e2e::cleanup::Cleanup;
-use e2e::{SYSTEM, client, eventually, hack_cluster, kubectl, kubectl_apply, repository, run};
-use k8s_openapi::api::coordination::v1::Lease;
+use e2e::{SYSTEM, client, eventually, hack_cluster, kubectl, kubectl_apply, replicas, repository, run};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams};
 use serde_json::Value;
+
+use self::ground::LEASE;
 
 const NODE: &str = "cloud-1";
 
@@ -51,25 +52,17 @@ async fn what_a_node_uses_is_seen_and_outlives_a_leader() -> Result<()> {
 
     reports_cost_the_api_server_nothing().await?;
 
-    let leases = Api::<Lease>::namespaced(client.clone(), SYSTEM);
-    let holder = |lease: Lease| lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default();
-    let leader = holder(leases.get("isthmus-node-metric").await?);
+    let leader = replicas::holder_of(&client, LEASE).await?;
     let pod = leader.split('_').next().unwrap_or_default();
-    ensure!(!pod.is_empty(), "nobody leads");
     Api::<Pod>::namespaced(client.clone(), SYSTEM).delete(pod, &DeleteParams::default()).await?;
-    eventually("another leads", SOON, || async {
-        let now = holder(leases.get("isthmus-node-metric").await?);
-        ensure!(!now.is_empty() && now != leader, "{now} leads");
-        Ok(())
-    })
-    .await?;
+    replicas::another_leads(&client, LEASE, &leader, SOON).await?;
     eventually("a later report is seen", WARM, || async {
         let later = fresh().await?;
         ensure!(later > first, "version {later} after {first}");
         Ok(())
     })
     .await?;
-    e2e::replicas::all_ready().await
+    replicas::all_ready().await
 }
 
 /// Nothing is stored, and nobody is asked who may report: by the API server's own counts.

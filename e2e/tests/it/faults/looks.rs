@@ -90,14 +90,16 @@ impl Looks {
 
     /// Those that found a leader though etcd had stood still for so long, and still did.
     pub(super) fn leading_after(&self, deadline: Duration) -> Vec<&Look> {
-        let late = |look: &&Look| look.asked >= deadline && look.answered <= self.outage.least;
-        self.all.iter().filter(late).filter(|look| look.leads == Some(true)).collect()
+        self.late(deadline).filter(|look| look.leads == Some(true)).collect()
     }
 
     /// Those that were answered then, whatever the answer.
     pub(super) fn answered_after(&self, deadline: Duration) -> usize {
-        let late = |look: &&Look| look.asked >= deadline && look.answered <= self.outage.least;
-        self.all.iter().filter(late).filter(|look| look.leads.is_some()).count()
+        self.late(deadline).filter(|look| look.leads.is_some()).count()
+    }
+
+    fn late(&self, deadline: Duration) -> impl Iterator<Item = &Look> {
+        self.all.iter().filter(move |look| look.asked >= deadline && look.answered <= self.outage.least)
     }
 
     /// Whether one led before and after a moment at which another did.

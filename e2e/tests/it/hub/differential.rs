@@ -264,8 +264,7 @@ impl Pair {
         let (path, accept) = case.request(subject, landmarks);
         let request = format!("{path} ({accept})");
         if real.reply != hub.reply {
-            let [left, right] = [&real.reply, &hub.reply].map(Clone::clone);
-            if own(&left) == own(&right) {
+            if own(&real.reply) == own(&hub.reply) {
                 return Ok(Found::OfOthers);
             }
             let said = |reply: &Reply| {
@@ -273,16 +272,17 @@ impl Pair {
                     reply.values.first().map_or(String::new(), |value| value["message"].to_string());
                 format!("{} {message}", reply.status)
             };
-            let kind = format!("{} | {}", said(&left), said(&right));
+            let kind = format!("{} | {}", said(&real.reply), said(&hub.reply));
+            let (left, right) = (real.reply.clone(), hub.reply.clone());
             return Ok(Found::Difference(kind, Difference { request, left, right }.to_string()));
         }
         let (left, right) = (decoded(case, real)?, decoded(case, hub)?);
         if left == right {
             return Ok(Found::Same);
         }
-        let [ours, theirs] = [&left, &right]
+        let [left_own, right_own] = [&left, &right]
             .map(|parts| parts.iter().flatten().filter(|part| part.is_written()).collect::<Vec<_>>());
-        if ours == theirs {
+        if left_own == right_own {
             return Ok(Found::OfOthers);
         }
         Ok(Found::Difference("protobuf".to_owned(), format!("{request}\n  {left:?}\n  {right:?}")))

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use e2e::replicas::{age, all_ready, holder, leader_process, process, replicas, restarts, transitions};
+use e2e::replicas::{
+    LEASE, age, all_ready, another_leads, holder, leader_process, process, replicas, restarts, transitions,
+};
 use e2e::{SYSTEM, client, eventually, kubectl, kubectl_apply, run};
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use kube::api::{Api, DeleteParams};
@@ -59,12 +61,7 @@ async fn hand_over(client: &Client) -> Result<Duration> {
 
     let asked = Instant::now();
     run("kill", &["-TERM", &leader], "").await?.ok()?;
-    eventually("another leads", Duration::from_secs(20), || async {
-        let after = holder(client).await?;
-        ensure!(after != before, "{after} still leads");
-        Ok(())
-    })
-    .await?;
+    another_leads(client, LEASE, &before, Duration::from_secs(20)).await?;
     let took = asked.elapsed();
     ensure!(transitions(client).await? == count + 1, "more than one transition");
     // Ready is what its pod is called until its kubelet has seen the end.

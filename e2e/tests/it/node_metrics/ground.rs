@@ -6,7 +6,6 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use e2e::cleanup::Cleanup;
 use e2e::{SYSTEM, client, eventually, hack_cluster, replicas, repository, run};
-use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams};
 use kube::{Client, ResourceExt};
@@ -63,10 +62,7 @@ impl Ground {
 
     /// Who leads, as the Lease has it.
     pub(super) async fn holder(&self) -> Result<String> {
-        let lease = Api::<Lease>::namespaced(self.client.clone(), SYSTEM).get(LEASE).await?;
-        let holder = lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default();
-        ensure!(!holder.is_empty(), "nobody leads");
-        Ok(holder)
+        replicas::holder_of(&self.client, LEASE).await
     }
 
     /// The pod of the leader.
@@ -89,12 +85,7 @@ impl Ground {
 
     /// Waits until another than `before` leads, all replicas are there, and reads are answered.
     pub(super) async fn recovered(&self, before: &str) -> Result<()> {
-        eventually("another leads", CHANGE, || async {
-            let now = self.holder().await?;
-            ensure!(now != before, "{now} leads");
-            Ok(())
-        })
-        .await?;
+        replicas::another_leads(&self.client, LEASE, before, CHANGE).await?;
         self.whole().await
     }
 

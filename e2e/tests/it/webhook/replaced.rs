@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use e2e::replicas::{all_ready, holder, replicas};
+use e2e::replicas::{LEASE, all_ready, another_leads, holder, leader, replicas};
 use e2e::{SYSTEM, client, eventually, kubectl, run};
 use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
@@ -84,16 +84,9 @@ async fn admit_while(what: &str, pods: &Api<Pod>, change: impl Future<Output = R
 /// Deletes the pod of the leader, which its kubelet asks to end, and waits until another leads and all are ready.
 async fn end_the_leader(client: &Client) -> Result<()> {
     let before = holder(client).await?;
-    let known = replicas(client).await?;
-    let leader = known.iter().map(ResourceExt::name_any).find(|name| before.starts_with(name));
     // kubectl waits until it is gone.
-    kubectl(&["-n", SYSTEM, "delete", "pod", &leader.context("the leader has no pod")?]).await?.ok()?;
-    eventually("another leads", Duration::from_secs(20), || async {
-        let after = holder(client).await?;
-        ensure!(after != before, "{after} still leads");
-        Ok(())
-    })
-    .await?;
+    kubectl(&["-n", SYSTEM, "delete", "pod", &leader(client).await?]).await?.ok()?;
+    another_leads(client, LEASE, &before, Duration::from_secs(20)).await?;
     all_ready().await
 }
 

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use e2e::SYSTEM;
-use k8s_openapi::api::coordination::v1::Lease;
+use e2e::replicas::holder_of;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
@@ -60,9 +60,7 @@ impl Replica {
 
 /// The leader of node metrics, and those that stand by.
 pub(super) async fn replicas(client: &Client) -> Result<(Replica, Vec<Replica>)> {
-    let lease = Api::<Lease>::namespaced(client.clone(), SYSTEM).get(LEASE).await?;
-    let holder = lease.spec.and_then(|spec| spec.holder_identity).filter(|holder| !holder.is_empty());
-    let holder = holder.context("nobody leads")?;
+    let holder = holder_of(client, LEASE).await?;
     let managers = ListParams::default().labels("app.kubernetes.io/name=isthmus");
     let mut standbys = Vec::new();
     let mut leader = None;
