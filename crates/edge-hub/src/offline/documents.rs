@@ -4,6 +4,7 @@
 //! Every authenticated user may read them (the role `system:discovery`), so they are kept once for all.
 
 pub mod forms;
+mod groups;
 
 use std::{
     collections::HashMap,
@@ -76,6 +77,17 @@ impl Documents {
         Some(since(self.last(&name, &head)))
     }
 
+    /// The `ETag` of the document that is kept for whoever accepts exactly that.
+    pub fn tag(&self, path_and_query: &str, accept: &str) -> Option<String> {
+        let (head, _) = self.head(&named(path_and_query, accept))?;
+        head.headers.into_iter().find(|(name, _)| name == header::ETAG.as_str()).map(|(_, tag)| tag)
+    }
+
+    /// The API server says that the document that is kept is still the one.
+    pub fn confirm(&self, path_and_query: &str, accept: &str) {
+        self.note(&named(path_and_query, accept), unix_seconds());
+    }
+
     /// Keeps the answer of upstream as its body passes, if it is a whole document.
     pub fn keep(&self, path_and_query: &str, accept: &HeaderMap, response: Response<Body>) -> Response<Body> {
         let coding = Coding::of(response.headers()).filter(|_| response.status() == StatusCode::OK);
@@ -101,12 +113,7 @@ impl Documents {
 
     fn store(&self, name: &str, headers: Vec<(String, String)>, body: &[u8]) {
         let (digest, at) = (Sha256Digest::of(body).to_string(), unix_seconds());
-        {
-            let mut confirmed = self.confirmed.lock();
-            if confirmed.len() < CONFIRMED || confirmed.contains_key(name) {
-                confirmed.insert(name.to_owned(), at);
-            }
-        }
+        self.note(name, at);
         let is_recent = |head: &Head| head.at.saturating_add(WRITTEN_AGAIN) > at;
         if self.head(name).is_some_and(|(head, _)| head.digest == digest && is_recent(&head)) {
             return;
@@ -116,6 +123,14 @@ impl Documents {
         blob.extend_from_slice(body);
         if let Err(error) = self.storage.put_blob(name, &blob) {
             warn!(name, %error, "a document about the API cannot be kept");
+        }
+    }
+
+    /// Notes that a document was answered then.
+    fn note(&self, name: &str, at: u64) {
+        let mut confirmed = self.confirmed.lock();
+        if confirmed.len() < CONFIRMED || confirmed.contains_key(name) {
+            confirmed.insert(name.to_owned(), at);
         }
     }
 
@@ -138,12 +153,22 @@ impl Documents {
             let (head, body) = self.head(&name)?;
             Some((self.last(&name, &head), head, body))
         };
-        let own = found(name(path_and_query, request));
-        let common = forms::accepted(request).into_iter().find_map(|form| found(named(path_and_query, form)));
-        let newer = match (own, common) {
-            (Some(own), Some(common)) => Some(if common.0 > own.0 { common } else { own }),
-            (own, common) => own.or(common),
+        let newer = |one: Option<(u64, Head, Bytes)>, other: Option<(u64, Head, Bytes)>| match (one, other) {
+            (Some(one), Some(other)) => Some(if other.0 > one.0 { other } else { one }),
+            (one, other) => one.or(other),
         };
+        // The groups alone are in discovery of all that they have.
+        let groups = || {
+            let (at, head, body) = found(named(path_and_query, forms::AGGREGATED))?;
+            let groups = groups::alone(path_and_query, &body)?;
+            let headers = vec![(header::CONTENT_TYPE.to_string(), forms::JSON.to_owned())];
+            Some((at, Head { headers, ..head }, groups.into()))
+        };
+        let common = forms::accepted(request).into_iter().find_map(|form| {
+            let groups = if form == forms::JSON { groups() } else { None };
+            newer(found(named(path_and_query, form)), groups)
+        });
+        let newer = newer(found(name(path_and_query, request)), common);
         let (at, head, body) = newer?;
         let mut response = Response::new(Body::empty());
         for (header, value) in &head.headers {
