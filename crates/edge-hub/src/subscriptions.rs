@@ -5,6 +5,7 @@ mod carriers;
 mod key;
 mod subscription;
 mod unasked;
+mod written_events;
 
 use std::{
     collections::{BTreeMap, HashMap},
