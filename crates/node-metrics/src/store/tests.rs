@@ -325,6 +325,32 @@ fn an_object_is_that_of_a_node() {
     assert_eq!(store.ledger().get("a").unwrap().version, version);
 }
 
+/// A node whose object somebody deleted and that dies before its next report is one that ceased to report.
+#[test]
+fn silence_goes_on_where_an_object_was_deleted() {
+    let mut store = leading(&["a"]);
+    store.report(at(0), report("a", 1, 0));
+    store.node_applied(at(0), facts("a", 0, Some(Silence::Fresh)));
+    let version = store.ledger().get("a").unwrap().version;
+    store.erase(at(5), "a", version).unwrap();
+    let mut states = Vec::new();
+    for second in 6..400 {
+        store.tick(at(second));
+        let state = store.ledger().get("a").map(|stored| stored.value.freshness.state);
+        if states.last().is_none_or(|(_, last)| *last != state) {
+            states.push((second, state));
+        }
+    }
+    let expected = [
+        (6, Some(FreshnessState::Unknown)),
+        (26, Some(FreshnessState::Stale)),
+        (61, Some(FreshnessState::Expired)),
+        (161, None),
+    ];
+    assert_eq!(states, expected);
+    assert_eq!(store.conditions(), [("a".into(), Silence::Hidden)]);
+}
+
 #[test]
 fn a_clock_that_leaps_stays_below_the_ceiling() {
     let mut store = leading(&["a"]);
