@@ -62,7 +62,8 @@ pub(super) async fn follow(host: Arc<Host>) {
             continue;
         }
         let first = data.and_then(|data| data.get(SERVERS)).and_then(|servers| servers.split(',').next());
-        *host.reports_at.write() = first.map(str::to_owned);
+        // A list that was given is the same whoever leads: its first need not be the leader.
+        *host.reports_at.write() = first.filter(|_| host.config.servers.is_empty()).map(str::to_owned);
         following.shutdown().await;
         let client = match host.identity.client(leader, &host.config.server_name(), CONNECT) {
             Ok(client) => client,
