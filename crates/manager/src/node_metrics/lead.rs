@@ -32,6 +32,7 @@ pub(super) async fn stand(host: Arc<Host>, stop: CancellationToken) {
         };
         let (election, leadership) =
             Election::new(host.lease_client.clone(), settings, Clock::boot(), host.leader_metrics.clone());
+        let election = election.deferring_until(host.prepared.subscribe());
         let guard = LeadershipGuard::from(leadership);
         *host.guard.write() = Some(guard.clone());
         let mut tasks = JoinSet::new();

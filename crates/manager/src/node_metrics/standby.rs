@@ -1,11 +1,13 @@
 //! While another replica leads: knows where it is, follows it, and hands requests on to it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use api::names::{NAMESPACE, NODE_METRIC_CONFIG_MAP};
 use api::slo::names::LEADER;
 use futures::StreamExt;
+use http::StatusCode;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
@@ -86,8 +88,12 @@ async fn copy(host: Arc<Host>, client: Client) {
         if host.source.is_leading() {
             return;
         }
-        if matches!(ended, Err(FollowError::Silent(_))) {
-            host.proxy.let_go();
+        match &ended {
+            Err(FollowError::Silent(_)) => host.proxy.let_go(),
+            Err(FollowError::Status(StatusCode::SERVICE_UNAVAILABLE)) => {
+                host.nothing_served.store(true, Ordering::Relaxed);
+            }
+            _ => {}
         }
         if let Err(error) = ended {
             let error: &dyn std::error::Error = &error;
