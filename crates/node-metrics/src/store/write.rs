@@ -105,7 +105,7 @@ impl Store {
     }
 
     /// Removes the object of exactly this version; returns its last state and the version of its going. The next look at its Node
-    /// makes another.
+    /// makes another. That the node reported, and when, is not forgotten: its silence goes on.
     pub fn erase(
         &mut self,
         now: Now,
@@ -120,7 +120,6 @@ impl Store {
         }
         if let Some(tracked) = self.nodes.get_mut(name) {
             tracked.reported = None;
-            tracked.silence = None;
         }
         self.ledger.remove(name, now.micros()).ok_or(WriteError::Conflict)
     }
