@@ -133,10 +133,11 @@ pub async fn read(
     let alike = async { matches!(named.owner, Owner::User(_)) && hub.alike.is(&path.resource).await };
     let (alike, decision) = tokio::join!(alike, hub.may(&named.subject, &attributes));
     let owner = if alike { Owner::Users } else { named.owner.clone() };
+    let pooled = sharing.pools(&path.resource);
     let mut only = None;
     match decision {
         Decision::Allowed => {}
-        Decision::Unknown(why) => match before::known(hub, &wanted, path, &named, &owner) {
+        Decision::Unknown(why) => match before::known(hub, &wanted, path, &named, &owner, pooled) {
             Before::Allowed => {}
             Before::From(subscription) => only = Some(subscription),
             Before::Never => {
@@ -146,7 +147,6 @@ pub async fn read(
         Decision::Denied(why) => return refuse(Status::forbidden(&path.resource, &attributes.name, &why)),
         Decision::Unauthorized(_) => return refuse(Status::unauthorized()),
     }
-    let pooled = sharing.pools(&path.resource);
     let carrier = if pooled { Some(Carrier::node()) } else { named.carrier(caller.credential()) };
     let Some(carrier) = carrier else { return Ok(Read::HandOn) };
     let key = wanted.key(path, pooled, &owner);

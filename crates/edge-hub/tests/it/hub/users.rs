@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use super::{
     security::Issuer,
-    site::{Lines, Site, WIDGETS, get, names, version, widget, widget_kind},
+    site::{JSON, Lines, SERVICES, Site, WIDGETS, get, names, service, version, widget, widget_kind},
 };
 
 const ALL: &str = "/apis/example.com/v1/widgets";
@@ -294,4 +294,40 @@ async fn who_watches_one_object_gets_it_without_a_link() {
     site.offline().await;
     assert_eq!(get(&of(&site, "alice"), &format!("{WIDGETS}/w")).await.unwrap().0, 200);
     assert_ne!(get(&of(&site, "bob"), &format!("{WIDGETS}/w")).await.unwrap().0, 200, "he never asked");
+}
+
+/// It is fetched with the node's credential: that somebody read it says nothing of others, and one verb says the other two.
+#[tokio::test]
+async fn who_read_what_the_node_shares_reads_it_by_any_verb_without_a_link() {
+    let site = with_users(&["lister", "watcher", "part", "stranger"]).await;
+    for namespace in ["a", "b"] {
+        site.server.cluster().create("services", service(namespace, "s", 1)).unwrap();
+    }
+    site.caught_up(SERVICES, &["s", "s"]).await;
+    let within = |namespace: &str| SERVICES.replace("services", &format!("namespaces/{namespace}/services"));
+    let initial = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    assert_eq!(get(&of(&site, "lister"), SERVICES).await.unwrap().0, 200);
+    let _watch = Lines::open(&of(&site, "watcher"), &format!("{SERVICES}?{initial}")).await;
+    assert_eq!(get(&of(&site, "part"), &within("a")).await.unwrap().0, 200);
+    assert_eq!(get(&of(&site, "stranger"), WIDGETS).await.unwrap().0, 200);
+    site.server.cut();
+    site.offline().await;
+    let status =
+        async |name: &str, path: &str| of(&site, name).get(path, JSON).await.unwrap().status.as_u16();
+    let statuses = async |name: &str| {
+        let (a, b) = (within("a"), within("b"));
+        let watch = format!("{SERVICES}?{initial}");
+        let paths = [SERVICES, &a, &format!("{a}/s"), &b, &format!("{b}/s"), &watch].map(str::to_owned);
+        let mut statuses = Vec::new();
+        for path in &paths {
+            statuses.push(status(name, path).await);
+        }
+        statuses
+    };
+    for name in ["lister", "watcher"] {
+        assert_eq!(statuses(name).await, [200; 6], "{name}");
+        assert_eq!(status(name, &format!("{}/none", within("a"))).await, 404, "it is known not to be there");
+    }
+    assert_eq!(statuses("part").await, [503, 200, 200, 503, 503, 429]);
+    assert_eq!(statuses("stranger").await, [503, 503, 503, 503, 503, 429]);
 }
