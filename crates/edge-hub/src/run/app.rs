@@ -189,7 +189,7 @@ impl App {
                 storage.blob(UNASKED).as_deref(),
             ),
             alike: Alike::new(upstream.clone(), storage.clone()),
-            documents: Documents::new(storage.clone()),
+            documents: Documents::new(storage.clone(), tasks.clone()),
             tables: Tables::new(storage.clone()),
             upstream,
             identity: keeper.report(),
