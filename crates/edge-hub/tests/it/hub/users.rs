@@ -366,3 +366,36 @@ async fn who_reads_thousands_of_objects_leaves_room_for_what_others_are_allowed(
     // It was allowed to list, and that must have been kept: of the object itself nobody was asked.
     assert_eq!(get(&of(&site, "late"), &format!("{WIDGETS}/w")).await.unwrap().0, 200);
 }
+
+#[tokio::test]
+async fn a_user_that_opens_ever_more_streams_leaves_room_for_the_node_and_others() {
+    let site = with_users(&["greedy", "other"]).await;
+    let greedy = site.plain().with_token("greedy");
+    let status = async || get(&site.admin(), "/v1/status").await.unwrap().1;
+    let held = async |selector: &str| {
+        let status = status().await;
+        let all = status["subscriptions"].as_array().unwrap().clone();
+        all.iter().any(|held| held["scope"].as_str().unwrap().contains(selector))
+    };
+    // Lists only: the stream that nobody has used for longest makes room.
+    for n in 0..130 {
+        let list = format!("{WIDGETS}?resourceVersion=0&labelSelector=l%3D{n}x");
+        assert_eq!(get(&greedy, &list).await.unwrap().0, 200);
+    }
+    assert!(!held("%3D0x").await && held("%3D129x").await);
+    assert_eq!(status().await["crowdedOut"], 0);
+    // Watches: what is in use stays, and there is no room beside it.
+    let mut watches = Vec::new();
+    for n in 0..130 {
+        let watch = format!("{WIDGETS}?watch=1&resourceVersion=0&labelSelector=w%3D{n}x");
+        watches.push(Lines::open(&greedy, &watch).await);
+    }
+    assert!(held("%3D0x").await && !held("%3D129x").await);
+    assert_eq!(status().await["crowdedOut"], 2);
+    let others = [(site.plain(), "n%3Dnode"), (of(&site, "other"), "n%3Dother")];
+    for (endpoint, selector) in others {
+        let list = format!("{WIDGETS}?resourceVersion=0&labelSelector={selector}");
+        assert_eq!(get(&endpoint, &list).await.unwrap().0, 200);
+        assert!(held(selector).await, "{selector}");
+    }
+}
