@@ -282,6 +282,24 @@ impl Subscriptions {
         }
     }
 
+    /// Keeps nothing of a resource any more, whoever asked for it, and what nobody has asked for since the start no less. What the hub itself reads
+    /// stays, for the hub.
+    pub fn let_go(&self, resource: &GroupVersionResource) {
+        let open = self
+            .open
+            .lock()
+            .iter()
+            .filter(|(key, entry)| key.resource == *resource && !entry.kept.own)
+            .map(|(key, _)| key.clone())
+            .collect::<Vec<_>>();
+        for key in &open {
+            self.close(key);
+        }
+        for name in self.restored.lock().let_go(|name| Key::is_name_of(name, resource)) {
+            self.reflector.forget(&name);
+        }
+    }
+
     fn end(&self, key: &Key, entry: &Entry) {
         entry.subscription.close();
         self.reflector.forget(&key.to_string());

@@ -151,6 +151,38 @@ async fn services_that_are_no_longer_shared_go_on_for_the_hub_and_its_node() {
     assert_eq!((lists.requests, site.upstream_watches(SERVICES)), (1, 1));
 }
 
+/// What clients have open, and what an earlier run left that nobody has asked for since.
+#[tokio::test]
+async fn what_is_passed_through_from_now_on_is_let_go() {
+    let other = WIDGETS.replace("/a/", "/b/");
+    let (mut site, file) = configured("passThroughResources: []\n").await;
+    site.server.cluster().create("widgets.example.com", widget("w", 1)).unwrap();
+    site.caught_up(WIDGETS, &["w"]).await;
+    site.caught_up(&other, &[]).await;
+    site.kill();
+    site.start();
+    site.linked().await;
+    let hub = site.plain();
+    site.caught_up(WIDGETS, &["w"]).await;
+    let mut watch = Lines::open(&hub, &format!("{WIDGETS}?watch=1&resourceVersion=0")).await;
+    assert!(watch.brief().await.starts_with("ADDED w@"));
+    site.until("it is watched", async || site.upstream_watches(WIDGETS) == 1).await;
+    std::fs::write(&file, "passThroughResources: [example.com/v1/widgets]\n").unwrap();
+    assert_eq!(watch.brief().await, "end");
+    site.until("its stream is closed", async || site.upstream_watches(WIDGETS) == 0).await;
+    // Kept again from now on; what was held before is not there any more.
+    std::fs::write(&file, "passThroughResources: []\n").unwrap();
+    site.until("it is kept again", async || {
+        get(&hub, &format!("{WIDGETS}?resourceVersion=0")).await.unwrap();
+        site.upstream_watches(WIDGETS) == 1
+    })
+    .await;
+    site.server.cut();
+    site.offline().await;
+    assert_eq!(get(&hub, &format!("{WIDGETS}?resourceVersion=0")).await.unwrap().0, 200);
+    assert_eq!(get(&hub, &format!("{other}?resourceVersion=0")).await.unwrap().0, 503);
+}
+
 /// A client that does not say which version it wants wants the most recent one, of a watch as of a list.
 #[tokio::test]
 async fn a_watch_of_the_most_recent_state_is_as_fresh_as_a_list() {
