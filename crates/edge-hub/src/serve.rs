@@ -12,6 +12,7 @@ mod encode;
 mod filtered;
 mod form;
 mod get;
+pub mod handed_on;
 mod list;
 mod wanted;
 mod watch;
@@ -64,6 +65,8 @@ pub enum Read {
     Answer(Response<Body>),
     /// The API server is to say.
     HandOn,
+    /// The API server is to say, and the reader is shown that through a filter: one object.
+    HandOnThrough(Arc<Filter>),
 }
 
 /// A read that may be answered here: everything about it that is known before the cache is looked at.
@@ -166,7 +169,10 @@ pub async fn read(
             unless_filtered(&asked, list::answer(&asked, &list).await)
         }
         Wanted::Watch(watch) => unless_filtered(&asked, watch::answer(&asked, watch).await),
-        Wanted::Get => get::answer(&asked, path, query).await,
+        Wanted::Get => match (get::answer(&asked, path, query).await, &asked.filter) {
+            (Ok(Read::HandOn), Some(filter)) => Ok(Read::HandOnThrough(filter.clone())),
+            (read, _) => read,
+        },
     };
     read.map(|read| asked.tell_of_corrections(read))
 }

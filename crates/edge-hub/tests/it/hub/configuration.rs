@@ -261,6 +261,43 @@ async fn the_cluster_configures_who_is_shown_what() {
     site.until("it is taken back", async || seen("mesh").await == ["hidden", "shown"]).await;
 }
 
+/// A kubelet whose `configMapAndSecretChangeDetectionStrategy` is `Get` lists and watches none of them.
+#[tokio::test]
+async fn one_object_that_nobody_watches_is_shown_through_filters_as_well() {
+    let site = Site::started().await;
+    let config = "clientConnection:\n  kubeconfig: /var/lib/kube-proxy/kubeconfig.conf\nmode: nftables\n";
+    write(&site, CONFIG_MAPS, &config_map("kube-proxy", &json!({ "config.conf": config })));
+    write(&site, CONFIG_MAPS, &config_map("other", &json!({ "config.conf": config })));
+    let hub = site.plain();
+    let asked = async |component: &str, name: &str, accept: &str| {
+        let request = Request::get(format!("/api/v1/namespaces/kube-system/configmaps/{name}"))
+            .header(header::ACCEPT, accept)
+            .header(header::ACCEPT_ENCODING, "gzip")
+            .header(header::USER_AGENT, format!("{component}/v1.36"));
+        let mut answer = hub.ask(request, String::new()).await.unwrap();
+        let body = answer.bytes().await.unwrap().to_vec();
+        assert_eq!(answer.status, 200, "{component} {name}");
+        body
+    };
+    let protobuf = "application/vnd.kubernetes.protobuf,application/json";
+    for accept in [JSON, protobuf] {
+        let shows = async |component: &str, name: &str| {
+            let body = asked(component, name, accept).await;
+            let text = String::from_utf8_lossy(&body);
+            (text.contains("#kubeconfig"), text.contains("mode: nftables"))
+        };
+        assert_eq!(shows("kubelet", "kube-proxy").await, (true, true), "{accept}");
+        assert_eq!(shows("kubelet", "other").await, (false, true), "{accept}");
+        assert_eq!(shows("somebody", "kube-proxy").await, (false, true), "{accept}");
+    }
+    let read: Value = serde_json::from_slice(&asked("kubelet", "kube-proxy", JSON).await).unwrap();
+    let mut expected = site.server.cluster().get(CONFIG_MAPS, "kube-system/kube-proxy").unwrap();
+    expected["data"]["config.conf"] = config.replace("kubeconfig:", "#kubeconfig:").into();
+    assert_eq!((&read["data"], &read["kind"]), (&expected["data"], &json!("ConfigMap")));
+    assert_eq!(read["metadata"]["uid"], expected["metadata"]["uid"]);
+    assert!(kube_wire::frame::read::envelope(&asked("kubelet", "kube-proxy", protobuf).await.into()).is_ok());
+}
+
 #[tokio::test]
 async fn the_pools_leader_says_what_is_shared() {
     const WIDGETS: &str = "/apis/example.com/v1/widgets";
