@@ -164,8 +164,18 @@ pub async fn read(
     let read = match wanted {
         Wanted::List(list) => {
             let one = list.fields.requires_exactly("metadata.name").is_some_and(|name| !name.is_empty());
-            let is_one = one && matches!(asked.scope, Scope::Namespace(_));
-            let list = if is_one { list.of_one(query) } else { list };
+            let list = match (one.then(|| list.clone().of_one(query)), &asked.scope) {
+                (Some(of_one), Scope::Namespace(_)) => of_one,
+                // It is one if the resource has no namespaces, which is the API server's to know where it makes a difference.
+                (Some(of_one), Scope::Cluster)
+                    if (list.limit == Some(1) || of_one.read != list.read)
+                        && up
+                        && asked.filter.is_none() =>
+                {
+                    return Ok(Read::HandOn);
+                }
+                _ => list,
+            };
             unless_filtered(&asked, list::answer(&asked, &list).await)
         }
         Wanted::Watch(watch) => unless_filtered(&asked, watch::answer(&asked, watch).await),
