@@ -221,11 +221,13 @@ fn what_a_client_writes_counts_as_a_report_if_it_is_a_status() {
         Err(WriteError::Conflict)
     ));
     store.tick(at(30));
-    draft["status"] = serde_json::json!({"podsMetric": [{"name": "p"}]});
+    draft["status"] =
+        serde_json::json!({"podsMetric": [{"name": "p"}], "updateTime": "2001-01-01T00:00:00Z"});
     let version = store.ledger().get("a").unwrap().version;
     store.write(at(31), &"a".into(), Some(version), &draft, VERSION).unwrap();
     let object = value(&store, "a");
     assert_eq!(object["status"]["podsMetric"][0]["name"], "p");
+    assert_eq!(object["status"]["updateTime"], at(31).wall.to_string(), "the server's, not the writer's");
     assert_eq!(object["status"]["freshness"]["state"], "Fresh");
     assert_eq!(object["metadata"]["labels"]["x"], "y");
 }

@@ -77,7 +77,13 @@ impl Store {
             let status = match status {
                 None => Status::Absent,
                 Some(status) => {
-                    let raw: Box<RawValue> = to_raw_value(status).map_err(|error| malformed(&error))?;
+                    let mut status = status.clone();
+                    if let Some(status) = status.as_object_mut() {
+                        // The server's, as of all reports: consumers compare it with each other's.
+                        let time = serde_json::to_value(Time(seconds(now.wall)));
+                        status.insert("updateTime".to_owned(), time.map_err(|error| malformed(&error))?);
+                    }
+                    let raw: Box<RawValue> = to_raw_value(&status).map_err(|error| malformed(&error))?;
                     Status::Written(raw.into())
                 }
             };
