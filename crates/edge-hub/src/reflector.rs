@@ -10,6 +10,7 @@
 mod epoch;
 mod list;
 mod telling;
+mod timer;
 mod watch;
 
 use std::{sync::Arc, time::Duration};

@@ -1,17 +1,16 @@
 //! When those who wait are told that the cache has changed.
 //!
 //! Most of what an event costs with many watchers is a write to each of their sockets, whatever its length. So a change that comes
-//! by itself is told at once, and one that comes soon after another a moment later, with all that came meanwhile.
+//! by itself is told at once, and one that comes soon after another waits a moment for the next.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tokio::time::Instant;
-
+use super::timer::Timer;
 use crate::subscriptions::Subscription;
 
-/// How soon after one change the next may be told. At 420 changes a second, the most that a real API server was seen to give, two go out at
-/// once, and an event is later by 2 ms in the mean and by 5 at most, the timer's millisecond included.
-const PAUSE: Duration = Duration::from_millis(4);
+/// How long a change waits for others. At 420 changes a second, the most that a real API server was seen to give, two go out at once. An event
+/// is to be with the last of 100 watchers within 5 ms, and to write to them takes the rest of that.
+const PAUSE: Duration = Duration::from_micros(3500);
 
 /// So many are told at once whatever comes: it costs little.
 const FEW: usize = 8;
@@ -20,61 +19,96 @@ const FEW: usize = 8;
 pub(super) struct Telling<'a> {
     subscription: &'a Subscription,
     pause: Pause,
+    /// Made when it is first needed: most subscriptions have few watchers.
+    timer: Option<Timer>,
 }
 
 impl<'a> Telling<'a> {
     pub(super) fn new(subscription: &'a Subscription) -> Self {
-        Self { subscription, pause: Pause::default() }
+        Self { subscription, pause: Pause::default(), timer: None }
     }
 
-    /// The cache was changed: tells at once, or says when [`Telling::tell`] is to be called.
-    pub(super) fn changed(&mut self) -> Option<Instant> {
-        let now = Instant::now();
-        let pause = if self.subscription.watchers() > FEW { PAUSE } else { Duration::ZERO };
-        let until = self.pause.begin(now, pause);
-        if until == Some(now) {
-            self.tell();
-            return None;
+    /// The cache was changed: tells of it, unless that waits until [`Telling::is_due`].
+    pub(super) fn changed(&mut self) {
+        let few = self.subscription.watchers() <= FEW;
+        match self.pause.changed(Instant::now(), few) {
+            When::Now => self.tell(),
+            // Without a timer there is nothing to wait for.
+            When::Later if !self.set() => self.tell(),
+            When::Later | When::WithOthers => {}
         }
-        until
     }
 
-    /// Whether there is something to tell.
-    pub(super) fn is_due(&self) -> bool {
-        self.pause.until.is_some()
+    fn set(&mut self) -> bool {
+        if self.timer.is_none() {
+            self.timer = Timer::new().ok();
+        }
+        self.timer.as_ref().is_some_and(|timer| timer.set(PAUSE).is_ok())
+    }
+
+    /// Comes to pass when something was to wait and has waited.
+    pub(super) async fn is_due(&self) {
+        match self.timer.as_ref().filter(|_| self.pause.untold > 0) {
+            // One that fails has waited long enough.
+            Some(timer) => drop(timer.gone_off().await),
+            None => std::future::pending().await,
+        }
     }
 
     /// Tells of what has changed so far.
     pub(super) fn tell(&mut self) {
         self.subscription.wake();
-        self.pause = Pause { told: Some(Instant::now()), until: None };
+        self.pause.told(Instant::now());
     }
 }
 
 impl Drop for Telling<'_> {
     fn drop(&mut self) {
-        if self.is_due() {
+        if self.pause.untold > 0 {
             self.tell();
         }
     }
 }
 
-/// When was told last, and until when a change waits.
+/// When to tell of a change.
+#[derive(Debug, PartialEq, Eq)]
+enum When {
+    Now,
+    /// After [`PAUSE`].
+    Later,
+    /// One before it waits already.
+    WithOthers,
+}
+
+/// Whether to wait pays.
 #[derive(Default)]
 struct Pause {
-    told: Option<Instant>,
-    until: Option<Instant>,
+    /// When the last change came.
+    came: Option<Instant>,
+    /// When was told last, and whether of several changes.
+    told: Option<(Instant, bool)>,
+    /// How many changes were not told yet.
+    untold: usize,
 }
 
 impl Pause {
-    /// When to tell of a change; nothing if that is decided already.
-    fn begin(&mut self, now: Instant, pause: Duration) -> Option<Instant> {
-        if self.until.is_some() {
-            return None;
+    /// A change waits if one came just before it, or if to wait has paid just before: the next will come meanwhile, too.
+    fn changed(&mut self, now: Instant, few: bool) -> When {
+        let came = self.came.replace(now);
+        self.untold += 1;
+        let within = |pause, at: Instant| now.duration_since(at) < pause;
+        let follows = came.is_some_and(|came| within(PAUSE, came));
+        let has_paid = self.told.is_some_and(|(told, several)| several && within(2 * PAUSE, told));
+        match self.untold {
+            2.. => When::WithOthers,
+            _ if !few && (follows || has_paid) => When::Later,
+            _ => When::Now,
         }
-        let at = self.told.map_or(now, |told| now.max(told + pause));
-        self.until = Some(at);
-        self.until
+    }
+
+    fn told(&mut self, now: Instant) {
+        self.told = Some((now, self.untold > 1));
+        self.untold = 0;
     }
 }
 
@@ -82,20 +116,47 @@ impl Pause {
 mod tests {
     use super::*;
 
+    /// When is told, and of how many changes each time; all times in halves of a millisecond.
+    fn told(changes: &[u64], few: bool) -> Vec<(u64, usize)> {
+        const HALF: Duration = Duration::from_micros(500);
+        let (began, mut pause, mut told) = (Instant::now(), Pause::default(), Vec::new());
+        let at = |halves: u64| began + Duration::from_micros(500 * halves);
+        let mut due = None;
+        for change in changes.iter().copied().chain([1_000_000]) {
+            if let Some(halves) = due.take_if(|due| *due <= change) {
+                told.push((halves, pause.untold));
+                pause.told(at(halves));
+            }
+            match pause.changed(at(change), few) {
+                When::Now => {
+                    told.push((change, pause.untold));
+                    pause.told(at(change));
+                }
+                When::Later => {
+                    due = Some(change + u64::try_from(PAUSE.as_nanos() / HALF.as_nanos()).unwrap());
+                }
+                When::WithOthers => {}
+            }
+        }
+        told.pop();
+        told
+    }
+
     #[test]
-    fn a_lone_change_is_told_at_once_and_a_stream_of_them_in_bunches() {
-        let (began, mut pause) = (Instant::now(), Pause::default());
-        let at = |millis| began + Duration::from_millis(millis);
-        let four = Duration::from_millis(4);
-        assert_eq!(pause.begin(at(0), four), Some(at(0)));
-        pause = Pause { told: Some(at(0)), until: None };
-        assert_eq!(pause.begin(at(1), four), Some(at(4)));
-        assert_eq!(pause.begin(at(3), four), None, "told with the one before");
-        pause = Pause { told: Some(at(4)), until: None };
-        assert_eq!(pause.begin(at(6), four), Some(at(8)));
-        pause = Pause { told: Some(at(8)), until: None };
-        assert_eq!(pause.begin(at(9), Duration::ZERO), Some(at(9)), "there are few to tell");
-        pause = Pause { told: Some(at(9)), until: None };
-        assert_eq!(pause.begin(at(50), four), Some(at(50)), "nothing came for long");
+    fn changes_by_themselves_are_told_at_once() {
+        assert_eq!(told(&[0, 7, 14, 100], false), [(0, 1), (7, 1), (14, 1), (100, 1)]);
+    }
+
+    #[test]
+    fn changes_that_follow_each_other_are_told_in_bunches_and_none_waits_longer_than_the_pause() {
+        let each_two_and_a_half = [0, 5, 10, 15, 20, 25, 30, 35];
+        assert_eq!(told(&each_two_and_a_half, false), [(0, 1), (12, 2), (22, 2), (32, 2), (42, 1)]);
+        let bunches = [0, 0, 0, 10, 10, 10, 20, 20, 20];
+        assert_eq!(told(&bunches, false), [(0, 1), (7, 2), (17, 3), (27, 3)]);
+    }
+
+    #[test]
+    fn what_few_wait_for_does_not_wait() {
+        assert_eq!(told(&[0, 1, 2], true), [(0, 1), (1, 1), (2, 1)]);
     }
 }

@@ -1,7 +1,6 @@
 //! The upstream watch of a subscription: what it tells is stored, then shown.
 
 use std::{
-    pin::pin,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -14,7 +13,7 @@ use kube_wire::{
     object::Object,
     resource_version::ResourceVersion,
 };
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 use watch_cache::{Change, Event};
 
 use super::{
@@ -71,11 +70,10 @@ pub(super) async fn run(
     let mut body = response.into_body();
     let mut stored = Instant::now();
     let mut telling = Telling::new(subscription);
-    let mut pause = pin!(sleep_until(stored));
     loop {
         let frame = tokio::select! {
             biased;
-            () = &mut pause, if telling.is_due() => {
+            () = telling.is_due() => {
                 telling.tell();
                 continue;
             }
@@ -87,9 +85,11 @@ pub(super) async fn run(
         subscription.traffic().fetched(data.len());
         let mut told = Vec::new();
         let read = reader.push(&data, &mut told);
+        let is_whole = !told.is_empty();
         let ended = take(storage, subscription, told, &mut stored, &mut expected);
-        if let Some(until) = telling.changed() {
-            pause.as_mut().reset(until);
+        // Most of a long event comes before its end.
+        if is_whole {
+            telling.changed();
         }
         read.map_err(|error| Ended::Unreadable(error.to_string()))?;
         ended?;
