@@ -23,7 +23,7 @@ mod turn;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use aggregated_api::authenticate::{DelegatingAuthenticator, Trust, client_certificates, extension_config};
@@ -81,8 +81,8 @@ struct Host {
     reports_at: Arc<RwLock<Option<String>>>,
     /// Whether this replica would lead well; once it would it stands for election without regard to others.
     prepared: watch::Sender<bool>,
-    /// Whether the leader said that it does not serve yet, so that there is nothing to copy.
-    nothing_served: AtomicBool,
+    /// How often in a row the leader said to this replica that it does not serve, so that there is nothing to copy.
+    refusals: AtomicU32,
     metrics: Metrics,
     leader_metrics: leader::Metrics,
 }
@@ -160,7 +160,7 @@ pub(crate) fn start(
         identity: Arc::default(),
         reports_at: Arc::default(),
         prepared: watch::Sender::new(false),
-        nothing_served: AtomicBool::new(false),
+        refusals: AtomicU32::new(0),
         source,
         guard,
         metrics,
