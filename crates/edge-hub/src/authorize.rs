@@ -7,13 +7,10 @@
 //! What was answered to one credential is not believed of another of the same user, for either may be revoked alone. Allowances
 //! for the time without a link are the user's.
 
+mod allowances;
 mod review;
 
-use std::{
-    collections::HashMap,
-    sync::atomic::{AtomicBool, Ordering},
-    time::Duration,
-};
+use std::collections::HashMap;
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -21,6 +18,7 @@ use tls::digest::Sha256Digest;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
+use self::allowances::{Allowance, Allowances};
 pub use self::review::Subject;
 use crate::{
     metrics::{Meters, Review},
@@ -31,9 +29,6 @@ use crate::{
 
 /// How many decisions are kept; beyond, each request is reviewed.
 const KEPT: usize = 4096;
-
-/// How long an allowance holds without a link.
-const OFFLINE: Duration = Duration::from_hours(720);
 
 /// What is to be read, as an access review names it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -130,22 +125,13 @@ struct Kept {
     until: Instant,
 }
 
-/// An allowance as it is kept over a restart.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct Allowance {
-    question: Question,
-    /// Unix seconds of the review.
-    at: u64,
-}
-
 /// Decides, and remembers decisions.
 pub struct Authorizer {
     upstream: Upstream,
     lifetimes: Lifetimes,
     meters: Meters,
     kept: Mutex<HashMap<Asked, Kept>>,
-    allowances: Mutex<HashMap<Question, u64>>,
-    changed: AtomicBool,
+    allowances: Mutex<Allowances>,
 }
 
 impl Authorizer {
@@ -159,31 +145,20 @@ impl Authorizer {
                 })
             })
             .unwrap_or_default();
-        let allowances = stored.into_iter().map(|Allowance { question, at }| (question, at)).collect();
         Self {
             upstream,
             lifetimes,
             meters,
             kept: Mutex::default(),
-            allowances: Mutex::new(allowances),
-            changed: AtomicBool::new(false),
+            allowances: Mutex::new(Allowances::restore(stored)),
         }
     }
 
     /// The allowances, to be stored, if there are others than at the last call; they name users and resources, and hold no
     /// secret.
     pub fn export(&self) -> Option<Vec<u8>> {
-        if !self.changed.swap(false, Ordering::Relaxed) {
-            return None;
-        }
-        let oldest = unix_seconds().saturating_sub(OFFLINE.as_secs());
-        let mut allowances = self.allowances.lock();
-        allowances.retain(|_, at| *at >= oldest);
-        let list: Vec<Allowance> = allowances
-            .iter()
-            .map(|(question, at)| Allowance { question: question.clone(), at: *at })
-            .collect();
-        serde_json::to_vec(&list).ok()
+        let all = self.allowances.lock().export(unix_seconds())?;
+        serde_json::to_vec(&all).ok()
     }
 
     /// Whether `subject` may read what `attributes` say.
@@ -197,6 +172,7 @@ impl Authorizer {
                 self.meters.review(if allowed { Review::Allowed } else { Review::Denied });
                 let decision =
                     if allowed { Decision::Allowed } else { Decision::Denied(refusal(subject, attributes)) };
+                self.remember(subject, &asked.1, allowed);
                 self.keep(asked, &decision, allowed);
                 decision
             }
@@ -214,26 +190,20 @@ impl Authorizer {
         }
     }
 
+    /// For the time without a link. The node's reads of single objects are left out: a kubelet asks for each pod by name, and what was
+    /// fetched with the node's own credential needs no allowance.
+    fn remember(&self, subject: &Subject, question: &Question, allowed: bool) {
+        let mut allowances = self.allowances.lock();
+        if !allowed {
+            allowances.refuse(question);
+        } else if question.is_of_scope() || !matches!(subject, Subject::Node { .. }) {
+            allowances.allow(question, unix_seconds());
+        }
+    }
+
     fn keep(&self, asked: Asked, decision: &Decision, allowed: bool) {
         let now_instant = Instant::now();
         let until = now_instant + if allowed { self.lifetimes.allowed } else { self.lifetimes.refused };
-        {
-            let question = &asked.1;
-            let mut allowances = self.allowances.lock();
-            let known = allowances.get(question).copied();
-            // The time of a review that says nothing new is not worth a write each few minutes.
-            let recent = known.is_some_and(|at| unix_seconds().saturating_sub(at) < OFFLINE.as_secs() / 30);
-            if !allowed {
-                let before = allowances.len();
-                allowances.retain(|kept, _| !kept.falls_with(question));
-                if allowances.len() < before {
-                    self.changed.store(true, Ordering::Relaxed);
-                }
-            } else if !recent && allowances.len() < KEPT {
-                allowances.insert(question.clone(), unix_seconds());
-                self.changed.store(true, Ordering::Relaxed);
-            }
-        }
         let mut kept = self.kept.lock();
         if kept.len() >= KEPT {
             kept.retain(|_, kept| kept.until > now_instant);
@@ -251,10 +221,7 @@ impl Authorizer {
     }
 
     fn was_allowed(&self, question: &Question) -> bool {
-        let oldest = unix_seconds().saturating_sub(OFFLINE.as_secs());
-        let allowances = self.allowances.lock();
-        allowances.get(question).is_some_and(|at| *at >= oldest)
-            || allowances.iter().any(|(allowed, at)| *at >= oldest && allowed.implies(question))
+        self.allowances.lock().hold(question, unix_seconds())
     }
 
     fn without_link(&self, question: &Question, error: &review::ReviewError) -> Decision {
@@ -283,7 +250,7 @@ fn refusal(subject: &Subject, attributes: &Attributes) -> String {
 mod tests {
     use super::{Attributes, Question};
 
-    fn question(verb: &str, namespace: &str, name: &str, fields: &str) -> Question {
+    pub(super) fn question(verb: &str, namespace: &str, name: &str, fields: &str) -> Question {
         let text = Box::<str>::from;
         let attributes = Attributes {
             verb: text(verb),

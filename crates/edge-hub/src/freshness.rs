@@ -81,6 +81,21 @@ pub fn most_recent(policy: Policy, age: Age, link: bool) -> Verdict {
     }
 }
 
+/// The same for a read that the API server must not answer by itself, since its reader is shown what is held through a filter. `asked`: how
+/// long ago it came. Strict is what is known to be current since: the API server gave a sign of life over the connection of its watch.
+pub fn most_recent_held(policy: Policy, age: Age, asked: Duration) -> Verdict {
+    let within = match policy {
+        Policy::Strict => asked,
+        Policy::Bounded(within) => within,
+        Policy::Any => return any(age),
+    };
+    match policy {
+        _ if age.watching && age.proved <= within => Verdict::Held { stale: None },
+        Policy::Strict => Verdict::Unavailable,
+        Policy::Bounded(_) | Policy::Any => Verdict::Held { stale: Some(age.proved) },
+    }
+}
+
 /// A read that takes any version (`resourceVersion=0`), or one that is at least what the client saw.
 pub fn any(age: Age) -> Verdict {
     Verdict::Held { stale: (!age.watching).then_some(age.proved) }
@@ -119,6 +134,19 @@ mod tests {
         ];
         for (policy, age, link, expected) in cases {
             assert_eq!(most_recent(policy, age, link), expected, "{policy} {age:?} link={link}");
+        }
+        let cases = [
+            (Policy::Strict, age(true, 2), held(None)),
+            (Policy::Strict, age(true, 3), Verdict::Unavailable),
+            (Policy::Strict, age(false, 0), Verdict::Unavailable),
+            (bounded, age(true, 3), held(None)),
+            (bounded, age(true, 11), held(Some(11))),
+            (bounded, age(false, 3), held(Some(3))),
+            (Policy::Any, age(true, 3600), held(None)),
+            (Policy::Any, age(false, 7), held(Some(7))),
+        ];
+        for (policy, age, expected) in cases {
+            assert_eq!(most_recent_held(policy, age, seconds(2)), expected, "{policy} {age:?}");
         }
     }
 }

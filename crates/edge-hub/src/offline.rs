@@ -7,3 +7,4 @@ pub mod local_pods;
 pub mod node_lease;
 pub mod node_tokens;
 pub mod tables;
+mod tee;

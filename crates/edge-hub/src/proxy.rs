@@ -81,16 +81,22 @@ async fn answer(
                 return hand_on(hub, caller, request).await;
             }
             if reads && path.subresource.is_none() && !path.verb_in_path {
-                let (parts, body) = request.into_parts();
-                if let serve::Read::Answer(response) =
-                    serve::read(hub, caller, info.verb, path, &parts).await?
-                {
-                    return Ok(response);
+                let (mut parts, body) = request.into_parts();
+                let filter = match serve::read(hub, caller, info.verb, path, &parts).await? {
+                    serve::Read::Answer(response) => return Ok(response),
+                    serve::Read::HandOn => None,
+                    serve::Read::HandOnThrough(filter) => Some(filter),
+                };
+                if filter.is_some() {
+                    parts.headers.remove(header::ACCEPT_ENCODING);
                 }
                 let kept = tables::is_wanted(&parts.headers, parts.uri.query().unwrap_or_default());
                 let answer = hand_on(hub, caller, Request::from_parts(parts, body)).await?;
                 if answer.status() == StatusCode::OK {
                     hub.subscriptions.passed_by(&path.resource);
+                }
+                if let Some(filter) = filter {
+                    return serve::handed_on::through(&filter, answer).await;
                 }
                 return Ok(if kept { keep_table(hub, caller, path, answer) } else { answer });
             }

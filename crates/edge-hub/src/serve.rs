@@ -12,6 +12,7 @@ mod encode;
 mod filtered;
 mod form;
 mod get;
+pub mod handed_on;
 mod list;
 mod wanted;
 mod watch;
@@ -29,7 +30,7 @@ use kube_wire::{
     status::Status,
     transcode,
 };
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use watch_cache::Scope;
 
 use self::{
@@ -42,7 +43,7 @@ use crate::{
     authenticate::{Caller, tokens::TokenError},
     authorize::{Attributes, Decision},
     filters::{Client, Filter},
-    freshness::{Age, Policy},
+    freshness::{self, Age, Policy, Verdict},
     hub::{Hub, Named},
     metrics::Outcome,
     offline::documents::warning,
@@ -55,12 +56,17 @@ const FIRST_LIST: Duration = Duration::from_secs(30);
 /// How long a request waits for a version that the hub has not come to, as the API server does.
 const TOO_LARGE: Duration = Duration::from_secs(3);
 
+/// How long a filtered read of the most recent state waits for a sign of life, if there is a link and the upstream watch does not run.
+const PROOF: Duration = Duration::from_secs(3);
+
 /// What becomes of a read.
 pub enum Read {
     /// This.
     Answer(Response<Body>),
     /// The API server is to say.
     HandOn,
+    /// The API server is to say, and the reader is shown that through a filter: one object.
+    HandOnThrough(Arc<Filter>),
 }
 
 /// A read that may be answered here: everything about it that is known before the cache is looked at.
@@ -133,10 +139,11 @@ pub async fn read(
     let alike = async { matches!(named.owner, Owner::User(_)) && hub.alike.is(&path.resource).await };
     let (alike, decision) = tokio::join!(alike, hub.may(&named.subject, &attributes));
     let owner = if alike { Owner::Users } else { named.owner.clone() };
+    let pooled = sharing.pools(&path.resource);
     let mut only = None;
     match decision {
         Decision::Allowed => {}
-        Decision::Unknown(why) => match before::known(hub, &wanted, path, &named, &owner) {
+        Decision::Unknown(why) => match before::known(hub, &wanted, path, &named, &owner, pooled) {
             Before::Allowed => {}
             Before::From(subscription) => only = Some(subscription),
             Before::Never => {
@@ -146,7 +153,6 @@ pub async fn read(
         Decision::Denied(why) => return refuse(Status::forbidden(&path.resource, &attributes.name, &why)),
         Decision::Unauthorized(_) => return refuse(Status::unauthorized()),
     }
-    let pooled = sharing.pools(&path.resource);
     let carrier = if pooled { Some(Carrier::node()) } else { named.carrier(caller.credential()) };
     let Some(carrier) = carrier else { return Ok(Read::HandOn) };
     let key = wanted.key(path, pooled, &owner);
@@ -158,12 +164,25 @@ pub async fn read(
     let read = match wanted {
         Wanted::List(list) => {
             let one = list.fields.requires_exactly("metadata.name").is_some_and(|name| !name.is_empty());
-            let is_one = one && matches!(asked.scope, Scope::Namespace(_));
-            let list = if is_one { list.of_one(query) } else { list };
+            let list = match (one.then(|| list.clone().of_one(query)), &asked.scope) {
+                (Some(of_one), Scope::Namespace(_)) => of_one,
+                // It is one if the resource has no namespaces, which is the API server's to know where it makes a difference.
+                (Some(of_one), Scope::Cluster)
+                    if (list.limit == Some(1) || of_one.read != list.read)
+                        && up
+                        && asked.filter.is_none() =>
+                {
+                    return Ok(Read::HandOn);
+                }
+                _ => list,
+            };
             unless_filtered(&asked, list::answer(&asked, &list).await)
         }
         Wanted::Watch(watch) => unless_filtered(&asked, watch::answer(&asked, watch).await),
-        Wanted::Get => get::answer(&asked, path, query).await,
+        Wanted::Get => match (get::answer(&asked, path, query).await, &asked.filter) {
+            (Ok(Read::HandOn), Some(filter)) => Ok(Read::HandOnThrough(filter.clone())),
+            (read, _) => read,
+        },
     };
     read.map(|read| asked.tell_of_corrections(read))
 }
@@ -256,6 +275,47 @@ impl Asked<'_> {
             source.prove(within).await;
         }
         self.age(subscription)
+    }
+
+    /// Whether what the subscription holds will do for a read of the most recent state. What is filtered is answered here or not at all.
+    async fn most_recent(&self, subscription: &Subscription) -> Verdict {
+        let policy = self.hub.sharing.load().freshness(&self.key.resource);
+        if self.filter.is_none() {
+            let age = self.proved_age(subscription, policy).await;
+            return freshness::most_recent(policy, age, self.hub.upstream.is_up());
+        }
+        let began = Instant::now();
+        let verdict = || freshness::most_recent_held(policy, self.age(subscription), began.elapsed());
+        let within = match policy {
+            Policy::Bounded(within) => within,
+            Policy::Strict | Policy::Any => Duration::ZERO,
+        };
+        let mut progress = subscription.progress();
+        let mut link = self.hub.upstream.state();
+        let proof = async {
+            while verdict() != (Verdict::Held { stale: None }) && self.hub.upstream.is_up() {
+                progress.borrow_and_update();
+                link.borrow_and_update();
+                if let Some(source) = subscription.source() {
+                    source.prove(within).await;
+                    if verdict() == (Verdict::Held { stale: None }) {
+                        return;
+                    }
+                }
+                let changed = tokio::select! {
+                    changed = progress.changed() => changed,
+                    changed = link.changed() => changed,
+                };
+                if changed.is_err() {
+                    return;
+                }
+            }
+        };
+        if policy != Policy::Any {
+            // Without a proof in time it is as old as it is.
+            let _ = timeout(PROOF, proof).await;
+        }
+        verdict()
     }
 
     fn encoder(&self, subscription: &Arc<Subscription>) -> Option<Encoder> {

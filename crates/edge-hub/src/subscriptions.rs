@@ -3,12 +3,16 @@
 mod as_json;
 mod carriers;
 mod key;
+mod room;
 mod subscription;
 mod unasked;
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -19,23 +23,22 @@ use kube_wire::{
 };
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use tracing::info;
+use tracing::{debug, info, warn};
 use watch_cache::{Cache, Limits};
 
 pub use self::carriers::Carrier;
 pub use self::key::{Key, Owner};
 pub use self::subscription::{Attached, Progress, Subscription, Traffic};
-use self::unasked::Unasked;
+use self::{
+    room::{Open, Room, room},
+    unasked::Unasked,
+};
 use crate::{
     reflector::Reflector,
     run::{Lifetimes, Sharing},
     status::resource_name,
     tasks::Tasks,
 };
-
-/// How many subscriptions there may be; requests beyond are handed on. A client cannot make the hub hold the whole cluster
-/// piece by piece.
-const MOST: usize = 512;
 
 /// How long a subscription that the API server refuses is tried again without anybody asking.
 const REFUSED: Duration = Duration::from_secs(30);
@@ -52,10 +55,14 @@ pub struct Subscriptions {
     restored: Mutex<Unasked>,
     /// When there was a link at the last look at what is idle.
     swept: Mutex<Option<Instant>>,
+    /// How many requests found no room for a subscription.
+    crowded_out: AtomicU64,
 }
 
 struct Entry {
     subscription: Arc<Subscription>,
+    /// Who was the first to ask.
+    opener: Owner,
     kept: Kept,
     /// For how long nobody has asked, while there was a link. Without one a client may be away that needs it all the more.
     unused: Duration,
@@ -90,6 +97,7 @@ impl Subscriptions {
             open: Mutex::default(),
             restored: Mutex::new(Unasked::new(restored, waited)),
             swept: Mutex::default(),
+            crowded_out: AtomicU64::new(0),
         }
     }
 
@@ -123,7 +131,7 @@ impl Subscriptions {
             entry.subscription.touch();
             return Some(entry.subscription.clone());
         }
-        if open.len() >= MOST {
+        if !self.make_room(&mut open, wanted, &carrier.user) {
             return None;
         }
         let cache = self.restored.lock().take(&wanted.to_string());
@@ -136,9 +144,44 @@ impl Subscriptions {
             subscription.set_kind(&kind);
         }
         self.tasks.spawn(self.reflector.clone().run(subscription.clone()));
-        let entry = Entry { subscription: subscription.clone(), kept, unused: Duration::ZERO };
+        let opener = carrier.user.clone();
+        let entry = Entry { subscription: subscription.clone(), opener, kept, unused: Duration::ZERO };
         open.insert(wanted.clone(), entry);
         Some(subscription)
+    }
+
+    /// Whether another one may be opened for that user; one that is unused makes room for it. Not without a link: what is held cannot be
+    /// had again then, and what is not stored cannot be had either.
+    fn make_room(&self, open: &mut BTreeMap<Key, Entry>, wanted: &Key, opener: &Owner) -> bool {
+        let linked = self.reflector.is_linked();
+        if !linked && self.restored.lock().has(&wanted.to_string()) {
+            return true;
+        }
+        let all = open.iter().map(|(key, Entry { subscription, opener, kept, unused: _ })| {
+            let Kept { agent, shared, own } = *kept;
+            Open { key, opener, idle: subscription.idle(), pinned: agent || shared || own }
+        });
+        match room(all, opener) {
+            Room::Free => true,
+            Room::After(key) if linked => {
+                debug!(%key, "closed for another one: nobody has used it for longest");
+                if let Some(entry) = open.remove(&key) {
+                    self.end(&key, &entry);
+                }
+                true
+            }
+            Room::After(_) | Room::Full => {
+                if self.crowded_out.fetch_add(1, Relaxed) == 0 {
+                    warn!(key = %wanted, ?opener, "no room for another subscription: such requests are handed on, and cannot be answered without a link");
+                }
+                false
+            }
+        }
+    }
+
+    /// How many requests found no room for a subscription.
+    pub fn crowded_out(&self) -> u64 {
+        self.crowded_out.load(Relaxed)
     }
 
     /// Opens the subscription of a pooled resource, which is fetched and kept before any client asks.
@@ -235,9 +278,31 @@ impl Subscriptions {
     /// Ends a subscription; its upstream stream closes and its memory is freed.
     fn close(&self, key: &Key) {
         if let Some(entry) = self.open.lock().remove(key) {
-            entry.subscription.close();
-            self.reflector.forget(&key.to_string());
+            self.end(key, &entry);
         }
+    }
+
+    /// Keeps nothing of a resource any more, whoever asked for it, and what nobody has asked for since the start no less. What the hub itself reads
+    /// stays, for the hub.
+    pub fn let_go(&self, resource: &GroupVersionResource) {
+        let open = self
+            .open
+            .lock()
+            .iter()
+            .filter(|(key, entry)| key.resource == *resource && !entry.kept.own)
+            .map(|(key, _)| key.clone())
+            .collect::<Vec<_>>();
+        for key in &open {
+            self.close(key);
+        }
+        for name in self.restored.lock().let_go(|name| Key::is_name_of(name, resource)) {
+            self.reflector.forget(&name);
+        }
+    }
+
+    fn end(&self, key: &Key, entry: &Entry) {
+        entry.subscription.close();
+        self.reflector.forget(&key.to_string());
     }
 
     /// Ends those that nobody has used for long. Time without a link does not count: what is held cannot be had again then.

@@ -26,6 +26,11 @@ impl Tasks {
         });
     }
 
+    /// Runs `task` on a thread of its own; the end of the process waits for it.
+    pub fn spawn_blocking(&self, task: impl FnOnce() + Send + 'static) {
+        self.tracker.spawn_blocking(task);
+    }
+
     /// Whether the process is ending.
     pub fn shutdown(&self) -> &CancellationToken {
         &self.shutdown

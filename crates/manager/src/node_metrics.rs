@@ -14,6 +14,7 @@ mod lead;
 mod nodes;
 mod orphans;
 mod policies;
+mod prepared;
 pub mod retire;
 mod standby;
 pub mod top;
@@ -22,6 +23,7 @@ mod turn;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use aggregated_api::authenticate::{DelegatingAuthenticator, Trust, client_certificates, extension_config};
@@ -44,6 +46,7 @@ use prometheus_client::registry::Registry;
 use tls::listener::{Limits, TlsListener};
 use tls::resolver::ServingCertificate;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -77,6 +80,10 @@ struct Host {
     guard: Arc<RwLock<Option<LeadershipGuard>>>,
     /// `host:port` of the listener of reports of whoever leads.
     reports_at: Arc<RwLock<Option<String>>>,
+    /// Whether this replica would lead well; once it would it stands for election without regard to others.
+    prepared: watch::Sender<bool>,
+    /// Whether the leader said that it does not serve yet, so that there is nothing to copy.
+    nothing_served: AtomicBool,
     metrics: Metrics,
     leader_metrics: leader::Metrics,
 }
@@ -153,6 +160,8 @@ pub(crate) fn start(
         replicas: Replicas::new(config.server_name()),
         identity: Arc::default(),
         reports_at: Arc::default(),
+        prepared: watch::Sender::new(false),
+        nothing_served: AtomicBool::new(false),
         source,
         guard,
         metrics,
@@ -206,6 +215,7 @@ pub(crate) fn start(
     tasks.spawn(extension_config::follow(host.client.clone(), trust, watches::backoff(), move || {
         known.ready();
     }));
+    tasks.spawn(prepared::tell(Arc::clone(&host), readiness.register("node metrics' copy")));
     tasks.spawn(trust::follow_client_authorities(host.client.clone(), authorities));
     tasks.spawn(trust::follow_own_identity(Arc::clone(&host)));
     tasks.spawn(nodes::follow(Arc::clone(&host)));

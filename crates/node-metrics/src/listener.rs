@@ -16,7 +16,7 @@ use node_report::http::{CONTENT_TYPE, LEADER_HEADER, MAX_BYTES, PATH};
 use node_report::{Answer, Message, Report, Verdict};
 use parking_lot::Mutex;
 
-use crate::admission::{Admission, Admitted};
+use crate::admission::{Admission, Admitted, Asking};
 use crate::metrics::{Metrics, Taken};
 use crate::storage::NodeMetrics;
 use crate::store::{Outcome, Phase, Reply};
@@ -137,16 +137,21 @@ impl Reports {
     }
 
     /// Before the body is read: a report that is shed costs nothing.
-    fn admit(&self, node: &str) -> Result<(), Refused> {
+    fn admit(&self, node: &Arc<str>) -> Result<(), Refused> {
         let now = self.source.now();
-        let (phase, silent, interval) = self.source.read(|store| {
-            let (silent, interval) = store.silence(node, now).unwrap_or((None, crate::policy::INTERVAL));
-            (store.phase(), silent, interval)
-        });
+        let (phase, epoch, known, is_listed) = self
+            .source
+            .read(|store| (store.phase(), store.epoch(), store.silence(node, now), store.knows_nodes()));
         if phase == Phase::Following || !self.source.is_leading() {
             return Err(Refused::Misdirected((self.leader)()));
         }
-        match self.admission.lock().admit(now.steady, silent, interval) {
+        if known.is_none() && !is_listed {
+            // It has only just begun. Which Nodes there are is found sooner than another leader.
+            return Err(Refused::Shed(1));
+        }
+        let (silent, interval) = known.unwrap_or((None, crate::policy::INTERVAL));
+        let asking = Asking { name: node, epoch, is_node: known.is_some(), silent, interval };
+        match self.admission.lock().admit(now.steady, &asking) {
             Admitted::Taken => Ok(()),
             Admitted::Shed { retry_after } => Err(Refused::Shed(retry_after)),
         }

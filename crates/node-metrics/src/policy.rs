@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_nodes_own_configuration_comes_first() {
-        let text = r#"{"enable": true, "metricReportIntervalSeconds": 60, "metricAggregatePolicy": {"durations": ["1h30m"]},
+        let text = r#"{"enable": true, "metricReportIntervalSeconds": 60, "metricAggregatePolicy": {"durations": ["25m30s"]},
             "nodeConfigs": [
                 {"name": "none", "metricReportIntervalSeconds": 1},
                 {"name": "edge", "nodeSelector": {"matchExpressions": [{"key": "edge", "operator": "In", "values": ["a", "b"]}]},
@@ -172,7 +172,7 @@ mod tests {
                 {"name": "all", "nodeSelector": {}, "metricReportIntervalSeconds": 30, "cpuReclaimThresholdPercent": 60}]}"#;
         let edge = of(text, &[("edge", "b")]);
         assert_eq!((edge.interval.as_secs(), edge.wire.memory), (60, MemoryPolicy::WithPageCache.into()));
-        assert_eq!(edge.wire.durations_s, [5_400]);
+        assert_eq!(edge.wire.durations_s, [1_530]);
         let other = of(text, &[("edge", "c")]);
         assert_eq!((other.interval.as_secs(), other.wire.memory), (30, 0));
     }

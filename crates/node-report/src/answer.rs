@@ -1,5 +1,8 @@
 //! What the leader says to a report: what it holds of the node, and how the node is to go on.
 
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
 use prost::Message;
 
 use crate::report::{Priority, Qos};
@@ -99,7 +102,18 @@ pub enum MemoryPolicy {
     WithPageCache = 2,
 }
 
+impl Answer {
+    /// A node reports at least so often, whatever interval it is asked for.
+    pub const LONGEST_INTERVAL: Duration = Duration::from_mins(10);
+}
+
 impl Policy {
+    /// How long a window of averages may be, in seconds: nodes keep half an hour.
+    pub const AGGREGATE_DURATIONS_S: RangeInclusive<u32> = 10..=1_800;
+    /// How long a window of percentiles may be, in seconds.
+    pub const PERCENTILE_DURATIONS_S: RangeInclusive<u32> = 1..=1_800;
+    /// So many windows of percentiles a node keeps.
+    pub const MAX_PERCENTILES: usize = 8;
     /// Koordinator's default window of averages.
     pub const AGGREGATE_DURATION_S: u32 = 300;
     /// Koordinator's default windows of percentiles.

@@ -29,7 +29,7 @@ pub mod config_map {
     pub const CA: &str = "ca.crt";
     /// Name that the listener's certificate must have.
     pub const SERVER_NAME: &str = "server-name";
-    /// `host:port` of each replica, by comma, the leader first.
+    /// `host:port` of each replica, by comma, the leader first; in the order that was given where they were.
     pub const SERVERS: &str = "servers";
     /// Epoch of the leader who wrote the ConfigMap.
     pub const EPOCH: &str = "epoch";

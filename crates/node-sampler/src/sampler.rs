@@ -1,5 +1,6 @@
 //! The sampler: reads once a second, and says what a node is like whenever it is asked. Blocking reads of the kernel's files, nothing else.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use node_report::{
@@ -132,11 +133,11 @@ impl Sampler {
         &self.policy
     }
 
-    /// Window of averages, in seconds: that of the policy, 10 s to half an hour.
+    /// Window of averages, in seconds: that of the policy, within what is kept.
     fn window_s(&self) -> u32 {
         match self.policy.aggregate_duration_s {
             0 => Policy::AGGREGATE_DURATION_S,
-            seconds => seconds.clamp(10, 1_800),
+            seconds => within(seconds, &Policy::AGGREGATE_DURATIONS_S),
         }
     }
 
@@ -144,7 +145,10 @@ impl Sampler {
     fn durations_s(&self) -> Vec<u32> {
         match &self.policy.durations_s[..] {
             [] => Policy::DURATIONS_S.to_vec(),
-            chosen => chosen.iter().take(8).map(|seconds| (*seconds).clamp(1, 1_800)).collect(),
+            chosen => {
+                let chosen = chosen.iter().take(Policy::MAX_PERCENTILES);
+                chosen.map(|seconds| within(*seconds, &Policy::PERCENTILE_DURATIONS_S)).collect()
+            }
         }
     }
 
@@ -306,4 +310,9 @@ fn rest(node: Resources, pods: Totals, hosts: Resources) -> Resources {
         cpu_milli: rest(node.cpu_milli, pods.all.cpu_milli, hosts.cpu_milli),
         memory_bytes: rest(node.memory_bytes, pods.all.memory_bytes, hosts.memory_bytes),
     }
+}
+
+/// What a policy says, as far as it can be done: leaders refuse what cannot, other servers may not.
+fn within(seconds: u32, possible: &RangeInclusive<u32>) -> u32 {
+    seconds.clamp(*possible.start(), *possible.end())
 }

@@ -9,7 +9,7 @@ use std::error::Error;
 use serde_json::json;
 use testkit::api_server::{FakeApiServer, Kind};
 use testkit::client::connection::Endpoint;
-use testkit::differential::{Case, Subject, compare, populate};
+use testkit::differential::{Case, Common, Subject, compare, populate};
 use tokio::task::JoinSet;
 
 #[tokio::main]
@@ -28,7 +28,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let custom = json!({"apiVersion": widgets.api_version(), "kind": widgets.kind, "spec": {"n": 1}});
     let subjects = [("/api/v1", "limitranges", typed), ("/apis/test.isthmus.dev/v1", "widgets", custom)];
     for (root, resource, template) in subjects {
-        let subject = Subject { root: root.to_owned(), resource: resource.to_owned(), template };
+        let subject =
+            Subject { root: root.to_owned(), resource: resource.to_owned(), namespaced: true, template };
         let theirs = populate(&real, &subject).await?;
         let ours = populate(&fake, &subject).await?;
         server.compact(ours.old - 6);
@@ -45,7 +46,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 let (real, fake, subject) = (real.clone(), fake.clone(), subject.clone());
                 let (theirs, ours) = (theirs.clone(), ours.clone());
                 let case = case.clone();
-                tasks.spawn(async move { compare(&case, &subject, (&real, &theirs), (&fake, &ours)).await });
+                tasks.spawn(async move {
+                    compare(&case, &subject, (&real, &theirs), (&fake, &ours), Common::Writes).await
+                });
             }
             for difference in
                 tasks.join_all().await.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten()

@@ -4,6 +4,7 @@
 
 mod compare;
 mod draw;
+mod live;
 mod normalise;
 mod populate;
 mod written;
@@ -11,12 +12,13 @@ mod written;
 use std::time::Duration;
 
 pub use self::compare::{Difference, Reply, Said, ask, compare, fetch};
-pub use self::normalise::normalise;
-pub use self::populate::{Landmarks, Subject, populate};
+pub use self::live::{Live, LiveError, live};
+pub use self::normalise::Common;
+pub use self::populate::{Landmarks, PopulateError, Subject, populate};
 pub use self::written::{is_written, written};
 
 /// A dimension of the product: the name of a parameter and its values; the empty one leaves it out. Values that begin
-/// with `$` stand for what differs between servers: see [`Landmarks`].
+/// with `$` stand for what differs between servers and between kinds: see [`Landmarks`] and [`Subject`].
 type Dimension = (&'static str, &'static [&'static str]);
 
 const COMMON: [Dimension; 10] = [
@@ -136,7 +138,7 @@ impl Case {
 
     /// The path with its query, and the `Accept` header, for a server with these landmarks.
     pub fn request(&self, subject: &Subject, landmarks: &Landmarks) -> (String, &'static str) {
-        let namespaced = self.value("$scope") == "namespaced";
+        let in_one = self.value("$scope") == "namespaced";
         let mut query = Vec::new();
         if self.verb == Verb::Watch {
             query.push("watch=1".to_owned());
@@ -151,16 +153,24 @@ impl Case {
                 "$old" => landmarks.old.to_string(),
                 "$current" => landmarks.current.to_string(),
                 "$future" => landmarks.future.to_string(),
-                "$valid" => landmarks.token(namespaced, false),
-                "$expired" => landmarks.token(namespaced, true),
-                other => percent_encoding::utf8_percent_encode(other, percent_encoding::NON_ALPHANUMERIC)
-                    .to_string(),
+                "$valid" => landmarks.token(in_one || !subject.namespaced, false),
+                "$expired" => landmarks.token(in_one || !subject.namespaced, true),
+                "$others" if subject.namespaced => escaped("metadata.namespace=dt-a,metadata.name!=o-2"),
+                // Objects without a namespace have no such field.
+                "$others" => escaped("metadata.name!=o-2"),
+                other => escaped(other),
             };
             query.push(format!("{name}={value}"));
         }
         let accept = match (self.value("$accept"), self.verb) {
             ("protobuf", Verb::List | Verb::Get) => "application/vnd.kubernetes.protobuf",
             ("protobuf", Verb::Watch) => "application/vnd.kubernetes.protobuf;stream=watch",
+            ("protobuf metadata", Verb::List) => {
+                "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+            }
+            ("protobuf metadata", Verb::Watch | Verb::Get) => {
+                "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+            }
             ("metadata", Verb::List) => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
             ("metadata", Verb::Watch | Verb::Get) => {
                 "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
@@ -169,8 +179,8 @@ impl Case {
             _ => "application/json",
         };
         let path = match self.verb {
-            Verb::Get => subject.object_path(namespaced, self.value("$name")),
-            Verb::List | Verb::Watch => subject.path(namespaced),
+            Verb::Get => subject.object_path(in_one, self.value("$name")),
+            Verb::List | Verb::Watch => subject.path(in_one),
         };
         (format!("{path}?{}", query.join("&")), accept)
     }
@@ -186,10 +196,14 @@ impl Case {
         self.value("continue") == "$expired"
     }
 
-    /// Whether it asks for protobuf.
+    /// Whether it asks for whole objects in protobuf.
     pub fn is_protobuf(&self) -> bool {
         self.value("$accept") == "protobuf"
     }
+}
+
+fn escaped(text: &str) -> String {
+    percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
 }
 
 #[cfg(test)]

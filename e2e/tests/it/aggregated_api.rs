@@ -16,7 +16,7 @@ use e2e::seed::seed;
 use e2e::{client, fresh_namespace, kubectl, kubectl_apply};
 use serde_json::Value;
 use testkit::client::connection::Endpoint;
-use testkit::differential::{Case, Subject, compare, populate};
+use testkit::differential::{Case, Common, Subject, compare, populate};
 use tokio::task::JoinSet;
 
 use self::answers::{Kind, Question, differences};
@@ -176,8 +176,12 @@ async fn lists_and_watches_are_answered_as_by_the_api_server() -> Result<()> {
     let template: Value = serde_json::json!({
         "apiVersion": "test.isthmus.dev/v1", "kind": "Gadget", "spec": { "color": "red" },
     });
-    let subject =
-        Subject { root: "/apis/test.isthmus.dev/v1".to_owned(), resource: "gadgets".to_owned(), template };
+    let subject = Subject {
+        root: "/apis/test.isthmus.dev/v1".to_owned(),
+        resource: "gadgets".to_owned(),
+        namespaced: true,
+        template,
+    };
     let (theirs, own) = (populate(&real, &subject).await?, populate(&ours, &subject).await?);
     let free = ["resourceVersion", "resourceVersionMatch", "sendInitialEvents"];
     let mut cases = Case::corners(true, &free);
@@ -194,7 +198,7 @@ async fn lists_and_watches_are_answered_as_by_the_api_server() -> Result<()> {
             let (real, ours, subject) = (real.clone(), ours.clone(), subject.clone());
             let (theirs, own) = (theirs.clone(), own.clone());
             tasks.spawn(async move {
-                let found = compare(&case, &subject, (&real, &theirs), (&ours, &own)).await;
+                let found = compare(&case, &subject, (&real, &theirs), (&ours, &own), Common::Writes).await;
                 (case, found)
             });
         }

@@ -56,6 +56,10 @@ async fn run(hub: Arc<Hub>, start: Start) {
     let mut pooled = None;
     let mut complaint = String::new();
     let mut revision = hub.filters.revision();
+    // What an earlier run kept, before it was to be passed through.
+    for resource in &hub.sharing.load_full().passed_through {
+        hub.subscriptions.let_go(resource);
+    }
     loop {
         revision.borrow_and_update();
         let current = hub.filters.view().pool.clone();
@@ -138,7 +142,8 @@ fn complain(error: &FileError, last: &mut String) {
     }
 }
 
-/// Puts in force what is shared: what is new begins at once, what is gone ends unless the hub reads it itself.
+/// Puts in force what is shared: what is new begins at once, what is gone ends unless the hub reads it itself. Of what is passed through from now on
+/// nothing is kept.
 fn apply(hub: &Hub, sharing: Sharing, cloud: &Layer) {
     let before = hub.sharing.load();
     if **before == sharing {
@@ -147,8 +152,16 @@ fn apply(hub: &Hub, sharing: Sharing, cloud: &Layer) {
     for resource in cloud.pooled.iter().flatten().filter(|resource| private(resource)) {
         warn!(key = api::names::POOL_SCOPED_METADATA, %resource, "never shared: who may read which is decided by name");
     }
-    let (old, new): (BTreeSet<_>, BTreeSet<_>) = (before.pooled.clone(), sharing.pooled.clone());
+    let pooled = |sharing: &Sharing| -> BTreeSet<_> {
+        sharing.pooled.iter().filter(|resource| sharing.keeps(resource)).cloned().collect()
+    };
+    let (old, new) = (pooled(&before), pooled(&sharing));
     hub.sharing.store(Arc::new(sharing));
+    let keeps = |resource: &&GroupVersionResource| before.keeps(resource);
+    for resource in hub.sharing.load().passed_through.iter().filter(keeps) {
+        info!(%resource, "passed through from now on");
+        hub.subscriptions.let_go(resource);
+    }
     for resource in new.difference(&old) {
         info!(%resource, "shared from now on");
         hub.subscriptions.open_pooled(resource);

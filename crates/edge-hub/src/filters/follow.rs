@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use watch_cache::{Cursor, Delivery, Scope, Selects, Step};
 
-use super::{PodAccess, Topology, internal_addresses};
+use super::{FilterName, PodAccess, Topology, internal_addresses};
 use crate::{
     hub::Hub,
     subscriptions::{Key, Owner, Progress, Subscription},
@@ -61,12 +61,11 @@ struct Following {
 
 impl Following {
     fn new(hub: Arc<Hub>, node: &str, pool: Option<Box<str>>, access: PodAccess) -> Self {
-        let services = Key::pooled(&GroupVersionResource::new("", "v1", "services"));
         let own_node = named(&GroupVersionResource::new("", "v1", "nodes"), "", node);
         Self {
             hub,
             configured: pool.is_some(),
-            services: Source::new(services),
+            services: Source::none(),
             own_node: Source {
                 key: (pool.is_none() || access.asks_node()).then_some(own_node),
                 reader: None,
@@ -82,7 +81,9 @@ impl Following {
 
     async fn run(mut self) {
         let mut link = self.hub.upstream.state();
+        let mut revision = self.hub.filters.revision();
         loop {
+            revision.borrow_and_update();
             self.read();
             self.hub.filters.change_view(|view| {
                 view.pool = self.pool.as_deref().map(Arc::from);
@@ -96,7 +97,8 @@ impl Following {
             });
             let known =
                 self.services.is_settled() && self.own_node.is_settled() && self.node_pool.is_settled();
-            if known || !self.hub.upstream.is_up() && self.services.has_read() {
+            let has_services = self.services.key.is_none() || self.services.has_read();
+            if known || !self.hub.upstream.is_up() && has_services {
                 self.hub.filters.settle();
             }
             tokio::select! {
@@ -104,11 +106,28 @@ impl Following {
                 () = self.own_node.changed() => {}
                 () = self.node_pool.changed() => {}
                 _ = link.changed() => {}
+                _ = revision.changed() => {}
             }
         }
     }
 
+    /// Reads Services for the filter alone that looks at them.
+    fn choose_services(&mut self) {
+        let wanted = self.hub.filters.has(FilterName::ServiceTopology);
+        match self.services.key.take() {
+            None if wanted => {
+                self.services = Source::new(Key::pooled(&GroupVersionResource::new("", "v1", "services")));
+            }
+            Some(key) if !wanted => {
+                self.services = Source::none();
+                self.hub.subscriptions.close_own(&key);
+            }
+            key => self.services.key = key,
+        }
+    }
+
     fn read(&mut self) {
+        self.choose_services();
         let topology = &mut self.topology;
         self.services.read(&self.hub, |told| match told {
             Told::Reset => topology.values_mut().for_each(|wanted| *wanted = Topology::Former),

@@ -72,6 +72,11 @@ impl Filters {
         Some(filter.clone())
     }
 
+    /// Whether a filter applies to anybody.
+    pub fn has(&self, name: FilterName) -> bool {
+        self.state.lock().rules.enabled.contains(&name)
+    }
+
     /// Waits, after the start, until what filters look at was read, or cannot be.
     pub async fn settled(&self) {
         // Nobody is kept waiting by a link that is not there: the view is then as good as it gets.

@@ -53,6 +53,12 @@ impl Collector for HubCollector {
             None,
             MetricType::Gauge,
         )?)?;
+        ConstCounter::new(hub.subscriptions.crowded_out()).encode(encoder.encode_descriptor(
+            "hub_crowded_out",
+            "Requests that found no room for a subscription",
+            None,
+            MetricType::Counter,
+        )?)?;
         let mut link = encoder.encode_descriptor(
             "hub_link_bytes",
             "Bytes over the link, TLS included",

@@ -15,19 +15,31 @@ pub(super) struct Told {
     server_name: String,
     servers: String,
     epoch: String,
+    leader: String,
 }
 
 /// Whom to report to.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
-    /// The leader first, as far as was known.
+    /// The leader first, as far as was known; always in the same order where they were given.
     pub(super) servers: Vec<Server>,
     /// The name that their certificates have.
     pub(super) name: ServerName<'static>,
     /// Who signs those.
     pub(super) roots: Arc<RootCertStore>,
     /// The leader's term; 0 if it is not told.
-    pub(super) epoch: u64,
+    epoch: u64,
+    /// Who leads, as replicas know it: what nodes reach may have another name.
+    leader: String,
+}
+
+/// Why a connection is of no use by what the cluster says now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Elsewhere {
+    /// Another server leads.
+    Leader,
+    /// Servers are known by another name or authority.
+    Trust,
 }
 
 /// Why it cannot be used.
@@ -48,11 +60,18 @@ pub(super) enum PlaceError {
 }
 
 impl Place {
-    /// Whether a connection to `server` that was made by this place is right by `other` as well.
-    pub(super) fn is_still(&self, other: &Self, server: &Server) -> bool {
-        other.servers.first() == Some(server)
-            && self.name == other.name
-            && self.roots.roots == other.roots.roots
+    /// Whether `news` send a connection to `server` away that was right by this, and on which the term `heard` was told. Where the list of
+    /// servers is the same whoever leads, nothing but the leader's name and a later term tells of another.
+    pub(super) fn elsewhere(&self, news: &Self, server: &Server, heard: Option<u64>) -> Option<Elsewhere> {
+        if self.name != news.name || self.roots.roots != news.roots.roots {
+            return Some(Elsewhere::Trust);
+        }
+        let is_other = if self.servers == news.servers {
+            self.leader != news.leader && news.epoch > heard.unwrap_or(0)
+        } else {
+            news.servers.first() != Some(server)
+        };
+        is_other.then_some(Elsewhere::Leader)
     }
 }
 
@@ -65,6 +84,7 @@ impl Told {
             server_name: of(config_map::SERVER_NAME),
             servers: of(config_map::SERVERS),
             epoch: of(config_map::EPOCH),
+            leader: of(api::slo::names::LEADER),
         }
     }
 
@@ -85,13 +105,13 @@ impl Told {
             return Err(PlaceError::Servers);
         }
         let epoch = self.epoch.trim().parse().unwrap_or(0);
-        Ok(Place { servers, name, roots: Arc::new(roots), epoch })
+        Ok(Place { servers, name, roots: Arc::new(roots), epoch, leader: self.leader.clone() })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{PlaceError, Told};
+    use super::{Elsewhere, PlaceError, Told};
 
     #[test]
     fn what_is_wrong_in_the_config_map_has_a_name() {
@@ -101,6 +121,7 @@ mod tests {
             server_name: name.to_owned(),
             servers: servers.to_owned(),
             epoch: "1".to_owned(),
+            leader: "a".to_owned(),
         };
         let pem = authority.pem();
         let place = told(pem, "a.example", "1.2.3.4:5, bad,[::1]:6").place(&[]).unwrap();
@@ -122,5 +143,37 @@ mod tests {
         ] {
             assert_eq!(told(ca, name, servers).place(&[]).unwrap_err(), expected, "{name:?} {servers:?}");
         }
+    }
+
+    #[test]
+    fn a_later_term_of_another_leader_is_elsewhere_whatever_the_list() {
+        let authority = || testkit::api_server::pki::Authority::generate("a").unwrap();
+        let (ours, other) = (authority(), authority());
+        let place = |pem: &str, servers: &str, leader: &str, epoch: u64| {
+            let [ca, server_name, servers, leader] =
+                [pem, "a.example", servers, leader].map(ToOwned::to_owned);
+            Told { ca, server_name, servers, epoch: epoch.to_string(), leader }.place(&[]).unwrap()
+        };
+        let pem = ours.pem();
+        let before = place(pem, "a:1,b:1", "x", 1);
+        let cases = [
+            // A list that is always the same.
+            (("a:1,b:1", "y", 2), ("a:1", Some(1)), Some(Elsewhere::Leader)),
+            (("a:1,b:1", "y", 2), ("a:1", None), Some(Elsewhere::Leader)),
+            // That one was found before the cluster said so; or it leads again.
+            (("a:1,b:1", "y", 2), ("b:1", Some(2)), None),
+            (("a:1,b:1", "x", 2), ("a:1", Some(1)), None),
+            // A list with the leader first, to which others come.
+            (("b:1,a:1", "y", 2), ("a:1", Some(1)), Some(Elsewhere::Leader)),
+            (("b:1,a:1", "y", 2), ("b:1", Some(2)), None),
+            (("a:1,b:1,c:1", "x", 1), ("a:1", Some(1)), None),
+        ];
+        for ((servers, leader, epoch), (server, heard), expected) in cases {
+            let news = place(pem, servers, leader, epoch);
+            let found = before.elsewhere(&news, &server.parse().unwrap(), heard);
+            assert_eq!(found, expected, "{servers} {leader} {epoch}, at {server} of {heard:?}");
+        }
+        let news = place(other.pem(), "a:1,b:1", "x", 1);
+        assert_eq!(before.elsewhere(&news, &"a:1".parse().unwrap(), Some(1)), Some(Elsewhere::Trust));
     }
 }

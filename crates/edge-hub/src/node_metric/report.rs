@@ -16,7 +16,7 @@ use super::{
     follow::Known,
     meters::Outcome,
     now,
-    place::{Place, PlaceError},
+    place::{Elsewhere, Place, PlaceError},
     route::Route,
     schedule,
 };
@@ -106,10 +106,11 @@ impl Reporter {
         }
         let (given, name) = (self.shared.config.servers.clone(), server.to_string());
         let heard = self.encoder.epoch();
+        let mut told = place.clone();
         let opened = tokio::select! {
             opened = Connection::open(&server, &place, certificate.clone()) => opened,
             // A server that is gone without a word is not waited for when another leads.
-            () = elsewhere(&mut self.known, &given, &place, &server, heard) => return self.moves(),
+            why = elsewhere(&mut self.known, &given, &mut told, &server, heard) => return self.moves(why),
         };
         let mut connection = match opened {
             Ok(connection) => connection,
@@ -127,7 +128,7 @@ impl Reporter {
                     self.moved = true;
                     return self.route.failed();
                 }
-                () = elsewhere(&mut self.known, &given, &place, &server, heard) => return self.moves(),
+                why = elsewhere(&mut self.known, &given, &mut told, &server, heard) => return self.moves(why),
             }
             if !self.shows(&certificate) {
                 return debug!("the hub has another certificate: connecting anew");
@@ -136,7 +137,7 @@ impl Reporter {
             let exchanged = tokio::select! {
                 exchanged = self.exchange(&mut connection, &name) => exchanged,
                 // A leader that stands still is not waited for when there is another.
-                () = elsewhere(&mut known, &given, &place, &server, heard) => return self.moves(),
+                why = elsewhere(&mut known, &given, &mut told, &server, heard) => return self.moves(why),
             };
             due = match exchanged {
                 Next::InTime => {
@@ -150,8 +151,12 @@ impl Reporter {
         }
     }
 
-    fn moves(&mut self) {
-        info!("another leader, or another authority, to report to");
+    fn moves(&mut self, why: Elsewhere) {
+        info!(?why, "another leader, or another authority, to report to");
+        // Of a list that is always the same it is another's turn; a list that begins with the leader begins anew.
+        if why == Elsewhere::Leader {
+            self.route.passed_over();
+        }
         self.moved = true;
     }
 
@@ -279,23 +284,23 @@ impl Reporter {
     }
 }
 
-/// Returns when the cluster begins to name another leader than `server`, or another authority. Where servers are given, which are always
-/// the same, a later term than the one `heard` of is another leader.
+/// Returns when the cluster sends a connection to `server` elsewhere, on which the term `heard` was told. `told` is what it said last, of
+/// which the connection was right.
 async fn elsewhere(
     known: &mut watch::Receiver<Known>,
-    servers: &[Server],
-    place: &Place,
+    given: &[Server],
+    told: &mut Place,
     server: &Server,
     heard: Option<u64>,
-) {
+) -> Elsewhere {
     loop {
         // The sender lives as long as this task.
         let _ = known.changed().await;
-        let told = known.borrow_and_update().told.clone();
-        let Some(other) = told.and_then(|told| told.place(servers).ok()) else { continue };
-        let is_later = !servers.is_empty() && other.epoch > heard.unwrap_or(0);
-        if is_later || !place.is_still(&other, server) {
-            return;
+        let news = known.borrow_and_update().told.clone();
+        let Some(news) = news.and_then(|news| news.place(given).ok()) else { continue };
+        match told.elsewhere(&news, server, heard) {
+            Some(why) => return why,
+            None => *told = news,
         }
     }
 }

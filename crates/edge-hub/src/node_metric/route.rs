@@ -40,11 +40,17 @@ impl Route {
         self.leader.as_ref().or_else(|| self.servers.get(self.at.checked_rem(self.servers.len())?))
     }
 
+    /// Another leads than that one, about which nothing is known to be wrong.
+    pub(super) fn passed_over(&mut self) {
+        // One that another named may stand in the list as well.
+        let named = self.leader.take().and_then(|named| self.servers.iter().position(|one| *one == named));
+        self.at = named.unwrap_or(self.at).wrapping_add(1);
+    }
+
     /// That one did not answer, or could not be used.
     pub(super) fn failed(&mut self) {
         // Whoever named it as leader may know better by now; it is the others' turn.
-        self.leader = None;
-        self.at = self.at.wrapping_add(1);
+        self.passed_over();
         self.failures = self.failures.saturating_add(1);
     }
 
@@ -128,6 +134,18 @@ mod tests {
         assert_eq!(route.next(), Some(&server("b:1")));
         route.redirected(None);
         assert_eq!(route.next(), Some(&server("a:1")));
+    }
+
+    #[test]
+    fn who_leads_no_more_is_passed_over_without_a_pause() {
+        let mut route = route();
+        for expected in ["a:1", "b:1", "a:1"] {
+            assert_eq!((route.next(), route.pause(1.0)), (Some(&server(expected)), Duration::ZERO));
+            route.passed_over();
+        }
+        route.redirected(Some(server("a:1")));
+        route.passed_over();
+        assert_eq!(route.next(), Some(&server("b:1")), "the one after the one that was named");
     }
 
     #[test]

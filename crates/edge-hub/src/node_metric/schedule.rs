@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
+use node_report::Answer;
+
 /// A second, over which nodes spread that connect at once after a takeover.
 const SPREAD_MS: u64 = 1_000;
 
 /// The shortest interval that a leader may ask for, in milliseconds: samples are no closer.
 const SHORTEST_MS: u32 = 1_000;
 
-/// The longest.
-const LONGEST_MS: u32 = 600_000;
-
 /// The interval to use when the leader asks for this one; 0: as before.
 pub(super) fn interval_ms(asked: u32, before: u32) -> u32 {
-    if asked == 0 { before } else { asked.clamp(SHORTEST_MS, LONGEST_MS) }
+    let longest = u32::try_from(Answer::LONGEST_INTERVAL.as_millis()).unwrap_or(u32::MAX);
+    if asked == 0 { before } else { asked.clamp(SHORTEST_MS, longest) }
 }
 
 /// How long after `now_ms` the next report is due: when the clock stands at the node's own place in the interval. Not sooner than half

@@ -4,31 +4,36 @@
 //! Every authenticated user may read them (the role `system:discovery`), so they are kept once for all.
 
 pub mod forms;
+mod index;
 
 use std::{
     collections::HashMap,
-    pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
     time::{Duration, SystemTime},
 };
 
 use axum::body::{Body, Bytes};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
-use http_body::Frame;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tls::digest::Sha256Digest;
 use tracing::{debug, warn};
 
-use super::coding::{Coding, LARGEST};
-use crate::storage::Storage;
+use self::index::{Entry, Index};
+use super::{coding::Coding, tee::Tee};
+use crate::{
+    storage::{Storage, StorageError},
+    tasks::Tasks,
+};
 
 /// How long what was answered again is not written again, in seconds: only how old it is would be another.
 const WRITTEN_AGAIN: u64 = 3600;
 
 /// Of how many documents it is known when they were answered last.
 const CONFIRMED: usize = 1024;
+
+/// The index of what is kept.
+const INDEX: &str = "documents";
 
 /// Headers that a client needs to read or to revalidate the document.
 const KEPT_HEADERS: [header::HeaderName; 4] =
@@ -59,19 +64,35 @@ struct Head {
 #[derive(Clone)]
 pub struct Documents {
     storage: Storage,
+    tasks: Tasks,
     /// When those were answered again that did not change, in Unix seconds.
     confirmed: Arc<Mutex<HashMap<String, u64>>>,
+    /// What is on its way to the disk, by its name: it is answered as if it were there.
+    passed: Arc<Mutex<HashMap<String, Bytes>>>,
+    /// Held by who writes.
+    index: Arc<Mutex<Index>>,
+}
+
+/// How a document in one of its forms is called.
+struct Name {
+    blob: String,
+    /// What it is about, whatever its form.
+    path: String,
+    /// Whether many clients take that form.
+    common: bool,
 }
 
 impl Documents {
     /// Documents in `storage`.
-    pub fn new(storage: Storage) -> Self {
-        Self { storage, confirmed: Arc::default() }
+    pub fn new(storage: Storage, tasks: Tasks) -> Self {
+        let index = storage.blob(INDEX).and_then(|blob| serde_json::from_slice(&blob).ok());
+        let index = Arc::new(Mutex::new(index.unwrap_or_default()));
+        Self { storage, tasks, confirmed: Arc::default(), passed: Arc::default(), index }
     }
 
     /// How long ago the API server gave the document to whoever accepts exactly that; nothing if it is not kept.
     pub fn age(&self, path_and_query: &str, accept: &str) -> Option<Duration> {
-        let name = named(path_and_query, accept);
+        let name = named(path_and_query, accept).blob;
         let (head, _) = self.head(&name)?;
         Some(since(self.last(&name, &head)))
     }
@@ -86,7 +107,7 @@ impl Documents {
         response.map(|body| {
             Body::new(Tee::new(body, move |bytes: Vec<u8>| {
                 if let Some(plain) = coding.plain(bytes) {
-                    documents.store(&name, headers, &plain);
+                    documents.store(name, headers, &plain);
                 }
             }))
         })
@@ -96,34 +117,65 @@ impl Documents {
     pub fn keep_as(&self, path_and_query: &str, accept: &'static str, headers: &HeaderMap, body: &[u8]) {
         let mut headers = headers.clone();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(accept));
-        self.store(&named(path_and_query, accept), kept(&headers), body);
+        self.store(named(path_and_query, accept), kept(&headers), body);
     }
 
-    fn store(&self, name: &str, headers: Vec<(String, String)>, body: &[u8]) {
+    /// Whoever asks from now on finds it. The disk has it later: it may be slow, and no thread of the runtime waits for it.
+    fn store(&self, name: Name, headers: Vec<(String, String)>, body: &[u8]) {
         let (digest, at) = (Sha256Digest::of(body).to_string(), unix_seconds());
-        {
-            let mut confirmed = self.confirmed.lock();
-            if confirmed.len() < CONFIRMED || confirmed.contains_key(name) {
-                confirmed.insert(name.to_owned(), at);
-            }
-        }
-        let is_recent = |head: &Head| head.at.saturating_add(WRITTEN_AGAIN) > at;
-        if self.head(name).is_some_and(|(head, _)| head.digest == digest && is_recent(&head)) {
-            return;
-        }
         let Ok(mut blob) = serde_json::to_vec(&Head { headers, digest, at }) else { return };
         blob.push(b'\n');
         blob.extend_from_slice(body);
-        if let Err(error) = self.storage.put_blob(name, &blob) {
-            warn!(name, %error, "a document about the API cannot be kept");
+        self.passed.lock().insert(name.blob.clone(), blob.into());
+        let documents = self.clone();
+        self.tasks.spawn_blocking(move || documents.write(&name));
+    }
+
+    /// Writes what has passed as `name`, if that is anything new.
+    fn write(&self, name: &Name) {
+        let mut index = self.index.lock();
+        let Some(blob) = self.passed.lock().get(&name.blob).cloned() else { return };
+        if let Some((new, _)) = parse(&blob) {
+            let is_recent = |head: &Head| head.at.saturating_add(WRITTEN_AGAIN) > new.at;
+            let stored = self.storage.blob(&name.blob).and_then(|blob| parse(&blob));
+            let is_known = stored.is_some_and(|(head, _)| head.digest == new.digest && is_recent(&head));
+            if is_known {
+                self.confirm(&name.blob, new.at);
+                index.touch(&name.blob, new.at);
+            } else if let Err(error) = self.put(&mut index, name, &blob, new.at) {
+                warn!(path = name.path, %error, "a document about the API cannot be kept");
+            }
+        }
+        let mut passed = self.passed.lock();
+        // Another answer may have passed meanwhile; its writer waits for this one.
+        if passed.get(&name.blob).is_some_and(|latest| latest.as_ptr() == blob.as_ptr()) {
+            passed.remove(&name.blob);
+        }
+    }
+
+    /// The index first: what it names and is not there costs nothing, and what is there and it does not name would stay for ever.
+    fn put(&self, index: &mut Index, name: &Name, blob: &[u8], at: u64) -> Result<(), StorageError> {
+        let Name { blob: name, path, common } = name;
+        let entry = Entry { name: name.clone(), path: path.clone(), common: *common, bytes: blob.len(), at };
+        for gone in index.put(&entry) {
+            debug!(name = gone, "a document about the API makes room");
+            self.confirmed.lock().remove(&gone);
+            self.storage.remove_blob(&gone)?;
+        }
+        self.storage.put_blob(INDEX, &serde_json::to_vec(&*index).unwrap_or_default())?;
+        self.storage.put_blob(name, blob)
+    }
+
+    fn confirm(&self, name: &str, at: u64) {
+        let mut confirmed = self.confirmed.lock();
+        if confirmed.len() < CONFIRMED || confirmed.contains_key(name) {
+            confirmed.insert(name.to_owned(), at);
         }
     }
 
     fn head(&self, name: &str) -> Option<(Head, Bytes)> {
-        let blob = self.storage.blob(name)?;
-        let end = blob.iter().position(|byte| *byte == b'\n')?;
-        let head = serde_json::from_slice(&blob[..end]).ok()?;
-        Some((head, blob.slice(end + 1..)))
+        let passed = self.passed.lock().get(name).cloned();
+        parse(&passed.or_else(|| self.storage.blob(name))?)
     }
 
     /// When a document that is kept was last answered.
@@ -138,8 +190,9 @@ impl Documents {
             let (head, body) = self.head(&name)?;
             Some((self.last(&name, &head), head, body))
         };
-        let own = found(name(path_and_query, request));
-        let common = forms::accepted(request).into_iter().find_map(|form| found(named(path_and_query, form)));
+        let own = found(name(path_and_query, request).blob);
+        let common =
+            forms::accepted(request).into_iter().find_map(|form| found(named(path_and_query, form).blob));
         let newer = match (own, common) {
             (Some(own), Some(common)) => Some(if common.0 > own.0 { common } else { own }),
             (own, common) => own.or(common),
@@ -173,73 +226,42 @@ fn kept(headers: &HeaderMap) -> Vec<(String, String)> {
     kept.collect()
 }
 
+fn parse(blob: &Bytes) -> Option<(Head, Bytes)> {
+    let end = blob.iter().position(|byte| *byte == b'\n')?;
+    let head = serde_json::from_slice(&blob[..end]).ok()?;
+    Some((head, blob.slice(end + 1..)))
+}
+
 /// One document has several forms; the `Accept` header chooses.
-fn name(path_and_query: &str, headers: &HeaderMap) -> String {
+fn name(path_and_query: &str, headers: &HeaderMap) -> Name {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     named(path_and_query, accept)
 }
 
-fn named(path_and_query: &str, accept: &str) -> String {
-    let digest = Sha256Digest::of(format!("{path_and_query}\n{accept}").as_bytes()).to_string();
-    format!("document-{digest}")
+fn named(path_and_query: &str, accept: &str) -> Name {
+    let (path, query) = path_and_query.split_once('?').unwrap_or((path_and_query, ""));
+    let asked = asked(path, query);
+    let digest = Sha256Digest::of(format!("{asked}\n{accept}").as_bytes());
+    Name { blob: format!("document-{digest}"), path: path.to_owned(), common: forms::is_common(accept) }
+}
+
+/// The path, and what of the query makes it another document: of which version an `OpenAPI` document is (kept by its readers for ever), and
+/// how much is told of health. The API server looks at nothing else.
+fn asked(path: &str, query: &str) -> String {
+    let mut parameters = query.split('&');
+    let first = path.trim_matches('/').split('/').next();
+    let chosen = match first {
+        Some("openapi") => parameters.find(|parameter| parameter.starts_with("hash=")),
+        Some("healthz" | "livez" | "readyz") => {
+            parameters.any(|parameter| parameter.split('=').next() == Some("verbose")).then_some("verbose")
+        }
+        _ => None,
+    };
+    chosen.map_or_else(|| path.to_owned(), |parameter| format!("{path}?{parameter}"))
 }
 
 fn since(at: u64) -> Duration {
     Duration::from_secs(unix_seconds().saturating_sub(at))
-}
-
-/// Hands a body on and collects it; calls `done` when the whole of it has passed.
-pub(super) struct Tee<F> {
-    inner: Body,
-    seen: Option<Vec<u8>>,
-    done: Option<F>,
-}
-
-impl<F: FnOnce(Vec<u8>) + Unpin> Tee<F> {
-    /// Calls `done` with all of `inner`, if it is not too large.
-    pub(super) fn new(inner: Body, done: F) -> Self {
-        Self { inner, seen: Some(Vec::new()), done: Some(done) }
-    }
-}
-
-impl<F: FnOnce(Vec<u8>) + Unpin> http_body::Body for Tee<F> {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let polled = Pin::new(&mut self.inner).poll_frame(context);
-        match &polled {
-            Poll::Ready(Some(Ok(frame))) => {
-                if let (Some(seen), Some(data)) = (&mut self.seen, frame.data_ref()) {
-                    if seen.len() + data.len() > LARGEST {
-                        self.seen = None;
-                    } else {
-                        seen.extend_from_slice(data);
-                    }
-                }
-            }
-            Poll::Ready(Some(Err(_))) => self.seen = None,
-            Poll::Ready(None) | Poll::Pending => {}
-        }
-        // Whoever writes an answer of known length does not ask again after its last byte.
-        let over = matches!(polled, Poll::Ready(None)) || self.inner.is_end_stream();
-        let me = &mut *self;
-        if over && let (Some(seen), Some(done)) = (me.seen.take(), me.done.take()) {
-            done(seen);
-        }
-        polled
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.done.is_none() && self.inner.is_end_stream()
-    }
-
-    fn size_hint(&self) -> http_body::SizeHint {
-        self.inner.size_hint()
-    }
 }
 
 /// How old an answer from what was kept may be, as the `Warning` header tells it (RFC 7234, 5.5.4: 110 is "stale"; Kubernetes
@@ -270,7 +292,22 @@ pub fn unix_milliseconds() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::is_document;
+    use super::{asked, is_document};
+
+    #[test]
+    fn a_document_is_called_by_what_it_depends_on() {
+        for (path, query, expected) in [
+            ("/version", "timeout=32s", "/version"),
+            ("/apis", "x=1&hash=2", "/apis"),
+            ("/openapi/v2", "timeout=32s", "/openapi/v2"),
+            ("/openapi/v3/apis/apps/v1", "x=1&hash=AB", "/openapi/v3/apis/apps/v1?hash=AB"),
+            ("/readyz", "verbose&exclude=etcd", "/readyz?verbose"),
+            ("/readyz", "exclude=etcd", "/readyz"),
+            ("/livez/", "verbose=", "/livez/?verbose"),
+        ] {
+            assert_eq!(asked(path, query), expected, "{path}?{query}");
+        }
+    }
 
     #[test]
     fn documents_are_about_the_api_and_not_about_objects() {

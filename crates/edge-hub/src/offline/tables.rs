@@ -16,10 +16,7 @@ use tls::digest::Sha256Digest;
 use tracing::warn;
 use watch_cache::Page;
 
-use super::{
-    coding::Coding,
-    documents::{Tee, unix_seconds},
-};
+use super::{coding::Coding, documents::unix_seconds, tee::Tee};
 use crate::{storage::Storage, subscriptions::Owner};
 
 /// The most rows that are kept of a resource for one reader.

@@ -189,7 +189,7 @@ impl App {
                 storage.blob(UNASKED).as_deref(),
             ),
             alike: Alike::new(upstream.clone(), storage.clone()),
-            documents: Documents::new(storage.clone()),
+            documents: Documents::new(storage.clone(), tasks.clone()),
             tables: Tables::new(storage.clone()),
             upstream,
             identity: keeper.report(),
@@ -259,7 +259,8 @@ impl App {
         if let Some(bound) = bound {
             bound.serve(&router, admin_router, &mut tasks, &shutdown);
         }
-        for resource in &hub.sharing.load().pooled {
+        let sharing = hub.sharing.load_full();
+        for resource in sharing.pooled.iter().filter(|resource| sharing.keeps(resource)) {
             hub.subscriptions.open_pooled(resource);
         }
         tasks.spawn(cloud_config::follow::follow(hub.clone(), cloud, shutdown.clone()));

@@ -188,7 +188,7 @@ impl Sharing {
 
     /// Whether one stream serves all callers. Secrets and `ConfigMaps` never: who may read which is decided by name.
     pub fn pools(&self, resource: &GroupVersionResource) -> bool {
-        !cloud_config::private(resource) && self.pooled.contains(resource)
+        !cloud_config::private(resource) && self.keeps(resource) && self.pooled.contains(resource)
     }
 }
 

@@ -24,13 +24,21 @@ pub(super) enum Before {
     Never,
 }
 
-/// What was fetched with the reader's own credential was allowed to it then. Of what all users share that is not enough: it must have
-/// been allowed to list or watch it itself.
-pub(super) fn known(hub: &Hub, wanted: &Wanted, path: &ResourcePath, named: &Named, owner: &Owner) -> Before {
-    let remembered =
-        |key: &Key| *owner != Owner::Users || hub.authorizer.remembers(&named.subject, &scope_of(key));
+/// What was fetched with the reader's own credential was allowed to it then. Of what others share that is not enough, be it all users or,
+/// where the resource is `pooled`, the node with them: it must have been allowed to list or watch it itself.
+pub(super) fn known(
+    hub: &Hub,
+    wanted: &Wanted,
+    path: &ResourcePath,
+    named: &Named,
+    owner: &Owner,
+    pooled: bool,
+) -> Before {
+    let remembers = |key: &Key| hub.authorizer.remembers(&named.subject, &scope_of(key));
+    let remembered = |key: &Key| *owner != Owner::Users || remembers(key);
     let key = wanted.key(path, false, owner);
-    if hub.subscriptions.holds(&key) && remembered(&key) {
+    let shares = || pooled && hub.subscriptions.holds(&Key::pooled(&path.resource)) && remembers(&key);
+    if hub.subscriptions.holds(&key) && remembered(&key) || shares() {
         return Before::Allowed;
     }
     if !matches!(wanted, Wanted::Get) {

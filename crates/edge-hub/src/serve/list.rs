@@ -24,10 +24,8 @@ pub(super) async fn answer(asked: &Asked<'_>, request: &ListRequest) -> Result<R
     let is_up = || hub.upstream.is_up() && asked.filter.is_none();
     let verdict = match &request.read {
         // The first list was made after this request came: nothing is more recent.
-        ListRead::MostRecent | ListRead::Continue { at: None, .. } if !first && asked.filter.is_none() => {
-            let policy = hub.sharing.load().freshness(&asked.key.resource);
-            let age = asked.proved_age(&subscription, policy).await;
-            freshness::most_recent(policy, age, is_up())
+        ListRead::MostRecent | ListRead::Continue { at: None, .. } if !first => {
+            asked.most_recent(&subscription).await
         }
         _ => freshness::any(asked.age(&subscription)),
     };
@@ -97,6 +95,6 @@ fn untold(why: Option<&TranscodeError>) -> Status {
 
 fn too_old_for_policy() -> Status {
     Status::service_unavailable(
-        "edge-hub: no link to the API server, and the freshness policy of this resource allows no older answer",
+        "edge-hub: no sign of life from the API server, and the freshness policy of this resource allows no older answer",
     )
 }

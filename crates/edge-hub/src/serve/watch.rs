@@ -132,15 +132,10 @@ pub(super) async fn answer(asked: &Asked<'_>, request: WatchRequest) -> Result<R
 
 /// Whether what is held is recent enough for the watch to begin with, as for a list.
 async fn verdict(asked: &Asked<'_>, subscription: &Subscription, start: &WatchStart, first: bool) -> Verdict {
-    let hub = asked.hub;
     match start {
-        // The first list was made after this request came, and what is filtered is answered here or not at all.
-        WatchStart::Initial { most_recent: true, .. } | WatchStart::Live { most_recent: true }
-            if !first && asked.filter.is_none() =>
-        {
-            let policy = hub.sharing.load().freshness(&asked.key.resource);
-            let age = asked.proved_age(subscription, policy).await;
-            freshness::most_recent(policy, age, hub.upstream.is_up())
+        // The first list was made after this request came.
+        WatchStart::Initial { most_recent: true, .. } | WatchStart::Live { most_recent: true } if !first => {
+            asked.most_recent(subscription).await
         }
         _ => freshness::any(asked.age(subscription)),
     }

@@ -25,6 +25,7 @@ pub(super) fn print(view: &HubView, out: &mut dyn Write) -> io::Result<()> {
         idle_filters,
         tunnel,
         node_metric,
+        crowded_out,
         subscriptions,
         store,
     } = view;
@@ -46,6 +47,9 @@ pub(super) fn print(view: &HubView, out: &mut dyn Write) -> io::Result<()> {
     }
     if let Some(IdleFilters { names, reason }) = idle_filters {
         writeln!(out, "filter {} do nothing: {reason}", names.join(", "))?;
+    }
+    if *crowded_out > 0 {
+        writeln!(out, "room   {crowded_out} requests found none: users have as many streams as they may")?;
     }
     if let Some(tunnel) = tunnel {
         print_tunnel(tunnel, out)?;
@@ -294,6 +298,7 @@ mod tests {
                 problem: Some("denied".to_owned()),
             },
             corrected_pods: 2,
+            crowded_out: 3,
             idle_filters: Some(IdleFilters {
                 names: vec!["masterservice".to_owned(), "serviceenvupdater".to_owned()],
                 reason: "the HTTPS proxy is off".to_owned(),
@@ -328,6 +333,7 @@ mod tests {
             ident  certificate of its own, until 2027-01-01T00:00:00Z, renewed from 2026-10-01T00:00:00Z\n       denied\n\
             pods   2 of this node are shown where the kubelet says: the API server does not know it yet\n\
             filter masterservice, serviceenvupdater do nothing: the HTTPS proxy is off\n\
+            room   3 requests found none: users have as many streams as they may\n\
             tunnel agent, 2 links with 1 nodes\n       Gateways: forbidden\n       \
             PEER     DOMAIN  DIRECTION  CLASS  RTT     STREAMS  UP     STATE\n       \
             cloud-1  cloud   reverse    bulk   -       3        3m20s  draining\n       \

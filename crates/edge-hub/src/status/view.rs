@@ -36,6 +36,9 @@ pub struct HubView {
     /// Reports of what the node uses; `None`: the hub makes none.
     #[serde(default)]
     pub node_metric: Option<NodeMetricView>,
+    /// How many requests found no room for a subscription since the start.
+    #[serde(default)]
+    pub crowded_out: u64,
     /// What is held, in the order of their names.
     pub subscriptions: Vec<SubscriptionView>,
     /// The disk.
@@ -181,6 +184,7 @@ impl HubView {
             }),
             tunnel: hub.tunnel.as_deref().map(TunnelView::of),
             node_metric: hub.node_metric.view(),
+            crowded_out: hub.subscriptions.crowded_out(),
             subscriptions: hub
                 .subscriptions
                 .all()

@@ -44,6 +44,18 @@ impl Key {
         }
     }
 
+    /// Whether this is the name, as it is displayed, of a subscription of that resource.
+    pub fn is_name_of(name: &str, resource: &GroupVersionResource) -> bool {
+        // Owners may have spaces in their names, paths have none.
+        let path = name.rsplit(' ').next().unwrap_or_default();
+        let path = path.split('?').next().unwrap_or_default();
+        let all = Self::pooled(resource).path();
+        let group = all.strip_suffix(&*resource.resource).unwrap_or_default();
+        let within = path.strip_prefix(group).and_then(|rest| rest.strip_prefix("namespaces/"));
+        let of_namespace = within.and_then(|rest| rest.split_once('/')).map(|(_, resource)| resource);
+        path == all || of_namespace == Some(&*resource.resource)
+    }
+
     /// The path and query that list or watch it, without further parameters: `/api/v1/pods?fieldSelector=…`.
     pub fn path(&self) -> String {
         let GroupVersionResource { group, version, resource } = &self.resource;
@@ -134,6 +146,22 @@ mod tests {
         );
         let resource = GroupVersionResource::new("discovery.k8s.io", "v1", "endpointslices");
         assert_eq!(Key { resource, ..key("", "", "") }.path(), "/apis/discovery.k8s.io/v1/endpointslices");
+    }
+
+    #[test]
+    fn a_name_says_which_resource_it_is_of() {
+        let (pods, namespaces) =
+            ["pods", "namespaces"].map(|resource| GroupVersionResource::new("", "v1", resource)).into();
+        for owner in [Owner::Node, Owner::Users, Owner::User("a user".into())] {
+            for key in [key("", "", ""), key("a", "", ""), key("a", "x=a b", "spec.nodeName=n")] {
+                let name = Key { owner: owner.clone(), ..key }.to_string();
+                assert!(Key::is_name_of(&name, &pods) && !Key::is_name_of(&name, &namespaces), "{name}");
+                let other = GroupVersionResource::new("example.com", "v1", "pods");
+                assert!(!Key::is_name_of(&name, &other), "{name}");
+            }
+        }
+        assert!(Key::is_name_of("node /api/v1/namespaces", &namespaces));
+        assert!(!Key::is_name_of("node /api/v1/namespaces", &pods));
     }
 
     #[test]

@@ -46,6 +46,11 @@ impl Unasked {
         self.caches.remove(name).map(|waiting| waiting.cache)
     }
 
+    /// Lets go of some, and gives their names.
+    pub(super) fn let_go(&mut self, meant: impl Fn(&str) -> bool) -> Vec<String> {
+        self.caches.extract_if(|name, _| meant(name)).map(|(name, _)| name).collect()
+    }
+
     /// There was a link for so long. Lets go of those that nobody asked for during `kept`, and gives their names.
     pub(super) fn pass(&mut self, time: Duration, kept: Duration) -> Vec<String> {
         self.unstored += time;
@@ -89,5 +94,12 @@ mod tests {
         assert!(second.take("a").is_some() && !second.has("a"));
         assert_eq!(second.pass(Duration::from_secs(1), week), ["b"]);
         assert!(!second.has("b") && second.pass(week, week).is_empty());
+    }
+
+    #[test]
+    fn some_are_let_go_at_once() {
+        let mut unasked = Unasked::new(stored(), None);
+        assert_eq!(unasked.let_go(|name| name == "a"), ["a"]);
+        assert!(!unasked.has("a") && unasked.has("b"));
     }
 }

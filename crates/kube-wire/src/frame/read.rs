@@ -1,9 +1,13 @@
 //! Push-parsers of upstream's streams: bytes go in as they arrive, cut anywhere, objects come out as they complete. No more is kept
 //! than the item that is not complete yet, up to a limit. After an error a reader is of no more use.
 
+use bytes::Bytes;
 use thiserror::Error;
 
-use crate::object::MalformedObject;
+use crate::{
+    object::{MalformedObject, Object},
+    protobuf::{Envelope, open_envelope},
+};
 
 pub use list::{ListEnd, ListReader};
 pub use watch::{WatchEvent, WatchReader};
@@ -38,6 +42,13 @@ impl From<crate::protobuf::Malformed> for ReadError {
     fn from(malformed: crate::protobuf::Malformed) -> Self {
         Self::Malformed(malformed.to_string())
     }
+}
+
+/// One object as a GET is answered in protobuf, in its envelope, which says its `apiVersion` and `kind`.
+pub fn envelope(answer: &Bytes) -> Result<((String, String), Object), ReadError> {
+    let Envelope { api_version, kind, raw } = open_envelope(answer)?;
+    let object = Object::from_protobuf(answer.slice(raw))?;
+    Ok(((api_version.to_owned(), kind.to_owned()), object))
 }
 
 fn malformed(what: &str) -> ReadError {

@@ -4,6 +4,8 @@
 //! At most one request is under way at a time. After an answer that leaves the store's state unknown the Lease is read
 //! before anything is written.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use k8s_openapi::{
     api::coordination::v1::Lease,
@@ -47,6 +49,8 @@ pub(super) struct Candidate {
     /// After a failed request: do not send another one before.
     not_before: Option<Moment>,
     held: Option<Held>,
+    /// So long it leaves a free Lease to others.
+    handicap: Duration,
 }
 
 impl Candidate {
@@ -67,10 +71,16 @@ impl Candidate {
             timing,
             observation: None,
             reread: true,
-            read_at: Moment::new(std::time::Duration::ZERO),
+            read_at: Moment::new(Duration::ZERO),
             not_before: None,
             held: None,
+            handicap: Duration::ZERO,
         }
+    }
+
+    /// From here on it takes a Lease only that has been free for so long: others would lead better.
+    pub(super) const fn set_handicap(&mut self, handicap: Duration) {
+        self.handicap = handicap;
     }
 
     /// The leadership that this candidate has, whether or not its time is up.
@@ -107,7 +117,12 @@ impl Candidate {
             },
             spec: None,
         };
-        match lease::decide(observation, self.held, &self.me, now, wall, &self.timing, fresh) {
+        let free_for_us = observation.free_at().after(self.handicap);
+        let decision = match lease::decide(observation, self.held, &self.me, now, wall, &self.timing, fresh) {
+            Decision::Acquire(_) if now < free_for_us => Decision::Wait(free_for_us),
+            decision => decision,
+        };
+        match decision {
             Decision::Acquire(mut lease) | Decision::Renew(mut lease) => {
                 if let Some(owner) = &self.owner {
                     owner::adopt(&mut lease, owner);

@@ -24,6 +24,9 @@ use super::{
     timing::Timing,
 };
 
+/// Who is not prepared to lead leaves a free Lease to others for so long: they see it free when we do, and need one request.
+const HANDICAP: Duration = Duration::from_secs(1);
+
 /// What an election needs to know.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -57,6 +60,8 @@ pub struct Election {
     leadership: watch::Sender<Option<Leadership>>,
     metrics: Metrics,
     changes: Changes,
+    /// Whether it would lead well; always, if nobody says.
+    prepared: Option<watch::Receiver<bool>>,
 }
 
 /// The Lease's changes as they happen, which a standby follows and a leader does not: it trusts only what it reads and
@@ -89,8 +94,16 @@ impl Election {
             leadership,
             metrics,
             changes: Changes::Ended,
+            prepared: None,
         };
         (election, receiver)
+    }
+
+    /// Until `prepared` it lets others go first who stand for election, too.
+    #[must_use]
+    pub fn deferring_until(mut self, prepared: watch::Receiver<bool>) -> Self {
+        self.prepared = Some(prepared);
+        self
     }
 
     /// Stands for election, leads, and ends with [`Error::Lost`] when the leadership is over.
@@ -99,6 +112,8 @@ impl Election {
     /// standby takes over at once.
     pub async fn run(mut self, stop: CancellationToken) -> Result<(), Error> {
         while !stop.is_cancelled() {
+            let is_prepared = self.prepared.as_ref().is_none_or(|prepared| *prepared.borrow());
+            self.candidate.set_handicap(if is_prepared { Duration::ZERO } else { HANDICAP });
             let now = self.clock.now();
             match self.candidate.step(now, Timestamp::now()) {
                 Step::Read => self.read(now).await,
@@ -106,6 +121,7 @@ impl Election {
                 Step::Wait(until) => tokio::select! {
                     () = stop.cancelled() => {}
                     () = tokio::time::sleep(until.since(now)) => {}
+                    () = becomes(&mut self.prepared), if !is_prepared => {}
                     event = next_change(&self.api, &self.name, &self.candidate, &mut self.changes) => self.changed(event),
                 },
                 Step::Lost(loss) => {
@@ -236,6 +252,16 @@ fn lost_race(error: &kube::Error, lease: &Lease) -> bool {
     let kube::Error::Api(status) = error else { return false };
     let existed = lease.metadata.resource_version.is_some();
     status.is_conflict() || status.is_already_exists() || (existed && status.is_not_found())
+}
+
+/// Returns when it is prepared; never if nobody can say so any more.
+async fn becomes(prepared: &mut Option<watch::Receiver<bool>>) {
+    if let Some(prepared) = prepared
+        && prepared.wait_for(|prepared| *prepared).await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
 }
 
 /// The next change of the Lease, while a standby follows them; `None`: they ended.

@@ -56,6 +56,11 @@ impl Observation {
         Self { lease, free_at }
     }
 
+    /// When the state seen stops keeping others off.
+    pub(super) const fn free_at(&self) -> Moment {
+        self.free_at
+    }
+
     /// The Lease as seen, if there was one.
     pub(super) const fn lease(&self) -> Option<&Lease> {
         self.lease.as_ref()

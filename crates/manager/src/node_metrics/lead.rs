@@ -32,6 +32,7 @@ pub(super) async fn stand(host: Arc<Host>, stop: CancellationToken) {
         };
         let (election, leadership) =
             Election::new(host.lease_client.clone(), settings, Clock::boot(), host.leader_metrics.clone());
+        let election = election.deferring_until(host.prepared.subscribe());
         let guard = LeadershipGuard::from(leadership);
         *host.guard.write() = Some(guard.clone());
         let mut tasks = JoinSet::new();
@@ -40,6 +41,8 @@ pub(super) async fn stand(host: Arc<Host>, stop: CancellationToken) {
         let ended = election.run(stop.clone()).await;
         *host.guard.write() = None;
         tasks.shutdown().await;
+        // Nobody is sent here as to the leader; whom the cluster named meanwhile stays.
+        host.reports_at.write().take_if(|at| *at == host.config.reports_at());
         host.source.change(node_metrics::store::Store::demote);
         host.source.wake();
         if let Err(error) = ended {

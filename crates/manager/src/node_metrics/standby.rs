@@ -1,11 +1,13 @@
 //! While another replica leads: knows where it is, follows it, and hands requests on to it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use api::names::{NAMESPACE, NODE_METRIC_CONFIG_MAP};
 use api::slo::names::LEADER;
 use futures::StreamExt;
+use http::StatusCode;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
@@ -62,7 +64,8 @@ pub(super) async fn follow(host: Arc<Host>) {
             continue;
         }
         let first = data.and_then(|data| data.get(SERVERS)).and_then(|servers| servers.split(',').next());
-        *host.reports_at.write() = first.map(str::to_owned);
+        // A list that was given is the same whoever leads: its first need not be the leader.
+        *host.reports_at.write() = first.filter(|_| host.config.servers.is_empty()).map(str::to_owned);
         following.shutdown().await;
         let client = match host.identity.client(leader, &host.config.server_name(), CONNECT) {
             Ok(client) => client,
@@ -85,8 +88,12 @@ async fn copy(host: Arc<Host>, client: Client) {
         if host.source.is_leading() {
             return;
         }
-        if matches!(ended, Err(FollowError::Silent(_))) {
-            host.proxy.let_go();
+        match &ended {
+            Err(FollowError::Silent(_)) => host.proxy.let_go(),
+            Err(FollowError::Status(StatusCode::SERVICE_UNAVAILABLE)) => {
+                host.nothing_served.store(true, Ordering::Relaxed);
+            }
+            _ => {}
         }
         if let Err(error) = ended {
             let error: &dyn std::error::Error = &error;

@@ -107,22 +107,61 @@ async fn each_report_has_its_status() {
 }
 
 #[tokio::test]
+async fn a_leader_that_does_not_know_the_nodes_yet_says_come_back() {
+    let clock = || Now { steady: Duration::from_secs(1), wall: jiff::Timestamp::new(WALL, 0).unwrap() };
+    let source =
+        NodeMetrics::new(Store::new(Settings::default()), "slo.koordinator.sh/v1beta1", clock, || true);
+    source.change(|store, now| store.promote(now, 0));
+    let reports = Arc::new(Reports {
+        source,
+        admission: Mutex::new(Admission::new(1_000)),
+        leader: Box::new(|| None),
+        metrics: Metrics::default(),
+    });
+    let a = certificate(&["system:nodes"], &["system:node:a"]);
+    let early = send(&reports, &a, &full("a", 0)).await;
+    assert_eq!(
+        early.status(),
+        StatusCode::TOO_MANY_REQUESTS,
+        "not 404: nobody knows that there is no such Node"
+    );
+    assert_eq!(early.headers()[header::RETRY_AFTER], "1");
+    reports.source.change(|store, now| {
+        store.node_applied(now, NodeFacts::alive("a"));
+        store.nodes_listed(now, &["a".into()].into());
+    });
+    assert_eq!(answer(send(&reports, &a, &full("a", 0)).await).await.interval_ms, 10_000);
+}
+
+#[tokio::test]
 async fn what_cannot_be_taken_is_shed() {
     let reports = reports(1, Arc::new(AtomicBool::new(true)));
     let a = certificate(&["system:nodes"], &["system:node:a"]);
-    assert_eq!(send(&reports, &a, &full("a", 0)).await.status(), StatusCode::OK);
-    let shed = send(&reports, &a, &full("a", 1)).await;
+    // The first of a node is for nothing.
+    for seq in 0..2 {
+        assert_eq!(send(&reports, &a, &full("a", seq)).await.status(), StatusCode::OK);
+    }
+    let shed = send(&reports, &a, &full("a", 2)).await;
     assert_eq!(shed.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(shed.headers()[header::RETRY_AFTER], "5");
+    // Who is loud keeps out neither another node, nor slows it down.
+    let b = certificate(&["system:nodes"], &["system:node:b"]);
+    assert_eq!(answer(send(&reports, &b, &full("b", 0)).await).await.interval_ms, 10_000);
+    let c = certificate(&["system:nodes"], &["system:node:c"]);
+    let stranger = send(&reports, &c, &full("c", 0)).await;
+    assert_eq!(stranger.status(), StatusCode::TOO_MANY_REQUESTS, "there is no such Node");
 }
 
 #[tokio::test]
 async fn who_was_asked_to_slow_down_is_not_late() {
     let reports = reports(4, Arc::new(AtomicBool::new(true)));
     let second = Duration::from_secs(1);
-    let shed = |_: &u32| {
-        let silent = Some(Duration::ZERO);
-        reports.admission.lock().admit(second, silent, 10 * second) != Admitted::Taken
+    let epoch = reports.source.read(Store::epoch);
+    let shed = |number: &u32| {
+        let name = &Arc::from(format!("n{number}"));
+        let interval = 10 * second;
+        let asking = Asking { name, epoch, is_node: true, silent: Some(interval), interval };
+        reports.admission.lock().admit(second, &asking) != Admitted::Taken
     };
     assert!((0..9).find(shed).is_some(), "more come than can be taken");
     let a = certificate(&["system:nodes"], &["system:node:a"]);

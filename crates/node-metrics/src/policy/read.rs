@@ -3,7 +3,7 @@
 
 use api::slo::node_metric::MemoryCollectPolicy;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use node_report::{CgroupBase, HostApplication, Priority, Qos};
+use node_report::{CgroupBase, HostApplication, Policy, Priority, Qos};
 use serde_json::{Map, Value};
 
 use super::{NodeConfig, Strategy};
@@ -89,10 +89,15 @@ pub(super) fn strategy(place: &Place) -> Result<Strategy, MalformedPolicy> {
         && let Some(durations) = policy.get("durations")
     {
         let durations = durations.as_array().ok_or_else(|| policy.wrong("durations", "must be a list"))?;
+        if durations.len() > Policy::MAX_PERCENTILES {
+            return Err(policy.wrong("durations", format!("are more than {}", Policy::MAX_PERCENTILES)));
+        }
         let read = |(at, duration): (usize, &Value)| -> Result<u32, MalformedPolicy> {
-            let read = duration.as_str().and_then(seconds).filter(|seconds| *seconds > 0);
-            read.ok_or_else(|| {
-                policy.wrong(&format!("durations[{at}]"), "must be a duration of whole seconds, such as 5m")
+            let read = duration.as_str().and_then(seconds);
+            let possible = Policy::PERCENTILE_DURATIONS_S;
+            read.filter(|seconds| possible.contains(seconds)).ok_or_else(|| {
+                let reason = "must be a duration of whole seconds, such as 5m, of half an hour at most";
+                policy.wrong(&format!("durations[{at}]"), reason)
             })
         };
         let durations: Vec<u32> = durations.iter().enumerate().map(read).collect::<Result<_, _>>()?;
@@ -108,12 +113,13 @@ pub(super) fn strategy(place: &Place) -> Result<Strategy, MalformedPolicy> {
             return Err(place.wrong("metricMemoryCollectPolicy", reason));
         }
     };
-    Ok(Strategy {
-        window: place.seconds("metricAggregateDurationSeconds")?,
-        interval: place.seconds("metricReportIntervalSeconds")?,
-        percentiles,
-        memory,
-    })
+    let possible = Policy::AGGREGATE_DURATIONS_S;
+    let window = place.seconds("metricAggregateDurationSeconds")?;
+    if window.is_some_and(|window| !possible.contains(&window)) {
+        let reason = format!("must be {} to {} seconds", possible.start(), possible.end());
+        return Err(place.wrong("metricAggregateDurationSeconds", reason));
+    }
+    Ok(Strategy { window, interval: place.seconds("metricReportIntervalSeconds")?, percentiles, memory })
 }
 
 /// What holds of some nodes, each with its selector.
@@ -259,6 +265,13 @@ mod tests {
             (r#"{"metricReportIntervalSeconds": 0}"#, "metricReportIntervalSeconds"),
             (r#"{"metricReportIntervalSeconds": "60"}"#, "metricReportIntervalSeconds"),
             (r#"{"metricAggregateDurationSeconds": -1}"#, "metricAggregateDurationSeconds"),
+            (r#"{"metricAggregateDurationSeconds": 9}"#, "metricAggregateDurationSeconds"),
+            (r#"{"metricAggregateDurationSeconds": 1801}"#, "metricAggregateDurationSeconds"),
+            (r#"{"metricAggregatePolicy": {"durations": ["30m1s"]}}"#, "metricAggregatePolicy.durations[0]"),
+            (
+                r#"{"metricAggregatePolicy": {"durations": ["1m","2m","3m","4m","5m","6m","7m","8m","9m"]}}"#,
+                "metricAggregatePolicy.durations",
+            ),
             (r#"{"metricMemoryCollectPolicy": "all"}"#, "metricMemoryCollectPolicy"),
             (
                 r#"{"metricAggregatePolicy": {"durations": ["5m", "5d"]}}"#,

@@ -20,7 +20,7 @@ impl Store {
             return Outcome::NotLeading;
         }
         let Some((name, tracked)) = self.nodes.get_key_value(report.node.as_str()) else {
-            return Outcome::Unknown;
+            return if self.nodes_listed { Outcome::Unknown } else { Outcome::NotLeading };
         };
         let name = Arc::clone(name);
         let allocatable = tracked.facts.allocatable;

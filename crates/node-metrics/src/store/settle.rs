@@ -9,6 +9,11 @@ use crate::freshness::{Now, Silence};
 use crate::record::Record;
 
 impl Store {
+    /// Whether it knows which Nodes there are: what is none then has none.
+    pub fn knows_nodes(&self) -> bool {
+        self.nodes_listed
+    }
+
     /// Objects whose Node is not known. A new leader may know of a Node later than the one before did, so it must look whether it is
     /// there before its object goes ([`Store::no_node`]).
     pub fn orphans(&self) -> Vec<Arc<str>> {

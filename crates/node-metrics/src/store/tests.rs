@@ -77,6 +77,34 @@ fn the_silent_are_declared_gone_at_last() {
     assert_eq!(store.phase(), Phase::Serving);
 }
 
+/// A node of an hour between its reports keeps nobody waiting who does not wait for it; nor does any longer than its hub.
+#[test]
+fn only_those_that_are_missing_are_waited_for() {
+    let hourly = Policies::parse(Some(r#"{"metricReportIntervalSeconds": 3600}"#), None).unwrap();
+    let hourly = |name: &str| NodeFacts { policy: hourly.of(&BTreeMap::new()), ..facts(name, 0, None) };
+    let serving_after = |missing: NodeFacts| {
+        let mut store = store();
+        let dead = NodeFacts { ready: false, ..hourly("dead") };
+        let names = ["reports", "dead", "missing"].map(Arc::<str>::from);
+        for node in [hourly("reports"), dead, missing] {
+            store.node_applied(at(0), node);
+        }
+        store.nodes_listed(at(0), &names.into());
+        store.promote(at(0), 0);
+        store.report(at(1), report("reports", 1, 0));
+        (1..10_000).find(|second| {
+            store.tick(at(*second));
+            store.phase() == Phase::Serving
+        })
+    };
+    assert_eq!(
+        serving_after(facts("missing", 0, None)),
+        Some(61),
+        "six intervals of the one that is missing"
+    );
+    assert_eq!(serving_after(hourly("missing")), Some(3_601), "six of the longest between reports of a hub");
+}
+
 #[test]
 fn each_step_of_silence_is_one_change() {
     let mut store = leading(&["a"]);
@@ -193,11 +221,13 @@ fn what_a_client_writes_counts_as_a_report_if_it_is_a_status() {
         Err(WriteError::Conflict)
     ));
     store.tick(at(30));
-    draft["status"] = serde_json::json!({"podsMetric": [{"name": "p"}]});
+    draft["status"] =
+        serde_json::json!({"podsMetric": [{"name": "p"}], "updateTime": "2001-01-01T00:00:00Z"});
     let version = store.ledger().get("a").unwrap().version;
     store.write(at(31), &"a".into(), Some(version), &draft, VERSION).unwrap();
     let object = value(&store, "a");
     assert_eq!(object["status"]["podsMetric"][0]["name"], "p");
+    assert_eq!(object["status"]["updateTime"], at(31).wall.to_string(), "the server's, not the writer's");
     assert_eq!(object["status"]["freshness"]["state"], "Fresh");
     assert_eq!(object["metadata"]["labels"]["x"], "y");
 }
@@ -323,6 +353,32 @@ fn an_object_is_that_of_a_node() {
     assert!(version > before + 1, "{version}");
     store.tick(at(3));
     assert_eq!(store.ledger().get("a").unwrap().version, version);
+}
+
+/// A node whose object somebody deleted and that dies before its next report is one that ceased to report.
+#[test]
+fn silence_goes_on_where_an_object_was_deleted() {
+    let mut store = leading(&["a"]);
+    store.report(at(0), report("a", 1, 0));
+    store.node_applied(at(0), facts("a", 0, Some(Silence::Fresh)));
+    let version = store.ledger().get("a").unwrap().version;
+    store.erase(at(5), "a", version).unwrap();
+    let mut states = Vec::new();
+    for second in 6..400 {
+        store.tick(at(second));
+        let state = store.ledger().get("a").map(|stored| stored.value.freshness.state);
+        if states.last().is_none_or(|(_, last)| *last != state) {
+            states.push((second, state));
+        }
+    }
+    let expected = [
+        (6, Some(FreshnessState::Unknown)),
+        (26, Some(FreshnessState::Stale)),
+        (61, Some(FreshnessState::Expired)),
+        (161, None),
+    ];
+    assert_eq!(states, expected);
+    assert_eq!(store.conditions(), [("a".into(), Silence::Hidden)]);
 }
 
 #[test]

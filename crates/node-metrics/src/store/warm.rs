@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Coverage, Phase, Store};
+use node_report::Answer;
+
+use super::{Coverage, Phase, Store, Tracked};
 use crate::freshness::{Now, Silence};
 
 /// Of a hundred live nodes so many must be in before lists are answered.
@@ -18,15 +20,18 @@ impl Store {
         let mut coverage = Coverage { objects: self.ledger.len(), ..Coverage::default() };
         for tracked in self.nodes.values().filter(|tracked| tracked.facts.ready) {
             coverage.live += 1;
-            let stored = self.ledger.get(&tracked.facts.name);
-            let copied = !self.warm && tracked.reported.is_none() && tracked.heard == self.began;
-            // Of one that never reported the leader before knew no more, and served it.
-            let known =
-                !copied && stored.is_some_and(|stored| tracked.inherited || stored.value.has_status());
-            let gone = matches!(tracked.silence, Some(Silence::Expired | Silence::Hidden));
-            coverage.covered += usize::from(known || gone);
+            coverage.covered += usize::from(self.is_covered(tracked));
         }
         coverage
+    }
+
+    /// Whether what there is of a node may be served: somebody told it, or the node is declared gone.
+    fn is_covered(&self, tracked: &Tracked) -> bool {
+        let stored = self.ledger.get(&tracked.facts.name);
+        let copied = !self.warm && tracked.reported.is_none() && tracked.heard == self.began;
+        // Of one that never reported the leader before knew no more, and served it.
+        let known = !copied && stored.is_some_and(|stored| tracked.inherited || stored.value.has_status());
+        known || matches!(tracked.silence, Some(Silence::Expired | Silence::Hidden))
     }
 
     /// Opens the store for readers as soon as it knows enough.
@@ -38,8 +43,10 @@ impl Store {
         self.looked = now.steady;
         let Coverage { live, covered, .. } = self.coverage();
         let waited = now.steady.saturating_sub(since);
-        let slowest =
-            self.nodes.values().map(|tracked| tracked.facts.policy.interval).max().unwrap_or_default();
+        // One that is in, or is not alive, is not waited for, however seldom it reports; where none is alive all are.
+        let awaited = |tracked: &&Tracked| live == 0 || (tracked.facts.ready && !self.is_covered(tracked));
+        let slowest = self.nodes.values().filter(awaited).map(|tracked| tracked.facts.policy.interval);
+        let slowest = slowest.max().unwrap_or_default().min(Answer::LONGEST_INTERVAL);
         // By then whoever has not reported counts as gone; the objects of such nodes are there, without a status.
         let declared_gone = self.settings.rules.judge(waited, slowest) >= Silence::Expired;
         // Where no node is alive, none can be in, and of them all nothing is known: as after an outage of the whole cluster.

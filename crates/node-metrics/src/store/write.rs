@@ -77,7 +77,13 @@ impl Store {
             let status = match status {
                 None => Status::Absent,
                 Some(status) => {
-                    let raw: Box<RawValue> = to_raw_value(status).map_err(|error| malformed(&error))?;
+                    let mut status = status.clone();
+                    if let Some(status) = status.as_object_mut() {
+                        // The server's, as of all reports: consumers compare it with each other's.
+                        let time = serde_json::to_value(Time(seconds(now.wall)));
+                        status.insert("updateTime".to_owned(), time.map_err(|error| malformed(&error))?);
+                    }
+                    let raw: Box<RawValue> = to_raw_value(&status).map_err(|error| malformed(&error))?;
                     Status::Written(raw.into())
                 }
             };
@@ -105,7 +111,7 @@ impl Store {
     }
 
     /// Removes the object of exactly this version; returns its last state and the version of its going. The next look at its Node
-    /// makes another.
+    /// makes another. That the node reported, and when, is not forgotten: its silence goes on.
     pub fn erase(
         &mut self,
         now: Now,
@@ -120,7 +126,6 @@ impl Store {
         }
         if let Some(tracked) = self.nodes.get_mut(name) {
             tracked.reported = None;
-            tracked.silence = None;
         }
         self.ledger.remove(name, now.micros()).ok_or(WriteError::Conflict)
     }

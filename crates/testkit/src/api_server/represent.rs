@@ -24,6 +24,9 @@ pub(crate) struct Form {
     pub(crate) shape: Shape,
 }
 
+/// What stands for objects is of this version.
+const META: &str = "meta.k8s.io/v1";
+
 const ACCEPTED: &str = "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf";
 const AVAILABLE: &str = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf, application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
 
@@ -62,7 +65,8 @@ impl Form {
                 Some("Table") if meta => Shape::Table,
                 Some(_) => continue,
             };
-            if protobuf && (shape != Shape::Whole || !RESOURCES.contains(&id)) {
+            // Metadata is there in protobuf of every kind, tables of none.
+            if protobuf && (shape == Shape::Table || shape == Shape::Whole && !RESOURCES.contains(&id)) {
                 continue;
             }
             return Ok(Self { protobuf, shape });
@@ -80,6 +84,10 @@ impl Form {
 
     /// An object by itself.
     pub(crate) fn object(self, kind: &Kind, stored: &Stored) -> Bytes {
+        if self.protobuf && self.shape != Shape::Whole {
+            let raw = protobuf::message(&metadata_only(&stored.value));
+            return protobuf::envelope(META, "PartialObjectMetadata", &raw).into();
+        }
         if self.protobuf {
             return protobuf::envelope(&kind.api_version(), &kind.kind, stored.protobuf()).into();
         }
@@ -116,7 +124,11 @@ impl Form {
         }
         let bare = json!({"kind": kind.kind, "apiVersion": kind.api_version(), "metadata": metadata});
         if self.protobuf {
-            let object = protobuf::envelope(&kind.api_version(), &kind.kind, &protobuf::message(&bare));
+            let (api_version, kind) = match self.shape {
+                Shape::Whole => (kind.api_version(), kind.kind.as_str()),
+                _ => (META.to_owned(), "PartialObjectMetadata"),
+            };
+            let object = protobuf::envelope(&api_version, kind, &protobuf::message(&bare));
             return protobuf::frame("BOOKMARK", &object).into();
         }
         let object = match self.shape {
@@ -146,6 +158,13 @@ impl Form {
         items: &[&Stored],
     ) -> Bytes {
         let list_kind = format!("{}List", kind.kind);
+        if self.protobuf && self.shape != Shape::Whole {
+            let items: Vec<_> =
+                items.iter().map(|stored| protobuf::message(&metadata_only(&stored.value))).collect();
+            let items: Vec<_> = items.iter().map(Vec::as_slice).collect();
+            let raw = protobuf::list(rv, token, remaining, &items);
+            return protobuf::envelope(META, "PartialObjectMetadataList", &raw).into();
+        }
         if self.protobuf {
             let items: Vec<_> = items.iter().map(|stored| stored.protobuf().as_ref()).collect();
             let raw = protobuf::list(rv, token, remaining, &items);
@@ -179,7 +198,7 @@ impl Form {
                 // As a real server does it, unlike with whole objects.
                 let items = if items.is_empty() { Value::Null } else { items.into() };
                 let list = json!({
-                    "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items,
+                    "kind": "PartialObjectMetadataList", "apiVersion": META, "metadata": metadata, "items": items,
                 });
                 list.to_string().into()
             }
@@ -215,7 +234,7 @@ fn line(change: &str, object: &[u8]) -> Bytes {
 }
 
 fn metadata_only(value: &Value) -> Value {
-    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": value["metadata"]})
+    json!({"kind": "PartialObjectMetadata", "apiVersion": META, "metadata": value["metadata"]})
 }
 
 /// A table with the one column all kinds have, and their age, which never changes here.
@@ -229,7 +248,7 @@ fn table(values: &[&Value], head: bool, metadata: &Value) -> Value {
         Value::Null
     };
     json!({
-        "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "columnDefinitions": columns,
+        "kind": "Table", "apiVersion": META, "metadata": metadata, "columnDefinitions": columns,
         "rows": values.iter().map(row).collect::<Vec<_>>(),
     })
 }

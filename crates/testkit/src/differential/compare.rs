@@ -7,8 +7,9 @@ use http::HeaderMap;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{Case, Landmarks, Subject, normalise};
-use crate::client::connection::{ConnectionError, Endpoint};
+use super::normalise::Normaliser;
+use super::{Case, Common, Landmarks, Subject};
+use crate::client::connection::{Answer, ConnectionError, Endpoint};
 
 /// What came back, normalised.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,7 +43,7 @@ pub struct Said {
 }
 
 /// By how much a watch may end later than it says, on a busy machine, and by how much earlier.
-const LATE: Duration = Duration::from_secs(5);
+const LATE: Duration = Duration::from_secs(12);
 const EARLY: Duration = Duration::from_millis(200);
 
 /// An answer of one server, in the form in which it is compared.
@@ -51,8 +52,9 @@ pub async fn fetch(
     case: &Case,
     subject: &Subject,
     landmarks: &Landmarks,
+    common: Common,
 ) -> Result<Reply, ConnectionError> {
-    Ok(ask(endpoint, case, subject, landmarks).await?.reply)
+    Ok(ask(endpoint, case, subject, landmarks, common).await?.reply)
 }
 
 /// An answer of one server.
@@ -61,60 +63,49 @@ pub async fn ask(
     case: &Case,
     subject: &Subject,
     landmarks: &Landmarks,
+    common: Common,
 ) -> Result<Said, ConnectionError> {
     let began = Instant::now();
     let (path, accept) = case.request(subject, landmarks);
     let mut answer = endpoint.get(&path, accept).await?;
-    let header =
-        |name: &str| answer.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
-    let headers = vec![header("content-type"), header("retry-after")];
-    let status = answer.status.as_u16();
     let mut body = Vec::new();
     // A watch without an end of its own is over once it is silent.
-    while let Ok(chunk) = tokio::time::timeout(Duration::from_secs(10), answer.chunk()).await {
+    while let Ok(chunk) = tokio::time::timeout(Duration::from_secs(20), answer.chunk()).await {
         match chunk? {
             Some(chunk) => body.extend_from_slice(&chunk),
             None => break,
         }
     }
-    let json = headers.first().is_some_and(|kind| kind.as_deref() == Some("application/json"));
-    let values = if json {
-        let read = serde_json::Deserializer::from_slice(&body).into_iter::<Value>();
-        read.filter_map(Result::ok).filter_map(|value| event(value, landmarks)).collect()
-    } else {
-        vec![body.starts_with(b"k8s\0").into()]
-    };
     let lasted = began.elapsed();
-    let mut reply = Reply { status, headers, values, in_time: None };
+    let mut said = Said::new(&answer, body, landmarks, common);
     // Of protobuf errors are not known here, which end a watch before its time.
-    reply.in_time = case
+    said.reply.in_time = case
         .timeout()
-        .filter(|_| json && reply.is_good())
+        .filter(|_| is_json(&said.headers) && said.reply.is_good())
         .map(|asked| lasted + EARLY >= asked && lasted <= asked + LATE);
-    Ok(Said { reply, headers: answer.headers, body })
+    Ok(said)
 }
 
-/// An event or a whole body as it is compared; nothing if servers are free to send it or not.
-fn event(mut value: Value, landmarks: &Landmarks) -> Option<Value> {
-    if value.get("type").is_none() {
-        return Some(normalise(&value, landmarks));
+impl Said {
+    /// An answer with what of its body has come.
+    pub(super) fn new(answer: &Answer, body: Vec<u8>, landmarks: &Landmarks, common: Common) -> Self {
+        let header =
+            |name: &str| answer.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let values = if is_json(&answer.headers) {
+            let mut normaliser = Normaliser::new(common, landmarks);
+            let read = serde_json::Deserializer::from_slice(&body).into_iter::<Value>();
+            read.filter_map(Result::ok).filter_map(|value| normaliser.part(value)).collect()
+        } else {
+            vec![body.starts_with(b"k8s\0").into()]
+        };
+        let headers = vec![header("content-type"), header("retry-after")];
+        let reply = Reply { status: answer.status.as_u16(), headers, values, in_time: None };
+        Self { reply, headers: answer.headers.clone(), body }
     }
-    let object = normalise(&value["object"], landmarks);
-    value["object"] = object;
-    if value["type"] == "BOOKMARK" {
-        let object = &mut value["object"];
-        let table = object["kind"] == "Table";
-        // Without the mark of the end of the initial events it is one that comes with time.
-        let told = if table { &object["rows"][0]["object"] } else { &*object };
-        if told["metadata"]["annotations"].is_null() {
-            return None;
-        }
-        // A bookmark of a built-in kind is the zero object of its Go type.
-        if let Some(fields) = object.as_object_mut().filter(|_| !table) {
-            fields.retain(|name, _| ["kind", "apiVersion", "metadata"].contains(&name.as_str()));
-        }
-    }
-    Some(value)
+}
+
+pub(super) fn is_json(headers: &HeaderMap) -> bool {
+    headers.get("content-type").is_some_and(|kind| kind == "application/json")
 }
 
 /// Two answers that are not the same.
@@ -128,6 +119,14 @@ pub struct Difference {
     pub right: Reply,
 }
 
+impl Difference {
+    /// Of the answers to a request.
+    pub fn of(case: &Case, subject: &Subject, landmarks: &Landmarks, left: Reply, right: Reply) -> Self {
+        let (path, accept) = case.request(subject, landmarks);
+        Self { request: format!("{path} ({accept})"), left, right }
+    }
+}
+
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { request, left, right } = self;
@@ -136,6 +135,9 @@ impl fmt::Display for Difference {
             "{request}\n  {} {:?} | {} {:?}",
             left.status, left.headers, right.status, right.headers
         )?;
+        if left.in_time != right.in_time {
+            writeln!(f, "  ended in time: {:?} | {:?}", left.in_time, right.in_time)?;
+        }
         for index in 0..left.values.len().max(right.values.len()) {
             let (a, b) = (left.values.get(index), right.values.get(index));
             if a != b {
@@ -153,12 +155,13 @@ pub async fn compare(
     subject: &Subject,
     left: (&Endpoint, &Landmarks),
     right: (&Endpoint, &Landmarks),
+    common: Common,
 ) -> Result<Option<Difference>, ConnectionError> {
-    let (a, b) = tokio::join!(fetch(left.0, case, subject, left.1), fetch(right.0, case, subject, right.1));
+    let said = async |(endpoint, landmarks)| fetch(endpoint, case, subject, landmarks, common).await;
+    let (a, b) = tokio::join!(said(left), said(right));
     let (a, b) = (a?, b?);
     if a == b {
         return Ok(None);
     }
-    let (path, accept) = case.request(subject, left.1);
-    Ok(Some(Difference { request: format!("{path} ({accept})"), left: a, right: b }))
+    Ok(Some(Difference::of(case, subject, left.1, a, b)))
 }

@@ -40,7 +40,7 @@ const LABELS: [&str; 8] =
     ["", "", "", "parity=even", "parity=none", "parity in (even,none)", "parity notin (even)", "!parity"];
 
 /// Fields that every kind has.
-const FIELDS: [&str; 5] = ["", "", "", "metadata.name=o-1", "metadata.namespace=dt-a,metadata.name!=o-2"];
+const FIELDS: [&str; 5] = ["", "", "", "metadata.name=o-1", "$others"];
 
 const SCOPES: [&str; 2] = ["namespaced", "cluster"];
 
@@ -53,13 +53,25 @@ const NAMES: [&str; 8] = ["o-0", "o-1", "o-2", "o-0", "o-1", "o-2", "o-3", "none
 
 const GET_VERSIONS: [&str; 6] = ["", "", "0", "$old", "$current", "junk"];
 
-/// Encodings and shapes, by how often clients want them; a custom resource has no protobuf.
-const TYPED: [&str; 10] =
-    ["json", "json", "json", "protobuf", "protobuf", "protobuf", "protobuf", "metadata", "metadata", "table"];
-const CUSTOM: [&str; 8] = ["json", "json", "json", "json", "json", "metadata", "metadata", "table"];
+/// Encodings and shapes, by how often clients want them; of a custom resource there is only metadata in protobuf.
+const TYPED: [&str; 11] = [
+    "json",
+    "json",
+    "json",
+    "protobuf",
+    "protobuf",
+    "protobuf",
+    "protobuf",
+    "metadata",
+    "metadata",
+    "protobuf metadata",
+    "table",
+];
+const CUSTOM: [&str; 9] =
+    ["json", "json", "json", "json", "json", "metadata", "metadata", "protobuf metadata", "table"];
 
 impl Case {
-    /// `count` requests of a verb; the same for the same seed. `typed`: whether there is protobuf.
+    /// `count` requests of a verb; the same for the same seed. `typed`: whether there is protobuf of whole objects.
     pub fn plausible(verb: Verb, count: usize, seed: u64, typed: bool) -> Vec<Self> {
         let mut dice = SplitMix64(seed ^ (verb as u64) << 32);
         (0..count).map(|_| Self { verb, values: values(verb, typed, &mut dice) }).collect()

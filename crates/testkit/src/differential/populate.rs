@@ -16,6 +16,8 @@ pub struct Subject {
     pub root: String,
     /// Its plural name.
     pub resource: String,
+    /// Whether its objects have a namespace.
+    pub namespaced: bool,
     /// What a manifest has besides its metadata.
     pub template: Value,
 }
@@ -26,9 +28,9 @@ pub(super) const NAMESPACES: [&str; 2] = ["dt-a", "dt-a-b"];
 const NAMESPACE_PATH: &str = "/api/v1/namespaces";
 
 impl Subject {
-    /// The path of the collection, in the first namespace or over all.
-    pub fn path(&self, namespaced: bool) -> String {
-        if namespaced { self.in_namespace(NAMESPACES[0]) } else { format!("{}/{}", self.root, self.resource) }
+    /// The path of the collection, in the first namespace or over all; which is the same if there are none.
+    pub fn path(&self, in_one: bool) -> String {
+        if in_one { self.in_namespace(NAMESPACES[0]) } else { format!("{}/{}", self.root, self.resource) }
     }
 
     /// The path of an object, in the first namespace or the second.
@@ -36,15 +38,33 @@ impl Subject {
         format!("{}/{name}", self.in_namespace(NAMESPACES[usize::from(!first)]))
     }
 
-    fn in_namespace(&self, namespace: &str) -> String {
-        format!("{}/namespaces/{namespace}/{}", self.root, self.resource)
+    pub(super) fn in_namespace(&self, namespace: &str) -> String {
+        let Self { root, resource, namespaced, .. } = self;
+        if *namespaced {
+            format!("{root}/namespaces/{namespace}/{resource}")
+        } else {
+            format!("{root}/{resource}")
+        }
+    }
+
+    /// Where objects are made.
+    fn namespaces(&self) -> &'static [&'static str] {
+        if self.namespaced { &NAMESPACES } else { &NAMESPACES[..1] }
     }
 
     fn object(&self, namespace: &str, number: usize, round: usize) -> Value {
-        let mut object = self.template.clone();
         let parity = if (number + round).is_multiple_of(2) { "even" } else { "odd" };
-        let labels = json!({"parity": parity});
-        object["metadata"] = json!({"name": format!("o-{number}"), "namespace": namespace, "labels": labels, "annotations": {"round": round.to_string()}});
+        let mut object = self.manifest(namespace, &format!("o-{number}"), &json!({"parity": parity}));
+        object["metadata"]["annotations"] = json!({"round": round.to_string()});
+        object
+    }
+
+    pub(super) fn manifest(&self, namespace: &str, name: &str, labels: &Value) -> Value {
+        let mut object = self.template.clone();
+        object["metadata"] = json!({"name": name, "labels": labels});
+        if self.namespaced {
+            object["metadata"]["namespace"] = namespace.into();
+        }
         object
     }
 }
@@ -63,9 +83,9 @@ pub struct Landmarks {
 }
 
 impl Landmarks {
-    /// A token that goes on in the middle, of now or of a version that is gone.
-    pub(super) fn token(&self, namespaced: bool, expired: bool) -> String {
-        let start = if namespaced { "/o-1\0".to_owned() } else { format!("/{}/o-1\0", NAMESPACES[0]) };
+    /// A token that goes on in the middle, of now or of a version that is gone. `in_one`: within a namespace, or where there are none.
+    pub(super) fn token(&self, in_one: bool, expired: bool) -> String {
+        let start = if in_one { "/o-1\0".to_owned() } else { format!("/{}/o-1\0", NAMESPACES[0]) };
         let rv = if expired { 1 } else { self.current };
         URL_SAFE_NO_PAD.encode(json!({"v": "meta.k8s.io/v1", "rv": rv, "start": start}).to_string())
     }
@@ -91,7 +111,12 @@ pub enum PopulateError {
     },
 }
 
-async fn send(endpoint: &Endpoint, method: &str, path: &str, body: &Value) -> Result<Value, PopulateError> {
+pub(super) async fn send(
+    endpoint: &Endpoint,
+    method: &str,
+    path: &str,
+    body: &Value,
+) -> Result<Value, PopulateError> {
     let request = Request::builder().method(method).uri(path).header("content-type", "application/json");
     let mut answer = endpoint.ask(request, body.to_string()).await?;
     let status = answer.status.as_u16();
@@ -106,12 +131,25 @@ async fn send(endpoint: &Endpoint, method: &str, path: &str, body: &Value) -> Re
     Ok(answer)
 }
 
+/// Changes an object that is there.
+pub(super) async fn change(
+    endpoint: &Endpoint,
+    path: &str,
+    change: impl FnOnce(&mut Value),
+) -> Result<Value, PopulateError> {
+    let mut object = send(endpoint, "GET", path, &Value::Null).await?;
+    change(&mut object);
+    send(endpoint, "PUT", path, &object).await
+}
+
 /// Writes, changes and deletes objects. The namespaces are made; what is of this collection in them is deleted first.
 pub async fn populate(endpoint: &Endpoint, subject: &Subject) -> Result<Landmarks, PopulateError> {
     let mut landmarks = Landmarks::default();
-    for namespace in NAMESPACES {
-        let manifest = json!({"metadata": {"name": namespace}});
-        send(endpoint, "POST", NAMESPACE_PATH, &manifest).await?;
+    for namespace in subject.namespaces() {
+        if subject.namespaced {
+            let manifest = json!({"metadata": {"name": namespace}});
+            send(endpoint, "POST", NAMESPACE_PATH, &manifest).await?;
+        }
         send(endpoint, "DELETE", &subject.in_namespace(namespace), &Value::Null).await?;
     }
     let mut note = |what: String, object: &Value| -> u64 {
@@ -121,33 +159,31 @@ pub async fn populate(endpoint: &Endpoint, subject: &Subject) -> Result<Landmark
         number
     };
     let mut old = 0;
-    for namespace in NAMESPACES {
+    for namespace in subject.namespaces() {
         for number in 0..4 {
             let object = subject.object(namespace, number, 0);
             let written = send(endpoint, "POST", &subject.in_namespace(namespace), &object).await?;
             old = note(format!("{namespace}/o-{number} made"), &written);
         }
     }
-    for namespace in NAMESPACES {
+    for namespace in subject.namespaces() {
         for number in [1, 2] {
             let path = format!("{}/o-{number}", subject.in_namespace(namespace));
-            let mut object = send(endpoint, "GET", &path, &Value::Null).await?;
             let changed = subject.object(namespace, number, 1);
-            object["metadata"]["labels"] = changed["metadata"]["labels"].clone();
-            object["metadata"]["annotations"] = changed["metadata"]["annotations"].clone();
-            let written = send(endpoint, "PUT", &path, &object).await?;
-            note(format!("{namespace}/o-{number} changed"), &written);
+            let written = change(endpoint, &path, |object| {
+                object["metadata"]["labels"] = changed["metadata"]["labels"].clone();
+                object["metadata"]["annotations"] = changed["metadata"]["annotations"].clone();
+            });
+            note(format!("{namespace}/o-{number} changed"), &written.await?);
         }
         send(endpoint, "DELETE", &format!("{}/o-3", subject.in_namespace(namespace)), &Value::Null).await?;
     }
     // The last write of all is one of this resource: a version of another would be known to whoever watches this one only a
     // minute later, and what stands before the server would hand on what is to be compared.
-    let last = NAMESPACES[1];
+    let last = subject.namespaces().last().copied().unwrap_or_default();
     let path = format!("{}/o-0", subject.in_namespace(last));
-    let mut object = send(endpoint, "GET", &path, &Value::Null).await?;
-    object["metadata"]["annotations"] = json!({"round": "1"});
-    let written = send(endpoint, "PUT", &path, &object).await?;
-    let current = note(format!("{last}/o-0 changed"), &written);
+    let written = change(endpoint, &path, |object| object["metadata"]["annotations"] = json!({"round": "1"}));
+    let current = note(format!("{last}/o-0 changed"), &written.await?);
     landmarks.old = old;
     landmarks.current = current;
     landmarks.future = landmarks.current + 1_000_000;

@@ -3,7 +3,7 @@
 use serde_json::json;
 use testkit::api_server::FakeApiServer;
 use testkit::client::connection::Endpoint;
-use testkit::differential::{Case, Landmarks, Subject, compare, populate};
+use testkit::differential::{Case, Common, Landmarks, Subject, compare, populate};
 
 use crate::support::{config_map, server};
 
@@ -16,6 +16,7 @@ async fn populated(shift: u64) -> (FakeApiServer, Endpoint, Landmarks, Subject) 
     let subject = Subject {
         root: "/api/v1".to_owned(),
         resource: "configmaps".to_owned(),
+        namespaced: true,
         template: json!({"data": {"a": "b"}}),
     };
     let endpoint = Endpoint::plain(server.address());
@@ -32,10 +33,13 @@ async fn servers_of_the_same_writes_agree_and_others_do_not() {
         Case::corners(false, &["resourceVersion", "resourceVersionMatch", "limit", "continue", "$accept"]);
     let sample = Case::sample(false, 200, 1).chain(Case::sample(true, 5, 1));
     for case in corners.into_iter().step_by(7).chain(sample) {
-        let difference = compare(&case, &subject, (&left, &ours), (&right, &theirs)).await.unwrap();
+        let difference =
+            compare(&case, &subject, (&left, &ours), (&right, &theirs), Common::Writes).await.unwrap();
         assert!(difference.is_none(), "{}", difference.unwrap());
     }
     other.cluster().merge_patch("configmaps", "dt-a/o-0", &json!({"data": {"a": "c"}})).unwrap();
     let case = Case::nth(false, 0);
-    assert!(compare(&case, &subject, (&left, &ours), (&right, &theirs)).await.unwrap().is_some());
+    assert!(
+        compare(&case, &subject, (&left, &ours), (&right, &theirs), Common::Writes).await.unwrap().is_some()
+    );
 }

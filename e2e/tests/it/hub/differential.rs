@@ -1,4 +1,6 @@
-//! The hub and the API server, asked the same: every kind of list, watch and read of one object, and what differs in the answers.
+//! The hub and the API server, asked the same: every kind of list, watch and read of one object, and what differs in the answers. Both
+//! are ways to one cluster, so that objects are the same to the last field; of versions of lists, and of ages, see [`Common::Cluster`].
+//! Watches are compared twice: of what was written before, and of what is written while they are open.
 //!
 //! That both say the same shows something only where it is the hub that says it: of all that is drawn, it is to answer at least half by
 //! itself, and with objects. It counts what it answers; which answers these are shows in a header, which the API server gives and
@@ -23,7 +25,7 @@ use rustls::{ClientConfig, RootCertStore};
 use serde_json::json;
 use testkit::client::connection::Endpoint;
 use testkit::differential::{
-    Case, Difference, Landmarks, Reply, Said, Subject, Verb, ask, populate, written,
+    Case, Common, Difference, Landmarks, Live, Reply, Said, Subject, Verb, ask, live, populate, written,
 };
 use tokio::task::JoinSet;
 
@@ -51,7 +53,8 @@ const AT_ONCE: usize = 80;
 /// Where the hub counts.
 const METRICS: &str = "127.0.0.1:10267";
 
-const WIDGETS: &str = "
+/// Custom resources, in namespaces and without.
+const DEFINITIONS: &str = "
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: widgets.test.isthmus.dev}
@@ -64,7 +67,25 @@ spec:
     served: true
     storage: true
     schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: places.test.isthmus.dev}
+spec:
+  group: test.isthmus.dev
+  scope: Cluster
+  names: {plural: places, singular: place, kind: Place, listKind: PlaceList}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+    additionalPrinterColumns:
+    - {name: N, type: integer, jsonPath: .spec.n}
+    - {name: Age, type: date, jsonPath: .metadata.creationTimestamp}
 ";
+
+const DEFINED: [&str; 2] = ["crd/widgets.test.isthmus.dev", "crd/places.test.isthmus.dev"];
 
 #[tokio::test]
 async fn reads_are_answered_as_by_the_api_server() -> Result<()> {
@@ -74,12 +95,11 @@ async fn reads_are_answered_as_by_the_api_server() -> Result<()> {
     let admin = token(NAMESPACE, "admin", "cluster-admin").await?;
     // Left over from a run that was killed; objects cannot be made in a namespace that is on its way out.
     kubectl(&["delete", "namespace", "dt-a", "dt-a-b", "--ignore-not-found"]).await?.ok()?;
-    let mut made = Cleanup::kubectl(&["delete", "crd", "widgets.test.isthmus.dev", "--ignore-not-found"]);
+    let mut made = Cleanup::kubectl(&[&["delete", "--ignore-not-found"][..], &DEFINED].concat());
     made.add("kubectl", &["delete", "namespace", "dt-a", "dt-a-b", "--ignore-not-found"]);
-    kubectl_apply(WIDGETS).await?.ok()?;
-    let established =
-        ["wait", "crd/widgets.test.isthmus.dev", "--for=condition=Established", "--timeout=30s"];
-    kubectl(&established).await?.ok()?;
+    kubectl_apply(DEFINITIONS).await?.ok()?;
+    let established = ["wait", "--for=condition=Established", "--timeout=30s"];
+    kubectl(&[&established[..], &DEFINED].concat()).await?.ok()?;
     let seed = usize::try_from(e2e::seed::seed()?)?;
 
     let network = File::open(&node.network)?;
@@ -112,14 +132,12 @@ fn endpoint(authority: &Path, address: &str, token: &str) -> Result<Endpoint> {
 async fn compared(authority: &Path, server: &str, token: &str, seed: usize) -> Result<String> {
     let real = endpoint(authority, server.strip_prefix("https://").context("https")?, token)?;
     let hub = endpoint(authority, "127.0.0.1:10268", token)?;
+    let custom = |kind: &str| json!({"apiVersion": "test.isthmus.dev/v1", "kind": kind, "spec": {"n": 1}});
     let subjects = [
         ("/api/v1", "services", json!({"spec": {"clusterIP": "None", "ports": [{"port": 80}]}})),
         ("/api/v1", "limitranges", json!({"spec": {"limits": [{"type": "Pod", "max": {"cpu": "1"}}]}})),
-        (
-            "/apis/test.isthmus.dev/v1",
-            "widgets",
-            json!({"apiVersion": "test.isthmus.dev/v1", "kind": "Widget", "spec": {"n": 1}}),
-        ),
+        ("/apis/test.isthmus.dev/v1", "widgets", custom("Widget")),
+        ("/apis/test.isthmus.dev/v1", "places", custom("Place")),
         // Last, when the namespaces have their ServiceAccounts. Nobody schedules them, so that nobody but the test writes them.
         (
             "/api/v1",
@@ -133,16 +151,26 @@ async fn compared(authority: &Path, server: &str, token: &str, seed: usize) -> R
     ];
     let mut report = Vec::new();
     for (root, resource, template) in subjects {
-        let subject = Subject { root: root.to_owned(), resource: resource.to_owned(), template };
+        let (typed, namespaced) = (root == "/api/v1", resource != "places");
+        let subject = Subject { root: root.to_owned(), resource: resource.to_owned(), namespaced, template };
         // From here on the hub watches it, and so has the history that is asked for.
         read(&hub, &subject.path(false)).await?;
         let landmarks = populate(&real, &subject).await?;
         read(&hub, &format!("{}?resourceVersion={}", subject.path(false), landmarks.current)).await?;
         let mut kinds = BTreeMap::<String, (usize, String)>::new();
         let (mut asked, mut of_others) = (0, 0);
-        for (what, cases) in [("corners", corners()), ("drawn", drawn(seed, root == "/api/v1"))] {
+        for what in ["corners", "drawn", "written meanwhile"] {
             let before = Answered::read().await?;
-            let pairs = pairs(cases, &subject, [&real, &hub], &landmarks).await?;
+            let pairs = match what {
+                "corners" => pairs(corners(), &subject, [&real, &hub], &landmarks).await?,
+                "drawn" => pairs(drawn(seed, typed), &subject, [&real, &hub], &landmarks).await?,
+                // The API server is written to; what it deletes is nobody's to ask for afterwards.
+                _ => live(&subject, &landmarks, [&real, &hub], &real, typed)
+                    .await?
+                    .into_iter()
+                    .map(Pair::of)
+                    .collect(),
+            };
             let after = Answered::read().await?;
             asked += pairs.len();
             for verb in [Verb::List, Verb::Watch, Verb::Get] {
@@ -203,7 +231,7 @@ fn corners() -> Vec<Case> {
     cases
 }
 
-/// `typed`: whether there is protobuf.
+/// `typed`: whether there is protobuf of whole objects.
 fn drawn(seed: usize, typed: bool) -> Vec<Case> {
     let times = if e2e::ground::long() { LONG } else { 1 };
     let plausible = |verb, count| Case::plausible(verb, count * times, seed as u64, typed);
@@ -239,8 +267,8 @@ async fn pairs(
             let landmarks = landmarks.clone();
             tasks.spawn(async move {
                 let (real, hub) = tokio::join!(
-                    ask(&real, &case, &subject, &landmarks),
-                    ask(&hub, &case, &subject, &landmarks)
+                    ask(&real, &case, &subject, &landmarks, Common::Cluster),
+                    ask(&hub, &case, &subject, &landmarks, Common::Cluster)
                 );
                 anyhow::Ok(Pair { real: real?, hub: hub?, case })
             });
@@ -253,6 +281,11 @@ async fn pairs(
 }
 
 impl Pair {
+    fn of(live: Live) -> Self {
+        let [real, hub] = live.said;
+        Self { case: live.case, real, hub }
+    }
+
     /// Whether the hub answered by itself: each answer of the API server has this header.
     fn is_held(&self) -> bool {
         self.hub.reply.status == 200 && !self.hub.headers.contains_key("audit-id")
@@ -261,8 +294,6 @@ impl Pair {
     /// What kind of difference there is, and the case.
     fn difference(&self, subject: &Subject, landmarks: &Landmarks) -> Result<Found> {
         let Self { case, real, hub } = self;
-        let (path, accept) = case.request(subject, landmarks);
-        let request = format!("{path} ({accept})");
         if real.reply != hub.reply {
             if own(&real.reply) == own(&hub.reply) {
                 return Ok(Found::OfOthers);
@@ -274,7 +305,8 @@ impl Pair {
             };
             let kind = format!("{} | {}", said(&real.reply), said(&hub.reply));
             let (left, right) = (real.reply.clone(), hub.reply.clone());
-            return Ok(Found::Difference(kind, Difference { request, left, right }.to_string()));
+            let difference = Difference::of(case, subject, landmarks, left, right);
+            return Ok(Found::Difference(kind, difference.to_string()));
         }
         let (left, right) = (decoded(case, real)?, decoded(case, hub)?);
         if left == right {
@@ -285,7 +317,8 @@ impl Pair {
         if left_own == right_own {
             return Ok(Found::OfOthers);
         }
-        Ok(Found::Difference("protobuf".to_owned(), format!("{request}\n  {left:?}\n  {right:?}")))
+        let (path, accept) = case.request(subject, landmarks);
+        Ok(Found::Difference("protobuf".to_owned(), format!("{path} ({accept})\n  {left:?}\n  {right:?}")))
     }
 }
 

@@ -52,8 +52,14 @@ impl Ground {
 
     /// NodeMetrics as any client sees them.
     pub(super) fn metrics(&self) -> Api<DynamicObject> {
-        let kind = GroupVersionKind::gvk("slo.koordinator.sh", "v1beta1", "NodeMetric");
-        Api::all_with(self.client.clone(), &ApiResource::from_gvk_with_plural(&kind, "nodemetrics"))
+        metrics(self.client.clone())
+    }
+
+    /// The same for a client that does not try again by itself: it sees refusals.
+    pub(super) async fn impatient(&self) -> Result<Api<DynamicObject>> {
+        let mut config = kube::Config::infer().await?;
+        config.default_retry = false;
+        Ok(metrics(Client::try_from(config)?))
     }
 
     async fn names(&self) -> Result<BTreeSet<String>> {
@@ -70,6 +76,15 @@ impl Ground {
         let holder = self.holder().await?;
         let pod = holder.split('_').next().unwrap_or_default();
         Replica::find(&self.client, pod).await
+    }
+
+    /// All replicas.
+    pub(super) async fn replicas(&self) -> Result<Vec<Replica>> {
+        let mut found = Vec::new();
+        for pod in replicas::replicas(&self.client).await? {
+            found.push(Replica::find(&self.client, &pod.name_any()).await?);
+        }
+        Ok(found)
     }
 
     /// Ends a replica's pod, and another comes in its place: it is asked to end by its kubelet, or killed.
@@ -105,6 +120,11 @@ impl Ground {
         })
         .await
     }
+}
+
+fn metrics(client: Client) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk("slo.koordinator.sh", "v1beta1", "NodeMetric");
+    Api::all_with(client, &ApiResource::from_gvk_with_plural(&kind, "nodemetrics"))
 }
 
 /// A replica's pod and its process on this machine.

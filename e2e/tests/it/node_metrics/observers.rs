@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use e2e::hub::token;
@@ -26,7 +26,7 @@ use super::{NODE, WARM};
 
 /// How often is listed, and how long an answer may take: less than a frozen leader.
 const LIST_EVERY: Duration = Duration::from_millis(100);
-const LIST_WITHIN: Duration = Duration::from_secs(10);
+pub(super) const LIST_WITHIN: Duration = Duration::from_secs(10);
 
 /// What one client knows.
 #[derive(Debug, Default)]
@@ -45,9 +45,12 @@ struct Record {
     wrong: Vec<String>,
     watcher: Known,
     informer: Known,
+    /// When a list was answered last, and the longest time between two of them since that was last asked for.
+    answered: Option<Instant>,
+    longest: Duration,
     /// Lists that were answered, those that were refused for the time being, those without an answer.
     listed: [usize; 3],
-    /// What was said of the last two.
+    /// What was said of the last two, each once.
     failed: Vec<String>,
     unavailable: Vec<String>,
 }
@@ -55,7 +58,7 @@ struct Record {
 impl Record {
     fn failed(&mut self, how: usize, what: String) {
         self.listed[how] += 1;
-        if self.failed.len() < 20 {
+        if self.failed.len() < 20 && !self.failed.contains(&what) {
             self.failed.push(what);
         }
     }
@@ -107,6 +110,13 @@ impl Observers {
     /// What the APIService said whenever it was not available, and forgets it.
     pub(super) fn unavailable(&self) -> Vec<String> {
         std::mem::take(&mut self.record.lock().unavailable)
+    }
+
+    /// The longest time for which no list was answered, since this was last asked.
+    pub(super) fn longest_without_a_list(&self) -> Duration {
+        let mut record = self.record.lock();
+        let since = record.answered.map(|at| at.elapsed()).unwrap_or_default();
+        std::mem::take(&mut record.longest).max(since)
     }
 
     /// What was said of lists that were refused or not answered, and forgets it.
@@ -191,6 +201,7 @@ async fn watch(api: Api<DynamicObject>, nodes: BTreeSet<String>, record: Shared)
 /// Somebody who lists again and again.
 async fn list(api: Api<DynamicObject>, nodes: BTreeSet<String>, record: Shared) {
     let mut last = 0;
+    record.lock().answered = Some(Instant::now());
     loop {
         match timeout(LIST_WITHIN, api.list(&ListParams::default())).await {
             Ok(Ok(answer)) => {
@@ -202,6 +213,8 @@ async fn list(api: Api<DynamicObject>, nodes: BTreeSet<String>, record: Shared) 
                     .unwrap_or_default();
                 let mut record = record.lock();
                 record.listed[0] += 1;
+                let since = record.answered.replace(Instant::now()).map(|at| at.elapsed());
+                record.longest = record.longest.max(since.unwrap_or_default());
                 if names != nodes {
                     record.wrong(format!("a list of {names:?}"));
                 }

@@ -44,8 +44,8 @@ async fn stock_clients_stay_right_over_take_overs() -> Result<()> {
     let unavailable = observers.unavailable();
     println!("{count} take-overs in {:.0} s; {}", began.elapsed().as_secs_f64(), observers.summary());
     println!("asked to end: {:?}\nkilled: {:?}", gaps[0], gaps[1]);
-    flow::best_is_within(&gaps[0], flow::TERM).context("asked to end")?;
-    flow::best_is_within(&gaps[1], flow::KILL).context("killed")?;
+    flow::are_within(&gaps[0], flow::TERM).context("asked to end")?;
+    flow::are_within(&gaps[1], flow::KILL).context("killed")?;
     ensure!(unavailable.is_empty(), "the APIService was not available: {unavailable:?}");
     Ok(())
 }

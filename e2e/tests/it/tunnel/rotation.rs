@@ -144,9 +144,17 @@ async fn x11_new_certificates_cut_no_stream() -> Result<()> {
     let (certificate, key) = (path("expired.crt"), path("expired.key"));
     let said = shake(&ground.balancer, Some((&certificate, &key))).await?;
     ensure!(said.contains("alert") && said.contains("expired"), "an expired certificate: {said}");
+    drop(follow);
+    // What comes after finds links that stay.
+    let used = in_use().await?;
     put(&folder.join("old"))?;
     fs::remove_dir_all(&folder)?;
-    drop(follow);
+    hack_cluster(&["signal", "HUP", "edge-hub", EDGE_GATEWAY]).await?.ok()?;
+    eventually("the edge's hub uses its own certificate again", SOON, || async {
+        ensure!(in_use().await? > used, "it does not yet");
+        Ok(())
+    })
+    .await?;
     held.is_all_there_is().await
 }
 

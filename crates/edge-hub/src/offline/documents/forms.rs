@@ -12,6 +12,11 @@ pub const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=API
 pub const AGGREGATED_PROTOBUF: &str =
     "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
+/// Whether it is one of those, and not a client's own words.
+pub(super) fn is_common(accept: &str) -> bool {
+    [JSON, AGGREGATED].contains(&accept)
+}
+
 /// The common forms that a client takes, in its own order.
 pub(super) fn accepted(headers: &HeaderMap) -> Vec<&'static str> {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("*/*");

@@ -59,7 +59,14 @@ fn slice(list: &Value) -> (Vec<&str>, u64) {
 
 /// A site with a Service in the topology of the pool, of which nodes `n` and `m` are, and an endpoint on each of three nodes.
 async fn with_topology() -> Site {
+    with_topology_and(&[]).await
+}
+
+async fn with_topology_and(options: &[(&str, &str)]) -> Site {
     let mut site = Site::new().await;
+    for (option, value) in options {
+        site.set(option, value);
+    }
     let cluster = site.server.cluster().clone();
     cluster.define(pools());
     // Versions are large in a cluster: there is room below them.
@@ -139,6 +146,36 @@ async fn events_of_filtered_objects_have_the_versions_of_the_api_server() {
     assert_eq!(event["type"], "MODIFIED");
     assert_eq!(event["object"]["metadata"]["resourceVersion"], changed["metadata"]["resourceVersion"]);
     assert_eq!(event["object"]["endpoints"].as_array().unwrap().len(), 3);
+}
+
+/// What a filter shows cannot be asked of the API server: it is current by its word, or there is no answer.
+#[tokio::test]
+async fn filtered_reads_of_the_most_recent_state_are_as_fresh_as_others() {
+    const INITIAL: &str =
+        "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    let site = with_topology_and(&[("--freshness", "discovery.k8s.io/v1/endpointslices=strict")]).await;
+    let hub = site.plain();
+    // The status, and whether it is said how old the answer is.
+    let asked = async |query: &str| {
+        let request = Request::get(format!("{SLICES}?{query}"))
+            .header(header::ACCEPT, JSON)
+            .header(header::USER_AGENT, "kube-proxy/v1.36");
+        let answer = hub.ask(request, String::new()).await.unwrap();
+        (answer.status.as_u16(), answer.headers.contains_key(header::WARNING))
+    };
+    for query in ["", INITIAL, "resourceVersion=0"] {
+        assert_eq!(asked(query).await, (200, false), "{query}");
+    }
+    // The link is up as far as anybody knows.
+    site.server.black_hole();
+    assert_eq!(asked("").await.0, 503);
+    site.server.cut();
+    site.offline().await;
+    assert_eq!(asked("").await.0, 503);
+    assert_eq!(asked(INITIAL).await.0, 429);
+    assert_eq!(asked("resourceVersion=0").await, (200, true));
+    site.server.heal();
+    site.until("it is current again", async || asked("").await == (200, false)).await;
 }
 
 /// A watch of EndpointSlices as kube-proxy opens it, from a version that it has.
@@ -222,6 +259,43 @@ async fn the_cluster_configures_who_is_shown_what() {
     );
     write(&site, CONFIG_MAPS, &config_map("yurt-hub-cfg", &json!({})));
     site.until("it is taken back", async || seen("mesh").await == ["hidden", "shown"]).await;
+}
+
+/// A kubelet whose `configMapAndSecretChangeDetectionStrategy` is `Get` lists and watches none of them.
+#[tokio::test]
+async fn one_object_that_nobody_watches_is_shown_through_filters_as_well() {
+    let site = Site::started().await;
+    let config = "clientConnection:\n  kubeconfig: /var/lib/kube-proxy/kubeconfig.conf\nmode: nftables\n";
+    write(&site, CONFIG_MAPS, &config_map("kube-proxy", &json!({ "config.conf": config })));
+    write(&site, CONFIG_MAPS, &config_map("other", &json!({ "config.conf": config })));
+    let hub = site.plain();
+    let asked = async |component: &str, name: &str, accept: &str| {
+        let request = Request::get(format!("/api/v1/namespaces/kube-system/configmaps/{name}"))
+            .header(header::ACCEPT, accept)
+            .header(header::ACCEPT_ENCODING, "gzip")
+            .header(header::USER_AGENT, format!("{component}/v1.36"));
+        let mut answer = hub.ask(request, String::new()).await.unwrap();
+        let body = answer.bytes().await.unwrap().to_vec();
+        assert_eq!(answer.status, 200, "{component} {name}");
+        body
+    };
+    let protobuf = "application/vnd.kubernetes.protobuf,application/json";
+    for accept in [JSON, protobuf] {
+        let shows = async |component: &str, name: &str| {
+            let body = asked(component, name, accept).await;
+            let text = String::from_utf8_lossy(&body);
+            (text.contains("#kubeconfig"), text.contains("mode: nftables"))
+        };
+        assert_eq!(shows("kubelet", "kube-proxy").await, (true, true), "{accept}");
+        assert_eq!(shows("kubelet", "other").await, (false, true), "{accept}");
+        assert_eq!(shows("somebody", "kube-proxy").await, (false, true), "{accept}");
+    }
+    let read: Value = serde_json::from_slice(&asked("kubelet", "kube-proxy", JSON).await).unwrap();
+    let mut expected = site.server.cluster().get(CONFIG_MAPS, "kube-system/kube-proxy").unwrap();
+    expected["data"]["config.conf"] = config.replace("kubeconfig:", "#kubeconfig:").into();
+    assert_eq!((&read["data"], &read["kind"]), (&expected["data"], &json!("ConfigMap")));
+    assert_eq!(read["metadata"]["uid"], expected["metadata"]["uid"]);
+    assert!(kube_wire::frame::read::envelope(&asked("kubelet", "kube-proxy", protobuf).await.into()).is_ok());
 }
 
 #[tokio::test]

@@ -4,11 +4,12 @@
 use futures::future::join_all;
 use serde_json::json;
 use testkit::{
+    api_server::Kind,
     client::connection::Endpoint,
-    differential::{Case, Landmarks, Subject, Verb, compare, populate},
+    differential::{Case, Common, Landmarks, Subject, Verb, compare, live, populate},
 };
 
-use super::site::{Site, get};
+use super::site::{Site, get, widget_kind};
 
 /// The least share of them that the hub is to answer by itself, in percent; it is 38 of lists and 20 of watches. The others are errors, which are the API server's to word,
 /// or of versions that the hub does not have.
@@ -38,16 +39,21 @@ async fn answered(admin: &Endpoint, verb: &str) -> [u64; 2] {
 async fn the_hub_says_by_itself_what_the_api_server_says() {
     let site = Site::started().await;
     let (hub, server) = (site.plain(), site.direct());
-    for (root, resource, template) in [
+    let places = Kind { resource: "places".into(), kind: "Place".into(), namespaced: false, ..widget_kind() };
+    site.server.cluster().define(places);
+    for (root, resource, namespaced, template) in [
         // Whole, for what is left out does not come back from protobuf as it was.
         (
             "/api/v1",
             "services",
+            true,
             json!({ "spec": { "clusterIP": "None", "type": "ClusterIP" }, "status": { "loadBalancer": {} } }),
         ),
-        ("/apis/example.com/v1", "widgets", json!({ "spec": { "n": 1 } })),
+        ("/apis/example.com/v1", "widgets", true, json!({ "spec": { "n": 1 } })),
+        ("/apis/example.com/v1", "places", false, json!({ "spec": { "n": 1 } })),
     ] {
-        let subject = Subject { root: root.to_owned(), resource: resource.to_owned(), template };
+        let typed = resource == "services";
+        let subject = Subject { root: root.to_owned(), resource: resource.to_owned(), namespaced, template };
         // From here on the hub watches it, and so has the history that is asked for.
         assert_eq!(get(&hub, &subject.path(false)).await.unwrap().0, 200);
         let landmarks = populate(&server, &subject).await.unwrap();
@@ -63,9 +69,15 @@ async fn the_hub_says_by_itself_what_the_api_server_says() {
             agree(&site, &subject, &landmarks, Case::corners(watch, &free), HELD).await;
         }
         for verb in [Verb::List, Verb::Watch, Verb::Get] {
-            let drawn = Case::plausible(verb, DRAWN, 1, resource == "services");
+            let drawn = Case::plausible(verb, DRAWN, 1, typed);
             agree(&site, &subject, &landmarks, drawn, HELD_OF_DRAWN).await;
         }
+        let before = answered(&site.admin(), "Watch").await;
+        for watch in live(&subject, &landmarks, [&server, &hub], &server, typed).await.unwrap() {
+            let found = watch.difference(&subject, &landmarks);
+            assert!(found.is_none(), "{resource}, written meanwhile: {}", found.unwrap());
+        }
+        enough(&site, "Watch", before, HELD_OF_DRAWN).await;
     }
 }
 
@@ -76,13 +88,19 @@ async fn agree(site: &Site, subject: &Subject, landmarks: &Landmarks, cases: Vec
     let before = answered(&site.admin(), &verb).await;
     // The fake waits for versions that never come for a moment only.
     let cases: Vec<Case> = cases.into_iter().filter(|case| !case.waits()).collect();
-    let compared = cases.iter().map(|case| compare(case, subject, (&server, landmarks), (&hub, landmarks)));
+    let compared = cases
+        .iter()
+        .map(|case| compare(case, subject, (&server, landmarks), (&hub, landmarks), Common::Cluster));
     for found in join_all(compared).await {
         let found = found.unwrap();
         assert!(found.is_none(), "{}: {}", subject.resource, found.unwrap());
     }
-    let after = answered(&site.admin(), &verb).await;
+    enough(site, &verb, before, least).await;
+}
+
+/// Asserts that since then the hub answered this share of a verb by itself.
+async fn enough(site: &Site, verb: &str, before: [u64; 2], least: u64) {
+    let after = answered(&site.admin(), verb).await;
     let [held, all] = [after[0] - before[0], after[1] - before[1]];
-    let resource = &subject.resource;
-    assert!(held * 100 >= all * least, "{resource}: of {all} of verb {verb} {held} were answered here");
+    assert!(all > 0 && held * 100 >= all * least, "of {all} of verb {verb} {held} were answered here");
 }

@@ -171,6 +171,32 @@ async fn a_hub_that_is_started_again_reports_as_a_later_one_and_follows_the_conf
     assert_eq!((moved.incarnation, moved.is_full()), (next.incarnation, true));
 }
 
+/// What nodes reach is named by the administrator, always in the same order: that another leads is in the epoch and in `leader` alone. The
+/// one before still answers, as one that does not know yet would.
+#[tokio::test]
+async fn another_leader_of_a_list_that_stays_is_gone_to() {
+    let leader = Leader::start("first").await;
+    let other = Leader::start("second").await;
+    let mut site = site(&leader).await;
+    leader.trust(&site.authority);
+    other.serve_as(&leader, 2);
+    let servers = format!("{},{}", leader.address(), other.address());
+    let tell = |site: &Site, of: &Leader, epoch: u64| {
+        let config = of.config(epoch);
+        let data =
+            json!({ "data": { "servers": servers, "epoch": config["epoch"], "leader": config["leader"] } });
+        site.server.cluster().merge_patch("configmaps", "kube-system/isthmus-node-metric", &data).unwrap();
+    };
+    tell(&site, &leader, 1);
+    start(&mut site).await;
+    reported(&site, &leader, "a delta", |report| report.base_seq.is_some()).await;
+    tell(&site, &other, 2);
+    let moved = reported(&site, &other, "a report to the other", |_| true).await;
+    assert!(moved.is_full());
+    reported(&site, &other, "a delta to the other", |report| report.base_seq.is_some()).await;
+    assert_eq!((leader.callers().len(), other.callers().len()), (1, 1), "straight there, and no further");
+}
+
 #[tokio::test]
 async fn a_server_of_another_authority_is_told_nothing() {
     let leader = Leader::start("first").await;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use kube_wire::resource_version::ResourceVersion;
+use testkit::api_server::access::User;
 
 use super::site::{JSON, Lines, SERVICES, Site, WIDGETS, get, names, service, version};
 
@@ -312,4 +313,43 @@ async fn a_node_that_was_never_asked_says_which_resources_there_are() {
     }
     let protobuf = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
     assert_eq!(ask(&site, "/version", protobuf, false).await.0, 503, "in a form that it does not take");
+}
+
+/// Files of documents in the hub's store. Each begins with its name; that of their index is `documents`.
+fn documents(site: &Site) -> usize {
+    let mut folders = vec![site.file("root/store")];
+    let mut count = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            if entry.file_type().unwrap().is_dir() {
+                folders.push(entry.path());
+                continue;
+            }
+            // One that is being replaced is gone under its old name.
+            let file = std::fs::read(entry.path()).unwrap_or_default();
+            let name = file.windows(9).find(|part| part.starts_with(b"document"));
+            count += usize::from(name == Some(b"document-"));
+        }
+    }
+    count
+}
+
+#[tokio::test]
+async fn who_asks_for_documents_in_ever_other_words_does_not_fill_the_disk() {
+    let site = Site::started().await;
+    // What the hub itself asks for, six documents, comes beside.
+    site.until("the hub has asked", async || documents(&site) > 0).await;
+    let client = site.secure(None).with_token("pod");
+    site.server.cluster().access().add_token("pod", User::service_account("a", "pod"));
+    for n in 0..40 {
+        assert_eq!(get(&client, &format!("/version?x={n}")).await.unwrap().0, 200);
+        let other = client.get("/version", &format!("application/json;x={n},*/*")).await.unwrap();
+        assert_eq!(other.status, 200);
+    }
+    site.server.cut();
+    site.offline().await;
+    // All that passed is on the disk, or was let go.
+    assert_eq!(get(&site.plain(), "/version?x=never").await.unwrap().0, 200);
+    site.until("old forms are gone", async || documents(&site) <= 6 + 8).await;
+    assert!(documents(&site) >= 8, "some forms are kept");
 }

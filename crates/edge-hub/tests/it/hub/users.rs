@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use super::{
     security::Issuer,
-    site::{Lines, Site, WIDGETS, get, names, version, widget, widget_kind},
+    site::{JSON, Lines, SERVICES, Site, WIDGETS, get, names, service, version, widget, widget_kind},
 };
 
 const ALL: &str = "/apis/example.com/v1/widgets";
@@ -294,4 +294,108 @@ async fn who_watches_one_object_gets_it_without_a_link() {
     site.offline().await;
     assert_eq!(get(&of(&site, "alice"), &format!("{WIDGETS}/w")).await.unwrap().0, 200);
     assert_ne!(get(&of(&site, "bob"), &format!("{WIDGETS}/w")).await.unwrap().0, 200, "he never asked");
+}
+
+/// It is fetched with the node's credential: that somebody read it says nothing of others, and one verb says the other two.
+#[tokio::test]
+async fn who_read_what_the_node_shares_reads_it_by_any_verb_without_a_link() {
+    let site = with_users(&["lister", "watcher", "part", "stranger"]).await;
+    for namespace in ["a", "b"] {
+        site.server.cluster().create("services", service(namespace, "s", 1)).unwrap();
+    }
+    site.caught_up(SERVICES, &["s", "s"]).await;
+    let within = |namespace: &str| SERVICES.replace("services", &format!("namespaces/{namespace}/services"));
+    let initial = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    assert_eq!(get(&of(&site, "lister"), SERVICES).await.unwrap().0, 200);
+    let _watch = Lines::open(&of(&site, "watcher"), &format!("{SERVICES}?{initial}")).await;
+    assert_eq!(get(&of(&site, "part"), &within("a")).await.unwrap().0, 200);
+    assert_eq!(get(&of(&site, "stranger"), WIDGETS).await.unwrap().0, 200);
+    site.server.cut();
+    site.offline().await;
+    let status =
+        async |name: &str, path: &str| of(&site, name).get(path, JSON).await.unwrap().status.as_u16();
+    let statuses = async |name: &str| {
+        let (a, b) = (within("a"), within("b"));
+        let watch = format!("{SERVICES}?{initial}");
+        let paths = [SERVICES, &a, &format!("{a}/s"), &b, &format!("{b}/s"), &watch].map(str::to_owned);
+        let mut statuses = Vec::new();
+        for path in &paths {
+            statuses.push(status(name, path).await);
+        }
+        statuses
+    };
+    for name in ["lister", "watcher"] {
+        assert_eq!(statuses(name).await, [200; 6], "{name}");
+        assert_eq!(status(name, &format!("{}/none", within("a"))).await, 404, "it is known not to be there");
+    }
+    assert_eq!(statuses("part").await, [503, 200, 200, 503, 503, 429]);
+    assert_eq!(statuses("stranger").await, [503, 503, 503, 503, 503, 429]);
+}
+
+/// As a run leaves it in which somebody read more objects than allowances are kept of.
+fn fill_allowances(site: &Site) {
+    let key = std::fs::read(site.file("root/storage.key")).unwrap().try_into().unwrap();
+    let (storage, _) = edge_hub::storage::Storage::open(&site.file("root/store"), key).unwrap();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let allowance = |n: usize| {
+        let attributes = json!({
+            "verb": "get", "group": "example.com", "version": "v1", "resource": "widgets", "namespace": "a",
+            "name": format!("x{n}"), "labels": "", "fields": "",
+        });
+        let question =
+            json!({ "user": "system:serviceaccount:a:many", "groups": [], "attributes": attributes });
+        json!({ "question": question, "at": now })
+    };
+    let allowances: Vec<_> = (0..4096).map(allowance).collect();
+    storage.put_blob("allowances", &serde_json::to_vec(&allowances).unwrap()).unwrap();
+}
+
+#[tokio::test]
+async fn who_reads_thousands_of_objects_leaves_room_for_what_others_are_allowed() {
+    let mut site = Site::new().await;
+    site.start_inside(|_| ()).await;
+    site.linked().await;
+    site.stop().await;
+    fill_allowances(&site);
+    site.start_inside(|_| ()).await;
+    site.linked().await;
+    add_users(&site, &["late"]);
+    assert_eq!(get(&of(&site, "late"), &format!("{WIDGETS}?resourceVersion=0")).await.unwrap().0, 200);
+    site.server.cut();
+    site.offline().await;
+    // It was allowed to list, and that must have been kept: of the object itself nobody was asked.
+    assert_eq!(get(&of(&site, "late"), &format!("{WIDGETS}/w")).await.unwrap().0, 200);
+}
+
+#[tokio::test]
+async fn a_user_that_opens_ever_more_streams_leaves_room_for_the_node_and_others() {
+    let site = with_users(&["greedy", "other"]).await;
+    let greedy = site.plain().with_token("greedy");
+    let status = async || get(&site.admin(), "/v1/status").await.unwrap().1;
+    let held = async |selector: &str| {
+        let status = status().await;
+        let all = status["subscriptions"].as_array().unwrap().clone();
+        all.iter().any(|held| held["scope"].as_str().unwrap().contains(selector))
+    };
+    // Lists only: the stream that nobody has used for longest makes room.
+    for n in 0..130 {
+        let list = format!("{WIDGETS}?resourceVersion=0&labelSelector=l%3D{n}x");
+        assert_eq!(get(&greedy, &list).await.unwrap().0, 200);
+    }
+    assert!(!held("%3D0x").await && held("%3D129x").await);
+    assert_eq!(status().await["crowdedOut"], 0);
+    // Watches: what is in use stays, and there is no room beside it.
+    let mut watches = Vec::new();
+    for n in 0..130 {
+        let watch = format!("{WIDGETS}?watch=1&resourceVersion=0&labelSelector=w%3D{n}x");
+        watches.push(Lines::open(&greedy, &watch).await);
+    }
+    assert!(held("%3D0x").await && !held("%3D129x").await);
+    assert_eq!(status().await["crowdedOut"], 2);
+    let others = [(site.plain(), "n%3Dnode"), (of(&site, "other"), "n%3Dother")];
+    for (endpoint, selector) in others {
+        let list = format!("{WIDGETS}?resourceVersion=0&labelSelector={selector}");
+        assert_eq!(get(&endpoint, &list).await.unwrap().0, 200);
+        assert!(held(selector).await, "{selector}");
+    }
 }

@@ -26,7 +26,7 @@ use tls::{
 use super::{
     AUTHORITY_VALIDITY, Config, FIELD_MANAGER, ROTATED,
     observe::{Configuration, Kind, Observed, StoredSecret},
-    plan::{CA, NEXT, RETIRED, SERVING, SERVING_CA, State, published},
+    plan::{CA, NEXT, RETIRED, SERVING, SERVING_CA, State, published, published_in},
 };
 
 /// The name that authorities carry.
@@ -92,10 +92,15 @@ pub(super) async fn apply(
         Action::IssueLeaf => {
             let authority = state.current.as_ref().ok_or(ApplyError::NoAuthority)?;
             let leaf = authority.issue(&config.dns_names, config.leaf_validity, now);
-            let patch = serving(&leaf.map_err(ApplyError::Issue)?, &state.bundle());
+            let patch = serving(&leaf.map_err(ApplyError::Issue)?);
             patch_secret(&secrets, &observed.serving, patch).await
         }
         Action::PublishBundle { strangers } => {
+            let trusted = published_in(&observed.serving);
+            if let Some(wanted) = wanted(&trusted, &state.bundle(), *strangers) {
+                let patch = json!({"data": {SERVING_CA: text(&pem(&wanted))}});
+                patch_secret(&secrets, &observed.serving, patch).await?;
+            }
             for configuration in &observed.configurations {
                 if let Some(patch) = publish(configuration, &state.bundle(), *strangers) {
                     match configuration.kind {
@@ -174,13 +179,23 @@ fn promote(state: &State) -> Result<Value, ApplyError> {
     }}))
 }
 
-fn serving(leaf: &IssuedLeaf, bundle: &[&Certificate]) -> Value {
+fn serving(leaf: &IssuedLeaf) -> Value {
     let (certificate, key) = SERVING;
-    json!({"data": {
-        certificate: text(&leaf.certificate.to_pem()),
-        key: text(leaf.key.expose()),
-        SERVING_CA: text(&pem(bundle)),
-    }})
+    json!({"data": {certificate: text(&leaf.certificate.to_pem()), key: text(leaf.key.expose())}})
+}
+
+/// What a place is to trust that trusts `trusted`; `None` if that is what it should.
+fn wanted<'a>(
+    trusted: &'a [Certificate],
+    bundle: &[&'a Certificate],
+    strangers: Strangers,
+) -> Option<Vec<&'a Certificate>> {
+    let mut wanted = bundle.to_vec();
+    if strangers == Strangers::Keep {
+        wanted.extend(trusted.iter().filter(|trusted| !bundle.contains(trusted)));
+    }
+    let is_so = trusted.len() == wanted.len() && wanted.iter().all(|wanted| trusted.contains(wanted));
+    (!is_so).then_some(wanted)
 }
 
 /// A JSON patch that changes nothing but the bundles that need it, and applies only to what was observed.
@@ -190,13 +205,7 @@ fn publish(configuration: &Configuration, bundle: &[&Certificate], strangers: St
     ];
     for (index, webhook) in configuration.webhooks.iter().enumerate() {
         let trusted = published(webhook);
-        let mut wanted = bundle.to_vec();
-        if strangers == Strangers::Keep {
-            wanted.extend(trusted.iter().filter(|trusted| !bundle.contains(trusted)));
-        }
-        if trusted.len() == wanted.len() && wanted.iter().all(|wanted| trusted.contains(wanted)) {
-            continue;
-        }
+        let Some(wanted) = wanted(&trusted, bundle, strangers) else { continue };
         let path = if configuration.kind == Kind::ApiService {
             "/spec/caBundle".to_owned()
         } else {

@@ -56,8 +56,10 @@ pub(super) fn interpret(observed: &Observed, dns_names: &[String]) -> State {
             Vec::new()
         })
     });
-    let places: Vec<Vec<Certificate>> =
-        configurations.iter().flat_map(|configuration| &configuration.webhooks).map(published).collect();
+    let webhooks = configurations.iter().flat_map(|configuration| &configuration.webhooks);
+    let mut places: Vec<Vec<Certificate>> = webhooks.map(published).collect();
+    // Replicas, Prometheus and, by a copy of it, nodes read there whom to trust.
+    places.push(published_in(serving));
 
     let issuing = [&current, &next].into_iter().flatten().map(CertificateAuthority::certificate);
     let known: Vec<&Certificate> = issuing.chain(&retired).chain(places.iter().flatten()).collect();
@@ -103,6 +105,11 @@ impl State {
 /// What a webhook trusts. A bundle that cannot be read as a whole trusts nobody: the API server refuses it as well.
 pub(super) fn published(webhook: &Webhook) -> Vec<Certificate> {
     std::str::from_utf8(&webhook.ca_bundle).ok().and_then(|text| bundle(text).ok()).unwrap_or_default()
+}
+
+/// What those trust who read the serving Secret.
+pub(super) fn published_in(serving: &StoredSecret) -> Vec<Certificate> {
+    serving.text(SERVING_CA).and_then(|text| bundle(text).ok()).unwrap_or_default()
 }
 
 fn authority(

@@ -154,6 +154,50 @@ async fn rotates_once_for_each_request() {
     assert_eq!(handshake(&fake).unwrap(), second, "another leader rotated again");
 }
 
+/// Nodes and replicas trust what the serving Secret says, and read it late: the old and the new authority are there before the certificate
+/// changes, and until nobody serves the old one; then only the new one is.
+#[tokio::test]
+async fn who_reads_the_serving_secret_late_trusts_what_is_served() {
+    let fake = Fake::new();
+    let mut controller = controller(&fake);
+    settle(&mut controller).await;
+    fake.change("ca", |object| object["metadata"]["annotations"] = json!({ROTATE: "please"}));
+    let trust = || bundle(&fake.secret_text("serving", "ca.crt")).unwrap();
+    let (mut trusted, mut leaf, mut changes) = (trust(), handshake(&fake).unwrap(), 0);
+    for _ in 0..50 {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        let is_done =
+            matches!(controller.turn().await.unwrap(), Turn::Rest(rest) if rest > Duration::from_secs(1));
+        let (now_trusted, now_served) = (trust(), handshake(&fake).unwrap());
+        for (leaf, authorities, who) in
+            [(&now_served, &trusted, "a node"), (&leaf, &now_trusted, "a replica")]
+        {
+            assert!(
+                authorities.iter().any(|one| leaf.is_issued_by(one)),
+                "{who} is late, after {changes} changes"
+            );
+        }
+        changes += usize::from(leaf != now_served);
+        (trusted, leaf) = (now_trusted, now_served);
+        if is_done {
+            break;
+        }
+    }
+    assert_eq!(changes, 1);
+    assert_eq!(
+        fake.secret_text("serving", "ca.crt"),
+        fake.secret_text("ca", "ca.crt"),
+        "the old one is forgotten"
+    );
+    fake.change("serving", |object| object["data"]["ca.crt"] = json!(""));
+    settle(&mut controller).await;
+    assert_eq!(
+        fake.secret_text("serving", "ca.crt"),
+        fake.secret_text("ca", "ca.crt"),
+        "and what is lost comes back"
+    );
+}
+
 #[tokio::test]
 async fn every_step_of_a_rotation_may_fail_and_no_handshake_does() {
     for fault in [Fault::Refused, Fault::AnswerLost, Fault::Raced] {

@@ -155,6 +155,15 @@ fn start(server: &Arc<Server>, identity: &str) -> Running {
 }
 
 fn start_owned(server: &Arc<Server>, identity: &str, owner: Option<OwnerReference>) -> Running {
+    start_as(server, identity, owner, |election| election)
+}
+
+fn start_as(
+    server: &Arc<Server>,
+    identity: &str,
+    owner: Option<OwnerReference>,
+    with: impl Fn(Election) -> Election,
+) -> Running {
     let settings = Settings {
         namespace: "ns".to_owned(),
         name: "lease".to_owned(),
@@ -167,7 +176,7 @@ fn start_owned(server: &Arc<Server>, identity: &str, owner: Option<OwnerReferenc
     let metrics = Metrics::register(&mut Registry::default());
     let (election, receiver) = Election::new(server.client(), settings, clock, metrics.clone());
     let stop = CancellationToken::new();
-    let task = tokio::spawn(election.run(stop.clone()));
+    let task = tokio::spawn(with(election).run(stop.clone()));
     Running { task, stop, guard: receiver.clone().into(), receiver, metrics }
 }
 
@@ -223,6 +232,40 @@ async fn a_release_is_noticed_at_once() {
     elected(&mut b).await;
     assert!(stopped.elapsed() < Duration::from_millis(100), "{:?}", stopped.elapsed());
     assert_eq!(server.spec()["leaseTransitions"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_not_prepared_lets_others_go_first() {
+    let server = Arc::new(Server::default());
+    let defers = |identity: &str| {
+        let (prepared, is_prepared) = watch::channel(false);
+        let with = |election: Election| election.deferring_until(is_prepared.clone());
+        (start_as(&server, identity, None, with), prepared)
+    };
+    let ends = async |candidate: Running| {
+        candidate.stop.cancel();
+        candidate.task.await.unwrap().unwrap();
+    };
+    // Alone it leads, a little later.
+    let begun = Instant::now();
+    let (mut a, _unprepared) = defers("a");
+    elected(&mut a).await;
+    let waited = begun.elapsed();
+    assert!((HANDICAP..HANDICAP + Duration::from_millis(100)).contains(&waited), "{waited:?}");
+    // Of two the one that is prepared, which here even hears of it late; and at once the one that becomes so.
+    let (mut unprepared, preparing) = defers("b");
+    seconds(3).await;
+    let mut c = start(&server, "c");
+    seconds(30).await;
+    ends(a).await;
+    elected(&mut c).await;
+    seconds(30).await;
+    assert!(unprepared.guard.check().is_err());
+    preparing.send_replace(true);
+    let stopped = Instant::now();
+    ends(c).await;
+    elected(&mut unprepared).await;
+    assert!(stopped.elapsed() < Duration::from_millis(100), "{:?}", stopped.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

@@ -92,7 +92,8 @@ impl Leader {
 
     /// The ConfigMap's data when this one leads. The name shows that it is not the address that is verified.
     pub(crate) fn config(&self, epoch: u64) -> Value {
-        json!({ "ca.crt": self.authority.pem(), "server-name": NAME, "servers": self.address.to_string(), "epoch": epoch.to_string() })
+        json!({ "ca.crt": self.authority.pem(), "server-name": NAME, "servers": self.address.to_string(), "epoch": epoch.to_string(),
+            "leader": format!("replica at {}", self.address) })
     }
 
     /// Answers the next report so.
