@@ -17,6 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(50);
 
 /// What is known of what is needed.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 #[derive(Clone, Copy, Debug)]
 struct Known {
     waited: Duration,
@@ -43,7 +44,7 @@ pub(super) async fn tell(host: Arc<Host>, ready: Handle) {
     host.prepared.send_replace(true);
     ready.ready();
     // The check fails when its handle is dropped.
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 fn is_prepared(known: Known) -> bool {
