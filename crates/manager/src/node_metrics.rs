@@ -32,6 +32,7 @@ use aggregated_api::{AggregatedApi, KubernetesReviews, Peer};
 use daemon::ready::Readiness;
 use kube::Client;
 use node_metrics::admission::Admission;
+use node_metrics::copy_stream;
 use node_metrics::freshness::{Now, Rules};
 use node_metrics::listener::{self, ClientAuthorities, Reporter, Reports};
 use node_metrics::metrics::Metrics;
@@ -182,6 +183,7 @@ pub(crate) fn start(
         .authorizer(Arc::new(DelegatingAuthorizer::new(reviews)))
         .intercept(Arc::clone(&host.proxy) as _)
         .router();
+    let router = copy_stream::router(Arc::clone(&host.source), Arc::clone(&host.replicas)).merge(router);
     let reports_at = Arc::clone(&host.reports_at);
     let taken = listener::router(Arc::new(Reports {
         source: Arc::clone(&host.source),

@@ -20,6 +20,7 @@ const REFUSALS: u32 = 10;
 const LOOK: Duration = Duration::from_millis(50);
 
 /// What is known of what is needed.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 #[derive(Clone, Copy, Debug)]
 struct Known {
     waited: Duration,
