@@ -9,6 +9,7 @@
 
 mod epoch;
 mod list;
+mod telling;
 mod watch;
 
 use std::{sync::Arc, time::Duration};

@@ -25,6 +25,9 @@ use crate::subscriptions::Key;
 /// How long a change may wait for the disk.
 const SYNC: Duration = Duration::from_secs(2);
 
+/// How many times in a row something may be written meanwhile before files are brought into order all the same.
+const BUSY: u32 = 5;
+
 /// How many bytes a step of compaction may move between two syncs.
 const COMPACTION: u64 = 4 << 20;
 
@@ -144,27 +147,35 @@ impl Storage {
         self.store.lock().statistics()
     }
 
-    /// Makes what was written durable every two seconds, until `shutdown`, and once more then.
+    /// Makes what was written durable every two seconds, until `shutdown`, and once more then. Files are brought into order when nothing
+    /// is written, and now and then else: whoever writes an event waits for that.
     pub async fn keep_durable(self, shutdown: CancellationToken) {
         let mut ticks = interval(SYNC);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut busy = 0;
         loop {
             let ending = tokio::select! {
                 () = shutdown.cancelled() => true,
                 _ = ticks.tick() => false,
             };
             let storage = self.clone();
+            let patient = busy < BUSY && !ending;
             let synced = tokio::task::spawn_blocking(move || {
-                // Most of the waiting is done here, while the store takes what comes.
+                // The waiting is done here, while the store takes what comes.
                 let unsynced = storage.store.lock().unsynced();
-                unsynced.wait();
+                let waited = unsynced.wait();
                 let mut store = storage.store.lock();
+                store.settle(waited)?;
+                if patient && !store.is_durable() {
+                    return Ok::<_, Error>(false);
+                }
                 store.sync()?;
-                store.compact_step(COMPACTION)
+                store.compact_step(COMPACTION)?;
+                Ok(true)
             })
             .await;
             match synced {
-                Ok(Ok(_)) => {}
+                Ok(Ok(in_order)) => busy = if in_order { 0 } else { busy + 1 },
                 Ok(Err(error)) => warn!(%error, "what changed is not durable yet"),
                 Err(error) => debug!(%error, "the sync was cut short"),
             }

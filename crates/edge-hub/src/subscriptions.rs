@@ -6,6 +6,7 @@ mod key;
 mod room;
 mod subscription;
 mod unasked;
+mod written_events;
 
 use std::{
     collections::{BTreeMap, HashMap},

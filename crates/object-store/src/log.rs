@@ -76,6 +76,15 @@ struct Chunk {
     seals: bool,
 }
 
+/// Bytes of a file that the system has, without having said that the disk has them.
+#[derive(Clone, Debug)]
+pub(crate) struct HandedOver {
+    pub(crate) path: PathBuf,
+    first: u32,
+    offset: u64,
+    length: usize,
+}
+
 /// A file that was given no seal when it was long enough, since nobody synced, is sealed at so many times its length.
 const OVERLONG: u64 = 4;
 
@@ -299,10 +308,31 @@ impl Log {
         Ok(())
     }
 
-    /// The file of which the system has more than the disk.
-    pub(crate) fn handed_over(&self) -> Option<PathBuf> {
+    /// The bytes that the system has and the disk may not.
+    pub(crate) fn handed_over(&self) -> Option<HandedOver> {
         let chunk = self.pending.back().filter(|chunk| chunk.handed_over > 0)?;
-        Some(self.path(chunk.first, chunk.last))
+        Some(HandedOver {
+            path: self.path(chunk.first, chunk.last),
+            first: chunk.first,
+            offset: chunk.offset,
+            length: chunk.handed_over,
+        })
+    }
+
+    /// The disk has bytes that were handed over, or, after an error, the system may have forgotten them: then they are written again.
+    pub(crate) fn settle(&mut self, given: &HandedOver, is_durable: bool) {
+        let same = |chunk: &Chunk| (chunk.first, chunk.offset) == (given.first, given.offset);
+        let Some(chunk) = self.pending.iter_mut().find(|chunk| same(chunk)) else { return };
+        if !is_durable {
+            chunk.handed_over = 0;
+            return;
+        }
+        // Fewer than were handed over if all of it is being written again.
+        let length = given.length.min(chunk.handed_over);
+        chunk.bytes.drain(..length);
+        chunk.offset += length as u64;
+        chunk.handed_over -= length;
+        self.pending.retain(|chunk| !chunk.bytes.is_empty());
     }
 
     /// Writes what waits, in its order. Says in `names` that the folder must be synced. After an error it can be called

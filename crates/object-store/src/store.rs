@@ -3,11 +3,7 @@
 mod open;
 mod subscription;
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use subscription::Subscription;
 
@@ -15,7 +11,7 @@ use crate::{
     blobs::Blobs,
     disk::{Disk, FolderLock, RealDisk},
     error::{Error, OpenError},
-    log::{Identity, Log, Sizes, sync_names},
+    log::{HandedOver, Identity, Sizes, sync_names},
     record::{Problem, Record, Restored, SubscriptionId},
     seal::Key,
     segment::Name,
@@ -42,20 +38,34 @@ pub struct Store {
     _lock: FolderLock,
 }
 
-/// Files of which the system has more than the disk.
+/// What the system has and the disk may not.
 #[derive(Debug)]
 pub struct Unsynced {
     disk: Arc<dyn Disk>,
-    paths: Vec<PathBuf>,
+    files: Vec<File>,
 }
 
+/// Bytes of a file, and of which list of which subscription it is.
+#[derive(Debug)]
+struct File {
+    subscription: String,
+    generation: u64,
+    bytes: HandedOver,
+}
+
+/// What came of waiting for [`Unsynced`].
+#[derive(Debug)]
+pub struct Waited(Vec<(File, bool)>);
+
 impl Unsynced {
-    /// Waits until the disk has what these files hold now. Whether it has is for [`Store::sync`] to say, which then has little to
-    /// wait for.
-    pub fn wait(self) {
-        for path in self.paths {
-            let _ = self.disk.sync(&path);
-        }
+    /// Waits until the disk has what these files hold now; [`Store::settle`] is to be told.
+    pub fn wait(self) -> Waited {
+        let Self { disk, files } = self;
+        let wait = |file: File| {
+            let is_durable = disk.sync(&file.bytes.path).is_ok();
+            (file, is_durable)
+        };
+        Waited(files.into_iter().map(wait).collect())
     }
 }
 
@@ -121,16 +131,38 @@ impl Store {
         }
     }
 
-    /// What the next [`Store::sync`] will have to wait for, so that it can be waited for without the store.
+    /// What was handed over and waits for the disk, so that it can be waited for without the store.
     pub fn unsynced(&self) -> Unsynced {
-        let logs = self.subscriptions.values().flat_map(Subscription::logs);
-        Unsynced { disk: self.disk.clone(), paths: logs.filter_map(Log::handed_over).collect() }
+        let files = self.subscriptions.iter().flat_map(|(name, subscription)| {
+            subscription.logs().filter_map(|log| {
+                let (subscription, generation) = (name.clone(), log.identity.generation);
+                Some(File { subscription, generation, bytes: log.handed_over()? })
+            })
+        });
+        Unsynced { disk: self.disk.clone(), files: files.collect() }
+    }
+
+    /// Takes note of what was waited for, and waits for names that the disk may not have. All that was handed over before
+    /// [`Store::unsynced`] is durable then; what could not be waited for [`Store::sync`] writes again.
+    pub fn settle(&mut self, Waited(files): Waited) -> Result<(), Error> {
+        for (File { subscription, generation, bytes }, is_durable) in files {
+            let Some(subscription) = self.subscriptions.get_mut(&subscription) else { continue };
+            if let Some(log) = subscription.log_mut(generation) {
+                log.settle(&bytes, is_durable);
+            }
+        }
+        sync_names(self.disk.as_ref(), &self.place.dir, &mut self.names)
+    }
+
+    /// Whether nothing that was appended waits for the disk.
+    pub fn is_durable(&self) -> bool {
+        !self.names && !self.subscriptions.values().any(Subscription::is_busy)
     }
 
     /// Makes all that was appended durable. After an error nothing is lost, some of it may be durable, and it can be
     /// called again.
     pub fn sync(&mut self) -> Result<(), Error> {
-        let busy = self.names || self.subscriptions.values().any(Subscription::is_busy);
+        let busy = !self.is_durable();
         self.flush()?;
         sync_names(self.disk.as_ref(), &self.place.dir, &mut self.names)?;
         self.clear()?;

@@ -28,6 +28,7 @@ pub struct Cursor<S = Selection> {
     initial: Option<Box<Initial>>,
     bookmarks: bool,
     bookmark_due: bool,
+    caught_up: bool,
 }
 
 /// What a reader has not been told yet of the state it began with.
@@ -80,7 +81,16 @@ impl<S: Selects> Cursor<S> {
         selects: S,
     ) -> Self {
         let position = state.history.seek(version);
-        Self { selects, epoch: cache.epoch, version, position, initial: None, bookmarks, bookmark_due: false }
+        Self {
+            selects,
+            epoch: cache.epoch,
+            version,
+            position,
+            initial: None,
+            bookmarks,
+            bookmark_due: false,
+            caught_up: false,
+        }
     }
 
     /// A reader that is told the current state first.
@@ -108,8 +118,15 @@ impl<S: Selects> Cursor<S> {
         self.bookmark_due = self.bookmarks;
     }
 
+    /// Whether the last call of [`Cursor::next`] left nothing to tell until the writer's next call, as far as the reader asks for no
+    /// bookmark: it need not ask once more to learn that.
+    pub fn has_caught_up(&self) -> bool {
+        self.caught_up && !self.bookmark_due
+    }
+
     /// What to tell the reader next, having looked at no more than `budget` objects or events (at least one).
     pub fn next(&mut self, cache: &Cache, budget: usize) -> Step {
+        self.caught_up = false;
         let expired = Step::Expired { oldest: cache.oldest(), asked: self.version };
         let Some(state) = cache.state.as_ref().filter(|_| cache.epoch == self.epoch) else { return expired };
         // Also while the initial state is being told: a reader that would have to begin anew should not hear the rest first.
@@ -124,6 +141,7 @@ impl<S: Selects> Cursor<S> {
         if !self.tell_events(state, budget, &mut deliveries) {
             return Step::Events(deliveries);
         }
+        self.caught_up = true;
         if self.bookmark_due && state.version() >= self.version {
             self.bookmark_due = false;
             deliveries.push(Delivery::Bookmark(self.version));

@@ -1,8 +1,9 @@
 //! What a node's programs ask first of any API server, asked for by the hub itself when a link comes up: a node that nobody asked while
 //! there was one can say without it which resources there are.
 //!
-//! Not again within the hour. Some 33 kB: API servers compress nothing below 128 kB, so discovery of all groups comes as protobuf, 14 kB in
-//! place of 70, and is kept as the JSON that clients ask for.
+//! Not again within the hour, and then only if it has changed. Some 17 kB at once, 12 kB a minute or two later: API servers compress nothing
+//! below 128 kB, so discovery of all groups comes as protobuf, 14 kB in place of 70, and is kept as the JSON that clients ask for. The
+//! groups alone, as older clients ask for them, are in it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,18 +21,15 @@ use super::{
 };
 use crate::{
     hub::Hub,
-    upstream::{Credential, LinkState, USER_AGENT},
+    upstream::{Credential, LinkState, USER_AGENT, jittered},
 };
 
-/// Paths, and the forms in which clients ask for them.
-const WANTED: [(&str, &str); 6] = [
-    ("/api", AGGREGATED),
-    ("/apis", AGGREGATED),
-    ("/api", JSON),
-    ("/apis", JSON),
-    ("/version", JSON),
-    ("/openapi/v3", JSON),
-];
+/// Paths, and the forms in which clients ask for them. The plain `/api` says at which addresses the server is, which nothing else does.
+const FIRST: [(&str, &str); 4] =
+    [("/api", AGGREGATED), ("/apis", AGGREGATED), ("/api", JSON), ("/version", JSON)];
+
+/// The list of documents of `OpenAPI`: the longest, and of use only with those that a client has asked for.
+const OPENAPI: (&str, &str) = ("/openapi/v3", JSON);
 
 /// How old what is kept may be for a new link not to ask again.
 const OLD: Duration = Duration::from_hours(1);
@@ -45,17 +43,24 @@ const DEADLINE: Duration = Duration::from_secs(30);
 /// Asks at each new link, until the shutdown.
 pub async fn keep(hub: Arc<Hub>, shutdown: CancellationToken) {
     let mut link = hub.upstream.state();
+    let mut down = hub.upstream.state();
     let keep = async {
         loop {
             let _ = link.wait_for(|state| matches!(state, LinkState::Up(_))).await;
             sleep(LATER).await;
-            for (path, accept) in WANTED {
-                if hub.upstream.is_up() && hub.documents.age(path, accept).is_none_or(|age| age > OLD) {
-                    fetch(&hub, path, accept).await;
-                }
+            for (path, accept) in FIRST {
+                refresh(&hub, path, accept).await;
             }
-            if link.wait_for(|state| matches!(state, LinkState::Down { .. })).await.is_err() {
-                return;
+            let later = async {
+                sleep(jittered(hub.lifetimes.before_openapi)).await;
+                refresh(&hub, OPENAPI.0, OPENAPI.1).await;
+                std::future::pending::<()>().await;
+            };
+            let ended =
+                async { down.wait_for(|state| matches!(state, LinkState::Down { .. })).await.is_err() };
+            tokio::select! {
+                () = later => {}
+                ended = ended => if ended { return },
             }
         }
     };
@@ -65,7 +70,11 @@ pub async fn keep(hub: Arc<Hub>, shutdown: CancellationToken) {
     }
 }
 
-async fn fetch(hub: &Hub, path: &str, accept: &'static str) {
+/// Asks for a document if there is a link and what is kept of it is old.
+async fn refresh(hub: &Hub, path: &str, accept: &'static str) {
+    if !hub.upstream.is_up() || hub.documents.age(path, accept).is_some_and(|age| age <= OLD) {
+        return;
+    }
     if accept != AGGREGATED || !ask_in_protobuf(hub, path).await {
         ask(hub, path, accept).await;
     }
@@ -73,11 +82,14 @@ async fn fetch(hub: &Hub, path: &str, accept: &'static str) {
 
 /// Asks for a document, and keeps it as if a client had.
 async fn ask(hub: &Hub, path: &str, accept: &'static str) {
-    let Some(request) = request(path, accept) else { return };
+    let Some(request) = request(hub, path, accept, accept) else { return };
     let headers = request.headers().clone();
     let asked = timeout(DEADLINE, async {
         let answer = hub.upstream.send(&Credential::Node, request).await?.map(Body::new);
         let status = answer.status();
+        if status == StatusCode::NOT_MODIFIED {
+            hub.documents.confirm(path, accept);
+        }
         let mut body = hub.documents.keep(path, &headers, answer).into_body();
         while let Some(frame) = body.frame().await {
             frame?;
@@ -94,17 +106,24 @@ async fn ask(hub: &Hub, path: &str, accept: &'static str) {
 /// Asks for discovery of all groups in its short form; whether it is kept now. If not, the server is older or newer than what is
 /// understood of that form.
 async fn ask_in_protobuf(hub: &Hub, path: &str) -> bool {
-    let Some(request) = request(path, AGGREGATED_PROTOBUF) else { return false };
+    let Some(request) = request(hub, path, AGGREGATED_PROTOBUF, AGGREGATED) else { return false };
     let asked = timeout(DEADLINE, async {
         let (head, body) = hub.upstream.send(&Credential::Node, request).await?.into_parts();
+        if head.status == StatusCode::NOT_MODIFIED {
+            return Ok(None);
+        }
         let coding = Coding::of(&head.headers).filter(|_| head.status == StatusCode::OK);
         let coding = coding.ok_or_else(|| format!("answered {}", head.status))?;
         let body = Limited::new(body, LARGEST).collect().await?.to_bytes();
         let plain = coding.plain(body.into()).ok_or("it is not whole")?;
-        Ok::<_, axum::BoxError>((head.headers, transcode::discovery_to_json(&plain)?))
+        Ok::<_, axum::BoxError>(Some((head.headers, transcode::discovery_to_json(&plain)?)))
     });
     match asked.await {
-        Ok(Ok((headers, json))) => {
+        Ok(Ok(None)) => {
+            hub.documents.confirm(path, AGGREGATED);
+            true
+        }
+        Ok(Ok(Some((headers, json)))) => {
             hub.documents.keep_as(path, AGGREGATED, &headers, &json);
             true
         }
@@ -116,10 +135,14 @@ async fn ask_in_protobuf(hub: &Hub, path: &str) -> bool {
     }
 }
 
-fn request(path: &str, accept: &'static str) -> Option<Request<Body>> {
-    let request = Request::get(path)
+/// A request for a document, unless it is still the one that is kept in the form `kept`: its `ETag` is the same in every form.
+fn request(hub: &Hub, path: &str, accept: &'static str, kept: &str) -> Option<Request<Body>> {
+    let mut request = Request::get(path)
         .header(header::ACCEPT, HeaderValue::from_static(accept))
         .header(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip"))
         .header(header::USER_AGENT, USER_AGENT);
+    if let Some(tag) = hub.documents.tag(path, kept) {
+        request = request.header(header::IF_NONE_MATCH, tag);
+    }
     request.body(Body::empty()).ok()
 }

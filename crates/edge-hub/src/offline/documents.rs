@@ -4,6 +4,7 @@
 //! Every authenticated user may read them (the role `system:discovery`), so they are kept once for all.
 
 pub mod forms;
+mod groups;
 mod index;
 
 use std::{
@@ -97,6 +98,20 @@ impl Documents {
         Some(since(self.last(&name, &head)))
     }
 
+    /// The `ETag` of the document that is kept for whoever accepts exactly that.
+    pub fn tag(&self, path_and_query: &str, accept: &str) -> Option<String> {
+        let (head, _) = self.head(&named(path_and_query, accept).blob)?;
+        head.headers.into_iter().find(|(name, _)| name == header::ETAG.as_str()).map(|(_, tag)| tag)
+    }
+
+    /// The API server says that the document that is kept is still the one.
+    pub fn confirm(&self, path_and_query: &str, accept: &str) {
+        let (name, at) = (named(path_and_query, accept).blob, unix_seconds());
+        self.note(&name, at);
+        let index = self.index.clone();
+        self.tasks.spawn_blocking(move || index.lock().touch(&name, at));
+    }
+
     /// Keeps the answer of upstream as its body passes, if it is a whole document.
     pub fn keep(&self, path_and_query: &str, accept: &HeaderMap, response: Response<Body>) -> Response<Body> {
         let coding = Coding::of(response.headers()).filter(|_| response.status() == StatusCode::OK);
@@ -140,7 +155,7 @@ impl Documents {
             let stored = self.storage.blob(&name.blob).and_then(|blob| parse(&blob));
             let is_known = stored.is_some_and(|(head, _)| head.digest == new.digest && is_recent(&head));
             if is_known {
-                self.confirm(&name.blob, new.at);
+                self.note(&name.blob, new.at);
                 index.touch(&name.blob, new.at);
             } else if let Err(error) = self.put(&mut index, name, &blob, new.at) {
                 warn!(path = name.path, %error, "a document about the API cannot be kept");
@@ -166,7 +181,8 @@ impl Documents {
         self.storage.put_blob(name, blob)
     }
 
-    fn confirm(&self, name: &str, at: u64) {
+    /// Notes that a document was answered then.
+    fn note(&self, name: &str, at: u64) {
         let mut confirmed = self.confirmed.lock();
         if confirmed.len() < CONFIRMED || confirmed.contains_key(name) {
             confirmed.insert(name.to_owned(), at);
@@ -190,13 +206,22 @@ impl Documents {
             let (head, body) = self.head(&name)?;
             Some((self.last(&name, &head), head, body))
         };
-        let own = found(name(path_and_query, request).blob);
-        let common =
-            forms::accepted(request).into_iter().find_map(|form| found(named(path_and_query, form).blob));
-        let newer = match (own, common) {
-            (Some(own), Some(common)) => Some(if common.0 > own.0 { common } else { own }),
-            (own, common) => own.or(common),
+        let newer = |one: Option<(u64, Head, Bytes)>, other: Option<(u64, Head, Bytes)>| match (one, other) {
+            (Some(one), Some(other)) => Some(if other.0 > one.0 { other } else { one }),
+            (one, other) => one.or(other),
         };
+        // The groups alone are in discovery of all that they have.
+        let groups = || {
+            let (at, head, body) = found(named(path_and_query, forms::AGGREGATED).blob)?;
+            let groups = groups::alone(path_and_query, &body)?;
+            let headers = vec![(header::CONTENT_TYPE.to_string(), forms::JSON.to_owned())];
+            Some((at, Head { headers, ..head }, groups.into()))
+        };
+        let common = forms::accepted(request).into_iter().find_map(|form| {
+            let groups = if form == forms::JSON { groups() } else { None };
+            newer(found(named(path_and_query, form).blob), groups)
+        });
+        let newer = newer(found(name(path_and_query, request).blob), common);
         let (at, head, body) = newer?;
         let mut response = Response::new(Body::empty());
         for (header, value) in &head.headers {

@@ -1,6 +1,7 @@
 //! The upstream watch of a subscription: what it tells is stored, then shown.
 
 use std::{
+    pin::pin,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -13,13 +14,14 @@ use kube_wire::{
     object::Object,
     resource_version::ResourceVersion,
 };
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 use watch_cache::{Change, Event};
 
 use super::{
     Ended,
     epoch::{self, Expected},
     list,
+    telling::Telling,
 };
 use crate::{
     storage::Storage,
@@ -68,13 +70,27 @@ pub(super) async fn run(
     subscription.set_progress(Progress::Watching);
     let mut body = response.into_body();
     let mut stored = Instant::now();
-    while let Some(frame) = body.frame().await {
+    let mut telling = Telling::new(subscription);
+    let mut pause = pin!(sleep_until(stored));
+    loop {
+        let frame = tokio::select! {
+            biased;
+            () = &mut pause, if telling.is_due() => {
+                telling.tell();
+                continue;
+            }
+            frame = body.frame() => frame,
+        };
+        let Some(frame) = frame else { break };
         let frame = frame.map_err(|error| Ended::Link(UpstreamError::Broken(Box::new(error))))?;
         let Ok(data) = frame.into_data() else { continue };
         subscription.traffic().fetched(data.len());
         let mut told = Vec::new();
         let read = reader.push(&data, &mut told);
         let ended = take(storage, subscription, told, &mut stored, &mut expected);
+        if let Some(until) = telling.changed() {
+            pause.as_mut().reset(until);
+        }
         read.map_err(|error| Ended::Unreadable(error.to_string()))?;
         ended?;
         subscription.prove();
@@ -82,7 +98,7 @@ pub(super) async fn run(
     Err(reader.finish().map_or_else(|error| Ended::Unreadable(error.to_string()), |()| Ended::Done))
 }
 
-/// Stores and applies what was told. What comes before an error counts.
+/// Stores and applies what was told, and wakes nobody. What comes before an error counts.
 fn take(
     storage: &Storage,
     subscription: &Subscription,
@@ -104,7 +120,7 @@ fn take(
         }
     }
     // Under the writer's lock: readers see a change only when its file has it.
-    subscription.write(|cache| {
+    subscription.write_quietly(|cache| {
         let mut events: Vec<Arc<Event>> = Vec::with_capacity(changes.len());
         let mut applied = Ok(());
         for (change, object) in changes {

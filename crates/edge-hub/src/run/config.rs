@@ -77,6 +77,8 @@ pub struct Lifetimes {
     /// What the kubelet said of its pods while there was no link, once there is one: it repeats it every ten seconds, and the cloud's
     /// controllers write the endpoints anew.
     pub handover: Duration,
+    /// A link, at most, before the list of `OpenAPI` documents is asked for: nobody waits for it, and first comes what somebody does.
+    pub before_openapi: Duration,
 }
 
 impl Default for Lifetimes {
@@ -89,6 +91,7 @@ impl Default for Lifetimes {
             review: Duration::from_mins(1),
             head: Duration::from_secs(75),
             handover: Duration::from_secs(30),
+            before_openapi: Duration::from_mins(2),
         }
     }
 }

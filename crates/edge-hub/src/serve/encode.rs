@@ -1,4 +1,4 @@
-//! Objects as a client wants them: lent as they are held, or transcoded once for everyone.
+//! Objects as a client wants them: lent as they are held, or transcoded; events for all their watchers at once.
 
 use std::sync::Arc;
 
@@ -124,22 +124,22 @@ impl Encoder {
         Box::new(move |out| list.write_next(out))
     }
 
-    /// Appends one thing that a watch tells.
-    pub(super) fn delivery(&self, delivery: &Delivery, out: &mut Vec<u8>) -> Result<(), TranscodeError> {
+    /// One thing that a watch tells; `shared`: whether other watchers are told the same about now.
+    pub(super) fn delivery(&self, delivery: &Delivery, shared: bool) -> Result<Bytes, TranscodeError> {
         let (event, object) = match delivery {
             Delivery::Added(object) => (EventType::Added, object),
             Delivery::Modified(object) => (EventType::Modified, object),
             Delivery::Deleted(object) => (EventType::Deleted, object),
             Delivery::InitialEnd(version) | Delivery::Bookmark(version) => {
                 let end = matches!(delivery, Delivery::InitialEnd(_));
-                out.extend_from_slice(&frame::bookmark(self.form, self.type_meta(), *version, end));
-                return Ok(());
+                return Ok(frame::bookmark(self.form, self.type_meta(), *version, end));
             }
         };
-        for piece in frame::watch_event(self.form, self.type_meta(), event, &self.shown(object, true)?) {
-            out.extend_from_slice(&piece);
-        }
-        Ok(())
+        let write = || {
+            let shown = self.shown(object, true)?;
+            Ok(frame::watch_event(self.form, self.type_meta(), event, &shown).concat().into())
+        };
+        if shared { self.subscription.written(object, event, self.form, write) } else { write() }
     }
 
     /// An error within a watch.
@@ -161,10 +161,6 @@ impl Encoder {
                 .map(Bytes::from);
         }
         let resource = &self.subscription.key().resource;
-        if !typed {
-            return transcode::to_json(resource, object.body(), false).map(Bytes::from);
-        }
-        let make = || transcode::to_json(resource, object.body(), true).map(Bytes::from);
-        self.subscription.transcoded(object, make)
+        transcode::to_json(resource, object.body(), typed).map(Bytes::from)
     }
 }

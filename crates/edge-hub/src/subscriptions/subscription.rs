@@ -1,7 +1,6 @@
 //! One subscription: its cache, how far it is, and who waits for it.
 
 use std::{
-    collections::VecDeque,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
@@ -11,6 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use kube_wire::{
+    frame::{EventType, Form},
     object::Object,
     resource_version::ResourceVersion,
     status::Status,
@@ -28,14 +28,12 @@ use super::{
     as_json::AsJson,
     carriers::{Carrier, Carriers},
     key::{Key, Owner},
+    written_events::WrittenEvents,
 };
 use crate::{
     freshness::Age,
     upstream::{Credential, Source},
 };
-
-/// How many objects' JSON is kept: as many as watchers lag behind each other.
-const TRANSCODED: usize = 64;
 
 /// For how long a list is as good as a watch, while there is a link: the watch after it is on its way.
 const SETTLING: Duration = Duration::from_secs(2);
@@ -105,8 +103,8 @@ pub struct Subscription {
     used: Mutex<Instant>,
     /// The kind of the objects; of custom resources known once a list or the store told it.
     kind: Mutex<Option<Arc<str>>>,
-    /// The JSON of what watchers were told last, made once for all of them.
-    transcoded: Mutex<VecDeque<(Arc<Object>, Bytes)>>,
+    /// What watchers were told last, written once for all of them.
+    written: Mutex<WrittenEvents>,
     as_json: Mutex<AsJson>,
     traffic: Traffic,
     /// With whose credential it goes upstream.
@@ -139,7 +137,7 @@ impl Subscription {
             source: Mutex::new(None),
             used: Mutex::new(Instant::now()),
             kind: Mutex::new(kind),
-            transcoded: Mutex::default(),
+            written: Mutex::default(),
             as_json: Mutex::default(),
             traffic: Traffic::default(),
             carriers: Mutex::new(Carriers::new(carrier)),
@@ -169,24 +167,22 @@ impl Subscription {
         *self.kind.lock() = Some(kind.into());
     }
 
-    /// The JSON of an object that several watchers are told of; made by the first of them.
-    pub fn transcoded<E>(
+    /// An event as watchers of one form are told of it; `write` is called by the first of them.
+    pub fn written<E>(
         &self,
         object: &Arc<Object>,
-        make: impl FnOnce() -> Result<Bytes, E>,
+        event: EventType,
+        form: Form,
+        write: impl FnOnce() -> Result<Bytes, E>,
     ) -> Result<Bytes, E> {
-        let known = |made: &VecDeque<(Arc<Object>, Bytes)>| {
-            made.iter().rev().find(|(other, _)| Arc::ptr_eq(other, object)).map(|(_, text)| text.clone())
-        };
-        if let Some(text) = known(&self.transcoded.lock()) {
+        if self.watchers() < 2 {
+            return write();
+        }
+        if let Some(text) = self.written.lock().find(object, event, form) {
             return Ok(text);
         }
-        let text = make()?;
-        let mut texts = self.transcoded.lock();
-        if texts.len() >= TRANSCODED {
-            texts.pop_front();
-        }
-        texts.push_back((object.clone(), text.clone()));
+        let text = write()?;
+        self.written.lock().keep(object, event, form, &text);
         Ok(text)
     }
 
@@ -218,9 +214,19 @@ impl Subscription {
 
     /// Changes the cache and wakes all readers.
     pub fn write<T>(&self, write: impl FnOnce(&mut Cache) -> T) -> T {
-        let result = write(&mut self.cache.write());
-        self.changes.send_modify(|count| *count += 1);
+        let result = self.write_quietly(write);
+        self.wake();
         result
+    }
+
+    /// Changes the cache: who looks sees it, and who waits is told by [`Subscription::wake`].
+    pub fn write_quietly<T>(&self, write: impl FnOnce(&mut Cache) -> T) -> T {
+        write(&mut self.cache.write())
+    }
+
+    /// Wakes all readers that wait for a change.
+    pub fn wake(&self) {
+        self.changes.send_modify(|count| *count += 1);
     }
 
     /// Tells of each change of the cache.

@@ -227,6 +227,12 @@ impl Subscription {
         self.current.iter().chain(self.building.iter())
     }
 
+    /// The log of that list.
+    pub(super) fn log_mut(&mut self, generation: u64) -> Option<&mut Log> {
+        let mut logs = self.current.iter_mut().chain(self.building.iter_mut());
+        logs.find(|log| log.identity.generation == generation)
+    }
+
     pub(super) fn backlog(&self) -> u64 {
         self.logs().map(Log::backlog).sum()
     }

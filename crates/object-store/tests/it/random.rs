@@ -24,6 +24,7 @@ enum Op {
 enum Step {
     Append(u8, Vec<Op>),
     HandOver(u8),
+    Settle,
     Sync,
     Compact,
     Kill,
@@ -50,6 +51,7 @@ fn step() -> impl Strategy<Value = Step> {
         20 => (0..3u8, vec(op(), 1..8)).prop_map(|(of, ops)| Step::Append(of, ops)),
         12 => (0..3u8).prop_map(Step::HandOver),
         8 => Just(Step::Sync),
+        8 => Just(Step::Settle),
         5 => Just(Step::Compact),
         2 => Just(Step::Kill),
         2 => any::<u64>().prop_map(Step::LosePower),
@@ -110,8 +112,11 @@ proptest! {
                         model.handed_over(&subscription);
                     }
                 }
+                Step::Settle => {
+                    let waited = store.unsynced().wait();
+                    let _ = store.settle(waited);
+                }
                 Step::Sync => {
-                    store.unsynced().wait();
                     if store.sync().is_ok() {
                         model.synced();
                     }

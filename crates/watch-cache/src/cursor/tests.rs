@@ -20,6 +20,25 @@ fn an_idle_reader_takes_few_words() {
 }
 
 #[test]
+fn a_reader_that_has_caught_up_knows() {
+    let mut cache = Cache::new(Limits::default());
+    cache.replace(vec![pod("a/x", "1", 9), pod("a/y", "1", 9)], rv(10)).unwrap();
+    let mut reader = cache.watch_initial(None, false, true, selection("")).unwrap();
+    let mut asked = |cache: &Cache, budget| {
+        let Step::Events(told) = reader.next(cache, budget) else { panic!("nothing was told") };
+        (short(&told), reader.has_caught_up())
+    };
+    assert_eq!(asked(&cache, 1), (vec!["+a/x@9".to_owned()], false), "the rest of the state is left");
+    assert_eq!(asked(&cache, 9), (vec!["+a/y@9".to_owned()], true));
+    cache.apply(Modified, pod("a/x", "1", 11)).unwrap();
+    cache.apply(Modified, pod("a/x", "1", 12)).unwrap();
+    assert_eq!(asked(&cache, 1), (vec!["~a/x@11".to_owned()], false), "an event is left");
+    assert_eq!(asked(&cache, 1), (vec!["~a/x@12".to_owned()], true));
+    reader.request_bookmark();
+    assert!(!reader.has_caught_up(), "a bookmark is left");
+}
+
+#[test]
 fn the_selector_makes_the_change() {
     // (label before, label after, what a reader of `app=1` is told); `None` is no object.
     let table = [

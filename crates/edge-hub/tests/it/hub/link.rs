@@ -164,7 +164,7 @@ async fn the_most_recent_state_is_not_fetched_over_an_idle_link() {
     site.start();
     site.linked().await;
     site.caught_up(SERVICES, &[]).await;
-    let discovered = || site.server.log().totals(|record| record.path == "/openapi/v3").requests > 0;
+    let discovered = || site.server.log().totals(|record| record.path == "/version").requests > 0;
     site.until("the hub has asked what there is", async || discovered()).await;
     let lists =
         || site.server.log().totals(|record| record.path == SERVICES && !record.query.contains("limit"));

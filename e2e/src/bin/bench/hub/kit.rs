@@ -17,11 +17,23 @@ use super::watchers::Watchers;
 use super::{SERVICES, SETTLE, SLICES, WATCHERS, float, watch};
 use crate::report::{Figure, percentile};
 
-/// The rate of events that a real API server does not reach on this machine, and for how long.
-const RATE: usize = 1000;
-const EVENTS: usize = 6 * RATE;
+/// So many events a second, some of them at once.
+#[derive(Clone, Copy)]
+struct Pace {
+    rate: usize,
+    bunch: usize,
+}
 
-/// The same for each step of the table of growth.
+/// What a real API server does not reach on this machine.
+const FAST: Pace = Pace { rate: 1000, bunch: 5 };
+
+/// What a real API server gives here, each event by itself.
+const SINGLE: Pace = Pace { rate: 420, bunch: 1 };
+
+/// For how many seconds watchers are told.
+const SECONDS: usize = 6;
+
+/// The table of growth has this for each of its steps.
 const GROWTH_EVENTS: usize = 1000;
 const GROWTH_WATCHERS: usize = 10;
 
@@ -80,13 +92,12 @@ impl Kit {
         Ok(a.1.max(b.1))
     }
 
-    /// Changes Services at [`RATE`].
-    async fn change(&self, events: usize) -> Result<()> {
-        const BUNCH: usize = 5;
-        let mut ticks = interval(Duration::from_secs(1) * u32::try_from(BUNCH)? / u32::try_from(RATE)?);
+    /// Changes Services.
+    async fn change(&self, events: usize, Pace { rate, bunch }: Pace) -> Result<()> {
+        let mut ticks = interval(Duration::from_secs(1) * u32::try_from(bunch)? / u32::try_from(rate)?);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
         for i in 0..events {
-            if i % BUNCH == 0 {
+            if i % bunch == 0 {
                 ticks.tick().await;
             }
             let i = i % self.objects;
@@ -106,24 +117,40 @@ pub(super) async fn fast(hub: &Path, objects: usize) -> Result<Vec<Figure>> {
     let stopped = running.client.watch(&path).await?;
     let watchers = Watchers::open(running.client, &path, WATCHERS).await?;
     sleep(Duration::from_secs(1)).await;
-    let (cpu, began) = (running.process.cpu_seconds()?, Instant::now());
-    kit.change(EVENTS).await?;
-    let rate = float(EVENTS as u64) / began.elapsed().as_secs_f64();
-    watchers.told(EVENTS, Duration::from_mins(1)).await?;
-    let cpu = running.process.cpu_seconds()? - cpu;
-    let mut delays = watchers.events().delays();
-    let figures = vec![
-        Figure::new("fast_events_per_s", rate).target(float(RATE as u64)),
-        Figure::new("fast_cpu_us_per_event_watcher", cpu * 1e6 / float((EVENTS * WATCHERS) as u64))
-            .target(5.0),
-        Figure::new("fast_p50_delivery_ms", percentile(&mut delays, 0.5)),
-        Figure::new("fast_p99_delivery_ms", percentile(&mut delays, 0.99)).target(5.0),
-        Figure::new("fast_watchers_cut", float(watchers.ended() as u64)).target(0.0),
-    ];
+    let mut figures = tell(&kit, &running, &watchers, FAST, "fast").await?;
+    figures.extend(tell(&kit, &running, &watchers, SINGLE, "fast_single").await?);
+    figures.push(Figure::new("fast_watchers_cut", float(watchers.ended() as u64)).target(0.0));
     drop(stopped);
     running.kill().await?;
     kit.node.remove()?;
     Ok(figures)
+}
+
+/// What it costs to tell all watchers of changes at that pace, and how late they are told.
+async fn tell(
+    kit: &Kit,
+    running: &Running,
+    watchers: &Watchers,
+    pace: Pace,
+    name: &str,
+) -> Result<Vec<Figure>> {
+    let events = SECONDS * pace.rate;
+    let (cpu, began) = (running.process.cpu_seconds()?, Instant::now());
+    kit.change(events, pace).await?;
+    let rate = float(events as u64) / began.elapsed().as_secs_f64();
+    watchers.told(events, Duration::from_mins(1)).await?;
+    let cpu = running.process.cpu_seconds()? - cpu;
+    let mut delays = watchers.events().delays();
+    Ok(vec![
+        Figure::new(format!("{name}_events_per_s"), rate).target(float(pace.rate as u64)),
+        Figure::new(
+            format!("{name}_cpu_us_per_event_watcher"),
+            cpu * 1e6 / float((events * WATCHERS) as u64),
+        )
+        .target(5.0),
+        Figure::new(format!("{name}_p50_delivery_ms"), percentile(&mut delays, 0.5)),
+        Figure::new(format!("{name}_p99_delivery_ms"), percentile(&mut delays, 0.99)).target(5.0),
+    ])
 }
 
 /// How memory and processor time grow with the objects; half of them are Services.
@@ -142,7 +169,7 @@ pub(super) async fn growth(hub: &Path, sizes: &[usize]) -> Result<Vec<Figure>> {
         let watchers =
             Watchers::open(running.client, &watch(&running, SERVICES).await?, GROWTH_WATCHERS).await?;
         let cpu = running.process.cpu_seconds()?;
-        kit.change(GROWTH_EVENTS).await?;
+        kit.change(GROWTH_EVENTS, FAST).await?;
         watchers.told(GROWTH_EVENTS, Duration::from_mins(1)).await?;
         let cpu = running.process.cpu_seconds()? - cpu;
         drop(watchers);
