@@ -23,7 +23,7 @@ mod turn;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use aggregated_api::authenticate::{DelegatingAuthenticator, Trust, client_certificates, extension_config};
@@ -32,6 +32,7 @@ use aggregated_api::{AggregatedApi, KubernetesReviews, Peer};
 use daemon::ready::Readiness;
 use kube::Client;
 use node_metrics::admission::Admission;
+use node_metrics::copy_stream;
 use node_metrics::freshness::{Now, Rules};
 use node_metrics::listener::{self, ClientAuthorities, Reporter, Reports};
 use node_metrics::metrics::Metrics;
@@ -81,8 +82,8 @@ struct Host {
     reports_at: Arc<RwLock<Option<String>>>,
     /// Whether this replica would lead well; once it would it stands for election without regard to others.
     prepared: watch::Sender<bool>,
-    /// Whether the leader said that it does not serve yet, so that there is nothing to copy.
-    nothing_served: AtomicBool,
+    /// How often in a row the leader said to this replica that it does not serve, so that there is nothing to copy.
+    refusals: AtomicU32,
     metrics: Metrics,
     leader_metrics: leader::Metrics,
 }
@@ -160,7 +161,7 @@ pub(crate) fn start(
         identity: Arc::default(),
         reports_at: Arc::default(),
         prepared: watch::Sender::new(false),
-        nothing_served: AtomicBool::new(false),
+        refusals: AtomicU32::new(0),
         source,
         guard,
         metrics,
@@ -182,6 +183,7 @@ pub(crate) fn start(
         .authorizer(Arc::new(DelegatingAuthorizer::new(reviews)))
         .intercept(Arc::clone(&host.proxy) as _)
         .router();
+    let router = copy_stream::router(Arc::clone(&host.source), Arc::clone(&host.replicas)).merge(router);
     let reports_at = Arc::clone(&host.reports_at);
     let taken = listener::router(Arc::new(Reports {
         source: Arc::clone(&host.source),

@@ -1,5 +1,5 @@
-//! How a standby keeps warm: an ordinary watch of the leader, whose objects are kept as they come. It never asks for more than any
-//! client may, and stops at the first thing that it does not understand; the caller begins again.
+//! How a standby keeps warm: by the leader's own stream of what it holds ([`copy_stream`]), or, of a leader that has none, by an ordinary
+//! watch, whose objects are kept as they come. It stops at the first thing that it does not understand; the caller begins again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +13,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
 
+use crate::copy_stream::wire::{Frame, MalformedFrame};
+use crate::copy_stream::{self, CONTENT_TYPE};
 use crate::record::{MalformedRecord, Record};
 use crate::storage::NodeMetrics;
 use crate::{GROUP, RESOURCE};
@@ -50,6 +52,9 @@ pub enum FollowError {
     /// It says nothing, not even that nothing happens.
     #[error("the leader has said nothing for {SILENCE:?}")]
     Silent(#[from] tokio::time::error::Elapsed),
+    /// What it sends is not its own stream.
+    #[error("what the leader sends")]
+    Frame(#[from] MalformedFrame),
     /// A line is too long.
     #[error("the leader sends a line of more than {LINE_MAX} bytes")]
     Long,
@@ -92,6 +97,82 @@ struct Copying {
 /// Follows the leader that `client` reaches until the stream ends; its end is an error or `Ok` if the leader closed it in order.
 /// `copied` is called once the copy is whole.
 pub async fn follow(client: &Client, copy: &NodeMetrics, copied: impl FnOnce()) -> Result<(), FollowError> {
+    let resume = copy.read(|store| store.is_copied().then(|| store.ledger().last()));
+    let query = resume.map(|version| format!("?after={version}")).unwrap_or_default();
+    let request = http::Request::get(format!("{}{query}", copy_stream::PATH));
+    let response = timeout(SILENCE, client.send(request.body(Body::empty())?)).await??;
+    if is_copy(&response) {
+        let initial = resume.is_none().then(Vec::new);
+        return take_copy(response.into_body(), initial, copy, copied).await;
+    }
+    match response.status() {
+        http::StatusCode::GONE => {
+            // The leader has no history back to this copy: the next stream begins with the whole state.
+            copy.change(|store, _| store.forget_copy());
+            return Err(FollowError::Status(http::StatusCode::GONE));
+        }
+        http::StatusCode::SERVICE_UNAVAILABLE => return Err(FollowError::Status(response.status())),
+        // One of a version before: it knows no such path, or lets nobody ask for it.
+        _ => drop(response),
+    }
+    watch(client, copy, copied).await
+}
+
+fn is_copy(response: &http::Response<Body>) -> bool {
+    let kind = response.headers().get(http::header::CONTENT_TYPE);
+    response.status() == http::StatusCode::OK && kind.is_some_and(|kind| kind == CONTENT_TYPE)
+}
+
+/// The leader's own stream, to its end.
+async fn take_copy(
+    mut body: Body,
+    mut initial: Initial,
+    copy: &NodeMetrics,
+    copied: impl FnOnce(),
+) -> Result<(), FollowError> {
+    let mut copied = Some(copied);
+    let mut buffer = BytesMut::new();
+    loop {
+        if initial.is_none()
+            && let Some(copied) = copied.take()
+        {
+            copied();
+        }
+        let Some(frame) = timeout(SILENCE, body.frame()).await? else { return Ok(()) };
+        let Ok(data) = frame?.into_data() else { continue };
+        buffer.extend_from_slice(&data);
+        while let Some(frame) = Frame::take(&mut buffer)? {
+            take_frame(frame, &mut initial, copy)?;
+        }
+    }
+}
+
+/// The whole state so far, until its end is told.
+type Initial = Option<Vec<(Arc<str>, u64, Record)>>;
+
+fn take_frame(frame: Frame, initial: &mut Initial, copy: &NodeMetrics) -> Result<(), FollowError> {
+    let Frame { record, gone, whole, progress } = frame;
+    if let Some(record) = record {
+        let (name, version, record) = record.into_record()?;
+        match initial {
+            Some(initial) => initial.push((name, version, record)),
+            None => copy.change(|store, now| store.copy_change(now, &name, version, Some(record))),
+        }
+    }
+    if let Some(gone) = gone {
+        copy.change(|store, now| store.copy_change(now, &gone.name.as_str().into(), gone.version, None));
+    }
+    if let (Some(version), Some(records)) = (whole, initial.take_if(|_| whole.is_some())) {
+        copy.change(|store, now| store.copy_list(now, records, version));
+    }
+    if let (Some(version), None) = (progress, &initial) {
+        copy.change(|store, now| store.copy_progress(now, version));
+    }
+    Ok(())
+}
+
+/// An ordinary watch, to its end.
+async fn watch(client: &Client, copy: &NodeMetrics, copied: impl FnOnce()) -> Result<(), FollowError> {
     let version = copy.api_version().rsplit('/').next().unwrap_or_default();
     let resume = copy.read(|store| store.is_copied().then(|| store.ledger().last()));
     let (query, initial) = match resume {

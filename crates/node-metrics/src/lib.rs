@@ -17,10 +17,11 @@
 //! | how loaded a node is, for schedulers | [`load`] |
 //! | who may report, and when a report is shed | [`listener`], [`admission`] |
 //! | what nodes are to collect | [`policy`] |
-//! | how a standby follows | [`follow`] |
+//! | how a standby follows | [`follow`], [`copy_stream`] |
 
 pub mod admission;
 mod books;
+pub mod copy_stream;
 pub mod follow;
 pub mod freshness;
 pub mod ledger;

@@ -41,7 +41,7 @@ pub fn write(
     member("nodeMetric", &info(usage), out)?;
     if reported.pod_count() > 0 {
         key("podsMetric", out);
-        pod::write_all(reported.pods(), out);
+        pod::write_all(reported.pods_without_uid(), out);
     }
     if !usage.host_applications.is_empty() {
         let applications: Vec<_> = usage.host_applications.iter().map(host_application).collect();

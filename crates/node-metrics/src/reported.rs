@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use node_report::{Held, Message, NodeUsage, PodUsage, Report, Verdict, judge};
 
 /// The state of a node as of the last report taken. Cloning copies the list of pods and not the pods.
@@ -45,7 +46,52 @@ impl Pod {
     }
 }
 
+/// The whole state, as a leader sends it to a standby. Pods are as they are held here: whoever changes that gives them another field.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct State {
+    #[prost(uint64, optional, tag = "1")]
+    incarnation: Option<u64>,
+    #[prost(uint64, tag = "2")]
+    seq: u64,
+    #[prost(int64, tag = "3")]
+    sampled_at_ms: i64,
+    #[prost(uint32, tag = "4")]
+    interval_ms: u32,
+    #[prost(uint64, optional, tag = "5")]
+    policy_hash: Option<u64>,
+    #[prost(message, optional, tag = "6")]
+    usage: Option<NodeUsage>,
+    #[prost(bytes = "bytes", repeated, tag = "7")]
+    pods: Vec<Bytes>,
+}
+
 impl Reported {
+    /// To be sent.
+    pub(crate) fn state(&self) -> State {
+        State {
+            incarnation: self.held.map(|held| held.incarnation),
+            seq: self.held.map_or(0, |held| held.seq),
+            sampled_at_ms: self.sampled_at_ms,
+            interval_ms: self.interval_ms,
+            policy_hash: self.policy_hash,
+            usage: Some(self.usage.clone()),
+            pods: self.pods.iter().map(|pod| Bytes::copy_from_slice(&pod.0)).collect(),
+        }
+    }
+
+    /// As it was sent; `None` if its pods are not in the order of their UIDs.
+    pub(crate) fn of_state(state: &State) -> Option<Self> {
+        let pods: Vec<Pod> = state.pods.iter().map(|pod| Pod(Arc::from(&**pod))).collect();
+        pods.is_sorted_by(|one, next| one.uid() < next.uid()).then(|| Self {
+            held: state.incarnation.map(|incarnation| Held { incarnation, seq: state.seq }),
+            sampled_at_ms: state.sampled_at_ms,
+            interval_ms: state.interval_ms,
+            policy_hash: state.policy_hash,
+            usage: state.usage.clone().unwrap_or_default(),
+            pods,
+        })
+    }
+
     /// Which report this is.
     pub fn held(&self) -> Option<Held> {
         self.held
@@ -78,6 +124,11 @@ impl Reported {
             let pod = PodUsage::decode(encoded).ok()?;
             Some(PodUsage { uid: std::str::from_utf8(uid).ok()?.to_owned(), ..pod })
         })
+    }
+
+    /// The same without their UIDs, which no client is told.
+    pub(crate) fn pods_without_uid(&self) -> impl Iterator<Item = PodUsage> + '_ {
+        self.pods.iter().filter_map(|pod| PodUsage::decode(pod.parts().1).ok())
     }
 
     /// Takes `report` if a leader of term `epoch` is to take it. The caller has checked it ([`Report::check`]).
@@ -204,6 +255,7 @@ mod tests {
                 prop_assert_eq!(reported.held(), plain.held);
                 prop_assert_eq!(reported.usage(), &plain.usage);
                 prop_assert!(reported.pods().eq(plain.pods.values().cloned()));
+                prop_assert_eq!(Reported::of_state(&reported.state()), Some(reported));
             }
         }
     }

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use watch_cache::Scope;
 
 use crate::freshness::Now;
-use crate::ledger::Stored;
+use crate::ledger::{Change, Stored};
 use crate::load::LoadRecord;
 use crate::recent::Recent;
 use crate::record::{self, MalformedRecord, Record};
@@ -47,6 +47,9 @@ pub struct NodeMetrics {
 
 /// All objects of one version, in the order of their names.
 type State<T> = Arc<Vec<Arc<Stored<T>>>>;
+
+/// A term, a version, and the objects of it.
+pub(crate) type StateToCopy = (u64, u64, Option<Vec<Arc<Stored<Record>>>>);
 
 impl std::fmt::Debug for NodeMetrics {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -226,6 +229,46 @@ impl NodeMetrics {
         let watcher =
             watcher::StoreWatcher::<K>::new(Arc::clone(self), term, told, initial, (labels, fields), changed);
         Ok(Box::new(watcher))
+    }
+
+    /// To be waited for changes with; subscribe before looking.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.version.subscribe()
+    }
+
+    /// The term, where a copy of this moment stands, and with `after: None` all that is in it.
+    pub(crate) fn state_to_copy(&self, after: Option<u64>) -> Result<StateToCopy, StorageError> {
+        let store = self.store.read();
+        let term = self.readable(&store)?;
+        let (ledger, last) = (store.ledger(), store.ledger().last());
+        match after {
+            None => Ok((term, last, Some(ledger.values().cloned().collect()))),
+            Some(asked) if asked > last => Err(StorageError::Behind { current: version(last) }),
+            Some(asked) if !ledger.is_known(asked) => {
+                Err(StorageError::Expired { asked: version(asked), oldest: version(ledger.oldest()) })
+            }
+            Some(asked) => Ok((term, asked, None)),
+        }
+    }
+
+    /// What changed after `told`, up to where that is all, and the last version; an error once it is another term.
+    pub(crate) fn changes_to_copy(
+        &self,
+        term: u64,
+        told: u64,
+        budget: usize,
+    ) -> Result<(Vec<Change<Record>>, u64, u64), StorageError> {
+        let store = self.store.read();
+        if self.readable(&store)? != term {
+            return Err(unavailable("another leadership began"));
+        }
+        let ledger = store.ledger();
+        if !ledger.is_known(told) {
+            let (asked, oldest) = (version(told), version(ledger.oldest()));
+            return Err(StorageError::Expired { asked, oldest });
+        }
+        let (changes, told) = ledger.after(told, budget);
+        Ok((changes, told, ledger.last()))
     }
 
     fn write_now(

@@ -261,7 +261,7 @@ async fn becomes(prepared: &mut Option<watch::Receiver<bool>>) {
     {
         return;
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 /// The next change of the Lease, while a standby follows them; `None`: they ended.

@@ -13,10 +13,14 @@ use super::Host;
 /// After so long it does what it can with what it knows.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// After so many refusals in a row the leader has no state that could be copied; one that has just ceased to lead refuses for a moment.
+const REFUSALS: u32 = 10;
+
 /// How often it is looked.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// What is known of what is needed.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 #[derive(Clone, Copy, Debug)]
 struct Known {
     waited: Duration,
@@ -24,8 +28,8 @@ struct Known {
     nodes: bool,
     /// The whole state of the leader.
     copy: bool,
-    /// The leader has no state that could be copied.
-    nothing_served: bool,
+    /// How often in a row the leader said that it does not serve.
+    refusals: u32,
 }
 
 /// Says so once, by both ways, and stays until the process ends.
@@ -34,8 +38,8 @@ pub(super) async fn tell(host: Arc<Host>, ready: Handle) {
     let begun = Instant::now();
     loop {
         let (nodes, copy) = host.source.read(|store| (store.knows_nodes(), store.is_copied()));
-        let (leads, nothing_served) = (host.source.is_leading(), host.nothing_served.load(Ordering::Relaxed));
-        if is_prepared(Known { waited: begun.elapsed(), leads, nodes, copy, nothing_served }) {
+        let (leads, refusals) = (host.source.is_leading(), host.refusals.load(Ordering::Relaxed));
+        if is_prepared(Known { waited: begun.elapsed(), leads, nodes, copy, refusals }) {
             break;
         }
         tokio::time::sleep(LOOK).await;
@@ -43,12 +47,12 @@ pub(super) async fn tell(host: Arc<Host>, ready: Handle) {
     host.prepared.send_replace(true);
     ready.ready();
     // The check fails when its handle is dropped.
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 fn is_prepared(known: Known) -> bool {
-    let Known { waited, leads, nodes, copy, nothing_served } = known;
-    waited >= PATIENCE || (nodes && (leads || copy || nothing_served))
+    let Known { waited, leads, nodes, copy, refusals } = known;
+    waited >= PATIENCE || (nodes && (leads || copy || refusals >= REFUSALS))
 }
 
 #[cfg(test)]
@@ -57,8 +61,7 @@ mod tests {
 
     #[test]
     fn a_replica_that_begins_waits_for_nodes_and_a_copy_but_not_for_ever() {
-        let begins =
-            Known { waited: Duration::ZERO, leads: false, nodes: false, copy: false, nothing_served: false };
+        let begins = Known { waited: Duration::ZERO, leads: false, nodes: false, copy: false, refusals: 0 };
         let nodes = Known { nodes: true, ..begins };
         let cases = [
             (begins, false),
@@ -66,7 +69,8 @@ mod tests {
             (Known { copy: true, ..begins }, false),
             (Known { copy: true, ..nodes }, true),
             (Known { leads: true, ..nodes }, true),
-            (Known { nothing_served: true, ..nodes }, true),
+            (Known { refusals: 1, ..nodes }, false),
+            (Known { refusals: REFUSALS, ..nodes }, true),
             (Known { waited: PATIENCE, ..begins }, true),
         ];
         for (known, expected) in cases {

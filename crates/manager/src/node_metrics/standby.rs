@@ -89,11 +89,15 @@ async fn copy(host: Arc<Host>, client: Client) {
             return;
         }
         match &ended {
-            Err(FollowError::Silent(_)) => host.proxy.let_go(),
             Err(FollowError::Status(StatusCode::SERVICE_UNAVAILABLE)) => {
-                host.nothing_served.store(true, Ordering::Relaxed);
+                host.refusals.fetch_add(1, Ordering::Relaxed);
             }
-            _ => {}
+            other => {
+                host.refusals.store(0, Ordering::Relaxed);
+                if matches!(other, Err(FollowError::Silent(_))) {
+                    host.proxy.let_go();
+                }
+            }
         }
         if let Err(error) = ended {
             let error: &dyn std::error::Error = &error;

@@ -69,9 +69,14 @@ async fn a_leader_that_says_nothing_is_given_up() {
     let began = tokio::time::Instant::now();
     // One that begins and says no more, and one that never answers.
     for answers in [true, false] {
-        let leader = move |_: http::Request<Body>| async move {
+        let leader = move |request: http::Request<Body>| async move {
             if !answers {
                 std::future::pending::<()>().await;
+            }
+            if request.uri().path() == copy_stream::PATH {
+                // One of a version before is followed by an ordinary watch.
+                let unknown = http::Response::builder().status(http::StatusCode::NOT_FOUND);
+                return Ok(unknown.body(Stream::empty()).unwrap());
             }
             let first = futures::stream::iter([Ok::<_, std::convert::Infallible>(bookmark(9, true))]);
             Ok::<_, std::convert::Infallible>(http::Response::new(Stream::from_stream(
@@ -79,8 +84,10 @@ async fn a_leader_that_says_nothing_is_given_up() {
             )))
         };
         let client = Client::new(tower::service_fn(leader), "default");
-        let ended = follow(&client, &copy(), || ()).await;
+        let copy = copy();
+        let ended = follow(&client, &copy, || ()).await;
         assert!(matches!(ended, Err(FollowError::Silent(_))), "{ended:?}");
+        assert_eq!(copy.read(Store::is_copied), answers);
     }
     assert_eq!(began.elapsed(), 2 * SILENCE);
 }

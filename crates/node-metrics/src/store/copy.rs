@@ -1,4 +1,4 @@
-//! The store of a replica that follows: a copy of the leader's state, taken from an ordinary watch of it.
+//! The store of a replica that follows: a copy of the leader's state, as it is told of it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

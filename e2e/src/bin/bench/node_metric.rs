@@ -179,13 +179,27 @@ impl Bench {
         for step in steps {
             nodes::make(&self.client, made..step).await?;
             made = step;
-            fleet.grow(step).await?;
-            nodes::settled().await?;
+            if let Err(error) = fleet.grow(step).await {
+                // It would not get better with more of them.
+                self.notes.push(format!("{step} nodes did not all come to report: {error:#}"));
+                break;
+            }
+            // What overloads this machine is measured nevertheless, and what was measured before is not lost.
+            if let Err(error) = nodes::settled().await {
+                self.notes.push(format!("With {step} nodes the cluster never came to rest: {error:#}"));
+            }
             let pair = pair(&self.client).await?;
             let watching = Watchers::open(&self.direct()?, watchers).await?;
             sleep(Duration::from_secs(10)).await;
-            let mut seen = see(&fleet, &pair, &[&watching], window).await?;
+            let seen = see(&fleet, &pair, &[&watching], window).await;
             drop(watching);
+            let mut seen = match seen {
+                Ok(seen) => seen,
+                Err(error) => {
+                    self.notes.push(format!("With {step} nodes nothing could be measured: {error:#}"));
+                    break;
+                }
+            };
             rows.push(row(step, &mut seen, watchers));
             if step == nodes {
                 self.direct_figures(&mut seen, watchers);

@@ -107,7 +107,7 @@ fn store() -> Arc<NodeMetrics> {
     metrics
 }
 
-/// Takes away what the server says of its own accord, whoever wrote the rest: freshness and load. So a `status` and a `spec` are always
+/// Takes away what the server says of its own accord, whoever wrote the rest: freshness, load and the time of a status. So a `status` and a `spec` are always
 /// there with us, and nobody who writes into them has made them (`.` among what a manager owns).
 fn strip(value: &mut Value) {
     match value {
@@ -129,6 +129,7 @@ fn strip(value: &mut Value) {
                 let Some(part) = members.get_mut(name).and_then(Value::as_object_mut) else { continue };
                 part.remove("freshness");
                 part.remove("load");
+                part.remove("updateTime");
                 if part.is_empty() {
                     members.remove(name);
                 }

@@ -81,7 +81,7 @@ spec:
     storage: true
     schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
     additionalPrinterColumns:
-    - {name: N, type: integer, jsonPath: .spec.n}
+    - {name: Number, type: integer, jsonPath: .spec.n}
     - {name: Age, type: date, jsonPath: .metadata.creationTimestamp}
 ";
 
