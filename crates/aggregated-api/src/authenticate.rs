@@ -8,8 +8,8 @@ use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 use axum::{extract::connect_info::Connected, serve::IncomingStream};
 use futures::future::BoxFuture;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-use rustls::pki_types::CertificateDer;
-use tls::listener::TlsListener;
+use rustls::{ServerConnection, pki_types::CertificateDer};
+use tls::{full_records::FullRecordsListener, listener::TlsListener};
 
 mod chain;
 pub mod client_certificates;
@@ -101,11 +101,22 @@ pub struct Peer {
     pub certificates: Arc<[CertificateDer<'static>]>,
 }
 
-impl Connected<IncomingStream<'_, TlsListener>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, TlsListener>) -> Self {
-        let (_, connection) = stream.io().get_ref();
+impl Peer {
+    fn of(connection: &ServerConnection, address: SocketAddr) -> Self {
         let certificates = connection.peer_certificates().unwrap_or_default();
         let certificates = certificates.iter().map(|certificate| certificate.clone().into_owned()).collect();
-        Self { address: Some(*stream.remote_addr()), certificates }
+        Self { address: Some(address), certificates }
+    }
+}
+
+impl Connected<IncomingStream<'_, TlsListener>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, TlsListener>) -> Self {
+        Self::of(stream.io().get_ref().1, *stream.remote_addr())
+    }
+}
+
+impl Connected<IncomingStream<'_, FullRecordsListener>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, FullRecordsListener>) -> Self {
+        Self::of(stream.io().connection(), *stream.remote_addr())
     }
 }

@@ -43,6 +43,7 @@ use node_metrics::store::{Settings, Store};
 use node_metrics::usage_metrics::UsageCollector;
 use parking_lot::{Mutex, RwLock};
 use prometheus_client::registry::Registry;
+use tls::full_records::FullRecordsListener;
 use tls::listener::{Limits, TlsListener};
 use tls::resolver::ServingCertificate;
 use tokio::net::TcpListener;
@@ -195,6 +196,7 @@ pub(crate) fn start(
     let servers_end = CancellationToken::new();
     let mut tasks = JoinSet::new();
     let api = TlsListener::new(api, client_certificates::server_config(serving)?, Limits::default());
+    let api = FullRecordsListener::new(api);
     let service = router.into_make_service_with_connect_info::<Peer>();
     let end = servers_end.clone();
     tasks.spawn(async move {

@@ -1,21 +1,20 @@
 //! A NodeMetric's status from what its node reported: pure. What the node could not tell is absent.
 
-use std::collections::BTreeMap;
-
 use api::slo::device::ResourceMap;
 use api::slo::freshness::{Freshness, Summary};
-use api::slo::kernel::{MemoryEvents, Pressure, RunQueue, Scarcity, Stall, StallShare};
 use api::slo::load::Load;
-use api::slo::node_metric::{
-    AggregatedUsage, HostApplicationMetricInfo, NodeMetricInfo, NumaUsage, PredictedMetric,
-};
+use api::slo::node_metric::{HostApplicationMetricInfo, PredictedMetric};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use node_report::Resources;
 use node_report::report::{self, Priority, Qos};
-use node_report::{NodeUsage, Resources};
 
 use crate::reported::Reported;
 
+mod json;
+mod node;
 mod pod;
+
+use self::json::key;
 
 /// What a node has to give to pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,7 +25,7 @@ pub struct Allocatable {
     pub memory_bytes: u64,
 }
 
-/// Writes the status as JSON. All but the pods goes through the types of the API; a hundred pods are nearly all of it.
+/// Writes the status as JSON. What is short goes through the types of the API.
 pub fn write(
     reported: &Reported,
     freshness: &Freshness,
@@ -38,10 +37,11 @@ pub fn write(
     if let Some(time) = &freshness.received_time {
         member("updateTime", time, out)?;
     }
-    member("nodeMetric", &info(usage), out)?;
+    key("nodeMetric", out);
+    node::write(usage, out);
     if reported.pod_count() > 0 {
         key("podsMetric", out);
-        pod::write_all(reported.pods_without_uid(), out);
+        pod::write_all(reported, out);
     }
     if !usage.host_applications.is_empty() {
         let applications: Vec<_> = usage.host_applications.iter().map(host_application).collect();
@@ -62,45 +62,9 @@ pub fn write(
     Ok(())
 }
 
-/// A member of an object that was begun, with a comma unless it is the first. Its name needs no escapes.
-fn key(name: &str, out: &mut Vec<u8>) {
-    if out.last() != Some(&b'{') {
-        out.push(b',');
-    }
-    out.push(b'"');
-    out.extend_from_slice(name.as_bytes());
-    out.extend_from_slice(b"\":");
-}
-
 fn member(name: &str, value: &impl serde::Serialize, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
     key(name, out);
     serde_json::to_writer(out, value)
-}
-
-fn info(usage: &NodeUsage) -> NodeMetricInfo {
-    NodeMetricInfo {
-        node_usage: resources(usage.usage),
-        aggregated_node_usages: usage.aggregates.iter().map(aggregated).collect(),
-        system_usage: resources(usage.system),
-        aggregated_system_usages: usage.system_aggregates.iter().map(aggregated).collect(),
-        numa_usages: usage.numa.iter().map(numa).collect(),
-        scarcity: some(Scarcity {
-            pressure: usage.pressure.as_ref().map(pressure),
-            run_queue: usage.run_queue.map(run_queue),
-            throttling: None,
-            memory_events: usage.memory_events.map(|events| MemoryEvents {
-                oom_kill: number(events.oom_kills),
-                major_page_faults: number(events.major_faults),
-                allocation_stalls: number(events.alloc_stalls),
-                ..MemoryEvents::default()
-            }),
-        }),
-        system_scarcity: some(Scarcity {
-            pressure: usage.system_pressure.as_ref().map(pressure),
-            run_queue: usage.system_run_queue.map(run_queue),
-            ..Scarcity::default()
-        }),
-    }
 }
 
 fn summary(reported: &Reported, allocatable: Allocatable) -> Summary {
@@ -158,16 +122,6 @@ fn binary_parts(bytes: u64) -> (u64, &'static str) {
     (bytes >> (10 * whole), SUFFIXES.get(whole as usize).copied().unwrap_or_default())
 }
 
-fn aggregated(aggregate: &report::Aggregate) -> AggregatedUsage {
-    let report::Aggregate { duration_s, avg, p50, p90, p95, p99 } = *aggregate;
-    let named = [("avg", avg), ("p50", p50), ("p90", p90), ("p95", p95), ("p99", p99)];
-    let usage: BTreeMap<_, _> = named
-        .into_iter()
-        .filter_map(|(name, usage)| Some((name.to_owned(), resources(Some(usage?)))))
-        .collect();
-    AggregatedUsage { usage, duration: duration(duration_s) }
-}
-
 /// As Go writes a duration: `5m0s`.
 pub(crate) fn duration(seconds: u32) -> String {
     let (hours, minutes, seconds) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
@@ -175,14 +129,6 @@ pub(crate) fn duration(seconds: u32) -> String {
         (0, 0) => format!("{seconds}s"),
         (0, _) => format!("{minutes}m{seconds}s"),
         _ => format!("{hours}h{minutes}m{seconds}s"),
-    }
-}
-
-fn numa(numa: &report::Numa) -> NumaUsage {
-    NumaUsage {
-        numa_node_id: i32::try_from(numa.id).unwrap_or(i32::MAX),
-        node_usage: resources(numa.usage),
-        system_usage: resources(numa.system),
     }
 }
 
@@ -218,41 +164,6 @@ fn qos(number: i32) -> Option<&'static str> {
         Qos::Be => Some("BE"),
         Qos::System => Some("SYSTEM"),
     }
-}
-
-fn pressure(pressure: &report::Pressure) -> Pressure {
-    Pressure { cpu: pressure.cpu.map(stall), memory: pressure.memory.map(stall), io: pressure.io.map(stall) }
-}
-
-fn stall(stats: report::PressureStats) -> Stall {
-    Stall { some: stats.some.map(stall_share), full: stats.full.map(stall_share) }
-}
-
-fn stall_share(data: report::PressureData) -> StallShare {
-    let percent = |ppm: Option<u32>| ppm.map(|ppm| f64::from(ppm) / 10_000.0);
-    StallShare {
-        avg10: percent(data.avg10_ppm),
-        avg60: percent(data.avg60_ppm),
-        avg300: percent(data.avg300_ppm),
-        window: percent(data.window_ppm),
-        total_microseconds: number(data.total_us),
-    }
-}
-
-fn run_queue(run_queue: report::RunQueue) -> RunQueue {
-    RunQueue {
-        average_delay_nanoseconds: number(run_queue.delay_ns),
-        waiting_milli: number(run_queue.waiting_milli),
-    }
-}
-
-fn number(number: Option<u64>) -> Option<i64> {
-    number.map(|number| i64::try_from(number).unwrap_or(i64::MAX))
-}
-
-/// Nothing instead of an empty object.
-fn some(scarcity: Scarcity) -> Option<Scarcity> {
-    (scarcity != Scarcity::default()).then_some(scarcity)
 }
 
 #[cfg(test)]

@@ -126,9 +126,15 @@ impl Reported {
         })
     }
 
-    /// The same without their UIDs, which no client is told.
-    pub(crate) fn pods_without_uid(&self) -> impl Iterator<Item = PodUsage> + '_ {
-        self.pods.iter().filter_map(|pod| PodUsage::decode(pod.parts().1).ok())
+    /// Shows each of them without its UID, which no client is told. All are decoded into one, whose memory is used again.
+    pub(crate) fn each_pod(&self, mut show: impl FnMut(&PodUsage)) {
+        let mut pod = PodUsage::default();
+        for encoded in &self.pods {
+            pod.clear();
+            if pod.merge(encoded.parts().1).is_ok() {
+                show(&pod);
+            }
+        }
     }
 
     /// Takes `report` if a leader of term `epoch` is to take it. The caller has checked it ([`Report::check`]).
@@ -255,6 +261,10 @@ mod tests {
                 prop_assert_eq!(reported.held(), plain.held);
                 prop_assert_eq!(reported.usage(), &plain.usage);
                 prop_assert!(reported.pods().eq(plain.pods.values().cloned()));
+                let mut shown = Vec::new();
+                reported.each_pod(|pod| shown.push(pod.clone()));
+                let without_uid = |pod: &PodUsage| PodUsage { uid: String::new(), ..pod.clone() };
+                prop_assert!(shown.into_iter().eq(plain.pods.values().map(without_uid)));
                 prop_assert_eq!(Reported::of_state(&reported.state()), Some(reported));
             }
         }

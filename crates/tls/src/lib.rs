@@ -2,12 +2,13 @@
 //!
 //! [`issue`] makes certificates, [`request`] asks others for them, [`certificate`] reads them as data, [`window`] and
 //! [`rotation`] decide (pure: no clock, no I/O), [`private_file`] and [`pem_file`] keep them on disk, [`resolver`] holds the
-//! certificate being served, [`listener`] terminates TLS for axum and [`signatures`] checks who holds a key. The crate knows nothing of Kubernetes: where
+//! certificate being served, [`listener`] terminates TLS for axum, [`full_records`] for large answers, and [`signatures`] checks who holds a key. The crate knows nothing of Kubernetes: where
 //! certificates are stored and how trust is published is its caller's business.
 //! `ring` is the one crypto provider.
 
 pub mod certificate;
 pub mod digest;
+pub mod full_records;
 pub mod issue;
 pub mod listener;
 pub mod pem_file;

@@ -22,6 +22,7 @@ use prometheus_client::registry::Registry;
 use testkit::api_server::access::User as Subject;
 use testkit::api_server::pki::Authority;
 use tls::certificate::bundle;
+use tls::full_records::FullRecordsListener;
 use tls::listener::{Limits, TlsListener};
 use tls::resolver::ServingCertificate;
 use tokio::net::TcpListener;
@@ -117,6 +118,7 @@ async fn serve(files: &Files, count: usize, authorities: &Arc<ClientAuthorities>
     files.write("api", &api.local_addr()?.to_string())?;
     files.write("reports", &reports.local_addr()?.to_string())?;
     let api = TlsListener::new(api, client_certificates::server_config(&serving)?, Limits::default());
+    let api = FullRecordsListener::new(api);
     let tls = listener::server_config(&serving, Arc::clone(authorities))?;
     let reports = TlsListener::new(reports, tls, Limits::default());
     let api = axum::serve(api, router.into_make_service_with_connect_info::<Peer>());

@@ -2,19 +2,20 @@
 //! API serialize to, byte by byte.
 
 use node_report::PodUsage;
-use node_report::report::{Pressure, PressureData, PressureStats};
 
-use super::{binary_parts, key, priority, qos};
+use super::json::{key, number, object, pressure, resources, run_queue, some, text};
+use super::{priority, qos};
+use crate::reported::Reported;
 
 /// `podsMetric`
-pub(super) fn write_all(pods: impl Iterator<Item = PodUsage>, out: &mut Vec<u8>) {
+pub(super) fn write_all(reported: &Reported, out: &mut Vec<u8>) {
     out.push(b'[');
-    for pod in pods {
+    reported.each_pod(|pod| {
         if out.last() != Some(&b'[') {
             out.push(b',');
         }
-        write(&pod, out);
-    }
+        write(pod, out);
+    });
     out.push(b']');
 }
 
@@ -23,7 +24,7 @@ fn write(pod: &PodUsage, out: &mut Vec<u8>) {
         text("name", &pod.name, out);
         text("namespace", &pod.namespace, out);
         key("podUsage", out);
-        object(out, |out| usage(pod, out));
+        object(out, |out| resources(pod.usage, out));
         if let Some(priority) = pod.priority.and_then(priority) {
             text("priority", priority, out);
         }
@@ -34,45 +35,12 @@ fn write(pod: &PodUsage, out: &mut Vec<u8>) {
     });
 }
 
-fn usage(pod: &PodUsage, out: &mut Vec<u8>) {
-    let usage = pod.usage.unwrap_or_default();
-    some("resources", out, |out| {
-        if let Some(milli) = usage.cpu_milli {
-            key("cpu", out);
-            out.push(b'"');
-            let whole = milli.is_multiple_of(1_000);
-            digits(if whole { milli / 1_000 } else { milli }, out);
-            out.extend_from_slice(if whole { b"\"" } else { b"m\"" });
-        }
-        if let Some(bytes) = usage.memory_bytes {
-            let (number, suffix) = binary_parts(bytes);
-            key("memory", out);
-            out.push(b'"');
-            digits(number, out);
-            out.extend_from_slice(suffix.as_bytes());
-            out.push(b'"');
-        }
-    });
-}
-
 fn scarcity(pod: &PodUsage, out: &mut Vec<u8>) {
-    if let Some(Pressure { cpu, memory, io }) = &pod.pressure {
-        key("pressure", out);
-        object(out, |out| {
-            for (name, stats) in [("cpu", cpu), ("memory", memory), ("io", io)] {
-                if let Some(stats) = stats {
-                    key(name, out);
-                    stall(stats, out);
-                }
-            }
-        });
+    if let Some(of_pod) = &pod.pressure {
+        pressure(of_pod, out);
     }
-    if let Some(run_queue) = pod.run_queue {
-        key("runQueue", out);
-        object(out, |out| {
-            number("averageDelayNanoseconds", run_queue.delay_ns, out);
-            number("waitingMilli", run_queue.waiting_milli, out);
-        });
+    if let Some(of_pod) = pod.run_queue {
+        run_queue(of_pod, out);
     }
     if let Some(throttling) = pod.throttling {
         key("throttling", out);
@@ -91,98 +59,6 @@ fn scarcity(pod: &PodUsage, out: &mut Vec<u8>) {
             number("oomKill", events.oom_kills, out);
         });
     }
-}
-
-fn stall(stats: &PressureStats, out: &mut Vec<u8>) {
-    object(out, |out| {
-        for (name, data) in [("some", &stats.some), ("full", &stats.full)] {
-            if let Some(PressureData { avg10_ppm, avg60_ppm, avg300_ppm, window_ppm, total_us }) = data {
-                key(name, out);
-                object(out, |out| {
-                    percent("avg10", *avg10_ppm, out);
-                    percent("avg60", *avg60_ppm, out);
-                    percent("avg300", *avg300_ppm, out);
-                    percent("window", *window_ppm, out);
-                    number("totalMicroseconds", *total_us, out);
-                });
-            }
-        }
-    });
-}
-
-fn object(out: &mut Vec<u8>, members: impl FnOnce(&mut Vec<u8>)) {
-    out.push(b'{');
-    members(out);
-    out.push(b'}');
-}
-
-/// An object that is left out if nothing is in it.
-fn some(name: &str, out: &mut Vec<u8>, members: impl FnOnce(&mut Vec<u8>)) {
-    let before = out.len();
-    key(name, out);
-    out.push(b'{');
-    let begun = out.len();
-    members(out);
-    if out.len() == begun {
-        out.truncate(before);
-    } else {
-        out.push(b'}');
-    }
-}
-
-fn text(name: &str, value: &str, out: &mut Vec<u8>) {
-    key(name, out);
-    let plain = value.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\');
-    if plain {
-        out.push(b'"');
-        out.extend_from_slice(value.as_bytes());
-        out.push(b'"');
-    } else {
-        // Writing a text into memory does not fail.
-        let _ = serde_json::to_writer(out, value);
-    }
-}
-
-/// A number of the API, which has signs.
-fn number(name: &str, value: Option<u64>, out: &mut Vec<u8>) {
-    if let Some(value) = value {
-        key(name, out);
-        digits(value.min(i64::MAX.unsigned_abs()), out);
-    }
-}
-
-/// Parts per million as a percentage.
-fn percent(name: &str, ppm: Option<u32>, out: &mut Vec<u8>) {
-    let Some(ppm) = ppm else { return };
-    key(name, out);
-    digits(u64::from(ppm / 10_000), out);
-    out.push(b'.');
-    let mut rest = ppm % 10_000;
-    let mut scale = 1_000;
-    loop {
-        out.push(b'0' + u8::try_from(rest / scale).unwrap_or(0));
-        rest %= scale;
-        if rest == 0 {
-            return;
-        }
-        scale /= 10;
-    }
-}
-
-fn digits(mut number: u64, out: &mut Vec<u8>) {
-    let mut text = [0; 20];
-    let mut at = text.len();
-    loop {
-        at -= 1;
-        if let Some(place) = text.get_mut(at) {
-            *place = b'0' + u8::try_from(number % 10).unwrap_or(0);
-        }
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(text.get(at..).unwrap_or_default());
 }
 
 #[cfg(test)]

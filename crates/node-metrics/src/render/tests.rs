@@ -1,15 +1,17 @@
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use api::slo::freshness::FreshnessState;
+use api::slo::kernel::{MemoryEvents, Pressure, RunQueue, Scarcity, Stall, StallShare};
 use api::slo::load::LoadStep;
-use api::slo::node_metric::NodeMetricStatus;
+use api::slo::node_metric::{AggregatedUsage, NodeMetricInfo, NodeMetricStatus, NumaUsage};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
 use node_report::report::{
     Aggregate, HostApplicationUsage, NodeMemoryEvents, Numa, PodMemoryEvents, PressureData, PressureStats,
-    RunQueue, Throttling,
+    Throttling,
 };
-use node_report::{PodUsage, Report};
+use node_report::{NodeUsage, PodUsage, Report};
 
 use super::pod::tests::typed;
 use super::*;
@@ -48,6 +50,87 @@ fn what_is_absent_stays_absent() {
         "summary": {"pods": 0},
     });
     assert_eq!(json, expected);
+}
+
+// By the types of the API: what is written by hand must be the same.
+
+pub(super) fn info(usage: &NodeUsage) -> NodeMetricInfo {
+    NodeMetricInfo {
+        node_usage: resources(usage.usage),
+        aggregated_node_usages: usage.aggregates.iter().map(aggregated).collect(),
+        system_usage: resources(usage.system),
+        aggregated_system_usages: usage.system_aggregates.iter().map(aggregated).collect(),
+        numa_usages: usage.numa.iter().map(numa).collect(),
+        scarcity: some(Scarcity {
+            pressure: usage.pressure.as_ref().map(pressure),
+            run_queue: usage.run_queue.map(run_queue),
+            throttling: None,
+            memory_events: usage.memory_events.map(|events| MemoryEvents {
+                oom_kill: number(events.oom_kills),
+                major_page_faults: number(events.major_faults),
+                allocation_stalls: number(events.alloc_stalls),
+                ..MemoryEvents::default()
+            }),
+        }),
+        system_scarcity: some(Scarcity {
+            pressure: usage.system_pressure.as_ref().map(pressure),
+            run_queue: usage.system_run_queue.map(run_queue),
+            ..Scarcity::default()
+        }),
+    }
+}
+
+pub(super) fn aggregated(aggregate: &Aggregate) -> AggregatedUsage {
+    let Aggregate { duration_s, avg, p50, p90, p95, p99 } = *aggregate;
+    let named = [("avg", avg), ("p50", p50), ("p90", p90), ("p95", p95), ("p99", p99)];
+    let usage: BTreeMap<_, _> = named
+        .into_iter()
+        .filter_map(|(name, usage)| Some((name.to_owned(), resources(Some(usage?)))))
+        .collect();
+    AggregatedUsage { usage, duration: duration(duration_s) }
+}
+
+pub(super) fn numa(numa: &Numa) -> NumaUsage {
+    NumaUsage {
+        numa_node_id: i32::try_from(numa.id).unwrap_or(i32::MAX),
+        node_usage: resources(numa.usage),
+        system_usage: resources(numa.system),
+    }
+}
+
+pub(super) fn pressure(pressure: &report::Pressure) -> Pressure {
+    Pressure { cpu: pressure.cpu.map(stall), memory: pressure.memory.map(stall), io: pressure.io.map(stall) }
+}
+
+pub(super) fn stall(stats: PressureStats) -> Stall {
+    Stall { some: stats.some.map(stall_share), full: stats.full.map(stall_share) }
+}
+
+pub(super) fn stall_share(data: PressureData) -> StallShare {
+    let percent = |ppm: Option<u32>| ppm.map(|ppm| f64::from(ppm) / 10_000.0);
+    StallShare {
+        avg10: percent(data.avg10_ppm),
+        avg60: percent(data.avg60_ppm),
+        avg300: percent(data.avg300_ppm),
+        window: percent(data.window_ppm),
+        total_microseconds: number(data.total_us),
+    }
+}
+
+pub(super) fn run_queue(run_queue: report::RunQueue) -> RunQueue {
+    RunQueue {
+        average_delay_nanoseconds: number(run_queue.delay_ns),
+        waiting_milli: number(run_queue.waiting_milli),
+    }
+}
+
+pub(super) fn number(number: Option<u64>) -> Option<i64> {
+    number.map(|number| i64::try_from(number).unwrap_or(i64::MAX))
+}
+
+/// Nothing instead of an empty object.
+pub(super) fn some(scarcity: Scarcity) -> Option<Scarcity> {
+    (scarcity != Scarcity::default()).then_some(scarcity)
 }
 
 fn used(cpu_milli: u64, memory_bytes: u64) -> Resources {
@@ -90,7 +173,7 @@ fn whole_pod(n: u32) -> PodUsage {
             oom_kills: Some(u64::MAX),
         }),
         io: None,
-        run_queue: Some(RunQueue { delay_ns: Some(many), waiting_milli: Some(many + 1) }),
+        run_queue: Some(report::RunQueue { delay_ns: Some(many), waiting_milli: Some(many + 1) }),
     }
 }
 
@@ -113,7 +196,7 @@ fn whole_node() -> NodeUsage {
         prod_reclaimable: Some(used(11, 12)),
         prod_peak: Some(used(13, 14)),
         pressure: Some(stalled(7)),
-        run_queue: Some(RunQueue { delay_ns: Some(15), waiting_milli: Some(16) }),
+        run_queue: Some(report::RunQueue { delay_ns: Some(15), waiting_milli: Some(16) }),
         memory_events: Some(NodeMemoryEvents {
             alloc_stalls: Some(17),
             major_faults: Some(18),
@@ -129,7 +212,39 @@ fn whole_node() -> NodeUsage {
             qos: Some(Qos::Ls.into()),
         }],
         system_pressure: Some(stalled(20)),
-        system_run_queue: Some(RunQueue { delay_ns: Some(22), waiting_milli: Some(23) }),
+        system_run_queue: Some(report::RunQueue { delay_ns: Some(22), waiting_milli: Some(23) }),
+    }
+}
+
+#[test]
+fn parts_of_a_node_are_what_the_types_say() {
+    let window = |avg| Aggregate { duration_s: 45, avg, ..Aggregate::default() };
+    let half = Resources { cpu_milli: None, memory_bytes: Some(0) };
+    let nodes = [
+        NodeUsage::default(),
+        NodeUsage {
+            usage: Some(half),
+            aggregates: vec![window(None), window(Some(half))],
+            numa: vec![Numa { id: u32::MAX, usage: None, system: Some(half) }],
+            pressure: Some(report::Pressure::default()),
+            system_run_queue: Some(report::RunQueue { delay_ns: Some(u64::MAX), waiting_milli: None }),
+            ..NodeUsage::default()
+        },
+        NodeUsage {
+            system_aggregates: vec![window(Some(Resources::default()))],
+            memory_events: Some(NodeMemoryEvents::default()),
+            system_pressure: Some(report::Pressure {
+                io: Some(PressureStats::default()),
+                ..Default::default()
+            }),
+            ..NodeUsage::default()
+        },
+        whole_node(),
+    ];
+    for usage in nodes {
+        let mut written = Vec::new();
+        node::write(&usage, &mut written);
+        assert_eq!(String::from_utf8(written).unwrap(), serde_json::to_string(&info(&usage)).unwrap());
     }
 }
 

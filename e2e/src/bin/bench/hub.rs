@@ -114,7 +114,7 @@ pub(crate) async fn run(client: Client, size: Size) -> Result<Report> {
     figures.push(Figure::new("binary_mb", mb(std::fs::metadata(&hub)?.len())).target(12.0));
     let title =
         format!("hub: {objects} Services and {objects} + {objects} EndpointSlices, {changes} changes");
-    Ok(Report { title, figures, notes })
+    Ok(Report { title, figures, notes, missing: Vec::new() })
 }
 
 async fn measure(

@@ -40,7 +40,8 @@ fn each_benchmark_writes_the_keys_that_were_promised() {
 fn the_figures_are_one_flat_object() {
     let figures =
         vec![Figure::new("p50_ms", 1.5).against(1.0, "theirs").target(2.0), Figure::new("per_s", 400.0)];
-    let report = Report { title: "title".to_owned(), figures, notes: vec!["note".to_owned()] };
+    let report =
+        Report { title: "title".to_owned(), figures, notes: vec!["note".to_owned()], missing: Vec::new() };
     let json: serde_json::Value = serde_json::from_str(&report.json()).unwrap();
     assert_eq!(json, serde_json::json!({ "p50_ms": 1.5, "per_s": 400.0 }));
 }

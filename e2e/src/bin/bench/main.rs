@@ -51,5 +51,6 @@ async fn main() -> anyhow::Result<()> {
     if let Some(path) = json {
         std::fs::write(path, report.json())?;
     }
+    anyhow::ensure!(report.missing.is_empty(), "not measured: {}", report.missing.join("; "));
     Ok(())
 }

@@ -12,6 +12,7 @@ mod sample;
 mod takeover;
 mod watchers;
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -86,6 +87,8 @@ struct Bench {
     size: Size,
     figures: Vec<Figure>,
     notes: Vec<String>,
+    /// What could not be measured, and why.
+    missing: Vec<String>,
     _following: JoinSet<()>,
 }
 
@@ -106,23 +109,30 @@ pub(crate) async fn run(client: Client, size: Size) -> Result<Report> {
         size,
         figures: Vec::new(),
         notes: Vec::new(),
+        missing: Vec::new(),
         _following: following,
     };
-    let parts = bench.size.parts.clone();
-    if parts.contains(&Part::Load) {
-        bench.load().await?;
+    for part in [Part::Load, Part::Crd, Part::Second, Part::Takeover] {
+        if !bench.size.parts.contains(&part) {
+            continue;
+        }
+        let measured = match part {
+            Part::Load => bench.load().await,
+            Part::Crd => bench.crd().await,
+            Part::Second => bench.second().await,
+            Part::Takeover => bench.takeover().await,
+        };
+        // What was measured before is not lost, and what comes next begins without the nodes of this.
+        if let Err(error) = measured {
+            bench.missing.push(format!("{part:?}: {error:#}"));
+            if let Err(error) = nodes::remove(&bench.client).await {
+                bench.missing.push(format!("all after {part:?}: {error:#}"));
+                break;
+            }
+        }
     }
-    if parts.contains(&Part::Crd) {
-        bench.crd().await?;
-    }
-    if parts.contains(&Part::Second) {
-        bench.second().await?;
-    }
-    if parts.contains(&Part::Takeover) {
-        bench.takeover().await?;
-    }
-    let Bench { figures, notes, .. } = bench;
-    Ok(Report { title, figures, notes })
+    let Bench { figures, notes, missing, .. } = bench;
+    Ok(Report { title, figures, notes, missing })
 }
 
 /// What a window of time has shown.
@@ -168,44 +178,19 @@ impl Bench {
 
     /// The load, and how it grows.
     async fn load(&mut self) -> Result<()> {
-        let Size { nodes, watchers, window, ref growth, .. } = self.size;
-        let window = Duration::from_secs(window);
+        let Size { nodes, ref growth, .. } = self.size;
         let mut steps: Vec<usize> = growth.iter().copied().chain([nodes]).collect();
         steps.sort_unstable();
         steps.dedup();
         let mut fleet = self.fleet(Duration::from_secs(10))?;
-        let mut made = 0;
-        let mut rows = Vec::new();
+        let (mut made, mut rows) = (0, Vec::new());
         for step in steps {
-            nodes::make(&self.client, made..step).await?;
-            made = step;
-            if let Err(error) = fleet.grow(step).await {
-                // It would not get better with more of them.
-                self.notes.push(format!("{step} nodes did not all come to report: {error:#}"));
+            // With more nodes it would not get better.
+            if let Err(error) = self.step(&mut fleet, made..step, &mut rows).await {
+                self.missing.push(format!("load of {step} nodes or more: {error:#}"));
                 break;
             }
-            // What overloads this machine is measured nevertheless, and what was measured before is not lost.
-            if let Err(error) = nodes::settled().await {
-                self.notes.push(format!("With {step} nodes the cluster never came to rest: {error:#}"));
-            }
-            let pair = pair(&self.client).await?;
-            let watching = Watchers::open(&self.direct()?, watchers).await?;
-            sleep(Duration::from_secs(10)).await;
-            let seen = see(&fleet, &pair, &[&watching], window).await;
-            drop(watching);
-            let mut seen = match seen {
-                Ok(seen) => seen,
-                Err(error) => {
-                    self.notes.push(format!("With {step} nodes nothing could be measured: {error:#}"));
-                    break;
-                }
-            };
-            rows.push(row(step, &mut seen, watchers));
-            if step == nodes {
-                self.direct_figures(&mut seen, watchers);
-                self.one_list(&pair.0).await?;
-                self.through_the_api_server(&fleet, &pair, window).await?;
-            }
+            made = step;
         }
         self.notes.push(format!(
             "| nodes | reports/s | CPU of the leader, cores | of the standby | resident MB, leader | standby | p99 direct, ms |\n\
@@ -213,6 +198,31 @@ impl Bench {
             rows.join("\n")
         ));
         nodes::remove(&self.client).await
+    }
+
+    /// So many nodes more, and the figures of all of them.
+    async fn step(&mut self, fleet: &mut Fleet, more: Range<usize>, rows: &mut Vec<String>) -> Result<()> {
+        let Size { nodes, watchers, window, .. } = self.size;
+        let (step, window) = (more.end, Duration::from_secs(window));
+        nodes::make(&self.client, more).await?;
+        fleet.grow(step).await?;
+        // What overloads this machine is measured nevertheless.
+        if let Err(error) = nodes::settled().await {
+            self.missing
+                .push(format!("{step} nodes at rest; the figures are of a cluster that is not: {error:#}"));
+        }
+        let pair = pair(&self.client).await?;
+        let watching = Watchers::open(&self.direct()?, watchers).await?;
+        sleep(Duration::from_secs(10)).await;
+        let mut seen = see(fleet, &pair, &[&watching], window).await?;
+        drop(watching);
+        rows.push(row(step, &mut seen, watchers));
+        if step == nodes {
+            self.direct_figures(&mut seen, watchers);
+            self.one_list(&pair.0).await?;
+            self.through_the_api_server(fleet, &pair, window).await?;
+        }
+        Ok(())
     }
 
     fn direct_figures(&mut self, seen: &mut Seen, watchers: usize) {

@@ -80,6 +80,7 @@ pub(crate) async fn run(client: Client, size: Size) -> Result<Report> {
         )
     };
     Ok(Report {
+        missing: Vec::new(),
         title: format!("nodepool: a label added to {pools} pools of {nodes} nodes"),
         figures: vec![
             Figure::new("converge_s", still.converge_s).against(39.9, PEER).target(4.0),

@@ -11,6 +11,8 @@ pub(crate) struct Report {
     pub(crate) figures: Vec<Figure>,
     /// What the figures depend on, in a sentence each.
     pub(crate) notes: Vec<String>,
+    /// What could not be measured, and why. The figures are those of the rest.
+    pub(crate) missing: Vec<String>,
 }
 
 /// One row of the table and one key of the JSON object.
@@ -40,14 +42,15 @@ impl Figure {
 impl Report {
     /// Prints the table.
     pub(crate) fn print(&self, out: &mut impl Write) -> io::Result<()> {
-        let Self { title, figures, notes } = self;
+        let Self { title, figures, notes, missing } = self;
         writeln!(out, "{title}\n\n| figure | ours | target | baseline | whose |\n|---|---:|---:|---:|---|")?;
         for Figure { key, value, baseline, target } in figures {
             let number = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.2}"));
             let (other, whose) = baseline.map_or((None, ""), |(value, whose)| (Some(value), whose));
             writeln!(out, "| {key} | {value:.2} | {} | {} | {whose} |", number(*target), number(other))?;
         }
-        notes.iter().try_for_each(|note| writeln!(out, "\n{note}"))
+        notes.iter().try_for_each(|note| writeln!(out, "\n{note}"))?;
+        missing.iter().try_for_each(|what| writeln!(out, "\nNot measured: {what}"))
     }
 
     /// The figures as one flat JSON object.

@@ -198,6 +198,7 @@ fn report(title: String, measured: Vec<Measured>, [calls, call_ms, handling_ms]:
     let direct_cpu = cpu(&direct);
     let same = "the same pods unlabelled, same run";
     Ok(Report {
+        missing: Vec::new(),
         title,
         figures: vec![
             Figure::new("p50_ms", p50).against(base_p50, same).target(base_p50 + 2.0),

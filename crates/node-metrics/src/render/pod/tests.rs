@@ -1,22 +1,25 @@
 use api::slo::kernel::{MemoryEvents, Scarcity, Throttling};
 use api::slo::node_metric::PodMetricInfo;
-use node_report::Resources;
-use node_report::report::{PodMemoryEvents, RunQueue};
+use node_report::report::{PodMemoryEvents, Pressure, PressureData, PressureStats, RunQueue};
+use node_report::{Report, Resources};
 use proptest::prelude::*;
 
-use super::super::{number as signed, pressure as typed_pressure, resources, run_queue, some as scarce};
+use super::super::resources as typed_resources;
+use super::super::tests::{
+    number as signed, pressure as typed_pressure, run_queue as typed_run_queue, some as scarce,
+};
 use super::*;
 
 /// The same by the types of the API.
 pub(in super::super) fn typed(pod: PodUsage) -> PodMetricInfo {
     PodMetricInfo {
-        pod_usage: resources(pod.usage),
+        pod_usage: typed_resources(pod.usage),
         priority: pod.priority.and_then(priority).map(str::to_owned),
         qos: pod.qos.and_then(qos).map(str::to_owned),
         extensions: None,
         scarcity: scarce(Scarcity {
             pressure: pod.pressure.as_ref().map(typed_pressure),
-            run_queue: pod.run_queue.map(run_queue),
+            run_queue: pod.run_queue.map(typed_run_queue),
             throttling: pod.throttling.map(|throttling| Throttling {
                 periods: signed(throttling.periods),
                 throttled_periods: signed(throttling.throttled_periods),
@@ -113,7 +116,11 @@ proptest! {
     #[test]
     fn written_by_hand_is_what_the_types_say(pods in prop::collection::vec(pod(), 0..4)) {
         let mut written = Vec::new();
-        write_all(pods.iter().cloned(), &mut written);
+        let uid = |(number, pod): (usize, &PodUsage)| PodUsage { uid: format!("{number}"), ..pod.clone() };
+        let pods_of_report = pods.iter().enumerate().map(uid).collect();
+        let mut reported = None;
+        Reported::take(&mut reported, 1, Report { pods: pods_of_report, ..Report::default() });
+        write_all(&reported.unwrap(), &mut written);
         let typed: Vec<_> = pods.into_iter().map(typed).collect();
         prop_assert_eq!(String::from_utf8(written).unwrap(), serde_json::to_string(&typed).unwrap());
     }
