@@ -24,14 +24,14 @@ const VOLATILE: [&str; 6] =
 pub(super) struct Normaliser<'a> {
     common: Common,
     landmarks: &'a Landmarks,
-    /// Which columns of a table are ages: only the first table of a watch says so.
-    ages: Vec<usize>,
+    /// The columns of the tables: only the first of a watch needs to say them.
+    columns: Vec<Value>,
 }
 
 impl<'a> Normaliser<'a> {
     /// For an answer of a server with these landmarks.
     pub(super) fn new(common: Common, landmarks: &'a Landmarks) -> Self {
-        Self { common, landmarks, ages: Vec::new() }
+        Self { common, landmarks, columns: Vec::new() }
     }
 
     /// An event or a whole body; nothing if servers are free to send it or not.
@@ -49,7 +49,7 @@ impl<'a> Normaliser<'a> {
 
     /// A body, or what an event is about.
     fn object(&mut self, mut value: Value, in_event: bool) -> Value {
-        self.learn_ages(&value);
+        self.learn_columns(&value);
         match self.common {
             Common::Writes => loosen(&mut value, self.landmarks),
             Common::Cluster if is_list(&value) && !in_event => {
@@ -67,32 +67,34 @@ impl<'a> Normaliser<'a> {
                     value["message"] = wording(message).into();
                 }
             }
-            Some("Table") => self.table(&mut value),
+            Some("Table") => self.table(&mut value, in_event),
             _ => {}
         }
         value
     }
 
-    fn learn_ages(&mut self, table: &Value) {
-        let columns = table["columnDefinitions"].as_array();
-        if let Some(columns) = columns.filter(|columns| !columns.is_empty()) {
-            let is_age = |column: &Value| column["name"] == "Age" || column["type"] == "date";
-            self.ages = (0..columns.len()).filter(|at| is_age(&columns[*at])).collect();
+    fn learn_columns(&mut self, table: &Value) {
+        if let Some(columns) = table["columnDefinitions"].as_array().filter(|columns| !columns.is_empty()) {
+            self.columns.clone_from(columns);
         }
     }
 
-    fn table(&self, table: &mut Value) {
+    fn table(&self, table: &mut Value, in_event: bool) {
         if self.common == Common::Writes {
             // Columns and cells are the printers'; rows are the objects'.
             table["columnDefinitions"] = table["columnDefinitions"].is_array().into();
+        } else if in_event && table["columnDefinitions"].is_null() && !self.columns.is_empty() {
+            // The API server leaves them out of later events, but not of one that another watch had encoded before.
+            table["columnDefinitions"] = self.columns.clone().into();
         }
         for row in table["rows"].as_array_mut().into_iter().flatten() {
             if self.common == Common::Writes {
                 row["cells"] = Value::Null;
                 continue;
             }
-            for (at, cell) in row["cells"].as_array_mut().into_iter().flatten().enumerate() {
-                if self.ages.contains(&at) && cell.as_str().is_some_and(is_age) {
+            for (cell, column) in row["cells"].as_array_mut().into_iter().flatten().zip(&self.columns) {
+                let age = column["name"] == "Age" || column["type"] == "date";
+                if age && cell.as_str().is_some_and(is_age) {
                     *cell = "an age".into();
                 }
             }
@@ -101,7 +103,7 @@ impl<'a> Normaliser<'a> {
 
     /// Nothing for a bookmark that comes with time: it is without the mark of the end of the initial events.
     fn bookmark(&mut self, object: Value) -> Option<Value> {
-        self.learn_ages(&object);
+        self.learn_columns(&object);
         // It is the zero object of a Go type, of which printers make what they can, at the version of the moment.
         let mut object = Normaliser::new(Common::Writes, self.landmarks).object(object, true);
         let table = object["kind"] == "Table";
@@ -281,6 +283,12 @@ mod tests {
             };
             assert_eq!(same(&watch(["a", "5s", "2d"]), &watch(["a", "6s", "2d"])), [true, true]);
             assert_eq!(same(&watch(["a", "5s", "2d"]), &watch(["b", "5s", "2d"])), [true, false]);
+            // The API server may say them once more, and what it says then counts.
+            let again = |columns| {
+                [watch(["a", "5s", "2d"])[0].clone(), event("MODIFIED", table(columns, ["a", "6s", "2d"]))]
+            };
+            assert_eq!(of(Common::Cluster, &watch(["a", "5s", "2d"])), of(Common::Cluster, &again(&columns)));
+            assert_ne!(of(Common::Cluster, &watch(["a", "5s", "2d"])), of(Common::Cluster, &again(&others)));
         }
     }
 }
