@@ -74,7 +74,7 @@ async fn what_a_node_uses_is_seen_and_outlives_a_leader() -> Result<()> {
 }
 
 /// Nothing is stored, and nobody is asked who may report: by the API server's own counts, of which reports ten times as often add none.
-#[allow(clippy::print_stdout)]
+#[allow(clippy::print_stdout, reason = "the counts are read beside the test's name when it fails")]
 async fn reports_cost_the_api_server_nothing() -> Result<()> {
     let stored =
         kubectl(&["get", "crd", "nodemetrics.slo.koordinator.sh", "--ignore-not-found"]).await?.ok()?;

@@ -20,7 +20,6 @@ const REFUSALS: u32 = 10;
 const LOOK: Duration = Duration::from_millis(50);
 
 /// What is known of what is needed.
-#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 #[derive(Clone, Copy, Debug)]
 struct Known {
     waited: Duration,
