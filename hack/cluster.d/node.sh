@@ -103,7 +103,7 @@ nodeStatusUpdateFrequency: 4s
 nodeStatusReportFrequency: 4s
 nodeLeaseDurationSeconds: 10
 serializeImagePulls: false
-containerLogMaxSize: 1Gi
+containerLogMaxSize: 2Gi
 imageGCHighThresholdPercent: 100
 evictionHard: {memory.available: 100Mi, nodefs.available: 1%, imagefs.available: 1%}
 CONFIG
