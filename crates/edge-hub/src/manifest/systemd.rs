@@ -35,6 +35,8 @@ TimeoutStopSec={stop}
 UMask=0077
 LimitNOFILE=65536
 OOMScoreAdjust=-900
+# Little work that the kubelet and all else on the node wait for.
+Nice=-5
 {state}
 
 # It reads files of root, and needs none of root's capabilities.

@@ -3,6 +3,7 @@
 
 mod client;
 mod direct;
+mod instrument;
 mod kit;
 mod load;
 mod node;

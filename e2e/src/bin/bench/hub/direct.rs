@@ -10,6 +10,7 @@ use kube::client::Body;
 use kube::{Client, Config};
 use tokio::time::Instant;
 
+use super::instrument;
 use super::relay::Relay;
 use super::watchers::{Marks, Shared, Watchers};
 
@@ -68,11 +69,15 @@ async fn drain(client: &Client, path: &str, accept: &str, encoding: &str) -> Res
 
 /// Opens `count` watches of `path` on the API server, each over a connection of its own, as clients of their own have.
 pub(super) async fn watchers(path: &str, count: usize) -> Result<Watchers> {
+    instrument::run(watchers_here(path.to_owned(), count)).await
+}
+
+async fn watchers_here(path: String, count: usize) -> Result<Watchers> {
     let shared = Arc::new(Shared::default());
     let mut all = Vec::new();
     for _ in 0..count {
         let client = Client::try_from(Config::infer().await?)?;
-        let mut stream = Box::pin(client.request_stream(Request::get(path).body(Vec::new())?).await?);
+        let mut stream = Box::pin(client.request_stream(Request::get(&path).body(Vec::new())?).await?);
         let mut marks = Marks::new(shared.clone());
         all.push(async move {
             let mut buffer = vec![0; 16 << 10];

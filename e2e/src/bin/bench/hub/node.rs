@@ -83,7 +83,10 @@ impl Node {
         let Self { binary, folder, proxy, admin, server } = self;
         let file = |name: &str| folder.join(name).display().to_string();
         let log = std::fs::File::create(folder.join("log"))?;
-        let child = Command::new(binary)
+        // As its systemd unit has it.
+        let child = Command::new("nice")
+            .args(["-n", "-5"])
+            .arg(binary)
             .args(["run", "--node-name", "bench", "--server-addr", server])
             .args(["--ca-file", &file("ca.crt"), "--client-cert-file", &file("client.crt")])
             .args(["--client-key-file", &file("client.key"), "--root-dir", &file("root")])

@@ -11,6 +11,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use super::instrument;
+
 /// A relay that runs until it is dropped.
 pub(super) struct Relay {
     address: SocketAddr,
@@ -22,6 +24,10 @@ pub(super) struct Relay {
 impl Relay {
     /// Relays connections to `target`, as `host:port`.
     pub(super) async fn start(target: String) -> Result<Self> {
+        instrument::run(Self::start_here(target)).await
+    }
+
+    async fn start_here(target: String) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let (bytes, whole) = (Arc::new(AtomicU64::new(0)), watch::Sender::new(true));

@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::client::{Client, find};
+use super::instrument;
 use super::load::{SENT, nanoseconds};
 
 /// Watches that run until they are dropped.
@@ -69,15 +70,19 @@ const SILENCE: Duration = Duration::from_secs(3);
 impl Watchers {
     /// Opens `count` watches of `path`, which has its parameters already.
     pub(super) async fn open(client: Client, path: &str, count: usize) -> Result<Self> {
+        instrument::run(Self::open_here(client, path.to_owned(), count)).await
+    }
+
+    async fn open_here(client: Client, path: String, count: usize) -> Result<Self> {
         let shared = Arc::new(Shared::default());
         let mut all = Vec::new();
         for _ in 0..count {
-            all.push(follow(client.watch(path).await?, shared.clone()));
+            all.push(follow(client.watch(&path).await?, shared.clone()));
         }
         Ok(Self::run(all, shared))
     }
 
-    /// Runs these, which were opened elsewhere and say what they are told. One that returns was cut.
+    /// Runs these, which were opened elsewhere and say what they are told, beside the caller. One that returns was cut.
     pub(super) fn run<F>(each: Vec<F>, shared: Arc<Shared>) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
