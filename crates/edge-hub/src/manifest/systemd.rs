@@ -36,7 +36,7 @@ UMask=0077
 LimitNOFILE=65536
 OOMScoreAdjust=-900
 # Little work that the kubelet and all else on the node wait for.
-Nice=-5
+CPUWeight=500
 {state}
 
 # It reads files of root, and needs none of root's capabilities.

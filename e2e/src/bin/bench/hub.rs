@@ -8,9 +8,10 @@ mod kit;
 mod load;
 mod node;
 mod relay;
+mod tap;
 mod watchers;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -20,6 +21,7 @@ use tokio::time::{Instant, sleep};
 
 use self::node::{Node, PROTOBUF, Running};
 use self::relay::Relay;
+use self::tap::Tap;
 use self::watchers::Watchers;
 use crate::process::Process;
 use crate::report::{Figure, Report, percentile};
@@ -99,8 +101,8 @@ pub(crate) async fn run(client: Client, size: Size) -> Result<Report> {
             began.elapsed().as_secs_f64()
         ));
         let relay = Relay::start(node::api_server().await?).await?;
-        let node = Node::prepare(&hub, &relay).await?;
-        let measured = measure(&client, &relay, &node, [objects, changes], idle).await;
+        let node = Node::prepare(&hub, relay.address()).await?;
+        let measured = measure(&client, &hub, (&relay, &node), [objects, changes], idle).await;
         let (found, explained) = measured.with_context(|| format!("the hub said last:\n{}", node.log()))?;
         node.remove()?;
         figures.extend(found);
@@ -120,8 +122,8 @@ pub(crate) async fn run(client: Client, size: Size) -> Result<Report> {
 
 async fn measure(
     client: &Client,
-    relay: &Relay,
-    node: &Node,
+    hub: &Path,
+    (relay, node): (&Relay, &Node),
     [objects, changes]: [usize; 2],
     idle: u64,
 ) -> Result<(Vec<Figure>, Vec<String>)> {
@@ -142,7 +144,8 @@ async fn measure(
     figures.extend(idling(&running, relay, idle).await?);
     drop(agents);
     figures.extend(lists(client, &running).await?);
-    figures.extend(events(client, &running, objects, changes).await?);
+    figures.extend(idle_watchers(&running).await?);
+    figures.extend(events(client, hub, objects, changes).await?);
     figures.push(disk(client, &running, objects).await?);
     figures.extend(cut(client, &running, relay, objects, changes).await?);
     let (restart, explained) = offline_restart(relay, node, running, objects).await?;
@@ -227,30 +230,58 @@ async fn lists(client: &Client, running: &Running) -> Result<Vec<Figure>> {
     ])
 }
 
-async fn events(client: &Client, running: &Running, objects: usize, changes: usize) -> Result<Vec<Figure>> {
+async fn idle_watchers(running: &Running) -> Result<Vec<Figure>> {
     let path = watch(running, SERVICES).await?;
     let before = running.process.resident_mb()?;
-    let idle = Watchers::open(running.client, &path, IDLE_WATCHERS).await?;
+    let _idle = Watchers::open(running.client, &path, IDLE_WATCHERS).await?;
     sleep(Duration::from_secs(2)).await;
     let kb_per_watcher = (running.process.resident_mb()? - before) * 1024.0 / float(IDLE_WATCHERS as u64);
-    drop(idle);
+    Ok(vec![Figure::new("kb_per_watcher", kb_per_watcher).target(8.0)])
+}
+
+/// Many watchers of a hub of its own, whose link is looked at.
+async fn events(client: &Client, hub: &Path, objects: usize, changes: usize) -> Result<Vec<Figure>> {
     let server = node::api_server().await?;
+    let certificates = node::certificates().await?;
+    let tap = Tap::start(server.clone(), &certificates).await?;
+    let [_, certificate, key] = certificates;
+    let node = Node::with(hub, tap.address(), [tap.authority().to_owned(), certificate, key]).await?;
+    let running = node.start()?;
+    let measured = watched(client, &server, (&tap, &running), objects, changes).await;
+    let figures = measured.with_context(|| format!("the hub said last:\n{}", node.log()))?;
+    running.kill().await?;
+    node.remove()?;
+    Ok(figures)
+}
+
+async fn watched(
+    client: &Client,
+    server: &str,
+    (tap, running): (&Tap, &Running),
+    objects: usize,
+    changes: usize,
+) -> Result<Vec<Figure>> {
+    let held =
+        running.holds(&format!("{SERVICES}?resourceVersion=0"), objects, Duration::from_mins(2)).await.0;
+    ensure!(held >= objects, "{held} of {objects} Services");
+    sleep(SETTLE).await;
+    let path = watch(running, SERVICES).await?;
     let host = server.rsplit_once(':').context("the API server's port")?.0;
     let api_server = Process::find("kube-apiserver", &format!("--bind-address={host}"))?;
     let watchers = Watchers::open(running.client, &path, WATCHERS).await?;
-    // What the API server tells a watcher of its own is when the hub can know it.
-    let beside = direct::watchers(&watch(running, SERVICES).await?, 1).await?;
+    tap.seen();
     let (cpu, theirs, began) = (running.process.cpu_seconds()?, api_server.cpu_seconds()?, Instant::now());
     load::change(client, objects, 0..changes, WRITERS).await?;
     let rate = float(changes as u64) / began.elapsed().as_secs_f64();
     watchers.told(changes, Duration::from_mins(1)).await.context("watchers of the hub")?;
     let cpu = running.process.cpu_seconds()? - cpu;
     let theirs = api_server.cpu_seconds()? - theirs;
-    beside.told_or_cut(changes, Duration::from_mins(1)).await.context("a watcher of the API server")?;
-    let told = watchers.events();
-    let (mut delays, mut added) = (told.delays(), told.after(&beside.events()));
+    let (told, seen) = (watchers.events(), tap.seen());
+    // One that the link has in two pieces is not found there.
+    ensure!(seen.count() * 100 >= changes * 99, "the link showed {} of {changes} changes", seen.count());
+    let (mut delays, mut added) = (told.delays(), told.after(&seen));
     let cut = watchers.ended();
-    drop((watchers, beside));
+    drop(watchers);
     let direct = direct::watchers(&watch(running, SERVICES).await?, WATCHERS).await?;
     let with_theirs = api_server.cpu_seconds()?;
     load::change(client, objects, 0..changes, WRITERS).await?;
@@ -261,7 +292,6 @@ async fn events(client: &Client, running: &Running, objects: usize, changes: usi
     let (mut their_delays, mut their_added) = (told.delays(), told.after(&told));
     let each = |seconds: f64| seconds * 1e6 / float((changes * WATCHERS) as u64);
     Ok(vec![
-        Figure::new("kb_per_watcher", kb_per_watcher).target(8.0),
         Figure::new("events_per_s", rate),
         Figure::new("cpu_us_per_event_watcher", each(cpu)).against(each(more), DIRECT).target(5.0),
         Figure::new("p50_delivery_ms", percentile(&mut added, 0.5))

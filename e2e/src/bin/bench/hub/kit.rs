@@ -64,7 +64,7 @@ impl Kit {
         let identity = authority.client(&User::new("system:node:bench", &["system:nodes"]))?;
         let certificates =
             [authority.pem().to_owned(), identity.certificate_pem.clone(), identity.key_pem.clone()];
-        let node = Node::with(hub, &relay, certificates).await?;
+        let node = Node::with(hub, relay.address(), certificates).await?;
         Ok(Self { server, relay, node, objects })
     }
 

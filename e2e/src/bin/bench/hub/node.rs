@@ -1,6 +1,6 @@
 //! The hub under test: a process of this machine with the administrator's certificate, whose link is a relay.
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -13,7 +13,6 @@ use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
 use super::client::Client;
-use super::relay::Relay;
 use crate::process::Process;
 
 /// How Go's clients ask for built-in kinds.
@@ -41,28 +40,32 @@ pub(super) async fn api_server() -> Result<String> {
     Ok(url.strip_prefix("https://").context("the API server's address")?.to_owned())
 }
 
+/// Of the kubeconfig in use: the authority's certificate, the user's, and its key.
+pub(super) async fn certificates() -> Result<[String; 3]> {
+    let decoded = async |path| {
+        let text = base64::engine::general_purpose::STANDARD.decode(config(path).await?)?;
+        anyhow::Ok(String::from_utf8(text)?)
+    };
+    Ok([
+        decoded("{.clusters[0].cluster.certificate-authority-data}").await?,
+        decoded("{.users[0].user.client-certificate-data}").await?,
+        decoded("{.users[0].user.client-key-data}").await?,
+    ])
+}
+
 async fn config(path: &str) -> Result<String> {
     kubectl(&["config", "view", "--raw", "--minify", "-o", &format!("jsonpath={path}")]).await?.ok()
 }
 
 impl Node {
     /// A hub with the certificates of the kubeconfig in use, and nothing stored.
-    pub(super) async fn prepare(binary: &Path, relay: &Relay) -> Result<Self> {
-        let decoded = async |path| {
-            let text = base64::engine::general_purpose::STANDARD.decode(config(path).await?)?;
-            anyhow::Ok(String::from_utf8(text)?)
-        };
-        let certificates = [
-            decoded("{.clusters[0].cluster.certificate-authority-data}").await?,
-            decoded("{.users[0].user.client-certificate-data}").await?,
-            decoded("{.users[0].user.client-key-data}").await?,
-        ];
-        Self::with(binary, relay, certificates).await
+    pub(super) async fn prepare(binary: &Path, link: SocketAddr) -> Result<Self> {
+        Self::with(binary, link, certificates().await?).await
     }
 
     /// A hub with these certificates: the authority's, its own, and its key.
-    pub(super) async fn with(binary: &Path, relay: &Relay, certificates: [String; 3]) -> Result<Self> {
-        let folder = format!("isthmus-bench-hub-{}-{}", std::process::id(), relay.address().port());
+    pub(super) async fn with(binary: &Path, link: SocketAddr, certificates: [String; 3]) -> Result<Self> {
+        let folder = format!("isthmus-bench-hub-{}-{}", std::process::id(), link.port());
         let folder = std::env::temp_dir().join(folder);
         // Keys come into it.
         run("mkdir", &["-p", "-m", "700", &folder.to_string_lossy()], "").await?.ok()?;
@@ -74,7 +77,7 @@ impl Node {
             folder,
             proxy: free_port()?,
             admin: free_port()?,
-            server: format!("https://{}", relay.address()),
+            server: format!("https://{link}"),
         })
     }
 
@@ -83,7 +86,7 @@ impl Node {
         let Self { binary, folder, proxy, admin, server } = self;
         let file = |name: &str| folder.join(name).display().to_string();
         let log = std::fs::File::create(folder.join("log"))?;
-        // As its systemd unit has it.
+        // Before the benchmark's writers, which are no part of its node.
         let child = Command::new("nice")
             .args(["-n", "-5"])
             .arg(binary)

@@ -1,6 +1,6 @@
 //! Many watches of one resource, and what each was told when.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -44,6 +44,11 @@ impl Told {
     /// Milliseconds from sending each change to reading it.
     pub(super) fn delays(&self) -> Vec<f64> {
         self.0.iter().map(|event| milliseconds(event.sent, event.read)).collect()
+    }
+
+    /// How many changes were read by anybody.
+    pub(super) fn count(&self) -> usize {
+        self.0.iter().map(|event| event.sent).collect::<HashSet<_>>().len()
     }
 
     /// Milliseconds from when the first of `first` had read a change to reading it here; 0 for what came sooner.
@@ -153,38 +158,46 @@ async fn follow(mut stream: TcpStream, shared: Arc<Shared>) {
 /// Finds in a stream when what it tells was sent.
 pub(super) struct Marks {
     shared: Arc<Shared>,
-    mark: Vec<u8>,
+    marks: Vec<Vec<u8>>,
     text: Vec<u8>,
 }
 
+/// Digits of nanoseconds since 1970, until 2286.
+const DIGITS: usize = 19;
+
 impl Marks {
+    /// In JSON.
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, mark: format!("\"{SENT}\":\"").into_bytes(), text: Vec::new() }
+        Self { shared, marks: vec![json_mark()], text: Vec::new() }
+    }
+
+    /// In JSON or in protobuf, whichever the hub has asked for.
+    pub(super) fn of_link(shared: Arc<Shared>) -> Self {
+        // The value of an entry of a map: field 2, bytes, so many.
+        let protobuf = [SENT.as_bytes(), &[0x12, DIGITS as u8]].concat();
+        Self { shared, marks: vec![json_mark(), protobuf], text: Vec::new() }
     }
 
     /// Takes what was read just now.
     pub(super) fn read(&mut self, read: &[u8]) {
-        let Self { shared, mark, text } = self;
+        let Self { shared, marks, text } = self;
         text.extend_from_slice(read);
-        let now = nanoseconds();
-        let (mut done, mut open) = (0, false);
-        while let Some(at) = find(&text[done..], mark) {
-            let start = done + at + mark.len();
-            let Some(end) = find(&text[start..], b"\"") else {
-                open = true;
-                break;
-            };
-            let sent = std::str::from_utf8(&text[start..start + end])
-                .ok()
-                .and_then(|sent| sent.parse::<u128>().ok());
-            if let Some(sent) = sent {
+        let (now, mut done) = (nanoseconds(), 0);
+        let first = |text: &[u8]| marks.iter().filter_map(|mark| Some(find(text, mark)? + mark.len())).min();
+        while let Some(start) = first(&text[done..]).map(|at| done + at) {
+            let Some(digits) = text.get(start..start + DIGITS) else { break };
+            if let Some(sent) = std::str::from_utf8(digits).ok().and_then(|sent| sent.parse().ok()) {
                 shared.events.lock().push(Event { sent, read: now });
                 shared.told.fetch_add(1, Relaxed);
             }
-            done = start + end;
+            done = start + DIGITS;
         }
-        // What may be the beginning of a mark stays.
-        let keep = if open { 256 } else { mark.len() };
+        // What may be the beginning of a mark and its digits stays.
+        let keep = SENT.len() + 4 + DIGITS;
         text.drain(..done.max(text.len().saturating_sub(keep)));
     }
+}
+
+fn json_mark() -> Vec<u8> {
+    format!("\"{SENT}\":\"").into_bytes()
 }
