@@ -90,10 +90,14 @@ async fn answer(
                 if filter.is_some() {
                     parts.headers.remove(header::ACCEPT_ENCODING);
                 }
-                let kept = tables::is_wanted(&parts.headers, parts.uri.query().unwrap_or_default());
+                let query = parts.uri.query().unwrap_or_default().to_owned();
+                let kept = tables::is_wanted(&parts.headers, &query);
                 let answer = hand_on(hub, caller, Request::from_parts(parts, body)).await?;
                 if answer.status() == StatusCode::OK {
                     hub.subscriptions.passed_by(&path.resource);
+                }
+                if info.verb == Verb::Watch {
+                    return Ok(serve::handed_on::while_allowed(hub, caller, path, &query, answer));
                 }
                 if let Some(filter) = filter {
                     return serve::handed_on::through(&filter, answer).await;

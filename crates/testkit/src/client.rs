@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use self::connection::Endpoint;
 use crate::history::{End, Observation, Request, Scope, Session, State};
@@ -83,19 +84,27 @@ pub struct Progress {
 
 /// Where clients record their sessions, in the order they begin.
 #[derive(Debug, Clone, Default)]
-pub struct Recorder(Arc<Mutex<Vec<Session>>>);
+pub struct Recorder {
+    sessions: Arc<Mutex<Vec<Session>>>,
+    user: String,
+}
 
-/// A session that is being recorded.
-#[derive(Debug, Clone)]
+/// A session that is being recorded. Once it is dropped nothing more is read.
+#[derive(Debug)]
 pub struct Recording {
     sessions: Arc<Mutex<Vec<Session>>>,
     index: usize,
 }
 
 impl Recorder {
+    /// The same, for clients that ask as this user.
+    pub fn of_user(&self, user: &str) -> Self {
+        Self { sessions: self.sessions.clone(), user: user.to_owned() }
+    }
+
     /// Begins a session. Until [`Recording::end`] it counts as broken.
     pub fn begin(&self, client: &str, resource: &str, scope: &Scope, request: Request) -> Recording {
-        let mut sessions = self.0.lock();
+        let mut sessions = self.sessions.lock();
         sessions.push(Session {
             client: client.to_owned(),
             resource: resource.to_owned(),
@@ -103,19 +112,22 @@ impl Recorder {
             request,
             observations: Vec::new(),
             end: End::Broken,
+            user: self.user.clone(),
+            times: Vec::new(),
+            open: None,
         });
-        Recording { sessions: self.0.clone(), index: sessions.len() - 1 }
+        Recording { sessions: self.sessions.clone(), index: sessions.len() - 1 }
     }
 
     /// The sessions so far. Those that are open count as broken; with `quiescent`, as quiescent.
     pub fn sessions(&self) -> Vec<Session> {
-        self.0.lock().clone()
+        self.sessions.lock().clone()
     }
 
     /// Says that nothing more is to come: the last session of each client, if it is a watch that has not ended, is
     /// quiescent.
     pub fn mark_quiescent(&self, open: impl Fn(&str) -> bool) {
-        let mut sessions = self.0.lock();
+        let mut sessions = self.sessions.lock();
         let mut done = std::collections::HashSet::new();
         for session in sessions.iter_mut().rev() {
             let last = done.insert((session.client.clone(), session.resource.clone()));
@@ -137,6 +149,14 @@ impl Recording {
     pub fn observe(&self, observation: Observation) {
         if let Some(session) = self.sessions.lock().get_mut(self.index) {
             session.observations.push(observation);
+            session.times.push(Instant::now());
+        }
+    }
+
+    /// Says that there is an answer, and that it is no error.
+    pub fn opened(&self) {
+        if let Some(session) = self.sessions.lock().get_mut(self.index) {
+            session.open = Some((Instant::now(), None));
         }
     }
 
@@ -144,6 +164,16 @@ impl Recording {
     pub fn end(&self, end: End) {
         if let Some(session) = self.sessions.lock().get_mut(self.index) {
             session.end = end;
+        }
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        if let Some(session) = self.sessions.lock().get_mut(self.index)
+            && let Some((_, ended)) = &mut session.open
+        {
+            ended.get_or_insert_with(Instant::now);
         }
     }
 }

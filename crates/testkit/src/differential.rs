@@ -6,6 +6,7 @@ mod compare;
 mod draw;
 mod live;
 mod normalise;
+mod pairs;
 mod populate;
 mod written;
 

@@ -5,6 +5,7 @@
 
 mod check;
 mod initial;
+mod isolation;
 #[cfg(test)]
 mod tests;
 
@@ -12,8 +13,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde_json::Value;
+use tokio::time::Instant;
 
 pub use self::check::{check, check_converged};
+pub use self::isolation::{Denial, check_isolated};
 use crate::selector::{FieldSelector, LabelSelector};
 
 /// One write: the object as it is since then, or nothing if it was deleted.
@@ -183,6 +186,12 @@ pub struct Session {
     pub observations: Vec<Observation>,
     /// How it ended.
     pub end: End,
+    /// Whose rights counted; empty for who may do anything.
+    pub user: String,
+    /// When each of the observations was made.
+    pub times: Vec<Instant>,
+    /// Since when there was an answer that is no error, and until when; no end if there was none yet.
+    pub open: Option<(Instant, Option<Instant>)>,
 }
 
 /// What clients of a watchable API rely on.
@@ -210,6 +219,8 @@ pub enum Guarantee {
     Convergence,
     /// A list, and a watch's initial state, is whole.
     Completeness,
+    /// Who may not read it is shown nothing of it, and has no watch of it open.
+    Isolation,
 }
 
 /// A guarantee that was not kept.

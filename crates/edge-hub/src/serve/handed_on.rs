@@ -1,14 +1,29 @@
-//! What the API server says of one object whose reader is shown it through a filter.
+//! What the API server says of what the hub shares and is not sure of: of one object whose reader is shown it through a filter, and watches,
+//! which last no longer than their watcher's right.
 
-use axum::body::{Body, Bytes, to_bytes};
+use std::sync::Arc;
+
+use axum::body::{Body, BodyDataStream, Bytes, to_bytes};
+use futures::{StreamExt as _, stream};
 use http::{HeaderMap, Response, StatusCode, header};
 use kube_wire::{
     frame::{self, Form, Projection, TypeMeta, read::envelope},
+    list_options::WatchRequest,
     object::{Encoding, Object},
+    request::ResourcePath,
+    selectable_field::SelectableFields,
     status::Status,
 };
+use tokio::time::{Instant, sleep_until};
+use tracing::debug;
 
-use crate::filters::{Filter, Outcome, Telling};
+use super::wanted::Wanted;
+use crate::{
+    authenticate::{Caller, tokens::TokenError},
+    authorize::{Attributes, Decision},
+    filters::{Filter, Outcome, Telling},
+    hub::Hub,
+};
 
 /// What is larger is no object: etcd takes none of more than a few MiB.
 const LARGEST: usize = 16 << 20;
@@ -25,6 +40,66 @@ pub async fn through(filter: &Filter, response: Response<Body>) -> Result<Respon
     let shown = shown(filter, encoding, &body).unwrap_or(body);
     head.headers.remove(header::CONTENT_LENGTH);
     Ok(Response::from_parts(head, Body::from(shown)))
+}
+
+/// A watch that the API server answers: it looks at the right of its watcher when it begins, and never again.
+struct Reviewed {
+    hub: Arc<Hub>,
+    caller: Caller,
+    attributes: Attributes,
+    body: BodyDataStream,
+    review: Instant,
+}
+
+/// Ends a watch once its watcher may no longer read this, as one that is answered from what is held. What is not shared stays as it is.
+pub fn while_allowed(
+    hub: &Arc<Hub>,
+    caller: &Caller,
+    path: &ResourcePath,
+    query: &str,
+    answer: Response<Body>,
+) -> Response<Body> {
+    let asked = WatchRequest::parse(query, &SelectableFields::of(&path.resource));
+    let (Ok(watch), StatusCode::OK, true) =
+        (asked, answer.status(), hub.sharing.load().keeps(&path.resource))
+    else {
+        return answer;
+    };
+    let attributes = Wanted::Watch(watch).attributes(path);
+    let (head, body) = answer.into_parts();
+    let review = Instant::now() + hub.lifetimes.review;
+    let body = body.into_data_stream();
+    let watch = Reviewed { hub: hub.clone(), caller: caller.clone(), attributes, body, review };
+    Response::from_parts(head, Body::from_stream(watch.chunks()))
+}
+
+impl Reviewed {
+    fn chunks(self) -> impl stream::Stream<Item = Result<Bytes, axum::Error>> + Send {
+        stream::unfold(self, async |mut watch| {
+            loop {
+                tokio::select! {
+                    chunk = watch.body.next() => return chunk.map(|chunk| (chunk, watch)),
+                    () = sleep_until(watch.review) => {}
+                }
+                if !watch.may_go_on().await {
+                    debug!(resource = %watch.attributes.resource, "a watch that was handed on ends: access was revoked");
+                    return None;
+                }
+            }
+        })
+    }
+
+    /// That nobody can say ends no watch.
+    async fn may_go_on(&mut self) -> bool {
+        self.review = Instant::now() + self.hub.lifetimes.review;
+        match self.hub.name(&self.caller).await {
+            Ok(named) => {
+                let decision = self.hub.may(&named.subject, &self.attributes).await;
+                matches!(decision, Decision::Allowed | Decision::Unknown(_))
+            }
+            Err(error) => matches!(error, TokenError::Unavailable(_)),
+        }
+    }
 }
 
 /// In which encoding an object may be, if it is whole and plain.

@@ -1,7 +1,7 @@
 //! Keeps one API server connected, and says whether it is.
 //!
-//! Servers are tried in their order, from the one that worked last; the pause between rounds grows and is jittered. A server that
-//! is gone, black-holed or says good-bye is replaced by the next that answers; the streams over it end with it.
+//! Servers are tried in their order, from the one that answered last; the pause between rounds grows and is jittered. A server that
+//! can be connected to and answers nothing did not answer: the next one is tried before it is again. A server that is gone, black-holed or says good-bye is replaced by the next that answers; the streams over it end with it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -74,6 +74,7 @@ impl Link {
         let mut connections = JoinSet::new();
         let connector = self.connector.clone();
         let mut first = 0;
+        let mut unanswered = Unanswered::default();
         loop {
             let connected = tokio::select! {
                 () = shutdown.cancelled() => return,
@@ -118,6 +119,15 @@ impl Link {
             warn!(server = %session.endpoint(), reason, "the link is down");
             self.servers.note(index, ServerState::Failed(reason.to_owned()));
             self.state.send_replace(LinkState::Down { since: Instant::now(), reason: reason.to_owned() });
+            if let Some(rounds) = unanswered.rounds(session.has_answered(), self.endpoints.len()) {
+                first = (index + 1) % self.endpoints.len();
+                let (shortest, longest) = connector.timing().backoff;
+                let pause = shortest.saturating_mul(1_u32.checked_shl(rounds).unwrap_or(0) >> 1).min(longest);
+                tokio::select! {
+                    () = shutdown.cancelled() => return,
+                    () = sleep(jittered(pause)) => {}
+                }
+            }
         }
     }
 
@@ -154,6 +164,19 @@ impl Link {
         let (lane, driver) = Lane::open(&self.connector, &endpoint, self.showing).await?;
         let session = Session::new(endpoint, self.connector.clone(), lane, self.drivers.clone());
         Ok((Arc::new(session), driver))
+    }
+}
+
+/// How many connections in a row ended before anything was answered over them.
+#[derive(Debug, Default)]
+struct Unanswered(usize);
+
+impl Unanswered {
+    /// Counts one that ended. If nothing was answered over it: in how many whole rounds over all servers that is so by now.
+    fn rounds(&mut self, answered: bool, servers: usize) -> Option<u32> {
+        self.0 = if answered { 0 } else { self.0 + 1 };
+        // Later pauses are all the longest.
+        (!answered).then(|| u32::try_from(self.0 / servers.max(1)).unwrap_or(u32::MAX).min(16))
     }
 }
 

@@ -1,7 +1,13 @@
 //! One connected API server: a connection with the hub's certificate, one without for callers with a token, and further ones when
 //! these are full.
 
-use std::{pin::Pin, sync::Arc};
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
 
 use axum::body::Body;
 use http::{HeaderValue, Request, Response, Version, header};
@@ -36,6 +42,8 @@ pub struct Session {
     /// Made when the first caller with a token comes.
     bearer: Mutex<Vec<Arc<Lane>>>,
     connected: Instant,
+    /// Whether any request was answered.
+    answered: AtomicBool,
     /// Where drivers of further connections go: the link's task owns them.
     drivers: mpsc::UnboundedSender<Driver>,
 }
@@ -54,7 +62,8 @@ impl Session {
         drivers: mpsc::UnboundedSender<Driver>,
     ) -> Self {
         let (more, bearer) = (Mutex::default(), Mutex::default());
-        Self { endpoint, connector, first, more, bearer, connected: Instant::now(), drivers }
+        let (connected, answered) = (Instant::now(), AtomicBool::new(false));
+        Self { endpoint, connector, first, more, bearer, connected, answered, drivers }
     }
 
     /// Which API server this is.
@@ -65,6 +74,11 @@ impl Session {
     /// When it was connected.
     pub fn connected(&self) -> Instant {
         self.connected
+    }
+
+    /// Whether it has answered anything: a server may let itself be connected to and say nothing more.
+    pub(super) fn has_answered(&self) -> bool {
+        self.answered.load(Relaxed)
     }
 
     /// Whether no further request can be sent: the server said good-bye or the link broke.
@@ -89,7 +103,10 @@ impl Session {
             };
             let is_first = Arc::ptr_eq(&lane, &self.first);
             match lane.send(request).await {
-                Ok(answer) => return Ok(answer),
+                Ok(answer) => {
+                    self.answered.store(true, Relaxed);
+                    return Ok(answer);
+                }
                 // A connection that said good-bye is not taken again.
                 Err(SendError::Unsent(unsent, _)) if !is_first && again > 0 => {
                     again -= 1;

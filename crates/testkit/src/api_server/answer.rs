@@ -58,11 +58,11 @@ impl Reply {
 }
 
 impl Question {
-    fn header(&self, name: http::HeaderName) -> &str {
+    pub(super) fn header(&self, name: http::HeaderName) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 
-    fn is_watch(&self) -> bool {
+    pub(super) fn is_watch(&self) -> bool {
         self.method == Method::GET && flag(&self.query, "watch") == Some(true)
     }
 
@@ -73,8 +73,7 @@ impl Question {
 
 /// Answers, and logs what is sent.
 pub(crate) async fn answer(server: Arc<Server>, question: Question) -> Response {
-    let entry =
-        server.log.begin(question.method.as_str(), &question.path, &question.query, question.is_watch());
+    let entry = server.log.begin(&question);
     let mut reply = reply(&server, &question, &entry).await;
     entry.answered(reply.status);
     let is_compressed = compress(&mut reply, question.header(ACCEPT_ENCODING));

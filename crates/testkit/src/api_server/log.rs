@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use http::header::{ACCEPT, ACCEPT_ENCODING};
 use parking_lot::Mutex;
+
+use super::answer::Question;
 
 /// One request.
 #[derive(Debug, Clone)]
@@ -15,6 +18,10 @@ pub struct RequestRecord {
     pub path: String,
     /// The query, or empty.
     pub query: String,
+    /// The `Accept` header, or empty.
+    pub accept: String,
+    /// The `Accept-Encoding` header, or empty.
+    pub accept_encoding: String,
     /// Who asked; empty if that could not be told.
     pub user: String,
     /// Whether it asked for a watch.
@@ -77,13 +84,15 @@ impl Entry {
 pub struct RequestLog(Mutex<Vec<Arc<Entry>>>);
 
 impl RequestLog {
-    pub(crate) fn begin(&self, method: &str, path: &str, query: &str, watch: bool) -> Arc<Entry> {
+    pub(crate) fn begin(&self, question: &Question) -> Arc<Entry> {
         let record = RequestRecord {
-            method: method.to_owned(),
-            path: path.to_owned(),
-            query: query.to_owned(),
+            method: question.method.to_string(),
+            path: question.path.clone(),
+            query: question.query.clone(),
+            accept: question.header(ACCEPT).to_owned(),
+            accept_encoding: question.header(ACCEPT_ENCODING).to_owned(),
             user: String::new(),
-            watch,
+            watch: question.is_watch(),
             status: 0,
             body_bytes: 0,
             started: Instant::now(),

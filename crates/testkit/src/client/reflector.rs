@@ -223,6 +223,7 @@ impl Reflector {
             Ok(mut answer) => return self.refused(recording, &mut answer).await,
             Err(error) => return self.broken(&error),
         };
+        recording.opened();
         let started = tokio::time::Instant::now();
         let mut buffer = Vec::new();
         let mut events = 0_usize;

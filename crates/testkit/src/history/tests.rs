@@ -31,7 +31,17 @@ fn model() -> Model {
 
 fn session(request: Request, observations: Vec<Observation>, end: End) -> Session {
     let (client, resource) = ("c".to_owned(), "things".to_owned());
-    Session { client, resource, scope: Scope::default(), request, observations, end }
+    Session {
+        client,
+        resource,
+        scope: Scope::default(),
+        request,
+        observations,
+        end,
+        user: "u".to_owned(),
+        times: Vec::new(),
+        open: None,
+    }
 }
 
 fn selected(mut session: Session, labels: &str) -> Session {
@@ -204,4 +214,48 @@ fn versions_may_go_back_only_with_the_clusters_history() {
         End::Clean,
     );
     assert!(check(&model, &[after(2, rest()), list, back]).is_err(), "an epoch that is over");
+}
+
+#[test]
+fn who_was_denied_was_shown_nothing_and_had_nothing_open() {
+    let began = Instant::now();
+    let at = |seconds| began + std::time::Duration::from_secs(seconds);
+    // From 10 until 20.
+    let denial = |user: &str, resource: &str| Denial {
+        user: user.to_owned(),
+        resource: resource.to_owned(),
+        from: at(10),
+        until: Some(at(20)),
+    };
+    let denials = [denial("u", "things"), denial("v", "things"), denial("u", "others")];
+    let list = |observation: Observation, seen| {
+        let mut session = session(Request::List(ListAt::Any), vec![observation], End::Clean);
+        session.times = vec![at(seen)];
+        session
+    };
+    let watch = |observation: Option<Observation>, seen, open: (u64, Option<u64>)| {
+        let mut session = after(2, Vec::from_iter(observation));
+        session.times = vec![at(seen); session.observations.len()];
+        session.open = Some((at(open.0), open.1.map(at)));
+        session
+    };
+    let error = Observation::Error { code: 403, message: String::new() };
+    let empty = || page(2, vec![], false);
+    let cases = [
+        ("before", list(empty(), 9), None),
+        ("after", list(empty(), 20), None),
+        ("an error", list(error, 15), None),
+        ("an empty page", list(empty(), 15), Some(0)),
+        ("watched before and after", watch(Some(added("c", 5)), 9, (1, Some(10))), None),
+        ("watched after", watch(Some(added("c", 5)), 20, (20, None)), None),
+        ("an event", watch(Some(added("c", 5)), 10, (1, Some(11))), Some(0)),
+        ("a bookmark", watch(Some(bookmark(5)), 19, (12, Some(19))), Some(0)),
+        ("open, and silent", watch(None, 0, (1, Some(11))), Some(0)),
+        ("open to the end", watch(Some(added("c", 5)), 5, (1, None)), Some(1)),
+    ];
+    for (what, session, expected) in cases {
+        let violation = check_isolated(&denials, &[session]).err();
+        let found = violation.map(|violation| (violation.guarantee, violation.observation));
+        assert_eq!(found, expected.map(|observation| (Guarantee::Isolation, observation)), "{what}");
+    }
 }

@@ -33,12 +33,15 @@ use self::decoded::{decoded, is_good};
 
 const NAMESPACE: &str = "e2e-hub-differential";
 
-/// How many requests are drawn for each resource: as clients make them, and of the whole product of parameters, most of which are errors.
-/// The corners come to that. With `--long` so many times that.
-const LISTS: [usize; 2] = [120, 40];
-const WATCHES: [usize; 2] = [60, 15];
+/// How many requests are drawn for each resource as clients make them; with `--long` so many times that.
+const LISTS: usize = 120;
+const WATCHES: usize = 60;
 const GETS: usize = 60;
 const LONG: usize = 20;
+
+/// How many are taken of the whole product of parameters with `--long`, beside those in which each pair of values occurs.
+const LONG_LISTS: usize = 800;
+const LONG_WATCHES: usize = 300;
 
 /// The least share of the corners that the hub is to answer by itself, in percent: the others are errors, which are the API server's
 /// to word, or of versions that the hub does not have. Who hands everything on has none.
@@ -159,10 +162,11 @@ async fn compared(authority: &Path, server: &str, token: &str, seed: usize) -> R
         read(&hub, &format!("{}?resourceVersion={}", subject.path(false), landmarks.current)).await?;
         let mut kinds = BTreeMap::<String, (usize, String)>::new();
         let (mut asked, mut of_others) = (0, 0);
-        for what in ["corners", "drawn", "written meanwhile"] {
+        for what in ["corners", "pairs", "drawn", "written meanwhile"] {
             let before = Answered::read().await?;
             let pairs = match what {
                 "corners" => pairs(corners(), &subject, [&real, &hub], &landmarks).await?,
+                "pairs" => pairs(combined(seed), &subject, [&real, &hub], &landmarks).await?,
                 "drawn" => pairs(drawn(seed, typed), &subject, [&real, &hub], &landmarks).await?,
                 // The API server is written to; what it deletes is nobody's to ask for afterwards.
                 _ => live(&subject, &landmarks, [&real, &hub], &real, typed)
@@ -197,6 +201,8 @@ async fn compared(authority: &Path, server: &str, token: &str, seed: usize) -> R
                 );
                 let enough = match what {
                     "corners" => by_header * 100 >= of.len() * HELD,
+                    // Most of them are errors.
+                    "pairs" => true,
                     _ => good * 100 >= of.len() * HELD_AND_GOOD,
                 };
                 ensure!(
@@ -235,11 +241,20 @@ fn corners() -> Vec<Case> {
 fn drawn(seed: usize, typed: bool) -> Vec<Case> {
     let times = if e2e::ground::long() { LONG } else { 1 };
     let plausible = |verb, count| Case::plausible(verb, count * times, seed as u64, typed);
-    let mut cases = plausible(Verb::List, LISTS[0]);
-    cases.extend(plausible(Verb::Watch, WATCHES[0]));
+    let mut cases = plausible(Verb::List, LISTS);
+    cases.extend(plausible(Verb::Watch, WATCHES));
     cases.extend(plausible(Verb::Get, GETS));
-    cases.extend(Case::sample(false, LISTS[1] * times, seed));
-    cases.extend(Case::sample(true, WATCHES[1] * times, seed));
+    cases
+}
+
+/// Of the whole product of parameters: each value of each with each of every other.
+fn combined(seed: usize) -> Vec<Case> {
+    let mut cases = Case::pairs(false, seed as u64);
+    cases.extend(Case::pairs(true, seed as u64));
+    if e2e::ground::long() {
+        cases.extend(Case::sample(false, LONG_LISTS, seed));
+        cases.extend(Case::sample(true, LONG_WATCHES, seed));
+    }
     cases
 }
 

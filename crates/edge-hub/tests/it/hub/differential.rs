@@ -67,6 +67,8 @@ async fn the_hub_says_by_itself_what_the_api_server_says() {
             (true, ["resourceVersion", "resourceVersionMatch", "sendInitialEvents"]),
         ] {
             agree(&site, &subject, &landmarks, Case::corners(watch, &free), HELD).await;
+            // Most of them are errors.
+            agree(&site, &subject, &landmarks, Case::pairs(watch, 1), 0).await;
         }
         for verb in [Verb::List, Verb::Watch, Verb::Get] {
             let drawn = Case::plausible(verb, DRAWN, 1, typed);

@@ -14,7 +14,10 @@ use super::site::{JSON, Lines, SERVICES, WIDGETS};
 /// What the test kit calls the custom resource.
 pub(super) const WIDGET_ID: &str = "widgets.example.com";
 
-/// Starts them; each is with the resource that it is of.
+/// A client: what of, its name, path, labels, the size of its pages, and whether it begins with a watch.
+type Variant = (&'static str, &'static str, &'static str, &'static str, Option<u64>, bool);
+
+/// Starts those of the node; each is with the resource that it is of.
 pub(super) fn start(
     endpoint: impl Fn() -> Endpoint,
     generation: usize,
@@ -28,9 +31,31 @@ pub(super) fn start(
         (WIDGET_ID, "widgets", WIDGETS, "", Some(2), false),
         (WIDGET_ID, "streaming", WIDGETS, "n!=even", None, true),
     ];
+    start_variants(&variants, endpoint, generation, backoff, recorder)
+}
+
+/// Starts those of an identity that is not the node.
+pub(super) fn start_of_another(
+    endpoint: impl Fn() -> Endpoint,
+    generation: usize,
+    backoff: Duration,
+    recorder: &Recorder,
+) -> Vec<(&'static str, TestClient)> {
+    let variants =
+        [("services", "another", SERVICES, "", None, false), (WIDGET_ID, "another", WIDGETS, "", None, true)];
+    start_variants(&variants, endpoint, generation, backoff, recorder)
+}
+
+fn start_variants(
+    variants: &[Variant],
+    endpoint: impl Fn() -> Endpoint,
+    generation: usize,
+    backoff: Duration,
+    recorder: &Recorder,
+) -> Vec<(&'static str, TestClient)> {
     variants
-        .into_iter()
-        .map(|(id, name, path, labels, page_size, watch_list)| {
+        .iter()
+        .map(|&(id, name, path, labels, page_size, watch_list)| {
             let mut options = ClientOptions::new(&format!("{name} {generation}"), path);
             labels.clone_into(&mut options.labels);
             options.page_size = page_size;
@@ -56,6 +81,7 @@ impl Reader {
         }
         let request = Request::WatchInitial { at_least: Some(0), bookmarks: false };
         let recording = recorder.begin(name, "services", &Scope::default(), request);
+        recording.opened();
         Some(Self { lines: Lines::of(answer), recording })
     }
 

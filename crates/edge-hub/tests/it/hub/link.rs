@@ -228,6 +228,24 @@ async fn another_server_takes_over_and_streams_go_on() {
     assert!(watch.is_silent(Duration::from_millis(200)).await, "nothing comes twice");
 }
 
+/// It can be connected to, as often as the hub likes; each time that takes as long to notice as the first.
+#[tokio::test]
+async fn a_server_that_answers_nothing_more_is_passed_over() {
+    let mut site = Site::new().await;
+    let second = site.server.replica().await.unwrap();
+    site.set("--server-addr", &format!("{},{}", site.server.url(), second.url()));
+    site.start();
+    site.linked().await;
+    let mut watch = watch(&site).await;
+    site.server.black_hole();
+    let expected = create(&site, "x");
+    let began = Instant::now();
+    assert_eq!(watch.brief().await, expected);
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(10) + SLACK, "{took:?}");
+    assert_eq!(servers(&site).await, ["failed", "connected"]);
+}
+
 #[tokio::test]
 async fn writes_without_a_link_fail_at_once() {
     let site = Site::started().await;

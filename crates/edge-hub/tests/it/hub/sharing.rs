@@ -54,7 +54,100 @@ async fn cost(count: usize) -> u64 {
         }
     }
     assert_eq!(site.upstream_watches(SERVICES), 1);
-    site.server.log().totals(|record| record.path == SERVICES).body_bytes
+    let cost = site.server.log().totals(|record| record.path == SERVICES).body_bytes;
+    counted(&site, count).await;
+    cost
+}
+
+/// The value of a metric of the hub, of all its labels together or of those with `label`; nothing if there is none.
+async fn metric(site: &Site, name: &str, label: &str) -> Option<f64> {
+    let mut answer = site.admin().get("/metrics", "text/plain").await.unwrap();
+    let text = String::from_utf8(answer.bytes().await.unwrap().to_vec()).unwrap();
+    let of = |line: &&str| {
+        let rest = line.strip_prefix(name);
+        rest.is_some_and(|rest| rest.starts_with(['{', ' '])) && line.contains(label)
+    };
+    let values = text.lines().filter(of).map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap());
+    values.reduce(|sum, value| sum + value)
+}
+
+/// What the hub says of itself once so many clients have 51 Services: in its metrics and in its status; and what of it an outage changes.
+async fn counted(site: &Site, clients: usize) {
+    const OF_SERVICES: &str = "resource=\"services\"";
+    let read = async |name: &str, label: &str| {
+        let value = metric(site, &format!("isthmus_{name}"), label).await;
+        value.unwrap_or_else(|| panic!("there is no {name} with {label}"))
+    };
+    // The hub itself looks at Services, for the topology that they ask for.
+    let watchers = clients + 1;
+    let watching = f64::from(u32::try_from(watchers).unwrap());
+    for (name, label, expected) in [
+        ("hub_link_up", "", 1.0),
+        ("hub_watchers", OF_SERVICES, watching),
+        ("hub_objects", OF_SERVICES, 51.0),
+        ("hub_subscriptions", OF_SERVICES, 1.0),
+    ] {
+        let found = read(name, label).await;
+        assert!((found - expected).abs() < 0.5, "{name} of {clients} clients is {found}");
+    }
+    let status = get(&site.admin(), "/v1/status").await.unwrap().1;
+    let all = status["subscriptions"].as_array().unwrap();
+    let first_lists = read("hub_resyncs_total", "reason=\"First\"").await;
+    assert!(
+        (first_lists - f64::from(u32::try_from(all.len()).unwrap())).abs() < 0.5,
+        "one of each: {first_lists}"
+    );
+    assert!((read("hub_resyncs_total", "").await - first_lists).abs() < 0.5, "and no other");
+    let [given, written] =
+        [read("hub_store_given_bytes_total", "").await, read("hub_store_written_bytes_total", "").await];
+    assert!(written >= given && given > 0.0, "{written} bytes written of {given} given");
+    let held = read("hub_held_bytes_total", "").await;
+    let received = read("hub_link_bytes_total", "direction=\"received\"").await;
+    assert!(held > 0.0 && received > 0.0 && read("hub_link_bytes_total", "direction=\"sent\"").await > 0.0);
+    let services = all.iter().find(|held| held["resource"] == "services").unwrap();
+    assert_eq!((&services["watchers"], &services["objects"]), (&watchers.into(), &51.into()));
+    let saved = services["savedBytes"].as_f64().unwrap();
+    // All clients but one are given for nothing what came once.
+    assert!(
+        clients == 1 || (saved > 0.0 && saved < held),
+        "{saved} bytes saved, {held} answered by {clients}"
+    );
+    assert!(read("hub_staleness_seconds", OF_SERVICES).await < 30.0, "while there is a link");
+    site.server.cut();
+    site.offline().await;
+    assert!(read("hub_link_up", "").await < 0.5);
+    let stale = read("hub_staleness_seconds", OF_SERVICES).await;
+    site.until("staleness grows", async || read("hub_staleness_seconds", OF_SERVICES).await >= stale + 2.0)
+        .await;
+}
+
+/// Objects of built-in kinds come as protobuf, which there is not of custom ones; lists are compressed on the way.
+#[tokio::test]
+async fn upstream_is_asked_in_the_cheapest_encoding() {
+    let site = Site::started().await;
+    site.server.cluster().create("services", service("a", "s", 1)).unwrap();
+    site.server.cluster().create("widgets.example.com", widget("w", 1)).unwrap();
+    // A client that wants JSON changes nothing of that.
+    for (path, name) in [(SERVICES, "s"), (WIDGETS, "w")] {
+        site.caught_up(path, &[name]).await;
+        site.until("it is watched", async || site.upstream_watches(path) == 1).await;
+    }
+    let asked = site.server.log().requests();
+    for (path, watch, accept) in [
+        (SERVICES, false, PROTOBUF),
+        (SERVICES, true, "application/vnd.kubernetes.protobuf;stream=watch"),
+        (WIDGETS, false, JSON),
+        (WIDGETS, true, JSON),
+    ] {
+        // The hub's own: what it hands on is asked as the client asks.
+        let own = asked.iter().filter(|record| {
+            record.path == path && record.watch == watch && (watch || record.query.contains("limit=2000"))
+        });
+        let own: Vec<_> = own.map(|record| (&*record.accept, &*record.accept_encoding)).collect();
+        // The API server compresses no watch, whatever it is asked.
+        let gzip = if watch { "" } else { "gzip" };
+        assert_eq!(own, [(accept, gzip)], "{path}, watch: {watch}");
+    }
 }
 
 #[tokio::test]
@@ -296,19 +389,19 @@ async fn what_is_no_longer_shared_is_closed_and_its_memory_given_back() {
     site.linked().await;
     site.until("it is watched before anybody asks", async || site.upstream_watches(ALL) == 1).await;
     let full = site.memory();
-    let told = || std::fs::read_to_string(site.log_file()).unwrap().matches("no longer shared").count();
-    for round in 1..=4 {
+    let mut fastest = Duration::MAX;
+    for _ in 0..4 {
+        let changed = Instant::now();
         shared("");
-        site.until("it is noticed", async || told() == round).await;
-        let began = Instant::now();
         site.until("it is closed", async || site.upstream_watches(ALL) == 0).await;
-        // The stream ends at once; a second is what was asked for, and the rest is for a busy machine.
-        assert!(began.elapsed() < Duration::from_secs(3), "round {round}: {:?}", began.elapsed());
+        fastest = fastest.min(changed.elapsed());
         let filled = full - (20 << 10);
         site.until("its memory is given back", async || site.memory() < filled).await;
         shared(", example.com/v1/widgets");
         site.until("it is watched again", async || site.upstream_watches(ALL) == 1).await;
     }
+    // From the change of the file on. Not each time: other tests may have the machine.
+    assert!(fastest <= Duration::from_secs(1), "closed after {fastest:?} at best");
     // 30 MB of objects each time: kept four times they would be 120 MB.
     let grown = site.memory().saturating_sub(full);
     assert!(grown < 20 << 10, "{grown} KiB more after {full}");

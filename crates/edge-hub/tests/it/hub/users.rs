@@ -208,6 +208,31 @@ async fn who_is_revoked_is_served_no_more_and_others_are() {
     assert_eq!(watched_as(&site, WIDGETS), ["bob"], "who left carries nothing");
 }
 
+/// The API server looks at the right of its watcher only once.
+#[tokio::test]
+async fn who_is_revoked_keeps_no_watch_that_was_handed_on() {
+    let mut site = Site::new().await;
+    let file = site.log_file().with_extension("yaml");
+    std::fs::write(&file, "freshness: { /v1/services: strict }\n").unwrap();
+    site.set("--config", &file.display().to_string());
+    site.start_inside(|config| {
+        config.lifetimes.allowed = Duration::from_millis(100);
+        config.lifetimes.review = Duration::from_millis(200);
+    })
+    .await;
+    site.linked().await;
+    add_users(&site, &["alice"]);
+    site.server.cluster().create("services", service("a", "s", 1)).unwrap();
+    site.caught_up(SERVICES, &["s"]).await;
+    let mut watch = Lines::open(&of(&site, "alice"), &format!("{SERVICES}?watch=1")).await;
+    assert!(watch.brief().await.starts_with("ADDED s@"));
+    let hers = || watched_as(&site, SERVICES).contains(&"alice".to_owned());
+    assert!(hers(), "it is handed on");
+    site.server.cluster().access().set_authorizer(|asked| !asked.user.name.ends_with(":alice"));
+    assert_eq!(watch.brief().await, "end");
+    site.until("it is closed upstream", async || !hers()).await;
+}
+
 #[tokio::test]
 async fn who_may_read_a_part_has_a_stream_of_the_part() {
     let site = with_users(&["alice", "bob"]).await;

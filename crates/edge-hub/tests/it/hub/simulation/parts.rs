@@ -33,7 +33,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
-use super::super::site::node;
+use super::{super::site::node, rights::REVIEWED};
 
 /// The ports of the two API servers, as their addresses have them.
 const FIRST: u16 = 1;
@@ -141,7 +141,8 @@ impl Hub {
         let shutdown = CancellationToken::new();
         let cables = Arc::new(Cables(servers.ports.clone()));
         let app = loop {
-            let config = Config { root: root.to_owned(), ..Certificates::shared().config.clone() };
+            let mut config = Config { root: root.to_owned(), ..Certificates::shared().config.clone() };
+            (config.lifetimes.allowed, config.lifetimes.review) = (REVIEWED, REVIEWED);
             match App::build_on(Network::Within(cables.clone()), config, shutdown.clone()).await {
                 Ok(app) => break app,
                 // A thread that syncs the disk outlives the hub by a moment.

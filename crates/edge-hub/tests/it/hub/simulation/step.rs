@@ -48,6 +48,8 @@ pub(super) enum Fault {
     BreakOff(usize, u64),
     /// The next answer is an error.
     Fail(usize, u16),
+    /// The second identity loses its right to one of the resources, and a while passes.
+    Deny(usize, Duration),
 }
 
 /// What is mended.
@@ -61,6 +63,8 @@ pub(super) enum Repair {
     Define,
     /// Servers send bookmarks.
     Bookmarks,
+    /// The second identity has its right to one of the resources again.
+    Allow(usize),
 }
 
 /// Between a moment and some minutes, mostly moments.
@@ -89,6 +93,12 @@ fn kill() -> impl Strategy<Value = Fault> {
     (torn, pause()).prop_map(|(torn, down)| Fault::Kill(torn, down))
 }
 
+/// Mostly for long enough that the hub has to know it.
+fn deny() -> impl Strategy<Value = Fault> {
+    let pause = prop_oneof![1 => pause(), 2 => (25..60_u64).prop_map(Duration::from_secs)];
+    (0..2_usize, pause).prop_map(|(right, pause)| Fault::Deny(right, pause))
+}
+
 fn fault() -> impl Strategy<Value = Fault> {
     prop_oneof![
         2 => proptest::option::of(server()).prop_map(Fault::Cut),
@@ -101,6 +111,7 @@ fn fault() -> impl Strategy<Value = Fault> {
         2 => (server(), 0..800_u64).prop_map(|(server, bytes)| Fault::BreakOff(server, bytes)),
         2 => (server(), prop_oneof![Just(429), Just(500), Just(503)])
             .prop_map(|(server, code)| Fault::Fail(server, code)),
+        2 => deny(),
     ]
 }
 
@@ -110,6 +121,7 @@ fn repair() -> impl Strategy<Value = Repair> {
         2 => server().prop_map(Repair::CatchUp),
         2 => Just(Repair::Define),
         2 => Just(Repair::Bookmarks),
+        2 => (0..2_usize).prop_map(Repair::Allow),
     ]
 }
 
@@ -136,9 +148,10 @@ fn each() -> impl Strategy<Value = Vec<Step>> {
         server().prop_map(Fault::Reset),
         (server(), 0..800_u64).prop_map(|(server, bytes)| Fault::BreakOff(server, bytes)),
         (server(), Just(503)).prop_map(|(server, code)| Fault::Fail(server, code)),
+        deny(),
     );
-    (first, second).prop_map(|((cut, hole, compact, lag, restore, kill), (reset, broken, failed))| {
-        let faults = [cut, hole, compact, lag, restore, kill, reset, broken, failed];
+    (first, second).prop_map(|((cut, hole, compact, lag, restore, kill), (reset, broken, failed, deny))| {
+        let faults = [cut, hole, compact, lag, restore, kill, reset, broken, failed, deny];
         let others = [Fault::Undefine, Fault::SlowReader, Fault::StalledReader];
         let repairs = [
             Repair::Heal(0),
@@ -147,6 +160,8 @@ fn each() -> impl Strategy<Value = Vec<Step>> {
             Repair::CatchUp(1),
             Repair::Define,
             Repair::Bookmarks,
+            Repair::Allow(0),
+            Repair::Allow(1),
         ];
         let broken = faults.into_iter().chain(others).map(Step::Break);
         broken.chain(repairs.into_iter().map(Step::Mend)).collect()

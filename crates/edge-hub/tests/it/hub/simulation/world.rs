@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use testkit::{
     api_server::{Cluster, FakeApiServer},
     client::{Recorder, TestClient, connection::Endpoint},
-    history::{Scope, State, check, check_converged, key},
+    history::{Scope, State, check, check_converged, check_isolated, key},
     memory::Port,
 };
 use tokio::{
@@ -21,6 +21,7 @@ use super::{
     super::site::{JSON, SERVICES, WIDGETS, service, widget, widget_kind},
     parts::{Hub, Servers, folder, tear},
     readers,
+    rights::{RESOURCES, Rights, TOKEN, plural},
     step::{Fault, Repair, Step},
 };
 
@@ -44,6 +45,11 @@ pub(super) struct World {
     hub: Option<Hub>,
     recorder: Recorder,
     clients: Vec<(&'static str, TestClient)>,
+    /// Those of the second identity.
+    others: Vec<(&'static str, TestClient)>,
+    rights: Rights,
+    /// Which servers can be reached.
+    reachable: [bool; 2],
     readers: JoinSet<()>,
     ending: watch::Sender<bool>,
     /// How often clients began anew.
@@ -54,6 +60,7 @@ impl World {
     pub(super) async fn new() -> Self {
         let cluster = Cluster::default();
         cluster.create(CRDS, widget_kind().crd()).unwrap();
+        let rights = Rights::new(&cluster);
         let (servers, root, port) = (Servers::start(&cluster), folder(), Port::default());
         let hub = Some(Hub::start(root.path(), &servers, &port).await);
         let mut world = Self {
@@ -64,6 +71,9 @@ impl World {
             hub,
             recorder: Recorder::default(),
             clients: Vec::new(),
+            others: Vec::new(),
+            rights,
+            reachable: [true; 2],
             readers: JoinSet::new(),
             ending: watch::channel(false).0,
             generation: 0,
@@ -83,7 +93,10 @@ impl World {
     fn restart_clients(&mut self) {
         self.generation += 1;
         let backoff = Duration::from_millis(50);
-        self.clients = history_clients::start(|| self.endpoint(), self.generation, backoff, &self.recorder);
+        let (generation, recorder) = (self.generation, self.recorder.of_user(TOKEN));
+        self.clients = history_clients::start(|| self.endpoint(), generation, backoff, &self.recorder);
+        let another = || self.endpoint().with_token(TOKEN);
+        self.others = history_clients::start_of_another(another, generation, backoff, &recorder);
     }
 
     fn reader(&mut self, stalls: bool) {
@@ -120,12 +133,24 @@ impl World {
         }
     }
 
-    fn mend_all(&self) {
+    fn mend_all(&mut self) {
         for server in &self.servers.all {
             server.heal();
             server.lag(None);
         }
         self.define();
+        self.reachable = [true; 2];
+        self.disturb();
+    }
+
+    /// Something was done to the hub or its link: what it does not know yet it can ask from now on, or not.
+    fn disturb(&mut self) {
+        self.rights.disturb(self.reachable.contains(&true));
+    }
+
+    fn unreachable(&mut self, server: usize) {
+        self.reachable[server] = false;
+        self.disturb();
     }
 
     pub(super) async fn step(&mut self, step: &Step) {
@@ -157,19 +182,37 @@ impl World {
             Fault::Reset(server) => self.server(server).reset_connections(),
             Fault::BreakOff(server, bytes) => self.server(server).cut_after_bytes(bytes),
             Fault::Fail(server, status) => self.server(server).fail_next(status),
+            Fault::Deny(right, pause) => {
+                self.rights.deny(RESOURCES[right]);
+                sleep(pause).await;
+                return;
+            }
+        }
+        match *fault {
+            Fault::Cut(Some(server)) | Fault::BlackHole(server) => self.unreachable(server),
+            Fault::Cut(None) => [0, 1].into_iter().for_each(|server| self.unreachable(server)),
+            Fault::Compact(_) | Fault::Undefine | Fault::SlowReader | Fault::StalledReader => {}
+            _ => self.disturb(),
         }
     }
 
-    fn mend(&self, repair: &Repair) {
+    fn mend(&mut self, repair: &Repair) {
         match *repair {
-            Repair::Heal(server) => self.server(server).heal(),
+            Repair::Heal(server) => {
+                self.server(server).heal();
+                self.reachable[server] = true;
+                self.disturb();
+            }
             Repair::CatchUp(server) => self.server(server).lag(None),
             Repair::Define => self.define(),
             Repair::Bookmarks => self.servers.all.iter().for_each(FakeApiServer::send_bookmarks),
+            Repair::Allow(right) => self.rights.allow(RESOURCES[right]),
         }
     }
 
     async fn kill(&mut self, torn: usize, down: Duration) {
+        // Nothing that it does not know yet can it learn until it has started.
+        self.rights.disturb(false);
         let hub = self.hub.take().unwrap();
         hub.kill().await;
         if torn > 0 {
@@ -183,7 +226,8 @@ impl World {
     /// to which the server has come again, cannot be told, by an API server neither: so these begin anew.
     async fn restore(&mut self, back: u64) {
         self.mend_all();
-        for (_, client) in std::mem::take(&mut self.clients) {
+        let others = std::mem::take(&mut self.others);
+        for (_, client) in std::mem::take(&mut self.clients).into_iter().chain(others) {
             client.stop().await;
         }
         self.readers.shutdown().await;
@@ -219,13 +263,14 @@ impl World {
     /// Leaves the cluster alone until every client has what it has; then says what was not as it had to be.
     pub(super) async fn judge(mut self) -> Result<(), String> {
         self.mend_all();
+        RESOURCES.into_iter().for_each(|id| self.rights.allow(id));
         for (id, last) in [("services", service("a", "last", 0)), (WIDGET_ID, widget("last", 0))] {
             self.cluster.create(id, last).unwrap();
             let odd = json!({ "metadata": { "labels": { "n": "odd" } } });
             self.cluster.merge_patch(id, "a/last", &odd).unwrap();
         }
         let deadline = Instant::now() + SOON;
-        for (id, client) in &self.clients {
+        for (id, client) in self.clients.iter().chain(&self.others) {
             let model = self.cluster.history(id);
             loop {
                 let converged = check_converged(&model, client.scope(), &client.state());
@@ -239,19 +284,27 @@ impl World {
                 sleep(LOOK).await;
             }
         }
+        for id in RESOURCES {
+            self.rights.deny(id);
+        }
+        sleep(Rights::noticed()).await;
+        self.cluster.create("services", service("a", "hidden", 0)).unwrap();
+        self.cluster.create(WIDGET_ID, widget("hidden", 0)).unwrap();
         self.ending.send_replace(true);
         sleep(LATE).await;
         while self.readers.join_next().await.is_some() {}
         let sessions = self.recorder.sessions();
         for id in ["services", WIDGET_ID] {
-            let resource = id.split('.').next().unwrap();
             let of: Vec<_> =
-                sessions.iter().filter(|session| session.resource == resource).cloned().collect();
+                sessions.iter().filter(|session| session.resource == plural(id)).cloned().collect();
             let model = self.cluster.history(id);
             if let Err(violation) = check(&model, &of) {
                 let at = violation.session;
                 return Err(format!("{violation}\n{:#?}", &of[at.saturating_sub(1)..=at]));
             }
+        }
+        if let Err(violation) = check_isolated(&self.rights.denials(), &sessions) {
+            return Err(format!("{violation}\n{:#?}", sessions[violation.session]));
         }
         for (id, client) in &self.clients {
             check_converged(&self.cluster.history(id), client.scope(), &client.state())
