@@ -1,6 +1,7 @@
 //! `edge-hub run` against an API server that misbehaves at command.
 
 mod black_hole;
+mod bookmarks;
 mod configuration;
 mod crash;
 mod differential;

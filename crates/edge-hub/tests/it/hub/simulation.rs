@@ -10,6 +10,7 @@
 //! Each history has every fault of [`step::Fault`], in an order of its own, among writes and whatever else may happen. What clients
 //! saw is judged by `testkit::history`, which folds the writes and knows nothing of caches.
 
+mod bookmarks;
 mod parts;
 mod readers;
 mod step;
