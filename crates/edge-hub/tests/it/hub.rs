@@ -4,6 +4,7 @@ mod black_hole;
 mod bookmarks;
 mod configuration;
 mod crash;
+mod damaged;
 mod differential;
 mod epoch;
 mod history_clients;
