@@ -13,6 +13,7 @@ mod link;
 mod lists;
 mod local_pods;
 mod meanwhile;
+mod misconfigured;
 mod newer;
 mod node_metric;
 mod node_tokens;
