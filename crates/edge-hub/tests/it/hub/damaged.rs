@@ -1,6 +1,10 @@
 //! A disk that gives back other bytes than it was given: what is damaged is said and not answered, and the rest is.
 
-use std::{fs, path::PathBuf, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use serde_json::{Value, json};
 
@@ -25,7 +29,7 @@ fn log_of(site: &Site, path: &str) -> PathBuf {
 }
 
 /// Flips a bit in the middle of what is stored.
-fn flip(file: &PathBuf) {
+fn flip(file: &Path) {
     let mut bytes = fs::read(file).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 0x10;
