@@ -75,6 +75,12 @@ impl HubNode {
         Self::joined(name, &["--hub-token", token], &[]).await
     }
 
+    /// The same without a hub, for who brings it one.
+    pub async fn without_hub(name: &'static str) -> Result<Self> {
+        kubectl_apply(ACCESS).await?.ok()?;
+        Self::joined(name, &[], &[]).await
+    }
+
     async fn joined(name: &'static str, hub: &[&str], labels: &[&str]) -> Result<Self> {
         hack_cluster(&["leave", name]).await?.ok()?;
         let left = Cleanup::hack_cluster(&["leave", name]);
@@ -204,6 +210,23 @@ impl HubNode {
         let containerd = ["exec", self.name, "--", "timeout", "3", "ctr", "-n", "k8s.io"];
         let exec = ["tasks", "exec", "--exec-id", &id, container, "sh", "-c", script];
         hack_cluster(&[&containerd[..], &exec].concat()).await
+    }
+
+    /// Runs a command in the network of a pod, with this machine's files.
+    pub async fn in_network_of(&self, pod: &str, words: &[&str]) -> Result<Finished> {
+        let running = self.running(pod).await?;
+        let container = running.first().with_context(|| format!("{pod} does not run"))?;
+        let tasks =
+            hack_cluster(&["exec", self.name, "--", "ctr", "-n", "k8s.io", "tasks", "ls"]).await?.ok()?;
+        let task = tasks.lines().find(|line| line.starts_with(container)).context("its task")?;
+        let process = task.split_whitespace().nth(1).context("its process")?;
+        run("nsenter", &[&["--target", process, "--net"], words].concat(), "").await
+    }
+
+    /// Where the files of its keys and certificates are.
+    pub fn keys(&self) -> Result<PathBuf> {
+        let state = self.authority.ancestors().nth(2).context("the cluster's folder")?;
+        Ok(state.join(format!("nodes/{}/pki", self.name)))
     }
 
     /// Kills the process of a container.

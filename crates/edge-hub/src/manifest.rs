@@ -22,9 +22,9 @@ pub struct ManifestArgs {
     #[arg(value_enum)]
     pub form: Form,
 
-    /// Where the binary is on the node (systemd), or in the image (static pod).
-    #[arg(long, value_name = "FILE", default_value = "/usr/local/bin/edge-hub")]
-    pub binary: PathBuf,
+    /// Where the binary is: on the node, /usr/local/bin/edge-hub if not given (systemd), or in the image, /edge-hub (static pod).
+    #[arg(long, value_name = "FILE")]
+    pub binary: Option<PathBuf>,
 
     /// Image of the static pod.
     #[arg(long, value_name = "IMAGE", required_if_eq("form", "static-pod"))]
@@ -47,6 +47,16 @@ pub enum Form {
     Systemd,
     /// A manifest for the kubelet's folder of static pods, /etc/kubernetes/manifests.
     StaticPod,
+}
+
+impl Form {
+    /// Where the binary is unless another place is given: where it is installed by hand, and where `cargo xtask dist` puts it in the image.
+    const fn binary(self) -> &'static str {
+        match self {
+            Self::Systemd => "/usr/local/bin/edge-hub",
+            Self::StaticPod => "/edge-hub",
+        }
+    }
 }
 
 /// Why nothing is printed.
@@ -92,6 +102,7 @@ pub fn run(args: &ManifestArgs, out: &mut dyn Write) -> Result<(), ManifestError
         }
     }
     let image = image.as_deref().unwrap_or_default();
+    let binary = binary.as_deref().unwrap_or_else(|| Path::new(form.binary()));
     let text = match form {
         Form::Systemd => systemd::unit(binary, &run, options),
         Form::StaticPod => static_pod::pod(binary, image, *cluster_dns, &run, options),

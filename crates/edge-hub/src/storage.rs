@@ -3,7 +3,12 @@
 //! A change is written to its file before any reader sees it, so that after `kill -9` no client knows more than the store. That the
 //! disk has it for good, against a loss of power, follows within two seconds.
 
-use std::{collections::HashMap, path::Path, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use kube_wire::{
@@ -40,6 +45,9 @@ pub struct Storage {
     store: Arc<Mutex<Store>>,
     /// Beside it: documents are files of their own, each waits for the disk, and no event waits for them.
     blobs: Arc<Blobs>,
+    /// What could not be read at the start and was not written since: what is wrong, by the subscription, or by the file where that does
+    /// not say whose it is.
+    unreadable: Arc<Mutex<BTreeMap<String, String>>>,
 }
 
 /// The store and the caches that it holds, by the names of their subscriptions.
@@ -49,22 +57,26 @@ impl Storage {
     /// Opens the store in `dir`; bodies of private resources are sealed with `key`.
     pub fn open(dir: &Path, key: [u8; 32]) -> Result<Opened, OpenError> {
         let (store, restored) = Store::open(dir, Some(&object_store::Key::new(key)))?;
+        let mut unreadable = BTreeMap::new();
         for problem in store.problems() {
             warn!(%problem, "a part of what was stored cannot be used");
+            let whose = problem.subscription.as_ref().map(ToString::to_string);
+            let whose = whose.unwrap_or_else(|| problem.path.display().to_string());
+            unreadable.insert(whose, problem.kind.to_string());
         }
-        let caches = restored.into_iter().filter_map(|restored| {
+        let mut caches = HashMap::new();
+        for restored in restored {
             let name = restored.subscription.to_string();
             match cache(restored) {
-                Ok(cache) => Some((name, cache)),
+                Ok(cache) => _ = caches.insert(name, cache),
                 Err(error) => {
                     warn!(subscription = name, %error, "what was stored cannot be read: it will be listed anew");
-                    None
+                    unreadable.insert(name, error.to_string());
                 }
             }
-        });
-        let caches = caches.collect();
-        let blobs = store.blobs();
-        Ok((Self { store: Arc::new(Mutex::new(store)), blobs }, caches))
+        }
+        let (blobs, unreadable) = (store.blobs(), Arc::new(Mutex::new(unreadable)));
+        Ok((Self { store: Arc::new(Mutex::new(store)), blobs, unreadable }, caches))
     }
 
     /// Stores a whole list, which takes the place of all before it.
@@ -116,7 +128,15 @@ impl Storage {
         let subscription = SubscriptionId::from(name);
         let mut store = self.store.lock();
         store.append(&subscription, records)?;
-        store.hand_over(&subscription)
+        store.hand_over(&subscription)?;
+        self.unreadable.lock().remove(name);
+        Ok(())
+    }
+
+    /// What could not be read at the start and was not written since, with what is wrong.
+    pub fn unreadable(&self) -> Vec<String> {
+        let unreadable = self.unreadable.lock();
+        unreadable.iter().map(|(whose, problem)| format!("{whose}: {problem}")).collect()
     }
 
     /// Keeps a document, atomically.

@@ -124,6 +124,12 @@ impl<'a> Frame<'a> {
         }
     }
 
+    /// Whether anywhere in `bytes` stands that a list is whole.
+    pub(crate) fn completes(seed: u32, bytes: &'a [u8]) -> bool {
+        let is_one = |bytes| matches!(Self::parse(seed, bytes), Parsed::Frame(frame, _) if frame.kind == Kind::Complete);
+        bytes.windows(PREFIX + FIXED).any(|bytes| bytes[PREFIX] == Kind::Complete as u8 && is_one(bytes))
+    }
+
     fn content(content: &'a [u8]) -> Option<Self> {
         let (kind, rest) = content.split_first()?;
         let (sequence, rest) = rest.split_first_chunk()?;

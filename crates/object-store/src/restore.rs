@@ -188,7 +188,10 @@ impl<'a> Reading<'a> {
                 Parsed::Garbled => break "a checksum is wrong",
             }
         };
-        if !is_last || header.rewritten {
+        let rest = content.get(at..).unwrap_or_default();
+        // A list that was cut short never was whole, and nobody misses it; one that says behind this place that it is was damaged here.
+        let was_whole = || !self.log.complete && Frame::completes(seed, rest);
+        if !is_last || header.rewritten || was_whole() {
             return Err(end);
         }
         if at < content.len() {

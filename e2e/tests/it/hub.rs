@@ -9,6 +9,7 @@ mod kube_proxy;
 mod offline;
 mod reboot;
 mod same;
+mod static_pod;
 
 use anyhow::Result;
 use e2e::kubectl_apply;

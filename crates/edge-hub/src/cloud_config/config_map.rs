@@ -1,10 +1,16 @@
 //! The keys of OpenYurt's ConfigMaps. What cannot be read is left out and named in a warning: one bad entry must not undo the rest.
 
+use std::collections::BTreeSet;
+
 use api::names::{CACHE_AGENTS, POOL_SCOPED_METADATA};
+use kube_wire::resource::GroupVersionResource;
 use tracing::warn;
 
 use super::{Layer, list, resource};
 use crate::filters::FilterName;
+
+/// Resources of which one stream serves everyone.
+type Pooled = BTreeSet<GroupVersionResource>;
 
 /// `yurt-hub-cfg`: `cache_agents`, and the filters by name with their further components. `data` gives the value of a key.
 pub fn yurt_hub_cfg(data: impl Fn(&str) -> Option<String>) -> Layer {
@@ -17,17 +23,20 @@ pub fn yurt_hub_cfg(data: impl Fn(&str) -> Option<String>) -> Layer {
     }
 }
 
-/// `leader-hub-<pool>`: `pool-scoped-metadata`.
-pub fn leader_hub(data: impl Fn(&str) -> Option<String>) -> Layer {
-    let pooled = data(POOL_SCOPED_METADATA).map(|text| {
-        let entries = list(&text).filter_map(|entry| {
-            let resource = resource(entry);
-            if resource.is_none() {
-                warn!(key = POOL_SCOPED_METADATA, entry, "not group/version/resource, such as /v1/services");
-            }
-            resource
-        });
-        entries.collect()
+/// `leader-hub-<pool>`: `pool-scoped-metadata`. `before` is what it said last: that stays in force while it says something of which
+/// nothing can be read.
+pub fn leader_hub(data: impl Fn(&str) -> Option<String>, before: Option<&Pooled>) -> Layer {
+    let pooled = data(POOL_SCOPED_METADATA).and_then(|text| {
+        let (good, bad): (Vec<_>, Vec<_>) =
+            list(&text).map(|entry| (entry, resource(entry))).partition(|(_, resource)| resource.is_some());
+        for (entry, _) in &bad {
+            warn!(key = POOL_SCOPED_METADATA, entry, "not group/version/resource, such as /v1/services");
+        }
+        if good.is_empty() && !bad.is_empty() {
+            warn!(key = POOL_SCOPED_METADATA, "nothing of it can be read: the configuration stays as it was");
+            return before.cloned();
+        }
+        Some(good.into_iter().filter_map(|(_, resource)| resource).collect())
     });
     Layer { pooled, ..Layer::default() }
 }

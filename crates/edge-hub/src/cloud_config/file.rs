@@ -75,12 +75,17 @@ pub fn read(path: &Path) -> Result<Layer, FileError> {
     parse(path, &std::fs::read_to_string(path).map_err(unreadable)?)
 }
 
+/// In one line, as a log has it: what follows the first shows the file.
+fn syntax(path: &Path, error: &serde_saphyr::Error) -> FileError {
+    let reason = error.to_string().lines().next().unwrap_or_default().to_owned();
+    FileError::Syntax { path: path.to_owned(), reason }
+}
+
 fn parse(path: &Path, text: &str) -> Result<Layer, FileError> {
     let file = if text.trim().is_empty() {
         File::default()
     } else {
-        serde_saphyr::from_str(text)
-            .map_err(|error| FileError::Syntax { path: path.to_owned(), reason: error.to_string() })?
+        serde_saphyr::from_str(text).map_err(|error| syntax(path, &error))?
     };
     let File {
         pool_scope_resources,
@@ -158,7 +163,8 @@ mod tests {
     #[test]
     fn errors_name_the_key_and_the_remedy() {
         for (text, words) in [
-            ("poolScope: []", "poolScopeResources"),
+            ("poolScope: []", "unknown field `poolScope`"),
+            ("freshness: [", "keys are poolScopeResources"),
             ("poolScopeResources: [nodes]", "poolScopeResources: \"nodes\" is not group/version/resource"),
             ("freshness: { /v1/pods: soon }", "write strict, any, or bounded:SECONDS"),
             ("tunnelDestinations: [x]", "tunnelDestinations: \"x\" is not WHAT[@WHERE]=PORTS"),
@@ -166,6 +172,7 @@ mod tests {
         ] {
             let error = parse(Path::new("f"), text).unwrap_err().to_string();
             assert!(error.starts_with("--config f: ") && error.contains(words), "{error}");
+            assert!(!error.contains('\n'), "{error}");
         }
     }
 }

@@ -80,7 +80,7 @@ async fn run(hub: Arc<Hub>, start: Start) {
         });
         if let Some(leader) = &mut leader {
             leader.read(&hub, |told| match told {
-                Told::Put(object) => pooled = leader_hub(data(object)).pooled,
+                Told::Put(object) => pooled = leader_hub(data(object), pooled.as_ref()).pooled,
                 Told::Gone(_) => pooled = None,
                 Told::Reset => {}
             });

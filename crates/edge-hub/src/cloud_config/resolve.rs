@@ -126,8 +126,21 @@ mod tests {
         assert_eq!(cloud.cache_agents, ["a".into(), "b".into()].into());
         let rules = rules(&Rules::default(), &Layer::default(), &cloud);
         assert!(rules.components[&FilterName::ServiceTopology].contains("ingress"));
-        let pool = leader_hub(|_| Some("/v1/services,bad,discovery.k8s.io/v1/endpointslices".into()));
-        assert_eq!(pool.pooled, Some(set(&["/v1/services", "discovery.k8s.io/v1/endpointslices"])));
-        assert_eq!(leader_hub(|_| None), Layer::default());
+        let before = set(&["/v1/nodes"]);
+        let cases: [(Option<&str>, Option<&[&str]>); 5] = [
+            (
+                Some("/v1/services,bad,discovery.k8s.io/v1/endpointslices"),
+                Some(&["/v1/services", "discovery.k8s.io/v1/endpointslices"]),
+            ),
+            (Some("bad"), Some(&["/v1/nodes"])),
+            (Some(","), Some(&[])),
+            (Some(""), Some(&[])),
+            (None, None),
+        ];
+        for (text, expected) in cases {
+            let said = leader_hub(|_| text.map(str::to_owned), Some(&before));
+            assert_eq!(said, Layer { pooled: expected.map(set), ..Layer::default() }, "{text:?}");
+        }
+        assert_eq!(leader_hub(|_| Some("bad".into()), None), Layer::default());
     }
 }

@@ -124,6 +124,7 @@ mod tests {
         ];
         let pod: Value = serde_json::from_str(&printed("static-pod", &options).unwrap()).unwrap();
         let container = &pod["spec"]["containers"][0];
+        assert_eq!(container["command"], serde_json::json!(["/edge-hub", "run"]), "where the image has it");
         assert_eq!(container["args"].as_array().unwrap().len(), options.len());
         let mounts: Vec<(&str, bool)> = container["volumeMounts"]
             .as_array()

@@ -59,6 +59,13 @@ impl Collector for HubCollector {
             None,
             MetricType::Counter,
         )?)?;
+        let unreadable = i64::try_from(hub.storage.unreadable().len()).unwrap_or(i64::MAX);
+        ConstGauge::new(unreadable).encode(encoder.encode_descriptor(
+            "hub_store_unreadable",
+            "Subscriptions that could not be read from the disk at the start and were not fetched since",
+            None,
+            MetricType::Gauge,
+        )?)?;
         let mut link = encoder.encode_descriptor(
             "hub_link_bytes",
             "Bytes over the link, TLS included",

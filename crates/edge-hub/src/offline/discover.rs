@@ -25,8 +25,16 @@ use crate::{
 };
 
 /// Paths, and the forms in which clients ask for them. The plain `/api` says at which addresses the server is, which nothing else does.
-const FIRST: [(&str, &str); 4] =
-    [("/api", AGGREGATED), ("/apis", AGGREGATED), ("/api", JSON), ("/version", JSON)];
+/// Health is plain text whatever is asked for, and a few bytes: programs of the node ask for it before they begin.
+const FIRST: [(&str, &str); 7] = [
+    ("/api", AGGREGATED),
+    ("/apis", AGGREGATED),
+    ("/api", JSON),
+    ("/version", JSON),
+    ("/healthz", JSON),
+    ("/livez", JSON),
+    ("/readyz", JSON),
+];
 
 /// The list of documents of `OpenAPI`: the longest, and of use only with those that a client has asked for.
 const OPENAPI: (&str, &str) = ("/openapi/v3", JSON);

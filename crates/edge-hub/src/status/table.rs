@@ -55,14 +55,7 @@ pub(super) fn print(view: &HubView, out: &mut dyn Write) -> io::Result<()> {
         print_tunnel(tunnel, out)?;
     }
     node_metric.as_ref().map_or(Ok(()), |view| print_node_metric(view, out))?;
-    let StoreView { given_bytes, written_bytes, length_bytes } = store;
-    writeln!(
-        out,
-        "store  {} in files; {} given, {} written since the start\n",
-        bytes(*length_bytes),
-        bytes(*given_bytes),
-        bytes(*written_bytes)
-    )?;
+    print_store(store, out)?;
     let head = ["RESOURCE", "SCOPE", "OWNER", "OBJECTS", "VERSION", "AGE", "WATCHERS", "STATE", "SAVED"]
         .map(str::to_owned);
     let rows: Vec<[String; 9]> = std::iter::once(head).chain(subscriptions.iter().map(row)).collect();
@@ -72,6 +65,21 @@ pub(super) fn print(view: &HubView, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "\n{} is refused: {reason}", refused.resource)?;
     }
     Ok(())
+}
+
+fn print_store(view: &StoreView, out: &mut dyn Write) -> io::Result<()> {
+    let StoreView { given_bytes, written_bytes, length_bytes, unreadable } = view;
+    writeln!(
+        out,
+        "store  {} in files; {} given, {} written since the start",
+        bytes(*length_bytes),
+        bytes(*given_bytes),
+        bytes(*written_bytes)
+    )?;
+    for problem in unreadable {
+        writeln!(out, "       UNREADABLE {problem}")?;
+    }
+    writeln!(out)
 }
 
 /// Each API server with its state; of one alone the link says all.
@@ -321,7 +329,12 @@ mod tests {
                 subscription("services", State::Interrupted, None),
                 subscription("nodepools.apps.openyurt.io", State::Refused, Some("no such resource")),
             ],
-            store: StoreView { given_bytes: 1, written_bytes: 2, length_bytes: 3 },
+            store: StoreView {
+                given_bytes: 1,
+                written_bytes: 2,
+                length_bytes: 3,
+                unreadable: vec!["node /api/v1/services: damaged".to_owned()],
+            },
         };
         let mut out = Vec::new();
         print(&view, &mut out).unwrap();
@@ -339,7 +352,8 @@ mod tests {
             cloud-1  cloud   reverse    bulk   -       3        3m20s  draining\n       \
             cloud-1  cloud   forward    bulk   12.3ms  3        3m20s  up\n\
             metric report 41 taken 7s ago by 10.0.0.2:9443 (epoch 3), one every 10000 ms; 1 refused\n\
-            store  3 B in files; 1 B given, 2 B written since the start\n\n\
+            store  3 B in files; 1 B given, 2 B written since the start\n       \
+            UNREADABLE node /api/v1/services: damaged\n\n\
             RESOURCE                    SCOPE  OWNER  OBJECTS  VERSION  AGE  WATCHERS  STATE        SAVED\n\
             services                    -      node   12       345      4s   2         interrupted  1.2 MB\n\
             nodepools.apps.openyurt.io  -      node   12       345      4s   2         refused      1.2 MB\n\n\

@@ -152,6 +152,9 @@ pub struct StoreView {
     pub written_bytes: u64,
     /// Length of all files of objects.
     pub length_bytes: u64,
+    /// What could not be read at the start and was not fetched since, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<String>,
 }
 
 impl HubView {
@@ -195,6 +198,7 @@ impl HubView {
                 given_bytes: statistics.given,
                 written_bytes: statistics.written,
                 length_bytes: statistics.length,
+                unreadable: hub.storage.unreadable(),
             },
         }
     }

@@ -1,6 +1,12 @@
 //! A connection whose bytes are counted as they pass, and that knows when it last heard something.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use tokio::{
@@ -24,6 +30,8 @@ pub(super) type Tally = Box<dyn FnMut(&[u8]) + Send + Sync>;
 pub(super) struct Heard {
     at: Mutex<Instant>,
     news: Notify,
+    /// Whether it was given up for saying nothing when it was asked for a sign of life.
+    in_vain: AtomicBool,
     /// The way there.
     pub(super) path: Path,
 }
@@ -31,7 +39,18 @@ pub(super) struct Heard {
 impl Heard {
     /// Just now.
     pub(super) fn now() -> Arc<Self> {
-        Arc::new(Self { at: Mutex::new(Instant::now()), news: Notify::new(), path: Path::new() })
+        let at = Mutex::new(Instant::now());
+        Arc::new(Self { at, news: Notify::new(), in_vain: AtomicBool::new(false), path: Path::new() })
+    }
+
+    /// Nothing came though the other end was asked, and had its time.
+    pub(super) fn give_up(&self) {
+        self.in_vain.store(true, Relaxed);
+    }
+
+    /// Whether it was given up for that.
+    pub(super) fn is_given_up(&self) -> bool {
+        self.in_vain.load(Relaxed)
     }
 
     /// When that was.

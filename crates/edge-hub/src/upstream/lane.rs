@@ -2,7 +2,7 @@
 //!
 //! Whoever waits for an answer while nothing at all comes over the connection has the server asked for a sign of life (see
 //! [`super::pace`]), and when there is none either, the connection is given up. A PING is asked and not a path of the API server: it is 78
-//! bytes both ways, needs nobody's credential, and is answered by a server that is busy.
+//! bytes both heard, needs nobody's credential, and is answered by a server that is busy.
 
 use std::{
     sync::{
@@ -81,12 +81,16 @@ impl Lane {
             given_up: given_up.clone(),
             ended: ended.clone(),
         };
+        let heard = lane.heard.clone();
         let driver: Driver = Box::pin(async move {
             let _ended = ended.drop_guard();
             tokio::select! {
                 () = given_up.cancelled() => debug!("a connection that says nothing is given up"),
                 ended = connection => if let Err(error) = ended {
                     debug!(%error, "connection");
+                    if is_timeout(&error) {
+                        heard.give_up();
+                    }
                 },
             }
         });
@@ -96,6 +100,11 @@ impl Lane {
     /// Whether no further request can be sent: the server said good-bye or the connection broke.
     pub(super) fn is_closed(&self) -> bool {
         self.closing.load(Relaxed) || self.sender.is_closed()
+    }
+
+    /// Whether it ended, or is about to, because nothing came over it any more.
+    pub(super) fn fell_silent(&self) -> bool {
+        self.heard.is_given_up() || self.given_up.is_cancelled()
     }
 
     /// Whether the server takes another request at once.
@@ -178,4 +187,19 @@ impl Lane {
     pub(super) async fn ended(&self) {
         self.ended.cancelled().await;
     }
+}
+
+/// Whether the kernel gave the connection up: the other end acknowledged nothing.
+fn is_timeout(error: &hyper::Error) -> bool {
+    let mut source = std::error::Error::source(error);
+    while let Some(error) = source {
+        if error
+            .downcast_ref::<std::io::Error>()
+            .is_some_and(|error| error.kind() == std::io::ErrorKind::TimedOut)
+        {
+            return true;
+        }
+        source = error.source();
+    }
+    false
 }

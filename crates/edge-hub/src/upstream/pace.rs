@@ -144,8 +144,9 @@ impl Pace {
                 () = begun => {}
             }
         }
-        if matches!(until, Until::Question(_)) {
-            path.asked();
+        match until {
+            Until::Question(_) => path.asked(),
+            Until::Late(_) => heard.give_up(),
         }
     }
 }

@@ -86,6 +86,11 @@ impl Session {
         self.first.is_closed()
     }
 
+    /// Whether the link ended because the server said nothing any more.
+    pub(super) fn fell_silent(&self) -> bool {
+        self.first.fell_silent()
+    }
+
     pub(super) async fn send(
         &self,
         credential: &Credential,

@@ -1,8 +1,10 @@
 //! `edge-hub run` against an API server that misbehaves at command.
 
 mod black_hole;
+mod bookmarks;
 mod configuration;
 mod crash;
+mod damaged;
 mod differential;
 mod epoch;
 mod history_clients;
@@ -11,6 +13,7 @@ mod link;
 mod lists;
 mod local_pods;
 mod meanwhile;
+mod misconfigured;
 mod newer;
 mod node_metric;
 mod node_tokens;

@@ -5,6 +5,8 @@ use e2e::hub::{HubNode, LOOPBACK, SECURE, runs, token};
 use e2e::{client, fresh_namespace, hack_cluster, kubectl, kubectl_apply};
 use serde_json::json;
 
+use super::waiting_pod;
+
 const NAMESPACE: &str = "e2e-hub-callers";
 
 #[tokio::test]
@@ -50,7 +52,10 @@ async fn callers_are_themselves_or_nobody() -> Result<()> {
 
     pods_of_the_host_network_are_not_the_node(&node).await?;
 
-    // From another host of the site: HTTPS asks who it is, plain HTTP is not there.
+    waiting_pod(NAMESPACE, "stranger", node.name).await?;
+    runs(NAMESPACE, "stranger").await?;
+
+    // From a pod in the pod network, and from another host of the site: HTTPS asks who it is, plain HTTP is not there.
     hack_cluster(&["leave", "e2e-callers-2"]).await?.ok()?;
     hack_cluster(&["join", "e2e-callers-2", "--edge", "--site", "9"]).await?.ok()?;
     let address = "jsonpath={.status.addresses[?(@.type==\"InternalIP\")].address}";
@@ -60,6 +65,8 @@ async fn callers_are_themselves_or_nobody() -> Result<()> {
     {
         let url = format!("{server}{services}");
         let curl = ["curl", "-skm3", "-o", "/dev/null", "-w", "%{http_code}", &url];
+        let pod = node.in_network_of("stranger", &curl).await?;
+        ensure!(pod.stdout == status, "{url} from a pod: {pod:?}");
         let other = hack_cluster(&[&["exec", "e2e-callers-2", "--"][..], &curl].concat()).await?;
         ensure!(other.stdout == status, "{url} from another host: {other:?}");
     }

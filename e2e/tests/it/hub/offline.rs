@@ -73,6 +73,8 @@ async fn a_node_goes_on_without_its_link_and_misses_nothing_after() -> Result<()
         write.elapsed()
     );
 
+    documents_are_told(&node, &reader).await?;
+
     dns.answers(&node, "in the cut", ANSWERED).await?;
 
     // Meanwhile in the cloud.
@@ -83,10 +85,8 @@ async fn a_node_goes_on_without_its_link_and_misses_nothing_after() -> Result<()
     restarted(&node, "keeper", "a restarted kubelet").await?;
     restarted(&node, "dns", "a restarted kubelet").await?;
     dns.answers(&node, "in the cut, by a CoreDNS that began in it", BEGUN).await?;
-    if e2e::ground::long() {
-        tokio::time::sleep(CUT.saturating_sub(began.elapsed())).await;
-        dns.answers(&node, "at the end of the cut", ANSWERED).await?;
-    }
+    tokio::time::sleep(CUT.saturating_sub(began.elapsed())).await;
+    dns.answers(&node, "at the end of the cut", ANSWERED).await?;
     ensure!(
         by_kubectl.try_wait()?.is_none() && by_curl.try_wait()?.is_none(),
         "a watch ended during the cut"
@@ -123,6 +123,20 @@ async fn a_node_goes_on_without_its_link_and_misses_nothing_after() -> Result<()
     kubectl(&["wait", &format!("node/{NODE}"), "--for=condition=Ready", "--timeout=60s"]).await?.ok()?;
     proxy.undo();
     node.leave().await
+}
+
+/// What there is, which version it is and how it is, without a link: kubectl asks that before anything else, and nobody on the node has yet.
+async fn documents_are_told(node: &HubNode, reader: &str) -> Result<()> {
+    for (words, shown) in [
+        (&["api-resources"][..], "endpointslices"),
+        (&["version"], "Server Version: v1."),
+        (&["get", "--raw", "/healthz"], "ok"),
+        (&["get", "--raw", "/readyz"], "ok"),
+    ] {
+        let told = node.kubectl(reader, words).await?;
+        ensure!(told.success && told.stdout.contains(shown), "kubectl {words:?} without a link: {told:?}");
+    }
+    Ok(())
 }
 
 /// Makes a black hole of the link, and says when the hub told its callers.

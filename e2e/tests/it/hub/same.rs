@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use e2e::hub::{HubNode, SECURE, runs, token};
-use e2e::{client, eventually, fresh_namespace, kubectl, run};
+use e2e::{client, eventually, fresh_namespace, kubectl, kubectl_apply, run};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 use super::waiting_pod;
@@ -40,10 +40,51 @@ const COMMANDS: &[&[&str]] = &[
     &["exec", "-n", NAMESPACE, "talker", "--", "sh", "-c", "echo out; echo err >&2; exit 3"],
     &["api-resources", "--sort-by=name"],
     &["explain", "service.spec.ports"],
+    &["get", "things", "-A"],
+    &["get", "things", "-A", "-o", "wide"],
+    &["get", "thing", "-n", NAMESPACE, "one", "-o", "yaml"],
+    &["get", "thing", "-n", NAMESPACE, "one", "-o", "jsonpath={.spec.size}"],
+    &["describe", "thing", "-n", NAMESPACE, "one"],
+    &["explain", "thing.spec.size"],
     &["auth", "whoami"],
     &["auth", "can-i", "delete", "nodes"],
     &["version"],
 ];
+
+/// A kind with columns and words of its own.
+const DEFINITION: &str = "
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: things.e2e.isthmus.dev}
+spec:
+  group: e2e.isthmus.dev
+  scope: Namespaced
+  names: {plural: things, singular: thing, kind: Thing, listKind: ThingList}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    additionalPrinterColumns:
+    - {name: Size, type: integer, jsonPath: .spec.size}
+    - {name: Colour, type: string, jsonPath: .spec.colour, priority: 1}
+    - {name: Age, type: date, jsonPath: .metadata.creationTimestamp}
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec:
+            type: object
+            properties:
+              size: {type: integer, description: How large it is.}
+              colour: {type: string}
+";
+
+/// A Thing of that size.
+fn thing(size: u8) -> String {
+    format!(
+        "{{apiVersion: e2e.isthmus.dev/v1, kind: Thing, metadata: {{name: one, namespace: {NAMESPACE}}}, spec: {{size: {size}, colour: red}}}}"
+    )
+}
 
 #[tokio::test]
 async fn kubectl_shows_the_same_through_the_hub() -> Result<()> {
@@ -55,6 +96,12 @@ async fn kubectl_shows_the_same_through_the_hub() -> Result<()> {
     waiting_pod(NAMESPACE, "talker", "cloud-1").await?;
     runs(NAMESPACE, "talker").await?;
     kubectl(&["-n", NAMESPACE, "create", "service", "clusterip", "mine", "--tcp=80:80"]).await?.ok()?;
+
+    kubectl_apply(DEFINITION).await?.ok()?;
+    kubectl(&["wait", "crd/things.e2e.isthmus.dev", "--for=condition=Established", "--timeout=30s"])
+        .await?
+        .ok()?;
+    kubectl_apply(&thing(1)).await?.ok()?;
 
     for words in COMMANDS {
         eventually(&format!("kubectl {}", words.join(" ")), Duration::from_secs(20), || async {
@@ -70,6 +117,9 @@ async fn kubectl_shows_the_same_through_the_hub() -> Result<()> {
         .await?;
     }
     println!("{} commands show the same", COMMANDS.len());
+
+    would_write_the_same(&node, &admin).await?;
+    copies(&node, &admin).await?;
 
     // Writes pass, and are seen by whoever watches through the hub.
     let words = ["-n", NAMESPACE, "get", "services", "-w", "--no-headers"];
@@ -90,12 +140,67 @@ async fn kubectl_shows_the_same_through_the_hub() -> Result<()> {
     let made = node.kubectl(&admin, &["-n", NAMESPACE, "create", "token", "default"]).await?.ok()?;
     ensure!(made.trim().split('.').count() == 3, "no token: {made}");
     node.kubectl(&admin, &["-n", NAMESPACE, "delete", "service", "seen-81"]).await?.ok()?;
+    kubectl(&["delete", "crd", "things.e2e.isthmus.dev"]).await?.ok()?;
     node.leave().await
 }
 
 async fn straight(node: &HubNode, token: &str, words: &[&str]) -> Result<e2e::Finished> {
+    straight_with(node, token, words, "").await
+}
+
+async fn straight_with(node: &HubNode, token: &str, words: &[&str], stdin: &str) -> Result<e2e::Finished> {
     let kubectl = node.kubectl_words(&node.api_server, token);
-    run("kubectl", &[&kubectl[1..], words].concat(), "").await
+    run("kubectl", &[&kubectl[1..], words].concat(), stdin).await
+}
+
+/// What a write would do is told the same, and nothing is written.
+async fn would_write_the_same(node: &HubNode, token: &str) -> Result<()> {
+    for (words, size) in [
+        (&["apply", "--dry-run=server", "-o", "yaml", "-f", "-"][..], 2),
+        (&["apply", "--dry-run=server", "--server-side", "-f", "-"], 1),
+        (&["diff", "-f", "-"], 2),
+        (&["diff", "-f", "-"], 1),
+        (&["diff", "--server-side", "-f", "-"], 3),
+    ] {
+        let thing = thing(size);
+        let (through, direct) =
+            tokio::join!(node.kubectl_with(token, words, &thing), straight_with(node, token, words, &thing));
+        let (through, direct) = (through?, direct?);
+        let said =
+            |finished: &e2e::Finished| (finished.success, unnamed(&finished.stdout), plain(&finished.stderr));
+        ensure!(
+            said(&through) == said(&direct),
+            "kubectl {words:?}\nthrough the hub: {through:?}\ndirect: {direct:?}"
+        );
+        ensure!(through.success != (words[0] == "diff" && size != 1), "kubectl {words:?}: {through:?}");
+    }
+    let size = ["get", "thing", "-n", NAMESPACE, "one", "-o", "jsonpath={.spec.size}"];
+    let size = kubectl(&size).await?;
+    ensure!(size.stdout == "1", "a dry run wrote: {size:?}");
+    Ok(())
+}
+
+/// Without the names of the files that kubectl compares, and when they were written.
+fn unnamed(text: &str) -> String {
+    let named = |line: &&str| ["diff ", "--- ", "+++ "].iter().any(|head| line.starts_with(head));
+    let lines: Vec<&str> = text.lines().filter(|line| !named(line) && !line.contains("time: ")).collect();
+    plain(&lines.join("\n"))
+}
+
+/// A file there through the hub, and back either way.
+async fn copies(node: &HubNode, token: &str) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let content: Vec<u8> = (0..1_000_000_u32).flat_map(u32::to_be_bytes).collect();
+    std::fs::write(file("sent"), &content)?;
+    let there = format!("{NAMESPACE}/talker:/tmp/copied");
+    node.kubectl(token, &["cp", &file("sent"), &there]).await?.ok()?;
+    node.kubectl(token, &["cp", &there, &file("through")]).await?.ok()?;
+    straight(node, token, &["cp", &there, &file("direct")]).await?.ok()?;
+    for name in ["through", "direct"] {
+        ensure!(std::fs::read(file(name))? == content, "{name}: another file came back");
+    }
+    Ok(())
 }
 
 /// Without what is another at each call: ages, and versions of lists.

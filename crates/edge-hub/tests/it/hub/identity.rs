@@ -123,6 +123,45 @@ async fn a_certificate_is_asked_for_renewed_under_a_watch_and_used_without_a_lin
     site.linked().await;
 }
 
+/// The kubelet's certificate is there, and no token: it is shown once, and never after.
+#[tokio::test]
+async fn with_the_kubelet_s_certificate_a_node_needs_no_token() {
+    let mut site = site().await;
+    site.unset("--bootstrap-token-file");
+    let kubelets = site.file("node.crt");
+    site.set("--client-cert-file", &kubelets.display().to_string());
+    site.start();
+    issued(&site).await;
+    site.until("the hub has its own", async || identity(&site).await["state"] == "own").await;
+    let asked: Vec<_> = site
+        .server
+        .log()
+        .requests()
+        .into_iter()
+        .filter(|record| record.path.contains("certificatesigning"))
+        .map(|record| record.user)
+        .collect();
+    assert!(!asked.is_empty() && asked.iter().all(|user| user == "system:node:n"), "{asked:?}");
+    site.linked().await;
+    // Gone for good: what is shown from here on is the hub's own, over a new connection and after a restart.
+    for name in ["node.crt", "node.key"] {
+        fs::remove_file(site.file(name)).unwrap();
+    }
+    site.server.reset_connections();
+    site.linked().await;
+    site.kill();
+    site.server.log().clear();
+    site.start();
+    site.linked().await;
+    assert_eq!(identity(&site).await["state"], "own");
+    let records = site.server.log().requests();
+    assert!(records.iter().all(|record| record.user == "system:node:n"), "{records:?}");
+    assert!(
+        !records.iter().any(|record| record.path.contains("certificatesigning")),
+        "nothing is asked again"
+    );
+}
+
 #[tokio::test]
 async fn a_denial_is_told_and_asked_again_with_another_key() {
     let mut site = site().await;

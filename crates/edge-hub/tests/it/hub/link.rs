@@ -228,9 +228,15 @@ async fn another_server_takes_over_and_streams_go_on() {
     assert!(watch.is_silent(Duration::from_millis(200)).await, "nothing comes twice");
 }
 
+<<<<<<< HEAD
 /// It can be connected to, as often as the hub likes; each time that takes as long to notice as the first.
 #[tokio::test]
 async fn a_server_that_answers_nothing_more_is_passed_over() {
+=======
+/// It takes connections and says nothing: that is noticed, and the other asked, in the time that is promised for noticing alone.
+#[tokio::test]
+async fn another_server_takes_over_from_one_that_falls_silent() {
+>>>>>>> helper-h4b
     let mut site = Site::new().await;
     let second = site.server.replica().await.unwrap();
     site.set("--server-addr", &format!("{},{}", site.server.url(), second.url()));
@@ -238,11 +244,28 @@ async fn a_server_that_answers_nothing_more_is_passed_over() {
     site.linked().await;
     let mut watch = watch(&site).await;
     site.server.black_hole();
+<<<<<<< HEAD
     let expected = create(&site, "x");
     let began = Instant::now();
     assert_eq!(watch.brief().await, expected);
     let took = began.elapsed();
     assert!(took < Duration::from_secs(10) + SLACK, "{took:?}");
+=======
+    let began = Instant::now();
+    let expected = create(&site, "x");
+    // Who asks has to wait, and is answered by the other in the end.
+    let asked = async {
+        while !matches!(get(&site.plain(), "/apis/coordination.k8s.io/v1/leases").await, Some((200, _))) {
+            sleep(Duration::from_millis(50)).await;
+        }
+        began.elapsed()
+    };
+    let (served, told) = tokio::join!(timeout(SOON, asked), async { (watch.brief().await, began.elapsed()) });
+    assert_eq!(told.0, expected);
+    for took in [served.expect("served"), told.1] {
+        assert!(took < Duration::from_secs(5) + SLACK, "{took:?}");
+    }
+>>>>>>> helper-h4b
     assert_eq!(servers(&site).await, ["failed", "connected"]);
 }
 
@@ -257,14 +280,26 @@ async fn writes_without_a_link_fail_at_once() {
             if method == "POST" { SERVICES.to_owned() } else { "/api/v1/namespaces/a/services/x".to_owned() };
         let request = Request::builder().method(method).uri(path).header("content-type", JSON);
         let began = Instant::now();
-        let answer = site.plain().ask(request, "{}").await.unwrap();
+        let mut answer = site.plain().ask(request, "{}").await.unwrap();
+        let body = answer.bytes().await.unwrap();
         times.push(began.elapsed());
         assert_eq!(answer.status, 503, "{method}");
         assert!(!answer.headers.contains_key("retry-after"), "clients would wait for it");
+        let said: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(
+            (said["kind"].as_str(), said["reason"].as_str()),
+            (Some("Status"), Some("ServiceUnavailable"))
+        );
+        let message = said["message"].as_str().unwrap();
+        assert!(
+            message.starts_with("edge-hub: the API server cannot be reached: https://"),
+            "{method}: {message}"
+        );
+        assert!(message.ends_with("this request cannot be answered without the API server"), "{message}");
     }
-    // The fastest: whatever waits for the network or tries again takes seconds every time, a busy machine only sometimes.
-    let fastest = times.iter().min().unwrap();
-    assert!(*fastest < Duration::from_secs(1), "{times:?}");
+    // The one in the middle: a busy machine may be slow once or twice, and what waits for the network is every time.
+    times.sort();
+    assert!(times[times.len() / 2] < Duration::from_millis(500), "{times:?}");
 }
 
 #[tokio::test]

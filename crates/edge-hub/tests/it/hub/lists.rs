@@ -48,6 +48,46 @@ async fn a_first_list_that_breaks_off_at_every_kilobyte_is_never_shown_in_part()
     assert!(broken >= count, "{broken} of {count} broke off");
 }
 
+/// A kubelet that is told of no pods, or of some, kills the others: from the hub's start on its list breaks off, at every kilobyte.
+#[tokio::test]
+async fn the_kubelet_s_first_list_of_pods_is_never_empty_nor_in_part() {
+    const PODS: &str = "/api/v1/pods";
+    let mut site = Site::new().await;
+    for number in 0..120 {
+        let node = if number % 3 == 0 { "other" } else { "n" };
+        let metadata = json!({ "namespace": "a", "name": format!("p{number:03}") });
+        let pod = json!({ "metadata": metadata, "spec": { "nodeName": node } });
+        site.server.cluster().create("pods", pod).unwrap();
+    }
+    let path = format!("{PODS}?fieldSelector=spec.nodeName%3Dn");
+    let mut whole = site.direct().get(&path, "application/vnd.kubernetes.protobuf").await.unwrap();
+    let bytes = whole.bytes().await.unwrap().len() as u64;
+    site.server.log().clear();
+    // What the hub asks for besides breaks off as well, so each of them several times.
+    for cut in (0..6).flat_map(|_| (0..bytes / 1024).map(|kilobytes| kilobytes * 1024)) {
+        site.server.cut_after_bytes(cut);
+    }
+    site.start();
+    let list = tokio::time::timeout(SOON, async {
+        loop {
+            match get(&site.plain(), &format!("{path}&resourceVersion=0")).await {
+                Some((200, list)) => return list,
+                // Whoever is handed on while an answer breaks off sees it break off, and nothing else.
+                None => {}
+                Some((status, said)) => assert!([429, 503].contains(&status), "{status} {said}"),
+            }
+        }
+    })
+    .await
+    .unwrap();
+    assert_eq!(names(&list).len(), 80, "of a list that broke off");
+    let broken = site.server.log().requests().into_iter().filter(|request| {
+        request.path == PODS && request.query.contains("spec.nodeName") && request.body_bytes < bytes
+    });
+    let broken = broken.count();
+    assert!(broken >= 3, "{broken} broke off");
+}
+
 #[tokio::test]
 async fn pages_that_arrived_are_not_asked_for_again() {
     let site = Site::started().await;

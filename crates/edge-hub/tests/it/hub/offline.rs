@@ -277,7 +277,7 @@ async fn a_node_that_was_never_asked_says_which_resources_there_are() {
         site.server.log().totals(|record| record.path == path && !record.user.is_empty()).requests
     };
     site.until("all is asked for", async || {
-        [("/api", 2), ("/apis", 1), ("/version", 1), ("/openapi/v3", 1)]
+        [("/api", 2), ("/apis", 1), ("/version", 1), ("/readyz", 1), ("/openapi/v3", 1)]
             .iter()
             .all(|(path, times)| asked(path) >= *times)
     })
@@ -311,8 +311,43 @@ async fn a_node_that_was_never_asked_says_which_resources_there_are() {
     for path in ["/version", "/openapi/v3"] {
         assert_eq!(ask(&site, path, "application/json, */*", true).await.0, 200, "{path}");
     }
+    is_healthy_without_a_link(&site, &["", "?timeout=32s"]).await;
     let protobuf = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
     assert_eq!(ask(&site, "/version", protobuf, false).await.0, 503, "in a form that it does not take");
+}
+
+/// What `kubectl get --raw` accepts, and what a probe does.
+const PROBES: [&str; 2] = ["application/json, */*", "*/*"];
+
+/// Health is told as it was, and it is said that there is no link.
+async fn is_healthy_without_a_link(site: &Site, ends: &[&str]) {
+    for path in ["/healthz", "/livez", "/readyz"] {
+        for (end, accept) in ends.iter().flat_map(|end| PROBES.map(|accept| (end, accept))) {
+            let (status, _, warning, body) = ask(site, &format!("{path}{end}"), accept, true).await;
+            assert_eq!((status, &*body), (200, &b"ok"[..]), "{path}{end} {accept}");
+            assert!(warning.is_some_and(|warning| warning.contains("no link")), "{path}{end}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn health_that_a_client_asked_for_is_told_in_a_cut_and_after_a_restart() {
+    let mut site = Site::started().await;
+    let asked = ["?verbose", "?timeout=32s"];
+    for path in ["/healthz", "/livez", "/readyz"] {
+        for (end, accept) in asked.iter().flat_map(|end| PROBES.map(|accept| (end, accept))) {
+            let (status, _, warning, body) = ask(&site, &format!("{path}{end}"), accept, true).await;
+            assert_eq!((status, &*body, warning), (200, &b"ok"[..], None), "{path}{end} {accept}");
+        }
+    }
+    site.server.cut();
+    site.offline().await;
+    is_healthy_without_a_link(&site, &asked).await;
+    site.until("all is on the disk", async || documents(&site) >= 3 * asked.len() * PROBES.len()).await;
+    site.kill();
+    site.start();
+    site.answers().await;
+    is_healthy_without_a_link(&site, &asked).await;
 }
 
 /// Files of documents in the hub's store. Each begins with its name; that of their index is `documents`.
@@ -337,7 +372,7 @@ fn documents(site: &Site) -> usize {
 #[tokio::test]
 async fn who_asks_for_documents_in_ever_other_words_does_not_fill_the_disk() {
     let site = Site::started().await;
-    // What the hub itself asks for, six documents, comes beside.
+    // What the hub itself asks for, nine documents, comes beside.
     site.until("the hub has asked", async || documents(&site) > 0).await;
     let client = site.secure(None).with_token("pod");
     site.server.cluster().access().add_token("pod", User::service_account("a", "pod"));
@@ -350,6 +385,6 @@ async fn who_asks_for_documents_in_ever_other_words_does_not_fill_the_disk() {
     site.offline().await;
     // All that passed is on the disk, or was let go.
     assert_eq!(get(&site.plain(), "/version?x=never").await.unwrap().0, 200);
-    site.until("old forms are gone", async || documents(&site) <= 6 + 8).await;
+    site.until("old forms are gone", async || documents(&site) <= 9 + 8).await;
     assert!(documents(&site) >= 8, "some forms are kept");
 }

@@ -141,9 +141,32 @@ async fn each_identity_gets_what_is_its_own() {
     let other = certificate("system:node:other", &["system:nodes"]);
     let lease = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n";
     assert_eq!(get(&other, lease).await.unwrap().0, 400, "its requests do not go upstream as ours");
+    a_certificate_is_not_handed_on(&certificate("friend", &[])).await;
     let foreign = Authority::generate("another").unwrap().client(&super::site::node()).unwrap();
     let refused = site.secure(Some(foreign)).get(LIST, JSON).await;
     assert!(refused.is_err(), "a certificate of another authority");
+}
+
+/// What only the API server can do needs a credential that can be shown there.
+async fn a_certificate_is_not_handed_on(caller: &Endpoint) {
+    let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    for (method, path, accept) in [
+        ("POST", "/api/v1/namespaces/a/services", JSON),
+        ("DELETE", "/api/v1/namespaces/a/services/visible", JSON),
+        ("GET", SERVICES, table),
+    ] {
+        let request = http::Request::builder().method(method).uri(path).header("accept", accept);
+        let mut answer = caller.ask(request.header("content-type", JSON), "{}").await.unwrap();
+        let said: Value = serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap();
+        assert_eq!(
+            (answer.status.as_u16(), said["reason"].as_str()),
+            (400, Some("BadRequest")),
+            "{method} {path}"
+        );
+        let message = said["message"].as_str().unwrap();
+        assert!(message.contains("a client certificate cannot be handed on"), "{method} {path}: {message}");
+        assert!(message.contains("send a ServiceAccount token instead"), "{method} {path}: {message}");
+    }
 }
 
 #[tokio::test]

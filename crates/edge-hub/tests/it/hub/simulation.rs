@@ -11,6 +11,7 @@
 //! saw is judged by `testkit::history`, which folds the writes and knows nothing of caches. Beside the node's clients there are those of a
 //! second identity, whose [`rights`] come and go: of what it may not read it must see nothing, as soon as the hub had to know.
 
+mod bookmarks;
 mod parts;
 mod readers;
 mod rights;

@@ -185,8 +185,13 @@ impl Site {
 
     /// The hub's listener of probes and status.
     pub(crate) fn admin(&self) -> Endpoint {
+        Endpoint::plain(SocketAddr::from((Ipv4Addr::LOCALHOST, self.serve_port())))
+    }
+
+    /// The port of that listener.
+    pub(crate) fn serve_port(&self) -> u16 {
         let at = self.arguments.iter().position(|argument| argument == "--serve-port").unwrap();
-        Endpoint::plain(SocketAddr::from((Ipv4Addr::LOCALHOST, self.arguments[at + 1].parse().unwrap())))
+        self.arguments[at + 1].parse().unwrap()
     }
 
     /// Sends a signal to the hub's process.

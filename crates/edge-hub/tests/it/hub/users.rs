@@ -140,6 +140,59 @@ async fn who_may_not_read_it_gets_nothing_of_what_others_share() {
     }
 }
 
+/// A right may be to what a selector chooses: reviews name it, and what was allowed is kept with it.
+#[tokio::test]
+async fn who_may_read_what_a_selector_chooses_reads_nothing_else() {
+    let (mut site, issuer) = Issuer::with_site().await;
+    site.start();
+    site.linked().await;
+    add_users(&site, &[]);
+    site.server.cluster().create(DEFINED, widget("other", 1)).unwrap();
+    let [all, part] = ["all", "part"].map(|name| issuer.token(&site, name, 3600));
+    site.server.cluster().access().set_authorizer(|asked| {
+        let is_chosen = asked.field_selector == "metadata.name=w" && asked.namespace == "a";
+        asked.resource != "widgets" || !asked.user.name.ends_with(":part") || is_chosen
+    });
+    // Somebody else shares all of it.
+    let (status, list) = get(&of(&site, &all), &format!("{WIDGETS}?resourceVersion=0")).await.unwrap();
+    assert_eq!((status, names(&list)), (200, vec!["other", "w"]));
+    let chosen = format!("{WIDGETS}?resourceVersion=0&fieldSelector=metadata.name%3Dw");
+    let refused = [
+        format!("{WIDGETS}?resourceVersion=0"),
+        WIDGETS.to_owned(),
+        format!("{WIDGETS}?resourceVersion=0&fieldSelector=metadata.name%3Dother"),
+        format!("{WIDGETS}?resourceVersion=0&labelSelector=n%3Dodd"),
+        format!("{ALL}?resourceVersion=0&fieldSelector=metadata.name%3Dw"),
+        format!("{WIDGETS}?watch=1&resourceVersion=0&timeoutSeconds=1"),
+        format!("{WIDGETS}/other"),
+    ];
+    let reads = async |site: &Site, when: &str, denied: &[u16]| {
+        let hub = of(site, &part);
+        let (status, list) = get(&hub, &chosen).await.unwrap();
+        assert_eq!((status, names(&list)), (200, vec!["w"]), "{when}");
+        let mut watch = Lines::open(&hub, &format!("{chosen}&watch=1")).await;
+        assert!(watch.brief().await.starts_with("ADDED w@"), "{when}");
+        for read in &refused {
+            let mut answer = hub.get(read, JSON).await.unwrap();
+            let body = answer.bytes().await.unwrap();
+            let body = String::from_utf8_lossy(&body);
+            assert!(denied.contains(&answer.status.as_u16()), "{when} {read}: {} {body}", answer.status);
+            assert!(!body.contains("\"n\""), "{when} {read}: {body}");
+        }
+    };
+    reads(&site, "with a link", &[403]).await;
+    // Allowances and keys are stored.
+    sleep(Duration::from_millis(2500)).await;
+    site.server.cut();
+    site.offline().await;
+    // Of what was never asked, nobody can say more than that.
+    reads(&site, "in a cut", &[403, 429, 503]).await;
+    site.kill();
+    site.start();
+    site.answers().await;
+    reads(&site, "after a restart", &[403, 429, 503]).await;
+}
+
 /// The one who opened it may no more, or its token is no good; the other goes on and misses nothing.
 async fn one_is_lost(lose: impl Fn(&Site)) {
     let site = with_users(&["alice", "bob"]).await;
