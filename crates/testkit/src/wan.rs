@@ -1,8 +1,8 @@
 //! A bad link between two real sockets: delay, jitter, loss, thin bandwidth, one-way silence, and a NAT that forgets.
 //!
 //! It relays TCP and is no packet filter, so a lost packet is what TCP makes of it: all that follows waits for a
-//! retransmission. Which chunk is lost, and by how much each is late, is decided by the seed, the connection's number and the
-//! direction alone; so runs are repeatable.
+//! retransmission. Which chunk is lost, and by how much each is late, is decided by the seed, the connection's number, the
+//! direction and the bytes that came before alone; so runs are repeatable.
 
 use std::{
     io,
@@ -103,7 +103,7 @@ impl Wan {
             while let Ok((client, _)) = listener.accept().await {
                 let number = accepted.fetch_add(1, Ordering::SeqCst) + 1;
                 let way = Way {
-                    random: SplitMix64(seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+                    seed,
                     number,
                     weather: weather.subscribe(),
                     forgotten: forgotten.subscribe(),
@@ -148,9 +148,37 @@ impl Wan {
     }
 }
 
+/// What becomes of the chunks of one direction of a connection. Pure: no clock.
+#[derive(Debug)]
+struct Dice {
+    random: SplitMix64,
+}
+
+impl Dice {
+    fn new(seed: u64, connection: u64, towards: Towards) -> Self {
+        let seed = seed ^ connection.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let random = match towards {
+            Towards::Server => SplitMix64(seed),
+            Towards::Client => SplitMix64(seed ^ u64::MAX),
+        };
+        Self { random }
+    }
+
+    /// How much later than it leaves the next chunk of so many bytes comes to the other end.
+    fn lateness(&mut self, length: usize, weather: &Weather) -> Duration {
+        let mut late = weather.delay + weather.jitter.mul_f64(self.random.fraction());
+        for _ in 0..length.div_ceil(SEGMENT) {
+            if self.random.below(1_000_000) < weather.loss_per_million {
+                late += (weather.delay * 2).max(STALL_MIN);
+            }
+        }
+        late
+    }
+}
+
 #[derive(Clone)]
 struct Way {
-    random: SplitMix64,
+    seed: u64,
     number: u64,
     weather: watch::Receiver<Weather>,
     forgotten: watch::Receiver<u64>,
@@ -165,8 +193,7 @@ async fn connection(client: TcpStream, server: SocketAddr, way: Way) {
     }
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
-    let mut down = way.clone();
-    down.random = SplitMix64(way.random.0 ^ u64::MAX);
+    let down = way.clone();
     let mut halves = JoinSet::new();
     halves.spawn(half(from_client, to_server, way, Towards::Server));
     halves.spawn(half(from_server, to_client, down, Towards::Client));
@@ -174,11 +201,12 @@ async fn connection(client: TcpStream, server: SocketAddr, way: Way) {
 }
 
 /// Reads at once and writes when it is time; `None` is the end.
-async fn half(mut from: tcp::OwnedReadHalf, to: tcp::OwnedWriteHalf, mut way: Way, towards: Towards) {
+async fn half(mut from: tcp::OwnedReadHalf, to: tcp::OwnedWriteHalf, way: Way, towards: Towards) {
     // As much as a long fat link holds.
     let (queue, chunks) = mpsc::channel::<(Instant, Option<Vec<u8>>)>(1024);
     let mut writer = JoinSet::new();
     writer.spawn(write(chunks, to, way.clone(), towards));
+    let mut dice = Dice::new(way.seed, way.number, towards);
     let mut free_at = Instant::now();
     let mut last = Instant::now();
     loop {
@@ -192,14 +220,8 @@ async fn half(mut from: tcp::OwnedReadHalf, to: tcp::OwnedWriteHalf, mut way: Wa
         if let Some(bandwidth) = weather.bandwidth {
             free_at += Duration::from_nanos(read as u64 * 1_000_000_000 / bandwidth.max(1));
         }
-        let mut due = free_at + weather.delay + weather.jitter.mul_f64(way.random.fraction());
-        for _ in 0..read.div_ceil(SEGMENT) {
-            if way.random.below(1_000_000) < weather.loss_per_million {
-                due += (weather.delay * 2).max(STALL_MIN);
-            }
-        }
         // What follows a lost segment waits for it.
-        last = last.max(due);
+        last = last.max(free_at + dice.lateness(read, &weather));
         // A thin link takes no more than it can carry soon: the sender has to wait as it would.
         if free_at > now + Duration::from_millis(500) {
             sleep_until(free_at - Duration::from_millis(500)).await;
@@ -298,13 +320,36 @@ mod tests {
         assert!(matches!(end, Ok(Ok(0) | Err(_))));
     }
 
+    /// The seed, which connection it is and the direction decide, and nothing else; one figure of the weather does not move the dice of
+    /// another.
     #[test]
     fn a_seed_gives_the_same_again() {
-        let row = |seed| {
-            let mut random = SplitMix64(seed);
-            (0..8).map(|_| random.below(1000)).collect::<Vec<_>>()
+        let (delay, jitter) = (Duration::from_millis(20), Duration::from_millis(5));
+        let lossy = Weather { jitter, loss_per_million: 100_000, ..Weather::delayed(delay) };
+        let lateness = |seed, connection, towards, weather: &Weather| -> Vec<Duration> {
+            let mut dice = Dice::new(seed, connection, towards);
+            [1, 100, SEGMENT, SEGMENT + 1, 16 * 1024, 0]
+                .repeat(20)
+                .into_iter()
+                .map(|length| dice.lateness(length, weather))
+                .collect()
         };
-        assert_eq!(row(7), row(7));
-        assert_ne!(row(7), row(8));
+        let first = lateness(7, 1, Towards::Server, &lossy);
+        assert_eq!(first, lateness(7, 1, Towards::Server, &lossy));
+        for (seed, connection, towards) in
+            [(8, 1, Towards::Server), (7, 2, Towards::Server), (7, 1, Towards::Client)]
+        {
+            assert_ne!(first, lateness(seed, connection, towards, &lossy), "{seed} {connection} {towards:?}");
+        }
+        // A chunk is later by whole retransmissions than it is without loss.
+        let whole = lateness(7, 1, Towards::Server, &Weather { loss_per_million: 0, ..lossy });
+        let stalls: Vec<u128> =
+            first.iter().zip(&whole).map(|(with, without)| (*with - *without).as_micros()).collect();
+        assert!(stalls.iter().all(|stall| stall % 40_000 == 0), "{stalls:?}");
+        assert!(
+            stalls.iter().any(|stall| *stall == 0) && stalls.iter().any(|stall| *stall > 0),
+            "{stalls:?}"
+        );
+        assert!(whole.iter().all(|late| (delay..delay + jitter).contains(late)), "{whole:?}");
     }
 }

@@ -159,7 +159,10 @@ async fn watch_liveness(
     loop {
         let now = began.elapsed();
         match liveness.poll(now, traffic.received()) {
-            Action::Dead => return LinkError::Silent,
+            Action::Dead => {
+                link.set_silent();
+                return LinkError::Silent;
+            }
             Action::Ping => {
                 if let Err(error) = ping_pong.send_ping(Ping::opaque()) {
                     return error.into();

@@ -135,10 +135,36 @@ type direction struct {
 	more     chan struct{}
 }
 
+// What the dice say of a frame.
+type decision struct {
+	lost, late bool
+	jitter     time.Duration
+}
+
+// What becomes of the frames of a direction, one after another: by the seed alone.
+type dice struct {
+	random *rand.Rand
+	number int // of the direction
+}
+
+func newDice(seed uint64, direction int) *dice {
+	return &dice{rand.New(rand.NewPCG(seed, uint64(direction)+1)), direction}
+}
+
+// Each frame takes as many numbers, so that one figure of the weather does not move another's dice.
+func (d *dice) next(now *weather) decision {
+	loss, late, jitter := d.random.Float64(), d.random.Float64(), d.random.Float64()
+	return decision{
+		lost:   loss < now.loss+now.oneWay[d.number],
+		late:   late < now.late,
+		jitter: time.Duration(jitter * float64(now.jitter)),
+	}
+}
+
 func (d *direction) take() error {
 	var (
 		now     *weather
-		random  *rand.Rand
+		thrown  *dice
 		number  uint64
 		free    time.Time // when the line has sent what it was given
 		in, out time.Time // the last frame's
@@ -150,13 +176,12 @@ func (d *direction) take() error {
 			return err
 		}
 		if current := d.weather.Load(); current != now {
-			now, random = current, rand.New(rand.NewPCG(current.seed, uint64(d.number)+1))
+			now, thrown = current, newDice(current.seed, d.number)
 		}
-		// Each frame takes as many numbers, so that one figure of the weather does not move another's dice.
-		loss, late, jitter := random.Float64(), random.Float64(), random.Float64()
+		fate := thrown.next(now)
 		in = time.Now()
 		isARP := length >= 14 && int(buffer[12])<<8|int(buffer[13]) == typeARP
-		if loss < now.loss+now.oneWay[d.number] && !isARP {
+		if fate.lost && !isARP {
 			continue
 		}
 		due := in
@@ -170,11 +195,11 @@ func (d *direction) take() error {
 			free = free.Add(time.Duration(float64(length) / now.bytesPerSecond * float64(time.Second)))
 			due = free
 		}
-		due = due.Add(now.delay + time.Duration(jitter*float64(now.jitter)))
+		due = due.Add(now.delay + fate.jitter)
 		if due.Before(out) {
 			due = out // jitter alone keeps the order
 		}
-		if late < now.late {
+		if fate.late {
 			due = due.Add(now.lateBy)
 		} else {
 			out = due

@@ -30,6 +30,10 @@ pub struct TunnelReport {
     /// The nodes of exposed gateways to which this one has dialled a link, sorted: they live, whatever they say of themselves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub siblings: Vec<String>,
+    /// The nodes that lately lost their last link here because they answered no more, sorted. Who lives and only lost a link is given the
+    /// time to dial anew; these have had it. Older hubs do not say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub silent: Vec<String>,
     /// The port at which the hub accepts links. Older hubs do not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
@@ -115,6 +119,7 @@ mod tests {
             instance: "c1_1".to_owned(),
             links,
             siblings: vec!["c2".to_owned()],
+            silent: Vec::new(),
             port: Some(10262),
         }
     }

@@ -53,6 +53,16 @@ impl Collector for HubCollector {
             None,
             MetricType::Gauge,
         )?)?;
+        // Prometheus asks within the runtime.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let tasks = runtime.metrics().num_alive_tasks();
+            ConstGauge::new(i64::try_from(tasks).unwrap_or(i64::MAX)).encode(encoder.encode_descriptor(
+                "hub_tasks",
+                "Tasks of the runtime that have not ended",
+                None,
+                MetricType::Gauge,
+            )?)?;
+        }
         ConstCounter::new(hub.subscriptions.crowded_out()).encode(encoder.encode_descriptor(
             "hub_crowded_out",
             "Requests that found no room for a subscription",

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     State,
-    report::{BEAT, COLLECTION, object, report},
+    report::{BEAT, COLLECTION, Tunnels, object, report},
 };
 use crate::upstream::{
     Credential, Upstream,
@@ -34,7 +34,7 @@ pub(super) async fn announce(state: Arc<State>, port: u16, upstream: Upstream, e
     state.announced.send_replace(true);
     while !end.is_cancelled() {
         changes.borrow_and_update();
-        told = report(&state.instance, port, &state.table.snapshot(), &told);
+        told = report(&state.instance, port, &Tunnels::of(&state.table), &told);
         // Without a link it would fail; that there is none is told elsewhere.
         if upstream.is_up() {
             let written = write(&state.me, &state.instance, &told, &mut version, &upstream);
@@ -53,6 +53,7 @@ pub(super) async fn announce(state: Arc<State>, port: u16, upstream: Upstream, e
     }
     told.links.clear();
     told.siblings.clear();
+    told.silent.clear();
     // What was under way at the end may have been written, with a version that was not seen.
     let last = async {
         while upstream.is_up() && write(&state.me, "", &told, &mut version, &upstream).await.is_err() {

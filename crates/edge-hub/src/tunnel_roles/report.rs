@@ -13,7 +13,10 @@ use api::{
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tunnel::{links::table::LinkStatus, route::Direction};
+use tunnel::{
+    links::table::{LinkStatus, LinkTable},
+    route::Direction,
+};
 
 /// Where reports are.
 pub(super) const COLLECTION: &str = "/api/v1/namespaces/kube-system/configmaps";
@@ -24,8 +27,24 @@ pub(super) const BEAT: Duration = Duration::from_millis(1500);
 /// After how long without one the gateway counts as dead.
 const LIFE_SECONDS: u64 = 4;
 
-/// The report of these links, accepted at `port`. A round trip that is much what it was before is told as before.
-pub(super) fn report(instance: &str, port: u16, links: &[LinkStatus], before: &TunnelReport) -> TunnelReport {
+/// What of its tunnels a gateway reports.
+pub(super) struct Tunnels {
+    links: Vec<LinkStatus>,
+    silent: BTreeSet<String>,
+}
+
+impl Tunnels {
+    /// As they are now.
+    pub(super) fn of(table: &LinkTable) -> Self {
+        // In this order: of a link that goes in between it is known why.
+        let links = table.snapshot();
+        Self { links, silent: table.silent() }
+    }
+}
+
+/// The report of these tunnels, whose links are accepted at `port`. A round trip that is much what it was before is told as before.
+pub(super) fn report(instance: &str, port: u16, tunnels: &Tunnels, before: &TunnelReport) -> TunnelReport {
+    let Tunnels { links, silent } = tunnels;
     let mut nodes: BTreeMap<&str, Option<Duration>> = BTreeMap::new();
     let reverse = |link: &&LinkStatus| link.asking && link.direction == Direction::Reverse && !link.draining;
     for link in links.iter().filter(reverse) {
@@ -37,6 +56,7 @@ pub(super) fn report(instance: &str, port: u16, links: &[LinkStatus], before: &T
     let siblings: BTreeSet<&str> =
         dialled.filter(|link| !link.draining).map(|link| link.peer.as_str()).collect();
     let siblings = siblings.into_iter().map(str::to_owned).collect();
+    let silent = silent.iter().filter(|node| !nodes.contains_key(node.as_str())).cloned().collect();
     let before: BTreeMap<&str, i32> =
         before.links.iter().map(|link| (link.node.as_str(), link.round_trip_millis)).collect();
     let links = nodes
@@ -51,7 +71,7 @@ pub(super) fn report(instance: &str, port: u16, links: &[LinkStatus], before: &T
             ReportedLink { node: node.to_owned(), round_trip_millis }
         })
         .collect();
-    TunnelReport { instance: instance.to_owned(), links, siblings, port: Some(port) }
+    TunnelReport { instance: instance.to_owned(), links, siblings, silent, port: Some(port) }
 }
 
 fn millis(round_trip: Duration) -> i32 {
@@ -112,6 +132,17 @@ mod tests {
         }
     }
 
+    fn of(links: impl Into<Vec<LinkStatus>>) -> Tunnels {
+        Tunnels { links: links.into(), silent: BTreeSet::new() }
+    }
+
+    #[test]
+    fn who_fell_silent_is_reported_unless_it_has_a_link_again() {
+        let silent = ["a", "b"].map(str::to_owned).into();
+        let tunnels = Tunnels { links: vec![link("b", Direction::Reverse, None, false)], silent };
+        assert_eq!(report("i", 10262, &tunnels, &TunnelReport::default()).silent, ["a"]);
+    }
+
     #[test]
     fn nodes_with_a_reverse_link_are_reported_once() {
         let links = [
@@ -122,14 +153,14 @@ mod tests {
             link("d", Direction::Reverse, Some(5_000), true),
             link("e", Direction::Reverse, None, false),
         ];
-        let first = report("i", 10262, &links, &TunnelReport::default());
+        let first = report("i", 10262, &of(links), &TunnelReport::default());
         assert_eq!(first.port, Some(10262));
         let told = |report: &TunnelReport| -> Vec<(String, i32)> {
             report.links.iter().map(|link| (link.node.clone(), link.round_trip_millis)).collect()
         };
         assert_eq!(told(&first), [("a".to_owned(), 1), ("b".to_owned(), 9), ("e".to_owned(), 0)]);
         let later =
-            |micros| told(&report("i", 10262, &[link("b", Direction::Reverse, micros, false)], &first));
+            |micros| told(&report("i", 10262, &of([link("b", Direction::Reverse, micros, false)]), &first));
         assert_eq!(later(Some(11_000)), [("b".to_owned(), 9)], "less than a quarter");
         assert_eq!(later(Some(12_000)), [("b".to_owned(), 12)]);
         assert_eq!(later(None), [("b".to_owned(), 9)]);
@@ -149,7 +180,7 @@ mod tests {
             forward("edge", false, false),
             link("edge", Direction::Reverse, None, false),
         ];
-        assert_eq!(report("i", 10262, &links, &TunnelReport::default()).siblings, ["g2", "g3"]);
+        assert_eq!(report("i", 10262, &of(links), &TunnelReport::default()).siblings, ["g2", "g3"]);
     }
 
     #[test]
@@ -172,7 +203,7 @@ mod tests {
         let links: Vec<LinkStatus> = (0..10_000)
             .map(|number| link(&format!("store-{number:05}"), Direction::Reverse, Some(number * 37), false))
             .collect();
-        let report = report("i", 10262, &links, &TunnelReport::default());
+        let report = report("i", 10262, &of(links), &TunnelReport::default());
         let made = object("n", "i", &report, now, None).unwrap();
         assert!(made["metadata"].get("annotations").is_none(), "256 KiB at most");
         assert!(made.to_string().len() < 200_000);

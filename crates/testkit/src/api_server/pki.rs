@@ -111,6 +111,15 @@ impl Authority {
         Ok(request.signed_by(&self.issuer)?.pem())
     }
 
+    /// The same, which is good from now on and expires after `life`.
+    pub fn sign_for(&self, request: &str, life: std::time::Duration) -> Result<String, rcgen::Error> {
+        let mut request = rcgen::CertificateSigningRequestParams::from_pem(request)?;
+        let now = std::time::SystemTime::now();
+        request.params.not_before = now.into();
+        request.params.not_after = (now + life).into();
+        Ok(request.signed_by(&self.issuer)?.pem())
+    }
+
     fn issue(
         &self,
         mut params: CertificateParams,

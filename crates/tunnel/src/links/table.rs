@@ -44,6 +44,7 @@ pub struct Link {
     // For good, and for now.
     draining: AtomicBool,
     suspended: AtomicBool,
+    silent: AtomicBool,
     streams_max: usize,
     asker: Option<SendRequest<Bytes>>,
     expires: SystemTime,
@@ -97,7 +98,12 @@ pub struct LinkTable {
     changes: watch::Sender<u64>,
     wanted: watch::Sender<u64>,
     passed: Mutex<Passed>,
+    // Who fell silent over a link over which this node asked, and when.
+    silent: Mutex<BTreeMap<String, Instant>>,
 }
+
+/// For how long it is told of a peer that it fell silent: until everybody has noticed it who had a link to it, and has told.
+const SILENT_FOR: Duration = Duration::from_secs(10);
 
 /// What passed over links: those that may still carry something, and the sum of those that are gone.
 #[derive(Debug, Default)]
@@ -131,6 +137,7 @@ impl Default for LinkTable {
             changes: watch::Sender::new(0),
             wanted: watch::Sender::new(0),
             passed: Mutex::default(),
+            silent: Mutex::default(),
         }
     }
 }
@@ -157,6 +164,7 @@ impl LinkTable {
             load: Mutex::new(Load::new(now)),
             draining: AtomicBool::new(false),
             suspended: AtomicBool::new(false),
+            silent: AtomicBool::new(false),
             streams_max: usize::try_from(streams_max).unwrap_or(usize::MAX),
             asker,
             expires,
@@ -192,6 +200,15 @@ impl LinkTable {
     pub fn connected(&self) -> BTreeSet<String> {
         let links = self.links.lock();
         links.values().filter(|link| link.asker.is_some()).map(|link| link.peer.clone()).collect()
+    }
+
+    /// The nodes that have no link any more over which this node asked, and lost one within the last seconds because they answered no
+    /// more: they did not end, nor did anything on the way say that it did.
+    pub fn silent(&self) -> BTreeSet<String> {
+        let connected = self.connected();
+        let mut silent = self.silent.lock();
+        silent.retain(|_, since| since.elapsed() < SILENT_FOR);
+        silent.keys().filter(|peer| !connected.contains(*peer)).cloned().collect()
     }
 
     /// All links.
@@ -242,6 +259,11 @@ impl Link {
 
     pub(crate) fn set_draining(&self) {
         self.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// The link ends because the peer answers no more.
+    pub(crate) fn set_silent(&self) {
+        self.silent.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn set_suspended(&self, suspended: bool) {
@@ -307,6 +329,10 @@ pub(crate) struct Registration {
 impl Registration {
     /// Takes the link out, so that nobody opens streams over it; its streams go on.
     fn remove(&self) {
+        // Before it is out: who sees that it is gone sees why.
+        if self.link.asker.is_some() && self.link.silent.load(Ordering::Relaxed) {
+            self.table.silent.lock().insert(self.link.peer.clone(), Instant::now());
+        }
         self.table.links.lock().remove(&self.link.id);
         self.table.changes.send_modify(|changes| *changes += 1);
     }

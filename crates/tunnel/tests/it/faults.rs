@@ -64,6 +64,7 @@ async fn a_nat_that_forgets_is_noticed() {
         cloud.stats.snapshot().links_dead >= 1 && edge.stats.snapshot().links_dead >= 1
     })
     .await;
+    assert!(edge.table.silent().is_empty(), "over a link of the cloud it does not ask");
     eventually("a new link", || edge.table.snapshot().len() == 1 && cloud.table.snapshot().len() == 1).await;
 }
 
@@ -79,9 +80,22 @@ async fn silence_in_one_direction_is_noticed_by_both() {
             cloud.table.snapshot().is_empty() && edge.table.snapshot().is_empty()
         })
         .await;
+        // Who asks can tell why the link is gone.
+        assert_eq!(cloud.table.silent(), ["a1".to_owned()].into());
         wan.set(Weather::CLEAR);
         eventually("a new link", || cloud.table.snapshot().len() == 1).await;
+        assert!(cloud.table.silent().is_empty(), "it has a link");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_that_broke_did_not_fall_silent() {
+    let world = World::new();
+    let (cloud, _edge, wan) = over(&world, Weather::CLEAR).await;
+    let changes = cloud.table.changes();
+    wan.cut();
+    eventually("it is gone, or there is another", || changes.has_changed().unwrap()).await;
+    assert!(cloud.table.silent().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -15,7 +15,8 @@ use tokio::{
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use tunnel::{
     destination::Rule,
-    protocol::{ALPN_FORWARD, ALPN_REVERSE, OpenError},
+    protocol::{ALPN_FORWARD, ALPN_REVERSE, HELLO_PATH, OpenError, VERSION},
+    view::Domain,
 };
 
 use crate::world::{GATEWAY_NAME, SOON, World, ask, echo, eventually, leaf, limits, links, refused, view};
@@ -157,6 +158,52 @@ proptest! {
             timeout(SOON, served).await.expect("no end").expect("a panic");
         });
     }
+}
+
+/// A peer is who its certificate says, whatever it says of itself: it registers nobody else, and asks as nobody else.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_peer_that_gives_another_name_is_who_its_certificate_says() {
+    let (world, mut tasks) = (World::new(), JoinSet::new());
+    let mut cloud = world.hub("c1", true);
+    let address = cloud.listen().await;
+    let port = echo(&mut tasks).await;
+    let said = "solo";
+    let hello = format!(
+        r#"{{"protocol":{VERSION},"instance":"{said}","class":"interactive","node":"{said}","peer":"{said}","domain":"{said}"}}"#
+    );
+    // Over a reverse link it answers, over a forward link it asks.
+    let connection = raw(&world.authority, "a1", address, Some(ALPN_REVERSE)).await.unwrap();
+    let mut server = h2::server::handshake(connection).await.unwrap();
+    let answer = hello.clone();
+    tasks.spawn(async move {
+        let (_, mut respond) = server.accept().await.unwrap().unwrap();
+        let mut response = http::Response::new(());
+        response.headers_mut().insert("isthmus-node", http::HeaderValue::from_static(said));
+        let mut body = respond.send_response(response, false).unwrap();
+        body.send_data(answer.into(), true).unwrap();
+        // Whatever it is asked for it does not give.
+        while let Some(Ok((_, mut respond))) = server.accept().await {
+            let refused = http::Response::builder().status(http::StatusCode::IM_A_TEAPOT).body(()).unwrap();
+            let _ = respond.send_response(refused, true);
+        }
+    });
+    cloud.links(1).await;
+    let connection = raw(&world.authority, "a1", address, Some(ALPN_FORWARD)).await.unwrap();
+    let (mut client, driven) = h2::client::handshake(connection).await.unwrap();
+    tasks.spawn(async move { drop(driven.await) });
+    let uri = format!("https://{said}{HELLO_PATH}");
+    let request = http::Request::post(uri).header("isthmus-node", said).body(()).unwrap();
+    let (response, mut body) = client.send_request(request, false).unwrap();
+    body.send_data(hello.into(), true).unwrap();
+    assert_eq!(response.await.unwrap().status(), http::StatusCode::OK);
+    cloud.links(2).await;
+    let links = cloud.table.snapshot();
+    assert!(
+        links.iter().all(|link| link.peer == "a1" && link.domain == Domain::Pool("a".into())),
+        "{links:?}"
+    );
+    assert_eq!(cloud.table.connected(), ["a1".to_owned()].into());
+    assert_eq!(cloud.connect(&format!("{said}:{port}")).await.err(), Some(OpenError::NoLink));
 }
 
 /// Whoever has a node's key may ask the gateway for anything: it goes by the domain of that node, and the cloud reaches all as before.

@@ -68,6 +68,36 @@ async fn x1_an_only_edge_gateway_dies() -> Result<()> {
     held.is_all_there_is().await
 }
 
+/// The same of one that loses power, which nothing tells anybody: all that its node sends or gets is dropped. Its time is that of a request
+/// that is answered, from when the command that cuts it off has ended, less what one by plain TCP takes.
+#[tokio::test]
+async fn x1_an_only_edge_gateway_loses_power() -> Result<()> {
+    ground(Reach::Names).await?;
+    reached(ORDINARY, Instant::now(), LIVENESS).await?;
+    let held = Held::now().await?;
+    let sessions = sessions(ORDINARY).await?;
+    // In one step: half of it would be another fault.
+    let rules = |verb: &str| {
+        let of = |chain, interface| format!("iptables -w {verb} {chain} {interface} lo -j DROP");
+        format!("{}; {}", of("INPUT", "! -i"), of("OUTPUT", "! -o"))
+    };
+    let heal = Cleanup::hack_cluster(&["exec", EDGE_GATEWAY, "--", "bash", "-c", &rules("-D")]);
+    let began = Instant::now();
+    let cut = done(began, &["exec", EDGE_GATEWAY, "--", "bash", "-c", &rules("-I")]).await?;
+    let took = reached(ORDINARY, began, cut + RECOVERY + Duration::from_secs(5)).await?.saturating_sub(cut);
+    let plain = plain().await?;
+    println!("x1, power lost: reached again {took:.1?} after it was cut off; by plain TCP {plain:?}");
+    ensure!(took.saturating_sub(plain) <= RECOVERY, "reached {took:?} after it was cut off");
+    let (alive, ended) = fates(sessions, began).await?;
+    ensure!(alive == 0 && ended > 0, "{alive} sessions over the gateway that died go on");
+    drop(heal);
+    connected("tunnel-a", Duration::from_mins(1)).await?;
+    stand_for_pool_a(2).await?;
+    stand_for_pool_a(1).await?;
+    reached(EDGE_GATEWAY, Instant::now(), LIVENESS).await?;
+    held.is_all_there_is().await
+}
+
 /// It is killed while requests are made, of which those that are under way then may fail. Its node's kubelet, which has no way to the API
 /// server any more, was asked before, and knows the rights of who asks.
 #[tokio::test]

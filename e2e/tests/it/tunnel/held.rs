@@ -26,10 +26,14 @@ const HANDLES: u64 = 8;
 /// Threads: those that block for the runtime take turns, so that what is read each second keeps as many as were once needed at a time.
 const THREADS: u64 = 8;
 
+/// Tasks beside those of connections that come and go, as handles do, and of what is asked now: the figures are asked for by one. Fewer
+/// than [`SESSIONS`].
+const TASKS: u64 = 8;
+
 /// KiB: what the allocator keeps.
 const RESIDENT: u64 = 4 << 10;
 
-/// Sessions that are held through a fault: more than [`HANDLES`], so that it is seen if each leaves one behind.
+/// Sessions that are held through a fault: more than [`HANDLES`] and [`TASKS`], so that it is seen if each leaves one behind.
 const SESSIONS: usize = 10;
 
 /// What a hub's process holds: handles that are not of links, as many of which there are as are wanted. Each open stream is a task.
@@ -37,6 +41,7 @@ const SESSIONS: usize = 10;
 struct Holding {
     handles: u64,
     threads: u64,
+    tasks: u64,
     resident_kib: u64,
     streams: u64,
 }
@@ -49,20 +54,22 @@ metrics=$(curl -sfm5 http://127.0.0.1:10267/metrics)
 links=$(awk '/^isthmus_hub_tunnel_links\\{/ { links += $2 } END { print links }' <<<\"$metrics\")
 echo $(($(ls /proc/$pid/fd | wc -l) - links))
 ls /proc/$pid/task | wc -l
+awk '/^isthmus_hub_tasks / { print $2 }' <<<\"$metrics\"
 awk '/^VmRSS:/ { print $2 }' /proc/$pid/status
 awk '/^isthmus_hub_tunnel_open_streams / { print $2 }' <<<\"$metrics\"";
         let found = hack_cluster(&["exec", node, "--", "bash", "-c", script]).await?.ok()?;
         let figures: Result<Vec<u64>, _> = found.split_whitespace().map(str::parse).collect();
-        let [handles, threads, resident_kib, streams] = figures?[..] else {
+        let [handles, threads, tasks, resident_kib, streams] = figures?[..] else {
             anyhow::bail!("the hub of {node} holds {found:?}");
         };
-        Ok(Self { handles, threads, resident_kib, streams })
+        Ok(Self { handles, threads, tasks, resident_kib, streams })
     }
 
     /// Whether it is no more than `before`, but for what comes and goes, and for memory where that is not wanted.
     fn is_as_before(&self, before: &Self, with_memory: bool) -> bool {
         self.handles <= before.handles + HANDLES
             && self.threads <= before.threads + THREADS
+            && self.tasks <= before.tasks + TASKS
             && (!with_memory || self.resident_kib <= before.resident_kib + RESIDENT)
             && self.streams <= before.streams
     }
@@ -103,11 +110,13 @@ impl Held {
             })
             .await?;
             println!(
-                "{node}: handles {} -> {}, threads {} -> {}, resident {} -> {} KiB, streams {} -> {}",
+                "{node}: handles {} -> {}, threads {} -> {}, tasks {} -> {}, resident {} -> {} KiB, streams {} -> {}",
                 before.handles,
                 now.handles,
                 before.threads,
                 now.threads,
+                before.tasks,
+                now.tasks,
                 before.resident_kib,
                 now.resident_kib,
                 before.streams,

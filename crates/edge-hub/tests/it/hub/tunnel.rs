@@ -1,10 +1,16 @@
 //! The tunnel between two hubs of one cluster, a gateway and an agent, with a kubelet at each end that only TLS clients of its own
 //! authority reach: through every way in and out, with the API server and without it.
 
+mod http_proxy;
 mod site;
 mod soak;
 
-use std::{io::ErrorKind, net::IpAddr, sync::Arc};
+use std::{
+    io::ErrorKind,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 use rustls_pki_types::ServerName;
 use serde_json::Value;
@@ -12,10 +18,12 @@ use testkit::api_server::access::User;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpStream, UnixStream},
-    time::timeout,
+    signal::unix::{SignalKind, signal},
+    time::{Instant, timeout},
 };
 use tokio_rustls::TlsConnector;
 
+use self::http_proxy::HttpProxy;
 use self::site::{Tunnelled, client_config, read_head};
 use super::site::SOON;
 
@@ -74,6 +82,7 @@ async fn all_ways_lead_to_the_kubelet_by_its_name() {
     for line in [
         "isthmus_hub_tunnel_role{role=\"agent\"} 1",
         "isthmus_hub_tunnel_links{direction=\"reverse\"} 2",
+        "isthmus_hub_tasks ",
         "isthmus_hub_tunnel_streams_total{outcome=\"not_allowed\"} 3",
     ] {
         assert!(metrics.contains(line), "{line} in {metrics}");
@@ -256,7 +265,7 @@ async fn a_gateway_has_a_new_certificate_at_sighup_and_cuts_no_stream() {
     site.linked(&cloud).await;
     let mut stream = UnixStream::connect(site.socket()).await.unwrap();
     assert_eq!(connect(&mut stream, &format!("a1:{}", site.kubelet)).await, "200");
-    let gateway = std::net::SocketAddr::from(([127, 0, 0, 1], site.gateway));
+    let gateway = SocketAddr::from(([127, 0, 0, 1], site.gateway));
     let before = site.shown(gateway, "a1", "h2").await.unwrap();
     // All hubs of this process take it for theirs, which is what an operator means by it.
     let process = std::process::id().to_string();
@@ -267,6 +276,68 @@ async fn a_gateway_has_a_new_certificate_at_sighup_and_cuts_no_stream() {
     .await;
     assert_eq!(site.ask_kubelet(stream).await, "you are prober");
     assert_eq!(cloud.status().await["problems"], Value::Array(vec![]));
+}
+
+/// Nobody asks for it: the certificate is good for twenty seconds. A stream of before goes on when that has passed, and so do new ones.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_renews_its_certificate_in_time_and_cuts_no_stream() {
+    const LIFE: Duration = Duration::from_secs(20);
+    let mut site = Tunnelled::new().await;
+    site.life = Some(LIFE);
+    // Another test of this process may send one: then the next certificate counts.
+    let mut hangup = signal(SignalKind::hangup()).unwrap();
+    let (cloud, _edge) = (site.cloud().await, site.edge().await);
+    site.linked(&cloud).await;
+    let kubelet = format!("a1:{}", site.kubelet);
+    let mut stream = UnixStream::connect(site.socket()).await.unwrap();
+    assert_eq!(connect(&mut stream, &kubelet).await, "200");
+    let gateway = SocketAddr::from(([127, 0, 0, 1], site.gateway));
+    let mut shown = site.shown(gateway, "a1", "h2").await.unwrap();
+    let (began, mut unasked) = (Instant::now(), false);
+    while !unasked || began.elapsed() <= LIFE {
+        site.until_async("another certificate", async || {
+            let now = site.shown(gateway, "a1", "h2").await;
+            now.is_some_and(|now| now != shown)
+        })
+        .await;
+        shown = site.shown(gateway, "a1", "h2").await.unwrap();
+        unasked |= timeout(Duration::ZERO, hangup.recv()).await.is_err();
+    }
+    assert_eq!(site.ask_kubelet(stream).await, "you are prober", "the certificate of its link has expired");
+    site.until_async("a new stream", async || {
+        let mut stream = UnixStream::connect(site.socket()).await.unwrap();
+        connect(&mut stream, &kubelet).await == "200"
+    })
+    .await;
+    assert_eq!(cloud.status().await["problems"], Value::Array(vec![]));
+}
+
+/// Nobody but the proxy knows the gateway's name.
+#[tokio::test(flavor = "multi_thread")]
+async fn links_come_up_through_an_http_proxy_and_not_without_it() {
+    let site = Tunnelled::new().await;
+    site.expose_at("gateway.invalid");
+    let gateway = SocketAddr::from(([127, 0, 0, 1], site.gateway));
+    let proxy = HttpProxy::start(format!("gateway.invalid:{}", site.gateway), gateway).await;
+    let cloud = site.cloud().await;
+    let mut edge = site.edge().await;
+    site.until_async("it has tried", async || failed_links(&edge.metrics().await) > 0).await;
+    assert_eq!(edge.status().await["links"], Value::Array(vec![]));
+    assert_eq!(proxy.granted(), 0);
+    edge.end().await;
+    let edge = site.edge_behind(proxy.address).await;
+    site.linked(&cloud).await;
+    assert!(proxy.granted() > 0);
+    assert_eq!(edge.status().await["problems"], Value::Array(vec![]));
+    let mut stream = UnixStream::connect(site.socket()).await.unwrap();
+    assert_eq!(connect(&mut stream, &format!("a1:{}", site.kubelet)).await, "200");
+    assert_eq!(site.ask_kubelet(stream).await, "you are prober");
+}
+
+/// How many links did not come up.
+fn failed_links(metrics: &str) -> u32 {
+    let series = "isthmus_hub_tunnel_link_events_total{event=\"failed\"} ";
+    metrics.lines().find_map(|line| line.strip_prefix(series)?.parse().ok()).unwrap_or_default()
 }
 
 /// It takes what is sent to it until those who send have heard of it. Only a gateway knows the node that is alone.

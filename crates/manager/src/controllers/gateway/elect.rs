@@ -4,7 +4,8 @@
 //! Gateway shows by itself that it is alive; it is elected while it does. One that only does not come to the API server, as others see
 //! by its tunnels, keeps its place until somebody who works can have it. One behind NAT dials only once it is elected, so it is
 //! elected on trial: without a link for [`TRIAL`] while there was a gateway to dial it gives way, and comes last for a time that doubles.
-//! One that had a link and lost it gives way after [`LOST`]: long enough to dial anew, which a hub that lives does at once.
+//! One that had a link and lost it gives way after [`LOST`]: long enough to dial anew, which a hub that lives does at once. One whose
+//! link ended because it answered no more was given longer than that, and gives way at once.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -27,6 +28,8 @@ pub(crate) enum Evidence {
     Unknown,
     /// It says nothing of itself, but another gateway has a link to it, or there is none that could tell.
     Silent,
+    /// It had a link, over which it answered no more.
+    Unanswering,
     /// There is none.
     Nothing,
 }
@@ -67,6 +70,8 @@ enum Link {
     Awaited(Instant),
     /// It was first seen without then, after it had one.
     Lost(Instant),
+    /// It was first seen without then, after it had one over which it answered no more.
+    Unanswering(Instant),
 }
 
 impl Link {
@@ -75,6 +80,7 @@ impl Link {
         match (before, evidence) {
             (_, Evidence::Working) => Self::Had,
             (Some(before), Evidence::Silent) => before,
+            (Some(Self::Had), Evidence::Unanswering) => Self::Unanswering(now),
             (Some(Self::Had), _) => Self::Lost(now),
             (Some(without), _) => without,
             (None, _) => Self::Awaited(now),
@@ -86,8 +92,11 @@ impl Link {
         let Judgement::OnTrial(Some(judged)) = judgement else { return None };
         match self {
             Self::Had => None,
+            Self::Unanswering(since) if since >= judged => Some(since),
             Self::Lost(since) if since >= judged => Some(since + LOST),
-            Self::Lost(since) | Self::Awaited(since) => Some(since.max(judged) + TRIAL),
+            Self::Unanswering(since) | Self::Lost(since) | Self::Awaited(since) => {
+                Some(since.max(judged) + TRIAL)
+            }
         }
     }
 }
@@ -180,7 +189,7 @@ fn may_be_elected(candidate: &Candidate, judgement: Judgement, is_elected: bool)
         (Judgement::Strict | Judgement::OnTrial(_), Evidence::Working) => true,
         (Judgement::Strict, Evidence::Unknown | Evidence::Silent) => is_elected,
         (Judgement::OnTrial(_), Evidence::Silent) => is_elected || candidate.ready,
-        (Judgement::Strict, Evidence::Nothing) => false,
+        (Judgement::Strict, Evidence::Unanswering | Evidence::Nothing) => false,
         (Judgement::Readiness | Judgement::OnTrial(_), _) => candidate.ready,
     }
 }

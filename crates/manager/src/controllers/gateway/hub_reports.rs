@@ -65,6 +65,8 @@ pub(crate) struct Hub {
     pub(crate) links: BTreeMap<String, i32>,
     /// The nodes of exposed gateways that it has a link to.
     pub(crate) siblings: BTreeSet<String>,
+    /// The nodes that lately lost their last link to it because they answered no more.
+    pub(crate) silent: BTreeSet<String>,
     /// The port at which it accepts links, if it says so.
     pub(crate) port: Option<u16>,
 }
@@ -74,6 +76,7 @@ pub(crate) struct Hub {
 struct Told {
     links: BTreeMap<String, i32>,
     siblings: BTreeSet<String>,
+    silent: BTreeSet<String>,
     port: Option<u16>,
 }
 
@@ -110,8 +113,8 @@ impl HubReports {
     pub(crate) fn at(&self, now: Instant) -> BTreeMap<String, Hub> {
         let entries = self.entries.read();
         let hub = |entry: &Entry| {
-            let Told { links, siblings, port } = entry.told.clone();
-            Hub { liveness: entry.sightings.liveness(now).0, links, siblings, port }
+            let Told { links, siblings, silent, port } = entry.told.clone();
+            Hub { liveness: entry.sightings.liveness(now).0, links, siblings, silent, port }
         };
         entries.iter().map(|(node, entry)| (node.clone(), hub(entry))).collect()
     }
@@ -214,6 +217,7 @@ fn told(node: &str, stored: &StoredReport) -> Told {
         Ok(report) => Told {
             links: report.links.into_iter().map(|link| (link.node, link.round_trip_millis.max(0))).collect(),
             siblings: report.siblings.into_iter().collect(),
+            silent: report.silent.into_iter().collect(),
             port: report.port,
         },
         Err(error) => {
@@ -314,8 +318,9 @@ mod tests {
                 true,
             ),
             ("garbage", report(8, "c1", &json!("{")), true),
-            ("a link again", report(9, "c1", &one), true),
-            ("the end", report(10, "", &one), true),
+            ("who fell silent", report(9, "c1", &json!({ "instance": "y", "silent": ["e1"] })), true),
+            ("a link again", report(10, "c1", &one), true),
+            ("the end", report(11, "", &one), true),
         ];
         for (what, report, news) in cases {
             assert_eq!(!reports.apply(&report, Instant::now()).is_empty(), news, "{what}");

@@ -133,7 +133,12 @@ impl Case<'_> {
 
     fn evidence(&self, node: &str) -> Evidence {
         if !self.is_exposed() {
-            return if self.gateways_of(node).is_empty() { Evidence::Nothing } else { Evidence::Working };
+            let mut living = self.living.iter().filter_map(|name| self.hubs.get(name));
+            return match self.gateways_of(node).is_empty() {
+                false => Evidence::Working,
+                true if living.any(|hub| hub.silent.contains(node)) => Evidence::Unanswering,
+                true => Evidence::Nothing,
+            };
         }
         match self.hubs.get(node).map(|hub| hub.liveness) {
             Some(Liveness::Alive) => Evidence::Working,

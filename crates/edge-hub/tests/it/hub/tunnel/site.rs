@@ -7,6 +7,7 @@ use std::{
     os::unix::fs::MetadataExt,
     path::PathBuf,
     sync::Arc,
+    time::Duration,
 };
 
 use api::{annotations::TUNNEL_REPORT, names};
@@ -62,6 +63,8 @@ pub(super) struct Tunnelled {
     pub(super) address: IpAddr,
     /// Where the edge node accepts links of its pool.
     pub(super) pool: SocketAddr,
+    /// How long certificates are good that are issued; if not said, for ever.
+    pub(super) life: Option<Duration>,
     _tasks: JoinSet<()>,
 }
 
@@ -117,11 +120,13 @@ pub(super) async fn read_head(client: &mut (impl AsyncReadExt + Unpin)) -> Strin
 }
 
 /// Issues what is asked for, as manager and signer together do.
-fn issue(cluster: &Cluster, authority: &Authority) {
+fn issue(cluster: &Cluster, authority: &Authority, life: Option<Duration>) {
     for (key, request) in cluster.list(REQUESTS).iter().filter(|(_, request)| request["status"].is_null()) {
         assert_eq!(request["spec"]["signerName"], names::GATEWAY_SIGNER);
         let text = BASE64_STANDARD.decode(request["spec"]["request"].as_str().unwrap()).unwrap();
-        let issued = authority.sign(str::from_utf8(&text).unwrap()).unwrap();
+        let text = str::from_utf8(&text).unwrap();
+        let issued =
+            life.map_or_else(|| authority.sign(text), |life| authority.sign_for(text, life)).unwrap();
         let status = json!({ "status": { "certificate": BASE64_STANDARD.encode(issued) } });
         cluster.merge_patch(REQUESTS, key, &status).unwrap();
     }
@@ -149,6 +154,7 @@ impl Tunnelled {
             ordinary_loopback,
             address,
             pool: SocketAddr::new(address, port()),
+            life: None,
             _tasks: tasks,
         };
         made.fill(address);
@@ -213,6 +219,13 @@ impl Tunnelled {
         self.site.server.cluster().merge_patch(GATEWAYS, gateway, &status).unwrap();
     }
 
+    /// Has the cloud's Gateway dialled at this host.
+    pub(super) fn expose_at(&self, host: &str) {
+        let addresses = json!([{ "host": host, "port": self.gateway, "nodeName": "c1" }]);
+        let status = json!({ "status": { "addresses": addresses } });
+        self.site.server.cluster().merge_patch(GATEWAYS, "cloud", &status).unwrap();
+    }
+
     /// Takes everything from the cloud's Gateway: nobody is listed, and it is no longer exposed.
     pub(super) fn unlist(&self) {
         let nobody = json!({
@@ -250,9 +263,11 @@ impl Tunnelled {
             ("--tunnel-destinations", format!("nodes@cloud={}", self.kubelet)),
             // Whatever the environment says.
             ("--tunnel-http-proxy", String::new()),
+            ("--tunnel-no-proxy", String::new()),
         ];
-        let arguments =
-            arguments.iter().chain(more).flat_map(|(name, value)| [(*name).to_owned(), value.clone()]);
+        // What is given takes the place of what is not.
+        let others = arguments.iter().filter(|(name, _)| more.iter().all(|(given, _)| given != name));
+        let arguments = others.chain(more).flat_map(|(name, value)| [(*name).to_owned(), value.clone()]);
         let arguments = arguments.chain(["--tunnel".to_owned()]).collect();
         let mut hub = TestHub { _folder: folder, arguments, admin, running: None };
         hub.start().await;
@@ -285,12 +300,18 @@ impl Tunnelled {
     }
 
     pub(super) async fn edge(&self) -> TestHub {
-        self.of_pool("a1", self.loopback).await
+        self.of_pool("a1", self.loopback, &[]).await
+    }
+
+    /// The same, whose way out is an HTTP proxy.
+    pub(super) async fn edge_behind(&self, proxy: SocketAddr) -> TestHub {
+        let proxy = ("--tunnel-http-proxy", format!("http://{proxy}"));
+        self.of_pool("a1", self.loopback, &[proxy]).await
     }
 
     /// The node of the pool that is no endpoint.
     pub(super) async fn ordinary(&self) -> TestHub {
-        self.of_pool("a2", self.ordinary_loopback).await
+        self.of_pool("a2", self.ordinary_loopback, &[]).await
     }
 
     /// An edge node of no pool, which no Gateway names.
@@ -299,13 +320,13 @@ impl Tunnelled {
         let labels = json!({ "openyurt.io/is-edge-worker": "true" });
         let node = json!({ "metadata": { "name": "s1", "labels": labels }, "spec": {}, "status": { "addresses": addresses } });
         self.site.server.cluster().create("nodes", node).unwrap();
-        self.of_pool("s1", port()).await
+        self.of_pool("s1", port(), &[]).await
     }
 
-    async fn of_pool(&self, node: &str, loopback: u16) -> TestHub {
-        let more =
+    async fn of_pool(&self, node: &str, loopback: u16, more: &[(&str, String)]) -> TestHub {
+        let ports =
             [("--tunnel-address", self.pool.to_string()), ("--tunnel-proxy-port", loopback.to_string())];
-        self.hub(node, &more).await
+        self.hub(node, &[&ports[..], more].concat()).await
     }
 
     /// The certificate that a hub shows at `address` to who dials it as this node; nothing if it is refused at once.
@@ -328,9 +349,9 @@ impl Tunnelled {
     pub(super) async fn until_async(&self, what: &str, holds: impl AsyncFn() -> bool) {
         let deadline = Instant::now() + SOON;
         while !holds().await {
-            issue(self.site.server.cluster(), self.authority());
+            issue(self.site.server.cluster(), self.authority(), self.life);
             assert!(Instant::now() < deadline, "not in time: {what}");
-            sleep(std::time::Duration::from_millis(20)).await;
+            sleep(Duration::from_millis(20)).await;
         }
     }
 

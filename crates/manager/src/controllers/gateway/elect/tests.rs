@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-use Evidence::{Nothing, Silent, Unknown, Working};
+use Evidence::{Nothing, Silent, Unanswering, Unknown, Working};
 
 fn candidate(node: &str, evidence: Evidence, ready: bool) -> Candidate {
     Candidate { node: node.to_owned(), evidence, ready }
@@ -20,7 +20,7 @@ fn the_order_decides_and_who_is_elected_stays() {
     let now = Instant::now();
     let strict = Judgement::Strict;
     let trial = Judgement::OnTrial(Some(now));
-    let cases: [Case<'_>; 23] = [
+    let cases: [Case<'_>; 25] = [
         (&[], 1, strict, &["gone"], &[]),
         (&[("b", Working), ("a", Working)], 1, strict, &[], &["b"]),
         (&[("b", Working), ("a", Working)], 2, strict, &[], &["b", "a"]),
@@ -40,6 +40,8 @@ fn the_order_decides_and_who_is_elected_stays() {
         (&[("b", Nothing), ("a", Nothing)], 1, trial, &[], &["b"]),
         (&[("b", Nothing), ("a", Nothing)], 1, trial, &["a"], &["a"]),
         (&[("b", Nothing), ("a", Working)], 1, trial, &["a", "b"], &["a"]),
+        (&[("b", Nothing), ("a", Unanswering)], 1, trial, &["a"], &["a"]),
+        (&[("b", Working), ("a", Unanswering)], 1, strict, &["a"], &["b"]),
         (&[("b", Nothing), ("a", Nothing)], 3, trial, &[], &["b", "a"]),
         (&[("b", Nothing), ("a", Nothing)], 1, Judgement::OnTrial(None), &["a"], &["a"]),
         (&[("b", Nothing), ("a", Nothing)], 1, Judgement::Readiness, &["a"], &["a"]),
@@ -116,6 +118,30 @@ fn who_had_a_link_may_lose_it_for_a_moment_however_long_it_had_it() {
 }
 
 #[test]
+fn who_answers_no_more_over_its_link_gives_way_at_once() {
+    let start = Instant::now();
+    let judgement = Judgement::OnTrial(Some(start));
+    let (linked, without) =
+        (all(&[("a", Working), ("b", Nothing)]), all(&[("a", Unanswering), ("b", Nothing)]));
+    let had = elect(&linked, 1, judgement, &Record::default(), start);
+    let late = start + Duration::from_mins(10);
+    let lost = elect(&without, 1, judgement, &had.record, late);
+    assert_eq!((lost.elected.as_slice(), lost.look_at), (&["b".to_owned()][..], Some(late + TRIAL)));
+    // It is told of once more; who was elected has its time.
+    assert_eq!(elect(&without, 1, judgement, &lost.record, late + Duration::from_secs(1)).elected, ["b"]);
+    // There is nobody else, or there was nothing to dial.
+    let alone = all(&[("a", Unanswering)]);
+    assert_eq!(elect(&alone, 1, judgement, &had.record, late).elected, ["a"]);
+    let again = Judgement::OnTrial(Some(late + LOST));
+    let unjudged = elect(&without, 1, Judgement::OnTrial(None), &had.record, late);
+    let judged = elect(&without, 1, again, &unjudged.record, late + LOST);
+    assert_eq!(
+        (judged.elected.as_slice(), judged.look_at),
+        (&["a".to_owned()][..], Some(late + LOST + TRIAL))
+    );
+}
+
+#[test]
 fn nobody_is_judged_while_there_is_nothing_to_dial() {
     let start = Instant::now();
     let list = all(&[("a", Nothing), ("b", Nothing)]);
@@ -141,7 +167,7 @@ fn the_only_candidate_stays_though_it_has_no_link() {
 }
 
 fn evidence() -> impl Strategy<Value = Evidence> {
-    prop_oneof![Just(Working), Just(Unknown), Just(Nothing)]
+    prop_oneof![Just(Working), Just(Unknown), Just(Unanswering), Just(Nothing)]
 }
 
 proptest! {
@@ -188,8 +214,14 @@ proptest! {
                     prop_assert!(candidate.evidence == Working || candidate.ready);
                 }
                 // Who had a link at the last look keeps its place at the first without one, if it may be elected at all.
-                if was && worked.contains(&candidate.node) && candidate.ready && !strict && replicas >= replicas_before {
+                let lost = was && worked.contains(&candidate.node) && candidate.ready && !strict;
+                if lost && candidate.evidence != Unanswering && replicas >= replicas_before {
                     prop_assert!(is, "{} was given no time", candidate.node);
+                }
+                // It has none if it answered no more, and somebody works who can have the place.
+                let spare = list.iter().any(|c| c.evidence == Working && !outcome.elected.contains(&c.node));
+                if lost && candidate.evidence == Unanswering && spare {
+                    prop_assert!(!is, "{} was given time", candidate.node);
                 }
                 // Nobody keeps a place without a link for longer than its trial, while somebody who works has none.
                 if is && was && candidate.evidence != Working {

@@ -78,8 +78,15 @@ fn world() -> World {
 impl World {
     fn hub(&mut self, node: &str, liveness: Liveness, links: &[&str]) {
         let links = links.iter().map(|node| ((*node).to_owned(), 12)).collect();
-        let siblings = BTreeSet::new();
-        self.observed.hubs.insert(node.to_owned(), Hub { liveness, links, siblings, port: None });
+        let (siblings, silent) = (BTreeSet::new(), BTreeSet::new());
+        self.observed.hubs.insert(node.to_owned(), Hub { liveness, links, siblings, silent, port: None });
+    }
+
+    /// One gateway says that a node answers no more.
+    fn misses(&mut self, node: &str, silent: &str) {
+        let hub = self.observed.hubs.get_mut(node).unwrap();
+        hub.links.remove(silent);
+        hub.silent.insert(silent.to_owned());
     }
 
     /// One gateway says that it has a link to another.
@@ -271,6 +278,20 @@ fn an_edge_endpoint_without_a_link_gives_way() {
     world.observed.now = due;
     let second = world.plan();
     assert_eq!((active(&second, 1), second.verdicts[1].connected.reason), (vec!["b"], "NoTunnel"));
+}
+
+/// A gateway of the edge that lost power: the last of the cloud's gateways to notice ends its time.
+#[test]
+fn an_edge_endpoint_that_answers_no_more_gives_way_at_once() {
+    let mut world = world();
+    world.hub("c1", Liveness::Alive, &["a"]);
+    world.hub("c2", Liveness::Alive, &["a"]);
+    assert_eq!(active(&world.plan(), 1), ["a"]);
+    world.observed.now += Duration::from_mins(1);
+    world.misses("c1", "a");
+    assert_eq!(active(&world.plan(), 1), ["a"], "the other one has a link");
+    world.misses("c2", "a");
+    assert_eq!(active(&world.plan(), 1), ["b"]);
 }
 
 #[test]
