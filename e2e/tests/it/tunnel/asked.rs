@@ -128,13 +128,18 @@ pub(super) async fn ask_by_service(period: Duration, began: Instant, node: &str)
     let mut asked = Asked::default();
     for line in said.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let [begun, ended, status] = words[..] else { bail!("{line:?}") };
-        let [begun, ended] = [begun, ended].map(|time| time.parse().map(Duration::from_secs_f64));
-        let (begun, took) = (begun.clone()?.saturating_sub(start), ended?.saturating_sub(begun?));
-        if status != "401" {
-            println!("failed by the Service, begun after {begun:.1?}, in {took:.1?}: {status}");
+        let [from, to, status] = words[..] else { bail!("{line:?}") };
+        let [from, to] = [from, to].map(|time| time.parse().map(Duration::from_secs_f64));
+        let (from, to) = (from?, to?);
+        let request = Request {
+            begun: from.saturating_sub(start),
+            took: to.saturating_sub(from),
+            answered: status == "401",
+        };
+        if !request.answered {
+            println!("failed by the Service: {status}, {request:.1?}");
         }
-        asked.requests.push(Request { begun, took, answered: status == "401" });
+        asked.requests.push(request);
     }
     ensure!(!asked.requests.is_empty(), "nothing was asked");
     Ok(asked)
