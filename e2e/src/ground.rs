@@ -37,7 +37,7 @@ pub const EDGE: [&str; 4] = [EDGE_GATEWAY, ORDINARY, TWIN, SOLO];
 const GROUND: [&str; 11] =
     ["up", "--cloud", "2", "--site", "a:2", "--site", "b:1", "--site", "solo:1", "--balancer", "--coredns"];
 
-/// The pools' gateways. Who is an endpoint of pool a decides the order of its list.
+/// The pools' gateways: of pool a by a selector, of pool b by its name alone. Who is an endpoint of pool a decides the order of its list.
 const OBJECTS: &str = r#"
 apiVersion: v1
 kind: ConfigMap
@@ -76,7 +76,6 @@ apiVersion: raven.openyurt.io/v1beta1
 kind: Gateway
 metadata: {name: tunnel-b}
 spec:
-  nodeSelector: {matchLabels: {apps.openyurt.io/nodepool: tunnel-b}}
   proxyConfig: {Replicas: 1}
   tunnelConfig: {Replicas: 0}
   endpoints: [{nodeName: b-1, type: proxy, underNAT: true}]

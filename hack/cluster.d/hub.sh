@@ -20,7 +20,7 @@ mode_options() {
     plain) return 0 ;;
     report) printf '%s\n' --node-metric "--node-metric-cgroup-root=/isthmus/$id/$node" && return 0 ;;
   esac
-  printf '%s\n' --tunnel "--tunnel-destinations=$service_cidr@cloud=80+443,$cluster_cidr@cloud=1-65535,*.svc.cluster.local@cloud=80+443,nodes=18090"
+  printf '%s\n' --tunnel "--tunnel-destinations=$service_cidr@cloud=80+443,$cluster_cidr@cloud=1-65535,*.svc.cluster.local@cloud=80+443,*.e2e-tunnel@cloud=80,nodes=18090"
   [[ $(hub_mode) == gateway ]] || return 0
   printf '%s\n' "--tunnel-clients-address=$node_address:10265" "--tunnel-client-ca-file=$state/pki/ca.crt" \
     --tunnel-client-names=kube-apiserver-egress

@@ -1,5 +1,6 @@
 //! The manager as a process: start, probes, metrics, hand-over, rights, upgrade and removal.
 
+mod gateways;
 mod process;
 
 use std::time::Duration;
@@ -168,7 +169,7 @@ async fn upgrade_and_remove() -> Result<()> {
     let removal = r#"[{"op":"remove","path":"/spec/versions/2/additionalPrinterColumns/1"}]"#;
     kubectl(&["patch", "crd", "nodepools.apps.openyurt.io", "--type=json", "-p", removal]).await?.ok()?;
     ensure!(columns().await? != before, "the test did not make the CRD older");
-    kubectl_apply("apiVersion: apps.openyurt.io/v1beta2\nkind: NodePool\nmetadata: {name: e2e-upgrade}\n")
+    kubectl_apply("apiVersion: apps.openyurt.io/v1beta2\nkind: NodePool\nmetadata: {name: e2e-upgrade}\nspec: {type: Edge}\n")
         .await?
         .ok()?;
 
@@ -177,12 +178,15 @@ async fn upgrade_and_remove() -> Result<()> {
 
     let install = repository().join("hack/install");
     let values = "log.level=debug,leaderElection.leaseDuration=20s";
-    run(&install, &["--set", values, "--wait"], "").await?.ok()?;
+    let for_edge_pools = format!("{values},gateways.forEdgePools=true");
+    run(&install, &["--set", &for_edge_pools, "--wait"], "").await?.ok()?;
     all_ready().await?;
     ensure!(columns().await? == before, "the upgrade did not bring the CRD up to date");
     ensure!(kubectl(&["get", "np", "e2e-upgrade"]).await?.success, "the upgrade lost a pool");
+    gateways::an_edge_pool_has_one("e2e-upgrade").await?;
     // The webhook answers right after the upgrade: its authority is still trusted.
     kubectl(&["delete", "np", "e2e-upgrade"]).await?.ok()?;
+    gateways::it_is_gone("e2e-upgrade").await?;
 
     let logs = kubectl(&["-n", SYSTEM, "logs", "-l", "app.kubernetes.io/component=manager", "--tail=-1"])
         .await?
@@ -198,7 +202,7 @@ async fn upgrade_and_remove() -> Result<()> {
     }
 
     // A pool outlives the release, and so does what says who leads it.
-    let pool = "apiVersion: apps.openyurt.io/v1beta2\nkind: NodePool\nmetadata: {name: e2e-outlives}\n\
+    let pool = "apiVersion: apps.openyurt.io/v1beta2\nkind: NodePool\nmetadata: {name: e2e-outlives, annotations: {isthmus.dev/gateway: \"false\"}}\n\
                 spec: {enableLeaderElection: true, networkMode: HostNetwork}\n";
     kubectl_apply(pool).await?.ok()?;
     // By themselves: the API server may know the slice of the port before for longer than a replica serves on.
@@ -210,18 +214,8 @@ async fn upgrade_and_remove() -> Result<()> {
     eventually("the hubs are told", Duration::from_secs(20), || async { kubectl(&config_map).await?.ok() })
         .await?;
 
-    // An exposed Gateway, to which a Service and its slice lead though no hub runs.
-    let gateway = "apiVersion: raven.openyurt.io/v1beta1\nkind: Gateway\nmetadata: {name: e2e-outlives}\n\
-                   spec: {exposeType: PublicIP, proxyConfig: {Replicas: 1, proxyHTTPSPort: \"10250\"}, \
-                   endpoints: [{nodeName: cloud-1, type: proxy, publicIP: 192.0.2.1}]}\n";
-    kubectl_apply(gateway).await?.ok()?;
-    eventually("a Service for the Gateway", Duration::from_secs(20), || async {
-        let made = made_by_the_manager().await?;
-        ensure!(made.iter().any(|object| object.starts_with("service/")), "{made:?}");
-        ensure!(made.iter().any(|object| object.starts_with("endpointslice")), "{made:?}");
-        Ok(())
-    })
-    .await?;
+    gateways::one_exposes_the_cloud("e2e-outlives").await?;
+    gateways::a_port_of_two_is_one().await?;
 
     let installed = of_the_release().await?;
     for kind in OF_THE_RELEASE {

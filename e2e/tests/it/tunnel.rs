@@ -2,6 +2,7 @@
 //! after the assertion (f) or the fault (x) of the tunnel's requirements that it shows.
 
 mod asked;
+mod controllers;
 mod faults;
 mod gateways;
 mod held;

@@ -6,14 +6,16 @@
 
 use std::fmt::{Display, Formatter};
 use std::ops::Range;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use e2e::ground::{GATEWAYS, exec};
 use e2e::hack_cluster;
 use e2e::keyboard::Waits;
 use tokio::task::JoinSet;
 use tokio::time::{interval, sleep_until};
+
+use super::identity::words_to_kubelet;
 
 /// How long a request may take before it counts as failed: it hangs.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -104,6 +106,43 @@ async fn ask(node: &'static str, start: Instant) -> Request {
         println!("failed, begun after {begun:.1?}, in {took:.1?}: {error:#}");
     }
     Request { begun, took, answered: answer.is_ok() }
+}
+
+/// Asks the kubelet of a node by the internal Service's own address from a cloud node, where kube-proxy chooses among the gateways, until
+/// so long after `began`. Nobody shows credentials, so what counts as an answer is the kubelet's own refusal.
+pub(super) async fn ask_by_service(period: Duration, began: Instant, node: &str) -> Result<Asked> {
+    let (requests, pace) = (period.as_millis() / PACE.as_millis(), PACE.as_secs_f64());
+    let words = words_to_kubelet(node).await?;
+    let script = format!(
+        "for ((i = 0; i < {requests}; i++)); do
+           (begun=$EPOCHREALTIME; said=$(\"$@\" -m {} -o /dev/null -w '%{{http_code}}'); echo $begun $EPOCHREALTIME $said) &
+           sleep {pace}
+         done
+         wait",
+        PATIENCE.as_secs()
+    );
+    let ask = ["exec", PLAIN, "--", "bash", "-c", &script, "ask"];
+    let words = ask.into_iter().chain(words.iter().map(String::as_str));
+    let said = hack_cluster(&words.collect::<Vec<_>>()).await?.ok()?;
+    let start = SystemTime::now().duration_since(UNIX_EPOCH)?.saturating_sub(began.elapsed());
+    let mut asked = Asked::default();
+    for line in said.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [from, to, status] = words[..] else { bail!("{line:?}") };
+        let [from, to] = [from, to].map(|time| time.parse().map(Duration::from_secs_f64));
+        let (from, to) = (from?, to?);
+        let request = Request {
+            begun: from.saturating_sub(start),
+            took: to.saturating_sub(from),
+            answered: status == "401",
+        };
+        if !request.answered {
+            println!("failed by the Service: {status}, {request:.1?}");
+        }
+        asked.requests.push(request);
+    }
+    ensure!(!asked.requests.is_empty(), "nothing was asked");
+    Ok(asked)
 }
 
 /// Runs `hack/cluster` beside requests. How long after `began` the command had ended, and with that what it brings about had begun.

@@ -10,20 +10,28 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use e2e::cleanup::Cleanup;
 use e2e::ground::{EDGE_GATEWAY, GATEWAYS, Reach, TWIN, ground};
+use e2e::keyboard::Keyboard;
 use e2e::{client, eventually, hack_cluster, kubectl};
 use futures::future::try_join_all;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{Api, DeleteParams, ListParams};
 
-use super::asked::{ask_until, done};
+use super::asked::{ask_by_service, ask_until, done};
+use super::faults::process_of_hub;
 use super::held::{Held, fates, sessions};
 use super::reach::link_ports_of;
 
 /// How soon the slices no longer list a gateway that is gone.
-const SLICES: Duration = Duration::from_secs(5);
+pub(super) const SLICES: Duration = Duration::from_secs(5);
 
 /// How soon new requests no longer go to it.
 const REQUESTS: Duration = Duration::from_secs(3);
+
+/// For how long a hub that ends lets streams of the tunnel go on.
+const DRAIN: Duration = Duration::from_secs(25);
+
+/// What else it does before and after.
+const DRAIN_MORE: Duration = Duration::from_secs(5);
 
 /// How much longer is waited, to say how late it was.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -34,14 +42,14 @@ fn of_node_names() -> ListParams {
 }
 
 /// The nodes that the Service of node names leads to, as the manager has written them.
-async fn endpoints(slices: &Api<EndpointSlice>) -> Result<BTreeSet<String>> {
+pub(super) async fn endpoints(slices: &Api<EndpointSlice>) -> Result<BTreeSet<String>> {
     let endpoints =
         slices.list(&of_node_names()).await?.items.into_iter().filter_map(|slice| slice.endpoints);
     Ok(endpoints.flatten().filter_map(|endpoint| endpoint.node_name).collect())
 }
 
 /// Waits until they are these.
-async fn endpoints_are(
+pub(super) async fn endpoints_are(
     slices: &Api<EndpointSlice>,
     wanted: &[&str],
     began: Instant,
@@ -108,20 +116,28 @@ async fn x2_a_cloud_gateway_dies() -> Result<()> {
         let sessions = sessions(EDGE_GATEWAY).await?;
         let start = Cleanup::hack_cluster(&["start", "edge-hub", GATEWAYS[0]]);
         let began = Instant::now();
-        let (asked, gone, killed) = tokio::join!(
+        let (asked, by_service, gone, killed) = tokio::join!(
             ask_until(Duration::from_secs(8), began, &[EDGE_GATEWAY, TWIN], false),
+            ask_by_service(Duration::from_secs(8), began, EDGE_GATEWAY),
             endpoints_are(&slices, &GATEWAYS[1..], began, SLICES + PATIENCE),
             done(began, &["signal", "KILL", "edge-hub", GATEWAYS[0]]),
         );
-        let (asked, gone, killed) = (asked?, gone?, killed?);
-        println!("x2, {reach:?}: killed after {killed:.1?}, endpoints after {gone:.1?}; {asked}");
+        let (asked, by_service, gone, killed) = (asked?, by_service?, gone?, killed?);
+        println!(
+            "x2, {reach:?}: killed after {killed:.1?}, endpoints after {gone:.1?}; {asked}; by kube-proxy {by_service}"
+        );
         ensure!(
             gone.saturating_sub(killed) <= SLICES,
             "the endpoints, {gone:.1?}; killed after {killed:.1?}"
         );
         let soon = killed + REQUESTS;
-        ensure!(asked.answered(killed..soon), "not one begun within {REQUESTS:?} was answered: {asked}");
-        ensure!(asked.failed(soon) == 0, "some failed that were begun {REQUESTS:?} after it died: {asked}");
+        for asked in [&asked, &by_service] {
+            ensure!(asked.answered(killed..soon), "not one begun within {REQUESTS:?} was answered: {asked}");
+            ensure!(
+                asked.failed(soon) == 0,
+                "some failed that were begun {REQUESTS:?} after it died: {asked}"
+            );
+        }
         let (alive, ended) = fates(sessions, began).await?;
         println!("x2, {reach:?}: {alive} sessions go on, {ended} ended");
         ensure!(alive > 0 && ended > 0, "not over both gateways: {alive} sessions go on, {ended} ended");
@@ -209,25 +225,55 @@ async fn x3_a_cloud_gateway_is_told_to_end() -> Result<()> {
         let held = Held::now().await?;
         // Sessions over either gateway: the balancer gives each in turn.
         let mut sessions = sessions(EDGE_GATEWAY).await?;
+        let process = process_of_hub(GATEWAYS[0]).await?;
         let start = Cleanup::hack_cluster(&["start", "edge-hub", GATEWAYS[0]]);
         let began = Instant::now();
         let (asked, told) = tokio::join!(
             ask_until(Duration::from_secs(8), began, &[EDGE_GATEWAY, TWIN], false),
-            hack_cluster(&["signal", "TERM", "edge-hub", GATEWAYS[0]]),
+            done(began, &["signal", "TERM", "edge-hub", GATEWAYS[0]]),
         );
-        told?.ok()?;
-        let asked = asked?;
-        println!("x3, {reach:?}: {asked}");
+        let (asked, told) = (asked?, told?);
+        println!("x3, {reach:?}: told after {told:.1?}; {asked}");
         for session in &mut sessions {
             session.press().await.context("a session of before, while its gateway drains")?;
         }
-        drop(sessions);
-        // It may still drain: connections that clients keep are streams, too.
-        hack_cluster(&["stop", "edge-hub", GATEWAYS[0]]).await?.ok()?;
+        if reach == Reach::Names {
+            it_ends_by_itself(sessions, &process, began + told).await?;
+        } else {
+            drop(sessions);
+            // It may still drain: connections that clients keep are streams, too.
+            hack_cluster(&["stop", "edge-hub", GATEWAYS[0]]).await?.ok()?;
+        }
         drop(start);
         ensure!(asked.failed(Duration::ZERO) == 0, "{asked}");
         eventually("links at both", Duration::from_secs(40), || both_report(EDGE_GATEWAY, true)).await?;
         held.is_all_there_is().await?;
     }
+    Ok(())
+}
+
+/// What is kept open for longer than a drain lasts is all that is cut: sessions over the gateway that was told to end, which then is gone;
+/// those over the other one go on.
+async fn it_ends_by_itself(sessions: Vec<Keyboard>, process: &str, told: Instant) -> Result<()> {
+    let there = format!("/proc/{}", process.trim());
+    let left = (DRAIN + DRAIN_MORE).saturating_sub(told.elapsed());
+    eventually("its process is gone", left, || async {
+        let found = hack_cluster(&["exec", GATEWAYS[0], "--", "test", "-e", &there]).await?;
+        ensure!(!found.success, "it still drains");
+        Ok(())
+    })
+    .await?;
+    let took = told.elapsed();
+    let (mut alive, mut ended) = (0, 0);
+    for mut session in sessions {
+        if session.press().await.is_ok() {
+            alive += 1;
+        } else {
+            session.breaks(PATIENCE).await?;
+            ended += 1;
+        }
+    }
+    println!("x3: gone by itself after {took:.1?}; {alive} sessions go on, {ended} ended");
+    ensure!(alive > 0 && ended > 0, "not over both gateways: {alive} sessions go on, {ended} ended");
     Ok(())
 }

@@ -8,8 +8,8 @@ use e2e::ground::{EDGE_GATEWAY, GATEWAYS, ORDINARY, Reach, SOLO, ground};
 use e2e::hub::token;
 use e2e::{eventually, hack_cluster, kubectl, kubectl_apply, run};
 
-/// What a kubelet answers to a caller of the cloud: the status and the text.
-async fn ask_kubelet(node: &str, token: Option<&str>) -> Result<(String, String)> {
+/// How a program of the cloud asks the kubelet of a node by the address of the internal Service, which kube-proxy leads to a gateway.
+pub(super) async fn words_to_kubelet(node: &str) -> Result<Vec<String>> {
     let service = [
         "-n",
         "kube-system",
@@ -22,11 +22,18 @@ async fn ask_kubelet(node: &str, token: Option<&str>) -> Result<(String, String)
     let address = kubectl(&service).await?.ok()?;
     let authority = hack_cluster(&["path", "cloud-1", "hub-ca"]).await?.ok()?;
     let (resolve, url) = (format!("{node}:10250:{address}"), format!("https://{node}:10250/metrics"));
+    let words = ["curl", "-s", "--cacert", authority.trim(), "--resolve", &resolve, &url];
+    Ok(words.map(str::to_owned).to_vec())
+}
+
+/// What a kubelet answers to a caller of the cloud: the status and the text.
+pub(super) async fn ask_kubelet(node: &str, token: Option<&str>) -> Result<(String, String)> {
+    let to_kubelet = words_to_kubelet(node).await?;
     let bearer = token.map(|token| format!("Authorization: Bearer {token}"));
-    let mut words =
-        vec!["exec", "cloud-1", "--", "curl", "-sm10", "--cacert", authority.trim(), "--resolve", &resolve];
+    let mut words = vec!["exec", "cloud-1", "--"];
+    words.extend(to_kubelet.iter().map(String::as_str));
     words.extend(bearer.iter().flat_map(|bearer| ["-H", bearer.as_str()]));
-    words.extend(["-w", "\n%{http_code}", &url]);
+    words.extend(["-m10", "-w", "\n%{http_code}"]);
     let said = hack_cluster(&words).await?;
     let (body, status) = said.stdout.rsplit_once('\n').with_context(|| format!("{said:?}"))?;
     Ok((status.to_owned(), body.to_owned()))

@@ -19,16 +19,25 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// The port of pods on their node's network, which `hack/cluster hub` allows.
 const PORT: u16 = 18090;
 
+/// The port of who forwards for ordinary pods to the proxy on the node's loopback address.
+const FORWARDED: u16 = 18091;
+
 /// The port of who counts what it is sent, in a pod of the cloud.
 const COUNTED: &str = "9003";
 
 /// A pod on the network of its node, as system pods and those of host-network pools are: it serves, and it asks.
 pub(super) async fn on_host(node: &str) -> Result<Cleanup> {
-    let name = format!("host-{node}");
-    let gone =
-        Cleanup::kubectl(&in_namespace(&["delete", "pod", &name, "--wait=false", "--ignore-not-found"]));
-    said(&["delete", "pod", &name, "--ignore-not-found"], PATIENCE).await?;
     // The port may be that of the pod before for a moment: with no grace it is gone from the API before its process is.
+    let script = format!(
+        "mkdir /www; echo host {node} >/www/index.html; until httpd -f -p {PORT} -h /www; do sleep 0.2; done"
+    );
+    on_network_of(node, &format!("host-{node}"), &script).await
+}
+
+async fn on_network_of(node: &str, name: &str, script: &str) -> Result<Cleanup> {
+    let gone =
+        Cleanup::kubectl(&in_namespace(&["delete", "pod", name, "--wait=false", "--ignore-not-found"]));
+    said(&["delete", "pod", name, "--ignore-not-found"], PATIENCE).await?;
     let pod = format!(
         "apiVersion: v1
 kind: Pod
@@ -40,20 +49,25 @@ spec:
   containers:
   - name: c
     image: isthmus.dev/busybox:1
-    command: [sh, -c, 'mkdir /www; echo host {node} >/www/index.html; until httpd -f -p {PORT} -h /www; do sleep 0.2; done']
+    command: [sh, -c, '{script}']
 "
     );
     kubectl_apply(&pod).await?.ok()?;
-    e2e::hub::runs(NAMESPACE, &name).await?;
+    e2e::hub::runs(NAMESPACE, name).await?;
     Ok(gone)
 }
 
-/// What a pod on a node gets from a URL, through the hub of its node. busybox's wget dies of names.
+/// What a pod on a node gets from a URL, through the hub of its node.
 async fn get(node: &str, host: &str) -> Result<String> {
+    get_by(&format!("host-{node}"), "127.0.0.1 10265", host).await
+}
+
+/// What a pod gets from a URL by a proxy. busybox's wget dies of names.
+async fn get_by(pod: &str, proxy: &str, host: &str) -> Result<String> {
     let script = format!(
-        "printf 'GET http://{host}/ HTTP/1.0\\r\\nHost: {host}\\r\\n\\r\\n' | nc -w 5 127.0.0.1 10265 | tail -1"
+        "printf 'GET http://{host}/ HTTP/1.0\\r\\nHost: {host}\\r\\n\\r\\n' | nc -w 5 {proxy} | tail -1"
     );
-    said(&["exec", &format!("host-{node}"), "--", "sh", "-c", &script], PATIENCE).await
+    said(&["exec", pod, "--", "sh", "-c", &script], PATIENCE).await
 }
 
 /// The first line of the answer to a CONNECT.
@@ -97,8 +111,10 @@ spec:
         })
         .await?;
         // The stream of bytes as well, which anything but HTTP takes.
-        let status = connect(node, &format!("web.{NAMESPACE}.svc.cluster.local:80")).await?;
-        ensure!(status.contains(" 200 "), "from {node}: {status:?}");
+        for name in [&url, &format!("web.{NAMESPACE}")] {
+            let status = connect(node, &format!("{name}:80")).await?;
+            ensure!(status.contains(" 200 "), "{name} from {node}: {status:?}");
+        }
         listens("cloud-2", COUNTED).await?;
         half_is_closed(node, &format!("{url}:443")).await.context("the end of one half, which is of F5")?;
     }
@@ -131,7 +147,38 @@ async fn f14_from_one_pool_to_another() -> Result<()> {
         other_pool_answers(from, to).await?;
     }
     drop(ends);
+    from_pod_to_pod().await
+}
+
+/// Neither pod is on its node's network: what docs/gateways.md prescribes for these forwards on either node, from the node's address to
+/// its proxy, and from the port that is listed to the pod.
+async fn from_pod_to_pod() -> Result<()> {
+    let of_pod = async |node: &str, field: &str| {
+        let path = format!("jsonpath={{.status.{field}}}");
+        said(&["get", "pod", &pod(node), "-o", &path], PATIENCE).await
+    };
+    let there = of_pod(TWIN, "podIP").await?;
+    let _serves = forwarder(TWIN, PORT, &format!("{there} 8080")).await?;
+    let url = format!("{TWIN}:{PORT}");
+    for node in [EDGE_GATEWAY, ORDINARY] {
+        let _asks = forwarder(node, FORWARDED, "127.0.0.1 10265").await?;
+        let here = of_pod(node, "hostIP").await?;
+        eventually("an ordinary pod of the other pool answers", Duration::from_secs(30), || async {
+            let answer = get_by(&pod(node), &format!("{here} {FORWARDED}"), &url).await?;
+            ensure!(answer.trim() == TWIN, "from {node}: {answer:?}");
+            Ok(())
+        })
+        .await?;
+        // Without it an ordinary pod does not come to the proxy.
+        let itself = get_by(&pod(node), &format!("{here} 10265"), &url).await;
+        ensure!(!itself.is_ok_and(|answer| answer.trim() == TWIN), "the proxy of {node} answers its pods");
+    }
     Ok(())
+}
+
+/// A pod on the network of its node that forwards what comes to a port there.
+async fn forwarder(node: &str, port: u16, to: &str) -> Result<Cleanup> {
+    on_network_of(node, &format!("forward-{port}-{node}"), &format!("exec nc -ll -p {port} -e nc {to}")).await
 }
 
 /// Asks the pod on one node's network for that on another's, through the hub.

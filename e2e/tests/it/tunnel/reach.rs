@@ -113,26 +113,48 @@ async fn f16_a_node_alone_connects_itself_until_it_is_in_a_pool() -> Result<()> 
     let mut session = Keyboard::open(SOLO).await?;
     kubectl(&["label", "--overwrite", "node", SOLO, &pool]).await?.ok()?;
     // Its pool's endpoint leads to it, and the session of before goes on over the link that drains.
-    eventually("its hub has given up its role", Duration::from_secs(40), || async {
-        let status = hub_metrics(SOLO).await?;
-        ensure!(status.contains("hub_tunnel_role{role=\"none\"} 1"), "it has another");
-        Ok(())
-    })
-    .await?;
+    gives_up_its_role().await?;
     for _ in 0..10 {
         session.press().await.context("a session of before the node was in a pool")?;
     }
     drop(session);
-    // The API server keeps connections to kubelets for a while, and as long there are streams: it begins anew.
-    ground(Reach::Egress).await?;
-    eventually("its links are drained", Duration::from_secs(40), || async {
+    // The API server keeps a connection to a kubelet, which is a stream, for a minute and a half after its last request.
+    eventually("its links are drained", Duration::from_mins(2), || async {
         let links = links_of(SOLO).await?;
         ensure!(links == 0, "it has {links}");
         Ok(())
     })
     .await?;
     drop(back);
-    eventually("it connects itself again", Duration::from_secs(40), || logs(SOLO, PATIENCE)).await
+    connects_itself().await?;
+    // Raven's own label says the same.
+    let [behind, leave] = ["=tunnel-b", "-"].map(|value| format!("{}{value}", api::labels::GATEWAY));
+    let back = Cleanup::kubectl(&["label", "node", SOLO, &leave]);
+    kubectl(&["label", "--overwrite", "node", SOLO, &behind]).await?.ok()?;
+    gives_up_its_role().await.context("by Raven's label")?;
+    logs(SOLO, PATIENCE).await.context("behind a Gateway by Raven's label")?;
+    drop(back);
+    connects_itself().await
+}
+
+/// Waits until the hub of the node that was alone has no role.
+async fn gives_up_its_role() -> Result<()> {
+    eventually("its hub has given up its role", Duration::from_secs(40), || async {
+        let status = hub_metrics(SOLO).await?;
+        ensure!(status.contains("hub_tunnel_role{role=\"none\"} 1"), "it has another");
+        Ok(())
+    })
+    .await
+}
+
+/// Waits until it dials for itself and is reached.
+async fn connects_itself() -> Result<()> {
+    eventually("it connects itself again", Duration::from_secs(40), || async {
+        let links = links_of(SOLO).await?;
+        ensure!(links > 0, "it has {links} links");
+        logs(SOLO, PATIENCE).await
+    })
+    .await
 }
 
 #[tokio::test]

@@ -7,14 +7,14 @@ use std::collections::BTreeSet;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use e2e::cleanup::Cleanup;
 use e2e::ground::{
     EDGE_GATEWAY, GATEWAYS, NAMESPACE, ORDINARY, Reach, forward, ground, hub_metrics, in_namespace, logs,
     long, pod, said,
 };
 use e2e::hub::token;
-use e2e::keyboard::{Keyboard, Waits, hardly_slower, in_turn};
+use e2e::keyboard::{Keyboard, Waits, hardly_slower, in_turn, slowest_hardly_slower};
 use e2e::{eventually, hack_cluster, kubectl, kubectl_apply};
 use futures::future::try_join_all;
 use tokio::io::AsyncReadExt;
@@ -32,7 +32,7 @@ const RESIDENT_KIB: u64 = 192 << 10;
 /// A node that is reached without a tunnel.
 const PLAIN: &str = GATEWAYS[1];
 
-/// A pod with a long log that goes on, and a port that gives a gigabyte.
+/// A pod with a long log of lines of one byte that goes on, and a port that gives a gigabyte.
 async fn talker(node: &str) -> Result<(String, Cleanup)> {
     let name = format!("talker-{node}");
     let gone =
@@ -48,7 +48,7 @@ spec:
   containers:
   - name: c
     image: isthmus.dev/busybox:1
-    command: [sh, -c, 'nc -ll -p 9001 -e dd if=/dev/zero bs=65536 count=16384 2>/dev/null & seq 1 1200000; while :; do echo; sleep 0.01; done']
+    command: [sh, -c, 'nc -ll -p 9001 -e dd if=/dev/zero bs=65536 count=16384 2>/dev/null & yes x | head -n 1200000; while :; do echo x; sleep 0.01; done']
 "
     );
     kubectl_apply(&talker).await?.ok()?;
@@ -74,7 +74,7 @@ impl Stalled {
             reading.push(async move {
                 let mut head = vec![0; bytes];
                 log.read_exact(&mut head).await.context("a stalled log was ended")?;
-                ensure!(head.starts_with(b"1\n2\n3\n"), "another log");
+                ensure!(head.chunks(2).all(|line| line == b"x\n"), "another log");
                 Ok(())
             });
         }
@@ -192,10 +192,21 @@ async fn x8_stalled_readers_hold_nobody_back() -> Result<()> {
     let mut stalled = stall(&through.0, number, &bearer).await?;
     let stalled_plain = stall(&beside.0, number, &bearer).await?;
     until_stalled().await?;
-    let (keys, keys_plain) = in_turn(&mut ours, &mut plain, 200).await?;
     let forwards = stalled.forwards.len();
-    println!("keys beside {number} stalled logs and {forwards} forwards: {keys}; by plain TCP {keys_plain}");
-    hardly_slower(&keys, &keys_plain, Duration::ZERO)?;
+    // The slowest two of a round are often the machine's.
+    let mut slowest = Err(anyhow!("no keys"));
+    for _ in 0..3 {
+        let (keys, keys_plain) = in_turn(&mut ours, &mut plain, 200).await?;
+        println!(
+            "keys beside {number} stalled logs and {forwards} forwards: {keys}; by plain TCP {keys_plain}"
+        );
+        hardly_slower(&keys, &keys_plain, Duration::ZERO)?;
+        slowest = slowest_hardly_slower(&keys, &keys_plain, Duration::ZERO);
+        if slowest.is_ok() {
+            break;
+        }
+    }
+    slowest?;
     let (whole, whole_plain) = sessions(10).await?;
     println!("whole execs beside them: {whole}; by plain TCP {whole_plain}");
     // It takes several round trips to begin, so what the machine adds to each counts as often.

@@ -22,6 +22,9 @@ use tokio::task::JoinSet;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// How much later than by plain TCP a line may come.
+const A_LINE: Duration = Duration::from_millis(50);
+
 /// How long a large transfer may take.
 const LARGE: Duration = Duration::from_mins(3);
 
@@ -124,14 +127,24 @@ impl Followed {
 
 async fn logs_are_followed(silence: Duration) -> Result<()> {
     let (mut ours, mut plain) = (Followed::of(ORDINARY).await?, Followed::of(GATEWAYS[1]).await?);
-    tokio::time::sleep(silence).await;
-    let first = ours.mark().await?;
+    // The first line after it, beside one by plain TCP at the same moment: a single one may meet a busy machine.
+    let mut firsts = Vec::new();
+    while firsts.iter().all(|(ours, plain): &(Duration, Duration)| *ours > *plain + A_LINE) {
+        ensure!(
+            firsts.len() < 3,
+            "the first lines after {silence:?} of silence, and plain TCP's: {firsts:?}"
+        );
+        tokio::time::sleep(silence).await;
+        firsts.push(tokio::try_join!(ours.mark(), plain.mark())?);
+    }
     let (mut through, mut beside) = (Waits::default(), Waits::default());
     for _ in 0..20 {
         through.add(ours.mark().await?);
         beside.add(plain.mark().await?);
     }
-    println!("lines of a log: {first:?} after {silence:?} of silence, then {through}; by plain TCP {beside}");
+    println!(
+        "lines of a log: {firsts:?} after {silence:?} of silence and by plain TCP, then {through}; by plain TCP {beside}"
+    );
     hardly_slower(&through, &beside, Duration::ZERO)
 }
 
