@@ -4,6 +4,7 @@
 //! [`NodeUsage::aggregate_duration_s`] unless a field says otherwise.
 
 mod check;
+mod of_pod;
 
 pub use self::check::Malformed;
 
@@ -316,7 +317,7 @@ pub struct PodUsage {
     /// `qos`.
     #[prost(enumeration = "Qos", optional, tag = "6")]
     pub qos: Option<i32>,
-    /// Pressure stall information of the pod's cgroup.
+    /// Pressure stall information of the pod's cgroup, as far as it is told of pods ([`Pressure::of_pod`]).
     #[prost(message, optional, tag = "7")]
     pub pressure: Option<Pressure>,
     /// CPU bandwidth control.

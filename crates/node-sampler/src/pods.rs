@@ -332,7 +332,7 @@ impl Pod {
             usage: resources(cpu_milli.or(self.second.cpu_milli), memory),
             priority: priority.map(i32::from),
             qos: qos.map(i32::from),
-            pressure: self.pressure(now_ms),
+            pressure: self.pressure(now_ms).map(Pressure::of_pod),
             throttling: throttling(begun.map(|_| &before), &self.now),
             memory_events: memory_events(begun.map(|_| &before.slow), &slow),
             io: io(begun.and(before.slow.io), slow.io, passed),

@@ -48,12 +48,12 @@ pub struct Stall {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub some: Option<StallShare>,
 
-    /// All tasks that were not idle stalled.
+    /// All tasks that were not idle stalled. Not told of a pod in which no task ever stalled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub full: Option<StallShare>,
 }
 
-/// The share of time that was stalled, in percent.
+/// The share of time that was stalled, in percent. Of a pod in which nothing ever stalled there is only totalMicroseconds, 0.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StallShare {
@@ -61,11 +61,11 @@ pub struct StallShare {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub avg10: Option<f64>,
 
-    /// Over 60 s.
+    /// Over 60 s; of the node and its system processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub avg60: Option<f64>,
 
-    /// Over 300 s.
+    /// Over 300 s; of the node and its system processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub avg300: Option<f64>,
 
@@ -73,7 +73,7 @@ pub struct StallShare {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<f64>,
 
-    /// All stalled time, in microseconds.
+    /// All stalled time, in microseconds; of the node and its system processes, and 0 of a pod in which nothing ever stalled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total_microseconds: Option<i64>,
 }

@@ -106,8 +106,8 @@ fn measure(size: &[usize]) -> Result<()> {
     leader.trust(&nodes.ask("authority")?)?;
     nodes.ask("report")?;
     println!(
-        "| nodes | watchers | standby | reports/s | CPU of the leader, µs a report | cores | resident MB | p50 ms | p99 ms | events told a report | \
-         CPU of the standby, µs a report | resident MB |\n|---|---|---|---|---|---|---|---|---|---|---|---|"
+        "| nodes | watchers | standby | reports/s | CPU of the leader, µs a report | cores | resident MB | p50 ms | p99 ms | events told a report | kB an event | \
+         CPU of the standby, µs a report | resident MB |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|"
     );
     let mut standby: Option<Other> = None;
     let mut steps = vec![(0, false), (watchers, false), (watchers, true)];
@@ -126,8 +126,8 @@ fn measure(size: &[usize]) -> Result<()> {
         let told = nodes.ask(&format!("listen {seconds}"))?;
         let (spent, resident) = used("self")?;
         let spent = spent - before.0;
-        let [reports, p50, p99, events] =
-            <[f64; 4]>::try_from(told.split(' ').map(str::parse).collect::<Result<Vec<f64>, _>>()?)
+        let [reports, p50, p99, events, length] =
+            <[f64; 5]>::try_from(told.split(' ').map(str::parse).collect::<Result<Vec<f64>, _>>()?)
                 .map_err(|_| anyhow::anyhow!("{told}"))?;
         let of_standby = match (follower, before.1) {
             (Some(id), Some((before, _))) => {
@@ -137,11 +137,12 @@ fn measure(size: &[usize]) -> Result<()> {
             _ => "– | –".to_owned(),
         };
         println!(
-            "| {count} | {watching} | {} | {:.0} | {:.0} | {:.3} | {resident:.0} | {p50:.0} | {p99:.0} | {events:.3} | {of_standby} |",
+            "| {count} | {watching} | {} | {:.0} | {:.0} | {:.3} | {resident:.0} | {p50:.0} | {p99:.0} | {events:.3} | {:.1} | {of_standby} |",
             if follows { "yes" } else { "no" },
             reports / seconds as f64,
             spent / reports,
             spent / 1e6 / seconds as f64,
+            length / 1e3,
         );
     }
     Ok(())

@@ -96,7 +96,8 @@ pub(crate) fn run(files: &Files, size: &[usize]) -> Result<()> {
     Ok(())
 }
 
-/// Reports that were taken, median and 99th percentile of their way to the watchers in milliseconds, events of a watcher by reports.
+/// Reports that were taken, median and 99th percentile of their way to the watchers in milliseconds, events of a watcher by reports, and bytes of
+/// an event.
 async fn listen(shared: &Shared, (watching, count): (&Watchers, usize), seconds: u64) -> Result<String> {
     let before = [shared.taken.load(Relaxed), shared.failed.load(Relaxed)];
     watching.listen();
@@ -110,7 +111,8 @@ async fn listen(shared: &Shared, (watching, count): (&Watchers, usize), seconds:
     heard.delays.sort_by(f64::total_cmp);
     let at = |share: usize| heard.delays.get(heard.delays.len() * share / 100).copied().unwrap_or(0.0);
     let told = heard.events as f64 / taken as f64 / count.max(1) as f64;
-    Ok(format!("{taken} {} {} {told}", at(50), at(99)))
+    let length = heard.bytes / heard.events.max(1);
+    Ok(format!("{taken} {} {} {told} {length}", at(50), at(99)))
 }
 
 fn println_to_people(words: &str) {

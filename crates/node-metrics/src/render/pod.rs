@@ -37,7 +37,8 @@ fn write(pod: &PodUsage, out: &mut Vec<u8>) {
 
 fn scarcity(pod: &PodUsage, out: &mut Vec<u8>) {
     if let Some(of_pod) = &pod.pressure {
-        pressure(of_pod, out);
+        // A hub of an earlier version tells more.
+        pressure(&of_pod.of_pod(), out);
     }
     if let Some(of_pod) = pod.run_queue {
         run_queue(of_pod, out);

@@ -18,7 +18,7 @@ pub(in super::super) fn typed(pod: PodUsage) -> PodMetricInfo {
         qos: pod.qos.and_then(qos).map(str::to_owned),
         extensions: None,
         scarcity: scarce(Scarcity {
-            pressure: pod.pressure.as_ref().map(typed_pressure),
+            pressure: pod.pressure.map(|pressure| typed_pressure(&pressure.of_pod())),
             run_queue: pod.run_queue.map(typed_run_queue),
             throttling: pod.throttling.map(|throttling| Throttling {
                 periods: signed(throttling.periods),
@@ -124,4 +124,31 @@ proptest! {
         let typed: Vec<_> = pods.into_iter().map(typed).collect();
         prop_assert_eq!(String::from_utf8(written).unwrap(), serde_json::to_string(&typed).unwrap());
     }
+}
+
+#[test]
+fn of_pressure_the_moment_and_the_window_are_told_whatever_a_hub_reports() {
+    let line = |ppm: u32, total_us: u64| {
+        let data = PressureData {
+            avg10_ppm: Some(ppm),
+            avg60_ppm: Some(ppm),
+            avg300_ppm: Some(ppm),
+            window_ppm: Some(ppm * 2),
+            total_us: Some(total_us),
+        };
+        Some(data)
+    };
+    let pressure = Pressure {
+        cpu: Some(PressureStats { some: line(15_000, 9), full: line(0, 0) }),
+        memory: Some(PressureStats { some: line(0, 0), full: line(0, 0) }),
+        io: None,
+    };
+    let mut written = Vec::new();
+    write(&PodUsage { pressure: Some(pressure), ..PodUsage::default() }, &mut written);
+    let expected = concat!(
+        r#"{"name":"","namespace":"","podUsage":{},"scarcity":{"pressure":{"#,
+        r#""cpu":{"some":{"avg10":1.5,"window":3.0},"full":{"totalMicroseconds":0}},"#,
+        r#""memory":{"some":{"totalMicroseconds":0}}}}}"#
+    );
+    assert_eq!(String::from_utf8(written).unwrap(), expected, "nothing is said of what is not known");
 }

@@ -34,7 +34,7 @@ pub(super) fn sample(node: u64, pods: u64, turn: u64, sampled_at_ms: i64, interv
             system_aggregates: aggregates(5_000),
             prod_reclaimable: Some(usage(3)),
             prod_peak: Some(usage(4)),
-            pressure: Some(pressure(mix(node, 5, turn))),
+            pressure: Some(pressure_of_node(mix(node, 5, turn))),
             run_queue: Some(run_queue(mix(node, 6, turn))),
             memory_events: Some(NodeMemoryEvents {
                 alloc_stalls: Some(turn % 50),
@@ -45,7 +45,7 @@ pub(super) fn sample(node: u64, pods: u64, turn: u64, sampled_at_ms: i64, interv
             capacity: Some(Resources { cpu_milli: Some(32_000), memory_bytes: Some(64 << 30) }),
             numa: Vec::new(),
             host_applications: Vec::new(),
-            system_pressure: Some(pressure(mix(node, 8, turn))),
+            system_pressure: Some(pressure(mix(node, 8, 0), mix(node, 8, turn))),
             system_run_queue: Some(run_queue(mix(node, 9, turn))),
         },
         pods: (0..pods).map(|number| pod(node, number, turn)).collect(),
@@ -75,7 +75,7 @@ fn pod(node: u64, number: u64, turn: u64) -> PodUsage {
         usage: Some(usage),
         priority: Some(Priority::Prod.into()),
         qos: Some(Qos::Ls.into()),
-        pressure: Some(pressure(fixed.wrapping_mul(version | 1))),
+        pressure: Some(pressure(fixed, fixed.wrapping_mul(version | 1))),
         throttling: number.is_multiple_of(2).then(|| Throttling {
             periods: Some(3_000),
             throttled_periods: Some(version % 100),
@@ -92,19 +92,39 @@ fn pod(node: u64, number: u64, turn: u64) -> PodUsage {
     }
 }
 
-fn pressure(chance: u64) -> Pressure {
-    let data = |shift: u32| {
-        let ppm = u32::try_from(chance >> shift & 0xffff).ok();
-        PressureData {
-            avg10_ppm: ppm,
-            avg60_ppm: ppm.map(|ppm| ppm / 2),
-            avg300_ppm: ppm.map(|ppm| ppm / 3),
-            window_ppm: ppm.map(|ppm| ppm / 4),
-            total_us: Some(chance >> 8),
-        }
+/// Pressure as a kernel tells it: moving averages with two decimals, and counters of some weeks. `ever` says on what something stalled at all, which is a
+/// CPU everywhere, block devices at two of three and memory at one of ten, and `now` how much of the time it does at the moment, which of the latter two
+/// a quarter do. The share of the window has four decimals: it is reckoned by the node.
+fn pressure(ever: u64, now: u64) -> Pressure {
+    let line = |hundredths: u64, total_us: u64| {
+        let ppm = |hundredths: u64| u32::try_from(hundredths * 100).ok();
+        let data = |hundredths: u64, total_us: u64| {
+            let exact = if hundredths > 0 { now % 100 } else { 0 };
+            Some(PressureData {
+                avg10_ppm: ppm(hundredths),
+                avg60_ppm: ppm(hundredths / 2),
+                avg300_ppm: ppm(hundredths / 3),
+                window_ppm: ppm(hundredths / 3).and_then(|ppm| Some(ppm + u32::try_from(exact).ok()?)),
+                total_us: Some(total_us),
+            })
+        };
+        Some(PressureStats { some: data(hundredths, total_us), full: data(hundredths / 2, total_us / 2) })
     };
-    let stats = |shift| Some(PressureStats { some: Some(data(shift)), full: Some(data(shift + 8)) });
-    Pressure { cpu: stats(0), memory: stats(12), io: stats(24) }
+    let stalled_once = |stalled: bool, chance: u64, most_us: u64| {
+        let hundredths = if stalled && chance.is_multiple_of(4) { chance / 4 % 1_000 } else { 0 };
+        line(hundredths, if stalled { 2 + ever % most_us } else { 0 })
+    };
+    Pressure {
+        cpu: line(now % 1_000, 2 + ever % 100_000_000_000),
+        memory: stalled_once((ever >> 8).is_multiple_of(10), now >> 12, 1_000_000_000),
+        io: stalled_once(!(ever >> 16).is_multiple_of(3), now >> 24, 10_000_000_000),
+    }
+}
+
+/// The same of a whole node: on each resource something stalls, and a kernel does not know that all wait for a CPU.
+fn pressure_of_node(now: u64) -> Pressure {
+    let Pressure { cpu, memory, io } = pressure(10 << 16, now & !(0b11 << 12 | 0b11 << 24));
+    Pressure { cpu: cpu.map(|cpu| PressureStats { full: None, ..cpu }), memory, io }
 }
 
 fn run_queue(chance: u64) -> RunQueue {
