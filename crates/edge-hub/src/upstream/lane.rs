@@ -2,7 +2,7 @@
 //!
 //! Whoever waits for an answer while nothing at all comes over the connection has the server asked for a sign of life (see
 //! [`super::pace`]), and when there is none either, the connection is given up. A PING is asked and not a path of the API server: it is 78
-//! bytes both heard, needs nobody's credential, and is answered by a server that is busy.
+//! bytes both ways, needs nobody's credential, and is answered by a server that is busy.
 
 use std::{
     sync::{

@@ -1,13 +1,8 @@
 //! Keeps one API server connected, and says whether it is.
 //!
-<<<<<<< HEAD
-//! Servers are tried in their order, from the one that answered last; the pause between rounds grows and is jittered. A server that
-//! can be connected to and answers nothing did not answer: the next one is tried before it is again. A server that is gone, black-holed or says good-bye is replaced by the next that answers; the streams over it end with it.
-=======
-//! Servers are tried in their order, from the one that worked last, or from the next if that fell silent: one that stands still may take
-//! connections all the same, as a load balancer does whose servers are gone. The pause between rounds grows and is jittered. A server that
-//! is gone, black-holed or says good-bye is replaced by the next that answers; the streams over it end with it.
->>>>>>> helper-h4b
+//! Servers are tried in their order, from the one that worked last, or from the next if that fell silent or answered nothing at all: one
+//! that stands still may take connections all the same, as a load balancer does whose servers are gone. The pause between rounds grows and is
+//! jittered. A server that is gone, black-holed or says good-bye is replaced by the next that answers; the streams over it end with it.
 
 use std::{sync::Arc, time::Duration};
 
