@@ -21,13 +21,13 @@ use axum::routing::get;
 use bytes::{Bytes, BytesMut};
 use futures::stream;
 use http::{HeaderValue, StatusCode, header};
-use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::ledger::{Change, Stored};
 use crate::record::{MalformedRecord, Record};
 use crate::replica::Replicas;
 use crate::storage::NodeMetrics;
+use crate::turns::Turns;
 
 pub(crate) mod wire;
 
@@ -89,7 +89,7 @@ struct Telling {
     /// As in a watch: what came to be after this was not told before it went.
     knew_all: u64,
     initial: Option<std::vec::IntoIter<Arc<Stored<Record>>>>,
-    changed: watch::Receiver<u64>,
+    turns: Turns,
 }
 
 impl Telling {
@@ -97,7 +97,8 @@ impl Telling {
         // Subscribed before the state is looked at: no change can fall between them.
         let changed = source.changes();
         let (term, told, initial) = source.state_to_copy(after)?;
-        Ok(Self { source, term, told, knew_all: told, initial: initial.map(Vec::into_iter), changed })
+        let turns = Turns::new(changed);
+        Ok(Self { source, term, told, knew_all: told, initial: initial.map(Vec::into_iter), turns })
     }
 
     /// What can be told at once; an error is the end.
@@ -152,21 +153,21 @@ impl From<StorageError> for TellError {
 /// The next bytes; `None` at the end, after which the follower asks again from where it stands.
 async fn next(mut telling: Telling) -> Option<(Result<Bytes, std::convert::Infallible>, Telling)> {
     loop {
-        telling.changed.borrow_and_update();
-        let before = telling.told;
-        let mut out = match telling.step() {
+        if timeout(PROGRESS, telling.turns.begin()).await.is_err() {
+            let mut out = BytesMut::new();
+            Frame { progress: Some(telling.told), ..Frame::default() }.put(&mut out);
+            return Some((Ok(out.freeze()), telling));
+        }
+        // The initial state is of the moment at which the follower began.
+        let looks = telling.initial.is_none();
+        let out = match telling.step() {
             Ok(out) => out,
             Err(error) => {
                 tracing::debug!(%error, "a follower is told no more");
                 return None;
             }
         };
-        if out.is_empty() && telling.told == before {
-            if timeout(PROGRESS, telling.changed.changed()).await.is_ok() {
-                continue;
-            }
-            Frame { progress: Some(telling.told), ..Frame::default() }.put(&mut out);
-        }
+        telling.turns.end(looks && telling.told == telling.knew_all);
         if !out.is_empty() {
             return Some((Ok(out.freeze()), telling));
         }

@@ -37,6 +37,7 @@ pub mod replica;
 pub mod reported;
 pub mod storage;
 pub mod store;
+mod turns;
 pub mod usage_metrics;
 
 use aggregated_api::{MalformedResource, ResourceInfo};

@@ -57,6 +57,12 @@ fn names(page: &Page) -> Vec<String> {
     objects(page).iter().map(|object| object.key().name().to_owned()).collect()
 }
 
+/// What is told without waiting for a change that has yet to come.
+async fn soon(watcher: &mut Box<dyn Watcher>) -> Option<Vec<Delivery>> {
+    let told = tokio::time::timeout(Duration::from_secs(1), watcher.next()).await;
+    told.ok().map(Result::unwrap)
+}
+
 async fn told(watcher: &mut Box<dyn Watcher>, count: usize) -> Vec<String> {
     let mut told = Vec::new();
     while told.len() < count {
@@ -259,7 +265,7 @@ fn sized(name: &str) -> NodeFacts {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn loads_tell_of_thresholds_and_of_nothing_else() {
     let Fixture { storage, .. } = fixture(1);
     storage.0.change(|store, now| store.node_applied(now, sized("n0000")));
@@ -278,7 +284,7 @@ async fn loads_tell_of_thresholds_and_of_nothing_else() {
     for (seq, percent) in (1..).zip(walk) {
         storage.0.change(|store, now| store.report(now, busy("n0000", seq, percent)));
         raw_count += told(&mut raw, 1).await.len();
-        for delivery in watcher.next().now_or_never().into_iter().flat_map(Result::unwrap) {
+        for delivery in soon(&mut watcher).await.into_iter().flatten() {
             let Delivery::Modified(object) = delivery else { panic!("{delivery:?}") };
             let load: serde_json::Value = serde_json::from_slice(object.body()).unwrap();
             assert_eq!(load["status"]["state"], "Fresh");
@@ -305,7 +311,7 @@ async fn loads_tell_of_thresholds_and_of_nothing_else() {
     assert!(matches!(written, Err(StorageError::Refused(_))));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn loads_are_the_same_under_the_next_leader() {
     let Fixture { storage, .. } = fixture(3);
     storage.0.change(|store, now| {
@@ -354,7 +360,7 @@ async fn loads_are_the_same_under_the_next_leader() {
     );
     let mut watcher =
         NodeLoadStorage(Arc::clone(&other.0)).watch(&Scope::Cluster, &request.unwrap()).await.unwrap();
-    let quiet = watcher.next().now_or_never();
+    let quiet = soon(&mut watcher).await;
     assert!(quiet.is_none(), "{quiet:?}");
     other.0.change(|store, now| store.report(now, busy("n0001", 4, 81)));
     assert_eq!(told(&mut watcher, 1).await, ["~n0001"]);
@@ -378,7 +384,7 @@ fn swinging(node: &str, seq: u64, phase: u64) -> Report {
     Report { pods: (0..110).map(pod).collect(), ..busy(node, seq, percent) }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_watch_of_loads_is_a_small_part_of_one_of_metrics() {
     let Fixture { storage, .. } = fixture(10);
     let names: Vec<String> = (0..10).map(|n| format!("n{n:04}")).collect();
@@ -402,8 +408,8 @@ async fn a_watch_of_loads_is_a_small_part_of_one_of_metrics() {
             }
         });
         for (watcher, (events, bytes)) in watchers.iter_mut().zip(&mut told) {
-            while let Some(deliveries) = watcher.next().now_or_never() {
-                for delivery in deliveries.unwrap() {
+            while let Some(deliveries) = soon(watcher).await {
+                for delivery in deliveries {
                     let (Delivery::Added(object) | Delivery::Modified(object)) = delivery else { continue };
                     *events += 1;
                     *bytes += object.body().len();

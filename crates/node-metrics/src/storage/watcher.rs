@@ -14,6 +14,7 @@ use watch_cache::Delivery;
 use super::kind::Kind;
 use super::{NodeMetrics, internal, unavailable, version};
 use crate::ledger::{Change, Stored};
+use crate::turns::Turns;
 
 /// How many objects are looked at, and told, at a time.
 const BATCH: usize = 32;
@@ -31,7 +32,7 @@ pub(super) struct StoreWatcher<K: Kind> {
     knew_all: u64,
     initial: Option<Initial<K::Value>>,
     selectors: (LabelSelector, FieldSelector),
-    changed: watch::Receiver<u64>,
+    turns: Turns,
 }
 
 impl<K: Kind> StoreWatcher<K> {
@@ -43,7 +44,7 @@ impl<K: Kind> StoreWatcher<K> {
         selectors: (LabelSelector, FieldSelector),
         changed: watch::Receiver<u64>,
     ) -> Self {
-        Self { source, term, told, knew_all: told, initial, selectors, changed }
+        Self { source, term, told, knew_all: told, initial, selectors, turns: Turns::new(changed) }
     }
 
     fn selects(&self, stored: &Stored<K::Value>) -> Result<bool, StorageError> {
@@ -134,15 +135,13 @@ impl<K: Kind> Watcher for StoreWatcher<K> {
     fn next(&mut self) -> BoxFuture<'_, Result<Vec<Delivery>, StorageError>> {
         async move {
             loop {
-                self.changed.borrow_and_update();
-                let before = self.told;
+                self.turns.begin().await;
+                // The initial state is of the moment at which the watch began.
+                let looks = self.initial.is_none();
                 let deliveries = self.step()?;
+                self.turns.end(looks && self.told == self.knew_all);
                 if !deliveries.is_empty() {
                     return Ok(deliveries);
-                }
-                if self.initial.is_none() && self.told == before {
-                    // The sender lives as long as `source`.
-                    let _ = self.changed.changed().await;
                 }
             }
         }
