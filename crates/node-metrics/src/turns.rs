@@ -59,13 +59,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_quiet_cluster_is_told_at_once_and_a_busy_one_in_bunches() {
-        let (changes, changed) = watch::channel(0);
+        let (sender, changed) = watch::channel(0);
         let mut turns = Turns::new(changed);
         let start = Instant::now();
         assert_eq!(look(&mut turns, start).await, Duration::ZERO);
         tokio::time::advance(Duration::from_secs(1)).await;
         let quiet = Instant::now();
-        changes.send_replace(1);
+        sender.send_replace(1);
         assert_eq!(look(&mut turns, quiet).await, Duration::ZERO, "nothing is waited for");
         let busy = Instant::now();
         let look_on = async {
@@ -81,7 +81,7 @@ mod tests {
         let report = async {
             for version in 2.. {
                 tokio::time::sleep(Duration::from_millis(2)).await;
-                changes.send_replace(version);
+                sender.send_replace(version);
             }
         };
         let looks = tokio::select! { looks = look_on => looks, () = report => 0 };
@@ -90,14 +90,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_left_is_looked_for_at_once_and_nothing_is_lost_by_who_goes_away() {
-        let (changes, changed) = watch::channel(0);
+        let (sender, changed) = watch::channel(0);
         let mut turns = Turns::new(changed);
         turns.begin().await;
         turns.end(false);
         assert!(turns.begin().now_or_never().is_some(), "the last look did not see all");
         turns.end(true);
         assert!(turns.begin().now_or_never().is_none());
-        changes.send_replace(1);
+        sender.send_replace(1);
         assert!(turns.begin().now_or_never().is_none(), "it waits for more");
         // Nothing changes any more.
         let start = Instant::now();
