@@ -98,6 +98,7 @@ pub struct Recording {
 
 impl Recorder {
     /// The same, for clients that ask as this user.
+    #[must_use]
     pub fn of_user(&self, user: &str) -> Self {
         Self { sessions: self.sessions.clone(), user: user.to_owned() }
     }

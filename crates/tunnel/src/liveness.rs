@@ -132,7 +132,7 @@ mod tests {
         let look = Duration::from_millis(700);
         assert_eq!(liveness.poll(s(6), 100), Action::Wait(s(6) + look));
         assert_eq!(liveness.poll(s(11), 200), Action::Wait(s(11) + look));
-        assert_eq!(liveness.clone().poll(s(12) - look / 2, 200), Action::Wait(s(12)));
+        assert_eq!(liveness.clone().poll(s(12).saturating_sub(look / 2), 200), Action::Wait(s(12)));
         assert_eq!(liveness.clone().poll(s(12), 200), Action::Dead);
         // As long as data comes in it has time.
         let mut busy = liveness.clone();

@@ -158,7 +158,8 @@ async fn follow(mut stream: TcpStream, shared: Arc<Shared>) {
 /// Finds in a stream when what it tells was sent.
 pub(super) struct Marks {
     shared: Arc<Shared>,
-    marks: Vec<Vec<u8>>,
+    /// After which the digits follow.
+    before: Vec<Vec<u8>>,
     text: Vec<u8>,
 }
 
@@ -168,22 +169,22 @@ const DIGITS: usize = 19;
 impl Marks {
     /// In JSON.
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, marks: vec![json_mark()], text: Vec::new() }
+        Self { shared, before: vec![json_mark()], text: Vec::new() }
     }
 
     /// In JSON or in protobuf, whichever the hub has asked for.
     pub(super) fn of_link(shared: Arc<Shared>) -> Self {
-        // The value of an entry of a map: field 2, bytes, so many.
-        let protobuf = [SENT.as_bytes(), &[0x12, DIGITS as u8]].concat();
-        Self { shared, marks: vec![json_mark(), protobuf], text: Vec::new() }
+        // The value of an entry of a map: field 2, bytes, 19 of them.
+        let protobuf = [SENT.as_bytes(), b"\x12\x13".as_slice()].concat();
+        Self { shared, before: vec![json_mark(), protobuf], text: Vec::new() }
     }
 
     /// Takes what was read just now.
     pub(super) fn read(&mut self, read: &[u8]) {
-        let Self { shared, marks, text } = self;
+        let Self { shared, before, text } = self;
         text.extend_from_slice(read);
         let (now, mut done) = (nanoseconds(), 0);
-        let first = |text: &[u8]| marks.iter().filter_map(|mark| Some(find(text, mark)? + mark.len())).min();
+        let first = |text: &[u8]| before.iter().filter_map(|mark| Some(find(text, mark)? + mark.len())).min();
         while let Some(start) = first(&text[done..]).map(|at| done + at) {
             let Some(digits) = text.get(start..start + DIGITS) else { break };
             if let Some(sent) = std::str::from_utf8(digits).ok().and_then(|sent| sent.parse().ok()) {

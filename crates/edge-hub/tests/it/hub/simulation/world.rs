@@ -263,7 +263,9 @@ impl World {
     /// Leaves the cluster alone until every client has what it has; then says what was not as it had to be.
     pub(super) async fn judge(mut self) -> Result<(), String> {
         self.mend_all();
-        RESOURCES.into_iter().for_each(|id| self.rights.allow(id));
+        for id in RESOURCES {
+            self.rights.allow(id);
+        }
         for (id, last) in [("services", service("a", "last", 0)), (WIDGET_ID, widget("last", 0))] {
             self.cluster.create(id, last).unwrap();
             let odd = json!({ "metadata": { "labels": { "n": "odd" } } });
