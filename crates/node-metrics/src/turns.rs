@@ -1,5 +1,5 @@
-//! When somebody who is told of changes looks for them: at once in a quiet cluster, and at most every [`PAUSE`] where hundreds of nodes report a second. There
-//! each look finds some, and to send ten events in one go costs much less than ten times one.
+//! When somebody who is told of changes looks for them: at once in a quiet cluster, and at most once in each [`PAUSE`] where hundreds of nodes
+//! report a second. There each look finds some, and to send ten events in one go costs much less than ten times one.
 
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant, sleep_until};

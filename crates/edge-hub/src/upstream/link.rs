@@ -2,7 +2,8 @@
 //!
 //! Servers are tried in their order, from the one that worked last, or from the next if that fell silent or answered nothing at all: one
 //! that stands still may take connections all the same, as a load balancer does whose servers are gone. The pause between rounds grows and is
-//! jittered. A server that is gone, black-holed or says good-bye is replaced by the next that answers; the streams over it end with it.
+//! jittered. A server that is gone, black-holed or says good-bye is replaced by the next that answers; the streams over it end with it. A line of the
+//! hub's own that was cut looks the same, so it may come back to another server.
 
 use std::{sync::Arc, time::Duration};
 
@@ -113,24 +114,26 @@ impl Link {
                     }
                     Some(ended) = connections.join_next_with_id() => {
                         let id = match &ended { Ok((id, ())) => *id, Err(error) => error.id() };
-                        if id == alive.id() {
-                            if !session.fell_silent() { break "the connection to the API server ended"; }
-                            first = (index + 1) % self.endpoints.len();
-                            break "the API server says nothing";
-                        }
+                        if id == alive.id() { break "the connection to the API server ended"; }
                     }
                 }
             };
+            let (silent, answered) = (session.fell_silent(), session.has_answered());
+            let reason = if silent { "the API server says nothing" } else { reason };
             warn!(server = %session.endpoint(), reason, "the link is down");
             self.servers.note(index, ServerState::Failed(reason.to_owned()));
             self.state.send_replace(LinkState::Down { since: Instant::now(), reason: reason.to_owned() });
-            if let Some(rounds) = unanswered.rounds(session.has_answered(), self.endpoints.len()) {
+            if silent || !answered {
                 first = (index + 1) % self.endpoints.len();
+            }
+            if let Some(rounds) = unanswered.rounds(answered, self.endpoints.len()) {
                 let (shortest, longest) = connector.timing().backoff;
                 let pause = shortest.saturating_mul(1_u32.checked_shl(rounds).unwrap_or(0) >> 1).min(longest);
                 tokio::select! {
                     () = shutdown.cancelled() => return,
                     () = sleep(jittered(pause)) => {}
+                    // One that was refused shows only after the handshake.
+                    () = connector.replaced(), if self.showing == Showing::Certificate => {}
                 }
             }
         }

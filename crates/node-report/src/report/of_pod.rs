@@ -3,8 +3,8 @@
 use super::{Pressure, PressureData, PressureStats};
 
 impl Pressure {
-    /// As it is told of a pod: the kernel's average over 10 s for the moment, and the exact share of the policy's window, which averages over 60 s and
-    /// 300 s say little beyond; the node itself has all. Where nothing ever stalled the counter of 0 says all there is to say; that all tasks
+    /// As it is told of a pod: the kernel's average over 10 s for the moment, and the exact share of the policy's window, beyond which averages
+    /// over 60 s and 300 s say little; the node itself has all. Where nothing ever stalled the counter of 0 says all there is to say; that all tasks
     /// stalled is part of it. What a kernel cannot tell is absent, as ever.
     #[must_use]
     pub fn of_pod(self) -> Self {

@@ -170,6 +170,9 @@ impl LinkTable {
             expires,
         });
         self.links.lock().insert(link.id, link.clone());
+        if link.asker.is_some() {
+            self.silent.lock().remove(&link.peer);
+        }
         self.changes.send_modify(|changes| *changes += 1);
         Registration { table: self.clone(), link }
     }
@@ -329,11 +332,14 @@ pub(crate) struct Registration {
 impl Registration {
     /// Takes the link out, so that nobody opens streams over it; its streams go on.
     fn remove(&self) {
-        // Before it is out: who sees that it is gone sees why.
-        if self.link.asker.is_some() && self.link.silent.load(Ordering::Relaxed) {
+        let asks = |link: &Arc<Link>| link.asker.is_some() && link.peer == self.link.peer;
+        let mut links = self.table.links.lock();
+        links.remove(&self.link.id);
+        // Before others see that it is out: who sees that it is gone sees why. Another link to the peer says that it lives.
+        if asks(&self.link) && self.link.silent.load(Ordering::Relaxed) && !links.values().any(asks) {
             self.table.silent.lock().insert(self.link.peer.clone(), Instant::now());
         }
-        self.table.links.lock().remove(&self.link.id);
+        drop(links);
         self.table.changes.send_modify(|changes| *changes += 1);
     }
 }

@@ -11,6 +11,7 @@ const PURE: [&str; 9] = [
     "window.rs",
     "rotation.rs",
     "elect.rs",
+    "of_pod.rs",
     "ownership.rs",
     "contest.rs",
     "taint.rs",
