@@ -85,6 +85,10 @@ async fn silence_in_one_direction_is_noticed_by_both() {
         wan.set(Weather::CLEAR);
         eventually("a new link", || cloud.table.snapshot().len() == 1).await;
         assert!(cloud.table.silent().is_empty(), "it has a link");
+        let changes = cloud.table.changes();
+        wan.cut();
+        eventually("it is gone, or there is another", || changes.has_changed().unwrap()).await;
+        assert!(cloud.table.silent().is_empty(), "the one that broke is not the one that fell silent");
     }
 }
 
