@@ -4,7 +4,7 @@ use super::report;
 use super::source::production;
 
 /// Names of files that hold decisions.
-const PURE: [&str; 9] = [
+const PURE: [&str; 10] = [
     "plan.rs",
     "route.rs",
     "lease.rs",
