@@ -48,6 +48,8 @@ pub struct HubNode {
     pub authority: PathBuf,
     /// The API server.
     pub api_server: String,
+    /// What kubectl keeps of whom it asked; another test's hub is at the same address.
+    cache: tempfile::TempDir,
     /// Takes the node away, if the test does not.
     left: Cleanup,
 }
@@ -95,13 +97,14 @@ impl HubNode {
             network: path("netns").await?.trim().into(),
             authority: path("hub-ca").await?.trim().into(),
             api_server: kubectl(&["config", "view", "--minify", "-o", server]).await?.ok()?,
+            cache: tempfile::tempdir()?,
             left,
         })
     }
 
     /// Takes the node away.
     pub async fn leave(self) -> Result<()> {
-        let Self { name, left, network: _, authority: _, api_server: _ } = self;
+        let Self { name, left, network: _, authority: _, api_server: _, cache: _ } = self;
         hack_cluster(&["leave", name]).await?.ok()?;
         left.forget();
         Ok(())
@@ -131,6 +134,8 @@ impl HubNode {
         vec![
             "kubectl",
             "--kubeconfig=/dev/null",
+            "--cache-dir",
+            self.cache.path().to_str().unwrap_or_default(),
             "--server",
             server,
             "--certificate-authority",

@@ -238,6 +238,8 @@ impl Documents {
             *response.body_mut() = Body::from(body);
         }
         response.headers_mut().insert(header::WARNING, warning(since(at)));
+        // kubectl keeps what has an `ETag`, its warning included, and would show that one when there is a link again.
+        response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         debug!(path_and_query, "answered from what was kept");
         Some(response)
     }

@@ -309,7 +309,14 @@ async fn a_node_that_was_never_asked_says_which_resources_there_are() {
         assert!(warning.unwrap().contains("no link"), "{path}");
     }
     for path in ["/version", "/openapi/v3"] {
-        assert_eq!(ask(&site, path, "application/json, */*", true).await.0, 200, "{path}");
+        let request = http::Request::get(path).header("accept", "application/json, */*");
+        let answer = site.plain().ask(request, Vec::new()).await.unwrap();
+        let kept = answer.headers.get("cache-control").and_then(|value| value.to_str().ok());
+        assert_eq!(
+            (answer.status.as_u16(), kept),
+            (200, Some("no-store")),
+            "{path}: with its warning, for ever"
+        );
     }
     is_healthy_without_a_link(&site, &["", "?timeout=32s"]).await;
     let protobuf = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
