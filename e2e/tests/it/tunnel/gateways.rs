@@ -70,7 +70,7 @@ pub(super) async fn both_report(node: &str, wanted: bool) -> Result<()> {
     for gateway in GATEWAYS {
         let name = format!("isthmus-gateway-{gateway}");
         let report = kubectl(&["-n", "kube-system", "get", "configmap", &name, "-o", "yaml"]).await?.ok()?;
-        ensure!(report.contains(&format!("\"{node}\"")) == wanted, "{gateway} reports {report}");
+        ensure!(report.contains(&format!("\"node\":\"{node}\"")) == wanted, "{gateway} reports {report}");
     }
     Ok(())
 }
