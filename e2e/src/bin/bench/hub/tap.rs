@@ -32,8 +32,7 @@ struct Ends {
     target: String,
     upstream: Arc<ClientConfig>,
     host: ServerName<'static>,
-    certificates: Vec<CertificateDer<'static>>,
-    key: Arc<PrivateKeyDer<'static>>,
+    shown: Arc<ServerConfig>,
 }
 
 impl Tap {
@@ -50,12 +49,14 @@ impl Tap {
         let host = target.rsplit_once(':').context("the API server's port")?.0.to_owned();
         let authority = Authority::generate("bench")?;
         let own = authority.server(&["127.0.0.1"])?;
+        let mut shown =
+            ServerConfig::builder().with_no_client_auth().with_single_cert(vec![own.certificate], own.key)?;
+        shown.alpn_protocols.clone_from(&upstream.alpn_protocols);
         let ends = Ends {
             host: ServerName::try_from(host)?,
             target,
             upstream: Arc::new(upstream),
-            certificates: vec![own.certificate],
-            key: Arc::new(own.key),
+            shown: Arc::new(shown),
         };
         let shared = Arc::new(Shared::default());
         let (address, seen) = instrument::run(async move {
@@ -96,11 +97,7 @@ async fn relay(near: TcpStream, ends: Ends, shared: Arc<Shared>) -> Result<()> {
     let far = TcpStream::connect(&ends.target).await?;
     near.set_nodelay(true)?;
     far.set_nodelay(true)?;
-    let mut shown = ServerConfig::builder()
-        .with_no_client_auth()
-        .with_single_cert(ends.certificates.clone(), ends.key.clone_key())?;
-    shown.alpn_protocols.clone_from(&ends.upstream.alpn_protocols);
-    let near = TlsAcceptor::from(Arc::new(shown)).accept(near).await?;
+    let near = TlsAcceptor::from(ends.shown).accept(near).await?;
     let far = TlsConnector::from(ends.upstream).connect(ends.host, far).await?;
     let (near_in, near_out) = tokio::io::split(near);
     let (far_in, far_out) = tokio::io::split(far);
