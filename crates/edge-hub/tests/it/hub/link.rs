@@ -10,6 +10,7 @@ use edge_hub::{
 use http::Request;
 use http_body_util::BodyExt;
 use serde_json::json;
+use testkit::api_server::FakeApiServer;
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep, timeout},
@@ -203,13 +204,19 @@ async fn servers(site: &Site) -> Vec<String> {
     servers.map(|server| server["state"].as_str().unwrap().to_owned()).collect()
 }
 
-#[tokio::test]
-async fn another_server_takes_over_and_streams_go_on() {
+/// A hub with two API servers of one cluster, linked to the first.
+async fn with_another_server() -> (Site, FakeApiServer) {
     let mut site = Site::new().await;
     let second = site.server.replica().await.unwrap();
     site.set("--server-addr", &format!("{},{}", site.server.url(), second.url()));
     site.start();
     site.linked().await;
+    (site, second)
+}
+
+#[tokio::test]
+async fn another_server_takes_over_and_streams_go_on() {
+    let (site, second) = with_another_server().await;
     let mut watch = watch(&site).await;
     assert_eq!(second.log().requests().len(), 0, "the first is used while it answers");
     assert_eq!(servers(&site).await, ["connected", "untried"]);
@@ -231,11 +238,7 @@ async fn another_server_takes_over_and_streams_go_on() {
 /// It takes connections and says nothing: that is noticed, and the other asked, in the time that is promised for noticing alone.
 #[tokio::test]
 async fn another_server_takes_over_from_one_that_falls_silent() {
-    let mut site = Site::new().await;
-    let second = site.server.replica().await.unwrap();
-    site.set("--server-addr", &format!("{},{}", site.server.url(), second.url()));
-    site.start();
-    site.linked().await;
+    let (site, _second) = with_another_server().await;
     let mut watch = watch(&site).await;
     site.server.black_hole();
     let began = Instant::now();
