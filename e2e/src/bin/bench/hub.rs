@@ -55,6 +55,9 @@ const SLOW_RATE: u32 = 20;
 /// How long the hub is left alone before its memory is read.
 const SETTLE: Duration = Duration::from_secs(10);
 
+/// How long after its start the hub asks for nothing more by itself: last comes the list of documents of `OpenAPI`, after up to two minutes.
+const AT_REST: Duration = Duration::from_secs(150);
+
 /// How long the link is cut under the watchers.
 const CUT: Duration = Duration::from_secs(15);
 
@@ -128,7 +131,7 @@ async fn measure(
     idle: u64,
 ) -> Result<(Vec<Figure>, Vec<String>)> {
     let running = node.start()?;
-    let before = relay.bytes();
+    let (before, started) = (relay.bytes(), Instant::now());
     let agents = clients(&running, objects).await?;
     let through_hub = relay.bytes() - before;
     let one = direct::one_client(relay, [SERVICES, SLICES]).await?;
@@ -141,6 +144,7 @@ async fn measure(
     sleep(SETTLE).await;
     figures
         .push(Figure::new("resident_mb", running.process.resident_mb()?).against(574.0, PEER).target(48.0));
+    sleep(AT_REST.saturating_sub(started.elapsed())).await;
     figures.extend(idling(&running, relay, idle).await?);
     drop(agents);
     figures.extend(lists(client, &running).await?);

@@ -1,15 +1,16 @@
 //! Where the benchmark's own part of what it measures runs: the link, and the watchers that read the time.
 //!
 //! A node has processors of its own. Here an API server and sixteen writers run on the same two, and what the hub or a reader waits for
-//! them would pass for what the hub takes. So the hub and its clients come before the control plane, the link and those who read the time
-//! before everything; watchers of the API server's own are read in the same way.
+//! them would pass for what the hub takes. So the hub, its link and its clients come before everything, and none of them before another: a
+//! reader that interrupts the hub after each of a hundred writes doubles what they take. Watchers of the API server's own are read in the
+//! same way.
 
 use std::sync::LazyLock;
 
 use tokio::runtime::{Builder, Runtime};
 
 /// setpriority(2): before all that root has not raised itself.
-const NICE: i32 = -20;
+pub(super) const NICE: i32 = -20;
 
 /// How much this session, with the hub in it, comes before others where the kernel weighs sessions: sched(7), autogroup.
 const SESSION_NICE: &str = "-10";

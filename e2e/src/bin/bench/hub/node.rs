@@ -13,6 +13,7 @@ use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
 use super::client::Client;
+use super::instrument;
 use crate::process::Process;
 
 /// How Go's clients ask for built-in kinds.
@@ -86,9 +87,9 @@ impl Node {
         let Self { binary, folder, proxy, admin, server } = self;
         let file = |name: &str| folder.join(name).display().to_string();
         let log = std::fs::File::create(folder.join("log"))?;
-        // Before the benchmark's writers, which are no part of its node.
+        // Before the benchmark's writers, which are no part of its node, as its clients are.
         let child = Command::new("nice")
-            .args(["-n", "-5"])
+            .args(["-n", &instrument::NICE.to_string()])
             .arg(binary)
             .args(["run", "--node-name", "bench", "--server-addr", server])
             .args(["--ca-file", &file("ca.crt"), "--client-cert-file", &file("client.crt")])

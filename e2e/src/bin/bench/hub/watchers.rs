@@ -28,10 +28,31 @@ pub(super) struct Watchers {
 pub(super) struct Shared {
     told: AtomicUsize,
     ended: AtomicUsize,
-    events: Mutex<Vec<Event>>,
+    events: Mutex<Chunks>,
+}
+
+/// What watchers write down. Never copied as it grows: a copy of some MB would hold up all of them for 10 ms and more.
+#[derive(Default)]
+struct Chunks(Vec<Vec<Event>>);
+
+impl Chunks {
+    /// Events of a chunk: 32 kB.
+    const LENGTH: usize = 1024;
+
+    fn push(&mut self, event: Event) {
+        match self.0.last_mut() {
+            Some(last) if last.len() < Self::LENGTH => last.push(event),
+            _ => {
+                let mut chunk = Vec::with_capacity(Self::LENGTH);
+                chunk.push(event);
+                self.0.push(chunk);
+            }
+        }
+    }
 }
 
 /// One change, as one watcher read it; both in nanoseconds since 1970.
+#[derive(Clone, Copy)]
 struct Event {
     sent: u128,
     read: u128,
@@ -138,7 +159,7 @@ impl Watchers {
     /// What they were told; the count of events begins anew.
     pub(super) fn events(&self) -> Told {
         self.shared.told.store(0, Relaxed);
-        Told(std::mem::take(&mut self.shared.events.lock()))
+        Told(std::mem::take(&mut *self.shared.events.lock()).0.concat())
     }
 
     /// How many have ended.
