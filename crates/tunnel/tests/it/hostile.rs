@@ -8,7 +8,7 @@ use rustls_pki_types::ServerName;
 use testkit::api_server::pki::Authority;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream},
     task::JoinSet,
     time::timeout,
 };
@@ -108,8 +108,9 @@ async fn nonsense_after_the_handshake_becomes_no_link() {
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_connections_are_bounded_in_number_and_time() {
     let mut world = World::new();
-    world.limits.pending = 4;
-    world.limits.handshake = Duration::from_secs(1);
+    // A quarter for each source, and all come from one.
+    world.limits.waiting = 16;
+    world.limits.first_byte = Duration::from_secs(1);
     let mut cloud = world.hub("c1", true);
     let address = cloud.listen().await;
     let mut silent = Vec::new();
@@ -119,9 +120,38 @@ async fn silent_connections_are_bounded_in_number_and_time() {
     let mut edge = world.hub("a1", false);
     edge.desired.send_replace(links("c1", address, 1));
     edge.dial();
-    // Behind five rows of four that say nothing.
+    // Beside four that say nothing, while the others are sent away.
     cloud.links(4).await;
     eventually("silent ones are given up", || cloud.stats.snapshot().links_failed >= 20).await;
+}
+
+/// Whoever says something and no more has a handshake begun for it, with all the time that one may take.
+#[tokio::test(flavor = "multi_thread")]
+async fn those_who_stall_keep_nobody_else_out() {
+    let mut world = World::new();
+    world.limits.pending = 8;
+    world.limits.handshake = SOON;
+    let mut cloud = world.hub("c1", true);
+    let address = cloud.listen().await;
+    let mut stalled = Vec::new();
+    for said in 0..40 {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+        let mut connection = socket.connect(address).await.unwrap();
+        // The first byte of a record is all of it, or some say nothing at all.
+        if said % 4 > 0 {
+            connection.write_all(&[22]).await.unwrap();
+        }
+        stalled.push(connection);
+    }
+    let mut edge = world.hub("a1", false);
+    edge.desired.send_replace(links("c1", address, 1));
+    edge.dial();
+    timeout(world.limits.handshake / 2, cloud.links(4)).await.unwrap();
+    for connection in &mut stalled[1..4] {
+        let waited = timeout(Duration::from_millis(1), connection.read_u8()).await;
+        assert!(waited.is_err(), "nobody was stalled: {waited:?}");
+    }
 }
 
 proptest! {
