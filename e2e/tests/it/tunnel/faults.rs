@@ -53,7 +53,7 @@ pub(super) fn replicas(number: u8) -> String {
 async fn x1_an_only_edge_gateway_dies() -> Result<()> {
     ground(Reach::Names).await?;
     reached(ORDINARY, Instant::now(), LIVENESS).await?;
-    let held = Held::now().await?;
+    let held = Held::at_rest().await?;
     let sessions = sessions(ORDINARY).await?;
     let start = Cleanup::hack_cluster(&["start", "edge-hub", EDGE_GATEWAY]);
     let began = Instant::now();
@@ -77,7 +77,7 @@ async fn x1_an_only_edge_gateway_dies() -> Result<()> {
 async fn x1_an_only_edge_gateway_loses_power() -> Result<()> {
     ground(Reach::Names).await?;
     reached(ORDINARY, Instant::now(), LIVENESS).await?;
-    let held = Held::now().await?;
+    let held = Held::at_rest().await?;
     let sessions = sessions(ORDINARY).await?;
     let heal = Cleanup::hack_cluster(&["exec", EDGE_GATEWAY, "--", "bash", "-c", &power("-D")]);
     let began = Instant::now();
@@ -110,7 +110,7 @@ async fn x1_an_ordinary_node_loses_power() -> Result<()> {
     const GONE: Duration = Duration::from_mins(2);
     ground(Reach::Names).await?;
     reached(ORDINARY, Instant::now(), LIVENESS).await?;
-    let held = Held::now().await?;
+    let held = Held::at_rest().await?;
     let sessions = sessions(ORDINARY).await?;
     let open = async || {
         let metrics = hub_metrics(EDGE_GATEWAY).await?;
@@ -144,7 +144,7 @@ async fn x1_one_of_two_edge_gateways_dies() -> Result<()> {
     let one = Cleanup::kubectl(&["patch", "gateway", "tunnel-a", "--type=merge", "-p", &replicas(1)]);
     stand_for_pool_a(2).await?;
     reached(EDGE_GATEWAY, Instant::now(), LIVENESS).await?;
-    let held = Held::now().await?;
+    let held = Held::at_rest().await?;
     let sessions = sessions(ORDINARY).await?;
     let start = Cleanup::hack_cluster(&["start", "edge-hub", EDGE_GATEWAY]);
     let began = Instant::now();
@@ -172,7 +172,7 @@ async fn x1_one_of_two_edge_gateways_dies() -> Result<()> {
 async fn x4_the_link_flaps() -> Result<()> {
     ground(Reach::Names).await?;
     reached(TWIN, Instant::now(), LIVENESS).await?;
-    let held = Held::now().await?;
+    let held = Held::at_rest().await?;
     let mut session = Keyboard::open(TWIN).await?;
     let heal = Cleanup::hack_cluster(&["link", "b", "heal"]);
     let process = process_of_hub(TWIN).await?;
@@ -213,7 +213,7 @@ async fn x4_the_link_is_down_for_long() -> Result<()> {
     ground(Reach::Names).await?;
     eventually("links at both", Duration::from_secs(40), || both_report(TWIN, true)).await?;
     reached(TWIN, Instant::now(), LIVENESS).await?;
-    let held = Held::now().await?;
+    let held = Held::at_rest().await?;
     let sessions = sessions(TWIN).await?;
     let heal = Cleanup::hack_cluster(&["link", "b", "heal"]);
     let process = process_of_hub(TWIN).await?;
@@ -252,7 +252,7 @@ pub(super) async fn process_of_hub(node: &str) -> Result<String> {
 async fn x5_a_nat_forgets() -> Result<()> {
     ground(Reach::Names).await?;
     reached(TWIN, Instant::now(), LIVENESS).await?;
-    let held = Held::now().await?;
+    let held = Held::at_rest().await?;
     let sessions = sessions(TWIN).await?;
     hack_cluster(&["link", "b", "rebind"]).await?.ok()?;
     let began = Instant::now();
@@ -274,7 +274,7 @@ async fn x6_one_direction_is_silent() -> Result<()> {
     let delay = Duration::from_millis(20);
     let weather = Weather::over("b", delay).await?;
     reached(TWIN, Instant::now(), LIVENESS).await?;
-    let held = Held::now().await?;
+    let held = Held::at_rest().await?;
     // Twenty seconds each.
     let rounds = if long() { [QUIET, BUSY].concat() } else { vec![QUIET[0], BUSY[1]] };
     for (direction, busy) in rounds {
@@ -317,7 +317,7 @@ async fn x7_a_nat_forgets_the_silent() -> Result<()> {
     ground(Reach::Names).await?;
     // The API server keeps the connection for the log that is followed.
     logs(TWIN, LIVENESS).await?;
-    let held = Held::now().await?;
+    let held = Held::at_rest().await?;
     let usual = Cleanup::hack_cluster(&["link", "b", "forget", "432000"]);
     hack_cluster(&["link", "b", "forget", "10"]).await?.ok()?;
     let mut follow = e2e::ground::background(&["logs", "-f", "--tail=0", &pod(TWIN)])?;
