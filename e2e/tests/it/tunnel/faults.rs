@@ -265,7 +265,7 @@ async fn x5_a_nat_forgets() -> Result<()> {
     held.is_all_there_is().await
 }
 
-/// Beside bulk data of the edge as well: an answer to a PING may stand behind it, and is waited for longer.
+/// Beside bulk data of the edge as well: it is the cloud to which an answer to a PING may stand behind it, and which waits longer for it.
 #[tokio::test]
 async fn x6_one_direction_is_silent() -> Result<()> {
     const QUIET: [(&str, bool); 2] = [("loss_up=1", false), ("loss_down=1", false)];
@@ -283,10 +283,8 @@ async fn x6_one_direction_is_silent() -> Result<()> {
         let bulk = if busy { Some(Bulk::flows(TWIN).await?) } else { None };
         weather.turns(&[&delay_of(delay), direction]).await?;
         let began = Instant::now();
-        // Behind bulk data an answer is waited for longer.
-        let of_the_edge = if busy { LIVENESS } else { NOTICED };
         let (edge, cloud) = tokio::try_join!(
-            eventually("the edge has noticed", of_the_edge, || async {
+            eventually("the edge has noticed", NOTICED, || async {
                 let left = links_of(TWIN).await?;
                 ensure!(left == 0, "the edge has {left} links");
                 anyhow::Ok(began.elapsed())
