@@ -66,6 +66,9 @@ pub struct Limits {
     pub dial: Duration,
     /// Opening a stream in all, over all hops and attempts.
     pub open: Duration,
+    /// The most of that which one way has while there is another, beside four round trips of its link. A peer that has lost power says nothing
+    /// until it is found dead.
+    pub one_way: Duration,
     /// How long streams may go on when a process ends, or a peer's rights have changed. A link that is only replaced has no such limit.
     pub drain: Duration,
     /// When a peer is dead.
@@ -83,6 +86,7 @@ impl Default for Limits {
             streams: MAX_STREAMS,
             dial: Duration::from_secs(5),
             open: Duration::from_secs(15),
+            one_way: Duration::from_secs(2),
             drain: Duration::from_mins(5),
             liveness: crate::liveness::Limits::default(),
         }
