@@ -80,7 +80,8 @@ impl End {
             let address: IpAddr = read(format!("{name}.address")).parse().unwrap();
             (name.to_owned(), Node { place, pool: None, addresses: vec![address] })
         };
-        let gateway = GatewayState { exposed: true, endpoints: [GATEWAY.into()].into() };
+        let gateway =
+            GatewayState { exposed: true, endpoints: [GATEWAY.into()].into(), ..GatewayState::default() };
         let to = Destination::Nodes { domain: None };
         let world = View {
             nodes: [node(GATEWAY, Place::Cloud), node(AGENT, Place::Edge)].into(),

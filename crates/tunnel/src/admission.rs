@@ -60,7 +60,11 @@ mod tests {
     fn a_node_stands_only_for_what_it_was_elected_for() {
         let node =
             |place, pool: Option<&str>| Node { place, pool: pool.map(str::to_owned), addresses: vec![] };
-        let gateway = |exposed, node: &str| GatewayState { exposed, endpoints: [node.to_owned()].into() };
+        let gateway = |exposed, node: &str| GatewayState {
+            exposed,
+            endpoints: [node.to_owned()].into(),
+            ..GatewayState::default()
+        };
         let view = View {
             nodes: [
                 ("c1".to_owned(), node(Place::Cloud, None)),
@@ -75,7 +79,11 @@ mod tests {
                 // Elected by mistake for a pool it is not in.
                 (
                     Domain::Pool("a".into()),
-                    GatewayState { exposed: false, endpoints: ["a1".into(), "solo".into()].into() },
+                    GatewayState {
+                        exposed: false,
+                        endpoints: ["a1".into(), "solo".into()].into(),
+                        ..GatewayState::default()
+                    },
                 ),
             ]
             .into(),

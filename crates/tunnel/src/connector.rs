@@ -164,7 +164,8 @@ impl Connector {
         let _ = timeout_at(Instant::now() + request.patience, waited).await;
     }
 
-    /// Asks one link after the other. Each has an equal share of the time that is left, so one that says nothing leaves some.
+    /// Asks one link after the other. Each has an equal share of the time that is left, so one that says nothing leaves some; all but the last
+    /// have no more than an answer usually takes.
     async fn through(&self, steps: &[Step], request: &Request) -> Result<TunnelStream, OpenError> {
         let deadline = Instant::now() + self.limits.open;
         let mut last = OpenError::NoLink;
@@ -179,7 +180,10 @@ impl Connector {
             steps.iter().flat_map(|step| self.table.candidates(step, request.class)).collect();
         for (asked, link) in links.iter().enumerate() {
             let left = u32::try_from(links.len() - asked).unwrap_or(1);
-            let share = deadline.saturating_duration_since(Instant::now()) / left;
+            let mut share = deadline.saturating_duration_since(Instant::now()) / left;
+            if left > 1 {
+                share = share.min(self.limits.one_way + 4 * link.round_trip().unwrap_or_default());
+            }
             if asked > 0 {
                 self.stats.retried();
             }

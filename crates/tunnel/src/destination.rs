@@ -59,11 +59,11 @@ pub enum Destination {
 }
 
 impl Rule {
-    /// Whether the rule is for streams from `from` to a port.
-    pub fn covers(&self, from: &Domain, port: u16) -> bool {
+    /// Whether the rule is for streams from `from` to a port. `None` is somebody who speaks for no domain.
+    pub fn covers(&self, from: Option<&Domain>, port: u16) -> bool {
         let allowed = match &self.from {
             Callers::All => true,
-            Callers::Of(domains) => domains.contains(from),
+            Callers::Of(domains) => from.is_some_and(|from| domains.contains(from)),
         };
         allowed && self.ports.iter().any(|ports| ports.contains(&port))
     }
@@ -130,10 +130,12 @@ mod tests {
     #[test]
     fn a_rule_for_nobody_covers_nobody() {
         let a = Domain::Pool("a".into());
-        let covers =
-            |from| Rule { to: Destination::Nodes { domain: None }, ports: vec![1..=2], from }.covers(&a, 2);
+        let rule = |from| Rule { to: Destination::Nodes { domain: None }, ports: vec![1..=2], from };
+        let covers = |from| rule(from).covers(Some(&a), 2);
         assert!(covers(Callers::All) && covers(Callers::Of([a.clone()].into())));
         assert!(!covers(Callers::Of(BTreeSet::new())) && !covers(Callers::Of([Domain::Cloud].into())));
+        // Who speaks for no domain has what is for everyone.
+        assert!(rule(Callers::All).covers(None, 2) && !rule(Callers::Of([a.clone()].into())).covers(None, 2));
     }
 
     #[test]

@@ -145,13 +145,28 @@ pub(crate) async fn destination(direct: &Direct, limit: Duration) -> Result<TcpS
 }
 
 async fn resolve(name: &str, port: u16) -> Result<Vec<SocketAddr>, OpenError> {
-    let found = tokio::net::lookup_host((name, port)).await.map_err(|_| OpenError::Unknown)?;
+    let found =
+        tokio::net::lookup_host((name, port)).await.map_err(|error| unresolved(&error.to_string()))?;
     let found: Vec<SocketAddr> = found.collect();
     // Whoever answers for a name must not lead to what no rule allows.
     if found.iter().any(|address| is_never(address.ip())) {
         return Err(OpenError::NotAllowed);
     }
     Ok(found)
+}
+
+/// What an error of the resolver means: that there is no such name, or nothing of the name. A resolver that does not answer is the trouble of
+/// this node, and another may have one that does.
+fn unresolved(error: &str) -> OpenError {
+    // The library's codes are not told but in its words: of glibc and of musl for EAI_NONAME and EAI_NODATA.
+    const NO_SUCH_NAME: [&str; 4] = [
+        "Name or service not known",
+        "No address associated with hostname",
+        "Name does not resolve",
+        "Name has no usable address",
+    ];
+    let ends_so = NO_SUCH_NAME.iter().any(|words| error.ends_with(words));
+    if ends_so { OpenError::Unknown } else { OpenError::Unreachable }
 }
 
 /// The first of these that answers. Each is tried when the one before failed, or has not answered for a while.
@@ -222,6 +237,29 @@ mod tests {
         }
         assert!(Proxy::new("p:1").is_for("10.1.2.3:443") && Proxy::new("p:1").except("").is_for("a:1"));
         assert!(!Proxy::new("p:1").except("*").is_for("gw.example:443"));
+    }
+
+    #[test]
+    fn a_resolver_that_fails_is_not_a_name_that_nobody_has() {
+        for (said, expected) in [
+            ("Name or service not known", OpenError::Unknown),
+            ("No address associated with hostname", OpenError::Unknown),
+            ("Name does not resolve", OpenError::Unknown),
+            ("Name has no usable address", OpenError::Unknown),
+            ("Temporary failure in name resolution", OpenError::Unreachable),
+            ("Non-recoverable failure in name resolution", OpenError::Unreachable),
+            ("Try again", OpenError::Unreachable),
+            ("Unrecoverable error", OpenError::Unreachable),
+            ("System error", OpenError::Unreachable),
+            ("Too many open files (os error 24)", OpenError::Unreachable),
+        ] {
+            let error = unresolved(&format!("failed to lookup address information: {said}"));
+            assert_eq!(error, expected, "{said}");
+        }
+        assert!(OpenError::Unreachable.is_worth_another_way());
+        // As this system's library says it of a name that needs no network to be none.
+        let none = std::net::ToSocketAddrs::to_socket_addrs(&("a name", 1)).unwrap_err();
+        assert_eq!(unresolved(&none.to_string()), OpenError::Unknown, "{none}");
     }
 
     #[test]

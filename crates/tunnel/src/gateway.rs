@@ -1,13 +1,18 @@
 //! The gateway's side: accepts connections, finds out who they are, and holds links with those that may have them.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 use rustls_pki_types::CertificateDer;
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    sync::watch,
     task::JoinSet,
-    time::timeout,
+    time::{Instant, timeout, timeout_at},
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tracing::{debug, info, warn};
@@ -16,6 +21,7 @@ use crate::{
     admission::{Admission, NotAdmitted},
     connector::Connector,
     credentials::Credentials,
+    doorway::{Doorway, Place},
     ending::Ending,
     expiry,
     identity::{Identity, IdentityError, PeerVerifier},
@@ -54,6 +60,8 @@ pub struct Gateway {
 enum AcceptError {
     #[error("no credentials yet")]
     NoCredentials,
+    #[error("nothing was said in time")]
+    Silent,
     #[error("the TLS handshake")]
     Handshake(#[source] io::Error),
     #[error("the TLS handshake was not done in time")]
@@ -72,21 +80,29 @@ impl Gateway {
     /// Accepts links until `ending` retires; then takes no more, and those there are take no new streams. Those that are open go
     /// on: once it is shut down, for as long as a drain may last.
     pub async fn serve(self, listener: TcpListener, ending: Ending) {
-        let pending = Arc::new(Semaphore::new(self.connector.limits().pending));
+        let limits = self.connector.limits();
+        // Whoever says nothing does not keep those that speak from shaking hands.
+        let (waiting, shaking) = (Doorway::new(limits.waiting), Arc::new(Doorway::new(limits.pending)));
         let mut tasks = JoinSet::new();
         loop {
             // Those beyond wait in the kernel's queue.
-            let permit = tokio::select! {
-                permit = pending.clone().acquire_owned() => permit,
+            let room = tokio::select! {
+                room = waiting.room() => room,
                 () = ending.retired() => break,
             };
-            let Ok(permit) = permit else { break };
+            let Some(room) = room else { break };
             tokio::select! {
                 accepted = listener.accept() => match accepted {
-                    Ok((connection, address)) => {
-                        let (gateway, ending) = (self.clone(), ending.child());
-                        tasks.spawn(async move { gateway.connection(connection, address, permit, &ending).await });
-                    }
+                    Ok((connection, address)) => if let Some(place) = waiting.admit(room, address.ip()) {
+                        let (gateway, shaking, ending) = (self.clone(), shaking.clone(), ending.child());
+                        tasks.spawn(async move {
+                            gateway.connection(connection, address, place, &shaking, &ending).await;
+                        });
+                    } else {
+                        // Closed at once: one who is honest dials again.
+                        self.connector.stats().link_failed();
+                        debug!(%address, "too many connections of this source are not registered");
+                    },
                     Err(error) => {
                         warn!(%error, "cannot accept links");
                         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -104,18 +120,23 @@ impl Gateway {
         &self,
         connection: TcpStream,
         address: SocketAddr,
-        permit: OwnedSemaphorePermit,
+        place: Place,
+        shaking: &Doorway,
         ending: &Ending,
     ) {
         tune_link(&connection);
-        let mut permit = Some(permit);
         let mut registered = false;
-        let result = self
-            .link(connection, ending, || {
-                registered = true;
-                permit.take();
-            })
-            .await;
+        let result = match self.shake(connection, address.ip(), place, shaking).await {
+            Ok(Some((connection, place))) => {
+                let registered = || {
+                    registered = true;
+                    drop(place);
+                };
+                self.link(connection, ending, registered).await
+            }
+            Ok(None) => return self.connector.stats().silent(Listener::Links),
+            Err(error) => Err(error),
+        };
         match result {
             Ok(()) => debug!(%address, "link ended"),
             Err(error) if registered => {
@@ -130,23 +151,34 @@ impl Gateway {
         }
     }
 
-    async fn link(
+    /// The TLS handshake, of a connection on which something is said; and its place until it is registered.
+    async fn shake(
         &self,
         connection: TcpStream,
+        source: IpAddr,
+        waiting: Place,
+        shaking: &Doorway,
+    ) -> Result<Option<(TlsStream<ReadAhead<TcpStream>>, Option<Place>)>, AcceptError> {
+        let limits = self.connector.limits();
+        let until = Instant::now() + limits.handshake;
+        if !timeout(limits.first_byte, speaks(&connection)).await.map_err(|_| AcceptError::Silent)? {
+            return Ok(None);
+        }
+        let in_time = |_| AcceptError::HandshakeTimeout;
+        let place = timeout_at(until, shaking.enter(source)).await.map_err(in_time)?;
+        drop(waiting);
+        let acceptor = TlsAcceptor::from(self.credentials.server().ok_or(AcceptError::NoCredentials)?);
+        let shaken = timeout_at(until, acceptor.accept(ReadAhead::new(connection))).await.map_err(in_time)?;
+        Ok(Some((shaken.map_err(AcceptError::Handshake)?, place)))
+    }
+
+    async fn link(
+        &self,
+        connection: TlsStream<ReadAhead<TcpStream>>,
         ending: &Ending,
         registered: impl FnOnce(),
     ) -> Result<(), AcceptError> {
         let limits = *self.connector.limits();
-        let spoken = timeout(limits.handshake, speaks(&connection)).await;
-        if !spoken.map_err(|_| AcceptError::HandshakeTimeout)? {
-            self.connector.stats().silent(Listener::Links);
-            return Ok(());
-        }
-        let acceptor = TlsAcceptor::from(self.credentials.server().ok_or(AcceptError::NoCredentials)?);
-        let connection = timeout(limits.handshake, acceptor.accept(ReadAhead::new(connection)))
-            .await
-            .map_err(|_| AcceptError::HandshakeTimeout)?
-            .map_err(AcceptError::Handshake)?;
         let (identity, direction) = self.introduce(&connection)?;
         let terms = Terms {
             instance: self.instance.clone(),

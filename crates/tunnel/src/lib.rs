@@ -15,6 +15,7 @@ pub mod connector;
 pub mod credentials;
 pub mod destination;
 pub mod dial;
+mod doorway;
 pub mod ending;
 mod expiry;
 pub mod gateway;

@@ -50,9 +50,13 @@ pub const MAX_STREAMS: u32 = 1024;
 /// The limits of time and number that a link is held to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// From the first byte of a connection to its registration.
+    /// From a connection to its first byte: who dials speaks first, so it is there after one round trip.
+    pub first_byte: Duration,
+    /// From a connection to the end of its TLS handshake; and as long again to its registration.
     pub handshake: Duration,
-    /// Connections that are not registered yet; more wait in the kernel's queue.
+    /// Connections that have not begun their TLS handshake; more wait in the kernel's queue.
+    pub waiting: usize,
+    /// Connections that have, and are not registered yet. Of these and of those before one source has a quarter at most.
     pub pending: usize,
     /// Links of one peer that take new streams; an honest one has one a direction, class and address.
     pub links_of_a_peer: usize,
@@ -62,6 +66,9 @@ pub struct Limits {
     pub dial: Duration,
     /// Opening a stream in all, over all hops and attempts.
     pub open: Duration,
+    /// The most of that which one way has while there is another, beside four round trips of its link. A peer that has lost power says nothing
+    /// until it is found dead.
+    pub one_way: Duration,
     /// How long streams may go on when a process ends, or a peer's rights have changed. A link that is only replaced has no such limit.
     pub drain: Duration,
     /// When a peer is dead.
@@ -71,12 +78,15 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
+            first_byte: Duration::from_secs(3),
             handshake: Duration::from_secs(10),
-            pending: 64,
+            waiting: 1024,
+            pending: 128,
             links_of_a_peer: 32,
             streams: MAX_STREAMS,
             dial: Duration::from_secs(5),
             open: Duration::from_secs(15),
+            one_way: Duration::from_secs(2),
             drain: Duration::from_mins(5),
             liveness: crate::liveness::Limits::default(),
         }

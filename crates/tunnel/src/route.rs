@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    destination::{Destination, is_never, name_matches},
+    destination::{Destination, Rule, is_never, name_matches},
     target::{Host, Target},
     view::{Domain, Place, View},
 };
@@ -18,8 +18,9 @@ use crate::{
 /// Where a stream comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
-    /// The domain of the node that asks: this node's for its own callers, the peer's for streams that came over a link.
-    pub domain: Domain,
+    /// The domain whose rights it has: this node's for its own callers, for streams that came over a link what the peer speaks for
+    /// ([`View::speaks_for`]). `None`: what is listed for everyone, and no more.
+    pub domain: Option<Domain>,
     /// Whether another endpoint of this node's own domain asks. It has no link itself, so it is not asked back.
     pub sibling: bool,
     /// Whether it was asked over a reverse link. Whoever asks so knows at least as much of other domains as this node, which sends nothing
@@ -30,7 +31,7 @@ pub struct Origin {
 impl Origin {
     /// Of a node of this domain, which asks for itself.
     pub fn of(domain: Domain) -> Self {
-        Self { domain, sibling: false, reverse: false }
+        Self { domain: Some(domain), sibling: false, reverse: false }
     }
 }
 
@@ -184,7 +185,7 @@ fn locate(
         Host::Name(name) => {
             let (mut listed, mut as_a_node) = (false, false);
             for rule in &view.destinations {
-                let covers = rule.covers(&origin.domain, target.port);
+                let covers = rule.covers(origin.domain.as_ref(), target.port);
                 match &rule.to {
                     Destination::Name { pattern, domain }
                         if !ends_in_a_number(name) && name_matches(pattern, name) =>
@@ -230,6 +231,21 @@ fn locate_address(
         .filter(|(_, node)| node.addresses.iter().any(|known| known.to_canonical() == address))
         .map(|(name, node)| (name, node.domain(name)))
         .collect();
+    // A node says itself which addresses it has, so none takes an address from what is listed.
+    let listed = |within: Option<&Domain>| {
+        let of_rule = |rule: &'_ Rule| match &rule.to {
+            Destination::Network { network, domain } => {
+                let covers = network.contains(&address) && rule.covers(origin.domain.as_ref(), port);
+                (covers && within.is_none_or(|within| within == domain)).then(|| domain.clone())
+            }
+            Destination::Nodes { .. } | Destination::NodeLoopback { .. } | Destination::Name { .. } => None,
+        };
+        let domain = view.destinations.iter().find_map(of_rule)?;
+        Some((domain, Some(Direct::Addresses(vec![SocketAddr::new(address, port)]))))
+    };
+    if let Some(located) = listed(Some(mine)) {
+        return Ok(located);
+    }
     // Within a domain an address means what it means there.
     let (near, far): (Vec<_>, Vec<_>) = holders.into_iter().partition(|(_, domain)| domain == mine);
     match near.as_slice() {
@@ -237,15 +253,8 @@ fn locate_address(
         [] => {}
         [..] => return Err(Refusal::Ambiguous),
     }
-    // A node says itself which addresses it has, so none elsewhere takes an address from what is listed.
-    let covered = view.destinations.iter().find_map(|rule| match &rule.to {
-        Destination::Network { network, domain } => {
-            (network.contains(&address) && rule.covers(&origin.domain, port)).then_some(domain)
-        }
-        Destination::Nodes { .. } | Destination::NodeLoopback { .. } | Destination::Name { .. } => None,
-    });
-    if let Some(domain) = covered {
-        return Ok((domain.clone(), Some(Direct::Addresses(vec![SocketAddr::new(address, port)]))));
+    if let Some(located) = listed(None) {
+        return Ok(located);
     }
     match far.as_slice() {
         [(name, _)] => locate_node(me, name, Some(address), origin, port, view),
@@ -265,7 +274,7 @@ fn locate_node(
     let node = view.nodes.get(name).ok_or(Refusal::Unknown)?;
     let domain = node.domain(name);
     let mut loopback = false;
-    for rule in view.destinations.iter().filter(|rule| rule.covers(&origin.domain, port)) {
+    for rule in view.destinations.iter().filter(|rule| rule.covers(origin.domain.as_ref(), port)) {
         match &rule.to {
             Destination::Nodes { domain: within }
                 if within.as_ref().is_none_or(|within| *within == domain) =>

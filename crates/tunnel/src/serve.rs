@@ -60,6 +60,8 @@ async fn stream(connector: Arc<Connector>, peer: Arc<str>, domain: Domain, rever
     let domain = view.domain_of(&peer).unwrap_or(domain);
     let mine = view.domain_of(connector.me());
     let sibling = mine.as_ref() == Some(&domain) && view.is_endpoint(&peer, &domain);
+    // Whom this node dialled it took for a gateway then, whatever an election has made of it since.
+    let domain = if reverse { Some(domain) } else { view.speaks_for(&peer, domain) };
     let origin = Some(Origin { domain, sibling, reverse });
     let request = Request { target, origin, caller: peer, class, hops, request_id, patience: Duration::ZERO };
     // Boxed: a stream that is open no longer holds what opening it took.

@@ -2,6 +2,7 @@
 //! of what passes.
 
 use std::{
+    io,
     sync::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -26,29 +27,39 @@ const USER_TIMEOUT: Duration = Duration::from_secs(15);
 /// How much may wait unsent in the kernel: a keystroke waits behind no more than that.
 const UNSENT_MAX: u32 = 96 * 1024;
 
+/// How long nothing may pass before the peer's kernel is asked whether it is there, how long its answer is waited for, and how often it is
+/// asked until the connection is broken.
+const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(30), Duration::from_secs(10), 6);
+
 /// Sets up a connection that carries a link.
 pub fn tune_link(socket: &TcpStream) {
+    tune_stream(socket);
     let socket = SockRef::from(socket);
-    let keepalive =
-        TcpKeepalive::new().with_time(Duration::from_secs(30)).with_interval(Duration::from_secs(10));
-    let results = [
-        ("TCP_NODELAY", socket.set_tcp_nodelay(true)),
+    set([
         ("TCP_USER_TIMEOUT", socket.set_tcp_user_timeout(Some(USER_TIMEOUT))),
         ("TCP_NOTSENT_LOWAT", socket.set_tcp_notsent_lowat(UNSENT_MAX)),
+    ]);
+}
+
+/// Sets up a connection to a destination or from a client. One whose other end is gone without a word ends by itself, after a minute and a half in
+/// which nothing was sent: the end of a stream is no link, so no PING tells. There is no limit for data that is not acknowledged, which
+/// would be one for readers that stand still, too.
+pub fn tune_stream(socket: &TcpStream) {
+    let socket = SockRef::from(socket);
+    let (idle, interval, retries) = KEEPALIVE;
+    let keepalive = TcpKeepalive::new().with_time(idle).with_interval(interval).with_retries(retries);
+    set([
+        ("TCP_NODELAY", socket.set_tcp_nodelay(true)),
         ("SO_KEEPALIVE", socket.set_tcp_keepalive(&keepalive)),
-    ];
+    ]);
+}
+
+fn set<const N: usize>(results: [(&str, io::Result<()>); N]) {
     // It works without them, less well.
     for (option, result) in results {
         if let Err(error) = result {
             debug!(option, %error, "cannot set a socket option");
         }
-    }
-}
-
-/// Sets up a connection to a destination or from a client.
-pub fn tune_stream(socket: &TcpStream) {
-    if let Err(error) = SockRef::from(socket).set_tcp_nodelay(true) {
-        debug!(%error, "cannot turn Nagle's algorithm off");
     }
 }
 
@@ -137,4 +148,32 @@ pub(crate) fn metered<T: AsyncRead + AsyncWrite>(inner: T, traffic: Arc<Traffic>
 
 fn count(total: &AtomicU64, data: &[u8]) {
     total.fetch_add(data.len() as u64, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn peers_that_vanish_are_noticed_and_readers_that_stand_still_are_left() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let tuned = async |tune: fn(&TcpStream)| {
+            let socket = TcpStream::connect(address).await.unwrap();
+            tune(&socket);
+            let socket = SockRef::from(&socket);
+            assert!(socket.keepalive().unwrap() && socket.tcp_nodelay().unwrap());
+            let asked = (
+                socket.tcp_keepalive_time(),
+                socket.tcp_keepalive_interval(),
+                socket.tcp_keepalive_retries(),
+            );
+            assert_eq!((asked.0.unwrap(), asked.1.unwrap(), asked.2.unwrap()), KEEPALIVE);
+            socket.tcp_user_timeout().unwrap().filter(|limit| !limit.is_zero())
+        };
+        assert_eq!(tuned(tune_stream).await, None);
+        assert_eq!(tuned(tune_link).await, Some(USER_TIMEOUT));
+    }
 }

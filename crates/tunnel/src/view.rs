@@ -47,6 +47,8 @@ pub struct GatewayState {
     pub exposed: bool,
     /// The nodes that are elected to stand for the domain.
     pub endpoints: BTreeSet<String>,
+    /// Those that its operator lists, of whom they are elected.
+    pub listed: BTreeSet<String>,
 }
 
 /// The local picture of the cluster.
@@ -93,6 +95,16 @@ impl View {
         self.domain_of(node).as_ref() == Some(domain) && self.endpoints(domain).contains(node)
     }
 
+    /// The domain whose rights `node`, which is of `domain`, has when it asks over a link: its own. But an exposed domain may reach the nodes of
+    /// all others, and any node that says nothing of itself counts as a cloud node: so an exposed one speaks by the nodes that are
+    /// listed or elected for it, and the key of another of its nodes gives nothing that is not for everyone.
+    pub fn speaks_for(&self, node: &str, domain: Domain) -> Option<Domain> {
+        let stands =
+            |gateway: &GatewayState| gateway.endpoints.contains(node) || gateway.listed.contains(node);
+        let known = self.gateways.get(&domain).filter(|gateway| gateway.exposed);
+        known.is_none_or(stands).then_some(domain)
+    }
+
     /// Whether other domains dial this one.
     pub fn is_exposed(&self, domain: &Domain) -> bool {
         self.gateways.get(domain).is_some_and(|gateway| gateway.exposed)
@@ -110,6 +122,31 @@ impl fmt::Display for Domain {
             Self::Cloud => f.write_str("cloud"),
             Self::Pool(name) => write!(f, "pool/{name}"),
             Self::Solo(node) => write!(f, "node/{node}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exposed_domain_speaks_by_those_that_are_listed_or_elected() {
+        let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+        let gateway = |exposed| GatewayState { exposed, endpoints: names(&["x1"]), listed: names(&["x2"]) };
+        let pool = |name: &str| Domain::Pool(name.to_owned());
+        let gateways =
+            [(Domain::Cloud, gateway(true)), (pool("x"), gateway(true)), (pool("a"), gateway(false))];
+        let view = View { gateways: gateways.into(), ..View::default() };
+        for (domain, expected) in [
+            (Domain::Cloud, [true, true, false]),
+            (pool("x"), [true, true, false]),
+            (pool("a"), [true, true, true]),
+            (pool("without a gateway"), [true, true, true]),
+            (Domain::Solo("x3".into()), [true, true, true]),
+        ] {
+            let speaks = ["x1", "x2", "x3"].map(|node| view.speaks_for(node, domain.clone()));
+            assert_eq!(speaks, expected.map(|speaks| speaks.then(|| domain.clone())), "{domain}");
         }
     }
 }

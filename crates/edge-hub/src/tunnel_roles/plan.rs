@@ -154,6 +154,11 @@ pub(super) fn plan(given: &Given<'_>, known: &Known) -> Plan {
         state.exposed |= gateway.is_exposed();
         state.endpoints.extend(gateway.active.iter().cloned());
     }
+    // One that counts for nothing is the word of an operator all the same.
+    for (name, gateway) in known.gateways.iter().filter(|(_, gateway)| gateway.is_exposed()) {
+        let domain = if needless.contains(name.as_str()) { Domain::Cloud } else { domain_of_gateway(name) };
+        gateways.entry(domain).or_default().listed.extend(gateway.listed.iter().cloned());
+    }
     let cloud = cloud(&gateways);
     let mut view = View { destinations: Vec::new(), nodes, gateways };
     view.destinations = destinations(given, known, &cloud, &view);

@@ -105,6 +105,7 @@ mod tests {
         let gateway = |exposed, nodes: &[&str]| GatewayState {
             exposed,
             endpoints: nodes.iter().map(|&node| node.to_owned()).collect(),
+            ..GatewayState::default()
         };
         let gateways = [
             (Domain::Cloud, gateway(true, &["c1", "c2"])),
@@ -147,7 +148,8 @@ mod tests {
         let node = Node { place: Place::Edge, pool: Some("b".into()), addresses: vec![] };
         view.nodes.insert("b1".into(), node);
         let endpoints = ["b1".to_owned()].into();
-        view.gateways.insert(pool("b"), GatewayState { exposed: false, endpoints });
+        view.gateways
+            .insert(pool("b"), GatewayState { exposed: false, endpoints, ..GatewayState::default() });
         let check = |me: &str, gateway: &str| {
             [Direction::Reverse, Direction::Forward].map(|direction| may_dial(me, gateway, direction, &view))
         };

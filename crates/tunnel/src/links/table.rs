@@ -285,7 +285,8 @@ impl Link {
         self.draining.load(Ordering::Relaxed) || self.is_suspended() || self.asker.as_ref().is_some_and(ended)
     }
 
-    fn round_trip(&self) -> Option<Duration> {
+    /// The last one, if there was any.
+    pub(crate) fn round_trip(&self) -> Option<Duration> {
         match self.round_trip.load(Ordering::Relaxed) {
             0 => None,
             micros => Some(Duration::from_micros(micros)),

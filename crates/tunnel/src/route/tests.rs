@@ -27,6 +27,7 @@ fn view() -> View {
     let gateway = |exposed, endpoints: &[&str]| GatewayState {
         exposed,
         endpoints: endpoints.iter().map(|&name| name.to_owned()).collect(),
+        ..GatewayState::default()
     };
     let gateways = [
         (Domain::Cloud, gateway(true, &["c1", "c2"])),
@@ -177,6 +178,11 @@ fn no_node_takes_the_address_of_a_service() {
     check(&view, "c1", "10.96.0.10:18090", "direct 10.96.0.10:18090");
     view.nodes.get_mut("b2").unwrap().addresses.push(service);
     check(&view, "a1", "10.96.0.10:443", "cloud by Forward c1,c2");
+    // Nor does one of the same domain, were it to be dialled at other ports than it is there, or to make it mean two.
+    for node in ["c3", "c2"] {
+        view.nodes.get_mut(node).unwrap().addresses.push(service);
+        check(&view, "c1", "10.96.0.10:443", "direct 10.96.0.10:443");
+    }
     // Where it is a node's, it stays that.
     check(&view, "c1", "192.168.1.12:18090", "pool/b by Reverse b1 then Forward c2");
 }
@@ -199,8 +205,10 @@ fn who_is_unknown_is_asked_for_where_all_nodes_are_known() {
     // What no node is asked for, and a name that is listed for another port.
     check(&view, "a1", "solo-2:22", "NotAllowed");
     check(&view, "a1", "web.ns.svc:18090", "NotAllowed");
-    view.gateways
-        .insert(Domain::Pool("x".into()), GatewayState { exposed: true, endpoints: BTreeSet::new() });
+    view.gateways.insert(
+        Domain::Pool("x".into()),
+        GatewayState { exposed: true, endpoints: BTreeSet::new(), ..GatewayState::default() },
+    );
     check(&view, "a1", "solo-2:18090", "cloud by Forward c1,c2");
     view.gateways.clear();
     check(&view, "a1", "solo-2:18090", "Unknown");
@@ -221,7 +229,11 @@ fn cloud_pools_are_domains_of_their_own() {
         view.nodes.get_mut(name).unwrap().pool = Some(pool.into());
     }
     view.gateways.remove(&Domain::Cloud);
-    let gateway = |node: &str| GatewayState { exposed: true, endpoints: [node.to_owned()].into() };
+    let gateway = |node: &str| GatewayState {
+        exposed: true,
+        endpoints: [node.to_owned()].into(),
+        ..GatewayState::default()
+    };
     view.gateways.insert(Domain::Pool("x".into()), gateway("c1"));
     view.gateways.insert(Domain::Pool("y".into()), gateway("c3"));
     check(&view, "c1", "c3:18090", "pool/y by Forward c3");
@@ -319,7 +331,7 @@ proptest! {
                     let next = peers.first().unwrap().clone();
                     let sibling = view.domain_of(&next) == Some(mine.clone()) && view.is_endpoint(&me, &mine);
                     let reverse = steps[0].direction == Direction::Reverse;
-                    origin = Origin { domain: mine, sibling, reverse };
+                    origin = Origin { domain: view.speaks_for(&me, mine), sibling, reverse };
                     me = next;
                 }
                 Route::Refused(refusal) => prop_assert!(false, "{refusal:?}"),

@@ -164,8 +164,8 @@ async fn another_gateway_takes_over_before_the_first_byte() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sibling_is_asked_while_there_is_time() {
     let (mut world, mut tasks) = (World::new(), JoinSet::new());
-    // A third of it for each of the three.
-    world.limits.open = Duration::from_secs(12);
+    // A third of it would be more than anybody waits.
+    world.limits.open = SOON * 6;
     let (mut c1, mut c2, mut edge) = (world.hub("c1", true), world.hub("c2", true), world.hub("a1", false));
     let wan = Wan::start(c1.listen().await, 3, Weather::CLEAR).await.unwrap();
     let sibling = c2.listen().await;

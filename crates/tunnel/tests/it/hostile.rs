@@ -8,7 +8,7 @@ use rustls_pki_types::ServerName;
 use testkit::api_server::pki::Authority;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream},
     task::JoinSet,
     time::timeout,
 };
@@ -16,7 +16,8 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 use tunnel::{
     destination::Rule,
     protocol::{ALPN_FORWARD, ALPN_REVERSE, HELLO_PATH, OpenError, VERSION},
-    view::Domain,
+    route::Direction,
+    view::{Domain, Node, Place},
 };
 
 use crate::world::{GATEWAY_NAME, SOON, World, ask, echo, eventually, leaf, limits, links, refused, view};
@@ -107,8 +108,9 @@ async fn nonsense_after_the_handshake_becomes_no_link() {
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_connections_are_bounded_in_number_and_time() {
     let mut world = World::new();
-    world.limits.pending = 4;
-    world.limits.handshake = Duration::from_secs(1);
+    // A quarter for each source, and all come from one.
+    world.limits.waiting = 16;
+    world.limits.first_byte = Duration::from_secs(1);
     let mut cloud = world.hub("c1", true);
     let address = cloud.listen().await;
     let mut silent = Vec::new();
@@ -118,9 +120,38 @@ async fn silent_connections_are_bounded_in_number_and_time() {
     let mut edge = world.hub("a1", false);
     edge.desired.send_replace(links("c1", address, 1));
     edge.dial();
-    // Behind five rows of four that say nothing.
+    // Beside four that say nothing, while the others are sent away.
     cloud.links(4).await;
     eventually("silent ones are given up", || cloud.stats.snapshot().links_failed >= 20).await;
+}
+
+/// Whoever says something and no more has a handshake begun for it, with all the time that one may take.
+#[tokio::test(flavor = "multi_thread")]
+async fn those_who_stall_keep_nobody_else_out() {
+    let mut world = World::new();
+    world.limits.pending = 8;
+    world.limits.handshake = SOON;
+    let mut cloud = world.hub("c1", true);
+    let address = cloud.listen().await;
+    let mut stalled = Vec::new();
+    for said in 0..40 {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+        let mut connection = socket.connect(address).await.unwrap();
+        // The first byte of a record is all of it, or some say nothing at all.
+        if said % 4 > 0 {
+            connection.write_all(&[22]).await.unwrap();
+        }
+        stalled.push(connection);
+    }
+    let mut edge = world.hub("a1", false);
+    edge.desired.send_replace(links("c1", address, 1));
+    edge.dial();
+    timeout(world.limits.handshake / 2, cloud.links(4)).await.unwrap();
+    for connection in &mut stalled[1..4] {
+        let waited = timeout(Duration::from_millis(1), connection.read_u8()).await;
+        assert!(waited.is_err(), "nobody was stalled: {waited:?}");
+    }
 }
 
 proptest! {
@@ -206,11 +237,20 @@ async fn a_peer_that_gives_another_name_is_who_its_certificate_says() {
     assert_eq!(cloud.connect(&format!("{said}:{port}")).await.err(), Some(OpenError::NoLink));
 }
 
-/// Whoever has a node's key may ask the gateway for anything: it goes by the domain of that node, and the cloud reaches all as before.
+/// Whoever has a node's key may ask the gateway for anything: it goes by what that node speaks for, and the cloud reaches all as before.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stolen_key_opens_nothing_on_other_nodes() {
-    let (mut honest, mut tasks) = (view(), JoinSet::new());
+    let (mut honest, mut pretended, mut tasks) = (view(), view(), JoinSet::new());
     let port = echo(&mut tasks).await;
+    // A cloud node; one of the edge whose Node was deleted, and which registered anew without a label; and one that is listed as the cloud's
+    // endpoint, and not elected. What they believe makes them ask for their neighbours, too.
+    for node in ["worker", "box", "spare"] {
+        let is = |place| Node { place, ..pretended.nodes["solo"].clone() };
+        let (cloud, edge) = (is(Place::Cloud), is(Place::Edge));
+        honest.nodes.insert(node.to_owned(), cloud);
+        pretended.nodes.insert(node.to_owned(), edge);
+    }
+    honest.gateways.get_mut(&Domain::Cloud).unwrap().listed = ["c1", "c2", "spare"].map(str::to_owned).into();
     let exposed = honest.exposed().map(|(domain, _)| domain.clone()).collect::<Vec<_>>();
     let cloud_domain = honest.domain_of("c1");
     honest.destinations = Rule::nodes(&[port], cloud_domain.as_ref(), exposed).collect();
@@ -218,24 +258,38 @@ async fn a_stolen_key_opens_nothing_on_other_nodes() {
     let mut cloud = world.hub("c1", true);
     let address = cloud.listen().await;
     // Who stole the keys believes that everything is allowed.
-    let believes = tokio::sync::watch::Sender::new(Arc::new(view()));
-    let hub = |name| {
+    let believes = tokio::sync::watch::Sender::new(Arc::new(pretended));
+    let hub = |name, directions: &[Direction]| {
         let mut hub = world.hub_that_sees(believes.subscribe(), name, false);
-        hub.desired.send_replace(links("c1", address, hub.credentials.generation()));
+        let mut wanted = links("c1", address, hub.credentials.generation());
+        wanted.retain(|link| directions.contains(&link.direction));
+        hub.desired.send_replace(wanted);
         hub.dial();
         hub
     };
-    let (pool, solo) = (hub("a1"), hub("solo"));
-    cloud.links(8).await;
-    pool.links(4).await;
-    solo.links(4).await;
-    for (thief, targets) in [(&pool, ["solo", "c1", "c2"]), (&solo, ["a1", "a2", "c1"])] {
+    let both = [Direction::Reverse, Direction::Forward];
+    let (pool, solo) = (hub("a1", &both), hub("solo", &both));
+    let [worker, again, spare] = ["worker", "box", "spare"].map(|name| hub(name, &[Direction::Forward]));
+    cloud.links(14).await;
+    for (hub, links) in [(&pool, 4), (&solo, 4), (&worker, 2), (&again, 2), (&spare, 2)] {
+        hub.links(links).await;
+    }
+    let everyone = ["a1", "a2", "solo", "c1", "c2", "spare"];
+    for (thief, targets) in [
+        (&pool, &["solo", "c1", "c2"][..]),
+        (&solo, &["a1", "a2", "c1"]),
+        (&worker, &everyone),
+        (&again, &everyone),
+    ] {
         for target in targets {
             let opened = thief.connect(&format!("{target}:{port}")).await;
             assert_eq!(opened.err(), Some(OpenError::NotAllowed), "{} to {target}", thief.name);
         }
     }
-    assert_eq!(refused(&cloud), [("not_allowed", 6)].into());
+    assert_eq!(refused(&cloud), [("not_allowed", 18)].into());
+    // Who is listed may stand for the cloud at any time.
+    let mut stream = spare.connect(&format!("a2:{port}")).await.unwrap();
+    assert_eq!(ask(&mut stream, b"who").await.unwrap(), b"who");
     for target in ["a1", "a2", "solo"] {
         let mut stream = cloud.connect(&format!("{target}:{port}")).await.unwrap();
         assert_eq!(ask(&mut stream, b"who").await.unwrap(), b"who");

@@ -83,6 +83,7 @@ pub(crate) fn view() -> View {
     let gateway = |exposed, nodes: &[&str]| GatewayState {
         exposed,
         endpoints: nodes.iter().map(|&node| node.to_owned()).collect(),
+        ..GatewayState::default()
     };
     let gateways =
         [(Domain::Cloud, gateway(true, &["c1", "c2"])), (Domain::Pool("a".into()), gateway(false, &["a1"]))];

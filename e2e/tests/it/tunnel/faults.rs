@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use e2e::cleanup::Cleanup;
 use e2e::ground::{
-    EDGE_GATEWAY, GATEWAYS, NAMESPACE, ORDINARY, Reach, TWIN, connected, ground, in_namespace, logs, long,
-    pod,
+    EDGE_GATEWAY, GATEWAYS, NAMESPACE, ORDINARY, Reach, TWIN, connected, ground, hub_metrics, in_namespace,
+    logs, long, pod,
 };
 use e2e::keyboard::Keyboard;
 use e2e::weather::{Weather, delay_of};
@@ -53,7 +53,7 @@ pub(super) fn replicas(number: u8) -> String {
 async fn x1_an_only_edge_gateway_dies() -> Result<()> {
     ground(Reach::Names).await?;
     reached(ORDINARY, Instant::now(), LIVENESS).await?;
-    let held = Held::now().await?;
+    let held = Held::at_rest().await?;
     let sessions = sessions(ORDINARY).await?;
     let start = Cleanup::hack_cluster(&["start", "edge-hub", EDGE_GATEWAY]);
     let began = Instant::now();
@@ -77,16 +77,11 @@ async fn x1_an_only_edge_gateway_dies() -> Result<()> {
 async fn x1_an_only_edge_gateway_loses_power() -> Result<()> {
     ground(Reach::Names).await?;
     reached(ORDINARY, Instant::now(), LIVENESS).await?;
-    let held = Held::now().await?;
+    let held = Held::at_rest().await?;
     let sessions = sessions(ORDINARY).await?;
-    // In one step: half of it would be another fault.
-    let rules = |verb: &str| {
-        let of = |chain, interface| format!("iptables -w {verb} {chain} {interface} lo -j DROP");
-        format!("{}; {}", of("INPUT", "! -i"), of("OUTPUT", "! -o"))
-    };
-    let heal = Cleanup::hack_cluster(&["exec", EDGE_GATEWAY, "--", "bash", "-c", &rules("-D")]);
+    let heal = Cleanup::hack_cluster(&["exec", EDGE_GATEWAY, "--", "bash", "-c", &power("-D")]);
     let began = Instant::now();
-    let cut = done(began, &["exec", EDGE_GATEWAY, "--", "bash", "-c", &rules("-I")]).await?;
+    let cut = done(began, &["exec", EDGE_GATEWAY, "--", "bash", "-c", &power("-I")]).await?;
     let took = reached(ORDINARY, began, cut + RECOVERY + Duration::from_secs(5)).await?.saturating_sub(cut);
     let plain = plain().await?;
     println!("x1, power lost: reached again {took:.1?} after it was cut off; by plain TCP {plain:?}");
@@ -101,6 +96,46 @@ async fn x1_an_only_edge_gateway_loses_power() -> Result<()> {
     held.is_all_there_is().await
 }
 
+/// The rules that drop all that a node sends or gets, to insert or delete them. In one step: half of it would be another fault.
+fn power(verb: &str) -> String {
+    let of = |chain, interface| format!("iptables -w {verb} {chain} {interface} lo -j DROP");
+    format!("{}; {}", of("INPUT", "! -i"), of("OUTPUT", "! -o"))
+}
+
+/// A node that holds no tunnel loses power, while sessions on it are idle: to its pool's endpoint it is the other end of streams, which nothing
+/// tells that it is gone. They do not stay until it is back.
+#[tokio::test]
+async fn x1_an_ordinary_node_loses_power() -> Result<()> {
+    // A minute and a half, and a look at it.
+    const GONE: Duration = Duration::from_mins(2);
+    ground(Reach::Names).await?;
+    reached(ORDINARY, Instant::now(), LIVENESS).await?;
+    let held = Held::at_rest().await?;
+    let sessions = sessions(ORDINARY).await?;
+    let open = async || {
+        let metrics = hub_metrics(EDGE_GATEWAY).await?;
+        let line = metrics.lines().find_map(|line| line.strip_prefix("isthmus_hub_tunnel_open_streams "));
+        anyhow::Ok(line.context("how many streams are open")?.trim().parse::<usize>()?)
+    };
+    ensure!(open().await? >= sessions.len(), "the sessions are no streams of {EDGE_GATEWAY}");
+    let heal = Cleanup::hack_cluster(&["exec", ORDINARY, "--", "bash", "-c", &power("-D")]);
+    hack_cluster(&["exec", ORDINARY, "--", "bash", "-c", &power("-I")]).await?.ok()?;
+    let began = Instant::now();
+    eventually("the streams to a node that is gone are gone", GONE, || async {
+        let open = open().await?;
+        ensure!(open < sessions.len(), "{open} streams are open");
+        Ok(())
+    })
+    .await?;
+    println!("x1, power of an ordinary node lost: its streams are gone after {:.1?}", began.elapsed());
+    for session in sessions {
+        session.breaks(LIVENESS).await?;
+    }
+    drop(heal);
+    reached(ORDINARY, Instant::now(), LIVENESS).await?;
+    held.is_all_there_is().await
+}
+
 /// It is killed while requests are made, of which those that are under way then may fail. Its node's kubelet, which has no way to the API
 /// server any more, was asked before, and knows the rights of who asks.
 #[tokio::test]
@@ -109,7 +144,7 @@ async fn x1_one_of_two_edge_gateways_dies() -> Result<()> {
     let one = Cleanup::kubectl(&["patch", "gateway", "tunnel-a", "--type=merge", "-p", &replicas(1)]);
     stand_for_pool_a(2).await?;
     reached(EDGE_GATEWAY, Instant::now(), LIVENESS).await?;
-    let held = Held::now().await?;
+    let held = Held::at_rest().await?;
     let sessions = sessions(ORDINARY).await?;
     let start = Cleanup::hack_cluster(&["start", "edge-hub", EDGE_GATEWAY]);
     let began = Instant::now();
@@ -137,7 +172,7 @@ async fn x1_one_of_two_edge_gateways_dies() -> Result<()> {
 async fn x4_the_link_flaps() -> Result<()> {
     ground(Reach::Names).await?;
     reached(TWIN, Instant::now(), LIVENESS).await?;
-    let held = Held::now().await?;
+    let held = Held::at_rest().await?;
     let mut session = Keyboard::open(TWIN).await?;
     let heal = Cleanup::hack_cluster(&["link", "b", "heal"]);
     let process = process_of_hub(TWIN).await?;
@@ -178,7 +213,7 @@ async fn x4_the_link_is_down_for_long() -> Result<()> {
     ground(Reach::Names).await?;
     eventually("links at both", Duration::from_secs(40), || both_report(TWIN, true)).await?;
     reached(TWIN, Instant::now(), LIVENESS).await?;
-    let held = Held::now().await?;
+    let held = Held::at_rest().await?;
     let sessions = sessions(TWIN).await?;
     let heal = Cleanup::hack_cluster(&["link", "b", "heal"]);
     let process = process_of_hub(TWIN).await?;
@@ -217,7 +252,7 @@ pub(super) async fn process_of_hub(node: &str) -> Result<String> {
 async fn x5_a_nat_forgets() -> Result<()> {
     ground(Reach::Names).await?;
     reached(TWIN, Instant::now(), LIVENESS).await?;
-    let held = Held::now().await?;
+    let held = Held::at_rest().await?;
     let sessions = sessions(TWIN).await?;
     hack_cluster(&["link", "b", "rebind"]).await?.ok()?;
     let began = Instant::now();
@@ -230,7 +265,7 @@ async fn x5_a_nat_forgets() -> Result<()> {
     held.is_all_there_is().await
 }
 
-/// Beside bulk data of the edge as well: an answer to a PING may stand behind it, and is waited for longer.
+/// Beside bulk data of the edge as well: it is the cloud to which an answer to a PING may stand behind it, and which waits longer for it.
 #[tokio::test]
 async fn x6_one_direction_is_silent() -> Result<()> {
     const QUIET: [(&str, bool); 2] = [("loss_up=1", false), ("loss_down=1", false)];
@@ -239,7 +274,7 @@ async fn x6_one_direction_is_silent() -> Result<()> {
     let delay = Duration::from_millis(20);
     let weather = Weather::over("b", delay).await?;
     reached(TWIN, Instant::now(), LIVENESS).await?;
-    let held = Held::now().await?;
+    let held = Held::at_rest().await?;
     // Twenty seconds each.
     let rounds = if long() { [QUIET, BUSY].concat() } else { vec![QUIET[0], BUSY[1]] };
     for (direction, busy) in rounds {
@@ -248,10 +283,8 @@ async fn x6_one_direction_is_silent() -> Result<()> {
         let bulk = if busy { Some(Bulk::flows(TWIN).await?) } else { None };
         weather.turns(&[&delay_of(delay), direction]).await?;
         let began = Instant::now();
-        // Behind bulk data an answer is waited for longer.
-        let of_the_edge = if busy { LIVENESS } else { NOTICED };
         let (edge, cloud) = tokio::try_join!(
-            eventually("the edge has noticed", of_the_edge, || async {
+            eventually("the edge has noticed", NOTICED, || async {
                 let left = links_of(TWIN).await?;
                 ensure!(left == 0, "the edge has {left} links");
                 anyhow::Ok(began.elapsed())
@@ -282,7 +315,7 @@ async fn x7_a_nat_forgets_the_silent() -> Result<()> {
     ground(Reach::Names).await?;
     // The API server keeps the connection for the log that is followed.
     logs(TWIN, LIVENESS).await?;
-    let held = Held::now().await?;
+    let held = Held::at_rest().await?;
     let usual = Cleanup::hack_cluster(&["link", "b", "forget", "432000"]);
     hack_cluster(&["link", "b", "forget", "10"]).await?.ok()?;
     let mut follow = e2e::ground::background(&["logs", "-f", "--tail=0", &pod(TWIN)])?;

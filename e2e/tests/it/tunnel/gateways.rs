@@ -112,7 +112,7 @@ async fn x2_a_cloud_gateway_dies() -> Result<()> {
         ground(reach).await?;
         manager_follows(&slices).await?;
         gateways_report().await?;
-        let held = Held::now().await?;
+        let held = Held::at_rest().await?;
         let sessions = sessions(EDGE_GATEWAY).await?;
         let start = Cleanup::hack_cluster(&["start", "edge-hub", GATEWAYS[0]]);
         let began = Instant::now();
@@ -159,7 +159,7 @@ async fn x2_a_cloud_gateway_is_cut_off_from_the_api_server() -> Result<()> {
     gateways_report().await?;
     eventually("links at both", Duration::from_secs(40), || both_report(TWIN, true)).await?;
     kubelet_answers_by(GATEWAYS[0], TWIN).await.context("before it is cut off")?;
-    let held = Held::now().await?;
+    let held = Held::at_rest().await?;
     let mut sessions = sessions(TWIN).await?;
     let links = link_ports_of(TWIN).await?;
     let server = kubectl(&["get", "endpoints", "kubernetes", "-o", "jsonpath={.subsets[0].addresses[0].ip}"]);
@@ -222,7 +222,7 @@ async fn x3_a_cloud_gateway_is_told_to_end() -> Result<()> {
         manager_follows(&slices).await?;
         gateways_report().await?;
         eventually("links at both", Duration::from_secs(40), || both_report(EDGE_GATEWAY, true)).await?;
-        let held = Held::now().await?;
+        let held = Held::at_rest().await?;
         // Sessions over either gateway: the balancer gives each in turn.
         let mut sessions = sessions(EDGE_GATEWAY).await?;
         let process = process_of_hub(GATEWAYS[0]).await?;

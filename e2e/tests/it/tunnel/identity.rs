@@ -234,8 +234,7 @@ async fn unapproved(folder: &std::path::Path) -> Result<()> {
     let encoded = run("base64", &["-w0", &request], "").await?.ok()?;
     let _gone = Cleanup::kubectl(&["delete", "csr", "e2e-f18", "--ignore-not-found"]);
     kubectl(&["delete", "csr", "e2e-f18", "--ignore-not-found"]).await?.ok()?;
-    // The tests' own user may do all; a gateway's certificate it must not get.
-    kubectl_apply(&format!(
+    let asked = format!(
         "apiVersion: certificates.k8s.io/v1
 kind: CertificateSigningRequest
 metadata: {{name: e2e-f18}}
@@ -245,10 +244,25 @@ spec:
   usages: [digital signature, server auth]
   request: {encoded}
 "
-    ))
-    .await?
-    .ok()?;
-    // All of it is as a gateway asks but who asks.
+    );
+    // Another node, as whom the key of one may ask: the API server does not even take it, or, as older ones do, it is denied.
+    let user = format!("system:node:{ORDINARY}");
+    let words = ["--as", &user, "--as-group", "system:nodes", "create", "-f", "-"];
+    let created = run("kubectl", &words, &asked).await?;
+    if created.success {
+        denied().await.context("of another node")?;
+        kubectl(&["delete", "csr", "e2e-f18"]).await?.ok()?;
+    } else {
+        let said = created.stderr.contains("can only create a node CSR");
+        ensure!(said, "refused for another reason than who asks: {created:?}");
+    }
+    // The tests' own user may do all; a gateway's certificate it must not get.
+    kubectl_apply(&asked).await?.ok()?;
+    denied().await
+}
+
+/// All of the request is as a gateway asks but who asks.
+async fn denied() -> Result<()> {
     eventually("it is denied for who asks", Duration::from_secs(20), || async {
         let path = "jsonpath={.status.conditions[*].type} {.status.conditions[*].reason}";
         let conditions = kubectl(&["get", "csr", "e2e-f18", "-o", path]).await?.ok()?;

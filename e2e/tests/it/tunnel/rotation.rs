@@ -78,7 +78,7 @@ async fn x11_new_certificates_cut_no_stream() -> Result<()> {
     for node in [EDGE_GATEWAY, ORDINARY] {
         logs(node, SOON).await?;
     }
-    let held = Held::now().await?;
+    let held = Held::at_rest().await?;
     let authority = hack_cluster(&["path", "cloud-1", "hub-ca"]).await?.ok()?;
     let state = Path::new(authority.trim()).ancestors().nth(2).context("the cluster's folder")?;
     let mut follow = background(&["logs", "-f", "--tail=0", &pod(EDGE_GATEWAY)])?;
@@ -261,7 +261,7 @@ async fn x13_x14_new_addresses_cut_no_stream() -> Result<()> {
     for node in DIALLING {
         logs(node, SOON).await?;
     }
-    let held = Held::now().await?;
+    let held = Held::at_rest().await?;
     let mut session = Keyboard::open(TWIN).await?;
     let mut names = Vec::new();
     for node in DIALLING {

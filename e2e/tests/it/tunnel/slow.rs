@@ -178,7 +178,7 @@ async fn x8_stalled_readers_hold_nobody_back() -> Result<()> {
     ground(Reach::Names).await?;
     // The API server keeps the connection for the logs.
     logs(ORDINARY, PATIENCE).await?;
-    let held = Held::now().await?;
+    let held = Held::at_rest().await?;
     let (through, beside) = (talker(ORDINARY).await?, talker(PLAIN).await?);
     let (mut ours, mut plain) = (Keyboard::open(ORDINARY).await?, Keyboard::open(PLAIN).await?);
     let (alone, alone_plain) = in_turn(&mut ours, &mut plain, 100).await?;

@@ -131,7 +131,7 @@ async fn x10_a_key_beside_bulk_on_a_thin_line() -> Result<()> {
     const RATE_KBIT: u32 = 16_000;
     const QUEUE_KB: u32 = 128;
     ground(Reach::Names).await?;
-    let held = Held::now().await?;
+    let held = Held::at_rest().await?;
     let mut ours = Keyboard::open(ORDINARY).await?;
     let mut plain = Keyboard::open(GATEWAYS[1]).await?;
     let weather = Weather::over("a", Duration::from_millis(10)).await?;

@@ -267,6 +267,43 @@ fn ports_of_nodes_are_for_the_cloud_and_for_the_own_domain() {
     assert_eq!(asked(&alone, "a1", "a1", "b1:10250"), Err(Refusal::NotAllowed));
 }
 
+/// A node that says nothing of itself counts as a cloud node: so the rights of the cloud are for those that an exposed Gateway lists, by
+/// whose word nodes are in it, and for those that are elected.
+#[test]
+fn cloud_nodes_that_no_gateway_lists_do_not_speak_for_the_cloud() {
+    let mut known = cloud();
+    known.nodes.insert("again".to_owned(), facts(false, None, "10.0.0.9"));
+    known.nodes.insert(
+        "labelled".to_owned(),
+        NodeFacts { gateway: Some("cloud".to_owned()), ..facts(false, None, "") },
+    );
+    known.gateways.get_mut("cloud").unwrap().listed.insert("c3".to_owned());
+    // It counts for nothing, and says whom its operator trusts all the same.
+    let second = Gateway { listed: ["c4".to_owned()].into(), ..gateway(true, &["c2"], &[]) };
+    known.gateways.insert("second".to_owned(), second);
+    let plan = at("c1", &known);
+    assert_eq!(plan.problems.len(), 1, "{:?}", plan.problems);
+    let speaks = |node: &str| plan.view.speaks_for(node, Domain::Cloud).is_some();
+    for (node, expected) in
+        [("c1", true), ("c3", true), ("c4", true), ("c2", false), ("again", false), ("labelled", false)]
+    {
+        assert_eq!(speaks(node), expected, "{node}");
+    }
+    assert_eq!(plan.view.domain_of("again"), Some(Domain::Cloud));
+    assert_eq!(plan.view.domain_of("labelled"), Some(Domain::Cloud));
+    let nobody = Origin { domain: plan.view.speaks_for("again", Domain::Cloud), ..Origin::of(Domain::Cloud) };
+    let asked = |target: &str| {
+        let target = tunnel::target::Target::parse(target, None).unwrap();
+        route("c1", &nobody, &target, &plan.view)
+    };
+    for target in ["a1:10250", "b1:9100", "solo:10255", "c1:10250", "c2:9100"] {
+        assert_eq!(asked(target), Route::Refused(Refusal::NotAllowed), "{target}");
+    }
+    // What is listed for everyone it may reach.
+    assert!(matches!(asked("a1:18090"), Route::Through { .. }));
+    assert!(matches!(asked("kube.svc:443"), Route::Direct(_)));
+}
+
 #[test]
 fn gateways_are_dialled_where_their_status_says() {
     let addresses = |plan: &Plan, node: &str| {

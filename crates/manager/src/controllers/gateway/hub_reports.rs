@@ -157,7 +157,7 @@ impl HubReports {
         let mut entries = self.entries.write();
         let Some(entry) = entries.get_mut(node) else {
             let told = told(node, &stored);
-            let sightings = Sightings { held, first: now, changed: None, lapsed: false };
+            let sightings = Sightings { held, first: now, changed: None, missed: false, lapsed: false };
             entries.insert(node.to_owned(), Entry { resource_version, sightings, stored, told });
             return true;
         };
@@ -167,12 +167,20 @@ impl HubReports {
         let was_alive = entry.sightings.liveness(now).0 == Liveness::Alive;
         let mut news = !was_alive || entry.sightings.held != held;
         entry.resource_version = resource_version;
-        entry.sightings = Sightings { held, first: entry.sightings.first, changed: Some(now), lapsed: false };
+        let first = entry.sightings.first;
+        entry.sightings = Sightings { held, first, changed: Some(now), missed: false, lapsed: false };
         if entry.stored != stored {
             let told = told(node, &stored);
             news |= told != entry.told;
-            entry.told = told;
+            let before = std::mem::replace(&mut entry.told, told);
             entry.stored = stored;
+            // One that ends gives its links up itself.
+            let missed = if held { &before.siblings - &entry.told.siblings } else { BTreeSet::new() };
+            for sibling in &missed {
+                if let Some(sibling) = entries.get_mut(sibling) {
+                    sibling.sightings.missed = true;
+                }
+            }
         }
         news
     }
@@ -273,136 +281,4 @@ impl Index<ConfigMap> for ConfigMaps {
 }
 
 #[cfg(test)]
-mod tests {
-    use api::annotations::TUNNEL_REPORT;
-    use api::raven::tunnel_report::{PACKED_REPORT, ReportedLink, TunnelReport};
-    use serde_json::{Value, json};
-
-    use super::*;
-    use crate::controllers::gateway::liveness::LIFE;
-
-    fn report(version: u32, holder: &str, links: &Value) -> ConfigMap {
-        serde_json::from_value(json!({
-            "metadata": {
-                "name": "isthmus-gateway-c1", "resourceVersion": version.to_string(),
-                "annotations": { (TUNNEL_REPORT): links.as_str().map_or_else(|| links.to_string(), str::to_owned) },
-            },
-            "data": { "holderIdentity": holder, "leaseDurationSeconds": "100000" },
-        }))
-        .unwrap()
-    }
-
-    #[test]
-    fn only_what_says_something_new_is_told() {
-        let reports = HubReports::default();
-        let one = json!({ "instance": "x", "links": [{ "node": "e1", "roundTripMillis": 0 }], "newer": 1 });
-        let cases = [
-            ("first", report(1, "c1", &json!({ "instance": "x" })), true),
-            ("the first renewal shows that it is alive", report(2, "c1", &json!({ "instance": "x" })), true),
-            ("a renewal", report(3, "c1", &json!({ "instance": "x" })), false),
-            ("an older one", report(2, "c1", &one), false),
-            ("a link", report(4, "c1", &one), true),
-            (
-                "the same in other words",
-                report(5, "c1", &json!({ "instance": "y", "links": one["links"] })),
-                false,
-            ),
-            (
-                "a sibling",
-                report(6, "c1", &json!({ "instance": "y", "links": one["links"], "siblings": ["c2"] })),
-                true,
-            ),
-            (
-                "another port",
-                report(7, "c1", &json!({ "instance": "y", "links": one["links"], "port": 443 })),
-                true,
-            ),
-            ("garbage", report(8, "c1", &json!("{")), true),
-            ("who fell silent", report(9, "c1", &json!({ "instance": "y", "silent": ["e1"] })), true),
-            ("a link again", report(10, "c1", &one), true),
-            ("the end", report(11, "", &one), true),
-        ];
-        for (what, report, news) in cases {
-            assert_eq!(!reports.apply(&report, Instant::now()).is_empty(), news, "{what}");
-        }
-        let other: ConfigMap = serde_json::from_value(json!({ "metadata": { "name": "coredns" } })).unwrap();
-        assert!(reports.apply(&other, Instant::now()).is_empty());
-        let now = Instant::now();
-        let hubs = reports.at(now);
-        assert_eq!(hubs.keys().collect::<Vec<_>>(), ["c1"]);
-        assert_eq!(
-            (hubs["c1"].liveness, &hubs["c1"].links),
-            (Liveness::Dead, &BTreeMap::from([("e1".to_owned(), 0)]))
-        );
-        assert_eq!(reports.replace(&[], Instant::now()), ["c1".to_owned()].into());
-    }
-
-    #[test]
-    fn a_packed_report_counts_as_the_annotation_did() {
-        let reports = HubReports::default();
-        reports.apply(&report(1, "c1", &json!({ "instance": "x" })), Instant::now());
-        let link = |number| ReportedLink { node: format!("e{number}"), round_trip_millis: 1 };
-        let long = TunnelReport { links: (0..10_000).map(link).collect(), ..TunnelReport::default() };
-        let mut packed = report(2, "c1", &Value::Null);
-        packed.metadata.annotations = None;
-        let stored = StoredReport::new(&long).unwrap().packed.unwrap();
-        packed.binary_data = Some([(PACKED_REPORT.to_owned(), stored)].into());
-        assert!(!reports.apply(&packed, Instant::now()).is_empty());
-        assert_eq!(reports.at(Instant::now())["c1"].links.len(), 10_000);
-        packed.metadata.resource_version = Some("3".to_owned());
-        assert!(reports.apply(&packed, Instant::now()).is_empty(), "a renewal");
-    }
-
-    #[test]
-    fn a_report_that_should_have_changed_is_asked_for_once() {
-        let reports = HubReports::default();
-        let links = json!({ "instance": "x" });
-        reports.apply(&report(1, "c1", &links), Instant::now());
-        let later = Instant::now() + LIFE;
-        assert!(reports.next_end(Instant::now()).is_some_and(|end| end <= later));
-        assert_eq!(reports.suspects(later), [("c1".to_owned(), "1".to_owned())]);
-        assert!(!reports.lapse("c1", "0", later), "another version was asked for");
-        assert_eq!(reports.at(later)["c1"].liveness, Liveness::Suspect);
-        assert!(reports.lapse("c1", "1", later));
-        assert_eq!((reports.at(later)["c1"].liveness, reports.suspects(later).len()), (Liveness::Silent, 0));
-        assert!(!reports.apply(&report(2, "c1", &links), Instant::now()).is_empty(), "it is back");
-        assert_eq!(reports.at(Instant::now())["c1"].liveness, Liveness::Alive);
-    }
-
-    #[test]
-    fn nobody_lapses_for_an_api_server_that_was_away() {
-        let reports = HubReports::default();
-        let links = json!({ "instance": "x" });
-        let start = Instant::now();
-        reports.apply(&report(1, "c1", &links), start);
-        reports.interrupted();
-        let back = start + Duration::from_mins(1);
-        for (after, silent) in [(0, false), (7_999, false), (8_000, true)] {
-            let now = back + Duration::from_millis(after);
-            assert_eq!(reports.lapse("c1", "1", now), silent, "{after}");
-            let expected = if silent { Liveness::Silent } else { Liveness::Suspect };
-            assert_eq!(reports.at(now)["c1"].liveness, expected, "{after}");
-        }
-        // Another report shows as well that the API server is back, and a later interruption begins anew.
-        reports.interrupted();
-        reports.apply(&report(2, "c1", &links), back + RETURN);
-        assert!(!reports.lapse("c1", "2", back + RETURN));
-        assert!(reports.lapse("c1", "2", back + RETURN * 2));
-    }
-
-    #[test]
-    fn a_hub_that_is_back_has_no_more_time_than_any_other() {
-        let reports = HubReports::default();
-        let links = json!({ "instance": "x" });
-        let start = Instant::now();
-        reports.apply(&report(1, "c1", &links), start);
-        reports.interrupted();
-        let back = start + Duration::from_mins(1);
-        // The first may be of before.
-        reports.apply(&report(2, "c1", &links), back);
-        assert!(!reports.lapse("c1", "2", back + LIFE));
-        reports.apply(&report(3, "c1", &links), back + LIFE);
-        assert!(reports.lapse("c1", "3", back + LIFE * 2));
-        assert!(back + LIFE * 2 < back + RETURN);
-    }
-}
+mod tests;

@@ -7,12 +7,16 @@ use std::time::{Duration, Instant};
 /// slices within five seconds, in which it is asked for once more and the slices are written.
 pub(crate) const LIFE: Duration = Duration::from_millis(3500);
 
+/// The same once another hub, whose own report changes, has lost its link to it: one of its beats, and what a write may take. Of one that is
+/// killed the others know at once, and new requests must not go to it for longer than three seconds.
+pub(crate) const MISSED_LIFE: Duration = Duration::from_secs(2);
+
 /// What is known of a hub.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Liveness {
-    /// Its report changed within [`LIFE`].
+    /// Its report changed within [`LIFE`], or [`MISSED_LIFE`].
     Alive,
-    /// Its report has been known for less than [`LIFE`], and did not change yet.
+    /// Its report has been known for less than that, and did not change yet.
     Unknown,
     /// Its report should have changed. Watches lag: it must be asked for before the hub is taken for dead.
     Suspect,
@@ -31,6 +35,8 @@ pub(crate) struct Sightings {
     pub(crate) first: Instant,
     /// When it was last seen to change.
     pub(crate) changed: Option<Instant>,
+    /// Whether another hub has lost its link to this one since.
+    pub(crate) missed: bool,
     /// Whether it was asked for since, and had not changed.
     pub(crate) lapsed: bool,
 }
@@ -38,14 +44,14 @@ pub(crate) struct Sightings {
 impl Sightings {
     /// What they say at `now`, and until when.
     pub(crate) fn liveness(&self, now: Instant) -> (Liveness, Option<Instant>) {
-        let Self { held, first, changed, lapsed } = *self;
+        let Self { held, first, changed, missed, lapsed } = *self;
         if !held {
             return (Liveness::Dead, None);
         }
         if lapsed {
             return (Liveness::Silent, None);
         }
-        let end = changed.unwrap_or(first) + LIFE;
+        let end = changed.unwrap_or(first) + if missed { MISSED_LIFE } else { LIFE };
         match (now < end, changed) {
             (true, Some(_)) => (Liveness::Alive, Some(end)),
             (true, None) => (Liveness::Unknown, Some(end)),
@@ -63,21 +69,25 @@ mod tests {
         use Liveness::{Alive, Dead, Silent, Suspect, Unknown};
         let first = Instant::now();
         let at = |millis: u64| first + Duration::from_millis(millis);
-        // Held, changed at, lapsed, now, verdict.
+        // Held, changed at, missed, lapsed, now, verdict.
         let cases = [
-            (true, None, false, 0, Unknown),
-            (true, None, false, 3_499, Unknown),
-            (true, None, false, 3_500, Suspect),
-            (true, Some(1_500), false, 4_999, Alive),
-            (true, Some(1_500), false, 5_000, Suspect),
-            (true, Some(1_500), true, 5_100, Silent),
-            (false, Some(1_500), true, 5_100, Dead),
-            (false, Some(1_500), false, 1_501, Dead),
-            (false, None, false, 0, Dead),
+            (true, None, false, false, 0, Unknown),
+            (true, None, false, false, 3_499, Unknown),
+            (true, None, false, false, 3_500, Suspect),
+            (true, None, true, false, 2_000, Suspect),
+            (true, Some(1_500), false, false, 4_999, Alive),
+            (true, Some(1_500), false, false, 5_000, Suspect),
+            (true, Some(1_500), true, false, 3_499, Alive),
+            (true, Some(1_500), true, false, 3_500, Suspect),
+            (true, Some(1_500), false, true, 5_100, Silent),
+            (false, Some(1_500), false, true, 5_100, Dead),
+            (false, Some(1_500), false, false, 1_501, Dead),
+            (false, None, false, false, 0, Dead),
         ];
-        for (held, changed, lapsed, now, expected) in cases {
-            let sightings = Sightings { held, first, changed: changed.map(at), lapsed };
-            assert_eq!(sightings.liveness(at(now)).0, expected, "{held} {changed:?} {lapsed} {now}");
+        for (held, changed, missed, lapsed, now, expected) in cases {
+            let sightings = Sightings { held, first, changed: changed.map(at), missed, lapsed };
+            let verdict = sightings.liveness(at(now)).0;
+            assert_eq!(verdict, expected, "{held} {changed:?} {missed} {lapsed} {now}");
         }
     }
 }

@@ -25,6 +25,11 @@ fn nodes_do_not_change_where_they_are() {
     };
     assert_eq!(named(0), [NODE_POOL, LEGACY_DESIRED_NODE_POOL, GATEWAY, IS_EDGE_WORKER]);
     assert_eq!(named(1), [PREVIOUS_ATTRIBUTES, UNREADABLE_RECORD_OF, HUB_BOOTSTRAP_TOKEN]);
+    let bring = |spec: &serde_json::Value| {
+        let expression = spec["validations"][0]["expression"].as_str().unwrap().to_owned();
+        expression.contains("oldObject == null || ")
+    };
+    assert!(bring(&spec) && !bring(&policy(&["nodeLabels.atRegistration=false"]).expect("a policy")));
     // The kubelet brings labels when it registers, and writes its status by another path.
     let rule = &spec["matchConstraints"]["resourceRules"][0];
     assert_eq!(

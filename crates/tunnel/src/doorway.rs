@@ -1,0 +1,138 @@
+//! How many connections that nobody vouches for yet there may be at a time, in all and from one source: whoever can open a port must not keep
+//! others from it.
+
+use std::{
+    collections::HashMap,
+    net::{IpAddr, Ipv6Addr},
+    sync::Arc,
+};
+
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// One source has at most this part of the places. Many that are honest may come from one address, that of a NAT or of a balancer.
+const SHARE: usize = 4;
+
+/// After so many more sources those that have no place any more are forgotten.
+const FORGET_AFTER: usize = 64;
+
+/// Places for connections.
+#[derive(Debug)]
+pub(crate) struct Doorway {
+    places: Arc<Semaphore>,
+    share: usize,
+    sources: Mutex<Sources>,
+}
+
+#[derive(Debug, Default)]
+struct Sources {
+    shares: HashMap<IpAddr, Arc<Semaphore>>,
+    forget_at: usize,
+}
+
+/// The place of one connection, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    _of_all: OwnedSemaphorePermit,
+    _of_source: OwnedSemaphorePermit,
+}
+
+impl Doorway {
+    /// With so many places.
+    pub(crate) fn new(places: usize) -> Self {
+        let share = places.div_ceil(SHARE);
+        Self { places: Arc::new(Semaphore::new(places)), share, sources: Mutex::default() }
+    }
+
+    /// Waits until there is a place for anybody. It is never closed, so there is one at last.
+    pub(crate) async fn room(&self) -> Option<OwnedSemaphorePermit> {
+        self.places.clone().acquire_owned().await.ok()
+    }
+
+    /// Gives that place to a source, unless it has its share.
+    pub(crate) fn admit(&self, room: OwnedSemaphorePermit, source: IpAddr) -> Option<Place> {
+        let of_source = self.share_of(source).try_acquire_owned().ok()?;
+        Some(Place { _of_all: room, _of_source: of_source })
+    }
+
+    /// Waits for a place. Those of one source that has its share wait for one another, and nobody else does.
+    pub(crate) async fn enter(&self, source: IpAddr) -> Option<Place> {
+        let of_source = self.share_of(source).acquire_owned().await.ok()?;
+        Some(Place { _of_all: self.room().await?, _of_source: of_source })
+    }
+
+    fn share_of(&self, source: IpAddr) -> Arc<Semaphore> {
+        let mut sources = self.sources.lock();
+        if sources.shares.len() >= sources.forget_at {
+            sources.shares.retain(|_, share| Arc::strong_count(share) > 1);
+            sources.forget_at = 2 * sources.shares.len() + FORGET_AFTER;
+        }
+        let share = sources.shares.entry(network(source));
+        share.or_insert_with(|| Arc::new(Semaphore::new(self.share))).clone()
+    }
+}
+
+/// What counts as one source: an address, of IPv6 the network of one subscriber, who has all of it.
+fn network(source: IpAddr) -> IpAddr {
+    match source.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
+        address @ IpAddr::V4(_) => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    fn source(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn sources_are_addresses_and_networks_of_subscribers() {
+        for (address, expected) in [
+            ("10.0.0.1", "10.0.0.1"),
+            ("::ffff:10.0.0.1", "10.0.0.1"),
+            ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
+        ] {
+            assert_eq!(network(source(address)), source(expected), "{address}");
+        }
+    }
+
+    #[test]
+    fn a_source_has_its_share_and_no_more() {
+        let doorway = Doorway::new(8);
+        let admit = |from: &str| {
+            let room = doorway.room().now_or_never().flatten().expect("there is a place");
+            doorway.admit(room, source(from))
+        };
+        let held: Vec<_> = ["10.0.0.1", "10.0.0.1"].map(|from| admit(from).unwrap()).into();
+        assert!(admit("10.0.0.1").is_none(), "a third of one source");
+        let others: Vec<_> = ["10.0.0.2", "fd00::1", "fd00::2"].map(|from| admit(from).unwrap()).into();
+        assert!(admit("fd00::3").is_none(), "a third of one network");
+        drop(held);
+        let more: Vec<_> = ["10.0.0.1", "10.0.0.1", "10.0.0.2"].map(|from| admit(from).unwrap()).into();
+        let last: Vec<_> = ["10.0.0.3", "10.0.0.3"].map(|from| admit(from).unwrap()).into();
+        assert!(doorway.room().now_or_never().is_none(), "a ninth");
+        drop((others, more, last));
+        assert!(admit("10.0.0.3").is_some());
+    }
+
+    #[test]
+    fn those_of_one_source_wait_for_one_another_and_are_forgotten() {
+        let doorway = Doorway::new(4);
+        let first = doorway.enter(source("10.0.0.1")).now_or_never().flatten().unwrap();
+        let mut second = Box::pin(doorway.enter(source("10.0.0.1")));
+        assert!(second.as_mut().now_or_never().is_none());
+        assert!(doorway.enter(source("10.0.0.2")).now_or_never().flatten().is_some());
+        drop(first);
+        assert!(second.now_or_never().flatten().is_some());
+        for address in 0..1000_u32 {
+            let from = std::net::Ipv4Addr::from_bits(address).into();
+            assert!(doorway.enter(from).now_or_never().flatten().is_some());
+        }
+        assert!(doorway.sources.lock().shares.len() <= FORGET_AFTER);
+    }
+}
