@@ -27,7 +27,8 @@ use crate::schema::{rule, rule_at};
     shortname = "gw",
     category = "yurt",
     doc = "The nodes of a site that the cloud cannot reach directly, and the endpoints through which it reaches them. A node is \
-           behind the gateway that its label raven.openyurt.io/gateway names.",
+           behind the gateway that its label raven.openyurt.io/gateway names, that selects it by nodeSelector, or that has the \
+           name of its pool.",
     status = "GatewayStatus",
     derive = "PartialEq",
     selectable = ".spec.exposeType",
@@ -60,7 +61,7 @@ pub struct GatewaySpec {
     #[serde(default)]
     pub proxy_config: ProxyConfig,
 
-    /// The tunnel, by which the pods of all sites reach one another.
+    /// Raven's network between the sites, of which Isthmus has none: nobody serves endpoints of type `tunnel`.
     #[serde(default)]
     pub tunnel_config: TunnelConfig,
 
@@ -193,17 +194,17 @@ pub struct Endpoint {
     #[serde(rename = "underNAT", default)]
     pub under_nat: bool,
 
-    /// The kind of NAT that the agent found; written by the agent.
+    /// The kind of NAT before the node, as Raven's agent wrote it; nobody reads it.
     #[serde(rename = "natType", default, skip_serializing_if = "String::is_empty")]
     pub nat_type: String,
 
-    /// The address at which the endpoint is reached from outside. The agent fills it in where it is empty.
+    /// The address at which the endpoint is reached from outside. To be set where `exposeType` is `PublicIP`: nobody fills it in.
     #[serde(rename = "publicIP", default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 45))]
     #[x_kube(validation = rule("self == '' || isIP(self)", "must be an IPv4 or IPv6 address, such as 203.0.113.7 or 2001:db8::7"))]
     pub public_ip: String,
 
-    /// The port at which the endpoint is reached from outside, as the agent found it behind NAT.
+    /// The port at `publicIP` where something in front of the node maps it; 0 if it is `port`.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(min = 0, max = 65535))]
     pub public_port: i32,

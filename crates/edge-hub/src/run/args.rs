@@ -173,7 +173,7 @@ pub struct CacheArgs {
     #[arg(long, value_name = "G/V/R=POLICY", value_delimiter = ',')]
     pub freshness: Vec<String>,
 
-    /// File that says the same and more, in YAML; it is read again when it changes.
+    /// File that says the same and more, in YAML; it is read again when it changes, `tunnel` and `tunnelDestinations` at the start alone.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }
