@@ -26,6 +26,8 @@ const SEGMENT_MAX: u64 = 1 << 20;
 /// How many bytes of events are kept for watches that resume, by the size of the log.
 const HISTORY_MIN: u64 = 512 << 10;
 const HISTORY_MAX: u64 = 2 << 20;
+/// Five seconds at 1,000 events of 800 bytes each second. What is read at once to rewrite a file is not to be more.
+const BURST: u64 = 4 << 20;
 
 /// How long files and histories are; tests make them small.
 #[derive(Clone, Copy, Debug)]
@@ -34,11 +36,14 @@ pub struct Sizes {
     pub segment: (u64, u64),
     /// Shortest and longest history, in bytes.
     pub history: (u64, u64),
+    /// How long the file that grows may become between two syncs, in bytes. To begin the next one waits for the disk, three times and some
+    /// 60 ms where others sync as well, and with it every event; so a burst is to end before.
+    pub burst: u64,
 }
 
 impl Default for Sizes {
     fn default() -> Self {
-        Sizes { segment: (SEGMENT_MIN, SEGMENT_MAX), history: (HISTORY_MIN, HISTORY_MAX) }
+        Sizes { segment: (SEGMENT_MIN, SEGMENT_MAX), history: (HISTORY_MIN, HISTORY_MAX), burst: BURST }
     }
 }
 
@@ -84,9 +89,6 @@ pub(crate) struct HandedOver {
     offset: u64,
     length: usize,
 }
-
-/// A file that was given no seal when it was long enough, since nobody synced, is sealed at so many times its length.
-const OVERLONG: u64 = 4;
 
 /// A log.
 #[derive(Debug)]
@@ -174,7 +176,7 @@ impl Log {
         } else {
             self.ledger.list(entry);
         }
-        self.roll_if_long(self.patience());
+        self.roll_if_long(self.longest());
         Ok(())
     }
 
@@ -194,7 +196,7 @@ impl Log {
             let (segment, _, length) = self.push(Kind::Bookmark, &[], version, &[]);
             self.ledger.grow(segment, length);
             self.version = version;
-            self.roll_if_long(self.patience());
+            self.roll_if_long(self.longest());
         }
     }
 
@@ -248,16 +250,15 @@ impl Log {
         &mut self.pending.back_mut().expect("pushed above if there was none").bytes
     }
 
-    /// How many times as long as it is to be the file may grow between two syncs. To begin the next one waits for the disk, for which
-    /// no event should; a list has nobody who waits for its parts.
-    fn patience(&self) -> u64 {
-        if self.complete { OVERLONG } else { 1 }
+    /// How long the file may become between two syncs; a list has nobody who waits for its parts.
+    fn longest(&self) -> u64 {
+        if self.complete { self.identity.sizes.burst.max(self.target()) } else { self.target() }
     }
 
-    fn roll_if_long(&mut self, times: u64) {
+    fn roll_if_long(&mut self, longest: u64) {
         let length =
             self.active.and_then(|active| self.ledger.segments().get(&active.first)).map(|s| s.length);
-        if length.is_some_and(|length| length >= times * self.target()) {
+        if length.is_some_and(|length| length >= longest) {
             self.roll();
         }
     }
@@ -352,7 +353,7 @@ impl Log {
             self.unsure = None;
         }
         if self.complete {
-            self.roll_if_long(1);
+            self.roll_if_long(self.target());
         }
         while let Some(chunk) = self.pending.front_mut() {
             let handed_over = std::mem::take(&mut chunk.handed_over);

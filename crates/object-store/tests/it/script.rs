@@ -8,7 +8,7 @@ use object_store::{Change, Error, Key, Record, Restored, Sizes, Store, Subscript
 use crate::{model::Model, sim_disk::SimDisk};
 
 /// Files of some five records.
-pub(crate) const SIZES: Sizes = Sizes { segment: (400, 400), history: (250, 250) };
+pub(crate) const SIZES: Sizes = Sizes { segment: (400, 400), history: (250, 250), burst: 1600 };
 
 pub(crate) fn open(disk: &SimDisk) -> (Store, Vec<Restored>) {
     try_open(disk).unwrap()

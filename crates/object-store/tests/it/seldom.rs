@@ -96,7 +96,7 @@ fn compaction_after_a_sync_that_failed() {
 /// The last file can be one from which records were left out: cut short it is damaged, and no earlier state.
 #[test]
 fn a_rewritten_file_that_is_the_last_is_whole_or_damaged() {
-    let sizes = Sizes { segment: (900, 900), history: (100, 100) };
+    let sizes = Sizes { segment: (900, 900), history: (100, 100), burst: 3600 };
     let open =
         |disk: &SimDisk| Store::open_on(Arc::new(disk.clone()), Path::new("/store"), None, sizes).unwrap();
     let mut rewritten = 0;
