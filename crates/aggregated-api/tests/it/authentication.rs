@@ -10,6 +10,7 @@ use aggregated_api::{Attributes, Authenticator, Authorizer, Decision, Peer, User
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
 use futures::future::{BoxFuture, FutureExt, ready};
 use kube_wire::request::RequestInfo;
+use kube_wire::selector_requirements::SelectorRequirements;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
@@ -244,7 +245,10 @@ async fn verdicts_are_remembered_by_all_that_they_depend_on() {
     let authorizer = DelegatingAuthorizer::new(readers.clone());
     let ask = |name: &str, group: &str, method: Method, path: &str| {
         let user = User { name: name.to_owned(), groups: vec![group.to_owned()], ..User::default() };
-        Attributes { user, request: RequestInfo::parse(&method, &path.parse().unwrap()) }
+        let request = RequestInfo::parse(&method, &path.parse().unwrap());
+        let query = path.split_once('?').map_or("", |(_, query)| query);
+        let selectors = SelectorRequirements::of(&request, query);
+        Attributes { user, request, selectors }
     };
     let path = "/apis/g/v1/gadgets/a";
     for (attributes, allowed, asked) in [

@@ -7,5 +7,6 @@ mod generated;
 mod limits;
 mod lists;
 mod meta;
+mod reviews;
 mod watching;
 mod writing;
