@@ -8,5 +8,6 @@ mod limits;
 mod lists;
 mod meta;
 mod reviews;
+mod rotation;
 mod watching;
 mod writing;
