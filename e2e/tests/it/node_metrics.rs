@@ -2,6 +2,7 @@
 //! leader is nobody's loss.
 
 mod callers;
+mod discovery;
 mod faults;
 mod figures;
 mod flow;

@@ -14,6 +14,7 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use super::discovery;
 use super::flow::{self, Flow, Gap};
 use super::ground::{Ground, LEASE};
 use super::observers::{LIST_WITHIN, Observers};
@@ -49,18 +50,22 @@ async fn stock_clients_stay_right_whatever_befalls_the_leader() -> Result<()> {
     println!("F1: {gap:?}");
     gap.is_within(flow::KILL).context("F1: killed")?;
     observers.check("F1: killed")?;
+    observers.was_discovered(discovery::AFTER_A_KILL).await.context("F1: killed")?;
     lease_deleted(&ground).await.context("F4: the Lease is deleted")?;
     observers.check("F4: the Lease is deleted")?;
+    observers.was_discovered(Duration::ZERO).await.context("F4: the Lease is deleted")?;
     let gap = clock_behind(&ground, &reader).await.context("F5: a clock that is behind")?;
     println!("F5: {gap:?}");
     gap.is_within(flow::KILL).context("F5: a clock that is behind")?;
     observers.check("F5: a clock that is behind")?;
+    observers.was_discovered(discovery::AFTER_A_KILL).await.context("F5: a clock that is behind")?;
     let unavailable = observers.unavailable();
     ensure!(unavailable.is_empty(), "F1, F4, F5: the APIService was not available: {unavailable:?}");
 
     observers.failed();
     while_namespaces_come_and_go(rolled_out(&ground)).await.context("F6: a rollout")?;
     observers.check("F6: a rollout")?;
+    observers.was_discovered(Duration::ZERO).await.context("F6: a rollout")?;
     let failed = observers.failed();
     ensure!(failed.is_empty(), "F6: lists failed: {failed:?}");
     let unavailable = observers.unavailable();
@@ -73,8 +78,11 @@ async fn stock_clients_stay_right_whatever_befalls_the_leader() -> Result<()> {
     let is_cut_off = Box::pin(cut_off(&ground, &reader));
     let gap = while_namespaces_come_and_go(is_cut_off).await.context("F3: cut off")?;
     lists_came_again(&observers, &gap).context("F3: cut off")?;
-    // The API server asks five times at random: with a dead one of two, all five may be lost once in a while.
-    println!("F2, F3: not available {} times", observers.unavailable().len());
+    // The API server asks five times at random: with a dead one of two, all five may be lost once in a while. What it asks for discovery may wait for
+    // one that does not answer, too.
+    let (unavailable, stale) = (observers.unavailable().len(), observers.longest_undiscovered());
+    println!("F2, F3: not available {unavailable} times, discovery stale for {stale:?} at most");
+    observers.discovered().await.context("F2, F3")?;
 
     killed_all(&ground).await.context("F8: all are killed")?;
     observers.check("F8: all are killed")?;
