@@ -9,6 +9,7 @@ mod flow;
 mod ground;
 mod koordinator;
 mod observers;
+mod stale;
 mod take_overs;
 
 use std::collections::BTreeMap;

@@ -18,6 +18,7 @@ use super::discovery;
 use super::flow::{self, Flow, Gap};
 use super::ground::{Ground, LEASE};
 use super::observers::{LIST_WITHIN, Observers};
+use super::stale::Former;
 use super::{NODE, WARM, fresh};
 
 /// How long the leader stands still, and with `--long`.
@@ -138,26 +139,31 @@ async fn killed(ground: &Ground, reader: &str) -> Result<Gap> {
     Ok(gap)
 }
 
-/// It gives the leadership up by itself before another takes it, and what it says afterwards is not heard.
+/// It gives the leadership up by itself before another takes it, and what it says afterwards is not heard; nor does it tell anybody what is no more.
 async fn frozen(ground: &Ground, reader: &str) -> Result<Gap> {
     let before = ground.holder().await?;
     let old = ground.leader().await?;
+    let former = Former::watched(ground, &old, reader).await?;
     let gap = Flow::new(ground, &old, reader).await?.over(old.signal("-STOP")).await;
     let long = e2e::ground::long();
     tokio::time::sleep(if long { LONG_FROZEN } else { FROZEN }).await;
+    let told = former.told().await;
     // The kubelet may have killed it meanwhile.
-    let awake = old.signal("-CONT").await.is_ok();
-    let gap = gap?;
+    let (awake, answered) = former.goes_on(&old).await?;
+    let (gap, told) = (gap?, told?);
+    ensure!(answered.iter().all(|version| *version >= told), "{answered:?} were told after {told}");
     let next = ground.holder().await?;
     ensure!(next != before, "{next} leads");
     if awake {
         throughout("it does not come back", Duration::from_secs(5), || async {
             let now = ground.holder().await?;
             ensure!(now == next, "{now} leads after {next}");
+            former.tells_nothing_old().await?;
             announced_is_not(ground, &old.address).await
         })
         .await?;
     }
+    former.watch_ends().await?;
     ground.whole().await?;
     Ok(gap)
 }
