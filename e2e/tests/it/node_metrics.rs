@@ -11,6 +11,7 @@ mod koordinator;
 mod observers;
 mod stale;
 mod take_overs;
+mod versions;
 mod writes;
 
 use std::collections::BTreeMap;
