@@ -1,7 +1,7 @@
 //! What a caller may do: what an authorizer is told, and what it says. [`DelegatingAuthorizer`] asks the API server.
 
 use futures::future::BoxFuture;
-use kube_wire::request::RequestInfo;
+use kube_wire::{request::RequestInfo, selector_requirements::SelectorRequirements};
 
 use crate::authenticate::User;
 
@@ -17,6 +17,8 @@ pub struct Attributes {
     pub user: User,
     /// What.
     pub request: RequestInfo,
+    /// Of which objects alone: who may not read all may read those of a node.
+    pub selectors: SelectorRequirements,
 }
 
 /// Whether they may.

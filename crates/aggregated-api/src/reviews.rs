@@ -1,14 +1,21 @@
 //! Asks the API server who holds a token and what somebody may do. Needs the cluster role `system:auth-delegator`.
 
 use futures::future::{BoxFuture, FutureExt};
-use k8s_openapi::api::{
-    authentication::v1::{TokenReview, TokenReviewSpec},
-    authorization::v1::{
-        NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+use k8s_openapi::{
+    api::{
+        authentication::v1::{TokenReview, TokenReviewSpec},
+        authorization::v1::{
+            FieldSelectorAttributes, LabelSelectorAttributes, NonResourceAttributes, ResourceAttributes,
+            SubjectAccessReview, SubjectAccessReviewSpec,
+        },
     },
+    apimachinery::pkg::apis::meta::v1::{FieldSelectorRequirement, LabelSelectorRequirement},
 };
 use kube::{Api, Client, api::PostParams};
-use kube_wire::request::{ApiPath, ResourcePath};
+use kube_wire::{
+    request::{ApiPath, ResourcePath},
+    selector_requirements::{SelectorRequirement, SelectorRequirements},
+};
 
 use crate::{
     authenticate::{TokenReviewer, User},
@@ -64,7 +71,7 @@ impl AccessReviewer for KubernetesReviews {
 }
 
 fn spec(attributes: &Attributes) -> SubjectAccessReviewSpec {
-    let Attributes { user, request } = attributes;
+    let Attributes { user, request, selectors } = attributes;
     let User { name, uid, groups, extra } = user.clone();
     let verb = Some(path_verb(attributes).to_owned());
     let mut spec = SubjectAccessReviewSpec {
@@ -89,9 +96,37 @@ fn spec(attributes: &Attributes) -> SubjectAccessReviewSpec {
                 namespace: text(namespace),
                 name: text(name),
                 verb,
-                ..ResourceAttributes::default()
+                field_selector: field_selector(selectors),
+                label_selector: label_selector(selectors),
             });
         }
     }
     spec
+}
+
+/// Requirements, not the selector as it stands: who decides need not read it as it is read here.
+fn field_selector(selectors: &SelectorRequirements) -> Option<FieldSelectorAttributes> {
+    let told = |requirement: &SelectorRequirement| {
+        let (key, operator, values) = parts(requirement);
+        FieldSelectorRequirement { key, operator, values }
+    };
+    let requirements: Vec<_> = selectors.fields.iter().map(told).collect();
+    (!requirements.is_empty())
+        .then_some(FieldSelectorAttributes { requirements: Some(requirements), raw_selector: None })
+}
+
+fn label_selector(selectors: &SelectorRequirements) -> Option<LabelSelectorAttributes> {
+    let told = |requirement: &SelectorRequirement| {
+        let (key, operator, values) = parts(requirement);
+        LabelSelectorRequirement { key, operator, values }
+    };
+    let requirements: Vec<_> = selectors.labels.iter().map(told).collect();
+    (!requirements.is_empty())
+        .then_some(LabelSelectorAttributes { requirements: Some(requirements), raw_selector: None })
+}
+
+fn parts(requirement: &SelectorRequirement) -> (String, String, Option<Vec<String>>) {
+    let SelectorRequirement { key, operator, values } = requirement;
+    let values: Vec<_> = values.iter().map(|value| value.clone().into_string()).collect();
+    (key.to_string(), operator.as_str().to_owned(), Some(values).filter(|values| !values.is_empty()))
 }

@@ -13,6 +13,7 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use kube_wire::{
     request::{ApiPath, RequestInfo, ResourcePath, Verb},
     resource::GroupVersionResource,
+    selector_requirements::SelectorRequirements,
     status::Status,
 };
 use parking_lot::Mutex;
@@ -60,7 +61,7 @@ pub(crate) async fn serve(State(server): State<Arc<Server>>, request: Request) -
         Err(status) => return failure(&status),
     };
     let exempt = matches!(&request.path, ApiPath::NonResource(path) if Health::is_exempt(path));
-    if !exempt && let Err(status) = server.allow(&user, &request).await {
+    if !exempt && let Err(status) = server.allow(&user, &request, &parts).await {
         return failure(&status);
     }
     match &request.path {
@@ -100,8 +101,9 @@ impl Server {
         room.try_acquire().map(Some).map_err(full)
     }
 
-    async fn allow(&self, user: &User, request: &RequestInfo) -> Result<(), Status> {
-        let attributes = Attributes { user: user.clone(), request: request.clone() };
+    async fn allow(&self, user: &User, request: &RequestInfo, parts: &Parts) -> Result<(), Status> {
+        let selectors = SelectorRequirements::of(request, parts.uri.query().unwrap_or_default());
+        let attributes = Attributes { user: user.clone(), request: request.clone(), selectors };
         let decision = match &self.authorizer {
             Some(authorizer) => authorizer.authorize(&attributes).await,
             None => Ok(Decision::Denied(String::new())),
@@ -180,7 +182,7 @@ impl Server {
 
 /// Status 403 in the API server's words.
 fn forbidden(attributes: &Attributes, reason: &str) -> Status {
-    let Attributes { user, request } = attributes;
+    let Attributes { user, request, selectors: _ } = attributes;
     let user = kube_wire::quoting::quoted(&user.name);
     let verb = verb_name(request.verb);
     let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };

@@ -4,7 +4,10 @@ use std::fmt;
 
 use thiserror::Error;
 
-use crate::object::Object;
+use crate::{
+    object::Object,
+    selector_requirements::{SelectorOperator, SelectorRequirement},
+};
 
 mod lexer;
 mod parser;
@@ -69,9 +72,26 @@ impl LabelSelector {
     pub fn is_everything(&self) -> bool {
         self.requirements.is_empty()
     }
+
+    /// What it requires, but for comparisons, which reviews have no word for.
+    pub(crate) fn requirements(&self) -> Vec<SelectorRequirement> {
+        self.requirements.iter().filter_map(Requirement::told).collect()
+    }
 }
 
 impl Requirement {
+    /// As access reviews have it.
+    fn told(&self) -> Option<SelectorRequirement> {
+        let operator = match self.operator {
+            Operator::Equals | Operator::In => SelectorOperator::In,
+            Operator::NotEquals | Operator::NotIn => SelectorOperator::NotIn,
+            Operator::Exists => SelectorOperator::Exists,
+            Operator::DoesNotExist => SelectorOperator::DoesNotExist,
+            Operator::GreaterThan | Operator::LessThan => return None,
+        };
+        Some(SelectorRequirement { key: self.key.clone(), operator, values: self.values.to_vec() })
+    }
+
     /// Whether a label of this value, or its absence, meets the requirement.
     fn matches(&self, label: Option<&str>) -> bool {
         let among = |label: &str| self.values.iter().any(|value| **value == *label);

@@ -19,5 +19,6 @@ pub mod request;
 pub mod resource;
 pub mod resource_version;
 pub mod selectable_field;
+pub mod selector_requirements;
 pub mod status;
 pub mod transcode;

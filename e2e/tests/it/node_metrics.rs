@@ -2,13 +2,17 @@
 //! leader is nobody's loss.
 
 mod callers;
+mod discovery;
 mod faults;
 mod figures;
 mod flow;
 mod ground;
 mod koordinator;
 mod observers;
+mod stale;
 mod take_overs;
+mod versions;
+mod writes;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -10,6 +10,7 @@ use aggregated_api::{Attributes, Authenticator, Authorizer, Decision, Peer, User
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
 use futures::future::{BoxFuture, FutureExt, ready};
 use kube_wire::request::RequestInfo;
+use kube_wire::selector_requirements::SelectorRequirements;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
@@ -27,20 +28,20 @@ use tokio_rustls::TlsConnector;
 use crate::api::{Everybody, gadgets};
 
 /// An authority of clients, or of anything else.
-struct Authority {
-    pem: String,
+pub(crate) struct Authority {
+    pub(crate) pem: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
 /// A certificate and its key.
-struct Leaf {
+pub(crate) struct Leaf {
     certificate: CertificateDer<'static>,
     key: PrivateKeyDer<'static>,
     pem: (String, String),
 }
 
 impl Authority {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, name);
@@ -67,7 +68,7 @@ impl Authority {
         }
     }
 
-    fn client(&self, name: &str, organizations: &[&str]) -> Leaf {
+    pub(crate) fn client(&self, name: &str, organizations: &[&str]) -> Leaf {
         self.sign(name, organizations, ExtendedKeyUsagePurpose::ClientAuth)
     }
 }
@@ -91,7 +92,7 @@ impl TokenReviewer for Tokens {
 }
 
 /// What stands in `extension-apiserver-authentication`.
-fn config(clients: &Authority, proxies: &Authority, allowed: &[&str]) -> BTreeMap<String, String> {
+pub(crate) fn config(clients: &Authority, proxies: &Authority, allowed: &[&str]) -> BTreeMap<String, String> {
     let data = [
         ("client-ca-file", clients.pem.clone()),
         ("requestheader-client-ca-file", proxies.pem.clone()),
@@ -128,7 +129,7 @@ async fn who(authenticator: &DelegatingAuthenticator, leaf: Option<&Leaf>, pairs
     }
 }
 
-const CLAIM: (&str, &str) = ("X-Remote-User", "claimed");
+pub(crate) const CLAIM: (&str, &str) = ("X-Remote-User", "claimed");
 
 /// What is shown, what is claimed, and who that is.
 type Case<'a> = (Option<&'a Leaf>, &'a [(&'a str, &'a str)], &'a str);
@@ -244,7 +245,10 @@ async fn verdicts_are_remembered_by_all_that_they_depend_on() {
     let authorizer = DelegatingAuthorizer::new(readers.clone());
     let ask = |name: &str, group: &str, method: Method, path: &str| {
         let user = User { name: name.to_owned(), groups: vec![group.to_owned()], ..User::default() };
-        Attributes { user, request: RequestInfo::parse(&method, &path.parse().unwrap()) }
+        let request = RequestInfo::parse(&method, &path.parse().unwrap());
+        let query = path.split_once('?').map_or("", |(_, query)| query);
+        let selectors = SelectorRequirements::of(&request, query);
+        Attributes { user, request, selectors }
     };
     let path = "/apis/g/v1/gadgets/a";
     for (attributes, allowed, asked) in [
@@ -267,11 +271,11 @@ async fn verdicts_are_remembered_by_all_that_they_depend_on() {
 }
 
 /// An API over TLS, which tells by header `x-seen` as whom a caller is taken, and which identity headers are left.
-struct Served {
+pub(crate) struct Served {
     address: std::net::SocketAddr,
     servers: Authority,
     tokens: Arc<Tokens>,
-    trust: Arc<Trust>,
+    pub(crate) trust: Arc<Trust>,
     _tasks: JoinSet<()>,
 }
 
@@ -298,7 +302,7 @@ impl aggregated_api::Intercept for Shown {
 }
 
 impl Served {
-    async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let servers = Authority::new("s");
         let (trust, tokens) = (Trust::new(), Arc::new(Tokens::default()));
         let authenticator = DelegatingAuthenticator::new(trust.clone(), tokens.clone());
@@ -311,7 +315,7 @@ impl Served {
         Self { address, servers, tokens, trust, _tasks: tasks }
     }
 
-    async fn connect(&self, leaf: Option<Leaf>) -> Connection {
+    pub(crate) async fn connect(&self, leaf: Option<Leaf>) -> Connection {
         Connection(client(self.address, &self.servers, leaf).await)
     }
 }
@@ -356,11 +360,11 @@ async fn client(
 }
 
 /// A connection that lasts.
-struct Connection(tokio_rustls::client::TlsStream<TcpStream>);
+pub(crate) struct Connection(tokio_rustls::client::TlsStream<TcpStream>);
 
 impl Connection {
     /// The status, and as whom it was asked.
-    async fn ask(&mut self, headers: &[(&str, &str)]) -> String {
+    pub(crate) async fn ask(&mut self, headers: &[(&str, &str)]) -> String {
         use std::fmt::Write as _;
         let mut request = format!("GET {}/a HTTP/1.1\r\nhost: x\r\n", crate::api::GADGETS);
         for (name, value) in headers {

@@ -7,5 +7,7 @@ mod generated;
 mod limits;
 mod lists;
 mod meta;
+mod reviews;
+mod rotation;
 mod watching;
 mod writing;

@@ -28,7 +28,7 @@ pub(super) struct Place {
     /// Who signs those.
     pub(super) roots: Arc<RootCertStore>,
     /// The leader's term; 0 if it is not told.
-    epoch: u64,
+    pub(super) epoch: u64,
     /// Who leads, as replicas know it: what nodes reach may have another name.
     leader: String,
 }

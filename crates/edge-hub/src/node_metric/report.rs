@@ -89,7 +89,8 @@ impl Reporter {
                 return;
             }
         };
-        self.route.set(&place.servers);
+        // Whoever waits before another attempt is told with all the others.
+        self.moved |= self.route.set(&place.servers, place.epoch);
         let Some(certificate) = self.connector.client_certificate() else {
             self.complain("the hub has no certificate to report with".to_owned());
             return sleep(PATIENCE).await;

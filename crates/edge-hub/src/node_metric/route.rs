@@ -19,6 +19,8 @@ const REDIRECTS: u32 = 3;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Route {
     servers: Vec<Server>,
+    /// The term of the leader, as the cluster tells it.
+    epoch: u64,
     at: usize,
     /// Who leads, as one of them said.
     leader: Option<Server>,
@@ -27,12 +29,19 @@ pub(super) struct Route {
 }
 
 impl Route {
-    /// The servers are these now, the leader first; begins there if they are others.
-    pub(super) fn set(&mut self, servers: &[Server]) {
+    /// The servers are these now, the leader first; begins there if they are others. Returns whether all nodes are told of another leader by this.
+    pub(super) fn set(&mut self, servers: &[Server], epoch: u64) -> bool {
+        let is_first = self.servers.is_empty();
+        // Of a leader that was just named nothing is known to be wrong.
         if self.servers != servers {
-            // Of a leader that was just named nothing is known to be wrong.
-            *self = Self { servers: servers.to_vec(), ..Self::default() };
+            *self = Self { servers: servers.to_vec(), epoch, ..Self::default() };
+        } else if epoch > self.epoch {
+            // It may be at the same address as the one before, or anywhere in a list that is always the same.
+            (self.epoch, self.redirects, self.failures) = (epoch, 0, 0);
+        } else {
+            return false;
         }
+        !is_first
     }
 
     /// Whom to ask.
@@ -89,7 +98,7 @@ mod tests {
 
     fn route() -> Route {
         let mut route = Route::default();
-        route.set(&[server("a:1"), server("b:1")]);
+        route.set(&[server("a:1"), server("b:1")], 1);
         route
     }
 
@@ -116,6 +125,22 @@ mod tests {
         assert_eq!(route.pause(1.0), Duration::from_secs(30));
         route.succeeded();
         assert_eq!(route.pause(1.0), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_leader_of_a_later_term_is_not_kept_waiting() {
+        let (mut route, servers) = (route(), [server("a:1"), server("b:1")]);
+        (0..41).for_each(|_| route.failed());
+        for (epoch, pause) in [(1, 30), (0, 30), (2, 0)] {
+            assert_eq!(route.set(&servers, epoch), pause == 0, "{epoch}");
+            assert_eq!(route.pause(1.0).as_secs(), pause, "{epoch}");
+            assert_eq!(route.next(), Some(&server("b:1")), "whose turn it is stays");
+        }
+        route.failed();
+        route.failed();
+        assert!(route.set(&[server("c:1")], 2), "another list");
+        assert_eq!((route.next(), route.pause(1.0)), (Some(&server("c:1")), Duration::ZERO));
+        assert!(!Route::default().set(&servers, 1), "the first that is told of is no other");
     }
 
     #[test]
@@ -152,10 +177,10 @@ mod tests {
     fn other_servers_begin_with_their_first() {
         let mut route = route();
         route.redirected(Some(server("c:1")));
-        route.set(&[server("a:1"), server("b:1")]);
+        route.set(&[server("a:1"), server("b:1")], 1);
         assert_eq!(route.next(), Some(&server("c:1")), "the same servers: what was said holds");
         route.failed();
-        route.set(&[server("x:1")]);
+        route.set(&[server("x:1")], 1);
         assert_eq!((route.next(), route.pause(1.0)), (Some(&server("x:1")), Duration::ZERO));
         assert_eq!(Route::default().next(), None);
     }

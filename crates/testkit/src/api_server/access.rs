@@ -190,8 +190,15 @@ fn attributes(user: User, spec: &Value) -> Attributes {
         let raw = resource[name]["rawSelector"].as_str().unwrap_or_default();
         let term = |term: &Value| {
             let key = term["key"].as_str()?;
-            let values: Vec<_> = term["values"].as_array()?.iter().filter_map(Value::as_str).collect();
-            Some(format!("{key}={}", values.join("|")))
+            let values = term["values"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            let values = values.collect::<Vec<_>>().join("|");
+            Some(match term["operator"].as_str()? {
+                "In" => format!("{key}={values}"),
+                "NotIn" => format!("{key}!={values}"),
+                "Exists" => key.to_owned(),
+                "DoesNotExist" => format!("!{key}"),
+                other => format!("{key} {other} {values}"),
+            })
         };
         let terms = resource[name]["requirements"].as_array().into_iter().flatten().filter_map(term);
         let terms: Vec<_> = terms.collect();

@@ -3,6 +3,7 @@
 
 mod crd;
 mod fleet;
+mod informer;
 mod link;
 mod list;
 mod nodes;
@@ -160,6 +161,12 @@ impl Seen {
         let events = self.heard.get(which).map_or(0, |heard| heard.events);
         float(events) / (self.reports_per_s * self.seconds) / float(watchers as u64)
     }
+
+    /// What nobody should be told where nothing is deleted, by all watchers together.
+    fn amiss(&self, which: usize) -> String {
+        let (deleted, errors) = self.heard.get(which).map_or((0, 0), |heard| (heard.deleted, heard.errors));
+        format!("{deleted} DELETED and {errors} ERROR in all")
+    }
 }
 
 impl Bench {
@@ -244,9 +251,10 @@ impl Bench {
             Figure::new("standby_resident_mb", seen.standby_mb),
         ]);
         self.notes.push(format!(
-            "Each of {watchers} watchers was told {:.3} events a report, {:.1} kB each.",
+            "Each of {watchers} watchers was told {:.3} events a report, {:.1} kB each; {}.",
             seen.told(0, watchers),
             seen.heard.first().map_or(0.0, |heard| float(heard.bytes) / float(heard.events.max(1)) / 1e3),
+            seen.amiss(0),
         ));
     }
 
@@ -275,7 +283,8 @@ impl Bench {
         let p99 = seen.p99(1);
         self.figures.push(Figure::new("p99_aggregated_ms", p99).target(500.0));
         self.notes.push(format!(
-            "One of the watchers through the API server: it was told {told:.3} events a report."
+            "One of the watchers through the API server: it was told {told:.3} events a report; {}.",
+            seen.amiss(1),
         ));
         Ok(())
     }
@@ -344,8 +353,9 @@ impl Bench {
             Figure::new("second_p99_direct_ms", p99),
         ]);
         self.notes.push(format!(
-            "Of each second's report a watcher was told {:.3} events.",
-            seen.told(0, watchers)
+            "Of each second's report a watcher was told {:.3} events; {}.",
+            seen.told(0, watchers),
+            seen.amiss(0),
         ));
         nodes::remove(&self.client).await
     }
@@ -379,6 +389,7 @@ impl Bench {
                 "{end:?}: reads/reports were gone for {} s; reads through the API server for {aggregated:.2} s at most.",
                 each.collect::<Vec<_>>().join(", "),
             ));
+            self.notes.push(takeover::after(end, nodes, &gaps));
         }
         nodes::remove(&self.client).await
     }

@@ -16,6 +16,12 @@ use super::ground::Ground;
 use super::observers::Observers;
 use super::{NODE, WARM};
 
+/// The API server sees at once that a file was replaced, and looks once a minute where it did not.
+const RELOADED: Duration = Duration::from_secs(70);
+
+/// Replicas follow the ConfigMap; requests go on meanwhile.
+const FOLLOWED: Duration = Duration::from_secs(5);
+
 pub(super) const METRICS: &str = "/apis/slo.koordinator.sh/v1beta1/nodemetrics";
 
 #[tokio::test]
@@ -165,11 +171,12 @@ impl FrontProxy {
     }
 }
 
-/// The front proxy's authority is joined by another, the proxy shows a certificate of that, and the old one goes.
+/// The front proxy's authority is joined by another, the proxy shows a certificate of that, and the old one goes. No request fails at any of it: were
+/// the API server's proxy still the old one when its authority goes, or did a replica not follow, all would from there on.
 async fn rotate(ground: &Ground, observers: &Observers) -> Result<()> {
-    let none_failed = || {
+    let none_failed = |when: &str| {
         let failed = observers.failed();
-        ensure!(failed.is_empty(), "while both authorities are known lists failed: {failed:?}");
+        ensure!(failed.is_empty(), "{when}: lists failed: {failed:?}");
         Ok(())
     };
     let proxy = FrontProxy::of_cluster().await?;
@@ -179,10 +186,13 @@ async fn rotate(ground: &Ground, observers: &Observers) -> Result<()> {
     published(ground, &[&old, &next]).await?;
     proxy.put("front-proxy.key", &proxy.text("next.key")?)?;
     proxy.put("front-proxy.crt", &proxy.text("next.crt")?)?;
-    none_failed()?;
+    tokio::time::sleep(RELOADED).await;
+    none_failed("while both authorities are known")?;
     // Only a proxy of the next authority is believed from here on.
     proxy.put("front-proxy-ca.crt", &next)?;
     only(ground, &next).await?;
+    tokio::time::sleep(FOLLOWED).await;
+    none_failed("once the old authority is gone")?;
     eventually("reads are answered", WARM, || async {
         let count = ground.metrics().list(&ListParams::default()).await?.items.len();
         ensure!(count == ground.nodes.len(), "{count} objects");
@@ -190,14 +200,16 @@ async fn rotate(ground: &Ground, observers: &Observers) -> Result<()> {
     })
     .await?;
     // And back, for the tests that follow: the other way round.
-    observers.failed();
     proxy.put("front-proxy-ca.crt", &format!("{old}{next}"))?;
     published(ground, &[&old, &next]).await?;
     proxy.put("front-proxy.key", &proxy.text("front-proxy.key.kept")?)?;
     proxy.put("front-proxy.crt", &proxy.text("front-proxy.crt.kept")?)?;
-    none_failed()?;
+    tokio::time::sleep(RELOADED).await;
+    none_failed("while both authorities are known again")?;
     proxy.put("front-proxy-ca.crt", &old)?;
     only(ground, &old).await?;
+    tokio::time::sleep(FOLLOWED).await;
+    none_failed("once the other authority is gone")?;
     ground.whole().await
 }
 

@@ -2,11 +2,11 @@
 //! rollout, and is killed with all that follow it, while stock clients look on. The names F1 to F8 are those of the plan of failure tests.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use e2e::hub::token;
-use e2e::{SYSTEM, eventually, kubectl, throughout};
+use e2e::{SYSTEM, eventually, kubectl, replicas, throughout};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
@@ -14,10 +14,12 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use super::discovery;
 use super::flow::{self, Flow, Gap};
 use super::ground::{Ground, LEASE};
 use super::observers::{LIST_WITHIN, Observers};
-use super::{NODE, WARM, fresh};
+use super::stale::Former;
+use super::{NODE, WARM, fresh, of_last_report};
 
 /// How long the leader stands still, and with `--long`.
 const FROZEN: Duration = Duration::from_secs(15);
@@ -38,6 +40,10 @@ const COLD: &str = "not enough nodes have reported to this leader yet";
 /// How long a namespace may take to go.
 const GONE: Duration = Duration::from_mins(1);
 
+/// Within how long of a new leader's beginning nodes have reported again what was lost with the one before, and what a busy machine adds.
+const REPORTED: Duration = Duration::from_secs(10);
+const BUSY: Duration = Duration::from_secs(5);
+
 #[tokio::test]
 // What was seen is what the run is read for.
 #[allow(clippy::print_stdout)]
@@ -49,18 +55,22 @@ async fn stock_clients_stay_right_whatever_befalls_the_leader() -> Result<()> {
     println!("F1: {gap:?}");
     gap.is_within(flow::KILL).context("F1: killed")?;
     observers.check("F1: killed")?;
+    observers.was_discovered(discovery::AFTER_A_KILL).await.context("F1: killed")?;
     lease_deleted(&ground).await.context("F4: the Lease is deleted")?;
     observers.check("F4: the Lease is deleted")?;
+    observers.was_discovered(Duration::ZERO).await.context("F4: the Lease is deleted")?;
     let gap = clock_behind(&ground, &reader).await.context("F5: a clock that is behind")?;
     println!("F5: {gap:?}");
     gap.is_within(flow::KILL).context("F5: a clock that is behind")?;
     observers.check("F5: a clock that is behind")?;
+    observers.was_discovered(discovery::AFTER_A_KILL).await.context("F5: a clock that is behind")?;
     let unavailable = observers.unavailable();
     ensure!(unavailable.is_empty(), "F1, F4, F5: the APIService was not available: {unavailable:?}");
 
     observers.failed();
     while_namespaces_come_and_go(rolled_out(&ground)).await.context("F6: a rollout")?;
     observers.check("F6: a rollout")?;
+    observers.was_discovered(Duration::ZERO).await.context("F6: a rollout")?;
     let failed = observers.failed();
     ensure!(failed.is_empty(), "F6: lists failed: {failed:?}");
     let unavailable = observers.unavailable();
@@ -73,11 +83,17 @@ async fn stock_clients_stay_right_whatever_befalls_the_leader() -> Result<()> {
     let is_cut_off = Box::pin(cut_off(&ground, &reader));
     let gap = while_namespaces_come_and_go(is_cut_off).await.context("F3: cut off")?;
     lists_came_again(&observers, &gap).context("F3: cut off")?;
-    // The API server asks five times at random: with a dead one of two, all five may be lost once in a while.
-    println!("F2, F3: not available {} times", observers.unavailable().len());
+    // The API server asks five times at random: with a dead one of two, all five may be lost once in a while. What it asks for discovery may wait for
+    // one that does not answer, too.
+    let (unavailable, stale) = (observers.unavailable().len(), observers.longest_undiscovered());
+    println!("F2, F3: not available {unavailable} times, discovery stale for {stale:?} at most");
+    observers.discovered().await.context("F2, F3")?;
 
-    killed_all(&ground).await.context("F8: all are killed")?;
+    let all = Box::pin(killed_all(&ground));
+    let reported = while_namespaces_come_and_go(all).await.context("F8: all are killed")?;
+    println!("F8: a report was taken {reported:?} after the next leader began");
     observers.check("F8: all are killed")?;
+    observers.discovered().await.context("F8: all are killed")?;
     observers.up_to_date(&ground).await?;
     observers.check("at the end")?;
     println!("{}", observers.summary());
@@ -99,9 +115,11 @@ fn lists_came_again(observers: &Observers, gap: &Gap) -> Result<()> {
     observers.check("while the leader did not answer")
 }
 
-/// Nobody has a copy: until the nodes have reported, or were waited for, lists are refused. None is short of a node.
-async fn killed_all(ground: &Ground) -> Result<()> {
+/// Nobody has a copy: until the nodes have reported, or were waited for, lists are refused. None is short of a node, and what was lost has been reported
+/// again by then. Returns how long that took from when somebody led.
+async fn killed_all(ground: &Ground) -> Result<Duration> {
     let before = ground.holder().await?;
+    let epoch = eventually("the node reports", WARM, || of_last_report("epoch")).await?;
     let (replicas, metrics) = (ground.replicas().await?, ground.impatient().await?);
     ensure!(replicas.len() >= 2, "{} replicas", replicas.len());
     let killed = futures::future::join_all(replicas.iter().map(|replica| replica.signal("-KILL"))).await;
@@ -110,16 +128,37 @@ async fn killed_all(ground: &Ground) -> Result<()> {
     let listed = async {
         loop {
             match metrics.list(&ListParams::default()).await {
-                Ok(listed) => return listed.iter().map(ResourceExt::name_any).collect::<BTreeSet<_>>(),
+                Ok(listed) => return listed.items,
                 Err(error) => drop(refused.insert(error.to_string())),
             }
             tokio::time::sleep(LOOK).await;
         }
     };
-    let listed = tokio::time::timeout(WARM, listed).await.context("no list is answered")?;
-    ensure!(listed == ground.nodes, "the first list is of {listed:?}");
+    let reported = async {
+        replicas::another_leads(&ground.client, LEASE, &before, WARM).await?;
+        let began = Instant::now();
+        eventually("the node reports to the next leader", WARM, || async {
+            let now = of_last_report("epoch").await?;
+            ensure!(now > epoch, "the last report was taken in term {now}");
+            Ok(())
+        })
+        .await?;
+        anyhow::Ok(began.elapsed())
+    };
+    let (listed, reported) = tokio::join!(tokio::time::timeout(WARM, listed), reported);
+    let (listed, reported) = (listed.context("no list is answered")?, reported?);
+    let names: BTreeSet<_> = listed.iter().map(ResourceExt::name_any).collect();
+    ensure!(names == ground.nodes, "the first list is of {names:?}");
     ensure!(refused.iter().any(|answer| answer.contains(COLD)), "never refused with {COLD:?}: {refused:?}");
-    ground.recovered(&before).await
+    ensure!(
+        reported <= REPORTED + BUSY,
+        "what was lost was reported again after {reported:?}, not {REPORTED:?}"
+    );
+    let node = listed.iter().find(|object| object.name_any() == NODE).context("no object of the node")?;
+    let freshness = &node.data["status"]["freshness"];
+    ensure!(freshness["state"] == "Fresh", "the first list says of {NODE}: {freshness}");
+    ground.recovered(&before).await?;
+    Ok(reported)
 }
 
 async fn killed(ground: &Ground, reader: &str) -> Result<Gap> {
@@ -130,26 +169,31 @@ async fn killed(ground: &Ground, reader: &str) -> Result<Gap> {
     Ok(gap)
 }
 
-/// It gives the leadership up by itself before another takes it, and what it says afterwards is not heard.
+/// It gives the leadership up by itself before another takes it, and what it says afterwards is not heard; nor does it tell anybody what is no more.
 async fn frozen(ground: &Ground, reader: &str) -> Result<Gap> {
     let before = ground.holder().await?;
     let old = ground.leader().await?;
+    let former = Former::watched(ground, &old, reader).await?;
     let gap = Flow::new(ground, &old, reader).await?.over(old.signal("-STOP")).await;
     let long = e2e::ground::long();
     tokio::time::sleep(if long { LONG_FROZEN } else { FROZEN }).await;
+    let told = former.told().await;
     // The kubelet may have killed it meanwhile.
-    let awake = old.signal("-CONT").await.is_ok();
-    let gap = gap?;
+    let (awake, answered) = former.goes_on(&old).await?;
+    let (gap, told) = (gap?, told?);
+    ensure!(answered.iter().all(|version| *version >= told), "{answered:?} were told after {told}");
     let next = ground.holder().await?;
     ensure!(next != before, "{next} leads");
     if awake {
         throughout("it does not come back", Duration::from_secs(5), || async {
             let now = ground.holder().await?;
             ensure!(now == next, "{now} leads after {next}");
+            former.tells_nothing_old().await?;
             announced_is_not(ground, &old.address).await
         })
         .await?;
     }
+    former.watch_ends().await?;
     ground.whole().await?;
     Ok(gap)
 }

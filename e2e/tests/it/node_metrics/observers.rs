@@ -1,5 +1,5 @@
-//! Those who look on while leaders come and go: a watcher of kube-rs, an informer of client-go, somebody who lists again and again, and one
-//! who keeps an eye on the APIService. What must never be is written down.
+//! Those who look on while leaders come and go: a watcher of kube-rs, an informer of client-go, somebody who lists again and again, one
+//! who keeps an eye on the APIService, and one on discovery. What must never be is written down.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,11 +22,14 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::ground::Ground;
-use super::{NODE, WARM};
+use super::{NODE, WARM, discovery};
 
 /// How often is listed, and how long an answer may take: less than a frozen leader.
 const LIST_EVERY: Duration = Duration::from_millis(100);
 pub(super) const LIST_WITHIN: Duration = Duration::from_secs(10);
+
+/// How often is looked at discovery: its document is that of all APIs.
+const DISCOVER_EVERY: Duration = Duration::from_millis(250);
 
 /// What one client knows.
 #[derive(Debug, Default)]
@@ -53,6 +56,31 @@ struct Record {
     /// What was said of the last two, each once.
     failed: Vec<String>,
     unavailable: Vec<String>,
+    discovered: Discovered,
+}
+
+/// What aggregated discovery said of the API.
+#[derive(Debug, Default)]
+struct Discovered {
+    /// Whether it was ever told as current.
+    once: bool,
+    /// Since when it is not, and what is said instead.
+    amiss: Option<(Instant, String)>,
+    /// For how long it was not at most, since that was last asked for.
+    longest: Duration,
+}
+
+impl Discovered {
+    fn see(&mut self, freshness: String) {
+        if freshness == discovery::CURRENT {
+            self.once = true;
+            if let Some((since, _)) = self.amiss.take() {
+                self.longest = self.longest.max(since.elapsed());
+            }
+        } else if self.once {
+            self.amiss.get_or_insert_with(|| (Instant::now(), freshness));
+        }
+    }
 }
 
 impl Record {
@@ -88,12 +116,14 @@ impl Observers {
         tasks.spawn(watch(ground.metrics(), ground.nodes.clone(), Arc::clone(&record)));
         tasks.spawn(list(ground.metrics(), ground.nodes.clone(), Arc::clone(&record)));
         tasks.spawn(availability(ground.client.clone(), Arc::clone(&record)));
-        let mut informer = inform().await?;
+        tasks.spawn(discover(ground.client.clone(), Arc::clone(&record)));
+        let mut informer = inform(discovery::VERSION).await?;
         let out = informer.stdout.take().context("stdout")?;
         tasks.spawn(read(out, Arc::clone(&record)));
         eventually("all are synced", WARM, || async {
             let record = record.lock();
-            ensure!(record.watcher.synced && record.informer.synced, "{record:?}");
+            let all = record.watcher.synced && record.informer.synced && record.discovered.once;
+            ensure!(all, "{record:?}");
             Ok(())
         })
         .await?;
@@ -110,6 +140,32 @@ impl Observers {
     /// What the APIService said whenever it was not available, and forgets it.
     pub(super) fn unavailable(&self) -> Vec<String> {
         std::mem::take(&mut self.record.lock().unavailable)
+    }
+
+    /// The longest time for which discovery did not tell of the API as current, since this was last asked: what goes by discovery, as the
+    /// deletion of namespaces does, waits meanwhile.
+    pub(super) fn longest_undiscovered(&self) -> Duration {
+        let mut record = self.record.lock();
+        let now = record.discovered.amiss.as_ref().map(|(since, _)| since.elapsed()).unwrap_or_default();
+        std::mem::take(&mut record.discovered.longest).max(now)
+    }
+
+    /// Waits until it does again, and checks that it took no longer than `most`.
+    pub(super) async fn was_discovered(&self, most: Duration) -> Result<()> {
+        self.discovered().await?;
+        let stale = self.longest_undiscovered();
+        ensure!(stale <= most, "discovery was stale for {stale:?}, more than {most:?}");
+        Ok(())
+    }
+
+    /// Waits until discovery tells of the API as current.
+    pub(super) async fn discovered(&self) -> Result<()> {
+        eventually("discovery tells of the API as current", WARM, || async {
+            let record = self.record.lock();
+            ensure!(record.discovered.amiss.is_none(), "{:?}", record.discovered);
+            Ok(())
+        })
+        .await
     }
 
     /// The longest time for which no list was answered, since this was last asked.
@@ -246,8 +302,18 @@ async fn availability(client: Client, record: Shared) {
     }
 }
 
+/// Looks again and again what aggregated discovery says. Where the API server itself does not answer, nothing is known.
+async fn discover(client: Client, record: Shared) {
+    loop {
+        if let Ok(Ok(freshness)) = timeout(LIST_WITHIN, discovery::freshness(&client)).await {
+            record.lock().discovered.see(freshness);
+        }
+        tokio::time::sleep(DISCOVER_EVERY).await;
+    }
+}
+
 /// The informer of client-go, at the API server.
-async fn inform() -> Result<Child> {
+pub(super) async fn inform(version: &str) -> Result<Child> {
     let built = run("hack/build-tools", &["informer", "--print-path"], "").await?.ok()?;
     let binary = built.split_whitespace().last().context("the path of the informer")?;
     let view = |path| ["config", "view", "--minify", "--raw", "-o", path];
@@ -259,7 +325,7 @@ async fn inform() -> Result<Child> {
     let token = token(SYSTEM, "e2e-informer", "view").await?;
     let mut command = Command::new(binary);
     command.args(["--server", &server, "--token", &token, "--certificate-authority"]).arg(&file);
-    command.args(["--group", "slo.koordinator.sh", "--version", "v1beta1", "--resource", "nodemetrics"]);
+    command.args(["--group", "slo.koordinator.sh", "--version", version, "--resource", "nodemetrics"]);
     command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::null()).kill_on_drop(true);
     command.spawn().context("the informer")
 }

@@ -1,12 +1,13 @@
 //! Stock clients over many changes of leader: nothing is deleted, no list is empty or lacks a node, no version goes back; and the next leader has a copy
 //! of the one before, so that reads and reports flow again within seconds.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use e2e::SYSTEM;
 use e2e::hub::token;
 
+use super::discovery;
 use super::figures::Figures;
 use super::flow::{self, Flow};
 use super::ground::Ground;
@@ -38,6 +39,10 @@ async fn stock_clients_stay_right_over_take_overs() -> Result<()> {
         ground.recovered(&before).await?;
         figures.took_over_warm(&ground, &cold).await.with_context(|| format!("take-over {number}"))?;
         observers.check(&format!("after {number} take-overs"))?;
+        observers
+            .was_discovered(if kill { discovery::AFTER_A_KILL } else { Duration::ZERO })
+            .await
+            .with_context(|| format!("take-over {number}"))?;
     }
     observers.up_to_date(&ground).await?;
     observers.check("at the end")?;

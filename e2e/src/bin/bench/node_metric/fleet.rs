@@ -10,6 +10,7 @@ use e2e::eventually;
 use http_body_util::{BodyExt, Limited};
 use node_report::http::{CONTENT_TYPE, LEADER_HEADER, PATH};
 use node_report::{Answer, Encoder, Message, Source, Threshold};
+use parking_lot::Mutex;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use testkit::api_server::access::User;
 use testkit::api_server::pki::Authority;
@@ -44,6 +45,31 @@ pub(super) struct Shared {
     pub(super) place: watch::Receiver<Place>,
     pub(super) counts: Counts,
     pub(super) pods: u64,
+    /// The term of the leader that took the last report of each node.
+    pub(super) epochs: Mutex<Vec<u64>>,
+}
+
+impl Shared {
+    /// The latest term of which a node knows.
+    pub(super) fn epoch(&self) -> u64 {
+        self.epochs.lock().iter().copied().max().unwrap_or_default()
+    }
+
+    /// How many of the first `nodes` a leader of a later term has heard.
+    pub(super) fn heard_after(&self, epoch: u64, nodes: usize) -> usize {
+        self.epochs.lock().iter().take(nodes).filter(|heard| **heard > epoch).count()
+    }
+
+    fn heard(&self, number: u64, epoch: u64) {
+        let Ok(number) = usize::try_from(number) else { return };
+        let mut epochs = self.epochs.lock();
+        if epochs.len() <= number {
+            epochs.resize(number + 1, 0);
+        }
+        if let Some(heard) = epochs.get_mut(number) {
+            *heard = epoch;
+        }
+    }
 }
 
 /// Nodes that report until they are dropped.
@@ -62,7 +88,7 @@ impl Fleet {
         pods: u64,
         interval: Duration,
     ) -> Self {
-        let shared = Shared { authority, place, counts: Counts::default(), pods };
+        let shared = Shared { authority, place, counts: Counts::default(), pods, epochs: Mutex::default() };
         Self { shared: Arc::new(shared), interval, size: 0, tasks: JoinSet::new() }
     }
 
@@ -216,7 +242,9 @@ impl Reporter {
             let body = body.map_err(|error| anyhow::anyhow!("{error}"))?.to_bytes();
             match status {
                 200 => {
-                    self.encoder.answered(&Answer::decode(body)?);
+                    let answer = Answer::decode(body)?;
+                    self.encoder.answered(&answer);
+                    shared.heard(self.number, answer.epoch);
                     shared.counts.taken.fetch_add(1, Relaxed);
                     shared.counts.bytes.fetch_add(length, Relaxed);
                     if !std::mem::replace(&mut self.counted, true) {

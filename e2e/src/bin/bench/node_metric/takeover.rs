@@ -1,6 +1,7 @@
 //! How long reads and reports are gone when the leader goes. Both are tried again and again, as clients of one standby and of the
 //! leader that the cluster names would; each counts from the signal until the first that succeeds after one that did not. Beside them somebody
-//! reads through the API server, which may have a connection to the leader that went and waits for its own timeouts.
+//! reads through the API server, which may have a connection to the leader that went and waits for its own timeouts; an informer must not be told that anything is
+//! gone; and the whole fleet is waited for.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +17,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::fleet::{PROBE, Reporter, Shared};
+use super::informer::{Informer, Told};
 use super::link::{self, Kind, Link};
 use super::place::Place;
 use super::replica::pair;
@@ -49,6 +51,12 @@ pub(super) struct Gap {
     pub(super) reports: f64,
     /// The longest time without an answer through the API server.
     pub(super) aggregated: f64,
+    /// Seconds until the next leader had heard every node; none, if it had not by then.
+    pub(super) whole: Option<f64>,
+    /// How many nodes it had heard.
+    pub(super) back: usize,
+    /// What an informer was told.
+    pub(super) told: Told,
 }
 
 /// One change of the leader.
@@ -70,7 +78,7 @@ pub(super) async fn change(
         .context("port")?;
     let name = place.borrow().name.clone();
     let way = Way { server: format!("{}:{port}", standby.address), name, ..admin.clone() };
-    let read = move || {
+    let read = || {
         let way = way.clone();
         async move { read(&way).await }
     };
@@ -78,6 +86,8 @@ pub(super) async fn change(
     // It follows, and has seen the leader renew.
     sleep(Duration::from_secs(5)).await;
     let before = place.borrow().servers.first().cloned();
+    let informer = Informer::start(way.clone()).await?;
+    let epoch = probe.0.epoch();
     let mut reporter = Reporter::new(probe.0, probe.1, Duration::from_secs(1))?;
     let mut seen = place.clone();
     let mut link = open(&mut reporter, &seen).await?;
@@ -138,14 +148,39 @@ pub(super) async fn change(
         }
     };
     let both = timeout(LONGEST, Box::pin(async { tokio::join!(reads, reports) }));
-    let (both, aggregated) = tokio::join!(both, through(api_server, began, &flowing));
+    let whole = whole(probe, epoch, began);
+    let (both, aggregated, whole) = tokio::join!(both, through(api_server, began, &flowing), whole);
+    let (back, told) = (probe.0.heard_after(epoch, probe.1), informer.told());
     match end {
         End::Frozen => leader.signal(Signal::CONT)?,
         End::CutOff => leader.cut_off(false).await?,
         End::Term | End::Kill => {}
     }
     let (reads, reports) = both.with_context(|| format!("{end:?}: nothing flows after {LONGEST:?}"))?;
-    Ok(Gap { reads, reports, aggregated })
+    Ok(Gap { reads, reports, aggregated, whole, back, told })
+}
+
+/// What became of the fleet, and what an informer was told, in each round.
+pub(super) fn after(end: End, nodes: usize, gaps: &[Gap]) -> String {
+    let each = gaps.iter().map(|Gap { whole, back, told, .. }| {
+        let whole = whole.map_or_else(|| "not at all".to_owned(), |seconds| format!("{seconds:.1} s"));
+        let Told { deleted, errors, ended, objects } = told;
+        format!(
+            "{whole} ({back} of {nodes} nodes; {deleted} DELETED, {errors} ERROR, {ended} watches ended, {objects} objects known)"
+        )
+    });
+    format!("{end:?}: the next leader had heard all nodes after {}.", each.collect::<Vec<_>>().join(", "))
+}
+
+/// Seconds until a leader of a later term has heard all nodes but the probe, which is the last.
+async fn whole((shared, nodes): (&Arc<Shared>, usize), epoch: u64, began: Instant) -> Option<f64> {
+    while began.elapsed() < LONGEST {
+        if shared.heard_after(epoch, nodes) == nodes {
+            return Some(began.elapsed().as_secs_f64());
+        }
+        sleep(TURN).await;
+    }
+    None
 }
 
 /// The longest time between two answers by the API server, until reports flow and it answers; [`LONGEST`], if it does not by then.

@@ -18,6 +18,10 @@ const MARK: &[u8] = b"\"sampledTime\":\"";
 /// So much of the end of an event is kept to find the mark in.
 const TAIL: usize = 2_048;
 
+/// How events begin that no watcher should be told while nothing is deleted.
+const DELETED: &[u8] = b"{\"type\":\"DELETED\"";
+const ERROR: &[u8] = b"{\"type\":\"ERROR\"";
+
 /// Where watches go.
 #[derive(Clone)]
 pub(super) struct Way {
@@ -39,6 +43,8 @@ struct Told {
     listens: AtomicBool,
     events: AtomicU64,
     bytes: AtomicU64,
+    deleted: AtomicU64,
+    errors: AtomicU64,
     ended: AtomicU64,
     delays: Mutex<Vec<f64>>,
 }
@@ -47,6 +53,10 @@ struct Told {
 pub(super) struct Heard {
     pub(super) events: u64,
     pub(super) bytes: u64,
+    /// Events that say that an object is gone.
+    pub(super) deleted: u64,
+    /// Events that say that a watch cannot go on.
+    pub(super) errors: u64,
     /// Milliseconds from the sample to its arrival.
     pub(super) delays: Vec<f64>,
 }
@@ -65,10 +75,10 @@ impl Watchers {
             let told = told.clone();
             tasks.spawn(async move {
                 let mut body = response.into_body();
-                let mut tail = Vec::new();
+                let mut event = Line::default();
                 while let Some(Ok(frame)) = body.frame().await {
                     if let Some(data) = frame.data_ref() {
-                        read(&told, &mut tail, data);
+                        read(&told, &mut event, data);
                     }
                 }
                 told.ended.fetch_add(1, Relaxed);
@@ -83,6 +93,8 @@ impl Watchers {
         self.told.delays.lock().clear();
         self.told.events.store(0, Relaxed);
         self.told.bytes.store(0, Relaxed);
+        self.told.deleted.store(0, Relaxed);
+        self.told.errors.store(0, Relaxed);
         self.told.listens.store(true, Relaxed);
     }
 
@@ -94,38 +106,61 @@ impl Watchers {
         Ok(Heard {
             events: self.told.events.load(Relaxed),
             bytes: self.told.bytes.load(Relaxed),
+            deleted: self.told.deleted.load(Relaxed),
+            errors: self.told.errors.load(Relaxed),
             delays: std::mem::take(&mut self.told.delays.lock()),
         })
     }
 }
 
-fn read(told: &Told, tail: &mut Vec<u8>, mut data: &[u8]) {
+/// What is kept of a line that is not whole yet.
+#[derive(Default)]
+struct Line {
+    head: Vec<u8>,
+    tail: Vec<u8>,
+}
+
+impl Line {
+    fn keep(&mut self, data: &[u8]) {
+        let room = DELETED.len().saturating_sub(self.head.len()).min(data.len());
+        self.head.extend_from_slice(data.get(..room).unwrap_or_default());
+        let data = data.get(data.len().saturating_sub(TAIL)..).unwrap_or_default();
+        let over = (self.tail.len() + data.len()).saturating_sub(TAIL).min(self.tail.len());
+        self.tail.drain(..over);
+        self.tail.extend_from_slice(data);
+    }
+
+    fn clear(&mut self) {
+        self.head.clear();
+        self.tail.clear();
+    }
+}
+
+fn read(told: &Told, line: &mut Line, mut data: &[u8]) {
     if !told.listens.load(Relaxed) {
-        tail.clear();
+        line.clear();
         return;
     }
     told.bytes.fetch_add(data.len() as u64, Relaxed);
     while let Some(end) = data.iter().position(|byte| *byte == b'\n') {
-        let (line, rest) = data.split_at(end + 1);
-        keep(tail, line);
-        if let Some(sent) = marked(tail) {
+        let (rest_of_line, rest) = data.split_at(end + 1);
+        line.keep(rest_of_line);
+        for (event, count) in [(DELETED, &told.deleted), (ERROR, &told.errors)] {
+            if line.head.starts_with(event) {
+                count.fetch_add(1, Relaxed);
+            }
+        }
+        if let Some(sent) = marked(&line.tail) {
             told.events.fetch_add(1, Relaxed);
             let now = jiff::Timestamp::now().as_microsecond();
             #[expect(clippy::cast_precision_loss, reason = "milliseconds of a benchmark")]
             let delay = now.saturating_sub(sent) as f64 / 1e3;
             told.delays.lock().push(delay);
         }
-        tail.clear();
+        line.clear();
         data = rest;
     }
-    keep(tail, data);
-}
-
-fn keep(tail: &mut Vec<u8>, data: &[u8]) {
-    let data = data.get(data.len().saturating_sub(TAIL)..).unwrap_or_default();
-    let over = (tail.len() + data.len()).saturating_sub(TAIL).min(tail.len());
-    tail.drain(..over);
-    tail.extend_from_slice(data);
+    line.keep(data);
 }
 
 /// When the sample that an event tells was taken, in microseconds.
