@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    destination::{Destination, Rule, is_never, name_matches},
+    destination::{Destination, is_never, name_matches},
     target::{Host, Target},
     view::{Domain, Place, View},
 };
@@ -231,21 +231,6 @@ fn locate_address(
         .filter(|(_, node)| node.addresses.iter().any(|known| known.to_canonical() == address))
         .map(|(name, node)| (name, node.domain(name)))
         .collect();
-    // A node says itself which addresses it has, so none takes an address from what is listed.
-    let listed = |within: Option<&Domain>| {
-        let of_rule = |rule: &'_ Rule| match &rule.to {
-            Destination::Network { network, domain } => {
-                let covers = network.contains(&address) && rule.covers(origin.domain.as_ref(), port);
-                (covers && within.is_none_or(|within| within == domain)).then(|| domain.clone())
-            }
-            Destination::Nodes { .. } | Destination::NodeLoopback { .. } | Destination::Name { .. } => None,
-        };
-        let domain = view.destinations.iter().find_map(of_rule)?;
-        Some((domain, Some(Direct::Addresses(vec![SocketAddr::new(address, port)]))))
-    };
-    if let Some(located) = listed(Some(mine)) {
-        return Ok(located);
-    }
     // Within a domain an address means what it means there.
     let (near, far): (Vec<_>, Vec<_>) = holders.into_iter().partition(|(_, domain)| domain == mine);
     match near.as_slice() {
@@ -253,8 +238,15 @@ fn locate_address(
         [] => {}
         [..] => return Err(Refusal::Ambiguous),
     }
-    if let Some(located) = listed(None) {
-        return Ok(located);
+    // A node says itself which addresses it has, so none elsewhere takes an address from what is listed.
+    let covered = view.destinations.iter().find_map(|rule| match &rule.to {
+        Destination::Network { network, domain } => {
+            (network.contains(&address) && rule.covers(origin.domain.as_ref(), port)).then_some(domain)
+        }
+        Destination::Nodes { .. } | Destination::NodeLoopback { .. } | Destination::Name { .. } => None,
+    });
+    if let Some(domain) = covered {
+        return Ok((domain.clone(), Some(Direct::Addresses(vec![SocketAddr::new(address, port)]))));
     }
     match far.as_slice() {
         [(name, _)] => locate_node(me, name, Some(address), origin, port, view),

@@ -17,7 +17,7 @@ use tunnel::{
     links::{desired::desired, plan::LinkKey},
 };
 
-use super::{State, TunnelConfig, plan::Role};
+use super::{State, TunnelConfig};
 use crate::identity::Shown;
 
 /// How long a node that holds no link at rest keeps those that somebody wanted, after they were last wanted or used.
@@ -101,7 +101,10 @@ async fn want(state: Arc<State>, credentials: Arc<Credentials>, links: watch::Se
     loop {
         let plan = plans.borrow_and_update().clone();
         let generation = *generations.borrow_and_update();
-        let ordinary = plan.role == Role::None;
+        // An endpoint that is listed and not elected holds no link for its domain, and its own callers may want one all the same.
+        let stands =
+            plan.view.domain_of(&state.me).is_some_and(|mine| plan.view.is_endpoint(&state.me, &mine));
+        let ordinary = !stands;
         if ordinary && state.table.snapshot().iter().any(|link| link.streams > 0) {
             until = until.map(|_| Instant::now() + ON_DEMAND);
         }

@@ -178,11 +178,6 @@ fn no_node_takes_the_address_of_a_service() {
     check(&view, "c1", "10.96.0.10:18090", "direct 10.96.0.10:18090");
     view.nodes.get_mut("b2").unwrap().addresses.push(service);
     check(&view, "a1", "10.96.0.10:443", "cloud by Forward c1,c2");
-    // Nor does one of the same domain, were it to be dialled at other ports than it is there, or to make it mean two.
-    for node in ["c3", "c2"] {
-        view.nodes.get_mut(node).unwrap().addresses.push(service);
-        check(&view, "c1", "10.96.0.10:443", "direct 10.96.0.10:443");
-    }
     // Where it is a node's, it stays that.
     check(&view, "c1", "192.168.1.12:18090", "pool/b by Reverse b1 then Forward c2");
 }

@@ -22,7 +22,7 @@ use super::identity::ask_kubelet;
 const SOON: Duration = Duration::from_secs(20);
 
 /// How soon what a pool owned goes with it: Kubernetes' garbage collector looks for new kinds each half minute, and the cluster may be new.
-const COLLECTED: Duration = Duration::from_secs(60);
+const COLLECTED: Duration = Duration::from_mins(1);
 
 /// A Gateway, if there is one.
 async fn gateway(name: &str) -> Result<Option<Value>> {

@@ -83,6 +83,8 @@ struct Told {
 #[derive(Debug)]
 struct Entry {
     resource_version: String,
+    /// Which run of the hub keeps it.
+    holder: String,
     sightings: Sightings,
     /// The report as it stands there.
     stored: StoredReport,
@@ -151,14 +153,14 @@ impl HubReports {
     /// Takes in a report, and says whether it is news to anybody.
     fn take(&self, node: &str, config: &ConfigMap, now: Instant) -> bool {
         let resource_version = config.resource_version().unwrap_or_default();
-        let holder = config.data.as_ref().and_then(|data| data.get(HOLDER));
-        let held = holder.is_some_and(|holder| !holder.is_empty());
+        let holder = config.data.as_ref().and_then(|data| data.get(HOLDER)).cloned().unwrap_or_default();
+        let held = !holder.is_empty();
         let stored = StoredReport::of(config);
         let mut entries = self.entries.write();
         let Some(entry) = entries.get_mut(node) else {
             let told = told(node, &stored);
             let sightings = Sightings { held, first: now, changed: None, missed: false, lapsed: false };
-            entries.insert(node.to_owned(), Entry { resource_version, sightings, stored, told });
+            entries.insert(node.to_owned(), Entry { resource_version, holder, sightings, stored, told });
             return true;
         };
         if !is_newer(&resource_version, &entry.resource_version) {
@@ -169,17 +171,17 @@ impl HubReports {
         entry.resource_version = resource_version;
         let first = entry.sightings.first;
         entry.sightings = Sightings { held, first, changed: Some(now), missed: false, lapsed: false };
+        // One that ends, or has begun anew, gave its links up itself.
+        let goes_on = held && entry.holder == holder;
+        entry.holder = holder;
         if entry.stored != stored {
             let told = told(node, &stored);
             news |= told != entry.told;
             let before = std::mem::replace(&mut entry.told, told);
             entry.stored = stored;
-            // One that ends gives its links up itself.
-            let missed = if held { &before.siblings - &entry.told.siblings } else { BTreeSet::new() };
-            for sibling in &missed {
-                if let Some(sibling) = entries.get_mut(sibling) {
-                    sibling.sightings.missed = true;
-                }
+            if goes_on {
+                let lost = &before.siblings - &entry.told.siblings;
+                miss(&mut entries, &lost, now);
             }
         }
         news
@@ -209,6 +211,22 @@ impl HubReports {
         });
         touched.extend(configs.iter().flat_map(|config| self.apply(config, now)));
         touched
+    }
+}
+
+/// A hub has lost its links to these: each of them is missed, unless another that lives has one, for then it was no end of theirs.
+fn miss(entries: &mut BTreeMap<String, Entry>, lost: &BTreeSet<String>, now: Instant) {
+    for sibling in lost {
+        let has_link = |(node, entry): (&String, &Entry)| {
+            let lives = entry.sightings.liveness(now).0 == Liveness::Alive;
+            lives && node != sibling && entry.told.siblings.contains(sibling)
+        };
+        if entries.iter().any(has_link) {
+            continue;
+        }
+        if let Some(sibling) = entries.get_mut(sibling) {
+            sibling.sightings.missed = true;
+        }
     }
 }
 

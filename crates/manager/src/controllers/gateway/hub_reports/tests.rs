@@ -120,6 +120,16 @@ fn a_hub_that_others_lost_has_one_beat_to_show_that_it_lives() {
     // It was the link alone: it reports.
     reports.apply(&of("c1", 6, "c1", &[]), start + MISSED_LIFE);
     assert_eq!(suspects(&reports, start + Duration::from_millis(3_999)), ["c2"]);
+    // Another that lives has a link to it, so it was not its end.
+    let (reports, start) = at_first();
+    reports.apply(&of("c3", 5, "c3", &["c1"]), start);
+    reports.apply(&of("c3", 6, "c3", &["c1"]), start);
+    reports.apply(&of("c2", 7, "c2", &["gone"]), start);
+    assert_eq!(suspects(&reports, start + MISSED_LIFE), [""; 0]);
+    // One that began anew had no links yet.
+    let (reports, start) = at_first();
+    reports.apply(&of("c2", 5, "c2 again", &[]), start);
+    assert_eq!(suspects(&reports, start + MISSED_LIFE), [""; 0]);
     // One that ends has no links, and that says nothing of others.
     let (reports, start) = at_first();
     reports.apply(&of("c2", 5, "", &[]), start);
