@@ -281,12 +281,14 @@ pub struct Forward {
     pub port: u16,
 }
 
+/// How long that may take: fifty logs that fill what is between them and readers who stand still take all processors for half a minute.
+const FORWARDED: Duration = Duration::from_mins(1);
+
 /// `kubectl port-forward`, listening.
 pub async fn forward(pod: &str, port: u16) -> Result<Forward> {
     let mut kubectl = background(&["port-forward", pod, &format!(":{port}")])?;
     let mut lines = BufReader::new(kubectl.stdout.take().context("its output")?).lines();
-    let line =
-        tokio::time::timeout(Duration::from_secs(20), lines.next_line()).await.context("no port")??;
+    let line = tokio::time::timeout(FORWARDED, lines.next_line()).await.context("no port")??;
     let line = line.context("kubectl port-forward ended")?;
     let port = line.split_whitespace().nth(2).and_then(|address| address.rsplit(':').next());
     let port = port.with_context(|| line.clone())?.parse()?;

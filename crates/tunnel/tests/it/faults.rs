@@ -80,8 +80,9 @@ async fn silence_in_one_direction_is_noticed_by_both() {
             cloud.table.snapshot().is_empty() && edge.table.snapshot().is_empty()
         })
         .await;
-        // Who asks can tell why the link is gone.
-        assert_eq!(cloud.table.silent(), ["a1".to_owned()].into());
+        // Who asks can tell why the link is gone. Where what the edge sends arrives, its farewell may come before the silence is noticed.
+        let silent = cloud.table.silent();
+        assert!(silent == ["a1".to_owned()].into() || !weather.silent_up && silent.is_empty(), "{silent:?}");
         wan.set(Weather::CLEAR);
         eventually("a new link", || cloud.table.snapshot().len() == 1).await;
         assert!(cloud.table.silent().is_empty(), "it has a link");
