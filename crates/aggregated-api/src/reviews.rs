@@ -104,29 +104,26 @@ fn spec(attributes: &Attributes) -> SubjectAccessReviewSpec {
     spec
 }
 
-/// Requirements, not the selector as it stands: who decides need not read it as it is read here.
 fn field_selector(selectors: &SelectorRequirements) -> Option<FieldSelectorAttributes> {
-    let told = |requirement: &SelectorRequirement| {
-        let (key, operator, values) = parts(requirement);
-        FieldSelectorRequirement { key, operator, values }
-    };
-    let requirements: Vec<_> = selectors.fields.iter().map(told).collect();
-    (!requirements.is_empty())
-        .then_some(FieldSelectorAttributes { requirements: Some(requirements), raw_selector: None })
+    let told = |key, operator, values| FieldSelectorRequirement { key, operator, values };
+    let requirements = requirements(&selectors.fields, told)?;
+    Some(FieldSelectorAttributes { requirements: Some(requirements), raw_selector: None })
 }
 
 fn label_selector(selectors: &SelectorRequirements) -> Option<LabelSelectorAttributes> {
-    let told = |requirement: &SelectorRequirement| {
-        let (key, operator, values) = parts(requirement);
-        LabelSelectorRequirement { key, operator, values }
-    };
-    let requirements: Vec<_> = selectors.labels.iter().map(told).collect();
-    (!requirements.is_empty())
-        .then_some(LabelSelectorAttributes { requirements: Some(requirements), raw_selector: None })
+    let told = |key, operator, values| LabelSelectorRequirement { key, operator, values };
+    let requirements = requirements(&selectors.labels, told)?;
+    Some(LabelSelectorAttributes { requirements: Some(requirements), raw_selector: None })
 }
 
-fn parts(requirement: &SelectorRequirement) -> (String, String, Option<Vec<String>>) {
-    let SelectorRequirement { key, operator, values } = requirement;
-    let values: Vec<_> = values.iter().map(|value| value.clone().into_string()).collect();
-    (key.to_string(), operator.as_str().to_owned(), Some(values).filter(|values| !values.is_empty()))
+/// Requirements, not the selector as it stands: who decides need not read it as it is read here. `None` if there are none.
+fn requirements<T>(
+    of: &[SelectorRequirement],
+    told: impl Fn(String, String, Option<Vec<String>>) -> T,
+) -> Option<Vec<T>> {
+    let one = |SelectorRequirement { key, operator, values }: &SelectorRequirement| {
+        let values: Vec<_> = values.iter().map(|value| value.clone().into_string()).collect();
+        told(key.to_string(), operator.as_str().to_owned(), Some(values).filter(|values| !values.is_empty()))
+    };
+    (!of.is_empty()).then(|| of.iter().map(one).collect())
 }

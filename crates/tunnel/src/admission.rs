@@ -60,9 +60,9 @@ mod tests {
     fn a_node_stands_only_for_what_it_was_elected_for() {
         let node =
             |place, pool: Option<&str>| Node { place, pool: pool.map(str::to_owned), addresses: vec![] };
-        let gateway = |exposed, node: &str| GatewayState {
+        let gateway = |exposed, nodes: &[&str]| GatewayState {
             exposed,
-            endpoints: [node.to_owned()].into(),
+            endpoints: nodes.iter().map(|&node| node.to_owned()).collect(),
             ..GatewayState::default()
         };
         let view = View {
@@ -75,16 +75,9 @@ mod tests {
             ]
             .into(),
             gateways: [
-                (Domain::Cloud, gateway(true, "c1")),
+                (Domain::Cloud, gateway(true, &["c1"])),
                 // Elected by mistake for a pool it is not in.
-                (
-                    Domain::Pool("a".into()),
-                    GatewayState {
-                        exposed: false,
-                        endpoints: ["a1".into(), "solo".into()].into(),
-                        ..GatewayState::default()
-                    },
-                ),
+                (Domain::Pool("a".into()), gateway(false, &["a1", "solo"])),
             ]
             .into(),
             destinations: vec![],

@@ -95,6 +95,11 @@ impl View {
         self.domain_of(node).as_ref() == Some(domain) && self.endpoints(domain).contains(node)
     }
 
+    /// Whether `node` is elected for the domain that it is in.
+    pub fn stands(&self, node: &str) -> bool {
+        self.domain_of(node).is_some_and(|domain| self.endpoints(&domain).contains(node))
+    }
+
     /// The domain whose rights `node`, which is of `domain`, has when it asks over a link: its own. But an exposed domain may reach the nodes of
     /// all others, and any node that says nothing of itself counts as a cloud node: so an exposed one speaks by the nodes that are
     /// listed or elected for it, and the key of another of its nodes gives nothing that is not for everyone.

@@ -102,9 +102,7 @@ async fn want(state: Arc<State>, credentials: Arc<Credentials>, links: watch::Se
         let plan = plans.borrow_and_update().clone();
         let generation = *generations.borrow_and_update();
         // An endpoint that is listed and not elected holds no link for its domain, and its own callers may want one all the same.
-        let stands =
-            plan.view.domain_of(&state.me).is_some_and(|mine| plan.view.is_endpoint(&state.me, &mine));
-        let ordinary = !stands;
+        let ordinary = !plan.view.stands(&state.me);
         if ordinary && state.table.snapshot().iter().any(|link| link.streams > 0) {
             until = until.map(|_| Instant::now() + ON_DEMAND);
         }

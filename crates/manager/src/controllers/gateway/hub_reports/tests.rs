@@ -137,14 +137,17 @@ fn a_hub_that_others_lost_has_one_beat_to_show_that_it_lives() {
     assert_eq!(suspects(&reports, start + LIFE), ["c1"]);
 }
 
-#[test]
-fn nobody_lapses_for_an_api_server_that_was_away() {
-    let reports = HubReports::default();
-    let links = json!({ "instance": "x" });
-    let start = Instant::now();
+/// The report of one hub was known when the API server went away; what it said, and a time at which it may be back.
+fn after_an_interruption() -> (HubReports, Value, Instant) {
+    let (reports, links, start) = (HubReports::default(), json!({ "instance": "x" }), Instant::now());
     reports.apply(&report(1, "c1", &links), start);
     reports.interrupted();
-    let back = start + Duration::from_mins(1);
+    (reports, links, start + Duration::from_mins(1))
+}
+
+#[test]
+fn nobody_lapses_for_an_api_server_that_was_away() {
+    let (reports, links, back) = after_an_interruption();
     for (after, silent) in [(0, false), (7_999, false), (8_000, true)] {
         let now = back + Duration::from_millis(after);
         assert_eq!(reports.lapse("c1", "1", now), silent, "{after}");
@@ -160,12 +163,7 @@ fn nobody_lapses_for_an_api_server_that_was_away() {
 
 #[test]
 fn a_hub_that_is_back_has_no_more_time_than_any_other() {
-    let reports = HubReports::default();
-    let links = json!({ "instance": "x" });
-    let start = Instant::now();
-    reports.apply(&report(1, "c1", &links), start);
-    reports.interrupted();
-    let back = start + Duration::from_mins(1);
+    let (reports, links, back) = after_an_interruption();
     // The first may be of before.
     reports.apply(&report(2, "c1", &links), back);
     assert!(!reports.lapse("c1", "2", back + LIFE));
