@@ -101,6 +101,9 @@ async fn streams_ask_nothing_of_the_api_server() {
     let site = Tunnelled::new().await;
     let (cloud, _edge) = (site.cloud().await, site.edge().await);
     site.linked(&cloud).await;
+    // Last of what each of the two asks for by itself once it has a link.
+    let ready = || site.server().log().requests().iter().filter(|asked| asked.path == "/readyz").count();
+    site.until("both have asked for what clients ask first", || ready() == 2).await;
     site.server().log().clear();
     for number in 0..50 {
         let targets = [
