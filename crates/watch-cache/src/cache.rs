@@ -74,12 +74,14 @@ pub enum OutOfOrder {
     /// There is nothing yet that could change.
     #[error("the cache is not complete: it takes a whole list before changes")]
     NotComplete,
-    /// An object of this name but another identity was there: its deletion was missed, and with it perhaps more.
+    /// An object of this name but another identity was there, or none although it was changed or deleted: what was before was
+    /// missed, and with it perhaps more. So it is if upstream was restored from a backup, written to since, and watched from a version
+    /// of before.
     #[error(
-        "the object {key} at version {version} is another than the one known by that name: an event was missed"
+        "the change of {key} at version {version} does not follow from what is known by that name: an event was missed"
     )]
     Missed {
-        /// The key of both.
+        /// The key of the object that changed.
         key: String,
         /// The version of the change.
         version: ResourceVersion,
@@ -154,24 +156,27 @@ impl Cache {
 
     /// Takes in one change as upstream told it; the object's version is the change's, also for a deletion.
     ///
-    /// `None` if it tells nothing new: at or below the current version (a duplicate after resuming), not newer than the
-    /// object held (a list may run ahead of its version), or a deletion of what is not there. The change handed to readers
-    /// is by what the cache holds: an upstream with a selector of its own may say ADDED of an object that never left.
+    /// `None` if it tells nothing new: at or below the current version (a duplicate after resuming), or not newer than the object
+    /// held (a list may run ahead of its version). The change handed to readers is by what the cache holds: an upstream
+    /// with a selector of its own may say ADDED of an object that never left.
     pub fn apply(&mut self, change: Change, object: Arc<Object>) -> Result<Option<Arc<Event>>, OutOfOrder> {
         let State { snapshot, history } = self.state.as_mut().ok_or(OutOfOrder::NotComplete)?;
         let version = object.resource_version();
         if version <= snapshot.resource_version() {
             return Ok(None);
         }
-        let stored = snapshot.get(object.key());
-        if let Some(stored) = stored {
-            if stored.resource_version() >= version {
+        let follows = match snapshot.get(object.key()) {
+            Some(stored) if stored.resource_version() >= version => {
                 snapshot.set_version(version);
                 return Ok(None);
             }
-            if !stored.uid().is_empty() && !object.uid().is_empty() && stored.uid() != object.uid() {
-                return Err(OutOfOrder::Missed { key: object.key().to_string(), version });
+            Some(stored) => {
+                stored.uid().is_empty() || object.uid().is_empty() || stored.uid() == object.uid()
             }
+            None => change == Change::Added,
+        };
+        if !follows {
+            return Err(OutOfOrder::Missed { key: object.key().to_string(), version });
         }
         let previous = if change == Change::Deleted {
             snapshot.take(object.key())
@@ -180,10 +185,8 @@ impl Cache {
         };
         snapshot.set_version(version);
         let change = match (change, &previous) {
-            (Change::Deleted, None) => return Ok(None),
-            (Change::Deleted, Some(_)) => Change::Deleted,
-            (_, None) => Change::Added,
-            (_, Some(_)) => Change::Modified,
+            (Change::Added, Some(_)) => Change::Modified,
+            (change, _) => change,
         };
         let event = Arc::new(Event::new(change, object, previous));
         history.push(Arc::clone(&event));

@@ -57,7 +57,10 @@ fn the_selector_makes_the_change() {
         cache.replace(held, rv(10)).unwrap();
         let mut reader = cache.watch_after(rv(10), false, selection("app=1")).unwrap();
         match after {
-            Some(app) => cache.apply(Modified, pod("a/x", app, 11)).unwrap(),
+            Some(app) => {
+                let change = if before.is_some() { Modified } else { Added };
+                cache.apply(change, pod("a/x", app, 11)).unwrap()
+            }
             None => cache.apply(Deleted, pod("a/x", before.unwrap(), 11)).unwrap(),
         };
         let Step::Events(deliveries) = reader.next(&cache, 1) else {
@@ -111,7 +114,7 @@ fn a_reader_that_cannot_finish_is_told_at_once() {
 #[test]
 fn a_reader_whose_selector_leaves_all_out_keeps_to_its_budget_and_goes_on() {
     let mut cache = Cache::new(Limits { history_events: 2, ..Limits::default() });
-    cache.replace(vec![], rv(10)).unwrap();
+    cache.replace(vec![pod("a/x", "1", 9)], rv(10)).unwrap();
     let mut reader = cache.watch_after(rv(10), true, selection("app=none")).unwrap();
     for version in 11..30 {
         cache.apply(Modified, pod("a/x", "1", version)).unwrap();

@@ -32,7 +32,7 @@ fn the_oldest_events_go_first_and_the_newest_never() {
         Limits { history_bytes: 0, history_events: 0 },
     ] {
         let mut cache = Cache::new(limits);
-        cache.replace(vec![], rv(10)).unwrap();
+        cache.replace(vec![pod("a/x", "1", 9)], rv(10)).unwrap();
         for version in 11..30 {
             cache.apply(Modified, pod("a/x", "1", version)).unwrap();
             let (bytes, events) = cache.history_size();

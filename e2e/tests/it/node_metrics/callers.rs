@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use e2e::cleanup::Cleanup;
+use e2e::ground::long;
 use e2e::hub::token;
 use e2e::{SYSTEM, eventually, hack_cluster, kubectl, replicas, run};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -199,17 +200,19 @@ async fn rotate(ground: &Ground, observers: &Observers) -> Result<()> {
         Ok(())
     })
     .await?;
-    // And back, for the tests that follow: the other way round.
+    // And back, for the tests that follow: the other way round. While both authorities are known either proxy is believed.
     proxy.put("front-proxy-ca.crt", &format!("{old}{next}"))?;
     published(ground, &[&old, &next]).await?;
     proxy.put("front-proxy.key", &proxy.text("front-proxy.key.kept")?)?;
     proxy.put("front-proxy.crt", &proxy.text("front-proxy.crt.kept")?)?;
-    tokio::time::sleep(RELOADED).await;
-    none_failed("while both authorities are known again")?;
     proxy.put("front-proxy-ca.crt", &old)?;
-    only(ground, &old).await?;
-    tokio::time::sleep(FOLLOWED).await;
-    none_failed("once the other authority is gone")?;
+    if long() {
+        tokio::time::sleep(RELOADED).await;
+        none_failed("while both authorities are known again")?;
+        only(ground, &old).await?;
+        tokio::time::sleep(FOLLOWED).await;
+    }
+    none_failed("on the way back")?;
     ground.whole().await
 }
 
