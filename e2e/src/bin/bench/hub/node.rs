@@ -88,8 +88,8 @@ impl Node {
         let file = |name: &str| folder.join(name).display().to_string();
         let log = std::fs::File::create(folder.join("log"))?;
         // Before the benchmark's writers, which are no part of its node, as its clients are.
-        let child = Command::new("nice")
-            .args(["-n", &instrument::NICE.to_string()])
+        let child = Command::new(instrument::FIRST[0])
+            .args(&instrument::FIRST[1..])
             .arg(binary)
             .args(["run", "--node-name", "bench", "--server-addr", server])
             .args(["--ca-file", &file("ca.crt"), "--client-cert-file", &file("client.crt")])
