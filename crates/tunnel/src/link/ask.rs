@@ -1,10 +1,11 @@
 //! The end of a link that asks for streams: the HTTP/2 client.
 
-use std::{pin::pin, sync::Arc};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use h2::client::{Builder, Connection, SendRequest};
 use http::{HeaderValue, Method, Request, StatusCode, Uri};
+use tokio::time::timeout;
 
 use super::{
     Carrier, LinkError, Peer, Terms, as_link, follow_window::Follower, hello, in_time, left_suspended,
@@ -52,9 +53,25 @@ pub(crate) async fn run(
     // With the last handle gone the connection says farewell.
     drop((registration, link));
     if ended.is_ok() {
-        let _ = in_time(limits.handshake, async { Ok(connection.await?) }).await;
+        tokio::select! {
+            () = leave(connection, &traffic, limits.handshake) => {}
+            () = ending.overdue(limits.drain) => return Err(LinkError::DrainTimeout),
+        }
     }
     ended
+}
+
+/// Ends once what streams that are over have left behind is sent: that waits for as long as its readers like. Or `silence` after the last
+/// sign of life: a peer that lives sends PINGs.
+async fn leave<T: Carrier>(connection: Connection<Io<T>>, traffic: &Traffic, silence: Duration) {
+    let mut connection = pin!(connection);
+    loop {
+        let before = traffic.received();
+        let ended = timeout(silence, &mut connection).await.is_ok();
+        if ended || traffic.received() == before {
+            return;
+        }
+    }
 }
 
 async fn introduce<T: Carrier>(
@@ -131,7 +148,11 @@ pub(crate) struct Opening<'a> {
 
 /// Opens a stream. On an error nothing of it was ever sent on to the destination.
 pub(crate) async fn open(link: &Arc<Link>, opening: &Opening<'_>) -> Result<TunnelStream, OpenError> {
+    // Counted before it is looked; a link that ends is marked before it looks whether any is counted. So one of the two sees the other.
     let guard = link.traffic.open_stream();
+    if link.is_closed_to_new() {
+        return Err(OpenError::NoLink);
+    }
     let asker = link.asker().ok_or(OpenError::NoLink)?;
     let request = connect_request(opening).ok_or(OpenError::Malformed)?;
     let no_link = |error: h2::Error| {
