@@ -1,11 +1,14 @@
-//! What is refused leaves a line: who, what, and why.
+//! What is refused leaves a line: who, what, and why; but strangers do not fill the log.
 
 use std::{fmt::Debug, sync::Arc};
 
 use parking_lot::Mutex;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use rustls_pki_types::ServerName;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, duplex},
+    net::TcpStream,
+};
 use tokio_util::sync::CancellationToken;
 use tracing::{
     Event, Level, Metadata, Subscriber,
@@ -21,7 +24,7 @@ use tunnel::{
     protocol::OpenError,
 };
 
-use crate::world::{SOON, World, own_address};
+use crate::world::{SOON, World, eventually, own_address};
 
 /// Keeps the events of one target, that of the audit or another, from warnings up.
 #[derive(Clone)]
@@ -115,4 +118,19 @@ async fn every_refusal_is_told_of() {
     let address = format!("{}:10250", own_address());
     assert_eq!(cloud.connect(&address).await.err(), Some(OpenError::Ambiguous));
     assert_eq!(taken(), [format!("test; {address}; ambiguous; ")]);
+}
+
+#[tokio::test]
+async fn strangers_do_not_fill_the_log() {
+    let log = Audit(Arc::default(), "tunnel::gateway");
+    let _here = tracing::subscriber::set_default(log.clone());
+    let world = World::new();
+    let mut cloud = world.hub("c1", true);
+    let address = cloud.listen().await;
+    for _ in 0..50 {
+        TcpStream::connect(address).await.unwrap().write_all(b"no TLS at all").await.unwrap();
+    }
+    eventually("all have failed", || cloud.stats.snapshot().links_failed == 50).await;
+    let lines = log.0.lock().len();
+    assert!((1..=5).contains(&lines), "{lines} lines");
 }
