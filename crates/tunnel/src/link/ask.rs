@@ -181,3 +181,61 @@ fn connect_request(opening: &Opening<'_>) -> Option<Request<()>> {
     headers.insert(HEADER_REQUEST_ID, HeaderValue::from_str(opening.request_id).ok()?);
     Some(request)
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt, copy, duplex, split},
+        task::JoinSet,
+        time::sleep,
+    };
+
+    use super::*;
+
+    const SIZE: usize = 400_000;
+
+    /// Over a thin line what a stream has left behind takes longer than a peer may be silent.
+    #[tokio::test(start_paused = true)]
+    async fn what_is_left_to_send_is_sent_while_the_peer_lives() {
+        let ((near, line_near), (line_far, far)) = (duplex(1024), duplex(1024));
+        let ((mut up, mut to_near), (mut down, mut to_far)) = (split(line_near), split(line_far));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            let mut chunk = [0; 1024];
+            while let Ok(read @ 1..) = up.read(&mut chunk).await {
+                sleep(Duration::from_millis(100)).await;
+                let _ = to_far.write_all(&chunk[..read]).await;
+            }
+            let _ = to_far.shutdown().await;
+        });
+        tasks.spawn(async move {
+            let _ = copy(&mut down, &mut to_near).await;
+        });
+        let mut reader = JoinSet::new();
+        reader.spawn(async move {
+            let mut connection = h2::server::handshake(far).await.unwrap();
+            let (request, mut respond) = connection.accept().await.unwrap().unwrap();
+            let _: h2::SendStream<Bytes> = respond.send_response(http::Response::new(()), true).unwrap();
+            tasks.spawn(async move { while connection.accept().await.is_some() {} });
+            let (mut body, mut got) = (request.into_body(), 0);
+            while let Some(chunk) = body.data().await {
+                let chunk = chunk.unwrap();
+                got += chunk.len();
+                body.flow_control().release_capacity(chunk.len()).unwrap();
+            }
+            got
+        });
+        let traffic = Arc::<Traffic>::default();
+        let shaken = Builder::new().handshake::<_, Bytes>(metered(near, traffic.clone())).await;
+        let (mut send, mut connection) = shaken.unwrap();
+        let (response, mut body) = send.send_request(Request::new(()), false).unwrap();
+        body.send_data(vec![7; SIZE].into(), true).unwrap();
+        tokio::select! {
+            response = response => drop(response.unwrap()),
+            _ = &mut connection => panic!("it ended"),
+        }
+        drop((send, body));
+        leave(connection, &traffic, Duration::from_secs(10)).await;
+        assert_eq!(reader.join_next().await.unwrap().unwrap(), SIZE);
+    }
+}

@@ -3,6 +3,7 @@
 use std::{
     future::pending,
     io::{self, ErrorKind},
+    sync::Arc,
     time::Duration,
 };
 
@@ -10,19 +11,19 @@ use testkit::wan::Weather;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
-    sync::mpsc,
+    sync::{Notify, mpsc},
     task::JoinSet,
-    time::{sleep, timeout},
+    time::timeout,
 };
 use tunnel::relay::{Pipe, relay};
 
 use crate::{
     faults::over,
-    world::{SOON, World, destination, eventually, quick_to_notice, view},
+    world::{Hub, SOON, World, destination, eventually, quick_to_notice, view},
 };
 
-/// How much is uploaded.
-const UPLOAD: usize = 2_000_000;
+/// How much is uploaded: no more than kernels keep for who does not read, and more than they have sent by then.
+const UPLOAD: usize = 300_000;
 
 /// Both ends of a connection.
 async fn tcp() -> (TcpStream, TcpStream) {
@@ -31,50 +32,59 @@ async fn tcp() -> (TcpStream, TcpStream) {
     (near, listener.accept().await.unwrap().0)
 }
 
-/// A destination that sends nothing, takes its time, and tells of the first byte, and then how many there were at the end.
-async fn collector(tasks: &mut JoinSet<()>) -> (u16, mpsc::Receiver<io::Result<usize>>) {
+/// A destination that sends nothing and tells of the first byte; once it may go on it reads to the end and tells how many there were.
+async fn collector(tasks: &mut JoinSet<()>) -> (u16, Arc<Notify>, mpsc::Receiver<io::Result<usize>>) {
     let (tell, told) = mpsc::channel(2);
+    let go_on = Arc::<Notify>::default();
+    let read_on = go_on.clone();
     let port = destination(tasks, move |mut client| {
-        let tell = tell.clone();
+        let (tell, read_on) = (tell.clone(), read_on.clone());
         async move {
             client.shutdown().await.unwrap();
             client.read_u8().await.unwrap();
             tell.send(Ok(1)).await.unwrap();
-            sleep(Duration::from_millis(500)).await;
+            read_on.notified().await;
             let mut rest = Vec::new();
             let end = client.read_to_end(&mut rest).await;
             tell.send(end.map(|read| read + 1)).await.unwrap();
         }
     })
     .await;
-    (port, told)
+    (port, go_on, told)
+}
+
+async fn no_stream(hub: &Hub) {
+    eventually("the stream is over", || hub.table.snapshot().iter().all(|link| link.streams == 0)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn half_an_upload_is_not_taken_for_a_whole_one() {
     let (world, mut tasks) = (World::with(view(), quick_to_notice()), JoinSet::new());
     let (cloud, edge, wan) = over(&world, Weather::CLEAR).await;
-    let (port, mut told) = collector(&mut tasks).await;
+    let (port, go_on, mut told) = collector(&mut tasks).await;
     let mut upload = cloud.connect(&format!("a1:{port}")).await.unwrap();
     upload.write_all(&vec![7; UPLOAD]).await.unwrap();
     assert_eq!(timeout(SOON, told.recv()).await.unwrap().unwrap().unwrap(), 1);
     // Nobody hears of anybody any more.
     wan.rebind();
+    no_stream(&edge).await;
+    go_on.notify_one();
     let end = timeout(SOON, told.recv()).await.unwrap().unwrap();
     assert_eq!(end.unwrap_err().kind(), ErrorKind::ConnectionReset);
-    eventually("the streams are over", || edge.table.snapshot().iter().all(|link| link.streams == 0)).await;
 }
 
 /// What waits in the kernel when a stream ends in order is for the destination all the same.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_whole_upload_is_one() {
     let (world, mut tasks) = (World::new(), JoinSet::new());
-    let (cloud, _edge, _wan) = over(&world, Weather::CLEAR).await;
-    let (port, mut told) = collector(&mut tasks).await;
+    let (cloud, edge, _wan) = over(&world, Weather::CLEAR).await;
+    let (port, go_on, mut told) = collector(&mut tasks).await;
     let mut upload = cloud.connect(&format!("a1:{port}")).await.unwrap();
     upload.write_all(&vec![7; UPLOAD]).await.unwrap();
     upload.shutdown().await.unwrap();
     assert_eq!(timeout(SOON, told.recv()).await.unwrap().unwrap().unwrap(), 1);
+    no_stream(&edge).await;
+    go_on.notify_one();
     assert_eq!(timeout(SOON, told.recv()).await.unwrap().unwrap().unwrap(), UPLOAD);
 }
 
