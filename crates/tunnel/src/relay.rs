@@ -68,7 +68,7 @@ impl Pipe for TcpStream {
 }
 
 /// Has no way to break: a peer that reads to the end cannot tell an end from a break. Who uses one, as an API server does for its
-/// EgressSelector, has TLS inside.
+/// `EgressSelector`, has TLS inside.
 impl Pipe for UnixStream {}
 
 impl Pipe for tokio::io::DuplexStream {}
@@ -128,7 +128,7 @@ pub async fn relay(a: &mut impl Pipe, b: &mut impl Pipe, first: Vec<u8>) -> (Pas
         if up_done.is_ready() && down_done.is_ready() {
             return Poll::Ready(Ok(()));
         }
-        look.again(cx, up.waits || down.waits);
+        look.again(cx, up.waits() || down.waits());
         if up.poll_broken(cx, a).is_ready() || down.poll_broken(cx, b).is_ready() {
             return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
         }
@@ -175,15 +175,13 @@ struct Half {
     ended: bool,
     // And the writer knows.
     done: bool,
-    // The writer takes nothing, so the reader is not asked.
-    waits: bool,
     unflushed: bool,
     passed: u64,
 }
 
 impl Half {
     fn new(first: Vec<u8>) -> Self {
-        Self { buffer: first, start: 0, ended: false, done: false, waits: false, unflushed: false, passed: 0 }
+        Self { buffer: first, start: 0, ended: false, done: false, unflushed: false, passed: 0 }
     }
 
     fn poll(
@@ -194,12 +192,10 @@ impl Half {
     ) -> Poll<io::Result<()>> {
         // Others of this thread get their turn after a quarter of a megabyte: a key may be among them.
         let mut turns = 4;
-        self.waits = false;
         while !self.done {
             while self.start < self.buffer.len() {
                 let polled = Pin::new(&mut *writer).poll_write(cx, &self.buffer[self.start..]);
                 let Poll::Ready(written) = polled else {
-                    self.waits = true;
                     self.shrink();
                     reader.poll_prefetch(cx);
                     return Poll::Pending;
@@ -230,9 +226,14 @@ impl Half {
         Poll::Ready(Ok(()))
     }
 
+    /// Whether the writer takes nothing, so that the reader is not asked.
+    fn waits(&self) -> bool {
+        self.start < self.buffer.len()
+    }
+
     /// Whether the reader broke, where reading does not tell.
     fn poll_broken(&self, cx: &mut Context<'_>, reader: &mut impl Pipe) -> Poll<()> {
-        if self.ended || self.waits { reader.poll_broken(cx, self.ended) } else { Poll::Pending }
+        if self.ended || self.waits() { reader.poll_broken(cx, self.ended) } else { Poll::Pending }
     }
 
     /// Flushes before waiting; never more than pending.

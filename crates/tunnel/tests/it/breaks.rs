@@ -110,7 +110,7 @@ async fn a_client_that_is_killed_before_a_destination_that_stands_still_is_notic
     let (cloud, edge, _wan) = over(&world, Weather::CLEAR).await;
     let port = destination(&mut tasks, |client| async move {
         let _unread = client;
-        pending().await
+        pending::<()>().await;
     })
     .await;
     let (mut client, mut served) = tcp().await;
