@@ -242,6 +242,13 @@ impl Pipe for Upstream {
         }
     }
 
+    fn set_broken_by_drop(&mut self, broken: bool) {
+        match self {
+            Self::Direct(stream) => stream.set_broken_by_drop(broken),
+            Self::Through(stream) => stream.set_broken_by_drop(broken),
+        }
+    }
+
     fn poll_prefetch(&mut self, cx: &mut Context<'_>) {
         match self {
             Self::Direct(stream) => stream.poll_prefetch(cx),
@@ -249,10 +256,10 @@ impl Pipe for Upstream {
         }
     }
 
-    fn poll_broken(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_broken(&mut self, cx: &mut Context<'_>, ended: bool) -> Poll<()> {
         match self {
-            Self::Direct(stream) => stream.poll_broken(cx),
-            Self::Through(stream) => stream.poll_broken(cx),
+            Self::Direct(stream) => stream.poll_broken(cx, ended),
+            Self::Through(stream) => stream.poll_broken(cx, ended),
         }
     }
 }

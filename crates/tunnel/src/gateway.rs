@@ -33,6 +33,7 @@ use crate::{
     serve,
     socket::{speaks, tune_link},
     stats::Listener,
+    strangers::Strangers,
     view::{Domain, View},
 };
 
@@ -76,6 +77,20 @@ enum AcceptError {
     Link(#[from] LinkError),
 }
 
+impl AcceptError {
+    /// In a word what one failed at who has not shown who it is; anybody can do that as often as it likes.
+    fn of_stranger(&self) -> Option<&'static str> {
+        match self {
+            Self::NoCredentials => Some("no_credentials"),
+            Self::Silent => Some("silent"),
+            Self::Handshake(_) => Some("handshake"),
+            Self::HandshakeTimeout => Some("handshake_timeout"),
+            Self::Identity(_) => Some("identity"),
+            Self::NotAdmitted(..) | Self::TooManyLinks(_) | Self::Link(_) => None,
+        }
+    }
+}
+
 impl Gateway {
     /// Accepts links until `ending` retires; then takes no more, and those there are take no new streams. Those that are open go
     /// on: once it is shut down, for as long as a drain may last.
@@ -84,6 +99,14 @@ impl Gateway {
         // Whoever says nothing does not keep those that speak from shaking hands.
         let (waiting, shaking) = (Doorway::new(limits.waiting), Arc::new(Doorway::new(limits.pending)));
         let mut tasks = JoinSet::new();
+        let strangers = Arc::<Strangers>::default();
+        let (tell, retired) = (strangers.clone(), ending.clone());
+        tasks.spawn(async move {
+            tokio::select! {
+                () = tell.tell() => {}
+                () = retired.retired() => {}
+            }
+        });
         loop {
             // Those beyond wait in the kernel's queue.
             let room = tokio::select! {
@@ -95,8 +118,9 @@ impl Gateway {
                 accepted = listener.accept() => match accepted {
                     Ok((connection, address)) => if let Some(place) = waiting.admit(room, address.ip()) {
                         let (gateway, shaking, ending) = (self.clone(), shaking.clone(), ending.child());
+                        let strangers = strangers.clone();
                         tasks.spawn(async move {
-                            gateway.connection(connection, address, place, &shaking, &ending).await;
+                            gateway.connection(connection, address, place, &shaking, &strangers, &ending).await;
                         });
                     } else {
                         // Closed at once: one who is honest dials again.
@@ -122,6 +146,7 @@ impl Gateway {
         address: SocketAddr,
         place: Place,
         shaking: &Doorway,
+        strangers: &Strangers,
         ending: &Ending,
     ) {
         tune_link(&connection);
@@ -145,8 +170,13 @@ impl Gateway {
             }
             Err(error) => {
                 self.connector.stats().link_failed();
+                let told = error.of_stranger().is_none_or(|kind| strangers.may_tell(kind));
                 let error = &error as &dyn std::error::Error;
-                warn!(%address, error, "no link");
+                if told {
+                    warn!(%address, error, "no link");
+                } else {
+                    debug!(%address, error, "no link");
+                }
             }
         }
     }

@@ -34,6 +34,7 @@ pub mod serve;
 pub mod socket;
 mod spare_buffer;
 pub mod stats;
+mod strangers;
 pub mod stream;
 pub mod target;
 pub mod view;

@@ -1,17 +1,23 @@
 //! Two connections made one: bytes both ways, the end of each direction by itself, a break of one a break of the other.
 //!
 //! Who waits for something to read holds no buffer: a thousand idle streams cost little.
+//!
+//! A TCP connection is set to end with a reset for as long as it is relayed, so whatever ends the relay, be it that its link died, that a drain ran
+//! out or that the process was killed, nobody takes half of what was sent for all of it. A Unix socket knows no reset: there the
+//! end of what its peer reads is all that it is told.
 
 use std::{
     future::poll_fn,
     io, mem,
     pin::Pin,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
+    io::{AsyncRead, AsyncWrite, Interest},
     net::{TcpStream, UnixStream},
+    time::{Instant, Sleep, sleep},
 };
 use tokio_util::io::poll_read_buf;
 
@@ -20,26 +26,49 @@ use crate::{
     spare_buffer::{self, SIZE},
 };
 
+/// How often it is looked whether a peer is still there whose bytes wait, where nothing tells.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// A connection that can be relayed.
 pub trait Pipe: AsyncRead + AsyncWrite + Unpin + Send {
     /// Breaks the connection so that its peer notices.
     fn abort(&mut self) {}
 
+    /// Whether dropping the connection breaks it, too, so that its peer notices. Nothing to do where it does anyway, or cannot.
+    fn set_broken_by_drop(&mut self, _broken: bool) {}
+
     /// Takes over what has come while nobody can use it yet, where it costs less here than where it is.
     fn poll_prefetch(&mut self, _cx: &mut Context<'_>) {}
 
-    /// Whether the peer broke the connection; asked after the peer has ended its direction, when reading tells no more.
-    fn poll_broken(&mut self, _cx: &mut Context<'_>) -> Poll<()> {
+    /// Whether the peer broke the connection; asked when reading does not tell: after the peer has `ended` its direction, or while
+    /// what it sent cannot be written.
+    fn poll_broken(&mut self, _cx: &mut Context<'_>, _ended: bool) -> Poll<()> {
         Poll::Pending
     }
 }
 
 impl Pipe for TcpStream {
     fn abort(&mut self) {
-        reset_on_close(self);
+        reset_on_close(self, true);
+    }
+
+    fn set_broken_by_drop(&mut self, broken: bool) {
+        reset_on_close(self, broken);
+    }
+
+    /// Wakes nobody. No system call: the runtime has been told.
+    fn poll_broken(&mut self, _cx: &mut Context<'_>, ended: bool) -> Poll<()> {
+        // Who closed after its last byte resets what comes afterwards; that byte may still be on its way to the other end.
+        if !ended && self.try_io(Interest::ERROR, || Ok(())).is_ok() {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
     }
 }
 
+/// Has no way to break: a peer that reads to the end cannot tell an end from a break. Who uses one, as an API server does for its
+/// `EgressSelector`, has TLS inside.
 impl Pipe for UnixStream {}
 
 impl Pipe for tokio::io::DuplexStream {}
@@ -48,6 +77,14 @@ impl<T: Pipe> Pipe for tokio_rustls::server::TlsStream<T> {
     fn abort(&mut self) {
         self.get_mut().0.abort();
     }
+
+    fn set_broken_by_drop(&mut self, broken: bool) {
+        self.get_mut().0.set_broken_by_drop(broken);
+    }
+
+    fn poll_broken(&mut self, cx: &mut Context<'_>, ended: bool) -> Poll<()> {
+        self.get_mut().0.poll_broken(cx, ended)
+    }
 }
 
 impl<P: Pipe + ?Sized> Pipe for Box<P> {
@@ -55,12 +92,16 @@ impl<P: Pipe + ?Sized> Pipe for Box<P> {
         (**self).abort();
     }
 
+    fn set_broken_by_drop(&mut self, broken: bool) {
+        (**self).set_broken_by_drop(broken);
+    }
+
     fn poll_prefetch(&mut self, cx: &mut Context<'_>) {
         (**self).poll_prefetch(cx);
     }
 
-    fn poll_broken(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        (**self).poll_broken(cx)
+    fn poll_broken(&mut self, cx: &mut Context<'_>, ended: bool) -> Poll<()> {
+        (**self).poll_broken(cx, ended)
     }
 }
 
@@ -73,26 +114,56 @@ pub struct Passed {
     pub down: u64,
 }
 
-/// Relays until both directions have ended. On an error both connections are broken. `first` is what has been read of `a`
-/// already and goes to `b` before all else.
+/// Relays until both directions have ended. On an error both connections are broken, as they are if they are dropped before
+/// the end. `first` is what has been read of `a` already and goes to `b` before all else.
 pub async fn relay(a: &mut impl Pipe, b: &mut impl Pipe, first: Vec<u8>) -> (Passed, io::Result<()>) {
     let mut up = Half::new(first);
     let mut down = Half::new(Vec::new());
+    let mut look = Look::default();
+    a.set_broken_by_drop(true);
+    b.set_broken_by_drop(true);
     let result = poll_fn(|cx| {
         let up_done = up.poll(cx, a, b)?;
         let down_done = down.poll(cx, b, a)?;
         if up_done.is_ready() && down_done.is_ready() {
             return Poll::Ready(Ok(()));
         }
-        let broken = up.ended && a.poll_broken(cx).is_ready() || down.ended && b.poll_broken(cx).is_ready();
-        if broken { Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())) } else { Poll::Pending }
+        look.again(cx, up.waits() || down.waits());
+        if up.poll_broken(cx, a).is_ready() || down.poll_broken(cx, b).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+        }
+        Poll::Pending
     })
     .await;
-    if result.is_err() {
+    if result.is_ok() {
+        a.set_broken_by_drop(false);
+        b.set_broken_by_drop(false);
+    } else {
         a.abort();
         b.abort();
     }
     (Passed { up: up.passed, down: down.passed }, result)
+}
+
+/// Wakes a relay now and then while a write waits. Made when the first one does, and kept until it finds that none does any more, so
+/// waiting often costs no more than waiting once.
+#[derive(Default)]
+struct Look(Option<Pin<Box<Sleep>>>);
+
+impl Look {
+    fn again(&mut self, cx: &mut Context<'_>, waits: bool) {
+        if !waits && self.0.is_none() {
+            return;
+        }
+        let timer = self.0.get_or_insert_with(|| Box::pin(sleep(LOOK)));
+        while timer.as_mut().poll(cx).is_ready() {
+            if !waits {
+                self.0 = None;
+                return;
+            }
+            timer.as_mut().reset(Instant::now() + LOOK);
+        }
+    }
 }
 
 /// One direction.
@@ -153,6 +224,16 @@ impl Half {
             }
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// Whether the writer takes nothing, so that the reader is not asked.
+    fn waits(&self) -> bool {
+        self.start < self.buffer.len()
+    }
+
+    /// Whether the reader broke, where reading does not tell.
+    fn poll_broken(&self, cx: &mut Context<'_>, reader: &mut impl Pipe) -> Poll<()> {
+        if self.ended || self.waits() { reader.poll_broken(cx, self.ended) } else { Poll::Pending }
     }
 
     /// Flushes before waiting; never more than pending.

@@ -69,9 +69,10 @@ pub async fn speaks(socket: &TcpStream) -> bool {
     matches!(socket.peek(&mut [0]).await, Ok(1..))
 }
 
-/// Makes the close of a connection a reset: its peer shall not take what it got for all there is.
-pub fn reset_on_close(socket: &TcpStream) {
-    if let Err(error) = SockRef::from(socket).set_linger(Some(Duration::ZERO)) {
+/// Makes the close of a connection a `reset`, be it that of a process that was killed: its peer shall not take what it got for all there is. Or
+/// makes it an end in order again, which takes nothing back of what was written.
+pub fn reset_on_close(socket: &TcpStream, reset: bool) {
+    if let Err(error) = SockRef::from(socket).set_linger(reset.then_some(Duration::ZERO)) {
         debug!(%error, "cannot reset a connection");
     }
 }
@@ -98,7 +99,7 @@ impl Traffic {
 
     /// Streams that are open.
     pub fn streams(&self) -> usize {
-        self.streams.load(Ordering::Relaxed)
+        self.streams.load(Ordering::SeqCst)
     }
 
     /// Waits until streams should have another window than before.
@@ -108,7 +109,7 @@ impl Traffic {
 
     /// Counts a stream for as long as the guard is held.
     pub(crate) fn open_stream(self: &Arc<Self>) -> StreamGuard {
-        let before = self.streams.fetch_add(1, Ordering::Relaxed);
+        let before = self.streams.fetch_add(1, Ordering::SeqCst);
         self.compare(before, before + 1);
         StreamGuard { traffic: self.clone() }
     }
@@ -128,7 +129,7 @@ pub(crate) struct StreamGuard {
 
 impl Drop for StreamGuard {
     fn drop(&mut self) {
-        let before = self.traffic.streams.fetch_sub(1, Ordering::Relaxed);
+        let before = self.traffic.streams.fetch_sub(1, Ordering::SeqCst);
         self.traffic.compare(before, before.saturating_sub(1));
     }
 }

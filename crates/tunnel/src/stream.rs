@@ -169,10 +169,14 @@ impl Pipe for TunnelStream {
         }
     }
 
-    fn poll_broken(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        // An error says that the stream is closed in order.
+    fn poll_broken(&mut self, cx: &mut Context<'_>, _ended: bool) -> Poll<()> {
+        if matches!(self.end, Some(Err(_))) {
+            return Poll::Ready(());
+        }
         match self.send.poll_reset(cx) {
             Poll::Ready(Ok(_)) => Poll::Ready(()),
+            // The connection is gone. Another error says that the stream is closed in order.
+            Poll::Ready(Err(error)) if error.is_io() => Poll::Ready(()),
             Poll::Ready(Err(_)) | Poll::Pending => Poll::Pending,
         }
     }

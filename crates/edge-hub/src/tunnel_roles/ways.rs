@@ -7,14 +7,17 @@ use std::{
 };
 
 use arc_swap::ArcSwapOption;
-use rustls::{ServerConfig, server::WebPkiClientVerifier};
+use rustls::{
+    ServerConfig,
+    server::{NoServerSessionStorage, WebPkiClientVerifier},
+};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use tokio::{
     io::AsyncWriteExt,
     net::{TcpListener, TcpStream, UnixListener},
     sync::watch,
     task::JoinSet,
-    time::timeout,
+    time::{sleep, timeout},
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -37,6 +40,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long a TLS handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// How often the file of clients' authorities is read again: nobody tells that it was replaced.
+const AGAIN: Duration = Duration::from_mins(1);
 
 const DENIED: &[u8] = b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
 
@@ -208,7 +214,7 @@ async fn mutual(
     Box::pin(serve_http(&ingress, client, &caller, &Form::Proxy, &ending)).await;
 }
 
-/// Serves with the gateway's certificate as it is.
+/// Serves with the gateway's certificate and the clients' authorities as they are.
 async fn follow(
     state: Arc<State>,
     clients: Mutual,
@@ -237,6 +243,7 @@ async fn follow(
         tokio::select! {
             changed = shown.changed() => if changed.is_err() { return std::future::pending().await },
             changed = plans.changed() => if changed.is_err() { return std::future::pending().await },
+            () = sleep(AGAIN) => {}
         }
     }
 }
@@ -256,5 +263,52 @@ fn server_config(clients: &Mutual, shown: &Shown) -> Result<ServerConfig, String
         .with_single_cert(chain, key)
         .map_err(|error| error.to_string())?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    // A session that is resumed would outlive the trust that it began with.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
     Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use testkit::api_server::pki::Authority;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_may_come_in_is_what_the_file_says_now_for_each_connection() {
+        tls::install_provider();
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            fs::write(&path, text).unwrap();
+            path
+        };
+        let [gateways, before, after] =
+            ["gateways", "before", "after"].map(|name| Authority::generate(name).unwrap());
+        let own = gateways.server(&["gateway"]).unwrap();
+        let shown = Shown {
+            authority: file("ca.crt", gateways.pem()),
+            certificate: file("own.crt", &own.certificate_pem),
+            key: file("own.key", &own.key_pem),
+        };
+        let authority = file("clients.crt", before.pem());
+        let clients = Mutual { address: "127.0.0.1:0".parse().unwrap(), authority, names: BTreeSet::new() };
+        let (state, config) = (State::new("n"), Arc::new(ArcSwapOption::empty()));
+        let (_keep, shown) = watch::channel(Some(shown));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(follow(state.clone(), clients, shown, config.clone()));
+        sleep(Duration::from_secs(1)).await;
+        let first: Arc<ServerConfig> = config.load_full().unwrap();
+        assert!(first.send_tls13_tickets == 0 && !first.session_storage.can_cache());
+        file("clients.crt", "half a file");
+        sleep(AGAIN).await;
+        assert_eq!(state.problems().len(), 1);
+        assert!(Arc::ptr_eq(&first, &config.load_full().unwrap()), "the last one that could be read stays");
+        file("clients.crt", after.pem());
+        sleep(AGAIN).await;
+        assert!(state.problems().is_empty() && !Arc::ptr_eq(&first, &config.load_full().unwrap()));
+    }
 }

@@ -112,9 +112,14 @@ async fn answer<C: Pipe + 'static>(
         ingress.refused(&wanted(&request), peer, OpenError::Malformed);
         return refusal(OpenError::Malformed);
     };
-    if matches!(form, Form::Host(_)) && !ingress.is_node(&target.host) {
-        ingress.refused(&target.to_string(), peer, OpenError::Unknown);
-        return refusal(OpenError::Unknown);
+    let refused = match form {
+        Form::Host(ports) if !ports.contains(&target.port) => Some(OpenError::NotAllowed),
+        Form::Host(_) if !ingress.is_node(&target.host) => Some(OpenError::Unknown),
+        Form::Host(_) | Form::Proxy => None,
+    };
+    if let Some(error) = refused {
+        ingress.refused(&target.to_string(), peer, error);
+        return refusal(error);
     }
     if request.method() != Method::CONNECT {
         return send_on::<C>(ingress, request, target, peer, left).await.unwrap_or_else(refusal);
@@ -129,11 +134,25 @@ async fn answer<C: Pipe + 'static>(
     }
 }
 
-/// What a request that cannot be understood asked for, as far as it says.
-fn wanted(request: &Request<Incoming>) -> String {
+/// What a request that cannot be understood asked for, as far as it says. Paths, queries and names of users are left out: there may be tokens
+/// and passwords in them.
+fn wanted<B>(request: &Request<B>) -> String {
     let host = request.headers().get(header::HOST).map(|host| String::from_utf8_lossy(host.as_bytes()));
-    let (method, uri, host) = (request.method(), request.uri(), host.unwrap_or_default());
-    format!("{method} {uri} of {host}")
+    let (method, host) = (request.method(), host.unwrap_or_default());
+    let host = bare(&host);
+    match request.uri().authority() {
+        Some(authority) => format!("{method} {} of {host}", bare(authority.as_str())),
+        None => format!("{method} of {host}"),
+    }
+}
+
+/// An authority without what stands before its host.
+fn bare(authority: &str) -> &str {
+    // With more than an authority in it nobody can say what is which.
+    if authority.contains(['/', '?', '#']) {
+        return "?";
+    }
+    authority.rsplit('@').next().unwrap_or_default()
 }
 
 /// Leaves a task running with the client; those that have ended are forgotten.
@@ -160,8 +179,7 @@ fn target(request: &Request<Incoming>, form: &Form) -> Option<Target> {
             let (true, Some(host), None) = (origin_form, hosts.next(), hosts.next()) else { return None };
             // A client leaves out the port that is usual; where there is one only, it is that.
             let usual = if ports.len() == 1 { ports.first().copied() } else { Some(80) };
-            let target = Target::parse(host.to_str().ok()?, usual).ok()?;
-            ports.contains(&target.port).then_some(target)
+            Target::parse(host.to_str().ok()?, usual).ok()
         }
     }
 }
@@ -294,4 +312,26 @@ fn refusal(error: OpenError) -> Answer {
         headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_audit_learns_no_secrets() {
+        for (method, uri, host, expected) in [
+            ("GET", "/path?token=secret", "a1", "GET of a1"),
+            ("GET", "/path?token=secret", "user:secret@a1:22", "GET of a1:22"),
+            ("GET", "/", "a@secret@a1", "GET of a1"),
+            ("GET", "/", "a1/path?token=secret", "GET of ?"),
+            ("GET", "/", "user:sec/ret@a1", "GET of ?"),
+            ("GET", "ftp://user:secret@a1/secret?token=secret", "x", "GET a1 of x"),
+            ("CONNECT", "user:secret@a1:0", "x", "CONNECT a1:0 of x"),
+        ] {
+            let request =
+                Request::builder().method(method).uri(uri).header(header::HOST, host).body(()).unwrap();
+            assert_eq!(wanted(&request), expected);
+        }
+    }
 }

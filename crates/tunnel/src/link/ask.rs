@@ -1,10 +1,11 @@
 //! The end of a link that asks for streams: the HTTP/2 client.
 
-use std::{pin::pin, sync::Arc};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use h2::client::{Builder, Connection, SendRequest};
 use http::{HeaderValue, Method, Request, StatusCode, Uri};
+use tokio::time::timeout;
 
 use super::{
     Carrier, LinkError, Peer, Terms, as_link, follow_window::Follower, hello, in_time, left_suspended,
@@ -52,9 +53,25 @@ pub(crate) async fn run(
     // With the last handle gone the connection says farewell.
     drop((registration, link));
     if ended.is_ok() {
-        let _ = in_time(limits.handshake, async { Ok(connection.await?) }).await;
+        tokio::select! {
+            () = leave(connection, &traffic, limits.handshake) => {}
+            () = ending.overdue(limits.drain) => return Err(LinkError::DrainTimeout),
+        }
     }
     ended
+}
+
+/// Ends once what streams that are over have left behind is sent: that waits for as long as its readers like. Or `silence` after the last
+/// sign of life: a peer that lives sends PINGs.
+async fn leave<T: Carrier>(connection: Connection<Io<T>>, traffic: &Traffic, silence: Duration) {
+    let mut connection = pin!(connection);
+    loop {
+        let before = traffic.received();
+        let ended = timeout(silence, &mut connection).await.is_ok();
+        if ended || traffic.received() == before {
+            return;
+        }
+    }
 }
 
 async fn introduce<T: Carrier>(
@@ -131,7 +148,11 @@ pub(crate) struct Opening<'a> {
 
 /// Opens a stream. On an error nothing of it was ever sent on to the destination.
 pub(crate) async fn open(link: &Arc<Link>, opening: &Opening<'_>) -> Result<TunnelStream, OpenError> {
+    // Counted before it is looked; a link that ends is marked before it looks whether any is counted. So one of the two sees the other.
     let guard = link.traffic.open_stream();
+    if link.is_closed_to_new() {
+        return Err(OpenError::NoLink);
+    }
     let asker = link.asker().ok_or(OpenError::NoLink)?;
     let request = connect_request(opening).ok_or(OpenError::Malformed)?;
     let no_link = |error: h2::Error| {
@@ -159,4 +180,62 @@ fn connect_request(opening: &Opening<'_>) -> Option<Request<()>> {
     headers.insert(HEADER_HOPS, HeaderValue::from(u16::from(opening.hops)));
     headers.insert(HEADER_REQUEST_ID, HeaderValue::from_str(opening.request_id).ok()?);
     Some(request)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt, copy, duplex, split},
+        task::JoinSet,
+        time::sleep,
+    };
+
+    use super::*;
+
+    const SIZE: usize = 400_000;
+
+    /// Over a thin line what a stream has left behind takes longer than a peer may be silent.
+    #[tokio::test(start_paused = true)]
+    async fn what_is_left_to_send_is_sent_while_the_peer_lives() {
+        let ((near, line_near), (line_far, far)) = (duplex(1024), duplex(1024));
+        let ((mut up, mut to_near), (mut down, mut to_far)) = (split(line_near), split(line_far));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            let mut chunk = [0; 1024];
+            while let Ok(read @ 1..) = up.read(&mut chunk).await {
+                sleep(Duration::from_millis(100)).await;
+                let _ = to_far.write_all(&chunk[..read]).await;
+            }
+            let _ = to_far.shutdown().await;
+        });
+        tasks.spawn(async move {
+            let _ = copy(&mut down, &mut to_near).await;
+        });
+        let mut reader = JoinSet::new();
+        reader.spawn(async move {
+            let mut connection = h2::server::handshake(far).await.unwrap();
+            let (request, mut respond) = connection.accept().await.unwrap().unwrap();
+            let _: h2::SendStream<Bytes> = respond.send_response(http::Response::new(()), true).unwrap();
+            tasks.spawn(async move { while connection.accept().await.is_some() {} });
+            let (mut body, mut got) = (request.into_body(), 0);
+            while let Some(chunk) = body.data().await {
+                let chunk = chunk.unwrap();
+                got += chunk.len();
+                body.flow_control().release_capacity(chunk.len()).unwrap();
+            }
+            got
+        });
+        let traffic = Arc::<Traffic>::default();
+        let shaken = Builder::new().handshake::<_, Bytes>(metered(near, traffic.clone())).await;
+        let (mut send, mut connection) = shaken.unwrap();
+        let (response, mut body) = send.send_request(Request::new(()), false).unwrap();
+        body.send_data(vec![7; SIZE].into(), true).unwrap();
+        tokio::select! {
+            response = response => drop(response.unwrap()),
+            _ = &mut connection => panic!("it ended"),
+        }
+        drop((send, body));
+        leave(connection, &traffic, Duration::from_secs(10)).await;
+        assert_eq!(reader.join_next().await.unwrap().unwrap(), SIZE);
+    }
 }

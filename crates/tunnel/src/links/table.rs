@@ -261,7 +261,7 @@ impl Link {
     }
 
     pub(crate) fn set_draining(&self) {
-        self.draining.store(true, Ordering::Relaxed);
+        self.draining.store(true, Ordering::SeqCst);
     }
 
     /// The link ends because the peer answers no more.
@@ -270,19 +270,19 @@ impl Link {
     }
 
     pub(crate) fn set_suspended(&self, suspended: bool) {
-        self.suspended.store(suspended, Ordering::Relaxed);
+        self.suspended.store(suspended, Ordering::SeqCst);
     }
 
     pub(crate) fn is_suspended(&self) -> bool {
-        self.suspended.load(Ordering::Relaxed)
+        self.suspended.load(Ordering::SeqCst)
     }
 
     /// Whether it takes no new streams: this node does not want any, or the peer has said so.
-    fn is_closed_to_new(&self) -> bool {
+    pub(crate) fn is_closed_to_new(&self) -> bool {
         let mut now = Context::from_waker(Waker::noop());
         let ended =
             |asker: &SendRequest<Bytes>| matches!(asker.clone().poll_ready(&mut now), Poll::Ready(Err(_)));
-        self.draining.load(Ordering::Relaxed) || self.is_suspended() || self.asker.as_ref().is_some_and(ended)
+        self.draining.load(Ordering::SeqCst) || self.is_suspended() || self.asker.as_ref().is_some_and(ended)
     }
 
     /// The last one, if there was any.

@@ -1,14 +1,17 @@
-//! What is refused leaves a line: who, what, and why.
+//! What is refused leaves a line: who, what, and why; but strangers do not fill the log.
 
 use std::{fmt::Debug, sync::Arc};
 
 use parking_lot::Mutex;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use rustls_pki_types::ServerName;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, duplex},
+    net::TcpStream,
+};
 use tokio_util::sync::CancellationToken;
 use tracing::{
-    Event, Metadata, Subscriber,
+    Event, Level, Metadata, Subscriber,
     field::{Field, Visit},
     span,
 };
@@ -21,11 +24,11 @@ use tunnel::{
     protocol::OpenError,
 };
 
-use crate::world::{SOON, World, own_address};
+use crate::world::{SOON, World, eventually, own_address};
 
-/// Keeps the events of the audit.
-#[derive(Clone, Default)]
-struct Audit(Arc<Mutex<Vec<String>>>);
+/// Keeps the events of one target, that of the audit or another, from warnings up.
+#[derive(Clone)]
+struct Audit(Arc<Mutex<Vec<String>>>, &'static str);
 
 struct Fields(String);
 
@@ -39,7 +42,7 @@ impl Visit for Fields {
 
 impl Subscriber for Audit {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target() == "tunnel::audit"
+        metadata.target() == self.1 && *metadata.level() <= Level::WARN
     }
 
     fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
@@ -71,15 +74,17 @@ fn client_hello(name: ServerName<'static>) -> Vec<u8> {
 
 #[tokio::test]
 async fn every_refusal_is_told_of() {
-    let audit = Audit::default();
+    let audit = Audit(Arc::default(), "tunnel::audit");
     let _here = tracing::subscriber::set_default(audit.clone());
     let taken = || std::mem::take(&mut *audit.0.lock());
     let world = World::new();
     let cloud = world.hub("c1", true);
     let form = Form::Host([9100].into());
     for (request, expected) in [
-        ("GET / HTTP/1.1\r\nHost: a b\r\n\r\n", "test client; GET / of a b; malformed; "),
-        ("GET / HTTP/1.1\r\nHost: a1:22\r\n\r\n", "test client; GET / of a1:22; malformed; "),
+        ("GET / HTTP/1.1\r\nHost: a b\r\n\r\n", "test client; GET of a b; malformed; "),
+        ("GET /?token=secret HTTP/1.1\r\nHost: u:secret@a1\r\n\r\n", "test client; GET of a1; malformed; "),
+        ("GET / HTTP/1.1\r\nHost: a1:22\r\n\r\n", "test client; a1:22; not_allowed; "),
+        ("GET / HTTP/1.1\r\nHost: nobody:22\r\n\r\n", "test client; nobody:22; not_allowed; "),
         ("CONNECT a1:9 HTTP/1.1\r\nHost: x\r\n\r\n", "test client; CONNECT a1:9 of x; malformed; "),
         ("GET / HTTP/1.1\r\nHost: nobody\r\n\r\n", "test client; nobody:9100; unknown; "),
     ] {
@@ -113,4 +118,19 @@ async fn every_refusal_is_told_of() {
     let address = format!("{}:10250", own_address());
     assert_eq!(cloud.connect(&address).await.err(), Some(OpenError::Ambiguous));
     assert_eq!(taken(), [format!("test; {address}; ambiguous; ")]);
+}
+
+#[tokio::test]
+async fn strangers_do_not_fill_the_log() {
+    let log = Audit(Arc::default(), "tunnel::gateway");
+    let _here = tracing::subscriber::set_default(log.clone());
+    let world = World::new();
+    let mut cloud = world.hub("c1", true);
+    let address = cloud.listen().await;
+    for _ in 0..50 {
+        TcpStream::connect(address).await.unwrap().write_all(b"no TLS at all").await.unwrap();
+    }
+    eventually("all have failed", || cloud.stats.snapshot().links_failed == 50).await;
+    let lines = log.0.lock().len();
+    assert!((1..=5).contains(&lines), "{lines} lines");
 }

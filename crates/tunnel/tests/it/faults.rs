@@ -15,11 +15,11 @@ use tunnel::{
 };
 
 use crate::world::{
-    Hub, SOON, World, ask, destination, echo, eventually, links, only, quick_to_notice, view,
+    Hub, SOON, World, ask, destination, echo, eventually, links, only, quick_to_notice, refused, view,
 };
 
 /// A gateway and an agent with a bad link between them; one reverse link.
-async fn over(world: &World, weather: Weather) -> (Hub, Hub, Wan) {
+pub(crate) async fn over(world: &World, weather: Weather) -> (Hub, Hub, Wan) {
     let mut gateway = world.hub("c1", true);
     let wan = Wan::start(gateway.listen().await, 7, weather).await.unwrap();
     let mut agent = world.hub("a1", false);
@@ -159,6 +159,42 @@ async fn another_gateway_takes_over_before_the_first_byte() {
     assert!(c2.stats.snapshot().opened >= 7);
     let mut last = held.pop().unwrap();
     ask(&mut last, b"there").await.unwrap();
+}
+
+/// While one link is asked the other ends: no stream is opened over what is about to close.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_that_ends_meanwhile_is_not_asked() {
+    let (world, mut tasks) = (World::new(), JoinSet::new());
+    let (mut c1, mut c2, mut edge) = (world.hub("c1", true), world.hub("c2", true), world.hub("a1", false));
+    let wan = Wan::start(c1.listen().await, 3, Weather::CLEAR).await.unwrap();
+    let first = only(links("c1", wan.address(), 1), Direction::Forward, Class::Interactive);
+    let second = only(links("c2", c2.listen().await, 1), Direction::Forward, Class::Interactive);
+    edge.desired.send_replace(first.union(&second).cloned().collect());
+    edge.dial();
+    edge.links(2).await;
+    let target = format!("c1:{}", echo(&mut tasks).await);
+    // One over each. With that over the first gone the first is the better.
+    let one = edge.connect(&target).await.unwrap();
+    let over_first = c1.stats.snapshot().opened == 1;
+    let other = edge.connect(&target).await.unwrap();
+    let (over_first, over_second) = if over_first { (one, other) } else { (other, one) };
+    drop(over_first);
+    let streams = |peer: &str| {
+        edge.table.snapshot().iter().find(|link| link.peer == peer).map_or(0, |link| link.streams)
+    };
+    eventually("its stream is over", || streams("c1") == 0).await;
+    wan.rebind();
+    let (connector, request) = (edge.connector.clone(), crate::world::request(&target));
+    let connecting = tasks.spawn(async move {
+        let _ = connector.connect(&request).await;
+    });
+    eventually("the first is asked", || streams("c1") == 1).await;
+    drop((over_second, connecting));
+    edge.desired.send_replace(first);
+    edge.links(1).await;
+    eventually("the second was tried", || edge.stats.snapshot().retried == 1).await;
+    eventually("and is given up", || refused(&edge).contains_key("no_link")).await;
+    assert_eq!(c2.stats.snapshot().opened, 1);
 }
 
 /// Both links to the pool are silent: there is time left for the sibling, which has others.

@@ -150,10 +150,9 @@ async fn a_forward_proxy_and_plain_http_by_host() {
     assert_eq!(body(&mut client).await.to_lowercase(), "get /metrics http/1.1|host: a1|-");
     for (port, request) in [
         (None, "GET / HTTP/1.1\r\nHost: a1\r\n\r\n"),
-        // What takes this for a node gets no proxy, and no port that is not meant.
+        // What takes this for a node gets no proxy.
         (Some(port), "GET http://a1/ HTTP/1.1\r\nHost: a1\r\n\r\n"),
         (Some(port), "CONNECT a1:9 HTTP/1.1\r\nHost: a1\r\n\r\n"),
-        (Some(port), "GET / HTTP/1.1\r\nHost: a1:9\r\n\r\n"),
         (Some(port), "GET / HTTP/1.0\r\n\r\n"),
         (Some(port), "GET / HTTP/1.1\r\nHost: a b\r\n\r\n"),
         (None, "GET ftp://a1/ HTTP/1.1\r\nHost: a1\r\n\r\n"),
@@ -163,6 +162,11 @@ async fn a_forward_proxy_and_plain_http_by_host() {
         let answer = head(&mut client).await;
         assert!(answer.contains(" 400 "), "{request}: {answer}");
     }
+    // And no port that is not meant.
+    let mut client = http_client(&cloud.ingress(), &mut tasks, Some(port));
+    client.write_all(b"GET / HTTP/1.1\r\nHost: a1:9\r\n\r\n").await.unwrap();
+    let answer = head(&mut client).await;
+    assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
 }
 
 async fn get(client: &mut DuplexStream, path: &str) -> String {
