@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use watch_cache::Scope;
 
 use crate::freshness::Now;
+use crate::ledger::place::Place;
 use crate::ledger::{Change, Stored};
 use crate::load::LoadRecord;
 use crate::recent::Recent;
@@ -207,27 +208,33 @@ impl NodeMetrics {
         let term = self.readable(&store)?;
         let ledger = K::ledger(&store);
         let last = ledger.last();
-        let (told, initial) = match request.start {
+        let (place, initial) = match request.start {
             WatchStart::After(asked) if asked.get() > last => {
                 return Err(StorageError::Behind { current: version(last) });
             }
             WatchStart::After(asked) if !ledger.is_known(asked.get()) => {
                 return Err(StorageError::Expired { asked, oldest: version(ledger.oldest()) });
             }
-            WatchStart::After(asked) => (asked.get(), None),
+            WatchStart::After(asked) => (Place::resumed(asked.get()), None),
             WatchStart::Initial { at_least: Some(asked), .. } if asked.get() > last => {
                 return Err(StorageError::Behind { current: version(last) });
             }
             WatchStart::Initial { end_bookmark, .. } => {
                 let values: Vec<_> = ledger.values().cloned().collect();
-                (last, Some((values.into_iter(), end_bookmark)))
+                (Place::whole(last), Some((values.into_iter(), end_bookmark)))
             }
-            WatchStart::Live { .. } => (last, None),
+            WatchStart::Live { .. } => (Place::whole(last), None),
         };
         drop(store);
         let (labels, fields) = (request.labels.clone(), request.fields.clone());
-        let watcher =
-            watcher::StoreWatcher::<K>::new(Arc::clone(self), term, told, initial, (labels, fields), changed);
+        let watcher = watcher::StoreWatcher::<K>::new(
+            Arc::clone(self),
+            term,
+            place,
+            initial,
+            (labels, fields),
+            changed,
+        );
         Ok(Box::new(watcher))
     }
 

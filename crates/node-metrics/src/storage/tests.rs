@@ -425,3 +425,75 @@ async fn a_watch_of_loads_is_a_small_part_of_one_of_metrics() {
     assert!(crossings * 20 < metrics, "at least 95 % fewer events: {crossings} of {metrics}");
     assert!(load_bytes * 500 < metric_bytes, "{load_bytes} of {metric_bytes}");
 }
+
+/// What is told of versions, in order.
+async fn versions(watcher: &mut Box<dyn Watcher>, count: usize) -> Vec<(String, u64)> {
+    let mut told = Vec::new();
+    while told.len() < count {
+        for delivery in watcher.next().await.unwrap() {
+            let (Delivery::Added(object) | Delivery::Modified(object) | Delivery::Deleted(object)) = delivery
+            else {
+                panic!("{delivery:?}")
+            };
+            told.push((object.key().name().to_owned(), object.resource_version().get()));
+        }
+    }
+    told
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_goes_away_while_it_catches_up_is_told_of_all_that_left_its_selection() {
+    let Fixture { storage, .. } = fixture(80);
+    let begun = storage.0.read(|store| store.ledger().last());
+    let later = Now { steady: Duration::from_secs(30), ..storage.0.now() };
+    storage.0.change(|store, _| {
+        for n in 1..80 {
+            store.report(later, report(&format!("n{n:04}"), 1));
+        }
+        // It leaves the selection, and changes once more behind the others.
+        store.tick(later);
+        for n in 1..80 {
+            store.report(later, report(&format!("n{n:04}"), 2));
+        }
+        let labelled = store.ledger().get("n0000").cloned().unwrap();
+        let object = record::object(&labelled, "slo.koordinator.sh/v1beta1", |_| {}).unwrap();
+        let mut draft: serde_json::Map<_, _> = serde_json::from_slice(object.body()).unwrap();
+        draft["spec"] = serde_json::json!({ "a": "b" });
+        store
+            .write(later, &labelled.name, Some(labelled.version), &draft, "slo.koordinator.sh/v1beta1")
+            .map(drop)
+            .unwrap();
+    });
+    let fresh = |version: u64| {
+        let query = format!("watch=1&resourceVersion={version}&fieldSelector=status.freshness.state%3DFresh");
+        watch(&query)
+    };
+    let mut watcher = storage.watch(&Scope::Cluster, &fresh(begun)).await.unwrap();
+    let (_, seen) = versions(&mut watcher, 32).await.pop().unwrap();
+    assert_eq!(watcher.told(), None, "no bookmark while it catches up");
+    let mut watcher = storage.watch(&Scope::Cluster, &fresh(seen)).await.unwrap();
+    let rest = told(&mut watcher, 48).await;
+    assert_eq!(rest.last().map(String::as_str), Some("-n0000"), "{rest:?}");
+    assert_eq!(watcher.told().map(ResourceVersion::get), Some(storage.0.read(|store| store.ledger().last())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn within_a_watch_versions_never_go_back() {
+    let Fixture { storage, .. } = fixture(2);
+    let mut watcher = storage.watch(&Scope::Cluster, &watch("watch=1&resourceVersion=0")).await.unwrap();
+    versions(&mut watcher, 2).await;
+    storage.0.change(|store, now| {
+        store.node_applied(now, NodeFacts::alive("goes"));
+        store.report(now, report("n0000", 1));
+        store.node_deleted(now, "goes");
+        store.report(now, report("n0001", 1));
+    });
+    let seen = versions(&mut watcher, 2).await;
+    let names: Vec<_> = seen.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["n0000", "n0001"], "what came and went between two looks is no news");
+    assert!(seen.is_sorted_by_key(|(_, version)| *version), "{seen:?}");
+    // Who comes back may have seen it.
+    let resumed = watch(&format!("watch=1&resourceVersion={}", seen[0].1));
+    let mut watcher = storage.watch(&Scope::Cluster, &resumed).await.unwrap();
+    assert_eq!(told(&mut watcher, 2).await, ["-goes", "~n0001"]);
+}
