@@ -201,6 +201,23 @@ impl NodeMetrics {
         stored.map(|stored| self.object::<K>(&stored)).transpose()
     }
 
+    /// For a write, which may be what a leader still waits for.
+    fn get_to_write(&self, key: &ObjectKey) -> Result<Option<Arc<Object>>, StorageError> {
+        let stored = {
+            let store = self.store.read();
+            if !self.is_leading() || store.phase() == Phase::Following {
+                return Err(unavailable("this replica does not lead"));
+            }
+            let stored = store.ledger().get(key.name()).cloned();
+            // What it has none of yet may be there.
+            if stored.is_none() && !store.knows_nodes() {
+                self.readable(&store)?;
+            }
+            stored
+        };
+        stored.map(|stored| self.object::<Metric>(&stored)).transpose()
+    }
+
     fn begin<K: Kind>(self: &Arc<Self>, request: &WatchRequest) -> Result<Box<dyn Watcher>, StorageError> {
         // Subscribed before the state is looked at: no change can fall between them.
         let changed = self.version.subscribe();
@@ -315,6 +332,13 @@ pub struct NodeMetricStorage(pub Arc<NodeMetrics>);
 impl Storage for NodeMetricStorage {
     fn get<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<Option<Arc<Object>>, StorageError>> {
         future::ready(self.0.get_now::<Metric>(key)).boxed()
+    }
+
+    fn get_to_write<'a>(
+        &'a self,
+        key: &'a ObjectKey,
+    ) -> BoxFuture<'a, Result<Option<Arc<Object>>, StorageError>> {
+        future::ready(self.0.get_to_write(key)).boxed()
     }
 
     fn list<'a>(

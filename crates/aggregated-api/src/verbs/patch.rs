@@ -76,7 +76,7 @@ pub(super) async fn patch(call: &Call<'_>) -> Result<Response, Status> {
 }
 
 async fn exists(call: &Call<'_>) -> Result<bool, Status> {
-    let found = call.served.storage.get(&call.key()).await;
+    let found = call.served.storage.get_to_write(&call.key()).await;
     found.map(|found| found.is_some()).map_err(|error| call.status(error))
 }
 
@@ -100,7 +100,7 @@ async fn once(
     let served = call.served;
     let api_version = served.info.api_version();
     let writer = admit::writer(options, &api_version, call);
-    let there = served.storage.get(&call.key()).await.map_err(Failure::Storage)?;
+    let there = served.storage.get_to_write(&call.key()).await.map_err(Failure::Storage)?;
     let Some(stored) = there else {
         let Change::Apply(config) = change else { return Err(served.not_found(call.name()).into()) };
         let kind = json!({ "apiVersion": api_version, "kind": served.info.kind });

@@ -497,3 +497,38 @@ async fn within_a_watch_versions_never_go_back() {
     let mut watcher = storage.watch(&Scope::Cluster, &resumed).await.unwrap();
     assert_eq!(told(&mut watcher, 2).await, ["-goes", "~n0001"]);
 }
+
+#[tokio::test]
+async fn a_leader_becomes_warm_by_those_who_report_through_the_api() {
+    let seconds = Arc::new(std::sync::atomic::AtomicU64::new(1));
+    let at = Arc::clone(&seconds);
+    let clock = move || Now {
+        steady: Duration::from_secs(at.load(Ordering::Relaxed)),
+        wall: jiff::Timestamp::new(1_790_000_000, 0).unwrap(),
+    };
+    let metrics =
+        NodeMetrics::new(Store::new(Settings::default()), "slo.koordinator.sh/v1beta1", clock, || true);
+    let storage = NodeMetricStorage(Arc::clone(&metrics));
+    let key = |name: &str| ObjectKey::new("", name);
+    let refused = |error: StorageError| matches!(error, StorageError::Unavailable { retry_after: 1, .. });
+    metrics.change(|store, now| store.promote(now, 0));
+    assert!(refused(storage.get_to_write(&key("n0")).await.unwrap_err()), "it may be there");
+    metrics.change(|store, now| {
+        for name in ["n0", "n1"] {
+            store.node_applied(now, NodeFacts::alive(name));
+        }
+        store.nodes_listed(now, &["n0".into(), "n1".into()].into());
+    });
+    seconds.store(2, Ordering::Relaxed);
+    for name in ["n0", "n1"] {
+        assert!(refused(storage.get(&key(name)).await.unwrap_err()), "nobody reads yet");
+        let object = storage.get_to_write(&key(name)).await.unwrap().unwrap();
+        let mut draft: serde_json::Map<_, _> = serde_json::from_slice(object.body()).unwrap();
+        draft["status"] = serde_json::json!({ "nodeMetric": { "nodeUsage": {} } });
+        let expected = Expected::Version(object.resource_version());
+        storage.write(&key(name), expected, Draft(draft)).await.unwrap();
+    }
+    assert_eq!(metrics.read(Store::phase), Phase::Serving);
+    assert_eq!(names(&storage.list(&Scope::Cluster, &list("")).await.unwrap()), ["n0", "n1"]);
+    assert!(storage.get_to_write(&key("n2")).await.unwrap().is_none());
+}
