@@ -56,7 +56,7 @@ mod table;
 mod verbs;
 
 pub use answer::failure;
-pub use api::{AggregatedApi, HealthCheck, Intercept, Limits, VersionInfo};
+pub use api::{AggregatedApi, HealthCheck, HealthNote, Intercept, Limits, VersionInfo};
 pub use authenticate::{Authenticator, Peer, User};
 pub use authorize::{Attributes, Authorizer, Decision};
 pub use memory::MemoryStorage;

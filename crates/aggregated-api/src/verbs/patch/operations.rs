@@ -119,7 +119,7 @@ mod tests {
         let after = |count| applied(object.clone(), &copies(count)).map(|value| encoded_length(&value));
         // Each doubles it: eleven copy 2 MB.
         assert!(after(11).is_some_and(|length| length > 2_000_000));
-        assert_eq!((after(12), after(40)), (None, None));
+        assert_eq!((after(12), after(16)), (None, None));
         let one = json!({ "status": { "text": "x".repeat(MOST_COPIED - 11) } });
         assert!(applied(one.clone(), &copies(1)).is_some(), "as much as may be");
         let text = json!({ "status": { "text": "x".repeat(MOST_COPIED - 10) } });
