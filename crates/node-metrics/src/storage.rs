@@ -28,11 +28,13 @@ mod kind;
 mod loads;
 mod page;
 mod pages;
+mod sending;
 mod watcher;
 
 use self::kind::{Kind, Metric};
 pub use self::loads::NodeLoadStorage;
 use self::pages::Pages;
+use self::sending::Readers;
 
 /// The store with what it needs of the world: a clock, and whether this process leads at this very moment.
 pub struct NodeMetrics {
@@ -40,6 +42,7 @@ pub struct NodeMetrics {
     version: watch::Sender<u64>,
     paged: Mutex<Pages<Record>>,
     paged_loads: Mutex<Pages<LoadRecord>>,
+    readers: Readers,
     recent: Recent,
     clock: Box<dyn Fn() -> Now + Send + Sync>,
     leading: Box<dyn Fn() -> bool + Send + Sync>,
@@ -71,6 +74,7 @@ impl NodeMetrics {
             store: RwLock::new(store),
             paged: Mutex::default(),
             paged_loads: Mutex::default(),
+            readers: Readers::default(),
             recent: Recent::default(),
             clock: Box::new(clock),
             leading: Box::new(leading),
@@ -182,7 +186,7 @@ impl NodeMetrics {
         K::pages(self).lock().hold(version, values, at);
     }
 
-    /// Lets go of states whose pages nobody asked for, and of objects while nobody is told of changes. To be called now and then.
+    /// Lets go of states whose pages nobody asked for, or whose readers stand still, and of objects while nobody is told of changes. To be called now and then.
     pub fn release(&self) {
         if self.version.receiver_count() == 0 {
             self.recent.clear();
@@ -190,6 +194,7 @@ impl NodeMetrics {
         let at = self.now().steady;
         self.paged.lock().release(at);
         self.paged_loads.lock().release(at);
+        self.readers.release(at);
     }
 
     fn get_now<K: Kind>(&self, key: &ObjectKey) -> Result<Option<Arc<Object>>, StorageError> {
@@ -238,11 +243,13 @@ impl NodeMetrics {
             }
             WatchStart::Initial { end_bookmark, .. } => {
                 let values: Vec<_> = ledger.values().cloned().collect();
-                (Place::whole(last), Some((values.into_iter(), end_bookmark)))
+                (Place::whole(last), Some((values, end_bookmark)))
             }
             WatchStart::Live { .. } => (Place::whole(last), None),
         };
         drop(store);
+        let initial = initial
+            .map(|(values, end_bookmark)| (self.readers.begin(values, self.now().steady), end_bookmark));
         let (labels, fields) = (request.labels.clone(), request.fields.clone());
         let watcher = watcher::StoreWatcher::<K>::new(
             Arc::clone(self),

@@ -1,4 +1,4 @@
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use kube_wire::selectable_field::SelectableFields;
@@ -63,10 +63,15 @@ async fn soon(watcher: &mut Box<dyn Watcher>) -> Option<Vec<Delivery>> {
     told.ok().map(Result::unwrap)
 }
 
+/// Nothing is waited for longer.
+async fn within<T>(told: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_mins(1), told).await.expect("something is not told")
+}
+
 async fn told(watcher: &mut Box<dyn Watcher>, count: usize) -> Vec<String> {
     let mut told = Vec::new();
     while told.len() < count {
-        for delivery in watcher.next().await.unwrap() {
+        for delivery in within(watcher.next()).await.unwrap() {
             told.push(match delivery {
                 Delivery::Added(object) => format!("+{}", object.key().name()),
                 Delivery::Modified(object) => format!("~{}", object.key().name()),
@@ -219,8 +224,7 @@ async fn what_left_a_selection_and_went_is_told_as_gone() {
         store.tick(later);
         store.node_deleted(later, "n0000");
     });
-    let changes = tokio::time::timeout(Duration::from_mins(1), told(&mut watcher, 3)).await;
-    assert_eq!(changes.expect("something is not told"), ["~n0001", "-n0002", "-n0000"]);
+    assert_eq!(told(&mut watcher, 3).await, ["~n0001", "-n0002", "-n0000"]);
     // What was not selected when it went is no news.
     storage.0.change(|store, _| {
         store.node_deleted(later, "n0002");
@@ -430,7 +434,7 @@ async fn a_watch_of_loads_is_a_small_part_of_one_of_metrics() {
 async fn versions(watcher: &mut Box<dyn Watcher>, count: usize) -> Vec<(String, u64)> {
     let mut told = Vec::new();
     while told.len() < count {
-        for delivery in watcher.next().await.unwrap() {
+        for delivery in within(watcher.next()).await.unwrap() {
             let (Delivery::Added(object) | Delivery::Modified(object) | Delivery::Deleted(object)) = delivery
             else {
                 panic!("{delivery:?}")
@@ -498,16 +502,57 @@ async fn within_a_watch_versions_never_go_back() {
     assert_eq!(told(&mut watcher, 2).await, ["-goes", "~n0001"]);
 }
 
-#[tokio::test]
-async fn a_leader_becomes_warm_by_those_who_report_through_the_api() {
-    let seconds = Arc::new(std::sync::atomic::AtomicU64::new(1));
+/// A leader of nothing, and its clock.
+fn timed() -> (Arc<NodeMetrics>, Arc<AtomicU64>) {
+    let seconds = Arc::new(AtomicU64::new(1));
     let at = Arc::clone(&seconds);
     let clock = move || Now {
         steady: Duration::from_secs(at.load(Ordering::Relaxed)),
         wall: jiff::Timestamp::new(1_790_000_000, 0).unwrap(),
     };
-    let metrics =
-        NodeMetrics::new(Store::new(Settings::default()), "slo.koordinator.sh/v1beta1", clock, || true);
+    let store = Store::new(Settings::default());
+    (NodeMetrics::new(store, "slo.koordinator.sh/v1beta1", clock, || true), seconds)
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_stands_still_holds_no_state() {
+    let (metrics, seconds) = timed();
+    let storage = NodeMetricStorage(Arc::clone(&metrics));
+    let names: Vec<Arc<str>> = (0..100).map(|n| Arc::from(format!("n{n:04}"))).collect();
+    metrics.change(|store, now| {
+        for name in &names {
+            store.node_applied(now, NodeFacts::alive(name));
+        }
+        store.nodes_listed(now, &names.iter().cloned().collect());
+        store.promote(now, 0);
+        names.iter().for_each(|name| drop(store.report(now, report(name, 0))));
+    });
+    let page = storage.list(&Scope::Cluster, &list("")).await.unwrap();
+    let from_start = watch("watch=1&resourceVersion=0");
+    let mut slow = storage.watch(&Scope::Cluster, &from_start).await.unwrap();
+    let mut still = storage.watch(&Scope::Cluster, &from_start).await.unwrap();
+    assert_eq!(told(&mut still, 32).await.len(), 32);
+    let last = metrics.read(|store| Arc::downgrade(store.ledger().get("n0099").unwrap()));
+    metrics.change(|store, now| drop(store.report(now, report("n0099", 1))));
+    for (minute, first) in (1..=3).zip(0..) {
+        seconds.store(1 + 60 * minute, Ordering::Relaxed);
+        metrics.release();
+        assert_eq!(told(&mut slow, 32).await.len(), 32, "who reads goes on");
+        assert!(minute > 1 || page.objects.object(first).is_ok());
+    }
+    assert!(last.upgrade().is_some());
+    assert_eq!(told(&mut slow, 4).await.last().map(String::as_str), Some("+n0099"));
+    seconds.store(400, Ordering::Relaxed);
+    metrics.release();
+    assert!(last.upgrade().is_none(), "the version of before is held by nobody");
+    assert!(matches!(within(still.next()).await, Err(StorageError::Unavailable { .. })));
+    assert!(matches!(page.objects.object(99), Err(StorageError::Unavailable { .. })));
+    assert_eq!(told(&mut slow, 1).await, ["~n0099"], "a watch that has begun may be as slow as it likes");
+}
+
+#[tokio::test]
+async fn a_leader_becomes_warm_by_those_who_report_through_the_api() {
+    let (metrics, seconds) = timed();
     let storage = NodeMetricStorage(Arc::clone(&metrics));
     let key = |name: &str| ObjectKey::new("", name);
     let refused = |error: StorageError| matches!(error, StorageError::Unavailable { retry_after: 1, .. });

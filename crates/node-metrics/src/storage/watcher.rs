@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use watch_cache::Delivery;
 
 use super::kind::Kind;
+use super::sending::Sending;
 use super::{NodeMetrics, internal, unavailable, version};
 use crate::ledger::place::{News, Place};
 use crate::ledger::{Change, Stored};
@@ -21,7 +22,7 @@ use crate::turns::Turns;
 const BATCH: usize = 32;
 
 /// What is left of the initial state, and whether its end is told.
-type Initial<T> = (std::vec::IntoIter<Arc<Stored<T>>>, bool);
+type Initial<T> = (Arc<Sending<T>>, bool);
 
 pub(super) struct StoreWatcher<K: Kind> {
     source: Arc<NodeMetrics>,
@@ -52,9 +53,8 @@ impl<K: Kind> StoreWatcher<K> {
 
     /// What can be told at once. Nothing is lost if the caller goes away behind it: it does not wait.
     fn step(&mut self) -> Result<Vec<Delivery>, StorageError> {
-        if let Some((rest, end_bookmark)) = &mut self.initial {
-            let batch: Vec<_> = rest.by_ref().take(BATCH).collect();
-            let end = rest.len() == 0;
+        if let Some((rest, end_bookmark)) = &self.initial {
+            let (batch, end) = rest.take(BATCH, self.source.now().steady)?;
             let end_bookmark = *end_bookmark;
             let mut deliveries = Vec::with_capacity(batch.len() + 1);
             for stored in batch {
