@@ -211,7 +211,9 @@ proptest! {
                     }
                     ledger = take_over(&ledger, standby, ceiling);
                     ceiling += 100_000;
-                    readers.iter_mut().for_each(|reader| reader.watch = None);
+                    for reader in &mut readers {
+                        reader.watch = None;
+                    }
                     // The clock of the new leader may be behind: versions go on all the same.
                     let stored = ledger.put(&name(0), 0, clock, true);
                     prop_assert!(stored.version > told);

@@ -18,6 +18,9 @@ const STILL: Duration = Duration::from_mins(1);
 /// What is left of one state, as long as it is taken.
 pub(super) struct Sending<T>(Mutex<Option<Rest<T>>>);
 
+/// Some values, and whether they were the last.
+type First<T> = (Vec<Arc<Stored<T>>>, bool);
+
 struct Rest<T> {
     values: VecDeque<Arc<Stored<T>>>,
     /// When the reader last took something.
@@ -34,11 +37,7 @@ impl<T> Sending<T> {
     }
 
     /// The first of them, which go, and whether they were the last.
-    pub(super) fn take(
-        &self,
-        most: usize,
-        now: Duration,
-    ) -> Result<(Vec<Arc<Stored<T>>>, bool), StorageError> {
+    pub(super) fn take(&self, most: usize, now: Duration) -> Result<First<T>, StorageError> {
         let mut rest = self.0.lock();
         let Rest { values, at } = rest.as_mut().ok_or_else(stood_still)?;
         *at = now;

@@ -525,7 +525,9 @@ async fn who_stands_still_holds_no_state() {
         }
         store.nodes_listed(now, &names.iter().cloned().collect());
         store.promote(now, 0);
-        names.iter().for_each(|name| drop(store.report(now, report(name, 0))));
+        for name in &names {
+            store.report(now, report(name, 0));
+        }
     });
     let page = storage.list(&Scope::Cluster, &list("")).await.unwrap();
     let from_start = watch("watch=1&resourceVersion=0");

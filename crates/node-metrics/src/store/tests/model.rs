@@ -227,7 +227,9 @@ impl World {
     }
 
     fn read_all(&mut self) {
-        (0..self.informers.len()).for_each(|which| self.read(which, usize::MAX, false));
+        for which in 0..self.informers.len() {
+            self.read(which, usize::MAX, false);
+        }
     }
 
     fn step(&mut self, step: &Step) {
@@ -307,7 +309,9 @@ impl World {
                 self.ceiling += 1_000_000_000_000;
                 self.leader.set_ceiling(self.ceiling);
                 self.stream = None;
-                self.informers.iter_mut().for_each(|informer| informer.watch = None);
+                for informer in &mut self.informers {
+                    informer.watch = None;
+                }
                 if let Some((uid, name)) = late {
                     self.read_all();
                     self.leader.node_applied(now, facts(&name, uid, None));
