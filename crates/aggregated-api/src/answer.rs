@@ -356,7 +356,7 @@ pub(crate) fn refusal(headers: &HeaderMap, query: &str, status: &Status) -> Resp
 }
 
 /// A status that is no success, in JSON.
-pub(crate) fn failure(status: &Status) -> Response {
+pub fn failure(status: &Status) -> Response {
     let mut body = status.to_json();
     body.push(b'\n');
     let mut response = Response::new(Body::from(body));

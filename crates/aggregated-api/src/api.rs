@@ -76,6 +76,9 @@ pub trait Intercept: Send + Sync + 'static {
 /// One check of `/healthz`, `/livez` or `/readyz`: `Err` says what is wrong.
 pub type HealthCheck = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
+/// What a line of `/readyz?verbose` says that is no check and always passes.
+pub type HealthNote = Arc<dyn Fn() -> String + Send + Sync>;
+
 /// An API under construction. Without an authenticator everybody is `system:anonymous`; without an authorizer nobody may
 /// do anything but ask for health.
 #[derive(Default)]
@@ -86,6 +89,7 @@ pub struct AggregatedApi {
     intercept: Option<Arc<dyn Intercept>>,
     live: Vec<(String, HealthCheck)>,
     ready: Vec<(String, HealthCheck)>,
+    notes: Vec<(String, HealthNote)>,
     version: VersionInfo,
     limits: Limits,
 }
@@ -138,6 +142,13 @@ impl AggregatedApi {
         self
     }
 
+    /// A line of `/readyz?verbose` for people.
+    #[must_use]
+    pub fn note(mut self, name: &str, note: HealthNote) -> Self {
+        self.notes.push((name.to_owned(), note));
+        self
+    }
+
     /// What `/version` says.
     #[must_use]
     pub fn version(mut self, version: VersionInfo) -> Self {
@@ -154,7 +165,8 @@ impl AggregatedApi {
 
     /// What answers. Serve it with connection info [`Peer`](crate::Peer).
     pub fn router(self) -> Router {
-        let Self { resources, authenticator, authorizer, intercept, live, ready, version, limits } = self;
+        let Self { resources, authenticator, authorizer, intercept, live, ready, notes, version, limits } =
+            self;
         let resources: Vec<_> =
             resources.into_iter().map(|(info, storage)| Arc::new(Served::new(info, storage))).collect();
         let infos: Vec<_> = resources.iter().map(|served| &served.info).collect();
@@ -165,7 +177,7 @@ impl AggregatedApi {
             authenticator,
             authorizer,
             intercept,
-            health: Health { live, ready },
+            health: Health { live, ready, notes },
             version,
             limits,
             reading: Semaphore::new(limits.reading),

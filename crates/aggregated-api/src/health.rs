@@ -9,7 +9,7 @@ use kube_wire::quoting::quoted;
 
 use crate::{
     answer::plain,
-    api::HealthCheck,
+    api::{HealthCheck, HealthNote},
     options::{all, first},
 };
 
@@ -20,6 +20,8 @@ pub(crate) struct Health {
     pub(crate) live: Vec<(String, HealthCheck)>,
     /// Those of readiness alone.
     pub(crate) ready: Vec<(String, HealthCheck)>,
+    /// What readiness says besides.
+    pub(crate) notes: Vec<(String, HealthNote)>,
 }
 
 impl Health {
@@ -40,9 +42,13 @@ impl Health {
         let rest = path.strip_prefix(probe)?;
         let ping: HealthCheck = std::sync::Arc::new(|| Ok(()));
         let ping = ("ping".to_owned(), ping);
-        let ready = if *probe == "/readyz" { &self.ready[..] } else { &[] };
+        let (ready, notes) =
+            if *probe == "/readyz" { (&self.ready[..], &self.notes[..]) } else { (&[][..], &[][..]) };
         let checks: Vec<_> = std::iter::once(&ping).chain(&self.live).chain(ready).collect();
         if let Some(name) = rest.strip_prefix('/').filter(|name| !name.is_empty()) {
+            if notes.iter().any(|(known, _)| known == name) {
+                return Some(plain(StatusCode::OK, "ok"));
+            }
             let (_, check) = checks.into_iter().find(|(known, _)| known == name)?;
             return Some(match check() {
                 Ok(()) => plain(StatusCode::OK, "ok"),
@@ -67,8 +73,13 @@ impl Health {
                 line(&mut report, format_args!("[-]{name} failed: reason withheld\n"));
             }
         }
-        let unknown: Vec<_> =
-            excluded.iter().filter(|name| !checks.iter().any(|(known, _)| known == *name)).collect();
+        let verbose = first(query, "verbose").is_some();
+        for (name, note) in notes.iter().filter(|_| verbose) {
+            line(&mut report, format_args!("[+]{name} ok: {}\n", note()));
+        }
+        let known: Vec<_> =
+            checks.iter().map(|(name, _)| name).chain(notes.iter().map(|(name, _)| name)).collect();
+        let unknown: Vec<_> = excluded.iter().filter(|name| !known.contains(name)).collect();
         if !unknown.is_empty() {
             let names: Vec<_> = unknown.into_iter().map(|name| quoted(name)).collect();
             let names = names.join(",");
@@ -80,7 +91,7 @@ impl Health {
         let probe = probe.trim_start_matches('/');
         Some(if !passed {
             plain(StatusCode::INTERNAL_SERVER_ERROR, format!("{report}{probe} check failed\n"))
-        } else if first(query, "verbose").is_some() {
+        } else if verbose {
             plain(StatusCode::OK, format!("{report}{probe} check passed\n"))
         } else {
             plain(StatusCode::OK, "ok")

@@ -32,6 +32,7 @@ mod answer;
 mod api;
 pub mod authenticate;
 pub mod authorize;
+pub mod body;
 mod decode;
 mod delegated;
 mod discovery;
@@ -54,7 +55,8 @@ mod storage;
 mod table;
 mod verbs;
 
-pub use api::{AggregatedApi, HealthCheck, Intercept, Limits, VersionInfo};
+pub use answer::failure;
+pub use api::{AggregatedApi, HealthCheck, HealthNote, Intercept, Limits, VersionInfo};
 pub use authenticate::{Authenticator, Peer, User};
 pub use authorize::{Attributes, Authorizer, Decision};
 pub use memory::MemoryStorage;

@@ -150,8 +150,8 @@ impl Storage for MemoryStorage {
         expected: Expected,
         object: Draft,
     ) -> BoxFuture<'a, Result<Arc<Object>, StorageError>> {
-        // The cache says itself which of the two it is.
-        let written = self.change(key, expected, |_, version| object.into_object(version), Change::Modified);
+        let change = if expected == Expected::Absent { Change::Added } else { Change::Modified };
+        let written = self.change(key, expected, |_, version| object.into_object(version), change);
         future::ready(written).boxed()
     }
 

@@ -9,7 +9,6 @@ use axum::{
 };
 use bytes::Bytes;
 use http::{StatusCode, request::Parts};
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use kube_wire::{
     request::{ApiPath, RequestInfo, ResourcePath, Verb},
     resource::GroupVersionResource,
@@ -25,6 +24,7 @@ use crate::{
     api::{Intercept, Limits, VersionInfo},
     authenticate::{Authenticator, Peer, User},
     authorize::{Attributes, Authorizer, Decision},
+    body,
     discovery::Discovery,
     health::Health,
     openapi::OpenApi,
@@ -146,14 +146,7 @@ impl Server {
         if matches!(verb, Verb::Get | Verb::List | Verb::Watch) {
             return Ok(Bytes::new());
         }
-        match Limited::new(body, self.limits.body).collect().await {
-            Ok(collected) => Ok(collected.to_bytes()),
-            Err(error) if error.is::<LengthLimitError>() => {
-                let words = format!("Request entity too large: limit is {}", self.limits.body);
-                Err(crate::field_error::failure(413, "RequestEntityTooLarge", words, None))
-            }
-            Err(error) => Err(Status::bad_request(format!("cannot read the body: {error}"))),
-        }
+        body::whole(body, self.limits.body).await
     }
 
     /// Answers what is no resource.

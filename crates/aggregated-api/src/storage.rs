@@ -22,6 +22,14 @@ pub trait Storage: Send + Sync + 'static {
     /// The object now, if there is one.
     fn get<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<Option<Arc<Object>>, StorageError>>;
 
+    /// The object as a write is computed from it. A storage that takes writes while it may not be read gives it to those who write.
+    fn get_to_write<'a>(
+        &'a self,
+        key: &'a ObjectKey,
+    ) -> BoxFuture<'a, Result<Option<Arc<Object>>, StorageError>> {
+        self.get(key)
+    }
+
     /// A list, all of one version. [`StorageError::Behind`] is waited out by the caller, with [`Storage::reached`].
     fn list<'a>(
         &'a self,

@@ -87,6 +87,12 @@ impl Call<'_> {
         let found = self.served.storage.get(&self.key()).await.map_err(|error| self.status(error))?;
         found.ok_or_else(|| self.served.not_found(self.name()))
     }
+
+    /// The same for a write.
+    async fn current_to_write(&self) -> Result<Arc<Object>, Status> {
+        let found = self.served.storage.get_to_write(&self.key()).await;
+        found.map_err(|error| self.status(error))?.ok_or_else(|| self.served.not_found(self.name()))
+    }
 }
 
 /// Status 503 that says when to try again.

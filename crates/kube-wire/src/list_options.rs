@@ -16,6 +16,9 @@ use crate::{
 mod number;
 mod validation;
 
+/// The longest that a request can say it wants to last: what is more counts as so much.
+const LONGEST: Duration = Duration::from_hours(365 * 24);
+
 /// Which state a list is to show.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ListRead {
@@ -131,7 +134,9 @@ impl<'a> Options<'a> {
 
     fn timeout(&self) -> Option<Duration> {
         let seconds = self.timeout.filter(|seconds| *seconds != 0)?;
-        Some(Duration::from_secs(u64::try_from(seconds).unwrap_or_default()))
+        let length = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
+        // Nobody sees the difference, and a moment so far ahead can be reckoned with.
+        Some(length.min(LONGEST))
     }
 }
 

@@ -28,7 +28,8 @@ use std::time::Duration;
 
 use aggregated_api::authenticate::{DelegatingAuthenticator, Trust, client_certificates, extension_config};
 use aggregated_api::authorize::DelegatingAuthorizer;
-use aggregated_api::{AggregatedApi, KubernetesReviews, Peer};
+use aggregated_api::{AggregatedApi, HealthNote, KubernetesReviews, Peer, VersionInfo};
+use daemon::build_info::{BUILD, BuildInfo};
 use daemon::ready::Readiness;
 use kube::Client;
 use node_metrics::admission::Admission;
@@ -39,7 +40,7 @@ use node_metrics::metrics::Metrics;
 use node_metrics::proxy::StandbyProxy;
 use node_metrics::replica::{ReplicaAuthenticator, Replicas};
 use node_metrics::storage::{NodeLoadStorage, NodeMetricStorage, NodeMetrics};
-use node_metrics::store::{Settings, Store};
+use node_metrics::store::{Coverage, Phase, Settings, Store};
 use node_metrics::usage_metrics::UsageCollector;
 use parking_lot::{Mutex, RwLock};
 use prometheus_client::registry::Registry;
@@ -183,6 +184,8 @@ pub(crate) fn start(
         .authenticator(Arc::new(ReplicaAuthenticator::new(Arc::clone(&host.replicas), within)))
         .authorizer(Arc::new(DelegatingAuthorizer::new(reviews)))
         .intercept(Arc::clone(&host.proxy) as _)
+        .version(version_info())
+        .note("coverage", coverage(Arc::clone(&host.source)))
         .router();
     let router = copy_stream::router(Arc::clone(&host.source), Arc::clone(&host.replicas)).merge(router);
     let reports_at = Arc::clone(&host.reports_at);
@@ -245,6 +248,33 @@ async fn tick(host: Arc<Host>) {
     }
 }
 
+/// This build, as `/version` and OpenAPI tell it.
+fn version_info() -> VersionInfo {
+    let BuildInfo { version, commit } = BUILD;
+    let mut parts = version.split('.').map(str::to_owned);
+    let mut part = || parts.next().unwrap_or_default();
+    let (major, minor) = (part(), part());
+    VersionInfo { major, minor, git_version: format!("v{version}"), git_commit: commit.to_owned() }
+}
+
+/// How much of the cluster this replica knows, for `/readyz?verbose`. All replicas are ready, whatever it is.
+fn coverage(source: Arc<NodeMetrics>) -> HealthNote {
+    Arc::new(move || {
+        source.read(|store| {
+            let Coverage { live, covered, objects } = store.coverage();
+            let phase = match store.phase() {
+                Phase::Following => "follows",
+                Phase::Warming { .. } => "leads and is not read yet",
+                Phase::Serving => "leads",
+            };
+            format!(
+                "{phase}, epoch {}, {covered} of {live} live nodes are in, {objects} objects",
+                store.epoch()
+            )
+        })
+    })
+}
+
 fn clock() -> impl Fn() -> Now + Send + Sync + 'static {
     let start = Instant::now();
     move || Now { steady: start.elapsed(), wall: jiff::Timestamp::now() }
@@ -263,5 +293,28 @@ fn at(host: &str, address: SocketAddr) -> String {
         format!("[{host}]:{port}")
     } else {
         format!("{host}:{port}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_build_and_what_a_replica_knows_are_told() {
+        let VersionInfo { major, minor, git_version, .. } = version_info();
+        assert_eq!(git_version, format!("v{}", env!("CARGO_PKG_VERSION")));
+        assert!(git_version.starts_with(&format!("v{major}.{minor}.")), "{git_version}");
+        let source = NodeMetrics::new(Store::new(Settings::default()), "v", clock(), || true);
+        let told = coverage(Arc::clone(&source));
+        assert_eq!(told(), "follows, epoch 0, 0 of 0 live nodes are in, 0 objects");
+        source.change(|store, now| {
+            store.node_applied(now, node_metrics::store::NodeFacts::alive("n"));
+            store.nodes_listed(now, &["n".into()].into());
+            store.promote(now, 0);
+        });
+        let text = told();
+        assert!(text.starts_with("leads and is not read yet, epoch ") && !text.contains("epoch 0"), "{text}");
+        assert!(text.ends_with(", 0 of 1 live nodes are in, 1 objects"), "{text}");
     }
 }

@@ -66,6 +66,7 @@ impl Books {
         let removed = self.metrics.remove(name, wall_micros);
         if let Some((version, _)) = &removed {
             self.loads.copy_removal(name, *version);
+            self.loads.copy_progress(*version);
         }
         removed
     }
@@ -98,6 +99,7 @@ impl Books {
         if self.loads.get(name).is_none_or(|known| !known.value.is_same(&load)) {
             self.loads.copy(name, load, version);
         }
-        self.loads.copy_progress(self.metrics.last());
+        self.loads.copy_reach(self.metrics.last());
+        self.loads.copy_progress(self.metrics.complete());
     }
 }

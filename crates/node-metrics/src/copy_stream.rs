@@ -6,6 +6,9 @@
 //!  ?after=VERSION   what changed after it                   410 if not all of that is known
 //!  (nothing)        the whole state, and what changes then  503 while this replica does not serve
 //! ```
+//! What changed is told some objects at a time; where that is all there was, a frame says so. A follower whose stream ends asks for what changed after the
+//! last such place: of what changed twice since then, it has not been told the first change.
+//!
 //! A replica of a version that has no such path answers 404, and is followed by an ordinary watch ([`follow`](crate::follow)); one that knows
 //! only of that finds it here as ever. What changes incompatibly gets another path.
 
@@ -86,7 +89,7 @@ struct Telling {
     source: Arc<NodeMetrics>,
     term: u64,
     told: u64,
-    /// As in a watch: what came to be after this was not told before it went.
+    /// The last version at which it knew all: what came to be after this was not told before it went.
     knew_all: u64,
     initial: Option<std::vec::IntoIter<Arc<Stored<Record>>>>,
     turns: Turns,
@@ -131,6 +134,10 @@ impl Telling {
         self.told = told;
         if told >= last {
             self.knew_all = told;
+            // If this replica ends before it is whole again, it is from here that the follower goes on.
+            if !out.is_empty() {
+                Frame { progress: Some(told), ..Frame::default() }.put(&mut out);
+            }
         }
         Ok(out)
     }

@@ -97,7 +97,7 @@ struct Copying {
 /// Follows the leader that `client` reaches until the stream ends; its end is an error or `Ok` if the leader closed it in order.
 /// `copied` is called once the copy is whole.
 pub async fn follow(client: &Client, copy: &NodeMetrics, copied: impl FnOnce()) -> Result<(), FollowError> {
-    let resume = copy.read(|store| store.is_copied().then(|| store.ledger().last()));
+    let resume = copy.read(|store| store.is_copied().then(|| store.ledger().complete()));
     let query = resume.map(|version| format!("?after={version}")).unwrap_or_default();
     let request = http::Request::get(format!("{}{query}", copy_stream::PATH));
     let response = timeout(SILENCE, client.send(request.body(Body::empty())?)).await??;
@@ -174,7 +174,7 @@ fn take_frame(frame: Frame, initial: &mut Initial, copy: &NodeMetrics) -> Result
 /// An ordinary watch, to its end.
 async fn watch(client: &Client, copy: &NodeMetrics, copied: impl FnOnce()) -> Result<(), FollowError> {
     let version = copy.api_version().rsplit('/').next().unwrap_or_default();
-    let resume = copy.read(|store| store.is_copied().then(|| store.ledger().last()));
+    let resume = copy.read(|store| store.is_copied().then(|| store.ledger().complete()));
     let (query, initial) = match resume {
         Some(version) => (format!("resourceVersion={version}"), None),
         None => ("sendInitialEvents=true&resourceVersionMatch=NotOlderThan".to_owned(), Some(Vec::new())),

@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
+pub(crate) mod place;
+
 /// The fewest tombstones kept; else as many as there are names.
 const TOMBSTONES: usize = 1_024;
 
@@ -69,6 +71,8 @@ impl<T> Change<T> {
 #[derive(Debug)]
 pub struct Ledger<T> {
     last: u64,
+    /// The last version at which all was known: a copy that is catching up was told of some of what is above.
+    complete: u64,
     oldest: u64,
     ceiling: u64,
     /// Versions above the first and up to the second: another may have told of them, and this one does not know what.
@@ -82,6 +86,7 @@ impl<T> Default for Ledger<T> {
     fn default() -> Self {
         Self {
             last: 0,
+            complete: 0,
             oldest: 0,
             ceiling: u64::MAX,
             gaps: Vec::new(),
@@ -96,6 +101,12 @@ impl<T> Ledger<T> {
     /// The version of the last change.
     pub fn last(&self) -> u64 {
         self.last
+    }
+
+    /// The last version at which all was known; below [`Ledger::last`] in a copy that is catching up, which goes on from here: of what changed
+    /// twice since, it was not told.
+    pub fn complete(&self) -> u64 {
+        self.complete
     }
 
     /// The oldest version after which all changes are known.
@@ -141,13 +152,14 @@ impl<T> Ledger<T> {
         }
         if self.live.is_empty() && self.order.is_empty() {
             self.oldest = version.saturating_add(1);
-        } else if version > self.last {
-            self.gaps.push((self.last, version));
+        } else if version > self.complete {
+            self.gaps.push((self.complete, version));
             if self.gaps.len() > GAPS {
                 self.oldest = self.oldest.max(self.gaps.remove(0).1);
             }
         }
         self.last = version.saturating_add(1);
+        self.complete = self.last;
     }
 
     /// Gives all values versions above those of before, in the order that they have: where others may have told of a later state of
@@ -208,8 +220,14 @@ impl<T> Ledger<T> {
         self.last = self.last.max(version);
     }
 
-    /// Nothing else happened up to `version` in the ledger that is copied.
+    /// Nothing else happened up to `version` in the ledger that is copied: all of it is known.
     pub fn copy_progress(&mut self, version: u64) {
+        self.last = self.last.max(version);
+        self.complete = self.complete.max(version);
+    }
+
+    /// Versions up to this one were told of, not all that is below it.
+    pub fn copy_reach(&mut self, version: u64) {
         self.last = self.last.max(version);
     }
 
@@ -221,7 +239,7 @@ impl<T> Ledger<T> {
                 self.order.remove(&stored.version);
             }
         }
-        self.last = self.last.max(version);
+        self.copy_progress(version);
         self.oldest = self.oldest.max(version);
         let tombstones: Vec<u64> = self
             .order
@@ -235,9 +253,8 @@ impl<T> Ledger<T> {
         self.tombstones = 0;
     }
 
-    /// The first changes after `version`, at most `budget`, and the version up to which they are all. Who reads in several turns must
-    /// compare [`Stored::added`] with where it stood when it last knew everything: of what changed twice since, the first change is not
-    /// told.
+    /// The first changes after `version`, at most `budget`, and the version up to which they are all. What they are to
+    /// who reads in several turns, [`Place`](place::Place) says.
     pub fn after(&self, version: u64, budget: usize) -> (Vec<Change<T>>, u64) {
         let mut changes = self.order.range((Excluded(version), Unbounded)).map(|(_, change)| change.clone());
         let first: Vec<_> = changes.by_ref().take(budget.max(1)).collect();
@@ -250,6 +267,7 @@ impl<T> Ledger<T> {
 
     fn next(&mut self, wall_micros: u64) -> u64 {
         self.last = self.last.saturating_add(1).max(wall_micros.min(self.ceiling));
+        self.complete = self.last;
         self.last
     }
 
@@ -265,8 +283,9 @@ impl<T> Ledger<T> {
     fn bury(&mut self, name: &str, version: u64) -> Option<Arc<Stored<T>>> {
         let last = self.live.remove(name)?;
         self.order.remove(&last.version);
-        self.order.insert(version, Change::Gone { version, last: Arc::clone(&last) });
-        self.tombstones += 1;
+        // A copy that goes on from where it knew all may be told of it again.
+        let known = self.order.insert(version, Change::Gone { version, last: Arc::clone(&last) });
+        self.tombstones += usize::from(known.is_none());
         if self.tombstones > self.live.len().max(TOMBSTONES) {
             self.forget_oldest();
         }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use api::slo::names::{COLOCATION_CONFIG, HOST_APPLICATION_CONFIG};
 use api::slo::node_metric::{AggregatePolicy, CollectPolicy, MemoryCollectPolicy, NodeMetricSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
-use node_report::{HostApplication, MemoryPolicy, Policy};
+use node_report::{Answer, HostApplication, MemoryPolicy, Policy};
 use serde_json::Value;
 
 mod read;
@@ -91,6 +91,8 @@ impl Policies {
         let aggregate = own_strategy.window.or(cluster.window).unwrap_or(Policy::AGGREGATE_DURATION_S);
         let interval = own_strategy.interval.or(cluster.interval);
         let interval = interval.map_or(INTERVAL, |seconds| Duration::from_secs(seconds.into()));
+        // No hub reports more seldom, so by a longer one a node that is dead would be fresh for hours.
+        let interval = interval.min(Answer::LONGEST_INTERVAL);
         let windows = own_strategy.percentiles.as_ref().or(cluster.percentiles.as_ref());
         let windows = windows.cloned().unwrap_or_else(|| Policy::DURATIONS_S.to_vec());
         let memory = own_strategy.memory.or(cluster.memory).unwrap_or_default();

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use aggregated_api::{Intercept, User};
+use aggregated_api::{Intercept, User, body, failure};
 use arc_swap::ArcSwapOption;
 use axum::BoxError;
 use axum::body::Body;
@@ -14,10 +14,11 @@ use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{self, Stream, StreamExt};
 use http::request::Parts;
-use http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use http::{HeaderName, Method, StatusCode, header};
 use http_body_util::BodyExt;
 use kube::Client;
 use kube_wire::request::{RequestInfo, ResourcePath, Verb};
+use kube_wire::status::Status;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -93,8 +94,9 @@ impl StandbyProxy {
     /// Hands a request to the leader. A read that finds none, or loses it, waits for the next; `Err` if that is this replica.
     async fn hand_on(&self, user: User, request: Request) -> Result<Response, Request> {
         let (mut parts, body) = request.into_parts();
-        let Ok(body) = axum::body::to_bytes(body, BODY_MAX).await else {
-            return Ok(StatusCode::PAYLOAD_TOO_LARGE.into_response());
+        let body = match body::whole(body, BODY_MAX).await {
+            Ok(body) => body,
+            Err(status) => return Ok(failure(&status)),
         };
         let repeatable = parts.method == Method::GET && body.is_empty();
         let until = Instant::now() + PATIENCE;
@@ -202,14 +204,9 @@ impl Intercept for StandbyProxy {
 }
 
 fn unavailable(message: &str) -> Response {
-    let status = serde_json::json!({
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-        "message": message, "reason": "ServiceUnavailable", "details": {"retryAfterSeconds": 1}, "code": 503,
-    });
-    let mut response = (StatusCode::SERVICE_UNAVAILABLE, status.to_string()).into_response();
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
-    response
+    let mut status = Status::service_unavailable(message);
+    status.details.get_or_insert_default().retry_after_seconds = 1;
+    failure(&status)
 }
 
 #[cfg(test)]
@@ -236,6 +233,24 @@ mod tests {
             assert_eq!(answer.headers()[header::RETRY_AFTER], "1");
         }
         assert!(began.elapsed() <= 2 * (BEGIN + PATIENCE), "{:?}", began.elapsed());
+    }
+
+    #[tokio::test]
+    async fn a_body_that_is_not_handed_on_is_answered_with_why() {
+        let clock = || Now { steady: Duration::ZERO, wall: jiff::Timestamp::UNIX_EPOCH };
+        let source = NodeMetrics::new(Store::new(Settings::default()), "v", clock, || false);
+        let proxy = StandbyProxy::new(source);
+        let long = Body::from(vec![b' '; BODY_MAX + 1]);
+        let broken =
+            Body::from_stream(stream::iter([Ok(Bytes::from_static(b"{")), Err("the connection broke")]));
+        for (body, code, reason) in [(long, 413, "RequestEntityTooLarge"), (broken, 400, "BadRequest")] {
+            let request = http::Request::put("/apis").body(body).unwrap();
+            let answer = proxy.hand_on(User::default(), request).await.unwrap();
+            assert_eq!(answer.status().as_u16(), code);
+            let body = answer.into_body().collect().await.unwrap().to_bytes();
+            let status: serde_json::Value = serde_json::from_slice(&body).unwrap();
+            assert_eq!((&status["kind"], &status["reason"]), (&"Status".into(), &reason.into()));
+        }
     }
 
     #[tokio::test]

@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use watch_cache::Scope;
 
 use crate::freshness::Now;
+use crate::ledger::place::Place;
 use crate::ledger::{Change, Stored};
 use crate::load::LoadRecord;
 use crate::recent::Recent;
@@ -27,11 +28,13 @@ mod kind;
 mod loads;
 mod page;
 mod pages;
+mod sending;
 mod watcher;
 
 use self::kind::{Kind, Metric};
 pub use self::loads::NodeLoadStorage;
 use self::pages::Pages;
+use self::sending::Readers;
 
 /// The store with what it needs of the world: a clock, and whether this process leads at this very moment.
 pub struct NodeMetrics {
@@ -39,6 +42,7 @@ pub struct NodeMetrics {
     version: watch::Sender<u64>,
     paged: Mutex<Pages<Record>>,
     paged_loads: Mutex<Pages<LoadRecord>>,
+    readers: Readers,
     recent: Recent,
     clock: Box<dyn Fn() -> Now + Send + Sync>,
     leading: Box<dyn Fn() -> bool + Send + Sync>,
@@ -70,6 +74,7 @@ impl NodeMetrics {
             store: RwLock::new(store),
             paged: Mutex::default(),
             paged_loads: Mutex::default(),
+            readers: Readers::default(),
             recent: Recent::default(),
             clock: Box::new(clock),
             leading: Box::new(leading),
@@ -181,7 +186,7 @@ impl NodeMetrics {
         K::pages(self).lock().hold(version, values, at);
     }
 
-    /// Lets go of states whose pages nobody asked for, and of objects while nobody is told of changes. To be called now and then.
+    /// Lets go of states whose pages nobody asked for, or whose readers stand still, and of objects while nobody is told of changes. To be called now and then.
     pub fn release(&self) {
         if self.version.receiver_count() == 0 {
             self.recent.clear();
@@ -189,6 +194,7 @@ impl NodeMetrics {
         let at = self.now().steady;
         self.paged.lock().release(at);
         self.paged_loads.lock().release(at);
+        self.readers.release(at);
     }
 
     fn get_now<K: Kind>(&self, key: &ObjectKey) -> Result<Option<Arc<Object>>, StorageError> {
@@ -200,6 +206,23 @@ impl NodeMetrics {
         stored.map(|stored| self.object::<K>(&stored)).transpose()
     }
 
+    /// For a write, which may be what a leader still waits for.
+    fn get_to_write(&self, key: &ObjectKey) -> Result<Option<Arc<Object>>, StorageError> {
+        let stored = {
+            let store = self.store.read();
+            if !self.is_leading() || store.phase() == Phase::Following {
+                return Err(unavailable("this replica does not lead"));
+            }
+            let stored = store.ledger().get(key.name()).cloned();
+            // What it has none of yet may be there.
+            if stored.is_none() && !store.knows_nodes() {
+                self.readable(&store)?;
+            }
+            stored
+        };
+        stored.map(|stored| self.object::<Metric>(&stored)).transpose()
+    }
+
     fn begin<K: Kind>(self: &Arc<Self>, request: &WatchRequest) -> Result<Box<dyn Watcher>, StorageError> {
         // Subscribed before the state is looked at: no change can fall between them.
         let changed = self.version.subscribe();
@@ -207,27 +230,35 @@ impl NodeMetrics {
         let term = self.readable(&store)?;
         let ledger = K::ledger(&store);
         let last = ledger.last();
-        let (told, initial) = match request.start {
+        let (place, initial) = match request.start {
             WatchStart::After(asked) if asked.get() > last => {
                 return Err(StorageError::Behind { current: version(last) });
             }
             WatchStart::After(asked) if !ledger.is_known(asked.get()) => {
                 return Err(StorageError::Expired { asked, oldest: version(ledger.oldest()) });
             }
-            WatchStart::After(asked) => (asked.get(), None),
+            WatchStart::After(asked) => (Place::resumed(asked.get()), None),
             WatchStart::Initial { at_least: Some(asked), .. } if asked.get() > last => {
                 return Err(StorageError::Behind { current: version(last) });
             }
             WatchStart::Initial { end_bookmark, .. } => {
                 let values: Vec<_> = ledger.values().cloned().collect();
-                (last, Some((values.into_iter(), end_bookmark)))
+                (Place::whole(last), Some((values, end_bookmark)))
             }
-            WatchStart::Live { .. } => (last, None),
+            WatchStart::Live { .. } => (Place::whole(last), None),
         };
         drop(store);
+        let initial = initial
+            .map(|(values, end_bookmark)| (self.readers.begin(values, self.now().steady), end_bookmark));
         let (labels, fields) = (request.labels.clone(), request.fields.clone());
-        let watcher =
-            watcher::StoreWatcher::<K>::new(Arc::clone(self), term, told, initial, (labels, fields), changed);
+        let watcher = watcher::StoreWatcher::<K>::new(
+            Arc::clone(self),
+            term,
+            place,
+            initial,
+            (labels, fields),
+            changed,
+        );
         Ok(Box::new(watcher))
     }
 
@@ -308,6 +339,13 @@ pub struct NodeMetricStorage(pub Arc<NodeMetrics>);
 impl Storage for NodeMetricStorage {
     fn get<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<Option<Arc<Object>>, StorageError>> {
         future::ready(self.0.get_now::<Metric>(key)).boxed()
+    }
+
+    fn get_to_write<'a>(
+        &'a self,
+        key: &'a ObjectKey,
+    ) -> BoxFuture<'a, Result<Option<Arc<Object>>, StorageError>> {
+        future::ready(self.0.get_to_write(key)).boxed()
     }
 
     fn list<'a>(

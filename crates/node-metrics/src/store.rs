@@ -15,7 +15,7 @@ use std::time::Duration;
 use api::slo::freshness::FreshnessState;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use node_report::Verdict;
+use node_report::{Answer, Verdict};
 
 use crate::books::Books;
 use crate::freshness::{Now, Rules, Silence};
@@ -356,7 +356,8 @@ impl Store {
     /// The answer to the report that was just judged asks the node for this interval.
     pub fn ask_for(&mut self, name: &str, interval: Duration) {
         if let Some(tracked) = self.nodes.get_mut(name) {
-            tracked.told = tracked.told.max(interval);
+            // Hubs take no longer one for what they were told.
+            tracked.told = tracked.told.max(interval.min(Answer::LONGEST_INTERVAL));
         }
     }
 

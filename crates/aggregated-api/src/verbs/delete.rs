@@ -64,7 +64,7 @@ enum Outcome {
 async fn one(call: &Call<'_>, options: &DeleteOptions) -> Result<Outcome, Status> {
     let mut attempt = 1;
     loop {
-        let stored = call.current().await?;
+        let stored = call.current_to_write().await?;
         match attempt_one(call, options, &stored).await? {
             Ok(outcome) => return Ok(outcome),
             Err(StorageError::Conflict) if attempt < ATTEMPTS => attempt += 1,

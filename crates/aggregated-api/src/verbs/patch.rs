@@ -2,7 +2,7 @@
 
 use axum::response::Response;
 use http::{StatusCode, header};
-use json_patch::{AddOperation, PatchOperation, jsonptr::PointerBuf};
+use json_patch::PatchOperation;
 use kube_wire::{
     accept::{Answer, MediaType},
     status::{Status, StatusDetails},
@@ -22,6 +22,8 @@ use crate::{
     schema,
     storage::StorageError,
 };
+
+mod operations;
 
 /// How often a patch is computed before the conflict is told.
 const ATTEMPTS: usize = 5;
@@ -74,7 +76,7 @@ pub(super) async fn patch(call: &Call<'_>) -> Result<Response, Status> {
 }
 
 async fn exists(call: &Call<'_>) -> Result<bool, Status> {
-    let found = call.served.storage.get(&call.key()).await;
+    let found = call.served.storage.get_to_write(&call.key()).await;
     found.map(|found| found.is_some()).map_err(|error| call.status(error))
 }
 
@@ -98,7 +100,7 @@ async fn once(
     let served = call.served;
     let api_version = served.info.api_version();
     let writer = admit::writer(options, &api_version, call);
-    let there = served.storage.get(&call.key()).await.map_err(Failure::Storage)?;
+    let there = served.storage.get_to_write(&call.key()).await.map_err(Failure::Storage)?;
     let Some(stored) = there else {
         let Change::Apply(config) = change else { return Err(served.not_found(call.name()).into()) };
         let kind = json!({ "apiVersion": api_version, "kind": served.info.kind });
@@ -126,12 +128,8 @@ async fn once(
     let old = members(&stored)?;
     let mut new = match change {
         Change::Json(operations) => {
-            let mut value = Value::Object(old.clone());
-            for operation in operations {
-                let Some(operation) = lenient(operation, &value) else { continue };
-                json_patch::patch(&mut value, std::slice::from_ref(&operation)).map_err(|_| rejected())?;
-            }
-            let Value::Object(mut new) = value else { return Err(rejected().into()) };
+            let value = operations::applied(Value::Object(old.clone()), operations);
+            let Some(Value::Object(mut new)) = value else { return Err(rejected().into()) };
             structure(call, options, &mut new, found.to_vec())?;
             new
         }
@@ -188,26 +186,6 @@ fn apply(
     // What of the metadata cannot be read was not said.
     let _ = metadata::coerce(&mut object);
     Ok(object)
-}
-
-/// An operation as the API server's library takes it, for which a member that is not there is as good as null: to replace it is to
-/// add it, a copy of it is null, and it is equal to null. `None`: nothing is to be done.
-fn lenient(operation: &PatchOperation, value: &Value) -> Option<PatchOperation> {
-    let is_absent_member = |path: &PointerBuf| {
-        let holder = path.parent().and_then(|holder| value.pointer(holder.as_str()));
-        value.pointer(path.as_str()).is_none() && holder.is_some_and(Value::is_object)
-    };
-    let added = |path: &PointerBuf, value: &Value| {
-        Some(PatchOperation::Add(AddOperation { path: path.clone(), value: value.clone() }))
-    };
-    match operation {
-        PatchOperation::Replace(replace) if is_absent_member(&replace.path) => {
-            added(&replace.path, &replace.value)
-        }
-        PatchOperation::Copy(copy) if is_absent_member(&copy.from) => added(&copy.path, &Value::Null),
-        PatchOperation::Test(test) if test.value.is_null() && is_absent_member(&test.path) => None,
-        other => Some(other.clone()),
-    }
 }
 
 /// A merge patch as the API server's library does it: what is new has no nulls, in lists neither, but for items that are null.
@@ -380,45 +358,4 @@ fn configuration(call: &Call<'_>) -> Result<Map<String, Value>, Status> {
 /// `group/version`, both of which may be missing.
 fn group_version(api_version: &str) -> String {
     if api_version.contains('/') { api_version.to_owned() } else { format!("/{api_version}") }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_member_that_is_not_there_is_as_good_as_null() {
-        let object = json!({ "status": { "there": 1 } });
-        let after = |operation: Value| {
-            let operation = serde_json::from_value(operation).unwrap();
-            let mut value = object.clone();
-            match lenient(&operation, &value) {
-                Some(operation) => json_patch::patch(&mut value, &[operation]).ok().map(|()| value),
-                None => Some(value),
-            }
-        };
-        for (operation, expected) in [
-            (
-                json!({ "op": "replace", "path": "/status/new", "value": 2 }),
-                Some(json!({ "there": 1, "new": 2 })),
-            ),
-            (
-                json!({ "op": "copy", "from": "/status/new", "path": "/status/to" }),
-                Some(json!({ "there": 1, "to": null })),
-            ),
-            (
-                json!({ "op": "copy", "from": "/status/there", "path": "/status/to" }),
-                Some(json!({ "there": 1, "to": 1 })),
-            ),
-            (json!({ "op": "test", "path": "/status/new", "value": null }), Some(json!({ "there": 1 }))),
-            (json!({ "op": "test", "path": "/status/new", "value": 1 }), None),
-            (json!({ "op": "test", "path": "/status/there", "value": null }), None),
-            (json!({ "op": "copy", "from": "/none/new", "path": "/status/to" }), None),
-            (json!({ "op": "move", "from": "/status/new", "path": "/status/to" }), None),
-            (json!({ "op": "remove", "path": "/status/new" }), None),
-        ] {
-            let expected = expected.map(|status| json!({ "status": status }));
-            assert_eq!(after(operation.clone()), expected, "{operation}");
-        }
-    }
 }

@@ -73,7 +73,7 @@ pub(super) async fn insert(
     let key = ObjectKey::new(call.namespace(), &name);
     let generates = !metadata::text(&object, "generateName").is_empty();
     if dry_run {
-        let there = served.storage.get(&key).await.map_err(|error| call.status(error))?;
+        let there = served.storage.get_to_write(&key).await.map_err(|error| call.status(error))?;
         return match there {
             Some(there) => Err(already_exists(call, &name, generates, Some(&there))?),
             None => Ok(Value::Object(object)),
@@ -86,7 +86,7 @@ pub(super) async fn insert(
     match served.storage.write(&key, Expected::Absent, Draft(object)).await {
         Ok(stored) => members(&stored).map(Value::Object),
         Err(StorageError::Conflict) => {
-            let there = served.storage.get(&key).await.map_err(|error| call.status(error))?;
+            let there = served.storage.get_to_write(&key).await.map_err(|error| call.status(error))?;
             // Without one it was there a moment ago.
             Err(already_exists(call, &name, generates, there.as_deref())?)
         }
@@ -123,7 +123,7 @@ pub(super) async fn update(call: &Call<'_>) -> Result<Response, Status> {
     admit::place(&mut object, call.namespace())?;
     check_name(call, &object)?;
     admit::owners_once(call, &mut object, "");
-    let stored = call.current().await?;
+    let stored = call.current_to_write().await?;
     let old = members(&stored)?;
     check_uid(call, &object, &old, options.dry_run)?;
     check_resource_version(call, &object, &stored)?;

@@ -73,13 +73,24 @@ async fn documents_describe_the_kind() {
 #[tokio::test]
 async fn health_is_told_by_check() {
     let version = VersionInfo { git_version: "v1.2.3".to_owned(), ..VersionInfo::default() };
-    let router = api().ready("warm", Arc::new(|| Err("cold".to_owned()))).version(version).router();
+    let router = api()
+        .ready("warm", Arc::new(|| Err("cold".to_owned())))
+        .note("coverage", Arc::new(|| "3 of 4".to_owned()))
+        .version(version)
+        .router();
     for (path, status, text) in [
         ("/healthz", 200, "ok"),
         ("/livez", 200, "ok"),
         ("/livez?verbose", 200, "[+]ping ok\nlivez check passed\n"),
         ("/readyz", 500, "[+]ping ok\n[-]warm failed: reason withheld\nreadyz check failed\n"),
         ("/readyz?exclude=warm", 200, "ok"),
+        ("/readyz?exclude=warm&exclude=coverage", 200, "ok"),
+        (
+            "/readyz?exclude=warm&verbose",
+            200,
+            "[+]ping ok\n[+]warm excluded: ok\n[+]coverage ok: 3 of 4\nreadyz check passed\n",
+        ),
+        ("/readyz/coverage", 200, "ok"),
         ("/readyz/ping", 200, "ok"),
         ("/readyz/warm", 500, "internal server error: cold\n"),
         ("/livez/warm", 404, "404 page not found\n"),

@@ -124,7 +124,8 @@ async fn the_end_of_the_state_is_told_in_tables_without_objects_too() {
 #[tokio::test]
 async fn a_watch_tells_what_happens() {
     let router = api().router();
-    let response = get(&router, &format!("{GADGETS}?watch=1&labelSelector=on%3Dyes"), &[]).await;
+    let path = format!("{GADGETS}?watch=1&labelSelector=on%3Dyes&timeoutSeconds={}", i64::MAX);
+    let response = get(&router, &path, &[]).await;
     let mut body = response.into_body().into_data_stream();
     ask(&router, "POST", GADGETS, &gadget("a", &json!({}))).await;
     let path = format!("{GADGETS}/a");

@@ -63,9 +63,12 @@ fn selectors_and_timeout_are_read() {
     assert_eq!(request.fields.to_string(), "spec.type=ClusterIP");
     assert_eq!(request.timeout, Some(Duration::from_secs(7)));
     assert_eq!(request.shards.as_deref(), Some("x"));
-    for (query, timeout) in
-        [("timeoutSeconds=0", None), ("timeoutSeconds=-1", Some(Duration::ZERO)), ("", None)]
-    {
+    for (query, timeout) in [
+        ("timeoutSeconds=0", None),
+        ("timeoutSeconds=-1", Some(Duration::ZERO)),
+        ("timeoutSeconds=9223372036854775807", Some(Duration::from_hours(365 * 24))),
+        ("", None),
+    ] {
         assert_eq!(list(query).unwrap().timeout, timeout, "{query:?}");
     }
 }

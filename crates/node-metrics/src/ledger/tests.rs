@@ -2,57 +2,80 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
+use super::place::{News, Place};
 use super::*;
 
 fn name(number: u8) -> Arc<str> {
     Arc::from(format!("n{number}"))
 }
 
-/// What a reader knows: names and values, and up to where it was told.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// Whether a reader of selected values is to hold one.
+fn is_selected(value: u32) -> bool {
+    value.is_multiple_of(2)
+}
+
+/// A client that holds all values, or the selected: what it was told, up to where, and its watch while that lasts.
+#[derive(Debug, Default)]
 struct Reader {
+    selects: bool,
     known: BTreeMap<Arc<str>, u32>,
     told: u64,
+    watch: Option<Place>,
 }
 
 impl Reader {
-    /// Reads on to the end, and fails on what is not true: a DELETED of what it did not know, or a version that goes back.
-    fn catch_up(&mut self, ledger: &Ledger<u32>) {
+    fn holds(&self, value: u32) -> bool {
+        !self.selects || is_selected(value)
+    }
+
+    fn truth(&self, ledger: &Ledger<u32>) -> BTreeMap<Arc<str>, u32> {
+        truth(ledger).into_iter().filter(|(_, value)| self.holds(*value)).collect()
+    }
+
+    /// Reads `turns` times some changes. With `cut` its watch ends behind the first event of the last turn.
+    fn read(&mut self, ledger: &Ledger<u32>, turns: usize, cut: bool) {
         if !ledger.is_known(self.told) {
             // Told 410: begins anew with a list.
-            self.known = truth(ledger);
-            self.told = ledger.last();
+            (self.known, self.told) = (self.truth(ledger), ledger.last());
+            self.watch = Some(Place::whole(self.told));
         }
-        let knew_all = self.told;
-        loop {
-            let (changes, told) = ledger.after(self.told, 2);
-            let done = changes.is_empty();
-            for change in changes {
-                assert!(change.version() > self.told);
-                match change {
-                    Change::Live(stored) => {
-                        let knew = self.known.insert(Arc::clone(&stored.name), stored.value).is_some();
-                        assert!(
-                            stored.added > knew_all || knew,
-                            "MODIFIED of what was unknown: {stored:?} {self:?}"
-                        );
+        let mut place = self.watch.take().unwrap_or_else(|| Place::resumed(self.told));
+        // What changes while it reads may be new to it and not be called so.
+        let sure = place.is_whole();
+        for turn in 1..=turns {
+            let (changes, told) = ledger.after(place.told(), 2);
+            for change in &changes {
+                let (Change::Live(stored) | Change::Gone { last: stored, .. }) = change;
+                let Some(news) = place.news(change, self.holds(stored.value)) else { continue };
+                assert!(change.version() > self.told, "versions went back: {change:?} {self:?}");
+                self.told = change.version();
+                let knew = match news {
+                    News::Added | News::Modified => {
+                        self.known.insert(Arc::clone(&stored.name), stored.value).is_some()
                     }
-                    Change::Gone { last, .. } => {
-                        let knew = self.known.remove(&last.name).is_some();
-                        assert!(
-                            last.added > knew_all || knew,
-                            "DELETED of what was unknown: {last:?} {self:?}"
-                        );
-                    }
+                    News::Deleted => self.known.remove(&stored.name).is_some(),
+                };
+                // Of one that came and went only the first turn knows that nobody was told of it.
+                let certain = sure && !self.selects && (turn == 1 || news != News::Deleted);
+                let wrong = certain && knew == (news == News::Added);
+                assert!(!wrong, "{news:?} of {stored:?}: {self:?}");
+                if cut && turn == turns {
+                    return;
                 }
             }
-            assert!(told >= self.told);
-            self.told = told;
-            if done {
+            place.reach(told, ledger.last());
+            if place.is_whole() {
+                // As by a bookmark.
+                self.told = told;
+                assert_eq!(self.known, self.truth(ledger));
                 break;
             }
         }
-        assert_eq!(self.known, truth(ledger));
+        self.watch = Some(place);
+    }
+
+    fn catch_up(&mut self, ledger: &Ledger<u32>) {
+        self.read(ledger, usize::MAX, false);
     }
 }
 
@@ -65,7 +88,10 @@ enum Step {
     Put(u8, u32, u64),
     Remove(u8, u64),
     Read(usize),
+    /// Some turns, and whether the watch or stream ends in the middle of the last.
+    ReadSome(usize, usize, bool),
     Follow,
+    FollowSome(usize, bool),
     /// The standby takes over with a clock that may be behind; it may have missed the last changes.
     TakeOver {
         lags: bool,
@@ -75,37 +101,63 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        5 => (0u8..6, any::<u32>(), 0u64..1_000).prop_map(|(n, v, at)| Step::Put(n, v, at)),
-        2 => (0u8..6, 0u64..1_000).prop_map(|(n, at)| Step::Remove(n, at)),
-        3 => (0usize..3).prop_map(Step::Read),
+        8 => (0u8..6, any::<u32>(), 0u64..1_000).prop_map(|(n, v, at)| Step::Put(n, v, at)),
+        3 => (0u8..6, 0u64..1_000).prop_map(|(n, at)| Step::Remove(n, at)),
+        2 => (0usize..4).prop_map(Step::Read),
+        4 => (0usize..4, 1usize..3, any::<bool>()).prop_map(|(n, turns, cut)| Step::ReadSome(n, turns, cut)),
         1 => Just(Step::Follow),
+        2 => (1usize..3, any::<bool>()).prop_map(|(turns, cut)| Step::FollowSome(turns, cut)),
         1 => (any::<bool>(), 0u64..1_000).prop_map(|(lags, clock)| Step::TakeOver { lags, clock }),
     ]
 }
 
-/// A standby: the copy of a ledger, and up to where it heard.
+/// A standby: the copy of a ledger, and while its stream lasts up to where it heard and when it knew all.
 #[derive(Default)]
 struct Standby {
     copy: Ledger<u32>,
-    heard: u64,
+    stream: Option<(u64, u64)>,
 }
 
 impl Standby {
-    fn follow(&mut self, ledger: &Ledger<u32>) {
-        let (changes, told) = ledger.after(self.heard, usize::MAX);
-        for change in changes {
-            match change {
-                Change::Live(stored) => self.copy.copy(&stored.name, stored.value, stored.version),
-                Change::Gone { version, last } => {
-                    if last.added > self.heard {
-                        self.copy.copy(&last.name, last.value, last.version);
+    fn whole(ledger: &Ledger<u32>) -> Self {
+        let mut copy = Ledger::default();
+        let names = ledger.values().map(|s| Arc::clone(&s.name)).collect();
+        ledger.values().for_each(|s| copy.copy(&s.name, s.value, s.version));
+        copy.copied_whole(&names, ledger.last());
+        Self { copy, stream: None }
+    }
+
+    fn follow(&mut self, ledger: &Ledger<u32>, turns: usize, cut: bool) {
+        let complete = self.copy.complete();
+        if self.stream.is_none() && !ledger.is_known(complete) {
+            *self = Self::whole(ledger);
+        }
+        let complete = self.copy.complete();
+        let (mut heard, mut knew_all) = self.stream.take().unwrap_or((complete, complete));
+        for turn in 1..=turns {
+            let (changes, told) = ledger.after(heard, 2);
+            for change in changes {
+                match change {
+                    Change::Live(stored) => self.copy.copy(&stored.name, stored.value, stored.version),
+                    Change::Gone { version, last } => {
+                        if last.added > knew_all {
+                            self.copy.copy(&last.name, last.value, last.version);
+                        }
+                        self.copy.copy_removal(&last.name, version);
                     }
-                    self.copy.copy_removal(&last.name, version);
+                }
+                if cut && turn == turns {
+                    return;
                 }
             }
+            heard = told;
+            if told >= ledger.last() {
+                self.copy.copy_progress(told);
+                knew_all = told;
+                break;
+            }
         }
-        self.copy.copy_progress(told);
-        self.heard = told;
+        self.stream = Some((heard, knew_all));
     }
 }
 
@@ -113,6 +165,7 @@ impl Standby {
 fn take_over(before: &Ledger<u32>, standby: Standby, ceiling: u64) -> Ledger<u32> {
     let mut ledger = standby.copy;
     ledger.begin_above(ceiling);
+    ledger.restamp(|value| *value);
     ledger.set_ceiling(ceiling + 100_000);
     let gone: Vec<_> =
         ledger.values().filter(|s| before.get(&s.name).is_none()).map(|s| Arc::clone(&s.name)).collect();
@@ -120,11 +173,18 @@ fn take_over(before: &Ledger<u32>, standby: Standby, ceiling: u64) -> Ledger<u32
         ledger.remove(&name, 0);
     }
     for stored in before.values() {
-        if ledger.get(&stored.name).is_none_or(|s| s.value != stored.value) {
-            ledger.put(&stored.name, stored.value, 0, false);
-        }
+        put(&mut ledger, &stored.name, stored.value, 0);
     }
     ledger
+}
+
+/// Sets a value unless it is the same.
+fn put(ledger: &mut Ledger<u32>, name: &Arc<str>, value: u32, at: u64) {
+    let before = ledger.get(name).map(|stored| stored.value);
+    if before != Some(value) {
+        let reselects = before.is_none_or(|before| is_selected(before) != is_selected(value));
+        ledger.put(name, value, at, reselects);
+    }
 }
 
 proptest! {
@@ -133,42 +193,34 @@ proptest! {
         let mut ledger = Ledger::<u32>::default();
         let mut ceiling = 100_000;
         ledger.set_ceiling(ceiling);
-        let mut readers = vec![Reader::default(); 3];
+        let reader = |selects| Reader { selects, ..Reader::default() };
+        let mut readers = [false, false, true, true].map(reader);
         let mut standby = Standby::default();
-        let mut told = 0;
         for step in steps {
+            let told = ledger.last();
             match step {
-                Step::Put(n, value, at) => {
-                    let stored = ledger.put(&name(n), value, at, false);
-                    prop_assert!(stored.version > told);
-                    told = stored.version;
-                }
-                Step::Remove(n, at) => {
-                    if let Some((version, _)) = ledger.remove(&name(n), at) {
-                        prop_assert!(version > told);
-                        told = version;
-                    }
-                }
+                Step::Put(n, value, at) => put(&mut ledger, &name(n), value, at),
+                Step::Remove(n, at) => drop(ledger.remove(&name(n), at)),
                 Step::Read(reader) => readers[reader].catch_up(&ledger),
-                Step::Follow => standby.follow(&ledger),
+                Step::ReadSome(reader, turns, cut) => readers[reader].read(&ledger, turns, cut),
+                Step::Follow => standby.follow(&ledger, usize::MAX, false),
+                Step::FollowSome(turns, cut) => standby.follow(&ledger, turns, cut),
                 Step::TakeOver { lags, clock } => {
                     if !lags {
-                        standby.follow(&ledger);
+                        standby.follow(&ledger, usize::MAX, false);
                     }
                     ledger = take_over(&ledger, standby, ceiling);
                     ceiling += 100_000;
-                    standby = Standby::default();
+                    for reader in &mut readers {
+                        reader.watch = None;
+                    }
                     // The clock of the new leader may be behind: versions go on all the same.
-                    let stored = ledger.put(&name(0), 0, clock, false);
+                    let stored = ledger.put(&name(0), 0, clock, true);
                     prop_assert!(stored.version > told);
-                    told = stored.version;
-                    // Its own standby begins with a whole list.
-                    let names = ledger.values().map(|s| Arc::clone(&s.name)).collect();
-                    ledger.values().for_each(|s| standby.copy.copy(&s.name, s.value, s.version));
-                    standby.copy.copied_whole(&names, told);
-                    standby.heard = told;
+                    standby = Standby::whole(&ledger);
                 }
             }
+            prop_assert!(ledger.last() >= told);
         }
         for reader in &mut readers {
             reader.catch_up(&ledger);

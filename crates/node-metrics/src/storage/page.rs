@@ -9,6 +9,7 @@ use kube_wire::object::Object;
 use kube_wire::resource::ObjectKey;
 
 use super::kind::Kind;
+use super::sending::Sending;
 use super::{NodeMetrics, version};
 use crate::ledger::Stored;
 
@@ -18,16 +19,17 @@ const BATCH: usize = 256;
 /// What a list shows: versions that stay what they are, whatever becomes of their nodes.
 struct Chosen<K: Kind> {
     source: Arc<NodeMetrics>,
-    values: Vec<Arc<Stored<K::Value>>>,
+    values: Arc<Sending<K::Value>>,
+    count: usize,
 }
 
 impl<K: Kind> Objects for Chosen<K> {
     fn count(&self) -> usize {
-        self.values.len()
+        self.count
     }
 
     fn object(&self, index: usize) -> Result<Arc<Object>, StorageError> {
-        self.source.object::<K>(&self.values[index])
+        self.source.object::<K>(&*self.values.get(index, self.source.now().steady)?)
     }
 }
 
@@ -60,8 +62,10 @@ impl NodeMetrics {
         if continue_token.is_some() {
             self.hold::<K>(at, state);
         }
+        let count = values.len();
+        let values = self.readers.begin(values, self.now().steady);
         Ok(Page {
-            objects: Box::new(Chosen::<K> { source: Arc::clone(self), values }),
+            objects: Box::new(Chosen::<K> { source: Arc::clone(self), values, count }),
             continue_token,
             remaining: (remaining > 0 && everything).then_some(remaining as u64),
             resource_version: version(at),

@@ -1,4 +1,4 @@
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use kube_wire::selectable_field::SelectableFields;
@@ -63,10 +63,15 @@ async fn soon(watcher: &mut Box<dyn Watcher>) -> Option<Vec<Delivery>> {
     told.ok().map(Result::unwrap)
 }
 
+/// Nothing is waited for longer.
+async fn within<T>(told: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_mins(1), told).await.expect("something is not told")
+}
+
 async fn told(watcher: &mut Box<dyn Watcher>, count: usize) -> Vec<String> {
     let mut told = Vec::new();
     while told.len() < count {
-        for delivery in watcher.next().await.unwrap() {
+        for delivery in within(watcher.next()).await.unwrap() {
             told.push(match delivery {
                 Delivery::Added(object) => format!("+{}", object.key().name()),
                 Delivery::Modified(object) => format!("~{}", object.key().name()),
@@ -219,8 +224,7 @@ async fn what_left_a_selection_and_went_is_told_as_gone() {
         store.tick(later);
         store.node_deleted(later, "n0000");
     });
-    let changes = tokio::time::timeout(Duration::from_mins(1), told(&mut watcher, 3)).await;
-    assert_eq!(changes.expect("something is not told"), ["~n0001", "-n0002", "-n0000"]);
+    assert_eq!(told(&mut watcher, 3).await, ["~n0001", "-n0002", "-n0000"]);
     // What was not selected when it went is no news.
     storage.0.change(|store, _| {
         store.node_deleted(later, "n0002");
@@ -424,4 +428,154 @@ async fn a_watch_of_loads_is_a_small_part_of_one_of_metrics() {
     assert!(metrics >= 3_600, "{metrics}");
     assert!(crossings * 20 < metrics, "at least 95 % fewer events: {crossings} of {metrics}");
     assert!(load_bytes * 500 < metric_bytes, "{load_bytes} of {metric_bytes}");
+}
+
+/// What is told of versions, in order.
+async fn versions(watcher: &mut Box<dyn Watcher>, count: usize) -> Vec<(String, u64)> {
+    let mut told = Vec::new();
+    while told.len() < count {
+        for delivery in within(watcher.next()).await.unwrap() {
+            let (Delivery::Added(object) | Delivery::Modified(object) | Delivery::Deleted(object)) = delivery
+            else {
+                panic!("{delivery:?}")
+            };
+            told.push((object.key().name().to_owned(), object.resource_version().get()));
+        }
+    }
+    told
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_goes_away_while_it_catches_up_is_told_of_all_that_left_its_selection() {
+    let Fixture { storage, .. } = fixture(80);
+    let begun = storage.0.read(|store| store.ledger().last());
+    let later = Now { steady: Duration::from_secs(30), ..storage.0.now() };
+    storage.0.change(|store, _| {
+        for n in 1..80 {
+            store.report(later, report(&format!("n{n:04}"), 1));
+        }
+        // It leaves the selection, and changes once more behind the others.
+        store.tick(later);
+        for n in 1..80 {
+            store.report(later, report(&format!("n{n:04}"), 2));
+        }
+        let labelled = store.ledger().get("n0000").cloned().unwrap();
+        let object = record::object(&labelled, "slo.koordinator.sh/v1beta1", |_| {}).unwrap();
+        let mut draft: serde_json::Map<_, _> = serde_json::from_slice(object.body()).unwrap();
+        draft["spec"] = serde_json::json!({ "a": "b" });
+        store
+            .write(later, &labelled.name, Some(labelled.version), &draft, "slo.koordinator.sh/v1beta1")
+            .map(drop)
+            .unwrap();
+    });
+    let fresh = |version: u64| {
+        let query = format!("watch=1&resourceVersion={version}&fieldSelector=status.freshness.state%3DFresh");
+        watch(&query)
+    };
+    let mut watcher = storage.watch(&Scope::Cluster, &fresh(begun)).await.unwrap();
+    let (_, seen) = versions(&mut watcher, 32).await.pop().unwrap();
+    assert_eq!(watcher.told(), None, "no bookmark while it catches up");
+    let mut watcher = storage.watch(&Scope::Cluster, &fresh(seen)).await.unwrap();
+    let rest = told(&mut watcher, 48).await;
+    assert_eq!(rest.last().map(String::as_str), Some("-n0000"), "{rest:?}");
+    assert_eq!(watcher.told().map(ResourceVersion::get), Some(storage.0.read(|store| store.ledger().last())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn within_a_watch_versions_never_go_back() {
+    let Fixture { storage, .. } = fixture(2);
+    let mut watcher = storage.watch(&Scope::Cluster, &watch("watch=1&resourceVersion=0")).await.unwrap();
+    versions(&mut watcher, 2).await;
+    storage.0.change(|store, now| {
+        store.node_applied(now, NodeFacts::alive("goes"));
+        store.report(now, report("n0000", 1));
+        store.node_deleted(now, "goes");
+        store.report(now, report("n0001", 1));
+    });
+    let seen = versions(&mut watcher, 2).await;
+    let names: Vec<_> = seen.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["n0000", "n0001"], "what came and went between two looks is no news");
+    assert!(seen.is_sorted_by_key(|(_, version)| *version), "{seen:?}");
+    // Who comes back may have seen it.
+    let resumed = watch(&format!("watch=1&resourceVersion={}", seen[0].1));
+    let mut watcher = storage.watch(&Scope::Cluster, &resumed).await.unwrap();
+    assert_eq!(told(&mut watcher, 2).await, ["-goes", "~n0001"]);
+}
+
+/// A leader of nothing, and its clock.
+fn timed() -> (Arc<NodeMetrics>, Arc<AtomicU64>) {
+    let seconds = Arc::new(AtomicU64::new(1));
+    let at = Arc::clone(&seconds);
+    let clock = move || Now {
+        steady: Duration::from_secs(at.load(Ordering::Relaxed)),
+        wall: jiff::Timestamp::new(1_790_000_000, 0).unwrap(),
+    };
+    let store = Store::new(Settings::default());
+    (NodeMetrics::new(store, "slo.koordinator.sh/v1beta1", clock, || true), seconds)
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_stands_still_holds_no_state() {
+    let (metrics, seconds) = timed();
+    let storage = NodeMetricStorage(Arc::clone(&metrics));
+    let names: Vec<Arc<str>> = (0..100).map(|n| Arc::from(format!("n{n:04}"))).collect();
+    metrics.change(|store, now| {
+        for name in &names {
+            store.node_applied(now, NodeFacts::alive(name));
+        }
+        store.nodes_listed(now, &names.iter().cloned().collect());
+        store.promote(now, 0);
+        for name in &names {
+            store.report(now, report(name, 0));
+        }
+    });
+    let page = storage.list(&Scope::Cluster, &list("")).await.unwrap();
+    let from_start = watch("watch=1&resourceVersion=0");
+    let mut slow = storage.watch(&Scope::Cluster, &from_start).await.unwrap();
+    let mut still = storage.watch(&Scope::Cluster, &from_start).await.unwrap();
+    assert_eq!(told(&mut still, 32).await.len(), 32);
+    let last = metrics.read(|store| Arc::downgrade(store.ledger().get("n0099").unwrap()));
+    metrics.change(|store, now| drop(store.report(now, report("n0099", 1))));
+    for (minute, first) in (1..=3).zip(0..) {
+        seconds.store(1 + 60 * minute, Ordering::Relaxed);
+        metrics.release();
+        assert_eq!(told(&mut slow, 32).await.len(), 32, "who reads goes on");
+        assert!(minute > 1 || page.objects.object(first).is_ok());
+    }
+    assert!(last.upgrade().is_some());
+    assert_eq!(told(&mut slow, 4).await.last().map(String::as_str), Some("+n0099"));
+    seconds.store(400, Ordering::Relaxed);
+    metrics.release();
+    assert!(last.upgrade().is_none(), "the version of before is held by nobody");
+    assert!(matches!(within(still.next()).await, Err(StorageError::Unavailable { .. })));
+    assert!(matches!(page.objects.object(99), Err(StorageError::Unavailable { .. })));
+    assert_eq!(told(&mut slow, 1).await, ["~n0099"], "a watch that has begun may be as slow as it likes");
+}
+
+#[tokio::test]
+async fn a_leader_becomes_warm_by_those_who_report_through_the_api() {
+    let (metrics, seconds) = timed();
+    let storage = NodeMetricStorage(Arc::clone(&metrics));
+    let key = |name: &str| ObjectKey::new("", name);
+    let refused = |error: StorageError| matches!(error, StorageError::Unavailable { retry_after: 1, .. });
+    metrics.change(|store, now| store.promote(now, 0));
+    assert!(refused(storage.get_to_write(&key("n0")).await.unwrap_err()), "it may be there");
+    metrics.change(|store, now| {
+        for name in ["n0", "n1"] {
+            store.node_applied(now, NodeFacts::alive(name));
+        }
+        store.nodes_listed(now, &["n0".into(), "n1".into()].into());
+    });
+    seconds.store(2, Ordering::Relaxed);
+    for name in ["n0", "n1"] {
+        assert!(refused(storage.get(&key(name)).await.unwrap_err()), "nobody reads yet");
+        let object = storage.get_to_write(&key(name)).await.unwrap().unwrap();
+        let mut draft: serde_json::Map<_, _> = serde_json::from_slice(object.body()).unwrap();
+        draft["status"] = serde_json::json!({ "nodeMetric": { "nodeUsage": {} } });
+        let expected = Expected::Version(object.resource_version());
+        storage.write(&key(name), expected, Draft(draft)).await.unwrap();
+    }
+    assert_eq!(metrics.read(Store::phase), Phase::Serving);
+    assert_eq!(names(&storage.list(&Scope::Cluster, &list("")).await.unwrap()), ["n0", "n1"]);
+    assert!(storage.get_to_write(&key("n2")).await.unwrap().is_none());
 }

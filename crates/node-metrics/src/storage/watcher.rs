@@ -12,7 +12,9 @@ use tokio::sync::watch;
 use watch_cache::Delivery;
 
 use super::kind::Kind;
+use super::sending::Sending;
 use super::{NodeMetrics, internal, unavailable, version};
+use crate::ledger::place::{News, Place};
 use crate::ledger::{Change, Stored};
 use crate::turns::Turns;
 
@@ -20,16 +22,13 @@ use crate::turns::Turns;
 const BATCH: usize = 32;
 
 /// What is left of the initial state, and whether its end is told.
-type Initial<T> = (std::vec::IntoIter<Arc<Stored<T>>>, bool);
+type Initial<T> = (Arc<Sending<T>>, bool);
 
 pub(super) struct StoreWatcher<K: Kind> {
     source: Arc<NodeMetrics>,
     /// The leadership that it began under; it ends with it.
     term: u64,
-    told: u64,
-    /// When it last knew everything. Only what is older than this is sure to be known: of what changed since then twice, the first
-    /// change stands no more in the order.
-    knew_all: u64,
+    place: Place,
     initial: Option<Initial<K::Value>>,
     selectors: (LabelSelector, FieldSelector),
     turns: Turns,
@@ -39,12 +38,12 @@ impl<K: Kind> StoreWatcher<K> {
     pub(super) fn new(
         source: Arc<NodeMetrics>,
         term: u64,
-        told: u64,
+        place: Place,
         initial: Option<Initial<K::Value>>,
         selectors: (LabelSelector, FieldSelector),
         changed: watch::Receiver<u64>,
     ) -> Self {
-        Self { source, term, told, knew_all: told, initial, selectors, turns: Turns::new(changed) }
+        Self { source, term, place, initial, selectors, turns: Turns::new(changed) }
     }
 
     fn selects(&self, stored: &Stored<K::Value>) -> Result<bool, StorageError> {
@@ -54,9 +53,8 @@ impl<K: Kind> StoreWatcher<K> {
 
     /// What can be told at once. Nothing is lost if the caller goes away behind it: it does not wait.
     fn step(&mut self) -> Result<Vec<Delivery>, StorageError> {
-        if let Some((rest, end_bookmark)) = &mut self.initial {
-            let batch: Vec<_> = rest.by_ref().take(BATCH).collect();
-            let end = rest.len() == 0;
+        if let Some((rest, end_bookmark)) = &self.initial {
+            let (batch, end) = rest.take(BATCH, self.source.now().steady)?;
             let end_bookmark = *end_bookmark;
             let mut deliveries = Vec::with_capacity(batch.len() + 1);
             for stored in batch {
@@ -67,7 +65,7 @@ impl<K: Kind> StoreWatcher<K> {
             if end {
                 self.initial = None;
                 if end_bookmark {
-                    deliveries.push(Delivery::InitialEnd(version(self.told)));
+                    deliveries.push(Delivery::InitialEnd(version(self.place.told())));
                 }
             }
             return Ok(deliveries);
@@ -78,55 +76,35 @@ impl<K: Kind> StoreWatcher<K> {
                 return Err(unavailable("another leadership began"));
             }
             let ledger = K::ledger(&store);
-            if !ledger.is_known(self.told) {
-                let (asked, oldest) = (version(self.told), version(ledger.oldest()));
+            if !ledger.is_known(self.place.told()) {
+                let (asked, oldest) = (version(self.place.told()), version(ledger.oldest()));
                 return Err(StorageError::Expired { asked, oldest });
             }
-            let (changes, told) = ledger.after(self.told, BATCH);
+            let (changes, told) = ledger.after(self.place.told(), BATCH);
             (changes, told, ledger.last())
         };
         let mut deliveries = Vec::with_capacity(changes.len());
         for change in &changes {
             self.tell(change, &mut deliveries)?;
         }
-        self.told = told;
-        if told >= last {
-            self.knew_all = told;
-        }
+        self.place.reach(told, last);
         Ok(deliveries)
     }
 
     fn tell(&self, change: &Change<K::Value>, deliveries: &mut Vec<Delivery>) -> Result<(), StorageError> {
-        match change {
-            Change::Live(stored) => {
-                let object = || self.source.object::<K>(stored);
-                let selected = self.selects(stored)?;
-                if stored.added > self.knew_all {
-                    if selected {
-                        deliveries.push(Delivery::Added(object()?));
-                    }
-                } else if selected {
-                    deliveries.push(Delivery::Modified(object()?));
-                } else if stored.reselected > self.knew_all {
-                    // It may have been selected before; if not, nobody misses it.
-                    deliveries.push(Delivery::Deleted(object()?));
-                }
-            }
+        let (Change::Live(stored) | Change::Gone { last: stored, .. }) = change;
+        let Some(news) = self.place.news(change, self.selects(stored)?) else { return Ok(()) };
+        let object = match change {
+            Change::Live(stored) => self.source.object::<K>(stored)?,
             Change::Gone { version, last } => {
-                let selected = self.selects(last)?;
-                let is_new = last.added > self.knew_all;
-                // It came and went since: both are told, so that a copy knows as much as any reader.
-                if selected && is_new {
-                    deliveries.push(Delivery::Added(self.source.object::<K>(last)?));
-                }
-                // What left the selection before it went may have been selected when this watch last looked.
-                if selected || (!is_new && last.reselected > self.knew_all) {
-                    let departed = K::departed(last, *version, self.source.api_version)
-                        .map_err(|error| internal(&error))?;
-                    deliveries.push(Delivery::Deleted(departed));
-                }
+                K::departed(last, *version, self.source.api_version).map_err(|error| internal(&error))?
             }
-        }
+        };
+        deliveries.push(match news {
+            News::Added => Delivery::Added(object),
+            News::Modified => Delivery::Modified(object),
+            News::Deleted => Delivery::Deleted(object),
+        });
         Ok(())
     }
 }
@@ -139,7 +117,7 @@ impl<K: Kind> Watcher for StoreWatcher<K> {
                 // The initial state is of the moment at which the watch began.
                 let looks = self.initial.is_none();
                 let deliveries = self.step()?;
-                self.turns.end(looks && self.told == self.knew_all);
+                self.turns.end(looks && self.place.is_whole());
                 if !deliveries.is_empty() {
                     return Ok(deliveries);
                 }
@@ -149,6 +127,6 @@ impl<K: Kind> Watcher for StoreWatcher<K> {
     }
 
     fn told(&self) -> Option<ResourceVersion> {
-        self.initial.is_none().then(|| version(self.told))
+        (self.initial.is_none() && self.place.is_whole()).then(|| version(self.place.told()))
     }
 }

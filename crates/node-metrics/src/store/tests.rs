@@ -157,6 +157,18 @@ fn a_node_is_judged_by_the_interval_that_it_was_told() {
     assert_eq!(value(&store, "a")["status"]["freshness"]["state"], "Fresh");
     store.tick(at(328));
     assert_eq!(value(&store, "a")["status"]["freshness"]["state"], "Stale");
+    // No hub waits for longer than ten minutes, whatever is asked of it.
+    for (wanted, asked, stale_after) in [(599, 599, 1_497), (86_400, 86_400, 1_500), (400, 800, 1_500)] {
+        let mut store = leading(&["a"]);
+        store.node_applied(at(0), every(wanted));
+        store.report(at(0), report("a", 1, 0));
+        store.ask_for("a", Duration::from_secs(asked));
+        let state = |store: &Store| value(store, "a")["status"]["freshness"]["state"].clone();
+        store.tick(at(stale_after));
+        assert_eq!(state(&store), "Fresh", "{wanted}, {asked}");
+        store.tick(at(stale_after + 1));
+        assert_eq!(state(&store), "Stale", "{wanted}, {asked}");
+    }
 }
 
 #[test]

@@ -1,9 +1,10 @@
-//! Two replicas, their nodes and an informer, over any order of events.
+//! Two replicas, their nodes and informers, over any order of events.
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::ledger::Change;
+use crate::ledger::place::{News, Place};
+use crate::ledger::{Change, Stored};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -12,7 +13,11 @@ enum Step {
     Report(u8),
     Pass(u64),
     Follow,
+    /// Some turns, and whether the stream ends in the middle of the last.
+    FollowSome(usize, bool),
     Read,
+    /// Which informer, and as of the stream.
+    ReadSome(usize, usize, bool),
     /// The new leader's clock is behind, and its watch of Nodes does not know of the last one yet.
     TakeOver {
         clock_back: u64,
@@ -27,26 +32,109 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (0u8..4).prop_map(Step::Report),
         3 => (1u64..40).prop_map(Step::Pass),
         3 => Just(Step::Follow),
+        2 => (1usize..3, any::<bool>()).prop_map(|(turns, cut)| Step::FollowSome(turns, cut)),
         3 => Just(Step::Read),
+        3 => (0usize..2, 1usize..3, any::<bool>()).prop_map(|(n, turns, cut)| Step::ReadSome(n, turns, cut)),
         1 => (0u64..1_000, prop::option::of(0u8..4))
             .prop_map(|(clock_back, late)| Step::TakeOver { clock_back, late }),
     ]
 }
 
-/// Two replicas, the nodes, and one informer.
+/// How much is told at a time.
+const BATCH: usize = 2;
+
+/// A client that holds all objects, or those that are fresh: by name their versions, up to where it was told, and its watch while that lasts.
+#[derive(Default)]
+struct Informer {
+    selects: bool,
+    held: BTreeMap<String, u64>,
+    told: Option<u64>,
+    watch: Option<Place>,
+    /// Of each object the highest version that it has seen.
+    highest: BTreeMap<String, u64>,
+}
+
+impl Informer {
+    fn holds(&self, stored: &Stored<Record>) -> bool {
+        !self.selects || stored.value.freshness.state == FreshnessState::Fresh
+    }
+
+    fn see(&mut self, name: &str, version: u64) {
+        let before = self.highest.insert(name.to_owned(), version).unwrap_or(0);
+        assert!(before <= version, "{name} went back from {before} to {version}");
+    }
+
+    /// Reads some turns, to the middle of the last if it is `cut`; says what was deleted.
+    fn read(&mut self, ledger: &Ledger<Record>, turns: usize, cut: bool) -> Vec<String> {
+        let mut deleted = Vec::new();
+        let Some(mut seen) = self.told.filter(|told| ledger.is_known(*told)) else {
+            let list: BTreeMap<_, _> = ledger
+                .values()
+                .filter(|stored| self.holds(stored))
+                .map(|stored| (stored.name.to_string(), stored.version))
+                .collect();
+            for (name, version) in &list {
+                self.see(name, *version);
+            }
+            let before = std::mem::replace(&mut self.held, list);
+            deleted.extend(before.into_keys().filter(|name| !self.held.contains_key(name)));
+            self.told = Some(ledger.last());
+            self.watch = Some(Place::whole(ledger.last()));
+            return deleted;
+        };
+        let mut place = self.watch.take().unwrap_or_else(|| Place::resumed(seen));
+        for turn in 1..=turns {
+            let (changes, told) = ledger.after(place.told(), BATCH);
+            for change in &changes {
+                let (Change::Live(stored) | Change::Gone { last: stored, .. }) = change;
+                let Some(news) = place.news(change, self.holds(stored)) else { continue };
+                assert!(change.version() > seen, "versions went back in a watch");
+                seen = change.version();
+                self.see(&stored.name, seen);
+                self.told = Some(seen);
+                if news != News::Deleted {
+                    self.held.insert(stored.name.to_string(), seen);
+                } else if self.held.remove(&*stored.name).is_some() {
+                    deleted.push(stored.name.to_string());
+                }
+                if cut && turn == turns {
+                    return deleted;
+                }
+            }
+            place.reach(told, ledger.last());
+            if place.is_whole() {
+                self.told = Some(told);
+                break;
+            }
+        }
+        self.watch = Some(place);
+        deleted
+    }
+
+    /// Whether it knows all; then that must be so.
+    fn is_whole(&self, ledger: &Ledger<Record>) -> bool {
+        let whole = self.watch.is_some_and(|place| place.is_whole());
+        if whole {
+            let selected = ledger.values().filter(|stored| self.holds(stored));
+            let truth: Vec<_> = selected.map(|stored| stored.name.to_string()).collect();
+            assert_eq!(self.held.keys().cloned().collect::<Vec<_>>(), truth, "selects: {}", self.selects);
+        }
+        whole
+    }
+}
+
+/// Two replicas, the nodes, and two informers.
 struct World {
     leader: Store,
     standby: Store,
-    heard: Option<u64>,
+    /// The standby's stream: up to where it heard, and when it knew all.
+    stream: Option<(u64, u64)>,
     nodes: BTreeMap<String, u32>,
     seconds: u64,
     clock_back: u64,
     ceiling: u64,
     seq: u64,
-    informer: BTreeMap<String, String>,
-    told: Option<u64>,
-    /// Of each object the highest version that the informer has seen.
-    highest: BTreeMap<String, u64>,
+    informers: [Informer; 2],
     /// Nodes that were removed, or silent for so long that they were declared gone.
     gone: BTreeSet<String>,
     /// When each node last reported.
@@ -70,92 +158,77 @@ impl World {
         change(&mut self.standby, now);
     }
 
-    fn follow(&mut self) {
+    fn follow(&mut self, turns: usize, cut: bool) {
         let now = self.now();
         let ledger = self.leader.ledger();
-        let copied = |stored: &crate::ledger::Stored<Record>| {
+        let copied = |stored: &Stored<Record>| {
             let body: Bytes = record::object(stored, VERSION, |_| {}).unwrap().body().clone();
             Record::from_json(body).unwrap().0
         };
         if self.leader.phase() != Phase::Serving {
             return;
         }
-        match self.heard.filter(|heard| ledger.is_known(*heard)) {
-            None => {
-                let list = ledger.values().map(|s| (Arc::clone(&s.name), s.version, copied(s))).collect();
-                self.standby.copy_list(now, list, ledger.last());
-            }
-            Some(heard) => {
-                for change in ledger.after(heard, usize::MAX).0 {
-                    match change {
-                        Change::Live(s) => {
-                            self.standby.copy_change(now, &s.name, s.version, Some(copied(&s)));
+        let complete = self.standby.is_copied().then(|| self.standby.ledger().complete());
+        let place = self.stream.take().or(complete.map(|complete| (complete, complete)));
+        let Some((mut heard, mut knew_all)) = place.filter(|(heard, _)| ledger.is_known(*heard)) else {
+            let list = ledger.values().map(|s| (Arc::clone(&s.name), s.version, copied(s))).collect();
+            self.standby.copy_list(now, list, ledger.last());
+            self.stream = Some((ledger.last(), ledger.last()));
+            return;
+        };
+        for turn in 1..=turns {
+            let (changes, told) = ledger.after(heard, BATCH);
+            for change in changes {
+                match change {
+                    Change::Live(s) => {
+                        self.standby.copy_change(now, &s.name, s.version, Some(copied(&s)));
+                    }
+                    Change::Gone { version, last } => {
+                        if last.added > knew_all {
+                            self.standby.copy_change(now, &last.name, last.version, Some(copied(&last)));
                         }
-                        Change::Gone { version, last } => {
-                            if last.added > heard {
-                                self.standby.copy_change(now, &last.name, last.version, Some(copied(&last)));
-                            }
-                            self.standby.copy_change(now, &last.name, version, None);
-                        }
+                        self.standby.copy_change(now, &last.name, version, None);
                     }
                 }
+                if cut && turn == turns {
+                    return;
+                }
+            }
+            heard = told;
+            if told >= ledger.last() {
+                self.standby.copy_progress(now, told);
+                knew_all = told;
+                break;
             }
         }
-        self.heard = Some(ledger.last());
+        self.stream = Some((heard, knew_all));
     }
 
-    /// The informer looks: it hears what is new, or lists anew, or is turned away.
-    fn read(&mut self) {
+    /// An informer looks: it hears what is new, or lists anew, or is turned away.
+    fn read(&mut self, which: usize, turns: usize, cut: bool) {
         if self.leader.phase() != Phase::Serving {
             return;
         }
         let ledger = self.leader.ledger();
-        if let Some(told) = self.told {
-            assert!(ledger.last() >= told, "versions went back: {} after {told}", ledger.last());
+        let informer = &mut self.informers[which];
+        let told = informer.told.unwrap_or_default();
+        assert!(ledger.last() >= told, "versions went back: {} after {told}", ledger.last());
+        let deleted = informer.read(ledger, turns, cut);
+        let whole = informer.is_whole(ledger);
+        if informer.selects {
+            return;
         }
-        let highest = &mut self.highest;
-        let mut see = |stored: &crate::ledger::Stored<Record>| {
-            let before = highest.insert(stored.name.to_string(), stored.version).unwrap_or(0);
-            assert!(
-                before <= stored.version,
-                "{} went back from {before} to {}",
-                stored.name,
-                stored.version
-            );
-        };
-        let deleted = match self.told.filter(|told| ledger.is_known(*told)) {
-            None => {
-                ledger.values().for_each(|stored| see(stored));
-                let listed: BTreeMap<_, _> =
-                    ledger.values().map(|s| (s.name.to_string(), s.value.uid().to_owned())).collect();
-                let before = std::mem::replace(&mut self.informer, listed);
-                before.into_keys().filter(|name| !self.informer.contains_key(name)).collect()
-            }
-            Some(told) => {
-                let mut deleted = Vec::new();
-                for change in ledger.after(told, usize::MAX).0 {
-                    match change {
-                        Change::Live(s) => {
-                            see(&s);
-                            self.informer.insert(s.name.to_string(), s.value.uid().to_owned());
-                        }
-                        Change::Gone { last, .. } => {
-                            if last.added <= told {
-                                deleted.push(last.name.to_string());
-                            }
-                            self.informer.remove(&*last.name);
-                        }
-                    }
-                }
-                deleted
-            }
-        };
         for name in deleted {
             assert!(self.gone.contains(&name), "DELETED of {name}, which was never gone");
         }
-        self.told = Some(ledger.last());
-        for name in self.nodes.keys().filter(|name| !self.gone.contains(*name)) {
-            assert!(self.informer.contains_key(name), "{name} is missing from what is served");
+        for name in self.nodes.keys().filter(|name| whole && !self.gone.contains(*name)) {
+            assert!(informer.held.contains_key(name), "{name} is missing from what is served");
+        }
+    }
+
+    fn read_all(&mut self) {
+        for which in 0..self.informers.len() {
+            self.read(which, usize::MAX, false);
         }
     }
 
@@ -210,13 +283,15 @@ impl World {
                     self.both(|store, now| store.node_applied(now, facts(&name, uid, Some(wanted))));
                 }
             }
-            Step::Follow => self.follow(),
-            Step::Read => self.read(),
+            Step::Follow => self.follow(usize::MAX, false),
+            Step::FollowSome(turns, cut) => self.follow(turns, cut),
+            Step::Read => self.read_all(),
+            Step::ReadSome(which, turns, cut) => self.read(which, turns, cut),
             Step::TakeOver { clock_back, late } => {
                 let late = late.map(|n| format!("n{n}")).filter(|_| self.leader.phase() == Phase::Serving);
                 let late = late.and_then(|name| Some((*self.nodes.get(&name)?, name)));
                 if let Some((_, name)) = &late {
-                    self.follow();
+                    self.follow(usize::MAX, false);
                     let now = self.now();
                     self.standby.node_deleted(now, name);
                 }
@@ -233,9 +308,12 @@ impl World {
                 self.leader.promote(now, self.ceiling);
                 self.ceiling += 1_000_000_000_000;
                 self.leader.set_ceiling(self.ceiling);
-                self.heard = None;
+                self.stream = None;
+                for informer in &mut self.informers {
+                    informer.watch = None;
+                }
                 if let Some((uid, name)) = late {
-                    self.read();
+                    self.read_all();
                     self.leader.node_applied(now, facts(&name, uid, None));
                 }
             }
@@ -250,15 +328,13 @@ proptest! {
         let mut world = World {
             leader: leading(&[]),
             standby: store(),
-            heard: None,
+            stream: None,
             nodes: BTreeMap::new(),
             seconds: 0,
             clock_back: 0,
             ceiling,
             seq: 0,
-            informer: BTreeMap::new(),
-            told: None,
-            highest: BTreeMap::new(),
+            informers: [false, true].map(|selects| Informer { selects, ..Informer::default() }),
             gone: BTreeSet::new(),
             heard_of: BTreeMap::new(),
         };
@@ -267,7 +343,7 @@ proptest! {
         for step in &steps {
             world.step(step);
         }
-        world.read();
+        world.read_all();
         world.step(&Step::Pass(1));
         let left: Vec<_> = world.leader.ledger().values().map(|stored| stored.name.to_string()).collect();
         prop_assert!(left.iter().all(|name| world.nodes.contains_key(name)), "{left:?} without a Node");
