@@ -248,7 +248,7 @@ async fn tick(host: Arc<Host>) {
     }
 }
 
-/// This build, as `/version` and OpenAPI tell it.
+/// This build, as `/version` and `OpenAPI` tell it.
 fn version_info() -> VersionInfo {
     let BuildInfo { version, commit } = BUILD;
     let mut parts = version.split('.').map(str::to_owned);

@@ -17,7 +17,7 @@ use e2e::hub::token;
 use e2e::keyboard::{Keyboard, Waits, hardly_slower, in_turn, slowest_hardly_slower};
 use e2e::{eventually, hack_cluster, kubectl, kubectl_apply};
 use futures::future::try_join_all;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 
@@ -71,22 +71,33 @@ impl Stalled {
             let log = curl.stdout.as_mut().context("its output")?;
             // Each line is a frame, and costs as much as many bytes.
             let bytes = if number == 0 { 1 << 20 } else { 128 << 10 };
-            reading.push(async move {
-                let mut head = vec![0; bytes];
-                log.read_exact(&mut head).await.context("a stalled log was ended")?;
-                ensure!(head.chunks(2).all(|line| line == b"x\n"), "another log");
-                Ok(())
-            });
+            reading.push(read_on(log, bytes, |at, byte| byte == b"x\n"[at % 2]));
         }
-        let forwards = self.forwards.iter_mut().map(|(_, client)| async move {
-            let mut left = client.take(16 << 20);
-            let bytes = tokio::io::copy(&mut left, &mut tokio::io::sink()).await?;
-            ensure!(bytes == 16 << 20, "a stalled forward was ended after {bytes} bytes");
-            Ok(())
-        });
-        let reading = async { tokio::try_join!(try_join_all(reading), try_join_all(forwards)) };
-        tokio::time::timeout(PATIENCE * 3, reading).await.context("what is read again")?.map(drop)
+        let forwards =
+            self.forwards.iter_mut().map(|(_, client)| read_on(client, 16 << 20, |_, byte| byte == 0));
+        let (logs, forwards) = tokio::join!(try_join_all(reading), try_join_all(forwards));
+        logs.context("a stalled log")?;
+        forwards.context("a stalled forward").map(drop)
     }
+}
+
+/// Reads so many bytes, each as it is to be where it stands. All that were stalled share what the machine has, so it is waited for the next of
+/// them and not for all.
+async fn read_on(
+    mut from: impl AsyncRead + Unpin,
+    bytes: usize,
+    is_right: impl Fn(usize, u8) -> bool,
+) -> Result<()> {
+    let (mut at, mut piece) = (0, vec![0; 64 << 10]);
+    while at < bytes {
+        let length = piece.len().min(bytes - at);
+        let read = tokio::time::timeout(PATIENCE * 3, from.read(&mut piece[..length])).await;
+        let read = read.with_context(|| format!("nothing came after {at} bytes"))??;
+        ensure!(read > 0, "it was ended after {at} bytes");
+        ensure!((at..).zip(&piece[..read]).all(|(at, byte)| is_right(at, *byte)), "other bytes at {at}");
+        at += read;
+    }
+    Ok(())
 }
 
 /// How many logs a node's kubelet is sending: at its end of the tunnel one that was cut is seen, though nobody reads at the other.
