@@ -29,6 +29,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// What a hub with stalled streams may hold resident in all.
 const RESIDENT_KIB: u64 = 192 << 10;
 
+/// What the kernel may keep of one connection that a hub does not read. By itself it goes up to 32 MiB.
+const UNREAD: u64 = 2 << 20;
+
 /// A node that is reached without a tunnel.
 const PLAIN: &str = GATEWAYS[1];
 
@@ -227,6 +230,9 @@ async fn x8_stalled_readers_hold_nobody_back() -> Result<()> {
         let resident = resident_kib(node).await?;
         println!("{node}: {} MiB resident", resident >> 10);
         ensure!(resident < RESIDENT_KIB, "the hub of {node} holds {resident} KiB");
+        let unread = unread(node).await?;
+        println!("{node}: {unread} bytes of a connection are not read");
+        ensure!(unread <= UNREAD, "the kernel of {node} keeps {unread} bytes of a connection for the hub");
     }
     let (sent, sent_plain) = (logs_sent_by(ORDINARY).await?, logs_sent_by(PLAIN).await?);
     println!("of {number} stalled logs the kubelet sends {sent}; by plain TCP {sent_plain}");
@@ -244,4 +250,15 @@ async fn resident_kib(node: &str) -> Result<u64> {
         "awk '/^VmRSS:/ { print $2 }' /proc/$(ss -Hltnp 'sport = :10267' | sed 's/.*pid=//; s/,.*//')/status";
     let found = hack_cluster(&["exec", node, "--", "bash", "-c", script]).await?.ok()?;
     found.trim().parse().with_context(|| format!("{found:?}"))
+}
+
+/// The most bytes that the kernel keeps of a connection for a node's hub, which does not read them yet.
+async fn unread(node: &str) -> Result<u64> {
+    let connections = hack_cluster(&["exec", node, "--", "ss", "-Htnp"]).await?.ok()?;
+    let of_hub = connections.lines().filter(|line| line.contains("edge-hub"));
+    let unread = of_hub.map(|line| {
+        let queue = line.split_whitespace().nth(1).with_context(|| format!("{line:?}"))?;
+        queue.parse().with_context(|| format!("{line:?}"))
+    });
+    unread.collect::<Result<Vec<u64>>>()?.into_iter().max().context("a hub without connections")
 }
