@@ -184,12 +184,27 @@ async fn sessions(times: usize) -> Result<(Waits, Waits)> {
     Ok((through, beside))
 }
 
+/// The API server, all nodes and their clients share one kernel's memory for TCP here, and each keeps up to 32 MiB of a connection that it does not
+/// read. At full size they would use it up, and the kernel would drop what has nothing to do with it.
+fn memory_as_of_many_machines() -> Result<Cleanup> {
+    const FILE: &str = "/proc/sys/net/ipv4/tcp_mem";
+    let before = std::fs::read_to_string(FILE)?;
+    let pages: Result<Vec<u64>, _> = before.split_whitespace().map(str::parse).collect();
+    let more: Vec<String> = pages?.into_iter().map(|pages| (4 * pages).to_string()).collect();
+    std::fs::write(FILE, more.join(" "))?;
+    let restored = format!("net.ipv4.tcp_mem={}", before.split_whitespace().collect::<Vec<_>>().join(" "));
+    let mut cleanup = Cleanup::default();
+    cleanup.add("sysctl", &["-qw", &restored]);
+    Ok(cleanup)
+}
+
 /// Logs that are followed and ports that are forwarded by nobody who reads, fifty of each with `--long`, else 20 and 4; as many on a
 /// node that is reached by plain TCP, so that whatever else the machine does with them delays both. None is ended, no link is made
 /// anew, and nothing is left of them but memory.
 #[tokio::test]
 async fn x8_stalled_readers_hold_nobody_back() -> Result<()> {
     ground(Reach::Names).await?;
+    let _memory = if long() { Some(memory_as_of_many_machines()?) } else { None };
     // The API server keeps the connection for the logs.
     logs(ORDINARY, PATIENCE).await?;
     let held = Held::at_rest().await?;
