@@ -21,8 +21,8 @@ use crate::ledger::place::Place;
 use crate::ledger::{Change, Stored};
 use crate::load::LoadRecord;
 use crate::recent::Recent;
-use crate::record::{self, MalformedRecord, Record};
-use crate::store::{Phase, Store, WriteError};
+use crate::record::{MalformedRecord, Record};
+use crate::store::{Phase, Store};
 
 mod kind;
 mod loads;
@@ -30,6 +30,7 @@ mod page;
 mod pages;
 mod sending;
 mod watcher;
+mod writing;
 
 use self::kind::{Kind, Metric};
 pub use self::loads::NodeLoadStorage;
@@ -206,23 +207,6 @@ impl NodeMetrics {
         stored.map(|stored| self.object::<K>(&stored)).transpose()
     }
 
-    /// For a write, which may be what a leader still waits for.
-    fn get_to_write(&self, key: &ObjectKey) -> Result<Option<Arc<Object>>, StorageError> {
-        let stored = {
-            let store = self.store.read();
-            if !self.is_leading() || store.phase() == Phase::Following {
-                return Err(unavailable("this replica does not lead"));
-            }
-            let stored = store.ledger().get(key.name()).cloned();
-            // What it has none of yet may be there.
-            if stored.is_none() && !store.knows_nodes() {
-                self.readable(&store)?;
-            }
-            stored
-        };
-        stored.map(|stored| self.object::<Metric>(&stored)).transpose()
-    }
-
     fn begin<K: Kind>(self: &Arc<Self>, request: &WatchRequest) -> Result<Box<dyn Watcher>, StorageError> {
         // Subscribed before the state is looked at: no change can fall between them.
         let changed = self.version.subscribe();
@@ -301,35 +285,6 @@ impl NodeMetrics {
         let (changes, told) = ledger.after(told, budget);
         Ok((changes, told, ledger.last()))
     }
-
-    fn write_now(
-        &self,
-        key: &ObjectKey,
-        expected: Expected,
-        draft: &Draft,
-    ) -> Result<Arc<Object>, StorageError> {
-        if !self.is_leading() {
-            return Err(unavailable("this replica does not lead"));
-        }
-        let name: Arc<str> = key.name().into();
-        let expected = match expected {
-            Expected::Absent => None,
-            Expected::Version(version) => Some(version.get()),
-        };
-        let stored = self
-            .change(|store, now| store.write(now, &name, expected, &draft.0, self.api_version))
-            .map_err(refused)?;
-        self.object::<Metric>(&stored)
-    }
-
-    fn remove_now(&self, key: &ObjectKey, expected: ResourceVersion) -> Result<Arc<Object>, StorageError> {
-        if !self.is_leading() {
-            return Err(unavailable("this replica does not lead"));
-        }
-        let (version, last) =
-            self.change(|store, now| store.erase(now, key.name(), expected.get())).map_err(refused)?;
-        record::departed(&last, version, self.api_version).map_err(|error| internal(&error))
-    }
 }
 
 /// [`NodeMetrics`] as a storage.
@@ -392,15 +347,6 @@ fn version(number: u64) -> ResourceVersion {
 
 fn unavailable(message: &str) -> StorageError {
     StorageError::Unavailable { message: message.to_owned(), retry_after: 1 }
-}
-
-fn refused(error: WriteError) -> StorageError {
-    match error {
-        WriteError::Conflict => StorageError::Conflict,
-        WriteError::NotLeading => unavailable("this replica does not lead"),
-        WriteError::NoNode(_) => StorageError::Refused(Box::new(Status::bad_request(error.to_string()))),
-        WriteError::Malformed(message) => StorageError::Refused(Box::new(Status::bad_request(message))),
-    }
 }
 
 fn internal(error: &MalformedRecord) -> StorageError {

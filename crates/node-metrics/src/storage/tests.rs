@@ -6,6 +6,7 @@ use node_report::{NodeUsage, Report};
 use watch_cache::Delivery;
 
 use super::*;
+use crate::record;
 use crate::render::Allocatable;
 use crate::store::{NodeFacts, Settings};
 
