@@ -84,13 +84,15 @@ impl Call<'_> {
 
     /// The object now; status 404 without one.
     async fn current(&self) -> Result<Arc<Object>, Status> {
-        let found = self.served.storage.get(&self.key()).await.map_err(|error| self.status(error))?;
-        found.ok_or_else(|| self.served.not_found(self.name()))
+        self.existing(self.served.storage.get(&self.key()).await)
     }
 
     /// The same for a write.
     async fn current_to_write(&self) -> Result<Arc<Object>, Status> {
-        let found = self.served.storage.get_to_write(&self.key()).await;
+        self.existing(self.served.storage.get_to_write(&self.key()).await)
+    }
+
+    fn existing(&self, found: Result<Option<Arc<Object>>, StorageError>) -> Result<Arc<Object>, Status> {
         found.map_err(|error| self.status(error))?.ok_or_else(|| self.served.not_found(self.name()))
     }
 }

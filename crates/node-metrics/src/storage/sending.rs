@@ -30,19 +30,23 @@ struct Rest<T> {
 impl<T> Sending<T> {
     /// One of them; all stay.
     pub(super) fn get(&self, index: usize, now: Duration) -> Result<Arc<Stored<T>>, StorageError> {
-        let mut rest = self.0.lock();
-        let Rest { values, at } = rest.as_mut().ok_or_else(stood_still)?;
-        *at = now;
-        values.get(index).map(Arc::clone).ok_or_else(stood_still)
+        self.read(now, |values| values.get(index).map(Arc::clone))?.ok_or_else(stood_still)
     }
 
     /// The first of them, which go, and whether they were the last.
     pub(super) fn take(&self, most: usize, now: Duration) -> Result<First<T>, StorageError> {
+        self.read(now, |values| (values.drain(..most.min(values.len())).collect(), values.is_empty()))
+    }
+
+    fn read<R>(
+        &self,
+        now: Duration,
+        what: impl FnOnce(&mut VecDeque<Arc<Stored<T>>>) -> R,
+    ) -> Result<R, StorageError> {
         let mut rest = self.0.lock();
         let Rest { values, at } = rest.as_mut().ok_or_else(stood_still)?;
         *at = now;
-        let first = values.drain(..most.min(values.len())).collect();
-        Ok((first, values.is_empty()))
+        Ok(what(values))
     }
 }
 

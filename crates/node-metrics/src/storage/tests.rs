@@ -15,7 +15,7 @@ struct Fixture {
     leading: Arc<AtomicBool>,
 }
 
-/// A storage that leads over `n0` … and has heard of each.
+/// A storage that leads.
 fn fixture(nodes: usize) -> Fixture {
     let leading = Arc::new(AtomicBool::new(true));
     let clock =
@@ -24,6 +24,12 @@ fn fixture(nodes: usize) -> Fixture {
     let is_leading = move || asked.load(Ordering::Relaxed);
     let metrics =
         NodeMetrics::new(Store::new(Settings::default()), "slo.koordinator.sh/v1beta1", clock, is_leading);
+    lead(&metrics, nodes);
+    Fixture { storage: NodeMetricStorage(metrics), leading }
+}
+
+/// Leads over `n0000` … and has heard of each.
+fn lead(metrics: &NodeMetrics, nodes: usize) {
     let names: Vec<Arc<str>> = (0..nodes).map(|n| Arc::from(format!("n{n:04}"))).collect();
     metrics.change(|store, now| {
         for name in &names {
@@ -35,7 +41,6 @@ fn fixture(nodes: usize) -> Fixture {
             store.report(now, report(name, 0));
         }
     });
-    Fixture { storage: NodeMetricStorage(metrics), leading }
 }
 
 fn report(node: &str, seq: u64) -> Report {
@@ -519,17 +524,7 @@ fn timed() -> (Arc<NodeMetrics>, Arc<AtomicU64>) {
 async fn who_stands_still_holds_no_state() {
     let (metrics, seconds) = timed();
     let storage = NodeMetricStorage(Arc::clone(&metrics));
-    let names: Vec<Arc<str>> = (0..100).map(|n| Arc::from(format!("n{n:04}"))).collect();
-    metrics.change(|store, now| {
-        for name in &names {
-            store.node_applied(now, NodeFacts::alive(name));
-        }
-        store.nodes_listed(now, &names.iter().cloned().collect());
-        store.promote(now, 0);
-        for name in &names {
-            store.report(now, report(name, 0));
-        }
-    });
+    lead(&metrics, 100);
     let page = storage.list(&Scope::Cluster, &list("")).await.unwrap();
     let from_start = watch("watch=1&resourceVersion=0");
     let mut slow = storage.watch(&Scope::Cluster, &from_start).await.unwrap();
