@@ -37,6 +37,9 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_
 /// After a watch that ran this long a failure counts as the first.
 const STEADY: Duration = Duration::from_secs(10);
 
+/// A watch that the server ended sooner told nothing, and another is not asked for at once.
+const SHORT: Duration = Duration::from_secs(1);
+
 /// How long the API server says that there is no such resource before what is held of it is withdrawn, from the disk too: one that
 /// has just started may not know its custom resources yet.
 const WITHDRAWN: Duration = Duration::from_secs(5);
@@ -162,7 +165,9 @@ impl Reflector {
             let is_missing = matches!(&ended, Ended::Refused(status) if status.code == 404);
             missing = missing.filter(|_| is_missing).or(is_missing.then_some(began));
             match ended {
-                Ended::Done => continue,
+                Ended::Done if began.elapsed() > SHORT => continue,
+                // The next may be as short.
+                Ended::Done => subscription.set_progress(Progress::Interrupted),
                 Ended::Expired => {
                     listing = Listing::default();
                     relist = true;

@@ -14,6 +14,7 @@ mod form;
 mod get;
 pub mod handed_on;
 mod list;
+mod most_recent;
 mod wanted;
 mod watch;
 
@@ -30,7 +31,7 @@ use kube_wire::{
     status::Status,
     transcode,
 };
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use watch_cache::Scope;
 
 use self::{
@@ -43,7 +44,6 @@ use crate::{
     authenticate::{Caller, tokens::TokenError},
     authorize::{Attributes, Decision},
     filters::{Client, Filter},
-    freshness::{self, Age, Policy, Verdict},
     hub::{Hub, Named},
     metrics::Outcome,
     offline::documents::warning,
@@ -55,9 +55,6 @@ const FIRST_LIST: Duration = Duration::from_secs(30);
 
 /// How long a request waits for a version that the hub has not come to, as the API server does.
 const TOO_LARGE: Duration = Duration::from_secs(3);
-
-/// How long a filtered read of the most recent state waits for a sign of life, if there is a link and the upstream watch does not run.
-const PROOF: Duration = Duration::from_secs(3);
 
 /// What becomes of a read.
 pub enum Read {
@@ -256,66 +253,6 @@ impl Asked<'_> {
             }
             read => read,
         }
-    }
-
-    /// How old what the subscription holds may be.
-    fn age(&self, subscription: &Subscription) -> Age {
-        subscription.age(self.hub.upstream.is_up())
-    }
-
-    /// The same for a read of the most recent state: a watch whose connection was silent for longer than the policy allows, as an idle one
-    /// is, is asked for a sign of life first, which costs less than to ask for the state.
-    async fn proved_age(&self, subscription: &Subscription, policy: Policy) -> Age {
-        let age = self.age(subscription);
-        let Policy::Bounded(within) = policy else { return age };
-        if !age.watching || age.proved <= within {
-            return age;
-        }
-        if let Some(source) = subscription.source() {
-            source.prove(within).await;
-        }
-        self.age(subscription)
-    }
-
-    /// Whether what the subscription holds will do for a read of the most recent state. What is filtered is answered here or not at all.
-    async fn most_recent(&self, subscription: &Subscription) -> Verdict {
-        let policy = self.hub.sharing.load().freshness(&self.key.resource);
-        if self.filter.is_none() {
-            let age = self.proved_age(subscription, policy).await;
-            return freshness::most_recent(policy, age, self.hub.upstream.is_up());
-        }
-        let began = Instant::now();
-        let verdict = || freshness::most_recent_held(policy, self.age(subscription), began.elapsed());
-        let within = match policy {
-            Policy::Bounded(within) => within,
-            Policy::Strict | Policy::Any => Duration::ZERO,
-        };
-        let mut progress = subscription.progress();
-        let mut link = self.hub.upstream.state();
-        let proof = async {
-            while verdict() != (Verdict::Held { stale: None }) && self.hub.upstream.is_up() {
-                progress.borrow_and_update();
-                link.borrow_and_update();
-                if let Some(source) = subscription.source() {
-                    source.prove(within).await;
-                    if verdict() == (Verdict::Held { stale: None }) {
-                        return;
-                    }
-                }
-                let changed = tokio::select! {
-                    changed = progress.changed() => changed,
-                    changed = link.changed() => changed,
-                };
-                if changed.is_err() {
-                    return;
-                }
-            }
-        };
-        if policy != Policy::Any {
-            // Without a proof in time it is as old as it is.
-            let _ = timeout(PROOF, proof).await;
-        }
-        verdict()
     }
 
     fn encoder(&self, subscription: &Arc<Subscription>) -> Option<Encoder> {

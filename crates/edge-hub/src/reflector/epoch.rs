@@ -9,7 +9,9 @@
 //! - an object that it has at a lower version than we do, or at the same one with another UID: versions of an object only grow. Of the
 //!   object that changed last it is asked, and it shows one more;
 //! - at the version that it was at then, to which the watch comes: that object is still held though the server said that it has none
-//!   of that name, or there are not as many objects as it said.
+//!   of that name, or there are not as many objects as it said. Until all that is known fits, what the watch tells is [held back].
+//!
+//! [held back]: super::watch
 //!
 //! What is left are restores by which the object that changed last was not touched, or was changed again since, and that took away as
 //! many objects as were made since: then what was changed between the backup and our version is not noticed until it changes again.
@@ -17,7 +19,7 @@
 use axum::body::Body;
 use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
-use kube_wire::{resource::ObjectKey, resource_version::ResourceVersion};
+use kube_wire::{frame::read::WatchEvent, resource::ObjectKey, resource_version::ResourceVersion};
 use serde::Deserialize;
 use watch_cache::Cache;
 
@@ -71,35 +73,58 @@ pub(super) struct Expected {
     count: Option<usize>,
     /// An object that is held and that the server did not have: an event has told of its end by then.
     gone: Option<(ObjectKey, String)>,
+    /// How many objects are held, with what was told since.
+    held: usize,
 }
 
 impl Expected {
-    /// Whether what was told before an event of this version is all up to the version that the server was at.
-    pub(super) fn is_due_before(&self, event: ResourceVersion) -> bool {
-        self.at.is_some_and(|at| at < event)
+    /// Why what is held, with what was told since, may not be what the server had; nothing if all that is known of it fits. Of an outage
+    /// in which something changed it is said until that was told, which the server does at once.
+    pub(super) fn doubt(&self) -> Option<String> {
+        let at = self.at?;
+        if let Some((key, _)) = &self.gone {
+            return Some(format!("{key} is held and was not there at version {at}"));
+        }
+        let count = self.count.filter(|count| *count != self.held)?;
+        Some(format!("{} are held, and at version {at} there were {count}", self.held))
     }
 
-    /// The same of all that was told up to this version.
-    pub(super) fn is_due_at(&self, version: ResourceVersion) -> bool {
-        self.at.is_some_and(|at| at <= version)
+    /// Takes note of what is told. Fails with [`Ended::Diverged`] if there is a doubt and it can no longer be taken away.
+    pub(super) fn note(&mut self, event: &WatchEvent) -> Result<(), Ended> {
+        let version = match event {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object) => {
+                object.resource_version()
+            }
+            WatchEvent::Bookmark { resource_version, .. } => *resource_version,
+            WatchEvent::Error(_) => return Ok(()),
+        };
+        // All up to the version that the server was at was told before this one.
+        if self.at.is_some_and(|at| at < version) {
+            self.judge()?;
+        }
+        match event {
+            WatchEvent::Added(_) => self.held += 1,
+            WatchEvent::Deleted(object) => {
+                self.held = self.held.saturating_sub(1);
+                let is_told = |(key, uid): &mut _| object.key() == key && object.uid() == uid;
+                drop(self.gone.take_if(is_told));
+            }
+            _ => {}
+        }
+        // No two changes of one resource have a version.
+        if self.at.is_some_and(|at| at == version) { self.judge() } else { Ok(()) }
     }
 
-    /// Judges, once: fails with [`Ended::Diverged`] if what is held is not what the server had.
-    pub(super) fn judge(&mut self, cache: &Cache) -> Result<(), Ended> {
-        let Self { at: Some(at), count, gone } = std::mem::take(self) else { return Ok(()) };
-        let Some(held) = cache.snapshot() else { return Ok(()) };
-        if let Some((key, uid)) = gone
-            && held.get(&key).is_some_and(|object| object.uid() == uid)
-        {
-            return Err(Ended::Diverged(format!("{key} is held and was not there at version {at}")));
-        }
-        match count {
-            Some(count) if count != held.len() => Err(Ended::Diverged(format!(
-                "{} are held, and at version {at} there were {count}",
-                held.len()
-            ))),
-            _ => Ok(()),
-        }
+    /// Judges, once.
+    fn judge(&mut self) -> Result<(), Ended> {
+        let doubt = self.doubt();
+        *self = Self::default();
+        doubt.map_or(Ok(()), |doubt| Err(Ended::Diverged(doubt)))
+    }
+
+    /// With what the server says now; what was told so far was told.
+    pub(super) fn again(self, now: Self) -> Self {
+        Self { count: self.count.and(now.count), gone: self.gone.and(now.gone), held: self.held, ..now }
     }
 
     /// The same without the number of objects: Kubernetes promises only an estimate.
@@ -142,7 +167,8 @@ pub(super) async fn check(
     let whole = key.labels.is_empty() && key.fields.is_empty();
     let more = if first.metadata.next.is_empty() { Some(0) } else { first.metadata.remaining_item_count };
     let count = more.filter(|_| whole).map(|more| items.len() + more);
-    Ok(Expected { at: Some(theirs), count, gone })
+    let held = subscription.read(|cache| cache.snapshot().map_or(0, |held| held.len()));
+    Ok(Expected { at: Some(theirs), count, gone, held })
 }
 
 /// Versions of an object only grow, and no two objects have one.
@@ -192,4 +218,86 @@ async fn ask(upstream: &Upstream, credential: &Credential, path: &str) -> Result
     let body = Limited::new(response.into_body(), LARGEST).collect().await;
     let body = body.map_err(|error| Ended::Link(UpstreamError::Broken(error)))?.to_bytes();
     Ok(serde_json::from_slice(&body).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use kube_wire::object::Object;
+    use serde_json::json;
+
+    use super::*;
+
+    /// A node's widgets: `told` is a sign, `+`, `~` or `-`, a name and the version; `@` and a version for a bookmark.
+    fn event(told: &str) -> WatchEvent {
+        let (change, rest) = told.split_at(1);
+        if change == "@" {
+            return WatchEvent::Bookmark { resource_version: rest.parse().unwrap(), initial_end: false };
+        }
+        let (name, version) = rest.split_at(1);
+        let metadata = json!({ "name": name, "namespace": "a", "uid": name, "resourceVersion": version });
+        let object = json!({ "apiVersion": "example.com/v1", "kind": "Widget", "metadata": metadata });
+        let object = Object::from_json(object.to_string().into()).unwrap();
+        match change {
+            "+" => WatchEvent::Added(object),
+            "~" => WatchEvent::Modified(object),
+            "-" => WatchEvent::Deleted(object),
+            _ => panic!("{told}"),
+        }
+    }
+
+    /// `?` as long as there is a doubt, `.` as long as there is none, after each event; `!` where what is held cannot be.
+    fn judged(expected: Expected, told: &[&str]) -> String {
+        let mut expected = expected;
+        let doubt = |expected: &Expected| if expected.doubt().is_some() { '?' } else { '.' };
+        let mut judged = String::from(doubt(&expected));
+        for told in told {
+            let noted = expected.note(&event(told));
+            judged.push(if noted.is_err() { '!' } else { doubt(&expected) });
+        }
+        judged
+    }
+
+    #[test]
+    fn what_the_watch_tells_takes_a_doubt_away_or_proves_it() {
+        let at = |version: u64| ResourceVersion::new(version);
+        let held = |count| Expected { at: at(5), count: Some(count), gone: None, held: 2 };
+        let gone = |count| Expected { gone: Some((ObjectKey::new("a", "x"), "x".to_owned())), ..held(count) };
+        let cases: [(Expected, &[&str], &str); 13] = [
+            // All fits.
+            (held(2), &[], "."),
+            (held(2), &["~x4", "~x6"], "..."),
+            (held(2), &["+z4", "-z5"], ".?."),
+            // What changed meanwhile is told.
+            (held(3), &["+z4", "@9"], "?.."),
+            (held(1), &["-y3"], "?."),
+            (gone(1), &["-y3", "-x4", "+y5"], "???."),
+            (gone(2), &["-x3", "+x4", "@5"], "??.."),
+            // It is not, though the watch has come to where it would have been.
+            (held(1), &["~x5"], "?!"),
+            (held(1), &["@5"], "?!"),
+            (held(1), &["~x4", "~x6"], "??!"),
+            (gone(2), &["@7"], "?!"),
+            // Too many of the same were told.
+            (held(2), &["+z4", "@5"], ".?!"),
+            // What comes later says nothing of that time.
+            (held(2), &["@5", "+z6", "@7"], "...."),
+        ];
+        for (expected, told, answer) in cases {
+            let what = format!("{expected:?} {told:?}");
+            assert_eq!(judged(expected, told), answer, "{what}");
+        }
+    }
+
+    #[test]
+    fn who_is_asked_again_says_what_there_is_now() {
+        let at = |version: u64| ResourceVersion::new(version);
+        let gone = || Some((ObjectKey::new("a", "x"), "x".to_owned()));
+        let before = || Expected { at: at(5), count: Some(1), gone: gone(), held: 2 };
+        let mut told = before();
+        told.note(&event("-x4")).unwrap();
+        let now = || Expected { at: at(8), count: Some(1), gone: gone(), held: 2 };
+        assert_eq!(told.again(now()).doubt(), None, "what was told is no longer held");
+        assert!(before().again(now()).doubt().is_some());
+        assert!(before().without_count().again(Expected { gone: None, ..now() }).doubt().is_none());
+    }
 }

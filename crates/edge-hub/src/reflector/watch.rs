@@ -1,27 +1,28 @@
 //! The upstream watch of a subscription: what it tells is stored, then shown.
+//!
+//! After an outage what is held and what upstream had when the watch was opened differ by what the watch has yet to tell, or because
+//! upstream went back in time. Which of both is [known](epoch::Expected::doubt) as soon as all was told; until then nothing of it is
+//! shown: a reader would see new changes beside objects that are not there.
 
 use std::{
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use http::{Request, StatusCode, header};
 use http_body_util::BodyExt;
+use hyper::body::Frame;
 use kube_wire::{
     frame::read::{ITEM_MAX, WatchEvent, WatchReader},
     object::Object,
     resource_version::ResourceVersion,
+    status::Status,
 };
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use watch_cache::{Change, Event};
 
-use super::{
-    Ended,
-    epoch::{self, Expected},
-    list,
-    telling::Telling,
-};
+use super::{Ended, epoch, list, telling::Telling};
 use crate::{
     storage::Storage,
     subscriptions::{Progress, Subscription},
@@ -34,6 +35,12 @@ const LIFE: (u64, u64) = (1800, 3600);
 
 /// How often a version without a change is stored: often enough to resume after a restart, seldom enough to spare the disk.
 const STORE_BOOKMARK: Duration = Duration::from_mins(10);
+
+/// A server that has more to tell is not silent for so long.
+const SILENT: Duration = Duration::from_secs(3);
+
+/// More than this is not held back, in bytes: it would be in memory twice. What it was held back for is still judged.
+const HELD_BACK: usize = 8 << 20;
 
 /// Watches from the version that is held, until the stream ends. `counts`: whether upstream is believed how many objects there are.
 pub(super) async fn run(
@@ -64,9 +71,16 @@ pub(super) async fn run(
         expected = expected.without_count();
     }
     let mut reader = WatchReader::new(encoding, ITEM_MAX);
-    subscription.prove();
-    subscription.set_source(Some(response.body().source()));
-    subscription.set_progress(Progress::Watching);
+    let source = response.body().source();
+    let is_watching = || {
+        subscription.prove();
+        subscription.set_source(Some(source.clone()));
+        subscription.set_progress(Progress::Watching);
+    };
+    let mut held_back = expected.doubt().map(|_| HeldBack::default());
+    if held_back.is_none() {
+        is_watching();
+    }
     let mut body = response.into_body();
     let mut stored = Instant::now();
     let mut telling = Telling::new(subscription);
@@ -78,6 +92,14 @@ pub(super) async fn run(
                 continue;
             }
             frame = body.frame() => frame,
+            () = sleep(SILENT), if held_back.is_some() => {
+                // It may be the link that is silent.
+                expected = expected.again(epoch::check(upstream, subscription, credential).await?);
+                if let Some(doubt) = expected.doubt() {
+                    return Err(Ended::Diverged(doubt));
+                }
+                Some(Ok(Frame::data(Bytes::new())))
+            }
         };
         let Some(frame) = frame else { break };
         let frame = frame.map_err(|error| Ended::Link(UpstreamError::Broken(Box::new(error))))?;
@@ -85,17 +107,45 @@ pub(super) async fn run(
         subscription.traffic().fetched(data.len());
         let mut told = Vec::new();
         let read = reader.push(&data, &mut told);
+        for event in &told {
+            expected.note(event)?;
+        }
+        if let Some(mut waiting) = held_back.take() {
+            // A server that says this has no more to tell.
+            if let Some(WatchEvent::Error(status)) =
+                told.pop_if(|event| matches!(event, WatchEvent::Error(_)))
+            {
+                return Err(refused(status));
+            }
+            waiting.bytes += data.len();
+            waiting.told.append(&mut told);
+            if expected.doubt().is_some() && waiting.bytes < HELD_BACK {
+                held_back = Some(waiting);
+            } else {
+                told = waiting.told;
+                is_watching();
+            }
+        }
         let is_whole = !told.is_empty();
-        let ended = take(storage, subscription, told, &mut stored, &mut expected);
+        let ended = take(storage, subscription, told, &mut stored);
         // Most of a long event comes before its end.
         if is_whole {
             telling.changed();
         }
         read.map_err(|error| Ended::Unreadable(error.to_string()))?;
         ended?;
-        subscription.prove();
+        if held_back.is_none() {
+            subscription.prove();
+        }
     }
     Err(reader.finish().map_or_else(|error| Ended::Unreadable(error.to_string()), |()| Ended::Done))
+}
+
+/// What was told while there was a doubt.
+#[derive(Default)]
+struct HeldBack {
+    told: Vec<WatchEvent>,
+    bytes: usize,
 }
 
 /// Stores and applies what was told, and wakes nobody. What comes before an error counts.
@@ -104,7 +154,6 @@ fn take(
     subscription: &Subscription,
     told: Vec<WatchEvent>,
     stored: &mut Instant,
-    expected: &mut Expected,
 ) -> Result<(), Ended> {
     let mut ended = Ok(());
     let mut changes: Vec<(Change, Arc<Object>)> = Vec::with_capacity(told.len());
@@ -115,8 +164,7 @@ fn take(
             WatchEvent::Modified(object) => changes.push((Change::Modified, Arc::new(object))),
             WatchEvent::Deleted(object) => changes.push((Change::Deleted, Arc::new(object))),
             WatchEvent::Bookmark { resource_version, initial_end: _ } => bookmark = Some(resource_version),
-            WatchEvent::Error(status) if status.is_expired() => ended = Err(Ended::Expired),
-            WatchEvent::Error(status) => ended = Err(Ended::Refused(Box::new(status))),
+            WatchEvent::Error(status) => ended = Err(refused(status)),
         }
     }
     // Under the writer's lock: readers see a change only when its file has it.
@@ -124,12 +172,6 @@ fn take(
         let mut events: Vec<Arc<Event>> = Vec::with_capacity(changes.len());
         let mut applied = Ok(());
         for (change, object) in changes {
-            if expected.is_due_before(object.resource_version())
-                && let Err(diverged) = expected.judge(cache)
-            {
-                applied = Err(diverged);
-                break;
-            }
             match cache.apply(change, object) {
                 Ok(event) => events.extend(event),
                 Err(error) => {
@@ -141,10 +183,6 @@ fn take(
         storage.apply(subscription.key(), &events).map_err(|error| Ended::Store(error.to_string()))?;
         applied?;
         if let Some(version) = bookmark {
-            // Everything up to it was told: what is expected of any version up to it can be judged.
-            if expected.is_due_at(version) {
-                expected.judge(cache)?;
-            }
             cache.bookmark(version);
             if stored.elapsed() > STORE_BOOKMARK {
                 storage
@@ -156,6 +194,10 @@ fn take(
         Ok::<_, Ended>(())
     })?;
     ended
+}
+
+fn refused(status: Status) -> Ended {
+    if status.is_expired() { Ended::Expired } else { Ended::Refused(Box::new(status)) }
 }
 
 fn seconds() -> u64 {

@@ -96,6 +96,10 @@ async fn verdict(asked: &Asked<'_>, subscription: &Subscription, start: &WatchSt
         WatchStart::Initial { most_recent: true, .. } | WatchStart::Live { most_recent: true } if !first => {
             asked.most_recent(subscription).await
         }
+        WatchStart::Initial { at_least: Some(_), .. } | WatchStart::After(_) => {
+            asked.resumed(subscription).await;
+            freshness::any(asked.age(subscription))
+        }
         _ => freshness::any(asked.age(subscription)),
     }
 }

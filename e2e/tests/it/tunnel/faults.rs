@@ -290,10 +290,8 @@ async fn x7_a_nat_forgets_the_silent() -> Result<()> {
     let words = ["exec", &pod(TWIN), "--", "sh", "-c", "echo alive >/proc/1/fd/1"];
     kubectl(&in_namespace(&words)).await?.ok()?;
     let line = tokio::time::timeout(Duration::from_secs(10), lines.next_line()).await;
-    ensure!(
-        line.context("no line after the silence")??.as_deref() == Some("alive"),
-        "another line in {NAMESPACE}"
-    );
+    let line = line.context("no line after the silence")??;
+    ensure!(line.as_deref() == Some("alive"), "{line:?} in {NAMESPACE}");
     drop((usual, follow));
     // A hub that is an hour old holds more than one that has just begun, whatever a NAT does; of connects a soak says that it is flat.
     if long() { held.is_all_there_is_but_memory().await } else { held.is_all_there_is().await }

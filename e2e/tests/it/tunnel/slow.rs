@@ -198,7 +198,7 @@ fn memory_as_of_many_machines() -> Result<Cleanup> {
     Ok(cleanup)
 }
 
-/// Logs that are followed and ports that are forwarded by nobody who reads, fifty of each with `--long`, else 20 and 4; as many on a
+/// Logs that are followed and ports that are forwarded by nobody who reads, fifty of each with `--long`, else 12 and 2; as many on a
 /// node that is reached by plain TCP, so that whatever else the machine does with them delays both. None is ended, no link is made
 /// anew, and nothing is left of them but memory.
 #[tokio::test]
@@ -216,7 +216,7 @@ async fn x8_stalled_readers_hold_nobody_back() -> Result<()> {
         format!("Authorization: Bearer {}", token("default", "e2e-tunnel-slow", "cluster-admin").await?);
     let mut rights = Cleanup::kubectl(&["delete", "clusterrolebinding", "default-e2e-tunnel-slow"]);
     rights.add("kubectl", &["delete", "serviceaccount", "e2e-tunnel-slow"]);
-    let number = if long() { 50 } else { 20 };
+    let number = if long() { 50 } else { 12 };
     let links = settled_links().await?;
     let mut stalled = stall(&through.0, number, &bearer).await?;
     let stalled_plain = stall(&beside.0, number, &bearer).await?;

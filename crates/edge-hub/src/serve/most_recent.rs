@@ -1,0 +1,99 @@
+//! Whether what is held will do for a read of the most recent state; what that takes is waited for, shortly.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+
+use super::Asked;
+use crate::{
+    freshness::{self, Age, Policy, Verdict},
+    subscriptions::{Progress, Subscription},
+    upstream::LinkState,
+};
+
+/// How long a filtered read of the most recent state waits for a sign of life, if there is a link and the upstream watch does not run.
+const PROOF: Duration = Duration::from_secs(3);
+
+/// How long an upstream watch takes to go on from what is held, over a link that is no worse than most.
+const RESUMES: Duration = Duration::from_secs(1);
+
+impl Asked<'_> {
+    /// How old what the subscription holds may be.
+    pub(super) fn age(&self, subscription: &Subscription) -> Age {
+        subscription.age(self.hub.upstream.is_up())
+    }
+
+    /// The same for a read of the most recent state: a watch whose connection was silent for longer than the policy allows, as an idle one
+    /// is, is asked for a sign of life first, which costs less than to ask for the state.
+    pub(super) async fn proved_age(&self, subscription: &Subscription, policy: Policy) -> Age {
+        let age = self.age(subscription);
+        let Policy::Bounded(within) = policy else { return age };
+        if !age.watching || age.proved <= within {
+            return age;
+        }
+        if let Some(source) = subscription.source() {
+            source.prove(within).await;
+        }
+        self.age(subscription)
+    }
+
+    /// Whether what the subscription holds will do for a read of the most recent state. What is filtered is answered here or not at all.
+    pub(super) async fn most_recent(&self, subscription: &Subscription) -> Verdict {
+        let policy = self.hub.sharing.load().freshness(&self.key.resource);
+        if self.filter.is_none() {
+            if matches!(policy, Policy::Bounded(_)) {
+                self.resumed(subscription).await;
+            }
+            let age = self.proved_age(subscription, policy).await;
+            return freshness::most_recent(policy, age, self.hub.upstream.is_up());
+        }
+        let began = Instant::now();
+        let verdict = || freshness::most_recent_held(policy, self.age(subscription), began.elapsed());
+        let within = match policy {
+            Policy::Bounded(within) => within,
+            Policy::Strict | Policy::Any => Duration::ZERO,
+        };
+        let mut progress = subscription.progress();
+        let mut link = self.hub.upstream.state();
+        let proof = async {
+            while verdict() != (Verdict::Held { stale: None }) && self.hub.upstream.is_up() {
+                progress.borrow_and_update();
+                link.borrow_and_update();
+                if let Some(source) = subscription.source() {
+                    source.prove(within).await;
+                    if verdict() == (Verdict::Held { stale: None }) {
+                        return;
+                    }
+                }
+                let changed = tokio::select! {
+                    changed = progress.changed() => changed,
+                    changed = link.changed() => changed,
+                };
+                if changed.is_err() {
+                    return;
+                }
+            }
+        };
+        if policy != Policy::Any {
+            // Without a proof in time it is as old as it is.
+            let _ = timeout(PROOF, proof).await;
+        }
+        verdict()
+    }
+
+    /// Waits a moment while the upstream watch is about to go on from what is held: then the link need not be asked, and what is held is
+    /// known to be of the time that the API server is in. Versions that a client has seen say nothing of one before that.
+    pub(super) async fn resumed(&self, subscription: &Subscription) {
+        if self.age(subscription).watching {
+            return;
+        }
+        let (mut progress, mut link) = (subscription.progress(), self.hub.upstream.state());
+        let settled = async {
+            tokio::select! {
+                _ = link.wait_for(|state| !matches!(state, LinkState::Up(_))) => {}
+                _ = progress.wait_for(|progress| matches!(progress, Progress::Watching | Progress::Refused(_))) => {}
+            }
+        };
+        let _ = timeout(RESUMES, settled).await;
+    }
+}
