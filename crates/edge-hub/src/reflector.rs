@@ -11,6 +11,7 @@ mod epoch;
 mod list;
 mod telling;
 mod timer;
+mod undone;
 mod watch;
 
 use std::{sync::Arc, time::Duration};
@@ -23,7 +24,7 @@ use tracing::{debug, info, warn};
 use watch_cache::{Cache, Replaced};
 
 pub use self::epoch::upstream_version;
-use self::list::Listing;
+use self::{list::Listing, undone::Undone};
 use crate::{
     metrics::{Meters, Resync},
     storage::Storage,
@@ -78,18 +79,45 @@ enum Ended {
     Store(String),
 }
 
+/// What is to be done next, and what is known of upstream.
+struct Course {
+    /// What has come of a list.
+    listing: Listing,
+    /// Why everything is listed next; else it is watched.
+    relist: Option<Resync>,
+    /// Whether what is held was not what upstream has, and no watch has lasted since.
+    diverged: bool,
+    /// Whether upstream is believed how many objects there are.
+    counts: bool,
+    /// Whether what a watch tells is held back while there is a doubt.
+    holds: bool,
+}
+
+impl Course {
+    fn new(relist: Option<Resync>) -> Self {
+        Self { listing: Listing::default(), relist, diverged: false, counts: true, holds: true }
+    }
+
+    /// Everything is listed, from its first page on.
+    fn anew(&mut self, why: Resync) {
+        (self.listing, self.relist) = (Listing::default(), Some(why));
+    }
+}
+
 /// Runs subscriptions against one upstream and one store.
 #[derive(Clone)]
 pub struct Reflector {
     upstream: Upstream,
     storage: Storage,
     meters: Meters,
+    undone: Arc<Undone>,
 }
 
 impl Reflector {
     /// A reflector for all subscriptions of the hub.
     pub fn new(upstream: Upstream, storage: Storage, meters: Meters) -> Self {
-        Self { upstream, storage, meters }
+        let undone = Arc::new(Undone::new(storage.clone()));
+        Self { upstream, storage, meters, undone }
     }
 
     /// Whether there is a link.
@@ -133,33 +161,22 @@ impl Reflector {
     }
 
     async fn keep(&self, subscription: &Subscription) {
-        let mut listing = Listing::default();
-        let mut relist = subscription.version().is_none();
-        let mut why = Resync::First;
-        let mut counts = true;
+        let (name, resource) = (subscription.key().to_string(), &subscription.key().resource);
+        let mut course = Course::new(subscription.version().is_none().then_some(Resync::First));
         let mut pause = PAUSE.0;
         let mut missing: Option<Instant> = None;
         loop {
             self.linked(subscription).await;
+            if course.relist.is_none() && self.undone.times(resource) != self.undone.listed_after(&name) {
+                warn!(key = name, "upstream went back in time, as was noticed elsewhere: it is listed anew");
+                course.anew(Resync::Diverged);
+            }
             let current = subscription.credential();
             let began = Instant::now();
-            let ended = if relist {
-                match self.relist(subscription, &current, &mut listing).await {
-                    Ok(()) => {
-                        relist = false;
-                        self.meters.resync(why);
-                        continue;
-                    }
-                    Err(ended) => ended,
-                }
-            } else {
-                let Err(ended) =
-                    watch::run(&self.upstream, &self.storage, subscription, &current, counts).await;
-                subscription.set_source(None);
-                ended
-            };
+            subscription.goes_on(began);
+            let Err(ended) = self.go_on(subscription, &current, &mut course).await else { continue };
             if began.elapsed() > STEADY {
-                pause = PAUSE.0;
+                (pause, course.diverged) = (PAUSE.0, false);
             }
             debug!(key = %subscription.key(), %ended, "upstream");
             let is_missing = matches!(&ended, Ended::Refused(status) if status.code == 404);
@@ -169,30 +186,26 @@ impl Reflector {
                 // The next may be as short.
                 Ended::Done => subscription.set_progress(Progress::Interrupted),
                 Ended::Expired => {
-                    listing = Listing::default();
-                    relist = true;
-                    why = Resync::Expired;
+                    course.anew(Resync::Expired);
                     // Not at once: a server whose history is short would be listed without end.
                     subscription.set_progress(Progress::Interrupted);
                 }
                 Ended::Rewound { ours, theirs } => {
                     warn!(key = %subscription.key(), %ours, %theirs, "upstream went back in time: it is listed anew");
                     subscription.set_progress(Progress::Interrupted);
-                    listing = Listing::default();
-                    relist = true;
-                    why = Resync::Diverged;
+                    self.undone.again(resource);
+                    course.anew(Resync::Diverged);
                     continue;
                 }
                 Ended::Diverged(reason) => {
                     warn!(key = %subscription.key(), reason, "what is held is not what upstream has: it is listed anew");
                     subscription.set_progress(Progress::Interrupted);
                     // A list that does not help either is what upstream has; then it miscounts.
-                    let first = why != Resync::Diverged;
-                    counts = first;
-                    listing = Listing::default();
-                    relist = true;
-                    why = Resync::Diverged;
+                    let first = !course.diverged;
+                    (course.diverged, course.counts) = (true, first);
+                    course.anew(Resync::Diverged);
                     if first {
+                        self.undone.again(resource);
                         continue;
                     }
                 }
@@ -207,23 +220,19 @@ impl Reflector {
                     let withdrawn = missing.is_some_and(|since| since.elapsed() > WITHDRAWN);
                     refused(subscription, status);
                     if withdrawn && self.withdraw(subscription) {
-                        (listing, relist, why) = (Listing::default(), true, Resync::First);
+                        course.anew(Resync::First);
                     }
                 }
                 Ended::Unreadable(reason) => {
                     warn!(key = %subscription.key(), %reason, "cannot read what upstream sent");
                     subscription.set_progress(interrupted(subscription));
-                    relist = true;
-                    why = Resync::Unreadable;
-                    listing = Listing::default();
+                    course.anew(Resync::Unreadable);
                 }
                 Ended::Store(reason) => {
                     warn!(key = %subscription.key(), %reason, "cannot store what upstream sent");
                     subscription.set_progress(interrupted(subscription));
                     // The log may have a hole now, which only a whole list closes.
-                    relist = true;
-                    why = Resync::First;
-                    listing = Listing::default();
+                    course.anew(Resync::First);
                 }
             }
             tokio::select! {
@@ -232,10 +241,30 @@ impl Reflector {
             }
             // It is there again, and readers know more of it than what is held, which is of the time before.
             if is_missing && subscription.was_passed_by() && self.withdraw(subscription) {
-                (listing, relist, why) = (Listing::default(), true, Resync::First);
+                course.anew(Resync::First);
             }
             pause = (pause * 2).min(PAUSE.1);
         }
+    }
+
+    /// Lists, or watches until that ends.
+    async fn go_on(
+        &self,
+        subscription: &Subscription,
+        credential: &Credential,
+        course: &mut Course,
+    ) -> Result<(), Ended> {
+        if let Some(why) = course.relist {
+            self.relist(subscription, credential, &mut course.listing).await?;
+            (course.relist, course.holds) = (None, true);
+            self.meters.resync(why);
+            return Ok(());
+        }
+        let (upstream, storage) = (&self.upstream, &self.storage);
+        let watched =
+            watch::run(upstream, storage, subscription, credential, course.counts, &mut course.holds).await;
+        subscription.set_source(None);
+        watched.map(|never| match never {})
     }
 
     /// Lets go of what is held, and says whether there was anything.
@@ -264,6 +293,7 @@ impl Reflector {
         credential: &Credential,
         listing: &mut Listing,
     ) -> Result<(), Ended> {
+        let undone = self.undone.times(&subscription.key().resource);
         listing.fetch(&self.upstream, subscription, credential).await?;
         let (objects, version) = std::mem::take(listing).finish().ok_or(Ended::Expired)?;
         let count = objects.len();
@@ -271,6 +301,7 @@ impl Reflector {
         self.storage
             .replace(subscription.key(), &objects, version)
             .map_err(|error| Ended::Store(error.to_string()))?;
+        self.undone.list(&subscription.key().to_string(), undone);
         self.keep_kind(subscription);
         let replaced = subscription.write(|cache| match cache.replace(objects.clone(), version) {
             Ok(replaced) => replaced,

@@ -10,7 +10,7 @@ use std::{
 };
 
 use axum::body::{Body, Bytes};
-use http::{Request, StatusCode, header};
+use http::{Request, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use hyper::body::Frame;
 use kube_wire::{
@@ -26,7 +26,7 @@ use super::{Ended, epoch, list, telling::Telling};
 use crate::{
     storage::Storage,
     subscriptions::{Progress, Subscription},
-    upstream::{Credential, USER_AGENT, Upstream, UpstreamError},
+    upstream::{Answer, Credential, USER_AGENT, Upstream, UpstreamError},
 };
 
 /// How long a watch is asked to last; spread, so that those of a node do not end together. As long as those are that name no time:
@@ -42,28 +42,17 @@ const SILENT: Duration = Duration::from_secs(3);
 /// More than this is not held back, in bytes: it would be in memory twice. What it was held back for is still judged.
 const HELD_BACK: usize = 8 << 20;
 
-/// Watches from the version that is held, until the stream ends. `counts`: whether upstream is believed how many objects there are.
+/// Watches from the version that is held, until the stream ends. `counts`: whether upstream is believed how many objects there are; `holds`:
+/// whether what is told is held back while there is a doubt, which says whether the next watch does.
 pub(super) async fn run(
     upstream: &Upstream,
     storage: &Storage,
     subscription: &Subscription,
     credential: &Credential,
     counts: bool,
+    holds: &mut bool,
 ) -> Result<std::convert::Infallible, Ended> {
-    let version = subscription.version().ok_or(Ended::Expired)?;
-    let life = seconds();
-    let path = subscription.key().path_with(&format!(
-        "watch=1&allowWatchBookmarks=true&timeoutSeconds={life}&resourceVersion={version}"
-    ));
-    let request = Request::get(path)
-        .header(header::ACCEPT, list::accept(subscription, true))
-        .header(header::USER_AGENT, USER_AGENT)
-        .body(Body::empty())
-        .map_err(|error| Ended::Unreadable(error.to_string()))?;
-    let response = upstream.send(credential, request).await?;
-    if response.status() != StatusCode::OK {
-        return Err(list::refused(response).await);
-    }
+    let response = open(upstream, subscription, credential).await?;
     let encoding = list::encoding(response.headers().get(header::CONTENT_TYPE));
     // Not before: a server that is restored later ends this watch, one that was restored between the two would not.
     let mut expected = epoch::check(upstream, subscription, credential).await?;
@@ -77,10 +66,14 @@ pub(super) async fn run(
         subscription.set_source(Some(source.clone()));
         subscription.set_progress(Progress::Watching);
     };
-    let mut held_back = expected.doubt().map(|_| HeldBack::default());
-    if held_back.is_none() {
+    let mut held_back = None;
+    if expected.doubt().is_some() && *holds {
+        held_back = Some(HeldBack::default());
+    } else {
         is_watching();
     }
+    // Whether it was asked again since something came.
+    let mut asked = false;
     let mut body = response.into_body();
     let mut stored = Instant::now();
     let mut telling = Telling::new(subscription);
@@ -93,24 +86,31 @@ pub(super) async fn run(
             }
             frame = body.frame() => frame,
             () = sleep(SILENT), if held_back.is_some() => {
-                // It may be the link that is silent.
-                expected = expected.again(epoch::check(upstream, subscription, credential).await?);
-                if let Some(doubt) = expected.doubt() {
+                if let Some(doubt) = expected.doubt().filter(|_| asked) {
                     return Err(Ended::Diverged(doubt));
                 }
+                // It may be the link that was silent: then what comes with the answer is read before it is judged.
+                expected = expected.again(epoch::check(upstream, subscription, credential).await?);
+                asked = true;
                 Some(Ok(Frame::data(Bytes::new())))
             }
         };
         let Some(frame) = frame else { break };
         let frame = frame.map_err(|error| Ended::Link(UpstreamError::Broken(Box::new(error))))?;
         let Ok(data) = frame.into_data() else { continue };
+        asked &= data.is_empty();
         subscription.traffic().fetched(data.len());
         let mut told = Vec::new();
         let read = reader.push(&data, &mut told);
         for event in &told {
             expected.note(event)?;
         }
-        if let Some(mut waiting) = held_back.take() {
+        let doubt = expected.doubt().is_some();
+        if doubt && *holds && held_back.is_none() {
+            subscription.set_progress(Progress::Interrupted);
+            held_back = Some(HeldBack::default());
+        }
+        let released = if let Some(mut waiting) = held_back.take() {
             // A server that says this has no more to tell.
             if let Some(WatchEvent::Error(status)) =
                 told.pop_if(|event| matches!(event, WatchEvent::Error(_)))
@@ -119,13 +119,18 @@ pub(super) async fn run(
             }
             waiting.bytes += data.len();
             waiting.told.append(&mut told);
-            if expected.doubt().is_some() && waiting.bytes < HELD_BACK {
+            // What is held back when the link breaks comes again, and must not be held back for ever.
+            *holds = !doubt || waiting.told.is_empty();
+            if doubt && waiting.bytes < HELD_BACK {
                 held_back = Some(waiting);
-            } else {
-                told = waiting.told;
-                is_watching();
+                read.map_err(|error| Ended::Unreadable(error.to_string()))?;
+                continue;
             }
-        }
+            told = waiting.told;
+            true
+        } else {
+            false
+        };
         let is_whole = !told.is_empty();
         let ended = take(storage, subscription, told, &mut stored);
         // Most of a long event comes before its end.
@@ -134,11 +139,32 @@ pub(super) async fn run(
         }
         read.map_err(|error| Ended::Unreadable(error.to_string()))?;
         ended?;
-        if held_back.is_none() {
+        if released {
+            is_watching();
+        } else {
             subscription.prove();
         }
     }
     Err(reader.finish().map_or_else(|error| Ended::Unreadable(error.to_string()), |()| Ended::Done))
+}
+
+async fn open(
+    upstream: &Upstream,
+    subscription: &Subscription,
+    credential: &Credential,
+) -> Result<Response<Answer>, Ended> {
+    let version = subscription.version().ok_or(Ended::Expired)?;
+    let life = seconds();
+    let path = subscription.key().path_with(&format!(
+        "watch=1&allowWatchBookmarks=true&timeoutSeconds={life}&resourceVersion={version}"
+    ));
+    let request = Request::get(path)
+        .header(header::ACCEPT, list::accept(subscription, true))
+        .header(header::USER_AGENT, USER_AGENT)
+        .body(Body::empty())
+        .map_err(|error| Ended::Unreadable(error.to_string()))?;
+    let response = upstream.send(credential, request).await?;
+    if response.status() == StatusCode::OK { Ok(response) } else { Err(list::refused(response).await) }
 }
 
 /// What was told while there was a doubt.

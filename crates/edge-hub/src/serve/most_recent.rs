@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::Asked;
 use crate::{
@@ -41,8 +41,12 @@ impl Asked<'_> {
     pub(super) async fn most_recent(&self, subscription: &Subscription) -> Verdict {
         let policy = self.hub.sharing.load().freshness(&self.key.resource);
         if self.filter.is_none() {
-            if matches!(policy, Policy::Bounded(_)) {
-                self.resumed(subscription).await;
+            // What was missed may not be told yet when the watch is open.
+            if matches!(policy, Policy::Bounded(_))
+                && self.resumed(subscription).await
+                && self.hub.upstream.is_up()
+            {
+                return Verdict::Forward;
             }
             let age = self.proved_age(subscription, policy).await;
             return freshness::most_recent(policy, age, self.hub.upstream.is_up());
@@ -81,12 +85,12 @@ impl Asked<'_> {
         verdict()
     }
 
-    /// Waits a moment while the upstream watch is about to go on from what is held: then the link need not be asked, and what is held is
-    /// known to be of the time that the API server is in. Versions that a client has seen say nothing of one before that.
-    pub(super) async fn resumed(&self, subscription: &Subscription) {
-        if self.age(subscription).watching {
-            return;
-        }
+    /// Waits a moment while the upstream watch is about to go on from what is held, and says whether it did: what is held is known then
+    /// to be of the time that the API server is in. Versions that a client has seen say nothing of one before that.
+    pub(super) async fn resumed(&self, subscription: &Subscription) -> bool {
+        let Some(went_on) = subscription.went_on().filter(|_| !self.age(subscription).watching) else {
+            return false;
+        };
         let (mut progress, mut link) = (subscription.progress(), self.hub.upstream.state());
         let settled = async {
             tokio::select! {
@@ -94,6 +98,7 @@ impl Asked<'_> {
                 _ = progress.wait_for(|progress| matches!(progress, Progress::Watching | Progress::Refused(_))) => {}
             }
         };
-        let _ = timeout(RESUMES, settled).await;
+        let _ = timeout_at(went_on + RESUMES, settled).await;
+        true
     }
 }

@@ -113,6 +113,8 @@ pub struct Subscription {
     carried: Notify,
     /// Whether readers were given by the API server what the hub, which had been told that there is no such resource, does not hold.
     passed_by: AtomicBool,
+    /// When a list or a watch was last begun.
+    went_on: Mutex<Option<Instant>>,
     /// Ends the reflector and every reader.
     closed: CancellationToken,
 }
@@ -143,6 +145,7 @@ impl Subscription {
             carriers: Mutex::new(Carriers::new(carrier)),
             carried: Notify::new(),
             passed_by: AtomicBool::new(false),
+            went_on: Mutex::default(),
             closed,
         })
     }
@@ -246,6 +249,16 @@ impl Subscription {
             *current = progress;
             changed
         });
+    }
+
+    /// Since now it is about to go on: a list or a watch is being opened.
+    pub fn goes_on(&self, now: Instant) {
+        *self.went_on.lock() = Some(now);
+    }
+
+    /// Since when it is about to go on, or has.
+    pub fn went_on(&self) -> Option<Instant> {
+        *self.went_on.lock()
     }
 
     /// Upstream gave a sign of life.

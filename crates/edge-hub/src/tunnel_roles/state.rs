@@ -23,6 +23,9 @@ use tunnel::{
 
 use super::plan::{Plan, Role};
 
+/// How long a stream waits for a link: a node that holds none at rest makes one now.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+
 /// How long a client that connected may say nothing.
 const SILENCE: Duration = Duration::from_secs(10);
 
@@ -98,6 +101,12 @@ impl State {
     /// Tells who a peer is: its certificate is that of a node, the hub's own or the kubelet's.
     pub(super) fn verifier() -> SubjectVerifier {
         SubjectVerifier::new(NODE_GROUP, NODE_USER_PREFIX)
+    }
+
+    /// How long who comes in may wait for a link. A gateway that is elected holds all that there are; one that is listed and not elected, or
+    /// has just come back, makes them when it is asked.
+    pub(super) fn patience(&self) -> Duration {
+        if self.plan.borrow().view.stands(&self.me) { Duration::ZERO } else { PATIENCE }
     }
 
     /// A way in or out, whose name stands in the audit.

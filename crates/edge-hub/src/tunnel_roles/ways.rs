@@ -32,11 +32,8 @@ use tunnel::{
     stats::Listener,
 };
 
-use super::{Mutual, State, TunnelConfig, args::LocalUser, plan::Role};
+use super::{Mutual, State, TunnelConfig, args::LocalUser, plan::Role, state::PATIENCE};
 use crate::{authenticate::user_of, identity::Shown, listen::owner_of};
-
-/// How long a stream of a local program waits for a link: a node that holds none at rest makes one now.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long a TLS handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -121,7 +118,7 @@ impl Ways {
                         let _ = client.write_all(DENIED).await;
                         return;
                     }
-                    let ingress = state.ingress("egress-socket", Class::Interactive, Duration::ZERO);
+                    let ingress = state.ingress("egress-socket", Class::Interactive, state.patience());
                     Box::pin(serve_http(&ingress, client, &peer, &Form::Proxy, &end)).await;
                 }
             }));
@@ -210,7 +207,7 @@ async fn mutual(
         return;
     }
     let caller = format!("{name} {peer}");
-    let ingress = state.ingress("clients", Class::Interactive, Duration::ZERO);
+    let ingress = state.ingress("clients", Class::Interactive, state.patience());
     Box::pin(serve_http(&ingress, client, &caller, &Form::Proxy, &ending)).await;
 }
 

@@ -1,7 +1,7 @@
 //! What is sent to the internal Service of gateways, at the node's addresses and the ports that the Service says. Callers are not known
 //! here: they come as far as nodes, and a kubelet authenticates them itself, since its TLS is passed through unopened.
 
-use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
@@ -82,11 +82,11 @@ async fn serve(state: Arc<State>, ways: Ways, address: SocketAddr, closed: Endin
             }
             match way {
                 Some(WayIn::Http(ports)) => {
-                    let ingress = state.ingress("internal-http", Class::Interactive, Duration::ZERO);
+                    let ingress = state.ingress("internal-http", Class::Interactive, state.patience());
                     Box::pin(serve_http(&ingress, client, &peer, &Form::Host(ports), &ending)).await;
                 }
                 Some(WayIn::Tls(port)) => {
-                    let ingress = state.ingress("internal-tls", Class::Interactive, Duration::ZERO);
+                    let ingress = state.ingress("internal-tls", Class::Interactive, state.patience());
                     Box::pin(serve_sni(&ingress, client, &peer, port)).await;
                 }
                 None => {}

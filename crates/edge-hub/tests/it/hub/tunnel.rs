@@ -261,6 +261,26 @@ async fn an_ordinary_node_goes_out_by_its_pools_endpoint() {
     assert_eq!(edge.status().await["role"], "agent");
 }
 
+/// Its API server has no other way to the edge.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_that_is_not_elected_goes_by_one_that_is() {
+    let site = Tunnelled::new().await;
+    let (cloud, _edge) = (site.cloud().await, site.edge().await);
+    site.linked(&cloud).await;
+    let (spare, socket) = site.spare().await;
+    site.until_async("it knows the cluster", async || spare.status().await["role"] == "gateway").await;
+    assert_eq!(spare.status().await["links"], Value::Array(vec![]), "it holds none at rest");
+    // Once it has its certificate.
+    site.until_async("the edge", async || {
+        let Ok(mut stream) = UnixStream::connect(&socket).await else { return false };
+        connect(&mut stream, &format!("a1:{}", site.kubelet)).await == "200"
+            && site.ask_kubelet(stream).await == "you are prober"
+    })
+    .await;
+    let links = spare.status().await["links"].as_array().unwrap().clone();
+    assert!(links.iter().all(|link| link["peer"] == "c1" && link["direction"] == "forward"), "{links:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gateway_has_a_new_certificate_at_sighup_and_cuts_no_stream() {
     let site = Tunnelled::new().await;

@@ -284,7 +284,7 @@ impl Tunnelled {
         fs::create_dir_all(&sockets).unwrap();
         let ca = self.site.file("ca.crt").display().to_string();
         let more = [
-            ("--tunnel-address", format!("127.0.0.1:{}", self.gateway)),
+            ("--tunnel-address", format!("0.0.0.0:{}", self.gateway)),
             ("--tunnel-proxy-port", "0".to_owned()),
             ("--tunnel-clients-address", format!("127.0.0.1:{}", self.clients)),
             ("--tunnel-client-ca-file", ca),
@@ -292,6 +292,30 @@ impl Tunnelled {
             ("--tunnel-egress-socket", self.socket().display().to_string()),
         ];
         self.hub("c1", &more).await
+    }
+
+    /// Another node of the cloud, beside whose API server a gateway is listed, and not elected. With its socket.
+    pub(super) async fn spare(&self) -> (TestHub, PathBuf) {
+        let addresses = json!([{ "type": "InternalIP", "address": self.address }]);
+        let node = json!({ "metadata": { "name": "c2" }, "spec": {}, "status": { "addresses": addresses } });
+        let cluster = self.site.server.cluster();
+        cluster.create("nodes", node).unwrap();
+        let endpoint = |node: &str| json!({ "nodeName": node, "type": "proxy", "underNAT": false });
+        let node = |node: &str| json!({ "nodeName": node, "privateIP": self.address, "subnets": [] });
+        let listed = json!({
+            "spec": { "endpoints": [endpoint("c1"), endpoint("c2")] },
+            "status": { "nodes": [node("c1"), node("c2")] },
+        });
+        cluster.merge_patch(GATEWAYS, "cloud", &listed).unwrap();
+        let socket = self.site.file("spare").join("egress.sock");
+        fs::create_dir_all(self.site.file("spare")).unwrap();
+        let more = [
+            // Gateways of one domain have one port; their nodes have one address here.
+            ("--tunnel-address", format!("[::1]:{}", self.gateway)),
+            ("--tunnel-proxy-port", "0".to_owned()),
+            ("--tunnel-egress-socket", socket.display().to_string()),
+        ];
+        (self.hub("c2", &more).await, socket)
     }
 
     /// The Unix socket for an API server.

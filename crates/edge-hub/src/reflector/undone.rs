@@ -1,0 +1,73 @@
+//! How often upstream went back in time, of each resource, as any subscription of it has noticed.
+//!
+//! A subscription whose version upstream has passed again cannot always tell by itself ([`epoch`](super::epoch)). But all of one
+//! resource are kept in one etcd: what one has noticed holds for the others, those among them that wait on the disk for a reader, too.
+
+use std::collections::HashMap;
+
+use kube_wire::resource::GroupVersionResource;
+use parking_lot::Mutex;
+use tracing::warn;
+
+use crate::storage::Storage;
+
+/// What is noticed in this run and was in those before it.
+pub(super) struct Undone {
+    storage: Storage,
+    /// Of each name, as it is stored.
+    noticed: Mutex<HashMap<String, u64>>,
+}
+
+impl Undone {
+    pub(super) fn new(storage: Storage) -> Self {
+        Self { storage, noticed: Mutex::default() }
+    }
+
+    /// So often it was noticed of this resource.
+    pub(super) fn times(&self, resource: &GroupVersionResource) -> u64 {
+        self.read(of_resource(resource))
+    }
+
+    /// It is noticed once more.
+    pub(super) fn again(&self, resource: &GroupVersionResource) {
+        self.write(of_resource(resource), self.times(resource) + 1);
+    }
+
+    /// After how many times the subscription of this name was listed, with what is held of it.
+    pub(super) fn listed_after(&self, name: &str) -> u64 {
+        self.read(of_subscription(name))
+    }
+
+    /// It is listed after so many.
+    pub(super) fn list(&self, name: &str, times: u64) {
+        self.write(of_subscription(name), times);
+    }
+
+    fn read(&self, name: String) -> u64 {
+        let stored = |name: &String| {
+            let stored = self.storage.blob(name)?;
+            std::str::from_utf8(&stored).ok()?.parse().ok()
+        };
+        let mut noticed = self.noticed.lock();
+        *noticed.entry(name).or_insert_with_key(|name| stored(name).unwrap_or(0))
+    }
+
+    fn write(&self, name: String, times: u64) {
+        if self.read(name.clone()) == times {
+            return;
+        }
+        if let Err(error) = self.storage.put_blob(&name, times.to_string().as_bytes()) {
+            warn!(name, %error, "cannot store that upstream went back in time");
+        }
+        self.noticed.lock().insert(name, times);
+    }
+}
+
+/// Whatever its version: those of a group have one etcd.
+fn of_resource(resource: &GroupVersionResource) -> String {
+    format!("undone {}/{}", resource.group, resource.resource)
+}
+
+fn of_subscription(name: &str) -> String {
+    format!("listed after {name}")
+}
