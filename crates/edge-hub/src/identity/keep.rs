@@ -49,7 +49,7 @@ impl Keeper {
         meters: IdentityMeters,
     ) -> std::io::Result<Self> {
         let hangup = Hangup::listen()?;
-        let given = digest(&identity.config.given.0);
+        let given = digest(&identity.config.given.0, &identity.ca);
         let bare = matches!(identity.start, Start::Nothing(_));
         let report = Report::default();
         let (shown, _) = watch::channel(match identity.start {
@@ -183,7 +183,7 @@ impl Keeper {
     /// Uses the files of others if they changed.
     fn use_given(&mut self) {
         let (certificate, key) = &self.identity.config.given;
-        let found = digest(certificate);
+        let found = digest(certificate, &self.identity.ca);
         if found.is_none() || found == self.given {
             return;
         }
@@ -195,7 +195,7 @@ impl Keeper {
                 self.bare = false;
                 self.meters.renewed();
                 self.report.problem(None);
-                info!(path = %certificate.display(), "using the certificate as it is now");
+                info!(path = %certificate.display(), "using the certificate, and the authorities, as they are now");
             }
             // It may be half written; what was used before goes on.
             Err(error) => {
@@ -280,6 +280,7 @@ fn valid(path: &Path) -> bool {
     leaf.is_some_and(|leaf| leaf.validity().not_after >= Timestamp::now())
 }
 
-fn digest(path: &Path) -> Option<Sha256Digest> {
-    fs::read(path).ok().map(|content| Sha256Digest::of(&content))
+fn digest(certificate: &Path, authorities: &Path) -> Option<Sha256Digest> {
+    let content = [fs::read(certificate).ok()?, fs::read(authorities).unwrap_or_default()].concat();
+    Some(Sha256Digest::of(&content))
 }

@@ -21,6 +21,7 @@ pub struct Shown {
 }
 
 /// A certificate, its key and the authorities, all PEM.
+#[derive(PartialEq, Eq)]
 pub struct ShownPem {
     /// The authorities of peers.
     pub authority: String,

@@ -26,6 +26,9 @@ const ON_DEMAND: Duration = Duration::from_mins(1);
 /// How soon files that could not be read are read again.
 const AGAIN: Duration = Duration::from_secs(5);
 
+/// How often it is looked whether files are other ones: authorities are replaced by whoever set the node up, and nobody says so.
+const LOOK: Duration = Duration::from_mins(1);
+
 /// Keeps the links until `shutdown`, and then until their streams have ended.
 pub(super) async fn keep(
     state: Arc<State>,
@@ -61,33 +64,34 @@ pub(super) async fn keep(
     while tasks.join_next().await.is_some() {}
 }
 
-/// Uses the certificate that is shown, anew at each change.
+/// Uses the certificate that is shown and the authorities beside it, anew at each change of either.
 pub(super) async fn install(
     state: Arc<State>,
     part: &'static str,
     credentials: Arc<Credentials>,
     mut shown: watch::Receiver<Option<Shown>>,
 ) {
+    let mut used = None;
     loop {
         let current = shown.borrow_and_update().clone();
-        let installed = current.map(|shown| {
+        let installed = current.as_ref().map(|shown| {
             let pem = shown.read().map_err(|error| format!("{}: {error}", shown.certificate.display()))?;
-            let installed = credentials.install(&pem.certificate, &pem.key, &pem.authority);
-            installed.map_err(|error| format!("{}: {error}", shown.certificate.display()))
-        });
-        let failed = match installed {
-            Some(Err(error)) => Some(error),
-            Some(Ok(generation)) => {
-                info!(part, generation, "in use for the tunnel");
-                None
+            if used.as_ref() == Some(&pem) {
+                return Ok(());
             }
-            None => None,
-        };
-        let again = failed.is_some();
+            let generation = credentials
+                .install(&pem.certificate, &pem.key, &pem.authority)
+                .map_err(|error| format!("{}: {error}", shown.certificate.display()))?;
+            info!(part, generation, "in use for the tunnel");
+            used = Some(pem);
+            Ok(())
+        });
+        let failed = installed.and_then(Result::err);
+        let pause = if failed.is_some() { AGAIN } else { LOOK };
         state.problem(part, failed);
         tokio::select! {
             changed = shown.changed() => if changed.is_err() { return std::future::pending().await },
-            () = sleep(AGAIN), if again => {}
+            () = sleep(pause) => {}
         }
     }
 }

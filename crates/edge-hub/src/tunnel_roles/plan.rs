@@ -255,7 +255,14 @@ fn cloud_gateways<'a>(me: &str, known: &'a Known) -> (Option<&'a str>, BTreeSet<
         selects: gateway.selects,
         lists_cloud_node: gateway.endpoints.iter().any(is_cloud),
     };
-    let claims = of_cloud(known.gateways.iter().map(claim));
+    let mut claims = of_cloud(known.gateways.iter().map(claim));
+    // The manager knows all nodes, and writes which are behind a Gateway, as far as there is room.
+    let has_me = |name: &&str| {
+        known.gateways.get(*name).is_some_and(|gateway| gateway.nodes.iter().any(|(node, _)| node == me))
+    };
+    if known.nodes.is_empty() && claims.iter().any(has_me) {
+        claims.retain(has_me);
+    }
     match claims.split_first() {
         Some((first, others)) => (Some(*first), others.iter().copied().collect()),
         None => (None, BTreeSet::new()),

@@ -373,3 +373,25 @@ fn ways_in_are_those_of_the_service_and_only_on_gateways() {
     known.gateways.get_mut("cloud").unwrap().active = ["c2".to_owned()].into();
     assert!(at("c1", &known).ways_in.is_empty());
 }
+
+/// An ordinary node of the cloud knows no Nodes but its own; which Gateway it is behind the manager has written.
+#[test]
+fn of_two_exposed_gateways_a_cloud_node_takes_the_one_that_it_is_behind() {
+    let mut known =
+        Known { gateways: gateways(), own: Some(facts(false, None, "10.0.0.9")), ..Known::default() };
+    let region = gateway(true, &["r1"], &[("r1", "10.1.0.1")]);
+    known.gateways.insert("region".to_owned(), region);
+    let ours = |known: &Known| at("c9", known).view.endpoints(&Domain::Cloud);
+    for (older, newer) in [("region", "cloud"), ("cloud", "region")] {
+        for (name, second) in [(older, 1), (newer, 2)] {
+            known.gateways.get_mut(name).unwrap().created =
+                format!("2026-01-01T00:00:0{second}Z").parse().ok();
+        }
+        known.gateways.get_mut("cloud").unwrap().nodes.retain(|(node, _)| node != "c9");
+        // As long as nobody has written it, the older one.
+        let expected = if older == "cloud" { "c1" } else { "r1" };
+        assert_eq!(ours(&known), BTreeSet::from([expected.to_owned()]), "{older}");
+        known.gateways.get_mut("cloud").unwrap().nodes.push(("c9".to_owned(), "10.0.0.9".parse().ok()));
+        assert_eq!(ours(&known), BTreeSet::from(["c1".to_owned()]), "{older}");
+    }
+}

@@ -117,7 +117,11 @@ impl Case<'_> {
                     labels::GATEWAY,
                     self.gateway.name_any()
                 ),
-                None => format!("{node}: no such node is behind the gateway"),
+                None => format!(
+                    "{node}: no such node is behind the gateway: if there is a Node of that name label it {}={}",
+                    labels::GATEWAY,
+                    self.gateway.name_any()
+                ),
             };
         };
         match (type_, self.is_exposed()) {
@@ -132,7 +136,7 @@ impl Case<'_> {
             }
             (EndpointType::Proxy, true) => {
                 format!(
-                    "{node}: its hub accepts no links: there is no ConfigMap {}",
+                    "{node}: its hub accepts no links: there is no ConfigMap {}; `edge-hub status` on the node says why, and the chart's value edgeHub.gatewayNodes must name it",
                     api::names::gateway_lease(node)
                 )
             }
