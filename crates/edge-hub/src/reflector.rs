@@ -130,6 +130,7 @@ impl Reflector {
         if let Err(error) = self.storage.forget(name) {
             warn!(key = name, %error, "cannot remove a subscription from the store");
         }
+        self.undone.forget(name);
     }
 
     /// The kind of the objects of a resource, as a list said it in an earlier run; for those that are not built in.

@@ -146,8 +146,7 @@ impl Connector {
 
     /// Waits for a link to any of these peers, as long as the request has patience: who holds none at rest makes one now.
     async fn awaited(&self, steps: &[Step], request: &Request) {
-        let is_for_nobody = steps.iter().all(|step| step.peers.is_empty());
-        if request.patience.is_zero() || is_for_nobody {
+        if request.patience.is_zero() || steps.iter().all(|step| step.peers.is_empty()) {
             return;
         }
         let mut changes = self.table.changes();

@@ -21,7 +21,7 @@ use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use kube_wire::{frame::read::WatchEvent, resource::ObjectKey, resource_version::ResourceVersion};
 use serde::Deserialize;
-use watch_cache::Cache;
+use watch_cache::{Cache, Snapshot};
 
 use super::{Ended, list};
 use crate::{
@@ -139,19 +139,17 @@ pub(super) async fn check(
     subscription: &Subscription,
     credential: &Credential,
 ) -> Result<Expected, Ended> {
-    let ours = subscription.version().ok_or(Ended::Expired)?;
-    let key = subscription.key();
-    let latest = subscription.read(Cache::snapshot).and_then(|held| {
-        let latest = held.iter().max_by_key(|object| object.resource_version())?;
-        Some((latest.key().clone(), latest.uid().to_owned()))
-    });
+    let (ours, key) = (subscription.version().ok_or(Ended::Expired)?, subscription.key());
+    // Nobody else changes it.
+    let held = subscription.read(Cache::snapshot).ok_or(Ended::Expired)?;
+    let latest = held.iter().max_by_key(|object| object.resource_version());
     let mut gone = None;
-    if let Some((latest, uid)) = latest.filter(|_| !key.fields.contains("metadata.name=")) {
-        let path = list::by_name(key, &latest);
+    if let Some(latest) = latest.filter(|_| !key.fields.contains("metadata.name=")) {
+        let path = list::by_name(key, latest.key());
         if let Some(found) = ask(upstream, credential, &path).await? {
             let items = found.items.unwrap_or_default();
-            compare(subscription, &items)?;
-            gone = items.is_empty().then_some((latest, uid));
+            compare(&held, &items)?;
+            gone = items.is_empty().then(|| (latest.key().clone(), latest.uid().to_owned()));
         }
     }
     // After the one above: what was gone before that version is known by then.
@@ -163,17 +161,15 @@ pub(super) async fn check(
         return Err(Ended::Rewound { ours, theirs });
     }
     let items = first.items.unwrap_or_default();
-    compare(subscription, &items)?;
+    compare(&held, &items)?;
     let whole = key.labels.is_empty() && key.fields.is_empty();
     let more = if first.metadata.next.is_empty() { Some(0) } else { first.metadata.remaining_item_count };
     let count = more.filter(|_| whole).map(|more| items.len() + more);
-    let held = subscription.read(|cache| cache.snapshot().map_or(0, |held| held.len()));
-    Ok(Expected { at: Some(theirs), count, gone, held })
+    Ok(Expected { at: Some(theirs), count, gone, held: held.len() })
 }
 
 /// Versions of an object only grow, and no two objects have one.
-fn compare(subscription: &Subscription, items: &[Item]) -> Result<(), Ended> {
-    let Some(held) = subscription.read(Cache::snapshot) else { return Ok(()) };
+fn compare(held: &Snapshot, items: &[Item]) -> Result<(), Ended> {
     for Item { metadata } in items {
         let key = ObjectKey::new(&metadata.namespace, &metadata.name);
         let (Some(ours), Some(version)) = (held.get(&key), parsed(&metadata.resource_version)) else {

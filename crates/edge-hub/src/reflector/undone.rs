@@ -43,6 +43,16 @@ impl Undone {
         self.write(of_subscription(name), times);
     }
 
+    /// Nothing is held of the subscription of this name any more.
+    pub(super) fn forget(&self, name: &str) {
+        let name = of_subscription(name);
+        let is_stored = self.read(name.clone()) > 0;
+        self.noticed.lock().remove(&name);
+        if is_stored && let Err(error) = self.storage.remove_blob(&name) {
+            warn!(name, %error, "cannot remove from the store when a subscription was listed");
+        }
+    }
+
     fn read(&self, name: String) -> u64 {
         let stored = |name: &String| {
             let stored = self.storage.blob(name)?;

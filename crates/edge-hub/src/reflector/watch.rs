@@ -66,14 +66,12 @@ pub(super) async fn run(
         subscription.set_source(Some(source.clone()));
         subscription.set_progress(Progress::Watching);
     };
-    let mut held_back = None;
+    let mut held_back: Option<HeldBack> = None;
     if expected.doubt().is_some() && *holds {
         held_back = Some(HeldBack::default());
     } else {
         is_watching();
     }
-    // Whether it was asked again since something came.
-    let mut asked = false;
     let mut body = response.into_body();
     let mut stored = Instant::now();
     let mut telling = Telling::new(subscription);
@@ -86,19 +84,18 @@ pub(super) async fn run(
             }
             frame = body.frame() => frame,
             () = sleep(SILENT), if held_back.is_some() => {
+                let asked = held_back.as_mut().is_some_and(|held_back| std::mem::replace(&mut held_back.asked, true));
                 if let Some(doubt) = expected.doubt().filter(|_| asked) {
                     return Err(Ended::Diverged(doubt));
                 }
                 // It may be the link that was silent: then what comes with the answer is read before it is judged.
                 expected = expected.again(epoch::check(upstream, subscription, credential).await?);
-                asked = true;
                 Some(Ok(Frame::data(Bytes::new())))
             }
         };
         let Some(frame) = frame else { break };
         let frame = frame.map_err(|error| Ended::Link(UpstreamError::Broken(Box::new(error))))?;
         let Ok(data) = frame.into_data() else { continue };
-        asked &= data.is_empty();
         subscription.traffic().fetched(data.len());
         let mut told = Vec::new();
         let read = reader.push(&data, &mut told);
@@ -110,15 +107,9 @@ pub(super) async fn run(
             subscription.set_progress(Progress::Interrupted);
             held_back = Some(HeldBack::default());
         }
-        let released = if let Some(mut waiting) = held_back.take() {
-            // A server that says this has no more to tell.
-            if let Some(WatchEvent::Error(status)) =
-                told.pop_if(|event| matches!(event, WatchEvent::Error(_)))
-            {
-                return Err(refused(status));
-            }
-            waiting.bytes += data.len();
-            waiting.told.append(&mut told);
+        let is_released = held_back.is_some();
+        if let Some(mut waiting) = held_back.take() {
+            waiting.add(told, data.len())?;
             // What is held back when the link breaks comes again, and must not be held back for ever.
             *holds = !doubt || waiting.told.is_empty();
             if doubt && waiting.bytes < HELD_BACK {
@@ -127,10 +118,7 @@ pub(super) async fn run(
                 continue;
             }
             told = waiting.told;
-            true
-        } else {
-            false
-        };
+        }
         let is_whole = !told.is_empty();
         let ended = take(storage, subscription, told, &mut stored);
         // Most of a long event comes before its end.
@@ -139,7 +127,7 @@ pub(super) async fn run(
         }
         read.map_err(|error| Ended::Unreadable(error.to_string()))?;
         ended?;
-        if released {
+        if is_released {
             is_watching();
         } else {
             subscription.prove();
@@ -172,6 +160,21 @@ async fn open(
 struct HeldBack {
     told: Vec<WatchEvent>,
     bytes: usize,
+    /// Whether the server was asked again since something came.
+    asked: bool,
+}
+
+impl HeldBack {
+    /// Takes what came, of so many bytes. Fails if the server says that it has no more to tell.
+    fn add(&mut self, mut told: Vec<WatchEvent>, bytes: usize) -> Result<(), Ended> {
+        if let Some(WatchEvent::Error(status)) = told.pop_if(|event| matches!(event, WatchEvent::Error(_))) {
+            return Err(refused(status));
+        }
+        self.asked &= bytes == 0;
+        self.bytes += bytes;
+        self.told.append(&mut told);
+        Ok(())
+    }
 }
 
 /// Stores and applies what was told, and wakes nobody. What comes before an error counts.

@@ -27,10 +27,7 @@ pub(super) async fn answer(asked: &Asked<'_>, request: &ListRequest) -> Result<R
         ListRead::MostRecent | ListRead::Continue { at: None, .. } if !first => {
             asked.most_recent(&subscription).await
         }
-        ListRead::NotOlderThan(_) | ListRead::Exact(_) => {
-            asked.resumed(&subscription).await;
-            freshness::any(asked.age(&subscription))
-        }
+        ListRead::NotOlderThan(_) | ListRead::Exact(_) => asked.at_version(&subscription).await,
         _ => freshness::any(asked.age(&subscription)),
     };
     let up = is_up();

@@ -85,9 +85,15 @@ impl Asked<'_> {
         verdict()
     }
 
+    /// The same of a read that names a version.
+    pub(super) async fn at_version(&self, subscription: &Subscription) -> Verdict {
+        self.resumed(subscription).await;
+        freshness::any(self.age(subscription))
+    }
+
     /// Waits a moment while the upstream watch is about to go on from what is held, and says whether it did: what is held is known then
     /// to be of the time that the API server is in. Versions that a client has seen say nothing of one before that.
-    pub(super) async fn resumed(&self, subscription: &Subscription) -> bool {
+    async fn resumed(&self, subscription: &Subscription) -> bool {
         let Some(went_on) = subscription.went_on().filter(|_| !self.age(subscription).watching) else {
             return false;
         };

@@ -97,8 +97,7 @@ async fn verdict(asked: &Asked<'_>, subscription: &Subscription, start: &WatchSt
             asked.most_recent(subscription).await
         }
         WatchStart::Initial { at_least: Some(_), .. } | WatchStart::After(_) => {
-            asked.resumed(subscription).await;
-            freshness::any(asked.age(subscription))
+            asked.at_version(subscription).await
         }
         _ => freshness::any(asked.age(subscription)),
     }

@@ -24,7 +24,7 @@ use tunnel::{
 use super::plan::{Plan, Role};
 
 /// How long a stream waits for a link: a node that holds none at rest makes one now.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long a client that connected may say nothing.
 const SILENCE: Duration = Duration::from_secs(10);
@@ -103,15 +103,17 @@ impl State {
         SubjectVerifier::new(NODE_GROUP, NODE_USER_PREFIX)
     }
 
-    /// How long who comes in may wait for a link. A gateway that is elected holds all that there are; one that is listed and not elected, or
-    /// has just come back, makes them when it is asked.
-    pub(super) fn patience(&self) -> Duration {
-        if self.plan.borrow().view.stands(&self.me) { Duration::ZERO } else { PATIENCE }
+    /// A way in, whose name stands in the audit. A gateway that is elected holds all links that there are; one that is listed and not elected,
+    /// or has just come back, makes them when it is asked, and is waited for.
+    pub(super) fn way_in(&self, name: &'static str) -> Ingress {
+        let stands = self.plan.borrow().view.stands(&self.me);
+        let patience = if stands { Duration::ZERO } else { PATIENCE };
+        Ingress { connector: self.connector.clone(), class: Class::Interactive, name, patience }
     }
 
-    /// A way in or out, whose name stands in the audit.
-    pub(super) fn ingress(&self, name: &'static str, class: Class, patience: Duration) -> Ingress {
-        Ingress { connector: self.connector.clone(), class, name, patience }
+    /// A way out for programs of the node, whose name stands in the audit.
+    pub(super) fn way_out(&self, name: &'static str) -> Ingress {
+        Ingress { connector: self.connector.clone(), class: Class::Bulk, name, patience: PATIENCE }
     }
 
     /// Whether a client says anything; those that do not are counted, and nobody is told more of them.

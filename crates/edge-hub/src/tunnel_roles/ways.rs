@@ -28,11 +28,10 @@ use tunnel::{
         http::{Form, serve_http},
         listen,
     },
-    protocol::Class,
     stats::Listener,
 };
 
-use super::{Mutual, State, TunnelConfig, args::LocalUser, plan::Role, state::PATIENCE};
+use super::{Mutual, State, TunnelConfig, args::LocalUser, plan::Role};
 use crate::{authenticate::user_of, identity::Shown, listen::owner_of};
 
 /// How long a TLS handshake may take.
@@ -118,7 +117,7 @@ impl Ways {
                         let _ = client.write_all(DENIED).await;
                         return;
                     }
-                    let ingress = state.ingress("egress-socket", Class::Interactive, state.patience());
+                    let ingress = state.way_in("egress-socket");
                     Box::pin(serve_http(&ingress, client, &peer, &Form::Proxy, &end)).await;
                 }
             }));
@@ -173,7 +172,7 @@ async fn local(
         return;
     }
     let caller = uid.map_or_else(|| peer.clone(), |uid| format!("uid {uid} {peer}"));
-    let ingress = state.ingress("loopback", Class::Bulk, PATIENCE);
+    let ingress = state.way_out("loopback");
     Box::pin(serve_http(&ingress, client, &caller, &Form::Proxy, &ending)).await;
 }
 
@@ -207,7 +206,7 @@ async fn mutual(
         return;
     }
     let caller = format!("{name} {peer}");
-    let ingress = state.ingress("clients", Class::Interactive, state.patience());
+    let ingress = state.way_in("clients");
     Box::pin(serve_http(&ingress, client, &caller, &Form::Proxy, &ending)).await;
 }
 

@@ -12,7 +12,6 @@ use tunnel::{
         listen,
         sni::serve_sni,
     },
-    protocol::Class,
     stats::Listener,
 };
 
@@ -82,11 +81,11 @@ async fn serve(state: Arc<State>, ways: Ways, address: SocketAddr, closed: Endin
             }
             match way {
                 Some(WayIn::Http(ports)) => {
-                    let ingress = state.ingress("internal-http", Class::Interactive, state.patience());
+                    let ingress = state.way_in("internal-http");
                     Box::pin(serve_http(&ingress, client, &peer, &Form::Host(ports), &ending)).await;
                 }
                 Some(WayIn::Tls(port)) => {
-                    let ingress = state.ingress("internal-tls", Class::Interactive, state.patience());
+                    let ingress = state.way_in("internal-tls");
                     Box::pin(serve_sni(&ingress, client, &peer, port)).await;
                 }
                 None => {}

@@ -181,9 +181,7 @@ impl Tunnelled {
                 labels.insert("apps.openyurt.io/nodepool", pool);
                 labels.insert("openyurt.io/is-edge-worker", "true");
             }
-            let addresses = json!([{ "type": "InternalIP", "address": address }]);
-            let node = json!({ "metadata": { "name": node, "labels": labels }, "spec": {}, "status": { "addresses": addresses } });
-            cluster.create("nodes", node).unwrap();
+            self.join(node, &json!(labels));
         }
         let gateway = |name: &str, expose: &str, nodes: &[&str], addresses: Value| {
             let endpoint = json!({ "nodeName": nodes[0], "type": "proxy", "underNAT": expose.is_empty() });
@@ -210,6 +208,14 @@ impl Tunnelled {
             json!([port("http", self.exporter, self.http_way), port("https", self.kubelet, self.tls_way)]);
         let metadata = json!({ "namespace": names::NAMESPACE, "name": names::PROXY_INTERNAL_SERVICE });
         cluster.create("services", json!({ "metadata": metadata, "spec": { "ports": ports } })).unwrap();
+    }
+
+    /// Makes a Node.
+    fn join(&self, name: &str, labels: &Value) {
+        let addresses = json!([{ "type": "InternalIP", "address": self.address }]);
+        let metadata = json!({ "name": name, "labels": labels });
+        let node = json!({ "metadata": metadata, "spec": {}, "status": { "addresses": addresses } });
+        self.site.server.cluster().create("nodes", node).unwrap();
     }
 
     /// Makes another node the endpoint of a Gateway.
@@ -296,17 +302,14 @@ impl Tunnelled {
 
     /// Another node of the cloud, beside whose API server a gateway is listed, and not elected. With its socket.
     pub(super) async fn spare(&self) -> (TestHub, PathBuf) {
-        let addresses = json!([{ "type": "InternalIP", "address": self.address }]);
-        let node = json!({ "metadata": { "name": "c2" }, "spec": {}, "status": { "addresses": addresses } });
-        let cluster = self.site.server.cluster();
-        cluster.create("nodes", node).unwrap();
+        self.join("c2", &json!({}));
         let endpoint = |node: &str| json!({ "nodeName": node, "type": "proxy", "underNAT": false });
         let node = |node: &str| json!({ "nodeName": node, "privateIP": self.address, "subnets": [] });
         let listed = json!({
             "spec": { "endpoints": [endpoint("c1"), endpoint("c2")] },
             "status": { "nodes": [node("c1"), node("c2")] },
         });
-        cluster.merge_patch(GATEWAYS, "cloud", &listed).unwrap();
+        self.site.server.cluster().merge_patch(GATEWAYS, "cloud", &listed).unwrap();
         let socket = self.site.file("spare").join("egress.sock");
         fs::create_dir_all(self.site.file("spare")).unwrap();
         let more = [
@@ -340,10 +343,7 @@ impl Tunnelled {
 
     /// An edge node of no pool, which no Gateway names.
     pub(super) async fn solo(&self) -> TestHub {
-        let addresses = json!([{ "type": "InternalIP", "address": self.address }]);
-        let labels = json!({ "openyurt.io/is-edge-worker": "true" });
-        let node = json!({ "metadata": { "name": "s1", "labels": labels }, "spec": {}, "status": { "addresses": addresses } });
-        self.site.server.cluster().create("nodes", node).unwrap();
+        self.join("s1", &json!({ "openyurt.io/is-edge-worker": "true" }));
         self.of_pool("s1", port(), &[]).await
     }
 
