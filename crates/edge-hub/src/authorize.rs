@@ -2,7 +2,8 @@
 //!
 //! The API server decides, by an access review with the caller's own credential; the decision is kept for a while, and an
 //! allowance also over a restart, so that a caller that was served before the cut is served during it. What was never allowed
-//! while there was a link is not allowed without one. Requests that are handed on are not reviewed: the API server sees them.
+//! while there was a link is not allowed without one. Requests that are handed on are not reviewed: the API server sees them, and
+//! what it refuses is remembered.
 //!
 //! What was answered to one credential is not believed of another of the same user, for either may be revoked alone. Allowances
 //! for the time without a link are the user's.
@@ -120,6 +121,10 @@ impl Question {
 /// A question, and the credential that it was asked with if it is the subject's own.
 type Asked = (Option<Sha256Digest>, Question);
 
+fn asked(subject: &Subject, attributes: &Attributes) -> Asked {
+    (subject.credential_digest(), Question::new(subject, attributes))
+}
+
 struct Kept {
     decision: Decision,
     until: Instant,
@@ -163,7 +168,7 @@ impl Authorizer {
 
     /// Whether `subject` may read what `attributes` say.
     pub async fn decide(&self, subject: &Subject, attributes: &Attributes) -> Decision {
-        let asked = (subject.credential_digest(), Question::new(subject, attributes));
+        let asked = asked(subject, attributes);
         if let Some(kept) = self.kept.lock().get(&asked).filter(|kept| kept.until > Instant::now()) {
             return kept.decision.clone();
         }
@@ -190,6 +195,13 @@ impl Authorizer {
         }
     }
 
+    /// The API server refused the request itself, which was handed on to it: that is as good as a review.
+    pub fn refused(&self, subject: &Subject, attributes: &Attributes) {
+        let asked = asked(subject, attributes);
+        self.remember(subject, &asked.1, false);
+        self.kept.lock().remove(&asked);
+    }
+
     /// For the time without a link. The node's reads of single objects are left out: a kubelet asks for each pod by name, and what was
     /// fetched with the node's own credential needs no allowance.
     fn remember(&self, subject: &Subject, question: &Question, allowed: bool) {
@@ -213,11 +225,12 @@ impl Authorizer {
         }
     }
 
-    /// Whether `subject` was allowed to list or watch a scope, or one that it is a part of, and was not refused that since. That says
-    /// what it may see without a link; `scope` has a verb of no meaning.
+    /// Whether `subject` was allowed to list or watch a scope, or one that it is a part of, and was not refused that since; of one object
+    /// to get it is as good. That says what it may see without a link; `scope` has a verb of no meaning.
     pub fn remembers(&self, subject: &Subject, scope: &Attributes) -> bool {
         let question = Question::new(subject, scope);
-        ["list", "watch"].into_iter().any(|verb| self.was_allowed(&question.with_verb(verb)))
+        let verbs = if scope.name.is_empty() { &["list", "watch"][..] } else { &["list", "watch", "get"] };
+        verbs.iter().any(|verb| self.was_allowed(&question.with_verb(verb)))
     }
 
     fn was_allowed(&self, question: &Question) -> bool {

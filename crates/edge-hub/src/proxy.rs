@@ -93,8 +93,12 @@ async fn answer(
                 let query = parts.uri.query().unwrap_or_default().to_owned();
                 let kept = tables::is_wanted(&parts.headers, &query);
                 let answer = hand_on(hub, caller, Request::from_parts(parts, body)).await?;
-                if answer.status() == StatusCode::OK {
-                    hub.subscriptions.passed_by(&path.resource);
+                match answer.status() {
+                    StatusCode::OK => hub.subscriptions.passed_by(&path.resource),
+                    StatusCode::FORBIDDEN => {
+                        serve::handed_on::refused(hub, caller, info.verb, path, &query).await;
+                    }
+                    _ => {}
                 }
                 if info.verb == Verb::Watch {
                     return Ok(serve::handed_on::while_allowed(hub, caller, path, &query, answer));

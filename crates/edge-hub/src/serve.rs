@@ -25,9 +25,7 @@ use http::{HeaderValue, Response, header, request::Parts};
 use http_body_util::BodyExt;
 use kube_wire::{
     accept::Representation,
-    list_options::{ListRequest, WatchRequest},
     request::{ResourcePath, Verb},
-    selectable_field::SelectableFields,
     status::Status,
     transcode,
 };
@@ -106,13 +104,7 @@ pub async fn read(
         _ => Err(Box::new(status)),
     };
     let query = request.uri.query().unwrap_or_default();
-    let selectable = SelectableFields::of(&path.resource);
-    let wanted = match verb {
-        Verb::List => ListRequest::parse(query, &selectable).map(Wanted::List),
-        Verb::Watch => WatchRequest::parse(query, &selectable).map(Wanted::Watch),
-        _ => Ok(Wanted::Get),
-    };
-    let wanted = match wanted {
+    let wanted = match Wanted::parse(verb, path, query) {
         Ok(wanted) if !wanted.is_sharded() => wanted,
         Ok(_) => return refuse(Status::bad_request("edge-hub: shardSelector needs the API server")),
         Err(status) if !up && is_unknown_field(path, &status) => {

@@ -24,8 +24,8 @@ pub(super) enum Before {
     Never,
 }
 
-/// What was fetched with the reader's own credential was allowed to it then. Of what others share that is not enough, be it all users or,
-/// where the resource is `pooled`, the node with them: it must have been allowed to list or watch it itself.
+/// That a stream was fetched with the reader's own credential says that it was allowed once; it may have been refused since, which the
+/// authorizer remembers by no longer remembering the allowance. The node's own streams are its alone.
 pub(super) fn known(
     hub: &Hub,
     wanted: &Wanted,
@@ -35,7 +35,7 @@ pub(super) fn known(
     pooled: bool,
 ) -> Before {
     let remembers = |key: &Key| hub.authorizer.remembers(&named.subject, &scope_of(key));
-    let remembered = |key: &Key| *owner != Owner::Users || remembers(key);
+    let remembered = |key: &Key| *owner == Owner::Node || remembers(key);
     let key = wanted.key(path, false, owner);
     let shares = || pooled && hub.subscriptions.holds(&Key::pooled(&path.resource)) && remembers(&key);
     if hub.subscriptions.holds(&key) && remembered(&key) || shares() {

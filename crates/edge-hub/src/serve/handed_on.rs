@@ -1,5 +1,5 @@
-//! What the API server says of what the hub shares and is not sure of: of one object whose reader is shown it through a filter, and watches,
-//! which last no longer than their watcher's right.
+//! What the API server says of what the hub shares and is not sure of: of one object whose reader is shown it through a filter, watches,
+//! which last no longer than their watcher's right, and refusals.
 
 use std::sync::Arc;
 
@@ -8,10 +8,8 @@ use futures::{StreamExt as _, stream};
 use http::{HeaderMap, Response, StatusCode, header};
 use kube_wire::{
     frame::{self, Form, Projection, TypeMeta, read::envelope},
-    list_options::WatchRequest,
     object::{Encoding, Object},
-    request::ResourcePath,
-    selectable_field::SelectableFields,
+    request::{ResourcePath, Verb},
     status::Status,
 };
 use tokio::time::{Instant, sleep_until};
@@ -59,13 +57,13 @@ pub fn while_allowed(
     query: &str,
     answer: Response<Body>,
 ) -> Response<Body> {
-    let asked = WatchRequest::parse(query, &SelectableFields::of(&path.resource));
-    let (Ok(watch), StatusCode::OK, true) =
+    let asked = Wanted::parse(Verb::Watch, path, query);
+    let (Ok(wanted), StatusCode::OK, true) =
         (asked, answer.status(), hub.sharing.load().keeps(&path.resource))
     else {
         return answer;
     };
-    let attributes = Wanted::Watch(watch).attributes(path);
+    let attributes = wanted.attributes(path);
     let (head, body) = answer.into_parts();
     let review = Instant::now() + hub.lifetimes.review;
     let body = body.into_data_stream();
@@ -99,6 +97,16 @@ impl Reviewed {
             }
             Err(error) => matches!(error, TokenError::Unavailable(_)),
         }
+    }
+}
+
+/// The API server refused a read that was handed on to it: without a link its reader is shown nothing from now on.
+pub async fn refused(hub: &Hub, caller: &Caller, verb: Verb, path: &ResourcePath, query: &str) {
+    if !hub.sharing.load().keeps(&path.resource) {
+        return;
+    }
+    if let (Ok(wanted), Ok(named)) = (Wanted::parse(verb, path, query), hub.name(caller).await) {
+        hub.authorizer.refused(&named.subject, &wanted.attributes(path));
     }
 }
 

@@ -2,7 +2,9 @@
 
 use kube_wire::{
     list_options::{ListRequest, WatchRequest},
-    request::ResourcePath,
+    request::{ResourcePath, Verb},
+    selectable_field::SelectableFields,
+    status::Status,
 };
 
 use super::place;
@@ -19,6 +21,16 @@ pub(super) enum Wanted {
 }
 
 impl Wanted {
+    /// Reads the options of a get, list or watch; the API server's own refusal, if they are not right.
+    pub(super) fn parse(verb: Verb, path: &ResourcePath, query: &str) -> Result<Self, Status> {
+        let selectable = SelectableFields::of(&path.resource);
+        match verb {
+            Verb::List => ListRequest::parse(query, &selectable).map(Self::List),
+            Verb::Watch => WatchRequest::parse(query, &selectable).map(Self::Watch),
+            _ => Ok(Self::Get),
+        }
+    }
+
     pub(super) fn is_sharded(&self) -> bool {
         match self {
             Self::List(request) => request.shards.is_some(),

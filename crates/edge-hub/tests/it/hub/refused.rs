@@ -1,5 +1,8 @@
 //! Streams that the API server refuses: it is said, and they begin once it does not.
 
+use std::time::Duration;
+
+use serde_json::json;
 use testkit::api_server::{Kind, access::User};
 
 use super::site::{SERVICES, Site, get, names, node, widget, widget_kind};
@@ -67,4 +70,36 @@ async fn a_right_that_is_taken_away_and_given_back() {
     access.set_authorizer(|_| true);
     site.until("it is watched again", async || site.upstream_watches(SERVICES) == 1).await;
     site.caught_up(SERVICES, &["later", "visible"]).await;
+}
+
+/// A stream of a user's own stays on the disk when its right has gone; that it was fetched once shows nothing to who was refused since.
+#[tokio::test]
+async fn who_was_refused_before_the_cut_sees_nothing_of_a_stream_of_its_own() {
+    const PRIVATE: &str = "/api/v1/namespaces/a/configmaps";
+    let mut site = Site::new().await;
+    site.start_inside(|config| config.lifetimes.allowed = Duration::from_millis(100)).await;
+    site.linked().await;
+    let cluster = site.server.cluster();
+    cluster.create("configmaps", json!({ "metadata": { "namespace": "a", "name": "c" } })).unwrap();
+    for name in ["kept", "refused"] {
+        cluster.access().add_token(name, User::service_account("a", name));
+    }
+    let list = format!("{PRIVATE}?resourceVersion=0");
+    let read = async |name: &str, path: &str| get(&site.secure(None).with_token(name), path).await.unwrap();
+    for name in ["kept", "refused"] {
+        let (status, held) = read(name, &list).await;
+        assert_eq!((status, names(&held)), (200, vec!["c"]), "{name}");
+    }
+    cluster.access().set_authorizer(|asked| asked.user.name != "system:serviceaccount:a:refused");
+    site.until("it is refused", async || read("refused", &list).await.0 == 403).await;
+    site.server.cut();
+    site.offline().await;
+    assert_eq!(read("kept", &list).await.0, 200);
+    for path in [&list, &format!("{PRIVATE}/c"), &format!("{PRIVATE}?watch=1&resourceVersion=0")] {
+        let (status, said) = read("refused", path).await;
+        assert!(
+            matches!(status, 429 | 503) && said["items"].is_null() && said["metadata"]["name"].is_null(),
+            "{path}: {status} {said}"
+        );
+    }
 }
