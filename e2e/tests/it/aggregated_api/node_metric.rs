@@ -35,8 +35,8 @@ const REQUESTS: &str = include_str!("node_metric.yaml");
 
 #[tokio::test]
 async fn a_node_metric_is_answered_as_a_custom_resource_of_its_schema() -> Result<()> {
-    let mut made = Cleanup::kubectl(&["delete", "crd", CRD, "--ignore-not-found"]);
-    made.add("kubectl", &["delete", "namespace", NAMESPACE, "--ignore-not-found"]);
+    let mut made = Cleanup::kubectl(&["delete", "crd", CRD, "--ignore-not-found", "--timeout=1m"]);
+    made.add("kubectl", &["delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=1m"]);
     fresh_namespace(&client().await?, NAMESPACE).await?;
     kubectl_apply(&definition()?.to_string()).await?.ok()?;
     let real = real(NAMESPACE).await?;
