@@ -281,8 +281,8 @@ pub struct Forward {
     pub port: u16,
 }
 
-/// How long that may take: fifty logs that fill what is between them and readers who stand still take all processors for half a minute.
-const FORWARDED: Duration = Duration::from_mins(1);
+/// How long that may take: fifty forwards that fill what is between them and readers who stand still take all processors meanwhile.
+const FORWARDED: Duration = Duration::from_mins(3);
 
 /// `kubectl port-forward`, listening.
 pub async fn forward(pod: &str, port: u16) -> Result<Forward> {

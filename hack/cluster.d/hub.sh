@@ -23,7 +23,12 @@ mode_options() {
   printf '%s\n' --tunnel "--tunnel-destinations=$service_cidr@cloud=80+443,$cluster_cidr@cloud=1-65535,*.svc.cluster.local@cloud=80+443,*.e2e-tunnel@cloud=80,nodes=18090"
   [[ $(hub_mode) == gateway ]] || return 0
   printf '%s\n' "--tunnel-clients-address=$node_address:10265" "--tunnel-client-ca-file=$state/pki/ca.crt" \
-    --tunnel-client-names=kube-apiserver-egress
+    --tunnel-client-names=kube-apiserver-egress "--tunnel-egress-socket=$(egress_socket)"
+}
+
+# By which an API server on a gateway's own node comes to nodes.
+egress_socket() {
+  echo "$node_folder/egress.sock"
 }
 
 # A gateway resolves names of Services as pods do.

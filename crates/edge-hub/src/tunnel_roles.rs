@@ -18,6 +18,8 @@ mod links;
 mod objects;
 mod plan;
 mod report;
+#[cfg(test)]
+mod shown_files;
 mod state;
 mod view;
 mod ways;

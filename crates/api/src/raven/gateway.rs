@@ -90,7 +90,7 @@ const ENOUGH_PROXIES: &str = "!has(self.proxyConfig) || self.proxyConfig.Replica
 const PORT_LIST: &str = "self == '' || self.split(',').all(p, p.trim().matches('^[0-9]{1,5}$') && int(p.trim()) >= 1 && \
     int(p.trim()) <= 65535)";
 
-const PORT_LIST_MESSAGE: &str = "must be ports from 1 to 65535, separated by commas, such as \"10250,9100\"";
+const PORT_LIST_MESSAGE: &str = "must be ports from 1 to 65535, separated by commas, such as \"10250,9443\"";
 
 /// The proxy of a gateway.
 #[derive(Clone, Debug, Deserialize, Eq, KubeSchema, PartialEq, Serialize)]
@@ -101,13 +101,13 @@ pub struct ProxyConfig {
     #[schemars(range(min = 0, max = 2_147_483_647))]
     pub replicas: i32,
 
-    /// Ports of nodes that are reached by HTTP, separated by commas, such as "10255,9445".
+    /// Ports of nodes that are reached by plain HTTP, separated by commas, such as "9100,10255".
     #[serde(rename = "proxyHTTPPort", default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 256))]
     #[x_kube(validation = rule(PORT_LIST, PORT_LIST_MESSAGE))]
     pub proxy_http_port: String,
 
-    /// Ports of nodes that are reached by HTTPS, separated by commas, such as "10250,9100".
+    /// Ports of nodes that are reached by HTTPS, separated by commas, such as "10250,9443". An exporter that speaks plain HTTP belongs in `proxyHTTPPort`.
     #[serde(rename = "proxyHTTPSPort", default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 256))]
     #[x_kube(validation = rule(PORT_LIST, PORT_LIST_MESSAGE))]

@@ -135,3 +135,43 @@ async fn want(state: Arc<State>, credentials: Arc<Credentials>, links: watch::Se
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use testkit::api_server::pki::Authority;
+
+    use super::{super::shown_files, *};
+
+    #[tokio::test(start_paused = true)]
+    async fn authorities_and_certificates_are_what_the_files_say_now() {
+        tls::install_provider();
+        let folder = tempfile::tempdir().unwrap();
+        let [before, after] = ["before", "after"].map(|name| Authority::generate(name).unwrap());
+        let own = before.server(&["n"]).unwrap();
+        let write = |authorities: &str, own: &_| shown_files::shown(folder.path(), authorities, own);
+        let shown = write(before.pem(), &own);
+        let (state, credentials) = (State::new("n"), Credentials::new());
+        let (_keep, shown) = watch::channel(Some(shown));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(install(state.clone(), "test", credentials.clone(), shown));
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(credentials.generation(), 1);
+        // Files that say the same are no news: a new generation makes all links anew.
+        sleep(LOOK * 3).await;
+        assert_eq!((credentials.generation(), state.problems().len()), (1, 0));
+        write("half a file", &own);
+        sleep(LOOK).await;
+        assert_eq!(
+            (credentials.generation(), state.problems().len()),
+            (1, 1),
+            "the last ones that were whole stay"
+        );
+        let both = [before.pem(), after.pem()].concat();
+        write(&both, &own);
+        sleep(LOOK).await;
+        assert_eq!((credentials.generation(), state.problems().len()), (2, 0));
+        write(&both, &before.server(&["n"]).unwrap());
+        sleep(LOOK).await;
+        assert_eq!((credentials.generation(), state.problems().len()), (3, 0));
+    }
+}

@@ -271,27 +271,21 @@ mod tests {
 
     use testkit::api_server::pki::Authority;
 
-    use super::*;
+    use super::{super::shown_files, *};
 
     #[tokio::test(start_paused = true)]
     async fn who_may_come_in_is_what_the_file_says_now_for_each_connection() {
         tls::install_provider();
         let folder = tempfile::tempdir().unwrap();
-        let file = |name: &str, text: &str| {
-            let path = folder.path().join(name);
-            fs::write(&path, text).unwrap();
-            path
-        };
         let [gateways, before, after] =
             ["gateways", "before", "after"].map(|name| Authority::generate(name).unwrap());
         let own = gateways.server(&["gateway"]).unwrap();
-        let shown = Shown {
-            authority: file("ca.crt", gateways.pem()),
-            certificate: file("own.crt", &own.certificate_pem),
-            key: file("own.key", &own.key_pem),
-        };
-        let authority = file("clients.crt", before.pem());
-        let clients = Mutual { address: "127.0.0.1:0".parse().unwrap(), authority, names: BTreeSet::new() };
+        let shown = shown_files::shown(folder.path(), gateways.pem(), &own);
+        let authority = folder.path().join("clients.crt");
+        let known = |text: &str| fs::write(&authority, text).unwrap();
+        known(before.pem());
+        let address = "127.0.0.1:0".parse().unwrap();
+        let clients = Mutual { address, authority: authority.clone(), names: BTreeSet::new() };
         let (state, config) = (State::new("n"), Arc::new(ArcSwapOption::empty()));
         let (_keep, shown) = watch::channel(Some(shown));
         let mut tasks = JoinSet::new();
@@ -299,11 +293,11 @@ mod tests {
         sleep(Duration::from_secs(1)).await;
         let first: Arc<ServerConfig> = config.load_full().unwrap();
         assert!(first.send_tls13_tickets == 0 && !first.session_storage.can_cache());
-        file("clients.crt", "half a file");
+        known("half a file");
         sleep(AGAIN).await;
         assert_eq!(state.problems().len(), 1);
         assert!(Arc::ptr_eq(&first, &config.load_full().unwrap()), "the last one that could be read stays");
-        file("clients.crt", after.pem());
+        known(after.pem());
         sleep(AGAIN).await;
         assert!(state.problems().is_empty() && !Arc::ptr_eq(&first, &config.load_full().unwrap()));
     }

@@ -91,7 +91,7 @@ async fn a_pool_that_asks_gets_a_gateway() -> Result<()> {
 }
 
 /// Status and reason of a condition of a Gateway.
-async fn condition(gateway: &str, type_: &str) -> Result<(String, String)> {
+pub(super) async fn condition(gateway: &str, type_: &str) -> Result<(String, String)> {
     let of = format!("{{.status.conditions[?(@.type==\"{type_}\")]");
     let path = format!("jsonpath={of}.status}} {of}.reason}}");
     let said = kubectl(&["get", "gateway", gateway, "-o", &path]).await?.ok()?;

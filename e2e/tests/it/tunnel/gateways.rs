@@ -244,8 +244,17 @@ async fn x3_a_cloud_gateway_is_told_to_end() -> Result<()> {
             // It may still drain: connections that clients keep are streams, too.
             hack_cluster(&["stop", "edge-hub", GATEWAYS[0]]).await?.ok()?;
         }
-        drop(start);
         ensure!(asked.failed(Duration::ZERO) == 0, "{asked}");
+        // Its way back is as quiet: who comes to it before it has links waits for them.
+        start.forget();
+        let began = Instant::now();
+        let (asked, back) = tokio::join!(
+            ask_until(Duration::from_secs(6), began, &[EDGE_GATEWAY, TWIN], false),
+            done(began, &["start", "edge-hub", GATEWAYS[0]]),
+        );
+        let (asked, back) = (asked?, back?);
+        println!("x3, {reach:?}: back after {back:.1?}; {asked}");
+        ensure!(asked.failed(Duration::ZERO) == 0, "while it came back: {asked}");
         eventually("links at both", Duration::from_secs(40), || both_report(EDGE_GATEWAY, true)).await?;
         held.is_all_there_is().await?;
     }

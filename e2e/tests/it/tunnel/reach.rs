@@ -6,11 +6,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use e2e::cleanup::Cleanup;
 use e2e::ground::{
-    EDGE, EDGE_GATEWAY, GATEWAYS, ORDINARY, Reach, SOLO, TWIN, ground, hub_metrics, logs, pod, said,
+    EDGE, EDGE_GATEWAY, GATEWAYS, ORDINARY, Reach, SOLO, TWIN, connected, ground, hub_metrics, logs, pod,
+    said,
 };
 use e2e::keyboard::Keyboard;
-use e2e::{eventually, hack_cluster, kubectl, run};
+use e2e::{eventually, hack_cluster, kubectl, kubectl_apply, run};
 
+use super::controllers::condition;
 use super::outwards::{on_host, other_pool_answers};
 
 /// How long a request may take that is to succeed.
@@ -91,10 +93,42 @@ async fn f10_cloud_nodes_work_with_every_gateway_dead() -> Result<()> {
     for gateway in GATEWAYS {
         logs(gateway, PATIENCE).await?;
     }
+    // The API server here has names of its own. Where it asks the cluster's DNS, a cloud node in it would lead to gateways that are gone.
+    let listed = node_names_in_dns().await?;
+    ensure!(EDGE.iter().all(|node| listed.contains(*node)), "not all edge nodes are in DNS: {listed:?}");
+    let cloud = GATEWAYS.iter().find(|node| listed.contains(**node));
+    ensure!(cloud.is_none(), "a cloud node is in DNS as an edge node: {listed:?}");
     let edge = logs(EDGE_GATEWAY, PATIENCE).await;
     ensure!(edge.is_err(), "there is another way to the edge than the gateways");
     drop(start);
     eventually("the edge is back", Duration::from_secs(40), || logs(EDGE_GATEWAY, PATIENCE)).await
+}
+
+/// The nodes whose names lead to gateways.
+async fn node_names_in_dns() -> Result<BTreeSet<String>> {
+    let path = "jsonpath={.data.tunnel-nodes}";
+    let hosts =
+        kubectl(&["-n", "kube-system", "get", "configmap", "edge-tunnel-nodes", "-o", path]).await?.ok()?;
+    Ok(hosts.lines().filter_map(|line| line.split_whitespace().nth(1)).map(str::to_owned).collect())
+}
+
+/// By the hub of its own node an API server needs neither a name nor a certificate.
+#[tokio::test]
+async fn f12_an_api_server_beside_a_gateway_goes_by_its_socket() -> Result<()> {
+    ground(Reach::there()).await?;
+    hack_cluster(&["reach", "socket"]).await?.ok()?;
+    for node in EDGE {
+        answers_itself(node).await?;
+    }
+    answers_itself(GATEWAYS[1]).await.context("a cloud node")?;
+    // It is that hub, and no other way.
+    let start = Cleanup::hack_cluster(&["start", "edge-hub", GATEWAYS[0]]);
+    hack_cluster(&["signal", "KILL", "edge-hub", GATEWAYS[0]]).await?.ok()?;
+    let without = e2e::ground::exec(EDGE_GATEWAY, PATIENCE).await;
+    ensure!(without.is_err(), "there is another way to the edge than the socket's hub");
+    drop(start);
+    eventually("the edge is back", Duration::from_secs(40), || e2e::ground::exec(EDGE_GATEWAY, PATIENCE))
+        .await
 }
 
 #[tokio::test]
@@ -137,6 +171,46 @@ async fn f16_a_node_alone_connects_itself_until_it_is_in_a_pool() -> Result<()> 
     connects_itself().await
 }
 
+/// Those of no pool may be a site all the same, by any label: the Gateway's name says nothing of them.
+#[tokio::test]
+async fn a_gateway_is_of_those_it_selects() -> Result<()> {
+    const NAME: &str = "e2e-selects";
+    ground(Reach::Names).await?;
+    let mut back = Cleanup::kubectl(&["label", "node", SOLO, "e2e.isthmus.dev/site-"]);
+    back.add("kubectl", &["delete", "gateway", NAME, "--ignore-not-found"]);
+    kubectl_apply(&format!(
+        "apiVersion: raven.openyurt.io/v1beta1
+kind: Gateway
+metadata: {{name: {NAME}}}
+spec:
+  nodeSelector: {{matchLabels: {{e2e.isthmus.dev/site: van}}}}
+  proxyConfig: {{Replicas: 1}}
+  tunnelConfig: {{Replicas: 0}}
+  endpoints: [{{nodeName: {SOLO}, type: proxy, underNAT: true}}]
+"
+    ))
+    .await?
+    .ok()?;
+    let nodes = || async {
+        let path = "jsonpath={.status.nodes[*].nodeName} {.status.activeEndpoints[*].nodeName}";
+        kubectl(&["get", "gateway", NAME, "-o", path]).await?.ok()
+    };
+    eventually("its condition says that it selects nobody", PATIENCE, || async {
+        let (elected, _) = condition(NAME, "Elected").await?;
+        ensure!(elected == "False" && nodes().await?.trim().is_empty(), "{elected:?}, {:?}", nodes().await?);
+        Ok(())
+    })
+    .await?;
+    kubectl(&["label", "node", SOLO, "e2e.isthmus.dev/site=van"]).await?.ok()?;
+    connected(NAME, Duration::from_secs(40)).await?;
+    let said = nodes().await?;
+    ensure!(said == format!("{SOLO} {SOLO}"), "nodes and active endpoints: {said:?}");
+    // It is connected by one of the cloud's gateways; the other may be a moment behind.
+    eventually("its node is reached", PATIENCE, || logs(SOLO, PATIENCE)).await?;
+    drop(back);
+    connects_itself().await
+}
+
 /// Waits until the hub of the node that was alone has no role.
 async fn gives_up_its_role() -> Result<()> {
     eventually("its hub has given up its role", Duration::from_secs(40), || async {
@@ -162,14 +236,21 @@ async fn f17_an_ordinary_node_holds_no_tunnel() -> Result<()> {
     let ground = ground(Reach::there()).await?;
     // What a program of the node wanted of the pool's endpoint is kept for a minute after.
     eventually("an ordinary node holds nothing at rest", Duration::from_secs(90), || async {
-        let links = links_of(ORDINARY).await?;
-        ensure!(links == 0, "{ORDINARY} holds {links} links");
+        let sockets = tunnel_sockets_of(ORDINARY).await?;
+        ensure!(sockets.is_empty(), "{ORDINARY} holds {sockets}");
         Ok(())
     })
     .await?;
     logs(ORDINARY, PATIENCE).await?;
-    ensure!(links_of(ORDINARY).await? == 0, "{ORDINARY} holds a tunnel");
-    ensure!(links_of(EDGE_GATEWAY).await? > 0, "{EDGE_GATEWAY} holds none: the count shows nothing");
+    let sockets = tunnel_sockets_of(ORDINARY).await?;
+    ensure!(sockets.is_empty(), "{ORDINARY} holds {sockets}");
+    // The same look sees those who dial and those who are dialled.
+    for (node, end) in [(EDGE_GATEWAY, "dials"), (GATEWAYS[0], "is dialled")] {
+        ensure!(
+            !tunnel_sockets_of(node).await?.is_empty(),
+            "{node}, which {end}, holds none: the look shows nothing"
+        );
+    }
     it_never_dials_the_cloud(&ground.balancer).await
 }
 
@@ -200,6 +281,12 @@ async fn it_never_dials_the_cloud(balancer: &str) -> Result<()> {
     Ok(())
 }
 
+/// A node's sockets of links, whichever end it is, and those that are only being dialled. Those that have ended are none.
+async fn tunnel_sockets_of(node: &str) -> Result<String> {
+    let filter = format!("( dport = :{LINKS} or sport = :{LINKS} )");
+    hack_cluster(&["exec", node, "--", "ss", "-Htn", "state", "big", &filter]).await?.ok()
+}
+
 /// How many connections a node has to gateways' ports.
 pub(super) async fn links_of(node: &str) -> Result<usize> {
     Ok(link_ports_of(node).await?.len())
@@ -211,4 +298,17 @@ pub(super) async fn link_ports_of(node: &str) -> Result<BTreeSet<String>> {
     let found =
         hack_cluster(&["exec", node, "--", "ss", "-Htn", "state", "established", &filter]).await?.ok()?;
     Ok(found.lines().filter_map(|line| line.split_whitespace().nth(2)).map(str::to_owned).collect())
+}
+
+/// The links of the pool's gateway, once those that a test before has replaced are gone.
+pub(super) async fn settled_links() -> Result<BTreeSet<String>> {
+    eventually("links stay", Duration::from_mins(1), || async {
+        let before = link_ports_of(EDGE_GATEWAY).await?;
+        // Longer than a hub waits before it looks at its links again.
+        tokio::time::sleep(Duration::from_secs(6)).await;
+        let now = link_ports_of(EDGE_GATEWAY).await?;
+        ensure!(now == before, "{before:?}, now {now:?}");
+        Ok(now)
+    })
+    .await
 }

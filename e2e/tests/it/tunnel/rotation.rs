@@ -19,6 +19,7 @@ use tokio::process::ChildStdout;
 use super::gateways::manager_follows;
 use super::held::Held;
 use super::identity::shake;
+use super::reach::{link_ports_of, settled_links};
 
 /// How soon a stream works.
 const SOON: Duration = Duration::from_secs(45);
@@ -93,6 +94,7 @@ async fn x11_new_certificates_cut_no_stream() -> Result<()> {
     }
     followed?;
 
+    let dialled = settled_links().await?;
     // Those who accept links: the cloud's gateways, and the endpoint that its pool goes out by.
     for node in GATEWAYS.into_iter().chain([EDGE_GATEWAY]) {
         let (hub, before) = (process(state, node)?, shown(node).await?);
@@ -106,6 +108,9 @@ async fn x11_new_certificates_cut_no_stream() -> Result<()> {
         ensure!(process(state, node)? == hub, "the hub of {node} was started anew");
         says(&mut lines, &format!("after-{node}"), SOON).await?;
     }
+
+    let now = link_ports_of(EDGE_GATEWAY).await?;
+    ensure!(now == dialled, "other certificates of gateways made links anew: {dialled:?}, now {now:?}");
 
     // Who dials shows another one: its links are made anew, and the streams of the old ones go on.
     let pki = state.join(format!("nodes/{EDGE_GATEWAY}/pki"));
@@ -129,6 +134,12 @@ async fn x11_new_certificates_cut_no_stream() -> Result<()> {
     hack_cluster(&["signal", "HUP", "edge-hub", EDGE_GATEWAY]).await?.ok()?;
     eventually("the edge's hub uses the new certificate", SOON, || async {
         ensure!(in_use().await? > used, "it does not yet");
+        Ok(())
+    })
+    .await?;
+    eventually("the edge has links that show it", SOON, || async {
+        let now = link_ports_of(EDGE_GATEWAY).await?;
+        ensure!(now.difference(&dialled).count() >= dialled.len(), "{dialled:?}, now {now:?}");
         Ok(())
     })
     .await?;

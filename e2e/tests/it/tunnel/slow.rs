@@ -3,15 +3,14 @@
 // How long it took is told beside what is asserted.
 #![allow(clippy::print_stdout)]
 
-use std::collections::BTreeSet;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use e2e::cleanup::Cleanup;
 use e2e::ground::{
-    EDGE_GATEWAY, GATEWAYS, NAMESPACE, ORDINARY, Reach, forward, ground, hub_metrics, in_namespace, logs,
-    long, pod, said,
+    EDGE_GATEWAY, Forward, GATEWAYS, NAMESPACE, ORDINARY, Reach, forward, ground, hub_metrics, in_namespace,
+    logs, long, pod, said,
 };
 use e2e::hub::token;
 use e2e::keyboard::{Keyboard, Waits, hardly_slower, in_turn, slowest_hardly_slower};
@@ -22,7 +21,7 @@ use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 
 use super::held::Held;
-use super::reach::link_ports_of;
+use super::reach::{link_ports_of, settled_links};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -62,10 +61,41 @@ spec:
 /// Readers of a pod who do not read: its log, and its port by port-forward.
 struct Stalled {
     logs: Vec<Child>,
-    forwards: Vec<(e2e::ground::Forward, TcpStream)>,
+    forwards: Vec<(Forward, TcpStream)>,
 }
 
 impl Stalled {
+    /// Forwards of the pod's port, of which a byte was read.
+    async fn forwards(pod: &str, number: usize) -> Result<Self> {
+        let mut forwards = Vec::new();
+        for _ in 0..number {
+            // A kubectl each: all of one share a connection.
+            let forwarded = forward(pod, 9001).await?;
+            let mut client = TcpStream::connect(("127.0.0.1", forwarded.port)).await?;
+            client.read_exact(&mut [0]).await.context("a forwarded gigabyte begins")?;
+            forwards.push((forwarded, client));
+        }
+        Ok(Self { logs: Vec::new(), forwards })
+    }
+
+    /// The pod's log besides, of which is read what a pipe holds.
+    async fn follow(&mut self, pod: &str, number: usize, bearer: &str) -> Result<()> {
+        let server = kubectl(&["config", "view", "--minify", "-o", "jsonpath={.clusters[0].cluster.server}"])
+            .await?
+            .ok()?;
+        let url = format!("{server}/api/v1/namespaces/{NAMESPACE}/pods/{pod}/log?follow=true");
+        for _ in 0..number {
+            let mut curl = Command::new("curl");
+            curl.args(["-skN", "-H", bearer, &url])
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .kill_on_drop(true);
+            // Its pipe is full after 64 KiB, and then it reads no more.
+            self.logs.push(curl.spawn()?);
+        }
+        Ok(())
+    }
+
     /// Reads on from each, which shows those that were cut: of a forward more than is on its way to here, of a log more than its reader's
     /// pipe holds.
     async fn go_on(&mut self) -> Result<()> {
@@ -110,45 +140,6 @@ async fn logs_sent_by(node: &str) -> Result<usize> {
         line.starts_with("kubelet_http_inflight_requests{") && line.contains("path=\"containerLogs\"")
     });
     of_logs.map(|line| Ok(line.rsplit(' ').next().context("a figure")?.parse::<usize>()?)).sum()
-}
-
-async fn stall(pod: &str, number: usize, bearer: &str) -> Result<Stalled> {
-    let server = kubectl(&["config", "view", "--minify", "-o", "jsonpath={.clusters[0].cluster.server}"])
-        .await?
-        .ok()?;
-    let url = format!("{server}/api/v1/namespaces/{NAMESPACE}/pods/{pod}/log?follow=true");
-    let mut stalled = Vec::new();
-    for _ in 0..number {
-        let mut curl = Command::new("curl");
-        curl.args(["-skN", "-H", bearer, &url])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true);
-        // Its pipe is full after 64 KiB, and then it reads no more.
-        stalled.push(curl.spawn()?);
-    }
-    let mut forwards = Vec::new();
-    for _ in 0..if long() { number } else { number / 5 } {
-        // A kubectl each: all of one share a connection.
-        let forwarded = forward(pod, 9001).await?;
-        let mut client = TcpStream::connect(("127.0.0.1", forwarded.port)).await?;
-        client.read_exact(&mut [0]).await.context("a forwarded gigabyte begins")?;
-        forwards.push((forwarded, client));
-    }
-    Ok(Stalled { logs: stalled, forwards })
-}
-
-/// The links of the pool's gateway, once those that a test before has replaced are gone.
-async fn settled_links() -> Result<BTreeSet<String>> {
-    eventually("links stay", Duration::from_mins(1), || async {
-        let before = link_ports_of(EDGE_GATEWAY).await?;
-        // Longer than a hub waits before it looks at its links again.
-        tokio::time::sleep(Duration::from_secs(6)).await;
-        let now = link_ports_of(EDGE_GATEWAY).await?;
-        ensure!(now == before, "{before:?}, now {now:?}");
-        Ok(now)
-    })
-    .await
 }
 
 /// Bytes that have passed over the links of a node's hub.
@@ -218,10 +209,14 @@ async fn x8_stalled_readers_hold_nobody_back() -> Result<()> {
     rights.add("kubectl", &["delete", "serviceaccount", "e2e-tunnel-slow"]);
     let number = if long() { 50 } else { 12 };
     let links = settled_links().await?;
-    let mut stalled = stall(&through.0, number, &bearer).await?;
-    let stalled_plain = stall(&beside.0, number, &bearer).await?;
+    let forwards = if long() { number } else { number / 5 };
+    // Logs of lines of a byte take all processors until they stall, so a forward that begins beside them waits for minutes.
+    let mut stalled = Stalled::forwards(&through.0, forwards).await?;
+    let mut stalled_plain = Stalled::forwards(&beside.0, forwards).await?;
     until_stalled().await?;
-    let forwards = stalled.forwards.len();
+    stalled.follow(&through.0, number, &bearer).await?;
+    stalled_plain.follow(&beside.0, number, &bearer).await?;
+    until_stalled().await?;
     // The slowest two of a round are often the machine's.
     let mut slowest = Err(anyhow!("no keys"));
     for _ in 0..3 {

@@ -237,9 +237,13 @@ async fn download(port: u16, bytes: usize) -> Result<()> {
 }
 
 async fn forwards() -> Result<()> {
-    let forwarded = forward(&pod(ORDINARY), 8080).await?;
+    // All clients of one kubectl share a connection to the kubelet, which is a stream of the tunnel.
+    let mut forwarded = Vec::new();
+    for _ in 0..if long() { 50 } else { 5 } {
+        forwarded.push(forward(&pod(ORDINARY), 8080).await?);
+    }
     let mut clients = JoinSet::new();
-    for _ in 0..50 {
+    for forwarded in forwarded.iter().cycle().take(50) {
         let port = forwarded.port;
         clients.spawn(async move {
             let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
@@ -253,6 +257,7 @@ async fn forwards() -> Result<()> {
     while let Some(client) = clients.join_next().await {
         client??;
     }
+    drop(forwarded);
     // Much data, each way: a server in the pod gives what it is asked for, and counts what it is given. It does not wait for the end of
     // that, which containerd does not hand on: a half that is closed is shown where there is no containerd, in f13.
     let bytes: usize = if long() { 1 << 30 } else { 64 << 20 };
