@@ -5,6 +5,9 @@ use std::process::{Command, Stdio};
 
 use crate::repository;
 
+/// How many seconds a command may take, as `timeout` has it: what waits for ever, such as for an object with a finalizer, is told as left behind.
+const LONGEST: &str = "180";
+
 /// Commands that put the cluster back as it was. They run when this is dropped, the last that was added first, and block.
 #[derive(Debug, Default)]
 pub struct Cleanup {
@@ -44,14 +47,20 @@ impl Drop for Cleanup {
     #[allow(clippy::print_stderr)]
     fn drop(&mut self) {
         for (program, words) in self.commands.drain(..).rev() {
-            let mut command = Command::new(&program);
-            command.args(&words).current_dir(repository()).stdin(Stdio::null());
+            let mut command = Command::new("timeout");
+            command
+                .args(["--kill-after=10", LONGEST])
+                .arg(&program)
+                .args(&words)
+                .current_dir(repository())
+                .stdin(Stdio::null());
             match command.output() {
                 Ok(output) if output.status.success() => {}
                 Ok(output) => eprintln!(
-                    "left behind: {} {}: {}",
+                    "left behind: {} {}: {}: {}",
                     program.to_string_lossy(),
                     words.join(" "),
+                    output.status,
                     String::from_utf8_lossy(&output.stderr)
                 ),
                 Err(error) => eprintln!("left behind: {}: {error}", program.to_string_lossy()),

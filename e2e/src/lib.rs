@@ -49,6 +49,9 @@ pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_path_buf).unwrap_or_default()
 }
 
+/// How long a command may take: one that stands still is to fail its test, and not to hold up all that come after it.
+const LONGEST: Duration = Duration::from_mins(15);
+
 /// What a command left behind.
 #[derive(Debug)]
 pub struct Finished {
@@ -68,7 +71,7 @@ impl Finished {
     }
 }
 
-/// Runs a command of this repository or of the cluster's tools to its end.
+/// Runs a command of this repository or of the cluster's tools to its end, within a quarter of an hour.
 pub async fn run<S: AsRef<OsStr>>(
     program: impl AsRef<OsStr>,
     arguments: &[S],
@@ -80,9 +83,15 @@ pub async fn run<S: AsRef<OsStr>>(
     let mut child =
         command.spawn().with_context(|| format!("cannot run {}", program.as_ref().to_string_lossy()))?;
     let mut input = child.stdin.take().context("no standard input")?;
-    input.write_all(stdin.as_bytes()).await?;
-    drop(input);
-    let output = child.wait_with_output().await?;
+    let done = async {
+        input.write_all(stdin.as_bytes()).await?;
+        drop(input);
+        child.wait_with_output().await
+    };
+    let output = tokio::time::timeout(LONGEST, done).await.with_context(|| {
+        let words: Vec<_> = arguments.iter().map(|word| word.as_ref().to_string_lossy()).collect();
+        format!("{} {}: no end within {LONGEST:?}", program.as_ref().to_string_lossy(), words.join(" "))
+    })??;
     Ok(Finished {
         success: output.status.success(),
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),

@@ -9,17 +9,21 @@ mod node_metric;
 mod servers;
 mod words;
 
-use anyhow::{Result, ensure};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
 use e2e::cleanup::Cleanup;
 use e2e::ground::long;
 use e2e::seed::seed;
 use e2e::{client, fresh_namespace, kubectl, kubectl_apply};
+use futures::future::try_join;
 use serde_json::Value;
 use testkit::client::connection::Endpoint;
 use testkit::differential::{Case, Common, Subject, compare, populate};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
-use self::answers::{Kind, Question, differences};
+use self::answers::{Kind, Question, Reply, differences};
 use self::documents::About;
 use self::servers::{Ours, real};
 use self::words::Words;
@@ -39,6 +43,9 @@ const WRITES: usize = 400;
 const SEEDS: usize = 1;
 const LONG_SEEDS: usize = 20;
 
+/// How long both may take to answer: a server that stands still is to be told.
+const PATIENCE: Duration = Duration::from_mins(1);
+
 /// How many requests about the same object are told before one that is answered otherwise.
 const BEFORE: usize = 6;
 
@@ -55,7 +62,7 @@ async fn gadgets() -> Result<Cleanup> {
     // A test that ended half-way may leave an object with a finalizer, and is to say so, and not to stand still.
     let words = ["delete", "namespace", NAMESPACE, "dt-a", "dt-a-b", "--ignore-not-found", "--timeout=1m"];
     made.add("kubectl", &words);
-    kubectl(&["delete", "namespace", "dt-a", "dt-a-b", "--ignore-not-found"]).await?.ok()?;
+    kubectl(&["delete", "namespace", "dt-a", "dt-a-b", "--ignore-not-found", "--timeout=1m"]).await?.ok()?;
     fresh_namespace(&client, NAMESPACE).await?;
     kubectl_apply(DEFINITION).await?.ok()?;
     let established =
@@ -114,10 +121,16 @@ impl<'a> Comparison<'a> {
         Self { real, ours, kind, explained: 0, report: Vec::new(), asked: Vec::new() }
     }
 
+    /// What the API server and ours answer, in that order.
+    async fn both(&self, question: &Question) -> Result<(Reply, Reply)> {
+        let answers = try_join(question.ask(self.real, self.kind), question.ask(self.ours, self.kind));
+        timeout(PATIENCE, answers)
+            .await
+            .with_context(|| format!("no answer within {PATIENCE:?}: {question}"))?
+    }
+
     async fn ask(&mut self, question: &Question) -> Result<()> {
-        let (theirs, own) =
-            tokio::join!(question.ask(self.real, self.kind), question.ask(self.ours, self.kind));
-        let (theirs, own) = (theirs?, own?);
+        let (theirs, own) = self.both(question).await?;
         let found = differences(&theirs, &own);
         if found.is_empty() {
         } else if explained::reason(question, &theirs, &own).is_some() {
@@ -158,8 +171,7 @@ impl<'a> Comparison<'a> {
     /// Takes away what requests have left on both servers: an object with a finalizer keeps its namespace for ever.
     async fn empty(&self) -> Result<()> {
         for question in generate::clean() {
-            question.ask(self.real, self.kind).await?;
-            question.ask(self.ours, self.kind).await?;
+            self.both(&question).await?;
         }
         Ok(())
     }
