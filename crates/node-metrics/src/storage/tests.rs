@@ -255,7 +255,7 @@ async fn nothing_is_told_without_leadership() {
     let mut watcher = storage.watch(&Scope::Cluster, &watch("watch=1&resourceVersion=0")).await.unwrap();
     told(&mut watcher, 1).await;
     storage.0.change(|store, now| {
-        store.demote(now);
+        store.demote();
         store.promote(now, 0);
         store.report(now, report("n0000", 0));
     });
@@ -334,7 +334,7 @@ async fn loads_are_the_same_under_the_next_leader() {
     });
     let other = fixture(0).storage;
     other.0.change(|store, now| {
-        store.demote(now);
+        store.demote();
         let list = storage.0.read(|leader| {
             let copied = |stored: &Arc<Stored<Record>>| {
                 let object = record::object(stored, "slo.koordinator.sh/v1beta1", |_| {}).unwrap();
