@@ -132,12 +132,12 @@ mod tests {
         let mut gone = Box::pin(delegated.answer(question("q"), std::future::pending, |()| false));
         assert!(gone.as_mut().now_or_never().is_none());
         let fails = delegated.answer(question("q"), || async { Err("nobody answers".into()) }, |()| false);
-        let hears = delegated.answer(question("q"), || async { Ok(()) }, |()| false);
+        let next = delegated.answer(question("q"), || async { Ok(()) }, |()| false);
         let ends = async {
             tokio::time::sleep(Duration::from_secs(1)).await;
             drop(gone);
         };
-        let ((), failed, heard) = tokio::join!(ends, fails, hears);
+        let ((), failed, heard) = tokio::join!(ends, fails, next);
         assert!(failed.is_err() && heard.is_ok());
     }
 
