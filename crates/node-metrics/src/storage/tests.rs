@@ -451,6 +451,30 @@ async fn versions(watcher: &mut Box<dyn Watcher>, count: usize) -> Vec<(String, 
     told
 }
 
+/// What left a selection may be told as gone to who resumes, though it may not have been held. Another object than the one that is asked for never was:
+/// by name, and whatever became of it.
+#[tokio::test]
+async fn who_resumes_a_watch_of_one_object_hears_of_no_other() {
+    let Fixture { storage, .. } = fixture(4);
+    let begun = storage.0.read(|store| store.ledger().last());
+    storage.0.change(|store, now| {
+        store.report(now, report("n0000", 1));
+        store.node_deleted(now, "n0001");
+        store.report(now, report("n0002", 1));
+        store.report(now, report("n0003", 1));
+    });
+    let query = |selector: &str| format!("watch=1&resourceVersion={begun}&fieldSelector={selector}");
+    let one = query("metadata.name%3Dn0002");
+    let mut watcher = storage.watch(&Scope::Cluster, &watch(&one)).await.unwrap();
+    assert_eq!(told(&mut watcher, 1).await, ["~n0002"]);
+    let gone = query("metadata.name%3Dn0001");
+    let mut watcher = storage.watch(&Scope::Cluster, &watch(&gone)).await.unwrap();
+    assert_eq!(told(&mut watcher, 1).await, ["-n0001"]);
+    let loads = NodeLoadStorage(Arc::clone(&storage.0));
+    let mut watcher = loads.watch(&Scope::Cluster, &watch(&one)).await.unwrap();
+    assert_eq!(soon(&mut watcher).await.map(|told| told.len()), None);
+}
+
 #[tokio::test(start_paused = true)]
 async fn who_goes_away_while_it_catches_up_is_told_of_all_that_left_its_selection() {
     let Fixture { storage, .. } = fixture(80);
