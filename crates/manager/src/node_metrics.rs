@@ -240,9 +240,12 @@ async fn tick(host: Arc<Host>) {
     second.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         second.tick().await;
-        if host.source.is_leading() {
-            host.source.change(Store::tick);
-        }
+        host.source.change(|store, now| {
+            // Asked when the time is known: whoever stood still between the two leads no more.
+            if host.source.is_leading() {
+                store.tick(now);
+            }
+        });
         host.source.release();
         host.source.read(|store| host.metrics.show(store));
     }

@@ -133,6 +133,9 @@ impl NodeMetrics {
         if labels.is_everything() && fields.is_everything() {
             return Ok(true);
         }
+        if is_of_another(fields, &stored.name) {
+            return Ok(false);
+        }
         let head = K::head(self, stored).map_err(|error| internal(&error))?;
         Ok(labels.matches(&head) && fields.matches(&head))
     }
@@ -339,6 +342,11 @@ impl Storage for NodeMetricStorage {
     ) -> BoxFuture<'a, Result<Arc<Object>, StorageError>> {
         future::ready(self.0.remove_now(key, expected)).boxed()
     }
+}
+
+/// Whether a selector asks for one object, and this is another: it never was and never will be selected.
+fn is_of_another(fields: &FieldSelector, name: &str) -> bool {
+    fields.requires_exactly("metadata.name").is_some_and(|wanted| wanted != name)
 }
 
 fn version(number: u64) -> ResourceVersion {

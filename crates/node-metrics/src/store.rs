@@ -165,6 +165,8 @@ pub struct Store {
     began: Duration,
     /// When it was last looked at whether enough is known.
     looked: Duration,
+    /// When this leadership was last known to be one: a process that stands still learns only afterwards that its own is over.
+    led: Duration,
 }
 
 /// A Node, and how it reports to this leader.
@@ -199,6 +201,7 @@ impl Store {
             warm: false,
             began: Duration::ZERO,
             looked: Duration::ZERO,
+            led: Duration::ZERO,
         }
     }
 
@@ -253,6 +256,7 @@ impl Store {
         }
         self.phase = Phase::Warming { since: now.steady };
         self.began = now.steady;
+        self.led = now.steady;
         self.warm = self.copied_at.is_some_and(|at| now.steady.saturating_sub(at) <= COPY_LIFE);
         for tracked in self.nodes.values_mut() {
             let record = self.ledger.get(&tracked.facts.name);
@@ -282,10 +286,11 @@ impl Store {
         self.warm
     }
 
-    /// Ceases to lead. What it holds becomes a copy that may lag.
-    pub fn demote(&mut self, now: Now) {
+    /// Ceases to lead. What it holds becomes a copy that may lag: it is as old as the last [`tick`](Self::tick), since others may have led
+    /// for long when a process that stood still finds out.
+    pub fn demote(&mut self) {
         if self.phase == Phase::Serving {
-            self.copied_at = Some(now.steady);
+            self.copied_at = Some(self.led);
             self.origin = Origin::Served;
         }
         self.phase = Phase::Following;

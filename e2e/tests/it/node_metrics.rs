@@ -9,6 +9,8 @@ mod flow;
 mod ground;
 mod koordinator;
 mod observers;
+mod rehomed;
+mod serving;
 mod stale;
 mod take_overs;
 mod versions;

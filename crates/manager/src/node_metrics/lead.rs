@@ -43,7 +43,7 @@ pub(super) async fn stand(host: Arc<Host>, stop: CancellationToken) {
         tasks.shutdown().await;
         // Nobody is sent here as to the leader; whom the cluster named meanwhile stays.
         host.reports_at.write().take_if(|at| *at == host.config.reports_at());
-        host.source.change(node_metrics::store::Store::demote);
+        host.source.change(|store, _| store.demote());
         host.source.wake();
         if let Err(error) = ended {
             warn!(%error, "takes reports no more");

@@ -115,7 +115,7 @@ async fn listen(shared: &Shared, (watching, count): (&Watchers, usize), seconds:
     Ok(format!("{taken} {} {} {told} {length}", at(50), at(99)))
 }
 
-fn println_to_people(words: &str) {
+pub(crate) fn println_to_people(words: &str) {
     let _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("{words}\n"));
 }
 

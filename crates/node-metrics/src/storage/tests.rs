@@ -255,7 +255,7 @@ async fn nothing_is_told_without_leadership() {
     let mut watcher = storage.watch(&Scope::Cluster, &watch("watch=1&resourceVersion=0")).await.unwrap();
     told(&mut watcher, 1).await;
     storage.0.change(|store, now| {
-        store.demote(now);
+        store.demote();
         store.promote(now, 0);
         store.report(now, report("n0000", 0));
     });
@@ -334,7 +334,7 @@ async fn loads_are_the_same_under_the_next_leader() {
     });
     let other = fixture(0).storage;
     other.0.change(|store, now| {
-        store.demote(now);
+        store.demote();
         let list = storage.0.read(|leader| {
             let copied = |stored: &Arc<Stored<Record>>| {
                 let object = record::object(stored, "slo.koordinator.sh/v1beta1", |_| {}).unwrap();
@@ -449,6 +449,30 @@ async fn versions(watcher: &mut Box<dyn Watcher>, count: usize) -> Vec<(String, 
         }
     }
     told
+}
+
+/// What left a selection may be told as gone to who resumes, though it may not have been held. Another object than the one that is asked for never was:
+/// by name, and whatever became of it.
+#[tokio::test]
+async fn who_resumes_a_watch_of_one_object_hears_of_no_other() {
+    let Fixture { storage, .. } = fixture(4);
+    let begun = storage.0.read(|store| store.ledger().last());
+    storage.0.change(|store, now| {
+        store.report(now, report("n0000", 1));
+        store.node_deleted(now, "n0001");
+        store.report(now, report("n0002", 1));
+        store.report(now, report("n0003", 1));
+    });
+    let query = |selector: &str| format!("watch=1&resourceVersion={begun}&fieldSelector={selector}");
+    let one = query("metadata.name%3Dn0002");
+    let mut watcher = storage.watch(&Scope::Cluster, &watch(&one)).await.unwrap();
+    assert_eq!(told(&mut watcher, 1).await, ["~n0002"]);
+    let gone = query("metadata.name%3Dn0001");
+    let mut watcher = storage.watch(&Scope::Cluster, &watch(&gone)).await.unwrap();
+    assert_eq!(told(&mut watcher, 1).await, ["-n0001"]);
+    let loads = NodeLoadStorage(Arc::clone(&storage.0));
+    let mut watcher = loads.watch(&Scope::Cluster, &watch(&one)).await.unwrap();
+    assert_eq!(soon(&mut watcher).await.map(|told| told.len()), None);
 }
 
 #[tokio::test(start_paused = true)]

@@ -13,7 +13,7 @@ use watch_cache::Delivery;
 
 use super::kind::Kind;
 use super::sending::Sending;
-use super::{NodeMetrics, internal, unavailable, version};
+use super::{NodeMetrics, internal, is_of_another, unavailable, version};
 use crate::ledger::place::{News, Place};
 use crate::ledger::{Change, Stored};
 use crate::turns::Turns;
@@ -93,6 +93,9 @@ impl<K: Kind> StoreWatcher<K> {
 
     fn tell(&self, change: &Change<K::Value>, deliveries: &mut Vec<Delivery>) -> Result<(), StorageError> {
         let (Change::Live(stored) | Change::Gone { last: stored, .. }) = change;
+        if is_of_another(&self.selectors.1, &stored.name) {
+            return Ok(());
+        }
         let Some(news) = self.place.news(change, self.selects(stored)?) else { return Ok(()) };
         let object = match change {
             Change::Live(stored) => self.source.object::<K>(stored)?,

@@ -67,11 +67,12 @@ impl Store {
     }
 
     /// Looks at all silences; each step of one is one change of its object. What was deleted of a Node that is there comes back. To be
-    /// called each second.
+    /// called each second, by who knows at that moment that this replica leads.
     pub fn tick(&mut self, now: Now) {
         if self.phase == Phase::Following {
             return;
         }
+        self.led = now.steady;
         for (name, tracked) in &mut self.nodes {
             let Some(before) = tracked.silence else { continue };
             let age = now.steady.saturating_sub(tracked.heard);

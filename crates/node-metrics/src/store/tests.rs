@@ -203,7 +203,7 @@ fn reports_are_judged() {
     assert_eq!(store.report(at(1), ahead), Outcome::Superseded);
     let other = Report { node_uid: "other".to_owned(), base_seq: Some(5), ..report("a", 7, 6) };
     assert_eq!(verdict(store.report(at(1), other)).0, Verdict::NeedFull);
-    store.demote(at(2));
+    store.demote();
     assert_eq!(store.report(at(1), report("a", 7, 6)), Outcome::NotLeading);
 }
 
@@ -289,9 +289,30 @@ fn a_warm_leader_serves_at_once_what_the_one_before_served() {
     assert_eq!(standby.phase(), Phase::Serving);
     assert_eq!(value(&standby, "never")["status"]["freshness"]["state"], "NeverReported");
     // A leader that did so and is followed by itself, too.
-    standby.demote(at(64));
+    standby.tick(at(64));
+    standby.demote();
     standby.promote(at(65), standby.ledger().last());
     assert_eq!(standby.phase(), Phase::Serving);
+}
+
+/// A process that stood still hears of the end of its leadership only when it goes on: what it holds is of the time before.
+#[test]
+fn a_leader_that_stood_still_is_no_fresh_copy_of_itself() {
+    for (stood_still_for, serves) in [(2, true), (600, false)] {
+        let mut leader = leading(&["a", "b"]);
+        for name in ["a", "b"] {
+            leader.report(at(0), report(name, 1, 0));
+        }
+        leader.tick(at(1));
+        let goes_on = 1 + stood_still_for;
+        leader.demote();
+        leader.promote(at(goes_on), leader.ledger().last() + 1_000_000_000);
+        assert_eq!(leader.phase() == Phase::Serving, serves, "after {stood_still_for} s");
+        for name in ["a", "b"] {
+            leader.report(at(goes_on), report(name, 1, 1));
+        }
+        assert_eq!(leader.phase(), Phase::Serving);
+    }
 }
 
 #[test]
@@ -303,7 +324,7 @@ fn what_nobody_served_is_waited_for() {
         standby.promote(at(second), leader.ledger().last() + 1_000_000 * second);
         assert!(matches!(standby.phase(), Phase::Warming { .. }));
         assert!(standby.ledger().get("new").is_some());
-        standby.demote(at(second));
+        standby.demote();
     }
     standby.promote(at(5), leader.ledger().last() + 9_000_000);
     standby.report(at(5), report("new", 1, 0));

@@ -1,5 +1,5 @@
 //! Who is believed: the API server, by the certificate of its front proxy, whichever it is at the moment (F7); those who come straight, by
-//! their token; nobody by what they claim.
+//! their token; nobody by what they claim. Beside it what replicas serve changes, too.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::ground::Ground;
 use super::observers::Observers;
-use super::{NODE, WARM};
+use super::{NODE, WARM, serving};
 
 /// The API server sees at once that a file was replaced, and looks once a minute where it did not.
 const RELOADED: Duration = Duration::from_secs(70);
@@ -31,7 +31,12 @@ async fn front_proxies_change_and_nobody_is_believed_by_their_word() -> Result<(
     let observers = Observers::start(&ground).await?;
     straight(&ground).await.context("straight at a replica")?;
     let before = replicas::restarts(&ground.client).await?;
-    rotate(&ground, &observers).await.context("F7: another front proxy")?;
+    // Each takes minutes, in which little happens.
+    let proxies = async { rotate(&ground, &observers).await.context("F7: another front proxy") };
+    let servers = async { serving::rotated(&ground).await.context("F7: another certificate of replicas") };
+    tokio::try_join!(proxies, servers)?;
+    let failed = observers.failed();
+    ensure!(failed.is_empty(), "F7: lists failed: {failed:?}");
     observers.up_to_date(&ground).await?;
     observers.check("F7: another front proxy")?;
     let after = replicas::restarts(&ground.client).await?;

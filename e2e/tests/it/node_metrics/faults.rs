@@ -28,7 +28,7 @@ const LONG_FROZEN: Duration = Duration::from_mins(1);
 /// How far the next leader's clock is behind what was told.
 const BEHIND: Duration = Duration::from_mins(10);
 
-/// How long lists through the API server may be without an answer while a leader stands still or is cut off (docs/node-metrics.md).
+/// How long lists and watches through the API server may be without an answer while a leader stands still or is cut off (docs/node-metrics.md).
 const LISTS_AGAIN: Duration = Duration::from_secs(45);
 
 /// How often it is looked whether lists are answered.
@@ -76,13 +76,15 @@ async fn stock_clients_stay_right_whatever_befalls_the_leader() -> Result<()> {
     let unavailable = observers.unavailable();
     ensure!(unavailable.is_empty(), "F6: the APIService was not available: {unavailable:?}");
 
+    observers.up_to_date(&ground).await?;
     observers.longest_without_a_list();
+    observers.longest_silence();
     let stands_still = Box::pin(frozen(&ground, &reader));
     let gap = while_namespaces_come_and_go(stands_still).await.context("F2: frozen")?;
-    lists_came_again(&observers, &gap).context("F2: frozen")?;
+    came_again(&ground, &observers, &gap).await.context("F2: frozen")?;
     let is_cut_off = Box::pin(cut_off(&ground, &reader));
     let gap = while_namespaces_come_and_go(is_cut_off).await.context("F3: cut off")?;
-    lists_came_again(&observers, &gap).context("F3: cut off")?;
+    came_again(&ground, &observers, &gap).await.context("F3: cut off")?;
     // The API server asks five times at random: with a dead one of two, all five may be lost once in a while. What it asks for discovery may wait for
     // one that does not answer, too.
     let (unavailable, stale) = (observers.unavailable().len(), observers.longest_undiscovered());
@@ -103,10 +105,15 @@ async fn stock_clients_stay_right_whatever_befalls_the_leader() -> Result<()> {
 /// Where the leader does not answer at all: by a standby reads go on soon, through the API server within its own timeouts.
 // What was seen is what the run is read for.
 #[allow(clippy::print_stdout)]
-fn lists_came_again(observers: &Observers, gap: &Gap) -> Result<()> {
-    let longest = observers.longest_without_a_list();
-    println!("{gap:?}, {longest:?} without a list");
+async fn came_again(ground: &Ground, observers: &Observers, gap: &Gap) -> Result<()> {
+    observers.up_to_date(ground).await?;
+    let (longest, silent) = (observers.longest_without_a_list(), observers.longest_silence());
+    println!("{gap:?}, {longest:?} without a list, {silent:?} without an event through the API server");
     gap.is_within(flow::FROZEN)?;
+    ensure!(
+        silent <= LISTS_AGAIN + LIST_WITHIN,
+        "a client of the API server was told nothing for {silent:?}, more than {LISTS_AGAIN:?} and {LIST_WITHIN:?}"
+    );
     // One may have been under way when they would have come again.
     ensure!(
         longest <= LISTS_AGAIN + LIST_WITHIN,
@@ -179,12 +186,13 @@ async fn frozen(ground: &Ground, reader: &str) -> Result<Gap> {
     tokio::time::sleep(if long { LONG_FROZEN } else { FROZEN }).await;
     let told = former.told().await;
     // The kubelet may have killed it meanwhile.
-    let (awake, answered) = former.goes_on(&old).await?;
+    let after = former.goes_on(&old).await?;
     let (gap, told) = (gap?, told?);
-    ensure!(answered.iter().all(|version| *version >= told), "{answered:?} were told after {told}");
+    ensure!(after.told.iter().all(|version| *version >= told), "{:?} were told after {told}", after.told);
+    former.took_nothing(&after).await?;
     let next = ground.holder().await?;
     ensure!(next != before, "{next} leads");
-    if awake {
+    if after.awake {
         throughout("it does not come back", Duration::from_secs(5), || async {
             let now = ground.holder().await?;
             ensure!(now == next, "{now} leads after {next}");

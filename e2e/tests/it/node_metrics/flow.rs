@@ -10,6 +10,7 @@ use tokio::time::{sleep, timeout};
 
 use super::callers::{METRICS, port};
 use super::ground::{Ground, Replica};
+use super::rehomed::Rehomed;
 use super::{NODE, SOON, WARM, of_last_report};
 
 /// Between two attempts.
@@ -30,11 +31,12 @@ pub(super) const FROZEN: Duration = Duration::from_secs(8);
 const MOST_READS: Duration = Duration::from_secs(15);
 const MOST_REPORTS: Duration = Duration::from_secs(20);
 
-/// For how long there was no answer to a read, and no report was taken.
+/// For how long there was no answer to a read, no report was taken, and a watch was told nothing by another leader.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Gap {
     reads: Duration,
     reports: Duration,
+    watch: Duration,
 }
 
 /// A standby, and the leader as it is.
@@ -42,6 +44,7 @@ pub(super) struct Flow {
     url: String,
     header: String,
     epoch: u64,
+    watch: Rehomed,
 }
 
 impl Flow {
@@ -50,23 +53,25 @@ impl Flow {
         let replicas = replicas::replicas(&ground.client).await?;
         let standby = replicas.iter().find(|pod| pod.name_any() != leader.pod).context("no standby")?;
         let address = standby.status.as_ref().and_then(|status| status.pod_ip.as_deref());
-        let url = format!("https://{}:{}{METRICS}/{NODE}", address.context("no address")?, port(standby)?);
+        let collection = format!("https://{}:{}{METRICS}", address.context("no address")?, port(standby)?);
+        let url = format!("{collection}/{NODE}");
         let header = format!("Authorization: Bearer {reader}");
         let epoch = eventually("the node reports", WARM, || of_last_report("epoch")).await?;
-        let flow = Self { url, header, epoch };
         eventually("a standby answers", SOON, || async {
-            ensure!(flow.read().await, "{}", flow.url);
+            ensure!(read(&url, &header).await, "{url}");
             Ok(())
         })
         .await?;
-        Ok(flow)
+        let watch = Rehomed::begin(&ground.client, &collection, &header).await?;
+        Ok(Self { url, header, epoch, watch })
     }
 
     /// Looks on while `end` ends the leader, until both flow again.
     pub(super) async fn over(self, end: impl Future<Output = Result<()>>) -> Result<Gap> {
+        let Self { url, header, epoch, watch } = self;
         let began = Instant::now();
         let reports = async {
-            while !of_last_report("epoch").await.is_ok_and(|epoch| epoch > self.epoch) {
+            while !of_last_report("epoch").await.is_ok_and(|now| now > epoch) {
                 sleep(TURN).await;
             }
             began.elapsed()
@@ -75,7 +80,7 @@ impl Flow {
         let both = async {
             let (mut reads, mut last, mut taken) = (Duration::ZERO, began, None);
             loop {
-                let mut answer = std::pin::pin!(self.read());
+                let mut answer = std::pin::pin!(read(&url, &header));
                 let answered = loop {
                     tokio::select! {
                         answered = &mut answer => break answered,
@@ -86,39 +91,33 @@ impl Flow {
                     reads = reads.max(last.elapsed());
                     last = Instant::now();
                     if let Some(reports) = taken {
-                        return Gap { reads, reports };
+                        return (reads, reports);
                     }
                 }
                 sleep(TURN).await;
             }
         };
-        let (gap, ended) = tokio::join!(timeout(LONGEST, both), end);
+        let watch = timeout(LONGEST, watch.over(began));
+        let (flows, watch, ended) = tokio::join!(timeout(LONGEST, both), watch, end);
         ended?;
-        gap.with_context(|| format!("reads or reports do not flow again within {LONGEST:?}"))
-    }
-
-    async fn read(&self) -> bool {
-        let words = [
-            "-sk",
-            "--max-time",
-            "10",
-            "-o",
-            "/dev/null",
-            "-w",
-            "%{http_code}",
-            "-H",
-            &self.header,
-            &self.url,
-        ];
-        run("curl", &words, "").await.is_ok_and(|answer| answer.stdout == "200")
+        let (reads, reports) =
+            flows.with_context(|| format!("reads or reports do not flow again within {LONGEST:?}"))?;
+        let watch = watch.with_context(|| format!("a watch is told nothing within {LONGEST:?}"))?;
+        Ok(Gap { reads, reports, watch: watch.context("a watch at a standby")? })
     }
 }
 
+async fn read(url: &str, header: &str) -> bool {
+    let words = ["-sk", "--max-time", "10", "-o", "/dev/null", "-w", "%{http_code}", "-H", header, url];
+    run("curl", &words, "").await.is_ok_and(|answer| answer.stdout == "200")
+}
+
 impl Gap {
-    /// Whether both flowed again within `limit`; of reports each hub has a moment of its own.
+    /// Whether all flowed again within `limit`; of reports each hub has a moment of its own.
     pub(super) fn is_within(&self, limit: Duration) -> Result<()> {
-        let Self { reads, reports } = self;
+        let Self { reads, reports, watch } = self;
         ensure!(*reads <= limit, "reads were gone for {reads:?}, more than {limit:?}");
+        ensure!(*watch <= limit, "a watch was told nothing for {watch:?}, more than {limit:?}");
         ensure!(
             *reports <= limit + SPREAD,
             "reports were gone for {reports:?}, more than {limit:?} and {SPREAD:?}"
@@ -135,13 +134,16 @@ pub(super) fn are_within(gaps: &[Gap], limit: Duration) -> Result<()> {
         ordered
     };
     let (reads, reports) = (ordered(|gap| gap.reads), ordered(|gap| gap.reports));
+    let watches = ordered(|gap| gap.watch);
     // Of two the worse.
     let median = |ordered: &[Duration]| ordered.get(ordered.len() / 2).copied();
-    let (Some(median_reads), Some(median_reports)) = (median(&reads), median(&reports)) else {
-        return Ok(());
-    };
-    Gap { reads: median_reads, reports: median_reports }.is_within(limit).context("the median")?;
-    for (what, ordered, most) in [("reads", reads, MOST_READS), ("reports", reports, MOST_REPORTS)] {
+    let medians = (median(&reads), median(&reports), median(&watches));
+    let (Some(median_reads), Some(median_reports), Some(median_watch)) = medians else { return Ok(()) };
+    let medians = Gap { reads: median_reads, reports: median_reports, watch: median_watch };
+    medians.is_within(limit).context("the median")?;
+    for (what, ordered, most) in
+        [("reads", reads, MOST_READS), ("reports", reports, MOST_REPORTS), ("watches", watches, MOST_READS)]
+    {
         let worst = ordered.last().copied().unwrap_or_default();
         ensure!(worst <= most, "{what} were gone for {worst:?} once, more than {most:?}: {gaps:?}");
     }

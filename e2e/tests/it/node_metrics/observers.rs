@@ -40,6 +40,9 @@ struct Known {
     synced: bool,
     events: usize,
     lists: usize,
+    /// When it was told something last, and the longest time between two such moments since that was last asked for.
+    heard: Option<Instant>,
+    silent: Duration,
 }
 
 /// What must not be, and what was.
@@ -175,6 +178,16 @@ impl Observers {
         std::mem::take(&mut record.longest).max(since)
     }
 
+    /// The longest time for which the watcher or the informer was told nothing, since this was last asked.
+    pub(super) fn longest_silence(&self) -> Duration {
+        let Record { watcher, informer, .. } = &mut *self.record.lock();
+        let longest = |known: &mut Known| {
+            let since = known.heard.map(|at| at.elapsed()).unwrap_or_default();
+            std::mem::take(&mut known.silent).max(since)
+        };
+        longest(watcher).max(longest(informer))
+    }
+
     /// What was said of lists that were refused or not answered, and forgets it.
     pub(super) fn failed(&self) -> Vec<String> {
         std::mem::take(&mut self.record.lock().failed)
@@ -213,6 +226,8 @@ impl Known {
     /// An object as a client was told it; says what is wrong with that.
     fn put(&mut self, who: &str, name: &str, version: u64) -> Option<String> {
         self.events += 1;
+        let since = self.heard.replace(Instant::now()).map(|at| at.elapsed());
+        self.silent = self.silent.max(since.unwrap_or_default());
         let before = self.versions.insert(name.to_owned(), version).unwrap_or_default();
         (version < before).then(|| format!("{who}: {name} went back from {before} to {version}"))
     }

@@ -17,7 +17,8 @@ use super::{SOON, WARM};
 const FAKE: &str = "e2e-written";
 
 /// All that the writer may do in the cluster.
-const WRITER: &str = "
+pub(super) const WRITER_NAME: &str = "e2e-node-metric-writer";
+pub(super) const WRITER: &str = "
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: e2e-node-metric-writer}
@@ -38,12 +39,12 @@ const STRATEGIC_PATCH: &str = "application/strategic-merge-patch+json";
 #[tokio::test]
 async fn objects_are_written_by_who_may_and_go_with_their_nodes() -> Result<()> {
     let ground = Ground::new().await?;
-    let mut cleanup = Cleanup::kubectl(&["delete", "clusterrole", "e2e-node-metric-writer"]);
+    let mut cleanup = Cleanup::kubectl(&["delete", "clusterrole", WRITER_NAME, "--ignore-not-found"]);
     cleanup.add("kubectl", &["delete", "node", FAKE, "--ignore-not-found"]);
     kubectl_apply(WRITER).await?.ok()?;
     kubectl(&["delete", "node", FAKE, "--ignore-not-found"]).await?.ok()?;
     kubectl_apply(NODE).await?.ok()?;
-    let writer = Caller::of(&token(SYSTEM, "e2e-writer", "e2e-node-metric-writer").await?).await?;
+    let writer = Caller::of(&token(SYSTEM, "e2e-writer", WRITER_NAME).await?).await?;
     let reader = Caller::of(&token(SYSTEM, "e2e-reader", "view").await?).await?;
     let nobody = kubectl(&["-n", SYSTEM, "create", "token", "default"]).await?.ok()?;
     let nobody = Caller::of(nobody.trim()).await?;
