@@ -81,9 +81,7 @@ async fn passed(history: impl FnOnce(&Site), restored: impl FnOnce(&Site), expec
     restored(&site);
     // Of other resources.
     while cluster.revision() <= seen + 5 {
-        cluster
-            .create(WIDGET_ID, widget(&format!("w{}", cluster.revision()), 1))
-            .unwrap();
+        cluster.create(WIDGET_ID, widget(&format!("w{}", cluster.revision()), 1)).unwrap();
     }
     site.server.heal();
     site.until("the watch runs", async || site.upstream_watches(SERVICES) == 1).await;
@@ -186,8 +184,10 @@ async fn a_restore_that_shows_in_a_stream_that_was_withdrawn_holds_for_those_on_
     site.kill();
     site.start();
     site.linked().await;
-    site.until("there is no such resource", async || get(&hub, &list).await.is_some_and(|(code, _)| code == 404))
-        .await;
+    site.until("there is no such resource", async || {
+        get(&hub, &list).await.is_some_and(|(code, _)| code == 404)
+    })
+    .await;
     // To a backup that has the definition.
     cluster.create(CRDS, widget_kind().crd()).unwrap();
     site.server.restore(backup);
