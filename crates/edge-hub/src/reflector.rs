@@ -91,11 +91,20 @@ struct Course {
     counts: bool,
     /// Whether what a watch tells is held back while there is a doubt.
     holds: bool,
+    /// The version of what was withdrawn, and after how many restores that was listed; until the next list.
+    withdrawn: Option<(ResourceVersion, u64)>,
 }
 
 impl Course {
     fn new(relist: Option<Resync>) -> Self {
-        Self { listing: Listing::default(), relist, diverged: false, counts: true, holds: true }
+        Self {
+            listing: Listing::default(),
+            relist,
+            diverged: false,
+            counts: true,
+            holds: true,
+            withdrawn: None,
+        }
     }
 
     /// Everything is listed, from its first page on.
@@ -170,12 +179,15 @@ impl Reflector {
             self.linked(subscription).await;
             if course.relist.is_none() && self.undone.times(resource) != self.undone.listed_after(&name) {
                 warn!(key = name, "upstream went back in time, as was noticed elsewhere: it is listed anew");
+                subscription.doubt(true);
+                subscription.set_progress(Progress::Interrupted);
                 course.anew(Resync::Diverged);
             }
             let current = subscription.credential();
             let began = Instant::now();
             subscription.goes_on(began);
             let Err(ended) = self.go_on(subscription, &current, &mut course).await else { continue };
+            subscription.was_cut();
             if began.elapsed() > STEADY {
                 (pause, course.diverged) = (PAUSE.0, false);
             }
@@ -193,20 +205,22 @@ impl Reflector {
                 }
                 Ended::Rewound { ours, theirs } => {
                     warn!(key = %subscription.key(), %ours, %theirs, "upstream went back in time: it is listed anew");
+                    subscription.doubt(true);
                     subscription.set_progress(Progress::Interrupted);
-                    self.undone.again(resource);
+                    self.undone.notice(resource, self.undone.listed_after(&name));
                     course.anew(Resync::Diverged);
                     continue;
                 }
                 Ended::Diverged(reason) => {
                     warn!(key = %subscription.key(), reason, "what is held is not what upstream has: it is listed anew");
+                    subscription.doubt(true);
                     subscription.set_progress(Progress::Interrupted);
                     // A list that does not help either is what upstream has; then it miscounts.
                     let first = !course.diverged;
                     (course.diverged, course.counts) = (true, first);
                     course.anew(Resync::Diverged);
                     if first {
-                        self.undone.again(resource);
+                        self.undone.notice(resource, self.undone.listed_after(&name));
                         continue;
                     }
                 }
@@ -220,8 +234,8 @@ impl Reflector {
                 Ended::Refused(status) => {
                     let withdrawn = missing.is_some_and(|since| since.elapsed() > WITHDRAWN);
                     refused(subscription, status);
-                    if withdrawn && self.withdraw(subscription) {
-                        course.anew(Resync::First);
+                    if withdrawn {
+                        self.withdraw(subscription, &mut course);
                     }
                 }
                 Ended::Unreadable(reason) => {
@@ -241,8 +255,8 @@ impl Reflector {
                 () = subscription.carried_anew() => {}
             }
             // It is there again, and readers know more of it than what is held, which is of the time before.
-            if is_missing && subscription.was_passed_by() && self.withdraw(subscription) {
-                course.anew(Resync::First);
+            if is_missing && subscription.was_passed_by() {
+                self.withdraw(subscription, &mut course);
             }
             pause = (pause * 2).min(PAUSE.1);
         }
@@ -256,27 +270,33 @@ impl Reflector {
         course: &mut Course,
     ) -> Result<(), Ended> {
         if let Some(why) = course.relist {
-            self.relist(subscription, credential, &mut course.listing).await?;
-            (course.relist, course.holds) = (None, true);
+            self.relist(subscription, credential, course, why).await?;
+            (course.relist, course.holds, course.withdrawn) = (None, true, None);
             self.meters.resync(why);
             return Ok(());
         }
         let (upstream, storage) = (&self.upstream, &self.storage);
-        let watched =
-            watch::run(upstream, storage, subscription, credential, course.counts, &mut course.holds).await;
+        let key = subscription.key();
+        let name = key.to_string();
+        let watched = tokio::select! {
+            watched = watch::run(upstream, storage, subscription, credential, course.counts, &mut course.holds) => {
+                watched.map(|never| match never {})
+            }
+            () = self.undone.since(&key.resource, &name) => Ok(()),
+        };
         subscription.set_source(None);
-        watched.map(|never| match never {})
+        watched
     }
 
-    /// Lets go of what is held, and says whether there was anything.
-    fn withdraw(&self, subscription: &Subscription) -> bool {
-        if subscription.version().is_none() {
-            return false;
-        }
-        info!(key = %subscription.key(), "there is no such resource any more: what was held is withdrawn");
+    /// Lets go of what is held, if there is anything: all is listed next.
+    fn withdraw(&self, subscription: &Subscription, course: &mut Course) {
+        let Some(version) = subscription.version() else { return };
+        let name = subscription.key().to_string();
+        info!(key = name, "there is no such resource any more: what was held is withdrawn");
+        course.withdrawn = Some((version, self.undone.listed_after(&name)));
         subscription.write(Cache::reset);
-        self.forget(&subscription.key().to_string());
-        true
+        self.forget(&name);
+        course.anew(Resync::First);
     }
 
     async fn linked(&self, subscription: &Subscription) {
@@ -292,29 +312,45 @@ impl Reflector {
         &self,
         subscription: &Subscription,
         credential: &Credential,
-        listing: &mut Listing,
+        course: &mut Course,
+        why: Resync,
     ) -> Result<(), Ended> {
-        let undone = self.undone.times(&subscription.key().resource);
-        listing.fetch(&self.upstream, subscription, credential).await?;
-        let (objects, version) = std::mem::take(listing).finish().ok_or(Ended::Expired)?;
+        let (name, resource) = (subscription.key().to_string(), &subscription.key().resource);
+        let mut undone = self.undone.times(resource);
+        course.listing.fetch(&self.upstream, subscription, credential).await?;
+        let (objects, version) = std::mem::take(&mut course.listing).finish().ok_or(Ended::Expired)?;
+        let held = subscription.version().map(|version| (version, self.undone.listed_after(&name)));
+        if let Some((known, listed_after)) = held.or(course.withdrawn)
+            && version < known
+            && why != Resync::Diverged
+        {
+            warn!(key = name, %known, %version, "upstream went back in time, as a list shows");
+            undone += u64::from(self.undone.notice(resource, listed_after));
+        }
         let count = objects.len();
         // Before the lock that readers need: the disk takes its time for a whole list, and nobody else writes this subscription.
         self.storage
             .replace(subscription.key(), &objects, version)
             .map_err(|error| Ended::Store(error.to_string()))?;
-        self.undone.list(&subscription.key().to_string(), undone);
+        self.undone.list(&name, undone);
         self.keep_kind(subscription);
-        let replaced = subscription.write(|cache| match cache.replace(objects.clone(), version) {
-            Ok(replaced) => replaced,
-            Err(rewind) => {
-                warn!(key = %subscription.key(), %rewind, "upstream went back in time: a new epoch begins");
+        let replaced = subscription.write(|cache| {
+            if why == Resync::Diverged {
+                // What led there is not what happened, though the list may be the same.
                 cache.reset();
-                // A cache that was just reset takes any list.
-                cache.replace(objects, version).unwrap_or(Replaced::First)
+            }
+            match cache.replace(objects.clone(), version) {
+                Ok(replaced) => replaced,
+                Err(rewind) => {
+                    warn!(key = name, %rewind, "upstream went back in time: a new epoch begins");
+                    cache.reset();
+                    // A cache that was just reset takes any list.
+                    cache.replace(objects, version).unwrap_or(Replaced::First)
+                }
             }
         });
         subscription.forget_told();
-        subscription.prove();
+        subscription.became_whole();
         info!(key = %subscription.key(), objects = count, %version, ?replaced, "listed");
         Ok(())
     }

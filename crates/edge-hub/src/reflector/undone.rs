@@ -1,12 +1,14 @@
 //! How often upstream went back in time, of each resource, as any subscription of it has noticed.
 //!
 //! A subscription whose version upstream has passed again cannot always tell by itself ([`epoch`](super::epoch)). But all of one
-//! resource are kept in one etcd: what one has noticed holds for the others, those among them that wait on the disk for a reader, too.
+//! resource are kept in one etcd: what one has noticed holds for the others, those among them that wait on the disk for a reader, too, and
+//! those whose watch goes on already.
 
 use std::collections::HashMap;
 
 use kube_wire::resource::GroupVersionResource;
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use tracing::warn;
 
 use crate::storage::Storage;
@@ -16,11 +18,13 @@ pub(super) struct Undone {
     storage: Storage,
     /// Of each name, as it is stored.
     noticed: Mutex<HashMap<String, u64>>,
+    /// Tells of each time that it is noticed.
+    changes: watch::Sender<()>,
 }
 
 impl Undone {
     pub(super) fn new(storage: Storage) -> Self {
-        Self { storage, noticed: Mutex::default() }
+        Self { storage, noticed: Mutex::default(), changes: watch::Sender::new(()) }
     }
 
     /// So often it was noticed of this resource.
@@ -28,9 +32,23 @@ impl Undone {
         self.read(of_resource(resource))
     }
 
-    /// It is noticed once more.
-    pub(super) fn again(&self, resource: &GroupVersionResource) {
-        self.write(of_resource(resource), self.times(resource) + 1);
+    /// A subscription notices it that was listed after so many times. Whether nobody else has since: then it is once more.
+    pub(super) fn notice(&self, resource: &GroupVersionResource, listed_after: u64) -> bool {
+        let is_new = self.times(resource) == listed_after;
+        if is_new {
+            self.write(of_resource(resource), listed_after + 1);
+            self.changes.send_replace(());
+        }
+        is_new
+    }
+
+    /// Waits until somebody has noticed it since the subscription of this name was listed.
+    pub(super) async fn since(&self, resource: &GroupVersionResource, name: &str) {
+        let mut changes = self.changes.subscribe();
+        while self.times(resource) == self.listed_after(name) {
+            // The sender lives as long as this.
+            let _ = changes.changed().await;
+        }
     }
 
     /// After how many times the subscription of this name was listed, with what is held of it.

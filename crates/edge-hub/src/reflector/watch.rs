@@ -62,12 +62,14 @@ pub(super) async fn run(
     let mut reader = WatchReader::new(encoding, ITEM_MAX);
     let source = response.body().source();
     let is_watching = || {
+        subscription.doubt(false);
         subscription.prove();
         subscription.set_source(Some(source.clone()));
         subscription.set_progress(Progress::Watching);
     };
     let mut held_back: Option<HeldBack> = None;
     if expected.doubt().is_some() && *holds {
+        subscription.doubt(true);
         held_back = Some(HeldBack::default());
     } else {
         is_watching();
@@ -104,6 +106,7 @@ pub(super) async fn run(
         }
         let doubt = expected.doubt().is_some();
         if doubt && *holds && held_back.is_none() {
+            subscription.doubt(true);
             subscription.set_progress(Progress::Interrupted);
             held_back = Some(HeldBack::default());
         }

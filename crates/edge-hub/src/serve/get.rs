@@ -50,18 +50,19 @@ pub(super) async fn answer(asked: &Asked<'_>, path: &ResourcePath, query: &str) 
         Err(_) if up => return Ok(Read::HandOn),
         Err(status) => return Err(Box::new(status)),
     };
-    let age = asked.age(&subscription);
     let verdict = match read {
         ListRead::MostRecent => {
             let policy = hub.sharing.load().freshness(&path.resource);
             let age = asked.proved_age(&subscription, policy).await;
             freshness::most_recent(policy, age, hub.upstream.is_up())
         }
-        ListRead::NotOlderThan(version) if reached(&subscription, version).await => freshness::any(age),
+        ListRead::NotOlderThan(version) if reached(&subscription, version).await => {
+            asked.at_version(&subscription).await
+        }
         ListRead::NotOlderThan(version) if !up => {
             return Err(Box::new(Status::too_large(version, subscription.version())));
         }
-        ListRead::Any => freshness::any(age),
+        ListRead::Any => freshness::any(asked.age(&subscription)),
         _ => Verdict::Forward,
     };
     let Verdict::Held { stale } = verdict else { return Ok(Read::HandOn) };

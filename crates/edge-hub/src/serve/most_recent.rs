@@ -85,18 +85,25 @@ impl Asked<'_> {
         verdict()
     }
 
-    /// The same of a read that names a version.
+    /// The same of a read that names a version. That may be of a time that what is held is not of: while something says so, or that there is
+    /// no such resource any more, the API server is asked. Whoever is shown a filtered view has all versions from here.
     pub(super) async fn at_version(&self, subscription: &Subscription) -> Verdict {
         self.resumed(subscription).await;
+        let is_of_another_time = subscription.is_doubted() || subscription.progress().borrow().is_gone();
+        if is_of_another_time && self.filter.is_none() && self.hub.upstream.is_up() {
+            return Verdict::Forward;
+        }
         freshness::any(self.age(subscription))
     }
 
     /// Waits a moment while the upstream watch is about to go on from what is held, and says whether it did: what is held is known then
     /// to be of the time that the API server is in. Versions that a client has seen say nothing of one before that.
     async fn resumed(&self, subscription: &Subscription) -> bool {
-        let Some(went_on) = subscription.went_on().filter(|_| !self.age(subscription).watching) else {
+        if self.age(subscription).watching {
             return false;
-        };
+        }
+        // One that was opened for this read has not begun.
+        let went_on = subscription.went_on().unwrap_or_else(Instant::now);
         let (mut progress, mut link) = (subscription.progress(), self.hub.upstream.state());
         let settled = async {
             tokio::select! {

@@ -98,6 +98,8 @@ pub struct Subscription {
     changes: watch::Sender<u64>,
     progress: watch::Sender<Progress>,
     proved: Mutex<Option<Instant>>,
+    /// When it was listed, if nothing has failed since.
+    listed: Mutex<Option<Instant>>,
     /// The connection that the upstream watch comes over, while it runs.
     source: Mutex<Option<Source>>,
     used: Mutex<Instant>,
@@ -113,6 +115,8 @@ pub struct Subscription {
     carried: Notify,
     /// Whether readers were given by the API server what the hub, which had been told that there is no such resource, does not hold.
     passed_by: AtomicBool,
+    /// Whether something says that what is held is not what the API server has, and nothing has taken that back.
+    doubted: AtomicBool,
     /// When a list or a watch was last begun.
     went_on: Mutex<Option<Instant>>,
     /// Ends the reflector and every reader.
@@ -136,6 +140,7 @@ impl Subscription {
             changes: watch::Sender::new(0),
             progress: watch::Sender::new(Progress::Syncing),
             proved: Mutex::new(None),
+            listed: Mutex::new(None),
             source: Mutex::new(None),
             used: Mutex::new(Instant::now()),
             kind: Mutex::new(kind),
@@ -145,6 +150,7 @@ impl Subscription {
             carriers: Mutex::new(Carriers::new(carrier)),
             carried: Notify::new(),
             passed_by: AtomicBool::new(false),
+            doubted: AtomicBool::new(false),
             went_on: Mutex::default(),
             closed,
         })
@@ -251,6 +257,16 @@ impl Subscription {
         });
     }
 
+    /// Says whether there is a reason to think that what is held is not what the API server has, as after a restore of its etcd.
+    pub fn doubt(&self, doubted: bool) {
+        self.doubted.store(doubted, Relaxed);
+    }
+
+    /// Whether there is such a reason.
+    pub fn is_doubted(&self) -> bool {
+        self.doubted.load(Relaxed)
+    }
+
     /// Since now it is about to go on: a list or a watch is being opened.
     pub fn goes_on(&self, now: Instant) {
         *self.went_on.lock() = Some(now);
@@ -266,6 +282,18 @@ impl Subscription {
         *self.proved.lock() = Some(Instant::now());
     }
 
+    /// Everything was listed, and is what upstream has.
+    pub fn became_whole(&self) {
+        self.doubt(false);
+        self.prove();
+        *self.listed.lock() = Some(Instant::now());
+    }
+
+    /// What upstream told has ended: what it has since is not known.
+    pub fn was_cut(&self) {
+        *self.listed.lock() = None;
+    }
+
     /// Says over which connection the upstream watch comes; `None` when it has ended.
     pub fn set_source(&self, source: Option<Source>) {
         *self.source.lock() = source;
@@ -279,7 +307,9 @@ impl Subscription {
     /// How fresh what is held is; `up`: whether there is a link. A watch is as old as the last sign of life over its own connection.
     pub fn age(&self, up: bool) -> Age {
         let own = self.proved.lock().map_or(Duration::MAX, |at| at.elapsed());
-        let watching = up && (own < SETTLING || *self.progress.borrow() == Progress::Watching);
+        let is_settling = self.listed.lock().is_some_and(|at| at.elapsed() < SETTLING);
+        let goes_on = is_settling || *self.progress.borrow() == Progress::Watching;
+        let watching = up && goes_on && !self.is_doubted();
         let heard = self.source().filter(|_| watching).map(|source| source.heard_ago());
         Age { watching, proved: heard.map_or(own, |heard| heard.min(own)) }
     }

@@ -2,8 +2,13 @@
 
 use std::time::Duration;
 
+use testkit::api_server::access::User;
+
 use super::meanwhile::Meanwhile;
-use super::site::{Lines, SERVICES, Site, get, names, service, version};
+use super::site::{Lines, SERVICES, Site, WIDGETS, get, names, service, version, widget, widget_kind};
+
+const WIDGET_ID: &str = "widgets.example.com";
+const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 
 async fn restored(meanwhile: Meanwhile) {
     let mut site = Site::started().await;
@@ -76,12 +81,14 @@ async fn passed(history: impl FnOnce(&Site), restored: impl FnOnce(&Site), expec
     restored(&site);
     // Of other resources.
     while cluster.revision() <= seen + 5 {
-        cluster
-            .create("widgets.example.com", super::site::widget(&format!("w{}", cluster.revision()), 1))
-            .unwrap();
+        cluster.create(WIDGET_ID, widget(&format!("w{}", cluster.revision()), 1)).unwrap();
     }
     site.server.heal();
     site.until("the watch runs", async || site.upstream_watches(SERVICES) == 1).await;
+    // While there is a doubt, who has seen a version is answered by the API server.
+    let at_version = format!("{SERVICES}?resourceVersion={seen}&resourceVersionMatch=NotOlderThan");
+    let (status, answer) = get(&hub, &at_version).await.unwrap();
+    assert_eq!((status, names(&answer)), (200, expected.to_vec()));
     site.until("the restored state is listed", async || {
         get(&hub, &list).await.is_some_and(|(_, list)| names(&list) == expected && version(&list) > seen)
     })
@@ -119,4 +126,84 @@ async fn a_restore_is_noticed_after_a_cut() {
 #[tokio::test]
 async fn a_restore_is_noticed_after_a_restart_of_the_hub() {
     restored(Meanwhile::Killed).await;
+}
+
+/// What a read brings back from the disk is not shown before the API server was asked about it.
+#[tokio::test]
+async fn a_restore_is_noticed_before_a_stream_from_the_disk_answers() {
+    let mut site = Site::started().await;
+    let cluster = site.server.cluster().clone();
+    for name in ["a", "b"] {
+        cluster.create(WIDGET_ID, widget(name, 1)).unwrap();
+    }
+    let backup = cluster.revision();
+    let hub = site.plain();
+    site.caught_up(WIDGETS, &["a", "b"]).await;
+    cluster.delete(WIDGET_ID, "a/a").unwrap();
+    site.caught_up(WIDGETS, &["b"]).await;
+    let seen = cluster.revision();
+    site.kill();
+    site.server.restore(backup);
+    while cluster.revision() <= seen {
+        cluster.create("services", service("a", &format!("s{}", cluster.revision()), 1)).unwrap();
+    }
+    site.start();
+    site.linked().await;
+    let at_version = format!("{WIDGETS}?resourceVersion={seen}&resourceVersionMatch=NotOlderThan");
+    let (status, answer) = get(&hub, &at_version).await.unwrap();
+    assert_eq!((status, names(&answer)), (200, vec!["a", "b"]));
+}
+
+/// A stream that waits on the disk for its reader, and holds as much as was restored, cannot tell. Another, which was withdrawn with the
+/// definition, is listed at a lower version than it had: that tells for both.
+#[tokio::test]
+async fn a_restore_that_shows_in_a_stream_that_was_withdrawn_holds_for_those_on_the_disk() {
+    let mut site = Site::started().await;
+    let cluster = site.server.cluster().clone();
+    cluster.access().add_token("t", User::service_account("a", "t"));
+    let (hub, theirs) = (site.plain(), site.secure(None).with_token("t"));
+    let list = format!("{WIDGETS}?resourceVersion=0");
+    site.until("both streams run", async || {
+        for endpoint in [&hub, &theirs] {
+            get(endpoint, &list).await;
+        }
+        site.upstream_watches(WIDGETS) == 2
+    })
+    .await;
+    let backup = cluster.revision();
+    cluster.create(WIDGET_ID, widget("lost", 1)).unwrap();
+    cluster.delete(WIDGET_ID, "a/lost").unwrap();
+    let seen = cluster.revision();
+    for endpoint in [&hub, &theirs] {
+        site.until("all is told", async || {
+            get(endpoint, &list).await.is_some_and(|(_, list)| version(&list) == seen)
+        })
+        .await;
+    }
+    cluster.delete(CRDS, WIDGET_ID).unwrap();
+    site.kill();
+    site.start();
+    site.linked().await;
+    site.until("there is no such resource", async || {
+        get(&hub, &list).await.is_some_and(|(code, _)| code == 404)
+    })
+    .await;
+    // To a backup that has the definition.
+    cluster.create(CRDS, widget_kind().crd()).unwrap();
+    site.server.restore(backup);
+    site.until("the node's stream runs", async || {
+        get(&hub, &list).await.is_some_and(|(code, _)| code == 200) && site.upstream_watches(WIDGETS) == 1
+    })
+    .await;
+    cluster.create(WIDGET_ID, widget("new", 1)).unwrap();
+    cluster.delete(WIDGET_ID, "a/new").unwrap();
+    assert_eq!(cluster.revision(), seen, "as far as before, and as empty");
+    let mut watch = Lines::open(&theirs, &format!("{WIDGETS}?watch=1&resourceVersion={backup}")).await;
+    cluster.create(WIDGET_ID, widget("newer", 1)).unwrap();
+    let told = watch.brief().await;
+    assert!(told == "ERROR 410" || told.starts_with("ADDED new@"), "{told}");
+    site.until("it holds as well", async || {
+        get(&theirs, &list).await.is_some_and(|(_, list)| names(&list) == ["newer"])
+    })
+    .await;
 }

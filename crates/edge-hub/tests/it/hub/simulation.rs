@@ -12,6 +12,7 @@
 //! second identity, whose [`rights`] come and go: of what it may not read it must see nothing, as soon as the hub had to know.
 
 mod bookmarks;
+mod doubt;
 mod parts;
 mod readers;
 mod rights;
