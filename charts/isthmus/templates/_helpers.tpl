@@ -59,9 +59,20 @@ capabilities:
 
 {{/* Where the manager's pods, and the one that applies the CRDs, may run. */}}
 {{- define "isthmus.nodeAffinity" -}}
+{{- $gateways := .Values.edgeHub.gatewayNodes -}}
 {{- with .Values.placement -}}
-{{- if or .avoidEdgeWorkers .avoidHostNetworkPools -}}
+{{- if or .avoidEdgeWorkers .avoidHostNetworkPools (and .avoidGateways $gateways) -}}
 nodeAffinity:
+  {{- if and .avoidGateways $gateways }}
+  preferredDuringSchedulingIgnoredDuringExecution:
+    - weight: 50
+      preference:
+        matchFields:
+          {{- range $gateways }}
+          - {key: metadata.name, operator: NotIn, values: [{{ . | quote }}]}
+          {{- end }}
+  {{- end }}
+  {{- if or .avoidEdgeWorkers .avoidHostNetworkPools }}
   requiredDuringSchedulingIgnoredDuringExecution:
     nodeSelectorTerms:
       - matchExpressions:
@@ -73,6 +84,7 @@ nodeAffinity:
           - {key: nodepool.openyurt.io/host-network, operator: NotIn, values: ["true"]}
           - {key: nodepool.openyurt.io/network-mode, operator: NotIn, values: [node-network-mode]}
           {{- end }}
+  {{- end }}
 {{- end -}}
 {{- end -}}
 {{- end -}}

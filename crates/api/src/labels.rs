@@ -42,6 +42,9 @@ pub const GATEWAY_TYPE: &str = "raven.openyurt.io/gateway-type";
 /// On a Service that exposes a Gateway: the node of the exposed endpoint.
 pub const ENDPOINTS_NAME: &str = "raven.openyurt.io/endpoints-name";
 
+/// On a ConfigMap: that it says where Nodes are or were; value [`TRUE`].
+pub const NODE_PLACES: &str = "isthmus.dev/node-places";
+
 /// The value `true` of boolean labels.
 pub const TRUE: &str = "true";
 

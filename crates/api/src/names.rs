@@ -141,3 +141,6 @@ pub const MANAGER: &str = "isthmus-manager";
 
 /// ConfigMap in [`NAMESPACE`] by which hubs find the replica that takes reports of node metrics.
 pub const NODE_METRIC_CONFIG_MAP: &str = "isthmus-node-metric";
+
+/// Beginning of the names of the ConfigMaps that say where each Node is or was, for the policy about nodes that register anew.
+pub const NODE_PLACES_PREFIX: &str = "isthmus-node-places-";

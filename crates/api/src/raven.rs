@@ -2,4 +2,5 @@
 
 pub mod cloud;
 pub mod gateway;
+pub mod selected;
 pub mod tunnel_report;

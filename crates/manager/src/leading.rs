@@ -17,6 +17,7 @@ use crate::config::Config;
 use crate::controllers::gateway::{self, metrics::GatewayMetrics};
 use crate::controllers::hub_access;
 use crate::controllers::hub_identity::{self, metrics::HubIdentityMetrics};
+use crate::controllers::node_places;
 use crate::controllers::node_pool::{self, Context, Progress};
 use crate::controllers::webhook_certificates::{self, CertificateMetrics};
 use crate::leader::LeadershipGuard;
@@ -131,6 +132,14 @@ impl Leading {
             let setup = gateway_setup(&context, &config, all_nodes.clone(), gateway_metrics);
             tasks.spawn(gateway::run(setup, end.clone()));
         }
+        let places = node_places::Controller {
+            client: client.clone(),
+            leadership: context.leadership.clone(),
+            nodes: Arc::clone(&context.nodes),
+            nodes_listed: all_nodes.clone(),
+            namespace: config.hubs.hub_namespace.clone(),
+        };
+        tasks.spawn(places.run(end.clone()));
         tasks.spawn(watches::keep(
             Api::all(client.clone()),
             watcher::Config::default(),

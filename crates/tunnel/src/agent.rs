@@ -3,14 +3,14 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use rustls_pki_types::ServerName;
 use tokio::{
     sync::{mpsc, watch},
     task::{self, AbortHandle, JoinSet},
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep, timeout_at},
 };
 use tokio_rustls::TlsConnector;
 use tokio_util::sync::CancellationToken;
@@ -65,7 +65,9 @@ enum MakeError {
     Dial(#[from] DialError),
     #[error("the TLS handshake")]
     Handshake(#[source] std::io::Error),
-    #[error("no connection in time")]
+    #[error("nobody answered in time")]
+    Unanswered,
+    #[error("no TLS in time")]
     Timeout,
     #[error(transparent)]
     Identity(#[from] IdentityError),
@@ -75,6 +77,23 @@ enum MakeError {
     NoGateway(String),
     #[error(transparent)]
     Link(#[from] LinkError),
+}
+
+impl MakeError {
+    /// Whether nobody answers, or no more: that is the line's trouble, and no gateway's that had to be spared.
+    fn is_silence(&self) -> bool {
+        match self {
+            Self::Unanswered | Self::Link(LinkError::Silent) => true,
+            Self::Dial(error) => error.is_silence(),
+            Self::NoCredentials
+            | Self::Handshake(_)
+            | Self::Timeout
+            | Self::Identity(_)
+            | Self::OtherNode(_)
+            | Self::NoGateway(_)
+            | Self::Link(_) => false,
+        }
+    }
 }
 
 /// What a link's task tells: of which link, which task, what.
@@ -201,22 +220,24 @@ impl Agent {
         &self,
         key: &LinkKey,
         ending: &Ending,
+        outage: Duration,
         registered: impl FnOnce(),
         outdated: impl FnOnce(),
     ) -> Result<(), MakeError> {
         let config = self.credentials.client(key.direction).ok_or(MakeError::NoCredentials)?;
         let limits = *self.connector.limits();
         let proxy = self.proxy.as_ref().filter(|_| !self.is_near(&key.gateway));
+        let deadline = Instant::now() + limits.handshake;
         let connect = async {
-            let connection = dial::gateway(&key.address, proxy).await?;
+            let dialled = dial::gateway(&key.address, proxy, backoff::once_more(outage));
+            let connection = timeout_at(deadline, dialled).await.map_err(|_| MakeError::Unanswered)??;
             let connector = TlsConnector::from(config);
-            connector
-                .connect(self.server_name.clone(), ReadAhead::new(connection))
-                .await
-                .map_err(MakeError::Handshake)
+            let handshake = connector.connect(self.server_name.clone(), ReadAhead::new(connection));
+            let connected = timeout_at(deadline, handshake).await.map_err(|_| MakeError::Timeout)?;
+            connected.map_err(MakeError::Handshake)
         };
         let connection = tokio::select! {
-            connected = timeout(limits.handshake, connect) => connected.map_err(|_| MakeError::Timeout)??,
+            connected = connect => connected?,
             () = ending.retired() => return Ok(()),
         };
         let leaf = connection.get_ref().1.peer_certificates().and_then(<[_]>::first);
@@ -271,7 +292,10 @@ async fn keep(agent: Agent, key: LinkKey, ending: Ending, events: mpsc::Unbounde
     let tell = |state| drop(events.send((key.clone(), task, Told::State(state))));
     let mut told_of_another = false;
     let mut replaced = false;
+    // Since when nobody answers.
+    let mut silent_since: Option<Instant> = None;
     loop {
+        let begun = Instant::now();
         let mut up_since = None;
         let registered = || {
             info!(gateway = key.gateway, address = key.address, class = key.class.name(), direction = ?key.direction, "link up");
@@ -282,14 +306,24 @@ async fn keep(agent: Agent, key: LinkKey, ending: Ending, events: mpsc::Unbounde
             replaced = true;
             let _ = events.send((key.clone(), task, Told::Outdated));
         };
-        let result = agent.make(&key, &ending, registered, outdated).await;
+        let outage = silent_since.map_or(Duration::ZERO, |since| since.elapsed());
+        let result = agent.make(&key, &ending, outage, registered, outdated).await;
         tell(LinkState::Connecting);
         if replaced || ending.is_retired() {
             return;
         }
         let another = matches!(result, Err(MakeError::OtherNode(_)));
+        let silence = result.as_ref().is_err_and(MakeError::is_silence);
+        // Whoever had a link until now was answered until now, as far as it knew.
+        silent_since = match (silence, up_since) {
+            (false, _) => None,
+            (true, None) => silent_since.or(Some(begun)),
+            (true, Some(_)) => Some(Instant::now()),
+        };
         let wait = if another {
             backoff.other_answered(fastrand::f64())
+        } else if let Some(since) = silent_since {
+            backoff.unanswered(since.elapsed(), fastrand::f64())
         } else {
             let lasted = up_since.map_or_else(Default::default, |since| since.elapsed());
             backoff.failed(lasted, fastrand::f64())

@@ -2,6 +2,10 @@
 //!
 //! Full jitter: anything between nothing and a ceiling that doubles, so that ten thousand nodes that lost a gateway do not
 //! come back together.
+//!
+//! That spares who answers. Where nobody answers, because the line is cut, there is nobody to spare, and how soon a node is back is how soon it
+//! tries after the line is there again: so it tries every second or so, and of a cut that lasts ever more rarely, by a share of its length. Too
+//! many that come back at a time a gateway refuses, which is an answer.
 
 use std::time::Duration;
 
@@ -10,7 +14,7 @@ use std::time::Duration;
 pub struct Limits {
     /// The ceiling of the first wait.
     pub first: Duration,
-    /// The highest ceiling.
+    /// The highest ceiling, whoever answers.
     pub longest: Duration,
     /// A link that was up for so long counts as having worked.
     pub healthy: Duration,
@@ -29,6 +33,15 @@ impl Default for Limits {
 /// How often it is tried soon again that another gateway answered: behind a balancer that takes each in turn, or any by chance, that is
 /// enough for many. One that sends a client always to the same goes on.
 const SOON: u32 = 16;
+
+/// What part of the time that nobody has answered passes until the next try.
+const SHARE: u32 = 20;
+
+/// How soon one that has not answered is asked once more, beside the first question: the kernel waits twice as long each time. Nobody has answered
+/// for `outage`.
+pub(crate) fn once_more(outage: Duration) -> Duration {
+    (outage / SHARE).max(Duration::from_secs(1))
+}
 
 /// Failures in a row, and answers of others in a row, which are none.
 #[derive(Debug, Clone)]
@@ -63,6 +76,12 @@ impl Backoff {
         let about = if self.others < SOON { self.limits.first } else { self.limits.longest };
         self.others = self.others.saturating_add(1);
         about.mul_f64(random.clamp(0.0, 1.0).midpoint(1.0))
+    }
+
+    /// Nobody has answered for `outage`. Gives how long to wait; `random` is in 0..1.
+    pub fn unanswered(&self, outage: Duration, random: f64) -> Duration {
+        let ceiling = (outage / SHARE).max(self.limits.first).min(self.limits.longest);
+        ceiling.mul_f64(random.clamp(0.0, 1.0))
     }
 
     fn ceiling(&self) -> Duration {
@@ -103,15 +122,53 @@ mod tests {
     }
 
     proptest! {
+        /// Whatever happens: a share of the ceiling as the dice say, which doubles with each failure in a row up to the longest, and begins
+        /// anew after a link that was up for long enough.
         #[test]
-        fn no_wait_is_longer_than_the_longest(
-            steps in proptest::collection::vec((0_u64..200_000, 0.0_f64..1.0), 0..200),
+        fn waits_are_a_share_of_what_the_failures_in_a_row_say(
+            steps in proptest::collection::vec((0_u64..200_000, 0.0_f64..1.0, any::<bool>()), 0..200),
         ) {
             let limits = Limits::default();
             let mut backoff = Backoff::new(limits);
-            for (lasted, random) in steps {
-                prop_assert!(backoff.failed(Duration::from_millis(lasted), random) <= limits.longest);
+            let mut in_a_row = 0;
+            for (lasted, random, answered) in steps {
+                let lasted = Duration::from_millis(lasted);
+                if !answered {
+                    // Of the line, and not of the gateway.
+                    prop_assert!(backoff.unanswered(lasted, random) <= limits.longest);
+                    continue;
+                }
+                in_a_row = if lasted >= limits.healthy { 0 } else { in_a_row };
+                let ceiling = 30.0_f64.min(0.5 * 2_f64.powi(in_a_row));
+                in_a_row += 1;
+                let wait = backoff.failed(lasted, random).as_secs_f64();
+                prop_assert!((wait - ceiling * random).abs() < 1e-6, "{wait} of {ceiling}");
             }
+        }
+
+        /// A line that is cut for so long, and dialled as the agent does: after it is there again the next question comes within two seconds if that was
+        /// no more than twenty, and within an eighth of its length, or what an attempt and a wait may last, if it was more.
+        #[test]
+        fn a_line_that_is_there_again_is_noticed_soon(
+            cut in 0_u64..3_600_000, dice in proptest::collection::vec(0.0_f64..1.0, 64),
+        ) {
+            const ATTEMPT: Duration = Duration::from_secs(10);
+            let (limits, cut) = (Limits::default(), Duration::from_millis(cut));
+            let backoff = Backoff::new(limits);
+            let mut dice = dice.iter().cycle();
+            let mut now = Duration::ZERO;
+            let asked = 'asked: loop {
+                let (spacing, ends) = (once_more(now), now + ATTEMPT);
+                while now < ends {
+                    if now >= cut {
+                        break 'asked now;
+                    }
+                    now += spacing;
+                }
+                now = ends + backoff.unanswered(ends, *dice.next().unwrap());
+            };
+            let bound = if cut <= Duration::from_secs(20) { Duration::from_secs(2) } else { (cut / 8).max(Duration::from_secs(2)) };
+            prop_assert!(asked - cut <= bound.min(ATTEMPT + limits.longest), "asked {:?} after a cut of {cut:?}", asked - cut);
         }
     }
 }

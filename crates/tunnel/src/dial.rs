@@ -76,6 +76,9 @@ impl fmt::Debug for Proxy {
 /// Why a gateway was not reached.
 #[derive(Debug, thiserror::Error)]
 pub enum DialError {
+    /// The name was not resolved.
+    #[error("looking up the name")]
+    Lookup(#[source] io::Error),
     /// No connection.
     #[error("connecting")]
     Connect(#[source] io::Error),
@@ -87,13 +90,32 @@ pub enum DialError {
     ProxyRefused(u16),
 }
 
-/// Connects to a gateway at `host:port`.
-pub(crate) async fn gateway(address: &str, proxy: Option<&Proxy>) -> Result<TcpStream, DialError> {
+impl DialError {
+    /// Whether nobody answered: no gateway, no proxy, no resolver. The line is cut.
+    pub(crate) fn is_silence(&self) -> bool {
+        use io::ErrorKind::{HostUnreachable, NetworkDown, NetworkUnreachable, TimedOut};
+        match self {
+            Self::Lookup(error) => unresolved(&error.to_string()) == OpenError::Unreachable,
+            Self::Connect(error) => {
+                matches!(error.kind(), HostUnreachable | NetworkDown | NetworkUnreachable | TimedOut)
+            }
+            Self::ProxyAnswer | Self::ProxyRefused(_) => false,
+        }
+    }
+}
+
+/// Connects to a gateway at `host:port`. As long as nobody answers it is tried `once_more` each time that has passed.
+pub(crate) async fn gateway(
+    address: &str,
+    proxy: Option<&Proxy>,
+    once_more: Duration,
+) -> Result<TcpStream, DialError> {
     let proxy = proxy.filter(|proxy| proxy.is_for(address));
     let first = proxy.map_or(address, |proxy| &proxy.address);
     let addresses: Vec<SocketAddr> =
-        tokio::net::lookup_host(first).await.map_err(DialError::Connect)?.collect();
-    let mut connection = any_of(addresses).await.map_err(DialError::Connect)?;
+        tokio::net::lookup_host(first).await.map_err(DialError::Lookup)?.collect();
+    let connect = || any_of(addresses.clone());
+    let mut connection = repeated(connect, once_more).await.map_err(DialError::Connect)?;
     tune_link(&connection);
     if let Some(proxy) = proxy {
         through(&mut connection, address, proxy).await?;
@@ -174,6 +196,21 @@ async fn any_of(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
     first_of(addresses.into_iter().map(TcpStream::connect)).await
 }
 
+/// What comes first of an attempt and others of the kind, of which one begins each time that so long has passed.
+async fn repeated<T, F: Future<Output = io::Result<T>>>(
+    attempt: impl Fn() -> F,
+    once_more: Duration,
+) -> io::Result<T> {
+    let mut under_way = FuturesUnordered::new();
+    loop {
+        under_way.push(attempt());
+        tokio::select! {
+            Some(result) = under_way.next() => return result,
+            () = tokio::time::sleep(once_more) => {}
+        }
+    }
+}
+
 async fn first_of<T, F: Future<Output = io::Result<T>>>(attempts: impl Iterator<Item = F>) -> io::Result<T> {
     let mut attempts = attempts.peekable();
     let mut under_way = FuturesUnordered::new();
@@ -215,6 +252,52 @@ mod tests {
             io::ErrorKind::ConnectionRefused
         );
         assert!(first_of(std::iter::empty::<std::future::Ready<io::Result<u8>>>()).await.is_err());
+    }
+
+    /// The kernel would ask after 1, 3, 7 and 15 s, and so be up to eight late.
+    #[tokio::test(start_paused = true)]
+    async fn a_line_that_is_there_again_is_noticed_by_the_next_question() {
+        let began = tokio::time::Instant::now();
+        let up = began + Duration::from_millis(8_300);
+        // What was sent before is lost.
+        let attempt = || async {
+            if tokio::time::Instant::now() < up {
+                std::future::pending::<()>().await;
+            }
+            tokio::time::sleep(Duration::from_millis(40)).await;
+            Ok(7)
+        };
+        assert_eq!(repeated(attempt, Duration::from_secs(1)).await.unwrap(), 7);
+        assert_eq!(began.elapsed().as_millis(), 9_040);
+        // Far away is no silence: the first question's answer counts.
+        let far = || async {
+            tokio::time::sleep(Duration::from_millis(2_500)).await;
+            Ok(began.elapsed())
+        };
+        let came = repeated(far, Duration::from_secs(1)).await.unwrap();
+        assert_eq!(came.as_millis(), 9_040 + 2_500);
+        let refused = || async { Err::<(), _>(io::ErrorKind::ConnectionRefused.into()) };
+        let error = repeated(refused, Duration::from_secs(1)).await.unwrap_err();
+        assert!(!DialError::Connect(error).is_silence());
+    }
+
+    #[test]
+    fn who_refuses_has_answered() {
+        use io::ErrorKind::{
+            ConnectionRefused, ConnectionReset, HostUnreachable, NetworkUnreachable, TimedOut,
+        };
+        for (kind, silence) in [
+            (ConnectionRefused, false),
+            (ConnectionReset, false),
+            (HostUnreachable, true),
+            (NetworkUnreachable, true),
+            (TimedOut, true),
+        ] {
+            assert_eq!(DialError::Connect(kind.into()).is_silence(), silence, "{kind}");
+        }
+        let lookup = |said: &str| DialError::Lookup(io::Error::other(said.to_owned())).is_silence();
+        assert!(lookup("Temporary failure in name resolution") && !lookup("Name or service not known"));
+        assert!(!DialError::ProxyRefused(502).is_silence());
     }
 
     #[test]

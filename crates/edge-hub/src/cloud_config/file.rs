@@ -167,7 +167,7 @@ mod tests {
             ("freshness: [", "keys are poolScopeResources"),
             ("poolScopeResources: [nodes]", "poolScopeResources: \"nodes\" is not group/version/resource"),
             ("freshness: { /v1/pods: soon }", "write strict, any, or bounded:SECONDS"),
-            ("tunnelDestinations: [x]", "tunnelDestinations: \"x\" is not WHAT[@WHERE]=PORTS"),
+            ("tunnelDestinations: [x]", "tunnelDestinations: \"x\" is not WHAT[@WHERE]=PORTS[:WHO]"),
             ("filters: { x: [] }", "write one of discardcloudservice"),
         ] {
             let error = parse(Path::new("f"), text).unwrap_err().to_string();

@@ -32,8 +32,9 @@ pub struct TunnelArgs {
     #[arg(long, value_name = "UID", value_delimiter = ',', default_value = "0", value_parser = uid)]
     pub tunnel_proxy_uids: Vec<LocalUser>,
 
-    /// What may be reached beside the ports of kubelets and those that Gateways list, as WHAT[@WHERE]=PORT[+PORT|-PORT]: nodes or
+    /// What may be reached beside the ports of kubelets and those that Gateways list, as WHAT[@WHERE]=PORT[+PORT|-PORT][:WHO]: nodes or
     /// loopback, of all domains or of one; a name, *.NAME or a network, in a domain. WHERE is cloud (the default), pool/NAME or node/NAME.
+    /// WHO may ask beside the cloud, with + between several, or all; if not given, all for nodes and names, and the cloud alone for loopback and networks.
     #[arg(long, value_name = "RULE", value_delimiter = ',')]
     pub tunnel_destinations: Vec<super::DestinationRule>,
 

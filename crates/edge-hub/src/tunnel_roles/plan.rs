@@ -302,14 +302,15 @@ fn cloud(gateways: &BTreeMap<Domain, GatewayState>) -> Domain {
     exposed.next().map_or(Domain::Cloud, |(domain, _)| domain.clone())
 }
 
-/// Kubelets and what Gateways list, for the cloud and each domain's own nodes; what was asked for here, for everyone.
+/// Kubelets and what Gateways list, for the cloud and each domain's own nodes; what was asked for here, for whom it says.
 fn destinations(given: &Given<'_>, known: &Known, cloud: &Domain, view: &View) -> Vec<Rule> {
     let listed = known.gateways.values().flat_map(|gateway| gateway.ports.iter().copied());
     let ports: BTreeSet<u16> = KUBELETS.into_iter().chain(listed).collect();
     let ports: Vec<u16> = ports.into_iter().collect();
-    let (mine, exposed) = (view.domain_of(given.me), view.exposed().map(|(domain, _)| domain.clone()));
-    let rules = Rule::nodes(&ports, mine.as_ref(), exposed);
-    rules.chain(given.destinations.iter().map(|rule| rule.rule(cloud))).collect()
+    let exposed: BTreeSet<Domain> = view.exposed().map(|(domain, _)| domain.clone()).collect();
+    let mine = view.domain_of(given.me);
+    let rules = Rule::nodes(&ports, mine.as_ref(), exposed.iter().cloned());
+    rules.chain(given.destinations.iter().map(|rule| rule.rule(cloud, &exposed))).collect()
 }
 
 /// Where the endpoints of gateways accept links: nodes of the own domain at their own addresses, whether it is exposed or not, others

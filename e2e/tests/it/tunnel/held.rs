@@ -20,6 +20,9 @@ const CUT: Duration = Duration::from_secs(20);
 /// server keeps a connection to a kubelet, which is a stream, for a minute and a half after its last request.
 const BACK: Duration = Duration::from_secs(100);
 
+/// How soon hubs are at rest, whatever was before: longer than a connection may stay that nobody uses.
+const REST: Duration = Duration::from_mins(3);
+
 /// How far apart two readings are of hubs at rest.
 const PAUSE: Duration = Duration::from_secs(10);
 
@@ -101,10 +104,7 @@ impl Held {
             if both.all(|((_, now), (_, last))| now.is_at_rest_since(last)) {
                 return Ok(now);
             }
-            if began.elapsed() > BACK {
-                println!("the hubs do not come to rest: {last:?}, {now:?}");
-                return Ok(now);
-            }
+            ensure!(began.elapsed() <= REST, "the hubs do not come to rest: {last:?}, {now:?}");
             last = now;
         }
     }

@@ -168,7 +168,49 @@ async fn refused(balancer: &str, folder: &std::path::Path) -> Result<()> {
         );
     }
     unapproved(folder).await?;
-    stays_where_it_is().await
+    stays_where_it_is().await?;
+    comes_back_where_it_was().await
+}
+
+/// Whoever has the key of a node whose Node was deleted registers it where it was, or nowhere, and in no other pool. One that was never here
+/// brings its pool.
+async fn comes_back_where_it_was() -> Result<()> {
+    const POOL: &str = "apps.openyurt.io/nodepool";
+    // Of a run before where it was may be written down.
+    let name = format!("e2e-f18-{}", std::process::id());
+    let _gone = Cleanup::kubectl(&["delete", "node", &name, "--ignore-not-found"]);
+    let register = async |labels: &str| {
+        let node = format!("apiVersion: v1\nkind: Node\nmetadata: {{name: {name}, labels: {{{labels}}}}}\n");
+        let user = format!("system:node:{name}");
+        run("kubectl", &["--as", &user, "--as-group", "system:nodes", "create", "-f", "-"], &node).await
+    };
+    let marks = "openyurt.io/is-edge-worker: \"true\", isthmus.dev/fake: \"true\"";
+    register(&format!("{marks}, {POOL}: e2e-first"))
+        .await?
+        .ok()
+        .context("a node that is new, with its pool")?;
+    eventually("it is written down where it is", Duration::from_secs(20), || async {
+        let path = "jsonpath={.items[*].data}";
+        let marked =
+            ["-n", "kube-system", "get", "configmaps", "-l", "isthmus.dev/node-places=true", "-o", path];
+        let said = kubectl(&marked).await?.ok()?;
+        ensure!(said.contains(&format!("\"{name}\":\"e2e-first,\"")), "{said}");
+        Ok(())
+    })
+    .await?;
+    kubectl(&["delete", "node", &name]).await?.ok()?;
+    for other in [
+        format!("{POOL}: tunnel-b"),
+        "raven.openyurt.io/gateway: tunnel-b".to_owned(),
+        "apps.openyurt.io/desired-nodepool: tunnel-b".to_owned(),
+    ] {
+        let refused = register(&format!("{marks}, {other}")).await?;
+        let said =
+            refused.stderr.contains("a node that was here before does not choose another pool or Gateway");
+        ensure!(!refused.success && said, "{other}: {refused:?}");
+    }
+    register(marks).await?.ok().context("in no pool")?;
+    kubectl(&["delete", "node", &name]).await?.ok().map(drop)
 }
 
 /// A node does not put itself behind another pool's Gateway, nor into another pool.

@@ -41,8 +41,10 @@ fn at(me: &str, known: &Known) -> Plan {
 }
 
 fn given(me: &str, ways_in: Option<IpAddr>) -> Given<'_> {
-    static DESTINATIONS: LazyLock<[DestinationRule; 2]> =
-        LazyLock::new(|| ["kube.svc=443", "nodes=18090"].map(|rule| rule.parse().unwrap()));
+    static DESTINATIONS: LazyLock<[DestinationRule; 4]> = LazyLock::new(|| {
+        ["kube.svc=443", "nodes=18090", "10.96.0.0/12=443", "nodes@pool/b=18091:pool/a"]
+            .map(|rule| rule.parse().unwrap())
+    });
     Given { me, listen_port: 10262, destinations: &*DESTINATIONS, ways_in }
 }
 
@@ -265,6 +267,41 @@ fn ports_of_nodes_are_for_the_cloud_and_for_the_own_domain() {
     let alone = at("a1", &Known { gateways: known.gateways, own: None, ..Known::default() });
     assert_eq!(asked(&alone, "a1", "a1", "a2:10250"), Ok("direct"));
     assert_eq!(asked(&alone, "a1", "a1", "b1:10250"), Err(Refusal::NotAllowed));
+}
+
+/// Whom a rule names may use it along the whole way, the cloud, which forwards, too, and the key of no other node: at the node that asks,
+/// at the gateway, and at the other end, which is asked by the gateway.
+#[test]
+fn a_rule_is_for_those_whom_it_names() {
+    let asked = |me: &str, plan: &Plan, by: Option<Domain>, target: &str| {
+        let origin = Origin { domain: by, ..Origin::of(Domain::Cloud) };
+        let target = tunnel::target::Target::parse(target, None).unwrap();
+        !matches!(route(me, &origin, &target, &plan.view), Route::Refused(Refusal::NotAllowed))
+    };
+    let pool = |name: &str| Some(Domain::Pool(name.to_owned()));
+    let solo = Some(Domain::Solo("solo".into()));
+    let (gateway, a, b) =
+        (at("c1", &cloud()), edge("a1", facts(true, Some("a"), "")), edge("b1", facts(true, Some("b"), "")));
+    // The network of the API server's egress: nobody is named.
+    for (by, may) in [
+        (Some(Domain::Cloud), true),
+        (pool("a"), false),
+        (pool("b"), false),
+        (solo.clone(), false),
+        (None, false),
+    ] {
+        assert_eq!(asked("c1", &gateway, by.clone(), "10.96.0.7:443"), may, "{by:?}");
+    }
+    assert!(!asked("a1", &a, pool("a"), "10.96.0.7:443"));
+    for (by, may) in
+        [(Some(Domain::Cloud), true), (pool("a"), true), (pool("c"), false), (solo, false), (None, false)]
+    {
+        assert_eq!(asked("c1", &gateway, by.clone(), "b1:18091"), may, "{by:?}");
+    }
+    // The domain of the gateway has another name at the edge.
+    assert!(asked("a1", &a, pool("a"), "b1:18091") && asked("b1", &b, b.view.domain_of("c1"), "b1:18091"));
+    assert!(!asked("b1", &b, pool("c"), "b1:18091"));
+    assert!(!asked("c1", &gateway, pool("a"), "c2:18091"));
 }
 
 /// A node that says nothing of itself counts as a cloud node: so the rights of the cloud are for those that an exposed Gateway lists, by

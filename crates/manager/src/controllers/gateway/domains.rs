@@ -7,7 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use api::{Gateway, NodePool, PoolType, labels, raven::cloud};
+use api::{
+    Gateway, NodePool, PoolType, labels,
+    raven::{cloud, selected},
+};
 use kube::ResourceExt as _;
 use kube::core::{Selector, SelectorExt as _};
 
@@ -26,11 +29,35 @@ pub(crate) enum Domain {
     Solo,
 }
 
+/// By whose word a node is where it is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Word {
+    /// Its pool or its label, which nodes do not change, and may bring when they are first registered.
+    Placed,
+    /// A selector that wants a label which only administrators set.
+    Administrator,
+    /// A selector of labels that a kubelet may set on its own Node, whenever it likes.
+    Itself,
+}
+
+impl Word {
+    /// Whether a node that the Gateway does not list may stand for it. Who stands for an exposed one speaks for the cloud: that
+    /// is nobody who chose where he is.
+    pub(crate) fn is_enough(self, exposed: bool) -> bool {
+        match self {
+            Self::Placed => !exposed,
+            Self::Administrator => true,
+            Self::Itself => false,
+        }
+    }
+}
+
 /// What is known of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Member {
     pub(crate) name: String,
     pub(crate) domain: Domain,
+    pub(crate) by: Word,
     /// Whether it is on the edge's side.
     pub(crate) edge: bool,
     pub(crate) ready: bool,
@@ -42,7 +69,7 @@ pub(crate) struct Member {
 #[derive(Debug, Default)]
 pub(crate) struct Rules {
     gateways: BTreeSet<String>,
-    selectors: Vec<(String, Selector)>,
+    selectors: Vec<(String, Selector, Word)>,
     pools: BTreeMap<String, PoolType>,
     /// Selectors that cannot be understood, and why, by Gateway.
     pub(crate) malformed: BTreeMap<String, String>,
@@ -67,8 +94,10 @@ impl Rules {
         };
         for gateway in gateways.iter().filter(|gateway| has_selector(gateway)) {
             let selector = gateway.spec.node_selector.clone().unwrap_or_default();
+            let word =
+                if selected::by_an_administrator(&selector) { Word::Administrator } else { Word::Itself };
             match Selector::try_from(selector) {
-                Ok(selector) => rules.selectors.push((gateway.name_any(), selector)),
+                Ok(selector) => rules.selectors.push((gateway.name_any(), selector, word)),
                 Err(error) => drop(rules.malformed.insert(gateway.name_any(), error.to_string())),
             }
         }
@@ -78,17 +107,20 @@ impl Rules {
     /// What `node` is.
     pub(crate) fn member(&self, node: &NodeView) -> Member {
         let labelled = node.labels.get(labels::GATEWAY).filter(|name| self.gateways.contains(*name));
-        let selected = || self.selectors.iter().find(|(_, selector)| selector.matches(&node.labels));
+        let selected = || self.selectors.iter().find(|(_, selector, _)| selector.matches(&node.labels));
         let pool = node.pool().filter(|pool| self.pools.contains_key(*pool));
         let type_ = pool.and_then(|pool| self.pools.get(pool)).copied();
         let edge = type_ == Some(PoolType::Edge)
             || node.labels.get(labels::IS_EDGE_WORKER).is_some_and(|value| value == labels::TRUE);
         let gateway = labelled
-            .cloned()
-            .or_else(|| selected().map(|(name, _)| name.clone()))
-            .or_else(|| pool.filter(|pool| self.gateways.contains(*pool)).map(str::to_owned));
+            .map(|name| (name.clone(), Word::Placed))
+            .or_else(|| selected().map(|(name, _, word)| (name.clone(), *word)))
+            .or_else(|| {
+                pool.filter(|pool| self.gateways.contains(*pool)).map(|pool| (pool.to_owned(), Word::Placed))
+            });
+        let by = gateway.as_ref().map_or(Word::Placed, |(_, word)| *word);
         let domain = match (gateway, pool) {
-            (Some(gateway), _) => Domain::Gateway(gateway),
+            (Some((gateway, _)), _) => Domain::Gateway(gateway),
             (None, Some(_)) => Domain::Pool,
             (None, None) if edge => Domain::Solo,
             (None, None) => Domain::Cloud,
@@ -96,6 +128,7 @@ impl Rules {
         Member {
             name: node.name.clone(),
             domain,
+            by,
             edge,
             ready: node.ready,
             internal_ip: node.internal_ip.clone(),
@@ -189,6 +222,30 @@ mod tests {
         for (labels, domain, edge) in cases {
             let member = rules.member(&node("n", labels));
             assert_eq!((member.domain, member.edge), (domain, edge), "{labels:?}");
+        }
+    }
+
+    #[test]
+    fn by_whose_word_a_node_is_where_it_is() {
+        const RESTRICTED: &str = "node-restriction.kubernetes.io/site";
+        let gateways = [
+            gateway("admin", &json!({ "nodeSelector": { "matchLabels": { RESTRICTED: "b" } } })),
+            gateway("hz", &json!({})),
+            gateway("own", &json!({ "nodeSelector": { "matchLabels": { "site": "b" } } })),
+        ];
+        let rules = Rules::new(&gateways, &BTreeSet::new(), &[pool("hz", "Edge")]);
+        for (labels, word, may_stand) in [
+            (vec![(labels::NODE_POOL, "hz")], Word::Placed, [true, false]),
+            (vec![(labels::GATEWAY, "own"), ("site", "b")], Word::Placed, [true, false]),
+            (vec![(RESTRICTED, "b"), (labels::NODE_POOL, "hz")], Word::Administrator, [true, true]),
+            (vec![("site", "b"), (labels::NODE_POOL, "hz")], Word::Itself, [false, false]),
+        ] {
+            let by = rules.member(&node("n", &labels)).by;
+            assert_eq!(
+                (by, [false, true].map(|exposed| by.is_enough(exposed))),
+                (word, may_stand),
+                "{labels:?}"
+            );
         }
     }
 

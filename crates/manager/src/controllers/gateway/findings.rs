@@ -9,6 +9,7 @@ use api::{Endpoint, EndpointType, ExposeType, GatewayAddress, GatewayLink, label
 use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt as _;
 
+use super::domains::Word;
 use super::services;
 use super::verdict::Case;
 
@@ -74,7 +75,9 @@ impl Case<'_> {
         }
         let endpoints = self.endpoints(type_);
         if endpoints.is_empty() {
-            return Some(Finding::no("NoEndpoint", self.no_endpoint()));
+            return Some(
+                self.nobody_may_stand().unwrap_or_else(|| Finding::no("NoEndpoint", self.no_endpoint())),
+            );
         }
         let waiting: Vec<String> = endpoints
             .iter()
@@ -95,6 +98,29 @@ impl Case<'_> {
             "NoReadyNode"
         };
         Some(Finding::no(reason, list(&waiting)))
+    }
+
+    /// What is so if nodes are behind a Gateway that lists none of them, and none may stand for it.
+    fn nobody_may_stand(&self) -> Option<Finding> {
+        let first = self.members.values().next().filter(|_| self.is_unlisted())?;
+        let remedy = format!(
+            "list nodes in spec.endpoints, or have spec.nodeSelector select by a label that a kubelet may not set, such as {RESTRICTED}"
+        );
+        Some(match first.by {
+            Word::Itself => Finding::no(
+                "SelectorNotTrusted",
+                format!(
+                    "spec.nodeSelector selects by labels that a kubelet may set on its own Node: {remedy}"
+                ),
+            ),
+            Word::Placed | Word::Administrator => Finding::no(
+                "EndpointsNotListed",
+                format!(
+                    "who stands for an exposed Gateway speaks for the cloud, and a kubelet may bring its pool and its Gateway when it \
+                     registers: {remedy}"
+                ),
+            ),
+        })
     }
 
     fn no_endpoint(&self) -> String {
@@ -271,6 +297,9 @@ pub(super) const ACCEPTING: &str = "Accepting";
 
 /// Reasons for which a type of endpoint is off.
 const OFF: [&str; 3] = ["L7Disabled", "L3Disabled", "ReplicasZero"];
+
+/// A label that only administrators set.
+const RESTRICTED: &str = "node-restriction.kubernetes.io/site";
 
 /// How many endpoints a message names before it only counts.
 const NAMED: usize = 10;

@@ -29,9 +29,11 @@ pub(crate) fn hosts(nodes: &BTreeSet<&str>, addresses: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::controllers::gateway::domains::Word;
 
     fn member(name: &str, domain: Domain, edge: bool) -> Member {
-        Member { name: name.to_owned(), domain, edge, ready: true, internal_ip: None, pod_cidrs: Vec::new() }
+        let (name, by) = (name.to_owned(), Word::Placed);
+        Member { name, domain, by, edge, ready: true, internal_ip: None, pod_cidrs: Vec::new() }
     }
 
     #[test]

@@ -148,7 +148,7 @@ fn living(observed: &Observed) -> BTreeSet<String> {
         let Domain::Gateway(name) = &member.domain else { return false };
         let Some(gateway) = exposed.get(name) else { return false };
         let endpoints = &gateway.spec.endpoints;
-        let listed = endpoints.is_empty()
+        let listed = (endpoints.is_empty() && member.by.is_enough(true))
             || endpoints.iter().any(|e| e.type_ == EndpointType::Proxy && e.node_name == member.name);
         let gone = |liveness| matches!(liveness, Liveness::Silent | Liveness::Dead);
         listed && observed.hubs.get(&member.name).is_some_and(|hub| !gone(hub.liveness))

@@ -106,12 +106,14 @@ impl Case<'_> {
         if self.is_on(type_) { self.replicas(type_) } else { 0 }
     }
 
-    /// The endpoints of a type, in order of preference, each node once; of proxies the nodes themselves if no endpoint is listed.
+    /// The endpoints of a type, in order of preference, each node once; of proxies, if no endpoint is listed, those of the nodes that are
+    /// behind the Gateway by a word that is enough.
     pub(crate) fn endpoints(&self, type_: EndpointType) -> Vec<Endpoint> {
         if self.is_unlisted() && type_ == EndpointType::Proxy {
+            let may_stand = self.members.values().filter(|member| member.by.is_enough(self.is_exposed()));
             let endpoint =
-                |node: &&str| Endpoint { node_name: (*node).to_owned(), type_, ..Endpoint::default() };
-            return self.members.keys().map(endpoint).collect();
+                |member: &&Member| Endpoint { node_name: member.name.clone(), type_, ..Endpoint::default() };
+            return may_stand.map(endpoint).collect();
         }
         let mut seen = BTreeSet::new();
         let listed = self.gateway.spec.endpoints.iter().filter(|endpoint| endpoint.type_ == type_);

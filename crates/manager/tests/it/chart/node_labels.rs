@@ -37,3 +37,38 @@ fn nodes_do_not_change_where_they_are() {
         (&["CREATE", "UPDATE"].into(), &["nodes", "nodes/status"].into())
     );
 }
+
+/// The record of where nodes are is what the manager writes, and the policy's parameter.
+#[test]
+fn a_node_that_registers_anew_brings_no_other_place() {
+    let spec = |values: &[&str], kind: &str| {
+        let objects = render(values);
+        let found = of_kind(&objects, kind)
+            .into_iter()
+            .find(|found| found["metadata"]["name"] == "isthmus-node-places");
+        found.map(|found| found["spec"].clone())
+    };
+    // Where nodes bring no place at all nothing is to be asked.
+    for off in ["nodeLabels.protect=false", "nodeLabels.atRegistration=false"] {
+        assert_eq!(spec(&[off], KIND), None, "{off}");
+    }
+    let policy = spec(&[], KIND).expect("a policy");
+    assert_eq!(
+        (&policy["failurePolicy"], &policy["paramKind"]["kind"]),
+        (&"Fail".into(), &"ConfigMap".into())
+    );
+    let expression = policy["validations"][0]["expression"].as_str().unwrap();
+    let named: Vec<&str> = expression.split('"').filter(|word| word.contains('/')).collect();
+    assert_eq!(named, [NODE_POOL, LEGACY_DESIRED_NODE_POOL, GATEWAY]);
+    let binding = spec(&[], "ValidatingAdmissionPolicyBinding").expect("a binding");
+    let parameters = &binding["paramRef"];
+    assert_eq!(parameters["namespace"], "kube-system");
+    assert_eq!(parameters["selector"]["matchLabels"][api::labels::NODE_PLACES], "true");
+    assert_eq!(parameters["parameterNotFoundAction"], "Allow");
+    // What the manager may write.
+    let written =
+        of_kind(&render(&[]), KIND).into_iter().find(|policy| policy["metadata"]["name"] == "isthmus-hub");
+    let written =
+        written.expect("a policy")["spec"]["validations"][0]["expression"].as_str().unwrap().to_owned();
+    assert!(written.contains(&format!("|{}[0-9a-f]", api::names::NODE_PLACES_PREFIX)), "{written}");
+}

@@ -95,6 +95,24 @@ fn pods_keep_off_the_edge_and_off_host_network_pools() {
     }
 }
 
+/// The death of a gateway's node is noticed within seconds, unless the leader dies with it.
+#[test]
+fn the_manager_is_rather_not_on_a_gateways_node() {
+    const GATEWAYS: &str = r#"edgeHub.gatewayNodes=["c1","c2"]"#;
+    let rather = |values: &[&str]| {
+        let affinity = deployment(values)["template"]["spec"]["affinity"]["nodeAffinity"].clone();
+        affinity["preferredDuringSchedulingIgnoredDuringExecution"][0]["preference"].clone()
+    };
+    let not = |node: &str| json!({ "key": "metadata.name", "operator": "NotIn", "values": [node] });
+    let expected = json!({ "matchFields": [not("c1"), not("c2")] });
+    assert_eq!(rather(&[GATEWAYS]), expected);
+    let alone = ["placement.avoidEdgeWorkers=false", "placement.avoidHostNetworkPools=false", GATEWAYS];
+    assert_eq!(rather(&alone), expected);
+    for none in [&[][..], &[GATEWAYS, "placement.avoidGateways=false"]] {
+        assert_eq!(rather(none), json!(null));
+    }
+}
+
 #[test]
 fn the_placement_can_be_given_up() {
     let pod = |values: &[&str]| deployment(values)["template"]["spec"]["affinity"].clone();
