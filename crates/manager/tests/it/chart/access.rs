@@ -99,7 +99,7 @@ fn of_config_maps_the_manager_writes_those_for_hubs_only() {
     );
     assert_eq!(
         policy["validations"][0]["expression"],
-        r#"(request.operation == "DELETE" ? oldObject : object).metadata.name.matches("^(leader-hub-.+|edge-tunnel-nodes)$")"#
+        r#"(request.operation == "DELETE" ? oldObject : object).metadata.name.matches("^(leader-hub-.+|edge-tunnel-nodes|isthmus-node-places-[0-9a-f])$")"#
     );
     let binding = &one(&objects, "ValidatingAdmissionPolicyBinding", "isthmus-hub")["spec"];
     assert_eq!(binding, &json!({ "policyName": "isthmus-hub", "validationActions": ["Deny"] }));

@@ -66,8 +66,9 @@ fn a_node_that_registers_anew_brings_no_other_place() {
     assert_eq!(parameters["selector"]["matchLabels"][api::labels::NODE_PLACES], "true");
     assert_eq!(parameters["parameterNotFoundAction"], "Allow");
     // What the manager may write.
+    let objects = render(&[]);
     let written =
-        of_kind(&render(&[]), KIND).into_iter().find(|policy| policy["metadata"]["name"] == "isthmus-hub");
+        of_kind(&objects, KIND).into_iter().find(|policy| policy["metadata"]["name"] == "isthmus-hub");
     let written =
         written.expect("a policy")["spec"]["validations"][0]["expression"].as_str().unwrap().to_owned();
     assert!(written.contains(&format!("|{}[0-9a-f]", api::names::NODE_PLACES_PREFIX)), "{written}");
