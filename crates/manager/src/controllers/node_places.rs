@@ -30,8 +30,8 @@ use crate::nodes::{NodeView, Nodes};
 /// How long a request may take.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// How long further changes are waited for, so that many nodes that come together are few writes.
-const SETTLE: Duration = Duration::from_millis(500);
+/// How long further changes are waited for, so that many nodes that come or move together are few writes.
+const SETTLE: Duration = Duration::from_secs(2);
 
 /// After how long the record is read again: somebody may have changed it.
 const AGAIN: Duration = Duration::from_mins(10);
