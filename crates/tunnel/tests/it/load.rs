@@ -175,7 +175,7 @@ async fn a_key_of_before_waits_little_behind_a_copy_that_begins_later() {
     const PER_SECOND: u32 = 1_000_000;
     let (world, mut tasks) = (World::new(), JoinSet::new());
     let (mut cloud, mut edge) = (world.hub("c1", true), world.hub("a1", false));
-    let line = thin_line(&mut tasks, cloud.listen().await, PER_SECOND).await;
+    let line = thin_line(&mut tasks, cloud.listen().await, PER_SECOND);
     let all = links("c1", line, edge.credentials.generation());
     edge.desired.send_replace(only(all, Direction::Reverse, Class::Interactive));
     edge.dial();
@@ -220,7 +220,7 @@ async fn a_key_of_before_waits_little_behind_a_copy_that_begins_later() {
 }
 
 /// A line of so many bytes a second each way, which holds next to nothing itself.
-async fn thin_line(tasks: &mut JoinSet<()>, server: SocketAddr, per_second: u32) -> SocketAddr {
+fn thin_line(tasks: &mut JoinSet<()>, server: SocketAddr, per_second: u32) -> SocketAddr {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(16 << 10).unwrap();
     socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
