@@ -28,8 +28,11 @@ const LONG_FROZEN: Duration = Duration::from_mins(1);
 /// How far the next leader's clock is behind what was told.
 const BEHIND: Duration = Duration::from_mins(10);
 
-/// How long lists and watches through the API server may be without an answer while a leader stands still or is cut off (docs/node-metrics.md).
+/// How long lists through the API server may be without an answer while a leader stands still or is cut off (docs/node-metrics.md).
 const LISTS_AGAIN: Duration = Duration::from_secs(45);
+
+/// How long a watch through it may tell nothing: it waits for the API server to give a connection up, and may be given another that is as dead.
+const WATCHES_AGAIN: Duration = Duration::from_mins(2);
 
 /// How often it is looked whether lists are answered.
 const LOOK: Duration = Duration::from_millis(100);
@@ -111,8 +114,8 @@ async fn came_again(ground: &Ground, observers: &Observers, gap: &Gap) -> Result
     println!("{gap:?}, {longest:?} without a list, {silent:?} without an event through the API server");
     gap.is_within(flow::FROZEN)?;
     ensure!(
-        silent <= LISTS_AGAIN + LIST_WITHIN,
-        "a client of the API server was told nothing for {silent:?}, more than {LISTS_AGAIN:?} and {LIST_WITHIN:?}"
+        silent <= WATCHES_AGAIN,
+        "a client of the API server was told nothing for {silent:?}, more than {WATCHES_AGAIN:?}"
     );
     // One may have been under way when they would have come again.
     ensure!(
@@ -177,6 +180,8 @@ async fn killed(ground: &Ground, reader: &str) -> Result<Gap> {
 }
 
 /// It gives the leadership up by itself before another takes it, and what it says afterwards is not heard; nor does it tell anybody what is no more.
+// What was seen is what the run is read for.
+#[allow(clippy::print_stdout)]
 async fn frozen(ground: &Ground, reader: &str) -> Result<Gap> {
     let before = ground.holder().await?;
     let old = ground.leader().await?;
@@ -187,6 +192,7 @@ async fn frozen(ground: &Ground, reader: &str) -> Result<Gap> {
     let told = former.told().await;
     // The kubelet may have killed it meanwhile.
     let after = former.goes_on(&old).await?;
+    println!("F2: {after:?}");
     let (gap, told) = (gap?, told?);
     ensure!(after.told.iter().all(|version| *version >= told), "{:?} were told after {told}", after.told);
     former.took_nothing(&after).await?;
@@ -239,7 +245,10 @@ async fn clock_behind(ground: &Ground, reader: &str) -> Result<Gap> {
     let before = ground.holder().await?;
     let leader = ground.leader().await?;
     let flow = Flow::new(ground, &leader, reader).await?;
-    let ahead = jiff::Timestamp::now().as_microsecond() + i64::try_from(BEHIND.as_micros())?;
+    // Not below what was told: each change of the leader goes on above what the one before had reserved.
+    let data = maps.get(LEASE).await?.data.unwrap_or_default();
+    let told: i64 = data.get("version-ceiling").context("no ceiling")?.parse()?;
+    let ahead = told.max(jiff::Timestamp::now().as_microsecond()) + i64::try_from(BEHIND.as_micros())?;
     let patch = json!({ "data": { "version-ceiling": ahead.to_string() } });
     maps.patch(LEASE, &PatchParams::default(), &Patch::Merge(&patch)).await?;
     let gap = flow.over(leader.signal("-KILL")).await?;
