@@ -75,10 +75,10 @@ impl Undone {
 
     /// The subscription of this name has come to a version.
     pub(super) fn come(&self, resource: &GroupVersionResource, name: &str, version: ResourceVersion) {
-        let came = (self.listed_after(name), version);
-        let mut come = self.come.lock();
-        let furthest = come.entry(of_resource(resource)).or_insert(came);
-        *furthest = came.max(*furthest);
+        let reached = (self.listed_after(name), version);
+        let mut all = self.come.lock();
+        let furthest = all.entry(of_resource(resource)).or_insert(reached);
+        *furthest = reached.max(*furthest);
     }
 
     /// How far any subscription of this resource has come since it was noticed last; versions of one etcd only grow.
