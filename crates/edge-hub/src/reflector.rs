@@ -14,7 +14,7 @@ mod timer;
 mod undone;
 mod watch;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use kube_wire::{
     resource::GroupVersionResource, resource_version::ResourceVersion, status::Status, transcode,
@@ -91,8 +91,8 @@ struct Course {
     counts: bool,
     /// Whether what a watch tells is held back while there is a doubt.
     holds: bool,
-    /// The version of what was withdrawn, and after how many restores that was listed; until the next list.
-    withdrawn: Option<(ResourceVersion, u64)>,
+    /// How often upstream had gone back in time before the list, and how far anybody had come since.
+    before: (u64, Option<ResourceVersion>),
 }
 
 impl Course {
@@ -103,7 +103,7 @@ impl Course {
             diverged: false,
             counts: true,
             holds: true,
-            withdrawn: None,
+            before: (0, None),
         }
     }
 
@@ -123,9 +123,16 @@ pub struct Reflector {
 }
 
 impl Reflector {
-    /// A reflector for all subscriptions of the hub.
-    pub fn new(upstream: Upstream, storage: Storage, meters: Meters) -> Self {
-        let undone = Arc::new(Undone::new(storage.clone()));
+    /// A reflector for all subscriptions of the hub; `restored` is what the store had, by their names.
+    pub fn new(
+        upstream: Upstream,
+        storage: Storage,
+        meters: Meters,
+        restored: &HashMap<String, Cache>,
+    ) -> Self {
+        let stored =
+            restored.iter().filter_map(|(name, cache)| Some((name.clone(), cache.resource_version()?)));
+        let undone = Arc::new(Undone::new(storage.clone(), stored.collect()));
         Self { upstream, storage, meters, undone }
     }
 
@@ -188,6 +195,9 @@ impl Reflector {
             subscription.goes_on(began);
             let Err(ended) = self.go_on(subscription, &current, &mut course).await else { continue };
             subscription.was_cut();
+            if let Some(version) = subscription.version() {
+                self.undone.come(resource, &name, version);
+            }
             if began.elapsed() > STEADY {
                 (pause, course.diverged) = (PAUSE.0, false);
             }
@@ -271,7 +281,7 @@ impl Reflector {
     ) -> Result<(), Ended> {
         if let Some(why) = course.relist {
             self.relist(subscription, credential, course, why).await?;
-            (course.relist, course.holds, course.withdrawn) = (None, true, None);
+            (course.relist, course.holds) = (None, true);
             self.meters.resync(why);
             return Ok(());
         }
@@ -290,12 +300,12 @@ impl Reflector {
 
     /// Lets go of what is held, if there is anything: all is listed next.
     fn withdraw(&self, subscription: &Subscription, course: &mut Course) {
-        let Some(version) = subscription.version() else { return };
-        let name = subscription.key().to_string();
-        info!(key = name, "there is no such resource any more: what was held is withdrawn");
-        course.withdrawn = Some((version, self.undone.listed_after(&name)));
+        if subscription.version().is_none() {
+            return;
+        }
+        info!(key = %subscription.key(), "there is no such resource any more: what was held is withdrawn");
         subscription.write(Cache::reset);
-        self.forget(&name);
+        self.forget(&subscription.key().to_string());
         course.anew(Resync::First);
     }
 
@@ -316,16 +326,16 @@ impl Reflector {
         why: Resync,
     ) -> Result<(), Ended> {
         let (name, resource) = (subscription.key().to_string(), &subscription.key().resource);
-        let mut undone = self.undone.times(resource);
+        if !course.listing.has_begun() {
+            course.before = (self.undone.times(resource), self.undone.furthest(resource));
+        }
         course.listing.fetch(&self.upstream, subscription, credential).await?;
         let (objects, version) = std::mem::take(&mut course.listing).finish().ok_or(Ended::Expired)?;
-        let held = subscription.version().map(|version| (version, self.undone.listed_after(&name)));
-        if let Some((known, listed_after)) = held.or(course.withdrawn)
-            && version < known
-            && why != Resync::Diverged
-        {
-            warn!(key = name, %known, %version, "upstream went back in time, as a list shows");
-            undone += u64::from(self.undone.notice(resource, listed_after));
+        let (mut undone, furthest) = course.before;
+        let furthest = furthest.filter(|furthest| version < *furthest);
+        if let Some(furthest) = furthest {
+            warn!(key = name, %furthest, %version, "upstream went back in time, as a list shows");
+            undone += u64::from(self.undone.notice(resource, undone));
         }
         let count = objects.len();
         // Before the lock that readers need: the disk takes its time for a whole list, and nobody else writes this subscription.
@@ -335,7 +345,7 @@ impl Reflector {
         self.undone.list(&name, undone);
         self.keep_kind(subscription);
         let replaced = subscription.write(|cache| {
-            if why == Resync::Diverged {
+            if why == Resync::Diverged || furthest.is_some() {
                 // What led there is not what happened, though the list may be the same.
                 cache.reset();
             }
@@ -349,7 +359,6 @@ impl Reflector {
                 }
             }
         });
-        subscription.forget_told();
         subscription.became_whole();
         info!(key = %subscription.key(), objects = count, %version, ?replaced, "listed");
         Ok(())

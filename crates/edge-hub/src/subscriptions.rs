@@ -5,6 +5,7 @@ mod carriers;
 mod key;
 mod room;
 mod subscription;
+mod traffic;
 mod unasked;
 mod written_events;
 
@@ -29,7 +30,8 @@ use watch_cache::{Cache, Limits};
 
 pub use self::carriers::Carrier;
 pub use self::key::{Key, Owner};
-pub use self::subscription::{Attached, Progress, Subscription, Traffic};
+pub use self::subscription::{Attached, Progress, Subscription};
+pub use self::traffic::Traffic;
 use self::{
     room::{Open, Room, room},
     unasked::Unasked,

@@ -58,6 +58,11 @@ impl Listing {
         Ok(())
     }
 
+    /// Whether any page has come.
+    pub(super) fn has_begun(&self) -> bool {
+        self.next.is_some() || self.whole.is_some()
+    }
+
     /// The objects and the version, if the list is whole.
     pub(super) fn finish(self) -> Option<(Vec<Arc<Object>>, ResourceVersion)> {
         Some((self.objects, self.whole?))

@@ -2,16 +2,16 @@
 //!
 //! A subscription whose version upstream has passed again cannot always tell by itself ([`epoch`](super::epoch)). But all of one
 //! resource are kept in one etcd: what one has noticed holds for the others, those among them that wait on the disk for a reader, too, and
-//! those whose watch goes on already.
+//! those whose watch goes on already. And a list of one at a lower version than any of them had shows it.
 
 use std::collections::HashMap;
 
-use kube_wire::resource::GroupVersionResource;
+use kube_wire::{resource::GroupVersionResource, resource_version::ResourceVersion};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tracing::warn;
 
-use crate::storage::Storage;
+use crate::{storage::Storage, subscriptions::Key};
 
 /// What is noticed in this run and was in those before it.
 pub(super) struct Undone {
@@ -20,11 +20,23 @@ pub(super) struct Undone {
     noticed: Mutex<HashMap<String, u64>>,
     /// Tells of each time that it is noticed.
     changes: watch::Sender<()>,
+    /// Of each resource, how far any subscription came, and after how many times that one was listed.
+    come: Mutex<HashMap<String, (u64, ResourceVersion)>>,
+    /// How far those came that the store had, by their names, until their resource is asked for.
+    stored: Mutex<Vec<(String, ResourceVersion)>>,
 }
 
 impl Undone {
-    pub(super) fn new(storage: Storage) -> Self {
-        Self { storage, noticed: Mutex::default(), changes: watch::Sender::new(()) }
+    /// `stored`: the subscriptions that the store had, and how far they came.
+    pub(super) fn new(storage: Storage, stored: Vec<(String, ResourceVersion)>) -> Self {
+        let changes = watch::Sender::new(());
+        Self {
+            storage,
+            noticed: Mutex::default(),
+            changes,
+            come: Mutex::default(),
+            stored: Mutex::new(stored),
+        }
     }
 
     /// So often it was noticed of this resource.
@@ -59,6 +71,26 @@ impl Undone {
     /// It is listed after so many.
     pub(super) fn list(&self, name: &str, times: u64) {
         self.write(of_subscription(name), times);
+    }
+
+    /// The subscription of this name has come to a version.
+    pub(super) fn come(&self, resource: &GroupVersionResource, name: &str, version: ResourceVersion) {
+        let reached = (self.listed_after(name), version);
+        let mut all = self.come.lock();
+        let furthest = all.entry(of_resource(resource)).or_insert(reached);
+        *furthest = reached.max(*furthest);
+    }
+
+    /// How far any subscription of this resource has come since it was noticed last; versions of one etcd only grow.
+    pub(super) fn furthest(&self, resource: &GroupVersionResource) -> Option<ResourceVersion> {
+        let is_of_it = |(name, _): &mut (String, _)| Key::is_name_of(name, resource);
+        let stored: Vec<_> = self.stored.lock().extract_if(.., is_of_it).collect();
+        for (name, version) in stored {
+            self.come(resource, &name, version);
+        }
+        let times = self.times(resource);
+        let furthest = self.come.lock().get(&of_resource(resource)).copied();
+        furthest.filter(|(listed_after, _)| *listed_after == times).map(|(_, version)| version)
     }
 
     /// Nothing is held of the subscription of this name any more.

@@ -177,7 +177,7 @@ impl App {
             }
         };
         let tasks = Tasks::new(shutdown.clone());
-        let reflector = Reflector::new(upstream.clone(), storage.clone(), meters.clone());
+        let reflector = Reflector::new(upstream.clone(), storage.clone(), meters.clone(), &restored);
         let hub = Hub {
             tokens: Tokens::new(upstream.clone()),
             authorizer: restored_authorizer(&upstream, lifetimes, &storage, &meters),

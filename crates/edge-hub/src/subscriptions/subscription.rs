@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -28,6 +28,7 @@ use super::{
     as_json::AsJson,
     carriers::{Carrier, Carriers},
     key::{Key, Owner},
+    traffic::Traffic,
     written_events::WrittenEvents,
 };
 use crate::{
@@ -61,30 +62,6 @@ impl Progress {
     /// Whether the API server says that there is no such resource.
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::Refused(status) if status.code == 404)
-    }
-}
-
-/// Bytes that a subscription cost and gave.
-#[derive(Debug, Default)]
-pub struct Traffic {
-    fetched: AtomicU64,
-    served: AtomicU64,
-}
-
-impl Traffic {
-    /// So many bytes of a body came from upstream.
-    pub fn fetched(&self, bytes: usize) {
-        self.fetched.fetch_add(bytes as u64, Relaxed);
-    }
-
-    /// So many bytes of a body went to a client.
-    pub fn served(&self, bytes: usize) {
-        self.served.fetch_add(bytes as u64, Relaxed);
-    }
-
-    /// What the link was spared.
-    pub fn saved(&self) -> u64 {
-        self.served.load(Relaxed).saturating_sub(self.fetched.load(Relaxed))
     }
 }
 
@@ -211,11 +188,6 @@ impl Subscription {
         self.as_json.lock().untold(version);
     }
 
-    /// Everything was listed anew: what was known of the objects before is not known of these.
-    pub fn forget_told(&self) {
-        *self.as_json.lock() = AsJson::default();
-    }
-
     /// Reads the cache; short, and without waiting for anything else.
     pub fn read<T>(&self, read: impl FnOnce(&Cache) -> T) -> T {
         read(&self.cache.read())
@@ -282,11 +254,12 @@ impl Subscription {
         *self.proved.lock() = Some(Instant::now());
     }
 
-    /// Everything was listed, and is what upstream has.
+    /// Everything was listed, and is what upstream has: what was known of the objects before is not known of these.
     pub fn became_whole(&self) {
+        *self.as_json.lock() = AsJson::default();
+        *self.listed.lock() = Some(Instant::now());
         self.doubt(false);
         self.prove();
-        *self.listed.lock() = Some(Instant::now());
     }
 
     /// What upstream told has ended: what it has since is not known.

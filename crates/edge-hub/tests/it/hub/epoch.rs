@@ -154,10 +154,9 @@ async fn a_restore_is_noticed_before_a_stream_from_the_disk_answers() {
     assert_eq!((status, names(&answer)), (200, vec!["a", "b"]));
 }
 
-/// A stream that waits on the disk for its reader, and holds as much as was restored, cannot tell. Another, which was withdrawn with the
-/// definition, is listed at a lower version than it had: that tells for both.
-#[tokio::test]
-async fn a_restore_that_shows_in_a_stream_that_was_withdrawn_holds_for_those_on_the_disk() {
+/// A stream that waits on the disk for its reader, and holds as much as was restored, cannot tell. Another is listed at a lower version than it
+/// had: that tells for both, though it was withdrawn with the definition, or never held.
+async fn on_the_disk(is_withdrawn_before: bool) {
     let mut site = Site::started().await;
     let cluster = site.server.cluster().clone();
     cluster.access().add_token("t", User::service_account("a", "t"));
@@ -181,13 +180,20 @@ async fn a_restore_that_shows_in_a_stream_that_was_withdrawn_holds_for_those_on_
         .await;
     }
     cluster.delete(CRDS, WIDGET_ID).unwrap();
-    site.kill();
-    site.start();
-    site.linked().await;
+    let restart = async |site: &mut Site| {
+        site.kill();
+        site.start();
+        site.linked().await;
+    };
+    restart(&mut site).await;
     site.until("there is no such resource", async || {
         get(&hub, &list).await.is_some_and(|(code, _)| code == 404)
     })
     .await;
+    if is_withdrawn_before {
+        site.until("the node's stream is withdrawn", async || site.last_log().contains("withdrawn")).await;
+        restart(&mut site).await;
+    }
     // To a backup that has the definition.
     cluster.create(CRDS, widget_kind().crd()).unwrap();
     site.server.restore(backup);
@@ -206,4 +212,14 @@ async fn a_restore_that_shows_in_a_stream_that_was_withdrawn_holds_for_those_on_
         get(&theirs, &list).await.is_some_and(|(_, list)| names(&list) == ["newer"])
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_restore_that_shows_in_a_stream_that_was_withdrawn_holds_for_those_on_the_disk() {
+    on_the_disk(false).await;
+}
+
+#[tokio::test]
+async fn a_restore_that_shows_in_a_first_list_holds_for_those_on_the_disk() {
+    on_the_disk(true).await;
 }
