@@ -231,6 +231,18 @@ fn locate_address(
         .filter(|(_, node)| node.addresses.iter().any(|known| known.to_canonical() == address))
         .map(|(name, node)| (name, node.domain(name)))
         .collect();
+    // A node says itself which addresses it has, so none takes an address from what is listed for its own domain, or for another.
+    let covered = view.destinations.iter().filter_map(|rule| match &rule.to {
+        Destination::Network { network, domain } => {
+            (network.contains(&address) && rule.covers(origin.domain.as_ref(), port)).then_some(domain)
+        }
+        Destination::Nodes { .. } | Destination::NodeLoopback { .. } | Destination::Name { .. } => None,
+    });
+    let listed =
+        |domain: &Domain| Ok((domain.clone(), Some(Direct::Addresses(vec![SocketAddr::new(address, port)]))));
+    if covered.clone().any(|domain| domain == mine) {
+        return listed(mine);
+    }
     // Within a domain an address means what it means there.
     let (near, far): (Vec<_>, Vec<_>) = holders.into_iter().partition(|(_, domain)| domain == mine);
     match near.as_slice() {
@@ -238,15 +250,8 @@ fn locate_address(
         [] => {}
         [..] => return Err(Refusal::Ambiguous),
     }
-    // A node says itself which addresses it has, so none elsewhere takes an address from what is listed.
-    let covered = view.destinations.iter().find_map(|rule| match &rule.to {
-        Destination::Network { network, domain } => {
-            (network.contains(&address) && rule.covers(origin.domain.as_ref(), port)).then_some(domain)
-        }
-        Destination::Nodes { .. } | Destination::NodeLoopback { .. } | Destination::Name { .. } => None,
-    });
-    if let Some(domain) = covered {
-        return Ok((domain.clone(), Some(Direct::Addresses(vec![SocketAddr::new(address, port)]))));
+    if let Some(domain) = covered.clone().next() {
+        return listed(domain);
     }
     match far.as_slice() {
         [(name, _)] => locate_node(me, name, Some(address), origin, port, view),

@@ -6,6 +6,8 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
+use crate::labels;
+
 /// Labels of `kubernetes.io` that a kubelet may set on its own Node.
 const OF_KUBELETS: [&str; 11] = [
     "kubernetes.io/hostname",
@@ -46,12 +48,20 @@ fn is_in(namespace: &str, of: &str) -> bool {
 /// Whether no node comes to be selected by what it says of itself: the selector wants a label to be there that kubelets may not set. That one is not there,
 /// or has another value, is true of every node, and proves nothing.
 pub fn by_an_administrator(selector: &LabelSelector) -> bool {
-    let mut wanted = selector.match_labels.iter().flatten().map(|(key, _)| key);
-    let there = |operator: &str| matches!(operator, "In" | "Exists");
+    demanded(selector).any(|key| !may_be_set_by_kubelet(key))
+}
+
+/// Whether the selector wants the label of a pool or of a Gateway to be there, which a kubelet brings when it registers and does not change.
+pub fn by_its_place(selector: &LabelSelector) -> bool {
+    demanded(selector).any(|key| matches!(key, labels::NODE_POOL | labels::GATEWAY))
+}
+
+/// Labels that must be there.
+fn demanded(selector: &LabelSelector) -> impl Iterator<Item = &str> {
+    let equal = selector.match_labels.iter().flatten().map(|(key, _)| key.as_str());
     let expressions = selector.match_expressions.iter().flatten();
-    let mut expressions =
-        expressions.filter(|expression| there(&expression.operator)).map(|expression| &expression.key);
-    wanted.any(|key| !may_be_set_by_kubelet(key)) || expressions.any(|key| !may_be_set_by_kubelet(key))
+    let there = expressions.filter(|expression| matches!(expression.operator.as_str(), "In" | "Exists"));
+    equal.chain(there.map(|expression| expression.key.as_str()))
 }
 
 #[cfg(test)]
@@ -108,6 +118,15 @@ mod tests {
         ] {
             let read: LabelSelector = serde_json::from_value(selector.clone()).unwrap();
             assert_eq!(by_an_administrator(&read), expected, "{selector}");
+            assert!(!by_its_place(&read), "{selector}");
+        }
+        for (selector, expected) in [
+            (json!({ "matchLabels": { (labels::NODE_POOL): "hz" } }), true),
+            (one(labels::GATEWAY, "In"), true),
+            (one(labels::NODE_POOL, "NotIn"), false),
+        ] {
+            let read: LabelSelector = serde_json::from_value(selector.clone()).unwrap();
+            assert_eq!((by_an_administrator(&read), by_its_place(&read)), (false, expected), "{selector}");
         }
     }
 }

@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{labels, names};
+use api::labels;
+use api::names::MANAGER;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{ListParams, ObjectMeta, Patch, PatchParams, PostParams};
@@ -19,11 +20,11 @@ use kube::{Api, Client};
 use serde_json::json;
 use thiserror::Error;
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use self::plan::{Place, Places, part, plan};
+use self::plan::{Place, Places, of_part, part, plan};
 use crate::leader::{LeadershipGuard, NotLeading};
 use crate::nodes::{NodeView, Nodes};
 
@@ -75,17 +76,22 @@ impl Controller {
         let _ = self.nodes_listed.clone().wait_for(|listed| *listed).await;
         let mut changes = self.nodes.changes();
         let mut known = None;
+        // However often nodes change meanwhile.
+        let mut again = Instant::now() + AGAIN;
         loop {
             changes.borrow_and_update();
-            let mut pause = AGAIN;
             if let Err(error) = self.follow(&mut known).await {
                 warn!(%error, "where nodes are is not written down; it is tried again");
                 known = None;
-                pause = RETRY;
+                again = Instant::now() + RETRY;
             }
             tokio::select! {
                 _ = changes.changed() => sleep(SETTLE).await,
-                () = sleep(pause) => known = None,
+                () = sleep_until(again) => {}
+            }
+            if Instant::now() >= again {
+                known = None;
+                again = Instant::now() + AGAIN;
             }
         }
     }
@@ -102,7 +108,7 @@ impl Controller {
             parts.entry(part(&node)).or_default().insert(node, place);
         }
         for (part, changes) in parts {
-            self.write(part, &changes).await?;
+            self.write(part, &changes, known).await?;
             debug!(part, nodes = changes.len(), "where nodes are is written down");
             for (node, place) in changes {
                 match place {
@@ -123,37 +129,43 @@ impl Controller {
         let config_maps = self.config_maps();
         let found =
             timeout(DEADLINE, config_maps.list(&marked)).await.map_err(|_| WriteError::Deadline)??;
-        let written = found.items.into_iter().flat_map(|config_map| config_map.data.unwrap_or_default());
-        Ok(written.filter_map(|(node, text)| Some((node, Place::read(&text)?))).collect())
+        let written = found.items.into_iter().filter_map(|config_map| {
+            let name = config_map.metadata.name?;
+            Some(of_part(&name, config_map.data.unwrap_or_default()))
+        });
+        Ok(written.flatten().collect())
     }
 
-    async fn write(&self, part: u32, changes: &BTreeMap<String, Option<Place>>) -> Result<(), WriteError> {
-        self.leadership.check()?;
-        let name = format!("{}{part:x}", names::NODE_PLACES_PREFIX);
+    /// Writes what changes of a part. One that is not there is made of all that is known of it.
+    async fn write(
+        &self,
+        part: u32,
+        changes: &BTreeMap<String, Option<Place>>,
+        known: &Places,
+    ) -> Result<(), WriteError> {
+        let name = plan::name(part);
         let marks = BTreeMap::from([(labels::NODE_PLACES.to_owned(), labels::TRUE.to_owned())]);
         let data: BTreeMap<&String, Option<String>> =
             changes.iter().map(|(node, place)| (node, place.as_ref().map(Place::text))).collect();
         let config_maps = self.config_maps();
         // Of the others nothing is said, so they stay.
         let patch = Patch::Merge(json!({ "metadata": { "labels": marks }, "data": data }));
-        let parameters =
-            PatchParams { field_manager: Some(names::MANAGER.to_owned()), ..PatchParams::default() };
+        let parameters = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
         let patched = timeout(DEADLINE, config_maps.patch(&name, &parameters, &patch));
-        match patched.await.map_err(|_| WriteError::Deadline)? {
+        match self.leadership.run(patched).await?.map_err(|_| WriteError::Deadline)? {
             Ok(_) => return Ok(()),
             Err(kube::Error::Api(status)) if status.code == 404 => {}
             Err(error) => return Err(error.into()),
         }
-        let data = changes.iter().filter_map(|(node, place)| Some((node.clone(), place.as_ref()?.text())));
+        let data = plan::whole(part, changes, known);
         let new = ConfigMap {
             metadata: ObjectMeta { name: Some(name), labels: Some(marks), ..ObjectMeta::default() },
-            data: Some(data.collect()),
+            data: Some(data.into_iter().map(|(node, place)| (node, place.text())).collect()),
             ..ConfigMap::default()
         };
-        let parameters =
-            PostParams { field_manager: Some(names::MANAGER.to_owned()), ..PostParams::default() };
+        let parameters = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
         let created = timeout(DEADLINE, config_maps.create(&parameters, &new));
-        created.await.map_err(|_| WriteError::Deadline)??;
+        self.leadership.run(created).await?.map_err(|_| WriteError::Deadline)??;
         Ok(())
     }
 }

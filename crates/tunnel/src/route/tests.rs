@@ -178,6 +178,15 @@ fn no_node_takes_the_address_of_a_service() {
     check(&view, "c1", "10.96.0.10:18090", "direct 10.96.0.10:18090");
     view.nodes.get_mut("b2").unwrap().addresses.push(service);
     check(&view, "a1", "10.96.0.10:443", "cloud by Forward c1,c2");
+    // Nor one of the cloud itself, be it by a port that is listed for nodes or one that is not, nor two of them.
+    for thief in ["c3", "c2"] {
+        view.nodes.get_mut(thief).unwrap().addresses.push(service);
+        for port in [18090, 443] {
+            let target = format!("10.96.0.10:{port}");
+            check(&view, "c1", &target, &format!("direct {target}"));
+            check(&view, "a1", &target, "cloud by Forward c1,c2");
+        }
+    }
     // Where it is a node's, it stays that.
     check(&view, "c1", "192.168.1.12:18090", "pool/b by Reverse b1 then Forward c2");
 }

@@ -199,16 +199,16 @@ async fn comes_back_where_it_was() -> Result<()> {
     })
     .await?;
     kubectl(&["delete", "node", &name]).await?.ok()?;
-    for other in [
-        format!("{POOL}: tunnel-b"),
-        "raven.openyurt.io/gateway: tunnel-b".to_owned(),
-        "apps.openyurt.io/desired-nodepool: tunnel-b".to_owned(),
-    ] {
+    for other in [format!("{POOL}: tunnel-b"), "raven.openyurt.io/gateway: tunnel-b".to_owned()] {
         let refused = register(&format!("{marks}, {other}")).await?;
         let said =
             refused.stderr.contains("a node that was here before does not choose another pool or Gateway");
         ensure!(!refused.success && said, "{other}: {refused:?}");
     }
+    // As its kubelet has always said it, OpenYurt's label of before with it, which nobody goes by.
+    let as_before = format!("{marks}, {POOL}: e2e-first, apps.openyurt.io/desired-nodepool: e2e-other");
+    register(&as_before).await?.ok().context("in the pool that it had")?;
+    kubectl(&["delete", "node", &name]).await?.ok()?;
     register(marks).await?.ok().context("in no pool")?;
     kubectl(&["delete", "node", &name]).await?.ok().map(drop)
 }

@@ -36,7 +36,7 @@ pub(crate) enum Word {
     Placed,
     /// A selector that wants a label which only administrators set.
     Administrator,
-    /// A selector of labels that a kubelet may set on its own Node, whenever it likes.
+    /// A selector of labels that a kubelet may set on its own Node, whenever it likes; not of its pool or Gateway, which are as above.
     Itself,
 }
 
@@ -94,8 +94,13 @@ impl Rules {
         };
         for gateway in gateways.iter().filter(|gateway| has_selector(gateway)) {
             let selector = gateway.spec.node_selector.clone().unwrap_or_default();
-            let word =
-                if selected::by_an_administrator(&selector) { Word::Administrator } else { Word::Itself };
+            let word = if selected::by_an_administrator(&selector) {
+                Word::Administrator
+            } else if selected::by_its_place(&selector) {
+                Word::Placed
+            } else {
+                Word::Itself
+            };
             match Selector::try_from(selector) {
                 Ok(selector) => rules.selectors.push((gateway.name_any(), selector, word)),
                 Err(error) => drop(rules.malformed.insert(gateway.name_any(), error.to_string())),
@@ -112,8 +117,13 @@ impl Rules {
         let type_ = pool.and_then(|pool| self.pools.get(pool)).copied();
         let edge = type_ == Some(PoolType::Edge)
             || node.labels.get(labels::IS_EDGE_WORKER).is_some_and(|value| value == labels::TRUE);
+        // Beside its label a selector of the same Gateway may say more.
+        let confirmed = |name: &String| {
+            let mut own = self.selectors.iter().filter(|(gateway, _, _)| gateway == name);
+            own.any(|(_, selector, word)| *word == Word::Administrator && selector.matches(&node.labels))
+        };
         let gateway = labelled
-            .map(|name| (name.clone(), Word::Placed))
+            .map(|name| (name.clone(), if confirmed(name) { Word::Administrator } else { Word::Placed }))
             .or_else(|| selected().map(|(name, _, word)| (name.clone(), *word)))
             .or_else(|| {
                 pool.filter(|pool| self.gateways.contains(*pool)).map(|pool| (pool.to_owned(), Word::Placed))
@@ -232,6 +242,11 @@ mod tests {
             gateway("admin", &json!({ "nodeSelector": { "matchLabels": { RESTRICTED: "b" } } })),
             gateway("hz", &json!({})),
             gateway("own", &json!({ "nodeSelector": { "matchLabels": { "site": "b" } } })),
+            gateway(
+                "both",
+                &json!({ "nodeSelector": { "matchLabels": { labels::GATEWAY: "both", RESTRICTED: "c" } } }),
+            ),
+            gateway("pool", &json!({ "nodeSelector": { "matchLabels": { labels::NODE_POOL: "by-pool" } } })),
         ];
         let rules = Rules::new(&gateways, &BTreeSet::new(), &[pool("hz", "Edge")]);
         for (labels, word, may_stand) in [
@@ -239,6 +254,10 @@ mod tests {
             (vec![(labels::GATEWAY, "own"), ("site", "b")], Word::Placed, [true, false]),
             (vec![(RESTRICTED, "b"), (labels::NODE_POOL, "hz")], Word::Administrator, [true, true]),
             (vec![("site", "b"), (labels::NODE_POOL, "hz")], Word::Itself, [false, false]),
+            // As OpenYurt's webhook has it, which adds the label to every selector.
+            (vec![(labels::GATEWAY, "both"), (RESTRICTED, "c")], Word::Administrator, [true, true]),
+            (vec![(labels::GATEWAY, "both")], Word::Placed, [true, false]),
+            (vec![(labels::NODE_POOL, "by-pool")], Word::Placed, [true, false]),
         ] {
             let by = rules.member(&node("n", &labels)).by;
             assert_eq!(

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use api::names::NODE_PLACES_PREFIX;
+
 /// Of how many nodes that are gone it is known where they were. Machines that come and go under ever new names must not fill the record.
 pub(crate) const GONE_MAX: usize = 4096;
 
@@ -41,6 +43,33 @@ pub(crate) fn part(node: &str) -> u32 {
     let hash =
         node.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     hash & 0xf
+}
+
+/// The name of a part's `ConfigMap`.
+pub(crate) fn name(part: u32) -> String {
+    format!("{NODE_PLACES_PREFIX}{part:x}")
+}
+
+/// What a `ConfigMap` of that name says: of nodes of its own part alone, and of none if it is no part.
+pub(crate) fn of_part(config_map: &str, data: BTreeMap<String, String>) -> Places {
+    let places = data.into_iter().filter(|(node, _)| name(part(node)) == config_map);
+    places.filter_map(|(node, text)| Some((node, Place::read(&text)?))).collect()
+}
+
+/// All of a part, with what changes.
+pub(crate) fn whole(part_: u32, changes: &BTreeMap<String, Option<Place>>, known: &Places) -> Places {
+    let mut whole: Places = known
+        .iter()
+        .filter(|(node, _)| part(node) == part_)
+        .map(|(node, place)| (node.clone(), place.clone()))
+        .collect();
+    for (node, place) in changes {
+        match place {
+            Some(place) => drop(whole.insert(node.clone(), place.clone())),
+            None => drop(whole.remove(node)),
+        }
+    }
+    whole
 }
 
 /// What changes of `known` when the nodes are where `present` says; `None`: to be forgotten.
@@ -106,6 +135,26 @@ mod tests {
         known.insert("here".to_owned(), place("p", "", None));
         assert_eq!(follow(&mut known, &[("other", place("p", "", None))], 3), 3);
         assert!(!known.contains_key("n5") && known["here"].gone == Some(3) && known.len() == GONE_MAX + 1);
+    }
+
+    #[test]
+    fn a_part_is_of_its_own_nodes_and_made_anew_as_a_whole() {
+        let data =
+            |nodes: &[&str]| nodes.iter().map(|node| ((*node).to_owned(), "shop,".to_owned())).collect();
+        let names: Vec<String> = (0..40).map(|n| format!("n{n}")).collect();
+        let all: Vec<&str> = names.iter().map(String::as_str).collect();
+        // Whoever writes into another one, or one of another name, says nothing.
+        let own: Vec<&str> = all.iter().copied().filter(|node| part(node) == 3).collect();
+        assert!(own.len() > 1 && own.len() < all.len());
+        let read = of_part("isthmus-node-places-3", data(&all));
+        assert_eq!(read.keys().collect::<Vec<_>>(), own.iter().collect::<Vec<_>>());
+        assert_eq!(of_part("isthmus-gateway-n1", data(&all)), Places::new());
+        // One that somebody deleted has all its nodes again, not only those that change.
+        let known = all.iter().map(|node| ((*node).to_owned(), place("shop", "", None))).collect();
+        let changes = [(own[0].to_owned(), Some(place("van", "", None))), (own[1].to_owned(), None)].into();
+        let whole = whole(3, &changes, &known);
+        assert_eq!((whole.len(), &whole[own[0]].pool[..]), (own.len() - 1, "van"));
+        assert!(!whole.contains_key(own[1]) && whole.keys().all(|node| part(node) == 3));
     }
 
     #[test]

@@ -59,7 +59,7 @@ fn a_node_that_registers_anew_brings_no_other_place() {
     );
     let expression = policy["validations"][0]["expression"].as_str().unwrap();
     let named: Vec<&str> = expression.split('"').filter(|word| word.contains('/')).collect();
-    assert_eq!(named, [NODE_POOL, LEGACY_DESIRED_NODE_POOL, GATEWAY]);
+    assert_eq!(named, [NODE_POOL, GATEWAY]);
     let binding = spec(&[], "ValidatingAdmissionPolicyBinding").expect("a binding");
     let parameters = &binding["paramRef"];
     assert_eq!(parameters["namespace"], "kube-system");
