@@ -6,6 +6,7 @@ mod process;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use api::names::NODE_PLACES_PREFIX;
 use e2e::replicas::{all_ready, replicas};
 use e2e::{RELEASE, SYSTEM, client, eventually, kubectl, kubectl_apply, repository, run};
 use serde_json::{Value, json};
@@ -254,6 +255,13 @@ async fn upgrade_and_remove() -> Result<()> {
     kubectl(&[&of[..], &["service", "-l", by[0]]].concat()).await?.ok()?;
     kubectl(&[&of[..], &["endpointslice", "-l", by[1]]].concat()).await?.ok()?;
     kubectl(&[&of[..], &["configmap", "edge-tunnel-nodes", "--ignore-not-found"]].concat()).await?.ok()?;
+    // A node that was here before registers where it was, whoever installs next.
+    let places =
+        ["-n", "kube-system", "get", "configmap", "-l", "isthmus.dev/node-places=true", "-o", "name"];
+    let known = kubectl(&places).await?.ok()?;
+    ensure!(known.lines().all(|name| name.contains(NODE_PLACES_PREFIX)) && !known.is_empty(), "{known:?}");
+    kubectl(&[&of[..], &["configmap", "-l", "isthmus.dev/node-places=true"]].concat()).await?.ok()?;
+    ensure!(kubectl(&places).await?.ok()?.is_empty(), "where nodes were is left");
     kubectl(&["delete", "gateway", "e2e-outlives"]).await?.ok()?;
     let left = made_by_the_manager().await?;
     ensure!(left.is_empty(), "{left:?}");
@@ -371,8 +379,9 @@ async fn of_the_release() -> Result<Vec<String>> {
     let ours = |line: &&str| {
         let (namespace, name) =
             line.split_once(' ').and_then(|(_, path)| path.split_once('/')).unwrap_or_default();
-        // The kinds that other tests make are named after the project's domain.
-        namespace == SYSTEM || (name.contains(RELEASE) && !name.contains("test.isthmus.dev"))
+        // The kinds that other tests make are named after the project's domain. Where nodes were outlives the release.
+        let stays = name.contains("test.isthmus.dev") || name.starts_with(NODE_PLACES_PREFIX);
+        namespace == SYSTEM || (name.contains(RELEASE) && !stays)
     };
     let ours = listed.lines().filter(ours).map(str::to_owned);
     Ok(ours.filter(|line| !everywhere.contains(line)).collect())
