@@ -232,7 +232,7 @@ fn locate_address(
         .map(|(name, node)| (name, node.domain(name)))
         .collect();
     // A node says itself which addresses it has, so none takes an address from what is listed for its own domain, or for another.
-    let covered = view.destinations.iter().filter_map(|rule| match &rule.to {
+    let mut covered = view.destinations.iter().filter_map(|rule| match &rule.to {
         Destination::Network { network, domain } => {
             (network.contains(&address) && rule.covers(origin.domain.as_ref(), port)).then_some(domain)
         }
@@ -250,7 +250,7 @@ fn locate_address(
         [] => {}
         [..] => return Err(Refusal::Ambiguous),
     }
-    if let Some(domain) = covered.clone().next() {
+    if let Some(domain) = covered.next() {
         return listed(domain);
     }
     match far.as_slice() {
