@@ -1,4 +1,4 @@
-# What a site's link to the cloud does: cut, silent in one direction, a NAT that forgets, and bad weather.
+# What a site's link to the cloud does: cut, a NAT that forgets what is silent, and bad weather: a NAT that rebinds, too.
 # shellcheck shell=bash
 
 # Frames pass a relay (hack/tools/wan) between these two: this kernel may have no netem, and the relay repeats by its seed.
@@ -19,32 +19,6 @@ heal_link() {
   in_netns "$site_netns" iptables -t raw -F PREROUTING
 }
 
-# The router gives other ports from now on, and knows none of the connections there are: what comes of them it drops, in both
-# directions and without a word, as routers do that were restarted.
-rebind_link() {
-  local count=0 first wan=$network.$((209 + node_site)) file=$state/run/$site_netns.rebound
-  [[ ! -f $file ]] || count=$(<"$file")
-  count=$((count + 1))
-  echo "$count" >"$file"
-  first=$((20000 + count % 40 * 1000))
-  set_in_netns "$site_netns" netfilter/nf_conntrack_tcp_loose=0
-  in_netns "$site_netns" iptables-restore --noflush <<RULES
-*filter
-:INPUT ACCEPT
--F INPUT
--A INPUT -i wan -m conntrack --ctstate INVALID -j DROP
-COMMIT
-*nat
-:POSTROUTING ACCEPT
--F POSTROUTING
--A POSTROUTING -o wan -p tcp -j SNAT --to-source $wan:$first-$((first + 999))
--A POSTROUTING -o wan -p udp -j SNAT --to-source $wan:$first-$((first + 999))
--A POSTROUTING -o wan -j SNAT --to-source $wan
-COMMIT
-RULES
-  in_netns "$site_netns" conntrack -F 2>/dev/null
-}
-
 # After how many silent seconds the router forgets a connection; what comes later it drops.
 forget_on_link() {
   set_in_netns "$site_netns" netfilter/nf_conntrack_tcp_loose=0 "netfilter/nf_conntrack_tcp_timeout_established=$1"
@@ -59,8 +33,8 @@ set_weather() {
   weather_devices
   link_binaries wan
   for setting; do
-    [[ $setting =~ ^(seed|delay_ms|jitter_ms|late_ms|rate_kbit|queue_kb|loss|loss_up|loss_down|late)=[0-9.]+$ ]] ||
-      die "bad weather '$setting': seed, delay_ms, jitter_ms, late_ms, rate_kbit, queue_kb, loss, loss_up, loss_down or late, =NUMBER"
+    [[ $setting =~ ^(seed|delay_ms|jitter_ms|late_ms|rate_kbit|queue_kb|loss|loss_up|loss_down|late|rebind)=[0-9.]+$ ]] ||
+      die "bad weather '$setting': seed, delay_ms, jitter_ms, late_ms, rate_kbit, queue_kb, loss, loss_up, loss_down, late or rebind, =NUMBER"
   done
   printf '%s\n' "$@" >"$weather_file"
   if pid=$(daemon_pid "$weather_daemon"); then
@@ -89,7 +63,7 @@ clear_weather() {
 }
 
 link_usage() {
-  die "usage: hack/cluster link SITE heal | cut | rebind | forget SECONDS | weather KEY=NUMBER... | clear"
+  die "usage: hack/cluster link SITE heal | cut | forget SECONDS | weather KEY=NUMBER... | clear"
 }
 
 command_link() {
@@ -101,7 +75,6 @@ command_link() {
   case $2 in
     heal) heal_link ;;
     cut) cut_link ;;
-    rebind) rebind_link ;;
     forget)
       [[ ${3:-} =~ ^[0-9]+$ ]] || link_usage
       forget_on_link "$3"

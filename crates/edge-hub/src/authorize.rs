@@ -63,6 +63,8 @@ pub enum Decision {
     Unauthorized(String),
     /// Nobody can say: no link, and no allowance from an earlier one. 503.
     Unknown(String),
+    /// The API server cannot say just now, and there is no allowance from before. 429.
+    Passing(String),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -242,7 +244,8 @@ impl Authorizer {
             debug!(user = %question.user, "allowed as before the link was lost");
             Decision::Allowed
         } else {
-            Decision::Unknown(format!("whether {} may read this cannot be asked: {error}", question.user))
+            let why = format!("whether {} may read this cannot be asked: {error}", question.user);
+            if error.is_passing() { Decision::Passing(why) } else { Decision::Unknown(why) }
         }
     }
 }

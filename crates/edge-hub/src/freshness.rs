@@ -81,6 +81,18 @@ pub fn most_recent(policy: Policy, age: Age, link: bool) -> Verdict {
     }
 }
 
+/// The same for a read that has waited for the first list, which was asked for that long ago; `since`: after the read came, so that nothing is
+/// more recent. One that took longer than the policy allows says so: over a thin line the same once more for each reader would be no more recent
+/// when it is there. `None`: the list does not decide it.
+pub fn first_list(policy: Policy, since: bool, ago: Duration) -> Option<Verdict> {
+    match policy {
+        _ if since => Some(Verdict::Held { stale: None }),
+        Policy::Strict => None,
+        Policy::Bounded(within) => Some(Verdict::Held { stale: Some(ago).filter(|ago| *ago > within) }),
+        Policy::Any => Some(Verdict::Held { stale: None }),
+    }
+}
+
 /// The same for a read that the API server must not answer by itself, since its reader is shown what is held through a filter. `asked`: how
 /// long ago it came. Strict is what is known to be current since: the API server gave a sign of life over the connection of its watch.
 pub fn most_recent_held(policy: Policy, age: Age, asked: Duration) -> Verdict {
@@ -104,6 +116,26 @@ pub fn any(age: Age) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_first_list_is_as_old_as_its_first_page() {
+        let bounded = Policy::Bounded(Duration::from_secs(10));
+        let held = |stale: Option<u64>| Some(Verdict::Held { stale: stale.map(Duration::from_secs) });
+        for (policy, since, ago, expected) in [
+            (Policy::Strict, true, 60, held(None)),
+            (Policy::Strict, false, 1, None),
+            (bounded, true, 60, held(None)),
+            (bounded, false, 10, held(None)),
+            (bounded, false, 11, held(Some(11))),
+            (Policy::Any, false, 3600, held(None)),
+        ] {
+            assert_eq!(
+                first_list(policy, since, Duration::from_secs(ago)),
+                expected,
+                "{policy} {since} {ago}"
+            );
+        }
+    }
 
     #[test]
     fn policies_are_read_and_written() {

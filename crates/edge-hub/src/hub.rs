@@ -19,6 +19,7 @@ use crate::{
     metrics::Meters,
     node_metric::Said,
     offline::{documents::Documents, tables::Tables},
+    own_writes::OwnWrites,
     run::{Lifetimes, Sharing},
     storage::Storage,
     subscriptions::{Carrier, Owner, Subscriptions},
@@ -63,6 +64,8 @@ pub struct Hub {
     pub tasks: Tasks,
     /// The tunnel, if it is on.
     pub tunnel: Option<Arc<State>>,
+    /// What was written through the hub a moment ago.
+    pub own_writes: OwnWrites,
 }
 
 /// A caller whose name is known.

@@ -29,6 +29,7 @@ pub mod manifest;
 pub mod metrics;
 pub mod node_metric;
 pub mod offline;
+pub mod own_writes;
 pub mod proxy;
 pub mod reflector;
 pub mod run;

@@ -1,6 +1,6 @@
 //! `edge-hub manifest`: prints what starts the hub on a node, as a systemd unit or a static pod. It writes nothing.
 //!
-//! The options of `edge-hub run` are taken as they are and checked first: what is printed starts.
+//! The options of `edge-hub run` are taken as they are and checked first, but for the files that they name, which are the node's.
 
 mod static_pod;
 mod systemd;
@@ -89,6 +89,7 @@ pub fn run(args: &ManifestArgs, out: &mut dyn Write) -> Result<(), ManifestError
     let Command::Run(run) = parsed.command else {
         return Err(ManifestError::Options("another command".to_owned()));
     };
+    run.check_words().map_err(|error| ManifestError::Options(error.to_string()))?;
     if let Some(bad) = options.iter().find(|option| option.chars().any(char::is_control)) {
         return Err(ManifestError::Control(bad.clone()));
     }
@@ -158,6 +159,18 @@ mod tests {
             [&["--node-name", "a"][..], &["--node-name", "a", "--server-addr", "https://a:1", "--nonsense"]]
         {
             assert!(matches!(printed("systemd", options), Err(ManifestError::Options(_))), "{options:?}");
+        }
+        for (option, value) in [
+            ("--pool-scope-resources", "nodes"),
+            ("--pass-through-resources", "v1/pods"),
+            ("--disabled-resource-filters", "foo"),
+            ("--freshness", "bla=strict"),
+        ] {
+            let words = ["--node-name", "a", "--server-addr", "https://a:1", option, value];
+            let Err(ManifestError::Options(why)) = printed("systemd", &words) else {
+                panic!("{option} {value}")
+            };
+            assert!(why.contains(option), "{why}");
         }
         let odd = ["--node-name", "a\nb", "--server-addr", "https://a:1"];
         assert!(matches!(printed("systemd", &odd), Err(ManifestError::Control(_))));

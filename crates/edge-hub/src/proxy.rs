@@ -8,6 +8,7 @@
 
 mod forward;
 mod refuse;
+mod written;
 
 use std::sync::Arc;
 
@@ -78,7 +79,9 @@ async fn answer(
             let reads = matches!(info.verb, Verb::Get | Verb::List | Verb::Watch);
             // Whose rights count then is the API server's to say; here the caller's own would be taken.
             if impersonates(request.headers()) {
-                return hand_on(hub, caller, request).await;
+                let write = written::of(hub, &info, path, request.uri());
+                let answer = hand_on(hub, caller, request).await?;
+                return Ok(written::note(hub, write, answer).await);
             }
             if reads && path.subresource.is_none() && !path.verb_in_path {
                 let (mut parts, body) = request.into_parts();
@@ -111,15 +114,18 @@ async fn answer(
             if node_tokens::is_request(caller, &info) {
                 return node_token(hub, caller, request).await;
             }
+            let write = written::of(hub, &info, path, request.uri());
             if let Some(pod) = local_pods::of_node(caller, &info) {
-                return pod_status(hub, caller, &pod, request).await;
+                let answer = pod_status(hub, caller, &pod, request).await?;
+                return Ok(written::note(hub, write, answer).await);
             }
             if !hub.upstream.is_up()
                 && let Some(name) = node_lease::of_node(caller, &info, &hub.authenticator)
             {
                 return node_lease::accept(name, request).await;
             }
-            hand_on(hub, caller, request).await
+            let answer = hand_on(hub, caller, request).await?;
+            Ok(written::note(hub, write, answer).await)
         }
     }
 }
@@ -196,7 +202,8 @@ async fn document(hub: &Hub, caller: &Caller, request: Request<Body>) -> Result<
     let handed_on = hand_on(hub, caller, request).await;
     match handed_on {
         Ok(response) => Ok(hub.documents.keep(&path, &headers, response)),
-        Err(status) if status.code == 503 => {
+        // A certificate cannot be handed on.
+        Err(status) if status.code == 503 || caller.credential().is_none() => {
             // Somebody who cannot be named gets nothing, however public the document is.
             hub.name(caller).await.map_err(|error| Box::new(serve::unnamed(&error)))?;
             let mut response = hub.documents.answer(&path, &headers).ok_or(status)?;

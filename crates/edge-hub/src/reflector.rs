@@ -5,7 +5,8 @@
 //!                 ▲                                        │ 410
 //!                 └────────────────────────────────────────┘
 //! ```
-//! What changed is given to the store before any reader sees it, so that a client never knows more than the disk after `kill -9`.
+//! What changed is given to the store before any reader sees it, so that a client never knows more than the disk after `kill -9`, as long as the disk
+//! takes anything.
 
 mod epoch;
 mod list;
@@ -74,9 +75,6 @@ enum Ended {
     /// What came could not be read; the reason names what.
     #[error("unreadable: {0}")]
     Unreadable(String),
-    /// The store did not take it: the whole is listed and stored anew.
-    #[error("the store: {0}")]
-    Store(String),
 }
 
 /// What is to be done next, and what is known of upstream.
@@ -253,12 +251,6 @@ impl Reflector {
                     subscription.set_progress(interrupted(subscription));
                     course.anew(Resync::Unreadable);
                 }
-                Ended::Store(reason) => {
-                    warn!(key = %subscription.key(), %reason, "cannot store what upstream sent");
-                    subscription.set_progress(interrupted(subscription));
-                    // The log may have a hole now, which only a whole list closes.
-                    course.anew(Resync::First);
-                }
             }
             tokio::select! {
                 () = sleep(pause) => {}
@@ -330,7 +322,7 @@ impl Reflector {
             course.before = (self.undone.times(resource), self.undone.furthest(resource));
         }
         course.listing.fetch(&self.upstream, subscription, credential).await?;
-        let (objects, version) = std::mem::take(&mut course.listing).finish().ok_or(Ended::Expired)?;
+        let (objects, version, began) = std::mem::take(&mut course.listing).finish().ok_or(Ended::Expired)?;
         let (mut undone, furthest) = course.before;
         let furthest = furthest.filter(|furthest| version < *furthest);
         if let Some(furthest) = furthest {
@@ -339,9 +331,7 @@ impl Reflector {
         }
         let count = objects.len();
         // Before the lock that readers need: the disk takes its time for a whole list, and nobody else writes this subscription.
-        self.storage
-            .replace(subscription.key(), &objects, version)
-            .map_err(|error| Ended::Store(error.to_string()))?;
+        self.storage.replace(subscription.key(), &objects, version);
         self.undone.list(&name, undone);
         self.keep_kind(subscription);
         let replaced = subscription.write(|cache| {
@@ -359,7 +349,7 @@ impl Reflector {
                 }
             }
         });
-        subscription.became_whole();
+        subscription.became_whole(began);
         info!(key = %subscription.key(), objects = count, %version, ?replaced, "listed");
         Ok(())
     }

@@ -5,6 +5,7 @@ mod args;
 mod config;
 mod listeners;
 mod secure;
+mod serving_files;
 
 pub(crate) use self::app::TUNNEL_DRAIN;
 pub use self::app::{App, StartError};

@@ -18,7 +18,7 @@ mod most_recent;
 mod wanted;
 mod watch;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use axum::body::Body;
 use http::{HeaderValue, Response, header, request::Parts};
@@ -29,7 +29,7 @@ use kube_wire::{
     status::Status,
     transcode,
 };
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use watch_cache::Scope;
 
 use self::{
@@ -67,6 +67,8 @@ pub enum Read {
 /// A read that may be answered here: everything about it that is known before the cache is looked at.
 struct Asked<'a> {
     hub: &'a Arc<Hub>,
+    /// When it came.
+    came: Instant,
     named: Named,
     attributes: Attributes,
     key: Key,
@@ -91,14 +93,17 @@ pub async fn read(
     path: &ResourcePath,
     request: &Parts,
 ) -> Result<Read, Box<Status>> {
+    let came = Instant::now();
     let sharing = hub.sharing.load_full();
     if !sharing.keeps(&path.resource) {
         return Ok(Read::HandOn);
     }
     let up = hub.upstream.is_up();
     // What cannot be answered is the API server's while there is one. A reflector keeps its version on 429 and backs off; after
-    // 503 it would list anew.
+    // 503 it would list anew. Whoever cannot be reviewed just now is not handed on: the API server would show all, without the filters of somebody whose
+    // name is not known, and more than what is held.
     let refuse = |status: Status| match status.code {
+        429 => Err(Box::new(status)),
         _ if up => Ok(Read::HandOn),
         503 if verb == Verb::Watch => Err(Box::new(Status::not_ready(5))),
         _ => Err(Box::new(status)),
@@ -132,13 +137,14 @@ pub async fn read(
     let mut only = None;
     match decision {
         Decision::Allowed => {}
-        Decision::Unknown(why) => match before::known(hub, &wanted, path, &named, &owner, pooled) {
-            Before::Allowed => {}
-            Before::From(subscription) => only = Some(subscription),
-            Before::Never => {
-                return refuse(Status::service_unavailable(format!("edge-hub: {why}")));
+        Decision::Unknown(ref why) | Decision::Passing(ref why) => {
+            match before::known(hub, &wanted, path, &named, &owner, pooled) {
+                Before::Allowed => {}
+                Before::From(subscription) => only = Some(subscription),
+                Before::Never if matches!(decision, Decision::Passing(_)) => return refuse(busy(why)),
+                Before::Never => return refuse(Status::service_unavailable(format!("edge-hub: {why}"))),
             }
-        },
+        }
         Decision::Denied(why) => return refuse(Status::forbidden(&path.resource, &attributes.name, &why)),
         Decision::Unauthorized(_) => return refuse(Status::unauthorized()),
     }
@@ -148,8 +154,20 @@ pub async fn read(
     let scope = place(path).or_else(|| wanted.selected_namespace()).map_or(Scope::Cluster, Scope::Namespace);
     let client = Client::of(&named.owner, &request.headers);
     let filter = filter(hub, &client, verb, path).await;
-    let asked =
-        Asked { hub, named, attributes, key, scope, carrier, only, representation, table, client, filter };
+    let asked = Asked {
+        hub,
+        came,
+        named,
+        attributes,
+        key,
+        scope,
+        carrier,
+        only,
+        representation,
+        table,
+        client,
+        filter,
+    };
     let read = match wanted {
         Wanted::List(list) => {
             let one = list.fields.requires_exactly("metadata.name").is_some_and(|name| !name.is_empty());
@@ -211,11 +229,19 @@ fn unless_filtered(asked: &Asked<'_>, read: Result<Read, Box<Status>>) -> Result
     })
 }
 
+/// The API server cannot say just now whether the caller may: to be tried again, as it says itself when it has too much to do.
+fn busy(why: &str) -> Status {
+    let mut status = Status::not_ready(1);
+    status.message = format!("edge-hub: {why}");
+    status
+}
+
 /// The refusal of a caller whose token is not good or cannot be checked.
 pub fn unnamed(error: &TokenError) -> Status {
     match error {
         TokenError::Refused(_) => Status::unauthorized(),
         TokenError::Unavailable(_) => Status::service_unavailable(format!("edge-hub: {error}")),
+        TokenError::Passing(_) => busy(&error.to_string()),
     }
 }
 
@@ -224,10 +250,28 @@ impl Asked<'_> {
         transcode::knows(&self.key.resource)
     }
 
-    /// Whether the configuration names the client as one whose answers are kept, however seldom it asks.
-    fn is_cache_agent(&self) -> bool {
+    /// By what names the configuration has the client as one whose answers are kept, however seldom it asks.
+    fn agents(&self) -> BTreeSet<Box<str>> {
         let sharing = self.hub.sharing.load();
-        sharing.cache_agents.iter().any(|agent| &**agent == "*" || self.client.is(agent))
+        sharing
+            .cache_agents
+            .iter()
+            .filter(|agent| &***agent == "*" || self.client.is(agent))
+            .cloned()
+            .collect()
+    }
+
+    /// After a start without a link: what was stored may have all of this though nothing of just this name was. Its reader may carry that if it was
+    /// allowed all of it.
+    fn take_wider(&self) {
+        if self.hub.upstream.is_up() {
+            return;
+        }
+        let subscriptions = &self.hub.subscriptions;
+        let Some(wider) = subscriptions.stored_wider(&self.key) else { return };
+        if wider.owner == Owner::Node || before::remembers(self.hub, &self.named, &wider) {
+            subscriptions.open(&wider, self.is_protobuf(), &self.carrier, BTreeSet::new());
+        }
     }
 
     /// Says in the answer that pods of this node are shown otherwise than the API server has them.

@@ -2,6 +2,9 @@
 //!
 //! A change is written to its file before any reader sees it, so that after `kill -9` no client knows more than the store. That the
 //! disk has it for good, against a loss of power, follows within two seconds.
+//!
+//! A disk that is full, or fails, stops nobody: what changes is shown from memory, [`Storage::unstored`] says so, and what the disk missed is
+//! written when it takes it again. Until then a restart finds an earlier whole state, and goes on from there.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -16,13 +19,13 @@ use kube_wire::{
     resource_version::ResourceVersion,
 };
 use object_store::{
-    Blobs, Change as StoredChange, Error, OpenError, Record, Restored, Statistics, Store, Stored,
-    SubscriptionId,
+    Blobs, Change as StoredChange, Disk, Error, OpenError, RealDisk, Record, Restored, Sizes, Statistics,
+    Store, Stored, SubscriptionId,
 };
 use parking_lot::Mutex;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 use watch_cache::{Cache, Change, Event, Limits, restore::Past};
 
 use crate::subscriptions::Key;
@@ -36,6 +39,9 @@ const BUSY: u32 = 5;
 /// How many bytes a step of compaction may move between two syncs.
 const COMPACTION: u64 = 4 << 20;
 
+/// How long after a whole list could not be stored that is tried again.
+const AGAIN: Duration = Duration::from_secs(10);
+
 /// What cannot be stored, or read back.
 pub type StorageError = Error;
 
@@ -48,6 +54,16 @@ pub struct Storage {
     /// What could not be read at the start and was not written since: what is wrong, by the subscription, or by the file where that does
     /// not say whose it is.
     unreadable: Arc<Mutex<BTreeMap<String, String>>>,
+    /// What the disk does not take, by subscription.
+    unstored: Arc<Mutex<BTreeMap<String, Unstored>>>,
+    turn: Arc<Mutex<()>>,
+}
+
+/// A subscription of which the disk does not have all.
+struct Unstored {
+    why: String,
+    /// Changes are missing that only a whole list brings; when one was last tried, or it was noticed.
+    hole: Option<Instant>,
 }
 
 /// The store and the caches that it holds, by the names of their subscriptions.
@@ -56,7 +72,12 @@ pub type Opened = (Storage, HashMap<String, Cache>);
 impl Storage {
     /// Opens the store in `dir`; bodies of private resources are sealed with `key`.
     pub fn open(dir: &Path, key: [u8; 32]) -> Result<Opened, OpenError> {
-        let (store, restored) = Store::open(dir, Some(&object_store::Key::new(key)))?;
+        Self::open_on(Arc::new(RealDisk), dir, key)
+    }
+
+    fn open_on(disk: Arc<dyn Disk>, dir: &Path, key: [u8; 32]) -> Result<Opened, OpenError> {
+        let key = object_store::Key::new(key);
+        let (store, restored) = Store::open_on(disk, dir, Some(&key), Sizes::default())?;
         let mut unreadable = BTreeMap::new();
         for problem in store.problems() {
             warn!(%problem, "a part of what was stored cannot be used");
@@ -76,22 +97,29 @@ impl Storage {
             }
         }
         let (blobs, unreadable) = (store.blobs(), Arc::new(Mutex::new(unreadable)));
-        Ok((Self { store: Arc::new(Mutex::new(store)), blobs, unreadable }, caches))
+        let store = Arc::new(Mutex::new(store));
+        let (unstored, turn) = (Arc::default(), Arc::default());
+        Ok((Self { store, blobs, unreadable, unstored, turn }, caches))
     }
 
     /// Stores a whole list, which takes the place of all before it.
-    pub fn replace(&self, key: &Key, objects: &[Arc<Object>], version: ResourceVersion) -> Result<(), Error> {
+    pub fn replace<'a>(
+        &self,
+        key: &Key,
+        objects: impl IntoIterator<Item = &'a Arc<Object>>,
+        version: ResourceVersion,
+    ) {
         let begin = if is_private(key) { Record::BeginSealed } else { Record::Begin };
-        let listed = objects.iter().map(|object| put(object, StoredChange::Added));
+        let listed = objects.into_iter().map(|object| put(object, StoredChange::Added));
         let records: Vec<Record> = std::iter::once(begin)
             .chain(listed)
             .chain(std::iter::once(Record::Complete { version: version.get() }))
             .collect();
-        self.append(key, &records)
+        self.take(key, &records, true);
     }
 
     /// Stores changes, in their order.
-    pub fn apply(&self, key: &Key, events: &[Arc<Event>]) -> Result<(), Error> {
+    pub fn apply(&self, key: &Key, events: &[Arc<Event>]) {
         let records: Vec<Record> = events
             .iter()
             .map(|event| match event.change {
@@ -104,33 +132,72 @@ impl Storage {
                 },
             })
             .collect();
-        self.append(key, &records)
+        self.take(key, &records, false);
     }
 
     /// Stores that nothing else happened up to `version`.
-    pub fn bookmark(&self, key: &Key, version: ResourceVersion) -> Result<(), Error> {
-        self.append(key, &[Record::Bookmark { version: version.get() }])
+    pub fn bookmark(&self, key: &Key, version: ResourceVersion) {
+        self.take(key, &[Record::Bookmark { version: version.get() }], false);
+    }
+
+    /// Whether changes of a subscription were lost to the disk, and it is time to store all of it.
+    pub fn wants_whole(&self, key: &Key) -> bool {
+        let unstored = self.unstored.lock();
+        let hole = unstored.get(&key.to_string()).and_then(|unstored| unstored.hole);
+        hole.is_some_and(|tried| tried.elapsed() >= AGAIN)
+    }
+
+    /// What the disk does not take, and why.
+    pub fn unstored(&self) -> Vec<String> {
+        let unstored = self.unstored.lock();
+        unstored.iter().map(|(whose, unstored)| format!("{whose}: {}", unstored.why)).collect()
     }
 
     /// Removes a subscription, by its name.
     pub fn forget(&self, name: &str) -> Result<(), Error> {
-        self.append_to(name, &[Record::Drop])
-    }
-
-    fn append(&self, key: &Key, records: &[Record]) -> Result<(), Error> {
-        self.append_to(&key.to_string(), records)
-    }
-
-    fn append_to(&self, name: &str, records: &[Record]) -> Result<(), Error> {
-        if records.is_empty() {
-            return Ok(());
-        }
+        self.unstored.lock().remove(name);
         let subscription = SubscriptionId::from(name);
         let mut store = self.store.lock();
-        store.append(&subscription, records)?;
+        store.append(&subscription, &[Record::Drop])?;
         store.hand_over(&subscription)?;
         self.unreadable.lock().remove(name);
         Ok(())
+    }
+
+    /// Stores records; `whole`: they are all that there is. What the store took it writes when it can; what it did not take is a hole, behind which
+    /// nothing is stored any more.
+    fn take(&self, key: &Key, records: &[Record], whole: bool) {
+        if records.is_empty() {
+            return;
+        }
+        let name = key.to_string();
+        let mut unstored = self.unstored.lock();
+        if !whole && unstored.get(&name).is_some_and(|unstored| unstored.hole.is_some()) {
+            return;
+        }
+        let subscription = SubscriptionId::from(name.as_str());
+        let mut store = self.store.lock();
+        let taken = store.append(&subscription, records);
+        let hole = taken.is_err().then(Instant::now);
+        match taken.and_then(|()| store.hand_over(&subscription)) {
+            Ok(()) => {
+                if unstored.remove(&name).is_some() {
+                    info!(key = name, "the disk takes what changes again");
+                }
+                self.unreadable.lock().remove(&name);
+            }
+            Err(error) => {
+                let why = error.to_string();
+                if unstored.insert(name.clone(), Unstored { why, hole }).is_none() {
+                    warn!(key = name, %error, "the disk does not take what changes: it is shown from memory, and lost if the hub ends now");
+                }
+            }
+        }
+    }
+
+    /// All that was taken is on the disk.
+    fn is_in_order(&self) {
+        self.unstored.lock().retain(|_, unstored| unstored.hole.is_some());
     }
 
     /// What could not be read at the start and was not written since, with what is wrong.
@@ -147,6 +214,12 @@ impl Storage {
     /// Keeps a document that holds a secret, encrypted.
     pub fn put_sealed_blob(&self, name: &str, content: &[u8]) -> Result<(), Error> {
         self.blobs.put_sealed(name, content)
+    }
+
+    /// Lets nobody else in who reads a document, changes it and writes it again.
+    pub fn exclusively<T>(&self, change: impl FnOnce(&Self) -> T) -> T {
+        let _turn = self.turn.lock();
+        change(self)
     }
 
     /// Removes a document.
@@ -190,7 +263,9 @@ impl Storage {
                     return Ok::<_, Error>(false);
                 }
                 store.sync()?;
-                store.compact_step(COMPACTION)?;
+                drop(store);
+                storage.is_in_order();
+                storage.store.lock().compact_step(COMPACTION)?;
                 Ok(true)
             })
             .await;
@@ -254,7 +329,142 @@ fn object(stored: Stored) -> Result<Arc<Object>, MalformedObject> {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        io,
+        sync::atomic::{AtomicBool, Ordering::Relaxed},
+    };
+
     use super::*;
+
+    /// A disk that can be full.
+    #[derive(Debug, Default)]
+    struct Filling(AtomicBool);
+
+    impl Filling {
+        fn room(&self) -> io::Result<()> {
+            if self.0.load(Relaxed) { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+        }
+    }
+
+    impl Disk for Filling {
+        fn create_dir(&self, path: &Path) -> io::Result<()> {
+            RealDisk.create_dir(path)
+        }
+        fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+            RealDisk.list(dir)
+        }
+        fn read(&self, path: &Path, content: &mut Vec<u8>) -> io::Result<()> {
+            RealDisk.read(path, content)
+        }
+        fn create(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+            self.room()?;
+            RealDisk.create(path, content)
+        }
+        fn write(&self, path: &Path, offset: u64, content: &[u8]) -> io::Result<()> {
+            self.room()?;
+            RealDisk.write(path, offset, content)
+        }
+        fn write_soon(&self, path: &Path, offset: u64, content: &[u8]) -> io::Result<()> {
+            self.room()?;
+            RealDisk.write_soon(path, offset, content)
+        }
+        fn sync(&self, path: &Path) -> io::Result<()> {
+            RealDisk.sync(path)
+        }
+        fn truncate(&self, path: &Path, length: u64) -> io::Result<()> {
+            RealDisk.truncate(path, length)
+        }
+        fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+            RealDisk.rename(from, to)
+        }
+        fn remove(&self, path: &Path) -> io::Result<()> {
+            RealDisk.remove(path)
+        }
+        fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+            RealDisk.sync_dir(dir)
+        }
+        fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {
+            RealDisk.lock(path)
+        }
+    }
+
+    /// A Service of so many bytes, as a stream of it would be told.
+    fn told(cache: &mut Cache, version: u64, bytes: usize) -> Arc<Event> {
+        let service = serde_json::json!({ "metadata": {
+            "namespace": "a", "name": "s", "resourceVersion": version.to_string(), "annotations": { "filler": "x".repeat(bytes) },
+        } });
+        let object = Object::from_json(service.to_string().into()).unwrap();
+        let change = if version == 2 { Change::Added } else { Change::Modified };
+        cache.apply(change, object.into()).unwrap().unwrap()
+    }
+
+    /// The version of the only subscription in a store that is opened after `kill -9`.
+    fn after_restart(dir: &Path) -> Option<u64> {
+        let (storage, caches) = Storage::open(dir, [7; 32]).unwrap();
+        assert!(storage.unreadable().is_empty(), "{:?}", storage.unreadable());
+        caches.values().next()?.resource_version().map(ResourceVersion::get)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_full_disk_loses_nothing_that_is_shown_and_catches_up() {
+        let key = Key::pooled(&kube_wire::resource::GroupVersionResource::new("", "v1", "services"));
+        // Few changes wait in memory; many are a hole that only a whole list closes.
+        for (changes, bytes, is_hole) in [(3, 100, false), (12, 1 << 20, true)] {
+            let folder = tempfile::tempdir().unwrap();
+            let disk = Arc::new(Filling::default());
+            let (storage, _) = Storage::open_on(disk.clone(), folder.path(), [7; 32]).unwrap();
+            let mut cache = Cache::new(Limits::default());
+            let first = ResourceVersion::new(1).unwrap();
+            cache.replace(Vec::new(), first).unwrap();
+            storage.replace(&key, &[], first);
+            let mut version = 2;
+            storage.apply(&key, &[told(&mut cache, version, bytes)]);
+            assert_eq!(storage.unstored(), Vec::<String>::new());
+            disk.0.store(true, Relaxed);
+            for _ in 0..changes {
+                version += 1;
+                storage.apply(&key, &[told(&mut cache, version, bytes)]);
+                assert!(
+                    storage.unstored()[0].starts_with("node /api/v1/services: "),
+                    "{:?}",
+                    storage.unstored()
+                );
+            }
+            assert!(!storage.wants_whole(&key), "it is not tried each time");
+            tokio::time::advance(AGAIN).await;
+            assert_eq!(storage.wants_whole(&key), is_hole);
+            disk.0.store(false, Relaxed);
+            version += 1;
+            storage.apply(&key, &[told(&mut cache, version, bytes)]);
+            if is_hole {
+                assert_eq!(storage.unstored().len(), 1, "behind a hole nothing is stored");
+                let all = cache.snapshot().unwrap();
+                storage.replace(&key, all.iter(), all.resource_version());
+            }
+            assert_eq!(storage.unstored(), Vec::<String>::new());
+            version += 1;
+            storage.apply(&key, &[told(&mut cache, version, bytes)]);
+            drop(storage);
+            assert_eq!(after_restart(folder.path()), Some(version), "{changes} changes");
+        }
+    }
+
+    #[test]
+    fn a_restart_while_the_disk_is_full_finds_what_was_stored_before() {
+        let key = Key::pooled(&kube_wire::resource::GroupVersionResource::new("", "v1", "services"));
+        let folder = tempfile::tempdir().unwrap();
+        let disk = Arc::new(Filling::default());
+        let (storage, _) = Storage::open_on(disk.clone(), folder.path(), [7; 32]).unwrap();
+        let mut cache = Cache::new(Limits::default());
+        let first = ResourceVersion::new(1).unwrap();
+        cache.replace(Vec::new(), first).unwrap();
+        storage.replace(&key, &[], first);
+        storage.apply(&key, &[told(&mut cache, 2, 100)]);
+        disk.0.store(true, Relaxed);
+        (3..30).for_each(|version| storage.apply(&key, &[told(&mut cache, version, 1 << 20)]));
+        drop(storage);
+        assert_eq!(after_restart(folder.path()), Some(2));
+    }
 
     #[test]
     fn documents_and_events_do_not_wait_for_each_other() {

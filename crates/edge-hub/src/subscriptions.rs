@@ -10,7 +10,7 @@ mod unasked;
 mod written_events;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -72,14 +72,20 @@ struct Entry {
 }
 
 /// Why a subscription is kept without clients.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 struct Kept {
-    /// The configuration names a client that asked.
-    agent: bool,
+    /// What the configuration names clients that asked: components, or `*`.
+    agents: BTreeSet<Box<str>>,
     /// The configuration says that it is shared.
     shared: bool,
     /// The hub itself reads it.
     own: bool,
+}
+
+impl Kept {
+    fn is_pinned(&self) -> bool {
+        !self.agents.is_empty() || self.shared || self.own
+    }
 }
 
 impl Subscriptions {
@@ -106,15 +112,16 @@ impl Subscriptions {
 
     /// The subscription that answers `wanted`: one that is open and covers it, or a new one. `None` if there are too many.
     ///
-    /// Who asks may read all of `wanted`, and may carry it from then on. `pinned`: kept, however seldom it is asked for.
+    /// Who asks may read all of `wanted`, and may carry it from then on. While the configuration names any of `agents` it is kept, however seldom it
+    /// is asked for.
     pub fn open(
         &self,
         wanted: &Key,
         protobuf: bool,
         carrier: &Carrier,
-        pinned: bool,
+        agents: BTreeSet<Box<str>>,
     ) -> Option<Arc<Subscription>> {
-        self.open_for(wanted, protobuf, carrier, Kept { agent: pinned, ..Kept::default() })
+        self.open_for(wanted, protobuf, carrier, Kept { agents, ..Kept::default() })
     }
 
     fn open_for(
@@ -127,7 +134,7 @@ impl Subscriptions {
         let mut open = self.open.lock();
         if let Some((key, entry)) = covering(&mut open, wanted, &carrier.user) {
             entry.subscription.present(carrier);
-            entry.kept.agent |= kept.agent;
+            entry.kept.agents.extend(kept.agents);
             entry.kept.shared |= kept.shared;
             // A wider one is there for somebody else, and the hub reads it for as long.
             entry.kept.own |= kept.own && key == wanted;
@@ -160,9 +167,11 @@ impl Subscriptions {
         if !linked && self.restored.lock().has(&wanted.to_string()) {
             return true;
         }
-        let all = open.iter().map(|(key, Entry { subscription, opener, kept, unused: _ })| {
-            let Kept { agent, shared, own } = *kept;
-            Open { key, opener, idle: subscription.idle(), pinned: agent || shared || own }
+        let all = open.iter().map(|(key, Entry { subscription, opener, kept, unused: _ })| Open {
+            key,
+            opener,
+            idle: subscription.idle(),
+            pinned: kept.is_pinned(),
         });
         match room(all, opener) {
             Room::Free => true,
@@ -199,6 +208,13 @@ impl Subscriptions {
         self.open_for(key, transcode::knows(&key.resource), &Carrier::node(), own)
     }
 
+    /// The configuration names these agents alone now: what others asked for is let go as anything is that nobody asks for.
+    pub fn keep_agents(&self, named: &BTreeSet<Box<str>>) {
+        for entry in self.open.lock().values_mut() {
+            entry.kept.agents.retain(|agent| named.contains(agent));
+        }
+    }
+
     /// No longer shares the stream of a resource: it ends, unless the hub reads it itself. Watches on it that are open go on then; they
     /// are reviewed as before.
     pub fn unshare(&self, resource: &GroupVersionResource) {
@@ -227,7 +243,7 @@ impl Subscriptions {
             return Some(entry.subscription.clone());
         }
         let stored = self.restored.lock().has(&wanted.to_string());
-        if stored { self.open(wanted, protobuf, carrier, false) } else { None }
+        if stored { self.open(wanted, protobuf, carrier, BTreeSet::new()) } else { None }
     }
 
     /// An object from any whole stream of that owner, however narrow.
@@ -261,7 +277,23 @@ impl Subscriptions {
         let open = self.open.lock();
         let whole =
             |(key, entry): (&Key, &Entry)| key.covers(wanted) && entry.subscription.version().is_some();
-        open.iter().any(whole) || self.restored.lock().has(&wanted.to_string())
+        if open.iter().any(whole) {
+            return true;
+        }
+        let restored = self.restored.lock();
+        restored.has(&wanted.to_string()) || wanted.wider().any(|wider| restored.has(&wider.to_string()))
+    }
+
+    /// What was stored, and nobody has asked for since, that covers `wanted` and is wider, if nothing that is held does: the narrowest.
+    pub fn stored_wider(&self, wanted: &Key) -> Option<Key> {
+        let open = self.open.lock();
+        let whole =
+            |(key, entry): (&Key, &Entry)| key.covers(wanted) && entry.subscription.version().is_some();
+        let restored = self.restored.lock();
+        if restored.has(&wanted.to_string()) || open.iter().any(whole) {
+            return None;
+        }
+        wanted.wider().find(|wider| restored.has(&wider.to_string()))
     }
 
     /// Which pooled resources are still on their way. What the API server refuses is not: one missing right must not make all of
@@ -321,8 +353,7 @@ impl Subscriptions {
                 entry.unused = if idle < passed { idle } else { entry.unused + passed };
                 let refused = entry.subscription.progress().borrow().is_gone();
                 let kept = if refused { REFUSED.min(self.idle) } else { self.idle };
-                let Kept { agent, shared, own } = entry.kept;
-                !(agent || shared || own) && entry.unused > kept
+                !entry.kept.is_pinned() && entry.unused > kept
             };
             open.iter_mut().filter_map(|(key, entry)| unused(entry).then(|| key.clone())).collect()
         };
@@ -349,6 +380,14 @@ impl Subscriptions {
         missing.for_each(|(_, entry)| entry.subscription.pass_by());
     }
 
+    /// Whether anything of that resource is held, in any version of its group.
+    pub fn are_of(&self, resource: &GroupVersionResource) -> bool {
+        let same = |key: &Key| {
+            (&key.resource.group, &key.resource.resource) == (&resource.group, &resource.resource)
+        };
+        self.open.lock().keys().any(same)
+    }
+
     /// All that are open, in the order of their keys.
     pub fn all(&self) -> Vec<Arc<Subscription>> {
         self.open.lock().values().map(|entry| entry.subscription.clone()).collect()
@@ -362,15 +401,21 @@ fn covering<'a>(
     wanted: &Key,
     user: &Owner,
 ) -> Option<(&'a Key, &'a mut Entry)> {
-    // The exact one first: it is the one whose version the client knows.
-    let exact = open.contains_key(wanted);
-    if exact {
-        open.range_mut(wanted..=wanted).next()
-    } else {
-        open.iter_mut().find(|(key, entry)| {
-            let goes_on = || !entry.subscription.progress().borrow().is_gone();
-            key.covers(wanted)
-                && (key.owner != Owner::Users || entry.subscription.is_carried_by(user) && goes_on())
-        })
-    }
+    let covers = |key: &Key, entry: &Entry| {
+        let goes_on = || !entry.subscription.progress().borrow().is_gone();
+        key.covers(wanted)
+            && (key.owner != Owner::Users || entry.subscription.is_carried_by(user) && goes_on())
+    };
+    let is_whole = |entry: &Entry| entry.subscription.version().is_some();
+    // The exact one first: it is the one whose version the client knows. While it has nothing yet a wider one that has all of it does.
+    let found = match open.get(wanted) {
+        Some(exact) if is_whole(exact) => Some(wanted),
+        exact => {
+            let mut wider = open.iter().filter(|(key, entry)| *key != wanted && covers(key, entry));
+            let whole = wider.clone().find(|(_, entry)| is_whole(entry));
+            whole.map(|(key, _)| key).or(exact.map(|_| wanted)).or_else(|| wider.next().map(|(key, _)| key))
+        }
+    };
+    let found = found.cloned()?;
+    open.range_mut(found.clone()..=found).next()
 }

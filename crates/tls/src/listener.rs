@@ -6,6 +6,7 @@
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
+use arc_swap::ArcSwap;
 use rustls::ServerConfig;
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -47,7 +48,7 @@ enum HandshakeError {
 /// An `axum::serve::Listener` that terminates TLS.
 pub struct TlsListener {
     tcp: TcpListener,
-    acceptor: TlsAcceptor,
+    config: Arc<ArcSwap<ServerConfig>>,
     limits: Limits,
     // Dropping the listener ends its handshakes.
     handshakes: JoinSet<Handshake>,
@@ -58,14 +59,12 @@ pub struct TlsListener {
 impl TlsListener {
     /// Terminates TLS on `tcp` as `config` says.
     pub fn new(tcp: TcpListener, config: ServerConfig, limits: Limits) -> Self {
-        Self {
-            tcp,
-            acceptor: TlsAcceptor::from(Arc::new(config)),
-            limits,
-            handshakes: JoinSet::new(),
-            pause: PAUSE.0,
-            paused_until: None,
-        }
+        Self::following(tcp, Arc::new(ArcSwap::from_pointee(config)), limits)
+    }
+
+    /// The same as `config` says when a connection comes.
+    pub fn following(tcp: TcpListener, config: Arc<ArcSwap<ServerConfig>>, limits: Limits) -> Self {
+        Self { tcp, config, limits, handshakes: JoinSet::new(), pause: PAUSE.0, paused_until: None }
     }
 
     fn begin(&mut self, connection: TcpStream, address: SocketAddr) {
@@ -73,7 +72,7 @@ impl TlsListener {
         if let Err(error) = connection.set_nodelay(true) {
             debug!(%address, %error, "cannot turn Nagle's algorithm off");
         }
-        let handshake = self.acceptor.accept(connection);
+        let handshake = TlsAcceptor::from(self.config.load_full()).accept(connection);
         let deadline = self.limits.handshake;
         self.handshakes.spawn(async move {
             let result = match timeout(deadline, handshake).await {

@@ -1,10 +1,10 @@
 // Command wan is a bad link between two segments of a network: it carries Ethernet frames from one TAP device to another and
-// back, with delay, jitter, loss, late packets and a thin line.
+// back, with delay, jitter, loss, late packets, a thin line, and a NAT that forgets (nat.go).
 //
 // usage: wan EDGE-TAP CLOUD-TAP FILE
 //
-// FILE has lines KEY=VALUE: seed, delay_ms, jitter_ms, late_ms, rate_kbit, queue_kb (numbers), loss, late (0 to 1), and for one
-// direction only loss_up (from the edge) and loss_down. It is read again at SIGHUP. What happens to the n-th frame of a direction is decided by the seed alone, from the moment that FILE is read.
+// FILE has lines KEY=VALUE: seed, delay_ms, jitter_ms, late_ms, rate_kbit, queue_kb (numbers), loss, late (0 to 1), for one
+// direction only loss_up (from the edge) and loss_down, and rebind, the number of the NAT's rebinding: each other one forgets all connections, 0 is none. It is read again at SIGHUP. What happens to the n-th frame of a direction is decided by the seed alone, from the moment that FILE is read.
 // TCP on both sides is the kernel's own: what a lost packet costs is not modelled here.
 package main
 
@@ -32,7 +32,7 @@ const (
 
 // weather is how the link is.
 type weather struct {
-	seed           uint64
+	seed, rebind   uint64
 	delay, jitter  time.Duration
 	lateBy         time.Duration
 	loss, late     float64
@@ -62,6 +62,8 @@ func read(path string) (weather, error) {
 		switch key {
 		case "seed":
 			found.seed = uint64(value)
+		case "rebind":
+			found.rebind = uint64(value)
 		case "delay_ms":
 			found.delay = milliseconds
 		case "jitter_ms":
@@ -130,6 +132,7 @@ type direction struct {
 	from, to *os.File
 	number   int // 0 up, 1 down
 	weather  *atomic.Pointer[weather]
+	router   *nat
 	lock     sync.Mutex
 	queue    waiting
 	more     chan struct{}
@@ -180,6 +183,9 @@ func (d *direction) take() error {
 		}
 		fate := thrown.next(now)
 		in = time.Now()
+		if !d.router.pass(buffer[:length], d.number == 0) {
+			continue
+		}
 		isARP := length >= 14 && int(buffer[12])<<8|int(buffer[13]) == typeARP
 		if fate.lost && !isARP {
 			continue
@@ -254,6 +260,8 @@ func run(arguments []string) error {
 	}
 	var current atomic.Pointer[weather]
 	current.Store(&found)
+	router := new(nat)
+	router.turn(found.seed, found.rebind)
 	edge, err := tap(arguments[0])
 	if err != nil {
 		return err
@@ -264,7 +272,7 @@ func run(arguments []string) error {
 	}
 	failed := make(chan error, 2)
 	for _, way := range []*direction{{from: edge, to: cloud, number: 0}, {from: cloud, to: edge, number: 1}} {
-		way.weather, way.more = &current, make(chan struct{}, 1)
+		way.weather, way.router, way.more = &current, router, make(chan struct{}, 1)
 		go way.give()
 		go func() {
 			for {
@@ -288,6 +296,7 @@ func run(arguments []string) error {
 			if changed, err := read(arguments[2]); err != nil {
 				fmt.Fprintln(os.Stderr, "wan:", err, "(the weather stays as it is)")
 			} else {
+				router.turn(changed.seed, changed.rebind)
 				current.Store(&changed)
 			}
 		}

@@ -53,7 +53,8 @@ use crate::schema::{rule, rule_at};
         are: add endpoints of type proxy, or lower Replicas"),
 )]
 pub struct GatewaySpec {
-    /// Which nodes are behind the gateway, besides those whose label `raven.openyurt.io/gateway` names it.
+    /// Which nodes are behind the gateway, besides those whose label `raven.openyurt.io/gateway` names it. One that selects by labels alone which a
+    /// kubelet may set on its own Node takes only nodes that `endpoints` lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_selector: Option<LabelSelector>,
 

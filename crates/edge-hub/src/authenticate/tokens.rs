@@ -59,6 +59,9 @@ pub enum TokenError {
     /// It could not be checked: no link, and no keys from an earlier one (503).
     #[error("the token cannot be checked: {0}")]
     Unavailable(String),
+    /// The API server could not check it just now (429).
+    #[error("the token cannot be checked now: {0}")]
+    Passing(String),
 }
 
 struct Answer {
@@ -115,7 +118,9 @@ impl Tokens {
         }
         let result = match self.review(token).await {
             // Nothing of this is kept: it costs little, and once there is a link the API server is to say.
-            Err(TokenError::Unavailable(reason)) => return self.check_offline(token, reason),
+            Err(unchecked @ (TokenError::Unavailable(_) | TokenError::Passing(_))) => {
+                return self.check_offline(token, unchecked);
+            }
             result => result,
         };
         let expiry = claimed_expiry(token.expose());
@@ -142,9 +147,10 @@ impl Tokens {
             "spec": { "token": token.expose() },
         });
         let path = "/apis/authentication.k8s.io/v1/tokenreviews";
-        let answer = json::post(&self.upstream, &Credential::Node, path, &review)
-            .await
-            .map_err(|error| TokenError::Unavailable(error.to_string()))?;
+        let answer = json::post(&self.upstream, &Credential::Node, path, &review).await.map_err(|error| {
+            let reason = error.to_string();
+            if error.is_passing() { TokenError::Passing(reason) } else { TokenError::Unavailable(reason) }
+        })?;
         let status = &answer["status"];
         if status["authenticated"].as_bool() != Some(true) {
             let why = status["error"].as_str().unwrap_or("the API server does not know it");
@@ -177,10 +183,10 @@ impl Tokens {
         }
     }
 
-    fn check_offline(&self, token: &Token, reason: String) -> Result<Arc<User>, TokenError> {
+    fn check_offline(&self, token: &Token, unchecked: TokenError) -> Result<Arc<User>, TokenError> {
         let offline = self.offline.load();
-        let Some(offline) = offline.as_ref() else { return Err(TokenError::Unavailable(reason)) };
-        debug!(%reason, "checking a token without the API server");
+        let Some(offline) = offline.as_ref() else { return Err(unchecked) };
+        debug!(reason = %unchecked, "checking a token without the API server");
         if self.refused.lock().contains_key(&token.digest()) {
             return Err(TokenError::Refused("the API server refused it while it could be asked".to_owned()));
         }

@@ -74,6 +74,11 @@ impl ReviewError {
     pub(super) fn is_unauthorized(&self) -> bool {
         matches!(self, Self::Request(JsonError::Status(StatusCode::UNAUTHORIZED)))
     }
+
+    /// Whether the API server could not answer just now.
+    pub(super) fn is_passing(&self) -> bool {
+        matches!(self, Self::Request(error) if error.is_passing())
+    }
 }
 
 /// Whether the API server allows it.

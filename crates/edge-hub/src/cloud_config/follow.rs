@@ -156,6 +156,7 @@ fn apply(hub: &Hub, sharing: Sharing, cloud: &Layer) {
         sharing.pooled.iter().filter(|resource| sharing.keeps(resource)).cloned().collect()
     };
     let (old, new) = (pooled(&before), pooled(&sharing));
+    hub.subscriptions.keep_agents(&sharing.cache_agents);
     hub.sharing.store(Arc::new(sharing));
     let keeps = |resource: &&GroupVersionResource| before.keeps(resource);
     for resource in hub.sharing.load().passed_through.iter().filter(keeps) {

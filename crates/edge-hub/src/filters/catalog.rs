@@ -165,7 +165,7 @@ impl FilterName {
                 view.hub.is_some() && is("default", "kubernetes")
             }
             Self::ServiceTopology => service_topology::topology(object, view).is_some(),
-            Self::InClusterConfig => is(api::names::NAMESPACE, "kube-proxy"),
+            Self::InClusterConfig => view.hub.is_some() && is(api::names::NAMESPACE, "kube-proxy"),
             Self::ServiceEnvUpdater => view.hub.is_some(),
             Self::LocalPods => !view.local_pods.pods.is_empty(),
         }
@@ -179,7 +179,11 @@ impl FilterName {
     /// Whether it can do anything at all while the view is so.
     pub(super) fn acts(self, view: &View) -> bool {
         match self {
-            Self::MasterService | Self::ForwardKubeSvcTraffic | Self::ServiceEnvUpdater => view.hub.is_some(),
+            // Where pods are not led to the hub, their own configuration must go on saying where the API server is.
+            Self::MasterService
+            | Self::ForwardKubeSvcTraffic
+            | Self::InClusterConfig
+            | Self::ServiceEnvUpdater => view.hub.is_some(),
             _ => true,
         }
     }
@@ -187,7 +191,8 @@ impl FilterName {
     /// What it looks at in a view, as text: the same text, the same answers. Another run of the hub writes it the same way.
     pub(super) fn looks_at(self, view: &View) -> String {
         match self {
-            Self::DiscardCloudService | Self::InClusterConfig => String::new(),
+            Self::DiscardCloudService => String::new(),
+            Self::InClusterConfig => format!("{:?}", view.hub.is_some()),
             Self::NodePortIsolation => format!("{:?}", view.pool),
             Self::MasterService | Self::ForwardKubeSvcTraffic | Self::ServiceEnvUpdater => {
                 format!("{:?}", view.hub)
@@ -200,7 +205,8 @@ impl FilterName {
     /// Whether it answers the same with both views.
     pub(super) fn indifferent(self, a: &View, b: &View) -> bool {
         match self {
-            Self::DiscardCloudService | Self::InClusterConfig => true,
+            Self::DiscardCloudService => true,
+            Self::InClusterConfig => a.hub.is_some() == b.hub.is_some(),
             Self::NodePortIsolation => a.pool == b.pool,
             Self::MasterService | Self::ForwardKubeSvcTraffic | Self::ServiceEnvUpdater => a.hub == b.hub,
             Self::ServiceTopology => service_topology::indifferent(a, b),

@@ -33,7 +33,7 @@ pub fn follow(
     hub: Arc<Hub>,
     node: &str,
     pool: Option<Box<str>>,
-    access: PodAccess,
+    access: watch::Receiver<PodAccess>,
     shutdown: CancellationToken,
 ) -> impl Future<Output = ()> + Send + use<> {
     let mut following = Following::new(hub, node, pool, access);
@@ -49,7 +49,7 @@ pub fn follow(
 struct Following {
     hub: Arc<Hub>,
     configured: bool,
-    access: PodAccess,
+    access: watch::Receiver<PodAccess>,
     internal: Vec<IpAddr>,
     pool: Option<Box<str>>,
     topology: BTreeMap<ObjectKey, Topology>,
@@ -60,14 +60,14 @@ struct Following {
 }
 
 impl Following {
-    fn new(hub: Arc<Hub>, node: &str, pool: Option<Box<str>>, access: PodAccess) -> Self {
+    fn new(hub: Arc<Hub>, node: &str, pool: Option<Box<str>>, access: watch::Receiver<PodAccess>) -> Self {
         let own_node = named(&GroupVersionResource::new("", "v1", "nodes"), "", node);
         Self {
             hub,
             configured: pool.is_some(),
             services: Source::none(),
             own_node: Source {
-                key: (pool.is_none() || access.asks_node()).then_some(own_node),
+                key: (pool.is_none() || access.borrow().asks_node()).then_some(own_node),
                 reader: None,
             },
             access,
@@ -85,9 +85,10 @@ impl Following {
         loop {
             revision.borrow_and_update();
             self.read();
+            let access = self.access.borrow_and_update().clone();
             self.hub.filters.change_view(|view| {
                 view.pool = self.pool.as_deref().map(Arc::from);
-                view.send_pods(&self.access, &self.internal);
+                view.send_pods(&access, &self.internal);
                 if view.pool_nodes.as_deref() != self.pool_nodes.as_ref() {
                     view.pool_nodes = self.pool_nodes.clone().map(Arc::new);
                 }
@@ -107,6 +108,8 @@ impl Following {
                 () = self.node_pool.changed() => {}
                 _ = link.changed() => {}
                 _ = revision.changed() => {}
+                // Its sender goes where there is no such listener.
+                Ok(()) = self.access.changed() => {}
             }
         }
     }

@@ -76,6 +76,13 @@ impl Collector for HubCollector {
             None,
             MetricType::Gauge,
         )?)?;
+        let unstored = i64::try_from(hub.storage.unstored().len()).unwrap_or(i64::MAX);
+        ConstGauge::new(unstored).encode(encoder.encode_descriptor(
+            "hub_store_unstored",
+            "Subscriptions of which the disk does not take what changes",
+            None,
+            MetricType::Gauge,
+        )?)?;
         let mut link = encoder.encode_descriptor(
             "hub_link_bytes",
             "Bytes over the link, TLS included",

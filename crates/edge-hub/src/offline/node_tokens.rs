@@ -15,6 +15,7 @@ use kube_wire::{
 };
 use serde::{Deserialize, Serialize};
 use tls::digest::Sha256Digest;
+use tokio::task::spawn_blocking;
 use tracing::{debug, warn};
 
 use super::documents::unix_seconds;
@@ -84,7 +85,13 @@ pub async fn keep(storage: &Storage, name: &str, response: Response<Body>) -> Re
     };
     if let Some(end) = claims_of_token(&body).map(|claims| claims.exp) {
         let content_type = parts.headers.get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
-        if let Err(error) = store(storage, name, end, content_type, &body) {
+        let (storage, name, content_type) = (storage.clone(), name.to_owned(), content_type.to_vec());
+        let kept = body.clone();
+        // It waits for the disk, and for its turn: a kubelet asks for the tokens of all its pods at once.
+        let stored = spawn_blocking(move || {
+            storage.exclusively(|storage| store(storage, &name, end, &content_type, &kept))
+        });
+        if let Ok(Err(error)) = stored.await {
             warn!(%error, "a pod's token cannot be kept for when there is no link");
         }
     }

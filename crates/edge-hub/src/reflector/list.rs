@@ -15,6 +15,8 @@ use kube_wire::{
     status::Status,
 };
 
+use tokio::time::Instant;
+
 use super::Ended;
 use crate::{
     subscriptions::{Key, Subscription},
@@ -31,6 +33,8 @@ pub(super) struct Listing {
     /// The token for the next page; `None` before the first.
     next: Option<String>,
     whole: Option<ResourceVersion>,
+    /// When the first page was asked for, whose version all have.
+    began: Option<Instant>,
 }
 
 impl Listing {
@@ -42,6 +46,9 @@ impl Listing {
         credential: &Credential,
     ) -> Result<(), Ended> {
         while self.whole.is_none() {
+            if self.next.is_none() {
+                self.began = Some(Instant::now());
+            }
             let path = page_path(subscription.key(), self.next.as_deref());
             let accept = accept(subscription, false);
             let (objects, end) = page(upstream, subscription, credential, &path, accept).await?;
@@ -63,9 +70,9 @@ impl Listing {
         self.next.is_some() || self.whole.is_some()
     }
 
-    /// The objects and the version, if the list is whole.
-    pub(super) fn finish(self) -> Option<(Vec<Arc<Object>>, ResourceVersion)> {
-        Some((self.objects, self.whole?))
+    /// The objects, the version, and when it was asked for, if the list is whole.
+    pub(super) fn finish(self) -> Option<(Vec<Arc<Object>>, ResourceVersion, Instant)> {
+        Some((self.objects, self.whole?, self.began?))
     }
 }
 

@@ -212,16 +212,19 @@ fn take(
                 }
             }
         }
-        storage.apply(subscription.key(), &events).map_err(|error| Ended::Store(error.to_string()))?;
+        storage.apply(subscription.key(), &events);
         applied?;
         if let Some(version) = bookmark {
             cache.bookmark(version);
             if stored.elapsed() > STORE_BOOKMARK {
-                storage
-                    .bookmark(subscription.key(), version)
-                    .map_err(|error| Ended::Store(error.to_string()))?;
+                storage.bookmark(subscription.key(), version);
                 *stored = Instant::now();
             }
+        }
+        if storage.wants_whole(subscription.key())
+            && let Some(all) = cache.snapshot()
+        {
+            storage.replace(subscription.key(), all.iter(), all.resource_version());
         }
         Ok::<_, Ended>(())
     })?;

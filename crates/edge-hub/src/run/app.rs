@@ -6,6 +6,7 @@ use arc_swap::ArcSwap;
 use axum::Router;
 use daemon::{metrics::Metrics, ready::Readiness};
 use tokio::{
+    sync::watch,
     task::JoinSet,
     time::{interval, timeout},
 };
@@ -35,6 +36,7 @@ use crate::{
         local_pods,
         tables::Tables,
     },
+    own_writes::OwnWrites,
     proxy,
     reflector::Reflector,
     storage::Storage,
@@ -202,6 +204,7 @@ impl App {
             meters,
             tasks,
             tunnel: tunnel.as_ref().map(|tunnel| tunnel.state.clone()),
+            own_writes: OwnWrites::default(),
         };
         let hub = Arc::new(hub);
         metrics.registry().register_collector(Box::new(HubCollector::new(&hub)));
@@ -245,7 +248,8 @@ impl App {
         } = self;
         let mut tasks = JoinSet::new();
         let pool = view.pool.as_deref().map(Into::into);
-        tasks.spawn(filters::follow::follow(hub.clone(), &view.node, pool, pod_access, shutdown.clone()));
+        let (pods_come_to, access) = watch::channel(pod_access);
+        tasks.spawn(filters::follow::follow(hub.clone(), &view.node, pool, access, shutdown.clone()));
         // It ends after what has a last word for the API server.
         let unlink = CancellationToken::new();
         tasks.spawn(link.run(unlink.clone()));
@@ -257,7 +261,7 @@ impl App {
         let pooled = readiness.register("pooled-resources");
         let admin_router = admin::router(hub.clone(), readiness, Arc::new(metrics));
         if let Some(bound) = bound {
-            bound.serve(&router, admin_router, &mut tasks, &shutdown);
+            bound.serve(&router, admin_router, pods_come_to, &mut tasks, &shutdown);
         }
         let sharing = hub.sharing.load_full();
         for resource in sharing.pooled.iter().filter(|resource| sharing.keeps(resource)) {
@@ -332,6 +336,7 @@ async fn housekeeping(hub: Arc<Hub>, storage: Storage, shutdown: CancellationTok
         loop {
             ticks.tick().await;
             hub.subscriptions.sweep();
+            hub.own_writes.forget_old();
             let (hub, storage) = (hub.clone(), storage.clone());
             // It waits for the disk, for which no thread of the runtime should.
             let _ = tokio::task::spawn_blocking(move || store_memories(&hub, &storage)).await;

@@ -238,6 +238,15 @@ fn rules(args: &FilterArgs) -> Result<Rules, UnknownFilter> {
     Ok(rules)
 }
 
+impl RunArgs {
+    /// Whether the words in the options are good, as far as that can be told without the node's files.
+    pub fn check_words(&self) -> Result<(), ConfigError> {
+        layer(&self.cache)?;
+        rules(&self.filters)?;
+        Ok(())
+    }
+}
+
 impl TryFrom<RunArgs> for Config {
     type Error = ConfigError;
 

@@ -2,18 +2,21 @@
 
 use std::{net::SocketAddr, path::Path, sync::Arc};
 
+use arc_swap::ArcSwap;
 use axum::{Router, serve::Listener};
+use rustls::ServerConfig;
 use socket2::SockRef;
 use tls::listener::{Limits, TlsListener};
 use tokio::{
     net::{TcpListener, UnixListener},
+    sync::watch,
     task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::{app::StartError, config::Listeners, secure};
-use crate::{listen::Peer, upstream::Dial};
+use super::{app::StartError, config::Listeners, secure, serving_files::ServingFiles};
+use crate::{filters::PodAccess, listen::Peer, upstream::Dial};
 
 /// How a hub is reached, and how it reaches API servers.
 #[derive(Clone)]
@@ -28,7 +31,7 @@ pub enum Network {
 pub(super) struct Bound {
     proxy: TcpListener,
     admin: TcpListener,
-    secure: Option<TlsListener>,
+    secure: Option<(TlsListener, ServingFiles, Arc<ArcSwap<ServerConfig>>)>,
     socket: Option<UnixListener>,
 }
 
@@ -39,10 +42,11 @@ impl Bound {
         let admin = bind(listeners.admin, "--bind-address, --serve-port").await?;
         let secure = match &listeners.secure {
             None => None,
-            Some((address, certificate, key)) => {
-                let config = secure::server_config(certificate, key, authority)?;
-                let tcp = bind(*address, "--secure-bind-address, --proxy-secure-port").await?;
-                Some(TlsListener::new(tcp, config, Limits::default()))
+            Some(secure) => {
+                let files = ServingFiles::new(secure, authority);
+                let config = Arc::new(ArcSwap::from_pointee(files.config()?));
+                let tcp = bind(secure.0, "--secure-bind-address, --proxy-secure-port").await?;
+                Some((TlsListener::following(tcp, config.clone(), Limits::default()), files, config))
             }
         };
         Ok(Self { proxy, admin, secure, socket: None })
@@ -59,11 +63,12 @@ impl Bound {
         Ok(())
     }
 
-    /// Serves requests and probes in `tasks`.
+    /// Serves requests and probes in `tasks`; `access` is told when other files of the HTTPS listener change where pods reach it.
     pub(super) fn serve(
         self,
         router: &Router,
         admin: Router,
+        access: watch::Sender<PodAccess>,
         tasks: &mut JoinSet<()>,
         shutdown: &CancellationToken,
     ) {
@@ -71,7 +76,8 @@ impl Bound {
         if let Some(socket) = self.socket {
             tasks.spawn(serve(socket, router.clone(), shutdown.clone(), "socket"));
         }
-        if let Some(secure) = self.secure {
+        if let Some((secure, files, config)) = self.secure {
+            tasks.spawn(files.follow(config, access, shutdown.clone()));
             tasks.spawn(serve(secure, router.clone(), shutdown.clone(), "secure proxy"));
         }
         tasks.spawn(serve_admin(self.admin, admin, shutdown.clone()));

@@ -34,7 +34,7 @@ pub(super) fn known(
     owner: &Owner,
     pooled: bool,
 ) -> Before {
-    let remembers = |key: &Key| hub.authorizer.remembers(&named.subject, &scope_of(key));
+    let remembers = |key: &Key| remembers(hub, named, key);
     let remembered = |key: &Key| *owner == Owner::Node || remembers(key);
     let key = wanted.key(path, false, owner);
     let shares = || pooled && hub.subscriptions.holds(&Key::pooled(&path.resource)) && remembers(&key);
@@ -48,6 +48,11 @@ pub(super) fn known(
     let object = ObjectKey::new(&namespace, path.name.as_deref().unwrap_or_default());
     let holding = hub.subscriptions.holding(owner, &path.resource, &object, remembered);
     holding.map_or(Before::Never, Before::From)
+}
+
+/// Whether the reader was allowed all of a subscription, and was not refused since.
+pub(super) fn remembers(hub: &Hub, named: &Named, key: &Key) -> bool {
+    hub.authorizer.remembers(&named.subject, &scope_of(key))
 }
 
 /// What a review asks about who wants all of a subscription, but for the verb. A selector of one name is reviewed as that name.

@@ -53,6 +53,9 @@ pub(super) async fn answer(asked: &Asked<'_>, path: &ResourcePath, query: &str) 
     let verdict = match read {
         ListRead::MostRecent => {
             let policy = hub.sharing.load().freshness(&path.resource);
+            if !asked.sees_own_writes(&subscription).await && up {
+                return Ok(Read::HandOn);
+            }
             let age = asked.proved_age(&subscription, policy).await;
             freshness::most_recent(policy, age, hub.upstream.is_up())
         }

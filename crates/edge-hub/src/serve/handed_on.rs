@@ -93,9 +93,9 @@ impl Reviewed {
         match self.hub.name(&self.caller).await {
             Ok(named) => {
                 let decision = self.hub.may(&named.subject, &self.attributes).await;
-                matches!(decision, Decision::Allowed | Decision::Unknown(_))
+                matches!(decision, Decision::Allowed | Decision::Unknown(_) | Decision::Passing(_))
             }
-            Err(error) => matches!(error, TokenError::Unavailable(_)),
+            Err(error) => matches!(error, TokenError::Unavailable(_) | TokenError::Passing(_)),
         }
     }
 }
@@ -111,7 +111,7 @@ pub async fn refused(hub: &Hub, caller: &Caller, verb: Verb, path: &ResourcePath
 }
 
 /// In which encoding an object may be, if it is whole and plain.
-fn encoding(headers: &HeaderMap) -> Option<Encoding> {
+pub fn encoding(headers: &HeaderMap) -> Option<Encoding> {
     let media = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
     match media {
         _ if headers.contains_key(header::CONTENT_ENCODING) => None,

@@ -13,8 +13,8 @@ use crate::freshness::{self, Verdict};
 
 pub(super) async fn answer(asked: &Asked<'_>, request: &ListRequest) -> Result<Read, Box<Status>> {
     let hub = asked.hub;
-    let opened =
-        hub.subscriptions.open(&asked.key, asked.is_protobuf(), &asked.carrier, asked.is_cache_agent());
+    asked.take_wider();
+    let opened = hub.subscriptions.open(&asked.key, asked.is_protobuf(), &asked.carrier, asked.agents());
     let Some(subscription) = opened else { return Ok(Read::HandOn) };
     let first = subscription.version().is_none();
     if !complete(hub, &subscription).await? {
@@ -23,9 +23,8 @@ pub(super) async fn answer(asked: &Asked<'_>, request: &ListRequest) -> Result<R
     // What is filtered is answered here or not at all.
     let is_up = || hub.upstream.is_up() && asked.filter.is_none();
     let verdict = match &request.read {
-        // The first list was made after this request came: nothing is more recent.
-        ListRead::MostRecent | ListRead::Continue { at: None, .. } if !first => {
-            asked.most_recent(&subscription).await
+        ListRead::MostRecent | ListRead::Continue { at: None, .. } => {
+            asked.most_recent(&subscription, first).await
         }
         ListRead::NotOlderThan(_) | ListRead::Exact(_) => asked.at_version(&subscription).await,
         _ => freshness::any(asked.age(&subscription)),

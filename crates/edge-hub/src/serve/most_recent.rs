@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout, timeout_at};
+use watch_cache::Cache;
 
 use super::Asked;
 use crate::{
@@ -13,6 +14,9 @@ use crate::{
 
 /// How long a filtered read of the most recent state waits for a sign of life, if there is a link and the upstream watch does not run.
 const PROOF: Duration = Duration::from_secs(3);
+
+/// How long a stream is waited for to be told of what was written through the hub.
+const TOLD: Duration = Duration::from_secs(1);
 
 /// How long an upstream watch takes to go on from what is held, over a link that is no worse than most.
 const RESUMES: Duration = Duration::from_secs(1);
@@ -38,8 +42,18 @@ impl Asked<'_> {
     }
 
     /// Whether what the subscription holds will do for a read of the most recent state. What is filtered is answered here or not at all.
-    pub(super) async fn most_recent(&self, subscription: &Subscription) -> Verdict {
+    /// `first`: it has waited for the first list.
+    pub(super) async fn most_recent(&self, subscription: &Subscription, first: bool) -> Verdict {
         let policy = self.hub.sharing.load().freshness(&self.key.resource);
+        // Who is shown it through a filter has nobody else to ask.
+        if !self.sees_own_writes(subscription).await && self.hub.upstream.is_up() && self.filter.is_none() {
+            return Verdict::Forward;
+        }
+        if let Some(listed) = subscription.listed().filter(|_| first)
+            && let Some(verdict) = freshness::first_list(policy, listed >= self.came, listed.elapsed())
+        {
+            return verdict;
+        }
         if self.filter.is_none() {
             // What was missed may not be told yet when the watch is open.
             if matches!(policy, Policy::Bounded(_))
@@ -83,6 +97,27 @@ impl Asked<'_> {
             let _ = timeout(PROOF, proof).await;
         }
         verdict()
+    }
+
+    /// Waits a moment for what was written through the hub before, and says whether the subscription has it.
+    pub(super) async fn sees_own_writes(&self, subscription: &Subscription) -> bool {
+        let writes = &self.hub.own_writes;
+        if !writes.are_any(&self.key.resource) {
+            return true;
+        }
+        let sees = || {
+            let held = subscription.read(Cache::snapshot);
+            held.is_none_or(|held| writes.are_held(subscription.key(), &held))
+        };
+        let mut changes = subscription.changes();
+        let told = async {
+            while !sees() {
+                if changes.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        timeout(TOLD, told).await.is_ok() || sees()
     }
 
     /// The same of a read that names a version. That may be of a time that what is held is not of: while something says so, or that there is

@@ -34,8 +34,8 @@ pub(super) async fn answer(asked: &Asked<'_>, request: WatchRequest) -> Result<R
     if matches!(asked.table, Rather::TableOnly(_)) {
         return Err(Box::new(Status::not_acceptable(&["application/json"])));
     }
-    let opened =
-        hub.subscriptions.open(&asked.key, asked.is_protobuf(), &asked.carrier, asked.is_cache_agent());
+    asked.take_wider();
+    let opened = hub.subscriptions.open(&asked.key, asked.is_protobuf(), &asked.carrier, asked.agents());
     let Some(subscription) = opened else { return Ok(Read::HandOn) };
     let first = subscription.version().is_none();
     match complete(hub, &subscription).await {
@@ -92,9 +92,8 @@ pub(super) async fn answer(asked: &Asked<'_>, request: WatchRequest) -> Result<R
 /// Whether what is held is recent enough for the watch to begin with, as for a list.
 async fn verdict(asked: &Asked<'_>, subscription: &Subscription, start: &WatchStart, first: bool) -> Verdict {
     match start {
-        // The first list was made after this request came.
-        WatchStart::Initial { most_recent: true, .. } | WatchStart::Live { most_recent: true } if !first => {
-            asked.most_recent(subscription).await
+        WatchStart::Initial { most_recent: true, .. } | WatchStart::Live { most_recent: true } => {
+            asked.most_recent(subscription, first).await
         }
         WatchStart::Initial { at_least: Some(_), .. } | WatchStart::After(_) => {
             asked.at_version(subscription).await

@@ -68,7 +68,7 @@ pub(super) fn print(view: &HubView, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn print_store(view: &StoreView, out: &mut dyn Write) -> io::Result<()> {
-    let StoreView { given_bytes, written_bytes, length_bytes, unreadable } = view;
+    let StoreView { given_bytes, written_bytes, length_bytes, unreadable, unstored } = view;
     writeln!(
         out,
         "store  {} in files; {} given, {} written since the start",
@@ -78,6 +78,9 @@ fn print_store(view: &StoreView, out: &mut dyn Write) -> io::Result<()> {
     )?;
     for problem in unreadable {
         writeln!(out, "       UNREADABLE {problem}")?;
+    }
+    for problem in unstored {
+        writeln!(out, "       UNSTORED {problem}")?;
     }
     writeln!(out)
 }
@@ -334,6 +337,7 @@ mod tests {
                 written_bytes: 2,
                 length_bytes: 3,
                 unreadable: vec!["node /api/v1/services: damaged".to_owned()],
+                unstored: vec!["node /api/v1/pods: full".to_owned()],
             },
         };
         let mut out = Vec::new();
@@ -353,7 +357,8 @@ mod tests {
             cloud-1  cloud   forward    bulk   12.3ms  3        3m20s  up\n\
             metric report 41 taken 7s ago by 10.0.0.2:9443 (epoch 3), one every 10000 ms; 1 refused\n\
             store  3 B in files; 1 B given, 2 B written since the start\n       \
-            UNREADABLE node /api/v1/services: damaged\n\n\
+            UNREADABLE node /api/v1/services: damaged\n       \
+            UNSTORED node /api/v1/pods: full\n\n\
             RESOURCE                    SCOPE  OWNER  OBJECTS  VERSION  AGE  WATCHERS  STATE        SAVED\n\
             services                    -      node   12       345      4s   2         interrupted  1.2 MB\n\
             nodepools.apps.openyurt.io  -      node   12       345      4s   2         refused      1.2 MB\n\n\

@@ -155,6 +155,9 @@ pub struct StoreView {
     /// What could not be read at the start and was not fetched since, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<String>,
+    /// What the disk does not take, and why: it is in memory alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unstored: Vec<String>,
 }
 
 impl HubView {
@@ -199,6 +202,7 @@ impl HubView {
                 written_bytes: statistics.written,
                 length_bytes: statistics.length,
                 unreadable: hub.storage.unreadable(),
+                unstored: hub.storage.unstored(),
             },
         }
     }

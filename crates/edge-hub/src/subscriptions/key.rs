@@ -87,6 +87,23 @@ impl Key {
         format!("{path}{separator}{parameters}")
     }
 
+    /// Those that cover this one and are wider, the narrower ones first.
+    pub fn wider(&self) -> impl Iterator<Item = Self> + '_ {
+        // What is left out: fields, labels, the namespace.
+        (1_u8..8).filter_map(|left_out| {
+            let mut wider = self.clone();
+            for (bit, part) in [(1, &mut wider.fields), (2, &mut wider.labels), (4, &mut wider.namespace)] {
+                if left_out & bit != 0 {
+                    if part.is_empty() {
+                        return None;
+                    }
+                    *part = Box::default();
+                }
+            }
+            Some(wider)
+        })
+    }
+
     /// Whether every object that `wanted` asks for is in this subscription.
     pub fn covers(&self, wanted: &Self) -> bool {
         let wider = |held: &str, asked: &str| held.is_empty() || held == asked;

@@ -65,6 +65,13 @@ impl Progress {
     }
 }
 
+/// When a list was begun, which is the time that it is of, and when it was whole.
+#[derive(Debug, Clone, Copy)]
+struct Listed {
+    began: Instant,
+    ended: Instant,
+}
+
 /// A subscription, shared by its reflector and all its readers.
 pub struct Subscription {
     key: Key,
@@ -75,8 +82,8 @@ pub struct Subscription {
     changes: watch::Sender<u64>,
     progress: watch::Sender<Progress>,
     proved: Mutex<Option<Instant>>,
-    /// When it was listed, if nothing has failed since.
-    listed: Mutex<Option<Instant>>,
+    /// Its list, if nothing has failed since.
+    listed: Mutex<Option<Listed>>,
     /// The connection that the upstream watch comes over, while it runs.
     source: Mutex<Option<Source>>,
     used: Mutex<Instant>,
@@ -254,12 +261,17 @@ impl Subscription {
         *self.proved.lock() = Some(Instant::now());
     }
 
-    /// Everything was listed, and is what upstream has: what was known of the objects before is not known of these.
-    pub fn became_whole(&self) {
+    /// Everything was listed, and is what upstream had when that was begun: what was known of the objects before is not known of these.
+    pub fn became_whole(&self, began: Instant) {
         *self.as_json.lock() = AsJson::default();
-        *self.listed.lock() = Some(Instant::now());
+        *self.listed.lock() = Some(Listed { began, ended: Instant::now() });
         self.doubt(false);
-        self.prove();
+        *self.proved.lock() = Some(began);
+    }
+
+    /// When the list was begun that what is held goes back to, if nothing has failed since.
+    pub fn listed(&self) -> Option<Instant> {
+        self.listed.lock().map(|listed| listed.began)
     }
 
     /// What upstream told has ended: what it has since is not known.
@@ -280,7 +292,7 @@ impl Subscription {
     /// How fresh what is held is; `up`: whether there is a link. A watch is as old as the last sign of life over its own connection.
     pub fn age(&self, up: bool) -> Age {
         let own = self.proved.lock().map_or(Duration::MAX, |at| at.elapsed());
-        let is_settling = self.listed.lock().is_some_and(|at| at.elapsed() < SETTLING);
+        let is_settling = self.listed.lock().is_some_and(|listed| listed.ended.elapsed() < SETTLING);
         let goes_on = is_settling || *self.progress.borrow() == Progress::Watching;
         let watching = up && goes_on && !self.is_doubted();
         let heard = self.source().filter(|_| watching).map(|source| source.heard_ago());

@@ -33,6 +33,17 @@ pub enum JsonError {
     Unreadable(Box<dyn std::error::Error + Send + Sync>),
 }
 
+impl JsonError {
+    /// Whether the API server was asked and could not answer just now: it has too much to do, or is ill.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Self::Upstream(_) => false,
+            Self::Deadline | Self::Unreadable(_) => true,
+            Self::Status(status) => status.is_server_error() || *status == StatusCode::TOO_MANY_REQUESTS,
+        }
+    }
+}
+
 /// POSTs `body` and reads the answer.
 pub async fn post(
     upstream: &Upstream,

@@ -217,10 +217,12 @@ pub(super) async fn process_of_hub(node: &str) -> Result<String> {
 #[tokio::test]
 async fn x5_a_nat_forgets() -> Result<()> {
     ground(Reach::Names).await?;
+    let delay = Duration::from_millis(5);
+    let weather = Weather::over("b", delay).await?;
     reached(TWIN, Instant::now(), LIVENESS).await?;
     let held = Held::at_rest().await?;
     let sessions = sessions(TWIN).await?;
-    hack_cluster(&["link", "b", "rebind"]).await?.ok()?;
+    weather.turns(&[&delay_of(delay), "rebind=1"]).await?;
     let began = Instant::now();
     let took = reached(TWIN, began, RECOVERY + Duration::from_secs(5)).await?;
     let plain = plain().await?;

@@ -362,7 +362,7 @@ impl Watch {
                 self.subscription.offer(&self.carrier);
                 true
             }
-            Decision::Unknown(_) => true,
+            Decision::Unknown(_) | Decision::Passing(_) => true,
             Decision::Denied(why) | Decision::Unauthorized(why) => {
                 debug!(key = %self.subscription.key(), %why, "a watch ends: access was revoked");
                 false

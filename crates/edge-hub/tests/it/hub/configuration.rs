@@ -264,7 +264,11 @@ async fn the_cluster_configures_who_is_shown_what() {
 /// A kubelet whose `configMapAndSecretChangeDetectionStrategy` is `Get` lists and watches none of them.
 #[tokio::test]
 async fn one_object_that_nobody_watches_is_shown_through_filters_as_well() {
-    let site = Site::started().await;
+    let mut site = Site::new().await;
+    // Without an address that pods reach kube-proxy must go on with what it has.
+    site.set("--secure-bind-address", "127.0.0.1");
+    site.start();
+    site.linked().await;
     let config = "clientConnection:\n  kubeconfig: /var/lib/kube-proxy/kubeconfig.conf\nmode: nftables\n";
     write(&site, CONFIG_MAPS, &config_map("kube-proxy", &json!({ "config.conf": config })));
     write(&site, CONFIG_MAPS, &config_map("other", &json!({ "config.conf": config })));
@@ -286,7 +290,24 @@ async fn one_object_that_nobody_watches_is_shown_through_filters_as_well() {
             let text = String::from_utf8_lossy(&body);
             (text.contains("#kubeconfig"), text.contains("mode: nftables"))
         };
-        assert_eq!(shows("kubelet", "kube-proxy").await, (true, true), "{accept}");
+        assert_eq!(shows("kubelet", "kube-proxy").await, (false, true), "{accept}, listening on loopback");
+    }
+    site.kill();
+    let serving = site.authority.server(&["127.0.0.1", "10.0.0.5", "kubernetes.default.svc"]).unwrap();
+    std::fs::write(site.file("hub.crt"), serving.certificate_pem).unwrap();
+    std::fs::write(site.file("hub.key"), serving.key_pem).unwrap();
+    let addresses = json!([{ "type": "InternalIP", "address": "10.0.0.5" }]);
+    write(&site, "nodes", &json!({ "metadata": { "name": "n" }, "status": { "addresses": addresses } }));
+    site.set("--secure-bind-address", "0.0.0.0");
+    site.start();
+    site.linked().await;
+    for accept in [JSON, protobuf] {
+        let shows = async |component: &str, name: &str| {
+            let body = asked(component, name, accept).await;
+            let text = String::from_utf8_lossy(&body);
+            (text.contains("#kubeconfig"), text.contains("mode: nftables"))
+        };
+        site.until("pods reach the hub", async || shows("kubelet", "kube-proxy").await == (true, true)).await;
         assert_eq!(shows("kubelet", "other").await, (false, true), "{accept}");
         assert_eq!(shows("somebody", "kube-proxy").await, (false, true), "{accept}");
     }
@@ -345,6 +366,11 @@ async fn agents_whose_answers_are_kept_are_named_by_the_cluster() {
     as_component(&hub, "somebody", &format!("{OTHER}?resourceVersion=0")).await;
     site.until("what others asked for is let go", async || site.upstream_watches(OTHER) == 0).await;
     assert_eq!(site.upstream_watches(NAMED), 1);
+    write(&site, CONFIG_MAPS, &config_map("yurt-hub-cfg", &json!({ "cache_agents": "another" })));
+    site.until("what an agent asked for that is no longer named is let go", async || {
+        site.upstream_watches(NAMED) == 0
+    })
+    .await;
 }
 
 /// Pods come to the address that the Node names, once there is one and the certificate is made for them; until then the status says why not.
@@ -373,7 +399,10 @@ async fn pods_are_sent_to_the_nodes_address_where_the_hub_listens_everywhere() {
     site.linked().await;
     assert_eq!(shown(&site).await, "10.0.0.1", "it listens on loopback");
     let found = idle(&site).await;
-    assert_eq!(found["names"], json!(["masterservice", "forwardkubesvctraffic", "serviceenvupdater"]));
+    assert_eq!(
+        found["names"],
+        json!(["masterservice", "forwardkubesvctraffic", "inclusterconfig", "serviceenvupdater"])
+    );
     assert!(found["reason"].as_str().unwrap().contains("--secure-bind-address"), "{found}");
     assert!(site.last_log().contains("pods of this node are not sent to the hub"), "{}", site.last_log());
     site.kill();

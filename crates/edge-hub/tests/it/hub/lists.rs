@@ -124,12 +124,22 @@ async fn what_the_server_refuses_clients_hear_in_its_words() {
     let site = Site::started().await;
     fill(&site, 1);
     for code in [429, 500, 503] {
-        // For the review, the list and what is handed on, and for what the hub asks on its own account meanwhile.
+        // For the review and what is handed on, and for what the hub asks on its own account meanwhile.
         for _ in 0..40 {
             site.server.fail_next(code);
         }
         let path = format!("{WIDGETS}?resourceVersion=0&labelSelector=code!={code}");
         let mut answer = site.plain().get(&path, JSON).await.unwrap();
+        let body = String::from_utf8(answer.bytes().await.unwrap().to_vec()).unwrap();
+        // Whether they may read it is not known: they shall ask again.
+        assert_eq!(
+            (answer.status.as_u16(), answer.headers.contains_key("retry-after")),
+            (429, true),
+            "{body}"
+        );
+        assert!(body.contains(&format!("the API server answered {code}")), "{body}");
+        let request = http::Request::post(WIDGETS).header("content-type", JSON).header("accept", JSON);
+        let mut answer = site.plain().ask(request, widget("new", 1).to_string()).await.unwrap();
         let body = String::from_utf8(answer.bytes().await.unwrap().to_vec()).unwrap();
         assert_eq!(answer.status.as_u16(), code, "{body}");
         assert!(body.contains("a failure that a test asked for"), "{body}");

@@ -395,3 +395,26 @@ async fn who_asks_for_documents_in_ever_other_words_does_not_fill_the_disk() {
     site.until("old forms are gone", async || documents(&site) <= 9 + 8).await;
     assert!(documents(&site) >= 8, "some forms are kept");
 }
+
+/// Nothing of just that name was stored: the wider stream had it.
+#[tokio::test]
+async fn a_part_of_what_was_held_is_answered_after_a_restart() {
+    let mut site = Site::started().await;
+    let hub = site.plain();
+    let all = "/apis/example.com/v1/widgets";
+    site.server.cluster().create("widgets.example.com", super::site::widget("w", 1)).unwrap();
+    site.caught_up(all, &["w"]).await;
+    site.caught_up(WIDGETS, &["w"]).await;
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    site.kill();
+    site.server.cut();
+    site.start();
+    site.answers().await;
+    let part = format!("{WIDGETS}?labelSelector=n%3Dodd");
+    for path in [&part, WIDGETS, all, WIDGETS] {
+        let (status, list) = get(&hub, path).await.unwrap();
+        assert_eq!((status, names(&list)), (200, vec!["w"]), "{path}");
+    }
+    let mut watch = Lines::open(&hub, &format!("{part}&watch=1&resourceVersion=0")).await;
+    assert!(watch.brief().await.starts_with("ADDED w@"));
+}

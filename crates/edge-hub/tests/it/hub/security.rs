@@ -433,3 +433,43 @@ async fn tokens_are_never_written_down() {
         assert!(!on_disk(&site.log_file().with_file_name("root"), part), "a token is on the disk");
     }
 }
+
+/// Whoever was handed on then would see all, without the filters of a component that cannot be told, and know more than what is held.
+#[tokio::test]
+async fn who_cannot_be_reviewed_just_now_is_told_to_ask_again() {
+    let site = Site::started().await;
+    with_service(&site).await;
+    let access = site.server.cluster().access();
+    access.add_token("t", User::service_account("a", "t"));
+    let (hub, before) = (site.plain().with_token("t"), site.server.log().requests().len());
+    site.server.fail_next(503);
+    let mut answer = hub.get(LIST, JSON).await.unwrap();
+    let body = String::from_utf8_lossy(&answer.bytes().await.unwrap()).into_owned();
+    assert_eq!(answer.status, 429, "{body}");
+    assert!(body.contains("the token cannot be checked now"), "{body}");
+    assert!(answer.headers.contains_key("retry-after"));
+    let requests = site.server.log().requests();
+    assert!(requests.iter().skip(before).all(|request| request.path != SERVICES), "it was handed on");
+    assert_eq!(hub.get(LIST, JSON).await.unwrap().status, 200);
+}
+
+/// Who issues it writes it anew before it ends; pods would be cut off by an old one.
+#[tokio::test]
+async fn the_serving_certificate_is_read_again_and_connections_stay() {
+    let site = Site::started().await;
+    with_service(&site).await;
+    let hub = site.secure(Some(site.authority.client(&super::site::node()).unwrap()));
+    let version = super::site::version(&get(&hub, LIST).await.unwrap().1);
+    let mut watch = Lines::open(&hub, &format!("{SERVICES}?watch=1&resourceVersion={version}")).await;
+    // Half written: the one before stays.
+    let serving = site.authority.server(&["127.0.0.1", "again.example"]).unwrap();
+    fs::write(site.file("hub.crt"), &serving.certificate_pem).unwrap();
+    let log = || fs::read_to_string(site.log_file()).unwrap_or_default();
+    site.until("it is complained of", async || log().contains("what the HTTPS proxy has stays")).await;
+    assert_eq!(get(&hub, LIST).await.unwrap().0, 200);
+    fs::write(site.file("hub.key"), &serving.key_pem).unwrap();
+    site.until("it is served", async || site.serves().await.contains("again.example")).await;
+    assert_eq!(get(&hub, LIST).await.unwrap().0, 200);
+    site.server.cluster().create("services", service("a", "later", 1)).unwrap();
+    assert!(watch.brief().await.starts_with("ADDED later@"), "the watch of before goes on");
+}

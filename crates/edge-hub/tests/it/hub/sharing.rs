@@ -2,6 +2,8 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use http::Request;
+use serde_json::{Value, json};
 use testkit::client::{ClientOptions, Recorder, TestClient};
 use tokio::time::{Instant, sleep};
 
@@ -389,21 +391,102 @@ async fn what_is_no_longer_shared_is_closed_and_its_memory_given_back() {
     site.linked().await;
     site.until("it is watched before anybody asks", async || site.upstream_watches(ALL) == 1).await;
     let full = site.memory();
-    let mut fastest = Duration::MAX;
+    let mut took = Vec::new();
     for _ in 0..4 {
         let changed = Instant::now();
         shared("");
         site.until("it is closed", async || site.upstream_watches(ALL) == 0).await;
-        fastest = fastest.min(changed.elapsed());
+        took.push(changed.elapsed());
         let filled = full - (20 << 10);
         site.until("its memory is given back", async || site.memory() < filled).await;
         shared(", example.com/v1/widgets");
         site.until("it is watched again", async || site.upstream_watches(ALL) == 1).await;
     }
     // From the change of the file on. Not each time: other tests may have the machine.
-    assert!(fastest <= Duration::from_secs(1), "closed after {fastest:?} at best");
+    took.sort();
+    assert!(took[1] <= Duration::from_secs(1) && took[3] <= Duration::from_secs(5), "closed after {took:?}");
     // 30 MB of objects each time: kept four times they would be 120 MB.
     let grown = site.memory().saturating_sub(full);
     assert!(grown < 20 << 10, "{grown} KiB more after {full}");
     assert_eq!(site.upstream_watches(SERVICES), 1, "others stay");
+}
+
+/// Whoever asks for the most recent state while a list is on its way must not be given what that list was of before.
+#[tokio::test]
+async fn a_first_list_that_was_begun_before_the_question_is_no_answer_to_it() {
+    const ALL: &str = "/apis/example.com/v1/widgets";
+    let (site, _) = configured("freshness: { example.com/v1/widgets: strict }\n").await;
+    let cluster = site.server.cluster();
+    for n in 0..4100 {
+        let mut object = widget(&format!("w-{n:04}"), n);
+        object["spec"]["filler"] = format!("{:x}", n.wrapping_mul(0x9E37_79B9_7F4A_7C15)).repeat(8).into();
+        cluster.create("widgets.example.com", object).unwrap();
+    }
+    // All of it takes some seconds.
+    site.server.throttle(Some(256 << 10));
+    let hub = site.plain();
+    let first = tokio::spawn(async move { get(&hub, ALL).await });
+    let pages = || {
+        let requests = site.server.log().requests();
+        requests.iter().filter(|request| request.path == ALL && request.query.contains("continue=")).count()
+    };
+    site.until("the second page is on its way", async || pages() > 0).await;
+    cluster.create("widgets.example.com", widget("late", 1)).unwrap();
+    let second = tokio::spawn({
+        let hub = site.plain();
+        async move { get(&hub, ALL).await }
+    });
+    sleep(Duration::from_millis(100)).await;
+    site.server.throttle(None);
+    let (_, list) = second.await.unwrap().unwrap();
+    assert_eq!(names(&list).len(), 4101);
+    assert!(names(&list).contains(&"late"));
+    // Of its own question the first list is the answer.
+    assert_eq!(names(&first.await.unwrap().unwrap().1).len(), 4100);
+}
+
+/// Read your writes: the API server's watch cache, and so the stream, may not have it yet.
+#[tokio::test]
+async fn who_writes_through_the_hub_reads_what_it_wrote() {
+    let site = Site::started().await;
+    site.server.cluster().create("services", service("a", "s", 1)).unwrap();
+    site.caught_up(SERVICES, &["s"]).await;
+    let hub = site.plain();
+    let path = "/api/v1/namespaces/a/services";
+    let held =
+        async || names(&get(&hub, &format!("{SERVICES}?resourceVersion=0")).await.unwrap().1).join(",");
+    let sends = async |request: http::request::Builder, body: &Value| {
+        let request = request.header("content-type", JSON).header("accept", JSON);
+        let mut answer = hub.ask(request, body.to_string()).await.unwrap();
+        assert!(answer.status.is_success(), "{}", answer.status);
+        serde_json::from_slice::<Value>(&answer.bytes().await.unwrap()).unwrap()
+    };
+    site.server.lag(Some(site.server.cluster().revision()));
+    let made = sends(Request::post(path), &service("a", "t", 1)).await;
+    let (_, list) = get(&hub, SERVICES).await.unwrap();
+    assert_eq!(names(&list), ["s", "t"], "made");
+    assert!(version(&list) >= version(&made));
+    assert_eq!(held().await, "s", "the stream was not told");
+    let (_, part) = get(&hub, &format!("{SERVICES}?labelSelector=n%3Dodd")).await.unwrap();
+    assert_eq!(names(&part), ["s", "t"]);
+    sends(Request::put(format!("{path}/s")), &service("a", "s", 2)).await;
+    let (_, one) = get(&hub, &format!("{path}/s")).await.unwrap();
+    assert_eq!(one["spec"]["selector"]["n"], "2", "changed");
+    let mut watch = Lines::open(
+        &hub,
+        &format!("{SERVICES}?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&labelSelector=n%3Deven"),
+    )
+    .await;
+    // A server that lags has nothing to begin a watch with, and says so.
+    assert_eq!(watch.brief().await, "ERROR 504");
+    sends(Request::delete(format!("{path}/s")), &json!({})).await;
+    assert_eq!(get(&hub, &format!("{path}/s")).await.unwrap().0, 404, "deleted");
+    assert_eq!(names(&get(&hub, SERVICES).await.unwrap().1), ["t"]);
+    site.server.lag(None);
+    site.until("the stream is told", async || held().await == "t").await;
+    let asked = site.server.log().requests().len();
+    assert_eq!(names(&get(&hub, SERVICES).await.unwrap().1), ["t"]);
+    let handed_on =
+        site.server.log().requests().iter().skip(asked).filter(|request| request.path == SERVICES).count();
+    assert_eq!(handed_on, 0, "what the stream has is answered here");
 }

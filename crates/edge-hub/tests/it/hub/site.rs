@@ -276,6 +276,23 @@ impl Site {
         self.tls(self.secure, identity)
     }
 
+    /// The names of the certificate that the HTTPS listener shows.
+    pub(crate) async fn serves(&self) -> String {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.authority.certificate().clone()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+        let tcp = tokio::net::TcpStream::connect(self.secure).await.unwrap();
+        let tls = connector.connect("127.0.0.1".try_into().unwrap(), tcp).await.unwrap();
+        let shown = tls.get_ref().1.peer_certificates().and_then(|chain| chain.first()).unwrap();
+        tls::certificate::Certificate::from_der(shown.to_vec()).unwrap().dns_names().join(" ")
+    }
+
     /// The API server itself, as the node.
     pub(crate) fn direct(&self) -> Endpoint {
         self.tls(self.server.address(), Some(self.authority.client(&node()).unwrap()))

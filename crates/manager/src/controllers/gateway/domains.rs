@@ -3,6 +3,9 @@
 //! A node is behind the Gateway that its label names, or that selects it, or that has the name of its pool, in this order. Cloud nodes
 //! of which none of that is true are one domain; the exposed Gateway without a selector that lists one of them stands for it. An
 //! edge node of which none is true stands for itself.
+//!
+//! A kubelet changes most labels of its own Node whenever it likes, and who is behind a Gateway may ask for what its nodes may. So a selector of such labels
+//! alone takes of the nodes that carry them those only that the Gateway lists.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -34,10 +37,8 @@ pub(crate) enum Domain {
 pub(crate) enum Word {
     /// Its pool or its label, which nodes do not change, and may bring when they are first registered.
     Placed,
-    /// A selector that wants a label which only administrators set.
+    /// A selector that wants a label which only administrators set, or a Gateway that lists the node.
     Administrator,
-    /// A selector of labels that a kubelet may set on its own Node, whenever it likes; not of its pool or Gateway, which are as above.
-    Itself,
 }
 
 impl Word {
@@ -47,7 +48,6 @@ impl Word {
         match self {
             Self::Placed => !exposed,
             Self::Administrator => true,
-            Self::Itself => false,
         }
     }
 }
@@ -69,10 +69,29 @@ pub(crate) struct Member {
 #[derive(Debug, Default)]
 pub(crate) struct Rules {
     gateways: BTreeSet<String>,
-    selectors: Vec<(String, Selector, Word)>,
+    selectors: Vec<Selects>,
     pools: BTreeMap<String, PoolType>,
     /// Selectors that cannot be understood, and why, by Gateway.
     pub(crate) malformed: BTreeMap<String, String>,
+    /// Gateways that select by labels alone which a kubelet may set on its own Node.
+    pub(crate) untrusted: BTreeSet<String>,
+}
+
+/// The selector of a Gateway.
+#[derive(Debug)]
+struct Selects {
+    gateway: String,
+    selector: Selector,
+    by: Word,
+    /// The nodes that are meant, if it is not all that it matches.
+    among: Option<BTreeSet<String>>,
+}
+
+impl Selects {
+    fn takes(&self, node: &NodeView) -> bool {
+        self.among.as_ref().is_none_or(|nodes| nodes.contains(&node.name))
+            && self.selector.matches(&node.labels)
+    }
 }
 
 impl Rules {
@@ -94,16 +113,25 @@ impl Rules {
         };
         for gateway in gateways.iter().filter(|gateway| has_selector(gateway)) {
             let selector = gateway.spec.node_selector.clone().unwrap_or_default();
-            let word = if selected::by_an_administrator(&selector) {
-                Word::Administrator
-            } else if selected::by_its_place(&selector) {
-                Word::Placed
-            } else {
-                Word::Itself
+            let administrator = selected::by_an_administrator(&selector);
+            let trusted = administrator || selected::by_its_place(&selector);
+            let selector = match Selector::try_from(selector) {
+                Ok(selector) => selector,
+                Err(error) => {
+                    rules.malformed.insert(gateway.name_any(), error.to_string());
+                    continue;
+                }
             };
-            match Selector::try_from(selector) {
-                Ok(selector) => rules.selectors.push((gateway.name_any(), selector, word)),
-                Err(error) => drop(rules.malformed.insert(gateway.name_any(), error.to_string())),
+            let listed =
+                || gateway.spec.endpoints.iter().map(|endpoint| endpoint.node_name.clone()).collect();
+            rules.selectors.push(Selects {
+                gateway: gateway.name_any(),
+                selector,
+                by: if administrator || !trusted { Word::Administrator } else { Word::Placed },
+                among: (!trusted).then(listed),
+            });
+            if !trusted {
+                rules.untrusted.insert(gateway.name_any());
             }
         }
         rules
@@ -112,19 +140,19 @@ impl Rules {
     /// What `node` is.
     pub(crate) fn member(&self, node: &NodeView) -> Member {
         let labelled = node.labels.get(labels::GATEWAY).filter(|name| self.gateways.contains(*name));
-        let selected = || self.selectors.iter().find(|(_, selector, _)| selector.matches(&node.labels));
+        let selected = || self.selectors.iter().find(|selects| selects.takes(node));
         let pool = node.pool().filter(|pool| self.pools.contains_key(*pool));
         let type_ = pool.and_then(|pool| self.pools.get(pool)).copied();
         let edge = type_ == Some(PoolType::Edge)
             || node.labels.get(labels::IS_EDGE_WORKER).is_some_and(|value| value == labels::TRUE);
         // Beside its label a selector of the same Gateway may say more.
         let confirmed = |name: &String| {
-            let mut own = self.selectors.iter().filter(|(gateway, _, _)| gateway == name);
-            own.any(|(_, selector, word)| *word == Word::Administrator && selector.matches(&node.labels))
+            let mut own = self.selectors.iter().filter(|selects| selects.gateway == *name);
+            own.any(|selects| selects.by == Word::Administrator && selects.takes(node))
         };
         let gateway = labelled
             .map(|name| (name.clone(), if confirmed(name) { Word::Administrator } else { Word::Placed }))
-            .or_else(|| selected().map(|(name, _, word)| (name.clone(), *word)))
+            .or_else(|| selected().map(|selects| (selects.gateway.clone(), selects.by)))
             .or_else(|| {
                 pool.filter(|pool| self.gateways.contains(*pool)).map(|pool| (pool.to_owned(), Word::Placed))
             });
@@ -208,14 +236,18 @@ mod tests {
                 "openyurt",
                 &json!({ "nodeSelector": { "matchLabels": { (labels::GATEWAY): "openyurt" } } }),
             ),
-            gateway("sel", &json!({ "nodeSelector": { "matchLabels": { "site": "b" } } })),
+            gateway(
+                "sel",
+                &json!({ "nodeSelector": { "matchLabels": { "site": "b" } }, "endpoints": [{ "nodeName": "n", "type": "proxy" }] }),
+            ),
+            gateway("thief", &json!({ "nodeSelector": { "matchLabels": { "site": "c" } } })),
         ];
         let pools = [pool("hz", "Edge"), pool("sh", "Edge"), pool("dc", "Cloud")];
         let rules = Rules::new(&gateways, &["unread".to_owned()].into(), &pools);
         assert_eq!(rules.malformed.keys().collect::<Vec<_>>(), ["broken"]);
         let behind = |name: &str| Domain::Gateway(name.to_owned());
         let (pool, edge) = (labels::NODE_POOL, (labels::IS_EDGE_WORKER, "true"));
-        let cases: [Case<'_>; 12] = [
+        let cases: [Case<'_>; 14] = [
             (&[], Domain::Cloud, false),
             (&[edge], Domain::Solo, true),
             (&[(labels::IS_EDGE_WORKER, "false")], Domain::Cloud, false),
@@ -224,6 +256,8 @@ mod tests {
             (&[(pool, "dc")], Domain::Pool, false),
             (&[(pool, "nowhere"), edge], Domain::Solo, true),
             (&[("site", "b"), (pool, "hz")], behind("sel"), true),
+            (&[("site", "c"), (pool, "hz")], behind("hz"), true),
+            (&[("site", "c"), edge], Domain::Solo, true),
             (&[(labels::GATEWAY, "hand"), ("site", "b"), (pool, "hz")], behind("hand"), true),
             (&[(labels::GATEWAY, "openyurt")], behind("openyurt"), false),
             (&[(labels::GATEWAY, "nowhere"), (pool, "hz")], behind("hz"), true),
@@ -233,6 +267,10 @@ mod tests {
             let member = rules.member(&node("n", labels));
             assert_eq!((member.domain, member.edge), (domain, edge), "{labels:?}");
         }
+        assert_eq!(rules.untrusted, ["sel", "thief"].map(str::to_owned).into());
+        // Whom the Gateway does not list has no say in it.
+        let other = rules.member(&node("other", &[("site", "b"), (pool, "hz")]));
+        assert_eq!(other.domain, behind("hz"));
     }
 
     #[test]
@@ -242,6 +280,10 @@ mod tests {
             gateway("admin", &json!({ "nodeSelector": { "matchLabels": { RESTRICTED: "b" } } })),
             gateway("hz", &json!({})),
             gateway("own", &json!({ "nodeSelector": { "matchLabels": { "site": "b" } } })),
+            gateway(
+                "listed",
+                &json!({ "nodeSelector": { "matchLabels": { "site": "c" } }, "endpoints": [{ "nodeName": "n", "type": "proxy" }] }),
+            ),
             gateway(
                 "both",
                 &json!({ "nodeSelector": { "matchLabels": { labels::GATEWAY: "both", RESTRICTED: "c" } } }),
@@ -253,7 +295,8 @@ mod tests {
             (vec![(labels::NODE_POOL, "hz")], Word::Placed, [true, false]),
             (vec![(labels::GATEWAY, "own"), ("site", "b")], Word::Placed, [true, false]),
             (vec![(RESTRICTED, "b"), (labels::NODE_POOL, "hz")], Word::Administrator, [true, true]),
-            (vec![("site", "b"), (labels::NODE_POOL, "hz")], Word::Itself, [false, false]),
+            (vec![("site", "b"), (labels::NODE_POOL, "hz")], Word::Placed, [true, false]),
+            (vec![("site", "c"), (labels::NODE_POOL, "hz")], Word::Administrator, [true, true]),
             // As OpenYurt's webhook has it, which adds the label to every selector.
             (vec![(labels::GATEWAY, "both"), (RESTRICTED, "c")], Word::Administrator, [true, true]),
             (vec![(labels::GATEWAY, "both")], Word::Placed, [true, false]),

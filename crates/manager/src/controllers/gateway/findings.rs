@@ -9,7 +9,6 @@ use api::{Endpoint, EndpointType, ExposeType, GatewayAddress, GatewayLink, label
 use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt as _;
 
-use super::domains::Word;
 use super::services;
 use super::verdict::Case;
 
@@ -46,7 +45,11 @@ impl Case<'_> {
             return fault.clone();
         }
         let names: BTreeSet<&str> = proxies.iter().chain(tunnels).map(String::as_str).collect();
-        Finding::yes("Elected", format!("active: {}", join(names)))
+        let mut message = format!("active: {}", join(names));
+        if self.is_untrusted {
+            let _ = write!(message, "; {UNTRUSTED}, and so takes those alone that spec.endpoints lists");
+        }
+        Finding::yes("Elected", message)
     }
 
     /// Why fewer endpoints of a type are elected than asked for.
@@ -100,26 +103,23 @@ impl Case<'_> {
         Some(Finding::no(reason, list(&waiting)))
     }
 
-    /// What is so if nodes are behind a Gateway that lists none of them, and none may stand for it.
+    /// What is so if a Gateway lists no nodes, and none may stand for it.
     fn nobody_may_stand(&self) -> Option<Finding> {
-        let first = self.members.values().next().filter(|_| self.is_unlisted())?;
         let remedy = format!(
             "list nodes in spec.endpoints, or have spec.nodeSelector select by a label that a kubelet may not set, such as {RESTRICTED}"
         );
-        Some(match first.by {
-            Word::Itself => Finding::no(
-                "SelectorNotTrusted",
-                format!(
-                    "spec.nodeSelector selects by labels that a kubelet may set on its own Node: {remedy}"
-                ),
-            ),
-            Word::Placed | Word::Administrator => Finding::no(
-                "EndpointsNotListed",
-                format!(
-                    "who stands for an exposed Gateway speaks for the cloud, and a kubelet may bring its pool and its Gateway when it \
-                     registers: {remedy}"
-                ),
-            ),
+        if !self.is_unlisted() {
+            return None;
+        }
+        if self.is_untrusted && self.members.is_empty() {
+            return Some(Finding::no("SelectorNotTrusted", format!("{UNTRUSTED}: {remedy}")));
+        }
+        (!self.members.is_empty()).then(|| {
+            let message = format!(
+                "who stands for an exposed Gateway speaks for the cloud, and a kubelet may bring its pool and its Gateway when it registers: \
+                 {remedy}"
+            );
+            Finding::no("EndpointsNotListed", message)
         })
     }
 
@@ -297,6 +297,9 @@ pub(super) const ACCEPTING: &str = "Accepting";
 
 /// Reasons for which a type of endpoint is off.
 const OFF: [&str; 3] = ["L7Disabled", "L3Disabled", "ReplicasZero"];
+
+/// Why a selector does not put nodes behind its Gateway.
+const UNTRUSTED: &str = "spec.nodeSelector selects by labels that a kubelet may set on its own Node";
 
 /// A label that only administrators set.
 const RESTRICTED: &str = "node-restriction.kubernetes.io/site";

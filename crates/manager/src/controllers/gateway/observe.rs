@@ -92,6 +92,7 @@ pub(crate) fn observe(context: &Context) -> Observed {
         switches: Switches::of(context.configs.named(RAVEN_CONFIG_MAP).as_deref()),
         listeners: Listeners::of(context.configs.named(RAVEN_AGENT_CONFIG_MAP).as_deref()),
         malformed_selectors: rules.malformed,
+        untrusted_selectors: rules.untrusted,
         unreadable,
         gateways,
         members,

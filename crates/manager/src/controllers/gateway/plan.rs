@@ -30,6 +30,8 @@ pub(crate) struct Observed {
     pub(crate) unreadable: BTreeSet<String>,
     /// Selectors that cannot be understood, and why, by Gateway.
     pub(crate) malformed_selectors: BTreeMap<String, String>,
+    /// Gateways whose selector takes only nodes that they list.
+    pub(crate) untrusted_selectors: BTreeSet<String>,
     /// All nodes, sorted by name.
     pub(crate) members: Vec<Member>,
     /// Gateways that would stand for the cloud, and the one that does.
@@ -99,6 +101,7 @@ pub(crate) fn plan(observed: &Observed, memory: Memory) -> (Plan, Memory) {
             living_since,
             cloud_is_of: observed.cloud_is_of.get(&name).map(String::as_str),
             selector_error: observed.malformed_selectors.get(&name).map(String::as_str),
+            is_untrusted: observed.untrusted_selectors.contains(&name),
             link_port: observed.listeners.external,
         };
         let mut hold = |type_: EndpointType| {

@@ -71,6 +71,8 @@ pub(crate) struct Case<'a> {
     pub(crate) cloud_is_of: Option<&'a str>,
     /// Why its selector cannot be understood.
     pub(crate) selector_error: Option<&'a str>,
+    /// Whether it selects by labels alone that a kubelet may set.
+    pub(crate) is_untrusted: bool,
     /// Where raven's ConfigMap says that links are accepted.
     pub(crate) link_port: u16,
 }

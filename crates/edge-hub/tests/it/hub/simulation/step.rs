@@ -9,6 +9,8 @@ use proptest::prelude::*;
 pub(super) enum Step {
     /// An object is written: by its number, with this content.
     Write(u8, u64),
+    /// One is written through the hub, whose writer then reads the most recent state.
+    WriteThrough(u8, u64),
     /// It is written so many times.
     Burst(u8, u8),
     /// It is deleted.
@@ -83,6 +85,7 @@ fn server() -> impl Strategy<Value = usize> {
 fn write() -> impl Strategy<Value = Step> {
     prop_oneof![
         20 => (0..8_u8, 0..1000_u64).prop_map(|(name, n)| Step::Write(name, n)),
+        4 => (0..4_u8, 0..1000_u64).prop_map(|(name, n)| Step::WriteThrough(name, n)),
         1 => (0..8_u8, 10..60_u8).prop_map(|(name, times)| Step::Burst(name, times)),
         7 => (0..8_u8).prop_map(Step::Delete),
     ]

@@ -6,14 +6,17 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use testkit::{
     api_server::{Cluster, FakeApiServer},
-    client::{Recorder, TestClient, connection::Endpoint},
-    history::{Scope, State, check, check_converged, check_isolated, key},
+    client::{
+        Recorder, TestClient,
+        connection::{Answer, Endpoint},
+    },
+    history::{End, ListAt, Observation, Request, Scope, State, check, check_converged, check_isolated, key},
     memory::Port,
 };
 use tokio::{
     sync::watch,
     task::JoinSet,
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 
 use super::{
@@ -36,6 +39,9 @@ const LOOK: Duration = Duration::from_millis(250);
 /// What should not come has so long to.
 const LATE: Duration = Duration::from_secs(2);
 
+/// How many sessions of a client are shown before the one that is wrong.
+const EARLIER: usize = 3;
+
 /// Everything there is.
 pub(super) struct World {
     cluster: Cluster,
@@ -54,6 +60,8 @@ pub(super) struct World {
     ending: watch::Sender<bool>,
     /// How often clients began anew.
     generation: usize,
+    /// How often something was written through the hub.
+    written: usize,
 }
 
 impl World {
@@ -77,6 +85,7 @@ impl World {
             readers: JoinSet::new(),
             ending: watch::channel(false).0,
             generation: 0,
+            written: 0,
         };
         world.restart_clients();
         world
@@ -115,6 +124,27 @@ impl World {
             // The definition may have gone.
             let _ = self.cluster.create(id, object);
         }
+    }
+
+    /// What its writer reads then has it, whatever the hub's stream was told: but an answer that says that it may be old.
+    async fn write_through(&mut self, name: u8, n: u64) {
+        self.written += 1;
+        let (hub, object) = (self.endpoint(), service("a", &format!("w-{name}"), n));
+        let exchange = async {
+            let version = write(&hub, &object).await?;
+            let answer = hub.get(SERVICES, JSON).await.ok()?;
+            let is_old = answer.headers.contains_key("warning");
+            let list = whole(answer).await.filter(|_| !is_old)?;
+            Some((version, list))
+        };
+        let Ok(Some((version, list))) = timeout(SOON, exchange).await else { return };
+        let name = format!("writer {}", self.written);
+        let request = Request::List(ListAt::NotOlderThan(version));
+        let recording = self.recorder.begin(&name, "services", &Scope::default(), request);
+        recording.opened();
+        let (rv, items) = (resource_version(&list), list["items"].as_array().cloned().unwrap_or_default());
+        recording.observe(Observation::Page { rv: rv.unwrap_or(0), items, more: false, remaining: None });
+        recording.end(End::Clean);
     }
 
     fn delete(&self, name: u8) {
@@ -156,6 +186,7 @@ impl World {
     pub(super) async fn step(&mut self, step: &Step) {
         match step {
             Step::Write(name, n) => self.write(*name, *n),
+            Step::WriteThrough(name, n) => self.write_through(*name, *n).await,
             Step::Burst(name, times) => (0..u64::from(*times)).for_each(|n| self.write(*name, n)),
             Step::Delete(name) => self.delete(*name),
             Step::Wait(pause) => sleep(*pause).await,
@@ -301,8 +332,11 @@ impl World {
                 sessions.iter().filter(|session| session.resource == plural(id)).cloned().collect();
             let model = self.cluster.history(id);
             if let Err(violation) = check(&model, &of) {
-                let at = violation.session;
-                return Err(format!("{violation}\n{:#?}", &of[at.saturating_sub(1)..=at]));
+                let wrong = &of[violation.session];
+                let before =
+                    of[..violation.session].iter().rev().filter(|session| session.client == wrong.client);
+                let before: Vec<_> = before.take(EARLIER).collect();
+                return Err(format!("{violation}\n{wrong:#?}\nbefore it, the last first: {before:#?}"));
             }
         }
         if let Err(violation) = check_isolated(&self.rights.denials(), &sessions) {
@@ -314,6 +348,30 @@ impl World {
         }
         Ok(())
     }
+}
+
+/// Writes a Service through the hub, made if it is not there; its version then, if that succeeded.
+async fn write(hub: &Endpoint, service: &Value) -> Option<u64> {
+    let name = service["metadata"]["name"].as_str()?;
+    let path = "/api/v1/namespaces/a/services";
+    let json = |request: http::request::Builder| request.header("content-type", JSON).header("accept", JSON);
+    let made = hub.ask(json(http::Request::post(path)), service.to_string()).await.ok()?;
+    let answer = if made.status == 409 {
+        hub.ask(json(http::Request::put(format!("{path}/{name}"))), service.to_string()).await.ok()?
+    } else {
+        made
+    };
+    resource_version(&whole(answer).await?)
+}
+
+/// What was answered, if that was not refused.
+async fn whole(mut answer: Answer) -> Option<Value> {
+    let body = answer.bytes().await.ok()?;
+    answer.status.is_success().then(|| serde_json::from_slice(&body).ok())?
+}
+
+fn resource_version(value: &Value) -> Option<u64> {
+    value["metadata"]["resourceVersion"].as_str()?.parse().ok()
 }
 
 /// A list that the hub answers by itself; nothing else.

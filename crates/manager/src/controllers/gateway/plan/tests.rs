@@ -62,6 +62,7 @@ fn world() -> World {
         gateways: vec![gateway("cloud", &cloud), gateway("shop", &json!({}))],
         unreadable: BTreeSet::new(),
         malformed_selectors: BTreeMap::new(),
+        untrusted_selectors: BTreeSet::new(),
         members: Vec::new(),
         cloud_is_of: BTreeMap::new(),
         pools: vec![Arc::new(pool)],
@@ -104,6 +105,7 @@ impl World {
         observed.members = self.nodes.iter().map(|node| rules.member(node)).collect();
         observed.cloud_is_of = claim_cloud(&observed.gateways, &mut observed.members);
         observed.malformed_selectors = rules.malformed;
+        observed.untrusted_selectors = rules.untrusted;
         let (plan, memory) = plan(&self.observed, self.memory.clone());
         self.memory = memory;
         plan
@@ -489,9 +491,13 @@ fn who_chose_himself_where_he_is_is_not_elected() {
         let mut world = world();
         world.hub("c1", Liveness::Alive, &["a"]);
         world.hub("c2", Liveness::Alive, &[]);
-        world.nodes[0]
-            .labels
-            .insert(key.to_owned(), if key == api::labels::NODE_POOL { "shop" } else { "here" }.to_owned());
+        let labels = &mut world.nodes[0].labels;
+        // A thief has the administrator's word for nothing.
+        if key == "site" {
+            *labels = BTreeMap::from([(api::labels::IS_EDGE_WORKER.to_owned(), "true".to_owned())]);
+        }
+        let value = if key == api::labels::NODE_POOL { "shop" } else { "here" };
+        labels.insert(key.to_owned(), value.to_owned());
         world.nodes.remove(1);
         world.spec(1, |spec| {
             spec.node_selector = if key == api::labels::NODE_POOL { None } else { by(key) };
@@ -506,7 +512,8 @@ fn who_chose_himself_where_he_is_is_not_elected() {
         let verdict = &plan.verdicts[1];
         assert_eq!(verdict.elected.reason, reason, "{exposed} {key}: {}", verdict.elected.message);
         assert_eq!(!active(&plan, 1).is_empty(), elected, "{exposed} {key}");
-        assert_eq!(verdict.nodes.len(), 1, "{exposed} {key}");
+        // Nor is it among those whom the Gateway's nodes may ask for.
+        assert_eq!(verdict.nodes.len(), usize::from(key != "site"), "{exposed} {key}");
         // Nor does its word count about links.
         assert_eq!(living(&world.observed).contains("a"), exposed && elected, "{exposed} {key}");
         // Whom an administrator lists is elected, whatever says that he is behind the Gateway.
@@ -518,5 +525,8 @@ fn who_chose_himself_where_he_is_is_not_elected() {
         world.spec(1, |spec| spec.endpoints.push(endpoint));
         let plan = world.plan();
         assert_eq!(active(&plan, 1), ["a"], "{exposed} {key}");
+        let says_so =
+            plan.verdicts[1].elected.message.contains("takes those alone that spec.endpoints lists");
+        assert_eq!(says_so, key == "site", "{exposed} {key}: {}", plan.verdicts[1].elected.message);
     }
 }

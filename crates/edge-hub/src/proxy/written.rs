@@ -1,0 +1,80 @@
+//! Takes note of what was written: the answer of the API server says what is there now.
+
+use axum::body::{Body, Bytes};
+use futures::{StreamExt, stream};
+use http::{Response, Uri};
+use kube_wire::{
+    frame::read::envelope,
+    object::{Encoding, Object},
+    request::{RequestInfo, ResourcePath, Verb},
+};
+
+use crate::{
+    hub::Hub,
+    own_writes::{After, Part},
+    serve::handed_on::encoding,
+};
+
+/// What is larger is no object: etcd takes none of more than a few MiB.
+const LARGEST: usize = 4 << 20;
+
+/// A write, before it is answered.
+pub(super) struct Write<'a> {
+    verb: Verb,
+    part: Part,
+    path: &'a ResourcePath,
+}
+
+/// The write that a request is, if it changes something that is held.
+pub(super) fn of<'a>(hub: &Hub, info: &RequestInfo, path: &'a ResourcePath, uri: &Uri) -> Option<Write<'a>> {
+    let verb = info.verb;
+    let writes =
+        matches!(verb, Verb::Create | Verb::Update | Verb::Patch | Verb::Delete | Verb::DeleteCollection);
+    let part = Part::of(path.subresource.as_deref())?;
+    let tries = uri.query().unwrap_or_default().split('&').any(|parameter| parameter.starts_with("dryRun="));
+    (writes && !tries && hub.subscriptions.are_of(&path.resource)).then_some(Write { verb, part, path })
+}
+
+/// Takes note of it before its writer has the answer, who may read at once.
+pub(super) async fn note(hub: &Hub, write: Option<Write<'_>>, answer: Response<Body>) -> Response<Body> {
+    let Some(Write { verb, part, path }) = write.filter(|_| answer.status().is_success()) else {
+        return answer;
+    };
+    let (head, body) = answer.into_parts();
+    let (whole, body) = read(body).await;
+    let object = whole.and_then(|bytes| match encoding(&head.headers)? {
+        Encoding::Json => Object::from_json(bytes).ok(),
+        Encoding::Protobuf => envelope(&bytes).ok().map(|(_, object)| object),
+    });
+    let name = path.name.as_deref().unwrap_or_default();
+    let namespace = path.namespace.as_deref().filter(|namespace| !is_itself(path, namespace));
+    let after = After::of(verb, part, object);
+    hub.own_writes.note(&path.resource, namespace.unwrap_or_default(), name, after);
+    Response::from_parts(head, body)
+}
+
+/// Of a Namespace the path has its own name in place of one that it is in.
+fn is_itself(path: &ResourcePath, namespace: &str) -> bool {
+    path.resource.group.is_empty()
+        && &*path.resource.resource == "namespaces"
+        && path.name.as_deref() == Some(namespace)
+}
+
+/// The body, read whole if it is no larger than an object may be and does not break off; and one that gives the same.
+async fn read(body: Body) -> (Option<Bytes>, Body) {
+    let mut rest = body.into_data_stream();
+    let mut read = Vec::new();
+    loop {
+        match rest.next().await {
+            None => {
+                let whole = Bytes::from(read);
+                return (Some(whole.clone()), Body::from(whole));
+            }
+            Some(Ok(chunk)) if read.len() + chunk.len() <= LARGEST => read.extend_from_slice(&chunk),
+            Some(next) => {
+                let first = stream::iter([Ok(Bytes::from(read)), next]);
+                return (None, Body::from_stream(first.chain(rest)));
+            }
+        }
+    }
+}
