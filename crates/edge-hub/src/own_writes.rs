@@ -10,6 +10,7 @@ use std::{
 };
 
 use kube_wire::{
+    edit::{Field, Message},
     field_selector::FieldSelector,
     label_selector::LabelSelector,
     object::Object,
@@ -24,6 +25,9 @@ use watch_cache::Snapshot;
 
 use crate::subscriptions::Key;
 
+const METADATA: Field = Field::new("metadata", 1);
+const DELETION_TIMESTAMP: Field = Field::new("deletionTimestamp", 9);
+
 /// How long a write is remembered: no stream that works is told of it later.
 const LASTS: Duration = Duration::from_secs(10);
 
@@ -33,15 +37,43 @@ const UNKNOWN: Duration = Duration::from_secs(1);
 /// How many writes of a resource are remembered.
 const REMEMBERED: usize = 128;
 
+/// What is larger, in bytes, is remembered without what selectors look at.
+const SELECTED: usize = 16 << 10;
+
 /// What is there after a write.
 #[derive(Debug, Clone)]
 pub enum After {
-    /// This.
-    Is(Arc<Object>),
-    /// Nothing, or soon; when it was deleted it was at this version, or at one that is not known.
+    /// Something, at this version or a later one.
+    Is {
+        /// The version.
+        version: ResourceVersion,
+        /// What selectors look at, if it is not too large to be kept.
+        object: Option<Arc<Object>>,
+    },
+    /// Nothing; when it was deleted it was at this version, or at one that is not known.
     Gone(Option<ResourceVersion>),
     /// Something else than before.
     Unknown,
+}
+
+/// Whether a stream has what was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Held {
+    /// It has.
+    All,
+    /// It will be told soon.
+    NotYet,
+    /// Nobody can tell.
+    Unknown,
+}
+
+/// What a write is of: the object, or a part of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// All of it, or a part whose answer has the version of all of it.
+    Object,
+    /// Something whose answer does not tell, as `eviction`.
+    Other,
 }
 
 struct Write {
@@ -53,13 +85,16 @@ struct Write {
     at: Instant,
 }
 
-/// What a write is of: the object, or a part of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
-    /// All of it, or a part whose answer has the version of all of it.
-    Object,
-    /// Something whose answer does not tell, as `eviction`.
-    Other,
+/// What was written a moment ago, by group and resource: all versions of a group show the same objects.
+#[derive(Default)]
+pub struct OwnWrites {
+    of: Mutex<HashMap<GroupResource, VecDeque<Write>>>,
+}
+
+type GroupResource = (Box<str>, Box<str>);
+
+fn of(resource: &GroupVersionResource) -> GroupResource {
+    (resource.group.clone(), resource.resource.clone())
 }
 
 impl Part {
@@ -75,48 +110,71 @@ impl Part {
     }
 }
 
-type GroupResource = (Box<str>, Box<str>);
-
-fn of(resource: &GroupVersionResource) -> GroupResource {
-    (resource.group.clone(), resource.resource.clone())
-}
-
-/// What was written a moment ago, by group and resource: all versions of a group show the same objects.
-#[derive(Default)]
-pub struct OwnWrites {
-    of: Mutex<HashMap<GroupResource, VecDeque<Write>>>,
-}
-
 impl After {
     /// What a successful answer to a write with that verb says; `answer`: the object in it, if it is one.
     pub fn of(verb: Verb, part: Part, answer: Option<Object>) -> Self {
         match (verb, answer, part) {
-            (Verb::Delete, answer, Part::Object) => {
-                Self::Gone(answer.map(|object| object.resource_version()))
+            // A deletion that waits for somebody is a change first.
+            (Verb::Delete, Some(object), Part::Object) if !is_ending(&object) => {
+                Self::Gone(Some(object.resource_version()))
             }
-            (Verb::Create | Verb::Update | Verb::Patch, Some(object), Part::Object) => {
-                Self::Is(object.into())
+            (Verb::Delete, None, Part::Object) => Self::Gone(None),
+            (Verb::Create | Verb::Update | Verb::Patch | Verb::Delete, Some(object), Part::Object) => {
+                let version = object.resource_version();
+                Self::Is { version, object: (object.size() <= SELECTED).then(|| object.into()) }
             }
             _ => Self::Unknown,
         }
     }
+
+    fn version(&self) -> Option<ResourceVersion> {
+        match self {
+            Self::Is { version, .. } => Some(*version),
+            Self::Gone(version) => *version,
+            Self::Unknown => None,
+        }
+    }
+
+    /// Whether this was written after `other` of the same object, as far as that is known. Answers come in any order.
+    fn follows(&self, other: &Self) -> bool {
+        match (self.version(), other.version()) {
+            (Some(own), Some(before)) if own == before => matches!(self, Self::Gone(_)),
+            (Some(own), Some(before)) => own > before,
+            _ => true,
+        }
+    }
+}
+
+/// Whether it is there only until somebody, or a while, lets it go.
+fn is_ending(object: &Object) -> bool {
+    let metadata = Message::of(object).and_then(|object| object.message(METADATA));
+    metadata.is_some_and(|metadata| {
+        metadata.message(DELETION_TIMESTAMP).is_some() || metadata.text(DELETION_TIMESTAMP).is_some()
+    })
 }
 
 impl OwnWrites {
-    /// Something was written.
+    /// Something was written to the object of that name; of no name: to many.
     pub fn note(&self, resource: &GroupVersionResource, namespace: &str, name: &str, after: After) {
-        let (namespace, name) = match &after {
-            After::Is(object) => (object.key().namespace(), object.key().name()),
-            After::Gone(_) | After::Unknown => (namespace, name),
-        };
-        let (namespace, name) = (Box::<str>::from(namespace), Box::<str>::from(name));
+        let is_unknown = |after: &After| matches!(after, After::Unknown);
         let mut of = self.of.lock();
         let writes = of.entry(self::of(resource)).or_default();
-        writes.retain(|write| write.is_recent() && (write.namespace != namespace || write.name != name));
+        let mut is_newest = true;
+        writes.retain(|write| {
+            let same = &*write.namespace == namespace
+                && &*write.name == name
+                && is_unknown(&write.after) == is_unknown(&after);
+            let is_before = same && after.follows(&write.after);
+            is_newest &= !write.is_recent() || !same || is_before;
+            write.is_recent() && !is_before
+        });
+        if !is_newest {
+            return;
+        }
         if writes.len() >= REMEMBERED {
             writes.pop_front();
         }
-        writes.push_back(Write { namespace, name, after, at: Instant::now() });
+        writes.push_back(Write { namespace: namespace.into(), name: name.into(), after, at: Instant::now() });
     }
 
     /// Whether anything of that resource was written a moment ago.
@@ -126,19 +184,27 @@ impl OwnWrites {
             && of.get(&self::of(resource)).is_some_and(|writes| writes.iter().any(Write::is_recent))
     }
 
-    /// Whether what a stream holds has all of it.
-    pub fn are_held(&self, key: &Key, held: &Snapshot) -> bool {
+    /// Whether what a stream holds has all of it; `one`: as far as this object is concerned.
+    pub fn are_held(&self, key: &Key, held: &Snapshot, one: Option<&ObjectKey>) -> Held {
         let of = self.of.lock();
-        let Some(writes) = of.get(&self::of(&key.resource)) else {
-            return true;
+        let Some(writes) = of.get(&self::of(&key.resource)) else { return Held::All };
+        let concerned = |write: &&Write| {
+            let within =
+                key.namespace.is_empty() || write.namespace.is_empty() || write.namespace == key.namespace;
+            let named = |one: &ObjectKey| {
+                write.name.is_empty() || &*write.name == one.name() && &*write.namespace == one.namespace()
+            };
+            write.is_recent() && within && one.is_none_or(named)
         };
-        let within = |write: &&Write| {
-            write.is_recent()
-                && (key.namespace.is_empty()
-                    || write.namespace.is_empty()
-                    || write.namespace == key.namespace)
-        };
-        writes.iter().filter(within).all(|write| write.is_held(key, held))
+        let mut all = Held::All;
+        for write in writes.iter().filter(concerned) {
+            match write.is_held(key, held) {
+                Held::All => {}
+                Held::NotYet => all = Held::NotYet,
+                Held::Unknown => return Held::Unknown,
+            }
+        }
+        all
     }
 
     /// Forgets what is not of a moment ago.
@@ -155,19 +221,22 @@ impl Write {
         self.at.elapsed() < if matches!(self.after, After::Unknown) { UNKNOWN } else { LASTS }
     }
 
-    fn is_held(&self, key: &Key, held: &Snapshot) -> bool {
+    fn is_held(&self, key: &Key, held: &Snapshot) -> Held {
         let there = held.get(&ObjectKey::new(&self.namespace, &self.name));
-        match (&self.after, there) {
-            (After::Unknown, _) | (After::Gone(None), Some(_)) => false,
-            (After::Is(object), Some(there)) => there.resource_version() >= object.resource_version(),
+        let is_held = match (&self.after, there) {
+            (After::Unknown, _) => return Held::Unknown,
+            (After::Is { version, .. }, Some(there)) => there.resource_version() >= *version,
             // Not there yet, or there no more, or never to be.
-            (After::Is(object), None) => {
-                held.resource_version() >= object.resource_version() || !selects(key, object)
+            (After::Is { version, object }, None) => {
+                held.resource_version() >= *version
+                    || object.as_ref().is_some_and(|object| !selects(key, object))
             }
-            // One that is there at a later version was made anew, or is being deleted still.
+            // One that is there at a later version was made anew.
             (After::Gone(Some(version)), Some(there)) => there.resource_version() > *version,
+            (After::Gone(None), Some(_)) => false,
             (After::Gone(_), None) => true,
-        }
+        };
+        if is_held { Held::All } else { Held::NotYet }
     }
 }
 
@@ -179,98 +248,4 @@ fn selects(key: &Key, object: &Object) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-    use tokio::time::advance;
-    use watch_cache::{Cache, Limits};
-
-    use super::*;
-
-    fn resource() -> GroupVersionResource {
-        GroupVersionResource::new("", "v1", "services")
-    }
-
-    fn object(name: &str, version: u64, label: &str) -> Object {
-        let object = json!({ "metadata": { "namespace": "a", "name": name, "resourceVersion": version.to_string(), "labels": { "l": label } } });
-        Object::from_json(object.to_string().into()).unwrap()
-    }
-
-    fn held(objects: &[Object], version: u64) -> Snapshot {
-        let mut cache = Cache::new(Limits::default());
-        let objects = objects.iter().cloned().map(Arc::new).collect();
-        cache.replace(objects, ResourceVersion::new(version).unwrap()).unwrap();
-        cache.snapshot().unwrap()
-    }
-
-    fn key(namespace: &str, labels: &str) -> Key {
-        Key { namespace: namespace.into(), labels: labels.into(), ..Key::pooled(&resource()) }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_stream_has_a_write_once_it_was_told_of_it() {
-        let at = |version| ResourceVersion::new(version);
-        let is = |version| After::Is(object("x", version, "m").into());
-        for (after, key, there, version, expected) in [
-            (is(5), key("", ""), vec![], 4, false),
-            (is(5), key("", ""), vec![object("x", 4, "m")], 9, false),
-            (is(5), key("", ""), vec![object("x", 5, "m")], 5, true),
-            (is(5), key("", ""), vec![object("x", 6, "m")], 6, true),
-            // It was deleted since.
-            (is(5), key("", ""), vec![], 7, true),
-            (is(5), key("a", ""), vec![], 4, false),
-            (is(5), key("b", ""), vec![], 4, true),
-            (is(5), key("", "l=m"), vec![], 4, false),
-            (is(5), key("", "l=n"), vec![], 4, true),
-            // It has left what is selected, which the stream does not know yet.
-            (is(5), key("", "l=n"), vec![object("x", 4, "n")], 4, false),
-            (After::Gone(at(5)), key("", ""), vec![object("x", 5, "m")], 8, false),
-            (After::Gone(at(5)), key("", ""), vec![object("x", 6, "m")], 8, true),
-            (After::Gone(None), key("", ""), vec![object("x", 6, "m")], 8, false),
-            (After::Gone(None), key("", ""), vec![], 1, true),
-            (After::Unknown, key("", ""), vec![], 9, false),
-            (After::Unknown, key("b", ""), vec![], 9, true),
-        ] {
-            let writes = OwnWrites::default();
-            let held = held(&there, version);
-            assert!(writes.are_held(&key, &held));
-            writes.note(&resource(), "a", "x", after.clone());
-            let text = format!("{after:?} {key} {version}");
-            assert_eq!(writes.are_held(&key, &held), expected, "{text}");
-            assert!(writes.are_any(&resource()), "{text}");
-            advance(LASTS).await;
-            assert!(writes.are_held(&key, &held) && !writes.are_any(&resource()), "{text}: it is long ago");
-            writes.forget_old();
-            assert!(writes.of.lock().is_empty());
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn of_an_object_the_last_write_counts() {
-        let writes = OwnWrites::default();
-        writes.note(&resource(), "a", "x", After::Is(object("x", 5, "").into()));
-        writes.note(&resource(), "a", "x", After::Gone(ResourceVersion::new(5)));
-        assert!(writes.are_held(&key("", ""), &held(&[], 4)));
-        for n in 0..1000 {
-            let name = format!("n{n}");
-            writes.note(&resource(), "a", &name, After::Is(object(&name, 9, "").into()));
-        }
-        assert_eq!(writes.of.lock().values().map(VecDeque::len).sum::<usize>(), REMEMBERED);
-    }
-
-    #[test]
-    fn an_answer_says_what_is_there() {
-        let answer = || Some(object("x", 5, ""));
-        let (object, other) = (Part::of(Some("status")).unwrap(), Part::of(Some("eviction")).unwrap());
-        assert!(matches!(After::of(Verb::Patch, object, answer()), After::Is(_)));
-        assert!(matches!(After::of(Verb::Delete, object, answer()), After::Gone(Some(_))));
-        assert!(matches!(After::of(Verb::Delete, object, None), After::Gone(None)));
-        for (verb, part, answer) in [
-            (Verb::Create, other, answer()),
-            (Verb::Create, object, None),
-            (Verb::DeleteCollection, object, None),
-        ] {
-            assert!(matches!(After::of(verb, part, answer), After::Unknown));
-        }
-        assert_eq!((Part::of(None), Part::of(Some("token"))), (Some(Part::Object), None));
-    }
-}
+mod tests;

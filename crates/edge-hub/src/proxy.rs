@@ -79,7 +79,7 @@ async fn answer(
             let reads = matches!(info.verb, Verb::Get | Verb::List | Verb::Watch);
             // Whose rights count then is the API server's to say; here the caller's own would be taken.
             if impersonates(request.headers()) {
-                let write = written::of(hub, &info, path, request.uri());
+                let write = written::of(&info, path, request.uri());
                 let answer = hand_on(hub, caller, request).await?;
                 return Ok(written::note(hub, write, answer).await);
             }
@@ -114,7 +114,7 @@ async fn answer(
             if node_tokens::is_request(caller, &info) {
                 return node_token(hub, caller, request).await;
             }
-            let write = written::of(hub, &info, path, request.uri());
+            let write = written::of(&info, path, request.uri());
             if let Some(pod) = local_pods::of_node(caller, &info) {
                 let answer = pod_status(hub, caller, &pod, request).await?;
                 return Ok(written::note(hub, write, answer).await);
@@ -202,11 +202,13 @@ async fn document(hub: &Hub, caller: &Caller, request: Request<Body>) -> Result<
     let handed_on = hand_on(hub, caller, request).await;
     match handed_on {
         Ok(response) => Ok(hub.documents.keep(&path, &headers, response)),
-        // A certificate cannot be handed on.
-        Err(status) if status.code == 503 || caller.credential().is_none() => {
+        // A certificate cannot be handed on; how the API server is must be asked.
+        Err(status)
+            if status.code == 503 || caller.credential().is_none() && !documents::is_of_health(&path) =>
+        {
             // Somebody who cannot be named gets nothing, however public the document is.
             hub.name(caller).await.map_err(|error| Box::new(serve::unnamed(&error)))?;
-            let mut response = hub.documents.answer(&path, &headers).ok_or(status)?;
+            let mut response = hub.documents.answer(&path, &headers, hub.upstream.is_up()).ok_or(status)?;
             response.extensions_mut().insert(Outcome::Held);
             Ok(response)
         }

@@ -331,8 +331,8 @@ impl Reflector {
         }
         let count = objects.len();
         // Before the lock that readers need: the disk takes its time for a whole list, and nobody else writes this subscription.
-        self.storage.replace(subscription.key(), &objects, version);
-        self.undone.list(&name, undone);
+        let is_stored = self.storage.replace(subscription.key(), &objects, version);
+        self.undone.list(&name, undone, is_stored);
         self.keep_kind(subscription);
         let replaced = subscription.write(|cache| {
             if why == Resync::Diverged || furthest.is_some() {

@@ -261,15 +261,16 @@ impl Asked<'_> {
             .collect()
     }
 
-    /// After a start without a link: what was stored may have all of this though nothing of just this name was. Its reader may carry that if it was
+    /// Without a link: what is held or was stored may have all of this though nothing of just this name does. Its reader may carry that if it was
     /// allowed all of it.
     fn take_wider(&self) {
         if self.hub.upstream.is_up() {
             return;
         }
         let subscriptions = &self.hub.subscriptions;
-        let Some(wider) = subscriptions.stored_wider(&self.key) else { return };
-        if wider.owner == Owner::Node || before::remembers(self.hub, &self.named, &wider) {
+        let held = subscriptions.wider_held(&self.key, &self.carrier.user);
+        let may = |wider: &Key| wider.owner == Owner::Node || before::remembers(self.hub, &self.named, wider);
+        if let Some(wider) = held.into_iter().find(may) {
             subscriptions.open(&wider, self.is_protobuf(), &self.carrier, BTreeSet::new());
         }
     }
@@ -357,12 +358,12 @@ fn counted(body: Body, hub: &Hub, subscription: &Arc<Subscription>) -> Body {
 }
 
 /// The headers of an answer from what is held; `stale`: how old it may be, if it may be old.
-fn headers(response: &mut Response<Body>, content_type: HeaderValue, stale: Option<Duration>) {
+fn headers(response: &mut Response<Body>, content_type: HeaderValue, stale: Option<Duration>, linked: bool) {
     response.extensions_mut().insert(Outcome::Held);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, content_type);
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     if let Some(age) = stale {
-        headers.insert(header::WARNING, warning(age));
+        headers.insert(header::WARNING, warning(age, linked));
     }
 }

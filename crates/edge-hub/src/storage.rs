@@ -102,20 +102,20 @@ impl Storage {
         Ok((Self { store, blobs, unreadable, unstored, turn }, caches))
     }
 
-    /// Stores a whole list, which takes the place of all before it.
+    /// Stores a whole list, which takes the place of all before it. Says whether it was taken.
     pub fn replace<'a>(
         &self,
         key: &Key,
         objects: impl IntoIterator<Item = &'a Arc<Object>>,
         version: ResourceVersion,
-    ) {
+    ) -> bool {
         let begin = if is_private(key) { Record::BeginSealed } else { Record::Begin };
         let listed = objects.into_iter().map(|object| put(object, StoredChange::Added));
         let records: Vec<Record> = std::iter::once(begin)
             .chain(listed)
             .chain(std::iter::once(Record::Complete { version: version.get() }))
             .collect();
-        self.take(key, &records, true);
+        self.take(key, &records, true)
     }
 
     /// Stores changes, in their order.
@@ -166,19 +166,19 @@ impl Storage {
 
     /// Stores records; `whole`: they are all that there is. What the store took it writes when it can; what it did not take is a hole, behind which
     /// nothing is stored any more.
-    fn take(&self, key: &Key, records: &[Record], whole: bool) {
+    fn take(&self, key: &Key, records: &[Record], whole: bool) -> bool {
         if records.is_empty() {
-            return;
+            return true;
         }
         let name = key.to_string();
         let mut unstored = self.unstored.lock();
         if !whole && unstored.get(&name).is_some_and(|unstored| unstored.hole.is_some()) {
-            return;
+            return false;
         }
         let subscription = SubscriptionId::from(name.as_str());
         let mut store = self.store.lock();
         let taken = store.append(&subscription, records);
-        let hole = taken.is_err().then(Instant::now);
+        let (is_taken, hole) = (taken.is_ok(), taken.is_err().then(Instant::now));
         match taken.and_then(|()| store.hand_over(&subscription)) {
             Ok(()) => {
                 if unstored.remove(&name).is_some() {
@@ -186,6 +186,8 @@ impl Storage {
                 }
                 self.unreadable.lock().remove(&name);
             }
+            // It was let go meanwhile: a change was on its way still.
+            Err(error @ Error::NotBegun { .. }) => debug!(key = name, %error, "it is no longer stored"),
             Err(error) => {
                 let why = error.to_string();
                 if unstored.insert(name.clone(), Unstored { why, hole }).is_none() {
@@ -193,11 +195,7 @@ impl Storage {
                 }
             }
         }
-    }
-
-    /// All that was taken is on the disk.
-    fn is_in_order(&self) {
-        self.unstored.lock().retain(|_, unstored| unstored.hole.is_some());
+        is_taken
     }
 
     /// What could not be read at the start and was not written since, with what is wrong.
@@ -257,15 +255,17 @@ impl Storage {
                 // The waiting is done here, while the store takes what comes.
                 let unsynced = storage.store.lock().unsynced();
                 let waited = unsynced.wait();
+                let mut unstored = storage.unstored.lock();
                 let mut store = storage.store.lock();
                 store.settle(waited)?;
                 if patient && !store.is_durable() {
                     return Ok::<_, Error>(false);
                 }
                 store.sync()?;
-                drop(store);
-                storage.is_in_order();
-                storage.store.lock().compact_step(COMPACTION)?;
+                // All that was taken is on the disk.
+                unstored.retain(|_, unstored| unstored.hole.is_some());
+                drop(unstored);
+                store.compact_step(COMPACTION)?;
                 Ok(true)
             })
             .await;

@@ -1,7 +1,9 @@
 //! All subscriptions: opened at the first request or by configuration, one upstream stream each, closed when nobody needs them.
 
 mod as_json;
+mod attached;
 mod carriers;
+mod covering;
 mod key;
 mod room;
 mod subscription;
@@ -28,11 +30,13 @@ use tokio::time::Instant;
 use tracing::{debug, info, warn};
 use watch_cache::{Cache, Limits};
 
+pub use self::attached::Attached;
 pub use self::carriers::Carrier;
 pub use self::key::{Key, Owner};
-pub use self::subscription::{Attached, Progress, Subscription};
+pub use self::subscription::{Progress, Subscription};
 pub use self::traffic::Traffic;
 use self::{
+    covering::covering,
     room::{Open, Room, room},
     unasked::Unasked,
 };
@@ -272,30 +276,6 @@ impl Subscriptions {
         having.next().map(|(_, entry)| entry.subscription.clone())
     }
 
-    /// Whether all that `wanted` asks for is held, under its own owner, or was stored.
-    pub fn holds(&self, wanted: &Key) -> bool {
-        let open = self.open.lock();
-        let whole =
-            |(key, entry): (&Key, &Entry)| key.covers(wanted) && entry.subscription.version().is_some();
-        if open.iter().any(whole) {
-            return true;
-        }
-        let restored = self.restored.lock();
-        restored.has(&wanted.to_string()) || wanted.wider().any(|wider| restored.has(&wider.to_string()))
-    }
-
-    /// What was stored, and nobody has asked for since, that covers `wanted` and is wider, if nothing that is held does: the narrowest.
-    pub fn stored_wider(&self, wanted: &Key) -> Option<Key> {
-        let open = self.open.lock();
-        let whole =
-            |(key, entry): (&Key, &Entry)| key.covers(wanted) && entry.subscription.version().is_some();
-        let restored = self.restored.lock();
-        if restored.has(&wanted.to_string()) || open.iter().any(whole) {
-            return None;
-        }
-        wanted.wider().find(|wider| restored.has(&wider.to_string()))
-    }
-
     /// Which pooled resources are still on their way. What the API server refuses is not: one missing right must not make all of
     /// the hub look broken, and the status tells of it.
     pub fn missing(&self, sharing: &Sharing) -> Vec<String> {
@@ -392,30 +372,4 @@ impl Subscriptions {
     pub fn all(&self) -> Vec<Arc<Subscription>> {
         self.open.lock().values().map(|entry| entry.subscription.clone()).collect()
     }
-}
-
-/// The subscription that answers `wanted` for this user. A wider one that all users share does for those only who may carry it: another's
-/// right to all of it may end, and what it holds of theirs with it.
-fn covering<'a>(
-    open: &'a mut BTreeMap<Key, Entry>,
-    wanted: &Key,
-    user: &Owner,
-) -> Option<(&'a Key, &'a mut Entry)> {
-    let covers = |key: &Key, entry: &Entry| {
-        let goes_on = || !entry.subscription.progress().borrow().is_gone();
-        key.covers(wanted)
-            && (key.owner != Owner::Users || entry.subscription.is_carried_by(user) && goes_on())
-    };
-    let is_whole = |entry: &Entry| entry.subscription.version().is_some();
-    // The exact one first: it is the one whose version the client knows. While it has nothing yet a wider one that has all of it does.
-    let found = match open.get(wanted) {
-        Some(exact) if is_whole(exact) => Some(wanted),
-        exact => {
-            let mut wider = open.iter().filter(|(key, entry)| *key != wanted && covers(key, entry));
-            let whole = wider.clone().find(|(_, entry)| is_whole(entry));
-            whole.map(|(key, _)| key).or(exact.map(|_| wanted)).or_else(|| wider.next().map(|(key, _)| key))
-        }
-    };
-    let found = found.cloned()?;
-    open.range_mut(found.clone()..=found).next()
 }

@@ -29,6 +29,7 @@ use crate::leader::{self, Clock, Election, LeadershipGuard};
 use crate::leading::{Keys, Leading};
 use crate::metrics_server::KubernetesReviewer;
 use crate::pools::Pools;
+use crate::retire::retiring;
 use crate::{controllers, metrics_server, node_metrics, webhook};
 
 /// How long the webhook goes on serving after the process was asked to end: by then the API server has taken this
@@ -205,7 +206,8 @@ impl App {
         let servers_end = CancellationToken::new();
         let mut servers = JoinSet::new();
         servers.spawn(serve("probes", health, admin, servers_end.clone()));
-        servers.spawn(serve("webhook", webhook, webhook::router(webhook_state), servers_end.clone()));
+        let router = retiring(webhook::router(webhook_state), shutdown.clone());
+        servers.spawn(serve("webhook", webhook, router, servers_end.clone()));
         servers.spawn(serve("metrics", metrics_listener, scrape, servers_end.clone()));
 
         let mut background = JoinSet::new();

@@ -16,6 +16,7 @@ pub(crate) mod nodes;
 pub(crate) mod pods;
 pub mod pools;
 pub(crate) mod raw_json;
-pub(crate) mod watches;
+pub(crate) mod retire;
+mod watches;
 pub mod webhook;
 pub(crate) mod work_queue;

@@ -95,7 +95,8 @@ pub struct NodePoolSpec {
     #[x_kube(validation = rule(IMMUTABLE, "interConnectivity cannot change: create another pool and move the nodes there"))]
     pub inter_connectivity: bool,
 
-    /// Whether leader nodes are elected, which list and watch the resources of `poolScopeMetadata` for the whole pool.
+    /// Whether leader nodes are elected, which OpenYurt's hubs have list and watch the resources of `poolScopeMetadata` for the whole
+    /// pool. Isthmus' hubs fetch them each by itself, once a node, and read what is to be shared.
     #[serde(default)]
     pub enable_leader_election: bool,
 

@@ -156,8 +156,8 @@ fn apply(hub: &Hub, sharing: Sharing, cloud: &Layer) {
         sharing.pooled.iter().filter(|resource| sharing.keeps(resource)).cloned().collect()
     };
     let (old, new) = (pooled(&before), pooled(&sharing));
-    hub.subscriptions.keep_agents(&sharing.cache_agents);
     hub.sharing.store(Arc::new(sharing));
+    hub.subscriptions.keep_agents(&hub.sharing.load().cache_agents);
     let keeps = |resource: &&GroupVersionResource| before.keeps(resource);
     for resource in hub.sharing.load().passed_through.iter().filter(keeps) {
         info!(%resource, "passed through from now on");

@@ -1,5 +1,5 @@
 //! `inclusterconfig`: the line `kubeconfig:` in kube-proxy's configuration becomes a comment, so that kube-proxy uses its
-//! `ServiceAccount` and the address that its environment says: the hub's.
+//! `ServiceAccount` and the address that its environment says: the hub's. Where pods do not reach the hub it stays.
 
 use kube_wire::{
     edit::{Field, Message},

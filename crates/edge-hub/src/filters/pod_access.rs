@@ -1,4 +1,4 @@
-//! Where pods of this node reach the hub, if they can: `masterservice`, `forwardkubesvctraffic` and `serviceenvupdater` send them
+//! Where pods of this node reach the hub, if they can: `masterservice`, `forwardkubesvctraffic`, `inclusterconfig` and `serviceenvupdater` send them
 //! there, and do nothing otherwise. Pure: the listener, its certificate and the Node's addresses come in.
 
 use std::{

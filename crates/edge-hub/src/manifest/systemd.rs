@@ -27,7 +27,7 @@ StartLimitIntervalSec=0
 
 [Service]
 ExecStart={binary} run {words}
-# Renews the certificate of --identity=own, and reads given certificates anew.
+# Renews the certificate of --identity=own, and reads a given client certificate anew; files of the HTTPS proxy are followed.
 ExecReload=/bin/kill -HUP $MAINPID
 Restart=always
 RestartSec=1

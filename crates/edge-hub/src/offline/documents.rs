@@ -52,6 +52,12 @@ pub fn is_document(path: &str) -> bool {
     }
 }
 
+/// Whether the document says how the API server is.
+pub fn is_of_health(path: &str) -> bool {
+    let first = path.trim_start_matches('/').split(['/', '?']).next().unwrap_or_default();
+    matches!(first, "healthz" | "livez" | "readyz")
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 struct Head {
     headers: Vec<(String, String)>,
@@ -201,7 +207,7 @@ impl Documents {
 
     /// The document as it was kept, with its age, or `None`. If the client's own form of it is not there, or an older one than that of
     /// all clients, it gets that.
-    pub fn answer(&self, path_and_query: &str, request: &HeaderMap) -> Option<Response<Body>> {
+    pub fn answer(&self, path_and_query: &str, request: &HeaderMap, linked: bool) -> Option<Response<Body>> {
         let found = |name: String| {
             let (head, body) = self.head(&name)?;
             Some((self.last(&name, &head), head, body))
@@ -237,7 +243,7 @@ impl Documents {
         } else {
             *response.body_mut() = Body::from(body);
         }
-        response.headers_mut().insert(header::WARNING, warning(since(at)));
+        response.headers_mut().insert(header::WARNING, warning(since(at), linked));
         // kubectl keeps what has an `ETag`, its warning included, and would show that one when there is a link again.
         response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         debug!(path_and_query, "answered from what was kept");
@@ -293,15 +299,12 @@ fn since(at: u64) -> Duration {
 
 /// How old an answer from what was kept may be, as the `Warning` header tells it (RFC 7234, 5.5.4: 110 is "stale"; Kubernetes
 /// clients show 299 only).
-pub fn warning(age: Duration) -> HeaderValue {
+pub fn warning(age: Duration, linked: bool) -> HeaderValue {
+    let why = if linked { "not asked of the API server" } else { "no link to the API server" };
     let text = if age > Duration::from_hours(8760) {
-        "299 edge-hub \"no link to the API server: answered from what was stored before this start\""
-            .to_owned()
+        format!("299 edge-hub \"{why}: answered from what was stored before this start\"")
     } else {
-        format!(
-            "299 edge-hub \"no link to the API server: answered from what was known {}s ago\"",
-            age.as_secs()
-        )
+        format!("299 edge-hub \"{why}: answered from what was known {}s ago\"", age.as_secs())
     };
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("299 edge-hub \"stale\""))
 }

@@ -25,31 +25,35 @@ pub(super) struct Write<'a> {
     path: &'a ResourcePath,
 }
 
-/// The write that a request is, if it changes something that is held.
-pub(super) fn of<'a>(hub: &Hub, info: &RequestInfo, path: &'a ResourcePath, uri: &Uri) -> Option<Write<'a>> {
+/// The write that a request is, if it is one.
+pub(super) fn of<'a>(info: &RequestInfo, path: &'a ResourcePath, uri: &Uri) -> Option<Write<'a>> {
     let verb = info.verb;
     let writes =
         matches!(verb, Verb::Create | Verb::Update | Verb::Patch | Verb::Delete | Verb::DeleteCollection);
     let part = Part::of(path.subresource.as_deref())?;
     let tries = uri.query().unwrap_or_default().split('&').any(|parameter| parameter.starts_with("dryRun="));
-    (writes && !tries && hub.subscriptions.are_of(&path.resource)).then_some(Write { verb, part, path })
+    (writes && !tries).then_some(Write { verb, part, path })
 }
 
 /// Takes note of it before its writer has the answer, who may read at once.
 pub(super) async fn note(hub: &Hub, write: Option<Write<'_>>, answer: Response<Body>) -> Response<Body> {
-    let Some(Write { verb, part, path }) = write.filter(|_| answer.status().is_success()) else {
-        return answer;
-    };
+    let succeeded = answer.status().is_success();
+    // Only now: somebody may have begun to read meanwhile.
+    let is_held = |write: &Write<'_>| succeeded && hub.subscriptions.are_of(&write.path.resource);
+    let Some(Write { verb, part, path }) = write.filter(is_held) else { return answer };
     let (head, body) = answer.into_parts();
     let (whole, body) = read(body).await;
     let object = whole.and_then(|bytes| match encoding(&head.headers)? {
         Encoding::Json => Object::from_json(bytes).ok(),
         Encoding::Protobuf => envelope(&bytes).ok().map(|(_, object)| object),
     });
-    let name = path.name.as_deref().unwrap_or_default();
-    let namespace = path.namespace.as_deref().filter(|namespace| !is_itself(path, namespace));
-    let after = After::of(verb, part, object);
-    hub.own_writes.note(&path.resource, namespace.unwrap_or_default(), name, after);
+    let (namespace, name): (Box<str>, Box<str>) = if let Some(object) = &object {
+        (object.key().namespace().into(), object.key().name().into())
+    } else {
+        let namespace = path.namespace.clone().filter(|namespace| !is_itself(path, namespace));
+        (namespace.unwrap_or_default(), path.name.clone().unwrap_or_default())
+    };
+    hub.own_writes.note(&path.resource, &namespace, &name, After::of(verb, part, object));
     Response::from_parts(head, body)
 }
 

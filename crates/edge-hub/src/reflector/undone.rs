@@ -68,9 +68,13 @@ impl Undone {
         self.read(of_subscription(name))
     }
 
-    /// It is listed after so many.
-    pub(super) fn list(&self, name: &str, times: u64) {
-        self.write(of_subscription(name), times);
+    /// It is listed after so many. What a restart finds is of the time before if the list is not stored.
+    pub(super) fn list(&self, name: &str, times: u64, is_stored: bool) {
+        if is_stored {
+            self.write(of_subscription(name), times);
+        } else {
+            self.noticed.lock().insert(of_subscription(name), times);
+        }
     }
 
     /// The subscription of this name has come to a version.

@@ -20,7 +20,7 @@ use kube_wire::{
     status::Status,
 };
 use tokio::time::{Instant, sleep};
-use watch_cache::{Change, Event};
+use watch_cache::{Cache, Change, Event};
 
 use super::{Ended, epoch, list, telling::Telling};
 use crate::{
@@ -221,13 +221,14 @@ fn take(
                 *stored = Instant::now();
             }
         }
-        if storage.wants_whole(subscription.key())
-            && let Some(all) = cache.snapshot()
-        {
-            storage.replace(subscription.key(), all.iter(), all.resource_version());
-        }
         Ok::<_, Ended>(())
     })?;
+    // Without the lock that readers need: the disk takes its time for all of it, and nobody else writes this subscription.
+    if storage.wants_whole(subscription.key())
+        && let Some(all) = subscription.read(Cache::snapshot)
+    {
+        storage.replace(subscription.key(), all.iter(), all.resource_version());
+    }
     ended
 }
 

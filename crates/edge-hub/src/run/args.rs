@@ -118,11 +118,11 @@ pub struct ListenerArgs {
     #[arg(long, value_name = "PORT", default_value_t = 10268)]
     pub proxy_secure_port: u16,
 
-    /// Serving certificate of the HTTPS proxy (PEM).
+    /// Serving certificate of the HTTPS proxy (PEM); followed when it changes.
     #[arg(long, value_name = "FILE", requires = "serving_key_file")]
     pub serving_cert_file: Option<PathBuf>,
 
-    /// Key of the serving certificate (PEM).
+    /// Key of the serving certificate (PEM); followed when it changes.
     #[arg(long, value_name = "FILE", requires = "serving_cert_file")]
     pub serving_key_file: Option<PathBuf>,
 

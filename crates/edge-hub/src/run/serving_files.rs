@@ -29,6 +29,8 @@ pub(super) struct ServingFiles {
     certificate: PathBuf,
     key: PathBuf,
     authorities: PathBuf,
+    /// What they held when the listener was made.
+    first: Option<[Sha256Digest; 3]>,
 }
 
 /// What the files held, and what follows from it.
@@ -40,7 +42,9 @@ struct Read {
 impl ServingFiles {
     pub(super) fn new(secure: &(SocketAddr, PathBuf, PathBuf), authorities: &Path) -> Self {
         let (address, certificate, key) = secure.clone();
-        Self { address, certificate, key, authorities: authorities.to_owned() }
+        let mut files = Self { address, certificate, key, authorities: authorities.to_owned(), first: None };
+        files.first = files.digests().ok();
+        files
     }
 
     /// What the listener answers with now.
@@ -78,7 +82,7 @@ impl ServingFiles {
     }
 
     async fn keep(self, config: &ArcSwap<ServerConfig>, access: &watch::Sender<PodAccess>) {
-        let mut seen = self.digests().ok();
+        let mut seen = self.first;
         let mut complaint = String::new();
         loop {
             sleep(LOOK).await;

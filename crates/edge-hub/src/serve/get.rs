@@ -30,6 +30,7 @@ pub(super) async fn answer(asked: &Asked<'_>, path: &ResourcePath, query: &str) 
         Scope::Namespace(namespace) => namespace,
     };
     let object_key = ObjectKey::new(namespace, name);
+    asked.take_wider();
     let found = || hub.subscriptions.find(&asked.key, asked.is_protobuf(), &asked.carrier);
     let whole = |subscription: &Arc<Subscription>| {
         subscription.version().is_some() && !(up && subscription.progress().borrow().is_gone())
@@ -53,7 +54,7 @@ pub(super) async fn answer(asked: &Asked<'_>, path: &ResourcePath, query: &str) 
     let verdict = match read {
         ListRead::MostRecent => {
             let policy = hub.sharing.load().freshness(&path.resource);
-            if !asked.sees_own_writes(&subscription).await && up {
+            if !asked.sees_own_writes(&subscription, policy, Some(&object_key)).await {
                 return Ok(Read::HandOn);
             }
             let age = asked.proved_age(&subscription, policy).await;
@@ -88,7 +89,7 @@ pub(super) async fn answer(asked: &Asked<'_>, path: &ResourcePath, query: &str) 
         remaining: None,
     };
     if let Some(mut table) = asked.table(&page)? {
-        headers(&mut table, HeaderValue::from_static("application/json"), stale);
+        headers(&mut table, HeaderValue::from_static("application/json"), stale, hub.upstream.is_up());
         return Ok(Read::Answer(table));
     }
     let Some(encoder) = asked.encoder(&subscription) else { return Ok(Read::HandOn) };
@@ -98,6 +99,6 @@ pub(super) async fn answer(asked: &Asked<'_>, path: &ResourcePath, query: &str) 
         Err(error) => return Err(Box::new(Status::internal_error(&format!("edge-hub: {error}")))),
     };
     let mut response = Response::new(counted(Body::from(pieces.concat()), hub, &subscription));
-    headers(&mut response, HeaderValue::from_static(encoder.content_type()), stale);
+    headers(&mut response, HeaderValue::from_static(encoder.content_type()), stale, hub.upstream.is_up());
     Ok(Read::Answer(response))
 }

@@ -49,7 +49,7 @@ pub(super) async fn answer(asked: &Asked<'_>, request: &ListRequest) -> Result<R
     let continues = matches!(request.read, ListRead::Continue { .. });
     if let Some(mut table) = asked.table(&page)? {
         asked.record(continues);
-        headers(&mut table, HeaderValue::from_static("application/json"), stale);
+        headers(&mut table, HeaderValue::from_static("application/json"), stale, hub.upstream.is_up());
         return Ok(Read::Answer(table));
     }
     let Some(encoder) = asked.encoder(&subscription) else { return Ok(Read::HandOn) };
@@ -67,7 +67,7 @@ pub(super) async fn answer(asked: &Asked<'_>, request: &ListRequest) -> Result<R
     asked.record(continues);
     let body = buffers::body(encoder.list(page), asked.key.to_string());
     let mut response = Response::new(counted(body, hub, &subscription));
-    headers(&mut response, HeaderValue::from_static(encoder.content_type()), stale);
+    headers(&mut response, HeaderValue::from_static(encoder.content_type()), stale, hub.upstream.is_up());
     Ok(Read::Answer(response))
 }
 

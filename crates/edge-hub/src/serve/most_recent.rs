@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use kube_wire::resource::ObjectKey;
 use tokio::time::{Instant, timeout, timeout_at};
 use watch_cache::Cache;
 
 use super::Asked;
 use crate::{
     freshness::{self, Age, Policy, Verdict},
+    own_writes::Held,
     subscriptions::{Progress, Subscription},
     upstream::LinkState,
 };
@@ -46,7 +48,7 @@ impl Asked<'_> {
     pub(super) async fn most_recent(&self, subscription: &Subscription, first: bool) -> Verdict {
         let policy = self.hub.sharing.load().freshness(&self.key.resource);
         // Who is shown it through a filter has nobody else to ask.
-        if !self.sees_own_writes(subscription).await && self.hub.upstream.is_up() && self.filter.is_none() {
+        if !self.sees_own_writes(subscription, policy, None).await && self.filter.is_none() {
             return Verdict::Forward;
         }
         if let Some(listed) = subscription.listed().filter(|_| first)
@@ -99,25 +101,37 @@ impl Asked<'_> {
         verdict()
     }
 
-    /// Waits a moment for what was written through the hub before, and says whether the subscription has it.
-    pub(super) async fn sees_own_writes(&self, subscription: &Subscription) -> bool {
+    /// Waits a moment for what was written through the hub before, to that object if it is about one. Says whether the subscription has it, or nobody
+    /// else can be asked.
+    pub(super) async fn sees_own_writes(
+        &self,
+        subscription: &Subscription,
+        policy: Policy,
+        one: Option<&ObjectKey>,
+    ) -> bool {
         let writes = &self.hub.own_writes;
-        if !writes.are_any(&self.key.resource) {
+        if policy == Policy::Strict || !writes.are_any(&self.key.resource) {
             return true;
         }
-        let sees = || {
+        let held = || {
             let held = subscription.read(Cache::snapshot);
-            held.is_none_or(|held| writes.are_held(subscription.key(), &held))
+            held.map_or(Held::All, |held| writes.are_held(subscription.key(), &held, one))
         };
-        let mut changes = subscription.changes();
+        let mut news = subscription.changes();
+        let mut link = self.hub.upstream.state();
         let told = async {
-            while !sees() {
-                if changes.changed().await.is_err() {
+            while held() == Held::NotYet && self.hub.upstream.is_up() {
+                let next = tokio::select! {
+                    next = news.changed() => next,
+                    next = link.changed() => next,
+                };
+                if next.is_err() {
                     return;
                 }
             }
         };
-        timeout(TOLD, told).await.is_ok() || sees()
+        let _ = timeout(TOLD, told).await;
+        !self.hub.upstream.is_up() || held() == Held::All
     }
 
     /// The same of a read that names a version. That may be of a time that what is held is not of: while something says so, or that there is

@@ -85,7 +85,7 @@ pub(super) async fn answer(asked: &Asked<'_>, request: WatchRequest) -> Result<R
         }
     };
     let mut response = Response::new(body);
-    headers(&mut response, content_type, stale);
+    headers(&mut response, content_type, stale, hub.upstream.is_up());
     Ok(Read::Answer(response))
 }
 

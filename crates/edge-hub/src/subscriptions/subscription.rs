@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use watch_cache::Cache;
 
 use super::{
+    Attached,
     as_json::AsJson,
     carriers::{Carrier, Carriers},
     key::{Key, Owner},
@@ -99,6 +100,8 @@ pub struct Subscription {
     carried: Notify,
     /// Whether readers were given by the API server what the hub, which had been told that there is no such resource, does not hold.
     passed_by: AtomicBool,
+    /// Whether all of it is held: as the cache says it, for those who must not wait for its writer.
+    is_whole: AtomicBool,
     /// Whether something says that what is held is not what the API server has, and nothing has taken that back.
     doubted: AtomicBool,
     /// When a list or a watch was last begun.
@@ -117,6 +120,7 @@ impl Subscription {
         closed: CancellationToken,
     ) -> Arc<Self> {
         let kind = transcode::kind_of(&key.resource).map(Arc::from);
+        let is_whole = cache.is_complete();
         Arc::new(Self {
             key,
             protobuf,
@@ -134,6 +138,7 @@ impl Subscription {
             carriers: Mutex::new(Carriers::new(carrier)),
             carried: Notify::new(),
             passed_by: AtomicBool::new(false),
+            is_whole: AtomicBool::new(is_whole),
             doubted: AtomicBool::new(false),
             went_on: Mutex::default(),
             closed,
@@ -209,7 +214,15 @@ impl Subscription {
 
     /// Changes the cache: who looks sees it, and who waits is told by [`Subscription::wake`].
     pub fn write_quietly<T>(&self, write: impl FnOnce(&mut Cache) -> T) -> T {
-        write(&mut self.cache.write())
+        let mut cache = self.cache.write();
+        let result = write(&mut cache);
+        self.is_whole.store(cache.is_complete(), Relaxed);
+        result
+    }
+
+    /// Whether all of it is held, without waiting for anybody.
+    pub fn is_whole(&self) -> bool {
+        self.is_whole.load(Relaxed)
     }
 
     /// Wakes all readers that wait for a change.
@@ -335,7 +348,7 @@ impl Subscription {
     }
 
     /// Wakes a subscription that was refused if, after the change, there is a credential that was not there or could not be used then.
-    fn change_carriers(&self, change: impl FnOnce(&mut Carriers) -> bool) {
+    pub(super) fn change_carriers(&self, change: impl FnOnce(&mut Carriers) -> bool) {
         let usable = change(&mut self.carriers.lock());
         if usable && matches!(*self.progress.borrow(), Progress::Refused(_)) {
             self.carried.notify_one();
@@ -390,20 +403,5 @@ impl Subscription {
     /// Cancelled when the subscription ends.
     pub fn closed(&self) -> &CancellationToken {
         &self.closed
-    }
-}
-
-/// An open watch of a user: for as long the user may carry the subscription before those who only ask now and then.
-pub struct Attached {
-    subscription: Arc<Subscription>,
-    user: Owner,
-}
-
-impl Drop for Attached {
-    fn drop(&mut self) {
-        self.subscription.change_carriers(|carriers| {
-            carriers.detach(&self.user);
-            carriers.has_next()
-        });
     }
 }

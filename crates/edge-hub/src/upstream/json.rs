@@ -34,13 +34,9 @@ pub enum JsonError {
 }
 
 impl JsonError {
-    /// Whether the API server was asked and could not answer just now: it has too much to do, or is ill.
+    /// Whether the API server says that it cannot answer just now: it has too much to do, or is ill. A slow line is none of that.
     pub fn is_passing(&self) -> bool {
-        match self {
-            Self::Upstream(_) => false,
-            Self::Deadline | Self::Unreadable(_) => true,
-            Self::Status(status) => status.is_server_error() || *status == StatusCode::TOO_MANY_REQUESTS,
-        }
+        matches!(self, Self::Status(status) if status.is_server_error() || *status == StatusCode::TOO_MANY_REQUESTS)
     }
 }
 

@@ -19,8 +19,8 @@ const TURN: Duration = Duration::from_millis(50);
 /// Nothing takes so long.
 const LONGEST: Duration = Duration::from_mins(2);
 
-/// Nodes that lost their leader come to the next one within a second, each at a moment of its own.
-const SPREAD: Duration = Duration::from_secs(1);
+/// Nodes that lost their leader come to the next one within half a second, each at a moment of its own.
+const SPREAD: Duration = Duration::from_millis(500);
 
 /// Until both flow again; a busy machine is slower than the figures of docs/node-metrics.md, by a second and then some.
 pub(super) const TERM: Duration = Duration::from_secs(3);

@@ -410,6 +410,8 @@ async fn a_part_of_what_was_held_is_answered_after_a_restart() {
     site.server.cut();
     site.start();
     site.answers().await;
+    let (status, one) = get(&hub, &format!("{WIDGETS}/w")).await.unwrap();
+    assert_eq!((status, one["metadata"]["name"].as_str()), (200, Some("w")));
     let part = format!("{WIDGETS}?labelSelector=n%3Dodd");
     for path in [&part, WIDGETS, all, WIDGETS] {
         let (status, list) = get(&hub, path).await.unwrap();
@@ -417,4 +419,38 @@ async fn a_part_of_what_was_held_is_answered_after_a_restart() {
     }
     let mut watch = Lines::open(&hub, &format!("{part}&watch=1&resourceVersion=0")).await;
     assert!(watch.brief().await.starts_with("ADDED w@"));
+}
+
+/// Each was allowed all of it; who comes second must not depend on who came first.
+#[tokio::test]
+async fn a_part_is_answered_to_each_who_was_allowed_all_of_it() {
+    let (mut site, issuer) = super::security::Issuer::with_site().await;
+    let all = "/apis/example.com/v1/widgets";
+    site.server.cluster().create("widgets.example.com", super::site::widget("w", 1)).unwrap();
+    let tokens = ["one", "two", "three"].map(|name| issuer.token(&site, name, 3600));
+    site.server
+        .cluster()
+        .access()
+        .set_authorizer(|asked| !asked.user.name.ends_with(":three") || asked.namespace == "a");
+    site.start();
+    site.linked().await;
+    let hub = |token: &str| site.plain().with_token(token);
+    for token in &tokens[..2] {
+        site.until("it may read all of it", async || {
+            get(&hub(token), all).await.is_some_and(|(status, _)| status == 200)
+        })
+        .await;
+    }
+    assert_eq!(get(&hub(&tokens[2]), all).await.unwrap().0, 403);
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    site.kill();
+    site.server.cut();
+    site.start();
+    site.answers().await;
+    let hub = |token: &str| site.plain().with_token(token);
+    for token in [&tokens[0], &tokens[1], &tokens[0]] {
+        let (status, list) = get(&hub(token), WIDGETS).await.unwrap();
+        assert_eq!((status, names(&list)), (200, vec!["w"]), "{list}");
+    }
+    assert_eq!(get(&hub(&tokens[2]), WIDGETS).await.unwrap().0, 503, "it was allowed nothing before");
 }

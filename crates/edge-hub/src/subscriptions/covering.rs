@@ -1,0 +1,58 @@
+//! Which subscription answers what is asked for: that very one, or a wider one.
+
+use std::collections::BTreeMap;
+
+use super::{Entry, Key, Owner, Subscriptions};
+
+impl Subscriptions {
+    /// Whether all that `wanted` asks for is held, under its own owner, or was stored.
+    pub fn holds(&self, wanted: &Key) -> bool {
+        let open = self.open.lock();
+        let whole = |(key, entry): (&Key, &Entry)| key.covers(wanted) && entry.subscription.is_whole();
+        if open.iter().any(whole) {
+            return true;
+        }
+        let restored = self.restored.lock();
+        restored.has(&wanted.to_string()) || wanted.wider().any(|wider| restored.has(&wider.to_string()))
+    }
+
+    /// What covers `wanted` and is wider, and is held or was stored, if this user cannot read `wanted` from anything else yet: the narrowest
+    /// first.
+    pub fn wider_held(&self, wanted: &Key, user: &Owner) -> Vec<Key> {
+        let mut open = self.open.lock();
+        let restored = self.restored.lock();
+        let is_read =
+            covering(&mut open, wanted, user).is_some_and(|(_, entry)| entry.subscription.is_whole());
+        if is_read || restored.has(&wanted.to_string()) {
+            return Vec::new();
+        }
+        let is_held = |wider: &Key| open.get(wider).is_some_and(|entry| entry.subscription.is_whole());
+        wanted.wider().filter(|wider| is_held(wider) || restored.has(&wider.to_string())).collect()
+    }
+}
+
+/// The subscription that answers `wanted` for this user. A wider one that all users share does for those only who may carry it: another's
+/// right to all of it may end, and what it holds of theirs with it.
+pub(super) fn covering<'a>(
+    open: &'a mut BTreeMap<Key, Entry>,
+    wanted: &Key,
+    user: &Owner,
+) -> Option<(&'a Key, &'a mut Entry)> {
+    let covers = |key: &Key, entry: &Entry| {
+        let goes_on = || !entry.subscription.progress().borrow().is_gone();
+        key.covers(wanted)
+            && (key.owner != Owner::Users || entry.subscription.is_carried_by(user) && goes_on())
+    };
+    let is_whole = |entry: &Entry| entry.subscription.is_whole();
+    // The exact one first: it is the one whose version the client knows. While it has nothing yet a wider one that has all of it does.
+    let found = match open.get(wanted) {
+        Some(exact) if is_whole(exact) => Some(wanted),
+        exact => {
+            let mut wider = open.iter().filter(|(key, entry)| *key != wanted && covers(key, entry));
+            let whole = wider.clone().find(|(_, entry)| is_whole(entry));
+            whole.map(|(key, _)| key).or(exact.map(|_| wanted)).or_else(|| wider.next().map(|(key, _)| key))
+        }
+    };
+    let found = found.cloned()?;
+    open.range_mut(found.clone()..=found).next()
+}
