@@ -25,7 +25,6 @@ use tokio_util::sync::CancellationToken;
 use watch_cache::Cache;
 
 use super::{
-    Attached,
     as_json::AsJson,
     carriers::{Carrier, Carriers},
     key::{Key, Owner},
@@ -384,15 +383,6 @@ impl Subscription {
     /// Waits, after all were refused, for a credential that was not there then.
     pub async fn carried_anew(&self) {
         self.carried.notified().await;
-    }
-
-    /// A watch of this user is open, until what is given back is dropped.
-    pub fn attach(self: &Arc<Self>, user: &Owner) -> Attached {
-        self.change_carriers(|carriers| {
-            carriers.attach(user);
-            carriers.has_next()
-        });
-        Attached { subscription: self.clone(), user: user.clone() }
     }
 
     /// Ends it: the upstream stream is closed, and readers' streams end.
