@@ -20,10 +20,15 @@ mode_options() {
     plain) return 0 ;;
     report) printf '%s\n' --node-metric "--node-metric-cgroup-root=/isthmus/$id/$node" && return 0 ;;
   esac
-  printf '%s\n' --tunnel "--tunnel-destinations=$service_cidr@cloud=80+443,$cluster_cidr@cloud=1-65535,*.svc.cluster.local@cloud=80+443,*.e2e-tunnel@cloud=80,nodes=18090"
+  printf '%s\n' --tunnel "--tunnel-destinations=$service_cidr@cloud=80+443,$cluster_cidr@cloud=1-65535,*.svc.cluster.local@cloud=80+443,*.e2e-tunnel@cloud=80,nodes=18090$(more_destinations)"
   [[ $(hub_mode) == gateway ]] || return 0
   printf '%s\n' "--tunnel-clients-address=$node_address:10265" "--tunnel-client-ca-file=$state/pki/ca.crt" \
     --tunnel-client-names=kube-apiserver-egress "--tunnel-egress-socket=$(egress_socket)"
+}
+
+# Rules of this node's hub alone.
+more_destinations() {
+  sed 's/^/,/' "$node_folder/hub-destinations" 2>/dev/null || true
 }
 
 # By which an API server on a gateway's own node comes to nodes.
@@ -101,6 +106,8 @@ hub_on() {
   binary=$(find_edge_hub)
   make_hub_files
   echo "$2" >"$node_folder/hub-mode"
+  rm -f "$node_folder/hub-destinations"
+  [[ -z ${3:-} ]] || echo "$3" >"$node_folder/hub-destinations"
   ln -sfn "$binary" "$node_folder/edge-hub"
   stop_daemon "$node.edge-hub"
   start_edge_hub
@@ -122,19 +129,24 @@ restart_kubelet() {
 }
 
 command_hub() {
-  local name='' off=no mode=plain
+  local name='' off=no mode=plain rules=''
   while (($#)); do
     case $1 in
       --off) off=yes ;;
       --tunnel) mode=tunnel ;;
       --gateway) mode=gateway ;;
       --report) mode=report ;;
+      --destinations)
+        (($# > 1)) || die "--destinations needs rules"
+        rules=$2
+        shift
+        ;;
       -*) die "unknown option $1 (see --help)" ;;
       *) name=$1 ;;
     esac
     shift
   done
-  [[ -n $name ]] || die "usage: hack/cluster hub NODE [--report | --tunnel | --gateway | --off]"
+  [[ -n $name ]] || die "usage: hack/cluster hub NODE [--report | --tunnel | --gateway | --off] [--destinations RULES]"
   require_root
   need_cluster
   lock_cluster
@@ -142,7 +154,7 @@ command_hub() {
   if [[ $off == yes ]]; then
     step "$name: kubelet straight to the API server" hub_off "$name"
   else
-    step "$name: edge-hub ($mode)" hub_on "$name" "$mode"
+    step "$name: edge-hub ($mode)" hub_on "$name" "$mode" "$rules"
     step "$name: ready" wait_for_node "$name"
   fi
 }

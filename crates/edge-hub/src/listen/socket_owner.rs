@@ -1,8 +1,9 @@
 //! Which user owns the other end of a loopback TCP connection, from `/proc/net/tcp` and `/proc/net/tcp6` (proc(5)).
 //!
 //! The kernel lists every socket of the network namespace with its owner. The peer's socket is the one whose local address is
-//! the connection's remote address and the other way round. One that its process has closed has no owner any more, and is listed as root's by
-//! kernels before 6.17: whoever sends a request and closes at once must not pass for root, so only sockets that are open in both directions count.
+//! the connection's remote address and the other way round. One that its process has closed has no owner and no number any more, and is listed as
+//! root's by kernels before 6.17: whoever sends a request and closes at once must not pass for root, so only sockets with a number count. One that is only
+//! shut down for writing, as `nc` does at the end of its input, has its process still.
 
 use std::{
     fs::File,
@@ -11,9 +12,6 @@ use std::{
 };
 
 use super::caller_process::Socket;
-
-/// The state of a connection that is open in both directions (`TCP_ESTABLISHED` of the kernel's `tcp_states.h`).
-const ESTABLISHED: &str = "01";
 
 /// Who has a socket.
 #[derive(Debug, Clone, Copy)]
@@ -38,15 +36,14 @@ pub(super) fn of(peer: SocketAddr, own: SocketAddr) -> Option<Owner> {
 fn owner(line: &str, peer: SocketAddr, own: SocketAddr) -> Option<Owner> {
     let mut fields = line.split_ascii_whitespace().skip(1);
     let (local, remote) = (address(fields.next()?)?, address(fields.next()?)?);
-    let is_open = fields.next()? == ESTABLISHED;
-    // Skipped: queues, timer, retransmissions. The next is the user.
-    let uid = fields.nth(3)?.parse().ok()?;
+    // Skipped: state, queues, timer, retransmissions. The next is the user.
+    let uid = fields.nth(4)?.parse().ok()?;
     // And after the time-outs the socket's number; zero if no process has it.
     let inode = fields.nth(1)?.parse().ok()?;
     let same =
         |a: SocketAddr, b: SocketAddr| a.port() == b.port() && a.ip().to_canonical() == b.ip().to_canonical();
     let socket = Socket { local: peer, remote: own, inode };
-    (same(local, peer) && same(remote, own) && is_open && inode != 0).then_some(Owner { uid, socket })
+    (same(local, peer) && same(remote, own) && inode != 0).then_some(Owner { uid, socket })
 }
 
 /// `0100007F:2815`: 32-bit words in the machine's byte order, and the port.
@@ -99,6 +96,15 @@ mod tests {
     }
 
     #[test]
+    fn a_connection_that_is_shut_down_for_writing_has_its_owner() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        client.shutdown(std::net::Shutdown::Write).unwrap();
+        let (server, peer) = listener.accept().unwrap();
+        assert_eq!(of(peer, server.local_addr().unwrap()).unwrap().uid, rustix_uid());
+    }
+
+    #[test]
     fn another_connection_and_garbage_have_no_owner() {
         let line = "   1: 0100007F:C001 0100007F:2815 01 00000000:00000000 00:00000000 00000000  1000        0 4711 1 0";
         let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
@@ -106,12 +112,8 @@ mod tests {
         assert_eq!((found.uid, found.socket.inode), (1000, 4711));
         assert!(owner(line, at(0x2815), at(0xC001)).is_none(), "our own end is not the peer");
         // What a process has closed is listed as root's, without a number, while what it sent last is on its way.
-        for closed in [
-            line.replace(" 01 ", " 04 ").replace("1000        0 4711", "0        0 0"),
-            line.replace("4711", "0"),
-        ] {
-            assert!(owner(&closed, at(0xC001), at(0x2815)).is_none(), "{closed}");
-        }
+        let closed = line.replace(" 01 ", " 04 ").replace("1000        0 4711", "0        0 0");
+        assert!(owner(&closed, at(0xC001), at(0x2815)).is_none());
         for garbage in ["", "1:", "1: zz:zz 0:0 01 a b c 1000", "1: 0100007F 0100007F:2815 01 0 0 0 1000 0 1"]
         {
             assert!(owner(garbage, at(0xC001), at(0x2815)).is_none(), "{garbage:?}");

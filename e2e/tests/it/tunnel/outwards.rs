@@ -12,6 +12,7 @@ use e2e::ground::{
 };
 use e2e::{eventually, hack_cluster, kubectl, kubectl_apply, run};
 
+use super::reach::links_of;
 use super::streams::listens;
 
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -216,6 +217,35 @@ async fn f15_what_is_not_listed_is_refused() -> Result<()> {
     }
     drop(caller);
     refused_at_gateways(&ground.balancer).await
+}
+
+/// Whoever has the key of a node writes the rules of its hub, and not those of the gateways, which say who may ask.
+#[tokio::test]
+async fn f15_gateways_go_by_their_own_rules() -> Result<()> {
+    const TARGET: &str = "10.96.0.1:443";
+    ground(Reach::there()).await?;
+    let back = Cleanup::hack_cluster(&["hub", SOLO, "--tunnel"]);
+    hack_cluster(&["hub", SOLO, "--tunnel", "--destinations", "10.96.0.0/12=443:all"]).await?.ok()?;
+    let caller = on_host(SOLO).await?;
+    eventually("the hub is linked again", Duration::from_secs(40), || async {
+        let status = connect(SOLO, &format!("{TWIN}:{PORT}")).await?;
+        // There is nobody at that port, or somebody: it was not refused, and not for want of a way.
+        ensure!(!status.contains(" 403 ") && !status.contains(" 503 "), "CONNECT {TWIN}:{PORT}: {status:?}");
+        Ok(())
+    })
+    .await?;
+    let (own, theirs) = (audited(&[SOLO], TARGET).await?, audited(&GATEWAYS, TARGET).await?);
+    let status = connect(SOLO, TARGET).await?;
+    ensure!(status.contains(" 403 "), "CONNECT {TARGET}: {status:?}");
+    ensure!(audited(&GATEWAYS, TARGET).await? > theirs, "no audit line of {TARGET} at the gateways");
+    ensure!(audited(&[SOLO], TARGET).await? == own, "the caller's own hub refused it");
+    drop((caller, back));
+    eventually("its hub is as it was", Duration::from_secs(40), || async {
+        let links = links_of(SOLO).await?;
+        ensure!(links > 0, "{SOLO} has {links} links");
+        anyhow::Ok(())
+    })
+    .await
 }
 
 /// The same at the ways in of gateways, even for the API server.
