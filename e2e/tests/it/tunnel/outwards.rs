@@ -234,11 +234,11 @@ async fn f15_gateways_go_by_their_own_rules() -> Result<()> {
         Ok(())
     })
     .await?;
-    let (own, theirs) = (audited(&[SOLO], TARGET).await?, audited(&GATEWAYS, TARGET).await?);
+    // Its own hub tells of it as well, when it hears.
+    let before = audited(&GATEWAYS, TARGET).await?;
     let status = connect(SOLO, TARGET).await?;
     ensure!(status.contains(" 403 "), "CONNECT {TARGET}: {status:?}");
-    ensure!(audited(&GATEWAYS, TARGET).await? > theirs, "no audit line of {TARGET} at the gateways");
-    ensure!(audited(&[SOLO], TARGET).await? == own, "the caller's own hub refused it");
+    ensure!(audited(&GATEWAYS, TARGET).await? > before, "no audit line of {TARGET} at the gateways");
     drop((caller, back));
     eventually("its hub is as it was", Duration::from_secs(40), || async {
         let links = links_of(SOLO).await?;
