@@ -56,6 +56,7 @@ pub struct Storage {
     unreadable: Arc<Mutex<BTreeMap<String, String>>>,
     /// What the disk does not take, by subscription.
     unstored: Arc<Mutex<BTreeMap<String, Unstored>>>,
+    /// Whose turn it is to change a document by what it says.
     turn: Arc<Mutex<()>>,
 }
 
@@ -143,6 +144,10 @@ impl Storage {
     /// Whether changes of a subscription were lost to the disk, and it is time to store all of it.
     pub fn wants_whole(&self, key: &Key) -> bool {
         let unstored = self.unstored.lock();
+        // As a rule: this is asked with each change.
+        if unstored.is_empty() {
+            return false;
+        }
         let hole = unstored.get(&key.to_string()).and_then(|unstored| unstored.hole);
         hole.is_some_and(|tried| tried.elapsed() >= AGAIN)
     }
@@ -388,6 +393,15 @@ mod tests {
         }
     }
 
+    /// A store on that disk, and a cache, which have the same empty list at version 1.
+    fn listed(disk: &Arc<Filling>, dir: &Path, key: &Key) -> (Storage, Cache) {
+        let (storage, _) = Storage::open_on(disk.clone(), dir, [7; 32]).unwrap();
+        let (mut cache, first) = (Cache::new(Limits::default()), ResourceVersion::new(1).unwrap());
+        cache.replace(Vec::new(), first).unwrap();
+        storage.replace(key, &[], first);
+        (storage, cache)
+    }
+
     /// A Service of so many bytes, as a stream of it would be told.
     fn told(cache: &mut Cache, version: u64, bytes: usize) -> Arc<Event> {
         let service = serde_json::json!({ "metadata": {
@@ -410,13 +424,8 @@ mod tests {
         let key = Key::pooled(&kube_wire::resource::GroupVersionResource::new("", "v1", "services"));
         // Few changes wait in memory; many are a hole that only a whole list closes.
         for (changes, bytes, is_hole) in [(3, 100, false), (12, 1 << 20, true)] {
-            let folder = tempfile::tempdir().unwrap();
-            let disk = Arc::new(Filling::default());
-            let (storage, _) = Storage::open_on(disk.clone(), folder.path(), [7; 32]).unwrap();
-            let mut cache = Cache::new(Limits::default());
-            let first = ResourceVersion::new(1).unwrap();
-            cache.replace(Vec::new(), first).unwrap();
-            storage.replace(&key, &[], first);
+            let (folder, disk) = (tempfile::tempdir().unwrap(), Arc::new(Filling::default()));
+            let (storage, mut cache) = listed(&disk, folder.path(), &key);
             let mut version = 2;
             storage.apply(&key, &[told(&mut cache, version, bytes)]);
             assert_eq!(storage.unstored(), Vec::<String>::new());
@@ -452,13 +461,8 @@ mod tests {
     #[test]
     fn a_restart_while_the_disk_is_full_finds_what_was_stored_before() {
         let key = Key::pooled(&kube_wire::resource::GroupVersionResource::new("", "v1", "services"));
-        let folder = tempfile::tempdir().unwrap();
-        let disk = Arc::new(Filling::default());
-        let (storage, _) = Storage::open_on(disk.clone(), folder.path(), [7; 32]).unwrap();
-        let mut cache = Cache::new(Limits::default());
-        let first = ResourceVersion::new(1).unwrap();
-        cache.replace(Vec::new(), first).unwrap();
-        storage.replace(&key, &[], first);
+        let (folder, disk) = (tempfile::tempdir().unwrap(), Arc::new(Filling::default()));
+        let (storage, mut cache) = listed(&disk, folder.path(), &key);
         storage.apply(&key, &[told(&mut cache, 2, 100)]);
         disk.0.store(true, Relaxed);
         (3..30).for_each(|version| storage.apply(&key, &[told(&mut cache, version, 1 << 20)]));

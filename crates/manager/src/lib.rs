@@ -17,6 +17,6 @@ pub(crate) mod pods;
 pub mod pools;
 pub(crate) mod raw_json;
 pub(crate) mod retire;
-mod watches;
+pub(crate) mod watches;
 pub mod webhook;
 pub(crate) mod work_queue;

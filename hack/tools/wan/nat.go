@@ -7,14 +7,14 @@ import (
 )
 
 const (
-	typeIPv4    = 0x0800
-	tcp, udp    = 6, 17
-	firstPort   = 20000
-	outerPorts  = 40000
-	flagSYN     = 0x02
-	flagACK     = 0x10
-	ipv4At      = 14 // behind the addresses and the type of an Ethernet frame
-	largestNATs = outerPorts / 2
+	typeIPv4   = 0x0800
+	tcp, udp   = 6, 17
+	firstPort  = 20000
+	outerPorts = 40000
+	flagSYN    = 0x02
+	flagACK    = 0x10
+	ipv4At     = 14 // behind the addresses and the type of an Ethernet frame
+	mostMapped = outerPorts / 2
 )
 
 // An end of a connection on the edge's side: its protocol, address and port.
@@ -74,7 +74,7 @@ func (n *nat) pass(frame []byte, up bool) bool {
 	outer, known := n.outer[at]
 	if !known {
 		begins := protocol == udp || segment[13]&(flagSYN|flagACK) == flagSYN
-		if !begins || len(n.outer) >= largestNATs {
+		if !begins || len(n.outer) >= mostMapped {
 			return false
 		}
 		outer = n.free(at)

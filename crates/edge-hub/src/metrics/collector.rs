@@ -69,20 +69,26 @@ impl Collector for HubCollector {
             None,
             MetricType::Counter,
         )?)?;
-        let unreadable = i64::try_from(hub.storage.unreadable().len()).unwrap_or(i64::MAX);
-        ConstGauge::new(unreadable).encode(encoder.encode_descriptor(
-            "hub_store_unreadable",
-            "Subscriptions that could not be read from the disk at the start and were not fetched since",
-            None,
-            MetricType::Gauge,
-        )?)?;
-        let unstored = i64::try_from(hub.storage.unstored().len()).unwrap_or(i64::MAX);
-        ConstGauge::new(unstored).encode(encoder.encode_descriptor(
-            "hub_store_unstored",
-            "Subscriptions of which the disk does not take what changes",
-            None,
-            MetricType::Gauge,
-        )?)?;
+        for (name, help, subscriptions) in [
+            (
+                "hub_store_unreadable",
+                "Subscriptions that could not be read from the disk at the start and were not fetched since",
+                hub.storage.unreadable(),
+            ),
+            (
+                "hub_store_unstored",
+                "Subscriptions of which the disk does not take what changes",
+                hub.storage.unstored(),
+            ),
+        ] {
+            let count = i64::try_from(subscriptions.len()).unwrap_or(i64::MAX);
+            ConstGauge::new(count).encode(encoder.encode_descriptor(
+                name,
+                help,
+                None,
+                MetricType::Gauge,
+            )?)?;
+        }
         let mut link = encoder.encode_descriptor(
             "hub_link_bytes",
             "Bytes over the link, TLS included",

@@ -25,9 +25,8 @@ const LOOK: Duration = Duration::from_secs(10);
 /// Where the listener is, and its files.
 #[derive(Debug, Clone)]
 pub(super) struct ServingFiles {
-    address: SocketAddr,
-    certificate: PathBuf,
-    key: PathBuf,
+    /// The address, the certificate and its key.
+    listener: (SocketAddr, PathBuf, PathBuf),
     authorities: PathBuf,
     /// What they held when the listener was made.
     first: Option<[Sha256Digest; 3]>,
@@ -40,21 +39,22 @@ struct Read {
 }
 
 impl ServingFiles {
-    pub(super) fn new(secure: &(SocketAddr, PathBuf, PathBuf), authorities: &Path) -> Self {
-        let (address, certificate, key) = secure.clone();
-        let mut files = Self { address, certificate, key, authorities: authorities.to_owned(), first: None };
+    pub(super) fn new(listener: &(SocketAddr, PathBuf, PathBuf), authorities: &Path) -> Self {
+        let mut files = Self { listener: listener.clone(), authorities: authorities.to_owned(), first: None };
         files.first = files.digests().ok();
         files
     }
 
     /// What the listener answers with now.
     pub(super) fn config(&self) -> Result<ServerConfig, SecureError> {
-        secure::server_config(&self.certificate, &self.key, &self.authorities)
+        let (_, certificate, key) = &self.listener;
+        secure::server_config(certificate, key, &self.authorities)
     }
 
     fn digests(&self) -> io::Result<[Sha256Digest; 3]> {
+        let (_, certificate, key) = &self.listener;
         let digest = |path: &PathBuf| fs::read(path).map(|content| Sha256Digest::of(&content));
-        Ok([digest(&self.certificate)?, digest(&self.key)?, digest(&self.authorities)?])
+        Ok([digest(certificate)?, digest(key)?, digest(&self.authorities)?])
     }
 
     /// Reads them, if they are other than `before`.
@@ -63,8 +63,7 @@ impl ServingFiles {
         if before == Some(&digests) {
             return Ok(None);
         }
-        let listener = (self.address, self.certificate.clone(), self.key.clone());
-        let config = self.config().and_then(|config| Ok((config, secure::pod_access(Some(&listener))?)));
+        let config = self.config().and_then(|config| Ok((config, secure::pod_access(Some(&self.listener))?)));
         Ok(Some(Read { digests, config }))
     }
 
@@ -97,7 +96,7 @@ impl ServingFiles {
                         *access = reached;
                         is_other
                     });
-                    info!(certificate = %self.certificate.display(), "the HTTPS proxy has new files");
+                    info!(certificate = %self.listener.1.display(), "the HTTPS proxy has new files");
                     seen = Some(digests);
                     complaint.clear();
                     continue;

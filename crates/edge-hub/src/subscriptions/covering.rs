@@ -44,15 +44,14 @@ pub(super) fn covering<'a>(
             && (key.owner != Owner::Users || entry.subscription.is_carried_by(user) && goes_on())
     };
     let is_whole = |entry: &Entry| entry.subscription.is_whole();
-    // The exact one first: it is the one whose version the client knows. While it has nothing yet a wider one that has all of it does.
-    let found = match open.get(wanted) {
-        Some(exact) if is_whole(exact) => Some(wanted),
-        exact => {
-            let mut wider = open.iter().filter(|(key, entry)| *key != wanted && covers(key, entry));
-            let whole = wider.clone().find(|(_, entry)| is_whole(entry));
-            whole.map(|(key, _)| key).or(exact.map(|_| wanted)).or_else(|| wider.next().map(|(key, _)| key))
-        }
-    };
-    let found = found.cloned()?;
-    open.range_mut(found.clone()..=found).next()
+    // The exact one first: it is the one whose version the client knows.
+    if open.get(wanted).is_some_and(is_whole) {
+        return open.range_mut(wanted..=wanted).next();
+    }
+    // While it has nothing yet a wider one that has all of it does.
+    let mut wider = open.iter().filter(|(key, entry)| *key != wanted && covers(key, entry));
+    let whole = wider.clone().find(|(_, entry)| is_whole(entry)).map(|(key, _)| key);
+    let exact = open.contains_key(wanted).then_some(wanted);
+    let found = whole.or(exact).or_else(|| wider.next().map(|(key, _)| key)).cloned()?;
+    open.range_mut(&found..=&found).next()
 }

@@ -284,13 +284,17 @@ async fn one_object_that_nobody_watches_is_shown_through_filters_as_well() {
         body
     };
     let protobuf = "application/vnd.kubernetes.protobuf,application/json";
+    let shows = async |component: &str, name: &str, accept: &str| {
+        let body = asked(component, name, accept).await;
+        let text = String::from_utf8_lossy(&body);
+        (text.contains("#kubeconfig"), text.contains("mode: nftables"))
+    };
     for accept in [JSON, protobuf] {
-        let shows = async |component: &str, name: &str| {
-            let body = asked(component, name, accept).await;
-            let text = String::from_utf8_lossy(&body);
-            (text.contains("#kubeconfig"), text.contains("mode: nftables"))
-        };
-        assert_eq!(shows("kubelet", "kube-proxy").await, (false, true), "{accept}, listening on loopback");
+        assert_eq!(
+            shows("kubelet", "kube-proxy", accept).await,
+            (false, true),
+            "{accept}, listening on loopback"
+        );
     }
     site.kill();
     let serving = site.authority.server(&["127.0.0.1", "10.0.0.5", "kubernetes.default.svc"]).unwrap();
@@ -302,14 +306,12 @@ async fn one_object_that_nobody_watches_is_shown_through_filters_as_well() {
     site.start();
     site.linked().await;
     for accept in [JSON, protobuf] {
-        let shows = async |component: &str, name: &str| {
-            let body = asked(component, name, accept).await;
-            let text = String::from_utf8_lossy(&body);
-            (text.contains("#kubeconfig"), text.contains("mode: nftables"))
-        };
-        site.until("pods reach the hub", async || shows("kubelet", "kube-proxy").await == (true, true)).await;
-        assert_eq!(shows("kubelet", "other").await, (false, true), "{accept}");
-        assert_eq!(shows("somebody", "kube-proxy").await, (false, true), "{accept}");
+        site.until("pods reach the hub", async || {
+            shows("kubelet", "kube-proxy", accept).await == (true, true)
+        })
+        .await;
+        assert_eq!(shows("kubelet", "other", accept).await, (false, true), "{accept}");
+        assert_eq!(shows("somebody", "kube-proxy", accept).await, (false, true), "{accept}");
     }
     let read: Value = serde_json::from_slice(&asked("kubelet", "kube-proxy", JSON).await).unwrap();
     let mut expected = site.server.cluster().get(CONFIG_MAPS, "kube-system/kube-proxy").unwrap();

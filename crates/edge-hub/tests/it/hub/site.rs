@@ -278,15 +278,7 @@ impl Site {
 
     /// The names of the certificate that the HTTPS listener shows.
     pub(crate) async fn serves(&self) -> String {
-        let mut roots = RootCertStore::empty();
-        roots.add(self.authority.certificate().clone()).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+        let connector = tokio_rustls::TlsConnector::from(Arc::new(self.client_config(None)));
         let tcp = tokio::net::TcpStream::connect(self.secure).await.unwrap();
         let tls = connector.connect("127.0.0.1".try_into().unwrap(), tcp).await.unwrap();
         let shown = tls.get_ref().1.peer_certificates().and_then(|chain| chain.first()).unwrap();
@@ -299,6 +291,10 @@ impl Site {
     }
 
     fn tls(&self, address: SocketAddr, identity: Option<Identity>) -> Endpoint {
+        Endpoint::tls(address, self.client_config(identity), "127.0.0.1".try_into().unwrap())
+    }
+
+    fn client_config(&self, identity: Option<Identity>) -> ClientConfig {
         let mut roots = RootCertStore::empty();
         roots.add(self.authority.certificate().clone()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -306,13 +302,12 @@ impl Site {
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_root_certificates(roots);
-        let config = match identity {
+        match identity {
             None => config.with_no_client_auth(),
             Some(Identity { certificate, key, .. }) => {
                 config.with_client_auth_cert(vec![certificate], key).unwrap()
             }
-        };
-        Endpoint::tls(address, config, "127.0.0.1".try_into().unwrap())
+        }
     }
 
     /// Waits until the hub has a link: until a request that it has to hand on is answered.

@@ -73,8 +73,6 @@ pub(crate) struct Rules {
     pools: BTreeMap<String, PoolType>,
     /// Selectors that cannot be understood, and why, by Gateway.
     pub(crate) malformed: BTreeMap<String, String>,
-    /// Gateways that select by labels alone which a kubelet may set on its own Node.
-    pub(crate) untrusted: BTreeSet<String>,
 }
 
 /// The selector of a Gateway.
@@ -130,11 +128,14 @@ impl Rules {
                 by: if administrator || !trusted { Word::Administrator } else { Word::Placed },
                 among: (!trusted).then(listed),
             });
-            if !trusted {
-                rules.untrusted.insert(gateway.name_any());
-            }
         }
         rules
+    }
+
+    /// Gateways that select by labels alone which a kubelet may set on its own Node.
+    pub(crate) fn untrusted(&self) -> BTreeSet<String> {
+        let untrusted = self.selectors.iter().filter(|selects| selects.among.is_some());
+        untrusted.map(|selects| selects.gateway.clone()).collect()
     }
 
     /// What `node` is.
@@ -267,7 +268,7 @@ mod tests {
             let member = rules.member(&node("n", labels));
             assert_eq!((member.domain, member.edge), (domain, edge), "{labels:?}");
         }
-        assert_eq!(rules.untrusted, ["sel", "thief"].map(str::to_owned).into());
+        assert_eq!(rules.untrusted(), ["sel", "thief"].map(str::to_owned).into());
         // Whom the Gateway does not list has no say in it.
         let other = rules.member(&node("other", &[("site", "b"), (pool, "hz")]));
         assert_eq!(other.domain, behind("hz"));

@@ -105,22 +105,18 @@ impl Case<'_> {
 
     /// What is so if a Gateway lists no nodes, and none may stand for it.
     fn nobody_may_stand(&self) -> Option<Finding> {
-        let remedy = format!(
-            "list nodes in spec.endpoints, or have spec.nodeSelector select by a label that a kubelet may not set, such as {RESTRICTED}"
+        let (reason, why) = match (self.is_unlisted(), self.members.is_empty()) {
+            (true, false) => (
+                "EndpointsNotListed",
+                "who stands for an exposed Gateway speaks for the cloud, and a kubelet may bring its pool and its Gateway when it registers",
+            ),
+            (true, true) if self.is_untrusted => ("SelectorNotTrusted", UNTRUSTED),
+            _ => return None,
+        };
+        let message = format!(
+            "{why}: list nodes in spec.endpoints, or have spec.nodeSelector select by a label that a kubelet may not set, such as {RESTRICTED}"
         );
-        if !self.is_unlisted() {
-            return None;
-        }
-        if self.is_untrusted && self.members.is_empty() {
-            return Some(Finding::no("SelectorNotTrusted", format!("{UNTRUSTED}: {remedy}")));
-        }
-        (!self.members.is_empty()).then(|| {
-            let message = format!(
-                "who stands for an exposed Gateway speaks for the cloud, and a kubelet may bring its pool and its Gateway when it registers: \
-                 {remedy}"
-            );
-            Finding::no("EndpointsNotListed", message)
-        })
+        Some(Finding::no(reason, message))
     }
 
     fn no_endpoint(&self) -> String {

@@ -1,0 +1,111 @@
+//! What is made for others to come by: Services, their slices, and names of nodes; and what goes again.
+
+use super::*;
+
+#[test]
+fn what_nobody_wants_any_more_is_removed() {
+    let mut world = world();
+    let mark = |name: &str| json!({ "metadata": { "name": name }, "spec": {}, "addressType": "IPv4" });
+    for name in [PROXY_INTERNAL_SERVICE, "x-raven-proxy-svc-0123", "kube-dns"] {
+        world
+            .observed
+            .services
+            .insert(name.to_owned(), Arc::new(serde_json::from_value(mark(name)).unwrap()));
+        world.observed.slices.insert(name.to_owned(), Arc::new(serde_json::from_value(mark(name)).unwrap()));
+    }
+    let names = |plan: &Plan| -> Vec<String> {
+        let services = plan.stale_services.iter().map(|s| s.name_any());
+        services.chain(plan.stale_slices.iter().map(|s| s.name_any())).collect()
+    };
+    let all = [PROXY_INTERNAL_SERVICE, "x-raven-proxy-svc-0123"];
+    assert_eq!(names(&world.plan())[..1], all[1..]);
+    world.observed.switches.l7 = false;
+    let plan = world.plan();
+    assert_eq!(names(&plan), [all, all].concat());
+    assert_eq!((plan.services.len(), plan.node_names.as_deref()), (0, Some("")));
+    world.observed.switches.l7 = true;
+    world.spec(0, |spec| spec.expose_type = ExposeType::None);
+    assert_eq!(names(&world.plan()), [all, all].concat());
+}
+
+#[test]
+fn a_balancer_is_made_once_a_gateway_and_its_address_is_recorded() {
+    let mut world = world();
+    world.hub("c2", Liveness::Alive, &[]);
+    world.spec(0, |spec| spec.expose_type = ExposeType::LoadBalancer);
+    let plan = world.plan();
+    let name = services::public_name("cloud");
+    let made = plan.services.iter().find(|service| service.name_any() == name).unwrap();
+    assert_eq!(made.labels()[api::labels::ENDPOINTS_NAME], "c2");
+    let slices: Vec<_> = plan.slices.iter().filter(|slice| slice.name_any().starts_with(&name)).collect();
+    let nodes: Vec<_> = slices[0].endpoints.iter().flatten().map(|e| e.node_name.clone().unwrap()).collect();
+    assert_eq!((slices.len(), nodes), (1, vec!["c2".to_owned()]));
+    let mut there = json!(made);
+    there["status"] =
+        json!({ "loadBalancer": { "ingress": [{ "hostname": "lb.example" }, { "ip": "192.0.2.9" }] } });
+    world.observed.services.insert(name.clone(), Arc::new(serde_json::from_value(there).unwrap()));
+    let plan = world.plan();
+    let hosts: Vec<&str> = plan.verdicts[0].addresses.iter().map(|at| at.host.as_str()).collect();
+    assert_eq!(hosts, ["lb.example", "192.0.2.9"]);
+    assert!(plan.services.iter().all(|service| service.name_any() != name), "it is right already");
+}
+
+#[test]
+fn a_load_balancer_leads_to_where_hubs_listen_and_the_condition_says_if_that_is_not_what_was_asked() {
+    let mut world = world();
+    world.spec(0, |spec| spec.expose_type = ExposeType::LoadBalancer);
+    let name = services::public_name("cloud");
+    let with_address = |world: &mut World| {
+        let service = json!({
+            "metadata": { "name": name, "annotations": { api::annotations::PUBLIC_SERVICE_EXTERNAL_IP: "203.0.113.7" } },
+        });
+        world.observed.services.insert(name.clone(), Arc::new(serde_json::from_value(service).unwrap()));
+    };
+    with_address(&mut world);
+    for (node, port) in [("c1", 10262), ("c2", 10262)] {
+        world.hub(node, Liveness::Alive, &[]);
+        world.observed.hubs.get_mut(node).unwrap().port = Some(port);
+    }
+    let exposed = |plan: &Plan| plan.verdicts[0].exposed.clone().unwrap();
+    let target = |plan: &Plan| plan.verdicts[0].link_port;
+    let plan = world.plan();
+    assert_eq!((target(&plan), exposed(&plan).reason), (10262, "AddressKnown"));
+    assert!(!exposed(&plan).message.contains("raven-agent-config"));
+    // The ConfigMap alone moves no listener.
+    world.observed.listeners.external = 10300;
+    let plan = world.plan();
+    assert_eq!((target(&plan), exposed(&plan).reason), (10262, "AddressKnown"));
+    assert!(exposed(&plan).message.contains("raven-agent-config says port 10300"), "{:?}", exposed(&plan));
+    // One hub has moved, the other has not: it gets nothing.
+    world.observed.hubs.get_mut("c1").unwrap().port = Some(10300);
+    let plan = world.plan();
+    assert_eq!(
+        (target(&plan), exposed(&plan).holds, exposed(&plan).reason),
+        (10300, false, "ListenersDiffer")
+    );
+    assert!(exposed(&plan).message.contains("that of c2 at 10262"), "{:?}", exposed(&plan));
+    let slice = plan.slices.iter().find(|slice| slice.name_any().starts_with(&name)).unwrap();
+    let nodes: Vec<_> = slice.endpoints.iter().flatten().filter_map(|e| e.node_name.as_deref()).collect();
+    assert_eq!(nodes, ["c1"]);
+    world.observed.hubs.get_mut("c2").unwrap().port = Some(10300);
+    let plan = world.plan();
+    assert_eq!((target(&plan), exposed(&plan).reason), (10300, "AddressKnown"));
+    assert!(!exposed(&plan).message.contains("raven-agent-config"));
+}
+
+#[test]
+fn names_are_written_on_change_only_and_never_without_gateways() {
+    let mut world = world();
+    let file = world.plan().node_names.unwrap();
+    let config = |data: Value| Some(Arc::new(serde_json::from_value(json!({ "data": data })).unwrap()));
+    world.observed.node_names = config(json!({ (TUNNEL_NODES): file, "theirs": "x" }));
+    assert_eq!(world.plan().node_names, None);
+    for odd in [json!(null), json!({}), json!({ (TUNNEL_NODES): "" })] {
+        world.observed.node_names = config(odd);
+        assert_eq!(world.plan().node_names.as_ref(), Some(&file));
+    }
+    world.observed.gateways.clear();
+    assert_eq!(world.plan().node_names, None, "it is empty, and there is nobody to lead to");
+    world.observed.node_names = None;
+    assert_eq!(world.plan().node_names, None);
+}
