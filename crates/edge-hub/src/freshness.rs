@@ -66,6 +66,8 @@ pub enum Verdict {
     Forward,
     /// There is no answer: 503.
     Unavailable,
+    /// There is none yet: 429, to be asked again.
+    NotYet,
 }
 
 /// Whether a read of the most recent state may be answered from what is held. `link` says whether the API server can be asked.

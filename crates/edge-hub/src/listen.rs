@@ -9,6 +9,8 @@
 //! Nothing here decides what a peer may do.
 
 mod caller_process;
+pub(crate) mod chunks;
+pub mod plain;
 mod pod_cgroup;
 mod socket_cgroup;
 mod socket_owner;
@@ -18,7 +20,7 @@ use std::net::SocketAddr;
 use axum::{extract::connect_info::Connected, serve::IncomingStream};
 use rustls_pki_types::CertificateDer;
 use tls::listener::TlsListener;
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpStream, UnixStream};
 
 pub use self::caller_process::{CallerProcess, Origin};
 
@@ -46,23 +48,22 @@ pub enum Peer {
     },
 }
 
-impl Connected<IncomingStream<'_, TcpListener>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, TcpListener>) -> Self {
-        let peer = *stream.remote_addr();
-        let own = stream.io().local_addr().ok();
+impl Peer {
+    /// Who is at the other end of a connection over loopback.
+    pub fn over_loopback(stream: &TcpStream, peer: SocketAddr) -> Self {
+        let own = stream.local_addr().ok();
         let owner = own.and_then(|own| socket_owner::of(peer, own));
         Self::Local {
             uid: owner.map(|owner| owner.uid),
             process: CallerProcess::behind(owner.map(|owner| owner.socket)),
         }
     }
-}
 
-impl Connected<IncomingStream<'_, UnixListener>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
+    /// Who is at the other end of the Unix socket.
+    pub fn over_socket(stream: &UnixStream) -> Self {
         // To be given the node's folder is to be let act as the node.
         let process = CallerProcess::of(Origin::Node);
-        Self::Local { uid: stream.io().peer_cred().ok().map(|credentials| credentials.uid()), process }
+        Self::Local { uid: stream.peer_cred().ok().map(|credentials| credentials.uid()), process }
     }
 }
 

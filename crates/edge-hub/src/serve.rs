@@ -26,6 +26,7 @@ use http_body_util::BodyExt;
 use kube_wire::{
     accept::Representation,
     request::{ResourcePath, Verb},
+    resource_version::ResourceVersion,
     status::Status,
     transcode,
 };
@@ -196,7 +197,7 @@ pub async fn read(
 
 /// The namespace that a request is about. Of a Namespace itself the path names itself, which is no place; that of anything else is one, also
 /// of what is only called so (`namespaces` of another group, or `/api/v1/namespaces/a/namespaces`), as for the review.
-fn place(path: &ResourcePath) -> Option<Box<str>> {
+pub(crate) fn place(path: &ResourcePath) -> Option<Box<str>> {
     let core = path.resource.group.is_empty() && &*path.resource.resource == "namespaces";
     path.namespace.clone().filter(|_| !core || path.namespace != path.name)
 }
@@ -292,6 +293,17 @@ impl Asked<'_> {
         }
     }
 
+    /// Gives an answer from what is held its headers; `stale`: how old it may be, if it may be old.
+    fn head(&self, response: &mut Response<Body>, content_type: HeaderValue, stale: Option<Duration>) {
+        response.extensions_mut().insert(Outcome::Held);
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, content_type);
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+        if let Some(age) = stale {
+            headers.insert(header::WARNING, warning(age, self.hub.upstream.is_up()));
+        }
+    }
+
     fn encoder(&self, subscription: &Arc<Subscription>) -> Option<Encoder> {
         Encoder::new(subscription, self.representation)
     }
@@ -333,7 +345,7 @@ async fn complete(hub: &Hub, subscription: &Subscription) -> Result<bool, Box<St
 }
 
 /// Waits, for no longer than the API server does, until the subscription has come to `version`.
-async fn reached(subscription: &Subscription, version: kube_wire::resource_version::ResourceVersion) -> bool {
+async fn reached(subscription: &Subscription, version: ResourceVersion) -> bool {
     let mut changes = subscription.changes();
     let waiting = async {
         while subscription.version().is_none_or(|current| current < version) {
@@ -343,6 +355,28 @@ async fn reached(subscription: &Subscription, version: kube_wire::resource_versi
         }
     };
     timeout(TOO_LARGE, waiting).await.is_ok()
+}
+
+/// What is held may be of a time that the API server is no longer in, as after a restore of its etcd: that is found out within seconds.
+fn doubted() -> Status {
+    let message =
+        "edge-hub: what is held may not be what the API server has, and is being compared with it; ask again";
+    Status::too_many_requests(message, 1)
+}
+
+/// What is held has not come to the version that a reader knows of. With a link that is said as the API server does. A reflector that hears it lists
+/// the most recent state, whatever it knew before; without a link that would be older than what it has been told by the API server, so it is to
+/// keep what it has, and to ask again.
+fn beyond(hub: &Hub, subscription: &Subscription, asked: ResourceVersion) -> Status {
+    let held = subscription.version();
+    if hub.upstream.is_up() {
+        return Status::too_large(asked, held);
+    }
+    let held = held.map_or(0, ResourceVersion::get);
+    let message = format!(
+        "edge-hub: no link to the API server, and what is held is of resource version {held}, before {asked}, which was asked for: it is older than what is known to who asks"
+    );
+    Status::too_many_requests(message, 5)
 }
 
 /// Counts the bytes of an answer as they go out.
@@ -355,15 +389,4 @@ fn counted(body: Body, hub: &Hub, subscription: &Arc<Subscription>) -> Body {
         }
         frame
     }))
-}
-
-/// The headers of an answer from what is held; `stale`: how old it may be, if it may be old.
-fn headers(response: &mut Response<Body>, content_type: HeaderValue, stale: Option<Duration>, linked: bool) {
-    response.extensions_mut().insert(Outcome::Held);
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, content_type);
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
-    if let Some(age) = stale {
-        headers.insert(header::WARNING, warning(age, linked));
-    }
 }

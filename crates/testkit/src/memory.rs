@@ -53,6 +53,19 @@ impl Incoming {
     }
 }
 
+impl axum::serve::Listener for Incoming {
+    type Io = DuplexStream;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        (Self::accept(self).await, Port::address())
+    }
+
+    fn local_addr(&self) -> io::Result<Self::Addr> {
+        Ok(Port::address())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

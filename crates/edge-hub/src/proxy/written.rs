@@ -12,7 +12,7 @@ use kube_wire::{
 use crate::{
     hub::Hub,
     own_writes::{After, Part},
-    serve::handed_on::encoding,
+    serve::{handed_on::encoding, place},
 };
 
 /// What is larger is no object: etcd takes none of more than a few MiB.
@@ -42,26 +42,24 @@ pub(super) async fn note(hub: &Hub, write: Option<Write<'_>>, answer: Response<B
     let is_held = |write: &Write<'_>| succeeded && hub.subscriptions.are_of(&write.path.resource);
     let Some(Write { verb, part, path }) = write.filter(is_held) else { return answer };
     let (head, body) = answer.into_parts();
-    let (whole, body) = read(body).await;
-    let object = whole.and_then(|bytes| match encoding(&head.headers)? {
-        Encoding::Json => Object::from_json(bytes).ok(),
-        Encoding::Protobuf => envelope(&bytes).ok().map(|(_, object)| object),
-    });
+    let (object, body) = match encoding(&head.headers) {
+        None => (None, body),
+        Some(encoding) => {
+            let (whole, body) = read(body).await;
+            let object = whole.and_then(|bytes| match encoding {
+                Encoding::Json => Object::from_json(bytes).ok(),
+                Encoding::Protobuf => envelope(&bytes).ok().map(|(_, object)| object),
+            });
+            (object, body)
+        }
+    };
     let (namespace, name): (Box<str>, Box<str>) = if let Some(object) = &object {
         (object.key().namespace().into(), object.key().name().into())
     } else {
-        let namespace = path.namespace.clone().filter(|namespace| !is_itself(path, namespace));
-        (namespace.unwrap_or_default(), path.name.clone().unwrap_or_default())
+        (place(path).unwrap_or_default(), path.name.clone().unwrap_or_default())
     };
     hub.own_writes.note(&path.resource, &namespace, &name, After::of(verb, part, object));
     Response::from_parts(head, body)
-}
-
-/// Of a Namespace the path has its own name in place of one that it is in.
-fn is_itself(path: &ResourcePath, namespace: &str) -> bool {
-    path.resource.group.is_empty()
-        && &*path.resource.resource == "namespaces"
-        && path.name.as_deref() == Some(namespace)
 }
 
 /// The body, read whole if it is no larger than an object may be and does not break off; and one that gives the same.

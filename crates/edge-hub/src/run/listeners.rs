@@ -3,12 +3,12 @@
 use std::{net::SocketAddr, path::Path, sync::Arc};
 
 use arc_swap::ArcSwap;
-use axum::{Router, serve::Listener};
+use axum::Router;
 use rustls::ServerConfig;
 use socket2::SockRef;
 use tls::listener::{Limits, TlsListener};
 use tokio::{
-    net::{TcpListener, UnixListener},
+    net::{TcpListener, TcpStream, UnixListener, UnixStream},
     sync::watch,
     task::JoinSet,
 };
@@ -16,7 +16,11 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::{app::StartError, config::Listeners, secure, serving_files::ServingFiles};
-use crate::{filters::PodAccess, listen::Peer, upstream::Dial};
+use crate::{
+    filters::PodAccess,
+    listen::{Peer, plain},
+    upstream::Dial,
+};
 
 /// How a hub is reached, and how it reaches API servers.
 #[derive(Clone)]
@@ -72,13 +76,15 @@ impl Bound {
         tasks: &mut JoinSet<()>,
         shutdown: &CancellationToken,
     ) {
-        tasks.spawn(serve(self.proxy, router.clone(), shutdown.clone(), "proxy"));
+        let proxy = |stream: &TcpStream, peer: &SocketAddr| Peer::over_loopback(stream, *peer);
+        tasks.spawn(plain::listen(self.proxy, router.clone(), shutdown.clone(), proxy));
         if let Some(socket) = self.socket {
-            tasks.spawn(serve(socket, router.clone(), shutdown.clone(), "socket"));
+            let peer = |stream: &UnixStream, _: &_| Peer::over_socket(stream);
+            tasks.spawn(plain::listen(socket, router.clone(), shutdown.clone(), peer));
         }
         if let Some((secure, files, config)) = self.secure {
             tasks.spawn(files.follow(config, access, shutdown.clone()));
-            tasks.spawn(serve(secure, router.clone(), shutdown.clone(), "secure proxy"));
+            tasks.spawn(serve_secure(secure, router.clone(), shutdown.clone()));
         }
         tasks.spawn(serve_admin(self.admin, admin, shutdown.clone()));
     }
@@ -93,16 +99,11 @@ async fn bind(address: SocketAddr, flag: &'static str) -> Result<TcpListener, St
     Ok(listener)
 }
 
-async fn serve<L>(listener: L, router: Router, shutdown: CancellationToken, name: &'static str)
-where
-    L: Listener,
-    L::Addr: std::fmt::Debug,
-    Peer: for<'a> axum::extract::connect_info::Connected<axum::serve::IncomingStream<'a, L>>,
-{
+async fn serve_secure(listener: TlsListener, router: Router, shutdown: CancellationToken) {
     let service = router.into_make_service_with_connect_info::<Peer>();
     let serving = axum::serve(listener, service).with_graceful_shutdown(shutdown.cancelled_owned());
     if let Err(error) = serving.await {
-        warn!(name, %error, "a listener ended");
+        warn!(%error, "the HTTPS listener ended");
     }
 }
 

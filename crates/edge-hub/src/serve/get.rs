@@ -14,7 +14,7 @@ use kube_wire::{
 };
 use watch_cache::{Page, Scope};
 
-use super::{Asked, Read, counted, headers, reached};
+use super::{Asked, Read, beyond, counted, doubted, reached};
 use crate::{
     filters::{Outcome, Telling},
     freshness::{self, Verdict},
@@ -64,12 +64,16 @@ pub(super) async fn answer(asked: &Asked<'_>, path: &ResourcePath, query: &str) 
             asked.at_version(&subscription).await
         }
         ListRead::NotOlderThan(version) if !up => {
-            return Err(Box::new(Status::too_large(version, subscription.version())));
+            return Err(Box::new(beyond(hub, &subscription, version)));
         }
         ListRead::Any => freshness::any(asked.age(&subscription)),
         _ => Verdict::Forward,
     };
-    let Verdict::Held { stale } = verdict else { return Ok(Read::HandOn) };
+    let stale = match verdict {
+        Verdict::Held { stale } => stale,
+        Verdict::NotYet => return Err(Box::new(doubted())),
+        Verdict::Forward | Verdict::Unavailable => return Ok(Read::HandOn),
+    };
     let up = hub.upstream.is_up();
     let held = subscription.read(watch_cache::Cache::snapshot);
     let object = held.and_then(|held| held.get(&object_key).cloned());
@@ -89,7 +93,7 @@ pub(super) async fn answer(asked: &Asked<'_>, path: &ResourcePath, query: &str) 
         remaining: None,
     };
     if let Some(mut table) = asked.table(&page)? {
-        headers(&mut table, HeaderValue::from_static("application/json"), stale, hub.upstream.is_up());
+        asked.head(&mut table, HeaderValue::from_static("application/json"), stale);
         return Ok(Read::Answer(table));
     }
     let Some(encoder) = asked.encoder(&subscription) else { return Ok(Read::HandOn) };
@@ -99,6 +103,6 @@ pub(super) async fn answer(asked: &Asked<'_>, path: &ResourcePath, query: &str) 
         Err(error) => return Err(Box::new(Status::internal_error(&format!("edge-hub: {error}")))),
     };
     let mut response = Response::new(counted(Body::from(pieces.concat()), hub, &subscription));
-    headers(&mut response, HeaderValue::from_static(encoder.content_type()), stale, hub.upstream.is_up());
+    asked.head(&mut response, HeaderValue::from_static(encoder.content_type()), stale);
     Ok(Read::Answer(response))
 }

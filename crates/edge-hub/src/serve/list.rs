@@ -8,7 +8,7 @@ use kube_wire::{
 };
 use watch_cache::ListAnswer;
 
-use super::{Asked, Read, buffers, complete, counted, headers, reached};
+use super::{Asked, Read, beyond, buffers, complete, counted, doubted, reached};
 use crate::freshness::{self, Verdict};
 
 pub(super) async fn answer(asked: &Asked<'_>, request: &ListRequest) -> Result<Read, Box<Status>> {
@@ -34,22 +34,27 @@ pub(super) async fn answer(asked: &Asked<'_>, request: &ListRequest) -> Result<R
         Verdict::Held { stale } => stale,
         Verdict::Forward => return Ok(Read::HandOn),
         Verdict::Unavailable => return Err(Box::new(too_old_for_policy())),
+        Verdict::NotYet => return Err(Box::new(doubted())),
     };
     if let ListRead::NotOlderThan(version) = request.read
         && !reached(&subscription, version).await
     {
-        let status = Status::too_large(version, subscription.version());
-        return if up { Ok(Read::HandOn) } else { Err(Box::new(status)) };
+        return if up { Ok(Read::HandOn) } else { Err(Box::new(beyond(hub, &subscription, version))) };
     }
     let page = match subscription.read(|cache| cache.list(request, asked.scope.clone())) {
         ListAnswer::Page(page) => asked.shown(page),
         _ if up => return Ok(Read::HandOn),
+        ListAnswer::Behind { .. }
+            if let ListRead::NotOlderThan(version) | ListRead::Exact(version) = request.read =>
+        {
+            return Err(Box::new(beyond(hub, &subscription, version)));
+        }
         answer => return Err(Box::new(refusal(&request.read, &answer))),
     };
     let continues = matches!(request.read, ListRead::Continue { .. });
     if let Some(mut table) = asked.table(&page)? {
         asked.record(continues);
-        headers(&mut table, HeaderValue::from_static("application/json"), stale, hub.upstream.is_up());
+        asked.head(&mut table, HeaderValue::from_static("application/json"), stale);
         return Ok(Read::Answer(table));
     }
     let Some(encoder) = asked.encoder(&subscription) else { return Ok(Read::HandOn) };
@@ -67,16 +72,13 @@ pub(super) async fn answer(asked: &Asked<'_>, request: &ListRequest) -> Result<R
     asked.record(continues);
     let body = buffers::body(encoder.list(page), asked.key.to_string());
     let mut response = Response::new(counted(body, hub, &subscription));
-    headers(&mut response, HeaderValue::from_static(encoder.content_type()), stale, hub.upstream.is_up());
+    asked.head(&mut response, HeaderValue::from_static(encoder.content_type()), stale);
     Ok(Read::Answer(response))
 }
 
 /// Why a list cannot be answered without a link.
 fn refusal(read: &ListRead, answer: &ListAnswer) -> Status {
     match (answer, read) {
-        (ListAnswer::Behind { current }, ListRead::NotOlderThan(version) | ListRead::Exact(version)) => {
-            Status::too_large(*version, Some(*current))
-        }
         // A token of a version that the hub has not come to is of no use either: without a link it never comes there.
         (ListAnswer::Expired { .. } | ListAnswer::Behind { .. }, ListRead::Continue { after, .. }) => {
             Status::continue_expired(kube_wire::continue_token::reencode(after, None))

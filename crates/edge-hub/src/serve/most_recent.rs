@@ -134,13 +134,18 @@ impl Asked<'_> {
         !self.hub.upstream.is_up() || held() == Held::All
     }
 
-    /// The same of a read that names a version. That may be of a time that what is held is not of: while something says so, or that there is
-    /// no such resource any more, the API server is asked. Whoever is shown a filtered view has all versions from here.
+    /// The same of a read that names a version. That may be of a time that what is held is not of: while something says so it is to be asked again,
+    /// and while there is no such resource any more the API server is. It is not asked about a doubt: its answer may be ahead of what is held for
+    /// long, and without a link nobody could go on from there. Whoever is shown a filtered view has all versions from here.
     pub(super) async fn at_version(&self, subscription: &Subscription) -> Verdict {
         self.resumed(subscription).await;
-        let is_of_another_time = subscription.is_doubted() || subscription.progress().borrow().is_gone();
-        if is_of_another_time && self.filter.is_none() && self.hub.upstream.is_up() {
-            return Verdict::Forward;
+        if self.filter.is_none() && self.hub.upstream.is_up() {
+            if subscription.progress().borrow().is_gone() {
+                return Verdict::Forward;
+            }
+            if subscription.is_doubted() {
+                return Verdict::NotYet;
+            }
         }
         freshness::any(self.age(subscription))
     }

@@ -6,7 +6,8 @@ mod told;
 
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
+use futures::StreamExt as _;
 use http::{HeaderValue, Response};
 use kube_wire::{
     list_options::{WatchRequest, WatchStart},
@@ -17,12 +18,13 @@ use watch_cache::{Cache, Cursor, WatchAnswer};
 
 use self::told::Watch;
 use super::{
-    Asked, Rather, Read, complete, counted,
+    Asked, Rather, Read, beyond, complete, doubted,
     filtered::{self, Filtered},
-    headers, reached,
+    reached,
 };
 use crate::{
     freshness::{self, Verdict},
+    listen::chunks::Chunks,
     subscriptions::Subscription,
 };
 
@@ -56,6 +58,7 @@ pub(super) async fn answer(asked: &Asked<'_>, request: WatchRequest) -> Result<R
         Verdict::Held { stale } => stale,
         Verdict::Forward => return Ok(Read::HandOn),
         Verdict::Unavailable => return Err(Box::new(Status::not_ready(5))),
+        Verdict::NotYet => return Err(Box::new(doubted())),
     };
     let mut revision = hub.filters.revision();
     // The filter was chosen before: a change since then is noticed at once.
@@ -64,28 +67,36 @@ pub(super) async fn answer(asked: &Asked<'_>, request: WatchRequest) -> Result<R
         WatchStart::Initial { at_least: Some(version), .. } if !reached(&subscription, *version).await => {
             // Upstream tells of versions without a change once a minute: it may have come there, and alone knows. What is filtered
             // is answered here or not at all.
-            if hub.upstream.is_up() && asked.filter.is_none() {
-                return Ok(Read::HandOn);
+            match beyond(hub, &subscription, *version) {
+                _ if hub.upstream.is_up() && asked.filter.is_none() => return Ok(Read::HandOn),
+                status if status.code == 429 => return Err(Box::new(status)),
+                status => Err(status),
             }
-            Err(Status::too_large(*version, subscription.version()))
         }
         _ => begin(&subscription, &request, asked),
     };
     let lasts = request.timeout.unwrap_or_else(life);
     let content_type = HeaderValue::from_static(encoder.watch_content_type());
-    let body = match start {
+    let mut response = match start {
         // The request was good; that it cannot be served is told within the stream, where clients look for it.
-        Err(status) => Body::from(encoder.error(&status)),
+        Err(status) => Response::new(Body::from(encoder.error(&status))),
         Ok(begun) => {
             let ahead =
                 from.filter(|version| subscription.version().is_none_or(|current| current < *version));
             let counting = subscription.clone();
             let watch = Watch::new(asked, subscription, begun, encoder, revision).from(ahead).lasts(lasts);
-            counted(Body::from_stream(watch.chunks()), hub, &counting)
+            let meters = hub.meters.clone();
+            let chunks = Chunks::new(watch.chunks().inspect(move |chunk| {
+                let length = chunk.as_ref().map_or(0, Bytes::len);
+                meters.held(length);
+                counting.traffic().served(length);
+            }));
+            let mut response = Response::new(chunks.body());
+            response.extensions_mut().insert(chunks);
+            response
         }
     };
-    let mut response = Response::new(body);
-    headers(&mut response, content_type, stale, hub.upstream.is_up());
+    asked.head(&mut response, content_type, stale);
     Ok(Read::Answer(response))
 }
 

@@ -193,7 +193,8 @@ impl Watch {
             };
             match seldom {
                 Some(Seldom::Due) => {
-                    if let Some(status) = self.due().await? {
+                    // In a box of its own while it lasts: a review takes much room, and each watch would have it all the time.
+                    if let Some(status) = Box::pin(self.due()).await? {
                         return Some((Ok(self.encoder.error(&status)), None));
                     }
                 }

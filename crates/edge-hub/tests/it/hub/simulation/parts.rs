@@ -10,17 +10,14 @@ use std::{
     time::Duration,
 };
 
-use axum::{body::Body, extract::ConnectInfo};
 use clap::Parser;
 use edge_hub::{
     Args,
-    listen::{CallerProcess, Origin, Peer},
+    listen::{CallerProcess, Origin, Peer, plain},
     run::{App, Config, Network, StartError},
     upstream::{BoxStream, Connected, Dial, Endpoint, Timing},
 };
 use futures::future::BoxFuture;
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::rt::TokioIo;
 use tempfile::TempDir;
 use testkit::{
     api_server::{Cluster, FakeApiServer, ServerOptions, Tls, pki::Authority},
@@ -31,15 +28,11 @@ use tokio::{
     time::sleep,
 };
 use tokio_util::sync::CancellationToken;
-use tower::ServiceExt as _;
 
 use super::{super::site::node, rights::REVIEWED};
 
 /// The ports of the two API servers, as their addresses have them.
 const FIRST: u16 = 1;
-
-/// What a connection holds of what its reader has not read: little, so that a reader who stalls is noticed by the hub.
-const BUFFER: usize = 8192;
 
 /// Certificates, and the hub's configuration as it is typed.
 pub(super) struct Certificates {
@@ -153,28 +146,10 @@ impl Hub {
             }
         };
         let router = app.router();
-        let mut incoming = port.listen();
+        let process = CallerProcess::of(Origin::Node);
+        let peer = move |_: &_, _: &_| Peer::Local { uid: Some(0), process: process.clone() };
         let mut serving = JoinSet::new();
-        serving.spawn(async move {
-            let mut connections = JoinSet::new();
-            loop {
-                let stream = incoming.accept().await;
-                let router = router.clone();
-                let service = service_fn(move |request: http::Request<Incoming>| {
-                    let mut request = request.map(Body::new);
-                    let process = CallerProcess::of(Origin::Node);
-                    request.extensions_mut().insert(ConnectInfo(Peer::Local { uid: Some(0), process }));
-                    router.clone().oneshot(request)
-                });
-                let mut http = http1::Builder::new();
-                http.max_buf_size(BUFFER);
-                connections.spawn(async move {
-                    // How it ends is its client's to see.
-                    let _ = http.serve_connection(TokioIo::new(stream), service).await;
-                });
-                while connections.try_join_next().is_some() {}
-            }
-        });
+        serving.spawn(plain::listen(port.listen(), router, shutdown.clone(), peer));
         Self { running: tokio::spawn(app.run()), serving, shutdown }
     }
 

@@ -1,0 +1,412 @@
+//! HTTP/1.1 without TLS, as agents of the node speak it. Whose request is a watch is taken over from the HTTP library once the answer begins.
+//!
+//! An informer has a connection for each of its watches, which tell something now and then for half an hour. The library keeps buffers of 16 KiB
+//! for each, and its state machine is as much work for an event as all that the hub does for it. What is left of HTTP when the head of the answer
+//! is out is little: a length before each piece, and the end (RFC 9112, section 7.1). The connection ends with its watch.
+
+use std::{
+    convert::Infallible,
+    future::{pending, poll_fn},
+    io::{self, Write as _},
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use axum::{Router, body::Body, extract::ConnectInfo, serve::Listener};
+use bytes::{Buf, Bytes};
+use futures::StreamExt as _;
+use http::{HeaderValue, Request, Response, Version, header, response};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf},
+    task::{JoinError, JoinSet},
+};
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
+
+use super::{
+    Peer,
+    chunks::{ChunkStream, Chunks},
+};
+
+/// The end of an answer in pieces.
+const LAST: &[u8] = b"0\r\n\r\n";
+
+/// Answers all who connect, until the shutdown; then those who are connected have their answers, and watches end. `peer` says who somebody is.
+pub async fn listen<L: Listener>(
+    mut listener: L,
+    router: Router,
+    shutdown: CancellationToken,
+    peer: impl Fn(&L::Io, &L::Addr) -> Peer,
+) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            (io, address) = listener.accept() => {
+                let (peer, router, shutdown) = (peer(&io, &address), router.clone(), shutdown.clone());
+                connections.spawn(async move { serve(io, peer, router, &shutdown).await });
+            }
+            Some(ended) = connections.join_next() => go_on(&mut connections, ended),
+            () = shutdown.cancelled() => break,
+        }
+    }
+    drop(listener);
+    while let Some(ended) = connections.join_next().await {
+        go_on(&mut connections, ended);
+    }
+}
+
+/// Gives an answer that is to be gone on with a task of its own.
+fn go_on<Io>(
+    connections: &mut JoinSet<Option<TakenOver<Io>>>,
+    ended: Result<Option<TakenOver<Io>>, JoinError>,
+) where
+    Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    if let Ok(Some(taken)) = ended {
+        connections.spawn(async move {
+            taken.go_on().await;
+            None
+        });
+    }
+}
+
+/// An answer that a connection goes on with by itself.
+struct TakenOver<Io> {
+    io: Io,
+    head: response::Parts,
+    chunks: ChunkStream,
+}
+
+/// Answers what comes in over a connection until it ends, or one of its answers is to be gone on with, which takes less than this does: in a
+/// task of its own.
+async fn serve<Io>(io: Io, peer: Peer, router: Router, shutdown: &CancellationToken) -> Option<TakenOver<Io>>
+where
+    Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let lent = Lent(Arc::new(Mutex::new(io)));
+    let begun = Begun::default();
+    {
+        let service = service_fn(|request| answer(router.clone(), peer.clone(), begun.clone(), request));
+        let connection = http1::Builder::new().serve_connection(TokioIo::new(lent.clone()), service);
+        let mut connection = pin!(connection.with_upgrades());
+        let taken = taken_over(connection.as_mut(), &begun);
+        if shutdown.run_until_cancelled(taken).await.is_none() {
+            connection.as_mut().graceful_shutdown();
+            taken_over(connection, &begun).await;
+        }
+    }
+    let (head, chunks) = begun.lock().take()?;
+    Some(TakenOver { io: lent.give_back()?, head, chunks })
+}
+
+/// Comes to pass when the connection has ended, or an answer of it has begun that it is to go on with by itself.
+fn taken_over<C: Future>(mut connection: Pin<&mut C>, begun: &Begun) -> impl Future<Output = ()> {
+    poll_fn(move |context| {
+        // How it ends is its client's to see.
+        let is_over = connection.as_mut().poll(context).is_ready();
+        if is_over || begun.lock().is_some() { Poll::Ready(()) } else { Poll::Pending }
+    })
+}
+
+/// What a connection is taken over with.
+type Begun = Arc<Mutex<Option<(response::Parts, ChunkStream)>>>;
+
+async fn answer(
+    router: Router,
+    peer: Peer,
+    begun: Begun,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, Infallible> {
+    // Before it there are no pieces.
+    let in_pieces = request.version() == Version::HTTP_11;
+    let mut request = request.map(Body::new);
+    request.extensions_mut().insert(ConnectInfo(peer));
+    let mut response = router.oneshot(request).await?;
+    let Some(chunks) =
+        response.extensions_mut().remove::<Chunks>().filter(|_| in_pieces).and_then(|chunks| chunks.take())
+    else {
+        return Ok(response);
+    };
+    *begun.lock() = Some((response.into_parts().0, chunks));
+    pending().await
+}
+
+impl<Io: AsyncRead + AsyncWrite + Unpin> TakenOver<Io> {
+    /// Sends it, until it ends or its client does not read it any more.
+    async fn go_on(self) {
+        let Self { io, head, chunks } = self;
+        // What becomes of it is its client's to see.
+        let _ = send(io, head, chunks).await;
+    }
+}
+
+async fn send(
+    mut io: impl AsyncRead + AsyncWrite + Unpin,
+    head: response::Parts,
+    mut chunks: ChunkStream,
+) -> io::Result<()> {
+    io.write_all(&written(head)).await?;
+    // A client that sends more than its request is not listened to, and is gone once it cannot be written to.
+    let mut is_heard = true;
+    loop {
+        let chunk = tokio::select! {
+            biased;
+            chunk = chunks.next() => chunk,
+            more = hears_more(&mut io), if is_heard => {
+                if !more? {
+                    return Ok(());
+                }
+                is_heard = false;
+                continue;
+            }
+        };
+        match chunk {
+            Some(Ok(chunk)) if chunk.is_empty() => {}
+            Some(Ok(chunk)) => io.write_all_buf(&mut piece(chunk)).await?,
+            None => {
+                io.write_all(LAST).await?;
+                return io.shutdown().await;
+            }
+        }
+    }
+}
+
+/// Waits for what the client sends; `false`: it has closed.
+async fn hears_more(io: &mut (impl AsyncRead + Unpin)) -> io::Result<bool> {
+    Ok(io.read(&mut [0; 1]).await? > 0)
+}
+
+/// One piece of an answer, with its length before it. There is none without bytes: it would be the end of all.
+fn piece(chunk: Bytes) -> impl Buf {
+    let mut length = io::Cursor::new([0; 2 * size_of::<usize>() + 2]);
+    // There is room for the digits of any length.
+    let _ = write!(length, "{:x}\r\n", chunk.len());
+    let written = usize::try_from(length.position()).unwrap_or_default();
+    length.set_position(0);
+    Buf::take(length, written).chain(chunk).chain(&b"\r\n"[..])
+}
+
+/// The head of an answer in pieces, after which the connection ends.
+fn written(mut head: response::Parts) -> Vec<u8> {
+    let headers = &mut head.headers;
+    headers.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    if let Ok(now) = HeaderValue::from_str(&httpdate::fmt_http_date(std::time::SystemTime::now())) {
+        headers.insert(header::DATE, now);
+    }
+    let mut text = format!("HTTP/1.1 {}\r\n", head.status).into_bytes();
+    for (name, value) in headers.iter() {
+        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+            text.extend_from_slice(part);
+        }
+    }
+    text.extend_from_slice(b"\r\n");
+    text
+}
+
+/// A connection that the HTTP library has until it is dropped there. It is never used by two at once.
+struct Lent<Io>(Arc<Mutex<Io>>);
+
+impl<Io> Clone for Lent<Io> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<Io: Unpin> Lent<Io> {
+    fn give_back(self) -> Option<Io> {
+        Arc::into_inner(self.0).map(Mutex::into_inner)
+    }
+
+    fn with<T>(&self, call: impl FnOnce(Pin<&mut Io>) -> T) -> T {
+        call(Pin::new(&mut *self.0.lock()))
+    }
+}
+
+impl<Io: AsyncRead + Unpin> AsyncRead for Lent<Io> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.with(|io| io.poll_read(context, buffer))
+    }
+}
+
+impl<Io: AsyncWrite + Unpin> AsyncWrite for Lent<Io> {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.with(|io| io.poll_write(context, bytes))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.with(|io| io.poll_write_vectored(context, parts))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.0.lock().is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.with(|io| io.poll_flush(context))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.with(|io| io.poll_shutdown(context))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use axum::body::to_bytes;
+    use futures::{Stream, stream};
+    use tokio::{
+        io::{DuplexStream, duplex},
+        sync::mpsc,
+        time::timeout,
+    };
+
+    use super::*;
+    use crate::listen::{CallerProcess, Origin};
+
+    const SOON: Duration = Duration::from_secs(10);
+
+    /// Connections that a test makes.
+    struct Cables(mpsc::UnboundedReceiver<DuplexStream>);
+
+    impl Listener for Cables {
+        type Io = DuplexStream;
+        type Addr = ();
+
+        async fn accept(&mut self) -> (DuplexStream, ()) {
+            match self.0.recv().await {
+                Some(cable) => (cable, ()),
+                None => pending().await,
+            }
+        }
+
+        fn local_addr(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// One end of a connection whose other end is served: `/watch` gives these pieces, anything else what was sent to it.
+    fn connect(
+        chunks: impl Stream<Item = Bytes> + Send + 'static,
+        shutdown: &CancellationToken,
+    ) -> (DuplexStream, JoinSet<()>) {
+        let chunks = Chunks::new(chunks.map(Ok));
+        let router = Router::new().fallback(async move |request: Request<Body>| {
+            if request.uri().path() != "/watch" {
+                return Response::new(request.into_body());
+            }
+            let mut response = Response::new(chunks.body());
+            response.headers_mut().insert("x-of", HeaderValue::from_static("the hub"));
+            response.extensions_mut().insert(chunks.clone());
+            response
+        });
+        let ((near, far), (sender, cables)) = (duplex(1 << 16), mpsc::unbounded_channel());
+        sender.send(far).unwrap();
+        let mut tasks = JoinSet::new();
+        let peer = |_: &_, (): &()| Peer::Local { uid: None, process: CallerProcess::of(Origin::Node) };
+        let shutdown = shutdown.clone();
+        tasks.spawn(async move {
+            let _sender = sender;
+            listen(Cables(cables), router, shutdown, peer).await;
+        });
+        (near, tasks)
+    }
+
+    /// What comes until so many bytes of `last` have.
+    async fn until(io: &mut DuplexStream, last: &str) -> String {
+        let mut text = String::new();
+        while !text.ends_with(last) {
+            let byte = timeout(SOON, io.read_u8()).await.expect(&text).expect(&text);
+            text.push(byte.into());
+        }
+        text
+    }
+
+    fn two() -> impl Stream<Item = Bytes> {
+        stream::iter([Bytes::from("one\n"), Bytes::new(), Bytes::from("0123456789abcdef\n")])
+    }
+
+    #[tokio::test]
+    async fn a_connection_answers_requests_and_goes_on_with_a_watch_by_itself() {
+        let (mut io, _tasks) = connect(two(), &CancellationToken::new());
+        io.write_all(b"POST /echo HTTP/1.1\r\nhost: h\r\ncontent-length: 2\r\n\r\nhi").await.unwrap();
+        assert!(until(&mut io, "hi").await.starts_with("HTTP/1.1 200 OK\r\n"));
+        io.write_all(b"GET /watch HTTP/1.1\r\nhost: h\r\n\r\n").await.unwrap();
+        let head = until(&mut io, "\r\n\r\n").await;
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+        for header in ["x-of: the hub", "transfer-encoding: chunked", "connection: close", "date: "] {
+            assert!(head.contains(&format!("\r\n{header}")), "{header} in {head}");
+        }
+        let mut rest = String::new();
+        timeout(SOON, io.read_to_string(&mut rest)).await.expect("it ends").unwrap();
+        assert_eq!(rest, "4\r\none\n\r\n11\r\n0123456789abcdef\n\r\n0\r\n\r\n");
+    }
+
+    #[tokio::test]
+    async fn who_speaks_http_1_0_is_sent_the_same_without_lengths() {
+        let (mut io, _tasks) = connect(two(), &CancellationToken::new());
+        io.write_all(b"GET /watch HTTP/1.0\r\n\r\n").await.unwrap();
+        let head = until(&mut io, "\r\n\r\n").await;
+        assert!(!head.contains("chunked"), "{head}");
+        assert_eq!(until(&mut io, "ef\n").await, "one\n0123456789abcdef\n");
+    }
+
+    /// A stream that says when it is dropped.
+    fn endless() -> (impl Stream<Item = Bytes> + Send, mpsc::Receiver<()>) {
+        let (alive, dropped) = mpsc::channel(1);
+        let first = stream::once(async { Bytes::from("x") });
+        let rest = stream::once(async move {
+            let _alive = alive;
+            pending().await
+        });
+        (first.chain(rest), dropped)
+    }
+
+    #[tokio::test]
+    async fn a_client_that_closes_ends_its_watch_and_one_that_says_more_does_not() {
+        let (chunks, mut dropped) = endless();
+        let (mut io, _tasks) = connect(chunks, &CancellationToken::new());
+        io.write_all(b"GET /watch HTTP/1.1\r\nhost: h\r\n\r\n").await.unwrap();
+        until(&mut io, "1\r\nx\r\n").await;
+        drop(io);
+        timeout(SOON, dropped.recv()).await.expect("its end was noticed");
+        let (chunks, mut dropped) = endless();
+        let (mut io, _tasks) = connect(chunks, &CancellationToken::new());
+        io.write_all(b"GET /watch HTTP/1.1\r\nhost: h\r\n\r\n").await.unwrap();
+        until(&mut io, "1\r\nx\r\n").await;
+        io.write_all(b"GET /other HTTP/1.1\r\n\r\n").await.unwrap();
+        assert!(timeout(Duration::from_millis(100), dropped.recv()).await.is_err(), "it goes on");
+    }
+
+    #[tokio::test]
+    async fn at_the_end_requests_are_answered_and_connections_end() {
+        let shutdown = CancellationToken::new();
+        let (mut idle, mut tasks) = connect(two(), &shutdown);
+        idle.write_all(b"POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 2\r\n\r\nh").await.unwrap();
+        tokio::task::yield_now().await;
+        shutdown.cancel();
+        idle.write_all(b"i").await.unwrap();
+        assert!(until(&mut idle, "hi").await.starts_with("HTTP/1.1 200 OK\r\n"));
+        timeout(SOON, tasks.join_next()).await.expect("it ends").unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn the_body_is_sent_where_nobody_takes_the_pieces() {
+        let chunks = Chunks::new(two().map(Ok));
+        assert_eq!(to_bytes(chunks.body(), 100).await.unwrap(), "one\n0123456789abcdef\n");
+    }
+}
