@@ -82,6 +82,11 @@ impl FieldSelector {
         self.requirements.is_empty()
     }
 
+    /// Whether nothing is required of any other field than the one called `label`.
+    pub fn looks_only_at(&self, label: &str) -> bool {
+        self.requirements.iter().all(|requirement| *requirement.label == *label)
+    }
+
     /// The value that the field called `label` must have, if there is one: `metadata.name` makes a request about one object.
     pub fn requires_exactly(&self, label: &str) -> Option<&str> {
         let found =

@@ -5,15 +5,17 @@ use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::ledger::{Ledger, Stored};
+use crate::ledger::{Ledger, Reselected, Stored};
 use crate::load::LoadRecord;
-use crate::record::Record;
+use crate::record::{Head, Record};
 
 /// NodeMetrics, and NodeLoads that follow them.
 #[derive(Debug, Default)]
 pub(crate) struct Books {
     metrics: Ledger<Record>,
     loads: Ledger<LoadRecord>,
+    /// Names whose NodeLoad has changed, as a leader says, since the NodeMetric that is held of them, perhaps to and fro.
+    stirred: BTreeSet<Arc<str>>,
 }
 
 impl Deref for Books {
@@ -43,23 +45,44 @@ impl Books {
     pub(crate) fn restamp(&mut self) {
         self.metrics.restamp(Record::again);
         for stored in self.metrics.values() {
-            if let Some(load) = self.loads.get(&stored.name).map(|load| load.value.again()) {
-                self.loads.copy(&stored.name, load, stored.version);
+            if let Some((load, added)) =
+                self.loads.get(&stored.name).map(|load| (load.value.again(), load.added))
+            {
+                self.loads.copy(&stored.name, load, (stored.version, added));
             }
         }
         self.loads.copy_progress(self.metrics.last());
     }
 
-    pub(crate) fn put(
-        &mut self,
-        name: &Arc<str>,
-        record: Record,
-        wall_micros: u64,
-        reselects: bool,
-    ) -> Arc<Stored<Record>> {
-        let stored = self.metrics.put(name, record, wall_micros, reselects);
+    pub(crate) fn put(&mut self, name: &Arc<str>, record: Record, wall_micros: u64) -> Arc<Stored<Record>> {
+        let stored = self.metrics.put(name, record, wall_micros);
+        if let Some(how) = self.metrics.reselected_at(stored.version).map(Arc::clone) {
+            self.reselect_load(&how);
+        }
         self.settle(name);
         stored
+    }
+
+    /// A NodeMetric of the leader is selected otherwise since then, and so may be its NodeLoad.
+    pub(crate) fn copy_reselection(&mut self, how: Reselected<Head>) {
+        let how = Arc::new(how);
+        self.reselect_load(&how);
+        self.stirred.insert(Arc::clone(&how.name));
+        self.metrics.copy_reselection(how);
+    }
+
+    pub(crate) fn forget_reselections(&mut self) {
+        self.metrics.forget_reselections();
+        self.loads.forget_reselections();
+    }
+
+    fn reselect_load(&mut self, how: &Reselected<Head>) {
+        let Reselected { name, version, added, before, after } = how;
+        if before.state != after.state {
+            let (name, before, after) = (Arc::clone(name), before.state, after.state);
+            let how = Reselected { name, version: *version, added: *added, before, after };
+            self.loads.copy_reselection(Arc::new(how));
+        }
     }
 
     pub(crate) fn remove(&mut self, name: &str, wall_micros: u64) -> Option<(u64, Arc<Stored<Record>>)> {
@@ -71,12 +94,13 @@ impl Books {
         removed
     }
 
-    pub(crate) fn copy(&mut self, name: &Arc<str>, record: Record, version: u64) {
-        self.metrics.copy(name, record, version);
+    pub(crate) fn copy(&mut self, name: &Arc<str>, record: Record, at: (u64, u64)) {
+        self.metrics.copy(name, record, at);
         self.settle(name);
     }
 
     pub(crate) fn copy_removal(&mut self, name: &str, version: u64) {
+        self.stirred.remove(name);
         self.metrics.copy_removal(name, version);
         self.loads.copy_removal(name, version);
     }
@@ -87,6 +111,7 @@ impl Books {
     }
 
     pub(crate) fn copied_whole(&mut self, names: &BTreeSet<Arc<str>>, version: u64) {
+        self.stirred.clear();
         self.metrics.copied_whole(names, version);
         self.loads.copied_whole(names, version);
     }
@@ -95,9 +120,10 @@ impl Books {
     fn settle(&mut self, name: &Arc<str>) {
         let Some(stored) = self.metrics.get(name) else { return };
         let load = LoadRecord::of(&stored.value);
-        let version = stored.version;
-        if self.loads.get(name).is_none_or(|known| !known.value.is_same(&load)) {
-            self.loads.copy(name, load, version);
+        let (version, added) = (stored.version, stored.added);
+        let stirred = self.stirred.remove(name);
+        if self.loads.get(name).is_none_or(|known| stirred || !known.value.is_same(&load)) {
+            self.loads.copy(name, load, (version, added));
         }
         self.loads.copy_reach(self.metrics.last());
         self.loads.copy_progress(self.metrics.complete());

@@ -9,6 +9,9 @@
 //! What changed is told some objects at a time; where that is all there was, a frame says so. A follower whose stream ends asks for what changed after the
 //! last such place: of what changed twice since then, it has not been told the first change.
 //!
+//! How that changes by which selectors choose is told in its place, too, since watches with selectors that go on under the next leader depend on it; a
+//! stream that tells it says so in a header.
+//!
 //! A replica of a version that has no such path answers 404, and is followed by an ordinary watch ([`follow`](crate::follow)); one that knows
 //! only of that finds it here as ever. What changes incompatibly gets another path.
 
@@ -41,6 +44,9 @@ pub(crate) const PATH: &str = "/copy/v1";
 
 /// By what a follower knows that it is answered as it asked.
 pub(crate) const CONTENT_TYPE: &str = "application/x-isthmus-copy";
+
+/// A header of streams that tell how that changes by which selectors choose.
+pub(crate) const RESELECTIONS_HEADER: &str = "isthmus-copy-reselections";
 
 /// How many objects are told at a time: some hundred kilobytes.
 const BATCH: usize = 16;
@@ -76,7 +82,9 @@ async fn copy(
     match Telling::begin(source, after) {
         Ok(telling) => {
             let mut response = Response::new(Body::from_stream(stream::unfold(telling, next)));
-            response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE));
+            let headers = response.headers_mut();
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE));
+            headers.insert(RESELECTIONS_HEADER, HeaderValue::from_static("true"));
             response
         }
         Err(StorageError::Expired { .. }) => StatusCode::GONE.into_response(),
@@ -121,9 +129,10 @@ impl Telling {
         for change in &changes {
             match change {
                 Change::Live(stored) => Frame::record(stored, self.source.api_version())?.put(&mut out),
+                Change::Reselected { how, .. } => Frame::reselected(how)?.put(&mut out),
                 Change::Gone { version, last } => {
-                    // It came and went since: both are told, so that the copy knows as much as any reader.
-                    if last.added > self.knew_all {
+                    // It changed, or came, and went since: both are told, so that the copy knows as much as any reader, and how selectors chose it last.
+                    if last.version > self.knew_all {
                         Frame::record(last, self.source.api_version())?.put(&mut out);
                     }
                     let gone = Gone { name: last.name.to_string(), version: *version };

@@ -14,9 +14,10 @@ use serde_json::value::RawValue;
 use tokio::time::timeout;
 
 use crate::copy_stream::wire::{Frame, MalformedFrame};
-use crate::copy_stream::{self, CONTENT_TYPE};
+use crate::copy_stream::{self, CONTENT_TYPE, RESELECTIONS_HEADER};
 use crate::record::{MalformedRecord, Record};
 use crate::storage::NodeMetrics;
+use crate::store::Copied;
 use crate::{GROUP, RESOURCE};
 
 /// The longest line of a stream: an object is at most as long as a request of the API server.
@@ -91,7 +92,7 @@ struct BookmarkMetadata {
 #[derive(Debug, Default)]
 struct Copying {
     /// The initial state, until its end is told.
-    initial: Option<Vec<(Arc<str>, u64, Record)>>,
+    initial: Initial,
 }
 
 /// Follows the leader that `client` reaches until the stream ends; its end is an error or `Ok` if the leader closed it in order.
@@ -102,6 +103,8 @@ pub async fn follow(client: &Client, copy: &NodeMetrics, copied: impl FnOnce()) 
     let request = http::Request::get(format!("{}{query}", copy_stream::PATH));
     let response = timeout(SILENCE, client.send(request.body(Body::empty())?)).await??;
     if is_copy(&response) {
+        let tells_reselections = response.headers().contains_key(RESELECTIONS_HEADER);
+        copy.change(|store, _| store.copy_begins(tells_reselections));
         let initial = resume.is_none().then(Vec::new);
         return take_copy(response.into_body(), initial, copy, copied).await;
     }
@@ -148,19 +151,23 @@ async fn take_copy(
 }
 
 /// The whole state so far, until its end is told.
-type Initial = Option<Vec<(Arc<str>, u64, Record)>>;
+type Initial = Option<Vec<Copied>>;
 
 fn take_frame(frame: Frame, initial: &mut Initial, copy: &NodeMetrics) -> Result<(), FollowError> {
-    let Frame { record, gone, whole, progress } = frame;
+    let Frame { record, gone, whole, progress, reselected } = frame;
     if let Some(record) = record {
-        let (name, version, record) = record.into_record()?;
+        let copied = record.into_record()?;
         match initial {
-            Some(initial) => initial.push((name, version, record)),
-            None => copy.change(|store, now| store.copy_change(now, &name, version, Some(record))),
+            Some(initial) => initial.push(copied),
+            None => copy.change(|store, now| store.copy_record(now, copied)),
         }
     }
     if let Some(gone) = gone {
-        copy.change(|store, now| store.copy_change(now, &gone.name.as_str().into(), gone.version, None));
+        copy.change(|store, now| store.copy_removal(now, &gone.name, gone.version));
+    }
+    if let Some(reselected) = reselected {
+        let how = reselected.into_reselected()?;
+        copy.change(|store, now| store.copy_reselection(now, how));
     }
     if let (Some(version), Some(records)) = (whole, initial.take_if(|_| whole.is_some())) {
         copy.change(|store, now| store.copy_list(now, records, version));
@@ -188,6 +195,7 @@ async fn watch(client: &Client, copy: &NodeMetrics, copied: impl FnOnce()) -> Re
     if response.status() != http::StatusCode::OK {
         return Err(FollowError::Status(response.status()));
     }
+    copy.change(|store, _| store.copy_begins(false));
     let mut copied = Some(copied);
     if initial.is_none()
         && let Some(copied) = copied.take()
@@ -232,17 +240,19 @@ impl Copying {
                 // A body of its own: a slice would keep its whole chunk of the stream.
                 let (record, object) = Record::from_json(Bytes::copy_from_slice(&body))?;
                 let (name, version) = (Arc::from(object.key().name()), object.resource_version().get());
+                // Since when it is there it does not say.
+                let copied = Copied { name, version, added: 0, record };
                 match &mut self.initial {
-                    Some(initial) => initial.push((name, version, record)),
-                    None => copy.change(|store, now| store.copy_change(now, &name, version, Some(record))),
+                    Some(initial) => initial.push(copied),
+                    None => copy.change(|store, now| store.copy_record(now, copied)),
                 }
             }
             "DELETED" => {
                 let object = kube_wire::object::Object::from_json(body)?;
-                let (name, version) = (Arc::from(object.key().name()), object.resource_version().get());
+                let (name, version) = (object.key().name(), object.resource_version().get());
                 match &mut self.initial {
-                    Some(initial) => initial.retain(|(known, ..)| *known != name),
-                    None => copy.change(|store, now| store.copy_change(now, &name, version, None)),
+                    Some(initial) => initial.retain(|known| &*known.name != name),
+                    None => copy.change(|store, now| store.copy_removal(now, name, version)),
                 }
             }
             "BOOKMARK" => {

@@ -4,6 +4,9 @@
 //! watch that resumes anywhere gets each changed value once, the latest. Deletions are kept as tombstones, up to a bound; whoever
 //! stands before the oldest that was dropped must begin anew.
 //!
+//! By what selectors choose changes seldom, and each change of it is kept in its place, up to a bound: who selects is told what left the
+//! selection, and nothing of what never was in it, wherever the watch goes on.
+//!
 //! Versions are `max(last + 1, unix microseconds)` and never above a ceiling that has been made known elsewhere, so that the next
 //! leader can begin above whatever this one told. No clock, no lock, no rendering here.
 
@@ -16,8 +19,38 @@ pub(crate) mod place;
 /// The fewest tombstones kept; else as many as there are names.
 const TOMBSTONES: usize = 1_024;
 
+/// The fewest changes kept of that by which selectors choose; else several of each name.
+const RESELECTIONS: usize = 4_096;
+
+/// So many of each name: what a cluster goes through that is cut off and comes back.
+const RESELECTIONS_OF_EACH: usize = 4;
+
 /// The most gaps kept in mind; one comes with each take-over.
 const GAPS: usize = 64;
+
+/// A value that selectors choose by a part of it.
+pub trait Selectable {
+    /// That part.
+    type Head: Clone + std::fmt::Debug + PartialEq;
+
+    /// That part of this value.
+    fn head(&self) -> Self::Head;
+}
+
+/// Selectors may choose otherwise since then.
+#[derive(Debug)]
+pub struct Reselected<H> {
+    /// The name.
+    pub name: Arc<str>,
+    /// When that was.
+    pub version: u64,
+    /// When the value came to be.
+    pub added: u64,
+    /// By what they chose before.
+    pub before: H,
+    /// By what they choose since.
+    pub after: H,
+}
 
 /// One value under its name, at its version.
 #[derive(Debug)]
@@ -28,15 +61,20 @@ pub struct Stored<T> {
     pub version: u64,
     /// When it came to be: who has seen less has not seen it.
     pub added: u64,
-    /// When that last changed by which selectors choose: who has seen less may have seen it selected or not.
-    pub reselected: u64,
     /// The value.
     pub value: T,
 }
 
 /// What happened to a name.
 #[derive(Debug)]
-pub enum Change<T> {
+pub enum Change<T: Selectable> {
+    /// Selectors may choose it otherwise since then. What it is then comes by itself: later, or next at the same version.
+    Reselected {
+        /// How.
+        how: Arc<Reselected<T::Head>>,
+        /// What it is at the moment, if it is there.
+        now: Option<Arc<Stored<T>>>,
+    },
     /// It has this value now.
     Live(Arc<Stored<T>>),
     /// It is gone since `version`.
@@ -48,19 +86,29 @@ pub enum Change<T> {
     },
 }
 
-impl<T> Clone for Change<T> {
+impl<T: Selectable> Clone for Change<T> {
     fn clone(&self) -> Self {
         match self {
+            Self::Reselected { how, now } => Self::Reselected { how: Arc::clone(how), now: now.clone() },
             Self::Live(stored) => Self::Live(Arc::clone(stored)),
             Self::Gone { version, last } => Self::Gone { version: *version, last: Arc::clone(last) },
         }
     }
 }
 
-impl<T> Change<T> {
+impl<T: Selectable> Change<T> {
+    /// Of whom it is.
+    pub fn name(&self) -> &Arc<str> {
+        match self {
+            Self::Reselected { how, .. } => &how.name,
+            Self::Live(stored) | Self::Gone { last: stored, .. } => &stored.name,
+        }
+    }
+
     /// When it happened.
     pub fn version(&self) -> u64 {
         match self {
+            Self::Reselected { how, .. } => how.version,
             Self::Live(stored) => stored.version,
             Self::Gone { version, .. } => *version,
         }
@@ -69,7 +117,7 @@ impl<T> Change<T> {
 
 /// Named values in the order of their changes.
 #[derive(Debug)]
-pub struct Ledger<T> {
+pub struct Ledger<T: Selectable> {
     last: u64,
     /// The last version at which all was known: a copy that is catching up was told of some of what is above.
     complete: u64,
@@ -80,9 +128,13 @@ pub struct Ledger<T> {
     live: BTreeMap<Arc<str>, Arc<Stored<T>>>,
     order: BTreeMap<u64, Change<T>>,
     tombstones: usize,
+    /// How that changed by which selectors choose, by version.
+    reselections: BTreeMap<u64, Arc<Reselected<T::Head>>>,
+    /// The oldest version after which all of those are known.
+    reselections_from: u64,
 }
 
-impl<T> Default for Ledger<T> {
+impl<T: Selectable> Default for Ledger<T> {
     fn default() -> Self {
         Self {
             last: 0,
@@ -93,11 +145,13 @@ impl<T> Default for Ledger<T> {
             live: BTreeMap::new(),
             order: BTreeMap::new(),
             tombstones: 0,
+            reselections: BTreeMap::new(),
+            reselections_from: 0,
         }
     }
 }
 
-impl<T> Ledger<T> {
+impl<T: Selectable> Ledger<T> {
     /// The version of the last change.
     pub fn last(&self) -> u64 {
         self.last
@@ -167,13 +221,12 @@ impl<T> Ledger<T> {
     pub fn restamp(&mut self, again: impl Fn(&T) -> T) {
         let live = |change: &Change<T>| match change {
             Change::Live(stored) => Some(Arc::clone(stored)),
-            Change::Gone { .. } => None,
+            Change::Reselected { .. } | Change::Gone { .. } => None,
         };
         for before in self.order.values().filter_map(live).collect::<Vec<_>>() {
             let version = self.next(0);
-            let Stored { name, added, reselected, value, .. } = &*before;
-            let (name, value) = (Arc::clone(name), again(value));
-            self.set(Stored { name, version, added: *added, reselected: *reselected, value });
+            let Stored { name, added, value, .. } = &*before;
+            self.set(Stored { name: Arc::clone(name), version, added: *added, value: again(value) });
         }
     }
 
@@ -182,13 +235,34 @@ impl<T> Ledger<T> {
         version >= self.oldest && !self.gaps.iter().any(|(above, to)| (above + 1..=*to).contains(&version))
     }
 
-    /// Sets a value; `reselects`: selectors may choose otherwise from now on.
-    pub fn put(&mut self, name: &Arc<str>, value: T, wall_micros: u64, reselects: bool) -> Arc<Stored<T>> {
+    /// Whether all is known after `version` that somebody needs who selects.
+    pub fn is_known_to_selectors(&self, version: u64) -> bool {
+        self.is_known(version) && version >= self.reselections_from
+    }
+
+    /// How selectors choose otherwise since that version, if they do.
+    pub fn reselected_at(&self, version: u64) -> Option<&Arc<Reselected<T::Head>>> {
+        self.reselections.get(&version)
+    }
+
+    /// What selectors choose by may have changed unheard of up to now: who selects begins anew.
+    pub fn forget_reselections(&mut self) {
+        self.reselections.clear();
+        self.reselections_from = self.last;
+    }
+
+    /// Sets a value.
+    pub fn put(&mut self, name: &Arc<str>, value: T, wall_micros: u64) -> Arc<Stored<T>> {
         let version = self.next(wall_micros);
-        let before = self.live.get(name);
-        let added = before.map_or(version, |before| before.added);
-        let reselected = before.filter(|_| !reselects).map_or(version, |before| before.reselected);
-        self.set(Stored { name: Arc::clone(name), version, added, reselected, value })
+        let Some(known) = self.live.get(name) else {
+            let (name, added) = (Arc::clone(name), version);
+            return self.set(Stored { name, version, added, value });
+        };
+        let (added, before, after) = (known.added, known.value.head(), value.head());
+        if before != after {
+            self.reselect(Arc::new(Reselected { name: Arc::clone(name), version, added, before, after }));
+        }
+        self.set(Stored { name: Arc::clone(name), version, added, value })
     }
 
     /// Takes a value away; `None` if there is none. The version is that of its going.
@@ -200,16 +274,19 @@ impl<T> Ledger<T> {
         self.bury(name, version).map(|last| (version, last))
     }
 
-    /// Sets a value at the version that another ledger gave it; nothing happens if a later one is known.
-    pub fn copy(&mut self, name: &Arc<str>, value: T, version: u64) {
-        let before = self.live.get(name);
-        if before.is_some_and(|before| before.version >= version) {
+    /// Sets a value at the version that another ledger gave it, in which it came to be at `added`; nothing happens if a later one is known.
+    pub fn copy(&mut self, name: &Arc<str>, value: T, (version, added): (u64, u64)) {
+        if self.live.get(name).is_some_and(|before| before.version >= version) {
             return;
         }
-        // Whether selectors choose otherwise is not known of a copy, and a reader must be told once too often.
-        let added = before.map_or(version, |before| before.added);
-        self.set(Stored { name: Arc::clone(name), version, added, reselected: version, value });
+        self.set(Stored { name: Arc::clone(name), version, added, value });
         self.last = self.last.max(version);
+    }
+
+    /// Selectors choose otherwise since then, as another ledger says.
+    pub fn copy_reselection(&mut self, how: Arc<Reselected<T::Head>>) {
+        self.last = self.last.max(how.version);
+        self.reselect(how);
     }
 
     /// Takes a value away at the version at which it went from another ledger.
@@ -251,18 +328,51 @@ impl<T> Ledger<T> {
             self.order.remove(&at);
         }
         self.tombstones = 0;
+        self.reselections.clear();
+        self.reselections_from = version;
     }
 
-    /// The first changes after `version`, at most `budget`, and the version up to which they are all. What they are to
+    /// The first changes after `version`, about `budget` at most, and the version up to which they are all. What they are to
     /// who reads in several turns, [`Place`](place::Place) says.
     pub fn after(&self, version: u64, budget: usize) -> (Vec<Change<T>>, u64) {
-        let mut changes = self.order.range((Excluded(version), Unbounded)).map(|(_, change)| change.clone());
-        let first: Vec<_> = changes.by_ref().take(budget.max(1)).collect();
-        let told = match (changes.next(), first.last()) {
-            (Some(_), Some(last)) => last.version(),
-            _ => self.last.max(version),
-        };
-        (first, told)
+        let since = || (Excluded(version), Unbounded);
+        let mut changes = self.order.range(since()).peekable();
+        let mut reselections = self.reselections.range(since()).peekable();
+        let mut first: Vec<Change<T>> = Vec::new();
+        loop {
+            let next = (reselections.peek().map(|(at, _)| **at), changes.peek().map(|(at, _)| **at));
+            let (at, how) = match next {
+                (None, None) => return (first, self.last.max(version)),
+                (Some(how), None) => (how, true),
+                (None, Some(change)) => (change, false),
+                // How selectors choose stands before what they choose from then.
+                (Some(how), Some(change)) => (how.min(change), how <= change),
+            };
+            // What is of one version is told at one time.
+            if let Some(told) = first.last().map(Change::version)
+                && first.len() >= budget.max(1)
+                && told < at
+            {
+                return (first, told);
+            }
+            if how {
+                first.extend(reselections.next().map(|(_, how)| Change::Reselected {
+                    how: Arc::clone(how),
+                    now: self.live.get(&how.name).map(Arc::clone),
+                }));
+            } else {
+                first.extend(changes.next().map(|(_, change)| change.clone()));
+            }
+        }
+    }
+
+    fn reselect(&mut self, how: Arc<Reselected<T::Head>>) {
+        self.reselections.insert(how.version, how);
+        if self.reselections.len() > (self.live.len() * RESELECTIONS_OF_EACH).max(RESELECTIONS)
+            && let Some((at, _)) = self.reselections.pop_first()
+        {
+            self.reselections_from = self.reselections_from.max(at);
+        }
     }
 
     fn next(&mut self, wall_micros: u64) -> u64 {

@@ -9,7 +9,7 @@ use kube_wire::object::Object;
 use kube_wire::resource_version::ResourceVersion;
 use serde_json::{Map, Value, json};
 
-use crate::ledger::Stored;
+use crate::ledger::{Selectable, Stored};
 use crate::record::{MalformedRecord, Record, uid};
 use crate::render::Allocatable;
 use crate::reported::Reported;
@@ -127,6 +127,29 @@ impl LoadRecord {
             "apiVersion": api_version, "kind": "NodeLoad", "metadata": metadata, "spec": {}, "status": status,
         }))
     }
+}
+
+impl Selectable for LoadRecord {
+    /// There are no labels.
+    type Head = FreshnessState;
+
+    fn head(&self) -> FreshnessState {
+        self.status.state
+    }
+}
+
+/// An object that has of one what selectors look at.
+pub(crate) fn head(
+    name: &str,
+    state: FreshnessState,
+    version: u64,
+    api_version: &str,
+) -> Result<Object, MalformedRecord> {
+    let head = json!({
+        "apiVersion": api_version, "kind": "NodeLoad", "metadata": { "name": name, "resourceVersion": version.to_string() },
+        "spec": {}, "status": { "state": state },
+    });
+    Ok(Object::from_valid_json(serde_json::to_vec(&head)?.into())?)
 }
 
 /// The version as clients get it; made once.

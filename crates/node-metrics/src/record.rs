@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
-use api::slo::freshness::Freshness;
+use api::slo::freshness::{Freshness, FreshnessState};
 use api::slo::load::Load;
 use bytes::Bytes;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use crate::ledger::Stored;
+use crate::ledger::{Selectable, Stored};
 use crate::render::{self, Allocatable};
 use crate::reported::Reported;
 
@@ -39,6 +39,32 @@ pub struct Record {
     /// Its JSON is that of the copied object, but for the version.
     as_copied: bool,
     object: Mutex<Weak<Object>>,
+}
+
+/// What selectors look at: labels, and the field that the resource says can be selected by.
+#[derive(Clone, Debug)]
+pub struct Head {
+    /// `metadata` without the resource version.
+    pub metadata: Arc<Map<String, Value>>,
+    /// `status.freshness.state`
+    pub state: FreshnessState,
+}
+
+/// Two are equal between which no selector can tell a difference.
+impl PartialEq for Head {
+    fn eq(&self, other: &Self) -> bool {
+        let same_labels = Arc::ptr_eq(&self.metadata, &other.metadata)
+            || self.metadata.get("labels") == other.metadata.get("labels");
+        same_labels && self.state == other.state
+    }
+}
+
+impl Selectable for Record {
+    type Head = Head;
+
+    fn head(&self) -> Head {
+        Head { metadata: Arc::clone(&self.metadata), state: self.freshness.state }
+    }
 }
 
 /// Where a status comes from.
@@ -262,16 +288,15 @@ pub fn object(
     Ok(object)
 }
 
-/// What selectors look at, of the version as clients get it: name, labels, and the fields that the resource says can be selected by. A
-/// hundredth of the whole.
-pub fn head(stored: &Stored<Record>) -> Result<Object, MalformedRecord> {
-    let Record { metadata, freshness, .. } = &stored.value;
-    let head = json!({
-        "metadata": {
-            "name": metadata.get("name"), "labels": metadata.get("labels"), "resourceVersion": stored.version.to_string(),
-        },
-        "status": { "freshness": { "state": freshness.state } },
-    });
+/// An object that has of a version as clients get it what selectors look at, and who it is: a hundredth of the whole. It is what is told of one that left
+/// a selection and is not there any more.
+pub fn head(head: &Head, version: u64, api_version: &str) -> Result<Object, MalformedRecord> {
+    let Head { metadata, state } = head;
+    let mut metadata = Map::clone(metadata);
+    metadata.insert("resourceVersion".to_owned(), version.to_string().into());
+    let status = Some(json!({ "freshness": { "state": state } }));
+    let (spec, kind) = (&json!({}), "NodeMetric");
+    let head = Whole { api_version, kind, metadata: &metadata, spec, status };
     Ok(Object::from_valid_json(serde_json::to_vec(&head)?.into())?)
 }
 
@@ -313,7 +338,7 @@ mod tests {
 
     fn ledger_of(record: Record, version: u64) -> Arc<Stored<Record>> {
         let mut ledger = Ledger::default();
-        ledger.copy(&"n1".into(), record, version);
+        ledger.copy(&"n1".into(), record, (version, version));
         Arc::clone(ledger.get("n1").unwrap())
     }
 
@@ -322,7 +347,7 @@ mod tests {
         let mut ledger = Ledger::default();
         let spec = Arc::new(json!({"metricCollectPolicy": {"reportIntervalSeconds": 10}}));
         let record = Record::of_node("n1", "0b1f", None, spec);
-        let stored = ledger.put(&"n1".into(), record, 7, true);
+        let stored = ledger.put(&"n1".into(), record, 7);
         let mut made = Vec::new();
         let first = object(&stored, VERSION, |object| made.push(Arc::clone(object))).unwrap();
         let second = object(&stored, VERSION, |object| made.push(Arc::clone(object))).unwrap();
@@ -346,7 +371,7 @@ mod tests {
         let (record, _) = Record::from_json(Bytes::from(body)).unwrap();
         assert_eq!(record.freshness.state, FreshnessState::Fresh);
         let freshness = Freshness { state: FreshnessState::Stale, ..Freshness::default() };
-        let stale = Ledger::default().put(&"n1".into(), record.with_freshness(freshness), 6, true);
+        let stale = Ledger::default().put(&"n1".into(), record.with_freshness(freshness), 6);
         let value: Value = serde_json::from_slice(object(&stale, "v", |_| {}).unwrap().body()).unwrap();
         assert_eq!(value["status"], json!({"podsMetric": [{"name": "p"}], "freshness": {"state": "Stale"}}));
     }

@@ -18,7 +18,7 @@ use watch_cache::Scope;
 
 use crate::freshness::Now;
 use crate::ledger::place::Place;
-use crate::ledger::{Change, Stored};
+use crate::ledger::{Change, Ledger, Selectable, Stored};
 use crate::load::LoadRecord;
 use crate::recent::Recent;
 use crate::record::{MalformedRecord, Record};
@@ -128,15 +128,17 @@ impl NodeMetrics {
     fn selects<K: Kind>(
         &self,
         (labels, fields): (&LabelSelector, &FieldSelector),
-        stored: &Stored<K::Value>,
+        name: &str,
+        head: &<K::Value as Selectable>::Head,
     ) -> Result<bool, StorageError> {
         if labels.is_everything() && fields.is_everything() {
             return Ok(true);
         }
-        if is_of_another(fields, &stored.name) {
+        if is_of_another(fields, name) {
             return Ok(false);
         }
-        let head = K::head(self, stored).map_err(|error| internal(&error))?;
+        // Of which version, no selector asks.
+        let head = K::head(self, name, head, 1).map_err(|error| internal(&error))?;
         Ok(labels.matches(&head) && fields.matches(&head))
     }
 
@@ -221,7 +223,9 @@ impl NodeMetrics {
             WatchStart::After(asked) if asked.get() > last => {
                 return Err(StorageError::Behind { current: version(last) });
             }
-            WatchStart::After(asked) if !ledger.is_known(asked.get()) => {
+            WatchStart::After(asked)
+                if !is_known(ledger, (&request.labels, &request.fields), asked.get()) =>
+            {
                 return Err(StorageError::Expired { asked, oldest: version(ledger.oldest()) });
             }
             WatchStart::After(asked) => (Place::resumed(asked.get()), None),
@@ -262,7 +266,7 @@ impl NodeMetrics {
         match after {
             None => Ok((term, last, Some(ledger.values().cloned().collect()))),
             Some(asked) if asked > last => Err(StorageError::Behind { current: version(last) }),
-            Some(asked) if !ledger.is_known(asked) => {
+            Some(asked) if !ledger.is_known_to_selectors(asked) => {
                 Err(StorageError::Expired { asked: version(asked), oldest: version(ledger.oldest()) })
             }
             Some(asked) => Ok((term, asked, None)),
@@ -281,7 +285,7 @@ impl NodeMetrics {
             return Err(unavailable("another leadership began"));
         }
         let ledger = store.ledger();
-        if !ledger.is_known(told) {
+        if !ledger.is_known_to_selectors(told) {
             let (asked, oldest) = (version(told), version(ledger.oldest()));
             return Err(StorageError::Expired { asked, oldest });
         }
@@ -342,6 +346,17 @@ impl Storage for NodeMetricStorage {
     ) -> BoxFuture<'a, Result<Arc<Object>, StorageError>> {
         future::ready(self.0.remove_now(key, expected)).boxed()
     }
+}
+
+/// Whether all is known after `version` that a reader with these selectors needs.
+fn is_known<T: Selectable>(
+    ledger: &Ledger<T>,
+    (labels, fields): (&LabelSelector, &FieldSelector),
+    version: u64,
+) -> bool {
+    // A name stays what it is.
+    let chooses = !labels.is_everything() || !fields.looks_only_at("metadata.name");
+    if chooses { ledger.is_known_to_selectors(version) } else { ledger.is_known(version) }
 }
 
 /// Whether a selector asks for one object, and this is another: it never was and never will be selected.

@@ -32,6 +32,7 @@ mod settle;
 mod warm;
 mod write;
 
+pub use copy::Copied;
 pub use write::WriteError;
 
 /// A copy whose leader was not heard of for so long says nothing of nodes any more. Leaders send bookmarks each minute.
@@ -145,6 +146,17 @@ enum Origin {
     Own,
 }
 
+/// What a copy was told of how that changes by which selectors choose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reselections {
+    /// All since it was last whole.
+    Told,
+    /// Not all; its leader's stream tells them now.
+    Missed,
+    /// Nothing: its leader's stream does not tell them.
+    Untold,
+}
+
 /// The state machine.
 #[derive(Debug)]
 pub struct Store {
@@ -156,6 +168,7 @@ pub struct Store {
     phase: Phase,
     epoch: u64,
     copied: bool,
+    reselections: Reselections,
     /// When the copy last heard of its leader.
     copied_at: Option<Duration>,
     origin: Origin,
@@ -196,6 +209,7 @@ impl Store {
             phase: Phase::Following,
             epoch: 0,
             copied: false,
+            reselections: Reselections::Missed,
             copied_at: None,
             origin: Origin::Own,
             warm: false,
@@ -251,6 +265,9 @@ impl Store {
         self.ledger.begin_above(floor.max(self.ledger.last()).max(now.micros()));
         self.ledger.set_ceiling(u64::MAX);
         self.epoch = self.ledger.last();
+        if self.reselections != Reselections::Told {
+            self.ledger.forget_reselections();
+        }
         if missed {
             self.ledger.restamp();
         }

@@ -1,6 +1,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use aggregated_api::Storage;
+use api::slo::freshness::FreshnessState;
 use kube::Client;
+use kube_wire::list_options::WatchRequest;
+use kube_wire::selectable_field::SelectableFields;
 use node_report::report::{PodUsage, Report};
 use node_report::{NodeUsage, Resources};
 use serde_json::Value;
@@ -10,11 +14,13 @@ use tls::certificate::Certificate;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tower::ServiceExt as _;
+use watch_cache::{Delivery, Scope};
 
 use super::*;
 use crate::follow::follow;
 use crate::freshness::Now;
 use crate::record::{Status, object};
+use crate::storage::{NodeLoadStorage, NodeMetricStorage};
 use crate::store::{NodeFacts, Phase, Settings, Store};
 
 const NAME: &str = "replicas.test";
@@ -185,6 +191,74 @@ async fn a_copy_shows_what_its_leader_shows() {
         assert_eq!((&told["status"], &told["spec"]), (&served["status"], &served["spec"]));
     }
     assert_eq!((told.len(), served.len()), (2, 2));
+}
+
+/// Whoever watches with a selector and goes on under the next leader is told of nothing that it never held, and of all that it is not to hold any more.
+#[tokio::test]
+async fn selectors_choose_under_the_next_leader_as_under_the_last() {
+    let site = Site::new();
+    let copy = replica(&Arc::new(AtomicBool::new(true)));
+    let following = site.follow(&copy).await;
+    let begun = site.source.read(|store| store.ledger().last());
+    let state =
+        |store: &Store, name: &str| store.ledger().get(name).map(|stored| stored.value.freshness.state);
+    let tick = |seconds: u64| {
+        site.source.change(|store, now| store.tick(Now { steady: Duration::from_secs(seconds), ..now }));
+    };
+    // One becomes stale and is fresh again before the standby has looked; the other stays.
+    tick(30);
+    assert_eq!(site.source.read(|store| state(store, "goes")), Some(FreshnessState::Stale));
+    let later = site.source.read(|store| store.ledger().last());
+    site.source.change(|store, now| store.report(now, report("goes", 1)));
+    site.assert_same(&copy).await;
+    drop(following);
+    assert_eq!(copy.read(|store| state(store, "goes")), Some(FreshnessState::Fresh));
+    copy.change(|store, now| {
+        for name in ["goes", "reports", "silent"] {
+            store.node_applied(now, NodeFacts { ready: name != "silent", ..NodeFacts::alive(name) });
+        }
+        store.nodes_listed(now, &["goes".into(), "reports".into(), "silent".into()].into());
+        store.promote(now, store.ledger().last() + 1_000);
+        assert_eq!(store.phase(), Phase::Serving);
+    });
+    for (since, wanted, expected) in [
+        (begun, "Fresh", &["-goes", "-reports", "+goes"][..]),
+        (begun, "Stale", &["+reports"]),
+        (later, "Stale", &["-goes", "~reports"]),
+        (later, "Fresh", &["+goes"]),
+        (later, "NeverReported", &["~silent"]),
+        (begun, "Expired", &[]),
+    ] {
+        for loads in [false, true] {
+            let told = told(&copy, loads, since, wanted).await;
+            assert_eq!(told, expected, "{wanted} since {since}, loads: {loads}");
+        }
+    }
+}
+
+/// What a watch that goes on is told of objects in a state before it has to wait.
+async fn told(source: &Arc<NodeMetrics>, loads: bool, since: u64, state: &str) -> Vec<String> {
+    let field = if loads { "status.state" } else { "status.freshness.state" };
+    let query = format!("watch=1&resourceVersion={since}&fieldSelector={field}%3D{state}");
+    let request = WatchRequest::parse(&query, &SelectableFields::custom([&*format!(".{field}")])).unwrap();
+    let watcher = if loads {
+        NodeLoadStorage(Arc::clone(source)).watch(&Scope::Cluster, &request).await
+    } else {
+        NodeMetricStorage(Arc::clone(source)).watch(&Scope::Cluster, &request).await
+    };
+    let (mut watcher, mut told) = (watcher.unwrap(), Vec::new());
+    while let Ok(deliveries) = timeout(Duration::from_millis(200), watcher.next()).await {
+        for delivery in deliveries.unwrap() {
+            let (sign, object) = match delivery {
+                Delivery::Added(object) => ("+", object),
+                Delivery::Modified(object) => ("~", object),
+                Delivery::Deleted(object) => ("-", object),
+                other => panic!("{other:?}"),
+            };
+            told.push(format!("{sign}{}", object.key().name()));
+        }
+    }
+    told
 }
 
 #[tokio::test]

@@ -6,10 +6,11 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use node_report::Message;
 use serde::de::DeserializeOwned;
 
-use crate::ledger::Stored;
-use crate::record::{self, MalformedRecord, Record, Status};
+use crate::ledger::{Reselected, Stored};
+use crate::record::{self, Head, MalformedRecord, Record, Status};
 use crate::render::Allocatable;
 use crate::reported::{Reported, State};
+use crate::store;
 
 /// The longest frame: an object is at most as long as a request of the API server.
 const FRAME_MAX: usize = 16 << 20;
@@ -29,6 +30,28 @@ pub(crate) struct Frame {
     /// Nothing else happened up to this version.
     #[prost(uint64, optional, tag = "4")]
     pub(crate) progress: Option<u64>,
+    /// Selectors may choose one otherwise since then.
+    #[prost(message, optional, tag = "5")]
+    pub(crate) reselected: Option<Reselection>,
+}
+
+/// How that changed by which selectors choose; metadata and states in JSON.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Reselection {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(uint64, tag = "2")]
+    version: u64,
+    #[prost(uint64, tag = "3")]
+    added: u64,
+    #[prost(bytes = "bytes", tag = "4")]
+    metadata_before: Bytes,
+    #[prost(bytes = "bytes", tag = "5")]
+    state_before: Bytes,
+    #[prost(bytes = "bytes", tag = "6")]
+    metadata_after: Bytes,
+    #[prost(bytes = "bytes", tag = "7")]
+    state_after: Bytes,
 }
 
 /// What went, and when.
@@ -64,6 +87,9 @@ pub(crate) struct Copied {
     allocatable_cpu_milli: u64,
     #[prost(uint64, tag = "10")]
     allocatable_memory_bytes: u64,
+    /// When it came to be.
+    #[prost(uint64, tag = "11")]
+    added: u64,
 }
 
 /// What is sent is no such stream.
@@ -89,6 +115,20 @@ pub enum MalformedFrame {
 impl Frame {
     pub(crate) fn record(stored: &Stored<Record>, api_version: &str) -> Result<Self, MalformedRecord> {
         Ok(Self { record: Some(Copied::of(stored, api_version)?), ..Self::default() })
+    }
+
+    pub(crate) fn reselected(how: &Reselected<Head>) -> Result<Self, MalformedRecord> {
+        let Reselected { name, version, added, before, after } = how;
+        let reselection = Reselection {
+            name: name.to_string(),
+            version: *version,
+            added: *added,
+            metadata_before: serde_json::to_vec(&*before.metadata)?.into(),
+            state_before: serde_json::to_vec(&before.state)?.into(),
+            metadata_after: serde_json::to_vec(&*after.metadata)?.into(),
+            state_after: serde_json::to_vec(&after.state)?.into(),
+        };
+        Ok(Self { reselected: Some(reselection), ..Self::default() })
     }
 
     pub(crate) fn put(&self, out: &mut BytesMut) {
@@ -117,8 +157,8 @@ impl Frame {
 
 impl Copied {
     fn of(stored: &Stored<Record>, api_version: &str) -> Result<Self, MalformedRecord> {
-        let Stored { name, version, value, .. } = stored;
-        let head = Self { name: name.to_string(), version: *version, ..Self::default() };
+        let Stored { name, version, added, value, .. } = stored;
+        let head = Self { name: name.to_string(), version: *version, added: *added, ..Self::default() };
         let Status::Reported(reported) = &value.status else {
             let object = record::object(stored, api_version, |_| {})?;
             return Ok(Self { object: Some(object.body().clone()), ..head });
@@ -135,13 +175,13 @@ impl Copied {
         })
     }
 
-    /// Name, version and what it is.
-    pub(crate) fn into_record(self) -> Result<(Arc<str>, u64, Record), MalformedFrame> {
-        let name: Arc<str> = self.name.as_str().into();
+    /// What it says.
+    pub(crate) fn into_record(self) -> Result<store::Copied, MalformedFrame> {
+        let (name, version, added) = (self.name.as_str().into(), self.version, self.added);
         if let Some(object) = self.object {
             // A body of its own: a slice would keep its whole chunk of the stream.
             let (record, _) = Record::from_json(Bytes::copy_from_slice(&object))?;
-            return Ok((name, self.version, record));
+            return Ok(store::Copied { name, version, added, record });
         }
         let reported = self.reported.as_ref().and_then(Reported::of_state);
         let reported = reported.ok_or_else(|| MalformedFrame::Pods(self.name.clone()))?;
@@ -151,8 +191,25 @@ impl Copied {
         };
         let (metadata, spec) = (Arc::new(json(&self.metadata)?), Arc::new(json(&self.spec)?));
         let status = Status::Reported(Arc::new(reported));
-        let record = Record::new(metadata, spec, status, json(&self.freshness)?, allocatable);
-        Ok((name, self.version, record.with_load(json(&self.load)?)))
+        let record = Record::new(metadata, spec, status, json(&self.freshness)?, allocatable)
+            .with_load(json(&self.load)?);
+        Ok(store::Copied { name, version, added, record })
+    }
+}
+
+impl Reselection {
+    /// What it says.
+    pub(crate) fn into_reselected(self) -> Result<Reselected<Head>, MalformedFrame> {
+        let head = |metadata: &[u8], state: &[u8]| {
+            Ok::<_, MalformedFrame>(Head { metadata: Arc::new(json(metadata)?), state: json(state)? })
+        };
+        Ok(Reselected {
+            before: head(&self.metadata_before, &self.state_before)?,
+            after: head(&self.metadata_after, &self.state_after)?,
+            name: self.name.into(),
+            version: self.version,
+            added: self.added,
+        })
     }
 }
 

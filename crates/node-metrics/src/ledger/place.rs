@@ -2,10 +2,17 @@
 //!
 //! The ledger keeps the last change of each name alone, so a reader that catches up is told in several turns of names that changed more
 //! than once, and may go away between any two events. What it says then of where it stands is the version of the last event: of names
-//! that changed before that and once more after it, it was told neither change. Until such a reader has caught up, everything that it may
-//! hold and is not to hold any more is told as gone; whoever does not hold it lets that pass, as informers do.
+//! that changed before that and once more after it, it was told neither change. It holds them as they were before, which does no harm: the later change is
+//! told, or that they are gone.
+//!
+//! Of what is left behind by a selection that is not so, for the later change of something that is not selected is no news. Therefore the ledger keeps
+//! each change of that by which selectors choose in its place, and every reader is told there what left its selection. So a reader holds
+//! nothing at any place that it is not to hold there, and by what it says of where it stands it is known what it may hold.
 
-use super::{Change, Stored};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{Change, Selectable};
 
 /// What a change is to a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,19 +26,20 @@ pub(crate) enum News {
 }
 
 /// Where a reader stands.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Place {
     told: u64,
-    /// When it last knew everything. Only what is older than this is sure to be known: of what changed since then twice, the first
-    /// change stands no more in the order. While it is `resumed` it says so and need not be right.
+    /// When it last knew everything; while it is `resumed` it says so.
     knew_all: u64,
     resumed: bool,
+    /// Of what came since then, or is selected otherwise: whether it holds it.
+    holds: BTreeMap<Arc<str>, bool>,
 }
 
 impl Place {
     /// Of one that knows everything up to `version`.
     pub(crate) fn whole(version: u64) -> Self {
-        Self { told: version, knew_all: version, resumed: false }
+        Self { told: version, knew_all: version, resumed: false, holds: BTreeMap::new() }
     }
 
     /// Of one that was told something of `version`, by this ledger or the one before.
@@ -57,20 +65,39 @@ impl Place {
         }
     }
 
-    /// What a change is to it; `selected`: it is to hold it as it is now, or was last. What came and went since it last looked is nothing to it.
-    pub(crate) fn news<T>(&self, change: &Change<T>, selected: bool) -> Option<News> {
-        match change {
-            Change::Live(stored) if selected && stored.added > self.knew_all => Some(News::Added),
-            Change::Live(_) if selected => Some(News::Modified),
-            Change::Live(stored) | Change::Gone { last: stored, .. } => {
-                // What left the selection may have been in it when the reader last knew.
-                let was_selected = selected || stored.reselected > self.knew_all;
-                (self.resumed || (self.may_know(stored) && was_selected)).then_some(News::Deleted)
+    /// What a change is to it, which is told of them in their order; `selects`: whether it is to hold what has such a head. What came and went since it last
+    /// looked is nothing to it.
+    pub(crate) fn news<T: Selectable, E>(
+        &mut self,
+        change: &Change<T>,
+        selects: impl Fn(&T::Head) -> Result<bool, E>,
+    ) -> Result<Option<News>, E> {
+        let known = self.holds.get(change.name()).copied();
+        Ok(match change {
+            Change::Live(stored) => {
+                let is_selected = selects(&stored.value.head())?;
+                // As it was selected then, if nothing else is known.
+                let holds = known.unwrap_or(stored.added <= self.knew_all && is_selected);
+                if is_selected && !holds {
+                    self.holds.insert(Arc::clone(&stored.name), true);
+                }
+                is_selected.then_some(if holds { News::Modified } else { News::Added })
             }
-        }
-    }
-
-    fn may_know<T>(&self, stored: &Stored<T>) -> bool {
-        stored.added <= self.told
+            Change::Reselected { how, .. } => {
+                let was_selected = selects(&how.before)?;
+                let holds = known.unwrap_or(how.added <= self.knew_all && was_selected);
+                let leaves = holds && !selects(&how.after)?;
+                self.holds.insert(Arc::clone(&how.name), holds && !leaves);
+                leaves.then_some(News::Deleted)
+            }
+            Change::Gone { last, .. } => {
+                self.holds.remove(&last.name);
+                let holds = match known {
+                    Some(holds) => holds,
+                    None => last.added <= self.knew_all && selects(&last.value.head())?,
+                };
+                holds.then_some(News::Deleted)
+            }
+        })
     }
 }

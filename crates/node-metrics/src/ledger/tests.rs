@@ -14,6 +14,14 @@ fn is_selected(value: u32) -> bool {
     value.is_multiple_of(2)
 }
 
+impl Selectable for u32 {
+    type Head = bool;
+
+    fn head(&self) -> bool {
+        is_selected(*self)
+    }
+}
+
 /// A client that holds all values, or the selected: what it was told, up to where, and its watch while that lasts.
 #[derive(Debug, Default)]
 struct Reader {
@@ -21,6 +29,8 @@ struct Reader {
     known: BTreeMap<Arc<str>, u32>,
     told: u64,
     watch: Option<Place>,
+    /// A watch of it ended while it caught up, and it has not caught up since: what it holds is not known.
+    cut: bool,
 }
 
 impl Reader {
@@ -32,41 +42,46 @@ impl Reader {
         truth(ledger).into_iter().filter(|(_, value)| self.holds(*value)).collect()
     }
 
+    fn is_known(&self, ledger: &Ledger<u32>) -> bool {
+        if self.selects { ledger.is_known_to_selectors(self.told) } else { ledger.is_known(self.told) }
+    }
+
     /// Reads `turns` times some changes. With `cut` its watch ends behind the first event of the last turn.
     fn read(&mut self, ledger: &Ledger<u32>, turns: usize, cut: bool) {
-        if !ledger.is_known(self.told) {
+        if !self.is_known(ledger) {
             // Told 410: begins anew with a list.
-            (self.known, self.told) = (self.truth(ledger), ledger.last());
+            (self.known, self.told, self.cut) = (self.truth(ledger), ledger.last(), false);
             self.watch = Some(Place::whole(self.told));
         }
         let mut place = self.watch.take().unwrap_or_else(|| Place::resumed(self.told));
-        // What changes while it reads may be new to it and not be called so.
-        let sure = place.is_whole();
         for turn in 1..=turns {
             let (changes, told) = ledger.after(place.told(), 2);
             for change in &changes {
-                let (Change::Live(stored) | Change::Gone { last: stored, .. }) = change;
-                let Some(news) = place.news(change, self.holds(stored.value)) else { continue };
+                let selects = |head: &bool| Ok::<_, std::convert::Infallible>(!self.selects || *head);
+                let Ok(Some(news)) = place.news(change, selects) else { continue };
                 assert!(change.version() > self.told, "versions went back: {change:?} {self:?}");
                 self.told = change.version();
-                let knew = match news {
-                    News::Added | News::Modified => {
+                let knew = match change {
+                    Change::Live(stored) => {
                         self.known.insert(Arc::clone(&stored.name), stored.value).is_some()
                     }
-                    News::Deleted => self.known.remove(&stored.name).is_some(),
+                    Change::Reselected { .. } | Change::Gone { .. } => {
+                        self.known.remove(change.name()).is_some()
+                    }
                 };
-                // Of one that came and went only the first turn knows that nobody was told of it.
-                let certain = sure && !self.selects && (turn == 1 || news != News::Deleted);
-                let wrong = certain && knew == (news == News::Added);
-                assert!(!wrong, "{news:?} of {stored:?}: {self:?}");
+                assert!(
+                    self.cut || knew == (news != News::Added),
+                    "{news:?} of {change:?}: {self:?} {place:?}"
+                );
                 if cut && turn == turns {
+                    self.cut = true;
                     return;
                 }
             }
             place.reach(told, ledger.last());
             if place.is_whole() {
                 // As by a bookmark.
-                self.told = told;
+                (self.told, self.cut) = (told, false);
                 assert_eq!(self.known, self.truth(ledger));
                 break;
             }
@@ -122,14 +137,14 @@ impl Standby {
     fn whole(ledger: &Ledger<u32>) -> Self {
         let mut copy = Ledger::default();
         let names = ledger.values().map(|s| Arc::clone(&s.name)).collect();
-        ledger.values().for_each(|s| copy.copy(&s.name, s.value, s.version));
+        ledger.values().for_each(|s| copy.copy(&s.name, s.value, (s.version, s.added)));
         copy.copied_whole(&names, ledger.last());
         Self { copy, stream: None }
     }
 
     fn follow(&mut self, ledger: &Ledger<u32>, turns: usize, cut: bool) {
         let complete = self.copy.complete();
-        if self.stream.is_none() && !ledger.is_known(complete) {
+        if self.stream.is_none() && !ledger.is_known_to_selectors(complete) {
             *self = Self::whole(ledger);
         }
         let complete = self.copy.complete();
@@ -138,10 +153,13 @@ impl Standby {
             let (changes, told) = ledger.after(heard, 2);
             for change in changes {
                 match change {
-                    Change::Live(stored) => self.copy.copy(&stored.name, stored.value, stored.version),
+                    Change::Live(stored) => {
+                        self.copy.copy(&stored.name, stored.value, (stored.version, stored.added));
+                    }
+                    Change::Reselected { how, .. } => self.copy.copy_reselection(how),
                     Change::Gone { version, last } => {
-                        if last.added > knew_all {
-                            self.copy.copy(&last.name, last.value, last.version);
+                        if last.version > knew_all {
+                            self.copy.copy(&last.name, last.value, (last.version, last.added));
                         }
                         self.copy.copy_removal(&last.name, version);
                     }
@@ -182,8 +200,7 @@ fn take_over(before: &Ledger<u32>, standby: Standby, ceiling: u64) -> Ledger<u32
 fn put(ledger: &mut Ledger<u32>, name: &Arc<str>, value: u32, at: u64) {
     let before = ledger.get(name).map(|stored| stored.value);
     if before != Some(value) {
-        let reselects = before.is_none_or(|before| is_selected(before) != is_selected(value));
-        ledger.put(name, value, at, reselects);
+        ledger.put(name, value, at);
     }
 }
 
@@ -212,10 +229,11 @@ proptest! {
                     ledger = take_over(&ledger, standby, ceiling);
                     ceiling += 100_000;
                     for reader in &mut readers {
-                        reader.watch = None;
+                        let caught_up = reader.watch.take().is_some_and(|place| place.is_whole());
+                        reader.cut |= !caught_up;
                     }
                     // The clock of the new leader may be behind: versions go on all the same.
-                    let stored = ledger.put(&name(0), 0, clock, true);
+                    let stored = ledger.put(&name(0), 0, clock);
                     prop_assert!(stored.version > told);
                     standby = Standby::whole(&ledger);
                 }
@@ -233,7 +251,7 @@ fn history_is_as_long_as_there_are_names() {
     let mut ledger = Ledger::<u32>::default();
     for round in 0..1_000 {
         for n in 0..5 {
-            ledger.put(&name(n), round, 0, false);
+            ledger.put(&name(n), 2 * round, 0);
         }
     }
     assert_eq!(ledger.after(0, usize::MAX).0.len(), 5);
@@ -244,7 +262,7 @@ fn history_is_as_long_as_there_are_names() {
 fn whoever_stands_before_a_forgotten_deletion_begins_anew() {
     let mut ledger = Ledger::<u32>::default();
     for round in 0..2_000 {
-        ledger.put(&name(1), round, 0, false);
+        ledger.put(&name(1), round, 0);
         ledger.remove("n1", 0);
     }
     assert_eq!(ledger.after(0, usize::MAX).0.len(), TOMBSTONES);
@@ -256,18 +274,40 @@ fn whoever_stands_before_a_forgotten_deletion_begins_anew() {
 fn the_ceiling_holds_back_the_clock_and_not_the_count() {
     let mut ledger = Ledger::<u32>::default();
     ledger.set_ceiling(100);
-    assert_eq!(ledger.put(&name(1), 1, 90, false).version, 90);
-    assert_eq!(ledger.put(&name(1), 1, 900, false).version, 100);
-    assert_eq!(ledger.put(&name(1), 1, 900, false).version, 101);
+    assert_eq!(ledger.put(&name(1), 1, 90).version, 90);
+    assert_eq!(ledger.put(&name(1), 1, 900).version, 100);
+    assert_eq!(ledger.put(&name(1), 1, 900).version, 101);
 }
 
 #[test]
-fn selectors_are_told_when_to_look_again() {
+fn of_what_selectors_choose_by_so_much_is_kept_and_who_comes_later_begins_anew() {
     let mut ledger = Ledger::<u32>::default();
-    let first = ledger.put(&name(1), 1, 0, false);
-    assert_eq!(first.reselected, first.version);
-    let second = ledger.put(&name(1), 2, 0, false);
-    assert_eq!(second.reselected, first.version);
-    let third = ledger.put(&name(1), 2, 0, true);
-    assert_eq!((third.reselected, third.added), (third.version, first.version));
+    for value in 0..5_000 {
+        ledger.put(&name(1), value, 0);
+        ledger.put(&name(1), value, 0);
+    }
+    let changes = ledger.after(0, usize::MAX).0;
+    let reselections = changes.iter().filter(|change| matches!(change, Change::Reselected { .. }));
+    assert_eq!((changes.len(), reselections.count()), (RESELECTIONS + 1, RESELECTIONS));
+    assert!(ledger.is_known(0) && !ledger.is_known_to_selectors(0));
+    assert!(ledger.is_known_to_selectors(changes[0].version() - 1));
+    ledger.forget_reselections();
+    assert!(!ledger.is_known_to_selectors(ledger.last() - 1) && ledger.is_known_to_selectors(ledger.last()));
+    assert_eq!(ledger.after(0, usize::MAX).0.len(), 1);
+}
+
+#[test]
+fn what_is_of_one_version_is_told_at_one_time() {
+    let mut ledger = Ledger::<u32>::default();
+    for value in [1, 2, 3] {
+        ledger.put(&name(1), value, 0);
+    }
+    let mut told = 0;
+    let mut seen = Vec::new();
+    while told < ledger.last() {
+        let (changes, at) = ledger.after(told, 1);
+        seen.push(changes.iter().map(Change::version).collect::<Vec<_>>());
+        told = at;
+    }
+    assert_eq!(seen, [vec![2], vec![3, 3]], "which is so now stands behind how it came to be so");
 }

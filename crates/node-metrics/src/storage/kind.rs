@@ -2,19 +2,20 @@
 
 use std::sync::Arc;
 
+use api::slo::freshness::FreshnessState;
 use kube_wire::object::Object;
 use parking_lot::Mutex;
 
 use super::NodeMetrics;
 use super::pages::Pages;
-use crate::ledger::{Ledger, Stored};
+use crate::ledger::{Ledger, Selectable, Stored};
 use crate::load::{self, LoadRecord};
 use crate::record::{self, MalformedRecord, Record};
 use crate::store::Store;
 
 /// Which of the store's ledgers is read, and how its values become JSON.
 pub(super) trait Kind: Send + Sync + 'static {
-    type Value: std::fmt::Debug + Send + Sync + 'static;
+    type Value: Selectable<Head: Send + Sync> + std::fmt::Debug + Send + Sync + 'static;
 
     fn ledger(store: &Store) -> &Ledger<Self::Value>;
 
@@ -23,8 +24,13 @@ pub(super) trait Kind: Send + Sync + 'static {
     /// The version as clients get it.
     fn object(source: &NodeMetrics, stored: &Stored<Self::Value>) -> Result<Arc<Object>, MalformedRecord>;
 
-    /// What of that selectors look at.
-    fn head(source: &NodeMetrics, stored: &Stored<Self::Value>) -> Result<Arc<Object>, MalformedRecord>;
+    /// An object of that name and version that has what selectors look at.
+    fn head(
+        source: &NodeMetrics,
+        name: &str,
+        head: &<Self::Value as Selectable>::Head,
+        version: u64,
+    ) -> Result<Object, MalformedRecord>;
 
     /// The last state under the version of its end.
     fn departed(
@@ -55,8 +61,13 @@ impl Kind for Metric {
         record::object(stored, source.api_version, |made| source.recent.hold(made))
     }
 
-    fn head(_: &NodeMetrics, stored: &Stored<Record>) -> Result<Arc<Object>, MalformedRecord> {
-        record::head(stored).map(Arc::new)
+    fn head(
+        source: &NodeMetrics,
+        _: &str,
+        head: &record::Head,
+        version: u64,
+    ) -> Result<Object, MalformedRecord> {
+        record::head(head, version, source.api_version)
     }
 
     fn departed(
@@ -83,8 +94,13 @@ impl Kind for Load {
         load::object(stored, source.api_version)
     }
 
-    fn head(source: &NodeMetrics, stored: &Stored<LoadRecord>) -> Result<Arc<Object>, MalformedRecord> {
-        Self::object(source, stored)
+    fn head(
+        source: &NodeMetrics,
+        name: &str,
+        head: &FreshnessState,
+        version: u64,
+    ) -> Result<Object, MalformedRecord> {
+        load::head(name, *head, version, source.api_version)
     }
 
     fn departed(

@@ -11,7 +11,7 @@ use kube_wire::resource::ObjectKey;
 use super::kind::Kind;
 use super::sending::Sending;
 use super::{NodeMetrics, version};
-use crate::ledger::Stored;
+use crate::ledger::{Selectable, Stored};
 
 /// How many objects are looked at before others get their turn.
 const BATCH: usize = 256;
@@ -47,7 +47,7 @@ impl NodeMetrics {
                 break;
             }
             looked += 1;
-            if everything || self.selects::<K>((labels, fields), stored)? {
+            if everything || self.selects::<K>((labels, fields), &stored.name, &stored.value.head())? {
                 values.push(Arc::clone(stored));
             }
             if looked % BATCH == 0 {

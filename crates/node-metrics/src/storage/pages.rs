@@ -69,7 +69,7 @@ mod tests {
     use crate::ledger::Stored;
 
     fn state(objects: usize) -> State<()> {
-        let stored = Stored { name: "n".into(), version: 1, added: 1, reselected: 1, value: () };
+        let stored = Stored { name: "n".into(), version: 1, added: 1, value: () };
         Arc::new(std::iter::repeat_n(Arc::new(stored), objects).collect())
     }
 

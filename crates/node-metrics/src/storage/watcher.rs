@@ -7,15 +7,16 @@ use aggregated_api::{StorageError, Watcher};
 use futures::future::{BoxFuture, FutureExt};
 use kube_wire::field_selector::FieldSelector;
 use kube_wire::label_selector::LabelSelector;
+use kube_wire::object::Object;
 use kube_wire::resource_version::ResourceVersion;
 use tokio::sync::watch;
 use watch_cache::Delivery;
 
 use super::kind::Kind;
 use super::sending::Sending;
-use super::{NodeMetrics, internal, is_of_another, unavailable, version};
+use super::{NodeMetrics, internal, is_known, is_of_another, unavailable, version};
 use crate::ledger::place::{News, Place};
-use crate::ledger::{Change, Stored};
+use crate::ledger::{Change, Reselected, Selectable, Stored};
 use crate::turns::Turns;
 
 /// How many objects are looked at, and told, at a time.
@@ -46,9 +47,9 @@ impl<K: Kind> StoreWatcher<K> {
         Self { source, term, place, initial, selectors, turns: Turns::new(changed) }
     }
 
-    fn selects(&self, stored: &Stored<K::Value>) -> Result<bool, StorageError> {
+    fn selects(&self, name: &str, head: &<K::Value as Selectable>::Head) -> Result<bool, StorageError> {
         let (labels, fields) = &self.selectors;
-        self.source.selects::<K>((labels, fields), stored)
+        self.source.selects::<K>((labels, fields), name, head)
     }
 
     /// What can be told at once. Nothing is lost if the caller goes away behind it: it does not wait.
@@ -58,7 +59,7 @@ impl<K: Kind> StoreWatcher<K> {
             let end_bookmark = *end_bookmark;
             let mut deliveries = Vec::with_capacity(batch.len() + 1);
             for stored in batch {
-                if self.selects(&stored)? {
+                if self.selects(&stored.name, &stored.value.head())? {
                     deliveries.push(Delivery::Added(self.source.object::<K>(&stored)?));
                 }
             }
@@ -76,7 +77,8 @@ impl<K: Kind> StoreWatcher<K> {
                 return Err(unavailable("another leadership began"));
             }
             let ledger = K::ledger(&store);
-            if !ledger.is_known(self.place.told()) {
+            let (labels, fields) = &self.selectors;
+            if !is_known(ledger, (labels, fields), self.place.told()) {
                 let (asked, oldest) = (version(self.place.told()), version(ledger.oldest()));
                 return Err(StorageError::Expired { asked, oldest });
             }
@@ -85,30 +87,47 @@ impl<K: Kind> StoreWatcher<K> {
         };
         let mut deliveries = Vec::with_capacity(changes.len());
         for change in &changes {
-            self.tell(change, &mut deliveries)?;
+            if let Some(delivery) = self.tell(change)? {
+                deliveries.push(delivery);
+            }
         }
         self.place.reach(told, last);
         Ok(deliveries)
     }
 
-    fn tell(&self, change: &Change<K::Value>, deliveries: &mut Vec<Delivery>) -> Result<(), StorageError> {
-        let (Change::Live(stored) | Change::Gone { last: stored, .. }) = change;
-        if is_of_another(&self.selectors.1, &stored.name) {
-            return Ok(());
+    fn tell(&mut self, change: &Change<K::Value>) -> Result<Option<Delivery>, StorageError> {
+        let (name, (labels, fields)) = (change.name(), &self.selectors);
+        if is_of_another(fields, name) {
+            return Ok(None);
         }
-        let Some(news) = self.place.news(change, self.selects(stored)?) else { return Ok(()) };
+        let selects = |head: &_| self.source.selects::<K>((labels, fields), name, head);
+        let Some(news) = self.place.news(change, selects)? else { return Ok(None) };
         let object = match change {
             Change::Live(stored) => self.source.object::<K>(stored)?,
+            Change::Reselected { how, now } => self.left(how, now.as_deref())?,
             Change::Gone { version, last } => {
                 K::departed(last, *version, self.source.api_version).map_err(|error| internal(&error))?
             }
         };
-        deliveries.push(match news {
+        Ok(Some(match news {
             News::Added => Delivery::Added(object),
             News::Modified => Delivery::Modified(object),
             News::Deleted => Delivery::Deleted(object),
-        });
-        Ok(())
+        }))
+    }
+
+    /// What left the selection, at the version of that.
+    fn left(
+        &self,
+        how: &Reselected<<K::Value as Selectable>::Head>,
+        now: Option<&Stored<K::Value>>,
+    ) -> Result<Arc<Object>, StorageError> {
+        let api_version = self.source.api_version;
+        let object = match now {
+            Some(now) => K::departed(now, how.version, api_version),
+            None => K::head(&self.source, &how.name, &how.before, how.version).map(Arc::new),
+        };
+        object.map_err(|error| internal(&error))
     }
 }
 

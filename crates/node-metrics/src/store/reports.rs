@@ -39,7 +39,7 @@ impl Store {
         if let (Verdict::Take, Some(reported)) = (verdict, reported) {
             tracked.heard = now.steady;
             tracked.told = tracked.facts.policy.interval;
-            let silence = tracked.silence.replace(Silence::Fresh);
+            tracked.silence = Some(Silence::Fresh);
             let freshness = Freshness {
                 state: FreshnessState::Fresh,
                 received_time: Some(Time(seconds(now.wall))),
@@ -60,7 +60,7 @@ impl Store {
             let load = self.thresholds.judge(before, Figures::of(&reported, allocatable));
             let record = Record::new(metadata, spec, Status::Reported(reported), freshness, allocatable)
                 .with_load(load);
-            self.ledger.put(&name, record, now.micros(), silence != Some(Silence::Fresh));
+            self.ledger.put(&name, record, now.micros());
             self.warm_by_report(now);
         }
         Outcome::Judged { verdict, reply: Box::new(reply) }
@@ -96,7 +96,7 @@ impl Store {
                 ..stored.value.freshness.clone()
             };
             let record = stored.value.with_freshness(freshness);
-            self.ledger.put(name, record, now.micros(), true);
+            self.ledger.put(name, record, now.micros());
         }
         if self.nodes_listed {
             self.settle_missing(now);

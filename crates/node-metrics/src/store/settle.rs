@@ -68,6 +68,6 @@ impl Store {
             Some(stored) if *stored.value.spec != **spec => stored.value.with_spec(Arc::clone(spec)),
             Some(_) => return,
         };
-        self.ledger.put(name, record, now.micros(), false);
+        self.ledger.put(name, record, now.micros());
     }
 }

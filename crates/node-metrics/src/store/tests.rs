@@ -266,7 +266,8 @@ fn copied_to_standby(leader: &Store, seconds: u64, names: &[&str]) -> Store {
     let mut standby = store();
     let copied = |stored: &crate::ledger::Stored<Record>| {
         let body: Bytes = record::object(stored, VERSION, |_| {}).unwrap().body().clone();
-        (Arc::clone(&stored.name), stored.version, Record::from_json(body).unwrap().0)
+        let record = Record::from_json(body).unwrap().0;
+        Copied { name: Arc::clone(&stored.name), version: stored.version, added: stored.added, record }
     };
     let ledger = leader.ledger();
     standby.copy_list(at(seconds), ledger.values().map(|s| copied(s)).collect(), ledger.last());
@@ -434,11 +435,9 @@ fn what_was_copied_is_told_under_a_version_of_its_own() {
     let mut standby = store();
     standby.node_applied(at(1), facts("a", 0, None));
     standby.nodes_listed(at(1), &["a".into()].into());
-    standby.copy_list(
-        at(1),
-        vec![("a".into(), stored.version, Record::from_json(body).unwrap().0)],
-        stored.version,
-    );
+    let record = Record::from_json(body).unwrap().0;
+    let copied = Copied { name: "a".into(), version: stored.version, added: stored.added, record };
+    standby.copy_list(at(1), vec![copied], stored.version);
     let floor = stored.version + 1_000_000_000;
     standby.promote(at(2), floor);
     let (mut before, after) = (value(&leader, "a"), value(&standby, "a"));

@@ -61,8 +61,6 @@ impl Store {
         metadata.remove("resourceVersion");
         let spec = Arc::new(draft.get("spec").cloned().unwrap_or_else(|| Value::Object(Map::new())));
         let status = draft.get("status").filter(|status| status.as_object().is_some_and(|s| !s.is_empty()));
-        let relabelled =
-            before.as_ref().is_none_or(|b| b.value.metadata.get("labels") != metadata.get("labels"));
         let metadata = Arc::new(metadata);
 
         let known = before.as_ref().map(|before| object(before, api_version, |_| {})).transpose();
@@ -105,7 +103,7 @@ impl Store {
             }
             Record::new(metadata, spec, status, freshness, allocatable)
         };
-        let stored = self.ledger.put(name, record, now.micros(), relabelled || !same);
+        let stored = self.ledger.put(name, record, now.micros());
         self.warm(now);
         Ok(stored)
     }

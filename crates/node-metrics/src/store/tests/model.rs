@@ -4,7 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::ledger::place::{News, Place};
-use crate::ledger::{Change, Stored};
+use crate::ledger::{Change, Reselected, Selectable, Stored};
+use crate::record::Head;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -50,13 +51,23 @@ struct Informer {
     held: BTreeMap<String, u64>,
     told: Option<u64>,
     watch: Option<Place>,
+    /// A watch of it ended while it caught up, and it has not caught up since.
+    cut: bool,
     /// Of each object the highest version that it has seen.
     highest: BTreeMap<String, u64>,
 }
 
 impl Informer {
+    fn selects(&self, head: &Head) -> bool {
+        !self.selects || head.state == FreshnessState::Fresh
+    }
+
     fn holds(&self, stored: &Stored<Record>) -> bool {
-        !self.selects || stored.value.freshness.state == FreshnessState::Fresh
+        self.selects(&stored.value.head())
+    }
+
+    fn is_known(&self, ledger: &Ledger<Record>, told: u64) -> bool {
+        if self.selects { ledger.is_known_to_selectors(told) } else { ledger.is_known(told) }
     }
 
     fn see(&mut self, name: &str, version: u64) {
@@ -67,7 +78,7 @@ impl Informer {
     /// Reads some turns, to the middle of the last if it is `cut`; says what was deleted.
     fn read(&mut self, ledger: &Ledger<Record>, turns: usize, cut: bool) -> Vec<String> {
         let mut deleted = Vec::new();
-        let Some(mut seen) = self.told.filter(|told| ledger.is_known(*told)) else {
+        let Some(mut seen) = self.told.filter(|told| self.is_known(ledger, *told)) else {
             let list: BTreeMap<_, _> = ledger
                 .values()
                 .filter(|stored| self.holds(stored))
@@ -78,7 +89,7 @@ impl Informer {
             }
             let before = std::mem::replace(&mut self.held, list);
             deleted.extend(before.into_keys().filter(|name| !self.held.contains_key(name)));
-            self.told = Some(ledger.last());
+            (self.told, self.cut) = (Some(ledger.last()), false);
             self.watch = Some(Place::whole(ledger.last()));
             return deleted;
         };
@@ -86,24 +97,28 @@ impl Informer {
         for turn in 1..=turns {
             let (changes, told) = ledger.after(place.told(), BATCH);
             for change in &changes {
-                let (Change::Live(stored) | Change::Gone { last: stored, .. }) = change;
-                let Some(news) = place.news(change, self.holds(stored)) else { continue };
+                let selects = |head: &Head| Ok::<_, std::convert::Infallible>(self.selects(head));
+                let Ok(Some(news)) = place.news(change, selects) else { continue };
+                let name = change.name().to_string();
                 assert!(change.version() > seen, "versions went back in a watch");
                 seen = change.version();
-                self.see(&stored.name, seen);
+                self.see(&name, seen);
                 self.told = Some(seen);
                 if news != News::Deleted {
-                    self.held.insert(stored.name.to_string(), seen);
-                } else if self.held.remove(&*stored.name).is_some() {
-                    deleted.push(stored.name.to_string());
+                    self.held.insert(name, seen);
+                } else if self.held.remove(&name).is_some() {
+                    deleted.push(name);
+                } else {
+                    assert!(self.cut, "DELETED of {name}, which was not there");
                 }
                 if cut && turn == turns {
+                    self.cut = true;
                     return deleted;
                 }
             }
             place.reach(told, ledger.last());
             if place.is_whole() {
-                self.told = Some(told);
+                (self.told, self.cut) = (Some(told), false);
                 break;
             }
         }
@@ -113,7 +128,7 @@ impl Informer {
 
     /// Whether it knows all; then that must be so.
     fn is_whole(&self, ledger: &Ledger<Record>) -> bool {
-        let whole = self.watch.is_some_and(|place| place.is_whole());
+        let whole = self.watch.as_ref().is_some_and(Place::is_whole);
         if whole {
             let selected = ledger.values().filter(|stored| self.holds(stored));
             let truth: Vec<_> = selected.map(|stored| stored.name.to_string()).collect();
@@ -163,15 +178,19 @@ impl World {
         let ledger = self.leader.ledger();
         let copied = |stored: &Stored<Record>| {
             let body: Bytes = record::object(stored, VERSION, |_| {}).unwrap().body().clone();
-            Record::from_json(body).unwrap().0
+            let record = Record::from_json(body).unwrap().0;
+            let Stored { name, version, added, .. } = stored;
+            Copied { name: Arc::clone(name), version: *version, added: *added, record }
         };
         if self.leader.phase() != Phase::Serving {
             return;
         }
         let complete = self.standby.is_copied().then(|| self.standby.ledger().complete());
         let place = self.stream.take().or(complete.map(|complete| (complete, complete)));
-        let Some((mut heard, mut knew_all)) = place.filter(|(heard, _)| ledger.is_known(*heard)) else {
-            let list = ledger.values().map(|s| (Arc::clone(&s.name), s.version, copied(s))).collect();
+        let Some((mut heard, mut knew_all)) = place.filter(|(heard, _)| ledger.is_known_to_selectors(*heard))
+        else {
+            let list = ledger.values().map(|stored| copied(stored)).collect();
+            self.standby.copy_begins(true);
             self.standby.copy_list(now, list, ledger.last());
             self.stream = Some((ledger.last(), ledger.last()));
             return;
@@ -180,14 +199,18 @@ impl World {
             let (changes, told) = ledger.after(heard, BATCH);
             for change in changes {
                 match change {
-                    Change::Live(s) => {
-                        self.standby.copy_change(now, &s.name, s.version, Some(copied(&s)));
+                    Change::Live(stored) => self.standby.copy_record(now, copied(&stored)),
+                    Change::Reselected { how, .. } => {
+                        let Reselected { name, version, added, before, after } = &*how;
+                        let (name, before, after) = (Arc::clone(name), before.clone(), after.clone());
+                        let how = Reselected { name, version: *version, added: *added, before, after };
+                        self.standby.copy_reselection(now, how);
                     }
                     Change::Gone { version, last } => {
-                        if last.added > knew_all {
-                            self.standby.copy_change(now, &last.name, last.version, Some(copied(&last)));
+                        if last.version > knew_all {
+                            self.standby.copy_record(now, copied(&last));
                         }
-                        self.standby.copy_change(now, &last.name, version, None);
+                        self.standby.copy_removal(now, &last.name, version);
                     }
                 }
                 if cut && turn == turns {
@@ -310,7 +333,8 @@ impl World {
                 self.leader.set_ceiling(self.ceiling);
                 self.stream = None;
                 for informer in &mut self.informers {
-                    informer.watch = None;
+                    let caught_up = informer.watch.take().is_some_and(|place| place.is_whole());
+                    informer.cut |= !caught_up;
                 }
                 if let Some((uid, name)) = late {
                     self.read_all();
