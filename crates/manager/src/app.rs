@@ -1,7 +1,7 @@
 //! The composition root of `isthmus-manager run`: configuration in, a running process out.
 //!
-//! Every replica keeps the index of pools and serves the webhook, probes and metrics; the one that leads runs the
-//! controllers as well. Each task belongs to a [`JoinSet`], and one that ends unasked ends the process.
+//! Every replica keeps the indexes of pools and nodes and serves the webhook, probes and metrics; the one that leads runs the
+//! controllers as well. Who runs that of Gateways is elected apart, and soon again, by replicas that know all it goes by. Each task belongs to a [`JoinSet`], and one that ends unasked ends the process.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,25 +11,29 @@ use axum::Router;
 use axum::serve::Listener;
 use daemon::metrics::Metrics;
 use daemon::ready::{Handle, Liveness, Readiness};
-use kube::Client;
+use kube::runtime::watcher;
+use kube::{Api, Client};
 use prometheus_client::registry::Registry;
 use tls::listener::{Limits, TlsListener};
 use tls::resolver::ServingCertificate;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::config::Config;
-use crate::controllers::gateway::metrics::GatewayMetrics;
+use crate::controllers::gateway::{self, metrics::GatewayMetrics};
 use crate::controllers::hub_identity::metrics::HubIdentityMetrics;
 use crate::controllers::webhook_certificates::{CertificateMetrics, ServingSecretWatch};
-use crate::leader::{self, Clock, Election, LeadershipGuard};
-use crate::leading::{Keys, Leading};
+use crate::leader::{self, Candidacy, Clock, Election, LeadershipGuard};
+use crate::leading::{Keys, Leading, asking};
 use crate::metrics_server::KubernetesReviewer;
+use crate::nodes::Nodes;
 use crate::pools::Pools;
 use crate::retire::retiring;
+use crate::watches;
 use crate::{controllers, metrics_server, node_metrics, webhook};
 
 /// How long the webhook goes on serving after the process was asked to end: by then the API server has taken this
@@ -109,6 +113,7 @@ struct Figures {
     hubs: HubIdentityMetrics,
     gateways: GatewayMetrics,
     leader: leader::Metrics,
+    gateway_leader: leader::Metrics,
 }
 
 impl Figures {
@@ -120,6 +125,7 @@ impl Figures {
             hubs: HubIdentityMetrics::register(registry),
             gateways: GatewayMetrics::register(registry),
             leader: leader::Metrics::register(registry),
+            gateway_leader: leader::Metrics::register(registry.sub_registry_with_prefix("gateway")),
         }
     }
 }
@@ -151,8 +157,9 @@ impl App {
             None => None,
         };
         if let Some(deployment) = &config.deployment {
-            config.election.owner =
-                leader::owner(client.clone(), &config.election.namespace, deployment).await;
+            let owner = leader::owner(client.clone(), &config.election.namespace, deployment).await;
+            config.gateway_election.owner.clone_from(&owner);
+            config.election.owner = owner;
         }
         let registry = Arc::new(registry);
         Ok(Self { config, client, lease_client, health, webhook, metrics, node_metrics, registry, figures })
@@ -194,6 +201,12 @@ impl App {
             }
             None => node_metrics::Running::default(),
         };
+        let gateway_candidacy = Candidacy {
+            client: lease_client.clone(),
+            settings: config.gateway_election.clone(),
+            clock: Clock::boot(),
+            metrics: figures.gateway_leader,
+        };
         let (election, leadership) =
             Election::new(lease_client, config.election.clone(), Clock::boot(), figures.leader);
         let leadership = LeadershipGuard::from(leadership);
@@ -217,6 +230,17 @@ impl App {
             keys.clone(),
             readiness.register("pools"),
         ));
+        let (nodes, all_nodes) = (Arc::new(Nodes::default()), watch::Sender::new(false));
+        let nodes_listed = all_nodes.subscribe();
+        background.spawn(watches::keep(
+            Api::all(client.clone()),
+            watcher::Config::default(),
+            Arc::clone(&nodes),
+            asking(&keys),
+            move || {
+                all_nodes.send_replace(true);
+            },
+        ));
         let certificate = readiness.register("certificate");
         let secret = ServingSecretWatch::new(serving, certificate, figures.certificates.clone());
         background.spawn(secret.run(client.clone(), Arc::clone(&config.certificates), servers_end.clone()));
@@ -227,17 +251,33 @@ impl App {
         candidacy.spawn(election.run(lease_end.clone()));
         let controllers_end = CancellationToken::new();
         let mut controllers = JoinSet::new();
+        let mut gateways = JoinSet::new();
+        if config.gateways.gateways {
+            let setup = gateway::Setup {
+                client: client.clone(),
+                candidacy: gateway_candidacy,
+                identity: config.identity.clone(),
+                pools: pools.clone(),
+                nodes: Arc::clone(&nodes),
+                nodes_listed: nodes_listed.clone(),
+                metrics: figures.controllers.clone(),
+                gateway_metrics: figures.gateways,
+                for_edge_pools: config.gateways.gateways_for_edge_pools,
+            };
+            gateways.spawn(gateway::run(setup, controllers_end.clone()));
+        }
         let leading = Leading {
             config,
             client,
             pools,
+            nodes,
+            nodes_listed,
             keys,
             leadership,
             liveness,
             controller_metrics: figures.controllers,
             certificate_metrics: figures.certificates,
             hub_metrics: figures.hubs,
-            gateway_metrics: figures.gateways,
         };
         controllers.spawn(leading.run(controllers_end.clone()));
 
@@ -247,6 +287,7 @@ impl App {
             Some(ended) = background.join_next() => return Err(unasked("a watch", ended)),
             Some(ended) = node_metrics.tasks.join_next() => return Err(unasked("a part of node metrics", ended)),
             Some(ended) = controllers.join_next() => return Err(unasked("the controllers", ended)),
+            Some(ended) = gateways.join_next() => return Err(unasked("the Gateway controller", ended)),
             Some(ended) = candidacy.join_next() => {
                 return Err(match ended {
                     Ok(Err(lost)) => lost.into(),
@@ -257,7 +298,12 @@ impl App {
         let asked = Instant::now();
         // First the controllers, then the Lease, so that a standby leads at once; the webhook last.
         controllers_end.cancel();
-        tokio::join!(node_metrics.hand_over(), finish(&mut controllers, HAND_OVER));
+        tokio::join!(
+            node_metrics.hand_over(),
+            finish(&mut controllers, HAND_OVER),
+            // It gives its own Lease away as well.
+            finish(&mut gateways, 2 * HAND_OVER),
+        );
         lease_end.cancel();
         finish(&mut candidacy, HAND_OVER).await;
         tokio::time::sleep(SERVE_ON.saturating_sub(asked.elapsed())).await;

@@ -8,6 +8,7 @@ mod gateways;
 mod held;
 mod identity;
 mod monitoring;
+mod leader;
 mod outwards;
 mod reach;
 mod rotation;
