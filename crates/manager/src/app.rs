@@ -27,7 +27,7 @@ use crate::config::Config;
 use crate::controllers::gateway::{self, metrics::GatewayMetrics};
 use crate::controllers::hub_identity::metrics::HubIdentityMetrics;
 use crate::controllers::webhook_certificates::{CertificateMetrics, ServingSecretWatch};
-use crate::leader::{self, Candidacy, Clock, Election, LeadershipGuard};
+use crate::leader::{self, Clock, Election, LeadershipGuard};
 use crate::leading::{Keys, Leading, asking};
 use crate::metrics_server::KubernetesReviewer;
 use crate::nodes::Nodes;
@@ -201,14 +201,8 @@ impl App {
             }
             None => node_metrics::Running::default(),
         };
-        let gateway_candidacy = Candidacy {
-            client: lease_client.clone(),
-            settings: config.gateway_election.clone(),
-            clock: Clock::boot(),
-            metrics: figures.gateway_leader,
-        };
         let (election, leadership) =
-            Election::new(lease_client, config.election.clone(), Clock::boot(), figures.leader);
+            Election::new(lease_client.clone(), config.election.clone(), Clock::boot(), figures.leader);
         let leadership = LeadershipGuard::from(leadership);
 
         let admin = daemon::admin::router(readiness.clone(), liveness.clone());
@@ -224,23 +218,9 @@ impl App {
         servers.spawn(serve("metrics", metrics_listener, scrape, servers_end.clone()));
 
         let mut background = JoinSet::new();
-        background.spawn(follow_pools(
-            pools.clone(),
-            client.clone(),
-            keys.clone(),
-            readiness.register("pools"),
-        ));
-        let (nodes, all_nodes) = (Arc::new(Nodes::default()), watch::Sender::new(false));
-        let nodes_listed = all_nodes.subscribe();
-        background.spawn(watches::keep(
-            Api::all(client.clone()),
-            watcher::Config::default(),
-            Arc::clone(&nodes),
-            asking(&keys),
-            move || {
-                all_nodes.send_replace(true);
-            },
-        ));
+        let pools_known = readiness.register("pools");
+        background.spawn(follow_pools(pools.clone(), client.clone(), keys.clone(), pools_known));
+        let (nodes, nodes_listed) = follow_nodes(&client, &keys, &mut background);
         let certificate = readiness.register("certificate");
         let secret = ServingSecretWatch::new(serving, certificate, figures.certificates.clone());
         background.spawn(secret.run(client.clone(), Arc::clone(&config.certificates), servers_end.clone()));
@@ -251,21 +231,6 @@ impl App {
         candidacy.spawn(election.run(lease_end.clone()));
         let controllers_end = CancellationToken::new();
         let mut controllers = JoinSet::new();
-        let mut gateways = JoinSet::new();
-        if config.gateways.gateways {
-            let setup = gateway::Setup {
-                client: client.clone(),
-                candidacy: gateway_candidacy,
-                identity: config.identity.clone(),
-                pools: pools.clone(),
-                nodes: Arc::clone(&nodes),
-                nodes_listed: nodes_listed.clone(),
-                metrics: figures.controllers.clone(),
-                gateway_metrics: figures.gateways,
-                for_edge_pools: config.gateways.gateways_for_edge_pools,
-            };
-            gateways.spawn(gateway::run(setup, controllers_end.clone()));
-        }
         let leading = Leading {
             config,
             client,
@@ -279,6 +244,10 @@ impl App {
             certificate_metrics: figures.certificates,
             hub_metrics: figures.hubs,
         };
+        let mut gateways = JoinSet::new();
+        if let Some(setup) = leading.gateways(lease_client, figures.gateway_leader, figures.gateways) {
+            gateways.spawn(gateway::run(setup, controllers_end.clone()));
+        }
         controllers.spawn(leading.run(controllers_end.clone()));
 
         tokio::select! {
@@ -288,22 +257,13 @@ impl App {
             Some(ended) = node_metrics.tasks.join_next() => return Err(unasked("a part of node metrics", ended)),
             Some(ended) = controllers.join_next() => return Err(unasked("the controllers", ended)),
             Some(ended) = gateways.join_next() => return Err(unasked("the Gateway controller", ended)),
-            Some(ended) = candidacy.join_next() => {
-                return Err(match ended {
-                    Ok(Err(lost)) => lost.into(),
-                    ended => unasked("the election", ended.map(drop)),
-                });
-            }
+            Some(ended) = candidacy.join_next() => return Err(out_of_office(ended)),
         }
         let asked = Instant::now();
-        // First the controllers, then the Lease, so that a standby leads at once; the webhook last.
+        // First the controllers, then the Lease, so that a standby leads at once; the webhook last. That of Gateways gives away its own.
         controllers_end.cancel();
-        tokio::join!(
-            node_metrics.hand_over(),
-            finish(&mut controllers, HAND_OVER),
-            // It gives its own Lease away as well.
-            finish(&mut gateways, 2 * HAND_OVER),
-        );
+        let ended = (finish(&mut controllers, HAND_OVER), finish(&mut gateways, 2 * HAND_OVER));
+        tokio::join!(node_metrics.hand_over(), ended.0, ended.1);
         lease_end.cancel();
         finish(&mut candidacy, HAND_OVER).await;
         tokio::time::sleep(SERVE_ON.saturating_sub(asked.elapsed())).await;
@@ -344,6 +304,21 @@ async fn follow_pools(pools: Pools, client: Client, keys: Keys, ready: Handle) {
     tokio::join!(follow, announce);
 }
 
+/// Keeps the index of nodes, tells the leader's controller what changed in it, and says when it is whole.
+fn follow_nodes(
+    client: &Client,
+    keys: &Keys,
+    background: &mut JoinSet<()>,
+) -> (Arc<Nodes>, watch::Receiver<bool>) {
+    let (nodes, (whole, listed)) = (Arc::new(Nodes::default()), watch::channel(false));
+    let whole = move || {
+        whole.send_replace(true);
+    };
+    let (api, config) = (Api::all(client.clone()), watcher::Config::default());
+    background.spawn(watches::keep(api, config, Arc::clone(&nodes), asking(keys), whole));
+    (nodes, listed)
+}
+
 /// Shows that tasks are scheduled.
 async fn heartbeat(liveness: Liveness) {
     let (period, silence) = HEARTBEAT;
@@ -360,6 +335,13 @@ async fn finish<T: 'static>(tasks: &mut JoinSet<T>, within: Duration) {
     if tokio::time::timeout(within, all).await.is_err() {
         warn!(within = ?within, "not everything ended in time; it is cut off");
         tasks.abort_all();
+    }
+}
+
+fn out_of_office(ended: Result<Result<(), leader::Error>, JoinError>) -> Error {
+    match ended {
+        Ok(Err(lost)) => lost.into(),
+        ended => unasked("the election", ended.map(drop)),
     }
 }
 

@@ -14,12 +14,13 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::config::Config;
+use crate::controllers::gateway::{self, metrics::GatewayMetrics};
 use crate::controllers::hub_access;
 use crate::controllers::hub_identity::{self, metrics::HubIdentityMetrics};
 use crate::controllers::node_places;
 use crate::controllers::node_pool::{self, Context, Progress};
 use crate::controllers::webhook_certificates::{self, CertificateMetrics};
-use crate::leader::LeadershipGuard;
+use crate::leader::{self, Candidacy, Clock, LeadershipGuard};
 use crate::nodes::Nodes;
 use crate::pods::{self, ContainerNetworkPods};
 use crate::pools::Pools;
@@ -66,6 +67,27 @@ pub(crate) struct Leading {
 }
 
 impl Leading {
+    /// What the Gateway controller is made of, if it is to run; it is led apart. `client` must not retry by itself.
+    pub(crate) fn gateways(
+        &self,
+        client: Client,
+        elections: leader::Metrics,
+        gateway_metrics: GatewayMetrics,
+    ) -> Option<gateway::Setup> {
+        let settings = self.config.gateway_election.clone();
+        self.config.gateways.gateways.then(|| gateway::Setup {
+            client: self.client.clone(),
+            candidacy: Candidacy { client, settings, clock: Clock::boot(), metrics: elections },
+            identity: self.config.identity.clone(),
+            pools: self.pools.clone(),
+            nodes: Arc::clone(&self.nodes),
+            nodes_listed: self.nodes_listed.clone(),
+            metrics: self.controller_metrics.clone(),
+            gateway_metrics,
+            for_edge_pools: self.config.gateways.gateways_for_edge_pools,
+        })
+    }
+
     /// Waits until this replica leads, and leads until `end`.
     pub(crate) async fn run(self, end: CancellationToken) {
         let mut leadership = self.leadership.clone();
