@@ -92,7 +92,7 @@ async fn x2_a_cloud_gateway_dies_with_the_manager_that_leads() -> Result<()> {
         another_leads(&client, LEASE, &holder, Duration::from_secs(5)).await?;
         drop(back);
         endpoints_are(&slices, &GATEWAYS, Instant::now(), Duration::from_secs(40)).await?;
-        eventually("links at both", Duration::from_secs(60), || both_report(EDGE_GATEWAY, true)).await?;
+        eventually("links at both", Duration::from_mins(1), || both_report(EDGE_GATEWAY, true)).await?;
         all_ready().await?;
     }
     let said = kubectl(&["-n", "kube-system", "get", "lease", LEASE, "--ignore-not-found"]).await?.ok()?;
