@@ -237,7 +237,7 @@ mod tests {
                 now += took;
                 now += backoff.absent(now, took, random);
             }
-            let late = now - away;
+            let late = now.abs_diff(away);
             prop_assert!(late <= Duration::from_secs(15), "asked {late:?} after it was away for {away:?}");
             let often = 6 + away.as_secs() / 4;
             prop_assert!(u64::from(asked) <= often || !at_once, "{asked} times in {away:?}");
