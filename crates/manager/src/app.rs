@@ -1,7 +1,7 @@
 //! The composition root of `isthmus-manager run`: configuration in, a running process out.
 //!
-//! Every replica keeps the index of pools and serves the webhook, probes and metrics; the one that leads runs the
-//! controllers as well. Each task belongs to a [`JoinSet`], and one that ends unasked ends the process.
+//! Every replica keeps the indexes of pools and nodes and serves the webhook, probes and metrics; the one that leads runs the
+//! controllers as well. Who runs that of Gateways is elected apart, and soon again, by replicas that know all it goes by. Each task belongs to a [`JoinSet`], and one that ends unasked ends the process.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,25 +11,29 @@ use axum::Router;
 use axum::serve::Listener;
 use daemon::metrics::Metrics;
 use daemon::ready::{Handle, Liveness, Readiness};
-use kube::Client;
+use kube::runtime::watcher;
+use kube::{Api, Client};
 use prometheus_client::registry::Registry;
 use tls::listener::{Limits, TlsListener};
 use tls::resolver::ServingCertificate;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::config::Config;
-use crate::controllers::gateway::metrics::GatewayMetrics;
+use crate::controllers::gateway::{self, metrics::GatewayMetrics};
 use crate::controllers::hub_identity::metrics::HubIdentityMetrics;
 use crate::controllers::webhook_certificates::{CertificateMetrics, ServingSecretWatch};
 use crate::leader::{self, Clock, Election, LeadershipGuard};
-use crate::leading::{Keys, Leading};
+use crate::leading::{Keys, Leading, asking};
 use crate::metrics_server::KubernetesReviewer;
+use crate::nodes::Nodes;
 use crate::pools::Pools;
 use crate::retire::retiring;
+use crate::watches;
 use crate::{controllers, metrics_server, node_metrics, webhook};
 
 /// How long the webhook goes on serving after the process was asked to end: by then the API server has taken this
@@ -109,6 +113,7 @@ struct Figures {
     hubs: HubIdentityMetrics,
     gateways: GatewayMetrics,
     leader: leader::Metrics,
+    gateway_leader: leader::Metrics,
 }
 
 impl Figures {
@@ -120,6 +125,7 @@ impl Figures {
             hubs: HubIdentityMetrics::register(registry),
             gateways: GatewayMetrics::register(registry),
             leader: leader::Metrics::register(registry),
+            gateway_leader: leader::Metrics::register(registry.sub_registry_with_prefix("gateway")),
         }
     }
 }
@@ -151,8 +157,9 @@ impl App {
             None => None,
         };
         if let Some(deployment) = &config.deployment {
-            config.election.owner =
-                leader::owner(client.clone(), &config.election.namespace, deployment).await;
+            let owner = leader::owner(client.clone(), &config.election.namespace, deployment).await;
+            config.gateway_election.owner.clone_from(&owner);
+            config.election.owner = owner;
         }
         let registry = Arc::new(registry);
         Ok(Self { config, client, lease_client, health, webhook, metrics, node_metrics, registry, figures })
@@ -195,7 +202,7 @@ impl App {
             None => node_metrics::Running::default(),
         };
         let (election, leadership) =
-            Election::new(lease_client, config.election.clone(), Clock::boot(), figures.leader);
+            Election::new(lease_client.clone(), config.election.clone(), Clock::boot(), figures.leader);
         let leadership = LeadershipGuard::from(leadership);
 
         let admin = daemon::admin::router(readiness.clone(), liveness.clone());
@@ -211,12 +218,9 @@ impl App {
         servers.spawn(serve("metrics", metrics_listener, scrape, servers_end.clone()));
 
         let mut background = JoinSet::new();
-        background.spawn(follow_pools(
-            pools.clone(),
-            client.clone(),
-            keys.clone(),
-            readiness.register("pools"),
-        ));
+        let pools_known = readiness.register("pools");
+        background.spawn(follow_pools(pools.clone(), client.clone(), keys.clone(), pools_known));
+        let (nodes, nodes_listed) = follow_nodes(&client, &keys, &mut background);
         let certificate = readiness.register("certificate");
         let secret = ServingSecretWatch::new(serving, certificate, figures.certificates.clone());
         background.spawn(secret.run(client.clone(), Arc::clone(&config.certificates), servers_end.clone()));
@@ -231,14 +235,19 @@ impl App {
             config,
             client,
             pools,
+            nodes,
+            nodes_listed,
             keys,
             leadership,
             liveness,
             controller_metrics: figures.controllers,
             certificate_metrics: figures.certificates,
             hub_metrics: figures.hubs,
-            gateway_metrics: figures.gateways,
         };
+        let mut gateways = JoinSet::new();
+        if let Some(setup) = leading.gateways(lease_client, figures.gateway_leader, figures.gateways) {
+            gateways.spawn(gateway::run(setup, controllers_end.clone()));
+        }
         controllers.spawn(leading.run(controllers_end.clone()));
 
         tokio::select! {
@@ -247,17 +256,14 @@ impl App {
             Some(ended) = background.join_next() => return Err(unasked("a watch", ended)),
             Some(ended) = node_metrics.tasks.join_next() => return Err(unasked("a part of node metrics", ended)),
             Some(ended) = controllers.join_next() => return Err(unasked("the controllers", ended)),
-            Some(ended) = candidacy.join_next() => {
-                return Err(match ended {
-                    Ok(Err(lost)) => lost.into(),
-                    ended => unasked("the election", ended.map(drop)),
-                });
-            }
+            Some(ended) = gateways.join_next() => return Err(unasked("the Gateway controller", ended)),
+            Some(ended) = candidacy.join_next() => return Err(out_of_office(ended)),
         }
         let asked = Instant::now();
-        // First the controllers, then the Lease, so that a standby leads at once; the webhook last.
+        // First the controllers, then the Lease, so that a standby leads at once; the webhook last. That of Gateways gives away its own.
         controllers_end.cancel();
-        tokio::join!(node_metrics.hand_over(), finish(&mut controllers, HAND_OVER));
+        let ended = (finish(&mut controllers, HAND_OVER), finish(&mut gateways, 2 * HAND_OVER));
+        tokio::join!(node_metrics.hand_over(), ended.0, ended.1);
         lease_end.cancel();
         finish(&mut candidacy, HAND_OVER).await;
         tokio::time::sleep(SERVE_ON.saturating_sub(asked.elapsed())).await;
@@ -298,6 +304,21 @@ async fn follow_pools(pools: Pools, client: Client, keys: Keys, ready: Handle) {
     tokio::join!(follow, announce);
 }
 
+/// Keeps the index of nodes, tells the leader's controller what changed in it, and says when it is whole.
+fn follow_nodes(
+    client: &Client,
+    keys: &Keys,
+    background: &mut JoinSet<()>,
+) -> (Arc<Nodes>, watch::Receiver<bool>) {
+    let (nodes, (whole, listed)) = (Arc::new(Nodes::default()), watch::channel(false));
+    let whole = move || {
+        whole.send_replace(true);
+    };
+    let (api, config) = (Api::all(client.clone()), watcher::Config::default());
+    background.spawn(watches::keep(api, config, Arc::clone(&nodes), asking(keys), whole));
+    (nodes, listed)
+}
+
 /// Shows that tasks are scheduled.
 async fn heartbeat(liveness: Liveness) {
     let (period, silence) = HEARTBEAT;
@@ -314,6 +335,13 @@ async fn finish<T: 'static>(tasks: &mut JoinSet<T>, within: Duration) {
     if tokio::time::timeout(within, all).await.is_err() {
         warn!(within = ?within, "not everything ended in time; it is cut off");
         tasks.abort_all();
+    }
+}
+
+fn out_of_office(ended: Result<Result<(), leader::Error>, JoinError>) -> Error {
+    match ended {
+        Ok(Err(lost)) => lost.into(),
+        ended => unasked("the election", ended.map(drop)),
     }
 }
 

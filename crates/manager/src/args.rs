@@ -6,6 +6,9 @@ use std::time::Duration;
 use clap::{Args as Group, Parser, Subcommand};
 use daemon::exit;
 
+use crate::duration;
+use crate::leader::{Timing, TimingError};
+
 /// The name of the binary, in its help and its messages.
 pub(crate) const PROGRAM: &str = "isthmus-manager";
 
@@ -93,7 +96,7 @@ pub struct HubArgs {
 }
 
 /// Gateways.
-#[derive(Clone, Copy, Debug, Group)]
+#[derive(Clone, Debug, Group)]
 #[command(next_help_heading = "Gateways")]
 pub struct GatewayArgs {
     /// Run the Gateway controller: election of endpoints, the Services that lead to them, names of edge nodes.
@@ -104,6 +107,25 @@ pub struct GatewayArgs {
     /// annotation excepts a pool.
     #[arg(long, default_value_t = false, action = clap::ArgAction::Set, value_name = "BOOL")]
     pub gateways_for_edge_pools: bool,
+
+    /// The Lease by which replicas elect who runs that controller.
+    #[arg(long, default_value = "isthmus-manager-gateways", value_name = "NAME")]
+    pub gateway_lease: String,
+
+    /// How long a standby leaves that Lease alone: so much later the Services follow if this leader dies in the same moment as a gateway. With
+    /// 3s or less they follow no later than else. At least a second.
+    #[arg(long, default_value = "3s", value_name = "DURATION", value_parser = duration::parse)]
+    pub gateway_lease_duration: Duration,
+}
+
+impl GatewayArgs {
+    /// The durations of that election.
+    ///
+    /// # Errors
+    /// The lease's duration is of no use.
+    pub fn timing(&self) -> Result<Timing, TimingError> {
+        Timing::within(self.gateway_lease_duration)
+    }
 }
 
 /// Where to listen.
@@ -148,7 +170,7 @@ pub struct WebhookArgs {
     pub serving_secret: String,
 
     /// Life of a serving certificate; 90 days at most. It is renewed after two thirds of it.
-    #[arg(long, default_value = "90d", value_parser = crate::duration::parse)]
+    #[arg(long, default_value = "90d", value_parser = duration::parse)]
     pub certificate_validity: Duration,
 }
 

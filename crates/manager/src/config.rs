@@ -18,6 +18,9 @@ pub enum Error {
     /// The durations of leader election do not fit together.
     #[error(transparent)]
     Timing(#[from] TimingError),
+    /// The duration of the Gateway controller's lease is of no use.
+    #[error("--gateway-lease-duration: {0}")]
+    GatewayTiming(#[source] TimingError),
     /// Certificates cannot be kept as asked.
     #[error("--certificate-validity: {0}")]
     Certificates(#[from] webhook_certificates::ConfigError),
@@ -41,6 +44,8 @@ pub struct Config {
     /// Whom the Lease shall belong to.
     pub(crate) deployment: Option<String>,
     pub(crate) election: Settings,
+    /// Of who runs the Gateway controller.
+    pub(crate) gateway_election: Settings,
     pub(crate) certificates: Arc<webhook_certificates::Config>,
     pub(crate) node_metrics: Option<crate::node_metrics::Config>,
 }
@@ -57,6 +62,7 @@ impl TryFrom<RunArgs> for Config {
             ("--identity", &identity),
             ("--hub-namespace", &hubs.hub_namespace),
             ("--webhook-service", &webhook.webhook_service),
+            ("--gateway-lease", &gateways.gateway_lease),
         ];
         if let Some((flag, _)) = names.into_iter().find(|(_, name)| name.is_empty()) {
             return Err(Error::Empty(flag));
@@ -67,6 +73,11 @@ impl TryFrom<RunArgs> for Config {
             identity: unique(&identity),
             timing: leader.timing()?,
             owner: None,
+        };
+        let gateway_election = Settings {
+            name: gateways.gateway_lease.clone(),
+            timing: gateways.timing().map_err(Error::GatewayTiming)?,
+            ..election.clone()
         };
         let node_metrics = node_metrics.resolve(&namespace, &identity, &webhook.serving_secret)?;
         let certificates = Arc::new(certificates(namespace, webhook, node_metrics.as_ref()));
@@ -80,6 +91,7 @@ impl TryFrom<RunArgs> for Config {
             metrics_address,
             deployment: leader.leader_elect_deployment.filter(|name| !name.is_empty()),
             election,
+            gateway_election,
             certificates,
             node_metrics,
         })

@@ -1,4 +1,4 @@
-//! What only the leading replica does: keeps indexes of nodes, pods and `ConfigMap`s, and runs the controllers.
+//! What only the leading replica does: keeps indexes of pods and `ConfigMap`s, and runs the controllers, but for that of Gateways.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
@@ -20,7 +20,7 @@ use crate::controllers::hub_identity::{self, metrics::HubIdentityMetrics};
 use crate::controllers::node_places;
 use crate::controllers::node_pool::{self, Context, Progress};
 use crate::controllers::webhook_certificates::{self, CertificateMetrics};
-use crate::leader::LeadershipGuard;
+use crate::leader::{self, Candidacy, Clock, LeadershipGuard};
 use crate::nodes::Nodes;
 use crate::pods::{self, ContainerNetworkPods};
 use crate::pools::Pools;
@@ -55,16 +55,39 @@ pub(crate) struct Leading {
     pub(crate) config: Config,
     pub(crate) client: Client,
     pub(crate) pools: Pools,
+    pub(crate) nodes: Arc<Nodes>,
+    /// Becomes true when `nodes` is whole.
+    pub(crate) nodes_listed: watch::Receiver<bool>,
     pub(crate) keys: Keys,
     pub(crate) leadership: LeadershipGuard,
     pub(crate) liveness: Liveness,
     pub(crate) controller_metrics: node_pool::metrics::Metrics,
     pub(crate) certificate_metrics: CertificateMetrics,
     pub(crate) hub_metrics: HubIdentityMetrics,
-    pub(crate) gateway_metrics: GatewayMetrics,
 }
 
 impl Leading {
+    /// What the Gateway controller is made of, if it is to run; it is led apart. `client` must not retry by itself.
+    pub(crate) fn gateways(
+        &self,
+        client: Client,
+        elections: leader::Metrics,
+        gateway_metrics: GatewayMetrics,
+    ) -> Option<gateway::Setup> {
+        let settings = self.config.gateway_election.clone();
+        self.config.gateways.gateways.then(|| gateway::Setup {
+            client: self.client.clone(),
+            candidacy: Candidacy { client, settings, clock: Clock::boot(), metrics: elections },
+            identity: self.config.identity.clone(),
+            pools: self.pools.clone(),
+            nodes: Arc::clone(&self.nodes),
+            nodes_listed: self.nodes_listed.clone(),
+            metrics: self.controller_metrics.clone(),
+            gateway_metrics,
+            for_edge_pools: self.config.gateways.gateways_for_edge_pools,
+        })
+    }
+
     /// Waits until this replica leads, and leads until `end`.
     pub(crate) async fn run(self, end: CancellationToken) {
         let mut leadership = self.leadership.clone();
@@ -83,13 +106,14 @@ impl Leading {
             config,
             client,
             pools,
+            nodes,
+            nodes_listed: all_nodes,
             keys,
             leadership,
             liveness,
             controller_metrics,
             certificate_metrics,
             hub_metrics,
-            gateway_metrics,
         } = self;
         let mut tasks = JoinSet::new();
         let heartbeat = liveness.register("certificates", CERTIFICATES_SILENCE);
@@ -111,7 +135,7 @@ impl Leading {
         let context = Arc::new(Context {
             client: client.clone(),
             pools: pools.clone(),
-            nodes: Arc::new(Nodes::default()),
+            nodes,
             pods: Arc::new(ContainerNetworkPods::default()),
             leader_configs: Arc::new(ByName::default()),
             recorder,
@@ -126,12 +150,7 @@ impl Leading {
         // A process leads once in its life: losing the leadership ends it.
         let _ = keys.queue.set(sender);
 
-        let (nodes_listed, all_nodes) = watch::channel(false);
         let (configs_listed, all_configs) = watch::channel(false);
-        if config.gateways.gateways {
-            let setup = gateway_setup(&context, &config, all_nodes.clone(), gateway_metrics);
-            tasks.spawn(gateway::run(setup, end.clone()));
-        }
         let places = node_places::Controller {
             client: client.clone(),
             leadership: context.leadership.clone(),
@@ -140,15 +159,6 @@ impl Leading {
             namespace: config.hubs.hub_namespace.clone(),
         };
         tasks.spawn(places.run(end.clone()));
-        tasks.spawn(watches::keep(
-            Api::all(client.clone()),
-            watcher::Config::default(),
-            Arc::clone(&context.nodes),
-            asking(&keys),
-            move || {
-                nodes_listed.send_replace(true);
-            },
-        ));
         tasks.spawn(watches::keep(
             Api::namespaced(client.clone(), &config.hubs.hub_namespace),
             watcher::Config::default().labels(api::labels::CONFIG_MAP_NAME),
@@ -209,27 +219,8 @@ fn serve_hubs(
     }
 }
 
-/// What the Gateway controller shares with that of NodePools.
-fn gateway_setup(
-    context: &Context,
-    config: &Config,
-    nodes_listed: watch::Receiver<bool>,
-    gateway_metrics: GatewayMetrics,
-) -> gateway::Setup {
-    gateway::Setup {
-        client: context.client.clone(),
-        leadership: context.leadership.clone(),
-        recorder: context.recorder.clone(),
-        pools: context.pools.clone(),
-        nodes: Arc::clone(&context.nodes),
-        nodes_listed,
-        metrics: context.metrics.clone(),
-        gateway_metrics,
-        for_edge_pools: config.gateways.gateways_for_edge_pools,
-    }
-}
-
-fn asking(keys: &Keys) -> impl Fn(BTreeSet<String>) + Send + use<> {
+/// Tells the keys of what changed.
+pub(crate) fn asking(keys: &Keys) -> impl Fn(BTreeSet<String>) + Send + use<> {
     let keys = keys.clone();
     move |changed| keys.ask(changed)
 }

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    io::ErrorKind,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -17,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use crate::{
-    backoff::{self, Backoff},
+    backoff::{self, Backoff, Obstacle},
     connector::Connector,
     credentials::Credentials,
     dial::{self, DialError, Proxy},
@@ -80,20 +81,27 @@ enum MakeError {
 }
 
 impl MakeError {
-    /// Whether nobody answers, or no more: that is the line's trouble, and no gateway's that had to be spared.
-    fn is_silence(&self) -> bool {
+    /// What kept it from being made.
+    fn obstacle(&self) -> Obstacle {
         match self {
-            Self::Unanswered | Self::Link(LinkError::Silent) => true,
-            Self::Dial(error) => error.is_silence(),
-            Self::NoCredentials
-            | Self::Handshake(_)
-            | Self::Timeout
+            Self::Unanswered | Self::Link(LinkError::Silent) => Obstacle::Silence,
+            Self::Dial(error) => error.obstacle(),
+            // A balancer that has no gateway behind it takes connections all the same.
+            Self::Handshake(error) if is_hung_up(error.kind()) => Obstacle::Absence,
+            Self::NoCredentials | Self::Timeout => Obstacle::Absence,
+            Self::Handshake(_)
             | Self::Identity(_)
             | Self::OtherNode(_)
             | Self::NoGateway(_)
-            | Self::Link(_) => false,
+            | Self::Link(_) => Obstacle::Refusal,
         }
     }
+}
+
+/// Whether a connection ended without a word of TLS about it.
+fn is_hung_up(kind: ErrorKind) -> bool {
+    use ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, TimedOut, UnexpectedEof};
+    matches!(kind, BrokenPipe | ConnectionAborted | ConnectionReset | TimedOut | UnexpectedEof)
 }
 
 /// What a link's task tells: of which link, which task, what.
@@ -292,8 +300,8 @@ async fn keep(agent: Agent, key: LinkKey, ending: Ending, events: mpsc::Unbounde
     let tell = |state| drop(events.send((key.clone(), task, Told::State(state))));
     let mut told_of_another = false;
     let mut replaced = false;
-    // Since when nobody answers.
-    let mut silent_since: Option<Instant> = None;
+    // Since when no gateway is there.
+    let mut away_since: Option<Instant> = None;
     loop {
         let begun = Instant::now();
         let mut up_since = None;
@@ -306,27 +314,36 @@ async fn keep(agent: Agent, key: LinkKey, ending: Ending, events: mpsc::Unbounde
             replaced = true;
             let _ = events.send((key.clone(), task, Told::Outdated));
         };
-        let outage = silent_since.map_or(Duration::ZERO, |since| since.elapsed());
+        let outage = away_since.map_or(Duration::ZERO, |since| since.elapsed());
         let result = agent.make(&key, &ending, outage, registered, outdated).await;
         tell(LinkState::Connecting);
         if replaced || ending.is_retired() {
             return;
         }
         let another = matches!(result, Err(MakeError::OtherNode(_)));
-        let silence = result.as_ref().is_err_and(MakeError::is_silence);
-        // Whoever had a link until now was answered until now, as far as it knew.
-        silent_since = match (silence, up_since) {
-            (false, _) => None,
-            (true, None) => silent_since.or(Some(begun)),
-            (true, Some(_)) => Some(Instant::now()),
+        let obstacle = match (&result, up_since) {
+            // What a gateway was willing to have is not refused when it breaks.
+            (Ok(()), _) => Obstacle::Absence,
+            (Err(error), Some(_)) if error.obstacle() == Obstacle::Refusal => Obstacle::Absence,
+            (Err(error), _) => error.obstacle(),
         };
-        let wait = if another {
-            backoff.other_answered(fastrand::f64())
-        } else if let Some(since) = silent_since {
-            backoff.unanswered(since.elapsed(), fastrand::f64())
-        } else {
-            let lasted = up_since.map_or_else(Default::default, |since| since.elapsed());
-            backoff.failed(lasted, fastrand::f64())
+        if let Some(since) = up_since {
+            backoff.was_up(since.elapsed());
+        }
+        // Whoever had a link until now was answered until now, as far as it knew.
+        away_since = match up_since {
+            _ if another || obstacle == Obstacle::Refusal => None,
+            None => away_since.or(Some(begun)),
+            Some(_) => Some(Instant::now()),
+        };
+        let outage = away_since.map_or(Duration::ZERO, |since| since.elapsed());
+        // How long a link was up is no part of what it took to find out that there is none.
+        let took = if up_since.is_some() { Duration::ZERO } else { begun.elapsed() };
+        let wait = match obstacle {
+            _ if another => backoff.other_answered(fastrand::f64()),
+            Obstacle::Silence => backoff.unanswered(outage, fastrand::f64()),
+            Obstacle::Absence => backoff.absent(outage, took, fastrand::f64()),
+            Obstacle::Refusal => backoff.refused(fastrand::f64()),
         };
         if let Err(error) = result {
             if up_since.is_none() {

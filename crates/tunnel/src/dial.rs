@@ -12,6 +12,7 @@ use tokio::{
 };
 
 use crate::{
+    backoff::Obstacle,
     destination::is_never,
     protocol::OpenError,
     route::Direct,
@@ -91,15 +92,23 @@ pub enum DialError {
 }
 
 impl DialError {
-    /// Whether nobody answered: no gateway, no proxy, no resolver. The line is cut.
-    pub(crate) fn is_silence(&self) -> bool {
+    /// What kept it from being reached. Nobody answered, no gateway, no proxy, no resolver: the line is cut. A proxy that does not let this node
+    /// pass wants to be spared as a gateway does.
+    pub(crate) fn obstacle(&self) -> Obstacle {
         use io::ErrorKind::{HostUnreachable, NetworkDown, NetworkUnreachable, TimedOut};
         match self {
-            Self::Lookup(error) => unresolved(&error.to_string()) == OpenError::Unreachable,
-            Self::Connect(error) => {
-                matches!(error.kind(), HostUnreachable | NetworkDown | NetworkUnreachable | TimedOut)
+            Self::Lookup(error) if unresolved(&error.to_string()) == OpenError::Unreachable => {
+                Obstacle::Silence
             }
-            Self::ProxyAnswer | Self::ProxyRefused(_) => false,
+            Self::Connect(error)
+                if matches!(error.kind(), HostUnreachable | NetworkDown | NetworkUnreachable | TimedOut) =>
+            {
+                Obstacle::Silence
+            }
+            Self::ProxyRefused(code) if !(500..600).contains(code) => Obstacle::Refusal,
+            Self::Lookup(_) | Self::Connect(_) | Self::ProxyAnswer | Self::ProxyRefused(_) => {
+                Obstacle::Absence
+            }
         }
     }
 }
@@ -278,26 +287,38 @@ mod tests {
         assert_eq!(came.as_millis(), 9_040 + 2_500);
         let refused = || async { Err::<(), _>(io::ErrorKind::ConnectionRefused.into()) };
         let error = repeated(refused, Duration::from_secs(1)).await.unwrap_err();
-        assert!(!DialError::Connect(error).is_silence());
+        assert_eq!(DialError::Connect(error).obstacle(), Obstacle::Absence);
     }
 
     #[test]
-    fn who_refuses_has_answered() {
+    fn what_is_no_gateway_s_answer_is_told_from_silence() {
         use io::ErrorKind::{
-            ConnectionRefused, ConnectionReset, HostUnreachable, NetworkUnreachable, TimedOut,
+            ConnectionRefused, ConnectionReset, HostUnreachable, NetworkUnreachable, TimedOut, UnexpectedEof,
         };
-        for (kind, silence) in [
-            (ConnectionRefused, false),
-            (ConnectionReset, false),
-            (HostUnreachable, true),
-            (NetworkUnreachable, true),
-            (TimedOut, true),
+        for (kind, obstacle) in [
+            (ConnectionRefused, Obstacle::Absence),
+            (ConnectionReset, Obstacle::Absence),
+            (UnexpectedEof, Obstacle::Absence),
+            (HostUnreachable, Obstacle::Silence),
+            (NetworkUnreachable, Obstacle::Silence),
+            (TimedOut, Obstacle::Silence),
         ] {
-            assert_eq!(DialError::Connect(kind.into()).is_silence(), silence, "{kind}");
+            assert_eq!(DialError::Connect(kind.into()).obstacle(), obstacle, "{kind}");
         }
-        let lookup = |said: &str| DialError::Lookup(io::Error::other(said.to_owned())).is_silence();
-        assert!(lookup("Temporary failure in name resolution") && !lookup("Name or service not known"));
-        assert!(!DialError::ProxyRefused(502).is_silence());
+        let lookup = |said: &str| DialError::Lookup(io::Error::other(said.to_owned())).obstacle();
+        assert_eq!(lookup("Temporary failure in name resolution"), Obstacle::Silence);
+        assert_eq!(lookup("Name or service not known"), Obstacle::Absence);
+        for (code, obstacle) in [
+            (502, Obstacle::Absence),
+            (503, Obstacle::Absence),
+            (504, Obstacle::Absence),
+            (403, Obstacle::Refusal),
+            (407, Obstacle::Refusal),
+            (429, Obstacle::Refusal),
+        ] {
+            assert_eq!(DialError::ProxyRefused(code).obstacle(), obstacle, "{code}");
+        }
+        assert_eq!(DialError::ProxyAnswer.obstacle(), Obstacle::Absence);
     }
 
     #[test]

@@ -85,7 +85,7 @@ pub enum Refusal {
     NotAllowed,
     /// The name of a node that nobody knows.
     Unknown,
-    /// Nodes of several other domains have this address: it has to be named.
+    /// Nodes of several other domains say that they have this address: it has to be named.
     Ambiguous,
     /// This node is in no domain that it knows.
     NotAMember,
@@ -243,21 +243,27 @@ fn locate_address(
     if covered.clone().any(|domain| domain == mine) {
         return listed(mine);
     }
-    // Within a domain an address means what it means there.
+    // Within a domain an address means what it means there, however many nodes say that it is theirs: what is dialled is the same.
     let (near, far): (Vec<_>, Vec<_>) = holders.into_iter().partition(|(_, domain)| domain == mine);
-    match near.as_slice() {
-        [(name, _)] => return locate_node(me, name, Some(address), origin, port, view),
-        [] => {}
-        [..] => return Err(Refusal::Ambiguous),
+    if let Some(name) = whose(me, &near, view) {
+        return locate_node(me, name, Some(address), origin, port, view);
     }
     if let Some(domain) = covered.next() {
         return listed(domain);
     }
-    match far.as_slice() {
-        [(name, _)] => locate_node(me, name, Some(address), origin, port, view),
-        [] => Err(Refusal::NotAllowed),
-        [..] => Err(Refusal::Ambiguous),
+    if far.iter().any(|(_, domain)| far.first().is_some_and(|(_, first)| first != domain)) {
+        return Err(Refusal::Ambiguous);
     }
+    let name = whose(me, &far, view).ok_or(Refusal::NotAllowed)?;
+    locate_node(me, name, Some(address), origin, port, view)
+}
+
+/// Whose an address is that these nodes of one domain say is theirs: this node's, if it is among them; else of one for which somebody else
+/// vouches, so that nobody takes an address from that by claiming it.
+fn whose<'a>(me: &str, holders: &[(&'a String, Domain)], view: &View) -> Option<&'a String> {
+    let mut names: Vec<_> = holders.iter().map(|(name, _)| *name).collect();
+    names.sort_by_key(|name| (name.as_str() != me, !view.is_vouched_for(name)));
+    names.first().copied()
 }
 
 fn locate_node(
@@ -276,10 +282,16 @@ fn locate_node(
             Destination::Nodes { domain: within }
                 if within.as_ref().is_none_or(|within| *within == domain) =>
             {
-                let addresses = match address {
+                let mut addresses = match address {
                     Some(address) => vec![SocketAddr::new(address, port)],
                     None => reachable(&node.addresses, port),
                 };
+                if believes_nobody(me, name, origin, view) {
+                    addresses.retain(|at| is_listed(at.ip(), &domain, origin, port, view));
+                    if addresses.is_empty() {
+                        return Err(Refusal::NotAllowed);
+                    }
+                }
                 return Ok((domain, Some(Direct::Addresses(addresses))));
             }
             Destination::NodeLoopback { domain: within } => {
@@ -293,6 +305,25 @@ fn locate_node(
     }
     let here = name == me;
     Ok((domain, here.then(|| Direct::Addresses(vec![SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port)]))))
+}
+
+/// Whether what a node says of its addresses is not enough for whoever asks. A cloud's gateway dials where they say, so the key of any node that
+/// counts as one of the cloud would make it dial any host at the ports that are listed for others. Who has the cloud's rights, as an API server,
+/// dials nodes where they say anyway.
+fn believes_nobody(me: &str, name: &str, origin: &Origin, view: &View) -> bool {
+    let is_cloud = |name: &str| view.nodes.get(name).is_some_and(|node| node.place == Place::Cloud);
+    let for_the_cloud = origin.domain.as_ref().is_some_and(|domain| view.is_exposed(domain));
+    is_cloud(me) && is_cloud(name) && name != me && !for_the_cloud && !view.is_vouched_for(name)
+}
+
+/// Whether a network is listed for whoever asks that holds the address in that domain, so that a node which says that it is its own gives nothing.
+fn is_listed(address: IpAddr, in_domain: &Domain, origin: &Origin, port: u16, view: &View) -> bool {
+    view.destinations.iter().any(|rule| match &rule.to {
+        Destination::Network { network, domain } => {
+            domain == in_domain && network.contains(&address) && rule.covers(origin.domain.as_ref(), port)
+        }
+        Destination::Nodes { .. } | Destination::NodeLoopback { .. } | Destination::Name { .. } => false,
+    })
 }
 
 /// A node's addresses without those that are never dialled, whatever the Node object says.

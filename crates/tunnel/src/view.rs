@@ -100,6 +100,12 @@ impl View {
         self.domain_of(node).is_some_and(|domain| self.endpoints(&domain).contains(node))
     }
 
+    /// Whether somebody else than the node says where it belongs: it is listed or elected for the domain that it is in.
+    pub fn is_vouched_for(&self, node: &str) -> bool {
+        let gateway = self.domain_of(node).and_then(|domain| self.gateways.get(&domain));
+        gateway.is_some_and(|gateway| gateway.listed.contains(node) || gateway.endpoints.contains(node))
+    }
+
     /// The domain whose rights `node`, which is of `domain`, has when it asks over a link: its own. But an exposed domain may reach the nodes of
     /// all others, and any node that says nothing of itself counts as a cloud node: so an exposed one speaks by the nodes that are
     /// listed or elected for it, and the key of another of its nodes gives nothing that is not for everyone.

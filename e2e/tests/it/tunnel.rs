@@ -2,11 +2,13 @@
 //! after the assertion (f) or the fault (x) of the tunnel's requirements that it shows.
 
 mod asked;
+mod away;
 mod controllers;
 mod faults;
 mod gateways;
 mod held;
 mod identity;
+mod leader;
 mod monitoring;
 mod outwards;
 mod reach;

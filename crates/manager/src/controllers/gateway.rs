@@ -8,6 +8,9 @@
 //! Everything hangs together: whether a site is connected is in the reports of all exposed gateways, and the one internal Service is made of
 //! all of them. So one reconciliation looks at all Gateways; there are few. It is level-triggered, and begins [`SETTLE`] after a
 //! change, for what dies must be out of the slices within five seconds. A report that says nothing new wakes nobody.
+//!
+//! The gateway that dies may take the replica along that runs this. So who does is elected by a Lease of its own that lasts no longer than a
+//! hub is given to report, and the others follow all that it goes by: whoever is next knows when each report was seen to change last.
 
 mod apply;
 mod domains;
@@ -31,6 +34,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use api::names::MANAGER;
 use api::{Gateway, GatewayStatus, conditions};
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
@@ -38,7 +42,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::core::DeserializeGuard;
-use kube::runtime::events::Recorder;
+use kube::runtime::events::{Recorder, Reporter};
 use kube::{Client, ResourceExt as _};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -53,7 +57,7 @@ use self::plan::{Memory, Observed, Plan};
 use super::node_pool::apply::WriteError;
 use super::node_pool::metrics::{Controller, Metrics, Outcome};
 use super::unreadable::Teller;
-use crate::leader::LeadershipGuard;
+use crate::leader::{Candidacy, LeadershipGuard};
 use crate::nodes::Nodes;
 use crate::pools::Pools;
 use crate::watches::ByName;
@@ -76,8 +80,9 @@ const CONCURRENT_WRITES: usize = 16;
 /// What the controller is made of.
 pub(crate) struct Setup {
     pub(crate) client: Client,
-    pub(crate) leadership: LeadershipGuard,
-    pub(crate) recorder: Recorder,
+    pub(crate) candidacy: Candidacy,
+    /// By which events tell who published them.
+    pub(crate) identity: String,
     pub(crate) pools: Pools,
     pub(crate) nodes: Arc<Nodes>,
     /// Becomes true when `nodes` is whole.
@@ -89,6 +94,7 @@ pub(crate) struct Setup {
 }
 
 /// What every reconciliation needs.
+#[derive(Clone)]
 pub(crate) struct Context {
     pub(crate) client: Client,
     pub(crate) leadership: LeadershipGuard,
@@ -130,12 +136,32 @@ struct Written {
     at: Instant,
 }
 
-/// Keeps the gateways until `end`.
+/// What wakes the controller.
+struct Wakes {
+    wake: Arc<Notify>,
+    nodes: watch::Receiver<u64>,
+    pools: watch::Receiver<u64>,
+}
+
+impl Wakes {
+    /// Returns when something has changed.
+    async fn changed(&mut self) {
+        tokio::select! {
+            () = self.wake.notified() => {}
+            // Their senders are in the context.
+            _ = self.nodes.changed() => {}
+            _ = self.pools.changed() => {}
+        }
+    }
+}
+
+/// Follows all that concerns gateways, stands for election once it knows that and there is anything to do, and keeps them while it leads;
+/// until `end`.
 pub(crate) async fn run(setup: Setup, end: CancellationToken) {
     let Setup {
         client,
-        leadership,
-        recorder,
+        candidacy,
+        identity,
         pools,
         nodes,
         mut nodes_listed,
@@ -143,10 +169,11 @@ pub(crate) async fn run(setup: Setup, end: CancellationToken) {
         gateway_metrics,
         for_edge_pools,
     } = setup;
+    let reporter = Reporter { controller: MANAGER.into(), instance: Some(identity) };
     let context = Context {
+        recorder: Recorder::new(client.clone(), reporter),
         client,
-        leadership,
-        recorder,
+        leadership: LeadershipGuard::of_nobody(),
         pools,
         nodes,
         gateways: Arc::default(),
@@ -157,22 +184,43 @@ pub(crate) async fn run(setup: Setup, end: CancellationToken) {
         gateway_metrics,
         for_edge_pools,
     };
-    let (mut all_nodes, mut all_pools) = (context.nodes.changes(), context.pools.changes());
     let wake = Arc::new(Notify::new());
     let mut tasks = JoinSet::new();
     let listed = follow::all(&context, &wake, &mut tasks);
-    let whole = async {
+    let mut wakes = Wakes { wake, nodes: context.nodes.changes(), pools: context.pools.changes() };
+    let ready = async {
         // The senders live as long as the tasks.
         let _ = nodes_listed.wait_for(|done| *done).await;
         let _ = context.pools.ready().wait_for(|done| *done).await;
         for mut listed in listed {
             let _ = listed.wait_for(|done| *done).await;
         }
+        // A Lease that is kept costs writes, and most clusters have no Gateway.
+        while is_idle(&context) {
+            wakes.changed().await;
+        }
     };
     tokio::select! {
         () = end.cancelled() => return,
-        () = whole => {}
+        () = ready => {}
     }
+    while !end.is_cancelled() {
+        candidacy
+            .term(|leadership| keep(Context { leadership, ..context.clone() }, &mut wakes, &end), &end)
+            .await;
+        // The next leader tells.
+        context.gateway_metrics.observe(std::iter::empty());
+    }
+}
+
+/// Whether there is nothing to do, and nobody for whom there could be.
+fn is_idle(context: &Context) -> bool {
+    let nothing = |now| plan::plan(&observe::observe(context), Memory::new(now)).0.is_empty();
+    context.gateways.all().is_empty() && nothing(Instant::now())
+}
+
+/// Keeps the gateways until `end`.
+async fn keep(context: Context, wakes: &mut Wakes, end: &CancellationToken) {
     let mut remembered = Remembered {
         memory: Memory::new(Instant::now()),
         paces: Paces::default(),
@@ -180,7 +228,7 @@ pub(crate) async fn run(setup: Setup, end: CancellationToken) {
         written: HashMap::new(),
         failures: 0,
     };
-    loop {
+    while !end.is_cancelled() {
         let due = reconcile(&context, &mut remembered).await;
         loop {
             let now = Instant::now();
@@ -192,10 +240,7 @@ pub(crate) async fn run(setup: Setup, end: CancellationToken) {
             let next = ask.map_or(due, |ask| ask.min(due));
             tokio::select! {
                 () = end.cancelled() => return,
-                () = wake.notified() => break,
-                // Their senders are in the context.
-                _ = all_nodes.changed() => break,
-                _ = all_pools.changed() => break,
+                () = wakes.changed() => break,
                 () = tokio::time::sleep_until(next.into()) => {}
             }
             let now = Instant::now();

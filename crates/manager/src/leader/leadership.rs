@@ -45,6 +45,11 @@ impl Leadership {
 pub struct LeadershipGuard(watch::Receiver<Option<Leadership>>);
 
 impl LeadershipGuard {
+    /// Of a process that does not lead, and will not by this guard.
+    pub fn of_nobody() -> Self {
+        Self(watch::channel(None).1)
+    }
+
     /// Checks the leadership. Call it before each write; the answer is how long the write may take at most.
     pub fn check(&self) -> Result<Duration, NotLeading> {
         let remaining = self.0.borrow().as_ref().map(Leadership::remaining);

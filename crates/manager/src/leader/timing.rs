@@ -72,6 +72,11 @@ impl Timing {
         Ok(Self { lease_duration, renew_deadline, retry_period })
     }
 
+    /// The others as the lease duration has them: as far below it as the proof needs, and three attempts within.
+    pub fn within(lease_duration: Duration) -> Result<Self, TimingError> {
+        Self::new(lease_duration, lease_duration * 17 / 20, lease_duration * 5 / 20)
+    }
+
     /// How long others leave an unchanged lease alone.
     pub const fn lease_duration(&self) -> Duration {
         self.lease_duration

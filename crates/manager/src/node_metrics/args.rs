@@ -133,8 +133,7 @@ impl NodeMetricArgs {
         if advertise.is_empty() {
             return Err(ConfigError::Advertise);
         }
-        // As far below the duration as the proof of the election needs, and three attempts within.
-        let timing = Timing::new(lease_duration, lease_duration * 17 / 20, lease_duration * 5 / 20)?;
+        let timing = Timing::within(lease_duration)?;
         Ok(Some(Config {
             namespace: namespace.to_owned(),
             identity: identity.to_owned(),

@@ -29,8 +29,14 @@ pub(crate) async fn server() -> FakeApiServer {
 
 /// A manager of that server, bound to any free ports.
 pub(crate) async fn app(server: &FakeApiServer) -> App {
+    replica(server, "isthmus-manager").await
+}
+
+/// The same by a name of its own.
+pub(crate) async fn replica(server: &FakeApiServer, identity: &str) -> App {
     let addresses = ["--webhook-address", "--health-address", "--metrics-address"];
     let words = addresses.into_iter().flat_map(|flag| [flag, "127.0.0.1:0"]);
+    let words = words.chain(["--identity", identity]);
     let args = Args::try_parse_from(["isthmus-manager", "run"].into_iter().chain(words));
     let Command::Run(run) = args.unwrap().command else { panic!("run") };
     let config = Config::try_from(*run).unwrap();

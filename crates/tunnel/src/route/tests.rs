@@ -47,8 +47,15 @@ fn view() -> View {
             from: Callers::All,
         },
         Rule { to: Destination::NodeLoopback { domain: None }, ports: vec![9999..=9999], from: Callers::All },
+        cloud_network(),
     ];
     View { nodes: BTreeMap::from(nodes), gateways: BTreeMap::from(gateways), destinations }
+}
+
+/// Where nodes of the cloud that nobody vouches for may say that they are.
+fn cloud_network() -> Rule {
+    let to = Destination::Network { network: "10.0.0.0/24".parse().unwrap(), domain: Domain::Cloud };
+    Rule { to, ports: vec![LISTED..=LISTED], from: Callers::All }
 }
 
 /// A port of nodes that everyone may reach, as somebody listed it.
@@ -188,6 +195,69 @@ fn no_node_takes_the_address_of_a_service() {
         }
     }
     // Where it is a node's, it stays that.
+    check(&view, "c1", "192.168.1.12:18090", "pool/b by Reverse b1 then Forward c2");
+}
+
+/// The key of a node of the cloud makes the gateway dial no other host: whoever has no rights of the cloud is led to such a node only where a
+/// network is listed for him, too.
+#[test]
+fn a_node_that_lies_about_its_addresses_leads_nobody_elsewhere() {
+    let at = |view: &View, domain: Option<Domain>, target: &str| {
+        let origin = Origin { domain, sibling: false, reverse: false };
+        describe(&route("c1", &origin, &Target::parse(target, None).unwrap(), view))
+    };
+    let (edge, nobody) = (Some(Domain::Pool("a".into())), None);
+    let mut view = view();
+    let victim = "10.0.9.9".parse().unwrap();
+    view.nodes.get_mut("c3").unwrap().addresses = vec![victim, "10.0.0.3".parse().unwrap()];
+    for origin in [edge.clone(), nobody.clone()] {
+        assert_eq!(at(&view, origin.clone(), "c3:18090"), "direct 10.0.0.3:18090", "what is listed");
+        assert_eq!(at(&view, origin, "10.0.9.9:18090"), "NotAllowed");
+    }
+    view.nodes.get_mut("c3").unwrap().addresses.pop();
+    for origin in [edge.clone(), nobody.clone()] {
+        assert_eq!(at(&view, origin, "c3:18090"), "NotAllowed");
+    }
+    // An API server, a scraper of the cloud, dial nodes where they say anyway.
+    assert_eq!(at(&view, Some(Domain::Cloud), "c3:18090"), "direct 10.0.9.9:18090");
+    // Those that an operator lists, or that are elected of them, are his word; and what is no node of the cloud is not dialled by it.
+    assert_eq!(at(&view, edge.clone(), "c2:18090"), "direct 10.0.0.2:18090");
+    assert_eq!(at(&view, edge.clone(), "b2:18090"), "pool/b by Reverse b1 then Forward c2");
+    view.gateways.get_mut(&Domain::Cloud).unwrap().listed = ["c3".to_owned()].into();
+    assert_eq!(at(&view, edge.clone(), "c3:18090"), "direct 10.0.9.9:18090");
+    // A network of another port, or for others, vouches for nothing.
+    view.gateways.get_mut(&Domain::Cloud).unwrap().listed.clear();
+    view.nodes.get_mut("c3").unwrap().addresses = vec!["10.0.0.3".parse().unwrap()];
+    view.destinations.pop();
+    assert_eq!(at(&view, edge.clone(), "c3:18090"), "NotAllowed");
+    view.destinations.push(Rule { from: Callers::Of([Domain::Cloud].into()), ..cloud_network() });
+    assert_eq!(at(&view, edge.clone(), "c3:18090"), "NotAllowed");
+    view.destinations.push(Rule { ports: vec![1..=1], ..cloud_network() });
+    assert_eq!(at(&view, edge.clone(), "c3:18090"), "NotAllowed");
+    view.destinations.push(cloud_network());
+    assert_eq!(at(&view, edge, "c3:18090"), "direct 10.0.0.3:18090");
+}
+
+/// Nor does it keep anybody from the address of another node of its domain.
+#[test]
+fn an_address_that_two_nodes_of_a_domain_claim_is_what_it_is_there() {
+    let mut view = view();
+    view.destinations.pop();
+    let address = view.nodes["c2"].addresses.clone();
+    view.nodes.get_mut("c3").unwrap().addresses.extend(address);
+    check(&view, "c1", "10.0.0.2:18090", "direct 10.0.0.2:18090");
+    // Of two it is that of which the operator says where it is, so others reach it as before.
+    let edge = Origin::of(Domain::Pool("a".into()));
+    let target = Target::parse("10.0.0.2:18090", None).unwrap();
+    assert_eq!(describe(&route("c1", &edge, &target, &view)), "direct 10.0.0.2:18090");
+    // The own address, and with it the own loopback, is nobody else's.
+    let own = view.nodes["a1"].addresses.clone();
+    view.nodes.get_mut("a2").unwrap().addresses.extend(own);
+    check(&view, "a1", "192.168.1.10:9999", "direct 127.0.0.1:9999");
+    // Nodes of two other domains still have to be named, those of one do not.
+    check(&view, "c1", "192.168.1.10:18090", "Ambiguous");
+    let other = view.nodes["b2"].addresses.clone();
+    view.nodes.get_mut("b1").unwrap().addresses.extend(other);
     check(&view, "c1", "192.168.1.12:18090", "pool/b by Reverse b1 then Forward c2");
 }
 

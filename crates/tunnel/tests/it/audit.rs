@@ -22,6 +22,7 @@ use tunnel::{
         sni::serve_sni,
     },
     protocol::OpenError,
+    view::View,
 };
 
 use crate::world::{SOON, World, eventually, own_address};
@@ -114,8 +115,15 @@ async fn every_refusal_is_told_of() {
         tokio::time::timeout(SOON, serve_sni(&ingress, server, "client", 10250)).await.unwrap();
         assert_eq!(taken(), [expected]);
     }
-    // An address that several nodes have.
-    let address = format!("{}:10250", own_address());
+    // An address that nodes of several other domains have.
+    world.view.send_modify(|view| {
+        let mut elsewhere = View::clone(view);
+        for node in ["a1", "solo"] {
+            elsewhere.nodes.get_mut(node).unwrap().addresses = vec!["198.51.100.7".parse().unwrap()];
+        }
+        *view = Arc::new(elsewhere);
+    });
+    let address = "198.51.100.7:10250".to_owned();
     assert_eq!(cloud.connect(&address).await.err(), Some(OpenError::Ambiguous));
     assert_eq!(taken(), [format!("test; {address}; ambiguous; ")]);
 }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod audit;
+mod away;
 mod breaks;
 mod elections;
 mod expiry;

@@ -72,7 +72,7 @@ async fn x1_an_only_edge_gateway_dies() -> Result<()> {
 }
 
 /// The rules that drop all that a node sends or gets, to insert or delete them. In one step: half of it would be another fault.
-fn power(verb: &str) -> String {
+pub(super) fn power(verb: &str) -> String {
     let of = |chain, interface| format!("iptables -w {verb} {chain} {interface} lo -j DROP");
     format!("{}; {}", of("INPUT", "! -i"), of("OUTPUT", "! -o"))
 }

@@ -84,7 +84,7 @@ pub(super) async fn manager_follows(slices: &Api<EndpointSlice>) -> Result<()> {
 
 /// Waits until the hubs of all cloud gateways have reported twice: after a change of the way to kubelets, which is a new API server,
 /// they are given time to return.
-async fn gateways_report() -> Result<()> {
+pub(super) async fn gateways_report() -> Result<()> {
     try_join_all(GATEWAYS.map(reports_twice)).await.map(drop)
 }
 

@@ -302,11 +302,16 @@ pub(super) async fn link_ports_of(node: &str) -> Result<BTreeSet<String>> {
 
 /// The links of the pool's gateway, once those that a test before has replaced are gone.
 pub(super) async fn settled_links() -> Result<BTreeSet<String>> {
+    settled_links_of(EDGE_GATEWAY).await
+}
+
+/// The same of another node.
+pub(super) async fn settled_links_of(node: &str) -> Result<BTreeSet<String>> {
     eventually("links stay", Duration::from_mins(1), || async {
-        let before = link_ports_of(EDGE_GATEWAY).await?;
+        let before = link_ports_of(node).await?;
         // Longer than a hub waits before it looks at its links again.
         tokio::time::sleep(Duration::from_secs(6)).await;
-        let now = link_ports_of(EDGE_GATEWAY).await?;
+        let now = link_ports_of(node).await?;
         ensure!(now == before, "{before:?}, now {now:?}");
         Ok(now)
     })

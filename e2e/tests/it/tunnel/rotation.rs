@@ -198,13 +198,13 @@ async fn checks_of_the_balancer_are_quiet() -> Result<()> {
 }
 
 /// A name of the balancer that edge nodes which dial know, and nobody else.
-const NAME: &str = "balancer.isthmus.test";
+pub(super) const NAME: &str = "balancer.isthmus.test";
 
 /// The nodes that dial the cloud's gateways.
-const DIALLING: [&str; 3] = [EDGE_GATEWAY, TWIN, SOLO];
+pub(super) const DIALLING: [&str; 3] = [EDGE_GATEWAY, TWIN, SOLO];
 
 /// Adds the balancer's name to what a node looks up in files.
-async fn knows_the_name(node: &str, address: &str) -> Result<Cleanup> {
+pub(super) async fn knows_the_name(node: &str, address: &str) -> Result<Cleanup> {
     let file = "/etc/kubernetes/hosts";
     let script = format!("(cat /etc/hosts; echo {address} {NAME}) >{file} && mount --bind {file} /etc/hosts");
     hack_cluster(&["exec", node, "--", "bash", "-c", &script]).await?.ok()?;
@@ -242,7 +242,10 @@ async fn linked(node: &str, gateway: &str, address: &str) -> Result<usize> {
 }
 
 /// Does what changes the addresses, and waits until that is recorded and each node that dials has new links to both gateways there.
-async fn dialled_at(addresses: &[(&str, String)], change: impl Future<Output = Result<()>>) -> Result<()> {
+pub(super) async fn dialled_at(
+    addresses: &[(&str, String)],
+    change: impl Future<Output = Result<()>>,
+) -> Result<()> {
     let mut before = Vec::new();
     for node in DIALLING {
         for (gateway, address) in addresses {

@@ -220,9 +220,14 @@ fn the_control_plane_is_reached_from_a_pool_of_the_cloud() {
     assert!(matches!(way("c1", &plan, "c2:10250"), Route::Direct(_)));
     let direct = || Route::Direct(Direct::Addresses(vec!["10.0.0.2:18090".parse().unwrap()]));
     assert_eq!(way("c1", &plan, "c2:18090"), direct());
-    // Asked by the edge, which does not know the node.
+    // Asked by the edge, which does not know the node. Nobody but the node says where that is.
     let target = tunnel::target::Target::parse("c2:18090", None).unwrap();
-    assert_eq!(route("c1", &Origin::of(Domain::Pool("a".into())), &target, &plan.view), direct());
+    let by_edge = |plan: &Plan| route("c1", &Origin::of(Domain::Pool("a".into())), &target, &plan.view);
+    assert_eq!(by_edge(&plan), Route::Refused(Refusal::NotAllowed));
+    let listed = known.gateways.get_mut("servers").unwrap();
+    listed.listed.insert("c2".to_owned());
+    listed.nodes.push(("c2".to_owned(), None));
+    assert_eq!(by_edge(&at("c1", &known)), direct());
 }
 
 /// Kubelets and the ports that Gateways list are the cloud's to reach, and the own domain's: at the node that asks, at the gateway, and at

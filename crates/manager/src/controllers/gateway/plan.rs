@@ -76,6 +76,27 @@ pub(crate) struct Plan {
     pub(crate) look_at: Option<Instant>,
 }
 
+impl Plan {
+    /// Whether nothing is to be written.
+    pub(crate) fn is_empty(&self) -> bool {
+        let Self {
+            verdicts,
+            services,
+            slices,
+            stale_services,
+            stale_slices,
+            node_names,
+            pool_gateways,
+            look_at: _,
+        } = self;
+        let PoolGateways { create, delete, hand_made } = pool_gateways;
+        let objects = services.is_empty() && slices.is_empty() && node_names.is_none();
+        let stale = stale_services.is_empty() && stale_slices.is_empty();
+        let gateways = create.is_empty() && delete.is_empty() && hand_made.is_empty();
+        verdicts.is_empty() && objects && stale && gateways
+    }
+}
+
 /// Decides.
 pub(crate) fn plan(observed: &Observed, memory: Memory) -> (Plan, Memory) {
     let Memory { started, records, living_since } = memory;

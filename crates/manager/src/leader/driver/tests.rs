@@ -20,6 +20,9 @@ use tokio::{task::JoinHandle, time::Instant};
 use super::*;
 use crate::leader::LeadershipGuard;
 
+#[path = "tests/terms.rs"]
+mod terms;
+
 /// What the server does with a request instead of answering it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Mishap {

@@ -38,7 +38,7 @@ fn the_manager_touches_its_own_lease_and_secrets_only() {
             {
                 "apiGroups": ["coordination.k8s.io"],
                 "resources": ["leases"],
-                "resourceNames": ["isthmus-manager"],
+                "resourceNames": ["isthmus-manager", "isthmus-manager-gateways"],
                 "verbs": ["get", "watch", "update"]
             },
             {

@@ -24,6 +24,8 @@ fn the_manager_is_started_as_it_expects() {
             "--hub-access=true",
             "--gateways=true",
             "--gateways-for-edge-pools=false",
+            "--gateway-lease=isthmus-manager-gateways",
+            "--gateway-lease-duration=3s",
             "--webhook-address=[::]:10273",
             "--health-address=[::]:10272",
             "--metrics-address=[::]:10271",
