@@ -14,25 +14,25 @@ use std::time::Duration;
 
 use api::slo::freshness::FreshnessState;
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use node_report::{Answer, Verdict};
 
 use crate::books::Books;
 use crate::freshness::{Now, Rules, Silence};
 use crate::ledger::Ledger;
 use crate::load::{LoadRecord, Thresholds};
-use crate::policy::{NodePolicy, Policies};
+use crate::policy::NodePolicy;
 use crate::record::Record;
-use crate::render::Allocatable;
 use crate::reported::Reported;
 
 mod copy;
+mod node_facts;
 mod reports;
 mod settle;
 mod warm;
 mod write;
 
 pub use copy::Copied;
+pub use node_facts::NodeFacts;
 pub use write::WriteError;
 
 /// A copy whose leader was not heard of for so long says nothing of nodes any more. Leaders send bookmarks each minute.
@@ -47,40 +47,6 @@ const COUNTED: u64 = 10_000_000;
 pub struct Settings {
     /// How long nodes may be silent.
     pub rules: Rules,
-}
-
-/// What is to be known of a Node object.
-#[derive(Clone, Debug, PartialEq)]
-pub struct NodeFacts {
-    /// `metadata.name`.
-    pub name: Arc<str>,
-    /// `metadata.uid`.
-    pub uid: String,
-    /// `metadata.creationTimestamp`.
-    pub created: Option<Time>,
-    /// `status.allocatable`.
-    pub allocatable: Allocatable,
-    /// Condition `Ready`: it is alive, and so expected to report.
-    pub ready: bool,
-    /// What condition `NodeMetricFresh` says, and so what an earlier leader knew; never stale.
-    pub condition: Option<Silence>,
-    /// What it is to collect.
-    pub policy: NodePolicy,
-}
-
-impl NodeFacts {
-    /// A live Node of which nothing else is known: of no size, not judged before, with the policy of a cluster that says nothing.
-    pub fn alive(name: &str) -> Self {
-        Self {
-            name: name.into(),
-            uid: format!("uid-{name}"),
-            created: None,
-            allocatable: Allocatable::default(),
-            ready: true,
-            condition: None,
-            policy: Policies::default().of(&BTreeMap::new()),
-        }
-    }
 }
 
 /// Whether the store may be read, and written.

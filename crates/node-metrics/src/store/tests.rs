@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::*;
 use crate::policy::Policies;
 use crate::record::{self, Status};
+use crate::render::Allocatable;
 
 mod model;
 
