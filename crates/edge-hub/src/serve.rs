@@ -364,17 +364,17 @@ fn doubted() -> Status {
     Status::too_many_requests(message, 1)
 }
 
-/// What is held has not come to the version that a reader knows of. With a link that is said as the API server does. A reflector that hears it lists
-/// the most recent state, whatever it knew before; without a link that would be older than what it has been told by the API server, so it is to
-/// keep what it has, and to ask again.
+/// What is held has not come to the version that a reader knows of. While the upstream watch runs that is said as the API server does. A reflector that
+/// hears it lists the most recent state, whatever it knew before; else that would be older than what it has been told, so it is to keep what it has,
+/// and to ask again.
 fn beyond(hub: &Hub, subscription: &Subscription, asked: ResourceVersion) -> Status {
     let held = subscription.version();
-    if hub.upstream.is_up() {
+    if subscription.age(hub.upstream.is_up()).watching {
         return Status::too_large(asked, held);
     }
     let held = held.map_or(0, ResourceVersion::get);
     let message = format!(
-        "edge-hub: no link to the API server, and what is held is of resource version {held}, before {asked}, which was asked for: it is older than what is known to who asks"
+        "edge-hub: the API server is not watched now, and what is held is of resource version {held}, before {asked}, which was asked for: it is older than what is known to who asks"
     );
     Status::too_many_requests(message, 5)
 }

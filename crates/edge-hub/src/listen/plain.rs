@@ -16,7 +16,7 @@ use std::{
 use axum::{Router, body::Body, extract::ConnectInfo, serve::Listener};
 use bytes::{Buf, Bytes};
 use futures::StreamExt as _;
-use http::{HeaderValue, Request, Response, Version, header, response};
+use http::{HeaderValue, Method, Request, Response, Version, header, response};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
@@ -121,8 +121,8 @@ async fn answer(
     begun: Begun,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
-    // Before it there are no pieces.
-    let in_pieces = request.version() == Version::HTTP_11;
+    // Before that version there are no pieces, and of a HEAD no body.
+    let in_pieces = request.version() == Version::HTTP_11 && request.method() != Method::HEAD;
     let mut request = request.map(Body::new);
     request.extensions_mut().insert(ConnectInfo(peer));
     let mut response = router.oneshot(request).await?;
@@ -363,6 +363,15 @@ mod tests {
         let head = until(&mut io, "\r\n\r\n").await;
         assert!(!head.contains("chunked"), "{head}");
         assert_eq!(until(&mut io, "ef\n").await, "one\n0123456789abcdef\n");
+    }
+
+    #[tokio::test]
+    async fn the_head_of_a_watch_is_only_that() {
+        let (mut io, _tasks) = connect(two(), &CancellationToken::new());
+        io.write_all(b"HEAD /watch HTTP/1.1\r\nhost: h\r\n\r\n").await.unwrap();
+        until(&mut io, "\r\n\r\n").await;
+        io.write_all(b"POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 2\r\n\r\nhi").await.unwrap();
+        assert!(until(&mut io, "hi").await.starts_with("HTTP/1.1 200 OK\r\n"));
     }
 
     /// A stream that says when it is dropped.

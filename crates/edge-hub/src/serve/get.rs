@@ -60,12 +60,14 @@ pub(super) async fn answer(asked: &Asked<'_>, path: &ResourcePath, query: &str) 
             let age = asked.proved_age(&subscription, policy).await;
             freshness::most_recent(policy, age, hub.upstream.is_up())
         }
-        ListRead::NotOlderThan(version) if reached(&subscription, version).await => {
-            asked.at_version(&subscription).await
-        }
-        ListRead::NotOlderThan(version) if !up => {
-            return Err(Box::new(beyond(hub, &subscription, version)));
-        }
+        ListRead::NotOlderThan(version) => match asked.at_version(&subscription).await {
+            held @ Verdict::Held { .. } if reached(&subscription, version).await => held,
+            Verdict::Held { .. } if !hub.upstream.is_up() => {
+                return Err(Box::new(beyond(hub, &subscription, version)));
+            }
+            Verdict::Held { .. } => Verdict::Forward,
+            verdict => verdict,
+        },
         ListRead::Any => freshness::any(asked.age(&subscription)),
         _ => Verdict::Forward,
     };

@@ -39,7 +39,7 @@ pub(super) async fn answer(asked: &Asked<'_>, request: &ListRequest) -> Result<R
     if let ListRead::NotOlderThan(version) = request.read
         && !reached(&subscription, version).await
     {
-        return if up { Ok(Read::HandOn) } else { Err(Box::new(beyond(hub, &subscription, version))) };
+        return if is_up() { Ok(Read::HandOn) } else { Err(Box::new(beyond(hub, &subscription, version))) };
     }
     let page = match subscription.read(|cache| cache.list(request, asked.scope.clone())) {
         ListAnswer::Page(page) => asked.shown(page),

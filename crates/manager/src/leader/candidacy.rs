@@ -4,7 +4,6 @@
 //! process need not end. The identity is the same in all its terms: of a leadership that it lost it knows that it is over.
 
 use std::future::Future;
-use std::pin::pin;
 use std::time::Duration;
 
 use kube::Client;
@@ -50,7 +49,8 @@ impl Candidacy {
         // A task of its own: renewals do not wait for what leads.
         let mut candidate = JoinSet::new();
         candidate.spawn(election.run(release.clone()));
-        let mut leading = pin!(async {
+        // Owned, so that it is gone before the Lease is given away: also what it was in the middle of.
+        let mut leading = Box::pin(async {
             tokio::select! {
                 elected = async { guard.clone().elected().await } => match elected {
                     Ok(_) => info!(lease, "leading"),

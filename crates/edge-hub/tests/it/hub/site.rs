@@ -16,7 +16,7 @@ use std::{
 use clap::Parser;
 use edge_hub::{
     Args,
-    run::{App, Config},
+    run::{App, Config, StartError},
 };
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Value, json};
@@ -225,7 +225,16 @@ impl Site {
         let mut config = Config::try_from(*args).unwrap();
         change(&mut config);
         let shutdown = CancellationToken::new();
-        let app = App::build(config, shutdown.clone()).await.unwrap();
+        let app = loop {
+            match App::build(config.clone(), shutdown.clone()).await {
+                Ok(app) => break app,
+                // A thread of the one before that syncs the disk outlives it by a moment.
+                Err(StartError::Store(object_store::OpenError::InUse { .. })) => {
+                    sleep(Duration::from_millis(10)).await;
+                }
+                Err(error) => panic!("the hub does not start: {error}"),
+            }
+        };
         self.running = Running::Inside(tokio::spawn(app.run()), shutdown);
     }
 
