@@ -112,8 +112,8 @@ pub struct GatewayArgs {
     #[arg(long, default_value = "isthmus-manager-gateways", value_name = "NAME")]
     pub gateway_lease: String,
 
-    /// How long a standby leaves that Lease alone: so much later the Services follow if this leader dies in the same moment as a gateway. With
-    /// 3s or less they follow no later than else. At least a second.
+    /// How long a standby leaves that Lease alone. If this leader dies in the same moment as a gateway, the Services follow within five
+    /// seconds as long as this is 3s or less, and else so much later. At least a second.
     #[arg(long, default_value = "3s", value_name = "DURATION", value_parser = duration::parse)]
     pub gateway_lease_duration: Duration,
 }

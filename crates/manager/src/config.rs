@@ -30,6 +30,9 @@ pub enum Error {
     /// A name that must not be empty.
     #[error("{0}: must not be empty")]
     Empty(&'static str),
+    /// Two elections by one Lease: who leads one would keep everybody from the other.
+    #[error("{0} and {1}: must not both name the Lease {2}")]
+    SameLease(&'static str, &'static str, String),
 }
 
 /// What `run` works with.
@@ -80,6 +83,7 @@ impl TryFrom<RunArgs> for Config {
             ..election.clone()
         };
         let node_metrics = node_metrics.resolve(&namespace, &identity, &webhook.serving_secret)?;
+        apart(&election, &gateway_election, node_metrics.as_ref())?;
         let certificates = Arc::new(certificates(namespace, webhook, node_metrics.as_ref()));
         certificates.check()?;
         Ok(Self {
@@ -96,6 +100,23 @@ impl TryFrom<RunArgs> for Config {
             node_metrics,
         })
     }
+}
+
+/// Each election has a Lease of its own.
+fn apart(
+    election: &Settings,
+    gateways: &Settings,
+    node_metrics: Option<&crate::node_metrics::Config>,
+) -> Result<(), Error> {
+    let mut leases =
+        vec![("--leader-elect-resource-name", &election.name), ("--gateway-lease", &gateways.name)];
+    leases.extend(node_metrics.map(|served| ("--node-metric-lease", &served.lease)));
+    for (place, (flag, name)) in leases.iter().enumerate() {
+        if let Some((other, _)) = leases[..place].iter().find(|(_, other)| other == name) {
+            return Err(Error::SameLease(other, flag, (*name).clone()));
+        }
+    }
+    Ok(())
 }
 
 /// The identity in the Lease: no process that ran before under the same name must be taken for this one.
@@ -132,5 +153,49 @@ fn certificates(
         api_services: node_metrics.map(crate::node_metrics::Config::api_service).into_iter().collect(),
         leaf_validity: certificate_validity,
         settle: SETTLE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::{Args, Command};
+
+    #[test]
+    fn what_flags_do_not_make_a_configuration_is_said_with_their_names() {
+        for (flags, expected) in [
+            (&[][..], None),
+            (&["--node-metric-lease=isthmus-manager-gateways", "--node-metrics=false"], None),
+            (
+                &["--leader-elect-resource-name=isthmus-manager-gateways"],
+                Some(
+                    "--leader-elect-resource-name and --gateway-lease: must not both name the Lease isthmus-manager-gateways",
+                ),
+            ),
+            (
+                &[
+                    "--node-metrics=true",
+                    "--node-metric-advertise=10.0.0.1",
+                    "--node-metric-lease=isthmus-manager",
+                ],
+                Some(
+                    "--leader-elect-resource-name and --node-metric-lease: must not both name the Lease isthmus-manager",
+                ),
+            ),
+            (&["--gateway-lease="], Some("--gateway-lease: must not be empty")),
+            (
+                &["--gateway-lease-duration=999ms"],
+                Some(
+                    "--gateway-lease-duration: lease duration 999ms must be a whole number of milliseconds, from 1s to 2147483647s",
+                ),
+            ),
+        ] {
+            let words = ["isthmus-manager", "run", "--identity=me"].into_iter().chain(flags.iter().copied());
+            let Command::Run(run) = Args::try_parse_from(words).unwrap().command else { panic!("run") };
+            let said = Config::try_from(*run).err().map(|error| error.to_string());
+            assert_eq!(said.as_deref(), expected, "{flags:?}");
+        }
     }
 }

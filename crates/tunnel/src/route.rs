@@ -21,17 +21,27 @@ pub struct Origin {
     /// The domain whose rights it has: this node's for its own callers, for streams that came over a link what the peer speaks for
     /// ([`View::speaks_for`]). `None`: what is listed for everyone, and no more.
     pub domain: Option<Domain>,
-    /// Whether another endpoint of this node's own domain asks. It has no link itself, so it is not asked back.
-    pub sibling: bool,
-    /// Whether it was asked over a reverse link. Whoever asks so knows at least as much of other domains as this node, which sends nothing
-    /// back.
-    pub reverse: bool,
+    /// Who asks.
+    pub asker: Asker,
+}
+
+/// Who asks a node for a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Asker {
+    /// This node, or a program of it.
+    Own,
+    /// Another node, over a link that it dialled.
+    Peer,
+    /// Another endpoint of this node's own domain. It has no link itself, so it is not asked back.
+    Sibling,
+    /// A node that this one dialled, over a reverse link. It knows at least as much of other domains as this node, which sends nothing back.
+    Reverse,
 }
 
 impl Origin {
     /// Of a node of this domain, which asks for itself.
     pub fn of(domain: Domain) -> Self {
-        Self { domain: Some(domain), sibling: false, reverse: false }
+        Self { domain: Some(domain), asker: Asker::Own }
     }
 }
 
@@ -100,8 +110,8 @@ pub fn route(me: &str, origin: &Origin, target: &Target, view: &View) -> Route {
         Ok((domain, direct)) if domain == mine || is_beside(me, &domain, view) => {
             return direct.map_or(Route::Refused(Refusal::NotAllowed), Route::Direct);
         }
-        Ok(_) if origin.reverse => return Route::Refused(Refusal::NoGateway),
-        Err(Refusal::Unknown) if origin.reverse => return Route::Refused(Refusal::Unknown),
+        Ok(_) if origin.asker == Asker::Reverse => return Route::Refused(Refusal::NoGateway),
+        Err(Refusal::Unknown) if origin.asker == Asker::Reverse => return Route::Refused(Refusal::Unknown),
         Ok((domain, _)) => domain,
         Err(Refusal::Unknown) => match who_knows_more(me, &mine, view) {
             Some(domain) => domain,
@@ -164,7 +174,7 @@ fn steps(me: &str, mine: &Domain, origin: &Origin, domain: &Domain, view: &View)
     }
     let reverse = Step { direction: Direction::Reverse, peers: view.endpoints(domain) };
     // A sibling may hold a link that this node does not have, or not yet.
-    let siblings = if origin.sibling { BTreeSet::new() } else { view.endpoints(mine) };
+    let siblings = if origin.asker == Asker::Sibling { BTreeSet::new() } else { view.endpoints(mine) };
     vec![reverse, forward(siblings)]
 }
 
@@ -309,11 +319,12 @@ fn locate_node(
 
 /// Whether what a node says of its addresses is not enough for whoever asks. A cloud's gateway dials where they say, so the key of any node that
 /// counts as one of the cloud would make it dial any host at the ports that are listed for others. Who has the cloud's rights, as an API server,
-/// dials nodes where they say anyway.
+/// dials nodes where they say anyway, and so does a program of this node, which could by itself.
 fn believes_nobody(me: &str, name: &str, origin: &Origin, view: &View) -> bool {
     let is_cloud = |name: &str| view.nodes.get(name).is_some_and(|node| node.place == Place::Cloud);
     let for_the_cloud = origin.domain.as_ref().is_some_and(|domain| view.is_exposed(domain));
-    is_cloud(me) && is_cloud(name) && name != me && !for_the_cloud && !view.is_vouched_for(name)
+    let for_others = origin.asker != Asker::Own && !for_the_cloud;
+    for_others && is_cloud(me) && is_cloud(name) && name != me && !view.is_vouched_for(name)
 }
 
 /// Whether a network is listed for whoever asks that holds the address in that domain, so that a node which says that it is its own gives nothing.

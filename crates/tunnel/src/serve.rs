@@ -12,7 +12,7 @@ use crate::{
     link::{Carrier, LinkError, Peer, Terms, answer, answer::Asked, ask},
     protocol::{Class, HEADER_CLASS, HEADER_HOPS, HEADER_REQUEST_ID, OpenError},
     relay::relay,
-    route::{Direction, Origin},
+    route::{Asker, Direction, Origin},
     target::Target,
     view::Domain,
 };
@@ -62,7 +62,12 @@ async fn stream(connector: Arc<Connector>, peer: Arc<str>, domain: Domain, rever
     let sibling = mine.as_ref() == Some(&domain) && view.is_endpoint(&peer, &domain);
     // Whom this node dialled it took for a gateway then, whatever an election has made of it since.
     let domain = if reverse { Some(domain) } else { view.speaks_for(&peer, domain) };
-    let origin = Some(Origin { domain, sibling, reverse });
+    let who = match (reverse, sibling) {
+        (true, _) => Asker::Reverse,
+        (false, true) => Asker::Sibling,
+        (false, false) => Asker::Peer,
+    };
+    let origin = Some(Origin { domain, asker: who });
     let request = Request { target, origin, caller: peer, class, hops, request_id, patience: Duration::ZERO };
     // Boxed: a stream that is open no longer holds what opening it took.
     let connected = tokio::select! {

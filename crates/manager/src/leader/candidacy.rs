@@ -67,7 +67,11 @@ impl Candidacy {
                 match ended {
                     Ok(Err(error)) => warn!(lease, %error, "leads no more, and stands for election again"),
                     Ok(Ok(())) => {}
-                    Err(error) => error!(lease, %error, "the election died; another one begins"),
+                    Err(error) => {
+                        error!(lease, %error, "the election died; another one begins");
+                        // What died at once would do so for ever.
+                        tokio::time::sleep(settings.timing.retry_period()).await;
+                    }
                 }
                 return;
             }

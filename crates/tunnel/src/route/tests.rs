@@ -203,7 +203,7 @@ fn no_node_takes_the_address_of_a_service() {
 #[test]
 fn a_node_that_lies_about_its_addresses_leads_nobody_elsewhere() {
     let at = |view: &View, domain: Option<Domain>, target: &str| {
-        let origin = Origin { domain, sibling: false, reverse: false };
+        let origin = Origin { domain, asker: Asker::Peer };
         describe(&route("c1", &origin, &Target::parse(target, None).unwrap(), view))
     };
     let (edge, nobody) = (Some(Domain::Pool("a".into())), None);
@@ -238,6 +238,18 @@ fn a_node_that_lies_about_its_addresses_leads_nobody_elsewhere() {
     assert_eq!(at(&view, edge, "c3:18090"), "direct 10.0.0.3:18090");
 }
 
+/// A program of a node of the cloud reaches its own pool's nodes whoever is exposed: it could dial them by itself.
+#[test]
+fn a_program_of_the_cloud_reaches_its_pool_where_nobody_is_exposed() {
+    let mut view = view();
+    view.destinations.pop();
+    view.gateways.clear();
+    for node in ["c1", "c3"] {
+        view.nodes.get_mut(node).unwrap().pool = Some("y".into());
+    }
+    check(&view, "c1", "c3:18090", "direct 10.0.0.3:18090");
+}
+
 /// Nor does it keep anybody from the address of another node of its domain.
 #[test]
 fn an_address_that_two_nodes_of_a_domain_claim_is_what_it_is_there() {
@@ -247,7 +259,7 @@ fn an_address_that_two_nodes_of_a_domain_claim_is_what_it_is_there() {
     view.nodes.get_mut("c3").unwrap().addresses.extend(address);
     check(&view, "c1", "10.0.0.2:18090", "direct 10.0.0.2:18090");
     // Of two it is that of which the operator says where it is, so others reach it as before.
-    let edge = Origin::of(Domain::Pool("a".into()));
+    let edge = Origin { asker: Asker::Peer, ..Origin::of(Domain::Pool("a".into())) };
     let target = Target::parse("10.0.0.2:18090", None).unwrap();
     assert_eq!(describe(&route("c1", &edge, &target, &view)), "direct 10.0.0.2:18090");
     // The own address, and with it the own loopback, is nobody else's.
@@ -291,7 +303,7 @@ fn who_is_unknown_is_asked_for_where_all_nodes_are_known() {
 #[test]
 fn a_sibling_is_not_asked_back() {
     let view = view();
-    let origin = Origin { sibling: true, ..Origin::of(Domain::Cloud) };
+    let origin = Origin { asker: Asker::Sibling, ..Origin::of(Domain::Cloud) };
     let target = Target::parse("a2:18090", None).unwrap();
     assert_eq!(describe(&route("c1", &origin, &target, &view)), "pool/a by Reverse a1");
 }
@@ -351,7 +363,7 @@ fn cloud_nodes_without_a_gateway_are_dialled_by_those_of_a_cloud_pool() {
 #[test]
 fn what_came_over_a_reverse_link_is_not_sent_back() {
     let view = view();
-    let origin = Origin { reverse: true, ..Origin::of(Domain::Cloud) };
+    let origin = Origin { asker: Asker::Reverse, ..Origin::of(Domain::Cloud) };
     let check = |target: &str, expected: &str| {
         let target = Target::parse(target, None).unwrap();
         assert_eq!(describe(&route("a1", &origin, &target, &view)), expected);
@@ -404,8 +416,12 @@ proptest! {
                     }
                     let next = peers.first().unwrap().clone();
                     let sibling = view.domain_of(&next) == Some(mine.clone()) && view.is_endpoint(&me, &mine);
-                    let reverse = steps[0].direction == Direction::Reverse;
-                    origin = Origin { domain: view.speaks_for(&me, mine), sibling, reverse };
+                    let asker = match steps[0].direction {
+                        Direction::Reverse => Asker::Reverse,
+                        Direction::Forward if sibling => Asker::Sibling,
+                        Direction::Forward => Asker::Peer,
+                    };
+                    origin = Origin { domain: view.speaks_for(&me, mine), asker };
                     me = next;
                 }
                 Route::Refused(refusal) => prop_assert!(false, "{refusal:?}"),

@@ -1,7 +1,7 @@
 use std::sync::LazyLock;
 
 use api::ExposeType;
-use tunnel::route::{Direct, Direction, Origin, Refusal, Route, route};
+use tunnel::route::{Asker, Direct, Direction, Origin, Refusal, Route, route};
 
 use super::*;
 
@@ -222,7 +222,8 @@ fn the_control_plane_is_reached_from_a_pool_of_the_cloud() {
     assert_eq!(way("c1", &plan, "c2:18090"), direct());
     // Asked by the edge, which does not know the node. Nobody but the node says where that is.
     let target = tunnel::target::Target::parse("c2:18090", None).unwrap();
-    let by_edge = |plan: &Plan| route("c1", &Origin::of(Domain::Pool("a".into())), &target, &plan.view);
+    let edge = Origin { asker: Asker::Peer, ..Origin::of(Domain::Pool("a".into())) };
+    let by_edge = |plan: &Plan| route("c1", &edge, &target, &plan.view);
     assert_eq!(by_edge(&plan), Route::Refused(Refusal::NotAllowed));
     let listed = known.gateways.get_mut("servers").unwrap();
     listed.listed.insert("c2".to_owned());
@@ -333,7 +334,7 @@ fn cloud_nodes_that_no_gateway_lists_do_not_speak_for_the_cloud() {
     }
     assert_eq!(plan.view.domain_of("again"), Some(Domain::Cloud));
     assert_eq!(plan.view.domain_of("labelled"), Some(Domain::Cloud));
-    let nobody = Origin { domain: plan.view.speaks_for("again", Domain::Cloud), ..Origin::of(Domain::Cloud) };
+    let nobody = Origin { domain: plan.view.speaks_for("again", Domain::Cloud), asker: Asker::Peer };
     let asked = |target: &str| {
         let target = tunnel::target::Target::parse(target, None).unwrap();
         route("c1", &nobody, &target, &plan.view)
