@@ -10,6 +10,7 @@
 
 mod caller_process;
 pub(crate) mod chunks;
+mod lent;
 pub mod plain;
 mod pod_cgroup;
 mod socket_cgroup;

@@ -381,12 +381,18 @@ fn beyond(hub: &Hub, subscription: &Subscription, asked: ResourceVersion) -> Sta
 
 /// Counts the bytes of an answer as they go out.
 fn counted(body: Body, hub: &Hub, subscription: &Arc<Subscription>) -> Body {
-    let (meters, subscription) = (hub.meters.clone(), subscription.clone());
+    let count = counter(hub, subscription);
     Body::new(body.map_frame(move |frame| {
-        if let Some(data) = frame.data_ref() {
-            meters.held(data.len());
-            subscription.traffic().served(data.len());
-        }
+        frame.data_ref().iter().for_each(|data| count(data.len()));
         frame
     }))
+}
+
+/// Counts bytes that go out of what is held.
+fn counter(hub: &Hub, subscription: &Arc<Subscription>) -> impl Fn(usize) + Send + 'static + use<> {
+    let (meters, subscription) = (hub.meters.clone(), subscription.clone());
+    move |length| {
+        meters.held(length);
+        subscription.traffic().served(length);
+    }
 }

@@ -10,7 +10,7 @@ use std::{
     io::{self, Write as _},
     pin::{Pin, pin},
     sync::Arc,
-    task::{Context, Poll},
+    task::Poll,
 };
 
 use axum::{Router, body::Body, extract::ConnectInfo, serve::Listener};
@@ -21,7 +21,7 @@ use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use tokio::{
-    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf},
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
     task::{JoinError, JoinSet},
 };
 use tokio_util::sync::CancellationToken;
@@ -30,10 +30,14 @@ use tower::ServiceExt as _;
 use super::{
     Peer,
     chunks::{ChunkStream, Chunks},
+    lent::Lent,
 };
 
 /// The end of an answer in pieces.
 const LAST: &[u8] = b"0\r\n\r\n";
+
+/// How many bytes a client may say more than its request, which nobody answers: the connection ends with its watch. What is more is no mistake.
+const MORE: usize = 64 << 10;
 
 /// Answers all who connect, until the shutdown; then those who are connected have their answers, and watches end. `peer` says who somebody is.
 pub async fn listen<L: Listener>(
@@ -87,7 +91,7 @@ async fn serve<Io>(io: Io, peer: Peer, router: Router, shutdown: &CancellationTo
 where
     Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let lent = Lent(Arc::new(Mutex::new(io)));
+    let lent = Lent::new(io);
     let begun = Begun::default();
     {
         let service = service_fn(|request| answer(router.clone(), peer.clone(), begun.clone(), request));
@@ -150,17 +154,17 @@ async fn send(
     mut chunks: ChunkStream,
 ) -> io::Result<()> {
     io.write_all(&written(head)).await?;
-    // A client that sends more than its request is not listened to, and is gone once it cannot be written to.
-    let mut is_heard = true;
+    let mut more = 0;
     loop {
         let chunk = tokio::select! {
             biased;
             chunk = chunks.next() => chunk,
-            more = hears_more(&mut io), if is_heard => {
-                if !more? {
+            said = hear(&mut io) => {
+                let said = said?;
+                more += said;
+                if said == 0 || more > MORE {
                     return Ok(());
                 }
-                is_heard = false;
                 continue;
             }
         };
@@ -175,9 +179,9 @@ async fn send(
     }
 }
 
-/// Waits for what the client sends; `false`: it has closed.
-async fn hears_more(io: &mut (impl AsyncRead + Unpin)) -> io::Result<bool> {
-    Ok(io.read(&mut [0; 1]).await? > 0)
+/// Waits for what the client sends, which is nothing to it, and says how many bytes: none, if it has closed.
+async fn hear(io: &mut (impl AsyncRead + Unpin)) -> io::Result<usize> {
+    io.read(&mut [0; 64]).await
 }
 
 /// One piece of an answer, with its length before it. There is none without bytes: it would be the end of all.
@@ -208,66 +212,10 @@ fn written(mut head: response::Parts) -> Vec<u8> {
     text
 }
 
-/// A connection that the HTTP library has until it is dropped there. It is never used by two at once.
-struct Lent<Io>(Arc<Mutex<Io>>);
-
-impl<Io> Clone for Lent<Io> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
-}
-
-impl<Io: Unpin> Lent<Io> {
-    fn give_back(self) -> Option<Io> {
-        Arc::into_inner(self.0).map(Mutex::into_inner)
-    }
-
-    fn with<T>(&self, call: impl FnOnce(Pin<&mut Io>) -> T) -> T {
-        call(Pin::new(&mut *self.0.lock()))
-    }
-}
-
-impl<Io: AsyncRead + Unpin> AsyncRead for Lent<Io> {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        self.with(|io| io.poll_read(context, buffer))
-    }
-}
-
-impl<Io: AsyncWrite + Unpin> AsyncWrite for Lent<Io> {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.with(|io| io.poll_write(context, bytes))
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        parts: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.with(|io| io.poll_write_vectored(context, parts))
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.0.lock().is_write_vectored()
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.with(|io| io.poll_flush(context))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.with(|io| io.poll_shutdown(context))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use axum::body::to_bytes;
     use futures::{Stream, stream};
     use tokio::{
         io::{DuplexStream, duplex},
@@ -399,6 +347,18 @@ mod tests {
         until(&mut io, "1\r\nx\r\n").await;
         io.write_all(b"GET /other HTTP/1.1\r\n\r\n").await.unwrap();
         assert!(timeout(Duration::from_millis(100), dropped.recv()).await.is_err(), "it goes on");
+        drop(io);
+        timeout(SOON, dropped.recv()).await.expect("its end was noticed, whatever it said before");
+    }
+
+    #[tokio::test]
+    async fn a_client_that_says_ever_more_is_cut() {
+        let (chunks, mut dropped) = endless();
+        let (mut io, _tasks) = connect(chunks, &CancellationToken::new());
+        io.write_all(b"GET /watch HTTP/1.1\r\nhost: h\r\n\r\n").await.unwrap();
+        let said = async { while io.write_all(&[0; 512]).await.is_ok() {} };
+        timeout(SOON, said).await.expect("it is not listened to for ever");
+        timeout(SOON, dropped.recv()).await.expect("its watch ended");
     }
 
     #[tokio::test]
@@ -411,11 +371,5 @@ mod tests {
         idle.write_all(b"i").await.unwrap();
         assert!(until(&mut idle, "hi").await.starts_with("HTTP/1.1 200 OK\r\n"));
         timeout(SOON, tasks.join_next()).await.expect("it ends").unwrap().unwrap();
-    }
-
-    #[tokio::test]
-    async fn the_body_is_sent_where_nobody_takes_the_pieces() {
-        let chunks = Chunks::new(two().map(Ok));
-        assert_eq!(to_bytes(chunks.body(), 100).await.unwrap(), "one\n0123456789abcdef\n");
     }
 }

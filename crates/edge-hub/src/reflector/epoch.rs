@@ -6,8 +6,8 @@
 //! metadata. A version below ours means a new epoch, and only a whole list helps.
 //!
 //! A server that went back and has passed our version already cannot be told by its version. What it can be told by:
-//! - an object that it has at a lower version than we do, or at the same one with another UID: versions of an object only grow. Of the
-//!   object that changed last it is asked, and it shows one more;
+//! - an object that it has at a lower version than we do, or at the same one with another UID: versions of an object only grow; or one at a
+//!   version that we have passed, which we do not have. Of the object that changed last it is asked, and it shows one more;
 //! - at the version that it was at then, to which the watch comes: that object is still held though the server said that it has none
 //!   of that name, or there are not as many objects as it said. Until all that is known fits, what the watch tells is [held back].
 //!
@@ -148,7 +148,7 @@ pub(super) async fn check(
         let path = list::by_name(key, latest.key());
         if let Some(found) = ask(upstream, credential, &path).await? {
             let items = found.items.unwrap_or_default();
-            compare(&held, &items)?;
+            compare(&held, ours, &items)?;
             gone = items.is_empty().then(|| (latest.key().clone(), latest.uid().to_owned()));
         }
     }
@@ -161,25 +161,29 @@ pub(super) async fn check(
         return Err(Ended::Rewound { ours, theirs });
     }
     let items = first.items.unwrap_or_default();
-    compare(&held, &items)?;
+    compare(&held, ours, &items)?;
     let whole = key.labels.is_empty() && key.fields.is_empty();
     let more = if first.metadata.next.is_empty() { Some(0) } else { first.metadata.remaining_item_count };
     let count = more.filter(|_| whole).map(|more| items.len() + more);
     Ok(Expected { at: Some(theirs), count, gone, held: held.len() })
 }
 
-/// Versions of an object only grow, and no two objects have one.
-fn compare(held: &Snapshot, items: &[Item]) -> Result<(), Ended> {
+/// Versions of an object only grow, no two objects have one, and of those that changed last before our version none is missing in what is held.
+fn compare(held: &Snapshot, ours: ResourceVersion, items: &[Item]) -> Result<(), Ended> {
     for Item { metadata } in items {
         let key = ObjectKey::new(&metadata.namespace, &metadata.name);
-        let (Some(ours), Some(version)) = (held.get(&key), parsed(&metadata.resource_version)) else {
-            continue;
+        let Some(version) = parsed(&metadata.resource_version) else { continue };
+        let diverged = match held.get(&key) {
+            Some(known) if known.resource_version() > version => true,
+            Some(known) => known.resource_version() == version && known.uid() != metadata.uid,
+            None => version <= ours,
         };
-        let other = ours.uid() != metadata.uid;
-        if ours.resource_version() > version || other && ours.resource_version() == version {
-            let ours = ours.resource_version();
+        if diverged {
+            let known = held
+                .get(&key)
+                .map_or_else(|| "not held".to_owned(), |known| known.resource_version().to_string());
             return Err(Ended::Diverged(format!(
-                "{key} is held at version {ours} and is at version {version}"
+                "{key}: {known} at {ours}, and upstream has it at {version}"
             )));
         }
     }
@@ -281,6 +285,32 @@ mod tests {
         for (expected, told, answer) in cases {
             let what = format!("{expected:?} {told:?}");
             assert_eq!(judged(expected, told), answer, "{what}");
+        }
+    }
+
+    #[test]
+    fn an_object_that_upstream_cannot_have_beside_what_is_held_is_found() {
+        let mut cache = Cache::new(watch_cache::Limits::default());
+        let WatchEvent::Added(held) = event("+x4") else { unreachable!() };
+        cache.replace(vec![std::sync::Arc::new(held)], ResourceVersion::new(5).unwrap()).unwrap();
+        let held = cache.snapshot().unwrap();
+        for (name, uid, version, fits) in [
+            ("x", "x", "4", true),
+            ("x", "x", "7", true),
+            ("x", "other", "6", true),
+            ("x", "x", "3", false),
+            ("x", "other", "4", false),
+            ("y", "y", "6", true),
+            ("y", "y", "5", false),
+            ("y", "y", "unreadable", true),
+        ] {
+            let item = json!({ "metadata": { "name": name, "namespace": "a", "uid": uid, "resourceVersion": version } });
+            let items = [serde_json::from_value(item).unwrap()];
+            assert_eq!(
+                compare(&held, ResourceVersion::new(5).unwrap(), &items).is_ok(),
+                fits,
+                "{name} {uid} {version}"
+            );
         }
     }
 

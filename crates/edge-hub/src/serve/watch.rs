@@ -18,7 +18,7 @@ use watch_cache::{Cache, Cursor, WatchAnswer};
 
 use self::told::Watch;
 use super::{
-    Asked, Rather, Read, beyond, complete, doubted,
+    Asked, Rather, Read, beyond, complete, counter, doubted,
     filtered::{self, Filtered},
     reached,
 };
@@ -83,14 +83,10 @@ pub(super) async fn answer(asked: &Asked<'_>, request: WatchRequest) -> Result<R
         Ok(begun) => {
             let ahead =
                 from.filter(|version| subscription.version().is_none_or(|current| current < *version));
-            let counting = subscription.clone();
+            let count = counter(hub, &subscription);
             let watch = Watch::new(asked, subscription, begun, encoder, revision).from(ahead).lasts(lasts);
-            let meters = hub.meters.clone();
-            let chunks = Chunks::new(watch.chunks().inspect(move |chunk| {
-                let length = chunk.as_ref().map_or(0, Bytes::len);
-                meters.held(length);
-                counting.traffic().served(length);
-            }));
+            let chunks = watch.chunks().inspect(move |chunk| count(chunk.as_ref().map_or(0, Bytes::len)));
+            let chunks = Chunks::new(chunks);
             let mut response = Response::new(chunks.body());
             response.extensions_mut().insert(chunks);
             response

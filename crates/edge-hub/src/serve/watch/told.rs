@@ -157,6 +157,16 @@ impl Watch {
             if self.revision.has_changed().unwrap_or(false) && self.is_filtered_otherwise() {
                 return Some((Ok(self.encoder.error(&view_changed())), None));
             }
+            // Here, too: who is always behind never comes to wait below.
+            if self.is_over() {
+                return None;
+            }
+            // In a box of its own while it lasts: a review takes much room, and each watch would have it all the time.
+            if Instant::now() >= self.next_due()
+                && let Some(status) = Box::pin(self.due()).await?
+            {
+                return Some((Ok(self.encoder.error(&status)), None));
+            }
             if !self.looked || self.changes.has_changed().unwrap_or(true) {
                 // Before the cache is looked at: a change after that wakes us again.
                 self.changes.mark_unchanged();
@@ -192,13 +202,7 @@ impl Watch {
                 }
             };
             match seldom {
-                Some(Seldom::Due) => {
-                    // In a box of its own while it lasts: a review takes much room, and each watch would have it all the time.
-                    if let Some(status) = Box::pin(self.due()).await? {
-                        return Some((Ok(self.encoder.error(&status)), None));
-                    }
-                }
-                Some(Seldom::Progress | Seldom::Revision) => {}
+                Some(Seldom::Due | Seldom::Progress | Seldom::Revision) => {}
                 Some(Seldom::Over) | None => return None,
             }
             // What was told before the upstream side changed comes before what follows from that.
@@ -210,9 +214,7 @@ impl Watch {
     fn seldom(&self) -> BoxFuture<'static, Seldom> {
         let (mut progress, mut revision) = (self.progress.clone(), self.revision.clone());
         let (closed, shutdown) = (self.subscription.closed().clone(), self.hub.tasks.shutdown().clone());
-        let look = self.ahead.map(|_| self.look);
-        let due = [self.bookmark, self.ends, self.review].into_iter().chain(look).min();
-        let due = due.unwrap_or(self.ends);
+        let due = self.next_due();
         Box::pin(async move {
             tokio::select! {
                 () = sleep_until(due) => Seldom::Due,
@@ -222,6 +224,17 @@ impl Watch {
                 () = shutdown.cancelled() => Seldom::Over,
             }
         })
+    }
+
+    /// Whether nobody is to be told anything any more.
+    fn is_over(&self) -> bool {
+        self.subscription.closed().is_cancelled() || self.hub.tasks.shutdown().is_cancelled()
+    }
+
+    /// The next time that was set: for a bookmark, the end, a review, or a look at a version that lies in the future.
+    fn next_due(&self) -> Instant {
+        let due = self.bookmark.min(self.ends).min(self.review);
+        self.ahead.map_or(due, |_| due.min(self.look))
     }
 
     /// Does what is due now; `None` at the end of the watch, a status to end it with.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::site::{Lines, SERVICES, Site, get, service, version, widget};
+use super::site::{Lines, SERVICES, Site, WIDGETS, get, service, version, widget};
 
 /// What a loaded machine may add to a time that is promised.
 const SLACK: Duration = Duration::from_secs(1);
@@ -43,4 +43,33 @@ async fn told(site: &Site, link: &str) {
         let at = Duration::from_secs(at);
         assert!(took + Duration::from_millis(50) >= at && took < at + SLACK, "{link}: {took:?} for {at:?}");
     }
+}
+
+/// One whose client reads slower than it is told never waits for anything, and ends all the same.
+#[tokio::test]
+async fn a_watch_whose_client_is_always_behind_ends_in_time() {
+    const OBJECTS: usize = 400;
+    let site = Site::started().await;
+    // More than all sockets on the way hold.
+    let long = "x".repeat(100 << 10);
+    for number in 0..OBJECTS {
+        let mut widget = widget(&format!("w{number:03}"), 1);
+        widget["spec"]["long"] = long.clone().into();
+        site.server.cluster().create("widgets.example.com", widget).unwrap();
+    }
+    site.until("all is held", async || {
+        let listed = get(&site.plain(), &format!("{WIDGETS}?resourceVersion=0")).await;
+        listed
+            .is_some_and(|(status, list)| status == 200 && list["items"].as_array().unwrap().len() == OBJECTS)
+    })
+    .await;
+    let mut watch =
+        Lines::open(&site.plain(), &format!("{WIDGETS}?watch=1&resourceVersion=0&timeoutSeconds=2")).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let mut told = 0;
+    while let Some(event) = watch.next().await {
+        assert_eq!(event["type"], "ADDED");
+        told += 1;
+    }
+    assert!(told > 0 && told < OBJECTS, "{told}");
 }
