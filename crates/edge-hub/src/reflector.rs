@@ -204,8 +204,11 @@ impl Reflector {
             missing = missing.filter(|_| is_missing).or(is_missing.then_some(began));
             match ended {
                 Ended::Done if began.elapsed() > SHORT => continue,
-                // The next may be as short.
-                Ended::Done => subscription.set_progress(Progress::Interrupted),
+                // The next may be as short. Readers wait for it, if it is soon.
+                Ended::Done => {
+                    subscription.goes_on(Instant::now() + pause.min(SHORT));
+                    subscription.set_progress(Progress::Interrupted);
+                }
                 Ended::Expired => {
                     course.anew(Resync::Expired);
                     // Not at once: a server whose history is short would be listed without end.
@@ -252,15 +255,29 @@ impl Reflector {
                     course.anew(Resync::Unreadable);
                 }
             }
-            tokio::select! {
-                () = sleep(pause) => {}
-                () = subscription.carried_anew() => {}
-            }
+            self.pause(subscription, pause, course.relist.is_some()).await;
             // It is there again, and readers know more of it than what is held, which is of the time before.
             if is_missing && subscription.was_passed_by() {
                 self.withdraw(subscription, &mut course);
             }
             pause = (pause * 2).min(PAUSE.1);
+        }
+    }
+
+    /// Waits before the next attempt, unless something is new. That upstream went back in time is known to readers meanwhile, too; `relists`: the
+    /// next attempt is a list in any case.
+    async fn pause(&self, subscription: &Subscription, pause: Duration, relists: bool) {
+        let undone = async {
+            self.undone.since(&subscription.key().resource, &subscription.key().to_string()).await;
+            subscription.doubt(true);
+            if relists {
+                std::future::pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            () = sleep(pause) => {}
+            () = subscription.carried_anew() => {}
+            () = undone => {}
         }
     }
 
