@@ -62,4 +62,4 @@ pub use authorize::{Attributes, Authorizer, Decision};
 pub use memory::MemoryStorage;
 pub use resource::{Cell, CellFn, Column, MalformedResource, ResourceInfo};
 pub use reviews::KubernetesReviews;
-pub use storage::{Draft, Expected, Objects, Page, Storage, StorageError, Watcher};
+pub use storage::{Draft, Expected, Intent, Objects, Page, Storage, StorageError, Watcher};

@@ -124,7 +124,7 @@ impl Server {
             return plain(StatusCode::NOT_FOUND, "404 page not found\n");
         };
         let request = match &self.intercept {
-            Some(intercept) => match intercept.intercept(path.clone(), user, request).await {
+            Some(intercept) => match intercept.intercept(path.clone(), user.clone(), request).await {
                 Ok(response) => return response,
                 Err(request) => request,
             },
@@ -137,7 +137,8 @@ impl Server {
         };
         let query = parts.uri.query().unwrap_or_default();
         let warnings = Mutex::default();
-        let call = Call { served, path, query, headers: &parts.headers, body: &body, warnings: &warnings };
+        let (user, headers) = (&user, &parts.headers);
+        let call = Call { served, path, query, user, headers, body: &body, warnings: &warnings };
         let answered = verbs::answer(verb, &call).await;
         answered.unwrap_or_else(|| plain(StatusCode::NOT_FOUND, "404 page not found\n"))
     }

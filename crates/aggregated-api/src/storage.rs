@@ -14,6 +14,8 @@ use serde_json::{Map, Value};
 use tokio::sync::watch;
 use watch_cache::{Delivery, Scope};
 
+use crate::authenticate::User;
+
 /// The objects of one resource.
 ///
 /// Resource versions are of the whole storage: every write gets one above all before it, and a list has that of its last write.
@@ -55,6 +57,12 @@ pub trait Storage: Send + Sync + 'static {
             let _ = reached.wait_for(|current| *current >= version.get()).await;
         }
         .boxed()
+    }
+
+    /// Whether the storage lets `user` do that to the object, by what it alone knows: asked before each write that was authorized, and of trials (`dryRun`),
+    /// which come no further. Everybody may, unless a storage says otherwise.
+    fn admit(&self, _user: &User, _key: &ObjectKey, _intent: Intent) -> Result<(), StorageError> {
+        Ok(())
     }
 
     /// Stores an object under a new resource version, if what is there is as `expected`; returns what was stored.
@@ -150,6 +158,19 @@ pub trait Watcher: Send {
     /// Everything up to this version was told, or was not to be seen: what a bookmark may say. `None` while that is not so, as
     /// before the end of the initial state.
     fn told(&self) -> Option<ResourceVersion>;
+}
+
+/// What a request means to do to an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Intent {
+    /// Make it.
+    Create,
+    /// Change it, but for its status where that has a path of its own.
+    Update,
+    /// Change its status.
+    UpdateStatus,
+    /// Take it away, or begin to.
+    Remove,
 }
 
 /// What must be there for a write to happen.

@@ -15,8 +15,9 @@ use watch_cache::Scope;
 
 use crate::{
     answer::{refusal, warn},
+    authenticate::User,
     served::Served,
-    storage::StorageError,
+    storage::{Intent, StorageError},
 };
 
 mod admit;
@@ -31,6 +32,7 @@ pub(crate) struct Call<'a> {
     pub(crate) served: &'a Arc<Served>,
     pub(crate) path: &'a ResourcePath,
     pub(crate) query: &'a str,
+    pub(crate) user: &'a User,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) body: &'a [u8],
     /// What to warn of, whatever the answer.
@@ -65,6 +67,12 @@ impl Call<'_> {
 
     fn is_status(&self) -> bool {
         self.subresource() == "status"
+    }
+
+    /// Whether the storage lets the caller change the object, or its status if that is what the path is of.
+    fn admit_update(&self) -> Result<(), StorageError> {
+        let intent = if self.is_status() { Intent::UpdateStatus } else { Intent::Update };
+        self.served.storage.admit(self.user, &self.key(), intent)
     }
 
     /// What the storage said, as a status.

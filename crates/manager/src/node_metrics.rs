@@ -10,6 +10,7 @@
 mod announcement;
 mod args;
 mod conditions;
+mod hearing;
 mod lead;
 mod nodes;
 mod orphans;
@@ -23,7 +24,7 @@ mod turn;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use std::time::Duration;
 
 use aggregated_api::authenticate::{DelegatingAuthenticator, Trust, client_certificates, extension_config};
@@ -35,7 +36,7 @@ use kube::Client;
 use node_metrics::admission::Admission;
 use node_metrics::copy_stream;
 use node_metrics::freshness::{Now, Rules};
-use node_metrics::listener::{self, ClientAuthorities, Reporter, Reports};
+use node_metrics::listener::{self, ClientAuthorities, Reports};
 use node_metrics::metrics::Metrics;
 use node_metrics::proxy::StandbyProxy;
 use node_metrics::replica::{ReplicaAuthenticator, Replicas};
@@ -59,6 +60,10 @@ use self::trust::Identity;
 use crate::leader::{self, LeadershipGuard};
 use crate::watches;
 
+/// How long a node may leave the answer to a report unacknowledged. It is short and always read, so a node that does not is gone; another
+/// connection of it may have come long ago.
+const UNACKNOWLEDGED: Duration = Duration::from_mins(1);
+
 /// What cannot be started.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
@@ -80,8 +85,16 @@ struct Host {
     replicas: Arc<Replicas>,
     identity: Arc<Identity>,
     guard: Arc<RwLock<Option<LeadershipGuard>>>,
+    /// How many leaderships of this replica are over.
+    led: watch::Sender<u64>,
     /// `host:port` of the listener of reports of whoever leads.
     reports_at: Arc<RwLock<Option<String>>>,
+    /// At how many addresses nodes find replicas, as this leader announced last.
+    replicas_announced: AtomicUsize,
+    /// Nodes, and what they are to collect.
+    known: nodes::Known,
+    /// Whether it was tried to read what nodes are to collect, with whatever end.
+    policies_tried: AtomicBool,
     /// Whether this replica would lead well; once it would it stands for election without regard to others.
     prepared: watch::Sender<bool>,
     /// How often in a row the leader said to this replica that it does not serve, so that there is nothing to copy.
@@ -161,7 +174,11 @@ pub(crate) fn start(
         proxy: StandbyProxy::new(Arc::clone(&source)),
         replicas: Replicas::new(config.server_name()),
         identity: Arc::default(),
+        led: watch::Sender::new(0),
         reports_at: Arc::default(),
+        replicas_announced: AtomicUsize::new(0),
+        known: nodes::Known::default(),
+        policies_tried: AtomicBool::new(false),
         prepared: watch::Sender::new(false),
         refusals: AtomicU32::new(0),
         source,
@@ -189,12 +206,13 @@ pub(crate) fn start(
         .router();
     let router = copy_stream::router(Arc::clone(&host.source), Arc::clone(&host.replicas)).merge(router);
     let reports_at = Arc::clone(&host.reports_at);
-    let taken = listener::router(Arc::new(Reports {
+    let taken = Arc::new(Reports {
         source: Arc::clone(&host.source),
         admission: Mutex::new(Admission::new(host.config.reports_per_second)),
         leader: Box::new(move || reports_at.read().clone()),
         metrics: host.metrics.clone(),
-    }));
+    });
+    let taken = listener::router_with(taken, Arc::clone(&authorities));
 
     let servers_end = CancellationToken::new();
     let mut tasks = JoinSet::new();
@@ -207,13 +225,9 @@ pub(crate) fn start(
         log("the API of NodeMetric", served.await);
     });
     let tls = listener::server_config(serving, Arc::clone(&authorities))?;
-    let reports = TlsListener::new(reports, tls, Limits::default());
-    let service = taken.into_make_service_with_connect_info::<Reporter>();
-    let end = servers_end.clone();
-    tasks.spawn(async move {
-        let served = axum::serve(reports, service).with_graceful_shutdown(end.cancelled_owned());
-        log("the listener of reports", served.await);
-    });
+    let limits = Limits { unacknowledged: Some(UNACKNOWLEDGED), ..Limits::default() };
+    let reports = TlsListener::new(reports, tls, limits);
+    tasks.spawn(listener::serve(reports, taken, servers_end.clone()));
 
     let known = readiness.register("node metrics' callers");
     known.not_ready("whom to trust is not known yet");

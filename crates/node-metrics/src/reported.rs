@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use node_report::report::MAX_PODS;
 use node_report::{Held, Message, NodeUsage, PodUsage, Report, Verdict, judge};
 
 /// The state of a node as of the last report taken. Cloning copies the list of pods and not the pods.
@@ -141,10 +142,23 @@ impl Reported {
     pub fn take(this: &mut Option<Arc<Self>>, epoch: u64, report: Report) -> Verdict {
         let held = this.as_ref().and_then(|reported| reported.held);
         let verdict = judge(epoch, held, &report);
-        if verdict == Verdict::Take {
-            Arc::make_mut(this.get_or_insert_default()).apply(report);
+        if verdict != Verdict::Take {
+            return verdict;
         }
+        // Each delta is short, and many of them would not be together: followers take no longer state than a full report can make.
+        let pods = this.as_ref().map_or(0, |reported| reported.pods_after(&report));
+        if !report.is_full() && pods > MAX_PODS {
+            return Verdict::NeedFull;
+        }
+        Arc::make_mut(this.get_or_insert_default()).apply(report);
         verdict
+    }
+
+    /// How many pods there would be after a delta.
+    fn pods_after(&self, delta: &Report) -> usize {
+        let new = delta.pods.iter().filter(|pod| self.find(&pod.uid).is_err()).count();
+        let gone = delta.removed_pods.iter().filter(|uid| self.find(uid).is_ok()).count();
+        self.pods.len() + new - gone
     }
 
     fn apply(&mut self, report: Report) {
@@ -237,6 +251,42 @@ mod tests {
                 }
             },
         )
+    }
+
+    #[test]
+    fn deltas_lead_to_no_more_pods_than_a_full_report_may_have() {
+        let pods = |from: usize, to: usize| {
+            let pod = |n| PodUsage { uid: format!("u{n}"), ..PodUsage::default() };
+            (from..to).map(pod).collect::<Vec<_>>()
+        };
+        let first =
+            Report { usage: Some(NodeUsage::default()), pods: pods(0, MAX_PODS), ..Report::default() };
+        let delta = |seq, pods, removed: &[&str]| Report {
+            seq,
+            base_seq: Some(0),
+            pods,
+            removed_pods: removed.iter().map(|uid| (*uid).to_owned()).collect(),
+            ..first.clone()
+        };
+        let (mut small, mut plain) = (None, View::default());
+        let one = pods(MAX_PODS, MAX_PODS + 1);
+        // Each with what becomes of it, and how many pods there are then.
+        for (report, verdict, count) in [
+            (first.clone(), Verdict::Take, MAX_PODS),
+            (delta(1, one.clone(), &[]), Verdict::NeedFull, MAX_PODS),
+            (delta(2, one.clone(), &["other"]), Verdict::NeedFull, MAX_PODS),
+            (delta(3, one, &["u7"]), Verdict::Take, MAX_PODS),
+            (delta(4, pods(0, 7), &["u8"]), Verdict::Take, MAX_PODS - 1),
+            (delta(5, pods(7, 9), &[]), Verdict::NeedFull, MAX_PODS - 1),
+            (Report { seq: 6, ..first.clone() }, Verdict::Take, MAX_PODS),
+        ] {
+            assert_eq!(Reported::take(&mut small, 4, report.clone()), verdict, "{}", report.seq);
+            assert_eq!(plain.take(4, report), verdict);
+            assert_eq!(
+                (small.as_ref().map(|small| small.pod_count()), plain.pods.len()),
+                (Some(count), count)
+            );
+        }
     }
 
     proptest! {

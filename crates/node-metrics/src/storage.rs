@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use aggregated_api::{Draft, Expected, Page, Storage, StorageError, Watcher};
+use aggregated_api::{Draft, Expected, Intent, Page, Storage, StorageError, User, Watcher};
 use futures::future::{self, BoxFuture, FutureExt};
 use kube_wire::field_selector::FieldSelector;
 use kube_wire::label_selector::LabelSelector;
@@ -328,6 +328,10 @@ impl Storage for NodeMetricStorage {
 
     fn version(&self) -> watch::Receiver<u64> {
         self.0.version.subscribe()
+    }
+
+    fn admit(&self, user: &User, key: &ObjectKey, intent: Intent) -> Result<(), StorageError> {
+        self.0.admit(user, key.name(), intent)
     }
 
     fn write<'a>(

@@ -33,7 +33,7 @@ mod write;
 
 pub use copy::Copied;
 pub use node_facts::NodeFacts;
-pub use write::WriteError;
+pub use write::{MOST_WRITTEN, WriteError};
 
 /// A copy whose leader was not heard of for so long says nothing of nodes any more. Leaders send bookmarks each minute.
 const COPY_LIFE: Duration = Duration::from_secs(75);

@@ -1,15 +1,21 @@
-//! How reports and answers travel: `POST` [`PATH`] over HTTP/2 and TLS 1.3, one request a report.
+//! How reports and answers travel: `POST` [`PATH`] over HTTP/1.1 and TLS 1.3, one request a report, one after the other. HTTP/2, as earlier
+//! hubs speak it, is taken too.
 //!
 //! | status | means | body |
 //! |---|---|---|
 //! | 200 | taken, or dropped because a newer one is held: see [`crate::Answer`] | `Answer` |
 //! | 400 | malformed ([`crate::report::Malformed`]), too old a protocol, not protobuf | text |
+//! | 401 | who signed the certificate is not trusted any more | text |
 //! | 403 | the certificate is another node's | text |
 //! | 404 | the cluster has no such node | text |
+//! | 408 | did not come in in time | text |
 //! | 409 | the delta's base is not held: send a full report | `Answer`, or none |
 //! | 413 | longer than [`MAX_BYTES`] | text |
 //! | 421 | not the leader; [`LEADER_HEADER`] says who is, if that is known | text |
 //! | 429, 503 | shed; wait for `Retry-After` seconds | text |
+
+/// The protocol, as the handshake names it (ALPN).
+pub const PROTOCOL: &[u8] = b"http/1.1";
 
 /// Path of the listener.
 pub const PATH: &str = "/report/v1";

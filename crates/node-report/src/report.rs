@@ -4,12 +4,22 @@
 //! [`NodeUsage::aggregate_duration_s`] unless a field says otherwise.
 
 mod check;
+mod lists;
 mod of_pod;
 
-pub use self::check::Malformed;
+pub use self::check::{Malformed, Unreadable};
 
 /// The most pods in one report: ten times what a kubelet may run by default, and more than any runs.
 pub const MAX_PODS: usize = 4_096;
+
+/// The most windows of percentiles in one report: nodes keep fewer ([`Policy::MAX_PERCENTILES`](crate::Policy::MAX_PERCENTILES)).
+pub const MAX_AGGREGATES: usize = 64;
+
+/// The most NUMA nodes in one report: as many as Linux knows at most.
+pub const MAX_NUMA: usize = 1_024;
+
+/// The most programs beside pods in one report: more than a policy may name.
+pub const MAX_APPLICATIONS: usize = 1_024;
 
 /// The longest text in a report, in bytes: Kubernetes' names are at most 253.
 pub const MAX_TEXT: usize = 253;

@@ -4,6 +4,8 @@
 //! - Within an incarnation `seq` only grows; what is not newer than what is held is dropped, so that duplicates and stragglers change nothing.
 //! - A full report is taken whatever is held. A delta is taken on any report from its `base_seq` on: the encoder puts into a delta all
 //!   that changed after `base_seq`, so that a lost answer costs no full report.
+//! - A delta after which there would be more pods than a full report may have ([`crate::report::MAX_PODS`]) is not taken either: a full one is asked for.
+//!   That is for who holds the pods to see.
 //! - A reporter that has heard a leader of a later epoch tells an old leader so, which must then answer 421.
 //!
 //! A server keeps [`Held`] beside each node's state; a reporter with another node UID than the Node object's is as one of which nothing is held.
@@ -26,7 +28,7 @@ pub enum Verdict {
     Take,
     /// It is no newer than what is held. 200 with `dropped` and what is held.
     Drop,
-    /// The delta's base is not held. 409.
+    /// The delta's base is not held, or it would lead to too many pods. 409.
     NeedFull,
     /// The reporter knows a later leader than this one. 421.
     Superseded,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::report::{NodeUsage, PodUsage, Report};
+use crate::report::{MAX_PODS, NodeUsage, PodUsage, Report};
 use crate::sequence::{Held, Verdict, judge};
 
 /// The state of a node as of the last report taken.
@@ -22,10 +22,22 @@ impl View {
     /// Takes `report` if a leader of term `epoch` is to take it. The caller has checked it ([`Report::check`]).
     pub fn take(&mut self, epoch: u64, report: Report) -> Verdict {
         let verdict = judge(epoch, self.held, &report);
-        if verdict == Verdict::Take {
-            self.apply(report);
+        if verdict != Verdict::Take {
+            return verdict;
         }
+        // Each delta is short, and many of them would not be together.
+        if !report.is_full() && self.pods_after(&report) > MAX_PODS {
+            return Verdict::NeedFull;
+        }
+        self.apply(report);
         verdict
+    }
+
+    /// How many pods there would be after a delta.
+    fn pods_after(&self, delta: &Report) -> usize {
+        let new = delta.pods.iter().filter(|pod| !self.pods.contains_key(&pod.uid)).count();
+        let gone = delta.removed_pods.iter().filter(|uid| self.pods.contains_key(*uid)).count();
+        self.pods.len() + new - gone
     }
 
     /// Puts in what `report` says, whatever is held.

@@ -68,21 +68,27 @@ impl Hierarchy {
 
     /// The pods that have a cgroup, by UID, with the cgroup's path beneath the tree's root.
     pub fn pods(&self) -> Vec<(String, PathBuf)> {
-        let listed = match self.version {
-            Version::V2 => self.root.clone(),
-            // Any controller that the kubelet uses has all pods.
-            Version::V1 => self.controller("memory"),
-        };
-        tree::pods(&listed, &self.parent)
+        tree::pods(&self.listed(), &self.parent)
     }
 
     /// The folder of all pods, or of those of a class, beneath the tree's root: of the driver that made one.
     pub(crate) fn kubepods(&self, class: &str) -> PathBuf {
-        let listed = match self.version {
+        tree::kubepods(&self.listed(), &self.parent, class)
+    }
+
+    /// Whether the folder of all pods is there: the kubelet makes it before any pod.
+    pub(crate) fn has_kubepods(&self) -> bool {
+        let listed = self.listed();
+        listed.join(tree::kubepods(&listed, &self.parent, "")).is_dir()
+    }
+
+    /// The tree in which pods are listed.
+    fn listed(&self) -> PathBuf {
+        match self.version {
             Version::V2 => self.root.clone(),
+            // Any controller that the kubelet uses has all pods.
             Version::V1 => self.controller("memory"),
-        };
-        tree::kubepods(&listed, &self.parent, class)
+        }
     }
 
     /// The folder of the pods' processes: of the tree, or of the controller that counts CPU time.

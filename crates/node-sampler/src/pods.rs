@@ -128,7 +128,7 @@ impl Minute {
     }
 }
 
-/// Usage of the last second of all pods, and of those that are prod.
+/// Usage of the last second of all pods, and of those that are prod; by default nothing is known.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) all: Resources,
@@ -185,6 +185,7 @@ impl Pods {
         }
         // Those that have gone meanwhile are not waited for.
         self.kept.clear();
+        let are_found = self.are_found(facts);
         // A node without pods spends nothing on them; of pods of which nothing can be read nothing is known.
         let none = self.by_uid.is_empty().then_some(0);
         let nothing = Resources { cpu_milli: none, memory_bytes: none };
@@ -196,7 +197,14 @@ impl Pods {
                 add(&mut totals.prod, pod.second);
             }
         }
-        totals
+        if are_found { totals } else { Totals::default() }
+    }
+
+    /// Whether the pods' cgroups are where they are looked for. They are not where the kubelet has another `--cgroup-root` than is known here: then
+    /// there is no folder of theirs, or one in which none is of a pod that runs here, and nothing can be said of what they use together.
+    fn are_found(&self, facts: &Facts) -> bool {
+        let is_known = facts.pods.is_empty() || facts.pods.keys().any(|uid| self.by_uid.contains_key(uid));
+        is_known && (!self.by_uid.is_empty() || self.hierarchy.has_kubepods())
     }
 
     /// Reads everything else, and puts it into the window's history.

@@ -2,12 +2,14 @@
 //!
 //! Handshakes run in tasks of their own, with a deadline and a bound on their number, so that a client that is slow or
 //! silent delays nobody. No error ends the listener: a handshake that fails concerns that client only, and failures to
-//! accept (no file descriptors left) are tried again after a pause.
+//! accept (no file descriptors left) are tried again after a pause. A client that is gone without a word (no power, no link) is noticed, and its
+//! connection ends.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use rustls::ServerConfig;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     net::{TcpListener, TcpStream},
     task::{JoinError, JoinSet},
@@ -23,16 +25,24 @@ pub struct Limits {
     pub handshake: Duration,
     /// How many handshakes may be under way. More connections wait in the kernel's queue.
     pub concurrent_handshakes: usize,
+    /// How long what was sent may go unacknowledged, or unread by a client that stands still, until the connection is broken; `None`: as
+    /// long as the kernel tries, about a quarter of an hour, and for ever where the client's kernel says that it does not read.
+    pub unacknowledged: Option<Duration>,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { handshake: Duration::from_secs(10), concurrent_handshakes: 512 }
+        Self { handshake: Duration::from_secs(10), concurrent_handshakes: 512, unacknowledged: None }
     }
 }
 
 /// The first and the longest pause after a failure to accept.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
+
+/// How long nothing may pass before the client's kernel is asked whether it is there, how long its answer is waited for, and how often it is
+/// asked until the connection is broken: a minute and a half in all, which mobile links are away for. Who reports each ten seconds is never
+/// asked.
+const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(30), Duration::from_secs(10), 6);
 
 /// What a handshake's task gives back.
 type Handshake = (SocketAddr, Result<TlsStream<TcpStream>, HandshakeError>);
@@ -69,9 +79,7 @@ impl TlsListener {
 
     fn begin(&mut self, connection: TcpStream, address: SocketAddr) {
         self.pause = PAUSE.0;
-        if let Err(error) = connection.set_nodelay(true) {
-            debug!(%address, %error, "cannot turn Nagle's algorithm off");
-        }
+        self.tune(&connection, address);
         let handshake = TlsAcceptor::from(self.config.load_full()).accept(connection);
         let deadline = self.limits.handshake;
         self.handshakes.spawn(async move {
@@ -81,6 +89,28 @@ impl TlsListener {
             };
             (address, result)
         });
+    }
+
+    /// Sends at once, and notices a client that vanished: nothing else would end its connection.
+    fn tune(&self, connection: &TcpStream, address: SocketAddr) {
+        let socket = SockRef::from(connection);
+        let (idle, interval, retries) = KEEPALIVE;
+        let keepalive = TcpKeepalive::new().with_time(idle).with_interval(interval).with_retries(retries);
+        let unacknowledged = self.limits.unacknowledged;
+        let set = [
+            ("TCP_NODELAY", socket.set_tcp_nodelay(true)),
+            ("SO_KEEPALIVE", socket.set_tcp_keepalive(&keepalive)),
+            (
+                "TCP_USER_TIMEOUT",
+                unacknowledged.map_or(Ok(()), |limit| socket.set_tcp_user_timeout(Some(limit))),
+            ),
+        ];
+        // It works without them, less well.
+        for (option, result) in set {
+            if let Err(error) = result {
+                debug!(%address, option, %error, "cannot set a socket option");
+            }
+        }
     }
 
     fn refused(&mut self, error: &io::Error) {
@@ -138,5 +168,34 @@ impl axum::serve::Listener for TlsListener {
 
     fn local_addr(&self) -> io::Result<Self::Addr> {
         self.tcp.local_addr()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resolver::ServingCertificate;
+
+    #[tokio::test]
+    async fn clients_that_vanish_are_noticed() {
+        let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = tcp.local_addr().unwrap();
+        let config = ServingCertificate::new().server_config().unwrap();
+        let mut listener = TlsListener::new(tcp, config, Limits::default());
+        for limit in [None, Some(Duration::from_mins(1))] {
+            listener.limits.unacknowledged = limit;
+            let _client = TcpStream::connect(address).await.unwrap();
+            let (accepted, client) = listener.tcp.accept().await.unwrap();
+            let raw = SockRef::from(&accepted).try_clone().unwrap();
+            listener.begin(accepted, client);
+            assert!(raw.keepalive().unwrap() && raw.tcp_nodelay().unwrap());
+            let asked = (
+                raw.tcp_keepalive_time().unwrap(),
+                raw.tcp_keepalive_interval().unwrap(),
+                raw.tcp_keepalive_retries().unwrap(),
+            );
+            assert_eq!(asked, KEEPALIVE);
+            assert_eq!(raw.tcp_user_timeout().unwrap().filter(|limit| !limit.is_zero()), limit);
+        }
     }
 }

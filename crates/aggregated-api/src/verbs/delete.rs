@@ -13,7 +13,7 @@ use crate::{
     field_error::failure,
     metadata,
     options::{DeleteOptions, Propagation},
-    storage::{Draft, Expected, StorageError},
+    storage::{Draft, Expected, Intent, StorageError},
 };
 
 /// How often a deletion without preconditions is tried.
@@ -81,6 +81,7 @@ async fn attempt_one(
     let storage = &call.served.storage;
     let mut object = members(stored)?;
     preconditions(call, options, &object)?;
+    storage.admit(call.user, &call.key(), Intent::Remove).map_err(|error| call.status(error))?;
     let uid = metadata::text(&object, "uid").to_owned();
     let mut finalizers: Vec<Value> = metadata::finalizers(&object).into_iter().map(Value::from).collect();
     // Whoever does not advertise deletion is not known to the garbage collector, which takes these away.

@@ -14,7 +14,7 @@ use crate::{
     field_error::{FieldError, FieldErrors},
     metadata,
     options::{WriteKind, WriteOptions},
-    storage::{Draft, Expected, StorageError},
+    storage::{Draft, Expected, Intent, StorageError},
 };
 
 /// How many generated names are tried.
@@ -72,6 +72,7 @@ pub(super) async fn insert(
     let name = metadata::text(&object, "name").to_owned();
     let key = ObjectKey::new(call.namespace(), &name);
     let generates = !metadata::text(&object, "generateName").is_empty();
+    served.storage.admit(call.user, &key, Intent::Create).map_err(|error| call.status(error))?;
     if dry_run {
         let there = served.storage.get_to_write(&key).await.map_err(|error| call.status(error))?;
         return match there {
@@ -205,6 +206,7 @@ pub(super) async fn replace(
     object: Map<String, Value>,
     dry_run: bool,
 ) -> Result<Value, StorageError> {
+    call.admit_update()?;
     let version: ResourceVersion = stored.resource_version();
     let gone = !metadata::text(&object, "deletionTimestamp").is_empty()
         && metadata::finalizers(&object).is_empty()

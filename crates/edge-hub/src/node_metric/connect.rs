@@ -1,12 +1,13 @@
-//! One connection to a server that takes reports: TLS 1.3 with the hub's client certificate, HTTP/2, one request at a time.
+//! One connection to a server that takes reports: TLS 1.3 with the hub's client certificate, HTTP/1.1, one request at a time. Nothing of HTTP/2
+//! is of use here, and of thousands of nodes it costs the leader twice the memory for each.
 
 use std::{sync::Arc, time::Duration};
 
-use axum::http::{Request, StatusCode, Version, header};
+use axum::http::{Request, StatusCode, header};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::client::conn::http2;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
 use node_report::{Answer, Message, http as wire};
 use rustls::{ClientConfig, client::ResolvesClientCert, version::TLS13};
 use tokio::{net::TcpStream, task::JoinSet, time::timeout};
@@ -15,12 +16,9 @@ use tracing::debug;
 
 use super::{Server, place::Place};
 
-/// How long a connection may take to come about, TLS included; and how long an answer may take.
+/// How long a connection may take to come about, TLS included; and how long an answer may take. That another leads now is told by the cluster; this
+/// is for links that died without a word, at the next report at the latest.
 const DEADLINE: Duration = Duration::from_secs(5);
-
-/// A leader that is silent is asked for a sign of life after so long, and given up after as long again. That another leads now is told by
-/// the cluster long before; this is for links that died without a word, and of thousands of nodes each such question costs the leader.
-const PROBE: Duration = Duration::from_secs(10);
 
 /// How large an answer may be, in bytes.
 const LIMIT: usize = 64 << 10;
@@ -34,8 +32,8 @@ pub(super) enum ConnectError {
     Io(#[from] std::io::Error),
     #[error("TLS: {0}")]
     Tls(#[from] rustls::Error),
-    #[error("the server does not speak HTTP/2")]
-    NotHttp2,
+    #[error("the server does not take reports by HTTP/1.1: it may be of an earlier version")]
+    OtherProtocol,
     #[error("HTTP: {0}")]
     Http(#[from] hyper::Error),
     #[error("the answer cannot be read: {0}")]
@@ -59,7 +57,7 @@ pub(super) enum Reply {
 
 /// A connection. Dropping it closes it.
 pub(super) struct Connection {
-    sender: http2::SendRequest<Full<Bytes>>,
+    sender: http1::SendRequest<Full<Bytes>>,
     authority: String,
     driver: JoinSet<()>,
 }
@@ -84,20 +82,14 @@ impl Connection {
         let mut config = ClientConfig::builder_with_protocol_versions(&[&TLS13])
             .with_root_certificates(place.roots.clone())
             .with_client_cert_resolver(certificate);
-        config.alpn_protocols = vec![b"h2".to_vec()];
+        config.alpn_protocols = vec![wire::PROTOCOL.to_vec()];
         let tcp = TcpStream::connect((server.host(), server.port())).await?;
-        tcp.set_nodelay(true)?;
+        tunnel::socket::tune_link(&tcp);
         let tls = TlsConnector::from(Arc::new(config)).connect(place.name.clone(), tcp).await?;
-        if tls.get_ref().1.alpn_protocol() != Some(b"h2") {
-            return Err(ConnectError::NotHttp2);
+        if tls.get_ref().1.alpn_protocol() != Some(wire::PROTOCOL) {
+            return Err(ConnectError::OtherProtocol);
         }
-        let (sender, connection) = http2::Builder::new(TokioExecutor::new())
-            .timer(TokioTimer::new())
-            .keep_alive_interval(PROBE)
-            .keep_alive_timeout(PROBE)
-            .keep_alive_while_idle(true)
-            .handshake(TokioIo::new(tls))
-            .await?;
+        let (sender, connection) = http1::handshake(TokioIo::new(tls)).await?;
         let mut driver = JoinSet::new();
         driver.spawn(async move {
             if let Err(error) = connection.await {
@@ -119,8 +111,8 @@ impl Connection {
 
     async fn exchange(&mut self, report: Vec<u8>) -> Result<Reply, ConnectError> {
         let unreadable = |error: Box<dyn std::error::Error + Send + Sync>| ConnectError::Unreadable(error);
-        let request = Request::post(format!("https://{}{}", self.authority, wire::PATH))
-            .version(Version::HTTP_2)
+        let request = Request::post(wire::PATH)
+            .header(header::HOST, &self.authority)
             .header(header::CONTENT_TYPE, wire::CONTENT_TYPE)
             .header(header::USER_AGENT, crate::upstream::USER_AGENT)
             .body(Full::new(Bytes::from(report)))

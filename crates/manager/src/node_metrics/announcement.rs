@@ -46,6 +46,14 @@ pub(super) struct Reservation {
     stored: ConfigMap,
 }
 
+impl Reservation {
+    /// At how many addresses nodes find replicas, as it was last announced.
+    pub(super) fn replicas(&self) -> usize {
+        let servers = self.stored.data.as_ref().and_then(|data| data.get(SERVERS));
+        servers.map_or(0, |servers| servers.split(',').filter(|server| !server.is_empty()).count())
+    }
+}
+
 fn api(client: &Client) -> Api<ConfigMap> {
     Api::namespaced(client.clone(), NAMESPACE)
 }

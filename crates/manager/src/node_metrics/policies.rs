@@ -2,6 +2,7 @@
 //! changes nothing, and is said where people look: in an event of the ConfigMap that names the key and the place in it.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use api::slo::names::{COLOCATION_CONFIG, HOST_APPLICATION_CONFIG, NODE_LOAD_CONFIG};
@@ -27,13 +28,14 @@ const INVALID: &str = "InvalidNodeMetricConfig";
 /// Reason of the event that ends it.
 const VALID: &str = "NodeMetricConfigRead";
 
-/// Reads them for ever; `found` gets policies that are new.
+/// Reads them for ever; `found` gets policies that may be new.
 pub(super) async fn follow(host: &Host, found: impl Fn(Policies)) {
     let (namespace, name) = &host.config.policies;
     let api: Api<ConfigMap> = Api::namespaced(host.client.clone(), namespace);
     let reporter =
         Reporter { controller: FIELD_MANAGER.into(), instance: Some(host.config.identity.clone()) };
     let recorder = Recorder::new(host.client.clone(), reporter);
+    let mut policies = Policies::default();
     let mut seen = None;
     let mut failed = false;
     let mut is_wrong = false;
@@ -46,10 +48,8 @@ pub(super) async fn follow(host: &Host, found: impl Fn(Policies)) {
                 let version = map.as_ref().map(|map| map.metadata.resource_version.clone());
                 if seen.as_ref() != Some(&version) {
                     seen = Some(version);
-                    let read = Read::of(map.as_ref().and_then(|map| map.data.as_ref()));
-                    if let Some(policies) = read.policies {
-                        found(policies);
-                    }
+                    let read = Read::of(map.as_ref().and_then(|map| map.data.as_ref()), &mut policies);
+                    found(policies.clone());
                     if let Some(thresholds) = read.thresholds {
                         host.source.change(|store, _| store.set_thresholds(thresholds));
                     }
@@ -65,6 +65,7 @@ pub(super) async fn follow(host: &Host, found: impl Fn(Policies)) {
             }
             Ok(Err(_)) | Err(_) => {}
         }
+        host.policies_tried.store(true, Ordering::Relaxed);
         if host.source.is_leading()
             && let Some((event, about)) = untold.take()
             && let Err(error) = recorder.publish(&event, &about).await
@@ -75,22 +76,21 @@ pub(super) async fn follow(host: &Host, found: impl Fn(Policies)) {
     }
 }
 
-/// What a ConfigMap says; of a key that is wrong nothing.
+/// What a ConfigMap says beside policies; of a key that is wrong nothing.
 struct Read {
-    policies: Option<Policies>,
     thresholds: Option<Thresholds>,
     wrong: Vec<String>,
 }
 
 impl Read {
-    fn of(data: Option<&BTreeMap<String, String>>) -> Self {
+    /// Of `policies` those keys stay as they are that cannot be read.
+    fn of(data: Option<&BTreeMap<String, String>>, policies: &mut Policies) -> Self {
         let key = |key: &str| data.and_then(|data| data.get(key)).map(String::as_str);
-        let mut wrong = Vec::new();
-        let policies = Policies::parse(key(COLOCATION_CONFIG), key(HOST_APPLICATION_CONFIG));
-        let policies = policies.map_err(|error| wrong.push(error.to_string())).ok();
+        let wrong = policies.update(key(COLOCATION_CONFIG), key(HOST_APPLICATION_CONFIG));
+        let mut wrong: Vec<String> = wrong.iter().map(ToString::to_string).collect();
         let thresholds = Thresholds::parse(key(NODE_LOAD_CONFIG));
         let thresholds = thresholds.map_err(|error| wrong.push(format!("{NODE_LOAD_CONFIG}: {error}"))).ok();
-        Self { policies, thresholds, wrong }
+        Self { thresholds, wrong }
     }
 }
 
@@ -147,8 +147,9 @@ mod tests {
         ]
         .map(|(key, text)| (key.to_owned(), text.to_owned()))
         .into();
-        let read = Read::of(Some(&data));
-        assert!(read.policies.is_none() && read.thresholds.is_some());
+        let mut policies = Policies::default();
+        let read = Read::of(Some(&data), &mut policies);
+        assert!(!policies.are_read() && read.thresholds.is_some());
         let event = event(&read.wrong, false).unwrap();
         let note = event.note.unwrap();
         assert!(note.contains("colocation-config: metricReportIntervalSeconds: must be"), "{note}");
@@ -156,9 +157,16 @@ mod tests {
         assert!(matches!(event.type_, EventType::Warning));
 
         let data = [(NODE_LOAD_CONFIG.to_owned(), r#"{"cpu": [60, 50]}"#.to_owned())].into();
-        let read = Read::of(Some(&data));
-        assert!(read.policies.is_some() && read.thresholds.is_none());
+        let read = Read::of(Some(&data), &mut policies);
+        assert!(policies.are_read() && read.thresholds.is_none());
         assert_eq!(read.wrong, ["node-load-config: cpu[1]: must be greater than the one before"]);
+
+        let data: BTreeMap<String, String> = [COLOCATION_CONFIG, HOST_APPLICATION_CONFIG, NODE_LOAD_CONFIG]
+            .map(|key| (key.to_owned(), "[]".to_owned()))
+            .into();
+        let read = Read::of(Some(&data), &mut policies);
+        let keys: Vec<_> = read.wrong.iter().filter_map(|wrong| wrong.split(':').next()).collect();
+        assert_eq!(keys, [COLOCATION_CONFIG, HOST_APPLICATION_CONFIG, NODE_LOAD_CONFIG]);
     }
 
     #[test]

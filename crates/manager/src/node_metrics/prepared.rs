@@ -1,5 +1,5 @@
-//! Whether this replica would lead well: one that has just begun knows neither Nodes nor what the leader serves. Until it does it is not
-//! ready, so that a rolling update does not end the leader before, and leaves leadership to others who do.
+//! Whether this replica would lead well: one that has just begun knows neither Nodes and what they are to collect nor what the leader
+//! serves. Until it does it is not ready, so that a rolling update does not end the leader before, and leaves leadership to others who do.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,10 +23,11 @@ const LOOK: Duration = Duration::from_millis(50);
 #[derive(Clone, Copy, Debug)]
 struct Known {
     waited: Duration,
-    leads: bool,
     nodes: bool,
-    /// The whole state of the leader.
-    copy: bool,
+    /// It was tried to read what nodes are to collect. What could not be read is as the leader before said, so nobody waits longer.
+    policies: bool,
+    /// The whole state of the leader, or it leads by itself.
+    state: bool,
     /// How often in a row the leader said that it does not serve.
     refusals: u32,
 }
@@ -37,8 +38,9 @@ pub(super) async fn tell(host: Arc<Host>, ready: Handle) {
     let begun = Instant::now();
     loop {
         let (nodes, copy) = host.source.read(|store| (store.knows_nodes(), store.is_copied()));
-        let (leads, refusals) = (host.source.is_leading(), host.refusals.load(Ordering::Relaxed));
-        if is_prepared(Known { waited: begun.elapsed(), leads, nodes, copy, refusals }) {
+        let policies = host.policies_tried.load(Ordering::Relaxed);
+        let (state, refusals) = (copy || host.source.is_leading(), host.refusals.load(Ordering::Relaxed));
+        if is_prepared(Known { waited: begun.elapsed(), nodes, policies, state, refusals }) {
             break;
         }
         tokio::time::sleep(LOOK).await;
@@ -50,8 +52,8 @@ pub(super) async fn tell(host: Arc<Host>, ready: Handle) {
 }
 
 fn is_prepared(known: Known) -> bool {
-    let Known { waited, leads, nodes, copy, refusals } = known;
-    waited >= PATIENCE || (nodes && (leads || copy || refusals >= REFUSALS))
+    let Known { waited, nodes, policies, state, refusals } = known;
+    waited >= PATIENCE || (nodes && policies && (state || refusals >= REFUSALS))
 }
 
 #[cfg(test)]
@@ -60,14 +62,15 @@ mod tests {
 
     #[test]
     fn a_replica_that_begins_waits_for_nodes_and_a_copy_but_not_for_ever() {
-        let begins = Known { waited: Duration::ZERO, leads: false, nodes: false, copy: false, refusals: 0 };
-        let nodes = Known { nodes: true, ..begins };
+        let waited = Duration::ZERO;
+        let begins = Known { waited, nodes: false, policies: false, state: false, refusals: 0 };
+        let nodes = Known { nodes: true, policies: true, ..begins };
         let cases = [
             (begins, false),
             (nodes, false),
-            (Known { copy: true, ..begins }, false),
-            (Known { copy: true, ..nodes }, true),
-            (Known { leads: true, ..nodes }, true),
+            (Known { state: true, ..begins }, false),
+            (Known { state: true, ..nodes }, true),
+            (Known { state: true, policies: false, ..nodes }, false),
             (Known { refusals: 1, ..nodes }, false),
             (Known { refusals: REFUSALS, ..nodes }, true),
             (Known { waited: PATIENCE, ..begins }, true),

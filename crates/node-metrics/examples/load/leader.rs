@@ -12,7 +12,7 @@ use http::HeaderMap;
 use node_metrics::admission::Admission;
 use node_metrics::copy_stream;
 use node_metrics::freshness::Now;
-use node_metrics::listener::{self, ClientAuthorities, Reporter, Reports};
+use node_metrics::listener::{self, ClientAuthorities, Reports};
 use node_metrics::metrics::Metrics;
 use node_metrics::replica::{ReplicaAuthenticator, Replicas};
 use node_metrics::storage::{NodeMetricStorage, NodeMetrics};
@@ -28,6 +28,7 @@ use tls::resolver::ServingCertificate;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::time::{Duration, Instant, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
 
 use crate::{Files, NAME, nodes};
 
@@ -107,12 +108,15 @@ async fn serve(files: &Files, count: usize, authorities: &Arc<ClientAuthorities>
         .authorizer(Arc::new(Anybody))
         .router();
     let router = copy_stream::router(Arc::clone(&source), replicas).merge(router);
-    let taken = listener::router(Arc::new(Reports {
-        source: Arc::clone(&source),
-        admission: Mutex::new(Admission::new(5_000)),
-        leader: Box::new(|| None),
-        metrics: Metrics::register(&mut Registry::default()),
-    }));
+    let taken = listener::router_with(
+        Arc::new(Reports {
+            source: Arc::clone(&source),
+            admission: Mutex::new(Admission::new(5_000)),
+            leader: Box::new(|| None),
+            metrics: Metrics::register(&mut Registry::default()),
+        }),
+        Arc::clone(authorities),
+    );
     let api = TcpListener::bind("127.0.0.1:0").await?;
     let reports = TcpListener::bind("127.0.0.1:0").await?;
     files.write("api", &api.local_addr()?.to_string())?;
@@ -122,9 +126,8 @@ async fn serve(files: &Files, count: usize, authorities: &Arc<ClientAuthorities>
     let tls = listener::server_config(&serving, Arc::clone(authorities))?;
     let reports = TlsListener::new(reports, tls, Limits::default());
     let api = axum::serve(api, router.into_make_service_with_connect_info::<Peer>());
-    let reports = axum::serve(reports, taken.into_make_service_with_connect_info::<Reporter>());
+    tokio::spawn(listener::serve(reports, taken, CancellationToken::new()));
     tokio::spawn(async move { api.await });
-    tokio::spawn(async move { reports.await });
     tokio::spawn(async move {
         let mut second = tokio::time::interval(Duration::from_secs(1));
         second.set_missed_tick_behavior(MissedTickBehavior::Delay);

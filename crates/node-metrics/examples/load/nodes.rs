@@ -51,7 +51,7 @@ pub(crate) fn run(files: &Files, size: &[usize]) -> Result<()> {
     let way = Way {
         server: files.read("api")?,
         name: NAME.to_owned(),
-        tls: link::config(&shared.authorities, admin.certificate, admin.key)?,
+        tls: link::config(&shared.authorities, admin.certificate, admin.key, Kind::Reader)?,
         path: "/apis/slo.koordinator.sh/v1beta1/nodemetrics".to_owned(),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -134,12 +134,11 @@ async fn serve(shared: &Shared, number: usize) -> Result<()> {
     let name = name(number);
     let user = User::new(&format!("system:node:{name}"), &["system:nodes"]);
     let identity = shared.authority.client(&user)?;
-    let tls = link::config(&shared.authorities, identity.certificate, identity.key)?;
+    let tls = link::config(&shared.authorities, identity.certificate, identity.key, Kind::Reporter)?;
     let source = Source { node: name, node_uid: String::new(), boot_id: String::new() };
     let incarnation = u64::try_from(jiff::Timestamp::now().as_microsecond())?;
     let mut encoder = Encoder::new(source, incarnation, Threshold::default());
-    let probe = Duration::from_secs(10);
-    let mut link = Link::open(&shared.server, NAME, &tls, Kind::Reporter { probe }).await?;
+    let mut link = Link::open(&shared.server, NAME, &tls, Kind::Reporter).await?;
     let interval_ms = u32::try_from(INTERVAL.as_millis())?;
     for turn in 1.. {
         let sampled_at = jiff::Timestamp::now().as_millisecond();

@@ -12,7 +12,8 @@ use crate::render::Allocatable;
 use crate::reported::{Reported, State};
 use crate::store;
 
-/// The longest frame: an object is at most as long as a request of the API server.
+/// The longest frame. What a node can report ([`node_report::report::MAX_PODS`]) and what can be written through the API ([`store::MOST_WRITTEN`]) is
+/// shorter: a longer one would stop every follower for ever.
 const FRAME_MAX: usize = 16 << 20;
 
 /// One of these.
@@ -216,3 +217,6 @@ impl Reselection {
 fn json<T: DeserializeOwned>(text: &[u8]) -> Result<T, serde_json::Error> {
     serde_json::from_slice(text)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,8 +1,11 @@
 //! Whose signature makes a client certificate: the cluster's authority for clients, which changes while connections come in.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
+use jiff::Timestamp;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, UnixTime};
@@ -17,9 +20,15 @@ use tls::signatures;
 #[derive(Default)]
 pub struct ClientAuthorities {
     current: ArcSwapOption<Verifier>,
+    /// How often some were installed.
+    installed: AtomicU64,
 }
 
-struct Verifier(Arc<dyn ClientCertVerifier>);
+struct Verifier {
+    within: Arc<dyn ClientCertVerifier>,
+    /// Which installation this is of, from 1 on.
+    generation: u64,
+}
 
 /// The authorities cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -36,7 +45,7 @@ pub enum AuthorityError {
 }
 
 impl ClientAuthorities {
-    /// Trusts these and no others from the next handshake on.
+    /// Trusts these and no others: from the next handshake on, and on connections that are there from the next report on ([`ClientAuthorities::verify_again`]).
     pub fn install(&self, authorities: &[Certificate]) -> Result<(), AuthorityError> {
         let mut roots = RootCertStore::empty();
         for authority in authorities {
@@ -46,10 +55,35 @@ impl ClientAuthorities {
             return Err(AuthorityError::Missing);
         }
         let provider = Arc::new(ring::default_provider());
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build()?;
-        self.current.store(Some(Arc::new(Verifier(verifier))));
+        let within = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build()?;
+        let generation = self.installed.fetch_add(1, Ordering::Relaxed) + 1;
+        self.current.store(Some(Arc::new(Verifier { within, generation })));
         Ok(())
     }
+
+    /// Verifies a chain that was shown in a handshake, its own certificate first, unless the authorities are those of `generation`, which have done so. Returns of
+    /// which they are now.
+    pub fn verify_again(
+        &self,
+        chain: &[CertificateDer<'_>],
+        generation: u64,
+        now: Timestamp,
+    ) -> Result<u64, Error> {
+        let current = self.current.load();
+        let Some(current) = current.as_deref() else { return Err(none_yet()) };
+        if current.generation == generation {
+            return Ok(generation);
+        }
+        let (end_entity, intermediates) = chain.split_first().ok_or(Error::NoCertificatesPresented)?;
+        let since_1970 = Duration::from_secs(u64::try_from(now.as_second()).unwrap_or(0));
+        let now = UnixTime::since_unix_epoch(since_1970);
+        current.within.verify_client_cert(end_entity, intermediates, now)?;
+        Ok(current.generation)
+    }
+}
+
+fn none_yet() -> Error {
+    Error::General("no authority yet".to_owned())
 }
 
 impl std::fmt::Debug for ClientAuthorities {
@@ -71,8 +105,8 @@ impl ClientCertVerifier for ClientAuthorities {
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
         let current = self.current.load_full();
-        let Some(verifier) = current else { return Err(Error::General("no authority yet".to_owned())) };
-        verifier.0.verify_client_cert(end_entity, intermediates, now)
+        let Some(verifier) = current else { return Err(none_yet()) };
+        verifier.within.verify_client_cert(end_entity, intermediates, now)
     }
 
     fn verify_tls12_signature(
@@ -98,7 +132,7 @@ impl ClientCertVerifier for ClientAuthorities {
     }
 }
 
-/// A configuration for the listener of reports: TLS 1.3, HTTP/2, a client certificate of one of `authorities`.
+/// A configuration for the listener of reports: TLS 1.3, HTTP/1.1 or 2, a client certificate of one of `authorities`.
 pub fn server_config(
     serving: &Arc<ServingCertificate>,
     authorities: Arc<ClientAuthorities>,
@@ -108,7 +142,7 @@ pub fn server_config(
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_client_cert_verifier(authorities)
         .with_cert_resolver(resolver);
-    config.alpn_protocols = vec![b"h2".to_vec()];
+    config.alpn_protocols = vec![node_report::http::PROTOCOL.to_vec(), b"h2".to_vec()];
     // A session that goes on is not checked again: whose authority has gone would be let in.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;

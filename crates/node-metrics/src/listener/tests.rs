@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use tower::ServiceExt as _;
 
 use super::*;
 use crate::freshness::Now;
+use crate::policy::Policies;
 use crate::store::{NodeFacts, Settings, Store};
 
 mod handshake;
@@ -46,12 +48,22 @@ fn reports(rate: u32, leading: Arc<AtomicBool>) -> Arc<Reports> {
 }
 
 async fn send(reports: &Arc<Reports>, reporter: &Reporter, report: &Report) -> Response {
+    post_body(reports, reporter, Body::from(report.encode_to_vec())).await
+}
+
+async fn post_body(reports: &Arc<Reports>, reporter: &Reporter, body: Body) -> Response {
     let request = http::Request::post(PATH)
         .header(header::CONTENT_TYPE, CONTENT_TYPE)
         .extension(ConnectInfo(reporter.clone()))
-        .body(Body::from(report.encode_to_vec()))
+        .body(body)
         .unwrap();
     router(Arc::clone(reports)).oneshot(request).await.unwrap()
+}
+
+/// The text of a refusal.
+async fn text(response: Response) -> String {
+    let body = axum::body::to_bytes(response.into_body(), MAX_BYTES).await.unwrap();
+    String::from_utf8(body.to_vec()).unwrap()
 }
 
 fn full(node: &str, seq: u64) -> Report {
@@ -172,4 +184,59 @@ async fn who_was_asked_to_slow_down_is_not_late() {
     };
     assert_eq!(state(50), FreshnessState::Fresh);
     assert_eq!(state(51), FreshnessState::Stale);
+}
+
+#[tokio::test]
+async fn lists_that_would_fill_the_memory_are_refused_by_name() {
+    let reports = reports(1_000, Arc::new(AtomicBool::new(true)));
+    let a = certificate(&["system:nodes"], &["system:node:a"]);
+    let long = post_body(&reports, &a, Body::from([0x5a, 0].repeat(MAX_BYTES / 2))).await;
+    assert_eq!(long.status(), StatusCode::BAD_REQUEST);
+    assert_eq!(text(long).await, "the report's list pods is too long");
+}
+
+#[tokio::test(start_paused = true)]
+async fn bodies_that_do_not_come_end_and_are_few_of_each_node() {
+    let reports = reports(1_000, Arc::new(AtomicBool::new(true)));
+    let router = router(Arc::clone(&reports));
+    let post = async |name: &str, body: Body| {
+        let reporter = certificate(&["system:nodes"], &[&format!("system:node:{name}")]);
+        let request = http::Request::post(PATH)
+            .header(header::CONTENT_TYPE, CONTENT_TYPE)
+            .extension(ConnectInfo(reporter))
+            .body(body)
+            .unwrap();
+        router.clone().oneshot(request).await.unwrap().status()
+    };
+    let whole = |name: &str, seq| Body::from(full(name, seq).encode_to_vec());
+    let never = || Body::from_stream(futures::stream::pending::<Result<bytes::Bytes, std::io::Error>>());
+    let begin = tokio::time::Instant::now();
+    // Each over a connection of its own.
+    let silent = futures::future::join_all((0..under_way::MOST).map(|_| post("a", never())));
+    let meanwhile = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        (post("a", whole("a", 1)).await, post("b", whole("b", 1)).await)
+    };
+    let (silent, meanwhile) = tokio::join!(silent, meanwhile);
+    assert_eq!(meanwhile, (StatusCode::TOO_MANY_REQUESTS, StatusCode::OK));
+    assert!(silent.iter().all(|status| *status == StatusCode::REQUEST_TIMEOUT), "{silent:?}");
+    assert_eq!(begin.elapsed().as_secs(), READING.as_secs());
+    assert_eq!(post("a", whole("a", 2)).await, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_node_keeps_a_policy_that_is_not_known_here() {
+    let reports = reports(1_000, Arc::new(AtomicBool::new(true)));
+    reports.source.change(|store, now| {
+        let facts = NodeFacts::alive("a");
+        let former = Arc::clone(&facts.policy.spec);
+        let policy = Policies::default().after(Some(&former), &BTreeMap::new());
+        store.node_applied(now, NodeFacts { policy, ..facts });
+    });
+    let a = certificate(&["system:nodes"], &["system:node:a"]);
+    let told = answer(send(&reports, &a, &full("a", 1)).await).await;
+    assert!(told.policy.is_some(), "one that has none is told what is known");
+    let own = Report { policy_hash: Some(7), ..full("a", 2) };
+    let kept = answer(send(&reports, &a, &own).await).await;
+    assert_eq!((kept.policy_hash, kept.policy), (Some(7), None));
 }

@@ -234,7 +234,7 @@ fn is_name(name: &str) -> bool {
 }
 
 /// Whole seconds of a duration as Go writes it: `5m`, `1h30m`, `90s`. `None` if it is none, or has other units.
-fn seconds(text: &str) -> Option<u32> {
+pub(super) fn seconds(text: &str) -> Option<u32> {
     let mut total = 0_u32;
     let mut rest = text;
     while !rest.is_empty() {

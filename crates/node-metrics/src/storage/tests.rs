@@ -10,6 +10,8 @@ use crate::record;
 use crate::render::Allocatable;
 use crate::store::{Copied, NodeFacts, Settings};
 
+mod admitted;
+
 struct Fixture {
     storage: NodeMetricStorage,
     leading: Arc<AtomicBool>,

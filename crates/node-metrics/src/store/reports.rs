@@ -44,7 +44,7 @@ impl Store {
                 state: FreshnessState::Fresh,
                 received_time: Some(Time(seconds(now.wall))),
                 age_seconds: Some(0),
-                sampled_time: Timestamp::from_millisecond(reported.sampled_at_ms()).ok().map(MicroTime),
+                sampled_time: sampled(reported.sampled_at_ms()),
             };
             let known = self.ledger.get(&name);
             let (metadata, spec) = known.map_or_else(
@@ -103,4 +103,11 @@ impl Store {
         }
         self.warm(now);
     }
+}
+
+/// When a node says that it measured, if that is a year of four digits from 1970 on. A clock may be wrong and is shown so; of other years there is no form that
+/// followers and clients would read.
+fn sampled(since_1970_ms: i64) -> Option<MicroTime> {
+    let time = Timestamp::from_millisecond(since_1970_ms).ok()?;
+    (time >= Timestamp::UNIX_EPOCH).then_some(MicroTime(time))
 }

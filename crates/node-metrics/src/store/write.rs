@@ -12,6 +12,10 @@ use crate::freshness::{Now, Silence};
 use crate::ledger::Stored;
 use crate::record::{Record, Status, object};
 
+/// How long in JSON metadata and spec may be together, and a status that somebody writes, in bytes. What grows beyond a request by many patches would be too long
+/// for those who copy it. etcd takes a part of that.
+pub const MOST_WRITTEN: (usize, usize) = (1 << 20, 8 << 20);
+
 /// Why a write did not happen.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
@@ -24,14 +28,26 @@ pub enum WriteError {
     /// There is nothing that it could be of.
     #[error("there is no Node {0:?}: a NodeMetric is that of the Node of its name")]
     NoNode(String),
+    /// There is too much of it.
+    #[error("{0} would be longer than {1} bytes")]
+    Long(&'static str, usize),
     /// What is to be written is no NodeMetric.
     #[error("not a NodeMetric: {0}")]
     Malformed(String),
 }
 
 impl Store {
+    /// Whether an object of that name may be made: it is that of a Node.
+    pub fn may_make(&self, name: &str) -> Result<(), WriteError> {
+        match (self.nodes.contains_key(name), self.nodes_listed) {
+            (true, _) => Ok(()),
+            (false, true) => Err(WriteError::NoNode(name.to_owned())),
+            (false, false) => Err(WriteError::NotLeading),
+        }
+    }
+
     /// Stores what a client made of an object, if what is there is of version `expected` (`None`: nothing). A status that differs
-    /// from what is there counts as a report.
+    /// from what is there counts as a report. The spec stays what the policy makes of it, as that is what nodes are told.
     pub fn write(
         &mut self,
         now: Now,
@@ -43,12 +59,8 @@ impl Store {
         if self.phase == Phase::Following {
             return Err(WriteError::NotLeading);
         }
-        if expected.is_none() && !self.nodes.contains_key(name) {
-            return Err(if self.nodes_listed {
-                WriteError::NoNode(name.to_string())
-            } else {
-                WriteError::NotLeading
-            });
+        if expected.is_none() {
+            self.may_make(name)?;
         }
         let before = self.ledger.get(name).cloned();
         if before.as_ref().map(|before| before.version) != expected {
@@ -59,8 +71,22 @@ impl Store {
             return Err(WriteError::Malformed("no metadata".to_owned()));
         };
         metadata.remove("resourceVersion");
-        let spec = Arc::new(draft.get("spec").cloned().unwrap_or_else(|| Value::Object(Map::new())));
+        let spec = match self.nodes.get(name) {
+            Some(tracked) => Arc::clone(&tracked.facts.policy.spec),
+            None => Arc::new(draft.get("spec").cloned().unwrap_or_else(|| Value::Object(Map::new()))),
+        };
+        if let Some(before) = &before
+            && before.value.spec == spec
+            && let Some(generation) = before.value.metadata.get("generation")
+        {
+            // It counts changes of the spec, and there is none.
+            metadata.insert("generation".to_owned(), generation.clone());
+        }
         let status = draft.get("status").filter(|status| status.as_object().is_some_and(|s| !s.is_empty()));
+        let head = serde_json::to_vec(&(&metadata, &*spec)).map_err(|error| malformed(&error))?;
+        if head.len() > MOST_WRITTEN.0 {
+            return Err(WriteError::Long("metadata and spec", MOST_WRITTEN.0));
+        }
         let metadata = Arc::new(metadata);
 
         let known = before.as_ref().map(|before| object(before, api_version, |_| {})).transpose();
@@ -82,6 +108,9 @@ impl Store {
                         status.insert("updateTime".to_owned(), time.map_err(|error| malformed(&error))?);
                     }
                     let raw: Box<RawValue> = to_raw_value(&status).map_err(|error| malformed(&error))?;
+                    if raw.get().len() > MOST_WRITTEN.1 {
+                        return Err(WriteError::Long("the status", MOST_WRITTEN.1));
+                    }
                     Status::Written(raw.into())
                 }
             };

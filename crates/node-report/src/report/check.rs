@@ -1,8 +1,10 @@
-//! What a server checks of a decoded report before it looks at the sequence. Pure.
+//! What a server checks of a report before it looks at the sequence. Pure.
 
 use std::collections::BTreeSet;
 
-use super::{MAX_PODS, MAX_TEXT, Report};
+use prost::{DecodeError, Message};
+
+use super::{MAX_TEXT, Report, lists};
 
 /// Why a report is not taken at all (400): whoever sent it does not keep to the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,16 +24,40 @@ pub enum Malformed {
     /// Pods are told apart by UID.
     #[error("a pod has no UID, or is in the report twice")]
     PodUid,
-    /// See [`MAX_PODS`].
-    #[error("the report has more than {MAX_PODS} pods")]
-    Pods,
+    /// Its lists are bounded: see [`MAX_PODS`](super::MAX_PODS), [`MAX_AGGREGATES`](super::MAX_AGGREGATES),
+    /// [`MAX_NUMA`](super::MAX_NUMA), [`MAX_APPLICATIONS`](super::MAX_APPLICATIONS).
+    #[error("the report's list {0} is too long")]
+    Long(&'static str),
+    /// It is no message.
+    #[error("the report is no protobuf message")]
+    Encoding,
     /// See [`MAX_TEXT`].
     #[error("a name or UID has more than {MAX_TEXT} bytes")]
     Text,
 }
 
+/// Why a body is no report that could be taken (400).
+#[derive(Debug, thiserror::Error)]
+pub enum Unreadable {
+    /// It does not keep to the protocol.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    /// It cannot be decoded.
+    #[error(transparent)]
+    Message(#[from] DecodeError),
+}
+
 impl Report {
-    /// What a server checks of a decoded report before it looks at the sequence.
+    /// Reads a report that comes from anybody, and checks it ([`Report::check`]). Its lists are counted before it is decoded: what it takes in memory is
+    /// bounded by a few times the length of the body, and some megabytes.
+    pub fn read(body: &[u8]) -> Result<Self, Unreadable> {
+        lists::check(body)?;
+        let report = Self::decode(body)?;
+        report.check()?;
+        Ok(report)
+    }
+
+    /// What a server checks of a decoded report before it looks at the sequence. That its lists are short enough was seen in its encoding.
     pub fn check(&self) -> Result<(), Malformed> {
         if self.node.is_empty() {
             return Err(Malformed::NoNode);
@@ -43,9 +69,6 @@ impl Report {
             Some(base) if base >= self.seq => return Err(Malformed::Base),
             None if !self.removed_pods.is_empty() => return Err(Malformed::RemovedInFull),
             _ => {}
-        }
-        if self.pods.len() > MAX_PODS || self.removed_pods.len() > MAX_PODS {
-            return Err(Malformed::Pods);
         }
         let of_pods = self.pods.iter().flat_map(|pod| [&pod.uid, &pod.namespace, &pod.name]);
         let of_hosts = self.usage.iter().flat_map(|usage| &usage.host_applications).map(|one| &one.name);
@@ -66,8 +89,8 @@ impl Report {
 
 #[cfg(test)]
 mod tests {
-    use super::{Malformed, Report};
-    use crate::report::{NodeUsage, PodUsage, Resources};
+    use super::{Malformed, Report, Unreadable};
+    use crate::report::{MAX_PODS, NodeUsage, PodUsage, Resources};
     use prost::Message;
 
     fn full() -> Report {
@@ -81,7 +104,7 @@ mod tests {
     #[test]
     fn what_is_against_the_protocol_is_told_apart() {
         let long = "x".repeat(254);
-        let cases: [(&str, Report, Result<(), Malformed>); 11] = [
+        let cases: [(&str, Report, Result<(), Malformed>); 10] = [
             ("full", full(), Ok(())),
             ("delta", Report { seq: 2, base_seq: Some(1), removed_pods: vec!["a".into()], ..full() }, Ok(())),
             ("no node", Report { node: String::new(), ..full() }, Err(Malformed::NoNode)),
@@ -102,11 +125,6 @@ mod tests {
                 Err(Malformed::PodUid),
             ),
             (
-                "many",
-                Report { pods: (0..4_097).map(|n| pod(&n.to_string())).collect(), ..full() },
-                Err(Malformed::Pods),
-            ),
-            (
                 "long",
                 Report { pods: vec![PodUsage { name: long, ..pod("a") }], ..full() },
                 Err(Malformed::Text),
@@ -115,6 +133,19 @@ mod tests {
         for (name, report, expected) in cases {
             assert_eq!(report.check(), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn a_body_is_counted_decoded_and_checked() {
+        let read = |body: &[u8]| Report::read(body).map_err(|error| error.to_string());
+        assert_eq!(read(&full().encode_to_vec()), Ok(full()));
+        let pods = (0..=MAX_PODS).map(|n| pod(&n.to_string())).collect();
+        let many = Report { pods, ..full() }.encode_to_vec();
+        assert_eq!(read(&many), Err("the report's list pods is too long".to_owned()));
+        assert_eq!(read(&[]), Err("the report names no node".to_owned()));
+        assert_eq!(read(&[0x5b]), Err("the report is no protobuf message".to_owned()));
+        // A pod whose UID is no text.
+        assert!(matches!(Report::read(&[0x5a, 3, 0x0a, 1, 0xff]), Err(Unreadable::Message(_))));
     }
 
     #[test]

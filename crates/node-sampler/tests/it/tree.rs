@@ -183,6 +183,39 @@ fn counters_that_go_back_and_pods_that_go_are_taken_as_such() {
 }
 
 #[test]
+fn where_pods_cannot_be_found_the_system_is_unknown_and_not_all_of_the_node() {
+    for layout in [Layout::V1, Layout::V2Cgroupfs, Layout::V2Systemd] {
+        let used = resources(1_500, 3 << 30);
+        for (pods, is_there, stranger, expected) in [
+            // The kubelet has another `--cgroup-root`; with nothing to be named, too.
+            (2, false, false, None),
+            (0, false, false, None),
+            // A folder of another kubelet, or of an earlier one, empty and not.
+            (2, true, false, None),
+            (2, true, true, None),
+            // It makes its folder before the first pod.
+            (0, true, false, Some(used)),
+        ] {
+            let usage = sampled(layout, pods, 130, |tree, second| {
+                tree.node(second);
+                if stranger {
+                    tree.pod(7, second);
+                } else if is_there {
+                    let of_a_pod = tree.pod_folder(7, "memory");
+                    let (class, _) = of_a_pod.rsplit_once('/').unwrap();
+                    tree.write(&format!("{class}/memory.stat"), "");
+                }
+            })
+            .usage;
+            let case = format!("{layout:?}, {pods}, {is_there}, {stranger}");
+            assert_eq!((usage.usage, usage.system), (Some(used), expected), "{case}");
+            // Minutes in which nothing is known are no minutes of rest.
+            assert_eq!(usage.prod_peak.is_some(), expected.is_some(), "{case}");
+        }
+    }
+}
+
+#[test]
 fn this_machines_own_kernel_is_understood() {
     let mut sampler = Sampler::new(&Roots::default());
     let moment = |second: u64| Moment { boot_ms: 1_000 * second, wall_ms: 0 };

@@ -63,7 +63,8 @@ async fn silent_clients_delay_nobody_and_are_dropped_at_the_deadline() {
 
 #[tokio::test]
 async fn more_handshakes_than_allowed_wait_for_their_turn() {
-    let limits = Limits { handshake: Duration::from_millis(500), concurrent_handshakes: 1 };
+    let limits =
+        Limits { handshake: Duration::from_millis(500), concurrent_handshakes: 1, ..Limits::default() };
     let server = Server::start(limits).await;
     let ca = authority();
     server.install(&ca);

@@ -458,7 +458,7 @@ fn certificates(authorities: &str) -> Result<std::sync::Arc<rustls::ClientConfig
     let folder = file.parent().context("the cluster's folder")?.join("pki");
     let certificate = CertificateDer::from_pem_file(folder.join("admin.crt"))?;
     let key = PrivateKeyDer::from_pem_file(folder.join("admin.key"))?;
-    link::config(authorities, certificate, key)
+    link::config(authorities, certificate, key, link::Kind::Reader)
 }
 
 /// Milliseconds since 1970.

@@ -13,6 +13,7 @@ use tls::resolver::ServingCertificate;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
+use tokio_util::sync::CancellationToken;
 
 use super::*;
 
@@ -28,6 +29,11 @@ struct Site {
 
 impl Site {
     async fn start() -> Self {
+        Self::taking(1_000).await
+    }
+
+    /// One that takes so many reports a second.
+    async fn taking(rate: u32) -> Self {
         let server = Authority::generate("servers").unwrap();
         let identity = server.server(&[NAME]).unwrap();
         let serving = ServingCertificate::new();
@@ -37,10 +43,10 @@ impl Site {
         let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = tcp.local_addr().unwrap();
         let listener = TlsListener::new(tcp, config, Limits::default());
-        let reports = router(reports(1_000, Arc::new(AtomicBool::new(true))));
-        let service = reports.into_make_service_with_connect_info::<Reporter>();
+        let reports = reports(rate, Arc::new(AtomicBool::new(true)));
+        let reports = router_with(reports, Arc::clone(&trusted));
         let mut tasks = JoinSet::new();
-        tasks.spawn(async move { axum::serve(listener, service).await.unwrap() });
+        tasks.spawn(serve(listener, reports, CancellationToken::new()));
         Self { address, server, trusted, _serving: tasks }
     }
 
@@ -85,6 +91,73 @@ impl Site {
             .unwrap();
         Some(sender.send_request(request).await.ok()?.status())
     }
+}
+
+/// One connection of a hub, over which it reports again and again.
+struct Connection {
+    sender: hyper::client::conn::http1::SendRequest<Full<bytes::Bytes>>,
+    driving: JoinSet<()>,
+    seq: u64,
+}
+
+impl Connection {
+    async fn open(site: &Site, identity: &Identity) -> Self {
+        let mut config = ClientConfig::clone(&site.client(Some(identity), &version::TLS13));
+        config.alpn_protocols = vec![node_report::http::PROTOCOL.to_vec()];
+        let tcp = TcpStream::connect(site.address).await.unwrap();
+        let tls = TlsConnector::from(Arc::new(config)).connect(NAME.try_into().unwrap(), tcp).await.unwrap();
+        let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(tls)).await.unwrap();
+        let mut driving = JoinSet::new();
+        driving.spawn(async move { drop(connection.await) });
+        Self { sender, driving, seq: 0 }
+    }
+
+    async fn report(&mut self) -> StatusCode {
+        self.seq += 1;
+        self.post(full("a", self.seq).encode_to_vec()).await
+    }
+
+    async fn post(&mut self, body: Vec<u8>) -> StatusCode {
+        let request = http::Request::post(PATH)
+            .header(header::HOST, NAME)
+            .header(header::CONTENT_TYPE, CONTENT_TYPE)
+            .body(Full::new(bytes::Bytes::from(body)))
+            .unwrap();
+        self.sender.ready().await.unwrap();
+        self.sender.send_request(request).await.unwrap().status()
+    }
+}
+
+#[tokio::test]
+async fn a_connection_stays_when_a_report_is_shed() {
+    let ours = Authority::generate("ours").unwrap();
+    let site = Site::taking(1).await;
+    site.trust(&[&ours]);
+    let mut connection = Connection::open(&site, &node(&ours)).await;
+    assert_eq!(connection.report().await, StatusCode::OK);
+    while connection.report().await == StatusCode::OK {}
+    // More than is read at a time.
+    for _ in 0..3 {
+        assert_eq!(connection.post(vec![0; 200 << 10]).await, StatusCode::TOO_MANY_REQUESTS);
+    }
+}
+
+#[tokio::test]
+async fn connections_do_not_outlive_the_trust_in_their_authority() {
+    let [ours, other] = ["ours", "other"].map(|name| Authority::generate(name).unwrap());
+    let site = Site::start().await;
+    site.trust(&[&ours, &other]);
+    let mut of_ours = Connection::open(&site, &node(&ours)).await;
+    let mut of_other = Connection::open(&site, &node(&other)).await;
+    assert_eq!((of_ours.report().await, of_other.report().await), (StatusCode::OK, StatusCode::OK));
+    site.trust(&[&ours]);
+    assert_eq!((of_ours.report().await, of_other.report().await), (StatusCode::OK, StatusCode::UNAUTHORIZED));
+    // It ends: the hub shows in its next handshake what it has then.
+    assert!(of_other.driving.join_next().await.is_some());
+    // What was verified is not looked at for each report; what becomes trusted again is.
+    site.trust(&[&other]);
+    site.trust(&[&ours]);
+    assert_eq!((of_ours.report().await, of_ours.report().await), (StatusCode::OK, StatusCode::OK));
 }
 
 fn node(authority: &Authority) -> Identity {

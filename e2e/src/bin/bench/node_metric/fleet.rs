@@ -22,9 +22,6 @@ use super::link::{self, Kind, Link};
 use super::place::Place;
 use super::sample::sample;
 
-/// As the hub asks a silent leader for a sign of life.
-pub(super) const PROBE: Duration = Duration::from_secs(10);
-
 /// The longest answer.
 const ANSWER_MAX: usize = 64 << 10;
 
@@ -184,9 +181,9 @@ impl Reporter {
             (place.authorities.clone(), place.name.clone())
         };
         let (certificate, key) = self.begin();
-        let tls = link::config(&authorities, certificate, key)?;
+        let tls = link::config(&authorities, certificate, key, Kind::Reporter)?;
         loop {
-            let mut link = Link::open(&server, &name, &tls, Kind::Reporter { probe: PROBE }).await?;
+            let mut link = Link::open(&server, &name, &tls, Kind::Reporter).await?;
             self.encoder.send_full();
             let mut due = Instant::now();
             server = loop {

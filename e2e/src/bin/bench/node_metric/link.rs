@@ -1,14 +1,15 @@
-//! Connections over TLS and HTTP/2 that cost little: one for each simulated node, one for each watcher.
+//! Connections over TLS that cost little: one for each simulated node by HTTP/1.1, one for each watcher by HTTP/2.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
+use http::header;
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::client::conn::http2;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
@@ -27,6 +28,7 @@ pub(super) fn config(
     authorities: &str,
     certificate: CertificateDer<'static>,
     key: PrivateKeyDer<'static>,
+    kind: Kind,
 ) -> Result<Arc<ClientConfig>> {
     let mut roots = RootCertStore::empty();
     for authority in CertificateDer::pem_slice_iter(authorities.as_bytes()) {
@@ -35,25 +37,36 @@ pub(super) fn config(
     let mut config = ClientConfig::builder()
         .with_root_certificates(roots)
         .with_client_auth_cert(vec![certificate], key)?;
-    config.alpn_protocols = vec![b"h2".to_vec()];
+    config.alpn_protocols = vec![kind.protocol().to_vec()];
     Ok(Arc::new(config))
 }
 
 /// How a connection is kept.
 #[derive(Clone, Copy)]
 pub(super) enum Kind {
-    /// A node's: small windows.
-    Reporter {
-        /// How often a silent leader is asked for a sign of life, and for how long.
-        probe: Duration,
-    },
+    /// A node's, as the hub has it.
+    Reporter,
     /// A watcher's: large windows.
     Reader,
 }
 
+impl Kind {
+    fn protocol(self) -> &'static [u8] {
+        match self {
+            Self::Reporter => node_report::http::PROTOCOL,
+            Self::Reader => b"h2",
+        }
+    }
+}
+
+enum Sender {
+    Http1(http1::SendRequest<Full<Bytes>>),
+    Http2(http2::SendRequest<Full<Bytes>>),
+}
+
 /// One connection. Dropping it closes it.
 pub(super) struct Link {
-    sender: http2::SendRequest<Full<Bytes>>,
+    sender: Sender,
     server: String,
     driver: JoinSet<()>,
 }
@@ -66,24 +79,28 @@ impl Link {
             let tcp = TcpStream::connect(server).await?;
             tcp.set_nodelay(true)?;
             let tls = TlsConnector::from(tls.clone()).connect(name, tcp).await?;
-            ensure!(tls.get_ref().1.alpn_protocol() == Some(b"h2"), "{server} speaks no HTTP/2");
-            let mut builder = http2::Builder::new(TokioExecutor::new());
-            match kind {
-                Kind::Reporter { probe } => builder
-                    .timer(TokioTimer::new())
-                    .keep_alive_interval(probe)
-                    .keep_alive_timeout(probe)
-                    .keep_alive_while_idle(true),
+            ensure!(
+                tls.get_ref().1.alpn_protocol() == Some(kind.protocol()),
+                "{server} speaks another protocol"
+            );
+            let mut driver = JoinSet::new();
+            // Its end is seen by whoever sends the next request.
+            let sender = match kind {
+                Kind::Reporter => {
+                    let (sender, connection) = http1::handshake(TokioIo::new(tls)).await?;
+                    driver.spawn(async move { drop(connection.await) });
+                    Sender::Http1(sender)
+                }
                 Kind::Reader => {
-                    builder.initial_stream_window_size(WINDOW).initial_connection_window_size(4 * WINDOW)
+                    let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+                        .initial_stream_window_size(WINDOW)
+                        .initial_connection_window_size(4 * WINDOW)
+                        .handshake(TokioIo::new(tls))
+                        .await?;
+                    driver.spawn(async move { drop(connection.await) });
+                    Sender::Http2(sender)
                 }
             };
-            let (sender, connection) = builder.handshake(TokioIo::new(tls)).await?;
-            let mut driver = JoinSet::new();
-            driver.spawn(async move {
-                // Its end is seen by whoever sends the next request.
-                let _ = connection.await;
-            });
             Ok(Self { sender, server: server.to_owned(), driver })
         })
         .await
@@ -108,9 +125,22 @@ impl Link {
         path: &str,
         body: Bytes,
     ) -> Result<http::Response<Incoming>> {
-        let request = request.uri(format!("https://{}{path}", self.server)).body(Full::new(body))?;
-        self.sender.ready().await?;
-        Ok(timeout(deadline, self.sender.send_request(request)).await.context("no answer in time")??)
+        let (server, body) = (&self.server, Full::new(body));
+        let sent = async {
+            match &mut self.sender {
+                Sender::Http1(sender) => {
+                    let request = request.uri(path).header(header::HOST, server).body(body)?;
+                    sender.ready().await?;
+                    anyhow::Ok(sender.send_request(request).await?)
+                }
+                Sender::Http2(sender) => {
+                    let request = request.uri(format!("https://{server}{path}")).body(body)?;
+                    sender.ready().await?;
+                    Ok(sender.send_request(request).await?)
+                }
+            }
+        };
+        timeout(deadline, sent).await.context("no answer in time")?
     }
 
     /// Returns when the other end is gone.

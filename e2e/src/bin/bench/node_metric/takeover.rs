@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::fleet::{PROBE, Reporter, Shared};
+use super::fleet::{Reporter, Shared};
 use super::informer::{Informer, Told};
 use super::link::{self, Kind, Link};
 use super::place::Place;
@@ -208,8 +208,8 @@ async fn open(reporter: &mut Reporter, place: &watch::Receiver<Place>) -> Result
     let place = place.borrow().clone();
     let server = place.servers.first().context("no server")?;
     let (certificate, key) = reporter.begin();
-    let tls = link::config(&place.authorities, certificate, key)?;
-    Link::open(server, &place.name, &tls, Kind::Reporter { probe: PROBE }).await
+    let tls = link::config(&place.authorities, certificate, key, Kind::Reporter)?;
+    Link::open(server, &place.name, &tls, Kind::Reporter).await
 }
 
 /// Reads one object, over a connection of its own: the one before may hang.

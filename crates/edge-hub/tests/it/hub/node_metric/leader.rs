@@ -5,8 +5,8 @@ use std::{collections::VecDeque, net::SocketAddr, sync::Arc};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
-use hyper::{body::Incoming, server::conn::http2, service::service_fn};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
 use node_report::{Answer, Message, Policy, Report, Verdict, View, http as wire};
 use parking_lot::Mutex;
 use rustls::{RootCertStore, ServerConfig, server::WebPkiClientVerifier, version::TLS13};
@@ -70,7 +70,7 @@ impl Leader {
             .with_client_cert_verifier(verifier)
             .with_single_cert(vec![identity.certificate], identity.key)
             .unwrap();
-        config.alpn_protocols = vec![b"h2".to_vec()];
+        config.alpn_protocols = vec![wire::PROTOCOL.to_vec()];
         self.config.send_replace(Some(Arc::new(config)));
     }
 
@@ -144,9 +144,7 @@ async fn accept(
                 let caller = parsed.subject().iter_common_name().next().unwrap().as_str().unwrap().to_owned();
                 state.lock().callers.push(caller);
                 let service = service_fn(move |request| answer(state.clone(), name, request));
-                let _ = http2::Builder::new(TokioExecutor::new())
-                    .serve_connection(TokioIo::new(tls), service)
-                    .await;
+                let _ = http1::Builder::new().serve_connection(TokioIo::new(tls), service).await;
             });
         }
     };
