@@ -47,7 +47,7 @@ impl Store {
     }
 
     /// Stores what a client made of an object, if what is there is of version `expected` (`None`: nothing). A status that differs
-    /// from what is there counts as a report. The spec stays what the policy makes of it, as that is what nodes are told.
+    /// from what is there counts as a report.
     pub fn write(
         &mut self,
         now: Now,
@@ -71,17 +71,7 @@ impl Store {
             return Err(WriteError::Malformed("no metadata".to_owned()));
         };
         metadata.remove("resourceVersion");
-        let spec = match self.nodes.get(name) {
-            Some(tracked) => Arc::clone(&tracked.facts.policy.spec),
-            None => Arc::new(draft.get("spec").cloned().unwrap_or_else(|| Value::Object(Map::new()))),
-        };
-        if let Some(before) = &before
-            && before.value.spec == spec
-            && let Some(generation) = before.value.metadata.get("generation")
-        {
-            // It counts changes of the spec, and there is none.
-            metadata.insert("generation".to_owned(), generation.clone());
-        }
+        let spec = Arc::new(draft.get("spec").cloned().unwrap_or_else(|| Value::Object(Map::new())));
         let status = draft.get("status").filter(|status| status.as_object().is_some_and(|s| !s.is_empty()));
         let head = serde_json::to_vec(&(&metadata, &*spec)).map_err(|error| malformed(&error))?;
         if head.len() > MOST_WRITTEN.0 {

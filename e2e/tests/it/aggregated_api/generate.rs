@@ -167,6 +167,9 @@ fn question(dice: &mut Dice, words: &Words) -> Question {
             let path = format!("$C{mark}{options}");
             ask("POST", path, "json", format!("{{$K,{}}}", draft.members(true)))
         }
+        4 if !words.generates => {
+            ask("POST", "$C?dryRun=All".to_owned(), "json", format!("{{$K,{}}}", draft.members(true)))
+        }
         4 => {
             // A name of the server's choice, which is nobody's afterwards.
             draft.metadata.push(r#""generateName":"gen-""#.to_owned());

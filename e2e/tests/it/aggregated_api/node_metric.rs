@@ -150,6 +150,8 @@ fn strip(value: &mut Value) {
 
 const WORDS: Words = Words {
     names: &["a", "a", "a", "b", "c"],
+    // It would be that of no Node.
+    generates: false,
     spec: &[
         r#""metricCollectPolicy":{}"#,
         r#""metricCollectPolicy":null"#,

@@ -4,6 +4,8 @@
 pub(super) struct Words {
     /// Of objects; of the first one the version is known.
     pub(super) names: &'static [&'static str],
+    /// Whether the server may choose the name of an object.
+    pub(super) generates: bool,
     /// Members of `spec`, valid or not.
     pub(super) spec: &'static [&'static str],
     /// Those that are valid, so that most of what is written is.
@@ -29,6 +31,7 @@ pub(super) struct Words {
 /// Of the kind of tests, which has a schema with everything in it.
 pub(super) const GADGETS: Words = Words {
     names: &["a", "a", "a", "b", "c"],
+    generates: true,
     spec: &[
         r#""color":"red""#,
         r#""color":"green""#,

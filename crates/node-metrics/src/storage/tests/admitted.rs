@@ -133,15 +133,3 @@ async fn nobody_of_a_node_speaks_for_another() {
         assert_eq!(message, format!("nodemetrics.slo.koordinator.sh \"n0001\" is forbidden: {why}"));
     }
 }
-
-#[tokio::test]
-async fn a_spec_is_what_nodes_are_told_whatever_is_written() {
-    let api = api(fixture(1).storage);
-    let (_, before) = ask(&api, ALICE, "GET", "/n0000", &Value::Null).await;
-    let other = json!({ "spec": { "metricCollectPolicy": { "reportIntervalSeconds": 3_600 } } });
-    let (code, answer) = ask(&api, ALICE, "PATCH", "/n0000", &other).await;
-    assert_eq!((code, &answer["spec"]), (200, &before["spec"]));
-    let (_, after) = ask(&api, ALICE, "GET", "/n0000", &Value::Null).await;
-    assert_eq!(after["spec"]["metricCollectPolicy"]["reportIntervalSeconds"], 10);
-    assert_eq!(after["metadata"]["generation"], before["metadata"]["generation"]);
-}
