@@ -8,6 +8,7 @@
 
 mod before;
 mod buffers;
+mod counted;
 mod encode;
 mod filtered;
 mod form;
@@ -22,7 +23,6 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use axum::body::Body;
 use http::{HeaderValue, Response, header, request::Parts};
-use http_body_util::BodyExt;
 use kube_wire::{
     accept::Representation,
     request::{ResourcePath, Verb},
@@ -377,22 +377,4 @@ fn beyond(hub: &Hub, subscription: &Subscription, asked: ResourceVersion) -> Sta
         "edge-hub: the API server is not watched now, and what is held is of resource version {held}, before {asked}, which was asked for: it is older than what is known to who asks"
     );
     Status::too_many_requests(message, 5)
-}
-
-/// Counts the bytes of an answer as they go out.
-fn counted(body: Body, hub: &Hub, subscription: &Arc<Subscription>) -> Body {
-    let count = counter(hub, subscription);
-    Body::new(body.map_frame(move |frame| {
-        frame.data_ref().iter().for_each(|data| count(data.len()));
-        frame
-    }))
-}
-
-/// Counts bytes that go out of what is held.
-fn counter(hub: &Hub, subscription: &Arc<Subscription>) -> impl Fn(usize) + Send + 'static + use<> {
-    let (meters, subscription) = (hub.meters.clone(), subscription.clone());
-    move |length| {
-        meters.held(length);
-        subscription.traffic().served(length);
-    }
 }

@@ -212,7 +212,7 @@ pub(crate) fn start(
         leader: Box::new(move || reports_at.read().clone()),
         metrics: host.metrics.clone(),
     });
-    let taken = listener::router_with(taken, Arc::clone(&authorities));
+    let taken = listener::router(taken, Arc::clone(&authorities));
 
     let servers_end = CancellationToken::new();
     let mut tasks = JoinSet::new();

@@ -48,17 +48,9 @@ pub struct Reports {
     pub metrics: Metrics,
 }
 
-/// What answers. Serve it with connection info [`Reporter`]. Whoever was believed in the handshake is believed as long as the connection lasts.
-pub fn router(reports: Arc<Reports>) -> Router {
-    routes(reports, None)
-}
-
-/// The same for those alone whose certificate `authorities` trust at each report: a connection whose authority was removed is refused and ends.
-pub fn router_with(reports: Arc<Reports>, authorities: Arc<ClientAuthorities>) -> Router {
-    routes(reports, Some(authorities))
-}
-
-fn routes(reports: Arc<Reports>, authorities: Option<Arc<ClientAuthorities>>) -> Router {
+/// What answers those whose certificate `authorities` trust at each report: a connection whose authority was removed is refused and ends. To be
+/// served by [`serve`], or with connection info [`Reporter`].
+pub fn router(reports: Arc<Reports>, authorities: Arc<ClientAuthorities>) -> Router {
     Router::new().route(PATH, post(report)).with_state(Served {
         reports,
         authorities,
@@ -69,7 +61,7 @@ fn routes(reports: Arc<Reports>, authorities: Option<Arc<ClientAuthorities>>) ->
 #[derive(Clone)]
 struct Served {
     reports: Arc<Reports>,
-    authorities: Option<Arc<ClientAuthorities>>,
+    authorities: Arc<ClientAuthorities>,
     under_way: Arc<UnderWay>,
 }
 
@@ -146,7 +138,7 @@ impl Served {
         let Self { reports, authorities, under_way } = self;
         let now = reports.source.now().wall;
         let node = reporter.node(now).ok_or(Refused::NoNode)?;
-        if authorities.as_deref().is_some_and(|authorities| !reporter.is_trusted(authorities, now)) {
+        if !reporter.is_trusted(authorities, now) {
             return Err(Refused::Distrusted);
         }
         let _reading = under_way.begin(&node).ok_or(Refused::Shed(1))?;

@@ -146,8 +146,8 @@ impl Reported {
             return verdict;
         }
         // Each delta is short, and many of them would not be together: followers take no longer state than a full report can make.
-        let pods = this.as_ref().map_or(0, |reported| reported.pods_after(&report));
-        if !report.is_full() && pods > MAX_PODS {
+        let is_long = |held: &Arc<Self>| !report.is_full() && held.pods_after(&report) > MAX_PODS;
+        if this.as_ref().is_some_and(is_long) {
             return Verdict::NeedFull;
         }
         Arc::make_mut(this.get_or_insert_default()).apply(report);

@@ -18,6 +18,7 @@ pub mod resolver;
 pub mod rotation;
 pub mod secret;
 pub mod signatures;
+pub mod socket;
 pub mod window;
 
 /// Makes ring the process's crypto provider: the first line of every `main`, because rustls (and with it the

@@ -9,7 +9,7 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use rustls::ServerConfig;
-use socket2::{SockRef, TcpKeepalive};
+use socket2::SockRef;
 use tokio::{
     net::{TcpListener, TcpStream},
     task::{JoinError, JoinSet},
@@ -17,6 +17,8 @@ use tokio::{
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tracing::{debug, warn};
+
+use crate::socket;
 
 /// Limits of a [`TlsListener`].
 #[derive(Debug, Clone, Copy)]
@@ -38,11 +40,6 @@ impl Default for Limits {
 
 /// The first and the longest pause after a failure to accept.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
-
-/// How long nothing may pass before the client's kernel is asked whether it is there, how long its answer is waited for, and how often it is
-/// asked until the connection is broken: a minute and a half in all, which mobile links are away for. Who reports each ten seconds is never
-/// asked.
-const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(30), Duration::from_secs(10), 6);
 
 /// What a handshake's task gives back.
 type Handshake = (SocketAddr, Result<TlsStream<TcpStream>, HandshakeError>);
@@ -79,7 +76,7 @@ impl TlsListener {
 
     fn begin(&mut self, connection: TcpStream, address: SocketAddr) {
         self.pause = PAUSE.0;
-        self.tune(&connection, address);
+        self.tune(&connection);
         let handshake = TlsAcceptor::from(self.config.load_full()).accept(connection);
         let deadline = self.limits.handshake;
         self.handshakes.spawn(async move {
@@ -92,24 +89,11 @@ impl TlsListener {
     }
 
     /// Sends at once, and notices a client that vanished: nothing else would end its connection.
-    fn tune(&self, connection: &TcpStream, address: SocketAddr) {
-        let socket = SockRef::from(connection);
-        let (idle, interval, retries) = KEEPALIVE;
-        let keepalive = TcpKeepalive::new().with_time(idle).with_interval(interval).with_retries(retries);
-        let unacknowledged = self.limits.unacknowledged;
-        let set = [
-            ("TCP_NODELAY", socket.set_tcp_nodelay(true)),
-            ("SO_KEEPALIVE", socket.set_tcp_keepalive(&keepalive)),
-            (
-                "TCP_USER_TIMEOUT",
-                unacknowledged.map_or(Ok(()), |limit| socket.set_tcp_user_timeout(Some(limit))),
-            ),
-        ];
-        // It works without them, less well.
-        for (option, result) in set {
-            if let Err(error) = result {
-                debug!(%address, option, %error, "cannot set a socket option");
-            }
+    fn tune(&self, connection: &TcpStream) {
+        let connection = SockRef::from(connection);
+        socket::tune(&connection);
+        if let Some(limit) = self.limits.unacknowledged {
+            socket::set([("TCP_USER_TIMEOUT", connection.set_tcp_user_timeout(Some(limit)))]);
         }
     }
 
@@ -194,7 +178,7 @@ mod tests {
                 raw.tcp_keepalive_interval().unwrap(),
                 raw.tcp_keepalive_retries().unwrap(),
             );
-            assert_eq!(asked, KEEPALIVE);
+            assert_eq!(asked, socket::KEEPALIVE);
             assert_eq!(raw.tcp_user_timeout().unwrap().filter(|limit| !limit.is_zero()), limit);
         }
     }

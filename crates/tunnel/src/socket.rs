@@ -2,7 +2,6 @@
 //! of what passes.
 
 use std::{
-    io,
     sync::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -10,7 +9,8 @@ use std::{
     time::Duration,
 };
 
-use socket2::{SockRef, TcpKeepalive};
+use socket2::SockRef;
+use tls::socket::{set, tune};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
@@ -32,10 +32,6 @@ const UNSENT_MAX: u32 = 96 * 1024;
 /// kernel has for TCP, and held up everybody else's connections. For the machines next to a node or a gateway it is enough: 1 GB/s at 1 ms.
 const UNREAD_MAX: usize = 1024 * 1024;
 
-/// How long nothing may pass before the peer's kernel is asked whether it is there, how long its answer is waited for, and how often it is
-/// asked until the connection is broken.
-const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(30), Duration::from_secs(10), 6);
-
 /// Sets up a connection that carries a link.
 pub fn tune_link(socket: &TcpStream) {
     let socket = SockRef::from(socket);
@@ -53,24 +49,6 @@ pub fn tune_stream(socket: &TcpStream) {
     let socket = SockRef::from(socket);
     tune(&socket);
     set([("SO_RCVBUF", socket.set_recv_buffer_size(UNREAD_MAX))]);
-}
-
-fn tune(socket: &SockRef<'_>) {
-    let (idle, interval, retries) = KEEPALIVE;
-    let keepalive = TcpKeepalive::new().with_time(idle).with_interval(interval).with_retries(retries);
-    set([
-        ("TCP_NODELAY", socket.set_tcp_nodelay(true)),
-        ("SO_KEEPALIVE", socket.set_tcp_keepalive(&keepalive)),
-    ]);
-}
-
-fn set<const N: usize>(results: [(&str, io::Result<()>); N]) {
-    // It works without them, less well.
-    for (option, result) in results {
-        if let Err(error) = result {
-            debug!(option, %error, "cannot set a socket option");
-        }
-    }
 }
 
 /// Waits until a peer sends something or closes, and says whether it is the former. A load balancer that checks whether a port is open
@@ -181,7 +159,7 @@ mod tests {
                 socket.tcp_keepalive_interval(),
                 socket.tcp_keepalive_retries(),
             );
-            assert_eq!((asked.0.unwrap(), asked.1.unwrap(), asked.2.unwrap()), KEEPALIVE);
+            assert_eq!((asked.0.unwrap(), asked.1.unwrap(), asked.2.unwrap()), tls::socket::KEEPALIVE);
             socket.tcp_user_timeout().unwrap().filter(|limit| !limit.is_zero())
         };
         assert_eq!(tuned(tune_stream).await, None);

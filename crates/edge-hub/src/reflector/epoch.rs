@@ -173,15 +173,14 @@ fn compare(held: &Snapshot, ours: ResourceVersion, items: &[Item]) -> Result<(),
     for Item { metadata } in items {
         let key = ObjectKey::new(&metadata.namespace, &metadata.name);
         let Some(version) = parsed(&metadata.resource_version) else { continue };
-        let diverged = match held.get(&key) {
-            Some(known) if known.resource_version() > version => true,
-            Some(known) => known.resource_version() == version && known.uid() != metadata.uid,
-            None => version <= ours,
+        let known = held.get(&key);
+        let fits = match known {
+            Some(known) if known.resource_version() == version => known.uid() == metadata.uid,
+            Some(known) => known.resource_version() < version,
+            None => ours < version,
         };
-        if diverged {
-            let known = held
-                .get(&key)
-                .map_or_else(|| "not held".to_owned(), |known| known.resource_version().to_string());
+        if !fits {
+            let known = known.map_or("not held".to_owned(), |known| known.resource_version().to_string());
             return Err(Ended::Diverged(format!(
                 "{key}: {known} at {ours}, and upstream has it at {version}"
             )));

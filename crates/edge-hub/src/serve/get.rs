@@ -14,7 +14,7 @@ use kube_wire::{
 };
 use watch_cache::{Page, Scope};
 
-use super::{Asked, Read, beyond, counted, doubted, reached};
+use super::{Asked, Read, beyond, counted::counted, doubted, reached};
 use crate::{
     filters::{Outcome, Telling},
     freshness::{self, Verdict},

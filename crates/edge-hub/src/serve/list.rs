@@ -8,7 +8,7 @@ use kube_wire::{
 };
 use watch_cache::ListAnswer;
 
-use super::{Asked, Read, beyond, buffers, complete, counted, doubted, reached};
+use super::{Asked, Read, beyond, buffers, complete, counted::counted, doubted, reached};
 use crate::freshness::{self, Verdict};
 
 pub(super) async fn answer(asked: &Asked<'_>, request: &ListRequest) -> Result<Read, Box<Status>> {

@@ -18,7 +18,9 @@ use watch_cache::{Cache, Cursor, WatchAnswer};
 
 use self::told::Watch;
 use super::{
-    Asked, Rather, Read, beyond, complete, counter, doubted,
+    Asked, Rather, Read, beyond, complete,
+    counted::counter,
+    doubted,
     filtered::{self, Filtered},
     reached,
 };

@@ -390,7 +390,7 @@ impl Subscription {
         self.closed.cancel();
     }
 
-    /// Cancelled when the subscription ends.
+    /// Cancelled when the subscription ends, or the hub does.
     pub fn closed(&self) -> &CancellationToken {
         &self.closed
     }

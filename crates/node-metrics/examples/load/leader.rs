@@ -108,7 +108,7 @@ async fn serve(files: &Files, count: usize, authorities: &Arc<ClientAuthorities>
         .authorizer(Arc::new(Anybody))
         .router();
     let router = copy_stream::router(Arc::clone(&source), replicas).merge(router);
-    let taken = listener::router_with(
+    let taken = listener::router(
         Arc::new(Reports {
             source: Arc::clone(&source),
             admission: Mutex::new(Admission::new(5_000)),

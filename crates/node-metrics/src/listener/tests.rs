@@ -1,10 +1,12 @@
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use api::slo::freshness::FreshnessState;
 use node_report::NodeUsage;
-use rcgen::{CertificateParams, DnType, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use tls::certificate::Certificate;
 use tower::ServiceExt as _;
 
 use super::*;
@@ -15,6 +17,20 @@ use crate::store::{NodeFacts, Settings, Store};
 mod handshake;
 
 const WALL: i64 = 1_790_000_000;
+
+/// Whose signature makes a certificate.
+static ISSUER: LazyLock<CertifiedIssuer<'static, KeyPair>> = LazyLock::new(|| {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+});
+
+/// What answers the holders of its certificates.
+fn served(reports: &Arc<Reports>) -> Router {
+    let authorities = ClientAuthorities::default();
+    authorities.install(&[Certificate::from_der(ISSUER.der().to_vec()).unwrap()]).unwrap();
+    router(Arc::clone(reports), Arc::new(authorities))
+}
 
 fn certificate(groups: &[&str], names: &[&str]) -> Reporter {
     let mut params = CertificateParams::default();
@@ -27,7 +43,7 @@ fn certificate(groups: &[&str], names: &[&str]) -> Reporter {
         params.distinguished_name.push(DnType::CommonName, *name);
     }
     let key = KeyPair::generate().unwrap();
-    Reporter::of_certificate(params.self_signed(&key).unwrap().der())
+    Reporter::of_certificate(params.signed_by(&key, &ISSUER).unwrap().der())
 }
 
 fn reports(rate: u32, leading: Arc<AtomicBool>) -> Arc<Reports> {
@@ -57,7 +73,7 @@ async fn post_body(reports: &Arc<Reports>, reporter: &Reporter, body: Body) -> R
         .extension(ConnectInfo(reporter.clone()))
         .body(body)
         .unwrap();
-    router(Arc::clone(reports)).oneshot(request).await.unwrap()
+    served(reports).oneshot(request).await.unwrap()
 }
 
 /// The text of a refusal.
@@ -198,7 +214,7 @@ async fn lists_that_would_fill_the_memory_are_refused_by_name() {
 #[tokio::test(start_paused = true)]
 async fn bodies_that_do_not_come_end_and_are_few_of_each_node() {
     let reports = reports(1_000, Arc::new(AtomicBool::new(true)));
-    let router = router(Arc::clone(&reports));
+    let router = served(&reports);
     let post = async |name: &str, body: Body| {
         let reporter = certificate(&["system:nodes"], &[&format!("system:node:{name}")]);
         let request = http::Request::post(PATH)

@@ -158,7 +158,7 @@ impl Watch {
                 return Some((Ok(self.encoder.error(&view_changed())), None));
             }
             // Here, too: who is always behind never comes to wait below.
-            if self.is_over() {
+            if self.subscription.closed().is_cancelled() {
                 return None;
             }
             // In a box of its own while it lasts: a review takes much room, and each watch would have it all the time.
@@ -213,7 +213,7 @@ impl Watch {
     /// Waits for what happens besides changes of the cache. It has seen what the watch has seen.
     fn seldom(&self) -> BoxFuture<'static, Seldom> {
         let (mut progress, mut revision) = (self.progress.clone(), self.revision.clone());
-        let (closed, shutdown) = (self.subscription.closed().clone(), self.hub.tasks.shutdown().clone());
+        let closed = self.subscription.closed().clone();
         let due = self.next_due();
         Box::pin(async move {
             tokio::select! {
@@ -221,14 +221,8 @@ impl Watch {
                 changed = progress.changed() => changed.map_or(Seldom::Over, |()| Seldom::Progress),
                 changed = revision.changed() => changed.map_or(Seldom::Over, |()| Seldom::Revision),
                 () = closed.cancelled() => Seldom::Over,
-                () = shutdown.cancelled() => Seldom::Over,
             }
         })
-    }
-
-    /// Whether nobody is to be told anything any more.
-    fn is_over(&self) -> bool {
-        self.subscription.closed().is_cancelled() || self.hub.tasks.shutdown().is_cancelled()
     }
 
     /// The next time that was set: for a bookmark, the end, a review, or a look at a version that lies in the future.

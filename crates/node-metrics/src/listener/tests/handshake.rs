@@ -7,7 +7,6 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion, version};
 use testkit::api_server::access::User;
 use testkit::api_server::pki::{Authority, Identity};
-use tls::certificate::Certificate;
 use tls::listener::{Limits, TlsListener};
 use tls::resolver::ServingCertificate;
 use tokio::net::{TcpListener, TcpStream};
@@ -44,7 +43,7 @@ impl Site {
         let address = tcp.local_addr().unwrap();
         let listener = TlsListener::new(tcp, config, Limits::default());
         let reports = reports(rate, Arc::new(AtomicBool::new(true)));
-        let reports = router_with(reports, Arc::clone(&trusted));
+        let reports = router(reports, Arc::clone(&trusted));
         let mut tasks = JoinSet::new();
         tasks.spawn(serve(listener, reports, CancellationToken::new()));
         Self { address, server, trusted, _serving: tasks }
