@@ -273,12 +273,13 @@ impl World {
         for (id, path) in [("services", SERVICES), (WIDGET_ID, WIDGETS)] {
             let path = format!("{path}?resourceVersion=0");
             loop {
+                // At first, too: by then what was on its way before the restore has come.
+                sleep(LOOK).await;
                 let listed = held(&hub, &path).await;
                 if listed.as_ref().is_some_and(|list| self.is_current(id, list)) {
                     break;
                 }
                 assert!(Instant::now() < deadline, "the restore is not noticed: {listed:?}");
-                sleep(LOOK).await;
             }
         }
     }
