@@ -45,7 +45,7 @@ leftovers() {
     [[ $pid != "$$" ]] || continue
     # A daemon of the cluster's that got out of its cgroup; not a user's `tail` of a log.
     words=$({ tr '\0' ' ' <"$file"; } 2>/dev/null)
-    if [[ $words == "$state"/bin/@(etcd|kube-*|kubelet|kwok|wan)\ * || $words == containerd*"$state/nodes/"* || $words == "$state/nodes/"*/edge-hub\ run\ * ]]; then
+    if [[ $words == "$state"/bin/@(etcd|kube-*|kubelet|kwok|wan|http-proxy)\ * || $words == containerd*"$state/nodes/"* || $words == "$state/nodes/"*/edge-hub\ run\ * ]]; then
       echo "process $pid: $words"
     fi
   done
@@ -57,7 +57,7 @@ leftovers() {
     [[ ! -e $file ]] || echo "cgroup $file"
   done
   if [[ -n ${bridge:-} ]]; then
-    for file in /sys/class/net/"$bridge" /sys/class/net/"$bridge"[ablnsw]*; do
+    for file in /sys/class/net/"$bridge" /sys/class/net/"$bridge"[ablnpsw]*; do
       [[ ! -e $file ]] || echo "interface ${file##*/}"
     done
     ip route | awk -v pods="$pod_network." -v nodes="$network." 'index($1, pods) == 1 || index($1, nodes) == 1 { print "route " $0 }'

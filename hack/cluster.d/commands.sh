@@ -204,6 +204,7 @@ command_status() {
   echo "cluster $cluster: API server $api_server, pods $cluster_cidr, services $service_cidr, state $state"
   for component in "${control_plane[@]}"; do show_daemon "$component" "$component"; done
   [[ ! -f $state/balanced ]] || show_daemon "balancer, $(balancer_address)" balancer
+  [[ ! -e /run/netns/$id.proxy ]] || show_daemon "proxy, $(proxy_address)" proxy
   [[ ! -f $state/fake-nodes ]] || show_daemon kwok kwok
   for name in $(node_names); do
     select_node "$name"
@@ -231,13 +232,13 @@ command_env() {
 # The daemon that COMPONENT [NODE] means; also selects the node.
 daemon_of() {
   case ${1:-} in
-    etcd | kube-apiserver | kube-controller-manager | kube-scheduler | kwok | balancer) daemon=$1 ;;
+    etcd | kube-apiserver | kube-controller-manager | kube-scheduler | kwok | balancer | proxy) daemon=$1 ;;
     kubelet | containerd | edge-hub)
       [[ -n ${2:-} ]] || die "$1 needs a node (has: $(node_names | tr '\n' ' '))"
       select_node "$2"
       daemon=$2.$1
       ;;
-    *) die "unknown component '${1:-}' (etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok, balancer, kubelet NODE, containerd NODE, edge-hub NODE)" ;;
+    *) die "unknown component '${1:-}' (etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok, balancer, proxy, kubelet NODE, containerd NODE, edge-hub NODE)" ;;
   esac
 }
 

@@ -21,6 +21,7 @@ mode_options() {
     report) printf '%s\n' --node-metric "--node-metric-cgroup-root=/isthmus/$id/$node" && return 0 ;;
   esac
   printf '%s\n' --tunnel "--tunnel-destinations=$service_cidr@cloud=80+443,$cluster_cidr@cloud=1-65535,*.svc.cluster.local@cloud=80+443,*.e2e-tunnel@cloud=80,nodes=18090$(more_destinations)"
+  proxy_options
   [[ $(hub_mode) == gateway ]] || return 0
   printf '%s\n' "--tunnel-clients-address=$node_address:10265" "--tunnel-client-ca-file=$state/pki/ca.crt" \
     --tunnel-client-names=kube-apiserver-egress "--tunnel-egress-socket=$(egress_socket)"
@@ -29,6 +30,12 @@ mode_options() {
 # Rules of this node's hub alone.
 more_destinations() {
   sed 's/^/,/' "$node_folder/hub-destinations" 2>/dev/null || true
+}
+
+# Whatever is to be spared by the environment of who starts it, this hub goes through its proxy.
+proxy_options() {
+  [[ -f $node_folder/hub-http-proxy ]] || return 0
+  printf '%s\n' "--tunnel-http-proxy=$(<"$node_folder/hub-http-proxy")" --tunnel-no-proxy=
 }
 
 # By which an API server on a gateway's own node comes to nodes.
@@ -99,15 +106,16 @@ start_edge_hub() {
     ${more[@]+"${more[@]}"}
 }
 
-# hub_on NODE plain|report|tunnel|gateway. The kubelet's containers go on while it starts anew.
+# hub_on NODE plain|report|tunnel|gateway [DESTINATIONS] [HTTP_PROXY]. The kubelet's containers go on while it starts anew.
 hub_on() {
   local binary
   select_node "$1"
   binary=$(find_edge_hub)
   make_hub_files
   echo "$2" >"$node_folder/hub-mode"
-  rm -f "$node_folder/hub-destinations"
+  rm -f "$node_folder/hub-destinations" "$node_folder/hub-http-proxy"
   [[ -z ${3:-} ]] || echo "$3" >"$node_folder/hub-destinations"
+  [[ -z ${4:-} ]] || echo "$4" >"$node_folder/hub-http-proxy"
   ln -sfn "$binary" "$node_folder/edge-hub"
   stop_daemon "$node.edge-hub"
   start_edge_hub
@@ -129,7 +137,7 @@ restart_kubelet() {
 }
 
 command_hub() {
-  local name='' off=no mode=plain rules=''
+  local name='' off=no mode=plain rules='' proxy=''
   while (($#)); do
     case $1 in
       --off) off=yes ;;
@@ -141,12 +149,17 @@ command_hub() {
         rules=$2
         shift
         ;;
+      --http-proxy)
+        (($# > 1)) || die "--http-proxy needs a URL"
+        proxy=$2
+        shift
+        ;;
       -*) die "unknown option $1 (see --help)" ;;
       *) name=$1 ;;
     esac
     shift
   done
-  [[ -n $name ]] || die "usage: hack/cluster hub NODE [--report | --tunnel | --gateway | --off] [--destinations RULES]"
+  [[ -n $name ]] || die "usage: hack/cluster hub NODE [--report | --tunnel | --gateway | --off] [--destinations RULES] [--http-proxy URL]"
   require_root
   need_cluster
   lock_cluster
@@ -154,7 +167,7 @@ command_hub() {
   if [[ $off == yes ]]; then
     step "$name: kubelet straight to the API server" hub_off "$name"
   else
-    step "$name: edge-hub ($mode)" hub_on "$name" "$mode" "$rules"
+    step "$name: edge-hub ($mode)" hub_on "$name" "$mode" "$rules" "$proxy"
     step "$name: ready" wait_for_node "$name"
   fi
 }

@@ -184,7 +184,7 @@ remove_network() {
     [[ ! -e $file ]] || ip netns del "${file##*/}"
   done
   if [[ -n ${bridge:-} ]]; then
-    for link in /sys/class/net/"$bridge"[ablnsw]*; do
+    for link in /sys/class/net/"$bridge"[ablnpsw]*; do
       [[ ! -e $link ]] || ip link del "${link##*/}" 2>/dev/null || true
     done
     ip link del "$bridge" 2>/dev/null || true

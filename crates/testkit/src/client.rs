@@ -4,6 +4,7 @@
 //! begins with the state. It keeps the state it has come to, as an informer's store does.
 
 pub mod connection;
+mod kept;
 mod reflector;
 
 use std::collections::BTreeMap;

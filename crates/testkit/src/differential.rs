@@ -8,14 +8,16 @@ mod live;
 mod normalise;
 mod pairs;
 mod populate;
+mod product;
 mod written;
 
 use std::time::Duration;
 
-pub use self::compare::{Difference, Reply, Said, ask, compare, fetch};
+pub use self::compare::{Difference, Raw, Reply, Said, ask, compare, fetch};
 pub use self::live::{Live, LiveError, live};
 pub use self::normalise::Common;
 pub use self::populate::{Landmarks, PopulateError, Subject, populate};
+pub use self::product::Product;
 pub use self::written::{is_written, written};
 
 /// A dimension of the product: the name of a parameter and its values; the empty one leaves it out. Values that begin
@@ -82,20 +84,15 @@ pub struct Case {
 }
 
 impl Case {
-    /// How many there are of lists, and as many of watches.
+    /// How many there are of lists, and as many of watches, multiplied without regard to what is of no consequence to a verb. For all that is, see
+    /// [`Case::product`].
     pub fn count() -> usize {
         COMMON.iter().map(|(_, values)| values.len()).product()
     }
 
-    /// A combination by its number; the product is walked by taking each.
+    /// A combination by its number.
     pub fn nth(watch: bool, number: usize) -> Self {
-        let mut rest = number;
-        let value = |(name, values): &Dimension| {
-            let value = values[rest % values.len()];
-            rest /= values.len();
-            (*name, value)
-        };
-        Self { verb: Verb::of(watch), values: COMMON.iter().map(value).collect() }
+        Self { verb: Verb::of(watch), values: combination(&COMMON, number) }
     }
 
     /// `count` combinations spread evenly over the product; the same for the same numbers.
@@ -201,6 +198,17 @@ impl Case {
     pub fn is_protobuf(&self) -> bool {
         self.value("$accept") == "protobuf"
     }
+}
+
+/// A combination of these values by its number: its digits, each in the base of its parameter.
+fn combination(dimensions: &[Dimension], number: usize) -> Vec<(&'static str, &'static str)> {
+    let mut rest = number;
+    let value = |(name, values): &Dimension| {
+        let value = values[rest % values.len()];
+        rest /= values.len();
+        (*name, value)
+    };
+    dimensions.iter().map(value).collect()
 }
 
 fn escaped(text: &str) -> String {

@@ -7,6 +7,7 @@ mod faults;
 mod figures;
 mod flow;
 mod ground;
+mod handed_on;
 mod koordinator;
 mod observers;
 mod rehomed;

@@ -11,6 +11,7 @@ mod identity;
 mod leader;
 mod monitoring;
 mod outwards;
+mod proxied;
 mod reach;
 mod rotation;
 mod slow;

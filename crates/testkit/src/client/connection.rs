@@ -1,4 +1,4 @@
-//! HTTP for tests: one connection a request, so that what a fault does to one concerns no other.
+//! HTTP for tests: one connection a request, so that what a fault does to one concerns no other, unless they are to be kept.
 
 use std::fmt;
 use std::io;
@@ -17,6 +17,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 
+use super::kept::{Connection, Kept};
 use crate::memory::Port;
 
 /// Why there is no answer, or no more of it.
@@ -43,6 +44,7 @@ pub struct Endpoint {
     port: Option<Port>,
     tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
     token: Option<String>,
+    kept: Option<Kept>,
 }
 
 impl fmt::Debug for Endpoint {
@@ -60,7 +62,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 impl Endpoint {
     /// Plain HTTP.
     pub fn plain(address: SocketAddr) -> Self {
-        Self { address, port: None, tls: None, token: None }
+        Self { address, port: None, tls: None, token: None, kept: None }
     }
 
     /// Plain HTTP at a port within the process.
@@ -70,13 +72,21 @@ impl Endpoint {
 
     /// HTTPS; `config` says whom to trust and what certificate to show.
     pub fn tls(address: SocketAddr, config: ClientConfig, name: ServerName<'static>) -> Self {
-        Self { address, port: None, tls: Some((Arc::new(config), name)), token: None }
+        Self { tls: Some((Arc::new(config), name)), ..Self::plain(address) }
     }
 
     /// The same with a bearer token.
     #[must_use]
     pub fn with_token(mut self, token: &str) -> Self {
         self.token = Some(token.to_owned());
+        self
+    }
+
+    /// The same over connections that are kept, each for one request after another, and closed with the last clone of this. A request to which
+    /// a kept one breaks before an answer comes is sent once more over the next: only for reads.
+    #[must_use]
+    pub fn keeping(mut self) -> Self {
+        self.kept = Some(Kept::default());
         self
     }
 
@@ -99,19 +109,37 @@ impl Endpoint {
         request: http::request::Builder,
         body: impl Into<Bytes>,
     ) -> Result<Answer, ConnectionError> {
-        let stream = self.connect().await.map_err(ConnectionError::Connect)?;
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-            .await
-            .map_err(ConnectionError::Ask)?;
-        let mut tasks = JoinSet::new();
-        tasks.spawn(async move { _ = connection.await });
         let mut request = request.header("host", self.address.to_string());
         if let Some(token) = &self.token {
             request = request.header("authorization", format!("Bearer {token}"));
         }
         let request = request.body(Full::new(body.into())).map_err(ConnectionError::Request)?;
-        let (head, body) = sender.send_request(request).await.map_err(ConnectionError::Ask)?.into_parts();
-        Ok(Answer { status: head.status, headers: head.headers, body, _connection: (sender, tasks) })
+        if let Some(kept) = &self.kept {
+            while let Some(connection) = kept.take().await {
+                // Closed by the server while this was on its way.
+                if let Ok(answer) = self.send(connection, request.clone()).await {
+                    return Ok(answer);
+                }
+            }
+        }
+        let stream = self.connect().await.map_err(ConnectionError::Connect)?;
+        let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(ConnectionError::Ask)?;
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move { _ = connection.await });
+        self.send(Connection { sender, _tasks: tasks }, request).await
+    }
+
+    async fn send(
+        &self,
+        mut connection: Connection,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Answer, ConnectionError> {
+        let answer = connection.sender.send_request(request).await.map_err(ConnectionError::Ask)?;
+        let (head, body) = answer.into_parts();
+        let (status, headers, kept) = (head.status, head.headers, self.kept.clone());
+        Ok(Answer { status, headers, body, connection: Some(connection), kept })
     }
 
     /// Asks for `path` with its query.
@@ -120,15 +148,24 @@ impl Endpoint {
     }
 }
 
-/// An answer whose body is yet to be read. Its connection ends with it.
-#[derive(Debug)]
+/// An answer whose body is yet to be read. Its connection ends with it, or goes on to the next request once the body has been read.
 pub struct Answer {
     /// The status.
     pub status: StatusCode,
     /// The headers.
     pub headers: HeaderMap,
     body: Incoming,
-    _connection: (hyper::client::conn::http1::SendRequest<Full<Bytes>>, JoinSet<()>),
+    connection: Option<Connection>,
+    kept: Option<Kept>,
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answer")
+            .field("status", &self.status)
+            .field("headers", &self.headers)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Answer {
@@ -136,7 +173,14 @@ impl Answer {
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, ConnectionError> {
         loop {
             match self.body.frame().await {
-                None => return Ok(None),
+                None => {
+                    if let Some(kept) = &self.kept
+                        && let Some(connection) = self.connection.take()
+                    {
+                        kept.put(connection);
+                    }
+                    return Ok(None);
+                }
                 Some(Err(error)) => return Err(ConnectionError::Read(error)),
                 Some(Ok(frame)) => {
                     if let Ok(data) = frame.into_data() {

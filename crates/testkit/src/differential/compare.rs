@@ -3,13 +3,13 @@
 use std::fmt;
 use std::time::Duration;
 
-use http::HeaderMap;
+use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 use tokio::time::Instant;
 
 use super::normalise::Normaliser;
-use super::{Case, Common, Landmarks, Subject};
-use crate::client::connection::{Answer, ConnectionError, Endpoint};
+use super::{Case, Common, Landmarks, Subject, Verb};
+use crate::client::connection::{ConnectionError, Endpoint};
 
 /// What came back, normalised.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,6 +42,9 @@ pub struct Said {
     pub body: Vec<u8>,
 }
 
+/// The headers that are compared.
+const COMPARED: [&str; 2] = ["content-type", "retry-after"];
+
 /// By how much a watch may end later than it says, on a busy machine, and by how much earlier.
 const LATE: Duration = Duration::from_secs(12);
 const EARLY: Duration = Duration::from_millis(200);
@@ -65,42 +68,84 @@ pub async fn ask(
     landmarks: &Landmarks,
     common: Common,
 ) -> Result<Said, ConnectionError> {
-    let began = Instant::now();
-    let (path, accept) = case.request(subject, landmarks);
-    let mut answer = endpoint.get(&path, accept).await?;
-    let mut body = Vec::new();
-    // A watch without an end of its own is over once it is silent.
-    while let Ok(chunk) = tokio::time::timeout(Duration::from_secs(20), answer.chunk()).await {
-        match chunk? {
-            Some(chunk) => body.extend_from_slice(&chunk),
-            None => break,
+    Ok(Raw::fetch(endpoint, case, subject, landmarks).await?.read(case, landmarks, common))
+}
+
+/// An answer as it came, to its end, and not yet read.
+#[derive(Debug, Clone)]
+pub struct Raw {
+    /// The status.
+    pub status: StatusCode,
+    /// All headers.
+    pub headers: HeaderMap,
+    /// The whole body.
+    pub body: Vec<u8>,
+    lasted: Duration,
+}
+
+impl Raw {
+    /// Asks a server.
+    pub async fn fetch(
+        endpoint: &Endpoint,
+        case: &Case,
+        subject: &Subject,
+        landmarks: &Landmarks,
+    ) -> Result<Self, ConnectionError> {
+        let began = Instant::now();
+        let (path, accept) = case.request(subject, landmarks);
+        let mut answer = endpoint.get(&path, accept).await?;
+        let mut body = Vec::new();
+        // A watch without an end of its own is over once it is silent.
+        while let Ok(chunk) = tokio::time::timeout(Duration::from_secs(20), answer.chunk()).await {
+            match chunk? {
+                Some(chunk) => body.extend_from_slice(&chunk),
+                None => break,
+            }
         }
+        Ok(Self { status: answer.status, headers: answer.headers, body, lasted: began.elapsed() })
     }
-    let lasted = began.elapsed();
-    let mut said = Said::new(&answer, body, landmarks, common);
-    // Of protobuf errors are not known here, which end a watch before its time.
-    said.reply.in_time = case
-        .timeout()
-        .filter(|_| is_json(&said.headers) && said.reply.is_good())
-        .map(|asked| lasted + EARLY >= asked && lasted <= asked + LATE);
-    Ok(said)
+
+    /// Whether both are whole bodies, no streams, and the same to the byte: then nothing that could be read in them differs.
+    pub fn is_same_body(&self, other: &Self, case: &Case) -> bool {
+        let is_body = case.verb != Verb::Watch || self.status != StatusCode::OK;
+        is_body
+            && self.status == other.status
+            && COMPARED.iter().all(|name| self.headers.get(*name) == other.headers.get(*name))
+            && self.body == other.body
+    }
+
+    /// In the form in which it is compared.
+    pub fn read(self, case: &Case, landmarks: &Landmarks, common: Common) -> Said {
+        let mut said = Said::new(self.status, self.headers, self.body, landmarks, common);
+        // Of protobuf errors are not known here, which end a watch before its time.
+        said.reply.in_time = case
+            .timeout()
+            .filter(|_| is_json(&said.headers) && said.reply.is_good())
+            .map(|asked| self.lasted + EARLY >= asked && self.lasted <= asked + LATE);
+        said
+    }
 }
 
 impl Said {
     /// An answer with what of its body has come.
-    pub(super) fn new(answer: &Answer, body: Vec<u8>, landmarks: &Landmarks, common: Common) -> Self {
-        let header =
-            |name: &str| answer.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
-        let values = if is_json(&answer.headers) {
+    pub(super) fn new(
+        status: StatusCode,
+        headers: HeaderMap,
+        body: Vec<u8>,
+        landmarks: &Landmarks,
+        common: Common,
+    ) -> Self {
+        let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let values = if is_json(&headers) {
             let mut normaliser = Normaliser::new(common, landmarks);
             let read = serde_json::Deserializer::from_slice(&body).into_iter::<Value>();
             read.filter_map(Result::ok).filter_map(|value| normaliser.part(value)).collect()
         } else {
             vec![body.starts_with(b"k8s\0").into()]
         };
-        let headers = vec![header("content-type"), header("retry-after")];
-        let reply = Reply { status: answer.status.as_u16(), headers, values, in_time: None };
-        Self { reply, headers: answer.headers.clone(), body }
+        let compared = COMPARED.iter().map(|name| header(name)).collect();
+        let reply = Reply { status: status.as_u16(), headers: compared, values, in_time: None };
+        Self { reply, headers, body }
     }
 }
 

@@ -226,6 +226,7 @@ impl Stream {
     async fn finish(mut self, last: &str, landmarks: &Landmarks) -> Result<Said, LiveError> {
         self.until(&["DELETED", last]).await?;
         self.body.truncate(self.read);
-        Ok(Said::new(&self.answer, self.body, landmarks, Common::Cluster))
+        let Answer { status, headers, .. } = self.answer;
+        Ok(Said::new(status, headers, self.body, landmarks, Common::Cluster))
     }
 }

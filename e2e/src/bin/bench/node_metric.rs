@@ -8,6 +8,8 @@ mod link;
 mod list;
 mod nodes;
 mod place;
+mod prober;
+mod progress;
 mod replica;
 mod sample;
 mod takeover;
@@ -65,7 +67,7 @@ pub(crate) struct Size {
     #[arg(long)]
     crd_objects: Option<usize>,
     /// How often each change of the leader is measured; the longest counts.
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 5)]
     rounds: usize,
 }
 
@@ -373,24 +375,21 @@ impl Bench {
             (End::Frozen, "takeover_frozen_s", 5.0),
             (End::CutOff, "takeover_cut_off_s", 5.0),
         ];
+        let mut measured = Vec::new();
         for (end, key, target) in ends {
-            let mut gaps = Vec::new();
+            let mut costs = Vec::new();
             for _ in 0..self.size.rounds {
                 let admin = self.direct()?;
                 let probe = (&fleet.shared, nodes);
                 let ways = (&admin, &self.api_server);
-                gaps.push(takeover::change(&self.client, end, probe, &self.place, ways).await?);
+                costs.push(takeover::change(&self.client, end, probe, &self.place, ways).await?);
             }
-            let longest = gaps.iter().map(|gap| gap.reads.max(gap.reports)).fold(0.0, f64::max);
-            let aggregated = gaps.iter().map(|gap| gap.aggregated).fold(0.0, f64::max);
+            let longest = costs.iter().map(takeover::Cost::seconds).fold(0.0, f64::max);
             self.figures.push(Figure::new(key, longest).target(target));
-            let each = gaps.iter().map(|gap| format!("{:.2}/{:.2}", gap.reads, gap.reports));
-            self.notes.push(format!(
-                "{end:?}: reads/reports were gone for {} s; reads through the API server for {aggregated:.2} s at most.",
-                each.collect::<Vec<_>>().join(", "),
-            ));
-            self.notes.push(takeover::after(end, nodes, &gaps));
+            self.notes.push(takeover::after(end, nodes, &costs));
+            measured.push((end, costs));
         }
+        self.notes.push(takeover::table(&measured));
         nodes::remove(&self.client).await
     }
 }

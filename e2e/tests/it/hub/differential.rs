@@ -7,6 +7,8 @@
 //! the hub does not.
 
 mod decoded;
+mod indifferent;
+mod whole;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -30,6 +32,7 @@ use testkit::differential::{
 use tokio::task::JoinSet;
 
 use self::decoded::{decoded, is_good};
+use self::indifferent::indifferent;
 
 const NAMESPACE: &str = "e2e-hub-differential";
 
@@ -39,15 +42,11 @@ const WATCHES: usize = 60;
 const GETS: usize = 60;
 const LONG: usize = 20;
 
-/// How many are taken of the whole product of parameters with `--long`, beside those in which each pair of values occurs.
-const LONG_LISTS: usize = 800;
-const LONG_WATCHES: usize = 300;
-
 /// The least share of the corners that the hub is to answer by itself, in percent: the others are errors, which are the API server's
 /// to word, or of versions that the hub does not have. Who hands everything on has none.
 const HELD: usize = 10;
 
-/// The least share of what is drawn, and of each verb of it, that the hub is to answer by itself and with objects, in percent.
+/// The least share of what is drawn of a verb and has objects that the hub is to answer by itself and with objects, in percent.
 const HELD_AND_GOOD: usize = 50;
 
 /// How many are asked at once. Watches last a second or two each, whatever else is asked.
@@ -95,7 +94,10 @@ async fn reads_are_answered_as_by_the_api_server() -> Result<()> {
     let client = client().await?;
     fresh_namespace(&client, NAMESPACE).await?;
     let node = HubNode::fresh("e2e-differential-1", &[]).await?;
-    let admin = token(NAMESPACE, "admin", "cluster-admin").await?;
+    token(NAMESPACE, "admin", "cluster-admin").await?;
+    // The whole product takes longer than that one lasts.
+    let lasting = ["-n", NAMESPACE, "create", "token", "admin", "--duration=24h"];
+    let admin = kubectl(&lasting).await?.ok()?.trim().to_owned();
     // Left over from a run that was killed; objects cannot be made in a namespace that is on its way out.
     kubectl(&["delete", "namespace", "dt-a", "dt-a-b", "--ignore-not-found"]).await?.ok()?;
     let mut made = Cleanup::kubectl(&[&["delete", "--ignore-not-found"][..], &DEFINED].concat());
@@ -110,7 +112,7 @@ async fn reads_are_answered_as_by_the_api_server() -> Result<()> {
     // A thread of its own goes into the node's network, where the hub's port is, and stays there to its end.
     let asking = std::thread::spawn(move || -> Result<String> {
         move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         runtime.block_on(compared(&authority, &server, &admin, seed))
     });
     let report = tokio::task::spawn_blocking(|| asking.join()).await?.map_err(|_| anyhow!("a panic"))??;
@@ -203,12 +205,14 @@ async fn compared(authority: &Path, server: &str, token: &str, seed: usize) -> R
                     "corners" => by_header * 100 >= of.len() * HELD,
                     // Most of them are errors.
                     "pairs" => true,
-                    _ => good * 100 >= of.len() * HELD_AND_GOOD,
+                    _ => good * 100 >= possible * HELD_AND_GOOD,
                 };
-                ensure!(
-                    enough,
-                    "{resource}, {what}: too few of verb {verb:?} are answered by the hub itself"
-                );
+                // Whatever else differs is to be seen as well.
+                if !enough {
+                    report.push(format!(
+                        "{resource}, {what}: too few of verb {verb:?} are answered by the hub itself"
+                    ));
+                }
             }
             for pair in &pairs {
                 match pair.difference(&subject, &landmarks)? {
@@ -225,6 +229,10 @@ async fn compared(authority: &Path, server: &str, token: &str, seed: usize) -> R
         ensure!(of_others * 20 <= asked, "{resource}: others write too much for a comparison");
         for (kind, (count, example)) in kinds {
             report.extend([format!("{resource}: {count} x {kind}"), example]);
+        }
+        if whole::WALKED.contains(&resource) {
+            report.extend(indifferent(&real, &subject, seed, typed).await?);
+            report.extend(whole::walk(&subject, [&real, &hub], seed).await?);
         }
     }
     Ok(report.join("\n"))
@@ -251,10 +259,6 @@ fn drawn(seed: usize, typed: bool) -> Vec<Case> {
 fn combined(seed: usize) -> Vec<Case> {
     let mut cases = Case::pairs(false, seed as u64);
     cases.extend(Case::pairs(true, seed as u64));
-    if e2e::ground::long() {
-        cases.extend(Case::sample(false, LONG_LISTS, seed));
-        cases.extend(Case::sample(true, LONG_WATCHES, seed));
-    }
     cases
 }
 

@@ -32,6 +32,13 @@ impl Figures {
         Ok(text)
     }
 
+    /// Whether that replica holds a whole copy of the leader's state, and the version of the last change that it knows.
+    pub(super) async fn copy(&self, address: &str) -> Result<(bool, u64)> {
+        let text = self.of(address).await?;
+        let value = |name: &str| value(&text, &format!("isthmus_node_metric_{name}"));
+        Ok((value("copied") == 1, value("resource_version")))
+    }
+
     /// Waits until whoever does not lead has a whole copy of the leader's state. Returns how often each replica took over without one.
     pub(super) async fn standbys_are_warm(&self, ground: &Ground) -> Result<Cold> {
         eventually("the standbys have a copy", SOON, || async {

@@ -1,6 +1,8 @@
 //! A cluster whose manager serves NodeMetrics, with a node that reports, and what can be done to the leader.
 
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -168,4 +170,42 @@ impl Replica {
         }
         Ok(())
     }
+
+    /// Leaves this pod no way to a port of another, and the other none back, until what is returned is dropped.
+    pub(super) async fn cut_off_from(&self, other: &Self, port: i32, how: Cut) -> Result<CutOff> {
+        let namespace = File::open(format!("/proc/{}/ns/net", self.process))?;
+        // The pod's namespace outlives its process, which may begin anew meanwhile.
+        let network = format!("--net=/proc/{}/fd/{}", std::process::id(), namespace.as_raw_fd());
+        let port = port.to_string();
+        let there = ["OUTPUT", "-d", &other.address, "-p", "tcp", "--dport", &port];
+        let back = ["INPUT", "-s", &other.address, "-p", "tcp", "--sport", &port];
+        let drop = ["-j", "DROP"];
+        let rules = match how {
+            Cut::Refused => vec![[&there[..], &["-j", "REJECT", "--reject-with", "tcp-reset"]].concat()],
+            Cut::Silent => vec![[&there[..], &drop].concat(), [&back[..], &drop].concat()],
+        };
+        let mut lifted = Cleanup::default();
+        for rule in rules {
+            let words = |change| [&[network.as_str(), "iptables", "-w", change], &rule[..]].concat();
+            run("nsenter", &words("-I"), "").await?.ok()?;
+            lifted.add("nsenter", &words("-D"));
+        }
+        Ok(CutOff { _lifted: lifted, _namespace: namespace })
+    }
+}
+
+/// What becomes of packets where there is no way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cut {
+    /// Their connections are reset.
+    Refused,
+    /// Nothing.
+    Silent,
+}
+
+/// There is a way again when this is dropped.
+pub(super) struct CutOff {
+    _lifted: Cleanup,
+    // By which the namespace is found until then.
+    _namespace: File,
 }

@@ -57,6 +57,11 @@ impl Shared {
         self.epochs.lock().iter().take(nodes).filter(|heard| **heard > epoch).count()
     }
 
+    /// The term of the leader that took the last report of that node.
+    pub(super) fn term(&self, number: usize) -> u64 {
+        self.epochs.lock().get(number).copied().unwrap_or_default()
+    }
+
     fn heard(&self, number: u64, epoch: u64) {
         let Ok(number) = usize::try_from(number) else { return };
         let mut epochs = self.epochs.lock();
@@ -139,6 +144,7 @@ type Credentials = (CertificateDer<'static>, PrivateKeyDer<'static>);
 /// The sending side of one node.
 pub(super) struct Reporter {
     number: u64,
+    pods: u64,
     interval: Duration,
     turn: u64,
     encoder: Encoder,
@@ -155,12 +161,18 @@ impl Reporter {
         let incarnation = u64::try_from(super::now_ms())? * 1_000;
         Ok(Self {
             number: number as u64,
+            pods: shared.pods,
             interval,
             turn: 0,
             encoder: Encoder::new(source, incarnation, Threshold::default()),
             certificate: (identity.certificate, identity.key),
             counted: false,
         })
+    }
+
+    /// The same with so many pods.
+    pub(super) fn of_pods(self, pods: u64) -> Self {
+        Self { pods, ..self }
     }
 
     /// For a new connection: what to show there. The next report is a full one.
@@ -227,7 +239,7 @@ impl Reporter {
         let interval_ms = u32::try_from(self.interval.as_millis())?;
         for _ in 0..2 {
             self.turn += 1;
-            let sample = sample(self.number, shared.pods, self.turn, super::now_ms(), interval_ms);
+            let sample = sample(self.number, self.pods, self.turn, super::now_ms(), interval_ms);
             let report = Bytes::from(self.encoder.next(sample).encode_to_vec());
             let length = report.len() as u64;
             let request = http::Request::post("/").header(http::header::CONTENT_TYPE, CONTENT_TYPE);
@@ -261,7 +273,7 @@ impl Reporter {
 }
 
 /// Returns when another server than that one leads.
-async fn other(place: &mut watch::Receiver<Place>, server: &str) {
+pub(super) async fn other(place: &mut watch::Receiver<Place>, server: &str) {
     // The sender lives as long as the benchmark.
     let _ = place.wait_for(|place| place.servers.first().is_some_and(|first| first != server)).await;
 }

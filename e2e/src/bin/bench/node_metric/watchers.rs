@@ -164,7 +164,7 @@ fn read(told: &Told, line: &mut Line, mut data: &[u8]) {
 }
 
 /// When the sample that an event tells was taken, in microseconds.
-fn marked(tail: &[u8]) -> Option<i64> {
+pub(super) fn marked(tail: &[u8]) -> Option<i64> {
     let at = tail.windows(MARK.len()).rposition(|window| window == MARK)? + MARK.len();
     let rest = tail.get(at..)?;
     let end = rest.iter().position(|byte| *byte == b'"')?;

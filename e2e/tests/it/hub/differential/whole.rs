@@ -1,0 +1,232 @@
+//! The whole product of the parameters, walked: both are asked each combination at once over connections that are kept, and what they said is
+//! compared and forgotten. Without `--long` a part of it that is spread over the whole.
+//!
+//! The versions that are asked for must be there: etcd is compacted every few minutes, and with it goes what was before. So the objects are
+//! written anew again and again, and a combination is asked of versions that are minutes old at most.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use testkit::client::connection::{ConnectionError, Endpoint};
+use testkit::differential::{Case, Common, Landmarks, Product, Raw, Subject, Verb, populate};
+use tokio::task::JoinSet;
+
+use super::decoded::is_good;
+use super::{Found, Pair, read};
+
+/// The resources whose product is walked: one that is built in, of which the API server knows most fields, and a custom one.
+pub(super) const WALKED: [&str; 2] = ["pods", "widgets"];
+
+/// How many are asked without `--long`.
+const SOME_LISTS: usize = 600;
+const SOME_WATCHES: usize = 300;
+
+/// How many are asked at once. Of lists so many that both ends have something to do; watches that begin at all last a second or two each.
+const LISTS_AT_ONCE: usize = 64;
+const WATCHES_AT_ONCE: usize = 200;
+
+/// How long versions are asked for before there are others. What is older than five minutes is compacted.
+const FRESH: Duration = Duration::from_mins(2);
+
+/// How often a request is sent once more because a server has too much to do, which says nothing of its parameters; and when.
+const TIMES_BUSY: usize = 10;
+const BUSY: Duration = Duration::from_secs(1);
+
+/// What came of a walk, as far as it went.
+struct Walk {
+    title: String,
+    began: Instant,
+    whole: usize,
+    all: usize,
+    asked: usize,
+    /// How many the API server answered with objects, the hub by itself, and the hub by itself and with objects.
+    good: usize,
+    held: usize,
+    held_and_good: usize,
+    of_others: usize,
+    busy: usize,
+    kinds: BTreeMap<String, (usize, String)>,
+}
+
+/// What came of one request.
+struct Told {
+    good: bool,
+    held: bool,
+    busy: usize,
+    found: Found,
+}
+
+/// Walks the product of lists, and of watches, of a resource: each difference, one of a kind.
+pub(super) async fn walk(subject: &Subject, servers: [&Endpoint; 2], seed: usize) -> Result<Vec<String>> {
+    let kept = servers.map(|server| server.clone().keeping());
+    let mut report = Vec::new();
+    for (watch, some, at_once) in [(false, SOME_LISTS, LISTS_AT_ONCE), (true, SOME_WATCHES, WATCHES_AT_ONCE)]
+    {
+        let mut product = Case::product(watch, seed as u64);
+        let whole = product.len();
+        let all = if e2e::ground::long() { whole } else { some };
+        let verb = if watch { Verb::Watch } else { Verb::List };
+        let mut walk = Walk::new(format!("{}, {verb:?}", subject.resource), whole, all);
+        while walk.asked < all {
+            let landmarks = written(subject, servers).await?;
+            stretch(&mut walk, &mut product, subject, &kept, &landmarks, at_once).await?;
+        }
+        walk.end()?;
+        report.extend(walk.report());
+    }
+    Ok(report)
+}
+
+/// Writes objects anew, and waits until the hub knows of it.
+async fn written(subject: &Subject, [real, hub]: [&Endpoint; 2]) -> Result<Landmarks> {
+    read(hub, &subject.path(false)).await?;
+    let landmarks = populate(real, subject).await?;
+    read(hub, &format!("{}?resourceVersion={}", subject.path(false), landmarks.current)).await?;
+    Ok(landmarks)
+}
+
+/// Walks on as long as these versions are fresh. One request begins when another is answered, so that what waits holds up nothing.
+async fn stretch(
+    walk: &mut Walk,
+    product: &mut Product,
+    subject: &Subject,
+    [real, hub]: &[Endpoint; 2],
+    landmarks: &Landmarks,
+    at_once: usize,
+) -> Result<()> {
+    let began = Instant::now();
+    let mut tasks = JoinSet::new();
+    loop {
+        while tasks.len() < at_once && began.elapsed() < FRESH && walk.asked + tasks.len() < walk.all {
+            let Some(case) = product.next() else { break };
+            let (real, hub, subject, landmarks) =
+                (real.clone(), hub.clone(), subject.clone(), landmarks.clone());
+            tasks.spawn(async move { told(case, &subject, [&real, &hub], &landmarks).await });
+        }
+        let Some(told) = tasks.join_next().await else { return Ok(()) };
+        walk.count(told??);
+    }
+}
+
+/// Asks both, and compares.
+async fn told(case: Case, subject: &Subject, servers: [&Endpoint; 2], landmarks: &Landmarks) -> Result<Told> {
+    let (mut said, mut busy) = (both(&case, subject, servers, landmarks).await?, 0);
+    while said.iter().any(|said| said.status == 429) && busy < TIMES_BUSY {
+        tokio::time::sleep(BUSY).await;
+        (said, busy) = (both(&case, subject, servers, landmarks).await?, busy + 1);
+    }
+    let [real, hub] = said;
+    let is_body = real.is_same_body(&hub, &case);
+    if is_body && real.status != 200 {
+        return Ok(Told { good: false, held: false, busy, found: Found::Same });
+    }
+    let [real, hub] = [real, hub].map(|said| said.read(&case, landmarks, Common::Cluster));
+    let good = is_good(&case, &real)?;
+    let pair = Pair { case, real, hub };
+    Ok(Told { good, held: pair.is_held(), busy, found: pair.difference(subject, landmarks)? })
+}
+
+async fn both(
+    case: &Case,
+    subject: &Subject,
+    [real, hub]: [&Endpoint; 2],
+    landmarks: &Landmarks,
+) -> Result<[Raw; 2], ConnectionError> {
+    let (real, hub) = tokio::try_join!(
+        Raw::fetch(real, case, subject, landmarks),
+        Raw::fetch(hub, case, subject, landmarks)
+    )?;
+    Ok([real, hub])
+}
+
+impl Walk {
+    fn new(title: String, whole: usize, all: usize) -> Self {
+        Self {
+            title,
+            began: Instant::now(),
+            whole,
+            all,
+            asked: 0,
+            good: 0,
+            held: 0,
+            held_and_good: 0,
+            of_others: 0,
+            busy: 0,
+            kinds: BTreeMap::new(),
+        }
+    }
+
+    // How far it has come is what whoever waits for an hour wants to know.
+    #[allow(clippy::print_stdout)]
+    fn count(&mut self, told: Told) {
+        let twentieth = |asked: usize| asked * 20 / self.all;
+        let is_twentieth = twentieth(self.asked) < twentieth(self.asked + 1);
+        self.asked += 1;
+        self.good += usize::from(told.good);
+        self.held += usize::from(told.held);
+        self.held_and_good += usize::from(told.held && told.good);
+        self.busy += told.busy;
+        match told.found {
+            Found::Same => {}
+            Found::OfOthers => self.of_others += 1,
+            Found::Difference(kind, example) => {
+                // The first of a kind is seen when it comes, not an hour later.
+                let (count, _) = self.kinds.entry(kind).or_insert_with(|| {
+                    println!("{}: {example}", self.title);
+                    (0, example)
+                });
+                *count += 1;
+            }
+        }
+        if is_twentieth && e2e::ground::long() {
+            println!("{self}");
+        }
+    }
+
+    fn differing(&self) -> usize {
+        self.kinds.values().map(|(count, _)| count).sum()
+    }
+
+    /// Says what came of it.
+    // How many were asked is what the run is read for.
+    #[allow(clippy::print_stdout)]
+    fn end(&self) -> Result<()> {
+        let Self { title, whole, asked, good, held, held_and_good, of_others, busy, .. } = self;
+        let took = self.began.elapsed().as_secs();
+        println!(
+            "{title}: {asked} of all {whole} combinations asked in {took} s, {good} of them with objects; the hub answered {held} by itself, \
+             {held_and_good} of them with objects; {} differ, and {of_others} in what others wrote meanwhile; {busy} were sent once more, for \
+             a server had too much to do",
+            self.differing()
+        );
+        for (kind, (count, _)) in &self.kinds {
+            println!("  {count} x {kind}");
+        }
+        ensure!(of_others * 20 <= *asked, "{title}: others write too much for a comparison");
+        ensure!(held_and_good * 2 >= *good, "{title}: too few with objects are answered by the hub itself");
+        Ok(())
+    }
+
+    fn report(self) -> Vec<String> {
+        let Self { title, kinds, .. } = self;
+        let each = kinds.into_iter();
+        each.flat_map(|(kind, (count, example))| [format!("{title}: {count} x {kind}"), example]).collect()
+    }
+}
+
+impl fmt::Display for Walk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { title, all, asked, .. } = self;
+        let millis = self.began.elapsed().as_millis().max(1);
+        let rate = *asked as u128 * 1000 / millis;
+        let minutes = (all - asked) as u128 * millis / (*asked).max(1) as u128 / 60_000;
+        let percent = asked * 100 / all;
+        let differing = self.differing();
+        write!(
+            f,
+            "{title}: {percent} %, {asked} of {all} asked, {differing} differ, {rate} in a second, {minutes} min to go"
+        )
+    }
+}
