@@ -127,8 +127,12 @@ pub fn gateway_lease(node: &str) -> String {
 /// Prefix of [`gateway_lease`].
 pub const GATEWAY_LEASE_PREFIX: &str = "isthmus-gateway-";
 
-/// DNS name in the serving certificate of every gateway, and what agents verify whatever address they dial.
+/// DNS name in the serving certificate of every endpoint of an exposed Gateway, and what is verified whatever address it is dialled at.
 pub const GATEWAY_SERVER_NAME: &str = "gateway.isthmus.internal";
+
+/// The same of an active endpoint of a Gateway that is not exposed, which nodes of its own pool alone dial. It is another name because API servers
+/// and Prometheus, which come in at [`GATEWAY_SERVER_NAME`], verify nothing else: the key of an edge node must not do there.
+pub const POOL_GATEWAY_SERVER_NAME: &str = "gateway.pool.isthmus.internal";
 
 /// Signer of the gateways' serving certificates.
 pub const GATEWAY_SIGNER: &str = "kubernetes.io/kubelet-serving";

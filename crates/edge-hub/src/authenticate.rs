@@ -5,6 +5,7 @@
 
 mod certificate;
 pub mod jwt;
+mod refusals;
 pub mod tokens;
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -12,7 +13,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use http::{HeaderMap, HeaderValue, header};
 use tls::digest::Sha256Digest;
 
-pub use self::certificate::user_of;
+pub use self::certificate::{certificate_ends, user_of};
 use crate::{
     listen::{Origin, Peer},
     upstream::Credential,

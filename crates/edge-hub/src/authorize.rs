@@ -22,13 +22,14 @@ use tracing::{debug, warn};
 use self::allowances::{Allowance, Allowances};
 pub use self::review::Subject;
 use crate::{
+    make_room::lowest_of_most,
     metrics::{Meters, Review},
     offline::documents::unix_seconds,
     run::Lifetimes,
     upstream::Upstream,
 };
 
-/// How many decisions are kept; beyond, each request is reviewed.
+/// How many decisions are kept. When there are more, the oldest of whoever has most goes: nobody has others' requests reviewed anew.
 const KEPT: usize = 4096;
 
 /// What is to be read, as an access review names it.
@@ -132,12 +133,31 @@ struct Kept {
     until: Instant,
 }
 
+/// The decisions that hold for a while.
+#[derive(Default)]
+struct Decisions(HashMap<Asked, Kept>);
+
+impl Decisions {
+    fn keep(&mut self, asked: Asked, kept: Kept, now: Instant) {
+        if self.0.len() >= KEPT {
+            self.0.retain(|_, kept| kept.until > now);
+        }
+        if self.0.len() >= KEPT {
+            let all = self.0.iter().map(|(asked, kept)| (asked, &asked.1.user, kept.until));
+            if let Some(gone) = lowest_of_most(all).cloned() {
+                self.0.remove(&gone);
+            }
+        }
+        self.0.insert(asked, kept);
+    }
+}
+
 /// Decides, and remembers decisions.
 pub struct Authorizer {
     upstream: Upstream,
     lifetimes: Lifetimes,
     meters: Meters,
-    kept: Mutex<HashMap<Asked, Kept>>,
+    kept: Mutex<Decisions>,
     allowances: Mutex<Allowances>,
 }
 
@@ -171,7 +191,7 @@ impl Authorizer {
     /// Whether `subject` may read what `attributes` say.
     pub async fn decide(&self, subject: &Subject, attributes: &Attributes) -> Decision {
         let asked = asked(subject, attributes);
-        if let Some(kept) = self.kept.lock().get(&asked).filter(|kept| kept.until > Instant::now()) {
+        if let Some(kept) = self.kept.lock().0.get(&asked).filter(|kept| kept.until > Instant::now()) {
             return kept.decision.clone();
         }
         match review::ask(&self.upstream, subject, attributes).await {
@@ -187,7 +207,7 @@ impl Authorizer {
             // nothing.
             Err(error) if error.is_unauthorized() => {
                 self.meters.review(Review::Denied);
-                self.kept.lock().remove(&asked);
+                self.kept.lock().0.remove(&asked);
                 Decision::Unauthorized(error.to_string())
             }
             Err(error) => {
@@ -201,7 +221,7 @@ impl Authorizer {
     pub fn refused(&self, subject: &Subject, attributes: &Attributes) {
         let asked = asked(subject, attributes);
         self.remember(subject, &asked.1, false);
-        self.kept.lock().remove(&asked);
+        self.kept.lock().0.remove(&asked);
     }
 
     /// For the time without a link. The node's reads of single objects are left out: a kubelet asks for each pod by name, and what was
@@ -216,15 +236,10 @@ impl Authorizer {
     }
 
     fn keep(&self, asked: Asked, decision: &Decision, allowed: bool) {
-        let now_instant = Instant::now();
-        let until = now_instant + if allowed { self.lifetimes.allowed } else { self.lifetimes.refused };
-        let mut kept = self.kept.lock();
-        if kept.len() >= KEPT {
-            kept.retain(|_, kept| kept.until > now_instant);
-        }
-        if kept.len() < KEPT {
-            kept.insert(asked, Kept { decision: decision.clone(), until });
-        }
+        let now = Instant::now();
+        let until = now + if allowed { self.lifetimes.allowed } else { self.lifetimes.refused };
+        let kept = Kept { decision: decision.clone(), until };
+        self.kept.lock().keep(asked, kept, now);
     }
 
     /// Whether `subject` was allowed to list or watch a scope, or one that it is a part of, and was not refused that since; of one object
@@ -264,7 +279,9 @@ fn refusal(subject: &Subject, attributes: &Attributes) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Attributes, Question};
+    use std::time::Duration;
+
+    use super::{Attributes, Decision, Decisions, Instant, KEPT, Kept, Question};
 
     pub(super) fn question(verb: &str, namespace: &str, name: &str, fields: &str) -> Question {
         let text = Box::<str>::from;
@@ -306,5 +323,23 @@ mod tests {
         assert!(!question("get", "", "x", "").falls_with(&question("list", "", "", "")));
         assert!(!all.falls_with(&question("get", "", "x", "")));
         assert!(!all.falls_with(&Question { user: "v".into(), ..question("watch", "", "", "") }));
+    }
+
+    #[test]
+    fn who_asks_for_ever_more_drives_out_nobody_elses_decisions() {
+        let (mut decisions, now) = (Decisions::default(), Instant::now());
+        let keep = |decisions: &mut Decisions, user: &str, name: &str| {
+            let asked = (None, Question { user: user.into(), ..question("get", "a", name, "") });
+            let until = now + Duration::from_secs(60 + decisions.0.len() as u64);
+            decisions.keep(asked.clone(), Kept { decision: Decision::Allowed, until }, now);
+            asked
+        };
+        let early = keep(&mut decisions, "early", "x");
+        for n in 0..KEPT + 10 {
+            keep(&mut decisions, "many", &n.to_string());
+        }
+        let late = keep(&mut decisions, "late", "x");
+        assert!(decisions.0.contains_key(&early) && decisions.0.contains_key(&late));
+        assert_eq!(decisions.0.len(), KEPT);
     }
 }

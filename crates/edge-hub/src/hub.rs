@@ -124,13 +124,13 @@ impl Hub {
                 let _ = link.wait_for(|state| matches!(state, LinkState::Up(_))).await;
                 let pause = match offline::ask(&self.upstream).await {
                     Ok(found) => {
-                        let stored = serde_json::to_vec(&found).unwrap_or_default();
+                        let found = self.tokens.set_offline(found);
+                        let stored = serde_json::to_vec(&*found).unwrap_or_default();
                         if self.storage.blob(KEYS_BLOB).as_deref() != Some(&stored)
                             && let Err(error) = self.storage.put_blob(KEYS_BLOB, &stored)
                         {
                             warn!(%error, "the cluster's keys cannot be stored");
                         }
-                        self.tokens.set_offline(found);
                         KEYS
                     }
                     Err(error) => {
@@ -138,7 +138,10 @@ impl Hub {
                         KEYS / 60
                     }
                 };
-                sleep(pause).await;
+                tokio::select! {
+                    () = sleep(pause) => {}
+                    () = self.tokens.learns() => {}
+                }
             }
         };
         tokio::select! {

@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 pub use self::keep::Keeper;
 pub use self::meters::IdentityMeters;
 pub use self::pin::{CaPin, CaPinError};
-pub use self::serving::Serving;
+pub use self::serving::{Serving, ServingCertificates};
 pub use self::shown::{Shown, ShownPem};
 pub use self::token::{BootstrapToken, TokenError};
 pub use self::view::{IdentityState, IdentityView, Report};
@@ -147,9 +147,9 @@ impl Identity {
         })
     }
 
-    /// The certificate that this node shows as a gateway, not asked for yet.
-    pub fn serving(&self) -> Result<Serving, IdentityError> {
-        Serving::new(self)
+    /// The certificates that this node may show as a gateway, not asked for yet.
+    pub fn serving(&self) -> Result<ServingCertificates, IdentityError> {
+        ServingCertificates::new(self)
     }
 
     /// The file of the authorities.

@@ -25,6 +25,7 @@ pub mod hub;
 pub mod identity;
 pub mod inspect;
 pub mod listen;
+mod make_room;
 pub mod manifest;
 pub mod metrics;
 pub mod node_metric;

@@ -10,20 +10,25 @@
 
 mod caller_process;
 pub(crate) mod chunks;
+mod guests;
 mod lent;
+pub mod over_tls;
 pub mod plain;
 mod pod_cgroup;
 mod socket_cgroup;
 mod socket_owner;
+mod unread;
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
-use axum::{extract::connect_info::Connected, serve::IncomingStream};
 use rustls_pki_types::CertificateDer;
-use tls::listener::TlsListener;
 use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::server::TlsStream;
 
 pub use self::caller_process::{CallerProcess, Origin};
+
+/// How long a client of HTTP/1.1 may take for the head of its next request, over an idle connection too: longer than those of Go keep one.
+const HEAD: Duration = Duration::from_mins(2);
 
 /// The user who owns the other end of a loopback connection, as the kernel says.
 pub(crate) fn owner_of(peer: SocketAddr, own: SocketAddr) -> Option<u32> {
@@ -66,15 +71,10 @@ impl Peer {
         let process = CallerProcess::of(Origin::Node);
         Self::Local { uid: stream.peer_cred().ok().map(|credentials| credentials.uid()), process }
     }
-}
 
-impl Connected<IncomingStream<'_, TlsListener>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, TlsListener>) -> Self {
-        let (_, session) = stream.io().get_ref();
-        let certificate = session.peer_certificates().and_then(|chain| chain.first()).cloned();
-        Self::Remote {
-            address: *stream.remote_addr(),
-            certificate: certificate.map(CertificateDer::into_owned),
-        }
+    /// Who is at the other end of a connection with TLS.
+    pub fn over_tls(stream: &TlsStream<TcpStream>, address: SocketAddr) -> Self {
+        let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first()).cloned();
+        Self::Remote { address, certificate: certificate.map(CertificateDer::into_owned) }
     }
 }

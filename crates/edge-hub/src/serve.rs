@@ -100,9 +100,8 @@ pub async fn read(
         return Ok(Read::HandOn);
     }
     let up = hub.upstream.is_up();
-    // What cannot be answered is the API server's while there is one. A reflector keeps its version on 429 and backs off; after
-    // 503 it would list anew. Whoever cannot be reviewed just now is not handed on: the API server would show all, without the filters of somebody whose
-    // name is not known, and more than what is held.
+    // What cannot be answered is the API server's while there is one, but what a filter shows otherwise. A reflector keeps its version on 429 and
+    // backs off; after 503 it would list anew.
     let refuse = |status: Status| match status.code {
         429 => Err(Box::new(status)),
         _ if up => Ok(Read::HandOn),
@@ -126,9 +125,24 @@ pub async fn read(
         Ok(None) => return Ok(Read::HandOn),
         Err(status) => return refuse(status),
     };
+    let namespace = path.namespace.as_deref().unwrap_or_default();
     let named = match hub.name(caller).await {
         Ok(named) => named,
+        // Whose filters it would be is not known.
+        Err(TokenError::Unavailable(why)) if up && hub.filters.concern(verb, &path.resource, namespace) => {
+            return refuse(busy(&why));
+        }
         Err(error) => return refuse(unnamed(&error)),
+    };
+    let client = Client::of(&named.owner, &request.headers);
+    let filter = filter(hub, &client, verb, path).await;
+    let refuse = |status: Status| match (refuse(status.clone()), &filter) {
+        (Ok(Read::HandOn), Some(filter)) if verb == Verb::Get => Ok(Read::HandOnThrough(filter.clone())),
+        (Ok(Read::HandOn), Some(_)) if status.code == 503 => {
+            Err(Box::new(Status { message: status.message, ..Status::not_ready(1) }))
+        }
+        (Ok(Read::HandOn), Some(_)) => Err(Box::new(status)),
+        (read, _) => read,
     };
     let attributes = wanted.attributes(path);
     let alike = async { matches!(named.owner, Owner::User(_)) && hub.alike.is(&path.resource).await };
@@ -153,8 +167,6 @@ pub async fn read(
     let Some(carrier) = carrier else { return Ok(Read::HandOn) };
     let key = wanted.key(path, pooled, &owner);
     let scope = place(path).or_else(|| wanted.selected_namespace()).map_or(Scope::Cluster, Scope::Namespace);
-    let client = Client::of(&named.owner, &request.headers);
-    let filter = filter(hub, &client, verb, path).await;
     let asked = Asked {
         hub,
         came,
@@ -169,30 +181,7 @@ pub async fn read(
         client,
         filter,
     };
-    let read = match wanted {
-        Wanted::List(list) => {
-            let one = list.fields.requires_exactly("metadata.name").is_some_and(|name| !name.is_empty());
-            let list = match (one.then(|| list.clone().of_one(query)), &asked.scope) {
-                (Some(of_one), Scope::Namespace(_)) => of_one,
-                // It is one if the resource has no namespaces, which is the API server's to know where it makes a difference.
-                (Some(of_one), Scope::Cluster)
-                    if (list.limit == Some(1) || of_one.read != list.read)
-                        && up
-                        && asked.filter.is_none() =>
-                {
-                    return Ok(Read::HandOn);
-                }
-                _ => list,
-            };
-            unless_filtered(&asked, list::answer(&asked, &list).await)
-        }
-        Wanted::Watch(watch) => unless_filtered(&asked, watch::answer(&asked, watch).await),
-        Wanted::Get => match (get::answer(&asked, path, query).await, &asked.filter) {
-            (Ok(Read::HandOn), Some(filter)) => Ok(Read::HandOnThrough(filter.clone())),
-            (read, _) => read,
-        },
-    };
-    read.map(|read| asked.tell_of_corrections(read))
+    asked.answer(wanted, path, query).await
 }
 
 /// The namespace that a request is about. Of a Namespace itself the path names itself, which is no place; that of anything else is one, also
@@ -247,6 +236,34 @@ pub fn unnamed(error: &TokenError) -> Status {
 }
 
 impl Asked<'_> {
+    /// Answers from what is held, or says that it is to be handed on.
+    async fn answer(&self, wanted: Wanted, path: &ResourcePath, query: &str) -> Result<Read, Box<Status>> {
+        let read = match wanted {
+            Wanted::List(list) => {
+                let one = list.fields.requires_exactly("metadata.name").is_some_and(|name| !name.is_empty());
+                let list = match (one.then(|| list.clone().of_one(query)), &self.scope) {
+                    (Some(of_one), Scope::Namespace(_)) => of_one,
+                    // It is one if the resource has no namespaces, which is the API server's to know where it makes a difference.
+                    (Some(of_one), Scope::Cluster)
+                        if (list.limit == Some(1) || of_one.read != list.read)
+                            && self.hub.upstream.is_up()
+                            && self.filter.is_none() =>
+                    {
+                        return Ok(Read::HandOn);
+                    }
+                    _ => list,
+                };
+                unless_filtered(self, list::answer(self, &list).await)
+            }
+            Wanted::Watch(watch) => unless_filtered(self, watch::answer(self, watch).await),
+            Wanted::Get => match (get::answer(self, path, query).await, &self.filter) {
+                (Ok(Read::HandOn), Some(filter)) => Ok(Read::HandOnThrough(filter.clone())),
+                (read, _) => read,
+            },
+        };
+        read.map(|read| self.tell_of_corrections(read))
+    }
+
     fn is_protobuf(&self) -> bool {
         transcode::knows(&self.key.resource)
     }

@@ -24,8 +24,10 @@ const HEADER: usize = 16;
 const QUESTION: usize = 56;
 const ANSWER: usize = 72;
 
-/// Where `inet_diag_msg` has `idiag_wqueue`.
+/// Where `inet_diag_msg` has `idiag_wqueue`, `idiag_uid`, `idiag_inode`.
 const QUEUED: usize = 60;
+const USER: usize = 64;
+const INODE: usize = 68;
 
 /// What the kernel told of one socket.
 #[derive(Debug)]
@@ -91,7 +93,16 @@ impl Told {
 
     /// Bytes that were sent and not acknowledged, or are still to be sent.
     pub(crate) fn queued(&self) -> Option<u32> {
-        Some(u32::from_ne_bytes(self.0.get(QUEUED..QUEUED + 4)?.try_into().ok()?))
+        self.word(QUEUED)
+    }
+
+    /// The user whose it is, and its number; zero if no process has it.
+    pub(crate) fn owner(&self) -> Option<(u32, u32)> {
+        self.word(USER).zip(self.word(INODE))
+    }
+
+    fn word(&self, at: usize) -> Option<u32> {
+        Some(u32::from_ne_bytes(self.0.get(at..at + 4)?.try_into().ok()?))
     }
 
     /// An attribute.
@@ -119,7 +130,9 @@ mod tests {
         let mut answer = vec![0; HEADER + ANSWER];
         answer[4..6].copy_from_slice(&BY_FAMILY.to_ne_bytes());
         answer[HEADER + 4..HEADER + 8].copy_from_slice(&[0, 1, 0, 2]);
-        answer[HEADER + QUEUED..HEADER + QUEUED + 4].copy_from_slice(&78_u32.to_ne_bytes());
+        for (at, word) in [(QUEUED, 78_u32), (USER, 1000), (INODE, 4711)] {
+            answer[HEADER + at..HEADER + at + 4].copy_from_slice(&word.to_ne_bytes());
+        }
         for (kind, value) in [(8_u16, vec![0; 4]), (WANTED, 4711_u64.to_ne_bytes().to_vec())] {
             // The shorter one is filled up to four bytes.
             let length = if kind == 8 { 5 } else { 12_u16 };
@@ -133,6 +146,7 @@ mod tests {
         let told = read(&answer, 2).unwrap();
         assert_eq!(told.attribute(WANTED), Some(&4711_u64.to_ne_bytes()[..]));
         assert_eq!((told.attribute(22), told.queued()), (None, Some(78)));
+        assert_eq!(told.owner(), Some((1000, 4711)));
         assert!(read(&answer, 3).is_none(), "another socket");
         for end in 0..answer.len() {
             assert!(read(&answer[..end], 2).is_none(), "{end} bytes");

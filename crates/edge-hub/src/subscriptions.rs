@@ -260,7 +260,7 @@ impl Subscriptions {
         self.holding(owner, resource, key, |_| true)?.read(Cache::snapshot)?.get(key).cloned()
     }
 
-    /// A whole stream of that owner that has this object, of those that are good enough.
+    /// A whole stream of that owner that has this object, of those that are good enough the one that has its most recent version.
     pub fn holding(
         &self,
         owner: &Owner,
@@ -270,10 +270,11 @@ impl Subscriptions {
     ) -> Option<Arc<Subscription>> {
         let open = self.open.lock();
         let of = open.iter().filter(|(key, _)| key.owner == *owner && key.resource == *resource && good(key));
-        let mut having = of.filter(|(_, entry)| {
-            entry.subscription.read(Cache::snapshot).is_some_and(|held| held.get(object).is_some())
+        let having = of.filter_map(|(_, entry)| {
+            let held = entry.subscription.read(Cache::snapshot)?;
+            Some((held.get(object)?.resource_version(), &entry.subscription))
         });
-        having.next().map(|(_, entry)| entry.subscription.clone())
+        having.max_by_key(|(version, _)| *version).map(|(_, subscription)| subscription.clone())
     }
 
     /// Which pooled resources are still on their way. What the API server refuses is not: one missing right must not make all of

@@ -40,7 +40,7 @@ pub use self::view::{TunnelLinkView, TunnelView};
 pub use self::ways::{Ways, WaysError};
 use crate::{
     hub::Hub,
-    identity::{Serving, Shown},
+    identity::{ServingCertificates, Shown},
 };
 
 /// What the roles need beside the hub.
@@ -51,8 +51,8 @@ pub struct Tunnel {
     pub state: Arc<State>,
     /// The listeners that do not depend on the role.
     pub ways: Ways,
-    /// The certificate of a gateway.
-    pub serving: Serving,
+    /// The certificates of a gateway.
+    pub serving: ServingCertificates,
     /// The certificate that the hub shows.
     pub shown: watch::Receiver<Option<Shown>>,
 }
@@ -67,7 +67,7 @@ impl Tunnel {
         tasks.spawn(gateway::leave(state.clone(), shutdown.clone(), close.clone()));
         tasks.spawn(follow::follow(hub.clone(), state.clone(), config.clone(), close.clone()));
         tasks.spawn(links::keep(state.clone(), config.clone(), shown, close.clone()));
-        tasks.spawn(ways.serve(state.clone(), serving.shown(), close));
+        tasks.spawn(ways.serve(state.clone(), serving.exposed.shown(), close));
         tasks.spawn(gateway::follow_role(hub, state, config, serving, shutdown));
         while tasks.join_next().await.is_some() {}
     }

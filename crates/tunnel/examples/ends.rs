@@ -22,7 +22,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tunnel::{
     admission::ByView,
-    agent::Agent,
+    agent::{Agent, ServerNames},
     connector::Connector,
     credentials::Credentials,
     destination::{Callers, Destination, Rule},
@@ -114,14 +114,15 @@ async fn gateway(folder: &Path, links: &str, proxy: &str) {
         connector: end.connector.clone(),
         class: Class::Interactive,
         name: "proxy",
+        vouched: true,
         patience: Duration::ZERO,
     };
     let (links, proxy) = (TcpListener::bind(links).await.unwrap(), TcpListener::bind(proxy).await.unwrap());
     let never = Ending::at(CancellationToken::new());
     let ending = never.clone();
-    let ways_in = listen::tcp(proxy, never.clone(), Duration::ZERO, move |client, peer| {
+    let ways_in = listen::tcp(proxy, never.clone(), Duration::ZERO, move |client, peer, arrival| {
         let (ingress, ending) = (ingress.clone(), ending.clone());
-        async move { serve_http(&ingress, client, &peer, &Form::Proxy, &ending).await }
+        async move { serve_http(&ingress, client, &peer, &arrival, &Form::Proxy, &ending).await }
     });
     tokio::join!(serving.serve(links, never), ways_in);
 }
@@ -141,7 +142,10 @@ async fn agent(folder: &Path, gateway: &str) {
         table: end.table.clone(),
         credentials: end.credentials.clone(),
         verifier: verifier(),
-        server_name: ServerName::try_from(NAME).unwrap(),
+        server_names: {
+            let name = ServerName::try_from(NAME).unwrap();
+            ServerNames { exposed: name.clone(), of_pool: name }
+        },
         proxy: None,
         instance: "ends".into(),
         backoff: tunnel::backoff::Limits::default(),

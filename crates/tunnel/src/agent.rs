@@ -47,14 +47,23 @@ pub struct Agent {
     pub credentials: Arc<Credentials>,
     /// Tells who a gateway is.
     pub verifier: Arc<dyn PeerVerifier>,
-    /// The name that gateways' certificates have, whatever address they are dialled at.
-    pub server_name: ServerName<'static>,
+    /// The names that gateways' certificates have, whatever address they are dialled at.
+    pub server_names: ServerNames,
     /// On the way to gateways.
     pub proxy: Option<Proxy>,
     /// Which run of the process this is.
     pub instance: Arc<str>,
     /// How long to wait after failures.
     pub backoff: backoff::Limits,
+}
+
+/// The names in gateways' certificates. Who stands for a pool has another than who is exposed: with that one clients come in that verify nothing else.
+#[derive(Debug, Clone)]
+pub struct ServerNames {
+    /// Of an endpoint of an exposed domain.
+    pub exposed: ServerName<'static>,
+    /// Of one that nodes of its own domain alone dial.
+    pub of_pool: ServerName<'static>,
 }
 
 /// Why there is no link.
@@ -224,6 +233,13 @@ impl Agent {
         mine.is_some() && mine == view.domain_of(gateway)
     }
 
+    /// The name that a gateway's certificate must have.
+    fn server_name(&self, gateway: &str) -> ServerName<'static> {
+        let view = self.connector.view();
+        let of_pool = view.domain_of(gateway).is_some_and(|domain| !view.is_exposed(&domain));
+        if of_pool { &self.server_names.of_pool } else { &self.server_names.exposed }.clone()
+    }
+
     async fn make(
         &self,
         key: &LinkKey,
@@ -240,7 +256,7 @@ impl Agent {
             let dialled = dial::gateway(&key.address, proxy, backoff::once_more(outage));
             let connection = timeout_at(deadline, dialled).await.map_err(|_| MakeError::Unanswered)??;
             let connector = TlsConnector::from(config);
-            let handshake = connector.connect(self.server_name.clone(), ReadAhead::new(connection));
+            let handshake = connector.connect(self.server_name(&key.gateway), ReadAhead::new(connection));
             let connected = timeout_at(deadline, handshake).await.map_err(|_| MakeError::Timeout)?;
             connected.map_err(MakeError::Handshake)
         };

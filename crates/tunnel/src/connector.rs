@@ -18,6 +18,7 @@ use tracing::debug;
 
 use crate::{
     audit, dial,
+    doorway::Source,
     link::ask::{Opening, open},
     links::table::LinkTable,
     protocol::{Class, Limits, MAX_HOPS, OpenError},
@@ -42,10 +43,21 @@ pub struct Request {
     pub class: Class,
     /// Nodes that it has passed.
     pub hops: u8,
+    /// Whom nobody vouches for.
+    pub unvouched: Option<Unvouched>,
     /// Ties its log lines together.
     pub request_id: Arc<str>,
     /// How long to wait for a link where there is none.
     pub patience: Duration,
+}
+
+/// A client that nobody vouches for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unvouched {
+    /// What it came in at, one of a fixed set.
+    pub listener: &'static str,
+    /// Where it is.
+    pub source: Source,
 }
 
 /// A connection to where a stream goes.
@@ -64,6 +76,7 @@ pub struct Connector {
     table: Arc<LinkTable>,
     stats: Arc<Stats>,
     limits: Limits,
+    unknown: audit::Unknown,
 }
 
 impl Connector {
@@ -75,7 +88,7 @@ impl Connector {
         stats: Arc<Stats>,
         limits: Limits,
     ) -> Arc<Self> {
-        Arc::new(Self { me: me.into(), view, table, stats, limits })
+        Arc::new(Self { me: me.into(), view, table, stats, limits, unknown: audit::Unknown::default() })
     }
 
     /// The newest view.
@@ -102,6 +115,11 @@ impl Connector {
         &self.stats
     }
 
+    /// What is told of clients that nobody knows.
+    pub fn unknown(&self) -> &audit::Unknown {
+        &self.unknown
+    }
+
     /// The limits that are kept.
     pub fn limits(&self) -> &Limits {
         &self.limits
@@ -115,7 +133,10 @@ impl Connector {
             Err(error) => {
                 self.stats.refused(*error);
                 let (target, request_id) = (request.target.to_string(), &request.request_id);
-                if error.is_audited() {
+                let told = (error.is_audited(), request.unvouched);
+                if let (true, Some(of)) = told {
+                    self.unknown.refused(of.listener, &request.caller, &target, request_id, *error);
+                } else if told.0 {
                     audit::refused(&request.caller, &target, request_id, *error);
                 } else {
                     debug!(caller = %request.caller, %target, %request_id, %error, "no stream");
@@ -168,11 +189,12 @@ impl Connector {
     /// have no more than an answer usually takes.
     async fn through(&self, steps: &[Step], request: &Request) -> Result<TunnelStream, OpenError> {
         let deadline = Instant::now() + self.limits.open;
-        let mut last = OpenError::NoLink;
+        let (mut last, mut tried) = (OpenError::NoLink, false);
         let opening = Opening {
             target: &request.target,
             class: request.class,
             hops: request.hops + 1,
+            source: request.unvouched.map(|of| of.source),
             request_id: &request.request_id,
         };
         // Those of all steps: the last of them has its share, too.
@@ -184,10 +206,17 @@ impl Connector {
             if left > 1 {
                 share = share.min(self.limits.one_way + 4 * link.round_trip().unwrap_or_default());
             }
-            if asked > 0 {
+            let place = match opening.source.map(|source| link.unvouched_place(source)) {
+                Some(None) => {
+                    last = OpenError::Crowded;
+                    continue;
+                }
+                place => place.flatten(),
+            };
+            if std::mem::replace(&mut tried, true) {
                 self.stats.retried();
             }
-            let error = match timeout_at(Instant::now() + share, open(link, &opening)).await {
+            let error = match timeout_at(Instant::now() + share, open(link, &opening, place)).await {
                 Ok(Ok(stream)) => return Ok(stream),
                 Ok(Err(error)) => error,
                 Err(_) => OpenError::Timeout,

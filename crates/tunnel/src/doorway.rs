@@ -1,8 +1,9 @@
-//! How many connections that nobody vouches for yet there may be at a time, in all and from one source: whoever can open a port must not keep
-//! others from it.
+//! How many connections, or streams, of those whom nobody vouches for there may be at a time, in all and from one source: whoever can open a
+//! port must not keep others from it.
 
 use std::{
     collections::HashMap,
+    fmt,
     net::{IpAddr, Ipv6Addr},
     sync::Arc,
 };
@@ -16,7 +17,34 @@ const SHARE: usize = 4;
 /// After so many more sources those that have no place any more are forgotten.
 const FORGET_AFTER: usize = 64;
 
-/// Places for connections.
+/// What counts as one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// An address, of IPv6 the network of one subscriber, who has all of it: the rest is zero.
+    Network(IpAddr),
+    /// A user of this machine, whatever address of it its programs use.
+    User(u32),
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Network(address) => address.fmt(f),
+            Self::User(uid) => write!(f, "uid-{uid}"),
+        }
+    }
+}
+
+impl From<IpAddr> for Source {
+    fn from(address: IpAddr) -> Self {
+        Self::Network(match address.to_canonical() {
+            IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
+            address @ IpAddr::V4(_) => address,
+        })
+    }
+}
+
+/// Places for connections, or for streams.
 #[derive(Debug)]
 pub(crate) struct Doorway {
     places: Arc<Semaphore>,
@@ -26,7 +54,7 @@ pub(crate) struct Doorway {
 
 #[derive(Debug, Default)]
 struct Sources {
-    shares: HashMap<IpAddr, Arc<Semaphore>>,
+    shares: HashMap<Source, Arc<Semaphore>>,
     forget_at: usize,
 }
 
@@ -38,9 +66,18 @@ pub(crate) struct Place {
 }
 
 impl Doorway {
-    /// With so many places.
+    /// With so many places, of which one source has a quarter.
     pub(crate) fn new(places: usize) -> Self {
-        let share = places.div_ceil(SHARE);
+        Self::shared(places, SHARE)
+    }
+
+    /// With so many places, of which one source has half.
+    pub(crate) fn for_two(places: usize) -> Self {
+        Self::shared(places, 2)
+    }
+
+    fn shared(places: usize, parts: usize) -> Self {
+        let share = places.div_ceil(parts);
         Self { places: Arc::new(Semaphore::new(places)), share, sources: Mutex::default() }
     }
 
@@ -50,33 +87,36 @@ impl Doorway {
     }
 
     /// Gives that place to a source, unless it has its share.
-    pub(crate) fn admit(&self, room: OwnedSemaphorePermit, source: IpAddr) -> Option<Place> {
-        let of_source = self.share_of(source).try_acquire_owned().ok()?;
+    pub(crate) fn admit(&self, room: OwnedSemaphorePermit, source: impl Into<Source>) -> Option<Place> {
+        let of_source = self.share_of(source.into()).try_acquire_owned().ok()?;
         Some(Place { _of_all: room, _of_source: of_source })
     }
 
+    /// Gives a place to a source at once, or none: there is none, or the source has its share.
+    pub(crate) fn try_enter(&self, source: Source) -> Option<Place> {
+        let of_source = self.share_of(source).try_acquire_owned().ok()?;
+        Some(Place { _of_all: self.places.clone().try_acquire_owned().ok()?, _of_source: of_source })
+    }
+
+    /// Makes a place that of another source, which it was not known to be of. None, if that one has its share.
+    pub(crate) fn hand_over(&self, place: Place, to: Source) -> Option<Place> {
+        Some(Place { _of_source: self.share_of(to).try_acquire_owned().ok()?, ..place })
+    }
+
     /// Waits for a place. Those of one source that has its share wait for one another, and nobody else does.
-    pub(crate) async fn enter(&self, source: IpAddr) -> Option<Place> {
-        let of_source = self.share_of(source).acquire_owned().await.ok()?;
+    pub(crate) async fn enter(&self, source: impl Into<Source>) -> Option<Place> {
+        let of_source = self.share_of(source.into()).acquire_owned().await.ok()?;
         Some(Place { _of_all: self.room().await?, _of_source: of_source })
     }
 
-    fn share_of(&self, source: IpAddr) -> Arc<Semaphore> {
+    fn share_of(&self, source: Source) -> Arc<Semaphore> {
         let mut sources = self.sources.lock();
         if sources.shares.len() >= sources.forget_at {
             sources.shares.retain(|_, share| Arc::strong_count(share) > 1);
             sources.forget_at = 2 * sources.shares.len() + FORGET_AFTER;
         }
-        let share = sources.shares.entry(network(source));
+        let share = sources.shares.entry(source);
         share.or_insert_with(|| Arc::new(Semaphore::new(self.share))).clone()
-    }
-}
-
-/// What counts as one source: an address, of IPv6 the network of one subscriber, who has all of it.
-fn network(source: IpAddr) -> IpAddr {
-    match source.to_canonical() {
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
-        address @ IpAddr::V4(_) => address,
     }
 }
 
@@ -97,7 +137,7 @@ mod tests {
             ("::ffff:10.0.0.1", "10.0.0.1"),
             ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
         ] {
-            assert_eq!(network(source(address)), source(expected), "{address}");
+            assert_eq!(Source::from(source(address)), Source::Network(source(expected)), "{address}");
         }
     }
 
@@ -121,6 +161,22 @@ mod tests {
     }
 
     #[test]
+    fn a_place_is_given_at_once_or_not_at_all() {
+        let doorway = Doorway::for_two(4);
+        let enter = |source| doorway.try_enter(source);
+        let (address, user) = (Source::from(source("127.0.0.1")), Source::User(1000));
+        let held = [address, address].map(|of| enter(of).unwrap());
+        assert!(enter(address).is_none(), "a third of one source");
+        let [first, second] = held.map(|place| doorway.hand_over(place, user).unwrap());
+        let third = enter(address).unwrap();
+        assert!(doorway.hand_over(third, user).is_none(), "a third of one user");
+        let others = [address, address].map(|of| enter(of).unwrap());
+        assert!(enter(Source::User(0)).is_none(), "a fifth");
+        drop((first, second, others));
+        assert!(enter(user).is_some() && enter(address).is_some());
+    }
+
+    #[test]
     fn those_of_one_source_wait_for_one_another_and_are_forgotten() {
         let doorway = Doorway::new(4);
         let first = doorway.enter(source("10.0.0.1")).now_or_never().flatten().unwrap();
@@ -130,7 +186,7 @@ mod tests {
         drop(first);
         assert!(second.now_or_never().flatten().is_some());
         for address in 0..1000_u32 {
-            let from = std::net::Ipv4Addr::from_bits(address).into();
+            let from = IpAddr::from(std::net::Ipv4Addr::from_bits(address));
             assert!(doorway.enter(from).now_or_never().flatten().is_some());
         }
         assert!(doorway.sources.lock().shares.len() <= FORGET_AFTER);

@@ -100,10 +100,11 @@ impl Gateway {
         let (waiting, shaking) = (Doorway::new(limits.waiting), Arc::new(Doorway::new(limits.pending)));
         let mut tasks = JoinSet::new();
         let strangers = Arc::<Strangers>::default();
-        let (tell, retired) = (strangers.clone(), ending.clone());
+        let (tell, connector, retired) = (strangers.clone(), self.connector.clone(), ending.clone());
         tasks.spawn(async move {
             tokio::select! {
                 () = tell.tell() => {}
+                () = connector.unknown().tell() => {}
                 () = retired.retired() => {}
             }
         });
@@ -227,7 +228,9 @@ impl Gateway {
                 return Err(AcceptError::NotAdmitted(identity.node, error));
             }
         };
-        if self.table.count(&identity.node) >= limits.links_of_a_peer {
+        let too_many = self.table.count(&identity.node) >= limits.links_of_a_peer
+            || self.table.count_in_all(&identity.node) >= limits.links_of_a_peer_in_all;
+        if too_many {
             return Err(AcceptError::TooManyLinks(identity.node));
         }
         let peer = Peer {

@@ -3,15 +3,17 @@
 //! [`http`] for the API server's `EgressSelector` and `proxy_url` (CONNECT), forward proxying and plain HTTP by `Host`;
 //! [`sni`] for TLS that is passed through by the server's name, unopened.
 
+pub mod arrival;
 pub mod http;
 pub mod listen;
 pub mod sni;
 
 use std::{sync::Arc, time::Duration};
 
+use self::arrival::Arrival;
 use crate::{
     audit,
-    connector::{Connector, Request},
+    connector::{Connector, Request, Unvouched},
     protocol::{Class, OpenError},
     serve::new_request_id,
     target::{Host, Target},
@@ -26,18 +28,23 @@ pub struct Ingress {
     pub class: Class,
     /// The name of the listener in the audit.
     pub name: &'static str,
+    /// Whether somebody vouches for the clients: a certificate, the kernel, or the owner of a socket. Those for whom nobody does have a part of
+    /// what links carry, and lines of the audit only now and then.
+    pub vouched: bool,
     /// How long a stream waits for a link where there is none; zero, if it is better told at once.
     pub patience: Duration,
 }
 
 impl Ingress {
-    fn request(&self, target: Target, peer: &str) -> Request {
+    fn request(&self, target: Target, peer: &str, arrival: &Arrival) -> Request {
+        let of = Unvouched { listener: self.name, source: arrival.source() };
         Request {
             target,
             origin: None,
             caller: format!("{} {peer}", self.name).into(),
             class: self.class,
             hops: 0,
+            unvouched: (!self.vouched).then_some(of),
             request_id: new_request_id(),
             patience: self.patience,
         }
@@ -51,6 +58,11 @@ impl Ingress {
     /// Tells of a stream that was not even tried.
     fn refused(&self, wanted: &str, peer: &str, error: OpenError) {
         self.connector.stats().refused(error);
-        audit::refused(&format!("{} {peer}", self.name), wanted, &new_request_id(), error);
+        let (caller, request_id) = (format!("{} {peer}", self.name), new_request_id());
+        if self.vouched {
+            audit::refused(&caller, wanted, &request_id, error);
+        } else {
+            self.connector.unknown().refused(self.name, &caller, wanted, &request_id, error);
+        }
     }
 }

@@ -8,14 +8,14 @@
 
 pub mod admission;
 pub mod agent;
-mod audit;
+pub mod audit;
 pub mod backoff;
 pub mod candidates;
 pub mod connector;
 pub mod credentials;
 pub mod destination;
 pub mod dial;
-mod doorway;
+pub mod doorway;
 pub mod ending;
 mod expiry;
 pub mod gateway;

@@ -25,6 +25,9 @@ pub const HEADER_REQUEST_ID: &str = "isthmus-request-id";
 /// The class of a stream.
 pub const HEADER_CLASS: &str = "isthmus-class";
 
+/// Where a client is that nobody vouches for, as far as the one knows that it came to: it has its part of what a link carries, and no more.
+pub const HEADER_SOURCE: &str = "isthmus-source";
+
 /// How many nodes a stream has passed.
 pub const HEADER_HOPS: &str = "isthmus-hops";
 
@@ -60,6 +63,8 @@ pub struct Limits {
     pub pending: usize,
     /// Links of one peer that take new streams; an honest one has one a direction, class and address.
     pub links_of_a_peer: usize,
+    /// Links of one peer in all, with those that take none any more and last as long as their streams do.
+    pub links_of_a_peer_in_all: usize,
     /// Streams of one link.
     pub streams: u32,
     /// Dialling a destination.
@@ -83,6 +88,7 @@ impl Default for Limits {
             waiting: 1024,
             pending: 128,
             links_of_a_peer: 32,
+            links_of_a_peer_in_all: 3 * 32,
             streams: MAX_STREAMS,
             dial: Duration::from_secs(5),
             open: Duration::from_secs(15),
@@ -153,6 +159,9 @@ pub enum OpenError {
     /// No link leads there, or none that takes streams.
     #[error("no tunnel to the destination")]
     NoLink,
+    /// Whoever nobody vouches for has as much as it gets: places at a way in, or streams of the links that lead there.
+    #[error("too many that nobody vouches for")]
+    Crowded,
     /// It took too long.
     #[error("the destination did not answer in time")]
     Timeout,
@@ -163,13 +172,14 @@ pub enum OpenError {
 
 impl OpenError {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Malformed,
         Self::NotAllowed,
         Self::Unknown,
         Self::Ambiguous,
         Self::Unreachable,
         Self::NoLink,
+        Self::Crowded,
         Self::Timeout,
         Self::Loop,
     ];
@@ -182,13 +192,13 @@ impl OpenError {
             Self::Unknown => StatusCode::NOT_FOUND,
             Self::Ambiguous => StatusCode::MISDIRECTED_REQUEST,
             Self::Unreachable => StatusCode::BAD_GATEWAY,
-            Self::NoLink => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NoLink | Self::Crowded => StatusCode::SERVICE_UNAVAILABLE,
             Self::Timeout => StatusCode::GATEWAY_TIMEOUT,
             Self::Loop => StatusCode::LOOP_DETECTED,
         }
     }
 
-    /// What a peer's status means.
+    /// What a peer's status means. No peer is crowded by its peers.
     pub fn from_status(status: StatusCode) -> Self {
         Self::ALL.into_iter().find(|error| error.status() == status).unwrap_or(Self::NoLink)
     }
@@ -202,6 +212,7 @@ impl OpenError {
             Self::Ambiguous => "ambiguous",
             Self::Unreachable => "unreachable",
             Self::NoLink => "no_link",
+            Self::Crowded => "crowded",
             Self::Timeout => "timeout",
             Self::Loop => "loop",
         }
@@ -210,7 +221,12 @@ impl OpenError {
     /// Whether it says something of who asked, and not of the state of the tunnel.
     pub(crate) fn is_audited(self) -> bool {
         match self {
-            Self::Malformed | Self::NotAllowed | Self::Unknown | Self::Ambiguous | Self::Loop => true,
+            Self::Malformed
+            | Self::NotAllowed
+            | Self::Unknown
+            | Self::Ambiguous
+            | Self::Crowded
+            | Self::Loop => true,
             Self::Unreachable | Self::NoLink | Self::Timeout => false,
         }
     }
@@ -219,7 +235,7 @@ impl OpenError {
     pub fn is_worth_another_way(self) -> bool {
         match self {
             Self::Malformed | Self::NotAllowed | Self::Unknown | Self::Ambiguous | Self::Loop => false,
-            Self::Unreachable | Self::NoLink | Self::Timeout => true,
+            Self::Unreachable | Self::NoLink | Self::Crowded | Self::Timeout => true,
         }
     }
 }
@@ -241,7 +257,7 @@ mod tests {
 
     #[test]
     fn each_status_means_one_error() {
-        for error in OpenError::ALL {
+        for error in OpenError::ALL.into_iter().filter(|error| *error != OpenError::Crowded) {
             assert_eq!(OpenError::from_status(error.status()), error);
         }
         assert_eq!(OpenError::from_status(StatusCode::IM_A_TEAPOT), OpenError::NoLink);

@@ -114,9 +114,28 @@ pub struct Passed {
     pub down: u64,
 }
 
+/// As [`relay`], but it is an error if `a` says nothing after `first` for so long.
+pub async fn relay_once_heard(
+    a: &mut impl Pipe,
+    b: &mut impl Pipe,
+    first: Vec<u8>,
+    within: Duration,
+) -> (Passed, io::Result<()>) {
+    both(a, b, first, Some(Box::pin(sleep(within)))).await
+}
+
 /// Relays until both directions have ended. On an error both connections are broken, as they are if they are dropped before
 /// the end. `first` is what has been read of `a` already and goes to `b` before all else.
 pub async fn relay(a: &mut impl Pipe, b: &mut impl Pipe, first: Vec<u8>) -> (Passed, io::Result<()>) {
+    both(a, b, first, None).await
+}
+
+async fn both(
+    a: &mut impl Pipe,
+    b: &mut impl Pipe,
+    first: Vec<u8>,
+    mut unheard: Option<Pin<Box<Sleep>>>,
+) -> (Passed, io::Result<()>) {
     let mut up = Half::new(first);
     let mut down = Half::new(Vec::new());
     let mut look = Look::default();
@@ -127,6 +146,12 @@ pub async fn relay(a: &mut impl Pipe, b: &mut impl Pipe, first: Vec<u8>) -> (Pas
         let down_done = down.poll(cx, b, a)?;
         if up_done.is_ready() && down_done.is_ready() {
             return Poll::Ready(Ok(()));
+        }
+        if up.read > 0 {
+            unheard = None;
+        }
+        if unheard.as_mut().is_some_and(|late| late.as_mut().poll(cx).is_ready()) {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         look.again(cx, up.waits() || down.waits());
         if up.poll_broken(cx, a).is_ready() || down.poll_broken(cx, b).is_ready() {
@@ -176,12 +201,14 @@ struct Half {
     // And the writer knows.
     done: bool,
     unflushed: bool,
+    // Bytes from the reader, and to the writer.
+    read: u64,
     passed: u64,
 }
 
 impl Half {
     fn new(first: Vec<u8>) -> Self {
-        Self { buffer: first, start: 0, ended: false, done: false, unflushed: false, passed: 0 }
+        Self { buffer: first, start: 0, ended: false, done: false, unflushed: false, read: 0, passed: 0 }
     }
 
     fn poll(
@@ -218,7 +245,7 @@ impl Half {
                 return self.flush(cx, writer);
             }
             turns -= 1;
-            match self.read(cx, reader) {
+            match self.fill(cx, reader) {
                 Poll::Ready(result) => result?,
                 Poll::Pending => return self.flush(cx, writer),
             }
@@ -245,7 +272,7 @@ impl Half {
         Poll::Pending
     }
 
-    fn read(&mut self, cx: &mut Context<'_>, reader: &mut impl Pipe) -> Poll<io::Result<()>> {
+    fn fill(&mut self, cx: &mut Context<'_>, reader: &mut impl Pipe) -> Poll<io::Result<()>> {
         let mut buffer = mem::take(&mut self.buffer);
         self.start = 0;
         if buffer.capacity() < SIZE {
@@ -253,8 +280,9 @@ impl Half {
         }
         buffer.clear();
         let polled = poll_read_buf(Pin::new(reader), cx, &mut buffer);
-        if matches!(polled, Poll::Ready(Ok(1..))) {
+        if let Poll::Ready(Ok(read @ 1..)) = polled {
             self.buffer = buffer;
+            self.read += read as u64;
             return Poll::Ready(Ok(()));
         }
         spare_buffer::give(buffer);
@@ -299,6 +327,34 @@ mod tests {
         let polled = poll_fn(|cx| Poll::Ready(half.poll(cx, &mut a, &mut b))).await;
         assert!(polled.is_pending() && half.passed == 500_010);
         assert!(half.buffer.len() == 40 && half.buffer.capacity() < 100);
+    }
+
+    /// What came before does not count, nor what the other end says.
+    #[tokio::test(start_paused = true)]
+    async fn who_says_no_more_is_not_waited_for() {
+        const LIMIT: Duration = Duration::from_secs(30);
+        for says_more in [false, true] {
+            let (mut client, mut a) = duplex(64);
+            let (mut b, mut server) = duplex(64);
+            let began = Instant::now();
+            let relayed = async {
+                let (_, result) = relay_once_heard(&mut a, &mut b, b"first".to_vec(), LIMIT).await;
+                (result.map_err(|error| error.kind()), began.elapsed())
+            };
+            let talk = async {
+                server.write_all(b"answer").await.unwrap();
+                if says_more {
+                    client.write_all(b"more").await.unwrap();
+                }
+                sleep(2 * LIMIT).await;
+                drop((client, server));
+            };
+            let (ended, ()) = tokio::join!(relayed, talk);
+            let expected =
+                if says_more { (Ok(()), 2 * LIMIT) } else { (Err(io::ErrorKind::TimedOut), LIMIT) };
+            assert_eq!(ended.0, expected.0);
+            assert!(ended.1 >= expected.1 && ended.1 < expected.1 + LOOK, "{:?}", ended.1);
+        }
     }
 
     #[tokio::test]

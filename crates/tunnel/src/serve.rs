@@ -1,16 +1,21 @@
 //! Answers the streams that peers ask for: the same rules and ways as for callers of this node.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    sync::Arc,
+    time::Duration,
+};
 
 use http::{HeaderMap, Method};
 use tracing::debug;
 
 use crate::{
     audit,
-    connector::{Connector, Request},
+    connector::{Connector, Request, Unvouched},
+    doorway::Source,
     ending::Ending,
     link::{Carrier, LinkError, Peer, Terms, answer, answer::Asked, ask},
-    protocol::{Class, HEADER_CLASS, HEADER_HOPS, HEADER_REQUEST_ID, OpenError},
+    protocol::{Class, HEADER_CLASS, HEADER_HOPS, HEADER_REQUEST_ID, HEADER_SOURCE, OpenError},
     relay::relay,
     route::{Asker, Direction, Origin},
     target::Target,
@@ -46,6 +51,7 @@ async fn stream(connector: Arc<Connector>, peer: Arc<str>, domain: Domain, rever
     let class =
         headers.get(HEADER_CLASS).map_or(Class::Interactive, |class| Class::from_name(class.as_bytes()));
     let hops = headers.get(HEADER_HOPS).and_then(|hops| hops.to_str().ok()?.parse().ok()).unwrap_or(u8::MAX);
+    let source = source(headers);
     let authority = asked.request.uri().authority().map(http::uri::Authority::as_str).unwrap_or_default();
     let target = match Target::parse(authority, None) {
         Ok(target) if asked.request.method() == Method::CONNECT => target,
@@ -68,7 +74,9 @@ async fn stream(connector: Arc<Connector>, peer: Arc<str>, domain: Domain, rever
         (false, false) => Asker::Peer,
     };
     let origin = Some(Origin { domain, asker: who });
-    let request = Request { target, origin, caller: peer, class, hops, request_id, patience: Duration::ZERO };
+    let unvouched = source.map(|source| Unvouched { listener: "links", source });
+    let (caller, patience) = (peer, Duration::ZERO);
+    let request = Request { target, origin, caller, class, hops, unvouched, request_id, patience };
     // Boxed: a stream that is open no longer holds what opening it took.
     let connected = tokio::select! {
         connected = Box::pin(connector.connect(&request)) => connected,
@@ -93,6 +101,12 @@ async fn stream(connector: Arc<Connector>, peer: Arc<str>, domain: Domain, rever
     }
 }
 
+/// Where the client is that the peer does not vouch for. It is for the peer to say, who is the worse for it.
+fn source(headers: &HeaderMap) -> Option<Source> {
+    let said = headers.get(HEADER_SOURCE)?.to_str().ok().and_then(|said| said.parse::<IpAddr>().ok());
+    Some(said.unwrap_or(Ipv4Addr::UNSPECIFIED.into()).into())
+}
+
 /// The peer's, if it is one, else a new one.
 fn request_id(headers: &HeaderMap) -> Arc<str> {
     let theirs = headers.get(HEADER_REQUEST_ID).and_then(|id| id.to_str().ok());
@@ -112,6 +126,22 @@ pub(crate) fn new_request_id() -> Arc<str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_client_that_the_peer_does_not_vouch_for_has_its_part_whatever_is_said_of_it() {
+        let check = |said: Option<&str>| {
+            let name = http::HeaderName::from_static(HEADER_SOURCE);
+            let headers = said.map(|said| (name, http::HeaderValue::from_str(said).unwrap()));
+            source(&headers.into_iter().collect())
+        };
+        let of = |address: &str| Some(Source::from(address.parse::<IpAddr>().unwrap()));
+        assert_eq!(check(None), None);
+        assert_eq!(check(Some("2001:db8::")), of("2001:db8::"));
+        for known in [of("192.0.2.1").unwrap(), Source::User(0)] {
+            let said = check(Some(&known.to_string()));
+            assert_eq!(said, if known == Source::User(0) { of("0.0.0.0") } else { Some(known) });
+        }
+    }
 
     #[test]
     fn identifiers_of_peers_are_taken_over_if_they_are_some() {

@@ -19,7 +19,7 @@ use tokio::{
 use tokio_util::io::{InspectReader, InspectWriter};
 use tracing::debug;
 
-use crate::window::stream_window;
+use crate::{doorway::Place, window::stream_window};
 
 /// How long data may go unacknowledged.
 const USER_TIMEOUT: Duration = Duration::from_secs(15);
@@ -97,9 +97,14 @@ impl Traffic {
 
     /// Counts a stream for as long as the guard is held.
     pub(crate) fn open_stream(self: &Arc<Self>) -> StreamGuard {
+        self.open_stream_at(None)
+    }
+
+    /// The same, and the place is held as long.
+    pub(crate) fn open_stream_at(self: &Arc<Self>, place: Option<Place>) -> StreamGuard {
         let before = self.streams.fetch_add(1, Ordering::SeqCst);
         self.compare(before, before + 1);
-        StreamGuard { traffic: self.clone() }
+        StreamGuard { traffic: self.clone(), _place: place }
     }
 
     fn compare(&self, before: usize, after: usize) {
@@ -113,6 +118,7 @@ impl Traffic {
 #[derive(Debug)]
 pub(crate) struct StreamGuard {
     traffic: Arc<Traffic>,
+    _place: Option<Place>,
 }
 
 impl Drop for StreamGuard {

@@ -1,7 +1,10 @@
 //! What the hub of an exposed gateway's node says of its tunnels: in the ConfigMap [`crate::names::gateway_lease`], which that hub
 //! renews while it accepts links.
 
-use std::io::{self, Read as _, Write as _};
+use std::{
+    io::{self, Read as _, Write as _},
+    net::SocketAddr,
+};
 
 use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 use k8s_openapi::{ByteString, api::core::v1::ConfigMap};
@@ -37,6 +40,10 @@ pub struct TunnelReport {
     /// The port at which the hub accepts links. Older hubs do not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
+    /// Where the hub takes what is sent to the internal Service, sorted: of its ways in those that listen by now. Older hubs do not say; they
+    /// count as listening wherever they should.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ways_in: Option<Vec<SocketAddr>>,
 }
 
 /// A node to which there is at least one registered reverse link.
@@ -121,6 +128,7 @@ mod tests {
             siblings: vec!["c2".to_owned()],
             silent: Vec::new(),
             port: Some(10262),
+            ways_in: Some(vec!["10.0.0.1:10263".parse().unwrap()]),
         }
     }
 
@@ -159,6 +167,25 @@ mod tests {
         assert!(stored.annotation.as_ref().is_some_and(|text| text.starts_with("{\"instance\"")));
         assert_eq!(stored.read().unwrap(), report);
         assert_eq!(StoredReport::default().read().unwrap(), TunnelReport::default());
+    }
+
+    /// Nowhere, and nothing said, are two things.
+    #[test]
+    fn ways_in_that_listen_are_told_and_older_hubs_say_nothing_of_them() {
+        let read = |text: &str| {
+            StoredReport { annotation: Some(text.to_owned()), packed: None }.read().unwrap().ways_in
+        };
+        assert_eq!(read(r#"{"instance":"x"}"#), None);
+        assert_eq!(read(r#"{"instance":"x","waysIn":[]}"#), Some(Vec::new()));
+        let both = vec!["10.0.0.1:10263".parse().unwrap(), "[fd00::1]:10263".parse().unwrap()];
+        assert_eq!(
+            read(r#"{"instance":"x","waysIn":["10.0.0.1:10263","[fd00::1]:10263"]}"#),
+            Some(both.clone())
+        );
+        for ways_in in [None, Some(Vec::new()), Some(both)] {
+            let report = TunnelReport { ways_in, ..TunnelReport::default() };
+            assert_eq!(StoredReport::new(&report).unwrap().read().unwrap(), report);
+        }
     }
 
     #[test]

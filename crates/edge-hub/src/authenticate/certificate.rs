@@ -15,3 +15,10 @@ pub fn user_of(certificate: &CertificateDer<'_>) -> Option<User> {
         subject.iter_organization().filter_map(|group| group.as_str().ok()).map(Into::into).collect();
     (!name.is_empty()).then(|| User { name: name.into(), groups })
 }
+
+/// Until when a certificate is good, in Unix seconds.
+pub fn certificate_ends(certificate: &CertificateDer<'_>) -> Option<u64> {
+    let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
+    // The last second is a part of it (RFC 5280, 4.1.2.5).
+    u64::try_from(parsed.validity().not_after.timestamp().saturating_add(1)).ok()
+}

@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use super::User;
 
+/// How many seconds the clock of the node may be behind that of whoever issues tokens, as the API server allows. An expiry has no such leeway.
+const LEEWAY: i64 = 60;
+
 /// The cluster's public keys, as `/openid/v1/jwks` gives them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct KeySet {
@@ -97,12 +100,7 @@ impl KeySet {
 
     /// The user and expiry (Unix seconds) of a token that is good at `now` (Unix seconds).
     pub fn verify(&self, token: &str, expected: &Expected, now: i64) -> Result<(User, i64), Refused> {
-        let (signed, signature) = token.rsplit_once('.').ok_or(Refused::Malformed)?;
-        let (header, claims) = signed.split_once('.').ok_or(Refused::Malformed)?;
-        let header: Header = part(header)?;
-        let signature = BASE64.decode(signature).map_err(|_| Refused::Malformed)?;
-        self.check(&header, signed.as_bytes(), &signature)?;
-        let claims: Claims = part(claims)?;
+        let claims = self.claims(token)?;
         let audience = |wanted: &String| match &claims.aud {
             Audiences::One(audience) => audience == wanted,
             Audiences::Many(audiences) => audiences.contains(wanted),
@@ -110,10 +108,25 @@ impl KeySet {
         if claims.iss != expected.issuer || !expected.audiences.iter().any(audience) {
             return Err(Refused::NotForUs);
         }
-        if now >= claims.exp || now < claims.nbf {
+        if now >= claims.exp || now < claims.nbf.saturating_sub(LEEWAY) {
             return Err(Refused::Time);
         }
         Ok((service_account(&claims.sub).ok_or(Refused::Subject)?, claims.exp))
+    }
+
+    /// Whose token it is, by one of the keys; whether it is still good, and here, is not looked at.
+    pub fn signed_for(&self, token: &str) -> Option<Box<str>> {
+        self.claims(token).ok().map(|claims| claims.sub.into())
+    }
+
+    /// What a token says that one of the keys signed.
+    fn claims(&self, token: &str) -> Result<Claims, Refused> {
+        let (signed, signature) = token.rsplit_once('.').ok_or(Refused::Malformed)?;
+        let (header, claims) = signed.split_once('.').ok_or(Refused::Malformed)?;
+        let header: Header = part(header)?;
+        let signature = BASE64.decode(signature).map_err(|_| Refused::Malformed)?;
+        self.check(&header, signed.as_bytes(), &signature)?;
+        part(claims)
     }
 
     fn check(&self, header: &Header, signed: &[u8], signature: &[u8]) -> Result<(), Refused> {
@@ -188,4 +201,65 @@ fn service_account(subject: &str) -> Option<User> {
         "system:authenticated".to_owned(),
     ];
     Some(User { name: subject.into(), groups: groups.map(Into::into).to_vec() })
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use ring::{
+        rand::SystemRandom,
+        signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _},
+    };
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const NOW: i64 = 2_000_000_000;
+
+    /// A cluster's key, and what signs with it.
+    pub(crate) struct Signer(EcdsaKeyPair, SystemRandom);
+
+    impl Signer {
+        pub(crate) fn new() -> Self {
+            let random = SystemRandom::new();
+            let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).unwrap();
+            let key =
+                EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8.as_ref(), &random).unwrap();
+            Self(key, random)
+        }
+
+        pub(crate) fn keys(&self) -> KeySet {
+            let (x, y) = self.0.public_key().as_ref()[1..].split_at(32);
+            let key = json!({ "kty": "EC", "crv": "P-256", "x": BASE64.encode(x), "y": BASE64.encode(y) });
+            KeySet::from_json(json!({ "keys": [key] }).to_string().as_bytes()).unwrap()
+        }
+
+        /// A token of `b` in namespace `a`, of the issuer `i`.
+        pub(crate) fn token(&self, audience: &str, nbf: i64, exp: i64) -> String {
+            let claims = json!({ "iss": "i", "sub": "system:serviceaccount:a:b", "aud": audience, "nbf": nbf, "exp": exp });
+            let part = |value: &Value| BASE64.encode(value.to_string());
+            let signed = format!("{}.{}", part(&json!({ "alg": "ES256" })), part(&claims));
+            let signature = self.0.sign(&self.1, signed.as_bytes()).unwrap();
+            format!("{signed}.{}", BASE64.encode(signature))
+        }
+    }
+
+    #[test]
+    fn the_clock_may_be_a_minute_behind_and_no_token_outlives_its_end() {
+        let signer = Signer::new();
+        let expected = Expected { issuer: "i".to_owned(), audiences: vec!["i".to_owned()] };
+        let verify =
+            |nbf, exp| signer.keys().verify(&signer.token("i", nbf, exp), &expected, NOW).map(|_| ());
+        assert_eq!(verify(NOW + 60, NOW + 99), Ok(()));
+        assert_eq!(verify(NOW + 61, NOW + 99), Err(Refused::Time));
+        assert_eq!(verify(NOW, NOW), Err(Refused::Time));
+    }
+
+    #[test]
+    fn whose_a_token_is_says_its_signature() {
+        let (signer, other) = (Signer::new(), Signer::new());
+        let token = signer.token("elsewhere", 0, 0);
+        assert_eq!(signer.keys().signed_for(&token).as_deref(), Some("system:serviceaccount:a:b"));
+        assert_eq!(other.keys().signed_for(&token), None);
+        assert_eq!(signer.keys().signed_for("x.y.z"), None);
+    }
 }

@@ -7,14 +7,16 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tls::digest::Sha256Digest;
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 use tracing::debug;
 
 use super::{
     Token, User,
-    jwt::{Expected, KeySet, claimed_expiry},
+    jwt::{Expected, KeySet, Refused, claimed_expiry},
+    refusals::Refusals,
 };
 use crate::{
+    make_room::lowest_of_most,
     offline::documents::unix_seconds,
     upstream::{Credential, Upstream, json},
 };
@@ -22,8 +24,11 @@ use crate::{
 /// How long an answer of the API server is believed without asking again.
 const BELIEVED: Duration = Duration::from_mins(2);
 
-/// How many answers are remembered.
+/// How many answers are remembered. When there are more, the oldest of whoever has most goes.
 const REMEMBERED: usize = 1024;
+
+/// How many audiences of the API server are remembered; it has one or two.
+const AUDIENCES: usize = 16;
 
 /// What is needed to check tokens without a link.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -32,6 +37,19 @@ pub struct Offline {
     pub keys: KeySet,
     /// Issuer and audiences.
     pub expected: Expected,
+    /// The API server's own audiences, as far as its reviews of good tokens named them; they are more than a guess.
+    #[serde(default)]
+    pub learnt: Vec<String>,
+}
+
+impl Offline {
+    /// The user of a token that is good at `now` (Unix seconds).
+    fn user(&self, token: &str, now: i64) -> Result<User, Refused> {
+        let Expected { issuer, audiences } = &self.expected;
+        let audiences = if self.learnt.is_empty() { audiences } else { &self.learnt };
+        let expected = Expected { issuer: issuer.clone(), audiences: audiences.clone() };
+        self.keys.verify(token, &expected, now).map(|(user, _)| user)
+    }
 }
 
 /// Asking for the means of checking tokens without a link.
@@ -39,14 +57,16 @@ pub mod offline {
     use super::{Credential, Expected, KeySet, Offline, Upstream};
     use crate::upstream::json::{JsonError, get};
 
-    /// Asks the cluster for its issuer and keys (KEP-1393). Its audience is its issuer, unless it was told another.
+    /// Asks the cluster for its issuer and keys (KEP-1393). Its audience is its issuer, unless it was told another (`--api-audiences`): that
+    /// only its reviews say.
     pub async fn ask(upstream: &Upstream) -> Result<Offline, JsonError> {
         let discovery = get(upstream, &Credential::Node, "/.well-known/openid-configuration").await?;
         let keys = get(upstream, &Credential::Node, "/openid/v1/jwks").await?;
         let issuer = discovery["issuer"].as_str().unwrap_or_default().to_owned();
         let keys: KeySet =
             serde_json::from_value(keys).map_err(|error| JsonError::Unreadable(Box::new(error)))?;
-        Ok(Offline { keys, expected: Expected { audiences: vec![issuer.clone()], issuer } })
+        let expected = Expected { audiences: vec![issuer.clone()], issuer };
+        Ok(Offline { keys, expected, learnt: Vec::new() })
     }
 }
 
@@ -66,6 +86,8 @@ pub enum TokenError {
 
 struct Answer {
     result: Result<Arc<User>, TokenError>,
+    /// Whose token it is; of what was refused and no key of the cluster signed, nobody's.
+    whose: Option<Box<str>>,
     until: Instant,
 }
 
@@ -74,8 +96,12 @@ pub struct Tokens {
     upstream: Upstream,
     offline: ArcSwapOption<Offline>,
     answers: Mutex<HashMap<Sha256Digest, Answer>>,
-    /// Tokens that the API server refused last, until they expire: a signature says nothing against that.
-    refused: Mutex<HashMap<Sha256Digest, i64>>,
+    /// Tokens that the API server refused last.
+    refused: Mutex<Refusals>,
+    /// The audiences that reviews named.
+    learnt: Mutex<Vec<String>>,
+    /// There are others than before.
+    learning: Notify,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -101,12 +127,35 @@ impl Tokens {
             offline: ArcSwapOption::empty(),
             answers: Mutex::default(),
             refused: Mutex::default(),
+            learnt: Mutex::default(),
+            learning: Notify::new(),
         }
     }
 
-    /// Takes the means of checking tokens without a link.
-    pub fn set_offline(&self, offline: Offline) {
-        self.offline.store(Some(Arc::new(offline)));
+    /// Takes the means of checking tokens without a link, and gives them back with all that reviews said of them, to be kept.
+    pub fn set_offline(&self, mut offline: Offline) -> Arc<Offline> {
+        let mut learnt = self.learnt.lock();
+        add(&mut learnt, std::mem::take(&mut offline.learnt));
+        offline.learnt.clone_from(&learnt);
+        let offline = Arc::new(offline);
+        self.offline.store(Some(offline.clone()));
+        offline
+    }
+
+    /// Comes to pass when reviews have said more of the API server's audiences.
+    pub async fn learns(&self) {
+        self.learning.notified().await;
+    }
+
+    /// A review of a good token named these audiences of the API server.
+    fn learn(&self, audiences: Vec<String>) {
+        let mut learnt = self.learnt.lock();
+        if add(&mut learnt, audiences) {
+            if let Some(offline) = self.offline.load_full() {
+                self.offline.store(Some(Arc::new(Offline { learnt: learnt.clone(), ..(*offline).clone() })));
+            }
+            self.learning.notify_one();
+        }
     }
 
     /// The user behind `token`.
@@ -124,20 +173,32 @@ impl Tokens {
             result => result,
         };
         let expiry = claimed_expiry(token.expose());
-        self.note_refusal(digest, result.is_err(), expiry.unwrap_or(i64::MAX));
+        let whose = match &result {
+            Ok(user) => {
+                self.refused.lock().forget(&digest);
+                Some(user.name.clone())
+            }
+            Err(_) => self.note_refusal(token, digest),
+        };
         let until = expiry.map(|expiry| expiry.saturating_sub(unix_now()));
         let until = until
             .map_or(BELIEVED, |left| Duration::from_secs(u64::try_from(left).unwrap_or(0)).min(BELIEVED));
-        {
-            let mut answers = self.answers.lock();
-            if answers.len() >= REMEMBERED {
-                answers.retain(|_, answer| answer.until > now);
-            }
-            if answers.len() < REMEMBERED {
-                answers.insert(digest, Answer { result: result.clone(), until: now + until });
+        self.remember(digest, Answer { result: result.clone(), whose, until: now + until }, now);
+        result
+    }
+
+    fn remember(&self, token: Sha256Digest, answer: Answer, now: Instant) {
+        let mut answers = self.answers.lock();
+        if answers.len() >= REMEMBERED {
+            answers.retain(|_, answer| answer.until > now);
+        }
+        if answers.len() >= REMEMBERED {
+            let all = answers.iter().map(|(token, answer)| (token, &answer.whose, answer.until));
+            if let Some(gone) = lowest_of_most(all).copied() {
+                answers.remove(&gone);
             }
         }
-        result
+        answers.insert(token, answer);
     }
 
     async fn review(&self, token: &Token) -> Result<Arc<User>, TokenError> {
@@ -158,6 +219,8 @@ impl Tokens {
         }
         let user: ReviewedUser = serde_json::from_value(status["user"].clone())
             .map_err(|error| TokenError::Unavailable(format!("unexpected TokenReview: {error}")))?;
+        // The review names no audience, so that these are those of the API server that the token is for.
+        self.learn(serde_json::from_value(status["audiences"].clone()).unwrap_or_default());
         Ok(Arc::new(User { name: user.username.into(), groups: user.groups }))
     }
 
@@ -165,38 +228,75 @@ impl Tokens {
     pub fn refuse(&self, token: &Token) {
         let digest = token.digest();
         self.answers.lock().remove(&digest);
-        self.note_refusal(digest, true, claimed_expiry(token.expose()).unwrap_or(i64::MAX));
+        self.note_refusal(token, digest);
     }
 
-    fn note_refusal(&self, digest: Sha256Digest, is_refused: bool, expiry: i64) {
-        let mut refused = self.refused.lock();
-        if !is_refused {
-            refused.remove(&digest);
-            return;
-        }
-        if refused.len() >= REMEMBERED {
-            let now = unix_now();
-            refused.retain(|_, expiry| *expiry > now);
-        }
-        if refused.len() < REMEMBERED {
-            refused.insert(digest, expiry);
-        }
+    /// Keeps that the token was refused, and says whose it is if the cluster signed it.
+    fn note_refusal(&self, token: &Token, digest: Sha256Digest) -> Option<Box<str>> {
+        let text = token.expose();
+        let whose = self.offline.load().as_ref().and_then(|offline| offline.keys.signed_for(text));
+        self.refused.lock().note(digest, whose.clone(), claimed_expiry(text), unix_now());
+        whose
     }
 
     fn check_offline(&self, token: &Token, unchecked: TokenError) -> Result<Arc<User>, TokenError> {
         let offline = self.offline.load();
         let Some(offline) = offline.as_ref() else { return Err(unchecked) };
         debug!(reason = %unchecked, "checking a token without the API server");
-        if self.refused.lock().contains_key(&token.digest()) {
+        if self.refused.lock().hold(&token.digest()) {
             return Err(TokenError::Refused("the API server refused it while it could be asked".to_owned()));
         }
-        match offline.keys.verify(token.expose(), &offline.expected, unix_now()) {
-            Ok((user, _)) => Ok(Arc::new(user)),
-            Err(refused) => Err(TokenError::Refused(refused.to_string())),
+        let user = offline.user(token.expose(), unix_now());
+        user.map(Arc::new).map_err(|refused| TokenError::Refused(refused.to_string()))
+    }
+}
+
+/// Adds those that are not there, as far as there is room; says whether there were any.
+fn add(all: &mut Vec<String>, more: Vec<String>) -> bool {
+    let before = all.len();
+    for audience in more {
+        if all.len() < AUDIENCES && !all.contains(&audience) {
+            all.push(audience);
         }
     }
+    all.len() > before
 }
 
 fn unix_now() -> i64 {
     i64::try_from(unix_seconds()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::jwt::tests::Signer, *};
+
+    const NOW: i64 = 2_000_000_000;
+
+    #[test]
+    fn what_reviews_name_as_audience_counts_and_is_kept_with_the_keys() {
+        let signer = Signer::new();
+        let expected = Expected { issuer: "i".to_owned(), audiences: vec!["i".to_owned()] };
+        let guessed = Offline { keys: signer.keys(), expected, learnt: Vec::new() };
+        let (api, issuer) = (signer.token("api", NOW, NOW + 9), signer.token("i", NOW, NOW + 9));
+        assert!(guessed.user(&api, NOW).is_err() && guessed.user(&issuer, NOW).is_ok());
+        let told = Offline { learnt: vec!["api".to_owned()], ..guessed };
+        assert!(told.user(&api, NOW).is_ok());
+        assert_eq!(told.user(&issuer, NOW), Err(Refused::NotForUs), "the guess was wrong");
+        let kept: Offline = serde_json::from_slice(&serde_json::to_vec(&told).unwrap()).unwrap();
+        assert_eq!(kept, told);
+        let before = r#"{"keys":{"keys":[]},"expected":{"issuer":"i","audiences":["i"]}}"#;
+        assert!(
+            serde_json::from_str::<Offline>(before).unwrap().learnt.is_empty(),
+            "as it was stored before"
+        );
+    }
+
+    #[test]
+    fn no_more_audiences_are_learnt_than_there_is_room_for() {
+        let mut all = Vec::new();
+        assert!(add(&mut all, vec!["a".to_owned(), "b".to_owned()]));
+        assert!(!add(&mut all, vec!["b".to_owned()]));
+        assert!(add(&mut all, (0..99).map(|n| n.to_string()).collect()));
+        assert_eq!(all.len(), AUDIENCES);
+    }
 }

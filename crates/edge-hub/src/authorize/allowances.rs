@@ -5,6 +5,7 @@ use std::{collections::HashMap, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use super::Question;
+use crate::make_room::lowest_of_most;
 
 /// How many are kept. When there are more, one of whoever has most goes: nobody drives out what others were allowed.
 const KEPT: usize = 4096;
@@ -70,14 +71,9 @@ impl Allowances {
         if self.at.len() < KEPT {
             return;
         }
-        let mut counts = HashMap::<&str, usize>::new();
-        for question in self.at.keys() {
-            *counts.entry(&question.user).or_default() += 1;
-        }
-        let most = counts.into_iter().max_by_key(|(_, count)| *count).map(|(user, _)| user);
-        let of_most = self.at.iter().filter(|(question, _)| Some(&*question.user) == most);
-        let gone = of_most.min_by_key(|(question, at)| (question.is_of_scope(), **at));
-        if let Some(gone) = gone.map(|(question, _)| question.clone()) {
+        let all =
+            self.at.iter().map(|(question, at)| (question, &question.user, (question.is_of_scope(), *at)));
+        if let Some(gone) = lowest_of_most(all).cloned() {
             self.at.remove(&gone);
         }
     }

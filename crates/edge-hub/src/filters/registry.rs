@@ -72,6 +72,17 @@ impl Filters {
         Some(filter.clone())
     }
 
+    /// Whether some client's request would pass through a filter.
+    pub fn concern(&self, verb: Verb, resource: &GroupVersionResource, namespace: &str) -> bool {
+        let Some(resource) = Filtered::of(resource) else { return false };
+        let state = self.state.lock();
+        state
+            .rules
+            .enabled
+            .iter()
+            .any(|name| name.applies(resource, verb, namespace) && name.acts(&state.view))
+    }
+
     /// Whether a filter applies to anybody.
     pub fn has(&self, name: FilterName) -> bool {
         self.state.lock().rules.enabled.contains(&name)

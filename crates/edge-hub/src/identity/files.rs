@@ -5,6 +5,7 @@
 //! | `client.pem` | the certificate and its key, replaced as one |
 //! | `next.key` | the key of a request that was not answered yet |
 //! | `gateway.pem`, `gateway-next.key` | the same of the certificate that a gateway shows to those who dial it |
+//! | `pool-gateway.pem`, `pool-gateway-next.key` | the same of one that nodes of its own pool alone dial |
 //! | `ca.crt` | the cluster's authority, where that was found by its digest |
 
 use std::{

@@ -2,7 +2,7 @@
 
 use api::names::{
     GATEWAY_SERVER_NAME, GATEWAY_SIGNER, GATEWAY_USAGES, HUB_GROUP, HUB_REQUEST_PREFIX, HUB_SIGNER,
-    HUB_USAGES, NODE_GROUP, NODE_USER_PREFIX,
+    HUB_USAGES, NODE_GROUP, NODE_USER_PREFIX, POOL_GATEWAY_SERVER_NAME,
 };
 use tls::certificate::Certificate;
 
@@ -13,29 +13,31 @@ use crate::authenticate::user_of;
 pub(super) enum Purpose {
     /// The hub shows it to API servers, and to the gateways that it dials.
     Client,
-    /// A gateway shows it to those who dial it. Its signer takes no group beside that of nodes.
+    /// An endpoint of an exposed Gateway shows it to those who dial it. Its signer takes no group beside that of nodes.
     Gateway,
+    /// The same of an endpoint that nodes of its own pool alone dial.
+    PoolGateway,
 }
 
 impl Purpose {
     pub(super) fn signer(self) -> &'static str {
         match self {
             Self::Client => HUB_SIGNER,
-            Self::Gateway => GATEWAY_SIGNER,
+            Self::Gateway | Self::PoolGateway => GATEWAY_SIGNER,
         }
     }
 
     pub(super) fn usages(self) -> [&'static str; 2] {
         match self {
             Self::Client => HUB_USAGES,
-            Self::Gateway => GATEWAY_USAGES,
+            Self::Gateway | Self::PoolGateway => GATEWAY_USAGES,
         }
     }
 
     pub(super) fn organizations(self) -> Vec<String> {
         let groups: &[&str] = match self {
             Self::Client => &[NODE_GROUP, HUB_GROUP],
-            Self::Gateway => &[NODE_GROUP],
+            Self::Gateway | Self::PoolGateway => &[NODE_GROUP],
         };
         groups.iter().map(|&group| group.to_owned()).collect()
     }
@@ -45,6 +47,7 @@ impl Purpose {
         match self {
             Self::Client => Vec::new(),
             Self::Gateway => vec![GATEWAY_SERVER_NAME.to_owned(), node.to_owned()],
+            Self::PoolGateway => vec![POOL_GATEWAY_SERVER_NAME.to_owned(), node.to_owned()],
         }
     }
 
@@ -53,6 +56,7 @@ impl Purpose {
         match self {
             Self::Client => HUB_REQUEST_PREFIX.to_owned(),
             Self::Gateway => format!("{HUB_REQUEST_PREFIX}gateway-"),
+            Self::PoolGateway => format!("{HUB_REQUEST_PREFIX}pool-gateway-"),
         }
     }
 
@@ -61,6 +65,7 @@ impl Purpose {
         match self {
             Self::Client => "client.pem",
             Self::Gateway => "gateway.pem",
+            Self::PoolGateway => "pool-gateway.pem",
         }
     }
 
@@ -69,6 +74,7 @@ impl Purpose {
         match self {
             Self::Client => "next.key",
             Self::Gateway => "gateway-next.key",
+            Self::PoolGateway => "pool-gateway-next.key",
         }
     }
 

@@ -1,5 +1,5 @@
-//! The certificate that a gateway shows to those who dial it: asked for with the node's own, kept on disk, renewed in time.
-//! It is asked for while the node is a gateway and not before.
+//! The certificates that gateways show to those who dial them: asked for with the node's own, kept on disk, renewed in time.
+//! One is asked for while the node is such a gateway and not before.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,6 +26,15 @@ const BACKOFF: (Duration, Duration) = (Duration::from_secs(2), Duration::from_mi
 /// How long to wait for a link before it is said that there is none.
 const CONNECT: Duration = Duration::from_secs(15);
 
+/// The certificates that a node may have to show to those who dial it, not asked for yet. They have different names, and so files of their own.
+#[derive(Debug, Clone)]
+pub struct ServingCertificates {
+    /// Of an endpoint of an exposed Gateway.
+    pub exposed: Serving,
+    /// Of one that nodes of its own pool alone dial.
+    pub of_pool: Serving,
+}
+
 /// Keeps the serving certificate of a gateway. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Serving {
@@ -36,11 +45,20 @@ pub struct Serving {
     problem: Arc<Mutex<Option<String>>>,
 }
 
-impl Serving {
+impl ServingCertificates {
     pub(super) fn new(identity: &Identity) -> Result<Self, IdentityError> {
         Ok(Self {
+            exposed: Serving::new(identity, Purpose::Gateway)?,
+            of_pool: Serving::new(identity, Purpose::PoolGateway)?,
+        })
+    }
+}
+
+impl Serving {
+    fn new(identity: &Identity, purpose: Purpose) -> Result<Self, IdentityError> {
+        Ok(Self {
             config: Arc::new(identity.config.clone()),
-            files: Files::open(&identity.config.folder, Purpose::Gateway)?,
+            files: Files::open(&identity.config.folder, purpose)?,
             authority: identity.ca.clone(),
             shown: watch::Sender::new(None),
             problem: Arc::default(),

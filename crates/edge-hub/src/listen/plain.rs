@@ -18,19 +18,21 @@ use bytes::{Buf, Bytes};
 use futures::StreamExt as _;
 use http::{HeaderValue, Method, Request, Response, Version, header, response};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
     task::{JoinError, JoinSet},
+    time::timeout,
 };
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 use super::{
-    Peer,
+    HEAD, Peer,
     chunks::{ChunkStream, Chunks},
     lent::Lent,
+    unread::{UNREAD, Watches, is_watch},
 };
 
 /// The end of an answer in pieces.
@@ -92,15 +94,25 @@ where
     Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let lent = Lent::new(io);
-    let begun = Begun::default();
+    let (begun, watches) = (Begun::default(), Watches::default());
     {
-        let service = service_fn(|request| answer(router.clone(), peer.clone(), begun.clone(), request));
-        let connection = http1::Builder::new().serve_connection(TokioIo::new(lent.clone()), service);
-        let mut connection = pin!(connection.with_upgrades());
-        let taken = taken_over(connection.as_mut(), &begun);
-        if shutdown.run_until_cancelled(taken).await.is_none() {
-            connection.as_mut().graceful_shutdown();
-            taken_over(connection, &begun).await;
+        let service = service_fn(|request| {
+            answer(router.clone(), peer.clone(), begun.clone(), watches.clone(), request)
+        });
+        let mut builder = http1::Builder::new();
+        builder.timer(TokioTimer::new()).header_read_timeout(HEAD);
+        let served = async {
+            let connection = builder.serve_connection(TokioIo::new(lent.clone()), service);
+            let mut connection = pin!(connection.with_upgrades());
+            let taken = taken_over(connection.as_mut(), &begun);
+            if shutdown.run_until_cancelled(taken).await.is_none() {
+                connection.as_mut().graceful_shutdown();
+                taken_over(connection, &begun).await;
+            }
+        };
+        tokio::select! {
+            () = served => {}
+            () = watches.unread() => {}
         }
     }
     let (head, chunks) = begun.lock().take()?;
@@ -123,8 +135,10 @@ async fn answer(
     router: Router,
     peer: Peer,
     begun: Begun,
+    watches: Watches,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
+    let watch = is_watch(request.method(), request.uri()).then_some(request.version());
     // Before that version there are no pieces, and of a HEAD no body.
     let in_pieces = request.version() == Version::HTTP_11 && request.method() != Method::HEAD;
     let mut request = request.map(Body::new);
@@ -133,7 +147,10 @@ async fn answer(
     let Some(chunks) =
         response.extensions_mut().remove::<Chunks>().filter(|_| in_pieces).and_then(|chunks| chunks.take())
     else {
-        return Ok(response);
+        return Ok(match watch {
+            Some(version) => watches.follow(version, response),
+            None => response,
+        });
     };
     *begun.lock() = Some((response.into_parts().0, chunks));
     pending().await
@@ -153,7 +170,7 @@ async fn send(
     head: response::Parts,
     mut chunks: ChunkStream,
 ) -> io::Result<()> {
-    io.write_all(&written(head)).await?;
+    in_time(io.write_all(&written(head))).await?;
     let mut more = 0;
     loop {
         let chunk = tokio::select! {
@@ -170,13 +187,18 @@ async fn send(
         };
         match chunk {
             Some(Ok(chunk)) if chunk.is_empty() => {}
-            Some(Ok(chunk)) => io.write_all_buf(&mut piece(chunk)).await?,
+            Some(Ok(chunk)) => in_time(io.write_all_buf(&mut piece(chunk))).await?,
             None => {
-                io.write_all(LAST).await?;
-                return io.shutdown().await;
+                in_time(io.write_all(LAST)).await?;
+                return in_time(io.shutdown()).await;
             }
         }
     }
+}
+
+/// Writes, unless the client does not read it.
+async fn in_time(written: impl Future<Output = io::Result<()>>) -> io::Result<()> {
+    timeout(UNREAD, written).await?
 }
 
 /// Waits for what the client sends, which is nothing to it, and says how many bytes: none, if it has closed.
@@ -220,7 +242,6 @@ mod tests {
     use tokio::{
         io::{DuplexStream, duplex},
         sync::mpsc,
-        time::timeout,
     };
 
     use super::*;
@@ -247,14 +268,14 @@ mod tests {
         }
     }
 
-    /// One end of a connection whose other end is served: `/watch` gives these pieces, anything else what was sent to it.
+    /// One end of a connection whose other end is served: `/watch`, or any watch, gives these pieces, anything else what was sent to it.
     fn connect(
         chunks: impl Stream<Item = Bytes> + Send + 'static,
         shutdown: &CancellationToken,
     ) -> (DuplexStream, JoinSet<()>) {
         let chunks = Chunks::new(chunks.map(Ok));
         let router = Router::new().fallback(async move |request: Request<Body>| {
-            if request.uri().path() != "/watch" {
+            if request.uri().path() != "/watch" && request.uri().query() != Some("watch=1") {
                 return Response::new(request.into_body());
             }
             let mut response = Response::new(chunks.body());
@@ -371,5 +392,40 @@ mod tests {
         idle.write_all(b"i").await.unwrap();
         assert!(until(&mut idle, "hi").await.starts_with("HTTP/1.1 200 OK\r\n"));
         timeout(SOON, tasks.join_next()).await.expect("it ends").unwrap().unwrap();
+    }
+
+    /// Pieces without end, and what says when they are dropped.
+    fn ever_more() -> (impl Stream<Item = Bytes> + Send, mpsc::Receiver<()>) {
+        let (alive, dropped) = mpsc::channel(1);
+        let pieces = stream::repeat(Bytes::from_static(&[b'x'; 1024])).inspect(move |_| {
+            let _ = &alive;
+        });
+        (pieces, dropped)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_whose_reader_has_stopped_is_let_go() {
+        for request in ["GET /watch HTTP/1.1\r\nhost: h\r\n\r\n", "GET /api/v1/pods?watch=1 HTTP/1.0\r\n\r\n"]
+        {
+            let (chunks, mut dropped) = ever_more();
+            let (mut io, _tasks) = connect(chunks, &CancellationToken::new());
+            io.write_all(request.as_bytes()).await.unwrap();
+            until(&mut io, "\r\n\r\n").await;
+            assert!(timeout(UNREAD / 2, dropped.recv()).await.is_err(), "{request}: it may be slow");
+            timeout(UNREAD, dropped.recv()).await.expect(request);
+            timeout(SOON, io.read_to_end(&mut Vec::new())).await.expect("the connection ends").unwrap();
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_does_not_say_what_it_wants_is_not_waited_for() {
+        for said in ["", "GET / HT", "POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 2\r\n\r\nhi"] {
+            let (mut io, _tasks) = connect(two(), &CancellationToken::new());
+            io.write_all(said.as_bytes()).await.unwrap();
+            let mut rest = Vec::new();
+            let mut ends = pin!(io.read_to_end(&mut rest));
+            assert!(timeout(HEAD / 2, ends.as_mut()).await.is_err(), "{said:?}");
+            timeout(HEAD, ends).await.expect(said).unwrap();
+        }
     }
 }

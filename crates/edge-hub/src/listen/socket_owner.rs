@@ -1,6 +1,7 @@
-//! Which user owns the other end of a loopback TCP connection, from `/proc/net/tcp` and `/proc/net/tcp6` (proc(5)).
+//! Which user owns the other end of a loopback TCP connection: the kernel is asked about that socket (`sock_diag(7)`), or where it does not
+//! answer that, its tables are read, `/proc/net/tcp` and `/proc/net/tcp6` (proc(5)), which takes the longer the more sockets there are.
 //!
-//! The kernel lists every socket of the network namespace with its owner. The peer's socket is the one whose local address is
+//! The kernel knows every socket of the network namespace with its owner. The peer's socket is the one whose local address is
 //! the connection's remote address and the other way round. One that its process has closed has no owner and no number any more, and is listed as
 //! root's by kernels before 6.17: whoever sends a request and closes at once must not pass for root, so only sockets with a number count. One that is only
 //! shut down for writing, as `nc` does at the end of its input, has its process still.
@@ -12,6 +13,7 @@ use std::{
 };
 
 use super::caller_process::Socket;
+use crate::sock_diag;
 
 /// Who has a socket.
 #[derive(Debug, Clone, Copy)]
@@ -24,6 +26,23 @@ pub(super) struct Owner {
 
 /// The owner of the socket that is bound to `peer` and connected to `own`.
 pub(super) fn of(peer: SocketAddr, own: SocketAddr) -> Option<Owner> {
+    // A socket that no process has is an answer, too.
+    asked(peer, own).map_or_else(
+        || listed(peer, own),
+        |(uid, inode)| {
+            let socket = Socket { local: peer, remote: own, inode: inode.into() };
+            (inode != 0).then_some(Owner { uid, socket })
+        },
+    )
+}
+
+/// The user and the number that the kernel answers, if it does.
+fn asked(peer: SocketAddr, own: SocketAddr) -> Option<(u32, u32)> {
+    let plain = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
+    sock_diag::ask(plain(peer), plain(own), 0)?.owner()
+}
+
+fn listed(peer: SocketAddr, own: SocketAddr) -> Option<Owner> {
     let tables: &[&str] =
         if peer.is_ipv4() { &["/proc/net/tcp", "/proc/net/tcp6"] } else { &["/proc/net/tcp6"] };
     tables.iter().find_map(|table| {
@@ -80,6 +99,10 @@ mod tests {
             let (server, peer) = listener.accept().unwrap();
             let owner = of(peer, server.local_addr().unwrap()).unwrap();
             assert_eq!(owner.uid, me, "{bind}");
+            let own = server.local_addr().unwrap();
+            let listed = listed(peer, own).map(|owner| (owner.uid, owner.socket.inode));
+            let asked = asked(peer, own).map(|(uid, inode)| (uid, u64::from(inode)));
+            assert_eq!(asked, listed, "{bind}: they know the same");
             drop(client);
         }
     }
@@ -92,7 +115,8 @@ mod tests {
         std::io::Write::write_all(&mut client, &[0; 1024]).unwrap();
         drop(client);
         let (server, peer) = listener.accept().unwrap();
-        assert!(of(peer, server.local_addr().unwrap()).is_none());
+        let own = server.local_addr().unwrap();
+        assert!(of(peer, own).is_none() && listed(peer, own).is_none());
     }
 
     #[test]

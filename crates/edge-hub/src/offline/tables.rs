@@ -126,9 +126,10 @@ impl Tables {
 
 fn name(owner: &Owner, resource: &GroupVersionResource) -> String {
     let owner = match owner {
-        Owner::Node => "node",
-        Owner::Users => "users",
-        Owner::User(name) => name,
+        Owner::Node => "node".to_owned(),
+        Owner::Users => "users".to_owned(),
+        // Or one who is called `node` would be the node.
+        Owner::User(name) => format!("user {name}"),
     };
     let of = format!("{owner}\n{}\n{}", resource.api_version(), resource.resource);
     format!("table-{}", Sha256Digest::of(of.as_bytes()))

@@ -6,8 +6,12 @@ use axum::body::Body;
 use http::{HeaderMap, Request, Response, StatusCode, header};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use kube_wire::request::RequestInfo;
-use tokio::{io::copy_bidirectional, time::timeout};
+use kube_wire::request::{RequestInfo, ResourcePath, Verb};
+use tokio::{
+    io::copy_bidirectional,
+    sync::{Semaphore, SemaphorePermit},
+    time::timeout,
+};
 use tracing::debug;
 use tunnel::hop_by_hop::strip;
 
@@ -17,6 +21,16 @@ use crate::{
     tasks::Tasks,
     upstream::{Credential, Upstream, UpstreamError},
 };
+
+/// How many connections of other protocols there may be upstream: each is one of its own, made before anybody has looked at the credential.
+const UPGRADES: usize = 128;
+
+static UPGRADED: Semaphore = Semaphore::const_new(UPGRADES);
+
+/// There are as many as may be.
+#[derive(Debug, thiserror::Error)]
+#[error("{UPGRADES} connections of exec, attach, port-forward and the like are open already")]
+struct TooMany;
 
 /// The head of an answer took longer than it may.
 #[derive(Debug, thiserror::Error)]
@@ -30,11 +44,14 @@ pub(super) async fn forward(
     mut request: Request<Body>,
 ) -> Result<Response<Body>, UpstreamError> {
     let Hub { upstream, tasks, lifetimes: Lifetimes { head, .. }, .. } = hub;
-    if is_upgrade(request.headers()) {
-        return upgrade(upstream, tasks, credential, request).await;
+    let info = RequestInfo::parse(request.method(), request.uri());
+    if is_upgrade(request.headers(), &info) {
+        let place = UPGRADED.try_acquire().map_err(|_| UpstreamError::Broken(Box::new(TooMany)))?;
+        let upgraded = upgrade(upstream, tasks, credential, request, place);
+        return timeout(*head, upgraded).await.map_err(|_| too_late(*head))?;
     }
     strip(request.headers_mut());
-    let patient = RequestInfo::parse(request.method(), request.uri()).resource().is_some_and(|path| {
+    let patient = info.resource().is_some_and(|path| {
         path.verb_in_path
             || matches!(
                 path.subresource.as_deref(),
@@ -42,21 +59,28 @@ pub(super) async fn forward(
             )
     });
     let sent = upstream.send(credential, request);
-    let answer = if patient {
-        sent.await?
-    } else {
-        timeout(*head, sent).await.map_err(|_| UpstreamError::Broken(Box::new(TooLate(*head))))??
-    };
-    let (mut parts, body) = answer.into_parts();
-    strip(&mut parts.headers);
-    // The answer goes out over another connection, which may speak another version.
-    parts.version = http::Version::HTTP_11;
-    Ok(Response::from_parts(parts, Body::new(body)))
+    let answer =
+        if patient { sent.await? } else { timeout(*head, sent).await.map_err(|_| too_late(*head))?? };
+    let (parts, body) = answer.into_parts();
+    Ok(answered(Response::from_parts(parts, Body::new(body))))
 }
 
-/// Whether the request asks for another protocol: `exec`, `attach`, `port-forward` (SPDY or WebSocket).
-fn is_upgrade(headers: &HeaderMap) -> bool {
-    headers.contains_key(header::UPGRADE)
+fn too_late(head: Duration) -> UpstreamError {
+    UpstreamError::Broken(Box::new(TooLate(head)))
+}
+
+/// An answer as it goes out over another connection, which may speak another version.
+fn answered(mut answer: Response<Body>) -> Response<Body> {
+    strip(answer.headers_mut());
+    *answer.version_mut() = http::Version::HTTP_11;
+    answer
+}
+
+/// Whether the request asks for another protocol (SPDY or WebSocket) where there may be one: `exec`, `attach`, `portforward`, `proxy`, `log`
+/// and what other API servers have of that kind are all parts of an object. Elsewhere who asks is answered in HTTP.
+fn is_upgrade(headers: &HeaderMap, info: &RequestInfo) -> bool {
+    let is_part = |path: &ResourcePath| path.subresource.is_some() || path.verb_in_path;
+    headers.contains_key(header::UPGRADE) && info.verb != Verb::Watch && info.resource().is_some_and(is_part)
 }
 
 async fn upgrade(
@@ -64,6 +88,7 @@ async fn upgrade(
     tasks: &Tasks,
     credential: &Credential,
     mut request: Request<Body>,
+    place: SemaphorePermit<'static>,
 ) -> Result<Response<Body>, UpstreamError> {
     let theirs = hyper::upgrade::on(&mut request);
     let protocol = request.headers().get(header::UPGRADE).cloned();
@@ -75,9 +100,13 @@ async fn upgrade(
     let mut response = upstream.send_upgrade(credential, request).await?;
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         let ours = hyper::upgrade::on(&mut response);
-        tasks.spawn(join(ours, theirs));
+        tasks.spawn(async move {
+            join(ours, theirs).await;
+            drop(place);
+        });
+        return Ok(response.map(Body::new));
     }
-    Ok(response.map(Body::new))
+    Ok(answered(response.map(Body::new)))
 }
 
 /// Copies both ways until both ends are done.
@@ -91,5 +120,57 @@ async fn join(ours: OnUpgrade, theirs: OnUpgrade) {
     };
     if let Err(error) = joined.await {
         debug!(%error, "upgraded connection");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+
+    use super::*;
+
+    #[test]
+    fn another_protocol_is_asked_for_only_where_there_may_be_one() {
+        let mut headers = HeaderMap::new();
+        let asks = |headers: &HeaderMap, path: &str| {
+            is_upgrade(headers, &RequestInfo::parse(&Method::GET, &path.parse().unwrap()))
+        };
+        assert!(!asks(&headers, "/api/v1/namespaces/a/pods/p/exec"));
+        headers.insert(header::UPGRADE, http::HeaderValue::from_static("websocket"));
+        for path in [
+            "/api/v1/namespaces/a/pods/p/exec",
+            "/api/v1/namespaces/a/pods/p/attach?stdin=1",
+            "/api/v1/namespaces/a/pods/p/portforward",
+            "/api/v1/namespaces/a/pods/p/log",
+            "/api/v1/namespaces/a/services/s:80/proxy/x",
+            "/api/v1/nodes/n/proxy/x",
+            "/api/v1/proxy/nodes/n/x",
+            "/apis/subresources.kubevirt.io/v1/namespaces/a/virtualmachineinstances/v/vnc",
+        ] {
+            assert!(asks(&headers, path), "{path}");
+        }
+        for path in [
+            "/",
+            "/healthz",
+            "/openapi/v3",
+            "/api/v1/pods",
+            "/api/v1/pods?watch=1",
+            "/api/v1/watch/pods",
+            "/api/v1/namespaces/a/pods/p",
+            "/apis/exec",
+        ] {
+            assert!(!asks(&headers, path), "{path}");
+        }
+    }
+
+    #[test]
+    fn what_concerns_the_connection_upstream_stays_there() {
+        let answer = Response::builder().version(http::Version::HTTP_2);
+        let answer =
+            answer.header("connection", "close, x-mine").header("x-mine", "1").header("upgrade", "h2c");
+        let answer = answered(answer.header("content-type", "text/plain").body(Body::empty()).unwrap());
+        assert_eq!(answer.version(), http::Version::HTTP_11);
+        let left: Vec<_> = answer.headers().keys().map(http::HeaderName::as_str).collect();
+        assert_eq!(left, ["content-type"]);
     }
 }

@@ -1,6 +1,6 @@
 //! The listeners of a hub: bound early, and served until the shutdown.
 
-use std::{net::SocketAddr, path::Path, sync::Arc};
+use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use axum::Router;
@@ -18,9 +18,12 @@ use tracing::{info, warn};
 use super::{app::StartError, config::Listeners, secure, serving_files::ServingFiles};
 use crate::{
     filters::PodAccess,
-    listen::{Peer, plain},
+    listen::{Peer, over_tls, plain},
     upstream::Dial,
 };
+
+/// How long a client of HTTPS may leave unread what it was sent: what cannot be sent cannot be ended otherwise.
+const UNACKNOWLEDGED: Duration = Duration::from_mins(1);
 
 /// How a hub is reached, and how it reaches API servers.
 #[derive(Clone)]
@@ -50,7 +53,8 @@ impl Bound {
                 let files = ServingFiles::new(secure, authority);
                 let config = Arc::new(ArcSwap::from_pointee(files.config()?));
                 let tcp = bind(secure.0, "--secure-bind-address, --proxy-secure-port").await?;
-                Some((TlsListener::following(tcp, config.clone(), Limits::default()), files, config))
+                let limits = Limits { unacknowledged: Some(UNACKNOWLEDGED), ..Limits::default() };
+                Some((TlsListener::following(tcp, config.clone(), limits), files, config))
             }
         };
         Ok(Self { proxy, admin, secure, socket: None })
@@ -84,7 +88,7 @@ impl Bound {
         }
         if let Some((secure, files, config)) = self.secure {
             tasks.spawn(files.follow(config, access, shutdown.clone()));
-            tasks.spawn(serve_secure(secure, router.clone(), shutdown.clone()));
+            tasks.spawn(over_tls::listen(secure, router.clone(), shutdown.clone()));
         }
         tasks.spawn(serve_admin(self.admin, admin, shutdown.clone()));
     }
@@ -97,14 +101,6 @@ async fn bind(address: SocketAddr, flag: &'static str) -> Result<TcpListener, St
     SockRef::from(&listener).set_tcp_nodelay(true).map_err(error)?;
     info!(%address, flag, "listening");
     Ok(listener)
-}
-
-async fn serve_secure(listener: TlsListener, router: Router, shutdown: CancellationToken) {
-    let service = router.into_make_service_with_connect_info::<Peer>();
-    let serving = axum::serve(listener, service).with_graceful_shutdown(shutdown.cancelled_owned());
-    if let Err(error) = serving.await {
-        warn!(%error, "the HTTPS listener ended");
-    }
 }
 
 async fn serve_admin(listener: TcpListener, router: Router, shutdown: CancellationToken) {

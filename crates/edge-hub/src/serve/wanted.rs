@@ -1,7 +1,7 @@
 //! What a read asks for, its options read: how it is reviewed, what it may be answered from, and where the API server would look.
 
 use kube_wire::{
-    list_options::{ListRequest, WatchRequest},
+    list_options::{ListRead, ListRequest, WatchRequest},
     request::{ResourcePath, Verb},
     selectable_field::SelectableFields,
     status::Status,
@@ -40,9 +40,13 @@ impl Wanted {
     }
 
     /// The only namespace whose objects its field selector lets through. The API server looks nowhere else then, and its tokens count from
-    /// there.
+    /// there; but one that counts from all namespaces, as it has a namespace and a name, counts from all.
     pub(super) fn selected_namespace(&self) -> Option<Box<str>> {
+        let from_all = |after: &str| after.trim_start_matches('/').contains('/');
         let fields = match self {
+            Self::List(ListRequest { read: ListRead::Continue { after, .. }, .. }) if from_all(after) => {
+                return None;
+            }
             Self::List(request) => &request.fields,
             Self::Watch(request) => &request.fields,
             Self::Get => return None,
@@ -96,5 +100,27 @@ impl Wanted {
             labels: labels.into(),
             fields: fields.into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Method, Uri};
+    use kube_wire::{continue_token, request::RequestInfo};
+
+    use super::*;
+
+    #[test]
+    fn a_token_counts_from_where_it_was_given() {
+        let selected = |last: Option<&str>| {
+            let info = RequestInfo::parse(&Method::GET, &Uri::from_static("/api/v1/pods"));
+            let path = info.resource().unwrap();
+            let token = last.map(|last| continue_token::encode(last, None)).unwrap_or_default();
+            let query = format!("fieldSelector=metadata.namespace%3Da&limit=1&continue={token}");
+            Wanted::parse(Verb::List, path, &query).unwrap_or_else(|_| panic!("{query}")).selected_namespace()
+        };
+        assert_eq!(selected(None).as_deref(), Some("a"));
+        assert_eq!(selected(Some("o-1")).as_deref(), Some("a"), "of this very list");
+        assert_eq!(selected(Some("a/o-1")), None, "of one of all namespaces");
     }
 }

@@ -56,17 +56,18 @@ impl Key {
         path == all || of_namespace == Some(&*resource.resource)
     }
 
-    /// The path and query that list or watch it, without further parameters: `/api/v1/pods?fieldSelector=…`.
+    /// The path and query that list or watch it, without further parameters: `/api/v1/pods?fieldSelector=…`. What a client named is escaped
+    /// again: another path than the one whose reader was reviewed must not be asked for.
     pub fn path(&self) -> String {
         let GroupVersionResource { group, version, resource } = &self.resource;
-        let mut path =
-            if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
-        if !self.namespace.is_empty() {
-            path.push_str("/namespaces/");
-            path.push_str(&self.namespace);
+        let mut path = String::from(if group.is_empty() { "/api" } else { "/apis" });
+        let namespace = if self.namespace.is_empty() { ["", ""] } else { ["namespaces", &*self.namespace] };
+        for segment in [&**group, &**version].into_iter().chain(namespace).chain([&**resource]) {
+            if !segment.is_empty() {
+                path.push('/');
+                path.extend(percent_encoded(segment));
+            }
         }
-        path.push('/');
-        path.push_str(resource);
         let mut separator = '?';
         for (name, value) in [("labelSelector", &self.labels), ("fieldSelector", &self.fields)] {
             if !value.is_empty() {
@@ -121,7 +122,8 @@ impl fmt::Display for Key {
         match &self.owner {
             Owner::Node => write!(formatter, "node {}", self.path()),
             Owner::Users => write!(formatter, "users {}", self.path()),
-            Owner::User(name) => write!(formatter, "{name} {}", self.path()),
+            // Or one who is called `node` would be the node.
+            Owner::User(name) => write!(formatter, "user {name} {}", self.path()),
         }
     }
 }
@@ -163,6 +165,20 @@ mod tests {
         );
         let resource = GroupVersionResource::new("discovery.k8s.io", "v1", "endpointslices");
         assert_eq!(Key { resource, ..key("", "", "") }.path(), "/apis/discovery.k8s.io/v1/endpointslices");
+    }
+
+    #[test]
+    fn what_a_client_named_stays_what_was_reviewed() {
+        for (namespace, path) in [
+            ("a b", "/api/v1/namespaces/a%20b/pods"),
+            ("a/secrets?x=", "/api/v1/namespaces/a%2Fsecrets%3Fx%3D/pods"),
+            ("a%2Fsecrets%3F", "/api/v1/namespaces/a%252Fsecrets%253F/pods"),
+            ("a\r\nx: y", "/api/v1/namespaces/a%0D%0Ax%3A%20y/pods"),
+        ] {
+            assert_eq!(key(namespace, "", "").path(), path);
+        }
+        let resource = GroupVersionResource::new("example.com", "v1", "pods#secrets");
+        assert_eq!(Key { resource, ..key("", "", "") }.path(), "/apis/example.com/v1/pods%23secrets");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     State,
     report::{BEAT, COLLECTION, Tunnels, object, report},
+    ways_in,
 };
 use crate::upstream::{
     Credential, Upstream,
@@ -21,20 +22,28 @@ use crate::upstream::{
 /// How long the last word may take.
 const LAST_WORD: Duration = Duration::from_secs(2);
 
-/// How long changes of links are gathered.
+/// How long changes of links and ways in are gathered.
 const GATHER: Duration = Duration::from_millis(100);
 
 const PART: &str = "report";
 
-/// Keeps the report of a gateway that accepts links at `port` until `end`; then says that the gateway is gone.
-pub(super) async fn announce(state: Arc<State>, port: u16, upstream: Upstream, end: CancellationToken) {
+/// Keeps the report of a gateway that accepts links at `port`, and clients at `ways_in`, until `end`; then says that the gateway is gone.
+pub(super) async fn announce(
+    state: Arc<State>,
+    port: u16,
+    ways_in: ways_in::Open,
+    upstream: Upstream,
+    end: CancellationToken,
+) {
     let mut told = TunnelReport::default();
     let mut version = None;
     let mut changes = state.table.changes();
+    let mut open = ways_in.subscribe();
     state.announced.send_replace(true);
     while !end.is_cancelled() {
         changes.borrow_and_update();
-        told = report(&state.instance, port, &Tunnels::of(&state.table), &told);
+        let open_now = open.borrow_and_update().clone();
+        told = report(&state.instance, port, &Tunnels::of(&state.table, open_now), &told);
         // Without a link it would fail; that there is none is told elsewhere.
         if upstream.is_up() {
             let written = write(&state.me, &state.instance, &told, &mut version, &upstream);
@@ -48,6 +57,8 @@ pub(super) async fn announce(state: Arc<State>, port: u16, upstream: Upstream, e
         tokio::select! {
             () = sleep(BEAT) => {}
             _ = changes.changed() => sleep(GATHER).await,
+            // Its sender is here.
+            _ = open.changed() => sleep(GATHER).await,
             () = end.cancelled() => {}
         }
     }

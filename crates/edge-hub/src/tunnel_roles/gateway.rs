@@ -9,7 +9,10 @@ use tracing::info;
 use tunnel::{admission::ByView, credentials::Credentials, ending::Ending, gateway::Gateway};
 
 use super::{State, TunnelConfig, announce, links::install, plan::Accepts, ways_in};
-use crate::{hub::Hub, identity::Serving};
+use crate::{
+    hub::Hub,
+    identity::{Serving, ServingCertificates},
+};
 
 /// How soon an address that is taken is tried again.
 const AGAIN: Duration = Duration::from_secs(2);
@@ -31,7 +34,7 @@ pub(super) async fn follow_role(
     hub: Arc<Hub>,
     state: Arc<State>,
     config: Arc<TunnelConfig>,
-    serving: Serving,
+    serving: ServingCertificates,
     shutdown: CancellationToken,
 ) {
     let mut plans = state.plan.subscribe();
@@ -45,7 +48,8 @@ pub(super) async fn follow_role(
         let Some(accepts) = begun else { break };
         info!(?accepts, "this node accepts links of the tunnel");
         let end = shutdown.child_token();
-        let (config, serving) = (config.clone(), serving.clone());
+        let serving = if accepts == Accepts::Everyone { &serving.exposed } else { &serving.of_pool }.clone();
+        let config = config.clone();
         gateways.spawn(run(
             hub.clone(),
             state.clone(),
@@ -94,7 +98,8 @@ async fn run(
     };
     tasks.spawn(keep);
     tasks.spawn(tell_problem(state.clone(), serving, end.clone()));
-    tasks.spawn(ways_in::keep(state.clone(), ending.clone()));
+    let ways_in = ways_in::Open::default();
+    tasks.spawn(ways_in::keep(state.clone(), ways_in.clone(), ending.clone()));
     let ready = async {
         let listener = bind(&state, "--tunnel-address", config.listen).await;
         // Who is said to live can be dialled.
@@ -121,7 +126,13 @@ async fn run(
         tasks.spawn(gateway.serve(listener, ending));
         // The cluster knows of an edge node by the links that it dials.
         if accepts == Accepts::Everyone {
-            tasks.spawn(announce::announce(state.clone(), config.listen.port(), hub.upstream.clone(), end));
+            tasks.spawn(announce::announce(
+                state.clone(),
+                config.listen.port(),
+                ways_in,
+                hub.upstream.clone(),
+                end,
+            ));
         }
     }
     while tasks.join_next().await.is_some() {}

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use api::names::{GATEWAY_SERVER_NAME, POOL_GATEWAY_SERVER_NAME};
 use rustls_pki_types::ServerName;
 use tokio::{
     sync::watch,
@@ -11,7 +12,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 use tunnel::{
-    agent::Agent,
+    agent::{Agent, ServerNames},
     backoff,
     credentials::Credentials,
     links::{desired::desired, plan::LinkKey},
@@ -36,8 +37,12 @@ pub(super) async fn keep(
     shown: watch::Receiver<Option<Shown>>,
     shutdown: CancellationToken,
 ) {
-    // It is a name as DNS has them.
-    let Ok(server_name) = ServerName::try_from(api::names::GATEWAY_SERVER_NAME) else { return };
+    // They are names as DNS has them.
+    let [Ok(exposed), Ok(of_pool)] =
+        [GATEWAY_SERVER_NAME, POOL_GATEWAY_SERVER_NAME].map(ServerName::try_from)
+    else {
+        return;
+    };
     let credentials = Credentials::new();
     let wanted = watch::Sender::new(BTreeSet::new());
     let agent = Agent {
@@ -45,7 +50,7 @@ pub(super) async fn keep(
         table: state.table.clone(),
         credentials: credentials.clone(),
         verifier: Arc::new(State::verifier()),
-        server_name,
+        server_names: ServerNames { exposed, of_pool },
         proxy: config.http_proxy.clone(),
         instance: state.instance.clone(),
         backoff: backoff::Limits::default(),

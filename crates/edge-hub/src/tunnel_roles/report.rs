@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
     time::Duration,
 };
 
@@ -31,20 +32,21 @@ const LIFE_SECONDS: u64 = 4;
 pub(super) struct Tunnels {
     links: Vec<LinkStatus>,
     silent: BTreeSet<String>,
+    ways_in: BTreeSet<SocketAddr>,
 }
 
 impl Tunnels {
-    /// As they are now.
-    pub(super) fn of(table: &LinkTable) -> Self {
+    /// As they are now, with the ways in that listen.
+    pub(super) fn of(table: &LinkTable, ways_in: BTreeSet<SocketAddr>) -> Self {
         // In this order: of a link that goes in between it is known why.
         let links = table.snapshot();
-        Self { links, silent: table.silent() }
+        Self { links, silent: table.silent(), ways_in }
     }
 }
 
 /// The report of these tunnels, whose links are accepted at `port`. A round trip that is much what it was before is told as before.
 pub(super) fn report(instance: &str, port: u16, tunnels: &Tunnels, before: &TunnelReport) -> TunnelReport {
-    let Tunnels { links, silent } = tunnels;
+    let Tunnels { links, silent, ways_in } = tunnels;
     let mut nodes: BTreeMap<&str, Option<Duration>> = BTreeMap::new();
     let reverse = |link: &&LinkStatus| link.asking && link.direction == Direction::Reverse && !link.draining;
     for link in links.iter().filter(reverse) {
@@ -71,7 +73,8 @@ pub(super) fn report(instance: &str, port: u16, tunnels: &Tunnels, before: &Tunn
             ReportedLink { node: node.to_owned(), round_trip_millis }
         })
         .collect();
-    TunnelReport { instance: instance.to_owned(), links, siblings, silent, port: Some(port) }
+    let ways_in = Some(ways_in.iter().copied().collect());
+    TunnelReport { instance: instance.to_owned(), links, siblings, silent, port: Some(port), ways_in }
 }
 
 fn millis(round_trip: Duration) -> i32 {
@@ -133,14 +136,29 @@ mod tests {
     }
 
     fn of(links: impl Into<Vec<LinkStatus>>) -> Tunnels {
-        Tunnels { links: links.into(), silent: BTreeSet::new() }
+        Tunnels { links: links.into(), silent: BTreeSet::new(), ways_in: BTreeSet::new() }
     }
 
     #[test]
     fn who_fell_silent_is_reported_unless_it_has_a_link_again() {
         let silent = ["a", "b"].map(str::to_owned).into();
-        let tunnels = Tunnels { links: vec![link("b", Direction::Reverse, None, false)], silent };
+        let tunnels = Tunnels { silent, ..of([link("b", Direction::Reverse, None, false)]) };
         assert_eq!(report("i", 10262, &tunnels, &TunnelReport::default()).silent, ["a"]);
+    }
+
+    /// Also that there is none is said: who says nothing of them is taken to listen everywhere.
+    #[test]
+    fn ways_in_that_listen_are_reported() {
+        let ways_in = |list: &[&str]| {
+            let ways_in = list.iter().map(|address| address.parse().unwrap()).collect();
+            let told = report("i", 10262, &Tunnels { ways_in, ..of([]) }, &TunnelReport::default()).ways_in;
+            told.map(|ways| ways.iter().map(SocketAddr::to_string).collect::<Vec<_>>())
+        };
+        assert_eq!(ways_in(&[]), Some(Vec::new()));
+        assert_eq!(
+            ways_in(&["[fd00::1]:10263", "10.0.0.1:10264", "10.0.0.1:10263"]),
+            Some(["10.0.0.1:10263", "10.0.0.1:10264", "[fd00::1]:10263"].map(str::to_owned).into())
+        );
     }
 
     #[test]

@@ -108,12 +108,19 @@ impl State {
     pub(super) fn way_in(&self, name: &'static str) -> Ingress {
         let stands = self.plan.borrow().view.stands(&self.me);
         let patience = if stands { Duration::ZERO } else { PATIENCE };
-        Ingress { connector: self.connector.clone(), class: Class::Interactive, name, patience }
+        let (connector, class) = (self.connector.clone(), Class::Interactive);
+        Ingress { connector, class, name, vouched: true, patience }
+    }
+
+    /// One at which nobody is asked who it is.
+    pub(super) fn way_in_of_anybody(&self, name: &'static str) -> Ingress {
+        Ingress { vouched: false, ..self.way_in(name) }
     }
 
     /// A way out for programs of the node, whose name stands in the audit.
     pub(super) fn way_out(&self, name: &'static str) -> Ingress {
-        Ingress { connector: self.connector.clone(), class: Class::Bulk, name, patience: PATIENCE }
+        let connector = self.connector.clone();
+        Ingress { connector, class: Class::Bulk, name, vouched: true, patience: PATIENCE }
     }
 
     /// Whether a client says anything; those that do not are counted, and nobody is told more of them.

@@ -25,6 +25,7 @@ use tracing::{debug, warn};
 use tunnel::{
     ending::Ending,
     ingress::{
+        arrival::Arrival,
         http::{Form, serve_http},
         listen,
     },
@@ -101,8 +102,8 @@ impl Ways {
             let users = Arc::new(users);
             let own = listener.local_addr().ok();
             let (state, end) = (state.clone(), ending.clone());
-            tasks.spawn(listen::tcp(listener, ending.clone(), drain, move |client, peer| {
-                local(state.clone(), users.clone(), own, end.clone(), client, peer)
+            tasks.spawn(listen::tcp(listener, ending.clone(), drain, move |client, peer, arrival| {
+                local(state.clone(), users.clone(), own, end.clone(), client, peer, arrival)
             }));
         }
         if let Some((listener, owner)) = socket {
@@ -118,7 +119,8 @@ impl Ways {
                         return;
                     }
                     let ingress = state.way_in("egress-socket");
-                    Box::pin(serve_http(&ingress, client, &peer, &Form::Proxy, &end)).await;
+                    let arrival = Arrival::uncounted();
+                    Box::pin(serve_http(&ingress, client, &peer, &arrival, &Form::Proxy, &end)).await;
                 }
             }));
         }
@@ -134,8 +136,8 @@ impl Ways {
             });
             let names = Arc::new(clients.names);
             let end = ending.clone();
-            tasks.spawn(listen::tcp(listener, ending, drain, move |client, peer| {
-                mutual(state.clone(), names.clone(), config.load_full(), end.clone(), client, peer)
+            tasks.spawn(listen::tcp(listener, ending, drain, move |client, peer, arrival| {
+                mutual(state.clone(), names.clone(), config.load_full(), end.clone(), client, peer, arrival)
             }));
         }
         while tasks.join_next().await.is_some() {}
@@ -160,20 +162,31 @@ async fn local(
     ending: Ending,
     mut client: TcpStream,
     peer: String,
+    mut arrival: Arrival,
 ) {
-    if !state.speaks(&client, Listener::Loopback).await {
-        return;
-    }
+    // First of all: who may not use it has no place that another may need.
     let uid = peer.parse().ok().zip(own).and_then(|(peer, own)| owner_of(peer, own));
     let known = uid.is_some_and(|uid| users.contains(&LocalUser::Uid(uid)));
     if !known && !users.contains(&LocalUser::Any) {
-        warn!(target: "tunnel::audit", caller = peer, ?uid, "refused at the loopback proxy: not one of --tunnel-proxy-uids");
+        // Whose it was that is gone already the kernel does not say.
+        if uid.is_none() && !state.speaks(&client, Listener::Loopback).await {
+            return;
+        }
+        if state.connector.unknown().may_tell("loopback", "user") {
+            warn!(target: "tunnel::audit", caller = peer, ?uid, "refused at the loopback proxy: not one of --tunnel-proxy-uids");
+        }
         let _ = client.write_all(DENIED).await;
+        return;
+    }
+    if uid.is_some_and(|uid| !arrival.is_of_user(uid)) {
+        return debug!(peer, ?uid, "too many of this user have not said what they want");
+    }
+    if !state.speaks(&client, Listener::Loopback).await {
         return;
     }
     let caller = uid.map_or_else(|| peer.clone(), |uid| format!("uid {uid} {peer}"));
     let ingress = state.way_out("loopback");
-    Box::pin(serve_http(&ingress, client, &caller, &Form::Proxy, &ending)).await;
+    Box::pin(serve_http(&ingress, client, &caller, &arrival, &Form::Proxy, &ending)).await;
 }
 
 /// A client with a certificate, whose common name is on the list.
@@ -184,6 +197,7 @@ async fn mutual(
     ending: Ending,
     client: TcpStream,
     peer: String,
+    arrival: Arrival,
 ) {
     if !state.speaks(&client, Listener::Clients).await {
         return;
@@ -192,7 +206,9 @@ async fn mutual(
     let mut client = match timeout(HANDSHAKE, TlsAcceptor::from(config).accept(client)).await {
         Ok(Ok(client)) => client,
         Ok(Err(error)) => {
-            warn!(target: "tunnel::audit", caller = peer, %error, "refused: no client with a certificate");
+            if state.connector.unknown().may_tell("clients", "certificate") {
+                warn!(target: "tunnel::audit", caller = peer, %error, "refused: no client with a certificate");
+            }
             return;
         }
         Err(_) => return debug!(peer, "no TLS handshake in time"),
@@ -205,9 +221,12 @@ async fn mutual(
         let _ = client.shutdown().await;
         return;
     }
+    if !arrival.enter() {
+        return debug!(peer, %name, "too many clients of this source");
+    }
     let caller = format!("{name} {peer}");
     let ingress = state.way_in("clients");
-    Box::pin(serve_http(&ingress, client, &caller, &Form::Proxy, &ending)).await;
+    Box::pin(serve_http(&ingress, client, &caller, &arrival, &Form::Proxy, &ending)).await;
 }
 
 /// Serves with the gateway's certificate and the clients' authorities as they are.

@@ -1,10 +1,14 @@
 //! What is sent to the internal Service of gateways, at the node's addresses and the ports that the Service says. Callers are not known
 //! here: they come as far as nodes, and a kubelet authenticates them itself, since its TLS is passed through unopened.
 
-use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    sync::Arc,
+};
 
 use parking_lot::Mutex;
-use tokio::task::JoinSet;
+use tokio::{sync::watch, task::JoinSet};
 use tunnel::{
     ending::Ending,
     ingress::{
@@ -24,9 +28,12 @@ use super::{
 /// What is sent to each address.
 type Ways = Arc<Mutex<BTreeMap<SocketAddr, WayIn>>>;
 
+/// The addresses that listen by now: the cluster is told, and sends nobody to another.
+pub(super) type Open = Arc<watch::Sender<BTreeSet<SocketAddr>>>;
+
 /// Keeps the listeners of the plan until `all` retires. What is sent to a port is looked up for each client. Clients of a listener that is
 /// closed go on.
-pub(super) async fn keep(state: Arc<State>, all: Ending) {
+pub(super) async fn keep(state: Arc<State>, listening: Open, all: Ending) {
     let mut plans = state.plan.subscribe();
     let (ways, mut open) = (Ways::default(), BTreeMap::<SocketAddr, Ending>::new());
     let mut tasks = JoinSet::new();
@@ -45,7 +52,8 @@ pub(super) async fn keep(state: Arc<State>, all: Ending) {
             for address in plan.ways_in.keys() {
                 open.entry(*address).or_insert_with(|| {
                     let closed = all.child();
-                    tasks.spawn(serve(state.clone(), ways.clone(), *address, closed.clone()));
+                    let (state, ways, listening) = (state.clone(), ways.clone(), listening.clone());
+                    tasks.spawn(serve(state, ways, listening, *address, closed.clone()));
                     closed
                 });
             }
@@ -59,15 +67,21 @@ pub(super) async fn keep(state: Arc<State>, all: Ending) {
     while tasks.join_next().await.is_some() {}
 }
 
-async fn serve(state: Arc<State>, ways: Ways, address: SocketAddr, closed: Ending) {
+async fn serve(state: Arc<State>, ways: Ways, listening: Open, address: SocketAddr, closed: Ending) {
     let name = format!("way in at {address}");
     let listener = tokio::select! {
         listener = bind(&state, &name, address) => listener,
         () = closed.retired() => return state.problem(&name, None),
     };
+    listening.send_if_modified(|open| open.insert(address));
+    // Told before it is so, and before another listener can be there; what drains takes nobody new.
+    let told = async {
+        closed.retired().await;
+        listening.send_if_modified(|open| open.remove(&address));
+    };
     let drain = state.connector.limits().drain;
     let ending = closed.clone();
-    listen::tcp(listener, closed, drain, move |client, peer| {
+    let listen = listen::tcp(listener, closed.clone(), drain, move |client, peer, arrival| {
         let (state, ending) = (state.clone(), ending.clone());
         let way = ways.lock().get(&address).cloned();
         async move {
@@ -81,16 +95,20 @@ async fn serve(state: Arc<State>, ways: Ways, address: SocketAddr, closed: Endin
             }
             match way {
                 Some(WayIn::Http(ports)) => {
-                    let ingress = state.way_in("internal-http");
-                    Box::pin(serve_http(&ingress, client, &peer, &Form::Host(ports), &ending)).await;
+                    let ingress = state.way_in_of_anybody("internal-http");
+                    Box::pin(serve_http(&ingress, client, &peer, &arrival, &Form::Host(ports), &ending))
+                        .await;
                 }
                 Some(WayIn::Tls(port)) => {
-                    let ingress = state.way_in("internal-tls");
-                    Box::pin(serve_sni(&ingress, client, &peer, port)).await;
+                    let ingress = state.way_in_of_anybody("internal-tls");
+                    Box::pin(serve_sni(&ingress, client, &peer, &arrival, port)).await;
                 }
                 None => {}
             }
         }
-    })
-    .await;
+    });
+    tokio::join!(biased; told, listen);
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,6 +13,7 @@
 //! hub is given to report, and the others follow all that it goes by: whoever is next knows when each report was seen to change last.
 
 mod apply;
+mod dialers;
 mod domains;
 mod elect;
 mod findings;
@@ -29,6 +30,7 @@ mod ports;
 mod services;
 mod status;
 mod verdict;
+mod ways_in;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -215,7 +217,7 @@ pub(crate) async fn run(setup: Setup, end: CancellationToken) {
 
 /// Whether there is nothing to do, and nobody for whom there could be.
 fn is_idle(context: &Context) -> bool {
-    let nothing = |now| plan::plan(&observe::observe(context), Memory::new(now)).0.is_empty();
+    let nothing = |now| plan::plan(&observe::observe(context), &Memory::new(now)).0.is_empty();
     context.gateways.all().is_empty() && nothing(Instant::now())
 }
 
@@ -261,7 +263,7 @@ async fn reconcile(context: &Context, remembered: &mut Remembered) -> Instant {
     observe::confirm(context).await;
     let mut observed = observe::observe(context);
     overlay(&mut observed, &remembered.written);
-    let (plan, memory) = plan::plan(&observed, remembered.memory.clone());
+    let (plan, memory) = plan::plan(&observed, &remembered.memory);
     remembered.memory = memory;
     let Remembered { memory: _, paces, told, written, failures } = remembered;
     let mut applied = apply::apply(context, &plan, paces, told).await;

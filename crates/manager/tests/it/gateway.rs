@@ -19,12 +19,14 @@ const SLICE: &str = "kube-system/x-raven-proxy-internal-svc-ipv4";
 struct Site {
     server: FakeApiServer,
     tasks: JoinSet<()>,
+    /// Where the hub of `c1` says that it listens for what the internal Service leads to it; an older one does not.
+    ways_in: Option<&'static [&'static str]>,
 }
 
 impl Site {
     async fn new() -> Self {
         let server = process::server().await;
-        let site = Self { server, tasks: JoinSet::new() };
+        let site = Self { server, tasks: JoinSet::new(), ways_in: None };
         for (name, ip, labels) in [
             ("a", "192.168.1.10", json!({ (api::labels::NODE_POOL): "shop" })),
             ("b", "192.168.1.11", json!({ (api::labels::NODE_POOL): "shop" })),
@@ -89,11 +91,14 @@ impl Site {
     fn report(&self, holder: &str, links: &[&str]) {
         let links: Vec<Value> =
             links.iter().map(|node| json!({ "node": node, "roundTripMillis": 12 })).collect();
-        let report = json!({ "instance": holder, "links": links }).to_string();
+        let mut report = json!({ "instance": holder, "links": links });
+        if let Some(ways_in) = self.ways_in {
+            report["waysIn"] = json!(ways_in);
+        }
         let object = json!({
             "metadata": {
                 "name": "isthmus-gateway-c1", "namespace": "kube-system",
-                "annotations": { (api::annotations::TUNNEL_REPORT): report },
+                "annotations": { (api::annotations::TUNNEL_REPORT): report.to_string() },
             },
             "data": { "holderIdentity": holder, "renewTime": format!("{:?}", Instant::now()) },
         });
@@ -237,6 +242,51 @@ async fn gateways_follow_their_hubs() {
     .await;
 }
 
+/// Its hub lives, nobody is linked to it, and something else has one of its ports.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_says_whom_it_misses_and_where_it_does_not_listen() {
+    let mut site = Site::new().await;
+    let ports = json!({ "spec": { "proxyConfig": { "proxyHTTPPort": "9100" } } });
+    site.cluster().merge_patch("gateways.raven.openyurt.io", "cloud", &ports).unwrap();
+    site.ways_in = Some(&["10.0.0.1:10264"]);
+    site.manage().await;
+    let connected = |site: &Site| {
+        let conditions =
+            site.gateway("cloud")["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let found = conditions.into_iter().find(|condition| condition["type"] == "Connected");
+        found.map(|found| {
+            ["status", "reason", "message"].map(|key| found[key].as_str().unwrap_or_default().to_owned())
+        })
+    };
+    // Before the pool has a Gateway both of its nodes dial.
+    site.until("nobody is linked", Some(&[]), |site| {
+        connected(site).is_some_and(|[status, reason, message]| {
+            let missed = "no node has a link to c1: missed are a: does TCP 192.0.2.1:10262 answer";
+            status == "False" && reason == "NoLinks" && message.starts_with(missed)
+        })
+    })
+    .await;
+    site.until("it is told of", Some(&["a"]), |site| {
+        reason(&site.gateway("cloud"), "Exposed") == "WaysInClosed"
+            && reason(&site.gateway("cloud"), "Connected") == "Accepting"
+    })
+    .await;
+    let led = |site: &Site| -> Vec<u64> {
+        let slices = site.cluster().list("endpointslices.discovery.k8s.io");
+        let with_it = slices.values().filter(|slice| slice["endpoints"][0]["nodeName"] == "c1");
+        let ports = with_it.flat_map(|slice| slice["ports"].as_array().cloned().unwrap_or_default());
+        ports.map(|port| port["port"].as_u64().unwrap()).collect()
+    };
+    assert_eq!(led(&site), [10264]);
+    assert_eq!(site.backends(), json!([]));
+    site.ways_in = Some(&["10.0.0.1:10263", "10.0.0.1:10264"]);
+    site.until("it listens", Some(&["a"]), |site| {
+        reason(&site.gateway("cloud"), "Exposed") == "AddressKnown" && led(site) == [10264, 10263]
+    })
+    .await;
+    assert_eq!(site.backends()[0]["nodeName"], "c1");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_gateway_that_cannot_be_read_harms_no_other() {
     let mut site = Site::new().await;
@@ -274,7 +324,7 @@ async fn a_gateway_that_dies_with_the_leader_is_out_of_the_slices_as_soon_as_any
 /// A Lease that is kept costs the cluster writes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_stands_for_election_where_there_is_nothing_to_do() {
-    let mut site = Site { server: process::server().await, tasks: JoinSet::new() };
+    let mut site = Site { server: process::server().await, tasks: JoinSet::new(), ways_in: None };
     site.manage().await;
     let leads =
         |site: &Site| site.cluster().get("leases.coordination.k8s.io", "isthmus-system/isthmus-manager");

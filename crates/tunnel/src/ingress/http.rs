@@ -17,12 +17,12 @@ use hyper::{
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
-use tokio::{task::JoinSet, time::timeout};
+use tokio::{sync::Notify, task::JoinSet, time::timeout};
 use tracing::debug;
 
-use super::Ingress;
+use super::{Ingress, arrival::Arrival};
 use crate::{
-    connector::Upstream,
+    connector::{self, Upstream},
     ending::Ending,
     hop_by_hop::strip,
     protocol::{HEADER_REASON, OpenError},
@@ -30,7 +30,10 @@ use crate::{
     target::Target,
 };
 
-/// How long a request's head may take, and a connection that is kept wait for the next one: whoever scrapes each minute keeps it.
+/// How long the first head of a connection may take: until then it holds one of the few places of those who have not said what they want.
+const FIRST_HEAD_TIME: Duration = Duration::from_secs(15);
+
+/// How long a connection that is kept may wait for the next one, that one's time included: whoever scrapes each minute keeps it.
 const HEAD_TIME: Duration = Duration::from_secs(65);
 
 /// How long a connection that is kept may take to be ready again after its last answer; it only has to be told that this was read.
@@ -46,6 +49,8 @@ type Sender = client::SendRequest<Incoming>;
 /// What requests of a client leave for as long as it is there.
 #[derive(Default)]
 struct Left {
+    // Its first head is in.
+    said: Notify,
     // The other connections, and the bytes after an upgrade.
     tasks: Mutex<JoinSet<()>>,
     // The connection to the last destination.
@@ -62,18 +67,28 @@ pub enum Form {
     Host(BTreeSet<u16>),
 }
 
-/// Serves one client, until it leaves. Once `ending` retires it may finish its request, and bytes after an upgrade go on.
+/// Serves one client, until it leaves. It enters with its first head. Once `ending` retires it may finish its request, and bytes after an upgrade go on.
 pub async fn serve_http<C: Pipe + 'static>(
     ingress: &Ingress,
     client: C,
     peer: &str,
+    arrival: &Arrival,
     form: &Form,
     ending: &Ending,
 ) {
     let left = Left::default();
     let service = service_fn(|request: Request<Incoming>| {
         let left = &left;
-        async move { Ok::<_, std::convert::Infallible>(answer::<C>(ingress, request, peer, form, left).await) }
+        async move {
+            left.said.notify_one();
+            let answer = if arrival.enter() {
+                answer::<C>(ingress, request, peer, arrival, form, left).await
+            } else {
+                ingress.refused(&wanted(&request), peer, OpenError::Crowded);
+                last_refusal(OpenError::Crowded)
+            };
+            Ok::<_, std::convert::Infallible>(answer)
+        }
     });
     let connection = server::Builder::new()
         .timer(TokioTimer::new())
@@ -84,18 +99,28 @@ pub async fn serve_http<C: Pipe + 'static>(
         .with_upgrades();
     // Boxed: after an upgrade only the bytes are left.
     let mut connection = Box::pin(connection);
-    let ended = tokio::select! {
-        ended = &mut connection => ended,
-        () = ending.retired() => {
-            connection.as_mut().graceful_shutdown();
-            connection.as_mut().await
+    let late = async {
+        if timeout(FIRST_HEAD_TIME, left.said.notified()).await.is_ok() {
+            std::future::pending::<()>().await;
         }
     };
-    drop(connection);
-    if let Err(error) = ended {
-        debug!(peer, %error, "client's connection ended");
+    let whole = async {
+        tokio::select! {
+            ended = &mut connection => ended,
+            () = ending.retired() => {
+                connection.as_mut().graceful_shutdown();
+                connection.as_mut().await
+            }
+        }
+    };
+    tokio::select! {
+        ended = whole => if let Err(error) = ended {
+            debug!(peer, %error, "client's connection ended");
+        },
+        () = late => debug!(peer, "no request in time"),
     }
-    let Left { tasks, kept } = left;
+    drop(connection);
+    let Left { tasks, kept, .. } = left;
     drop(kept);
     let mut tasks = tasks.into_inner();
     while tasks.join_next().await.is_some() {}
@@ -105,6 +130,7 @@ async fn answer<C: Pipe + 'static>(
     ingress: &Ingress,
     request: Request<Incoming>,
     peer: &str,
+    arrival: &Arrival,
     form: &Form,
     left: &Left,
 ) -> Answer {
@@ -122,9 +148,10 @@ async fn answer<C: Pipe + 'static>(
         return refusal(error);
     }
     if request.method() != Method::CONNECT {
-        return send_on::<C>(ingress, request, target, peer, left).await.unwrap_or_else(refusal);
+        let wanted = ingress.request(target, peer, arrival);
+        return send_on::<C>(ingress, request, wanted, peer, left).await.unwrap_or_else(refusal);
     }
-    match Box::pin(ingress.connector.connect(&ingress.request(target, peer))).await {
+    match Box::pin(ingress.connector.connect(&ingress.request(target, peer, arrival))).await {
         Ok(upstream) => {
             let upgrade = hyper::upgrade::on(request);
             spawn(&left.tasks, pass::<C>(upgrade, upstream));
@@ -204,7 +231,7 @@ async fn pass<C: Pipe + 'static>(upgrade: OnUpgrade, mut upstream: Upstream) {
 async fn send_on<C: Pipe + 'static>(
     ingress: &Ingress,
     mut request: Request<Incoming>,
-    target: Target,
+    wanted: connector::Request,
     peer: &str,
     left: &Left,
 ) -> Result<Answer, OpenError> {
@@ -219,11 +246,10 @@ async fn send_on<C: Pipe + 'static>(
         debug!(peer, %error, "the destination gave no answer");
         OpenError::Unreachable
     };
-    let kept = left.kept.lock().take().filter(|(known, _)| *known == target);
+    let kept = left.kept.lock().take().filter(|(known, _)| *known == wanted.target);
     let (send, mut response) = match again(kept, request).await.map_err(no_answer)? {
         Either::Left(answered) => answered,
         Either::Right(request) => {
-            let wanted = ingress.request(target.clone(), peer);
             let upstream = Box::pin(ingress.connector.connect(&wanted)).await?;
             let made = client::handshake(TokioIo::new(upstream)).await;
             let (mut send, connection): (Sender, _) = made.map_err(no_answer)?;
@@ -247,7 +273,7 @@ async fn send_on<C: Pipe + 'static>(
         let (parts, body) = response.into_parts();
         return Ok(Response::from_parts(parts, Either::Left(body)));
     }
-    *left.kept.lock() = Some((target, send));
+    *left.kept.lock() = Some((wanted.target, send));
     strip(response.headers_mut());
     let (parts, body) = response.into_parts();
     Ok(Response::from_parts(parts, Either::Left(body)))
@@ -302,13 +328,20 @@ fn to_origin_form(request: &mut Request<Incoming>) {
     *request.uri_mut() = path.map_or_else(|| Uri::from_static("/"), Uri::from);
 }
 
+/// With which the connection ends, too.
+fn last_refusal(error: OpenError) -> Answer {
+    let mut response = refusal(error);
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
 fn refusal(error: OpenError) -> Answer {
     let mut response = Response::new(Either::Right(Full::from(format!("{error}\n"))));
     *response.status_mut() = error.status();
     let headers = response.headers_mut();
     headers.insert(HEADER_REASON, HeaderValue::from_static(error.reason()));
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    if error == OpenError::NoLink {
+    if matches!(error, OpenError::NoLink | OpenError::Crowded) {
         headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
     }
     response

@@ -1,54 +1,54 @@
 //! Listeners of the ways in: TCP, TCP with mutual TLS, and Unix sockets. Each connection is a task, and their number is bounded.
 
-use std::{future::Future, io, sync::Arc, time::Duration};
+use std::{future::Future, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use rustls::ServerConfig;
 use tokio::{
     net::{TcpListener, TcpStream, UnixListener, UnixStream},
-    sync::Semaphore,
+    sync::{OwnedSemaphorePermit, Semaphore},
     task::JoinSet,
     time::timeout,
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tracing::{debug, warn};
 
-use crate::{ending::Ending, socket::tune_stream};
+use super::arrival::{Arrival, CLIENTS_MAX, Rooms};
+use crate::{doorway::Source, ending::Ending, socket::tune_stream};
 
 /// How long a TLS handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// How many clients of a listener may be connected; more wait in the kernel's queue.
-pub const CLIENTS_MAX: usize = 4096;
-
-/// Serves TCP clients until `ending` retires; then those that are there, once it is shut down for no longer than `drain`.
+/// Serves TCP clients until `ending` retires; then those that are there, once it is shut down for no longer than `drain`. `serve` calls
+/// [`Arrival::enter`] once a client has said what it wants. One of a source that has too many which have not is closed at once.
 pub async fn tcp<F: Future<Output = ()> + Send + 'static>(
     listener: TcpListener,
     ending: Ending,
     drain: Duration,
-    serve: impl Fn(TcpStream, String) -> F + Send + Sync + 'static,
+    serve: impl Fn(TcpStream, String, Arrival) -> F + Send + Sync + 'static,
 ) {
-    let one = move |client: TcpStream, peer| {
+    let one = move |client: TcpStream, peer, arrival| {
         tune_stream(&client);
-        serve(client, peer)
+        serve(client, peer, arrival)
     };
-    accept(listener, ending, drain, one).await;
+    accept(Counted { listener, rooms: Arc::default() }, ending, drain, one).await;
 }
 
-/// As [`tcp`], with TLS. `config` says whether client certificates are asked for; `serve` sees the session.
+/// As [`tcp`], with TLS. `config` says whether client certificates are asked for; `serve` sees the session of a client that has a place.
 pub async fn tls<F: Future<Output = ()> + Send + 'static>(
     listener: TcpListener,
     config: Arc<ServerConfig>,
     ending: Ending,
     drain: Duration,
-    serve: impl Fn(TlsStream<TcpStream>, String) -> F + Send + Sync + 'static,
+    serve: impl Fn(TlsStream<TcpStream>, String, Arrival) -> F + Send + Sync + 'static,
 ) {
     let serve = Arc::new(serve);
     let acceptor = TlsAcceptor::from(config);
-    let one = move |client: TcpStream, peer: String| {
+    let one = move |client: TcpStream, peer: String, arrival: Arrival| {
         let (acceptor, serve) = (acceptor.clone(), serve.clone());
         async move {
             match timeout(HANDSHAKE, acceptor.accept(client)).await {
-                Ok(Ok(client)) => serve(client, peer).await,
+                Ok(Ok(client)) if arrival.enter() => serve(client, peer, arrival).await,
+                Ok(Ok(_)) => debug!(peer, "too many clients of this source"),
                 Ok(Err(error)) => debug!(peer, %error, "no TLS handshake"),
                 Err(_) => debug!(peer, "no TLS handshake in time"),
             }
@@ -57,37 +57,87 @@ pub async fn tls<F: Future<Output = ()> + Send + 'static>(
     tcp(listener, ending, drain, one).await;
 }
 
-/// As [`tcp`], over a Unix socket: whoever may open it may use it.
+/// As [`tcp`], over a Unix socket: whoever may open it may use it, and has no address to be counted by.
 pub async fn unix<F: Future<Output = ()> + Send + 'static>(
     listener: UnixListener,
     ending: Ending,
     drain: Duration,
     serve: impl Fn(UnixStream, String) -> F + Send + Sync + 'static,
 ) {
-    accept(listener, ending, drain, serve).await;
+    let one = move |client, peer, permit: OwnedSemaphorePermit| {
+        let served = serve(client, peer);
+        async move {
+            served.await;
+            drop(permit);
+        }
+    };
+    accept(Limited { listener, clients: Arc::new(Semaphore::new(CLIENTS_MAX)) }, ending, drain, one).await;
 }
 
 /// What clients come in at.
 trait Clients {
     type Client: Send;
+    type Room: Send;
+    type Address;
+    type Place: Send;
+
+    /// Waits until there is room for anybody; more wait in the kernel's queue.
+    async fn room(&self) -> Option<Self::Room>;
 
     /// The next client, and where it comes from.
-    fn next(&self) -> impl Future<Output = io::Result<(Self::Client, String)>> + Send;
+    async fn next(&self) -> io::Result<(Self::Client, Self::Address)>;
+
+    /// Gives the room to that client, unless others like it have too much of it; and what it is called.
+    fn admit(&self, room: Self::Room, address: Self::Address) -> (String, Option<Self::Place>);
 }
 
-impl Clients for TcpListener {
-    type Client = TcpStream;
+struct Counted {
+    listener: TcpListener,
+    rooms: Arc<Rooms>,
+}
 
-    async fn next(&self) -> io::Result<(TcpStream, String)> {
-        self.accept().await.map(|(client, address)| (client, address.to_string()))
+impl Clients for Counted {
+    type Client = TcpStream;
+    type Room = OwnedSemaphorePermit;
+    type Address = SocketAddr;
+    type Place = Arrival;
+
+    async fn room(&self) -> Option<OwnedSemaphorePermit> {
+        self.rooms.arriving.room().await
+    }
+
+    async fn next(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        self.listener.accept().await
+    }
+
+    fn admit(&self, room: OwnedSemaphorePermit, address: SocketAddr) -> (String, Option<Arrival>) {
+        let source = Source::from(address.ip());
+        let place = self.rooms.arriving.admit(room, source);
+        (address.to_string(), place.map(|place| Arrival::at(self.rooms.clone(), place, source)))
     }
 }
 
-impl Clients for UnixListener {
-    type Client = UnixStream;
+struct Limited {
+    listener: UnixListener,
+    clients: Arc<Semaphore>,
+}
 
-    async fn next(&self) -> io::Result<(UnixStream, String)> {
-        self.accept().await.map(|(client, _)| (client, "unix".to_owned()))
+impl Clients for Limited {
+    type Client = UnixStream;
+    type Room = OwnedSemaphorePermit;
+    type Address = ();
+    type Place = OwnedSemaphorePermit;
+
+    async fn room(&self) -> Option<OwnedSemaphorePermit> {
+        self.clients.clone().acquire_owned().await.ok()
+    }
+
+    async fn next(&self) -> io::Result<(UnixStream, ())> {
+        self.listener.accept().await.map(|(client, _)| (client, ()))
+    }
+
+    fn admit(&self, room: OwnedSemaphorePermit, (): ()) -> (String, Option<OwnedSemaphorePermit>) {
+        ("unix".to_owned(), Some(room))
     }
 }
 
@@ -95,27 +145,20 @@ async fn accept<L: Clients, F: Future<Output = ()> + Send + 'static>(
     listener: L,
     ending: Ending,
     drain: Duration,
-    serve: impl Fn(L::Client, String) -> F,
+    serve: impl Fn(L::Client, String, L::Place) -> F,
 ) {
-    let clients = Arc::new(Semaphore::new(CLIENTS_MAX));
     let mut tasks = JoinSet::new();
     loop {
         let accepted = tokio::select! {
-            accepted = async {
-                let permit = clients.clone().acquire_owned().await;
-                (permit, listener.next().await)
-            } => accepted,
+            accepted = async { (listener.room().await, listener.next().await) } => accepted,
             () = ending.retired() => break,
         };
         match accepted {
-            (Ok(permit), Ok((client, peer))) => {
-                let served = serve(client, peer);
-                tasks.spawn(async move {
-                    served.await;
-                    drop(permit);
-                });
-            }
-            (Err(_), _) => break,
+            (Some(room), Ok((client, address))) => match listener.admit(room, address) {
+                (peer, Some(place)) => drop(tasks.spawn(serve(client, peer, place))),
+                (peer, None) => debug!(peer, "too many of this source have not said what they want"),
+            },
+            (None, _) => break,
             (_, Err(error)) => {
                 warn!(%error, "cannot accept clients");
                 tokio::time::sleep(Duration::from_millis(100)).await;

@@ -10,10 +10,10 @@ use tokio::{
 };
 use tracing::{debug, info};
 
-use super::Ingress;
+use super::{Ingress, arrival::Arrival};
 use crate::{
     protocol::OpenError,
-    relay::{Pipe, relay},
+    relay::{Pipe, relay_once_heard},
     target::{Host, Target},
 };
 
@@ -22,6 +22,11 @@ const CLIENT_HELLO_MAX: usize = 72 * 1024;
 
 /// How long a client may take to send it.
 const CLIENT_HELLO_TIME: Duration = Duration::from_secs(10);
+
+/// How long a client may take to say something after that. Whatever version of TLS it speaks, it has to: its part of the handshake is not over with
+/// its first message. Here only records are seen, so nobody can tell more; but who says one and no more holds a stream of a link, and of the node's
+/// server, for as long as that lets it.
+const HANDSHAKE_TIME: Duration = Duration::from_secs(30);
 
 /// The TLS alert `unrecognized_name` (RFC 6066, 3), fatal, in a record of TLS 1.2.
 const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
@@ -76,14 +81,18 @@ async fn client_hello(client: &mut impl Pipe) -> Result<(String, Vec<u8>), Clien
     }
 }
 
-/// Serves one client that dialled `port` of the name it says.
-pub async fn serve_sni(ingress: &Ingress, mut client: impl Pipe, peer: &str, port: u16) {
+/// Serves one client that dialled `port` of the name it says. It enters with its first message.
+pub async fn serve_sni(ingress: &Ingress, mut client: impl Pipe, peer: &str, arrival: &Arrival, port: u16) {
     let hello = timeout(CLIENT_HELLO_TIME, client_hello(&mut client)).await;
     let (name, first) = match hello.unwrap_or(Err(ClientHelloError::Timeout)) {
         Ok(hello) => hello,
         Err(error) => {
             if matches!(error, ClientHelloError::Io(_) | ClientHelloError::Timeout) {
-                info!(listener = ingress.name, peer, %error, "no TLS client that says where to");
+                if ingress.connector.unknown().may_tell(ingress.name, "no_hello") {
+                    info!(listener = ingress.name, peer, %error, "no TLS client that says where to");
+                } else {
+                    debug!(listener = ingress.name, peer, %error, "no TLS client that says where to");
+                }
                 return;
             }
             ingress.refused(&format!("port {port}: {error}"), peer, OpenError::Malformed);
@@ -106,10 +115,13 @@ pub async fn serve_sni(ingress: &Ingress, mut client: impl Pipe, peer: &str, por
         let _ = client.write_all(&UNRECOGNIZED_NAME).await;
         return;
     }
-    let request = ingress.request(target, peer);
+    if !arrival.enter() {
+        return ingress.refused(&target.to_string(), peer, OpenError::Crowded);
+    }
+    let request = ingress.request(target, peer, arrival);
     match Box::pin(ingress.connector.connect(&request)).await {
         Ok(mut upstream) => {
-            let (passed, result) = relay(&mut client, &mut upstream, first).await;
+            let (passed, result) = relay_once_heard(&mut client, &mut upstream, first, HANDSHAKE_TIME).await;
             debug!(target = %request.target, up = passed.up, down = passed.down, broken = result.is_err(), "passed through");
         }
         Err(error) => {

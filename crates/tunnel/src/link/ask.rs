@@ -12,10 +12,14 @@ use super::{
     register, short_body, wait_for_streams, watch_liveness,
 };
 use crate::{
+    doorway::{Place, Source},
     ending::Ending,
     hello::{Hello, HelloError},
     links::table::Link,
-    protocol::{Class, HEADER_CLASS, HEADER_HOPS, HEADER_REASON, HEADER_REQUEST_ID, HELLO_PATH, OpenError},
+    protocol::{
+        Class, HEADER_CLASS, HEADER_HOPS, HEADER_REASON, HEADER_REQUEST_ID, HEADER_SOURCE, HELLO_PATH,
+        OpenError,
+    },
     socket::{Metered, Traffic, metered},
     stream::TunnelStream,
     target::Target,
@@ -143,13 +147,19 @@ pub(crate) struct Opening<'a> {
     pub(crate) target: &'a Target,
     pub(crate) class: Class,
     pub(crate) hops: u8,
+    /// Where the client is, if nobody vouches for it.
+    pub(crate) source: Option<Source>,
     pub(crate) request_id: &'a str,
 }
 
-/// Opens a stream. On an error nothing of it was ever sent on to the destination.
-pub(crate) async fn open(link: &Arc<Link>, opening: &Opening<'_>) -> Result<TunnelStream, OpenError> {
+/// Opens a stream, which holds that place. On an error nothing of it was ever sent on to the destination.
+pub(crate) async fn open(
+    link: &Arc<Link>,
+    opening: &Opening<'_>,
+    place: Option<Place>,
+) -> Result<TunnelStream, OpenError> {
     // Counted before it is looked; a link that ends is marked before it looks whether any is counted. So one of the two sees the other.
-    let guard = link.traffic.open_stream();
+    let guard = link.traffic.open_stream_at(place);
     if link.is_closed_to_new() {
         return Err(OpenError::NoLink);
     }
@@ -178,6 +188,9 @@ fn connect_request(opening: &Opening<'_>) -> Option<Request<()>> {
     let headers = request.headers_mut();
     headers.insert(HEADER_CLASS, HeaderValue::from_static(opening.class.name()));
     headers.insert(HEADER_HOPS, HeaderValue::from(u16::from(opening.hops)));
+    if let Some(source) = opening.source {
+        headers.insert(HEADER_SOURCE, HeaderValue::from_str(&source.to_string()).ok()?);
+    }
     headers.insert(HEADER_REQUEST_ID, HeaderValue::from_str(opening.request_id).ok()?);
     Some(request)
 }

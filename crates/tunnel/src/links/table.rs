@@ -17,6 +17,7 @@ use tokio::{sync::watch, time::Instant};
 
 use crate::{
     candidates::{Candidate, order},
+    doorway::{Doorway, Place, Source},
     links::load::Load,
     protocol::Class,
     route::{Direction, Step},
@@ -46,6 +47,8 @@ pub struct Link {
     suspended: AtomicBool,
     silent: AtomicBool,
     streams_max: usize,
+    // For clients that nobody vouches for.
+    unvouched: Doorway,
     asker: Option<SendRequest<Bytes>>,
     expires: SystemTime,
 }
@@ -75,6 +78,12 @@ pub struct LinkStatus {
     pub received: u64,
     /// Bytes sent.
     pub sent: u64,
+}
+
+/// How many of a link's streams clients may have that nobody vouches for, and as they have no more of any link, of all those to a peer: the
+/// rest is for others, whatever they do and whichever links there are.
+fn unvouched_max(streams: usize) -> usize {
+    streams / 2
 }
 
 /// What is needed to add a link.
@@ -151,7 +160,7 @@ impl LinkTable {
             passed.fold();
             passed.counted.push(traffic.clone());
         }
-        let now = Instant::now();
+        let (now, streams_max) = (Instant::now(), usize::try_from(streams_max).unwrap_or(usize::MAX));
         let link = Arc::new(Link {
             id: self.next.fetch_add(1, Ordering::Relaxed),
             peer,
@@ -165,7 +174,8 @@ impl LinkTable {
             draining: AtomicBool::new(false),
             suspended: AtomicBool::new(false),
             silent: AtomicBool::new(false),
-            streams_max: usize::try_from(streams_max).unwrap_or(usize::MAX),
+            streams_max,
+            unvouched: Doorway::for_two(unvouched_max(streams_max)),
             asker,
             expires,
         });
@@ -191,6 +201,11 @@ impl LinkTable {
     pub fn count(&self, peer: &str) -> usize {
         let links = self.links.lock();
         links.values().filter(|link| link.peer == peer && !link.is_closed_to_new()).count()
+    }
+
+    /// And how many it has in all. A peer decides by itself when one drains, and how long its streams last.
+    pub(crate) fn count_in_all(&self, peer: &str) -> usize {
+        self.links.lock().values().filter(|link| link.peer == peer).count()
     }
 
     /// When the last of the certificates expires that this peer showed for the links that it has.
@@ -253,6 +268,11 @@ impl Link {
         self.round_trip.store(micros.max(1), Ordering::Relaxed);
         // Told of at each PING's answer: so the load is of the last seconds, though nobody asks for a stream.
         self.load(Instant::now());
+    }
+
+    /// A place for a stream of a client that nobody vouches for, unless they all have their part of the link, or its source half of that.
+    pub(crate) fn unvouched_place(&self, source: Source) -> Option<Place> {
+        self.unvouched.try_enter(source)
     }
 
     fn load(&self, now: Instant) -> u64 {

@@ -18,6 +18,8 @@ use tracing::{
 use tunnel::{
     ending::Ending,
     ingress::{
+        Ingress,
+        arrival::Arrival,
         http::{Form, serve_http},
         sni::serve_sni,
     },
@@ -94,7 +96,8 @@ async fn every_refusal_is_told_of() {
         client.shutdown().await.unwrap();
         let ending = Ending::at(CancellationToken::new());
         let ingress = cloud.ingress();
-        let whole = serve_http(&ingress, server, "client", &form, &ending);
+        let arrival = Arrival::uncounted();
+        let whole = serve_http(&ingress, server, "client", &arrival, &form, &ending);
         tokio::time::timeout(SOON, whole).await.unwrap();
         let mut answer = Vec::new();
         client.read_to_end(&mut answer).await.unwrap();
@@ -112,7 +115,9 @@ async fn every_refusal_is_told_of() {
         let (mut client, server) = duplex(4096);
         client.write_all(&first).await.unwrap();
         let ingress = cloud.ingress();
-        tokio::time::timeout(SOON, serve_sni(&ingress, server, "client", 10250)).await.unwrap();
+        tokio::time::timeout(SOON, serve_sni(&ingress, server, "client", &Arrival::uncounted(), 10250))
+            .await
+            .unwrap();
         assert_eq!(taken(), [expected]);
     }
     // An address that nodes of several other domains have.
@@ -126,6 +131,27 @@ async fn every_refusal_is_told_of() {
     let address = "198.51.100.7:10250".to_owned();
     assert_eq!(cloud.connect(&address).await.err(), Some(OpenError::Ambiguous));
     assert_eq!(taken(), [format!("test; {address}; ambiguous; ")]);
+}
+
+/// Of those whom nobody vouches for; others have a line each.
+#[tokio::test]
+async fn clients_that_nobody_knows_have_a_line_for_all_of_them() {
+    let audit = Audit(Arc::default(), "tunnel::audit");
+    let _here = tracing::subscriber::set_default(audit.clone());
+    let world = World::new();
+    let cloud = world.hub("c1", true);
+    for (vouched, expected) in [(false, 2), (true, 40)] {
+        for number in 0..40 {
+            let (mut client, server) = duplex(4096);
+            let host = if number % 2 == 0 { "nobody:9100" } else { "a1:22" };
+            client.write_all(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes()).await.unwrap();
+            client.shutdown().await.unwrap();
+            let (ending, arrival) = (Ending::at(CancellationToken::new()), Arrival::uncounted());
+            let ingress = Ingress { vouched, ..cloud.ingress() };
+            serve_http(&ingress, server, "client", &arrival, &Form::Host([9100].into()), &ending).await;
+        }
+        assert_eq!(std::mem::take(&mut *audit.0.lock()).len(), expected);
+    }
 }
 
 #[tokio::test]

@@ -15,6 +15,7 @@ use tokio::{
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use tunnel::{
     destination::Rule,
+    ingress::arrival::Arrival,
     protocol::{ALPN_FORWARD, ALPN_REVERSE, HELLO_PATH, OpenError, VERSION},
     route::Direction,
     view::{Domain, Node, Place},
@@ -179,7 +180,7 @@ proptest! {
             }
             let (mut client, server) = tokio::io::duplex(100_000);
             let ingress = cloud.ingress();
-            let served = tokio::spawn(async move { tunnel::ingress::sni::serve_sni(&ingress, server, "test", 10250).await });
+            let served = tokio::spawn(async move { tunnel::ingress::sni::serve_sni(&ingress, server, "test", &Arrival::uncounted(), 10250).await });
             for piece in hello.chunks(hello.len().div_ceil(pieces).max(1)) {
                 // It may have ended before.
                 let _ = client.write_all(piece).await;
@@ -235,6 +236,50 @@ async fn a_peer_that_gives_another_name_is_who_its_certificate_says() {
     );
     assert_eq!(cloud.table.connected(), ["a1".to_owned()].into());
     assert_eq!(cloud.connect(&format!("{said}:{port}")).await.err(), Some(OpenError::NoLink));
+}
+
+/// A peer that holds a stream on each link and drains it, and makes another, ends at a number.
+#[tokio::test(flavor = "multi_thread")]
+async fn links_that_drain_are_bounded_too() {
+    const MOST: usize = 6;
+    let (mut world, mut tasks) = (World::new(), JoinSet::new());
+    (world.limits.links_of_a_peer, world.limits.links_of_a_peer_in_all) = (2, MOST);
+    let mut cloud = world.hub("c1", true);
+    let address = cloud.listen().await;
+    let mut held = Vec::new();
+    for made in 1..=MOST {
+        let connection = raw(&world.authority, "a1", address, Some(ALPN_REVERSE)).await.unwrap();
+        let mut server = h2::server::handshake(connection).await.unwrap();
+        let drain = Arc::new(tokio::sync::Notify::new());
+        let told = drain.clone();
+        tasks.spawn(async move {
+            let (_, mut respond) = server.accept().await.unwrap().unwrap();
+            let mut body = respond.send_response(http::Response::new(()), false).unwrap();
+            let hello = format!(r#"{{"protocol":{VERSION},"instance":"x","class":"interactive"}}"#);
+            body.send_data(hello.into(), true).unwrap();
+            let (_, mut respond) = server.accept().await.unwrap().unwrap();
+            let _stream: h2::SendStream<bytes::Bytes> =
+                respond.send_response(http::Response::new(()), false).unwrap();
+            loop {
+                tokio::select! {
+                    next = server.accept() => if next.is_none() { return },
+                    () = told.notified() => server.graceful_shutdown(),
+                }
+            }
+        });
+        cloud.links(made).await;
+        held.push(cloud.connect("a1:10250").await.unwrap());
+        drain.notify_one();
+        eventually("it drains", || cloud.table.count("a1") == 0).await;
+    }
+    let mut one_more = raw(&world.authority, "a1", address, Some(ALPN_REVERSE)).await.unwrap();
+    let mut rest = Vec::new();
+    let _ = timeout(SOON, one_more.read_to_end(&mut rest)).await.expect("one more link");
+    assert!(rest.is_empty(), "one more link was begun");
+    assert_eq!(cloud.table.snapshot().len(), MOST);
+    // The end of one makes room.
+    held.pop();
+    cloud.links(MOST - 1).await;
 }
 
 /// Whoever has a node's key may ask the gateway for anything: it goes by what that node speaks for, and the cloud reaches all as before.

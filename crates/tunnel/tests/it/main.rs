@@ -6,11 +6,13 @@
 mod audit;
 mod away;
 mod breaks;
+mod crowds;
 mod elections;
 mod expiry;
 mod faults;
 mod hostile;
 mod load;
+mod names;
 mod rotation;
 mod soak;
 mod streams;

@@ -16,6 +16,7 @@ use tunnel::{
     ending::Ending,
     ingress::{
         Ingress,
+        arrival::Arrival,
         http::{Form, serve_http},
         sni::serve_sni,
     },
@@ -48,7 +49,9 @@ fn http_client_until(
     let form = port.map_or(Form::Proxy, |port| Form::Host([port].into()));
     let (client, server) = duplex(64 * 1024);
     let ingress = ingress.clone();
-    tasks.spawn(async move { serve_http(&ingress, server, "test", &form, &ending).await });
+    tasks.spawn(
+        async move { serve_http(&ingress, server, "test", &Arrival::uncounted(), &form, &ending).await },
+    );
     client
 }
 
@@ -315,7 +318,7 @@ async fn tls_is_passed_through_unopened() {
         .unwrap();
     let (near, far) = duplex(64 * 1024);
     let ingress = cloud.ingress();
-    tasks.spawn(async move { serve_sni(&ingress, far, "test", port).await });
+    tasks.spawn(async move { serve_sni(&ingress, far, "test", &Arrival::uncounted(), port).await });
     let name = ServerName::try_from(crate::world::GATEWAY_NAME).unwrap();
     let mut session = TlsConnector::from(Arc::new(client)).connect(name, near).await.unwrap();
     let mut seen = String::new();
@@ -331,7 +334,7 @@ async fn a_first_message_in_pieces_or_without_a_name() {
     let serve = |tasks: &mut JoinSet<()>| {
         let (near, far) = duplex(256 * 1024);
         let ingress = cloud.ingress();
-        tasks.spawn(async move { serve_sni(&ingress, far, "test", port).await });
+        tasks.spawn(async move { serve_sni(&ingress, far, "test", &Arrival::uncounted(), port).await });
         near
     };
     // Byte by byte; all of it comes to the destination, and what follows.

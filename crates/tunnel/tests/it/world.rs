@@ -22,7 +22,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tunnel::{
     admission::ByView,
-    agent::Agent,
+    agent::{Agent, ServerNames},
     backoff,
     connector::{Connector, Request, Upstream},
     credentials::Credentials,
@@ -39,8 +39,11 @@ use tunnel::{
     view::{Domain, GatewayState, Node, Place, View},
 };
 
-/// The name in gateways' certificates.
+/// The name in certificates of exposed gateways.
 pub(crate) const GATEWAY_NAME: &str = "gateway.tunnel.internal";
+
+/// That in those of `a1` and `a2`, which stand for their pool.
+pub(crate) const POOL_NAME: &str = "gateway.pool.tunnel.internal";
 
 /// An address of this machine that is not loopback, which no tunnel goes to.
 pub(crate) fn own_address() -> IpAddr {
@@ -58,7 +61,8 @@ pub(crate) fn authority() -> Authority {
 /// The certificate of a hub, as a gateway or not.
 pub(crate) fn leaf(authority: &Authority, node: &str, gateway: bool) -> Identity {
     let user = User::new(&format!("isthmus:edge-hub:{node}"), &["isthmus:edge-hubs"]);
-    if gateway { authority.peer(&user, &[GATEWAY_NAME]) } else { authority.client(&user) }.unwrap()
+    let name = if node.starts_with('a') { POOL_NAME } else { GATEWAY_NAME };
+    if gateway { authority.peer(&user, &[name]) } else { authority.client(&user) }.unwrap()
 }
 
 /// A new certificate for a hub; which one it is.
@@ -136,6 +140,7 @@ impl Hub {
             connector: self.connector.clone(),
             class: Class::Interactive,
             name: "test",
+            vouched: true,
             patience: Duration::ZERO,
         }
     }
@@ -169,7 +174,10 @@ impl Hub {
             table: self.table.clone(),
             credentials: self.credentials.clone(),
             verifier: Arc::new(SubjectVerifier::new("isthmus:edge-hubs", "isthmus:edge-hub:")),
-            server_name: ServerName::try_from(GATEWAY_NAME).unwrap(),
+            server_names: ServerNames {
+                exposed: ServerName::try_from(GATEWAY_NAME).unwrap(),
+                of_pool: ServerName::try_from(POOL_NAME).unwrap(),
+            },
             proxy: None,
             instance: "test".into(),
             backoff: backoff::Limits {
@@ -205,6 +213,7 @@ pub(crate) fn request(target: &str) -> Request {
         caller: "test".into(),
         class: Class::Interactive,
         hops: 0,
+        unvouched: None,
         patience: Duration::ZERO,
         request_id: "test".into(),
     }

@@ -20,7 +20,7 @@ use testkit::{
     api_server::{access::User, pki::Authority},
     client::connection::Endpoint,
 };
-use tokio::time::sleep;
+use tokio::{io::AsyncReadExt as _, time::sleep};
 
 use super::site::{JSON, Lines, SERVICES, Site, get, names, service};
 
@@ -335,6 +335,46 @@ async fn a_revoked_token_ends_its_watch_though_its_owner_has_another() {
     assert_eq!(statuses(&of(&first)).await, [401; 4]);
 }
 
+/// More of them than the hub keeps.
+#[tokio::test]
+async fn tokens_that_nobody_issued_do_not_hide_that_another_was_refused() {
+    let (mut site, issuer) = Issuer::with_site().await;
+    site.start_inside(|config| config.lifetimes.allowed = Duration::from_millis(100)).await;
+    site.linked().await;
+    with_service(&site).await;
+    let revoked = issuer.token(&site, "a", 3600);
+    let of = |token: &str| site.secure(None).with_token(token);
+    assert_eq!(statuses(&of(&revoked)).await, [200; 4]);
+    for batch in 0..70 {
+        let junk = (0..20).map(|n| {
+            let endpoint = site.plain().with_token(&format!("junk-{batch}-{n}"));
+            async move { get(&endpoint, LIST).await.unwrap().0 }
+        });
+        let answers = futures::future::join_all(junk).await;
+        assert!(answers.iter().all(|status| *status == 401), "{answers:?}");
+    }
+    site.server.cluster().access().revoke_token(&revoked);
+    site.until("it is refused", async || get(&of(&revoked), LIST).await.unwrap().0 == 401).await;
+    site.server.cut();
+    site.offline().await;
+    assert_eq!(statuses(&of(&revoked)).await, [401; 4], "its signature says nothing against that");
+}
+
+/// Those who say who they are are not disturbed.
+#[tokio::test]
+async fn who_connects_and_shows_nothing_is_cut() {
+    let site = Site::started().await;
+    with_service(&site).await;
+    let friend = site.secure(Some(site.authority.client(&User::new("friend", &[])).unwrap()));
+    let mut watch = Lines::open(&friend, "/api/v1/services?watch=1&resourceVersion=0").await;
+    assert!(watch.brief().await.starts_with("ADDED visible@"));
+    let mut silent = site.connected().await;
+    let closed = tokio::time::timeout(super::site::SOON, silent.read(&mut [0; 64])).await;
+    assert!(matches!(closed, Ok(Ok(0) | Err(_))), "{closed:?}");
+    site.server.cluster().create("services", service("a", "after", 1)).unwrap();
+    assert!(watch.brief().await.starts_with("ADDED after@"));
+}
+
 #[tokio::test]
 async fn certificates_of_one_name_have_the_rights_of_their_own_groups() {
     let site = Site::started().await;
@@ -451,6 +491,33 @@ async fn who_cannot_be_reviewed_just_now_is_told_to_ask_again() {
     let requests = site.server.log().requests();
     assert!(requests.iter().skip(before).all(|request| request.path != SERVICES), "it was handed on");
     assert_eq!(hub.get(LIST, JSON).await.unwrap().status, 200);
+}
+
+/// The API server's own answer shows what the component's filter hides, and a watch would go on showing it. So who was refused a moment ago
+/// and has the right now is told so a little later; who has no filter is handed on meanwhile, and told at once.
+#[tokio::test]
+async fn who_has_a_filter_is_not_handed_on() {
+    let site = Site::started().await;
+    with_service(&site).await;
+    let access = site.server.cluster().access();
+    access.add_token("t", User::service_account("kube-system", "kube-proxy"));
+    access.add_token("u", User::service_account("a", "u"));
+    for (token, status) in [("t", 403), ("u", 200)] {
+        let hub = site.plain().with_token(token);
+        let reads = [LIST, READS[2], READS[3]];
+        access.set_authorizer(|asked| asked.resource != "services");
+        for path in reads {
+            assert_eq!(hub.get(path, JSON).await.unwrap().status, 403, "{token}, {path}");
+        }
+        access.set_authorizer(|_| true);
+        for path in reads {
+            let mut answer = hub.get(path, JSON).await.unwrap();
+            let body = String::from_utf8_lossy(&answer.bytes().await.unwrap()).into_owned();
+            assert_eq!(answer.status, status, "{token}, {path}: {body}");
+            let of_hub = answer.headers.get("audit-id").is_none();
+            assert!(of_hub, "{token}, {path}: it was handed on");
+        }
+    }
 }
 
 /// Who issues it writes it anew before it ends; pods would be cut off by an old one.

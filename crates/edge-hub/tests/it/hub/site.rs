@@ -285,11 +285,16 @@ impl Site {
         self.tls(self.secure, identity)
     }
 
-    /// The names of the certificate that the HTTPS listener shows.
-    pub(crate) async fn serves(&self) -> String {
+    /// A connection to the HTTPS listener that has said nothing yet.
+    pub(crate) async fn connected(&self) -> tokio_rustls::client::TlsStream<tokio::net::TcpStream> {
         let connector = tokio_rustls::TlsConnector::from(Arc::new(self.client_config(None)));
         let tcp = tokio::net::TcpStream::connect(self.secure).await.unwrap();
-        let tls = connector.connect("127.0.0.1".try_into().unwrap(), tcp).await.unwrap();
+        connector.connect("127.0.0.1".try_into().unwrap(), tcp).await.unwrap()
+    }
+
+    /// The names of the certificate that the HTTPS listener shows.
+    pub(crate) async fn serves(&self) -> String {
+        let tls = self.connected().await;
         let shown = tls.get_ref().1.peer_certificates().and_then(|chain| chain.first()).unwrap();
         tls::certificate::Certificate::from_der(shown.to_vec()).unwrap().dns_names().join(" ")
     }

@@ -6,6 +6,10 @@
 //! elected on trial: without a link for [`TRIAL`] while there was a gateway to dial it gives way, and comes last for a time that doubles.
 //! One that had a link and lost it gives way after [`LOST`]: long enough to dial anew, which a hub that lives does at once. One whose
 //! link ended because it answered no more was given longer than that, and gives way at once.
+//!
+//! One of an exposed Gateway that is alive may be where nobody comes. It does not show by itself alone: an endpoint without links is no
+//! worse than another while sites are offline. So they give way on trial if nobody is linked to any of them for [`IDLE`] though nodes would
+//! dial: one at a time, to one that lives and has an address, and none while another that gave way comes last.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -16,6 +20,9 @@ pub(crate) const TRIAL: Duration = Duration::from_secs(15);
 /// How long an elected candidate that lost its last link may be without one, while there is a gateway to dial.
 const LOST: Duration = Duration::from_secs(5);
 
+/// How long the endpoints of an exposed Gateway may live without a link of anyone to any of them, while nodes would dial.
+pub(crate) const IDLE: Duration = Duration::from_secs(30);
+
 /// For how long a candidate that gave way comes last: the first time, and at most.
 const LAST: (Duration, Duration) = (Duration::from_mins(1), Duration::from_mins(10));
 
@@ -24,6 +31,8 @@ const LAST: (Duration, Duration) = (Duration::from_mins(1), Duration::from_mins(
 pub(crate) enum Evidence {
     /// It accepts links, or has one.
     Working,
+    /// It accepts links, and nobody has one to it.
+    Idle,
     /// It is not known at the moment.
     Unknown,
     /// It says nothing of itself, but another gateway has a link to it, or there is none that could tell.
@@ -37,8 +46,8 @@ pub(crate) enum Evidence {
 /// How candidates are judged.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Judgement {
-    /// Only those that work are elected.
-    Strict,
+    /// Only those that live are elected, and judged by their links since there have been nodes that would dial; `None`: there are none.
+    Strict(Option<Instant>),
     /// Those that might work are elected, and judged since there has been something to dial; `None`: there is nothing.
     OnTrial(Option<Instant>),
     /// Tunnels say nothing of them; the nodes' readiness does.
@@ -52,6 +61,8 @@ pub(crate) struct Candidate {
     pub(crate) evidence: Evidence,
     /// Whether its node is ready.
     pub(crate) ready: bool,
+    /// Whether it can be dialled, if it is to be.
+    pub(crate) addressed: bool,
 }
 
 /// What is remembered between elections.
@@ -72,6 +83,8 @@ enum Link {
     Lost(Instant),
     /// It was first seen without then, after it had one over which it answered no more.
     Unanswering(Instant),
+    /// It has been seen to live without one since then.
+    Idle(Instant),
 }
 
 impl Link {
@@ -79,11 +92,14 @@ impl Link {
     fn next(before: Option<Self>, evidence: Evidence, now: Instant) -> Self {
         match (before, evidence) {
             (_, Evidence::Working) => Self::Had,
+            (Some(Self::Idle(since)), Evidence::Idle) => Self::Idle(since),
+            (_, Evidence::Idle) => Self::Idle(now),
+            // Its hub may have begun anew, to which nodes dial anew.
+            (None | Some(Self::Idle(_)), _) => Self::Awaited(now),
             (Some(before), Evidence::Silent) => before,
             (Some(Self::Had), Evidence::Unanswering) => Self::Unanswering(now),
             (Some(Self::Had), _) => Self::Lost(now),
             (Some(without), _) => without,
-            (None, _) => Self::Awaited(now),
         }
     }
 
@@ -94,7 +110,7 @@ impl Link {
             Self::Had => None,
             Self::Unanswering(since) if since >= judged => Some(since),
             Self::Lost(since) if since >= judged => Some(since + LOST),
-            Self::Unanswering(since) | Self::Lost(since) | Self::Awaited(since) => {
+            Self::Unanswering(since) | Self::Lost(since) | Self::Awaited(since) | Self::Idle(since) => {
                 Some(since.max(judged) + TRIAL)
             }
         }
@@ -135,6 +151,7 @@ pub(crate) fn elect(
 ) -> Outcome {
     let mut gave_way: BTreeMap<String, GaveWay> = before.gave_way.clone();
     gave_way.retain(|node, _| candidates.iter().any(|c| c.node == *node && c.evidence != Evidence::Working));
+    let idle = idle(candidates, replicas, judgement, &before.elected, &gave_way, now);
     let mut survivors = Vec::new();
     let mut others = Vec::new();
     // Nothing is sent to them by the cluster: they have the places that nobody who works wants.
@@ -146,26 +163,29 @@ pub(crate) fn elect(
         }
         let link = link.map(|link| Link::next(Some(link), candidate.evidence, now));
         let failed = link.and_then(|link| link.trial_ends(judgement)).is_some_and(|end| end <= now);
-        if failed {
+        if failed || idle.is_some_and(|(leaves, end)| leaves == index && end <= now) {
             let length = gave_way.get(&candidate.node).map_or(LAST.0, |last| (last.length * 2).min(LAST.1));
             gave_way.insert(candidate.node.clone(), GaveWay { until: now + length, length });
         }
         // Who is elected again for want of others gives way as soon as there are any.
         let last = gave_way.get(&candidate.node).map(|last| last.until).filter(|until| *until > now);
-        if link.is_some() && judgement == Judgement::Strict && candidate.evidence == Evidence::Silent {
+        let is_strict = matches!(judgement, Judgement::Strict(_));
+        if link.is_some() && is_strict && candidate.evidence == Evidence::Silent {
             silent.push(index);
         } else if link.is_some() && last.is_none() {
-            survivors.push((candidate.evidence != Evidence::Working, index));
+            survivors.push((rank(candidate.evidence), !candidate.addressed, index));
         } else {
-            others.push((last, index));
+            // Nobody knows where others of a Gateway could be reached, so all of them have their turn.
+            let tried = gave_way.get(&candidate.node).filter(|_| is_strict).map(|last| last.length);
+            others.push((last, !candidate.addressed, tried, index));
         }
     }
     // With fewer replicas than before those stay that work, and of them the first.
     survivors.sort_unstable();
     // `None` comes before any time; of those that gave way the one whose time ends first.
     others.sort_unstable();
-    let order =
-        survivors.into_iter().map(|(_, index)| index).chain(others.into_iter().map(|(_, index)| index));
+    let survivors = survivors.into_iter().map(|(_, _, index)| index);
+    let order = survivors.chain(others.into_iter().map(|(_, _, _, index)| index));
     let mut chosen: Vec<usize> = order.chain(silent).take(replicas).collect();
     chosen.sort_unstable();
 
@@ -180,16 +200,62 @@ pub(crate) fn elect(
         }
         elected.insert(candidate.node.clone(), link);
     }
+    let next = self::idle(candidates, replicas, judgement, &elected, &gave_way, now).map(|(_, end)| end);
+    look_at = look_at.into_iter().chain(next).min();
     let names = chosen.iter().filter_map(|index| candidates.get(*index)).map(|c| c.node.clone()).collect();
     Outcome { elected: names, record: Record { elected, gave_way }, look_at }
 }
 
+fn rank(evidence: Evidence) -> u8 {
+    match evidence {
+        Evidence::Working => 0,
+        Evidence::Idle => 1,
+        Evidence::Unknown | Evidence::Silent | Evidence::Unanswering | Evidence::Nothing => 2,
+    }
+}
+
+/// Which of the endpoints of an exposed Gateway is to give way because nobody is linked to any, and when: while nodes would dial, and
+/// there is another to give way to.
+fn idle(
+    candidates: &[Candidate],
+    replicas: usize,
+    judgement: Judgement,
+    elected: &BTreeMap<String, Link>,
+    gave_way: &BTreeMap<String, GaveWay>,
+    now: Instant,
+) -> Option<(usize, Instant)> {
+    let Judgement::Strict(Some(judged)) = judgement else { return None };
+    let (mut without, mut spare) = (Vec::new(), false);
+    for (index, candidate) in candidates.iter().enumerate() {
+        match elected.get(&candidate.node) {
+            Some(link) => match Link::next(Some(*link), candidate.evidence, now) {
+                Link::Idle(since) => without.push((candidate.addressed, since, index)),
+                // It has a link, or what it has is not known.
+                Link::Had | Link::Awaited(_) | Link::Lost(_) | Link::Unanswering(_) => return None,
+            },
+            None => {
+                spare |=
+                    candidate.addressed && matches!(candidate.evidence, Evidence::Working | Evidence::Idle);
+            }
+        }
+    }
+    // A place that is free, or one too many, is no matter of trial.
+    if !spare || without.len() != replicas {
+        return None;
+    }
+    let (_, _, leaves) = without.iter().min().copied()?;
+    let since = without.iter().map(|(_, since, _)| *since).fold(judged, Instant::max);
+    let paused = gave_way.values().map(|last| last.until).max();
+    let end = since + IDLE;
+    Some((leaves, paused.map_or(end, |until| until.max(end))))
+}
+
 fn may_be_elected(candidate: &Candidate, judgement: Judgement, is_elected: bool) -> bool {
     match (judgement, candidate.evidence) {
-        (Judgement::Strict | Judgement::OnTrial(_), Evidence::Working) => true,
-        (Judgement::Strict, Evidence::Unknown | Evidence::Silent) => is_elected,
+        (Judgement::Strict(_) | Judgement::OnTrial(_), Evidence::Working | Evidence::Idle) => true,
+        (Judgement::Strict(_), Evidence::Unknown | Evidence::Silent) => is_elected,
         (Judgement::OnTrial(_), Evidence::Silent) => is_elected || candidate.ready,
-        (Judgement::Strict, Evidence::Unanswering | Evidence::Nothing) => false,
+        (Judgement::Strict(_), Evidence::Unanswering | Evidence::Nothing) => false,
         (Judgement::Readiness | Judgement::OnTrial(_), _) => candidate.ready,
     }
 }

@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use api::names::{ENABLE_L3_TUNNEL, ENABLE_L7_PROXY, RAVEN_AGENT_CONFIG_MAP, RAVEN_CONFIG_MAP};
+use api::names::{
+    ENABLE_L3_TUNNEL, ENABLE_L7_PROXY, PROXY_INTERNAL_SERVICE, RAVEN_AGENT_CONFIG_MAP, RAVEN_CONFIG_MAP,
+};
 use api::raven::gateway::NODES_MAX;
 use api::{Endpoint, EndpointType, ExposeType, GatewayAddress, GatewayLink, labels};
-use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt as _;
 
+use super::dialers::Dialers;
 use super::services;
 use super::verdict::Case;
 
@@ -167,11 +169,7 @@ impl Case<'_> {
         }
     }
 
-    pub(super) fn exposure(
-        &self,
-        active: &[Endpoint],
-        service: Option<&Service>,
-    ) -> (Vec<GatewayAddress>, Option<Finding>) {
+    pub(super) fn exposure(&self, active: &[Endpoint]) -> (Vec<GatewayAddress>, Option<Finding>) {
         if !self.is_exposed() {
             return (Vec::new(), None);
         }
@@ -182,7 +180,7 @@ impl Case<'_> {
         let (addresses, missing) = match self.gateway.spec.expose_type {
             ExposeType::LoadBalancer => {
                 let port = services::public_port(self.gateway);
-                let hosts = service.map(services::hosts).unwrap_or_default();
+                let hosts = self.service.map(services::hosts).unwrap_or_default();
                 let address = |host| GatewayAddress { host, port, node_name: String::new() };
                 let name = services::public_name(&self.gateway.name_any());
                 let pending = format!(
@@ -218,15 +216,11 @@ impl Case<'_> {
             Finding::no("NotElected", "no endpoint is active, see condition Elected")
         } else if addresses.is_empty() {
             missing
+        } else if let Some(closed) = self.closed_ways_in(&proxies) {
+            closed
         } else {
-            let shown = addresses.iter().map(|at| {
-                if at.host.contains(':') {
-                    format!("[{}]:{}", at.host, at.port)
-                } else {
-                    format!("{}:{}", at.host, at.port)
-                }
-            });
-            let mut message = format!("dialled at {}", shown.collect::<Vec<_>>().join(", "));
+            let shown = addresses.iter().map(shown).collect::<Vec<_>>();
+            let mut message = format!("dialled at {}", shown.join(", "));
             if balanced && port != self.link_port {
                 let _ = write!(
                     message,
@@ -240,7 +234,35 @@ impl Case<'_> {
         (addresses, Some(finding))
     }
 
-    pub(super) fn connected(&self, proxies: &[String], links: &[GatewayLink]) -> Finding {
+    /// What is so if active endpoints do not listen where the internal Service leads.
+    fn closed_ways_in(&self, proxies: &[&Endpoint]) -> Option<Finding> {
+        let closed = |endpoint: &&&Endpoint| {
+            let node = endpoint.node_name.as_str();
+            let ports = self
+                .closed
+                .for_long(node, self.now)
+                .map(|port| format!("{} for port {}", port.target, port.port));
+            let ports: Vec<String> = ports.collect();
+            (!ports.is_empty()).then(|| format!("{node} does not listen at {}", ports.join(", ")))
+        };
+        let closed: Vec<String> = proxies.iter().filter_map(|endpoint| closed(&endpoint)).collect();
+        (!closed.is_empty()).then(|| {
+            let message = format!(
+                "{}: Service {PROXY_INTERNAL_SERVICE} leads nobody to it there, and refuses connections to that port where no other gateway \
+                 listens; `edge-hub status` on the node says why",
+                list(&closed)
+            );
+            Finding::no("WaysInClosed", message)
+        })
+    }
+
+    pub(super) fn connected(
+        &self,
+        proxies: &[String],
+        links: &[GatewayLink],
+        addresses: &[GatewayAddress],
+        dialers: &Dialers<'_>,
+    ) -> Finding {
         if !self.switches.l7 {
             return Finding::no(OFF[0], format!("ConfigMap {RAVEN_CONFIG_MAP} turns it off"));
         }
@@ -250,16 +272,24 @@ impl Case<'_> {
         if self.is_exposed() {
             let accepting: Vec<&str> =
                 proxies.iter().map(String::as_str).filter(|node| self.living.contains(*node)).collect();
-            return if accepting.is_empty() {
-                Finding::no("NoTunnel", "no hub of an active endpoint accepts links")
-            } else {
-                let linked =
-                    accepting.iter().filter_map(|node| self.hubs.get(*node)).flat_map(|hub| hub.links.keys());
-                let linked: BTreeSet<&str> = linked.map(String::as_str).collect();
+            if accepting.is_empty() {
+                return Finding::no("NoTunnel", "no hub of an active endpoint accepts links");
+            }
+            let linked =
+                accepting.iter().filter_map(|node| self.hubs.get(*node)).flat_map(|hub| hub.links.keys());
+            let linked: BTreeSet<&str> = linked.map(String::as_str).collect();
+            return if !linked.is_empty() {
                 Finding::yes(
                     ACCEPTING,
                     format!("links of {} are accepted by {}", about(&linked), join(accepting)),
                 )
+            } else if dialers.is_empty() {
+                Finding::yes(
+                    ACCEPTING,
+                    format!("no node dials yet; links are accepted by {}", join(accepting)),
+                )
+            } else {
+                Finding::no("NoLinks", missing_links(&join(accepting), addresses, dialers))
             };
         }
         if links.is_empty() {
@@ -285,6 +315,33 @@ impl Case<'_> {
         let gateways: BTreeSet<&str> = links.iter().map(|link| link.gateway.as_str()).collect();
         let nodes: BTreeSet<&str> = links.iter().map(|link| link.node_name.as_str()).collect();
         Finding::yes("Connected", format!("{} via {}", join(nodes), join(gateways)))
+    }
+}
+
+/// Whom an exposed Gateway misses, and what to look at.
+fn missing_links(accepting: &str, addresses: &[GatewayAddress], dialers: &Dialers<'_>) -> String {
+    let Dialers { ready, away } = dialers;
+    if ready.is_empty() {
+        return format!(
+            "no node has a link to {accepting}: missed are {}, and none of them is ready (kubectl get nodes)",
+            about(away)
+        );
+    }
+    let missed = format!("no node has a link to {accepting}: missed are {}", about(ready));
+    if addresses.is_empty() {
+        return format!("{missed}, and there is no address that they could dial, see condition Exposed");
+    }
+    format!(
+        "{missed}: does TCP {} answer from there, and what does `edge-hub status` say on one of them (is --tunnel on)?",
+        join(addresses.iter().map(shown).collect::<Vec<_>>().iter().map(String::as_str))
+    )
+}
+
+fn shown(at: &GatewayAddress) -> String {
+    if at.host.contains(':') {
+        format!("[{}]:{}", at.host, at.port)
+    } else {
+        format!("{}:{}", at.host, at.port)
     }
 }
 

@@ -4,6 +4,7 @@
 //! A renewal that says nothing new is no change to anybody: it only moves the time at which the report would lapse.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -69,6 +70,8 @@ pub(crate) struct Hub {
     pub(crate) silent: BTreeSet<String>,
     /// The port at which it accepts links, if it says so.
     pub(crate) port: Option<u16>,
+    /// Where it takes what is sent to the internal Service, if it says so.
+    pub(crate) ways_in: Option<BTreeSet<SocketAddr>>,
 }
 
 /// What is read of a report.
@@ -78,6 +81,7 @@ struct Told {
     siblings: BTreeSet<String>,
     silent: BTreeSet<String>,
     port: Option<u16>,
+    ways_in: Option<BTreeSet<SocketAddr>>,
 }
 
 #[derive(Debug)]
@@ -115,8 +119,8 @@ impl HubReports {
     pub(crate) fn at(&self, now: Instant) -> BTreeMap<String, Hub> {
         let entries = self.entries.read();
         let hub = |entry: &Entry| {
-            let Told { links, siblings, silent, port } = entry.told.clone();
-            Hub { liveness: entry.sightings.liveness(now).0, links, siblings, silent, port }
+            let Told { links, siblings, silent, port, ways_in } = entry.told.clone();
+            Hub { liveness: entry.sightings.liveness(now).0, links, siblings, silent, port, ways_in }
         };
         entries.iter().map(|(node, entry)| (node.clone(), hub(entry))).collect()
     }
@@ -245,6 +249,7 @@ fn told(node: &str, stored: &StoredReport) -> Told {
             siblings: report.siblings.into_iter().collect(),
             silent: report.silent.into_iter().collect(),
             port: report.port,
+            ways_in: report.ways_in.map(|ways| ways.into_iter().collect()),
         },
         Err(error) => {
             let error = &error as &dyn std::error::Error;

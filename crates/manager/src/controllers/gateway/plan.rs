@@ -1,6 +1,7 @@
 //! Pure: what was observed in, everything that is to be written out.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -9,15 +10,17 @@ use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::ResourceExt as _;
 
+use super::dialers::Dialers;
 use super::domains::{Domain, Member};
 use super::elect::{Outcome, Record, elect};
 use super::hub_reports::Hub;
 use super::liveness::Liveness;
 use super::node_names;
 use super::pool_gateways::{self, PoolGateways};
-use super::ports::{self, Listeners};
+use super::ports::{self, Listeners, ProxyPort};
 use super::services::{self, Backend};
 use super::verdict::{Case, Switches, Verdict};
+use super::ways_in::{self, Closed};
 
 /// Everything that concerns the gateways, at one moment.
 #[derive(Debug)]
@@ -52,12 +55,21 @@ pub(crate) struct Memory {
     started: Instant,
     records: BTreeMap<(String, EndpointType), Record>,
     living_since: Option<Instant>,
+    /// Since when there have been nodes that would dial.
+    dialled_since: Option<Instant>,
+    closed: Closed,
 }
 
 impl Memory {
     /// A new leader remembers nothing.
     pub(crate) fn new(started: Instant) -> Self {
-        Self { started, records: BTreeMap::new(), living_since: None }
+        Self {
+            started,
+            records: BTreeMap::new(),
+            living_since: None,
+            dialled_since: None,
+            closed: Closed::default(),
+        }
     }
 }
 
@@ -98,48 +110,61 @@ impl Plan {
 }
 
 /// Decides.
-pub(crate) fn plan(observed: &Observed, memory: Memory) -> (Plan, Memory) {
-    let Memory { started, records, living_since } = memory;
+pub(crate) fn plan(observed: &Observed, memory: &Memory) -> (Plan, Memory) {
     let living = living(observed);
     let is_alive = |node: &String| observed.hubs.get(node).is_some_and(|hub| hub.liveness == Liveness::Alive);
-    let living_since = living.iter().any(is_alive).then(|| living_since.unwrap_or(observed.now));
+    let living_since = living.iter().any(is_alive).then(|| memory.living_since.unwrap_or(observed.now));
+    let ports = internal_ports(observed);
+    let closed = memory.closed.next(closed_ways_in(observed, &living, &ports), observed.now);
     let mut behind: BTreeMap<&str, BTreeMap<&str, &Member>> = BTreeMap::new();
     for member in &observed.members {
         if let Domain::Gateway(gateway) = &member.domain {
             behind.entry(gateway).or_default().insert(&member.name, member);
         }
     }
-    let mut plan = Plan::default();
-    let mut kept = BTreeMap::new();
-    for gateway in &observed.gateways {
-        let name = gateway.name_any();
-        let case = Case {
-            gateway,
-            switches: observed.switches,
-            members: behind.get(name.as_str()).cloned().unwrap_or_default(),
-            hubs: &observed.hubs,
-            living: &living,
-            living_since,
-            cloud_is_of: observed.cloud_is_of.get(&name).map(String::as_str),
-            selector_error: observed.malformed_selectors.get(&name).map(String::as_str),
-            is_untrusted: observed.untrusted_selectors.contains(&name),
-            link_port: observed.listeners.external,
-        };
-        let mut hold = |type_: EndpointType| {
-            let key = (name.clone(), type_);
-            let before = records.get(&key).cloned().unwrap_or_else(|| recorded(gateway, type_, observed.now));
-            let (candidates, judgement) = (case.candidates(type_), case.judgement(type_, started));
-            let Outcome { elected, record, look_at } =
-                elect(&candidates, case.places(type_), judgement, &before, observed.now);
-            kept.insert(key, record);
-            plan.look_at = plan.look_at.into_iter().chain(look_at).min();
-            elected
-        };
-        let (proxies, tunnels) = (hold(EndpointType::Proxy), hold(EndpointType::Tunnel));
-        let service = observed.services.get(&services::public_name(&name));
-        plan.verdicts.push(case.verdict(gateway, &proxies, &tunnels, service.map(Arc::as_ref)));
+    let cases: Vec<Case<'_>> = observed
+        .gateways
+        .iter()
+        .map(|gateway| {
+            let name = gateway.name_any();
+            Case {
+                gateway,
+                switches: observed.switches,
+                members: behind.get(name.as_str()).cloned().unwrap_or_default(),
+                hubs: &observed.hubs,
+                living: &living,
+                living_since,
+                cloud_is_of: observed.cloud_is_of.get(&name).map(String::as_str),
+                selector_error: observed.malformed_selectors.get(&name).map(String::as_str),
+                is_untrusted: observed.untrusted_selectors.contains(&name),
+                link_port: observed.listeners.external,
+                service: observed.services.get(&services::public_name(&name)).map(Arc::as_ref),
+                closed: &closed,
+                now: observed.now,
+            }
+        })
+        .collect();
+    let mut dialers = Dialers::alone(&observed.members);
+    let mut elections = Elections { now: observed.now, before: memory, kept: BTreeMap::new(), look_at: None };
+    // Those behind NAT first: who of them is elected dials the others.
+    let mut elected: Vec<[Vec<String>; 2]> = cases.iter().map(|_| Default::default()).collect();
+    for (case, elected) in cases.iter().zip(&mut elected).filter(|(case, _)| !case.is_exposed()) {
+        *elected = elections.hold(case, None);
+        dial(case, &elected[0], &mut dialers);
     }
-    let cluster_ips = services_and_slices(observed, &living, &mut plan);
+    let dialled_since = (!dialers.ready.is_empty()).then(|| memory.dialled_since.unwrap_or(observed.now));
+    for (case, elected) in cases.iter().zip(&mut elected).filter(|(case, _)| case.is_exposed()) {
+        *elected = elections.hold(case, dialled_since);
+    }
+    let Elections { kept: records, look_at, .. } = elections;
+    let verdict =
+        |(case, [proxies, tunnels]): (&Case<'_>, &[Vec<String>; 2])| case.verdict(proxies, tunnels, &dialers);
+    let mut plan = Plan {
+        verdicts: cases.iter().zip(&elected).map(verdict).collect(),
+        look_at: look_at.into_iter().chain(closed.look_at(observed.now)).min(),
+        ..Plan::default()
+    };
+    let cluster_ips = services_and_slices(observed, &living, &ports, &closed, &mut plan);
     plan.node_names = node_names(observed, &cluster_ips);
     plan.pool_gateways = pool_gateways::plan(
         &observed.pools,
@@ -147,7 +172,72 @@ pub(crate) fn plan(observed: &Observed, memory: Memory) -> (Plan, Memory) {
         &observed.unreadable,
         observed.for_edge_pools,
     );
-    (plan, Memory { started, records: kept, living_since })
+    let started = memory.started;
+    (plan, Memory { started, records, living_since, dialled_since, closed })
+}
+
+/// The elections of one plan.
+struct Elections<'a> {
+    now: Instant,
+    before: &'a Memory,
+    kept: BTreeMap<(String, EndpointType), Record>,
+    look_at: Option<Instant>,
+}
+
+impl Elections<'_> {
+    /// Who is elected of proxies, and of tunnels.
+    fn hold(&mut self, case: &Case<'_>, dialled: Option<Instant>) -> [Vec<String>; 2] {
+        [EndpointType::Proxy, EndpointType::Tunnel].map(|type_| {
+            let key = (case.gateway.name_any(), type_);
+            let before = self.before.records.get(&key).cloned();
+            let before = before.unwrap_or_else(|| recorded(case.gateway, type_, self.now));
+            let candidates = case.candidates(type_);
+            let judgement = case.judgement(type_, self.before.started, dialled);
+            let Outcome { elected, record, look_at } =
+                elect(&candidates, case.places(type_), judgement, &before, self.now);
+            self.kept.insert(key, record);
+            self.look_at = self.look_at.into_iter().chain(look_at).min();
+            elected
+        })
+    }
+}
+
+/// Those that dial for a Gateway behind NAT; if nobody is elected, those that would if they were ready.
+fn dial<'a>(case: &Case<'a>, elected: &[String], dialers: &mut Dialers<'a>) {
+    let listed = case.endpoints(EndpointType::Proxy);
+    let listed = listed.iter().filter(|_| case.places(EndpointType::Proxy) > 0);
+    let would = listed.filter(|endpoint| elected.is_empty() || elected.contains(&endpoint.node_name));
+    for member in would.filter_map(|endpoint| case.members.get(endpoint.node_name.as_str())) {
+        dialers.add(member);
+    }
+}
+
+/// The ports of the internal Service.
+fn internal_ports(observed: &Observed) -> Vec<ProxyPort> {
+    if !observed.switches.l7 {
+        return Vec::new();
+    }
+    let exposed = observed.gateways.iter().map(Arc::as_ref).filter(|gateway| is_exposed(gateway));
+    let present = observed.services.get(api::names::PROXY_INTERNAL_SERVICE);
+    ports::ports(exposed, observed.listeners, &ports::present(present.map(Arc::as_ref)))
+}
+
+/// Where the hubs that accept links do not listen though the internal Service leads there, by node.
+fn closed_ways_in(
+    observed: &Observed,
+    living: &BTreeSet<String>,
+    ports: &[ProxyPort],
+) -> BTreeMap<String, BTreeSet<ProxyPort>> {
+    let of = |node: &String| {
+        let closed = ways_in::closed(observed.hubs.get(node)?, internal_ip(observed, node)?, ports);
+        (!closed.is_empty()).then(|| (node.clone(), closed))
+    };
+    living.iter().filter_map(of).collect()
+}
+
+fn internal_ip(observed: &Observed, node: &str) -> Option<IpAddr> {
+    let at = observed.members.binary_search_by(|member| member.name.as_str().cmp(node)).ok()?;
+    observed.members.get(at)?.internal_ip.as_deref()?.parse().ok()
 }
 
 /// Who is elected as far as the status says: what a new leader goes on from.
@@ -181,18 +271,26 @@ fn living(observed: &Observed) -> BTreeSet<String> {
 }
 
 /// Adds what becomes of Services and slices to `plan`, and returns the addresses of the internal Service as it is.
-fn services_and_slices(observed: &Observed, living: &BTreeSet<String>, plan: &mut Plan) -> Vec<String> {
+fn services_and_slices(
+    observed: &Observed,
+    living: &BTreeSet<String>,
+    ports: &[ProxyPort],
+    closed: &Closed,
+    plan: &mut Plan,
+) -> Vec<String> {
     let mut wanted: Vec<(Service, Vec<Backend>)> = Vec::new();
     let mut cluster_ips = Vec::new();
     if observed.switches.l7 {
         let exposed = || plan.verdicts.iter().filter(|verdict| is_exposed(&verdict.gateway));
-        let present = observed.services.get(api::names::PROXY_INTERNAL_SERVICE);
-        let targets = ports::present(present.map(Arc::as_ref));
-        let ports =
-            ports::ports(exposed().map(|verdict| verdict.gateway.as_ref()), observed.listeners, &targets);
         if !ports.is_empty() {
-            let all: BTreeSet<Backend> = exposed().flat_map(|v| backends(observed, v, living)).collect();
-            wanted.push((services::internal(&ports), all.into_iter().collect()));
+            let listening = |backend: Backend| Backend {
+                without: closed.of(&backend.node).map(|port| port.target).collect(),
+                ..backend
+            };
+            let all: BTreeSet<Backend> =
+                exposed().flat_map(|v| backends(observed, v, living)).map(listening).collect();
+            wanted.push((services::internal(ports), all.into_iter().collect()));
+            let present = observed.services.get(api::names::PROXY_INTERNAL_SERVICE);
             cluster_ips = addresses(present.map(Arc::as_ref));
         }
         for verdict in exposed().filter(|v| v.gateway.spec.expose_type == ExposeType::LoadBalancer) {
@@ -234,9 +332,8 @@ fn backends(observed: &Observed, verdict: &Verdict, living: &BTreeSet<String>) -
     active
         .filter(|endpoint| living.contains(&endpoint.node_name))
         .filter_map(|endpoint| {
-            let at = observed.members.binary_search_by(|m| m.name.cmp(&endpoint.node_name)).ok()?;
-            let ip = observed.members.get(at)?.internal_ip.as_deref()?.parse().ok()?;
-            Some(Backend { node: endpoint.node_name.clone(), ip })
+            let ip = internal_ip(observed, &endpoint.node_name)?;
+            Some(Backend { node: endpoint.node_name.clone(), ip, without: BTreeSet::new() })
         })
         .collect()
 }
@@ -246,7 +343,7 @@ fn addresses(service: Option<&Service>) -> Vec<String> {
     let first = spec.cluster_ip.iter();
     let all = spec.cluster_ips.as_ref().filter(|all| !all.is_empty());
     let ips: Vec<String> = all.map_or_else(|| first.cloned().collect(), Clone::clone);
-    ips.into_iter().filter(|ip| ip.parse::<std::net::IpAddr>().is_ok()).collect()
+    ips.into_iter().filter(|ip| ip.parse::<IpAddr>().is_ok()).collect()
 }
 
 /// The hosts file, if it must be written.

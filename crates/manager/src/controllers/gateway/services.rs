@@ -1,7 +1,7 @@
 //! Pure: the Services and EndpointSlices of the gateways as they should be, and whether they are so. What somebody else wrote into
 //! them is no difference: only what we write is compared.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use api::names::{MANAGER, NAMESPACE, PROXY_INTERNAL_SERVICE, PROXY_SERVICE_PREFIX};
@@ -18,18 +18,22 @@ use super::ports::{self, ProxyPort};
 /// Name of the only port of a Service that exposes a Gateway.
 const PUBLIC_PORT: &str = "proxy";
 
-/// A node that serves, and where.
+/// A node that serves, and where, but for the target ports at which it does not listen.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Backend {
     pub(crate) node: String,
     pub(crate) ip: IpAddr,
+    pub(crate) without: BTreeSet<u16>,
 }
 
 /// The name of the Service that exposes a Gateway: always the same, and short whatever the Gateway is called.
 pub(crate) fn public_name(gateway: &str) -> String {
-    let digest = Sha256Digest::of(gateway.as_bytes()).to_string();
-    let hash = digest.get(..16).unwrap_or(&digest);
-    format!("{PROXY_SERVICE_PREFIX}-{hash}")
+    format!("{PROXY_SERVICE_PREFIX}-{}", short(gateway))
+}
+
+fn short(name: &str) -> String {
+    let digest = Sha256Digest::of(name.as_bytes()).to_string();
+    digest.get(..16).unwrap_or(&digest).to_owned()
 }
 
 fn metadata(name: &str, mark: &str, owner: Option<OwnerReference>) -> ObjectMeta {
@@ -103,25 +107,47 @@ fn service_port(name: &str, port: i32, target: u16) -> ServicePort {
     }
 }
 
-/// The slices of `service`: one for IPv4, and one for IPv6 if some backend has such an address.
+/// The slices of `service`: one for IPv4, and one for IPv6 if some backend has such an address, of those that listen at all ports; and one
+/// for each backend that does not, with the ports at which it does. These come first: who changes from one to the other is to be in both
+/// for a moment, and not in none.
 pub(crate) fn slices(service: &Service, backends: &[Backend]) -> Vec<EndpointSlice> {
     let name = service.name_any();
     let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_ref());
     let ports: Vec<EndpointPort> = ports.into_iter().flatten().map(endpoint_port).collect();
-    let family = |type_: &str, of: fn(&IpAddr) -> bool| {
+    let slice = |suffix: &str, type_: &str, endpoints: Vec<Endpoint>, ports: Vec<EndpointPort>| {
         let owner = service.owner_references().first().cloned();
-        let mut metadata =
-            metadata(&format!("{name}-{}", type_.to_lowercase()), labels::ENDPOINT_SLICE_MANAGED_BY, owner);
+        let name_of_slice = format!("{name}-{}{suffix}", type_.to_lowercase());
+        let mut metadata = metadata(&name_of_slice, labels::ENDPOINT_SLICE_MANAGED_BY, owner);
         let marks = metadata.labels.get_or_insert_default();
         marks.insert(labels::SERVICE_NAME.to_owned(), name.clone());
         EndpointSlice {
             metadata,
             address_type: type_.to_owned(),
-            endpoints: Some(backends.iter().filter(|backend| of(&backend.ip)).map(endpoint).collect()),
-            ports: Some(ports.clone()),
+            endpoints: Some(endpoints),
+            ports: Some(ports),
         }
     };
-    let mut slices = vec![family("IPv4", IpAddr::is_ipv4)];
+    let listens = |backend: &Backend, port: &EndpointPort| {
+        let target = port.port.and_then(|target| u16::try_from(target).ok());
+        target.is_none_or(|target| !backend.without.contains(&target))
+    };
+    let (whole, partial): (Vec<&Backend>, Vec<&Backend>) =
+        backends.iter().partition(|backend| ports.iter().all(|port| listens(backend, port)));
+    let mut slices = Vec::new();
+    for backend in partial {
+        let open: Vec<EndpointPort> = ports.iter().filter(|port| listens(backend, port)).cloned().collect();
+        let type_ = if backend.ip.is_ipv4() { "IPv4" } else { "IPv6" };
+        // No ports would be all of them.
+        if !open.is_empty() {
+            let suffix = format!("-{}", short(&backend.node));
+            slices.push(slice(&suffix, type_, vec![endpoint(backend)], open));
+        }
+    }
+    let family = |type_: &str, of: fn(&IpAddr) -> bool| {
+        let endpoints = whole.iter().filter(|backend| of(&backend.ip)).map(|backend| endpoint(backend));
+        slice("", type_, endpoints.collect(), ports.clone())
+    };
+    slices.push(family("IPv4", IpAddr::is_ipv4));
     if backends.iter().any(|backend| backend.ip.is_ipv6()) {
         slices.push(family("IPv6", IpAddr::is_ipv6));
     }
@@ -241,7 +267,7 @@ mod tests {
     }
 
     fn backend(node: &str, ip: &str) -> Backend {
-        Backend { node: node.to_owned(), ip: ip.parse().unwrap() }
+        Backend { node: node.to_owned(), ip: ip.parse().unwrap(), without: BTreeSet::new() }
     }
 
     #[test]
@@ -297,6 +323,50 @@ mod tests {
         let slice = &slices(&service, &[backend("a", "10.0.0.1")])[0];
         assert_eq!(slice.labels()[labels::SERVICE_NAME], PROXY_INTERNAL_SERVICE);
         assert_eq!(slice.ports.as_ref().unwrap()[0].port, Some(10263));
+    }
+
+    #[test]
+    fn who_does_not_listen_at_a_port_is_led_to_at_the_others_alone() {
+        let port = |port, target| ProxyPort { name: format!("https-{port}"), port, target };
+        let service = internal(&[port(10250, 10263), port(9100, 20263)]);
+        let shown = |without: &[(&str, &[u16])]| -> Vec<String> {
+            let backends: Vec<Backend> = [("a", "10.0.0.1"), ("b", "10.0.0.2"), ("c", "fd00::1")]
+                .into_iter()
+                .zip(without)
+                .map(|((node, ip), (_, without))| Backend {
+                    without: without.iter().copied().collect(),
+                    ..backend(node, ip)
+                })
+                .collect();
+            let of = |slice: &EndpointSlice| {
+                let nodes: Vec<_> =
+                    slice.endpoints.iter().flatten().filter_map(|e| e.node_name.clone()).collect();
+                let ports: Vec<_> = slice.ports.iter().flatten().filter_map(|p| p.port).collect();
+                let name = slice.name_any().replace(&format!("{PROXY_INTERNAL_SERVICE}-"), "");
+                format!("{} {nodes:?} {ports:?}", name.split('-').next().unwrap()).replace('"', "")
+            };
+            let made = slices(&service, &backends);
+            let names: BTreeSet<String> = made.iter().map(kube::ResourceExt::name_any).collect();
+            assert_eq!(names.len(), made.len(), "{names:?}");
+            made.iter().map(of).collect()
+        };
+        let all = "[10263, 20263]";
+        assert_eq!(shown(&[("a", &[]), ("b", &[])]), [format!("ipv4 [a, b] {all}")]);
+        assert_eq!(
+            shown(&[("a", &[]), ("b", &[20263])]),
+            ["ipv4 [b] [10263]".to_owned(), format!("ipv4 [a] {all}")]
+        );
+        assert_eq!(
+            shown(&[("a", &[10263]), ("b", &[20263]), ("c", &[])]),
+            [
+                "ipv4 [a] [20263]".to_owned(),
+                "ipv4 [b] [10263]".to_owned(),
+                format!("ipv4 [] {all}"),
+                format!("ipv6 [c] {all}")
+            ]
+        );
+        assert_eq!(shown(&[("a", &[10263, 20263]), ("b", &[])]), [format!("ipv4 [b] {all}")]);
+        assert_eq!(shown(&[("a", &[1])]), [format!("ipv4 [a] {all}")], "a port that nothing leads to");
     }
 
     #[test]

@@ -6,16 +6,19 @@ use std::time::Instant;
 
 use api::annotations::EXTRA_ALLOWED_SOURCE_CIDRS;
 use api::names::{ENABLE_L3_TUNNEL, ENABLE_L7_PROXY};
-use api::{Endpoint, EndpointType, Gateway, GatewayAddress, GatewayLink, GatewayNode, labels};
+use api::{Endpoint, EndpointType, ExposeType, Gateway, GatewayAddress, GatewayLink, GatewayNode, labels};
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use kube::ResourceExt as _;
 
+use super::dialers::Dialers;
 use super::domains::Member;
-use super::elect::{Candidate, Evidence, Judgement};
+use super::elect::{Candidate, Evidence, IDLE, Judgement};
 use super::findings::Finding;
 use super::hub_reports::Hub;
 use super::liveness::Liveness;
 use super::ports;
+use super::services;
+use super::ways_in::Closed;
 
 /// The switches of raven's ConfigMap.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -57,7 +60,7 @@ pub(crate) struct Verdict {
 
 /// A Gateway and what concerns it.
 pub(crate) struct Case<'a> {
-    pub(crate) gateway: &'a Gateway,
+    pub(crate) gateway: &'a Arc<Gateway>,
     pub(crate) switches: Switches,
     /// The nodes behind it, by name.
     pub(crate) members: BTreeMap<&'a str, &'a Member>,
@@ -75,6 +78,11 @@ pub(crate) struct Case<'a> {
     pub(crate) is_untrusted: bool,
     /// Where raven's ConfigMap says that links are accepted.
     pub(crate) link_port: u16,
+    /// The Service that exposes it, if there is one.
+    pub(crate) service: Option<&'a Service>,
+    /// The ways in that do not listen.
+    pub(crate) closed: &'a Closed,
+    pub(crate) now: Instant,
 }
 
 impl Case<'_> {
@@ -125,14 +133,27 @@ impl Case<'_> {
     /// The nodes that can be elected as endpoints of a type.
     pub(crate) fn candidates(&self, type_: EndpointType) -> Vec<Candidate> {
         let endpoints = self.endpoints(type_).into_iter();
-        let members = endpoints.filter_map(|endpoint| self.members.get(endpoint.node_name.as_str()));
-        members
-            .map(|member| Candidate {
-                node: member.name.clone(),
+        let candidate = |endpoint: Endpoint| {
+            let member = self.members.get(endpoint.node_name.as_str())?;
+            Some(Candidate {
                 evidence: self.evidence(&member.name),
                 ready: member.ready,
+                addressed: type_ == EndpointType::Tunnel || self.can_be_dialled(&endpoint),
+                node: endpoint.node_name,
             })
-            .collect()
+        };
+        endpoints.filter_map(candidate).collect()
+    }
+
+    /// Whether there would be an address at which nodes dial a proxy endpoint, if that is for the endpoint or its balancer to have.
+    fn can_be_dialled(&self, endpoint: &Endpoint) -> bool {
+        match self.gateway.spec.expose_type {
+            ExposeType::PublicIP => self.is_unlisted() || !endpoint.public_ip.is_empty(),
+            ExposeType::LoadBalancer => {
+                self.service.is_some_and(|service| !services::hosts(service).is_empty())
+            }
+            ExposeType::None => true,
+        }
     }
 
     fn evidence(&self, node: &str) -> Evidence {
@@ -145,11 +166,18 @@ impl Case<'_> {
             };
         }
         match self.hubs.get(node).map(|hub| hub.liveness) {
-            Some(Liveness::Alive) => Evidence::Working,
+            // One that is not listed listens only once it is elected: there is none to give way to.
+            Some(Liveness::Alive) if self.is_unlisted() || self.has_links(node) => Evidence::Working,
+            Some(Liveness::Alive) => Evidence::Idle,
             Some(Liveness::Unknown | Liveness::Suspect) => Evidence::Unknown,
             Some(Liveness::Silent) if self.may_live(node) => Evidence::Silent,
             Some(Liveness::Silent | Liveness::Dead) | None => Evidence::Nothing,
         }
+    }
+
+    /// Whether anybody is linked to an endpoint of an exposed Gateway.
+    fn has_links(&self, node: &str) -> bool {
+        self.hubs.get(node).is_some_and(|hub| !hub.links.is_empty())
     }
 
     /// Whether a gateway that says nothing of itself may live: another one has a link to it, or there is none that could tell.
@@ -164,13 +192,19 @@ impl Case<'_> {
     }
 
     /// How endpoints of a type are judged. The hub of a listed node of an exposed Gateway shows that it is there before it is elected;
-    /// one that is not listed only learns by being elected that it shall listen.
-    pub(crate) fn judgement(&self, type_: EndpointType, started: Instant) -> Judgement {
+    /// one that is not listed only learns by being elected that it shall listen. `dialled` is since when there have been nodes that would dial.
+    pub(crate) fn judgement(
+        &self,
+        type_: EndpointType,
+        started: Instant,
+        dialled: Option<Instant>,
+    ) -> Judgement {
         match type_ {
             EndpointType::Tunnel => Judgement::Readiness,
             EndpointType::Proxy if !self.is_exposed() => Judgement::OnTrial(self.living_since),
             EndpointType::Proxy if self.is_unlisted() => Judgement::OnTrial(Some(started)),
-            EndpointType::Proxy => Judgement::Strict,
+            // A new leader does not begin with what takes links: for a minute it only looks.
+            EndpointType::Proxy => Judgement::Strict(dialled.map(|since| since.max(started + IDLE))),
         }
     }
 
@@ -192,14 +226,8 @@ impl Case<'_> {
         (port, reported.into_iter().filter(|(_, at)| *at != port).collect())
     }
 
-    /// What is true of the Gateway, given who is elected by type.
-    pub(crate) fn verdict(
-        &self,
-        gateway: &Arc<Gateway>,
-        proxies: &[String],
-        tunnels: &[String],
-        service: Option<&Service>,
-    ) -> Verdict {
+    /// What is true of the Gateway, given who is elected by type, and who dials.
+    pub(crate) fn verdict(&self, proxies: &[String], tunnels: &[String], dialers: &Dialers<'_>) -> Verdict {
         let mut active = Vec::new();
         for (type_, elected, key) in [
             (EndpointType::Proxy, proxies, ENABLE_L7_PROXY),
@@ -214,13 +242,13 @@ impl Case<'_> {
             }
         }
         active.sort_by(|a, b| (&a.node_name, a.type_).cmp(&(&b.node_name, b.type_)));
-        let (addresses, exposed) = self.exposure(&active, service);
+        let (addresses, exposed) = self.exposure(&active);
         let links = if self.is_exposed() { Vec::new() } else { self.links(proxies) };
         Verdict {
-            gateway: Arc::clone(gateway),
+            gateway: Arc::clone(self.gateway),
             nodes: self.nodes(tunnels),
             elected: self.elected(proxies, tunnels),
-            connected: self.connected(proxies, &links),
+            connected: self.connected(proxies, &links, &addresses, dialers),
             exposed,
             link_port: self.links_at(&active).0,
             active,

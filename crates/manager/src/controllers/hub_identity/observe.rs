@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use api::{
     Gateway,
     annotations::HUB_BOOTSTRAP_TOKEN,
-    names::{GATEWAY_SERVER_NAME, GATEWAY_SIGNER, HUB_SIGNER},
+    names::{GATEWAY_SIGNER, HUB_SIGNER},
 };
 use k8s_openapi::api::{
     certificates::v1::{CertificateSigningRequest, CertificateSigningRequestCondition},
@@ -79,8 +79,7 @@ impl Request {
             usages: spec.usages.iter().flatten().cloned().collect(),
             expiration_seconds: spec.expiration_seconds,
             parsed: parse(object)?,
-            claims_gateway: str::from_utf8(&spec.request.0)
-                .is_ok_and(|text| tls::request::mentions(text, GATEWAY_SERVER_NAME)),
+            claims_gateway: str::from_utf8(&spec.request.0).is_ok_and(gateway::is_claimed),
             conditions,
         })
     }
@@ -108,8 +107,8 @@ pub(super) struct Observed {
     pub(super) node: Option<NodeState>,
     /// A request for the same node with another key that was approved and is still there. Looked for only if there is no Node.
     pub(super) rival: Option<String>,
-    /// Whether the node accepts links for a Gateway. Looked for only if its gateway asks.
-    pub(super) is_gateway: bool,
+    /// Whose links the node accepts, of all Gateways the most. Looked for only if its gateway asks.
+    pub(super) gateway: Option<gateway::DialledBy>,
 }
 
 /// A Node that is there.
@@ -128,13 +127,14 @@ pub(super) async fn observe(client: &Client, request: &Request, node: &str) -> k
         token: found.annotations().get(HUB_BOOTSTRAP_TOKEN).cloned(),
     });
     let rival = if state.is_none() && is_bootstrap(request) { rival(client, request).await? } else { None };
-    let is_gateway = request.purpose == Purpose::Gateway && is_gateway(client, node).await?;
-    Ok(Observed { node: state, rival, is_gateway })
+    let gateway = if request.purpose == Purpose::Gateway { dialled_by(client, node).await? } else { None };
+    Ok(Observed { node: state, rival, gateway })
 }
 
-async fn is_gateway(client: &Client, node: &str) -> kube::Result<bool> {
+async fn dialled_by(client: &Client, node: &str) -> kube::Result<Option<gateway::DialledBy>> {
     let gateways = Api::<DeserializeGuard<Gateway>>::all(client.clone()).list(&ListParams::default()).await?;
-    Ok(gateways.iter().filter_map(|gateway| gateway.0.as_ref().ok()).any(|g| gateway::has_endpoint(g, node)))
+    let readable = gateways.iter().filter_map(|gateway| gateway.0.as_ref().ok());
+    Ok(readable.filter_map(|gateway| gateway::dialled_by(gateway, node)).max())
 }
 
 async fn rival(client: &Client, request: &Request) -> kube::Result<Option<String>> {

@@ -65,8 +65,10 @@ pub(super) enum Refusal {
     GatewayUsages,
     /// Somebody else asks for a gateway.
     GatewayRequester,
-    /// No exposed Gateway has the node as an endpoint.
+    /// No exposed Gateway has the node as an endpoint, and in no other it is active.
     NotAGateway,
+    /// An endpoint of an exposed Gateway asks for the name of one of another, or the other way round.
+    OtherGateway,
 }
 
 impl Refusal {
@@ -85,6 +87,7 @@ impl Refusal {
             Self::GatewaySubject => "SubjectNotOfAGateway",
             Self::GatewayNames => "NamesNotAllowed",
             Self::NotAGateway => "NotAGateway",
+            Self::OtherGateway => "NameOfAnotherGateway",
         }
     }
 }
@@ -107,10 +110,15 @@ impl fmt::Display for Refusal {
                 );
             }
             Self::GatewaySubject => "the subject of a gateway is CN=system:node:<node>, O=system:nodes and nothing else",
-            Self::GatewayNames => "a gateway's names are gateway.isthmus.internal and its node's, and nothing else is asked for",
+            Self::GatewayNames => {
+                "a gateway's names are gateway.isthmus.internal, or gateway.pool.isthmus.internal, and its node's, and nothing else is asked for"
+            }
             Self::GatewayUsages => "a gateway's usages are \"digital signature\" and \"server auth\"",
             Self::GatewayRequester => "only the node itself may ask for its gateway",
             Self::NotAGateway => "no Gateway with exposeType lists this node as an endpoint of type proxy, and in no other it is active",
+            Self::OtherGateway => {
+                "gateway.isthmus.internal is the name of endpoints of Gateways with exposeType; an endpoint of another has gateway.pool.isthmus.internal"
+            }
             Self::NameTaken => "this name was given to another key a short time ago: delete that request if it was not used",
         })
     }
@@ -205,7 +213,7 @@ pub(super) fn is_itself(request: &Request, node: &str) -> bool {
 }
 
 fn entitled(request: &Request, node: &str, observed: &Observed) -> Result<Entitled, Refusal> {
-    let Observed { node: state, rival, is_gateway: _ } = observed;
+    let Observed { node: state, rival, gateway: _ } = observed;
     if is_itself(request, node) {
         return if state.is_some() { Ok(Entitled::Node) } else { Err(Refusal::UnknownNode) };
     }

@@ -53,7 +53,7 @@ fn request(by: (&str, &[&str])) -> Request {
 
 fn known(token: Option<&str>) -> Observed {
     let state = NodeState { resource_version: None, token: token.map(str::to_owned) };
-    Observed { node: Some(state), rival: None, is_gateway: false }
+    Observed { node: Some(state), rival: None, gateway: None }
 }
 
 fn unknown() -> Observed {
@@ -62,7 +62,11 @@ fn unknown() -> Observed {
 
 #[test]
 fn who_may_have_the_certificate_of_a_hub() {
-    let taken = Observed { node: None, rival: Some("edge-hub-y".to_owned()), is_gateway: true };
+    let taken = Observed {
+        node: None,
+        rival: Some("edge-hub-y".to_owned()),
+        gateway: Some(super::gateway::DialledBy::Everyone),
+    };
     let approve = Decision::Approve;
     let deny = Decision::Deny;
     let others: [(&str, &[&str]); 7] = [

@@ -1,11 +1,13 @@
+mod idle;
+
 use proptest::prelude::*;
 
 use super::*;
 
-use Evidence::{Nothing, Silent, Unanswering, Unknown, Working};
+use Evidence::{Idle, Nothing, Silent, Unanswering, Unknown, Working};
 
 fn candidate(node: &str, evidence: Evidence, ready: bool) -> Candidate {
-    Candidate { node: node.to_owned(), evidence, ready }
+    Candidate { node: node.to_owned(), evidence, ready, addressed: true }
 }
 
 fn all(list: &[(&str, Evidence)]) -> Vec<Candidate> {
@@ -18,14 +20,18 @@ type Case<'a> = (&'a [(&'a str, Evidence)], usize, Judgement, &'a [&'a str], &'a
 #[test]
 fn the_order_decides_and_who_is_elected_stays() {
     let now = Instant::now();
-    let strict = Judgement::Strict;
+    let strict = Judgement::Strict(None);
     let trial = Judgement::OnTrial(Some(now));
-    let cases: [Case<'_>; 25] = [
+    let cases: [Case<'_>; 29] = [
         (&[], 1, strict, &["gone"], &[]),
         (&[("b", Working), ("a", Working)], 1, strict, &[], &["b"]),
         (&[("b", Working), ("a", Working)], 2, strict, &[], &["b", "a"]),
         (&[("b", Working), ("a", Working)], 0, strict, &["a"], &[]),
         (&[("b", Working), ("a", Working)], 1, strict, &["a"], &["a"]),
+        (&[("b", Idle), ("a", Idle)], 1, strict, &[], &["b"]),
+        (&[("b", Working), ("a", Idle)], 1, strict, &["a"], &["a"]),
+        (&[("c", Idle), ("b", Idle), ("a", Working)], 1, strict, &["a", "b"], &["a"]),
+        (&[("c", Idle), ("b", Idle), ("a", Silent)], 1, strict, &["a"], &["c"]),
         (&[("b", Working), ("a", Nothing)], 1, strict, &["a"], &["b"]),
         (&[("b", Nothing), ("a", Nothing)], 1, strict, &["a"], &[]),
         (&[("b", Unknown), ("a", Unknown)], 2, strict, &["a"], &["a"]),
@@ -60,7 +66,7 @@ fn a_node_that_is_not_ready_is_elected_only_if_it_works() {
     let list =
         [candidate("a", Nothing, false), candidate("b", Working, false), candidate("c", Nothing, true)];
     let elected = |judgement| elect(&list, 3, judgement, &Record::default(), now).elected;
-    assert_eq!(elected(Judgement::Strict), ["b"]);
+    assert_eq!(elected(Judgement::Strict(None)), ["b"]);
     assert_eq!(elected(Judgement::OnTrial(None)), ["b", "c"]);
     assert_eq!(elected(Judgement::Readiness), ["c"]);
 }
@@ -167,13 +173,14 @@ fn the_only_candidate_stays_though_it_has_no_link() {
 }
 
 fn evidence() -> impl Strategy<Value = Evidence> {
-    prop_oneof![Just(Working), Just(Unknown), Just(Unanswering), Just(Nothing)]
+    prop_oneof![Just(Working), Just(Idle), Just(Unknown), Just(Unanswering), Just(Nothing)]
 }
 
 proptest! {
     #[test]
     fn elections_keep_their_word(
         strict in any::<bool>(),
+        dialled in any::<bool>(),
         steps in proptest::collection::vec(
             (proptest::collection::vec((evidence(), any::<bool>()), 4), 0_usize..4, 0_u64..20), 1..40
         ),
@@ -188,12 +195,14 @@ proptest! {
         let mut without: BTreeMap<String, Instant> = BTreeMap::new();
         for (states, replicas, seconds) in steps {
             now += Duration::from_secs(seconds);
-            let judgement = if strict { Judgement::Strict } else { Judgement::OnTrial(Some(start)) };
+            let judgement = if strict { Judgement::Strict(dialled.then_some(start)) } else { Judgement::OnTrial(Some(start)) };
             let list: Vec<Candidate> = ["d", "b", "c", "a"]
                 .iter()
                 .zip(states)
-                .map(|(node, (evidence, ready))| candidate(node, evidence, ready))
+                .map(|(node, (evidence, ready))| (node, if strict || evidence != Idle { evidence } else { Nothing }, ready))
+                .map(|(node, evidence, ready)| candidate(node, evidence, ready))
                 .collect();
+            let on_trial = !record.gave_way.is_empty();
             let outcome = elect(&list, replicas, judgement, &record, now);
             prop_assert_eq!(&outcome, &elect(&list, replicas, judgement, &record, now));
             prop_assert!(outcome.elected.len() <= replicas);
@@ -208,10 +217,15 @@ proptest! {
                     prop_assert!(is, "{} was dropped", candidate.node);
                 }
                 if is && strict {
-                    prop_assert!(candidate.evidence == Working || (was && candidate.evidence == Unknown));
+                    prop_assert!(matches!(candidate.evidence, Working | Idle) || (was && candidate.evidence == Unknown));
+                }
+                // While anybody is linked to one of them, nobody is on trial, but who was before.
+                if was && strict && candidate.evidence == Idle && replicas >= replicas_before && !on_trial && !is {
+                    let others = list.iter().filter(|c| elected_before.contains(&c.node));
+                    prop_assert!(others.clone().all(|c| c.evidence == Idle), "{} was dropped", candidate.node);
                 }
                 if is && !strict {
-                    prop_assert!(candidate.evidence == Working || candidate.ready);
+                    prop_assert!(matches!(candidate.evidence, Working | Idle) || candidate.ready);
                 }
                 // Who had a link at the last look keeps its place at the first without one, if it may be elected at all.
                 let lost = was && worked.contains(&candidate.node) && candidate.ready && !strict;

@@ -41,10 +41,24 @@ fn only_what_says_something_new_is_told() {
             report(7, "c1", &json!({ "instance": "y", "links": one["links"], "port": 443 })),
             true,
         ),
-        ("garbage", report(8, "c1", &json!("{")), true),
-        ("who fell silent", report(9, "c1", &json!({ "instance": "y", "silent": ["e1"] })), true),
-        ("a link again", report(10, "c1", &one), true),
-        ("the end", report(11, "", &one), true),
+        (
+            "a way in",
+            report(
+                8,
+                "c1",
+                &json!({ "instance": "y", "links": one["links"], "port": 443, "waysIn": ["10.0.0.1:10263"] }),
+            ),
+            true,
+        ),
+        (
+            "no way in",
+            report(9, "c1", &json!({ "instance": "y", "links": one["links"], "port": 443, "waysIn": [] })),
+            true,
+        ),
+        ("garbage", report(10, "c1", &json!("{")), true),
+        ("who fell silent", report(11, "c1", &json!({ "instance": "y", "silent": ["e1"] })), true),
+        ("a link again", report(12, "c1", &one), true),
+        ("the end", report(13, "", &one), true),
     ];
     for (what, report, news) in cases {
         assert_eq!(!reports.apply(&report, Instant::now()).is_empty(), news, "{what}");

@@ -1,3 +1,4 @@
+mod missed;
 mod reached;
 mod settling;
 mod trust;
@@ -82,7 +83,9 @@ impl World {
     fn hub(&mut self, node: &str, liveness: Liveness, links: &[&str]) {
         let links = links.iter().map(|node| ((*node).to_owned(), 12)).collect();
         let (siblings, silent) = (BTreeSet::new(), BTreeSet::new());
-        self.observed.hubs.insert(node.to_owned(), Hub { liveness, links, siblings, silent, port: None });
+        self.observed
+            .hubs
+            .insert(node.to_owned(), Hub { liveness, links, siblings, silent, port: None, ways_in: None });
     }
 
     /// One gateway says that a node answers no more.
@@ -97,6 +100,12 @@ impl World {
         self.observed.hubs.get_mut(node).unwrap().siblings.insert(sibling.to_owned());
     }
 
+    /// Where a gateway says that it takes what the internal Service leads to it.
+    fn listens(&mut self, node: &str, at: &[&str]) {
+        let ways_in = at.iter().map(|at| at.parse().unwrap()).collect();
+        self.observed.hubs.get_mut(node).unwrap().ways_in = Some(ways_in);
+    }
+
     fn spec(&mut self, index: usize, change: impl FnOnce(&mut api::GatewaySpec)) {
         change(&mut Arc::make_mut(&mut self.observed.gateways[index]).spec);
     }
@@ -108,7 +117,7 @@ impl World {
         observed.cloud_is_of = claim_cloud(&observed.gateways, &mut observed.members);
         observed.untrusted_selectors = rules.untrusted();
         observed.malformed_selectors = rules.malformed;
-        let (plan, memory) = plan(&self.observed, self.memory.clone());
+        let (plan, memory) = plan(&self.observed, &self.memory);
         self.memory = memory;
         plan
     }
@@ -252,7 +261,7 @@ fn what_is_amiss_has_a_reason() {
                 w.nodes[1].ready = false;
                 w.hub("c1", Liveness::Alive, &[]);
             },
-            (["Elected", "AddressKnown", "Accepting"], ["NoReadyNode", "", "NotElected"]),
+            (["Elected", "AddressKnown", "NoLinks"], ["NoReadyNode", "", "NotElected"]),
         ),
         (
             "a node that is not ready but works",
@@ -262,7 +271,7 @@ fn what_is_amiss_has_a_reason() {
         (
             "no link",
             |w| w.hub("c1", Liveness::Alive, &[]),
-            (["Elected", "AddressKnown", "Accepting"], ["Elected", "", "NoTunnel"]),
+            (["Elected", "AddressKnown", "NoLinks"], ["Elected", "", "NoTunnel"]),
         ),
     ];
     for (what, change, expected) in cases {

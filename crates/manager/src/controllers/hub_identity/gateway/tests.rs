@@ -38,7 +38,7 @@ fn request() -> Request {
 }
 
 fn listed() -> Observed {
-    Observed { node: Some(NodeState::default()), rival: None, is_gateway: true }
+    Observed { node: Some(NodeState::default()), rival: None, gateway: Some(DialledBy::Everyone) }
 }
 
 #[test]
@@ -98,8 +98,14 @@ fn a_gateway_may_have_exactly_one_kind_of_certificate() {
         let node = plan::node(&request).unwrap();
         assert_eq!(decide(&request, node, &listed()), Decision::Deny(refusal), "{what}");
     }
-    let unlisted = Observed { is_gateway: false, ..listed() };
+    let unlisted = Observed { gateway: None, ..listed() };
     assert_eq!(decide(&request(), "c1", &unlisted), Decision::Deny(Refusal::NotAGateway));
+    let of_pool = Observed { gateway: Some(DialledBy::OwnPool), ..listed() };
+    assert_eq!(decide(&request(), "c1", &of_pool), Decision::Deny(Refusal::OtherGateway));
+    let mut pools = request();
+    pools.parsed.dns_names.as_mut().unwrap()[0] = POOL_GATEWAY_SERVER_NAME.to_owned();
+    assert_eq!(decide(&pools, "c1", &of_pool), Decision::Approve(Entitled::Gateway));
+    assert_eq!(decide(&pools, "c1", &listed()), Decision::Deny(Refusal::OtherGateway));
     let deleted = Observed { node: None, ..listed() };
     assert_eq!(decide(&request(), "c1", &deleted), Decision::Deny(Refusal::UnknownNode));
 }
@@ -114,20 +120,21 @@ fn requests_of_kubelets_are_left_alone() {
 
 #[test]
 fn gateways_are_listed_by_an_exposed_one_or_active_in_another() {
+    use DialledBy::{Everyone, OwnPool};
     let endpoint = |node: &str, type_: &str| json!({ "nodeName": node, "type": type_ });
     let cases = [
-        ("PublicIP", vec![endpoint("c1", "proxy")], vec![], true),
-        ("LoadBalancer", vec![endpoint("c2", "proxy"), endpoint("c1", "proxy")], vec![], true),
-        ("", vec![endpoint("c1", "proxy")], vec![endpoint("c1", "proxy")], true),
-        ("", vec![], vec![endpoint("c1", "proxy")], true),
+        ("PublicIP", vec![endpoint("c1", "proxy")], vec![], Some(Everyone)),
+        ("LoadBalancer", vec![endpoint("c2", "proxy"), endpoint("c1", "proxy")], vec![], Some(Everyone)),
+        ("", vec![endpoint("c1", "proxy")], vec![endpoint("c1", "proxy")], Some(OwnPool)),
+        ("", vec![], vec![endpoint("c1", "proxy")], Some(OwnPool)),
         // Listed by its owner, and not elected by us.
-        ("", vec![endpoint("c1", "proxy")], vec![endpoint("c2", "proxy")], false),
-        ("", vec![endpoint("c1", "proxy")], vec![], false),
-        ("", vec![], vec![endpoint("c1", "tunnel")], false),
-        ("PublicIP", vec![endpoint("c1", "tunnel")], vec![], false),
-        ("PublicIP", vec![endpoint("c2", "proxy")], vec![endpoint("c1", "proxy")], false),
-        ("LoadBalancer", vec![], vec![endpoint("c1", "proxy")], true),
-        ("LoadBalancer", vec![], vec![], false),
+        ("", vec![endpoint("c1", "proxy")], vec![endpoint("c2", "proxy")], None),
+        ("", vec![endpoint("c1", "proxy")], vec![], None),
+        ("", vec![], vec![endpoint("c1", "tunnel")], None),
+        ("PublicIP", vec![endpoint("c1", "tunnel")], vec![], None),
+        ("PublicIP", vec![endpoint("c2", "proxy")], vec![endpoint("c1", "proxy")], None),
+        ("LoadBalancer", vec![], vec![endpoint("c1", "proxy")], Some(Everyone)),
+        ("LoadBalancer", vec![], vec![], None),
     ];
     for (expose, listed, active, expected) in cases {
         let gateway = json!({
@@ -135,6 +142,6 @@ fn gateways_are_listed_by_an_exposed_one_or_active_in_another() {
             "status": { "activeEndpoints": active },
         });
         let gateway: Gateway = serde_json::from_value(gateway).unwrap();
-        assert_eq!(has_endpoint(&gateway, "c1"), expected, "{gateway:?}");
+        assert_eq!(dialled_by(&gateway, "c1"), expected, "{gateway:?}");
     }
 }

@@ -11,12 +11,17 @@ fn liveness() -> impl Strategy<Value = Liveness> {
     ]
 }
 
+fn ways_in() -> impl Strategy<Value = Option<Vec<&'static str>>> {
+    const ALL: [&str; 2] = ["0.0.0.0:10263", "0.0.0.0:10264"];
+    proptest::option::of(proptest::sample::subsequence(ALL.to_vec(), 0..=2))
+}
+
 proptest! {
     /// Any history: plans are functions of what is seen, no dead endpoint is led to, and a plan that was carried out has nothing left.
     #[test]
     fn plans_settle(
         steps in proptest::collection::vec((
-            proptest::collection::vec((liveness(), proptest::collection::vec(any::<bool>(), 2)), 2),
+            proptest::collection::vec((liveness(), proptest::collection::vec(any::<bool>(), 2), ways_in()), 2),
             proptest::collection::vec(any::<bool>(), 5), 0_i32..3, any::<bool>(), any::<bool>(), 0_u64..20,
         ), 1..15),
     ) {
@@ -24,15 +29,19 @@ proptest! {
         for (hubs, ready, replicas, balancer, l7, seconds) in steps {
             world.observed.now += Duration::from_secs(seconds);
             world.observed.switches.l7 = l7;
-            for (name, (liveness, links)) in ["c1", "c2"].into_iter().zip(hubs) {
+            for (name, (liveness, links, ways_in)) in ["c1", "c2"].into_iter().zip(hubs) {
                 let linked: Vec<&str> =
                     ["a", "b"].into_iter().zip(links).filter_map(|(name, on)| on.then_some(name)).collect();
                 world.hub(name, liveness, &linked);
+                if let Some(ways_in) = ways_in {
+                    world.listens(name, &ways_in);
+                }
             }
             for (node, ready) in world.nodes.iter_mut().zip(ready) {
                 node.ready = ready;
             }
             world.spec(0, |spec| {
+                spec.proxy_config.proxy_http_port = "9100".to_owned();
                 spec.proxy_config.replicas = replicas;
                 spec.expose_type = if balancer { ExposeType::LoadBalancer } else { ExposeType::PublicIP };
             });
@@ -50,6 +59,17 @@ proptest! {
             for endpoint in plan.slices.iter().flat_map(|slice| slice.endpoints.iter().flatten()) {
                 let hub = &world.observed.hubs[endpoint.node_name.as_ref().unwrap()];
                 prop_assert!(!matches!(hub.liveness, Liveness::Silent | Liveness::Dead));
+            }
+            for slice in plan.slices.iter().filter(|slice| slice.name_any().starts_with(PROXY_INTERNAL_SERVICE)) {
+                for endpoint in slice.endpoints.iter().flatten() {
+                    let hub = &world.observed.hubs[endpoint.node_name.as_ref().unwrap()];
+                    let listens = |target: i32| {
+                        let open = hub.ways_in.as_ref();
+                        open.is_none_or(|open| open.iter().any(|at| i32::from(at.port()) == target))
+                    };
+                    prop_assert!(slice.ports.iter().flatten().all(|port| listens(port.port.unwrap())));
+                    prop_assert!(slice.ports.as_ref().is_some_and(|ports| !ports.is_empty()));
+                }
             }
             // Carry it out.
             for stale in &plan.stale_services {

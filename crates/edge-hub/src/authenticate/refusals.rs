@@ -1,0 +1,105 @@
+//! Tokens that the API server refused, for the time without a link. Pure: time comes in as a parameter.
+
+use std::collections::HashMap;
+
+use tls::digest::Sha256Digest;
+
+use crate::make_room::lowest_of_most;
+
+/// How many are kept. When there are more, one of whoever has most goes: nobody makes the hub forget what became of another's token.
+const KEPT: usize = 1024;
+
+struct Refusal {
+    /// Whose the token is, if one of the cluster's keys says so; else it would not pass without a link.
+    signed_for: Option<Box<str>>,
+    /// Unix seconds.
+    expiry: i64,
+}
+
+/// What was refused and has not expired: a signature says nothing against that.
+#[derive(Default)]
+pub(super) struct Refusals(HashMap<Sha256Digest, Refusal>);
+
+impl Refusals {
+    /// The API server refused this. A token that has expired, or does not say when, passes nowhere without a link: it is not kept.
+    pub(super) fn note(
+        &mut self,
+        token: Sha256Digest,
+        signed_for: Option<Box<str>>,
+        expiry: Option<i64>,
+        now: i64,
+    ) {
+        let Some(expiry) = expiry.filter(|expiry| *expiry > now) else { return };
+        if !self.0.contains_key(&token) && self.0.len() >= KEPT {
+            self.make_room(now);
+        }
+        self.0.insert(token, Refusal { signed_for, expiry });
+    }
+
+    /// Drops what has expired; if that is nothing, what expires first of whoever has most. All that nobody signed is one owner's.
+    fn make_room(&mut self, now: i64) {
+        self.0.retain(|_, refusal| refusal.expiry > now);
+        if self.0.len() < KEPT {
+            return;
+        }
+        let all = self.0.iter().map(|(token, refusal)| (token, &refusal.signed_for, refusal.expiry));
+        if let Some(gone) = lowest_of_most(all).copied() {
+            self.0.remove(&gone);
+        }
+    }
+
+    /// The API server takes it again.
+    pub(super) fn forget(&mut self, token: &Sha256Digest) {
+        self.0.remove(token);
+    }
+
+    /// Whether it was refused last.
+    pub(super) fn hold(&self, token: &Sha256Digest) -> bool {
+        self.0.contains_key(token)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: i64 = 2_000_000_000;
+
+    fn token(name: &str) -> Sha256Digest {
+        Sha256Digest::of(name.as_bytes())
+    }
+
+    #[test]
+    fn who_is_refused_ever_more_drives_out_nobody_elses() {
+        let mut refusals = Refusals::default();
+        for n in 0..2 * KEPT {
+            refusals.note(token(&format!("without end {n}")), None, None, NOW);
+            refusals.note(token(&format!("junk {n}")), None, Some(i64::MAX), NOW);
+        }
+        refusals.note(token("revoked"), Some("pod".into()), Some(NOW + 60), NOW);
+        for n in 0..2 * KEPT {
+            refusals.note(token(&format!("more junk {n}")), None, Some(i64::MAX), NOW);
+        }
+        assert!(refusals.hold(&token("revoked")));
+        for n in 0..2 * KEPT {
+            refusals.note(token(&format!("own {n}")), Some("many".into()), Some(NOW + 3600), NOW);
+        }
+        assert!(refusals.hold(&token("revoked")), "nor by tokens that are signed");
+        assert!(refusals.hold(&token(&format!("own {}", 2 * KEPT - 1))), "new ones are kept");
+        assert_eq!(refusals.0.len(), KEPT);
+    }
+
+    #[test]
+    fn what_has_expired_makes_room_and_what_is_taken_again_is_forgotten() {
+        let mut refusals = Refusals::default();
+        for n in 0..KEPT {
+            refusals.note(token(&n.to_string()), None, Some(NOW + 1), NOW);
+        }
+        refusals.note(token("late"), None, Some(NOW + 9), NOW + 1);
+        assert_eq!(refusals.0.len(), 1);
+        refusals.note(token("expired"), None, Some(NOW + 1), NOW + 1);
+        assert!(!refusals.hold(&token("expired")) && refusals.hold(&token("late")));
+        refusals.forget(&token("late"));
+        assert!(!refusals.hold(&token("late")));
+    }
+}

@@ -1,0 +1,218 @@
+//! HTTP over TLS, as pods and everyone else speak it: whoever reaches the node comes to this listener.
+//!
+//! A connection ends with the certificate that its client showed, and with it what goes over it, as nothing says later who that was.
+
+use std::{future::pending, pin::pin, sync::Arc, time::Duration};
+
+use axum::{Router, body::Body, extract::ConnectInfo, serve::Listener as _};
+use http::Request;
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::conn::auto,
+};
+use tls::listener::TlsListener;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    task::JoinSet,
+    time::sleep,
+};
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
+use tracing::debug;
+
+use super::{
+    HEAD, Peer,
+    guests::{Guest, Guests},
+    unread::{Watches, is_watch},
+};
+use crate::{authenticate::certificate_ends, offline::documents::unix_seconds};
+
+/// How often the clock is looked at, which may be set meanwhile.
+const CLOCK: Duration = Duration::from_mins(1);
+
+/// Answers all who connect, until the shutdown; then those who are connected have their answers.
+pub async fn listen(mut listener: TlsListener, router: Router, shutdown: CancellationToken) {
+    let (guests, mut connections) = (Guests::default(), JoinSet::new());
+    loop {
+        tokio::select! {
+            (io, address) = listener.accept() => {
+                let peer = Peer::over_tls(&io, address);
+                let is_known = matches!(&peer, Peer::Remote { certificate: Some(_), .. });
+                if let Some(guest) = guests.enter(address.ip(), is_known) {
+                    connections.spawn(connection(io, peer, guest, router.clone(), shutdown.clone()));
+                } else {
+                    debug!(%address, "there are too many connections");
+                }
+            }
+            Some(_) = connections.join_next() => {}
+            () = shutdown.cancelled() => break,
+        }
+    }
+    drop(listener);
+    while connections.join_next().await.is_some() {}
+}
+
+async fn connection<Io>(io: Io, peer: Peer, guest: Guest, router: Router, shutdown: CancellationToken)
+where
+    Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let until = match &peer {
+        Peer::Remote { certificate: Some(certificate), .. } => certificate_ends(certificate),
+        _ => None,
+    };
+    let (guest, watches) = (Arc::new(guest), Watches::default());
+    let over = async {
+        tokio::select! {
+            () = guest.has_to_leave() => {}
+            () = is_past(until) => {}
+            () = watches.unread() => {}
+        }
+    };
+    let service = service_fn(|request: Request<Incoming>| {
+        let (router, peer) = (router.clone(), peer.clone());
+        let (guest, watches) = (guest.clone(), watches.clone());
+        async move {
+            let _under_way = guest.asks();
+            let watch = is_watch(request.method(), request.uri()).then_some(request.version());
+            let mut request = request.map(Body::new);
+            request.extensions_mut().insert(ConnectInfo(peer));
+            let response = router.oneshot(request).await?;
+            guest.is_answered(response.status());
+            Ok::<_, std::convert::Infallible>(match watch {
+                Some(version) => watches.follow(version, response),
+                None => response,
+            })
+        }
+    });
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD);
+    builder.http2().timer(TokioTimer::new());
+    let served = async {
+        let mut served = pin!(builder.serve_connection_with_upgrades(TokioIo::new(io), service));
+        if let Some(ended) = shutdown.run_until_cancelled(served.as_mut()).await {
+            return ended;
+        }
+        served.as_mut().graceful_shutdown();
+        served.await
+    };
+    tokio::select! {
+        ended = served => if let Err(error) = ended {
+            debug!(%error, "a connection ended");
+        },
+        () = over => {}
+    }
+}
+
+/// Waits until the clock says so many seconds; for ever if there is no end.
+async fn is_past(end: Option<u64>) {
+    let Some(end) = end else { return pending().await };
+    loop {
+        let left = Duration::from_secs(end.saturating_sub(unix_seconds()));
+        if left.is_zero() {
+            return;
+        }
+        sleep(left.min(CLOCK)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Bytes;
+    use futures::{StreamExt as _, stream};
+    use http::{Response, StatusCode, header};
+    use rustls_pki_types::CertificateDer;
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex},
+        sync::mpsc,
+        time::{Instant, timeout},
+    };
+
+    use super::{super::unread::UNREAD, *};
+
+    const REQUEST: &str = "GET / HTTP/1.1\r\nhost: h\r\n";
+
+    /// One end of a connection whose other end is served, and what says that a watch over it was dropped. Who shows anything is let in.
+    fn connect(
+        guests: &Guests,
+        shutdown: &CancellationToken,
+        certificate: Option<CertificateDer<'static>>,
+    ) -> (DuplexStream, mpsc::Receiver<()>, JoinSet<()>) {
+        let (alive, dropped) = mpsc::channel(1);
+        let router = Router::new().fallback(async move |request: Request<Body>| {
+            let mut response = Response::new(Body::empty());
+            if !request.headers().contains_key(header::AUTHORIZATION) {
+                *response.status_mut() = StatusCode::UNAUTHORIZED;
+            } else if is_watch(request.method(), request.uri()) {
+                let pieces = stream::repeat(Bytes::from_static(&[b'x'; 1024])).inspect(move |_| {
+                    let _ = &alive;
+                });
+                *response.body_mut() = Body::from_stream(pieces.map(Ok::<_, std::convert::Infallible>));
+            }
+            response
+        });
+        let (near, far) = duplex(1 << 16);
+        let address = ([10, 0, 0, 1], 1).into();
+        let guest = guests.enter(std::net::SocketAddr::ip(&address), certificate.is_some()).unwrap();
+        let mut tasks = JoinSet::new();
+        let peer = Peer::Remote { address, certificate };
+        tasks.spawn(connection(far, peer, guest, router, shutdown.clone()));
+        (near, dropped, tasks)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_shows_no_credential_is_soon_cut_and_others_when_they_ask_nothing() {
+        let (guests, shutdown) = (Guests::default(), CancellationToken::new());
+        let good = format!("{REQUEST}authorization: Bearer x\r\n\r\n");
+        let cases = [
+            ("", 10),
+            ("G", 10),
+            ("GET / HTTP/1.1\r\n", 10),
+            ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 10),
+            (&*format!("{REQUEST}\r\n"), 10),
+            (&*good, 120),
+        ];
+        for (said, seconds) in cases {
+            let (mut io, _, _tasks) = connect(&guests, &shutdown, None);
+            let begun = Instant::now();
+            io.write_all(said.as_bytes()).await.unwrap();
+            let _ = timeout(Duration::from_mins(10), io.read_to_end(&mut Vec::new())).await.expect(said);
+            assert_eq!(begun.elapsed().as_secs(), seconds, "{said:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_whose_reader_has_stopped_is_let_go() {
+        let (mut io, mut dropped, _tasks) = connect(&Guests::default(), &CancellationToken::new(), None);
+        let watch = REQUEST.replace("GET /", "GET /api/v1/pods?watch=1");
+        io.write_all(format!("{watch}authorization: Bearer x\r\n\r\n").as_bytes()).await.unwrap();
+        assert!(timeout(UNREAD / 2, dropped.recv()).await.is_err(), "it may be slow");
+        timeout(UNREAD, dropped.recv()).await.expect("it is let go");
+    }
+
+    #[tokio::test]
+    async fn a_watch_ends_with_the_certificate_that_it_was_opened_with() {
+        let now = jiff::Timestamp::now();
+        let authority =
+            tls::issue::CertificateAuthority::generate("test", Duration::from_secs(3), now).unwrap();
+        let certificate = CertificateDer::from(authority.certificate().der().to_vec());
+        let (mut io, mut dropped, _tasks) =
+            connect(&Guests::default(), &CancellationToken::new(), Some(certificate));
+        let watch = REQUEST.replace("GET /", "GET /api/v1/pods?watch=1");
+        io.write_all(format!("{watch}authorization: Bearer x\r\n\r\n").as_bytes()).await.unwrap();
+        let read = async { while io.read(&mut [0; 1 << 12]).await.is_ok_and(|length| length > 0) {} };
+        timeout(Duration::from_secs(20), read).await.expect("the connection ends");
+        assert!(unix_seconds() >= u64::try_from(now.as_second() + 3).unwrap(), "it was good until then");
+        timeout(Duration::from_secs(1), dropped.recv()).await.expect("the watch ends");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn at_the_end_connections_end() {
+        let shutdown = CancellationToken::new();
+        let (mut io, _, mut tasks) = connect(&Guests::default(), &shutdown, None);
+        io.write_all(format!("{REQUEST}authorization: Bearer x\r\n\r\n").as_bytes()).await.unwrap();
+        io.read_u8().await.unwrap();
+        shutdown.cancel();
+        timeout(Duration::from_secs(1), tasks.join_next()).await.expect("it ends");
+    }
+}

@@ -1,0 +1,193 @@
+//! Links that are missed, and ways in that do not listen.
+
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+impl World {
+    /// Both hubs of the cloud live, with these links.
+    fn cloud(&mut self, c1: &[&str], c2: &[&str]) {
+        self.hub("c1", Liveness::Alive, c1);
+        self.hub("c2", Liveness::Alive, c2);
+    }
+
+    /// Plans each second until then: who is active of the cloud's Gateway, when that changed.
+    fn changes(&mut self, seconds: u32) -> Vec<(u32, String)> {
+        let (start, mut changes) = (self.observed.now, Vec::<(u32, String)>::new());
+        for second in 0..=seconds {
+            self.observed.now = start + SECOND * second;
+            let who = active(&self.plan(), 0).join(" ");
+            if changes.last().is_none_or(|(_, last)| *last != who) {
+                changes.push((second, who));
+            }
+        }
+        changes
+    }
+}
+
+fn connected(world: &mut World) -> (bool, &'static str, String) {
+    let connected = world.plan().verdicts[0].connected.clone();
+    (connected.holds, connected.reason, connected.message)
+}
+
+/// What is done, and what is said then: whether it holds, the reason, a part of the message.
+type Said<'a> = (fn(&mut World), bool, &'a str, &'a str);
+
+#[test]
+fn an_exposed_gateway_is_connected_when_somebody_is() {
+    let mut world = world();
+    world.cloud(&[], &[]);
+    let cases: [Said<'_>; 8] = [
+        (
+            |_| {},
+            false,
+            "NoLinks",
+            "no node has a link to c1, c2: missed are a, solo: does TCP 192.0.2.1:10262, 192.0.2.2:443 answer from there",
+        ),
+        (|w| w.cloud(&[], &["solo"]), true, "Accepting", "links of solo are accepted by c1, c2"),
+        (
+            |w| {
+                w.cloud(&[], &[]);
+                w.spec(0, |spec| spec.endpoints.iter_mut().for_each(|e| e.public_ip.clear()));
+            },
+            false,
+            "NoLinks",
+            "missed are a, solo, and there is no address that they could dial, see condition Exposed",
+        ),
+        // Who dials for others is who is elected.
+        (|w| w.nodes[0].ready = false, false, "NoLinks", "missed are b, solo,"),
+        (|w| w.nodes[4].ready = false, false, "NoLinks", "missed are b,"),
+        (|w| w.nodes[1].ready = false, false, "NoLinks", "missed are a, b, solo, and none of them is ready"),
+        (|w| w.spec(1, |spec| spec.proxy_config.replicas = 0), false, "NoLinks", "missed are solo, and none"),
+        (|w| drop(w.nodes.remove(4)), true, "Accepting", "no node dials yet; links are accepted by c1, c2"),
+    ];
+    for (change, holds, reason, message) in cases {
+        change(&mut world);
+        let said = connected(&mut world);
+        assert_eq!((said.0, said.1), (holds, reason), "{}", said.2);
+        assert!(said.2.contains(message), "{} is not {message}", said.2);
+    }
+}
+
+/// The address of c1 is dead: its hub lives, and nobody comes.
+#[test]
+fn an_exposed_endpoint_to_which_nobody_comes_gives_way() {
+    let dead = |change: fn(&mut World)| {
+        let mut world = world();
+        world.spec(0, |spec| spec.proxy_config.replicas = 1);
+        world.cloud(&[], &[]);
+        change(&mut world);
+        world.changes(600)
+    };
+    let shown = |changes: &[(u32, String)]| -> Vec<(u32, String)> { changes.to_vec() };
+    let of = |list: &[(u32, &str)]| -> Vec<(u32, String)> {
+        list.iter().map(|(second, who)| (*second, (*who).to_owned())).collect()
+    };
+    // The first minute of a manager is not counted.
+    assert_eq!(
+        shown(&dead(|_| {})),
+        of(&[(0, "c1"), (60, "c2"), (120, "c1"), (180, "c2"), (300, "c1"), (420, "c2")])
+    );
+    let stays = of(&[(0, "c1")]);
+    assert_eq!(dead(|w| w.hub("c2", Liveness::Dead, &[])), stays, "there is no other");
+    assert_eq!(dead(|w| w.hub("c2", Liveness::Unknown, &[])), stays, "nor one that shows that it lives");
+    assert_eq!(dead(|w| w.hub("c1", Liveness::Alive, &["a"])), stays, "somebody came");
+    assert_eq!(dead(|w| w.spec(0, |s| s.endpoints[1].public_ip.clear())), stays, "the other has no address");
+    assert_eq!(
+        dead(|w| w.spec(0, |s| s.endpoints.iter_mut().for_each(|e| e.public_ip.clear()))),
+        stays,
+        "nor has anybody"
+    );
+    assert_eq!(dead(|w| w.nodes.iter_mut().for_each(|node| node.ready = false)), stays, "all are offline");
+    assert_eq!(dead(|w| w.spec(0, |s| s.expose_type = ExposeType::LoadBalancer)), stays, "no balancer yet");
+    // Who has no address is not elected before one who has.
+    assert_eq!(dead(|w| w.spec(0, |s| s.endpoints[0].public_ip.clear())), of(&[(0, "c2")]));
+}
+
+#[test]
+fn the_trial_is_of_nodes_that_are_missed_now() {
+    let mut world = world();
+    world.spec(0, |spec| spec.proxy_config.replicas = 1);
+    world.cloud(&["a"], &[]);
+    assert_eq!(world.changes(600).len(), 1);
+    // The site goes down with all that dials; it is back an hour later, and dials in its time.
+    world.nodes[0].ready = false;
+    world.nodes[1].ready = false;
+    world.nodes[4].ready = false;
+    world.cloud(&[], &[]);
+    assert_eq!(world.changes(3600).len(), 1);
+    world.nodes[0].ready = true;
+    world.observed.now += SECOND;
+    assert_eq!(world.plan().look_at, Some(world.observed.now + Duration::from_secs(15)), "the shop's own");
+    assert_eq!(world.changes(29).len(), 1);
+    world.observed.now += SECOND;
+    assert_eq!(active(&world.plan(), 0), ["c2"]);
+    // It is linked there: that is kept.
+    world.cloud(&[], &["a"]);
+    assert_eq!(world.changes(3600).len(), 1);
+}
+
+/// A new leader goes on with who was elected, and has seen nothing of links yet.
+#[test]
+fn a_new_leader_puts_nobody_on_trial_in_its_first_minute() {
+    let mut world = world();
+    world.spec(0, |spec| spec.proxy_config.replicas = 1);
+    let cloud = Arc::make_mut(&mut world.observed.gateways[0]);
+    let was = cloud.spec.endpoints[1..].to_vec();
+    cloud.status = Some(api::GatewayStatus::new(&cloud.spec, Vec::new(), was));
+    world.hub("c1", Liveness::Unknown, &[]);
+    world.hub("c2", Liveness::Unknown, &[]);
+    assert_eq!(world.changes(3).last().unwrap().1, "c2");
+    world.cloud(&[], &[]);
+    let changes = world.changes(60);
+    assert_eq!(changes, [(0, "c2".to_owned()), (57, "c1".to_owned())]);
+}
+
+#[test]
+fn a_gateway_is_led_to_only_where_it_listens() {
+    let mut world = world();
+    world.cloud(&["a"], &["a"]);
+    world.spec(0, |spec| spec.proxy_config.proxy_http_port = "9100".to_owned());
+    let led = |plan: &Plan| -> Vec<String> {
+        let of = |slice: &EndpointSlice| {
+            let nodes: Vec<_> =
+                slice.endpoints.iter().flatten().filter_map(|e| e.node_name.clone()).collect();
+            let ports: Vec<_> =
+                slice.ports.iter().flatten().filter_map(|p| p.port).map(|p| p.to_string()).collect();
+            format!("{}: {}", nodes.join(" "), ports.join(" "))
+        };
+        plan.slices.iter().map(of).collect()
+    };
+    let exposed = |plan: &Plan| {
+        let exposed = plan.verdicts[0].exposed.clone().unwrap();
+        (exposed.reason, exposed.message)
+    };
+    assert_eq!(led(&world.plan()), ["c1 c2: 10264 10263"], "older hubs do not say");
+    world.listens("c1", &["10.0.0.1:10263", "10.0.0.1:10264"]);
+    world.listens("c2", &["10.0.0.2:10264"]);
+    let plan = world.plan();
+    assert_eq!(led(&plan), ["c2: 10264", "c1: 10264 10263"]);
+    assert_eq!(exposed(&plan).0, "AddressKnown", "hubs are given the time to follow");
+    let due = plan.look_at.unwrap();
+    assert_eq!(due, world.observed.now + SECOND * 5);
+    world.observed.now = due;
+    let (reason, message) = exposed(&world.plan());
+    assert_eq!(reason, "WaysInClosed");
+    assert!(message.starts_with("c2 does not listen at 10263 for port 10250: "), "{message}");
+    assert!(message.contains("`edge-hub status` on the node"), "{message}");
+    // Nowhere: it is in no slice, for one without ports would be of all ports.
+    world.listens("c2", &[]);
+    assert_eq!(led(&world.plan()), ["c1: 10264 10263"]);
+    // It is as it should be.
+    world.listens("c2", &["10.0.0.2:10263", "10.0.0.2:10264"]);
+    let plan = world.plan();
+    assert_eq!((led(&plan), exposed(&plan).0), (vec!["c1 c2: 10264 10263".to_owned()], "AddressKnown"));
+    // What was carried out and is wanted no more goes.
+    world.listens("c2", &["10.0.0.2:10264"]);
+    for slice in world.plan().slices {
+        world.observed.slices.insert(slice.name_any(), Arc::new(slice));
+    }
+    world.listens("c2", &["10.0.0.2:10263", "10.0.0.2:10264"]);
+    let plan = world.plan();
+    assert_eq!((led(&plan), plan.stale_slices.len()), (vec!["c1 c2: 10264 10263".to_owned()], 1));
+}

@@ -1,0 +1,268 @@
+//! Crowds of clients that nobody vouches for: at each way in by TCP, on the links that they are served over, and in the log.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use rustls_pki_types::ServerName;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, duplex},
+    net::{TcpListener, TcpSocket, TcpStream},
+    task::JoinSet,
+    time::{Instant, sleep, timeout},
+};
+use tokio_rustls::TlsConnector;
+use tokio_util::sync::CancellationToken;
+use tunnel::{
+    connector::{Request, Unvouched},
+    ending::Ending,
+    ingress::{
+        Ingress,
+        arrival::{ARRIVING_MAX, Arrival},
+        http::{Form, serve_http},
+        listen,
+        sni::serve_sni,
+    },
+    protocol::OpenError,
+};
+
+use crate::{
+    ways_in::client_hello,
+    world::{GATEWAY_NAME, Hub, SOON, World, ask, destination, echo, eventually, leaf, refused, request},
+};
+
+/// A way in that does not ask who comes.
+fn of_anybody(hub: &Hub) -> Ingress {
+    Ingress { vouched: false, ..hub.ingress() }
+}
+
+async fn from(source: &str, to: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(SocketAddr::new(source.parse().unwrap(), 0)).unwrap();
+    timeout(SOON, socket.connect(to)).await.expect("nobody accepts").unwrap()
+}
+
+async fn bound() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+fn never() -> Ending {
+    Ending::at(CancellationToken::new())
+}
+
+/// Many of one source say a byte and no more. Those beyond its share are sent away while the others stall; and whoever comes from elsewhere is served.
+async fn crowd<F: Future<Output = ()>>(address: SocketAddr, first: u8, honest: impl FnOnce(TcpStream) -> F) {
+    const MORE: usize = 50;
+    let share = ARRIVING_MAX / 4;
+    let (mut stalled, mut ends) = (Vec::new(), JoinSet::new());
+    for _ in 0..share + MORE {
+        let mut client = from("127.0.0.2", address).await;
+        let _ = client.write_all(&[first]).await;
+        let (mut read, write) = client.into_split();
+        stalled.push(write);
+        ends.spawn(async move { read.read_u8().await.is_err() });
+    }
+    let ended = timeout(Duration::from_secs(5), async {
+        for _ in 0..MORE {
+            assert!(ends.join_next().await.unwrap().unwrap(), "something was answered");
+        }
+    });
+    ended.await.expect("all stall");
+    assert_eq!(ends.len(), share, "nobody stalls");
+    timeout(SOON, honest(from("127.0.0.1", address).await)).await.expect("another is kept out");
+    drop(stalled);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn those_who_stall_at_a_way_in_keep_nobody_else_out() {
+    let (world, mut tasks) = (World::new(), JoinSet::new());
+    let (cloud, _edge) = world.pair().await;
+    let port = echo(&mut tasks).await;
+    let connect = format!("CONNECT a1:{port} HTTP/1.1\r\nHost: x\r\n\r\n");
+    let get = format!("GET / HTTP/1.1\r\nHost: a1:{port}\r\nConnection: close\r\n\r\n");
+
+    // TLS by the server's name.
+    let ((listener, address), ingress) = (bound().await, of_anybody(&cloud));
+    tasks.spawn(listen::tcp(listener, never(), SOON, move |client, peer, arrival| {
+        let ingress = ingress.clone();
+        async move { serve_sni(&ingress, client, &peer, &arrival, port).await }
+    }));
+    let hello = async |mut client: TcpStream| {
+        let hello = client_hello("a1");
+        assert_eq!(ask(&mut client, &hello).await.unwrap(), hello);
+    };
+    crowd(address, 22, hello).await;
+
+    // Plain HTTP by `Host`, and a proxy's.
+    let web = destination(&mut tasks, |mut client| async move {
+        let _ = client.read(&mut [0; 1024]).await;
+        let _ = client.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
+    })
+    .await;
+    let get = get.replace(&port.to_string(), &web.to_string());
+    for (form, question) in [(Form::Host([web].into()), get), (Form::Proxy, connect.clone())] {
+        let ((listener, address), ingress) = (bound().await, of_anybody(&cloud));
+        tasks.spawn(listen::tcp(listener, never(), SOON, move |client, peer, arrival| {
+            let (ingress, form) = (ingress.clone(), form.clone());
+            async move { serve_http(&ingress, client, &peer, &arrival, &form, &never()).await }
+        }));
+        let asked = async |mut client: TcpStream| {
+            client.write_all(question.as_bytes()).await.unwrap();
+            let mut status = [0; 12];
+            client.read_exact(&mut status).await.unwrap();
+            assert_eq!(&status, b"HTTP/1.1 200");
+        };
+        crowd(address, b'G', asked).await;
+    }
+
+    // A proxy for clients with TLS.
+    let shown = leaf(&world.authority, "c1", true);
+    let config = ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(vec![shown.certificate], shown.key)
+        .unwrap();
+    let ((listener, address), ingress) = (bound().await, cloud.ingress());
+    tasks.spawn(listen::tls(listener, Arc::new(config), never(), SOON, move |client, peer, arrival| {
+        let ingress = ingress.clone();
+        async move { serve_http(&ingress, client, &peer, &arrival, &Form::Proxy, &never()).await }
+    }));
+    let asked = async |client: TcpStream| {
+        let mut roots = RootCertStore::empty();
+        roots.add(world.authority.certificate().clone()).unwrap();
+        let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        let name = ServerName::try_from(GATEWAY_NAME).unwrap();
+        let mut client = TlsConnector::from(Arc::new(config)).connect(name, client).await.unwrap();
+        client.write_all(connect.as_bytes()).await.unwrap();
+        let mut status = [0; 12];
+        client.read_exact(&mut status).await.unwrap();
+        assert_eq!(&status, b"HTTP/1.1 200");
+    };
+    crowd(address, 22, asked).await;
+}
+
+/// Before its first request a connection has a short time, and one that is kept as long as between two scrapes.
+#[tokio::test(start_paused = true)]
+async fn the_first_head_is_not_waited_for_as_long_as_the_next() {
+    let (world, mut tasks) = (World::new(), JoinSet::new());
+    let cloud = world.hub("c1", true);
+    let mut client = |first: &'static str| {
+        let (client, server) = duplex(64 * 1024);
+        let ingress = of_anybody(&cloud);
+        tasks.spawn(async move {
+            let form = Form::Host([9100].into());
+            serve_http(&ingress, server, "test", &Arrival::uncounted(), &form, &never()).await;
+        });
+        async move {
+            let (mut client, mut rest) = (client, Vec::new());
+            client.write_all(first.as_bytes()).await.unwrap();
+            let began = Instant::now();
+            client.read_to_end(&mut rest).await.unwrap();
+            (began.elapsed().as_secs(), String::from_utf8(rest).unwrap())
+        }
+    };
+    assert_eq!(client("GET / HTTP/1.1\r\n").await, (15, String::new()));
+    assert_eq!(client("").await.0, 15);
+    let (kept, answer) = client("GET / HTTP/1.1\r\nHost: nobody\r\n\r\n").await;
+    assert!((60..70).contains(&kept) && answer.starts_with("HTTP/1.1 404 "), "{kept} s: {answer}");
+}
+
+#[tokio::test]
+async fn a_head_that_is_too_long_is_refused() {
+    let (world, mut tasks) = (World::new(), JoinSet::new());
+    let cloud = world.hub("c1", true);
+    for form in [Form::Proxy, Form::Host([9100].into())] {
+        let (mut client, server) = duplex(64 * 1024);
+        let ingress = of_anybody(&cloud);
+        tasks.spawn(async move {
+            serve_http(&ingress, server, "test", &Arrival::uncounted(), &form, &never()).await;
+        });
+        let head = format!("GET / HTTP/1.1\r\nHost: a1\r\nX: {}", "x".repeat(17 * 1024));
+        client.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        timeout(SOON, client.read_to_end(&mut answer)).await.unwrap().unwrap();
+        assert!(answer.starts_with(b"HTTP/1.1 431 "), "{}", String::from_utf8_lossy(&answer));
+    }
+}
+
+fn unvouched(target: &str, source: [u8; 4]) -> Request {
+    let of = Unvouched { listener: "test", source: std::net::IpAddr::from(source).into() };
+    Request { unvouched: Some(of), ..request(target) }
+}
+
+/// Clients that nobody knows hold all the streams that they can get: those that are known are served still, and one source has no more than half.
+#[tokio::test(flavor = "multi_thread")]
+async fn whom_nobody_vouches_for_leaves_streams_to_others() {
+    const STREAMS: u32 = 16;
+    let (mut world, mut tasks) = (World::new(), JoinSet::new());
+    world.limits.streams = STREAMS;
+    let (cloud, edge) = world.pair().await;
+    let port = echo(&mut tasks).await;
+    let target = format!("a1:{port}");
+    let open = async |source| cloud.connector.connect(&unvouched(&target, source)).await;
+    let fill = async |source| {
+        let mut held = Vec::new();
+        let error = loop {
+            match open(source).await {
+                Ok(stream) => held.push(stream),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error, OpenError::Crowded);
+        held
+    };
+    // Of two links that carry 16 each.
+    let (first, second) = (fill([192, 0, 2, 1]).await, fill([192, 0, 2, 2]).await);
+    assert_eq!((first.len(), second.len()), (8, 8));
+    assert_eq!(fill([192, 0, 2, 3]).await.len(), 0);
+    // By the ways in: 503, and the end.
+    let (mut client, server) = duplex(64 * 1024);
+    let (ingress, form) = (of_anybody(&cloud), Form::Host([port].into()));
+    tasks.spawn(async move {
+        serve_http(&ingress, server, "test", &Arrival::uncounted(), &form, &never()).await;
+    });
+    client.write_all(b"GET / HTTP/1.1\r\nHost: a1\r\nConnection: close\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    timeout(SOON, client.read_to_string(&mut answer)).await.unwrap().unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("isthmus-reason: crowded"), "{answer}");
+    let (mut client, server) = duplex(64 * 1024);
+    let ingress = of_anybody(&cloud);
+    tasks.spawn(async move { serve_sni(&ingress, server, "test", &Arrival::uncounted(), port).await });
+    client.write_all(&client_hello("a1")).await.unwrap();
+    assert_eq!(timeout(SOON, client.read_to_end(&mut Vec::new())).await.unwrap().unwrap(), 0);
+    assert_eq!(refused(&cloud), [("crowded", 5)].into());
+    // Who is known has the rest.
+    let mut known = Vec::new();
+    for _ in 0..STREAMS {
+        let mut stream = cloud.connect(&target).await.unwrap();
+        assert_eq!(ask(&mut stream, b"known").await.unwrap(), b"known");
+        known.push(stream);
+    }
+    assert_eq!(cloud.connect(&target).await.err(), Some(OpenError::NoLink));
+    // What ends makes room.
+    drop(known);
+    drop(first);
+    eventually("streams end", || {
+        let links = edge.table.snapshot();
+        links.iter().map(|link| link.streams).sum::<usize>() == second.len()
+    })
+    .await;
+    assert_eq!(fill([192, 0, 2, 3]).await.len(), 8);
+}
+
+/// Its first message opens a stream; that it says nothing more ends it.
+#[tokio::test]
+async fn a_client_that_stops_in_its_handshake_keeps_no_stream() {
+    let (world, mut tasks) = (World::new(), JoinSet::new());
+    let cloud = world.hub("c1", true);
+    let port = echo(&mut tasks).await;
+    let (mut client, server) = duplex(64 * 1024);
+    let ingress = of_anybody(&cloud);
+    tasks.spawn(async move { serve_sni(&ingress, server, "test", &Arrival::uncounted(), port).await });
+    let hello = client_hello("c1");
+    assert_eq!(timeout(SOON, ask(&mut client, &hello)).await.unwrap().unwrap(), hello);
+    tokio::time::pause();
+    sleep(Duration::from_secs(31)).await;
+    let rest = timeout(Duration::from_secs(5), client.read(&mut [0])).await.expect("it is still there");
+    assert_eq!(rest.unwrap_or_default(), 0);
+}
