@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use e2e::cleanup::Cleanup;
-use e2e::ground::{GATEWAYS, Reach, TWIN, balance, ground};
+use e2e::ground::{GATEWAYS, Reach, TWIN, balance, ground, long};
 use e2e::{client, eventually, hack_cluster};
 use kube::Api;
 use serde_json::json;
@@ -19,8 +19,10 @@ use super::held::Held;
 use super::reach::{links_of, settled_links_of};
 use super::rotation::{DIALLING, NAME, dialled_at, knows_the_name};
 
-/// How long it is gone: waits that double without an end would be at half a minute then.
-const AWAY: Duration = Duration::from_secs(70);
+/// How long it is gone: waits that double without an end would be longer than [`RECOVERY`] then, with `--long` half a minute.
+pub(super) fn away() -> Duration {
+    Duration::from_secs(if long() { 70 } else { 35 })
+}
 
 /// How soon the node has all its links after the way is there again.
 const RECOVERY: Duration = Duration::from_secs(15);
@@ -67,7 +69,7 @@ async fn x4_the_way_is_refused() -> Result<()> {
     let held = Held::at_rest().await?;
     let (links, process) = (settled_links_of(TWIN).await?.len(), process_of_hub(TWIN).await?);
     let heal = refused().await?;
-    tokio::time::sleep(AWAY).await;
+    tokio::time::sleep(away()).await;
     drop(heal);
     is_back("refused by RST", links, Instant::now()).await?;
     ensure!(process_of_hub(TWIN).await? == process, "the hub ended");
@@ -95,7 +97,7 @@ async fn x4_the_name_is_not_resolved() -> Result<()> {
         let known = Cleanup::hack_cluster(&["exec", TWIN, "--", "umount", "/etc/hosts"]);
         hack_cluster(&["exec", TWIN, "--", "bash", "-c", &unknown]).await?.ok()?;
         drop(refused().await?);
-        tokio::time::sleep(AWAY).await;
+        tokio::time::sleep(away()).await;
         ensure!(links_of(TWIN).await? == 0, "it has links though it does not know the name");
         drop(known);
         is_back("not resolved", links, Instant::now()).await

@@ -12,13 +12,11 @@ use e2e::ground::{Reach, TWIN, ground, hub_metrics, logs};
 use e2e::{eventually, hack_cluster, repository};
 
 use super::asked::{plain, reached};
+use super::away::away;
 use super::faults::process_of_hub;
 use super::gateways::both_report;
 use super::held::Held;
 use super::reach::{links_of, settled_links_of};
-
-/// How long the proxy says 502: waits that double without an end would be at half a minute then.
-const AWAY: Duration = Duration::from_secs(70);
 
 /// How soon the node has all its links after the proxy connects again.
 const RECOVERY: Duration = Duration::from_secs(15);
@@ -150,7 +148,7 @@ async fn x4_the_proxy_says_502() -> Result<()> {
     })
     .await?;
     let made = told(&["link up"]).await?;
-    tokio::time::sleep(AWAY).await;
+    tokio::time::sleep(away()).await;
     let (left, made_since) = (held_links().await?, told(&["link up"]).await? - made);
     ensure!(left == 0 && made_since == 0, "{left} links and {made_since} made while the proxy said 502");
     let refused = told(&REFUSED).await? - refused;
