@@ -22,7 +22,7 @@ use tracing::{debug, warn};
 use self::allowances::{Allowance, Allowances};
 pub use self::review::Subject;
 use crate::{
-    make_room::lowest_of_most,
+    make_room::make_room,
     metrics::{Meters, Review},
     offline::documents::unix_seconds,
     run::Lifetimes,
@@ -139,15 +139,8 @@ struct Decisions(HashMap<Asked, Kept>);
 
 impl Decisions {
     fn keep(&mut self, asked: Asked, kept: Kept, now: Instant) {
-        if self.0.len() >= KEPT {
-            self.0.retain(|_, kept| kept.until > now);
-        }
-        if self.0.len() >= KEPT {
-            let all = self.0.iter().map(|(asked, kept)| (asked, &asked.1.user, kept.until));
-            if let Some(gone) = lowest_of_most(all).cloned() {
-                self.0.remove(&gone);
-            }
-        }
+        let is_over = |kept: &Kept| kept.until <= now;
+        make_room(&mut self.0, KEPT, is_over, |(_, question), kept| (&question.user, kept.until));
         self.0.insert(asked, kept);
     }
 }

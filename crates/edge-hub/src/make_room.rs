@@ -2,6 +2,34 @@
 
 use std::{collections::HashMap, hash::Hash};
 
+/// Where there are `most` already: what is over goes; if that is nothing, the lowest of the owner who has most. `of` says whose something is,
+/// and its rank.
+pub(crate) fn make_room<Key, Value, Owner, Rank>(
+    kept: &mut HashMap<Key, Value>,
+    most: usize,
+    is_over: impl Fn(&Value) -> bool,
+    of: impl for<'a> Fn(&'a Key, &'a Value) -> (&'a Owner, Rank),
+) where
+    Key: Clone + Eq + Hash,
+    Owner: Eq + Hash,
+    Rank: Ord,
+{
+    if kept.len() < most {
+        return;
+    }
+    kept.retain(|_, value| !is_over(value));
+    if kept.len() < most {
+        return;
+    }
+    let all = kept.iter().map(|(key, value)| {
+        let (owner, rank) = of(key, value);
+        (key, owner, rank)
+    });
+    if let Some(gone) = lowest_of_most(all).cloned() {
+        kept.remove(&gone);
+    }
+}
+
 /// What goes first, of things with their owners and ranks: the lowest of the owner who has most.
 pub(crate) fn lowest_of_most<Key, Owner, Rank>(
     all: impl Iterator<Item = (Key, Owner, Rank)> + Clone,

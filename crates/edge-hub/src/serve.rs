@@ -136,13 +136,11 @@ pub async fn read(
     };
     let client = Client::of(&named.owner, &request.headers);
     let filter = filter(hub, &client, verb, path).await;
-    let refuse = |status: Status| match (refuse(status.clone()), &filter) {
-        (Ok(Read::HandOn), Some(filter)) if verb == Verb::Get => Ok(Read::HandOnThrough(filter.clone())),
-        (Ok(Read::HandOn), Some(_)) if status.code == 503 => {
-            Err(Box::new(Status { message: status.message, ..Status::not_ready(1) }))
-        }
-        (Ok(Read::HandOn), Some(_)) => Err(Box::new(status)),
-        (read, _) => read,
+    let refuse = |status: Status| {
+        handed_on::unless_filtered(filter.as_ref(), verb, refuse(status.clone()), || match status.code {
+            503 => Status { message: status.message, ..Status::not_ready(1) },
+            _ => status,
+        })
     };
     let attributes = wanted.attributes(path);
     let alike = async { matches!(named.owner, Owner::User(_)) && hub.alike.is(&path.resource).await };
@@ -181,7 +179,10 @@ pub async fn read(
         client,
         filter,
     };
-    asked.answer(wanted, path, query).await
+    let filter = asked.filter.as_ref();
+    let read = asked.answer(wanted, path, query).await;
+    let read = handed_on::unless_filtered(filter, verb, read, || asked.not_yet())?;
+    Ok(asked.tell_of_corrections(read))
 }
 
 /// The namespace that a request is about. Of a Namespace itself the path names itself, which is no place; that of anything else is one, also
@@ -207,18 +208,6 @@ async fn filter(hub: &Hub, client: &Client, verb: Verb, path: &ResourcePath) -> 
     choose()
 }
 
-/// The API server's own answer is not filtered: a client that saw it would never learn that something is hidden from it.
-fn unless_filtered(asked: &Asked<'_>, read: Result<Read, Box<Status>>) -> Result<Read, Box<Status>> {
-    if asked.filter.is_none() || !matches!(read, Ok(Read::HandOn)) {
-        return read;
-    }
-    let found = asked.hub.subscriptions.find(&asked.key, asked.is_protobuf(), &asked.carrier);
-    Err(match found.map(|subscription| subscription.progress().borrow().clone()) {
-        Some(Progress::Refused(status)) => status,
-        _ => Box::new(Status::not_ready(1)),
-    })
-}
-
 /// The API server cannot say just now whether the caller may: to be tried again, as it says itself when it has too much to do.
 fn busy(why: &str) -> Status {
     let mut status = Status::not_ready(1);
@@ -238,7 +227,7 @@ pub fn unnamed(error: &TokenError) -> Status {
 impl Asked<'_> {
     /// Answers from what is held, or says that it is to be handed on.
     async fn answer(&self, wanted: Wanted, path: &ResourcePath, query: &str) -> Result<Read, Box<Status>> {
-        let read = match wanted {
+        match wanted {
             Wanted::List(list) => {
                 let one = list.fields.requires_exactly("metadata.name").is_some_and(|name| !name.is_empty());
                 let list = match (one.then(|| list.clone().of_one(query)), &self.scope) {
@@ -253,15 +242,20 @@ impl Asked<'_> {
                     }
                     _ => list,
                 };
-                unless_filtered(self, list::answer(self, &list).await)
+                list::answer(self, &list).await
             }
-            Wanted::Watch(watch) => unless_filtered(self, watch::answer(self, watch).await),
-            Wanted::Get => match (get::answer(self, path, query).await, &self.filter) {
-                (Ok(Read::HandOn), Some(filter)) => Ok(Read::HandOnThrough(filter.clone())),
-                (read, _) => read,
-            },
-        };
-        read.map(|read| self.tell_of_corrections(read))
+            Wanted::Watch(watch) => watch::answer(self, watch).await,
+            Wanted::Get => get::answer(self, path, query).await,
+        }
+    }
+
+    /// Why what cannot be handed on is not answered.
+    fn not_yet(&self) -> Status {
+        let found = self.hub.subscriptions.find(&self.key, self.is_protobuf(), &self.carrier);
+        match found.map(|subscription| subscription.progress().borrow().clone()) {
+            Some(Progress::Refused(status)) => *status,
+            _ => Status::not_ready(1),
+        }
     }
 
     fn is_protobuf(&self) -> bool {

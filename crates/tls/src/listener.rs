@@ -5,9 +5,10 @@
 //! accept (no file descriptors left) are tried again after a pause. A client that is gone without a word (no power, no link) is noticed, and its
 //! connection ends.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
+use axum::serve::Listener;
 use rustls::ServerConfig;
 use socket2::SockRef;
 use tokio::{
@@ -74,6 +75,27 @@ impl TlsListener {
         Self { tcp, config, limits, handshakes: JoinSet::new(), pause: PAUSE.0, paused_until: None }
     }
 
+    /// Serves each connection in a task of its own until `end`, then waits for those that there are; `connection` makes none of one that is not
+    /// to be served.
+    pub async fn serve<Served: Future<Output = ()> + Send + 'static>(
+        mut self,
+        end: impl Future<Output = ()>,
+        connection: impl Fn(TlsStream<TcpStream>, SocketAddr) -> Option<Served>,
+    ) {
+        let (mut end, mut connections) = (pin!(end), JoinSet::new());
+        loop {
+            tokio::select! {
+                (stream, address) = self.accept() => if let Some(served) = connection(stream, address) {
+                    connections.spawn(served);
+                },
+                Some(_) = connections.join_next() => {}
+                () = &mut end => break,
+            }
+        }
+        drop(self);
+        while connections.join_next().await.is_some() {}
+    }
+
     fn begin(&mut self, connection: TcpStream, address: SocketAddr) {
         self.pause = PAUSE.0;
         self.tune(&connection);
@@ -124,7 +146,7 @@ fn finished(joined: Result<Handshake, JoinError>) -> Option<(TlsStream<TcpStream
     }
 }
 
-impl axum::serve::Listener for TlsListener {
+impl Listener for TlsListener {
     type Io = TlsStream<TcpStream>;
     type Addr = SocketAddr;
 

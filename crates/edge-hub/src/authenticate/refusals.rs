@@ -4,9 +4,10 @@ use std::collections::HashMap;
 
 use tls::digest::Sha256Digest;
 
-use crate::make_room::lowest_of_most;
+use crate::make_room::make_room;
 
-/// How many are kept. When there are more, one of whoever has most goes: nobody makes the hub forget what became of another's token.
+/// How many are kept. When there are more, what expires first of whoever has most goes, and all that nobody signed is one owner's: nobody makes
+/// the hub forget what became of another's token.
 const KEPT: usize = 1024;
 
 struct Refusal {
@@ -30,22 +31,11 @@ impl Refusals {
         now: i64,
     ) {
         let Some(expiry) = expiry.filter(|expiry| *expiry > now) else { return };
-        if !self.0.contains_key(&token) && self.0.len() >= KEPT {
-            self.make_room(now);
+        if !self.0.contains_key(&token) {
+            let is_over = |refusal: &Refusal| refusal.expiry <= now;
+            make_room(&mut self.0, KEPT, is_over, |_, refusal| (&refusal.signed_for, refusal.expiry));
         }
         self.0.insert(token, Refusal { signed_for, expiry });
-    }
-
-    /// Drops what has expired; if that is nothing, what expires first of whoever has most. All that nobody signed is one owner's.
-    fn make_room(&mut self, now: i64) {
-        self.0.retain(|_, refusal| refusal.expiry > now);
-        if self.0.len() < KEPT {
-            return;
-        }
-        let all = self.0.iter().map(|(token, refusal)| (token, &refusal.signed_for, refusal.expiry));
-        if let Some(gone) = lowest_of_most(all).copied() {
-            self.0.remove(&gone);
-        }
     }
 
     /// The API server takes it again.

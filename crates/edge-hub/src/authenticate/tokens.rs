@@ -16,7 +16,7 @@ use super::{
     refusals::Refusals,
 };
 use crate::{
-    make_room::lowest_of_most,
+    make_room::make_room,
     offline::documents::unix_seconds,
     upstream::{Credential, Upstream, json},
 };
@@ -189,15 +189,8 @@ impl Tokens {
 
     fn remember(&self, token: Sha256Digest, answer: Answer, now: Instant) {
         let mut answers = self.answers.lock();
-        if answers.len() >= REMEMBERED {
-            answers.retain(|_, answer| answer.until > now);
-        }
-        if answers.len() >= REMEMBERED {
-            let all = answers.iter().map(|(token, answer)| (token, &answer.whose, answer.until));
-            if let Some(gone) = lowest_of_most(all).copied() {
-                answers.remove(&gone);
-            }
-        }
+        let is_over = |answer: &Answer| answer.until <= now;
+        make_room(&mut answers, REMEMBERED, is_over, |_, answer| (&answer.whose, answer.until));
         answers.insert(token, answer);
     }
 

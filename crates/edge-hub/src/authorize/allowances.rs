@@ -5,7 +5,7 @@ use std::{collections::HashMap, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use super::Question;
-use crate::make_room::lowest_of_most;
+use crate::make_room::make_room;
 
 /// How many are kept. When there are more, one of whoever has most goes: nobody drives out what others were allowed.
 const KEPT: usize = 4096;
@@ -58,24 +58,16 @@ impl Allowances {
             }
             return;
         }
-        if self.at.len() >= KEPT {
-            self.make_room(now);
-        }
+        // The oldest goes, of single objects first: a list tells more.
+        let of = |question: &Question, at: &u64| (question.is_of_scope(), *at);
+        make_room(
+            &mut self.at,
+            KEPT,
+            |at| !holds(*at, now),
+            |question, at| (&question.user, of(question, at)),
+        );
         self.at.insert(question.clone(), now);
         self.changed = true;
-    }
-
-    /// Drops what has expired; if that is nothing, the oldest of whoever has most, of single objects first: a list tells more.
-    fn make_room(&mut self, now: u64) {
-        self.at.retain(|_, at| holds(*at, now));
-        if self.at.len() < KEPT {
-            return;
-        }
-        let all =
-            self.at.iter().map(|(question, at)| (question, &question.user, (question.is_of_scope(), *at)));
-        if let Some(gone) = lowest_of_most(all).cloned() {
-            self.at.remove(&gone);
-        }
     }
 
     /// This was not allowed any more, nor is what would have allowed it.

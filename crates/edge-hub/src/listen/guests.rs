@@ -7,7 +7,7 @@
 use std::{
     collections::BTreeMap,
     future::pending,
-    net::{IpAddr, Ipv6Addr},
+    net::IpAddr,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -19,6 +19,7 @@ use http::StatusCode;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
+use tunnel::doorway::Source;
 
 use crate::make_room::lowest_of_most;
 
@@ -49,7 +50,7 @@ struct Book {
 }
 
 struct Entry {
-    from: IpAddr,
+    from: Source,
     is_known: bool,
     leave: CancellationToken,
 }
@@ -58,7 +59,7 @@ impl Guests {
     /// A new connection; `None` if there is no room for it.
     pub(super) fn enter(&self, from: IpAddr, is_known: bool) -> Option<Guest> {
         let leave = CancellationToken::new();
-        let entry = Entry { from: network(from), is_known, leave: leave.clone() };
+        let entry = Entry { from: from.into(), is_known, leave: leave.clone() };
         let number = self.0.lock().enter(entry)?;
         Some(Guest { guests: self.clone(), number, leave, under_way: AtomicUsize::new(0) })
     }
@@ -158,17 +159,6 @@ fn proves(status: StatusCode) -> bool {
     status.is_success() || of_good.contains(&status) || refused.contains(&status)
 }
 
-/// Whose address it is: of version 6 a host has a network full of them.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            let host = u128::from(u64::MAX);
-            IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !host))
-        }
-        address @ IpAddr::V4(_) => address,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -229,7 +219,7 @@ mod tests {
 
     #[test]
     fn of_version_6_a_network_is_one_address() {
-        let network = |text: &str| network(text.parse().unwrap()).to_string();
+        let network = |text: &str| Source::from(text.parse::<IpAddr>().unwrap()).to_string();
         assert_eq!(network("2001:db8:1:2:3:4:5:6"), network("2001:db8:1:2::7"));
         assert_ne!(network("2001:db8:1:2::7"), network("2001:db8:1:3::7"));
         assert_eq!(network("::ffff:10.0.0.1"), "10.0.0.1");

@@ -2,9 +2,9 @@
 //!
 //! A connection ends with the certificate that its client showed, and with it what goes over it, as nothing says later who that was.
 
-use std::{future::pending, pin::pin, sync::Arc, time::Duration};
+use std::{future::pending, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
-use axum::{Router, body::Body, extract::ConnectInfo, serve::Listener as _};
+use axum::{Router, body::Body, extract::ConnectInfo};
 use http::Request;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
@@ -14,7 +14,6 @@ use hyper_util::{
 use tls::listener::TlsListener;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    task::JoinSet,
     time::sleep,
 };
 use tokio_util::sync::CancellationToken;
@@ -32,25 +31,18 @@ use crate::{authenticate::certificate_ends, offline::documents::unix_seconds};
 const CLOCK: Duration = Duration::from_mins(1);
 
 /// Answers all who connect, until the shutdown; then those who are connected have their answers.
-pub async fn listen(mut listener: TlsListener, router: Router, shutdown: CancellationToken) {
-    let (guests, mut connections) = (Guests::default(), JoinSet::new());
-    loop {
-        tokio::select! {
-            (io, address) = listener.accept() => {
-                let peer = Peer::over_tls(&io, address);
-                let is_known = matches!(&peer, Peer::Remote { certificate: Some(_), .. });
-                if let Some(guest) = guests.enter(address.ip(), is_known) {
-                    connections.spawn(connection(io, peer, guest, router.clone(), shutdown.clone()));
-                } else {
-                    debug!(%address, "there are too many connections");
-                }
-            }
-            Some(_) = connections.join_next() => {}
-            () = shutdown.cancelled() => break,
+pub async fn listen(listener: TlsListener, router: Router, shutdown: CancellationToken) {
+    let guests = Guests::default();
+    let begin = |io, address: SocketAddr| {
+        let peer = Peer::over_tls(&io, address);
+        let is_known = matches!(&peer, Peer::Remote { certificate: Some(_), .. });
+        let guest = guests.enter(address.ip(), is_known);
+        if guest.is_none() {
+            debug!(%address, "there are too many connections");
         }
-    }
-    drop(listener);
-    while connections.join_next().await.is_some() {}
+        guest.map(|guest| connection(io, peer, guest, router.clone(), shutdown.clone()))
+    };
+    listener.serve(shutdown.cancelled(), begin).await;
 }
 
 async fn connection<Io>(io: Io, peer: Peer, guest: Guest, router: Router, shutdown: CancellationToken)
@@ -125,6 +117,7 @@ mod tests {
     use tokio::{
         io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex},
         sync::mpsc,
+        task::JoinSet,
         time::{Instant, timeout},
     };
 
@@ -153,7 +146,7 @@ mod tests {
         });
         let (near, far) = duplex(1 << 16);
         let address = ([10, 0, 0, 1], 1).into();
-        let guest = guests.enter(std::net::SocketAddr::ip(&address), certificate.is_some()).unwrap();
+        let guest = guests.enter(SocketAddr::ip(&address), certificate.is_some()).unwrap();
         let mut tasks = JoinSet::new();
         let peer = Peer::Remote { address, certificate };
         tasks.spawn(connection(far, peer, guest, router, shutdown.clone()));

@@ -15,7 +15,7 @@ use kube_wire::{
 use tokio::time::{Instant, sleep_until};
 use tracing::debug;
 
-use super::wanted::Wanted;
+use super::{Read, wanted::Wanted};
 use crate::{
     authenticate::{Caller, tokens::TokenError},
     authorize::{Attributes, Decision},
@@ -25,6 +25,21 @@ use crate::{
 
 /// What is larger is no object: etcd takes none of more than a few MiB.
 const LARGEST: usize = 16 << 20;
+
+/// The API server's own answer is not filtered: a client that saw it would never learn that something is hidden from it. One object can be
+/// filtered on its way, and of more the client is told `instead`.
+pub(super) fn unless_filtered(
+    filter: Option<&Arc<Filter>>,
+    verb: Verb,
+    read: Result<Read, Box<Status>>,
+    instead: impl FnOnce() -> Status,
+) -> Result<Read, Box<Status>> {
+    match (read, filter) {
+        (Ok(Read::HandOn), Some(filter)) if verb == Verb::Get => Ok(Read::HandOnThrough(filter.clone())),
+        (Ok(Read::HandOn), Some(_)) => Err(Box::new(instead())),
+        (read, _) => read,
+    }
+}
 
 /// Shows an answer to a GET through a filter. What is no object, or none that the hub can read, stays as it is.
 pub async fn through(filter: &Filter, response: Response<Body>) -> Result<Response<Body>, Box<Status>> {

@@ -5,7 +5,6 @@ use std::pin::pin;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
-use axum::serve::Listener as _;
 use http::Request;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -13,7 +12,6 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use tls::listener::TlsListener;
 use tokio::net::TcpStream;
-use tokio::task::JoinSet;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
@@ -25,19 +23,8 @@ use super::Reporter;
 const BUFFER: usize = 8 << 10;
 
 /// Serves whoever connects with the router that [`super::router`] makes, until `end`; then those who are connected are answered what they have asked, and no more.
-pub async fn serve(mut listener: TlsListener, router: Router, end: CancellationToken) {
-    let mut connections = JoinSet::new();
-    loop {
-        tokio::select! {
-            (io, _) = listener.accept() => {
-                connections.spawn(connection(io, router.clone(), end.clone()));
-            }
-            Some(_) = connections.join_next() => {}
-            () = end.cancelled() => break,
-        }
-    }
-    drop(listener);
-    while connections.join_next().await.is_some() {}
+pub async fn serve(listener: TlsListener, router: Router, end: CancellationToken) {
+    listener.serve(end.cancelled(), |io, _| Some(connection(io, router.clone(), end.clone()))).await;
 }
 
 async fn connection(io: TlsStream<TcpStream>, router: Router, end: CancellationToken) {

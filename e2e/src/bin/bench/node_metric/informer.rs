@@ -5,15 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use bytes::Bytes;
 use e2e::eventually;
-use http_body_util::BodyExt;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::link::{Kind, Link};
 use super::watchers::Way;
 
 /// Names are all that it goes by, so that it costs little beside what is measured.
@@ -87,25 +84,11 @@ async fn watch(way: &Way, known: &Mutex<Known>) -> Result<()> {
         None => "sendInitialEvents=true&resourceVersionMatch=NotOlderThan".to_owned(),
     };
     let path = format!("{}?watch=1&allowWatchBookmarks=true&timeoutSeconds=3000&{from}", way.path);
-    let mut link = Link::open(&way.server, &way.name, &way.tls, Kind::Reader).await?;
-    let request = http::Request::get("/").header(http::header::ACCEPT, ACCEPT);
-    let response = link.send(request, &path, Bytes::new()).await?;
-    ensure!(response.status() == 200, "{}: {}", way.server, response.status());
-    let mut body = response.into_body();
-    let mut event = Vec::new();
-    while let Some(frame) = body.frame().await {
-        let frame = frame?;
-        for part in
-            frame.data_ref().map(|data| data.split_inclusive(|byte| *byte == b'\n')).into_iter().flatten()
-        {
-            event.extend_from_slice(part);
-            if event.ends_with(b"\n") {
-                known.lock().take(&serde_json::from_slice(&event)?);
-                event.clear();
-            }
-        }
-    }
-    Ok(())
+    way.each_event(&path, ACCEPT, |event| {
+        known.lock().take(&serde_json::from_slice(event)?);
+        Ok(())
+    })
+    .await
 }
 
 impl Known {

@@ -171,27 +171,13 @@ async fn report(shared: Arc<Shared>, mut reporter: Reporter, mut place: watch::R
 
 /// One watch, to its end.
 async fn follow(way: &Way, path: &str, seen: &Mutex<Seen>, began: Instant) -> Result<()> {
-    let mut link = Link::open(&way.server, &way.name, &way.tls, Kind::Reader).await?;
-    let request = http::Request::get("/").header(http::header::ACCEPT, "application/json");
-    let response = link.send(request, path, Bytes::new()).await?;
-    ensure!(response.status() == 200, "{}: {}", way.server, response.status());
-    let mut body = response.into_body();
-    let mut event = Vec::new();
-    while let Some(frame) = body.frame().await {
-        let frame = frame?;
-        for part in
-            frame.data_ref().map(|data| data.split_inclusive(|byte| *byte == b'\n')).into_iter().flatten()
-        {
-            event.extend_from_slice(part);
-            if event.ends_with(b"\n") {
-                if let Some(stamp) = marked(&event) {
-                    seen.lock().reports.saw(began.elapsed(), stamp);
-                }
-                event.clear();
-            }
+    way.each_event(path, "application/json", |event| {
+        if let Some(stamp) = marked(event) {
+            seen.lock().reports.saw(began.elapsed(), stamp);
         }
-    }
-    Ok(())
+        Ok(())
+    })
+    .await
 }
 
 /// Asks on, whatever becomes of what was asked before.

@@ -32,6 +32,36 @@ pub(super) struct Way {
     pub(super) path: String,
 }
 
+impl Way {
+    /// Watches `path` to the end, over a connection of its own, and reads each event.
+    pub(super) async fn each_event(
+        &self,
+        path: &str,
+        accept: &'static str,
+        mut read: impl FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let mut link = Link::open(&self.server, &self.name, &self.tls, Kind::Reader).await?;
+        let request = http::Request::get("/").header(http::header::ACCEPT, accept);
+        let response = link.send(request, path, Bytes::new()).await?;
+        ensure!(response.status() == 200, "{}: {}", self.server, response.status());
+        let mut body = response.into_body();
+        let mut event = Vec::new();
+        while let Some(frame) = body.frame().await {
+            let frame = frame?;
+            for part in
+                frame.data_ref().map(|data| data.split_inclusive(|byte| *byte == b'\n')).into_iter().flatten()
+            {
+                event.extend_from_slice(part);
+                if event.ends_with(b"\n") {
+                    read(&event)?;
+                    event.clear();
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Watches that run until they are dropped.
 pub(super) struct Watchers {
     told: Arc<Told>,

@@ -13,8 +13,7 @@ use super::{AT_ONCE, own};
 const DRAWN: usize = 20;
 
 /// Asks the API server each request in all ways that are to be of no consequence; and says where they are of any.
-// How many were asked is what the run is read for.
-#[allow(clippy::print_stdout)]
+#[allow(clippy::print_stdout, reason = "how many were asked is what the run is read for")]
 pub(super) async fn indifferent(
     real: &Endpoint,
     subject: &Subject,

@@ -161,8 +161,10 @@ impl Walk {
         }
     }
 
-    // How far it has come is what whoever waits for an hour wants to know.
-    #[allow(clippy::print_stdout)]
+    #[allow(
+        clippy::print_stdout,
+        reason = "how far it has come is what whoever waits for an hour wants to know"
+    )]
     fn count(&mut self, told: Told) {
         let twentieth = |asked: usize| asked * 20 / self.all;
         let is_twentieth = twentieth(self.asked) < twentieth(self.asked + 1);
@@ -193,8 +195,7 @@ impl Walk {
     }
 
     /// Says what came of it.
-    // How many were asked is what the run is read for.
-    #[allow(clippy::print_stdout)]
+    #[allow(clippy::print_stdout, reason = "how many were asked is what the run is read for")]
     fn end(&self) -> Result<()> {
         let Self { title, whole, asked, good, held, held_and_good, of_others, busy, .. } = self;
         let took = self.began.elapsed().as_secs();
