@@ -135,17 +135,17 @@ impl Asked<'_> {
     }
 
     /// The same of a read that names a version. That may be of a time that what is held is not of: while something says so it is to be asked again,
-    /// also without a link, for its reader keeps what it has and misses nothing that could be told; and while there is no such resource any more the
-    /// API server is. It is not asked about a doubt: its answer may be ahead of what is held for long, and without a link nobody could go on from
-    /// there. Whoever is shown a filtered view has all versions from here.
+    /// also without a link, for its reader keeps what it has and misses nothing that could be told. The API server is not asked about a doubt: it
+    /// cannot tell a version of another time, its answer may be ahead of what is held for long, and without a link nobody could go on from there.
+    /// Without a doubt it is, while it says that there is no such resource any more. Whoever is shown a filtered view has all versions from here.
     pub(super) async fn at_version(&self, subscription: &Subscription) -> Verdict {
         self.resumed(subscription).await;
         if self.filter.is_none() {
-            if self.hub.upstream.is_up() && subscription.progress().borrow().is_gone() {
-                return Verdict::Forward;
-            }
             if subscription.is_doubted() {
                 return Verdict::NotYet;
+            }
+            if self.hub.upstream.is_up() && subscription.progress().borrow().is_gone() {
+                return Verdict::Forward;
             }
         }
         freshness::any(self.age(subscription))

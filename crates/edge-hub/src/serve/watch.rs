@@ -42,19 +42,17 @@ pub(super) async fn answer(asked: &Asked<'_>, request: WatchRequest) -> Result<R
     let opened = hub.subscriptions.open(&asked.key, asked.is_protobuf(), &asked.carrier, asked.agents());
     let Some(subscription) = opened else { return Ok(Read::HandOn) };
     let first = subscription.version().is_none();
-    match complete(hub, &subscription).await {
-        Ok(true) => {}
-        Ok(false) => return Ok(Read::HandOn),
-        Err(status) if status.code == 503 => return Err(Box::new(Status::not_ready(5))),
-        Err(status) => return Err(status),
-    }
-    let Some(encoder) = asked.encoder(&subscription) else { return Ok(Read::HandOn) };
     let from = match request.start {
         WatchStart::After(version) => Some(version),
         WatchStart::Initial { .. } | WatchStart::Live { .. } => None,
     };
-    if encoder.transcodes() && subscription.is_told_as_json(from).is_err() {
-        return if hub.upstream.is_up() { Ok(Read::HandOn) } else { Err(Box::new(Status::not_ready(5))) };
+    match complete(hub, &subscription).await {
+        Ok(true) => {}
+        // The API server cannot tell a version of a time before from one of its own.
+        Ok(false) if from.is_some() && subscription.is_doubted() => return Err(Box::new(doubted())),
+        Ok(false) => return Ok(Read::HandOn),
+        Err(status) if status.code == 503 => return Err(Box::new(Status::not_ready(5))),
+        Err(status) => return Err(status),
     }
     let stale = match verdict(asked, &subscription, &request.start, first).await {
         Verdict::Held { stale } => stale,
@@ -62,6 +60,10 @@ pub(super) async fn answer(asked: &Asked<'_>, request: WatchRequest) -> Result<R
         Verdict::Unavailable => return Err(Box::new(Status::not_ready(5))),
         Verdict::NotYet => return Err(Box::new(doubted())),
     };
+    let Some(encoder) = asked.encoder(&subscription) else { return Ok(Read::HandOn) };
+    if encoder.transcodes() && subscription.is_told_as_json(from).is_err() {
+        return if hub.upstream.is_up() { Ok(Read::HandOn) } else { Err(Box::new(Status::not_ready(5))) };
+    }
     let mut revision = hub.filters.revision();
     // The filter was chosen before: a change since then is noticed at once.
     revision.mark_changed();
