@@ -22,6 +22,9 @@ use super::link::{self, Kind, Link};
 use super::place::Place;
 use super::sample::sample;
 
+/// How the names of simulated nodes begin.
+pub(super) const PREFIX: &str = "load-";
+
 /// The longest answer.
 const ANSWER_MAX: usize = 64 << 10;
 
@@ -124,7 +127,7 @@ impl Fleet {
 
 /// Name of a simulated node.
 pub(super) fn name(number: usize) -> String {
-    format!("load-{number:05}")
+    format!("{PREFIX}{number:05}")
 }
 
 async fn node(shared: &Shared, number: usize, interval: Duration) {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use api::slo::node_metric::NodeMetric;
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{DeleteParams, ListParams, PostParams};
@@ -16,6 +17,9 @@ use crate::process::Process;
 
 /// How many clients write at a time.
 const WRITERS: usize = 16;
+
+/// How long objects may outlive their Nodes: a new leader asks for twenty Nodes a second.
+const GONE: Duration = Duration::from_mins(10);
 
 /// What a cluster at rest writes in the time of a look: Leases apart.
 const AT_REST: f64 = 5.0;
@@ -61,6 +65,17 @@ pub(super) async fn remove(client: &Client) -> Result<()> {
         nodes.delete_collection(&DeleteParams::default(), &simulated).await?;
         let left = nodes.list_metadata(&simulated.clone().limit(1)).await?.items.len();
         ensure!(left == 0, "some are left");
+        anyhow::Ok(())
+    })
+    .await?;
+    // What comes next begins with nothing of them: a new leader asks for each Node before it lets go of an object.
+    let metrics = Api::<NodeMetric>::all(client.clone());
+    eventually("no object of a simulated node is left", GONE, || async {
+        let listed = metrics.list_metadata(&ListParams::default().limit(50)).await?;
+        let of_load = |name: &String| name.starts_with(fleet::PREFIX);
+        let left =
+            listed.items.iter().filter_map(|item| item.metadata.name.as_ref()).find(|name| of_load(name));
+        ensure!(left.is_none(), "{left:?} is left");
         anyhow::Ok(())
     })
     .await

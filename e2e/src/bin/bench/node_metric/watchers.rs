@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use bytes::Bytes;
+use e2e::eventually;
 use http_body_util::BodyExt;
 use parking_lot::Mutex;
 use rustls::ClientConfig;
@@ -21,6 +23,13 @@ const TAIL: usize = 2_048;
 /// How events begin that no watcher should be told while nothing is deleted.
 const DELETED: &[u8] = b"{\"type\":\"DELETED\"";
 const ERROR: &[u8] = b"{\"type\":\"ERROR\"";
+
+/// How the event begins that may say that the state of the beginning is told, and what says it.
+const BOOKMARK: &[u8] = b"{\"type\":\"BOOKMARK\"";
+const INITIAL_END: &[u8] = b"k8s.io/initial-events-end";
+
+/// How long the state of the beginning may take.
+const STATE: Duration = Duration::from_mins(3);
 
 /// Where watches go.
 #[derive(Clone)]
@@ -76,6 +85,8 @@ struct Told {
     deleted: AtomicU64,
     errors: AtomicU64,
     ended: AtomicU64,
+    /// How many have the state that their watch began with.
+    synced: AtomicU64,
     delays: Mutex<Vec<f64>>,
 }
 
@@ -92,13 +103,17 @@ pub(super) struct Heard {
 }
 
 impl Watchers {
-    /// Opens `count` watches, each over a connection of its own, from the state of now on.
+    /// Opens `count` watches, each over a connection of its own, and waits until they have the state of now: who is still reading that is told
+    /// late of all that happens meanwhile.
     pub(super) async fn open(way: &Way, count: usize) -> Result<Self> {
         let told = Arc::new(Told::default());
         let mut tasks = JoinSet::new();
         for _ in 0..count {
             let mut link = Link::open(&way.server, &way.name, &way.tls, Kind::Reader).await?;
-            let path = format!("{}?watch=1&allowWatchBookmarks=true&timeoutSeconds=3000", way.path);
+            let path = format!(
+                "{}?watch=1&allowWatchBookmarks=true&timeoutSeconds=3000&sendInitialEvents=true&resourceVersionMatch=NotOlderThan",
+                way.path
+            );
             let request = http::Request::get("/").header(http::header::ACCEPT, "application/json");
             let response = link.send(request, &path, Bytes::new()).await?;
             ensure!(response.status() == 200, "{}: {}", way.server, response.status());
@@ -115,6 +130,12 @@ impl Watchers {
                 drop(link);
             });
         }
+        eventually("watchers have the state", STATE, || async {
+            let (synced, ended) = (told.synced.load(Relaxed), told.ended.load(Relaxed));
+            ensure!(synced == count as u64, "{synced} of {count} have it, and {ended} ended");
+            anyhow::Ok(())
+        })
+        .await?;
         Ok(Self { told, _tasks: tasks })
     }
 
@@ -167,30 +188,40 @@ impl Line {
 }
 
 fn read(told: &Told, line: &mut Line, mut data: &[u8]) {
-    if !told.listens.load(Relaxed) {
-        line.clear();
-        return;
+    let listens = told.listens.load(Relaxed);
+    if listens {
+        told.bytes.fetch_add(data.len() as u64, Relaxed);
     }
-    told.bytes.fetch_add(data.len() as u64, Relaxed);
     while let Some(end) = data.iter().position(|byte| *byte == b'\n') {
         let (rest_of_line, rest) = data.split_at(end + 1);
         line.keep(rest_of_line);
-        for (event, count) in [(DELETED, &told.deleted), (ERROR, &told.errors)] {
-            if line.head.starts_with(event) {
-                count.fetch_add(1, Relaxed);
-            }
+        if listens {
+            count(told, line);
         }
-        if let Some(sent) = marked(&line.tail) {
-            told.events.fetch_add(1, Relaxed);
-            let now = jiff::Timestamp::now().as_microsecond();
-            #[expect(clippy::cast_precision_loss, reason = "milliseconds of a benchmark")]
-            let delay = now.saturating_sub(sent) as f64 / 1e3;
-            told.delays.lock().push(delay);
+        if line.head.starts_with(BOOKMARK)
+            && line.tail.windows(INITIAL_END.len()).any(|window| window == INITIAL_END)
+        {
+            told.synced.fetch_add(1, Relaxed);
         }
         line.clear();
         data = rest;
     }
     line.keep(data);
+}
+
+fn count(told: &Told, line: &Line) {
+    for (event, count) in [(DELETED, &told.deleted), (ERROR, &told.errors)] {
+        if line.head.starts_with(event) {
+            count.fetch_add(1, Relaxed);
+        }
+    }
+    if let Some(sent) = marked(&line.tail) {
+        told.events.fetch_add(1, Relaxed);
+        let now = jiff::Timestamp::now().as_microsecond();
+        #[expect(clippy::cast_precision_loss, reason = "milliseconds of a benchmark")]
+        let delay = now.saturating_sub(sent) as f64 / 1e3;
+        told.delays.lock().push(delay);
+    }
 }
 
 /// When the sample that an event tells was taken, in microseconds.
