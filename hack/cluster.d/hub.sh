@@ -68,12 +68,12 @@ make_hub_files() {
 apiVersion: v1
 kind: Config
 clusters:
-- name: $cluster
+- name: "$cluster"
   cluster: {server: "$hub_server"}
 contexts:
-- name: $cluster
-  context: {cluster: $cluster, user: ""}
-current-context: $cluster
+- name: "$cluster"
+  context: {cluster: "$cluster", user: ""}
+current-context: "$cluster"
 CONFIG
 }
 

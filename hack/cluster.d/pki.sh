@@ -39,7 +39,7 @@ make_kubeconfig() {
 apiVersion: v1
 kind: Config
 clusters:
-- name: $cluster
+- name: "$cluster"
   cluster:
     server: $api_server
     certificate-authority-data: $(base64 -w0 "$state/pki/ca.crt")
@@ -49,9 +49,9 @@ users:
     client-certificate-data: $(base64 -w0 "$certificate.crt")
     client-key-data: $(base64 -w0 "$certificate.key")
 contexts:
-- name: $cluster
-  context: {cluster: $cluster, user: user}
-current-context: $cluster
+- name: "$cluster"
+  context: {cluster: "$cluster", user: user}
+current-context: "$cluster"
 CONFIG
   )
 }
