@@ -51,13 +51,12 @@ use tls::resolver::ServingCertificate;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 pub use self::args::{Config, ConfigError, NodeMetricArgs};
 use self::trust::Identity;
-use crate::leader::{self, LeadershipGuard};
+use crate::leader::{self, Clock, LeadershipGuard};
 use crate::watches;
 
 /// How long a node may leave the answer to a report unacknowledged. It is short and always read, so a node that does not is gone; another
@@ -293,8 +292,10 @@ fn coverage(source: Arc<NodeMetrics>) -> HealthNote {
 }
 
 fn clock() -> impl Fn() -> Now + Send + Sync + 'static {
-    let start = Instant::now();
-    move || Now { steady: start.elapsed(), wall: jiff::Timestamp::now() }
+    // That of the Lease: a machine that was suspended has let nodes go unheard for as long.
+    let clock = Clock::boot();
+    let start = clock.now();
+    move || Now { steady: clock.now().since(start), wall: jiff::Timestamp::now() }
 }
 
 fn log(name: &'static str, served: std::io::Result<()>) {

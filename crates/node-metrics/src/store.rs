@@ -15,6 +15,7 @@ use std::time::Duration;
 use api::slo::freshness::FreshnessState;
 use jiff::Timestamp;
 use node_report::{Answer, Verdict};
+use serde_json::Value;
 
 use crate::books::Books;
 use crate::freshness::{Now, Rules, Silence};
@@ -140,6 +141,10 @@ pub struct Store {
     origin: Origin,
     /// Whether the leadership began with a copy that was fresh: what it says of a node counts until the node reports.
     warm: bool,
+    /// When the copy last had all that its leader served.
+    complete_at: Option<Duration>,
+    /// How long that was before this leadership, if it began with what was served.
+    lag: Option<Duration>,
     /// When the leadership began.
     began: Duration,
     /// When it was last looked at whether enough is known.
@@ -161,6 +166,17 @@ struct Tracked {
     silence: Option<Silence>,
     /// Its object was served by the leader before, whatever that knew of it.
     inherited: bool,
+    /// The `spec` that this leader last made its object say, which somebody else may have written over since.
+    settled: Option<Arc<Value>>,
+}
+
+/// What condition `NodeMetricFresh` of a Node says, and what it should say; never stale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transition {
+    /// What it says, as far as is known here; `None`: there is none.
+    pub before: Option<Silence>,
+    /// What it should say.
+    pub now: Silence,
 }
 
 impl Store {
@@ -179,6 +195,8 @@ impl Store {
             copied_at: None,
             origin: Origin::Own,
             warm: false,
+            complete_at: None,
+            lag: None,
             began: Duration::ZERO,
             looked: Duration::ZERO,
             led: Duration::ZERO,
@@ -241,6 +259,9 @@ impl Store {
         self.began = now.steady;
         self.led = now.steady;
         self.warm = self.copied_at.is_some_and(|at| now.steady.saturating_sub(at) <= COPY_LIFE);
+        let is_served = self.warm && self.origin == Origin::Served;
+        self.lag = self.complete_at.filter(|_| is_served).map(|at| now.steady.saturating_sub(at));
+        let (rules, lag) = (self.settings.rules, self.lag);
         for tracked in self.nodes.values_mut() {
             let record = self.ledger.get(&tracked.facts.name);
             // What an earlier attempt to lead made up was served by nobody.
@@ -249,14 +270,9 @@ impl Store {
             tracked.reported = None;
             tracked.heard = now.steady;
             tracked.told = Duration::ZERO;
-            tracked.silence = match record.map(|record| record.value.freshness.state) {
-                Some(FreshnessState::Fresh) => Some(Silence::Fresh),
-                Some(FreshnessState::Stale) => Some(Silence::Stale),
-                Some(FreshnessState::Expired) => Some(Silence::Expired),
-                Some(FreshnessState::NeverReported) => None,
-                // Earlier leaders said in the Node's condition what they knew.
-                Some(FreshnessState::Unknown) | None => tracked.facts.condition,
-            };
+            tracked.settled = None;
+            let state = record.map(|record| record.value.freshness.state);
+            tracked.silence = settle::known_before(state, &tracked.facts, rules, lag);
         }
         self.origin = Origin::Own;
         // Its watch of Nodes may lag behind its copy: objects without a Node stay until somebody has looked.
@@ -274,6 +290,7 @@ impl Store {
     pub fn demote(&mut self) {
         if self.phase == Phase::Serving {
             self.copied_at = Some(self.led);
+            self.complete_at = Some(self.led);
             self.origin = Origin::Served;
         }
         self.phase = Phase::Following;
@@ -294,18 +311,14 @@ impl Store {
                     self.ledger.remove(&name, now.micros());
                 }
                 let record = self.ledger.get(&name).map(|record| record.value.freshness.state);
-                let silence = match record {
-                    None | Some(FreshnessState::Unknown) => facts.condition,
-                    Some(FreshnessState::NeverReported) => None,
-                    Some(FreshnessState::Fresh) => Some(Silence::Fresh),
-                    Some(FreshnessState::Stale) => Some(Silence::Stale),
-                    Some(FreshnessState::Expired) => Some(Silence::Expired),
-                };
+                let lag = self.lag.filter(|_| self.phase != Phase::Following);
+                let silence = settle::known_before(record, &facts, self.settings.rules, lag);
                 // A watch of Nodes that lags behind the copy: the object came with that.
                 let inherited =
                     self.warm && self.phase != Phase::Following && self.ledger.get(&name).is_some();
                 let (heard, told) = (now.steady, Duration::ZERO);
-                let tracked = Tracked { facts, reported: None, heard, told, silence, inherited };
+                let (reported, settled) = (None, None);
+                let tracked = Tracked { facts, reported, heard, told, silence, inherited, settled };
                 self.nodes.insert(Arc::clone(&name), tracked);
             }
         }
@@ -349,15 +362,16 @@ impl Store {
         }
     }
 
-    /// What condition `NodeMetricFresh` of Nodes should say and does not, by name; never stale.
-    pub fn conditions(&self) -> Vec<(Arc<str>, Silence)> {
+    /// What condition `NodeMetricFresh` of Nodes should say and does not, by name.
+    pub fn conditions(&self) -> Vec<(Arc<str>, Transition)> {
         if self.phase != Phase::Serving {
             return Vec::new();
         }
         let wrong = |(name, tracked): (&Arc<str>, &Tracked)| {
             // Of the stale nothing is sure: their condition stays.
-            let wanted = tracked.silence.filter(|silence| *silence != Silence::Stale)?;
-            (tracked.facts.condition != Some(wanted)).then(|| (Arc::clone(name), wanted))
+            let now = tracked.silence.filter(|silence| *silence != Silence::Stale)?;
+            let before = tracked.facts.condition;
+            (before != Some(now)).then(|| (Arc::clone(name), Transition { before, now }))
         };
         self.nodes.iter().filter_map(wrong).collect()
     }

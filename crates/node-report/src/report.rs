@@ -292,13 +292,13 @@ pub struct Io {
     pub writes_milli_per_s: Option<u64>,
 }
 
-/// CPU bandwidth control of a pod, in the window; absent without a CPU limit.
+/// CPU bandwidth control of a pod and its containers, each of which counts by itself, in the window; absent where none has a CPU limit.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct Throttling {
-    /// Enforcement periods in which the pod ran.
+    /// Enforcement periods in which they ran.
     #[prost(uint64, optional, tag = "1")]
     pub periods: Option<u64>,
-    /// Those in which it was stopped.
+    /// Those in which they were stopped.
     #[prost(uint64, optional, tag = "2")]
     pub throttled_periods: Option<u64>,
     /// For how long, in microseconds.
@@ -344,7 +344,7 @@ pub struct PodUsage {
     pub run_queue: Option<RunQueue>,
 }
 
-/// Koordinator's priority class: its label, or the band of the pod's priority.
+/// Koordinator's priority class: its label, or the band of the pod's priority, or by its quality of service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
 pub enum Priority {
@@ -360,7 +360,7 @@ pub enum Priority {
     Free = 4,
 }
 
-/// Koordinator's quality of service: its label `koordinator.sh/qosClass`.
+/// Koordinator's quality of service: its label `koordinator.sh/qosClass`, or by Kubernetes' class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
 pub enum Qos {

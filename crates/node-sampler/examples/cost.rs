@@ -41,6 +41,9 @@ fn main() {
             for pod in 0..PODS {
                 tree.pod(pod, second);
                 tree.pod_features(pod, second);
+                for name in ["container", "sandbox"] {
+                    tree.container(pod, name, second);
+                }
                 let first = u32::try_from(pod).unwrap() * THREADS;
                 tree.threads(pod, &(first..first + THREADS).collect::<Vec<_>>(), second);
             }

@@ -3,6 +3,7 @@
 //! CPU and memory are read each second from files that stay open (two a pod); everything else is counters and moving averages, read
 //! every ten seconds from files that are opened for it, so that 110 pods hold 220 descriptors and not a thousand.
 
+mod limits;
 mod read;
 pub mod tree;
 
@@ -28,8 +29,6 @@ pub struct PodFast {
     pub cpu_us: Option<u64>,
     /// Memory in use by the policy, in bytes.
     pub memory: Option<u64>,
-    /// Enforcement periods, throttled ones, throttled microseconds: in the same file as the CPU time in version 2.
-    pub throttling: Option<[u64; 3]>,
 }
 
 /// What is read of a pod now and then.
@@ -37,11 +36,11 @@ pub struct PodFast {
 pub struct PodSlow {
     /// CPU, memory, IO.
     pub pressure: [PressureLines; 3],
-    /// `high`, `max`, `oom`, `oom_kill`.
+    /// `high`, `max`, `oom`, `oom_kill`. In version 1 as far as they were seen of the pod's cgroups.
     pub memory_events: [Option<u64>; 4],
     /// Block IO.
     pub io: Option<IoCounts>,
-    /// See [`PodFast::throttling`]; here in version 1.
+    /// Enforcement periods, throttled ones, throttled microseconds, as far as they were seen of the pod's cgroups.
     pub throttling: Option<[u64; 3]>,
 }
 

@@ -53,8 +53,8 @@ pub struct StoredPod {
     /// As in the name of its cgroup.
     #[prost(string, tag = "1")]
     pub uid: String,
-    /// As its history stores them.
-    #[prost(uint64, repeated, tag = "2")]
+    /// As its history stores them; of tag 2 other readings were.
+    #[prost(uint64, repeated, tag = "4")]
     pub readings: Vec<u64>,
     /// Its threads' waits, the same.
     #[prost(uint64, repeated, tag = "3")]

@@ -29,7 +29,8 @@ pub struct PodFacts {
 }
 
 impl PodFacts {
-    /// Whether it is to be served first: `koord-prod`, and what has no class, as Koordinator counts it.
+    /// Whether it is to be served first: `koord-prod`, and what has no class at all, as Koordinator counts it
+    /// (`isPriorityClassReclaimableForProd` of koordlet). An ordinary pod has one by its quality of service.
     pub fn is_prod(&self) -> bool {
         matches!(self.priority, None | Some(Priority::Prod))
     }

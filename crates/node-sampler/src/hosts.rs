@@ -23,8 +23,8 @@ impl Hosts {
         let mut known = std::mem::take(&mut self.programs);
         for application in wanted {
             let kept = known.iter().position(|(one, _)| one == application).map(|at| known.swap_remove(at).1);
-            let pod =
-                kept.or_else(|| Some(Pod::new(PodFiles::new(hierarchy, &place(hierarchy, application)?))));
+            let pod = kept
+                .or_else(|| Some(Pod::new(PodFiles::of_program(hierarchy, &place(hierarchy, application)?))));
             self.programs.extend(pod.map(|pod| (application.clone(), pod)));
         }
     }

@@ -75,14 +75,13 @@ struct Reading {
 }
 
 impl Counters for Reading {
-    const COUNT: usize = 23;
+    const COUNT: usize = 20;
 
     fn write(&self, word: &mut impl FnMut(Option<u64>)) {
         let Self { fast, slow, memory_sum, memory_count } = *self;
         word(fast.cpu_us);
         word(u64::try_from(memory_sum).ok());
         word(Some(memory_count));
-        fast.throttling.write(word);
         slow.pressure.write(word);
         slow.memory_events.write(word);
         slow.io.write(word);
@@ -91,7 +90,7 @@ impl Counters for Reading {
 
     fn read(word: &mut impl FnMut() -> Option<u64>) -> Self {
         let [cpu_us, memory_sum, memory_count]: [Option<u64>; 3] = Counters::read(word);
-        let fast = PodFast { cpu_us, memory: None, throttling: Counters::read(word) };
+        let fast = PodFast { cpu_us, memory: None };
         let slow = PodSlow {
             pressure: Counters::read(word),
             memory_events: Counters::read(word),
@@ -138,7 +137,7 @@ pub(crate) struct Totals {
 impl Pods {
     pub(crate) fn new(hierarchy: Hierarchy, proc: &Path) -> Self {
         let (proc, by_uid) = (proc.to_owned(), BTreeMap::new());
-        let system = Pod::with_threads(&hierarchy, Path::new(SYSTEM));
+        let system = Pod::of_system(&hierarchy);
         let kept = BTreeMap::new();
         Self { hierarchy, proc, by_uid, system, kept, threads_at_ms: None, buffer: Vec::new() }
     }
@@ -163,7 +162,7 @@ impl Pods {
         };
         self.kept = kept.iter().map(|stored| (stored.uid.clone(), past(stored))).collect();
         if let Some(past) = self.kept.remove(SYSTEM) {
-            self.system = Pod::with_threads(&self.hierarchy, Path::new(SYSTEM)).going_on(past);
+            self.system = Pod::of_system(&self.hierarchy).going_on(past);
         }
     }
 
@@ -181,7 +180,7 @@ impl Pods {
             let past = kept.remove(&uid);
             self.by_uid
                 .entry(uid)
-                .or_insert_with(|| Pod::with_threads(hierarchy, &path).going_on(past.unwrap_or_default()));
+                .or_insert_with(|| Pod::of_pod(hierarchy, &path).going_on(past.unwrap_or_default()));
         }
         // Those that have gone meanwhile are not waited for.
         self.kept.clear();
@@ -269,14 +268,21 @@ impl Pod {
     }
 
     /// With its threads, for their waiting.
-    fn with_threads(hierarchy: &Hierarchy, path: &Path) -> Self {
+    fn of_pod(hierarchy: &Hierarchy, path: &Path) -> Self {
+        Self { threads: Threads::new(hierarchy, path), ..Self::new(PodFiles::of_pod(hierarchy, path)) }
+    }
+
+    /// The same of what is of no pod.
+    fn of_system(hierarchy: &Hierarchy) -> Self {
+        let path = Path::new(SYSTEM);
         Self { threads: Threads::new(hierarchy, path), ..Self::new(PodFiles::new(hierarchy, path)) }
     }
 
     /// With what was known of it before a restart.
-    fn going_on(self, past: Past) -> Self {
+    fn going_on(mut self, past: Past) -> Self {
         let Past { history, delays } = past;
         let (at_ms, now) = history.last().unwrap_or((self.at_ms, self.now));
+        self.files.going_on(&now.slow);
         let gained = delays.last().map(|(_, delay)| delay).unwrap_or_default();
         Self { threads: self.threads.going_on(gained), history, delays, at_ms, now, ..self }
     }
@@ -341,8 +347,8 @@ impl Pod {
             priority: priority.map(i32::from),
             qos: qos.map(i32::from),
             pressure: self.pressure(now_ms).map(Pressure::of_pod),
-            throttling: throttling(begun.map(|_| &before), &self.now),
-            memory_events: memory_events(begun.map(|_| &before.slow), &slow),
+            throttling: throttling(begun.map(|_| &before.slow), &slow),
+            memory_events: memory_events(begun.map(|_| &before.slow), &slow, &self.files),
             io: io(begun.and(before.slow.io), slow.io, passed),
             run_queue: self.waiting(),
         }
@@ -365,19 +371,20 @@ impl Pod {
     }
 }
 
-fn throttling(before: Option<&Reading>, now: &Reading) -> Option<Throttling> {
-    let of = |reading: &Reading| reading.fast.throttling.or(reading.slow.throttling);
-    let now = of(now)?;
+fn throttling(before: Option<&PodSlow>, now: &PodSlow) -> Option<Throttling> {
+    let now = now.throttling?;
     // Without periods before there was no limit yet, or no reading.
-    let before = before.map(|before| of(before).unwrap_or_default())?;
+    let before = before?.throttling.unwrap_or_default();
     let grown = |at: usize| now[at].checked_sub(before[at]);
     Some(Throttling { periods: grown(0), throttled_periods: grown(1), throttled_us: grown(2) })
 }
 
-fn memory_events(before: Option<&PodSlow>, now: &PodSlow) -> Option<PodMemoryEvents> {
+fn memory_events(before: Option<&PodSlow>, now: &PodSlow, files: &PodFiles) -> Option<PodMemoryEvents> {
     let before = before?;
+    // Where some are missed nobody can tell that there were none.
+    let is_sure = |count: &u64| *count > 0 || !files.misses_memory_events();
     let [high, max, oom, oom_kills] =
-        std::array::from_fn(|at| grown(before.memory_events[at], now.memory_events[at]));
+        std::array::from_fn(|at| grown(before.memory_events[at], now.memory_events[at]).filter(is_sure));
     let is_known = [high, max, oom, oom_kills].iter().any(Option::is_some);
     is_known.then_some(PodMemoryEvents { high, max, oom, oom_kills })
 }

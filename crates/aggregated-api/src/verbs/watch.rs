@@ -9,6 +9,7 @@ use http::{HeaderValue, header};
 use jiff::Timestamp;
 use kube_wire::{
     accept::{Answer, As},
+    field_selector::FieldSelector,
     frame::{self, EventType, INITIAL_EVENTS_END},
     list_options::{WatchRequest, WatchStart},
     object::{Encoding, Object},
@@ -37,7 +38,8 @@ const COPIED: usize = 4 << 10;
 
 pub(super) async fn watch(call: &Call<'_>) -> Result<Response, Status> {
     let form = Form::acceptable(call.headers, call.query)?;
-    let request = WatchRequest::parse(call.query, &call.served.fields)?;
+    let mut request = WatchRequest::parse(call.query, &call.served.fields)?;
+    request.fields = of_path(call, request.fields)?;
     let length = request.timeout.unwrap_or_else(|| LEAST + LEAST.mul_f64(fastrand::f64()));
     let now = Instant::now();
     let begun = match begin(call, &request).await {
@@ -82,6 +84,23 @@ pub(super) async fn watch(call: &Call<'_>) -> Result<Response, Status> {
     headers.insert(header::CONTENT_TYPE, content_type);
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     Ok(response)
+}
+
+/// The fields that it selects: a watch whose path names an object, `watch/RESOURCE/NAME`, was authorized for that one alone, and is of no
+/// other. The API server takes that name for a field selector (`ListResource` of k8s.io/apiserver).
+fn of_path(call: &Call<'_>, fields: FieldSelector) -> Result<FieldSelector, Status> {
+    const NAME: &str = "metadata.name";
+    // The name of any other watch is the one that its selector requires.
+    let Some(name) = call.path.name.as_deref().filter(|_| call.path.verb_in_path) else { return Ok(fields) };
+    if fields.is_everything() {
+        let escaped = name.replace('\\', "\\\\").replace(',', "\\,").replace('=', "\\=");
+        return FieldSelector::parse(&format!("{NAME}={escaped}"), &call.served.fields)
+            .map_err(|error| Status::bad_request(error.to_string()));
+    }
+    if fields.requires_exactly(NAME) == Some(name) {
+        return Ok(fields);
+    }
+    Err(Status::bad_request("fieldSelector metadata.name doesn't match requested name"))
 }
 
 /// Begins it; a version that is not there yet is waited for.

@@ -29,6 +29,10 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Response, Status> {
     let mut object = admit::read(call, &options)?;
     check_version(call, &object)?;
     admit::place(&mut object, call.namespace())?;
+    if call.path.name.is_some() {
+        // The creation was authorized for that name. The API server, of a custom resource, takes any other as well.
+        check_name(call, &object)?;
+    }
     admit::owners_once(call, &mut object, "");
     let base = metadata::text(&object, "generateName").to_owned();
     let generated = metadata::text(&object, "name").is_empty() && !base.is_empty();

@@ -11,8 +11,12 @@ use crate::api::{GADGETS, api, ask, gadget, get, json_of};
 
 /// The events of a watch that ends by itself.
 async fn events(router: &Router, query: &str) -> Vec<Value> {
-    let response = get(router, &format!("{GADGETS}?watch=1&{query}"), &[]).await;
-    assert_eq!(response.status(), 200, "{query}");
+    events_of(router, &format!("{GADGETS}?watch=1&{query}")).await
+}
+
+async fn events_of(router: &Router, path: &str) -> Vec<Value> {
+    let response = get(router, path, &[]).await;
+    assert_eq!(response.status(), 200, "{path}");
     let mut body = response.into_body().into_data_stream();
     let mut text = Vec::new();
     while let Some(chunk) = timeout(Duration::from_hours(2), body.next()).await.unwrap() {
@@ -63,6 +67,38 @@ async fn a_watch_begins_as_it_is_asked_to() {
     }
     let refused = get(&router, &format!("{GADGETS}?watch=1&sendInitialEvents=true"), &[]).await;
     assert_eq!(refused.status(), 422);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_of_an_object_by_its_path_is_of_no_other() {
+    let router = api().router();
+    for name in ["a", "b"] {
+        ask(&router, "POST", GADGETS, &gadget(name, &json!({ "color": "red" }))).await;
+    }
+    let (root, rest) = GADGETS.split_once("/namespaces/").unwrap();
+    let (_, plural) = rest.rsplit_once('/').unwrap();
+    let within = format!("{root}/watch/namespaces/{rest}");
+    for (path, query, expected) in [
+        (format!("{within}/a"), "", &["ADDED a"][..]),
+        (format!("{root}/watch/{plural}/b"), "", &["ADDED b"]),
+        (format!("{within}/a"), "&fieldSelector=metadata.name%3Da", &["ADDED a"]),
+        (format!("{within}/c"), "", &[]),
+        // No name of an object, and no selector either.
+        (format!("{within}/a%2Cmetadata.name%3Db"), "", &[]),
+        (format!("{within}/a%5C"), "", &[]),
+        (within.clone(), "", &["ADDED a", "ADDED b"]),
+        (format!("{root}/watch/{plural}"), "", &["ADDED a", "ADDED b"]),
+    ] {
+        let path = format!("{path}?timeoutSeconds=1{query}");
+        assert_eq!(told(&events_of(&router, &path).await), expected, "{path}");
+    }
+    for query in ["metadata.name%3Db", "metadata.namespace%3Dx", "metadata.name%21%3Da"] {
+        let path = format!("{within}/a?timeoutSeconds=1&fieldSelector={query}");
+        let refused = get(&router, &path, &[]).await;
+        assert_eq!(refused.status(), 400, "{query}");
+        let said = json_of(refused).await;
+        assert_eq!(said["message"], "fieldSelector metadata.name doesn't match requested name");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -140,6 +140,19 @@ async fn what_is_wrong_with_metadata_is_said() {
 }
 
 #[tokio::test]
+async fn a_creation_whose_path_names_an_object_makes_no_other() {
+    let router = api().router();
+    let path = format!("{GADGETS}/a");
+    let (status, body) = ask(&router, "POST", &path, &gadget("b", &json!({}))).await;
+    let words = "the name of the object (b) does not match the name on the URL (a)";
+    assert_eq!((status, &body["message"]), (400, &json!(words)));
+    let mut unnamed = gadget("", &json!({}));
+    unnamed["metadata"]["generateName"] = "b-".into();
+    assert_eq!(ask(&router, "POST", &path, &unnamed).await.0, 400);
+    assert_eq!(ask(&router, "POST", &path, &gadget("a", &json!({}))).await.0, 201);
+}
+
+#[tokio::test]
 async fn a_generated_name_that_is_taken_says_when_to_try_again() {
     let router = api().router();
     let mut object = gadget("a", &json!({}));

@@ -1,6 +1,7 @@
 //! Nodes say whether they report: condition `NodeMetricFresh`, and an event when that changes. Level-triggered: what the store finds
 //! missing is written, again if need be.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,9 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use node_metrics::freshness::Silence;
+use node_metrics::store::Transition;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::{Host, turn};
@@ -33,35 +36,72 @@ const WRITERS: usize = 4;
 /// A write that takes longer is given up.
 const CALL: Duration = Duration::from_secs(5);
 
+/// So long after a write the watch of Nodes is given to tell of it.
+const LAG: Duration = Duration::from_secs(30);
+
+/// What was written of each Node, which its watch may not have told of yet: pure.
+#[derive(Default)]
+struct Written(BTreeMap<Arc<str>, (Silence, Instant)>);
+
+impl Written {
+    /// What of `missing` is to be written, from what it was made to say to what it should.
+    fn due(&mut self, missing: Vec<(Arc<str>, Transition)>, now: Instant) -> Vec<(Arc<str>, Transition)> {
+        self.0.retain(|_, (_, at)| now.saturating_duration_since(*at) < LAG);
+        let written = |(name, Transition { before, now })| {
+            let before = self.0.get(&name).map_or(before, |(silence, _)| Some(*silence));
+            (before != Some(now)).then_some((name, Transition { before, now }))
+        };
+        missing.into_iter().filter_map(written).collect()
+    }
+
+    fn note(&mut self, name: Arc<str>, silence: Silence, now: Instant) {
+        self.0.insert(name, (silence, now));
+    }
+}
+
 /// Keeps conditions while this replica leads. Never ends.
 pub(super) async fn keep(host: Arc<Host>) {
     let reporter =
         Reporter { controller: FIELD_MANAGER.into(), instance: Some(host.config.identity.clone()) };
     let nodes: Api<Node> = Api::all(host.client.clone());
     let mut turns = turn::Turns::of(AT_ONCE);
+    let mut written = Written::default();
     loop {
         tokio::time::sleep(TURN).await;
         if !host.source.is_leading() {
+            // Another writes meanwhile.
+            written = Written::default();
             continue;
         }
         // Not one for all turns: it keeps each event whole for minutes, of thousands of nodes that is megabytes.
         let recorder = Recorder::new(host.client.clone(), reporter.clone());
         let missing = host.source.read(node_metrics::store::Store::conditions);
+        let missing = written.due(missing, Instant::now());
         let writes = turns
             .next(missing)
             .into_iter()
-            .map(|(name, silence)| write(&host, &nodes, &recorder, name, silence));
-        stream::iter(writes).buffer_unordered(WRITERS).collect::<()>().await;
+            .map(|(name, transition)| write(&host, &nodes, &recorder, name, transition));
+        let done: Vec<_> = stream::iter(writes).buffer_unordered(WRITERS).collect().await;
+        for (name, silence) in done.into_iter().flatten() {
+            written.note(name, silence, Instant::now());
+        }
     }
 }
 
-/// Writes one condition, and tells of it.
-async fn write(host: &Host, nodes: &Api<Node>, recorder: &Recorder, name: Arc<str>, silence: Silence) {
+/// Writes one condition, and tells of it; returns what it says then, if that was done.
+async fn write(
+    host: &Host,
+    nodes: &Api<Node>,
+    recorder: &Recorder,
+    name: Arc<str>,
+    transition: Transition,
+) -> Option<(Arc<str>, Silence)> {
     if !host.source.is_leading() {
-        return;
+        return None;
     }
+    let silence = transition.now;
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-    let patch = Patch::Strategic(patch(silence, Timestamp::now()));
+    let patch = Patch::Strategic(patch(transition, Timestamp::now()));
     match tokio::time::timeout(CALL, nodes.patch_status(&name, &params, &patch)).await {
         Ok(Ok(node)) => {
             info!(node = &*name, reason = reason(silence), "condition {NODE_METRIC_FRESH}");
@@ -72,15 +112,31 @@ async fn write(host: &Host, nodes: &Api<Node>, recorder: &Recorder, name: Arc<st
                 uid: node.metadata.uid,
                 ..ObjectReference::default()
             };
-            if let Some(event) = event(silence)
+            if let Some(event) = event(transition)
                 && let Err(error) = recorder.publish(&event, &about).await
             {
                 warn!(%error, "cannot publish an event");
             }
+            Some((name, silence))
         }
-        Ok(Err(error)) => warn!(%error, node = &*name, "cannot write condition {NODE_METRIC_FRESH}"),
-        Err(_) => warn!(node = &*name, "cannot write condition {NODE_METRIC_FRESH}: no answer"),
+        Ok(Err(error)) => {
+            warn!(%error, node = &*name, "cannot write condition {NODE_METRIC_FRESH}");
+            None
+        }
+        Err(_) => {
+            warn!(node = &*name, "cannot write condition {NODE_METRIC_FRESH}: no answer");
+            None
+        }
     }
+}
+
+fn status(silence: Silence) -> &'static str {
+    if matches!(silence, Silence::Fresh | Silence::Stale) { "True" } else { "False" }
+}
+
+/// Whether the condition's status changes, and not its reason alone.
+fn is_turn(Transition { before, now }: Transition) -> bool {
+    before.map(status) != Some(status(now))
 }
 
 fn reason(silence: Silence) -> &'static str {
@@ -101,27 +157,34 @@ fn message(silence: Silence) -> &'static str {
     }
 }
 
-/// The condition, merged by its type; the kubelet's own stay.
-fn patch(silence: Silence, now: Timestamp) -> Value {
-    let status = if matches!(silence, Silence::Fresh | Silence::Stale) { "True" } else { "False" };
+/// The condition, merged by its type; the kubelet's own stay, and the time of the last transition where this is none.
+fn patch(transition: Transition, now: Timestamp) -> Value {
+    let silence = transition.now;
     let now = Time(now.round(jiff::Unit::Second).unwrap_or(now));
-    json!({"status": {"conditions": [{
+    let mut condition = json!({
         "type": NODE_METRIC_FRESH,
-        "status": status,
+        "status": status(silence),
         "reason": reason(silence),
         "message": message(silence),
-        "lastTransitionTime": now,
         "lastHeartbeatTime": now,
-    }]}})
+    });
+    if is_turn(transition) {
+        condition["lastTransitionTime"] = json!(now);
+    }
+    json!({"status": {"conditions": [condition]}})
 }
 
-/// What people should hear of. Hiding follows from expiry and is no news.
-fn event(silence: Silence) -> Option<Event> {
+/// What people should hear of: once of each turn. Hiding follows from expiry and is no news.
+fn event(transition: Transition) -> Option<Event> {
+    let silence = transition.now;
     let type_ = match silence {
         Silence::Fresh => EventType::Normal,
         Silence::Expired => EventType::Warning,
         Silence::Stale | Silence::Hidden => return None,
     };
+    if !is_turn(transition) {
+        return None;
+    }
     Some(Event {
         type_,
         reason: reason(silence).to_owned(),
@@ -135,20 +198,48 @@ fn event(silence: Silence) -> Option<Event> {
 mod tests {
     use super::*;
 
+    const FROM_NOTHING: Option<Silence> = None;
+
     #[test]
     fn conditions_say_what_the_store_found() {
+        let (fresh, expired, hidden) = (Silence::Fresh, Silence::Expired, Silence::Hidden);
         let cases = [
-            (Silence::Fresh, "True", "Reporting", Some(true)),
-            (Silence::Expired, "False", "ReportsCeased", Some(false)),
-            (Silence::Hidden, "False", "OutOfView", None),
+            (FROM_NOTHING, fresh, "True", "Reporting", true, Some(true)),
+            (Some(hidden), fresh, "True", "Reporting", true, Some(true)),
+            (FROM_NOTHING, expired, "False", "ReportsCeased", true, Some(false)),
+            (Some(fresh), expired, "False", "ReportsCeased", true, Some(false)),
+            (Some(expired), hidden, "False", "OutOfView", false, None),
+            // An object was made of a node out of view.
+            (Some(hidden), expired, "False", "ReportsCeased", false, None),
+            (Some(fresh), hidden, "False", "OutOfView", true, None),
         ];
-        for (silence, status, reason, good_news) in cases {
-            let patch = patch(silence, Timestamp::UNIX_EPOCH);
+        for (before, now, status, reason, turns, good_news) in cases {
+            let transition = Transition { before, now };
+            let patch = patch(transition, Timestamp::UNIX_EPOCH);
             let condition = &patch["status"]["conditions"][0];
             assert_eq!((&condition["status"], &condition["reason"]), (&json!(status), &json!(reason)));
-            assert_eq!(condition["lastTransitionTime"], "1970-01-01T00:00:00Z");
-            let event = event(silence).map(|event| matches!(event.type_, EventType::Normal));
-            assert_eq!(event, good_news);
+            let turned = turns.then(|| json!("1970-01-01T00:00:00Z"));
+            assert_eq!(condition.get("lastTransitionTime"), turned.as_ref(), "{before:?} to {now:?}");
+            let event = event(transition).map(|event| matches!(event.type_, EventType::Normal));
+            assert_eq!(event, good_news, "{before:?} to {now:?}");
         }
+    }
+
+    #[test]
+    fn what_was_written_is_not_written_again_because_its_watch_lags() {
+        let begin = Instant::now();
+        let after = |seconds| begin + Duration::from_secs(seconds);
+        let missing = |before, now| vec![(Arc::from("n"), Transition { before, now })];
+        let fresh = Some(Silence::Fresh);
+        let mut written = Written::default();
+        assert_eq!(written.due(missing(fresh, Silence::Expired), begin).len(), 1);
+        written.note("n".into(), Silence::Expired, begin);
+        assert_eq!(written.due(missing(fresh, Silence::Expired), after(1)), []);
+        // Another is written at once, from what was written last.
+        let hidden = written.due(missing(fresh, Silence::Hidden), after(2));
+        assert_eq!(hidden[0].1, Transition { before: Some(Silence::Expired), now: Silence::Hidden });
+        // Somebody took it away.
+        let again = written.due(missing(None, Silence::Expired), after(31));
+        assert_eq!(again[0].1, Transition { before: None, now: Silence::Expired });
     }
 }

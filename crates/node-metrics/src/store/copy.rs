@@ -52,6 +52,7 @@ impl Store {
         }
         self.origin = Origin::Served;
         self.copied_at = Some(now.steady);
+        self.complete_at = Some(now.steady);
     }
 
     /// Takes in a version of the leader.
@@ -88,6 +89,7 @@ impl Store {
     pub fn copy_progress(&mut self, now: Now, version: u64) {
         if self.phase == Phase::Following {
             self.copied_at = Some(now.steady);
+            self.complete_at = Some(now.steady);
             self.ledger.copy_progress(version);
         }
     }

@@ -90,11 +90,15 @@ impl Store {
                 tracked.reported = None;
                 continue;
             }
-            let freshness = Freshness {
-                state: silence.into(),
-                age_seconds: i64::try_from(age.as_secs()).ok(),
-                ..stored.value.freshness.clone()
-            };
+            let known = &stored.value.freshness;
+            // A take-over begins the count anew, and the report was as old as its time of receipt says.
+            let is_inherited = tracked.reported.is_none() && tracked.heard == self.began;
+            let age_seconds = known.received_time.as_ref().map(|received| {
+                let counted = i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
+                let since = now.wall.duration_since(received.0).as_secs();
+                if is_inherited { since.max(counted) } else { counted }
+            });
+            let freshness = Freshness { state: silence.into(), age_seconds, ..known.clone() };
             let record = stored.value.with_freshness(freshness);
             self.ledger.put(name, record, now.micros());
         }

@@ -1,11 +1,12 @@
 //! Objects and Nodes agree: one for each Node that is not hidden, none without.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::slo::freshness::{Freshness, FreshnessState};
 
-use super::{Phase, Store, Tracked};
-use crate::freshness::{Now, Silence};
+use super::{NodeFacts, Phase, Store, Tracked};
+use crate::freshness::{Now, Rules, Silence};
 use crate::record::Record;
 
 impl Store {
@@ -52,22 +53,68 @@ impl Store {
     }
 
     pub(super) fn settle_node(&mut self, name: &Arc<str>, now: Now) {
-        let Some(Tracked { facts, silence, .. }) = self.nodes.get(name) else { return };
+        let Some(tracked) = self.nodes.get_mut(name) else { return };
+        let Tracked { facts, silence, settled, .. } = tracked;
         let spec = &facts.policy.spec;
+        // What somebody else writes over it stays until another is wanted: two who each insist would write for ever.
+        let is_another = settled.as_ref() != Some(spec);
+        *settled = Some(Arc::clone(spec));
         let record = match self.ledger.get(name) {
             None if *silence == Some(Silence::Hidden) => return,
             None => {
-                let state = match silence {
-                    None => FreshnessState::NeverReported,
-                    Some(Silence::Expired | Silence::Hidden) => FreshnessState::Expired,
-                    Some(Silence::Fresh | Silence::Stale) => FreshnessState::Unknown,
-                };
+                let freshness = Freshness { state: without_report(*silence), ..Freshness::default() };
                 Record::of_node(name, &facts.uid, facts.created.as_ref(), Arc::clone(spec))
-                    .with_freshness(Freshness { state, ..Freshness::default() })
+                    .with_freshness(freshness)
             }
-            Some(stored) if *stored.value.spec != **spec => stored.value.with_spec(Arc::clone(spec)),
+            Some(stored) if is_another && *stored.value.spec != **spec => {
+                stored.value.with_spec(Arc::clone(spec))
+            }
             Some(_) => return,
         };
         self.ledger.put(name, record, now.micros());
+    }
+
+    /// The state of an object that a client makes, or takes the status from, whose node is silent so. One that was out of view has its grace once
+    /// more: else it would be in view for good, or gone before the client could write a status.
+    pub(super) fn state_of_made(&mut self, name: &str, now: Now) -> FreshnessState {
+        let Some(tracked) = self.nodes.get_mut(name) else { return FreshnessState::Unknown };
+        if tracked.silence == Some(Silence::Hidden) {
+            tracked.silence = Some(Silence::Expired);
+            tracked.heard = now.steady;
+        }
+        without_report(tracked.silence)
+    }
+}
+
+/// What earlier leaders knew of a node: by its object, if there is one, and by what they said in the Node's condition. `lag`: so long before this leadership its
+/// copy had all objects.
+pub(super) fn known_before(
+    object: Option<FreshnessState>,
+    facts: &NodeFacts,
+    rules: Rules,
+    lag: Option<Duration>,
+) -> Option<Silence> {
+    // The object of a node of which it was said that it is silent had been there for that long.
+    let went = |lag| {
+        facts.condition == Some(Silence::Expired)
+            && rules.judge(lag, facts.policy.interval) < Silence::Expired
+    };
+    match object {
+        Some(FreshnessState::Fresh) => Some(Silence::Fresh),
+        Some(FreshnessState::Stale) => Some(Silence::Stale),
+        Some(FreshnessState::Expired) => Some(Silence::Expired),
+        Some(FreshnessState::NeverReported) => None,
+        // It went out of view, and the leader had no time to say so.
+        None if lag.is_some_and(went) => Some(Silence::Hidden),
+        Some(FreshnessState::Unknown) | None => facts.condition,
+    }
+}
+
+/// The state of an object without a status.
+fn without_report(silence: Option<Silence>) -> FreshnessState {
+    match silence {
+        None => FreshnessState::NeverReported,
+        Some(Silence::Expired | Silence::Hidden) => FreshnessState::Expired,
+        Some(Silence::Fresh | Silence::Stale) => FreshnessState::Unknown,
     }
 }

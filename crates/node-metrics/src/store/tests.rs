@@ -54,6 +54,11 @@ fn value(store: &Store, name: &str) -> Value {
     serde_json::from_slice(record::object(stored, VERSION, |_| {}).unwrap().body()).unwrap()
 }
 
+/// What conditions should say and do not.
+fn wanted(store: &Store) -> Vec<(Arc<str>, Silence)> {
+    store.conditions().into_iter().map(|(name, Transition { now, .. })| (name, now)).collect()
+}
+
 #[test]
 fn readers_wait_for_ninety_nine_of_a_hundred_nodes() {
     let names: Vec<String> = (0..200).map(|n| format!("n{n}")).collect();
@@ -122,11 +127,11 @@ fn each_step_of_silence_is_one_change() {
     }
     let expected = [(26, Some(FreshnessState::Stale)), (61, Some(FreshnessState::Expired)), (161, None)];
     assert_eq!(changes, expected);
-    assert_eq!(store.conditions(), [("a".into(), Silence::Hidden)]);
+    assert_eq!(wanted(&store), [("a".into(), Silence::Hidden)]);
     // Back at the first report, of any number.
     store.report(at(400), report("a", 2, 0));
     assert_eq!(value(&store, "a")["status"]["freshness"]["state"], "Fresh");
-    assert_eq!(store.conditions(), [("a".into(), Silence::Fresh)]);
+    assert_eq!(wanted(&store), [("a".into(), Silence::Fresh)]);
 }
 
 #[test]
@@ -413,7 +418,89 @@ fn silence_goes_on_where_an_object_was_deleted() {
         (161, None),
     ];
     assert_eq!(states, expected);
-    assert_eq!(store.conditions(), [("a".into(), Silence::Hidden)]);
+    assert_eq!(wanted(&store), [("a".into(), Silence::Hidden)]);
+}
+
+#[test]
+fn who_makes_an_object_of_a_node_out_of_view_sees_it_expired_and_go_again() {
+    let mut store = leading(&["a", "new"]);
+    store.report(at(0), report("a", 1, 0));
+    (1..=200).for_each(|second| store.tick(at(second)));
+    assert!(store.ledger().get("a").is_none(), "out of view");
+    let Value::Object(draft) = serde_json::json!({"metadata": {"name": "a"}, "spec": {}}) else { panic!() };
+    store.write(at(200), &"a".into(), None, &draft, VERSION).unwrap();
+    assert_eq!(value(&store, "a")["status"]["freshness"]["state"], "Expired");
+    let gone = (201..1_000).find(|second| {
+        store.tick(at(*second));
+        store.ledger().get("a").is_none()
+    });
+    assert_eq!(gone, Some(361), "six intervals and the grace later");
+    // One that never reported says so, whoever made its object.
+    let version = store.ledger().get("new").unwrap().version;
+    store.erase(at(361), "new", version).unwrap();
+    store.write(at(361), &"new".into(), None, &draft, VERSION).unwrap();
+    assert_eq!(value(&store, "new")["status"]["freshness"]["state"], "NeverReported");
+}
+
+#[test]
+fn what_was_out_of_view_stays_so_where_nobody_had_time_to_say_it() {
+    for late in [false, true] {
+        let mut leader = leading(&["a", "b"]);
+        for name in ["a", "b"] {
+            leader.report(at(0), report(name, 1, 0));
+        }
+        for second in 1..=170 {
+            leader.tick(at(second));
+            leader.report(at(second), report("b", 1, second));
+        }
+        assert!(leader.ledger().get("a").is_none());
+        // The Node says no more than that reports have ceased.
+        let of_a = || facts("a", 0, Some(Silence::Expired));
+        let mut standby = copied_to_standby(&leader, 170, &["b"]);
+        if !late {
+            standby.node_applied(at(170), of_a());
+        }
+        standby.promote(at(171), leader.ledger().last() + 1_000_000);
+        standby.node_applied(at(171), of_a());
+        for second in 171..400 {
+            assert!(standby.ledger().get("a").is_none(), "late: {late}, {second} s");
+            standby.tick(at(second));
+        }
+        assert!(wanted(&standby).contains(&("a".into(), Silence::Hidden)));
+        standby.report(at(400), report("a", 1, 1));
+        assert_eq!(value(&standby, "a")["status"]["freshness"]["state"], "Fresh");
+    }
+}
+
+#[test]
+fn the_age_is_that_of_the_last_report_whoever_took_it() {
+    let mut leader = leading(&["a"]);
+    leader.report(at(10), report("a", 1, 0));
+    let mut standby = copied_to_standby(&leader, 20, &["a"]);
+    standby.promote(at(30), leader.ledger().last() + 1_000_000);
+    standby.tick(at(56));
+    let freshness = value(&standby, "a")["status"]["freshness"].clone();
+    assert_eq!((&freshness["state"], &freshness["ageSeconds"]), (&"Stale".into(), &46.into()));
+    standby.report(at(60), report("a", 1, 1));
+    standby.tick(at(86));
+    assert_eq!(value(&standby, "a")["status"]["freshness"]["ageSeconds"], 26);
+}
+
+#[test]
+fn a_spec_that_somebody_else_writes_stays_until_another_is_wanted() {
+    let mut store = leading(&["a"]);
+    store.report(at(0), report("a", 1, 0));
+    let Value::Object(mut draft) = value(&store, "a") else { panic!("no object") };
+    draft["spec"] = serde_json::json!({"theirs": true});
+    let version = store.ledger().get("a").unwrap().version;
+    store.write(at(1), &"a".into(), Some(version), &draft, VERSION).unwrap();
+    // The Node changes, as it does every few minutes.
+    store.node_applied(at(2), NodeFacts { ready: false, ..facts("a", 0, None) });
+    store.node_applied(at(3), facts("a", 0, Some(Silence::Fresh)));
+    assert_eq!(value(&store, "a")["spec"], draft["spec"]);
+    let another = Policies::parse(Some(r#"{"metricReportIntervalSeconds": 60}"#), None).unwrap();
+    store.node_applied(at(4), NodeFacts { policy: another.of(&BTreeMap::new()), ..facts("a", 0, None) });
+    assert_eq!(value(&store, "a")["spec"]["metricCollectPolicy"]["reportIntervalSeconds"], 60);
 }
 
 #[test]

@@ -105,7 +105,7 @@ impl Store {
                 }
             };
             let freshness = match status {
-                Status::Absent => Freshness::default(),
+                Status::Absent => Freshness { state: self.state_of_made(name, now), ..Freshness::default() },
                 _ => Freshness {
                     state: FreshnessState::Fresh,
                     received_time: Some(Time(seconds(now.wall))),

@@ -244,6 +244,32 @@ impl Tree {
         }
     }
 
+    /// A container of a pod `seconds` after it began: throttled in a period of five; in version 1 it met its limit of memory each second, and lost a process.
+    pub(crate) fn container(&self, number: usize, name: &str, seconds: u64) {
+        let (unit, scale) =
+            if self.layout == Layout::V1 { ("throttled_time", 1_000_000) } else { ("throttled_usec", 1_000) };
+        let (periods, time) = (seconds * 5, seconds * scale);
+        self.write(
+            &format!("{}/{name}/cpu.stat", self.pod_folder(number, "cpu")),
+            &format!("nr_periods {periods}\nnr_throttled {seconds}\n{unit} {time}\n"),
+        );
+        if self.layout == Layout::V1 {
+            let folder = format!("{}/{name}", self.pod_folder(number, "memory"));
+            self.write(&format!("{folder}/memory.failcnt"), &format!("{seconds}\n"));
+            let kills = u64::from(seconds > 5);
+            self.write(&format!("{folder}/memory.oom_control"), &format!("under_oom 0\noom_kill {kills}\n"));
+        }
+    }
+
+    /// It is gone, with its counters.
+    pub(crate) fn without_container(&self, number: usize, name: &str) {
+        for controller in ["cpu", "memory"] {
+            let folder = self.root.join(self.pod_folder(number, controller)).join(name);
+            // In version 2 it is the same folder.
+            let _ = fs::remove_dir_all(folder);
+        }
+    }
+
     /// In version 1 some kernels have it where they count CPU time.
     pub(crate) fn pod_pressure(&self, number: usize, seconds: u64) {
         self.pressure_of(&self.pod_folder(number, "cpuacct"), seconds);

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a helper of tests is a test, which clippy does not see")]
 
 mod beside;
+mod containers;
 mod fixture;
 mod restart;
 mod sampled;

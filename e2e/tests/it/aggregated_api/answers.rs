@@ -105,7 +105,7 @@ impl Question {
         let bytes = answer.bytes().await?;
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let mut body = match media_type.as_str() {
-            "application/json" if path.contains("watch=") => events(&bytes),
+            "application/json" if path.contains("watch=") || path.contains("/watch/") => events(&bytes),
             "application/json" => serde_json::from_slice(&bytes).unwrap_or_else(|_| text.clone().into()),
             "application/yaml" => serde_saphyr::from_str(&text).unwrap_or_else(|_| text.clone().into()),
             _ => text.into(),

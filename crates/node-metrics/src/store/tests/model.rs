@@ -12,7 +12,8 @@ enum Step {
     Add(u8),
     Remove(u8),
     Report(u8),
-    Pass(u64),
+    /// So many seconds, and whether conditions are written at the end of them.
+    Pass(u64, bool),
     Follow,
     /// Some turns, and whether the stream ends in the middle of the last.
     FollowSome(usize, bool),
@@ -31,7 +32,8 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (0u8..4).prop_map(Step::Add),
         1 => (0u8..4).prop_map(Step::Remove),
         6 => (0u8..4).prop_map(Step::Report),
-        3 => (1u64..40).prop_map(Step::Pass),
+        3 => (prop_oneof![2 => 1u64..40, 1 => 60u64..160], any::<bool>())
+            .prop_map(|(seconds, written)| Step::Pass(seconds, written)),
         3 => Just(Step::Follow),
         2 => (1usize..3, any::<bool>()).prop_map(|(turns, cut)| Step::FollowSome(turns, cut)),
         3 => Just(Step::Read),
@@ -154,6 +156,8 @@ struct World {
     gone: BTreeSet<String>,
     /// When each node last reported.
     heard_of: BTreeMap<String, u64>,
+    /// What the Nodes' conditions say.
+    conditions: BTreeMap<String, Silence>,
 }
 
 impl World {
@@ -165,6 +169,10 @@ impl World {
                 .checked_sub(jiff::SignedDuration::from_secs(self.clock_back.try_into().unwrap()))
                 .unwrap(),
         }
+    }
+
+    fn facts(&self, name: &str) -> NodeFacts {
+        facts(name, self.nodes[name], self.conditions.get(name).copied())
     }
 
     fn both(&mut self, change: impl Fn(&mut Store, Now)) {
@@ -227,6 +235,24 @@ impl World {
         self.stream = Some((heard, knew_all));
     }
 
+    /// What is out of view, as the copy knows, and of which no more was said than that it is silent.
+    fn hidden(&mut self) -> Vec<String> {
+        let is_whole = |world: &Self| {
+            let (leader, standby) = (&world.leader, &world.standby);
+            standby.is_copied() && standby.ledger().complete() == leader.ledger().last()
+        };
+        if is_whole(self) {
+            // Leaders say now and then that nothing is new.
+            self.follow(usize::MAX, false);
+        }
+        let is_served = self.leader.phase() == Phase::Serving && is_whole(self);
+        let is_hidden = |name: &&String| {
+            let is_said = self.conditions.get(*name) == Some(&Silence::Expired);
+            is_served && is_said && self.leader.ledger().get(name).is_none()
+        };
+        self.nodes.keys().filter(is_hidden).cloned().collect()
+    }
+
     /// An informer looks: it hears what is new, or lists anew, or is turned away.
     fn read(&mut self, which: usize, turns: usize, cut: bool) {
         if self.leader.phase() != Phase::Serving {
@@ -269,6 +295,7 @@ impl World {
                 let name = format!("n{n}");
                 if self.nodes.remove(&name).is_some() {
                     self.heard_of.remove(&name);
+                    self.conditions.remove(&name);
                     self.gone.insert(name.clone());
                     self.both(|store, now| store.node_deleted(now, &name));
                 }
@@ -286,7 +313,7 @@ impl World {
                     self.heard_of.insert(name, self.seconds);
                 }
             }
-            Step::Pass(seconds) => {
+            Step::Pass(seconds, written) => {
                 for _ in 0..seconds {
                     self.seconds += 1;
                     let now = self.now();
@@ -301,9 +328,11 @@ impl World {
                         self.leader.no_node(now, &name);
                     }
                 }
-                for (name, wanted) in self.leader.conditions() {
-                    let uid = self.nodes[&*name];
-                    self.both(|store, now| store.node_applied(now, facts(&name, uid, Some(wanted))));
+                let conditions = if written { wanted(&self.leader) } else { Vec::new() };
+                for (name, wanted) in conditions {
+                    self.conditions.insert(name.to_string(), wanted);
+                    let facts = self.facts(&name);
+                    self.both(|store, now| store.node_applied(now, facts.clone()));
                 }
             }
             Step::Follow => self.follow(usize::MAX, false),
@@ -312,19 +341,21 @@ impl World {
             Step::ReadSome(which, turns, cut) => self.read(which, turns, cut),
             Step::TakeOver { clock_back, late } => {
                 let late = late.map(|n| format!("n{n}")).filter(|_| self.leader.phase() == Phase::Serving);
-                let late = late.and_then(|name| Some((*self.nodes.get(&name)?, name)));
-                if let Some((_, name)) = &late {
+                let late = late.filter(|name| self.nodes.contains_key(name));
+                if let Some(name) = &late {
                     self.follow(usize::MAX, false);
                     let now = self.now();
                     self.standby.node_deleted(now, name);
                 }
+                let hidden = self.hidden();
                 self.clock_back = clock_back;
                 let now = self.now();
                 std::mem::swap(&mut self.leader, &mut self.standby);
                 // The old leader is dead; another process follows from nothing.
                 self.standby = store();
-                for (name, uid) in &self.nodes {
-                    self.standby.node_applied(now, facts(name, *uid, None));
+                for name in self.nodes.keys() {
+                    let facts = self.facts(name);
+                    self.standby.node_applied(now, facts);
                 }
                 let names = self.nodes.keys().map(|name| Arc::from(name.as_str())).collect();
                 self.standby.nodes_listed(now, &names);
@@ -336,9 +367,13 @@ impl World {
                     let caught_up = informer.watch.take().is_some_and(|place| place.is_whole());
                     informer.cut |= !caught_up;
                 }
-                if let Some((uid, name)) = late {
+                if let Some(name) = late {
                     self.read_all();
-                    self.leader.node_applied(now, facts(&name, uid, None));
+                    let facts = self.facts(&name);
+                    self.leader.node_applied(now, facts);
+                }
+                for name in hidden.iter().filter(|_| self.leader.is_warm()) {
+                    assert!(self.leader.ledger().get(name).is_none(), "{name} was out of view");
                 }
             }
         }
@@ -361,6 +396,7 @@ proptest! {
             informers: [false, true].map(|selects| Informer { selects, ..Informer::default() }),
             gone: BTreeSet::new(),
             heard_of: BTreeMap::new(),
+            conditions: BTreeMap::new(),
         };
         world.leader.set_ceiling(ceiling);
         world.standby.nodes_listed(at(0), &BTreeSet::new());
@@ -368,7 +404,7 @@ proptest! {
             world.step(step);
         }
         world.read_all();
-        world.step(&Step::Pass(1));
+        world.step(&Step::Pass(1, true));
         let left: Vec<_> = world.leader.ledger().values().map(|stored| stored.name.to_string()).collect();
         prop_assert!(left.iter().all(|name| world.nodes.contains_key(name)), "{left:?} without a Node");
     }

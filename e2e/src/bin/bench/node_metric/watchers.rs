@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
-use e2e::eventually;
 use http_body_util::BodyExt;
 use parking_lot::Mutex;
 use rustls::ClientConfig;
 use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
 
 use super::link::{Kind, Link};
 
@@ -30,6 +30,9 @@ const INITIAL_END: &[u8] = b"k8s.io/initial-events-end";
 
 /// How long the state of the beginning may take.
 const STATE: Duration = Duration::from_mins(3);
+
+/// How often it is looked whether all have it.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Where watches go.
 #[derive(Clone)]
@@ -130,12 +133,14 @@ impl Watchers {
                 drop(link);
             });
         }
-        eventually("watchers have the state", STATE, || async {
-            let (synced, ended) = (told.synced.load(Relaxed), told.ended.load(Relaxed));
-            ensure!(synced == count as u64, "{synced} of {count} have it, and {ended} ended");
+        let read = async {
+            while told.synced.load(Relaxed) < count as u64 {
+                ensure!(told.ended.load(Relaxed) == 0, "a watch ended before it had told of the state");
+                sleep(LOOK).await;
+            }
             anyhow::Ok(())
-        })
-        .await?;
+        };
+        timeout(STATE, read).await.context("not all watchers have read the state")??;
         Ok(Self { told, _tasks: tasks })
     }
 
