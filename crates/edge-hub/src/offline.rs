@@ -1,6 +1,7 @@
 //! What can be answered without a link beside objects: discovery, tokens, tables; and what is done with writes.
 
 mod coding;
+mod collected;
 pub mod discover;
 pub mod documents;
 pub mod local_pods;

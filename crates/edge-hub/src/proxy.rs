@@ -109,7 +109,7 @@ async fn answer(
                 if let Some(filter) = filter {
                     return serve::handed_on::through(&filter, answer).await;
                 }
-                return Ok(if kept { keep_table(hub, caller, path, answer) } else { answer });
+                return Ok(if kept { keep_table(hub, caller, path, &query, answer) } else { answer });
             }
             if node_tokens::is_request(caller, &info) {
                 return node_token(hub, caller, request).await;
@@ -146,14 +146,19 @@ fn keep_table(
     hub: &Arc<Hub>,
     caller: &Caller,
     path: &ResourcePath,
+    query: &str,
     answer: Response<Body>,
 ) -> Response<Body> {
     let (hub, caller, resource) = (hub.clone(), caller.clone(), path.resource.clone());
+    let scope = tables::scope_of(path, query);
     Tables::watch(answer, move |body| {
         let tasks = hub.tasks.clone();
         tasks.spawn(async move {
             if let Ok(named) = hub.name(&caller).await {
-                hub.tables.keep(&named.owner, &resource, &body);
+                let tables = hub.tables.clone();
+                hub.tasks.spawn_blocking(move || {
+                    tables.keep(&named.owner, &resource, scope.as_ref(), &body);
+                });
             }
         });
     })

@@ -9,22 +9,22 @@
 //! takes anything.
 
 mod epoch;
+mod kinds;
 mod list;
 mod telling;
 mod timer;
 mod undone;
 mod watch;
+mod writing;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use kube_wire::{
-    resource::GroupVersionResource, resource_version::ResourceVersion, status::Status, transcode,
-};
+use kube_wire::{resource_version::ResourceVersion, status::Status};
 use tokio::time::{Instant, sleep};
 use tracing::{debug, info, warn};
 use watch_cache::{Cache, Replaced};
 
-pub use self::epoch::upstream_version;
+pub use self::{epoch::upstream_version, writing::Writing};
 use self::{list::Listing, undone::Undone};
 use crate::{
     metrics::{Meters, Resync},
@@ -66,6 +66,9 @@ enum Ended {
     /// What is held cannot be what upstream had: its etcd was restored and has passed our version since. Only a whole list helps.
     #[error("what is held is not what upstream has: {0}")]
     Diverged(String),
+    /// Readers know more than what is held: they were given what the server had said there is not.
+    #[error("what is held is of the time before")]
+    Passed,
     /// The link broke or is not there.
     #[error(transparent)]
     Link(#[from] UpstreamError),
@@ -147,35 +150,15 @@ impl Reflector {
         self.undone.forget(name);
     }
 
-    /// The kind of the objects of a resource, as a list said it in an earlier run; for those that are not built in.
-    pub fn kind(&self, resource: &GroupVersionResource) -> Option<String> {
-        String::from_utf8(self.storage.blob(&kind_blob(resource))?.into()).ok()
-    }
-
-    /// Stored, so that what is held can be answered with after a restart, too: objects of one kind are kept without it
-    /// beside them, and a list may be empty.
-    fn keep_kind(&self, subscription: &Subscription) {
-        let resource = &subscription.key().resource;
-        let Some(kind) = subscription.kind().filter(|_| transcode::kind_of(resource).is_none()) else {
-            return;
-        };
-        if self.kind(resource).as_deref() != Some(&*kind)
-            && let Err(error) = self.storage.put_blob(&kind_blob(resource), kind.as_bytes())
-        {
-            warn!(key = %subscription.key(), %error, "cannot store the kind of a resource");
-        }
-    }
-
-    /// Keeps `subscription` until it is closed.
-    pub async fn run(self, subscription: Arc<Subscription>) {
-        let closed = subscription.closed().clone();
+    /// Keeps `subscription` until it is closed. A list may be on its way to the disk still.
+    pub async fn run(&self, subscription: &Subscription, writing: &Writing) {
         tokio::select! {
-            () = closed.cancelled() => {}
-            () = self.keep(&subscription) => {}
+            () = subscription.closed().cancelled() => {}
+            () = self.keep(subscription, writing) => {}
         }
     }
 
-    async fn keep(&self, subscription: &Subscription) {
+    async fn keep(&self, subscription: &Subscription, writing: &Writing) {
         let (name, resource) = (subscription.key().to_string(), &subscription.key().resource);
         let mut course = Course::new(subscription.version().is_none().then_some(Resync::First));
         let mut pause = PAUSE.0;
@@ -191,7 +174,7 @@ impl Reflector {
             let current = subscription.credential();
             let began = Instant::now();
             subscription.goes_on(began);
-            let Err(ended) = self.go_on(subscription, &current, &mut course).await else { continue };
+            let Err(ended) = self.go_on(subscription, writing, &current, &mut course).await else { continue };
             subscription.was_cut();
             if let Some(version) = subscription.version() {
                 self.undone.come(resource, &name, version);
@@ -235,6 +218,10 @@ impl Reflector {
                         continue;
                     }
                 }
+                Ended::Passed => {
+                    self.withdraw(subscription, writing, &mut course).await;
+                    continue;
+                }
                 Ended::Link(_) => {
                     subscription.set_progress(interrupted(subscription));
                     // The link's own pauses hold here; this one spreads the subscriptions.
@@ -246,7 +233,7 @@ impl Reflector {
                     let withdrawn = missing.is_some_and(|since| since.elapsed() > WITHDRAWN);
                     refused(subscription, status);
                     if withdrawn {
-                        self.withdraw(subscription, &mut course);
+                        self.withdraw(subscription, writing, &mut course).await;
                     }
                 }
                 Ended::Unreadable(reason) => {
@@ -258,7 +245,7 @@ impl Reflector {
             self.pause(subscription, pause, course.relist.is_some()).await;
             // It is there again, and readers know more of it than what is held, which is of the time before.
             if is_missing && subscription.was_passed_by() {
-                self.withdraw(subscription, &mut course);
+                self.withdraw(subscription, writing, &mut course).await;
             }
             pause = (pause * 2).min(PAUSE.1);
         }
@@ -285,11 +272,14 @@ impl Reflector {
     async fn go_on(
         &self,
         subscription: &Subscription,
+        writing: &Writing,
         credential: &Credential,
         course: &mut Course,
     ) -> Result<(), Ended> {
+        // Of what was cut short before.
+        writing.done().await;
         if let Some(why) = course.relist {
-            self.relist(subscription, credential, course, why).await?;
+            self.relist(subscription, writing, credential, course, why).await?;
             (course.relist, course.holds) = (None, true);
             self.meters.resync(why);
             return Ok(());
@@ -298,7 +288,7 @@ impl Reflector {
         let key = subscription.key();
         let name = key.to_string();
         let watched = tokio::select! {
-            watched = watch::run(upstream, storage, subscription, credential, course.counts, &mut course.holds) => {
+            watched = watch::run(upstream, (storage, writing), subscription, credential, course.counts, &mut course.holds) => {
                 watched.map(|never| match never {})
             }
             () = self.undone.since(&key.resource, &name) => Ok(()),
@@ -308,13 +298,14 @@ impl Reflector {
     }
 
     /// Lets go of what is held, if there is anything: all is listed next.
-    fn withdraw(&self, subscription: &Subscription, course: &mut Course) {
+    async fn withdraw(&self, subscription: &Subscription, writing: &Writing, course: &mut Course) {
         if subscription.version().is_none() {
             return;
         }
         info!(key = %subscription.key(), "there is no such resource any more: what was held is withdrawn");
         subscription.write(Cache::reset);
-        self.forget(&subscription.key().to_string());
+        let (this, name) = (self.clone(), subscription.key().to_string());
+        writing.write(move || this.forget(&name)).await;
         course.anew(Resync::First);
     }
 
@@ -330,6 +321,7 @@ impl Reflector {
     async fn relist(
         &self,
         subscription: &Subscription,
+        writing: &Writing,
         credential: &Credential,
         course: &mut Course,
         why: Resync,
@@ -348,9 +340,14 @@ impl Reflector {
         }
         let count = objects.len();
         // Before the lock that readers need: the disk takes its time for a whole list, and nobody else writes this subscription.
-        let is_stored = self.storage.replace(subscription.key(), &objects, version);
-        self.undone.list(&name, undone, is_stored);
-        self.keep_kind(subscription);
+        let (this, key, kind, listed) =
+            (self.clone(), subscription.key().clone(), subscription.kind(), objects.clone());
+        let store = move || {
+            let is_stored = this.storage.replace(&key, &listed, version);
+            this.undone.list(&key.to_string(), undone, is_stored);
+            this.keep_kind(&key.resource, kind.as_deref());
+        };
+        writing.write(store).await;
         let replaced = subscription.write(|cache| {
             if why == Resync::Diverged || furthest.is_some() {
                 // What led there is not what happened, though the list may be the same.
@@ -370,10 +367,6 @@ impl Reflector {
         info!(key = %subscription.key(), objects = count, %version, ?replaced, "listed");
         Ok(())
     }
-}
-
-fn kind_blob(resource: &GroupVersionResource) -> String {
-    format!("kind {}/{}", resource.api_version(), resource.resource)
 }
 
 fn interrupted(subscription: &Subscription) -> Progress {

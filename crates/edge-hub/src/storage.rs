@@ -6,6 +6,11 @@
 //! A disk that is full, or fails, stops nobody: what changes is shown from memory, [`Storage::unstored`] says so, and what the disk missed is
 //! written when it takes it again. Until then a restart finds an earlier whole state, and goes on from there.
 
+#[cfg(test)]
+pub(crate) mod test_disk;
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::{BTreeMap, HashMap},
     path::Path,
@@ -76,7 +81,7 @@ impl Storage {
         Self::open_on(Arc::new(RealDisk), dir, key)
     }
 
-    fn open_on(disk: Arc<dyn Disk>, dir: &Path, key: [u8; 32]) -> Result<Opened, OpenError> {
+    pub(crate) fn open_on(disk: Arc<dyn Disk>, dir: &Path, key: [u8; 32]) -> Result<Opened, OpenError> {
         let key = object_store::Key::new(key);
         let (store, restored) = Store::open_on(disk, dir, Some(&key), Sizes::default())?;
         let mut unreadable = BTreeMap::new();
@@ -110,13 +115,26 @@ impl Storage {
         objects: impl IntoIterator<Item = &'a Arc<Object>>,
         version: ResourceVersion,
     ) -> bool {
-        let begin = if is_private(key) { Record::BeginSealed } else { Record::Begin };
+        let name = key.to_string();
         let listed = objects.into_iter().map(|object| put(object, StoredChange::Added));
-        let records: Vec<Record> = std::iter::once(begin)
-            .chain(listed)
-            .chain(std::iter::once(Record::Complete { version: version.get() }))
-            .collect();
-        self.take(key, &records, true)
+        let records: Vec<Record> =
+            listed.chain(std::iter::once(Record::Complete { version: version.get() })).collect();
+        let begun = self.store.lock().begin(&SubscriptionId::from(name.as_str()), is_private(key));
+        let (taken, list) = match begun {
+            Ok(mut list) => {
+                // Without the store, which others need meanwhile: the disk takes its time.
+                let taken = list.take(&records).map(|()| list.hand_over());
+                (taken, Some(list))
+            }
+            Err(error) => (Err(error), None),
+        };
+        let mut unstored = self.unstored.lock();
+        if let Some(list) = list {
+            self.store.lock().install(list);
+        }
+        let (is_taken, hole) = (taken.is_ok(), taken.is_err().then(Instant::now));
+        self.note(&mut unstored, &name, taken.flatten(), hole);
+        is_taken
     }
 
     /// Stores changes, in their order.
@@ -133,12 +151,12 @@ impl Storage {
                 },
             })
             .collect();
-        self.take(key, &records, false);
+        self.take(key, &records);
     }
 
     /// Stores that nothing else happened up to `version`.
     pub fn bookmark(&self, key: &Key, version: ResourceVersion) {
-        self.take(key, &[Record::Bookmark { version: version.get() }], false);
+        self.take(key, &[Record::Bookmark { version: version.get() }]);
     }
 
     /// Whether changes of a subscription were lost to the disk, and it is time to store all of it.
@@ -169,38 +187,49 @@ impl Storage {
         Ok(())
     }
 
-    /// Stores records; `whole`: they are all that there is. What the store took it writes when it can; what it did not take is a hole, behind which
-    /// nothing is stored any more.
-    fn take(&self, key: &Key, records: &[Record], whole: bool) -> bool {
+    /// Stores records. What the store took it writes when it can; what it did not take is a hole, behind which nothing is stored any more.
+    fn take(&self, key: &Key, records: &[Record]) {
         if records.is_empty() {
-            return true;
+            return;
         }
         let name = key.to_string();
         let mut unstored = self.unstored.lock();
-        if !whole && unstored.get(&name).is_some_and(|unstored| unstored.hole.is_some()) {
-            return false;
+        if unstored.get(&name).is_some_and(|unstored| unstored.hole.is_some()) {
+            return;
         }
         let subscription = SubscriptionId::from(name.as_str());
         let mut store = self.store.lock();
         let taken = store.append(&subscription, records);
-        let (is_taken, hole) = (taken.is_ok(), taken.is_err().then(Instant::now));
-        match taken.and_then(|()| store.hand_over(&subscription)) {
+        let hole = taken.is_err().then(Instant::now);
+        let stored = taken.and_then(|()| store.hand_over(&subscription));
+        drop(store);
+        self.note(&mut unstored, &name, stored, hole);
+    }
+
+    /// Notes what became of what was stored.
+    fn note(
+        &self,
+        unstored: &mut BTreeMap<String, Unstored>,
+        name: &str,
+        stored: Result<(), Error>,
+        hole: Option<Instant>,
+    ) {
+        match stored {
             Ok(()) => {
-                if unstored.remove(&name).is_some() {
+                if unstored.remove(name).is_some() {
                     info!(key = name, "the disk takes what changes again");
                 }
-                self.unreadable.lock().remove(&name);
+                self.unreadable.lock().remove(name);
             }
             // It was let go meanwhile: a change was on its way still.
             Err(error @ Error::NotBegun { .. }) => debug!(key = name, %error, "it is no longer stored"),
             Err(error) => {
                 let why = error.to_string();
-                if unstored.insert(name.clone(), Unstored { why, hole }).is_none() {
+                if unstored.insert(name.to_owned(), Unstored { why, hole }).is_none() {
                     warn!(key = name, %error, "the disk does not take what changes: it is shown from memory, and lost if the hub ends now");
                 }
             }
         }
-        is_taken
     }
 
     /// What could not be read at the start and was not written since, with what is wrong.
@@ -330,162 +359,4 @@ fn object(stored: Stored) -> Result<Arc<Object>, MalformedObject> {
         Encoding::Protobuf => Object::from_protobuf(stored.body),
     };
     object.map(Arc::new)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::{
-        io,
-        sync::atomic::{AtomicBool, Ordering::Relaxed},
-    };
-
-    use super::*;
-
-    /// A disk that can be full.
-    #[derive(Debug, Default)]
-    struct Filling(AtomicBool);
-
-    impl Filling {
-        fn room(&self) -> io::Result<()> {
-            if self.0.load(Relaxed) { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
-        }
-    }
-
-    impl Disk for Filling {
-        fn create_dir(&self, path: &Path) -> io::Result<()> {
-            RealDisk.create_dir(path)
-        }
-        fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-            RealDisk.list(dir)
-        }
-        fn read(&self, path: &Path, content: &mut Vec<u8>) -> io::Result<()> {
-            RealDisk.read(path, content)
-        }
-        fn create(&self, path: &Path, content: &[u8]) -> io::Result<()> {
-            self.room()?;
-            RealDisk.create(path, content)
-        }
-        fn write(&self, path: &Path, offset: u64, content: &[u8]) -> io::Result<()> {
-            self.room()?;
-            RealDisk.write(path, offset, content)
-        }
-        fn write_soon(&self, path: &Path, offset: u64, content: &[u8]) -> io::Result<()> {
-            self.room()?;
-            RealDisk.write_soon(path, offset, content)
-        }
-        fn sync(&self, path: &Path) -> io::Result<()> {
-            RealDisk.sync(path)
-        }
-        fn truncate(&self, path: &Path, length: u64) -> io::Result<()> {
-            RealDisk.truncate(path, length)
-        }
-        fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-            RealDisk.rename(from, to)
-        }
-        fn remove(&self, path: &Path) -> io::Result<()> {
-            RealDisk.remove(path)
-        }
-        fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-            RealDisk.sync_dir(dir)
-        }
-        fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {
-            RealDisk.lock(path)
-        }
-    }
-
-    /// A store on that disk, and a cache, which have the same empty list at version 1.
-    fn listed(disk: &Arc<Filling>, dir: &Path, key: &Key) -> (Storage, Cache) {
-        let (storage, _) = Storage::open_on(disk.clone(), dir, [7; 32]).unwrap();
-        let (mut cache, first) = (Cache::new(Limits::default()), ResourceVersion::new(1).unwrap());
-        cache.replace(Vec::new(), first).unwrap();
-        storage.replace(key, &[], first);
-        (storage, cache)
-    }
-
-    /// A Service of so many bytes, as a stream of it would be told.
-    fn told(cache: &mut Cache, version: u64, bytes: usize) -> Arc<Event> {
-        let service = serde_json::json!({ "metadata": {
-            "namespace": "a", "name": "s", "resourceVersion": version.to_string(), "annotations": { "filler": "x".repeat(bytes) },
-        } });
-        let object = Object::from_json(service.to_string().into()).unwrap();
-        let change = if version == 2 { Change::Added } else { Change::Modified };
-        cache.apply(change, object.into()).unwrap().unwrap()
-    }
-
-    /// The version of the only subscription in a store that is opened after `kill -9`.
-    fn after_restart(dir: &Path) -> Option<u64> {
-        let (storage, caches) = Storage::open(dir, [7; 32]).unwrap();
-        assert!(storage.unreadable().is_empty(), "{:?}", storage.unreadable());
-        caches.values().next()?.resource_version().map(ResourceVersion::get)
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_full_disk_loses_nothing_that_is_shown_and_catches_up() {
-        let key = Key::pooled(&kube_wire::resource::GroupVersionResource::new("", "v1", "services"));
-        // Few changes wait in memory; many are a hole that only a whole list closes.
-        for (changes, bytes, is_hole) in [(3, 100, false), (12, 1 << 20, true)] {
-            let (folder, disk) = (tempfile::tempdir().unwrap(), Arc::new(Filling::default()));
-            let (storage, mut cache) = listed(&disk, folder.path(), &key);
-            let mut version = 2;
-            storage.apply(&key, &[told(&mut cache, version, bytes)]);
-            assert_eq!(storage.unstored(), Vec::<String>::new());
-            disk.0.store(true, Relaxed);
-            for _ in 0..changes {
-                version += 1;
-                storage.apply(&key, &[told(&mut cache, version, bytes)]);
-                assert!(
-                    storage.unstored()[0].starts_with("node /api/v1/services: "),
-                    "{:?}",
-                    storage.unstored()
-                );
-            }
-            assert!(!storage.wants_whole(&key), "it is not tried each time");
-            tokio::time::advance(AGAIN).await;
-            assert_eq!(storage.wants_whole(&key), is_hole);
-            disk.0.store(false, Relaxed);
-            version += 1;
-            storage.apply(&key, &[told(&mut cache, version, bytes)]);
-            if is_hole {
-                assert_eq!(storage.unstored().len(), 1, "behind a hole nothing is stored");
-                let all = cache.snapshot().unwrap();
-                storage.replace(&key, all.iter(), all.resource_version());
-            }
-            assert_eq!(storage.unstored(), Vec::<String>::new());
-            version += 1;
-            storage.apply(&key, &[told(&mut cache, version, bytes)]);
-            drop(storage);
-            assert_eq!(after_restart(folder.path()), Some(version), "{changes} changes");
-        }
-    }
-
-    #[test]
-    fn a_restart_while_the_disk_is_full_finds_what_was_stored_before() {
-        let key = Key::pooled(&kube_wire::resource::GroupVersionResource::new("", "v1", "services"));
-        let (folder, disk) = (tempfile::tempdir().unwrap(), Arc::new(Filling::default()));
-        let (storage, mut cache) = listed(&disk, folder.path(), &key);
-        storage.apply(&key, &[told(&mut cache, 2, 100)]);
-        disk.0.store(true, Relaxed);
-        (3..30).for_each(|version| storage.apply(&key, &[told(&mut cache, version, 1 << 20)]));
-        drop(storage);
-        assert_eq!(after_restart(folder.path()), Some(2));
-    }
-
-    #[test]
-    fn documents_and_events_do_not_wait_for_each_other() {
-        let folder = tempfile::tempdir().unwrap();
-        let (storage, _) = Storage::open(folder.path(), [7; 32]).unwrap();
-        let busy = storage.store.lock();
-        let (done, waiting) = std::sync::mpsc::channel();
-        let documents = storage.clone();
-        let writer = std::thread::spawn(move || {
-            documents.put_blob("a", b"open").unwrap();
-            documents.put_sealed_blob("b", b"sealed").unwrap();
-            documents.remove_blob("a").unwrap();
-            done.send((documents.blob("a"), documents.blob("b"))).unwrap();
-        });
-        let found = waiting.recv_timeout(Duration::from_secs(30)).expect("not kept by the store");
-        assert_eq!(found, (None, Some(Bytes::from_static(b"sealed"))));
-        drop(busy);
-        writer.join().unwrap();
-    }
 }

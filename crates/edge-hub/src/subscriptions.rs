@@ -2,9 +2,11 @@
 
 mod as_json;
 mod attached;
+mod carried;
 mod carriers;
 mod covering;
 mod key;
+mod leaving;
 mod room;
 mod subscription;
 mod traffic;
@@ -26,7 +28,7 @@ use kube_wire::{
     transcode,
 };
 use parking_lot::Mutex;
-use tokio::time::Instant;
+use tokio::{sync::oneshot, time::Instant};
 use tracing::{debug, info, warn};
 use watch_cache::{Cache, Limits};
 
@@ -37,6 +39,7 @@ pub use self::subscription::{Progress, Subscription};
 pub use self::traffic::Traffic;
 use self::{
     covering::covering,
+    leaving::{Leaving, Left},
     room::{Open, Room, room},
     unasked::Unasked,
 };
@@ -60,6 +63,7 @@ pub struct Subscriptions {
     unasked_for: Duration,
     open: Mutex<BTreeMap<Key, Entry>>,
     restored: Mutex<Unasked>,
+    leaving: Leaving,
     /// When there was a link at the last look at what is idle.
     swept: Mutex<Option<Instant>>,
     /// How many requests found no room for a subscription.
@@ -68,6 +72,8 @@ pub struct Subscriptions {
 
 struct Entry {
     subscription: Arc<Subscription>,
+    /// To let it go.
+    leave: oneshot::Sender<Left>,
     /// Who was the first to ask.
     opener: Owner,
     kept: Kept,
@@ -109,6 +115,7 @@ impl Subscriptions {
             unasked_for: lifetimes.unasked_for,
             open: Mutex::default(),
             restored: Mutex::new(Unasked::new(restored, waited)),
+            leaving: Leaving::default(),
             swept: Mutex::default(),
             crowded_out: AtomicU64::new(0),
         }
@@ -148,7 +155,10 @@ impl Subscriptions {
         if !self.make_room(&mut open, wanted, &carrier.user) {
             return None;
         }
-        let cache = self.restored.lock().take(&wanted.to_string());
+        let name = wanted.to_string();
+        let cache = self.restored.lock().take(&name);
+        // After that: what was let go of what was stored is leaving by now.
+        let (stay, leave) = self.leaving.come(&name);
         let cache = cache.unwrap_or_else(|| Cache::new(Limits::default()));
         let closed = self.tasks.shutdown().child_token();
         let subscription = Subscription::new(wanted.clone(), protobuf, cache, carrier, closed);
@@ -157,9 +167,9 @@ impl Subscriptions {
         {
             subscription.set_kind(&kind);
         }
-        self.tasks.spawn(self.reflector.clone().run(subscription.clone()));
+        self.tasks.spawn(stay.run(self.reflector.clone(), subscription.clone(), self.tasks.clone()));
         let opener = carrier.user.clone();
-        let entry = Entry { subscription: subscription.clone(), opener, kept, unused: Duration::ZERO };
+        let entry = Entry { subscription: subscription.clone(), leave, opener, kept, unused: Duration::ZERO };
         open.insert(wanted.clone(), entry);
         Some(subscription)
     }
@@ -171,18 +181,21 @@ impl Subscriptions {
         if !linked && self.restored.lock().has(&wanted.to_string()) {
             return true;
         }
-        let all = open.iter().map(|(key, Entry { subscription, opener, kept, unused: _ })| Open {
+        let all = open.iter().map(|(key, Entry { subscription, opener, kept, .. })| Open {
             key,
             opener,
             idle: subscription.idle(),
             pinned: kept.is_pinned(),
+            bytes: if *opener == Owner::Node { 0 } else { subscription.bytes() },
         });
         match room(all, opener) {
             Room::Free => true,
-            Room::After(key) if linked => {
-                debug!(%key, "closed for another one: nobody has used it for longest");
-                if let Some(entry) = open.remove(&key) {
-                    self.end(&key, &entry);
+            Room::After(keys) if linked => {
+                for key in keys {
+                    debug!(%key, "closed for another one: nobody has used it for longest");
+                    if let Some(entry) = open.remove(&key) {
+                        self.end(&key, entry);
+                    }
                 }
                 true
             }
@@ -268,13 +281,14 @@ impl Subscriptions {
         object: &ObjectKey,
         good: impl Fn(&Key) -> bool,
     ) -> Option<Arc<Subscription>> {
-        let open = self.open.lock();
-        let of = open.iter().filter(|(key, _)| key.owner == *owner && key.resource == *resource && good(key));
-        let having = of.filter_map(|(_, entry)| {
-            let held = entry.subscription.read(Cache::snapshot)?;
-            Some((held.get(object)?.resource_version(), &entry.subscription))
+        let is_meant = |key: &Key| key.owner == *owner && key.resource == *resource && good(key);
+        // Read when the lock is gone: a writer may be busy with any of them.
+        let of: Vec<_> = self.all().into_iter().filter(|subscription| is_meant(subscription.key())).collect();
+        let having = of.into_iter().filter_map(|subscription| {
+            let held = subscription.read(Cache::snapshot)?;
+            Some((held.get(object)?.resource_version(), subscription))
         });
-        having.max_by_key(|(version, _)| *version).map(|(_, subscription)| subscription.clone())
+        having.max_by_key(|(version, _)| *version).map(|(_, subscription)| subscription)
     }
 
     /// Which pooled resources are still on their way. What the API server refuses is not: one missing right must not make all of
@@ -284,41 +298,11 @@ impl Subscriptions {
         let settled = |resource: &GroupVersionResource| {
             open.get(&Key::pooled(resource)).is_some_and(|entry| {
                 let refused = matches!(*entry.subscription.progress().borrow(), Progress::Refused(_));
-                refused || entry.subscription.version().is_some()
+                refused || entry.subscription.is_whole()
             })
         };
         let pooled = sharing.pooled.iter().filter(|resource| sharing.pools(resource));
         pooled.filter(|resource| !settled(resource)).map(resource_name).collect()
-    }
-
-    /// Ends a subscription; its upstream stream closes and its memory is freed.
-    fn close(&self, key: &Key) {
-        if let Some(entry) = self.open.lock().remove(key) {
-            self.end(key, &entry);
-        }
-    }
-
-    /// Keeps nothing of a resource any more, whoever asked for it, and what nobody has asked for since the start no less. What the hub itself reads
-    /// stays, for the hub.
-    pub fn let_go(&self, resource: &GroupVersionResource) {
-        let open = self
-            .open
-            .lock()
-            .iter()
-            .filter(|(key, entry)| key.resource == *resource && !entry.kept.own)
-            .map(|(key, _)| key.clone())
-            .collect::<Vec<_>>();
-        for key in &open {
-            self.close(key);
-        }
-        for name in self.restored.lock().let_go(|name| Key::is_name_of(name, resource)) {
-            self.reflector.forget(&name);
-        }
-    }
-
-    fn end(&self, key: &Key, entry: &Entry) {
-        entry.subscription.close();
-        self.reflector.forget(&key.to_string());
     }
 
     /// Ends those that nobody has used for long. Time without a link does not count: what is held cannot be had again then.
@@ -341,9 +325,8 @@ impl Subscriptions {
         for key in &idle {
             self.close(key);
         }
-        for name in self.restored.lock().pass(passed, self.unasked_for) {
+        for name in self.forget(|unasked| unasked.pass(passed, self.unasked_for)) {
             info!(subscription = name, "what was stored is let go: nobody has asked for it since long");
-            self.reflector.forget(&name);
         }
     }
 

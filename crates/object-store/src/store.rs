@@ -1,10 +1,12 @@
 //! The store: its subscriptions, and the order in which what belongs to them reaches the disk.
 
+mod list;
 mod open;
 mod subscription;
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
+pub use list::List;
 use subscription::Subscription;
 
 use crate::{

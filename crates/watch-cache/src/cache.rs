@@ -114,6 +114,11 @@ impl Cache {
         self.state.as_ref().map_or((0, 0), |state| (state.history.bytes(), state.history.len()))
     }
 
+    /// What the cache takes in memory: the objects, and what only the history keeps alive.
+    pub fn bytes(&self) -> usize {
+        self.state.as_ref().map_or(0, |state| state.snapshot.bytes() + state.history.bytes())
+    }
+
     /// All objects at the current version; `None` while the cache is not complete.
     pub fn snapshot(&self) -> Option<Snapshot> {
         self.state.as_ref().map(|state| state.snapshot.clone())

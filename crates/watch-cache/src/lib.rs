@@ -23,7 +23,7 @@ pub mod watch;
 pub use cache::{Cache, Limits, OutOfOrder, Replaced, Rewind};
 pub use cursor::{Cursor, Delivery, Step};
 pub use event::{Change, Event};
-pub use list::{ListAnswer, Page};
+pub use list::{ListAnswer, Listed, Page};
 pub use selection::{Scope, Selection, Selects};
 pub use snapshot::Snapshot;
 pub use watch::WatchAnswer;

@@ -2,6 +2,9 @@
 //!
 //! Any version that the history reaches back to can be listed exactly: each event knows what was there before it, so the
 //! current snapshot is taken back event by event. Nothing is held for pages that may never be asked for.
+//!
+//! What a list is made of is handed out at once, and no longer has to do with the cache: to take events back, and to look at every object,
+//! takes its time, in which upstream's events go on.
 
 use std::sync::Arc;
 
@@ -14,6 +17,7 @@ use kube_wire::{
 
 use crate::{
     cache::{Cache, State},
+    event::Event,
     selection::{Scope, Selection, Selects},
     snapshot::Snapshot,
     watch::WatchAnswer,
@@ -63,40 +67,50 @@ impl From<WatchAnswer> for ListAnswer {
     }
 }
 
+/// What a list is made of: a state, and what is to be taken back of it.
+#[derive(Debug, Clone)]
+pub struct Listed {
+    snapshot: Snapshot,
+    version: ResourceVersion,
+    /// The events since `version`, newest first.
+    since: Vec<Arc<Event>>,
+}
+
 impl Cache {
     /// Answers a list. [`ListRead::MostRecent`] is answered with what there is: whether that is fresh enough is the caller's
     /// to know.
     pub fn list(&self, request: &ListRequest, scope: Scope) -> ListAnswer {
-        // `timeout` is the time to wait if the cache is behind, and a request with `shards` must not come here.
-        let ListRequest { read, limit, labels, fields, timeout: _, shards: _ } = request;
-        let selection = Selection { scope, labels: labels.clone(), fields: fields.clone() };
-        let (snapshot, from) = match read {
-            ListRead::MostRecent | ListRead::Any => (self.snapshot_at_least(None), ""),
-            ListRead::NotOlderThan(version) => (self.snapshot_at_least(Some(*version)), ""),
-            ListRead::Exact(version) => (self.snapshot_at(*version), ""),
-            ListRead::Continue { at: Some(version), after } => (self.snapshot_at(*version), after.as_str()),
-            ListRead::Continue { at: None, after } => (self.snapshot_at_least(None), after.as_str()),
-        };
-        // The API server answers version 0 from its cache, whole whatever the limit.
-        let limit = limit.filter(|_| *read != ListRead::Any);
-        match snapshot {
-            Ok(snapshot) => ListAnswer::Page(page(&snapshot, &selection, from, limit)),
+        match self.listed(&request.read) {
+            Ok(listed) => ListAnswer::Page(listed.page(request, scope)),
             Err(answer) => answer.into(),
         }
     }
 
+    /// What a list that reads so is made of. Looks at no object; of an earlier version the cost grows with the number of events since.
+    pub fn listed(&self, read: &ListRead) -> Result<Listed, WatchAnswer> {
+        match read {
+            ListRead::MostRecent | ListRead::Any | ListRead::Continue { at: None, .. } => {
+                self.listed_at_least(None)
+            }
+            ListRead::NotOlderThan(version) => self.listed_at_least(Some(*version)),
+            ListRead::Exact(version) | ListRead::Continue { at: Some(version), .. } => {
+                self.listed_at(*version)
+            }
+        }
+    }
+
     /// The current state, if it is of this version or a later one.
-    fn snapshot_at_least(&self, version: Option<ResourceVersion>) -> Result<Snapshot, WatchAnswer> {
+    fn listed_at_least(&self, version: Option<ResourceVersion>) -> Result<Listed, WatchAnswer> {
         let state = self.complete()?;
         let current = state.version();
         if version.is_some_and(|version| version > current) {
             return Err(WatchAnswer::Behind { current });
         }
-        Ok(state.snapshot.clone())
+        Ok(Listed { snapshot: state.snapshot.clone(), version: current, since: Vec::new() })
     }
 
-    /// The state at exactly `version`; the cost grows with the number of events since.
-    pub fn snapshot_at(&self, version: ResourceVersion) -> Result<Snapshot, WatchAnswer> {
+    /// The state at exactly `version`.
+    fn listed_at(&self, version: ResourceVersion) -> Result<Listed, WatchAnswer> {
         let state = self.complete()?;
         let State { snapshot, history } = state;
         if version > state.version() {
@@ -105,12 +119,35 @@ impl Cache {
         if version < history.floor() {
             return Err(WatchAnswer::Expired { oldest: history.floor(), asked: version });
         }
-        let mut snapshot = snapshot.clone();
-        for event in history.newest_above(version) {
+        let since = history.newest_above(version).cloned().collect();
+        Ok(Listed { snapshot: snapshot.clone(), version, since })
+    }
+
+    /// The state at exactly `version`; the cost grows with the number of events since.
+    pub fn snapshot_at(&self, version: ResourceVersion) -> Result<Snapshot, WatchAnswer> {
+        self.listed_at(version).map(Listed::snapshot)
+    }
+}
+
+impl Listed {
+    /// What of it is to be answered.
+    pub fn page(self, request: &ListRequest, scope: Scope) -> Page {
+        // `timeout` is the time to wait if the cache is behind, and a request with `shards` must not come here.
+        let ListRequest { read, limit, labels, fields, timeout: _, shards: _ } = request;
+        let selection = Selection { scope, labels: labels.clone(), fields: fields.clone() };
+        let from = if let ListRead::Continue { after, .. } = read { after.as_str() } else { "" };
+        // The API server answers version 0 from its cache, whole whatever the limit.
+        let limit = limit.filter(|_| *read != ListRead::Any);
+        page(&self.snapshot(), &selection, from, limit)
+    }
+
+    fn snapshot(self) -> Snapshot {
+        let Self { mut snapshot, version, since } = self;
+        for event in &since {
             snapshot.undo(event);
         }
         snapshot.set_version(version);
-        Ok(snapshot)
+        snapshot
     }
 }
 

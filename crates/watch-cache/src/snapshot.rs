@@ -25,6 +25,13 @@ pub struct Snapshot {
     /// None is empty; neither within a chunk nor from one to the next do keys descend or repeat.
     chunks: Arc<Vec<Chunk>>,
     len: usize,
+    /// What the objects take in memory.
+    bytes: usize,
+}
+
+/// What an object takes: its body, its key, and what belongs to it.
+fn bytes_of(object: &Object) -> usize {
+    object.body().len() + object.key().as_str().len() + size_of::<Object>()
 }
 
 /// Where an object stands in one snapshot; the end is one chunk past the last.
@@ -47,6 +54,7 @@ impl Snapshot {
             same
         });
         let len = objects.len();
+        let bytes = objects.iter().map(|object| bytes_of(object)).sum();
         let mut chunks = Vec::with_capacity(len.div_ceil(FILL));
         let mut objects = objects.into_iter();
         loop {
@@ -56,7 +64,7 @@ impl Snapshot {
             }
             chunks.push(Arc::new(chunk));
         }
-        Self { version, chunks: Arc::new(chunks), len }
+        Self { version, chunks: Arc::new(chunks), len, bytes }
     }
 
     /// The version at which the objects were so.
@@ -72,6 +80,11 @@ impl Snapshot {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// What the objects take in memory, with their keys.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// The object under `key`.
@@ -129,6 +142,7 @@ impl Snapshot {
 
     /// Stores an object; returns the one that was there.
     pub(crate) fn put(&mut self, object: Arc<Object>) -> Option<Arc<Object>> {
+        self.bytes += bytes_of(&object);
         let at = self.chunk_of(object.key().as_str()).min(self.chunks.len().saturating_sub(1));
         let chunks = Arc::make_mut(&mut self.chunks);
         let Some(chunk) = chunks.get_mut(at) else {
@@ -138,7 +152,11 @@ impl Snapshot {
         };
         let chunk = Arc::make_mut(chunk);
         match chunk.binary_search_by(|stored| stored.key().cmp(object.key())) {
-            Ok(offset) => Some(std::mem::replace(&mut chunk[offset], object)),
+            Ok(offset) => {
+                let previous = std::mem::replace(&mut chunk[offset], object);
+                self.bytes -= bytes_of(&previous);
+                Some(previous)
+            }
             Err(offset) => {
                 chunk.insert(offset, object);
                 self.len += 1;
@@ -161,6 +179,7 @@ impl Snapshot {
         let chunks = Arc::make_mut(&mut self.chunks);
         let taken = Arc::make_mut(&mut chunks[at]).remove(offset);
         self.len -= 1;
+        self.bytes -= bytes_of(&taken);
         if chunks[at].is_empty() {
             chunks.remove(at);
         } else {

@@ -3,31 +3,31 @@
 //!
 //! Where cgroups are of version 2 alone the kernel says in which cgroup the socket was made, to anybody who asks. Elsewhere the process
 //! that has the socket is looked for in `/proc`, which takes `CAP_SYS_PTRACE`. Either costs milliseconds, and is done only for callers
-//! who show nothing else, once for a connection.
+//! who show nothing else, once for a connection. So many wait for that, and so long; whoever finds no place, or waits longer, is not known.
 
-use std::{
-    fs,
-    net::SocketAddr,
-    path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
-};
+use std::{fs, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::{
-    sync::{OnceCell, Semaphore},
+    sync::{OnceCell, Semaphore, SemaphorePermit},
     task::spawn_blocking,
+    time::timeout,
 };
 use tracing::debug;
 
 use super::{pod_cgroup, socket_cgroup};
 
-/// How many are looked for at once: many callers at once are to cost time, and not threads.
-static LOOKING: Semaphore = Semaphore::const_new(2);
+/// Two are looked for at once, while no more than so many wait: many callers at once are to cost time, and neither threads nor memory.
+static QUEUE: Queue = Queue::new(2, 64);
 
-/// The process that was found last: most connections are the kubelet's.
-static LAST: AtomicU32 = AtomicU32::new(0);
+/// How long a caller waits for its turn.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The processes that were found last: most connections are of the kubelet and a few agents.
+static RECENT: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+
+/// How many processes are looked at first.
+const FIRST: usize = 8;
 
 /// Where a process belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,14 +72,41 @@ impl CallerProcess {
     /// Finds out where it belongs, if that is not known. What is not found is looked for again by the next request.
     pub async fn find(&self) {
         let Some(socket) = self.socket else { return };
-        let looked = self.origin.get_or_try_init(|| async {
-            let _turn = LOOKING.acquire().await;
-            let found = spawn_blocking(move || origin(&socket)).await;
-            found.ok().flatten().ok_or(())
-        });
+        let looked = self
+            .origin
+            .get_or_try_init(|| async { QUEUE.take_turn(move || origin(&socket)).await.flatten().ok_or(()) });
         if looked.await.is_err() {
             debug!(peer = %socket.local, "whose process that is cannot be found out");
         }
+    }
+}
+
+/// Who waits for something that takes a thread.
+struct Queue {
+    turns: Semaphore,
+    places: Semaphore,
+}
+
+impl Queue {
+    const fn new(turns: usize, waiting: usize) -> Self {
+        Self { turns: Semaphore::const_new(turns), places: Semaphore::const_new(turns + waiting) }
+    }
+
+    /// Does it when its turn comes; nothing if there is no place, or that takes too long.
+    async fn take_turn<T: Send + 'static>(
+        &'static self,
+        look: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let place = self.places.try_acquire().ok()?;
+        let turn = timeout(PATIENCE, self.turns.acquire()).await.ok()?.ok()?;
+        // Until it is done, also if the caller is gone by then.
+        let held: [SemaphorePermit<'static>; 2] = [place, turn];
+        let looked = spawn_blocking(move || {
+            let found = look();
+            drop(held);
+            found
+        });
+        looked.await.ok()
     }
 }
 
@@ -89,14 +116,23 @@ fn origin(socket: &Socket) -> Option<Origin> {
         .then(|| socket_cgroup::of(socket.local, socket.remote, Path::new("/sys/fs/cgroup")))
         .flatten();
     by_socket.map(|folder| pod_cgroup::origin_of_path(&folder)).or_else(|| {
-        let process = process_of(Path::new("/proc"), LAST.load(Ordering::Relaxed), socket.inode)?;
-        LAST.store(process, Ordering::Relaxed);
+        // Only where to look first: a number may be another process's by now.
+        let first = RECENT.lock().clone();
+        let process = process_of(Path::new("/proc"), &first, socket.inode)?;
+        note(&mut RECENT.lock(), process);
         pod_cgroup::origin(&fs::read_to_string(format!("/proc/{process}/cgroup")).ok()?)
     })
 }
 
-/// A process that has the socket: `first`, or any other.
-fn process_of(proc: &Path, first: u32, inode: u64) -> Option<u32> {
+/// This process was found last.
+fn note(recent: &mut Vec<u32>, process: u32) {
+    recent.retain(|other| *other != process);
+    recent.insert(0, process);
+    recent.truncate(FIRST);
+}
+
+/// A process that has the socket: one of the `first`, or any other.
+fn process_of(proc: &Path, first: &[u32], inode: u64) -> Option<u32> {
     let link = format!("socket:[{inode}]");
     let has = |process: &u32| {
         let files = fs::read_dir(proc.join(format!("{process}/fd"))).into_iter().flatten().flatten();
@@ -104,7 +140,7 @@ fn process_of(proc: &Path, first: u32, inode: u64) -> Option<u32> {
     };
     let entries = fs::read_dir(proc).ok()?.flatten();
     let processes = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    std::iter::once(first).chain(processes).find(has)
+    first.iter().copied().chain(processes).find(has)
 }
 
 #[cfg(test)]
@@ -113,6 +149,8 @@ mod tests {
         net::{TcpListener, TcpStream},
         os::unix::fs::symlink,
     };
+
+    use futures::FutureExt;
 
     use super::*;
     use crate::listen::socket_owner;
@@ -128,7 +166,7 @@ mod tests {
         }
         // One whose files may not be read.
         fs::create_dir_all(folder.path().join("11")).unwrap();
-        for first in [0, 12, 13] {
+        for first in [&[][..], &[0, 12], &[12, 13]] {
             assert_eq!(process_of(folder.path(), first, 471), Some(13));
             assert_eq!(process_of(folder.path(), first, 4712), None);
         }
@@ -140,7 +178,7 @@ mod tests {
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (server, peer) = listener.accept().unwrap();
         let owner = socket_owner::of(peer, server.local_addr().unwrap()).unwrap();
-        let process = process_of(Path::new("/proc"), 0, owner.socket.inode);
+        let process = process_of(Path::new("/proc"), &[], owner.socket.inode);
         assert_eq!(process, Some(std::process::id()));
         drop(client);
     }
@@ -155,5 +193,35 @@ mod tests {
         let gone = CallerProcess::behind(Some(Socket { local: at(1), remote: at(1), inode: u64::MAX }));
         gone.find().await;
         assert_eq!(gone.origin(), None);
+    }
+
+    #[test]
+    fn a_few_processes_are_looked_at_first() {
+        let mut recent = Vec::new();
+        (0..20).for_each(|process| note(&mut recent, process));
+        note(&mut recent, 15);
+        assert_eq!(recent, [15, 19, 18, 17, 16, 14, 13, 12]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_finds_no_place_or_waits_too_long_is_not_known() {
+        static QUEUE: Queue = Queue::new(1, 2);
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let mut begun = Box::pin(QUEUE.take_turn(move || ended.recv().is_err()));
+        assert!((&mut begun).now_or_never().is_none());
+        // Its caller is gone; it takes a thread all the same.
+        drop(begun);
+        let mut waiting = Box::pin(QUEUE.take_turn(|| ()));
+        let mut next = Box::pin(QUEUE.take_turn(|| ()));
+        assert!((&mut waiting).now_or_never().is_none() && (&mut next).now_or_never().is_none());
+        assert_eq!(QUEUE.take_turn(|| ()).now_or_never(), Some(None), "there is no place");
+        // By hand: the clock does not go on by itself while a thread is busy.
+        tokio::time::advance(PATIENCE / 2).await;
+        assert!((&mut waiting).now_or_never().is_none() && (&mut next).now_or_never().is_none());
+        tokio::time::advance(PATIENCE).await;
+        assert_eq!((waiting.now_or_never(), next.now_or_never()), (Some(None), Some(None)));
+        drop(end);
+        let _done = QUEUE.turns.acquire().await.unwrap();
+        assert_eq!(QUEUE.places.available_permits(), 3, "and no place is lost");
     }
 }

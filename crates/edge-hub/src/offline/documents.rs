@@ -21,7 +21,11 @@ use tls::digest::Sha256Digest;
 use tracing::{debug, warn};
 
 use self::index::{Entry, Index};
-use super::{coding::Coding, tee::Tee};
+use super::{
+    coding::{Coding, LARGEST},
+    collected::Collected,
+    tee::Tee,
+};
 use crate::{
     storage::{Storage, StorageError},
     tasks::Tasks,
@@ -74,7 +78,7 @@ pub struct Documents {
     tasks: Tasks,
     /// When those were answered again that did not change, in Unix seconds.
     confirmed: Arc<Mutex<HashMap<String, u64>>>,
-    /// What is on its way to the disk, by its name: it is answered as if it were there.
+    /// What is on its way to the disk, by its name: it is answered as if it were there. Until then it counts as collected.
     passed: Arc<Mutex<HashMap<String, Bytes>>>,
     /// Held by who writes.
     index: Arc<Mutex<Index>>,
@@ -126,9 +130,9 @@ impl Documents {
         let headers = kept(response.headers());
         let documents = self.clone();
         response.map(|body| {
-            Body::new(Tee::new(body, move |bytes: Vec<u8>| {
-                if let Some(plain) = coding.plain(bytes) {
-                    documents.store(name, headers, &plain);
+            Body::new(Tee::new(body, LARGEST, move |collected: Collected| {
+                if let Some(plain) = collected.plain(coding) {
+                    documents.store(name, headers, plain);
                 }
             }))
         })
@@ -138,16 +142,18 @@ impl Documents {
     pub fn keep_as(&self, path_and_query: &str, accept: &'static str, headers: &HeaderMap, body: &[u8]) {
         let mut headers = headers.clone();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(accept));
-        self.store(named(path_and_query, accept), kept(&headers), body);
+        self.store(named(path_and_query, accept), kept(&headers), Collected::own(body));
     }
 
     /// Whoever asks from now on finds it. The disk has it later: it may be slow, and no thread of the runtime waits for it.
-    fn store(&self, name: Name, headers: Vec<(String, String)>, body: &[u8]) {
-        let (digest, at) = (Sha256Digest::of(body).to_string(), unix_seconds());
-        let Ok(mut blob) = serde_json::to_vec(&Head { headers, digest, at }) else { return };
-        blob.push(b'\n');
-        blob.extend_from_slice(body);
-        self.passed.lock().insert(name.blob.clone(), blob.into());
+    fn store(&self, name: Name, headers: Vec<(String, String)>, mut body: Collected) {
+        let (digest, at) = (Sha256Digest::of(&body).to_string(), unix_seconds());
+        let Ok(mut head) = serde_json::to_vec(&Head { headers, digest, at }) else { return };
+        head.push(b'\n');
+        if !body.put_before(&head) {
+            return;
+        }
+        self.passed.lock().insert(name.blob.clone(), Bytes::from_owner(body));
         let documents = self.clone();
         self.tasks.spawn_blocking(move || documents.write(&name));
     }

@@ -8,23 +8,23 @@ use std::{
 use axum::body::{Body, Bytes};
 use http_body::Frame;
 
-use super::coding::LARGEST;
+use super::collected::{Collected, Passing};
 
 /// Hands a body on and collects it; calls `done` when the whole of it has passed.
 pub(super) struct Tee<F> {
     inner: Body,
-    seen: Option<Vec<u8>>,
+    seen: Passing,
     done: Option<F>,
 }
 
-impl<F: FnOnce(Vec<u8>) + Unpin> Tee<F> {
-    /// Calls `done` with all of `inner`, if it is not too large.
-    pub(super) fn new(inner: Body, done: F) -> Self {
-        Self { inner, seen: Some(Vec::new()), done: Some(done) }
+impl<F: FnOnce(Collected) + Unpin> Tee<F> {
+    /// Calls `done` with all of `inner`, if that is no longer than `most` and there is room for it.
+    pub(super) fn new(inner: Body, most: usize, done: F) -> Self {
+        Self { inner, seen: Passing::new(most), done: Some(done) }
     }
 }
 
-impl<F: FnOnce(Vec<u8>) + Unpin> http_body::Body for Tee<F> {
+impl<F: FnOnce(Collected) + Unpin> http_body::Body for Tee<F> {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -35,21 +35,16 @@ impl<F: FnOnce(Vec<u8>) + Unpin> http_body::Body for Tee<F> {
         let polled = Pin::new(&mut self.inner).poll_frame(context);
         match &polled {
             Poll::Ready(Some(Ok(frame))) => {
-                if let (Some(seen), Some(data)) = (&mut self.seen, frame.data_ref()) {
-                    if seen.len() + data.len() > LARGEST {
-                        self.seen = None;
-                    } else {
-                        seen.extend_from_slice(data);
-                    }
+                if let Some(data) = frame.data_ref() {
+                    self.seen.push(data);
                 }
             }
-            Poll::Ready(Some(Err(_))) => self.seen = None,
+            Poll::Ready(Some(Err(_))) => self.seen.forget(),
             Poll::Ready(None) | Poll::Pending => {}
         }
         // Whoever writes an answer of known length does not ask again after its last byte.
         let over = matches!(polled, Poll::Ready(None)) || self.inner.is_end_stream();
-        let me = &mut *self;
-        if over && let (Some(seen), Some(done)) = (me.seen.take(), me.done.take()) {
+        if over && let (Some(seen), Some(done)) = (self.seen.take(), self.done.take()) {
             done(seen);
         }
         polled

@@ -22,7 +22,7 @@ use kube_wire::{
 use tokio::time::{Instant, sleep};
 use watch_cache::{Cache, Change, Event};
 
-use super::{Ended, epoch, list, telling::Telling};
+use super::{Ended, Writing, epoch, list, telling::Telling};
 use crate::{
     storage::Storage,
     subscriptions::{Progress, Subscription},
@@ -46,7 +46,7 @@ const HELD_BACK: usize = 8 << 20;
 /// whether what is told is held back while there is a doubt, which says whether the next watch does.
 pub(super) async fn run(
     upstream: &Upstream,
-    storage: &Storage,
+    (storage, writing): (&Storage, &Writing),
     subscription: &Subscription,
     credential: &Credential,
     counts: bool,
@@ -65,14 +65,14 @@ pub(super) async fn run(
         subscription.doubt(false);
         subscription.prove();
         subscription.set_source(Some(source.clone()));
-        subscription.set_progress(Progress::Watching);
+        if subscription.watches() { Ok(()) } else { Err(Ended::Passed) }
     };
     let mut held_back: Option<HeldBack> = None;
     if expected.doubt().is_some() && *holds {
         subscription.doubt(true);
         held_back = Some(HeldBack::default());
     } else {
-        is_watching();
+        is_watching()?;
     }
     let mut body = response.into_body();
     let mut stored = Instant::now();
@@ -128,10 +128,11 @@ pub(super) async fn run(
         if is_whole {
             telling.changed();
         }
+        store_whole(storage, subscription, writing).await;
         read.map_err(|error| Ended::Unreadable(error.to_string()))?;
         ended?;
         if is_released {
-            is_watching();
+            is_watching()?;
         } else {
             subscription.prove();
         }
@@ -223,13 +224,18 @@ fn take(
         }
         Ok::<_, Ended>(())
     })?;
-    // Without the lock that readers need: the disk takes its time for all of it, and nobody else writes this subscription.
+    ended
+}
+
+/// Stores all that is held, if changes were lost to the disk.
+async fn store_whole(storage: &Storage, subscription: &Subscription, writing: &Writing) {
     if storage.wants_whole(subscription.key())
         && let Some(all) = subscription.read(Cache::snapshot)
     {
-        storage.replace(subscription.key(), all.iter(), all.resource_version());
+        let (storage, key) = (storage.clone(), subscription.key().clone());
+        // Without the lock that readers need: the disk takes its time for all of it, and nobody else writes this subscription.
+        writing.write(move || _ = storage.replace(&key, all.iter(), all.resource_version())).await;
     }
-    ended
 }
 
 fn refused(status: Status) -> Ended {

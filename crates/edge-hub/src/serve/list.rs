@@ -6,7 +6,7 @@ use kube_wire::{
     status::Status,
     transcode::TranscodeError,
 };
-use watch_cache::ListAnswer;
+use watch_cache::WatchAnswer;
 
 use super::{Asked, Read, beyond, buffers, complete, counted::counted, doubted, reached};
 use crate::freshness::{self, Verdict};
@@ -41,15 +41,16 @@ pub(super) async fn answer(asked: &Asked<'_>, request: &ListRequest) -> Result<R
     {
         return if is_up() { Ok(Read::HandOn) } else { Err(Box::new(beyond(hub, &subscription, version))) };
     }
-    let page = match subscription.read(|cache| cache.list(request, asked.scope.clone())) {
-        ListAnswer::Page(page) => asked.shown(page),
-        _ if up => return Ok(Read::HandOn),
-        ListAnswer::Behind { .. }
+    // What is selected is looked for without the lock: upstream's events do not wait for it.
+    let page = match subscription.read(|cache| cache.listed(&request.read)) {
+        Ok(listed) => asked.shown(listed.page(request, asked.scope.clone())),
+        Err(_) if up => return Ok(Read::HandOn),
+        Err(WatchAnswer::Behind { .. })
             if let ListRead::NotOlderThan(version) | ListRead::Exact(version) = request.read =>
         {
             return Err(Box::new(beyond(hub, &subscription, version)));
         }
-        answer => return Err(Box::new(refusal(&request.read, &answer))),
+        Err(answer) => return Err(Box::new(refusal(&request.read, &answer))),
     };
     let continues = matches!(request.read, ListRead::Continue { .. });
     if let Some(mut table) = asked.table(&page)? {
@@ -77,13 +78,13 @@ pub(super) async fn answer(asked: &Asked<'_>, request: &ListRequest) -> Result<R
 }
 
 /// Why a list cannot be answered without a link.
-fn refusal(read: &ListRead, answer: &ListAnswer) -> Status {
+fn refusal(read: &ListRead, answer: &WatchAnswer) -> Status {
     match (answer, read) {
         // A token of a version that the hub has not come to is of no use either: without a link it never comes there.
-        (ListAnswer::Expired { .. } | ListAnswer::Behind { .. }, ListRead::Continue { after, .. }) => {
+        (WatchAnswer::Expired { .. } | WatchAnswer::Behind { .. }, ListRead::Continue { after, .. }) => {
             Status::continue_expired(kube_wire::continue_token::reencode(after, None))
         }
-        (ListAnswer::Expired { .. }, _) => Status::list_expired(),
+        (WatchAnswer::Expired { .. }, _) => Status::list_expired(),
         _ => Status::not_ready(1),
     }
 }

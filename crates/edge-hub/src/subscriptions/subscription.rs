@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -27,14 +27,11 @@ use watch_cache::Cache;
 use super::{
     as_json::AsJson,
     carriers::{Carrier, Carriers},
-    key::{Key, Owner},
+    key::Key,
     traffic::Traffic,
     written_events::WrittenEvents,
 };
-use crate::{
-    freshness::Age,
-    upstream::{Credential, Source},
-};
+use crate::{freshness::Age, upstream::Source};
 
 /// For how long a list is as good as a watch, while there is a link: the watch after it is on its way.
 const SETTLING: Duration = Duration::from_secs(2);
@@ -80,7 +77,7 @@ pub struct Subscription {
     cache: RwLock<Cache>,
     /// Counts the writer's calls, so that readers that wait notice each.
     changes: watch::Sender<u64>,
-    progress: watch::Sender<Progress>,
+    pub(super) progress: watch::Sender<Progress>,
     proved: Mutex<Option<Instant>>,
     /// Its list, if nothing has failed since.
     listed: Mutex<Option<Listed>>,
@@ -94,13 +91,15 @@ pub struct Subscription {
     as_json: Mutex<AsJson>,
     traffic: Traffic,
     /// With whose credential it goes upstream.
-    carriers: Mutex<Carriers>,
+    pub(super) carriers: Mutex<Carriers>,
     /// Tells of a credential that was not there when all others were refused, and of readers that have passed by.
-    carried: Notify,
+    pub(super) carried: Notify,
     /// Whether readers were given by the API server what the hub, which had been told that there is no such resource, does not hold.
-    passed_by: AtomicBool,
+    pub(super) passed_by: AtomicBool,
     /// Whether all of it is held: as the cache says it, for those who must not wait for its writer.
     is_whole: AtomicBool,
+    /// What it holds, in bytes, for the same.
+    bytes: AtomicUsize,
     /// Whether something says that what is held is not what the API server has, and nothing has taken that back.
     doubted: AtomicBool,
     /// When a list or a watch was last begun.
@@ -119,7 +118,7 @@ impl Subscription {
         closed: CancellationToken,
     ) -> Arc<Self> {
         let kind = transcode::kind_of(&key.resource).map(Arc::from);
-        let is_whole = cache.is_complete();
+        let (is_whole, bytes) = (cache.is_complete(), cache.bytes());
         Arc::new(Self {
             key,
             protobuf,
@@ -138,6 +137,7 @@ impl Subscription {
             carried: Notify::new(),
             passed_by: AtomicBool::new(false),
             is_whole: AtomicBool::new(is_whole),
+            bytes: AtomicUsize::new(bytes),
             doubted: AtomicBool::new(false),
             went_on: Mutex::default(),
             closed,
@@ -188,9 +188,14 @@ impl Subscription {
         if !self.protobuf {
             return Ok(());
         }
+        let known = self.as_json.lock().known();
         let Some(snapshot) = self.read(Cache::snapshot) else { return Ok(()) };
+        // Without the lock: others ask meanwhile.
+        let found = known.look(&self.key.resource, &snapshot);
+        let told = found.told();
         let mut as_json = self.as_json.lock();
-        as_json.check(&self.key.resource, &snapshot).map_err(Some)?;
+        as_json.learn(found);
+        told.map_err(Some)?;
         if from.is_none_or(|from| as_json.from(from)) { Ok(()) } else { Err(None) }
     }
 
@@ -216,12 +221,18 @@ impl Subscription {
         let mut cache = self.cache.write();
         let result = write(&mut cache);
         self.is_whole.store(cache.is_complete(), Relaxed);
+        self.bytes.store(cache.bytes(), Relaxed);
         result
     }
 
     /// Whether all of it is held, without waiting for anybody.
     pub fn is_whole(&self) -> bool {
         self.is_whole.load(Relaxed)
+    }
+
+    /// How many bytes it holds, objects and history, without waiting for anybody.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Relaxed)
     }
 
     /// Wakes all readers that wait for a change.
@@ -237,15 +248,6 @@ impl Subscription {
     /// How the upstream side is, and how that changes.
     pub fn progress(&self) -> watch::Receiver<Progress> {
         self.progress.subscribe()
-    }
-
-    /// Says how the upstream side is.
-    pub fn set_progress(&self, progress: Progress) {
-        self.progress.send_if_modified(|current| {
-            let changed = *current != progress;
-            *current = progress;
-            changed
-        });
     }
 
     /// Says whether there is a reason to think that what is held is not what the API server has, as after a restore of its etcd.
@@ -279,6 +281,7 @@ impl Subscription {
         *self.listed.lock() = Some(Listed { began, ended: Instant::now() });
         self.doubt(false);
         *self.proved.lock() = Some(began);
+        self.is_there();
     }
 
     /// When the list was begun that what is held goes back to, if nothing has failed since.
@@ -334,55 +337,6 @@ impl Subscription {
     /// What went through it.
     pub fn traffic(&self) -> &Traffic {
         &self.traffic
-    }
-
-    /// Somebody who may read all of it asks, and may carry it from now on. Of an owner tokens change: the latest counts.
-    pub fn present(&self, carrier: &Carrier) {
-        self.change_carriers(|carriers| carriers.present(carrier));
-    }
-
-    /// A watcher may still read all of it: its credential serves again, if another of the same user's took its place and was refused.
-    pub fn offer(&self, carrier: &Carrier) {
-        self.change_carriers(|carriers| carriers.offer(carrier));
-    }
-
-    /// Wakes a subscription that was refused if, after the change, there is a credential that was not there or could not be used then.
-    pub(super) fn change_carriers(&self, change: impl FnOnce(&mut Carriers) -> bool) {
-        let usable = change(&mut self.carriers.lock());
-        if usable && matches!(*self.progress.borrow(), Progress::Refused(_)) {
-            self.carried.notify_one();
-        }
-    }
-
-    /// Whether this user may carry it.
-    pub fn is_carried_by(&self, user: &Owner) -> bool {
-        self.carriers.lock().has(user)
-    }
-
-    /// The credential to go upstream with now.
-    pub fn credential(&self) -> Credential {
-        self.carriers.lock().current()
-    }
-
-    /// The API server does not take that credential for it. Whether somebody else's is left to try.
-    pub fn refuse(&self, credential: &Credential) -> bool {
-        self.carriers.lock().refuse(credential)
-    }
-
-    /// A reader was given by the API server what it had said there is not: what is held is of the time before.
-    pub fn pass_by(&self) {
-        self.passed_by.store(true, Relaxed);
-        self.carried.notify_one();
-    }
-
-    /// Whether a reader has passed by since the last call.
-    pub fn was_passed_by(&self) -> bool {
-        self.passed_by.swap(false, Relaxed)
-    }
-
-    /// Waits, after all were refused, for a credential that was not there then.
-    pub async fn carried_anew(&self) {
-        self.carried.notified().await;
     }
 
     /// Ends it: the upstream stream is closed, and readers' streams end.

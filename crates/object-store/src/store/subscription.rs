@@ -32,6 +32,8 @@ pub(super) struct Subscription {
     pub(super) doomed: Vec<PathBuf>,
     /// Words that all is dropped, to remove after them.
     pub(super) markers: Vec<Marker>,
+    /// How many lists are being written elsewhere, whose files may still come.
+    pub(super) away: usize,
 }
 
 /// A file that says that all before it is dropped.
@@ -154,7 +156,7 @@ impl Subscription {
         self.doomed.extend(logs.iter().flat_map(Log::files));
         self.doomed.append(&mut self.kept);
         self.locked = None;
-        if self.doomed.is_empty() {
+        if self.doomed.is_empty() && self.away == 0 {
             return;
         }
         self.generation += 1;
@@ -209,8 +211,11 @@ impl Subscription {
         remove_all(disk, &mut self.doomed)
     }
 
-    /// Removes the words that all is dropped; what they drop must be gone for good.
+    /// Removes the words that all is dropped; what they drop must be gone for good, so not while more of it may come.
     pub(super) fn remove_markers(&mut self, disk: &dyn Disk) -> Result<(), Error> {
+        if self.away > 0 {
+            return Ok(());
+        }
         while let Some(marker) = self.markers.last() {
             remove_if_there(disk, &marker.path).map_err(failed("remove", &marker.path))?;
             self.markers.pop();
@@ -245,7 +250,7 @@ impl Subscription {
     /// Whether there is nothing to know about it.
     pub(super) fn is_forgotten(&self) -> bool {
         let nothing = self.current.is_none() && self.building.is_none() && self.kept.is_empty();
-        nothing && self.doomed.is_empty() && self.markers.is_empty()
+        nothing && self.doomed.is_empty() && self.markers.is_empty() && self.away == 0
     }
 }
 

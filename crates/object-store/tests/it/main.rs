@@ -4,6 +4,7 @@
 mod blobs;
 mod crash_matrix;
 mod kill;
+mod list;
 mod model;
 mod open;
 mod random;

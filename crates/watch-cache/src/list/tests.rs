@@ -78,6 +78,26 @@ fn lists_are_those_of_the_api_server() {
 }
 
 #[test]
+fn what_a_list_is_made_of_does_not_change_while_upstream_goes_on() {
+    let mut cache = cache();
+    for (query, expected) in
+        [("limit=2", (13, "a-b/x a/y", Some(2))), ("limit=2&resourceVersion=11", (11, "a-b/x a/x", Some(2)))]
+    {
+        let request = ListRequest::parse(query, &pods()).unwrap();
+        let listed = cache.listed(&request.read).unwrap();
+        let next = cache.resource_version().unwrap().get() + 1;
+        cache.apply(Modified, pod("a/y", "3", next)).unwrap();
+        cache.apply(Deleted, pod("b/x", "1", next + 1)).unwrap();
+        cache.apply(Added, pod("b/x", "1", next + 2)).unwrap();
+        let page = listed.page(&request, Scope::Cluster);
+        let keys: Vec<_> = page.objects.iter().map(|object| object.key().as_str()).collect();
+        assert_eq!((page.resource_version.get(), &*keys.join(" "), page.remaining), expected, "{query}");
+        let position = continue_token::decode(&page.continue_token.unwrap()).unwrap();
+        assert_eq!(position.at, Some(page.resource_version), "it goes on with the same version");
+    }
+}
+
+#[test]
 fn a_token_goes_on_where_its_page_ended() {
     let cache = cache();
     let table = [

@@ -15,6 +15,8 @@ fn check(snapshot: &Snapshot, model: &BTreeMap<String, u64>) {
     let held: Vec<_> = snapshot.iter().map(|o| (o.key().to_string(), o.resource_version().get())).collect();
     assert_eq!(held, model.iter().map(|(key, version)| (key.clone(), *version)).collect::<Vec<_>>());
     assert_eq!((snapshot.len(), snapshot.is_empty()), (model.len(), model.is_empty()));
+    let bytes: usize = snapshot.iter().map(|object| super::bytes_of(object)).sum();
+    assert_eq!(snapshot.bytes(), bytes, "counted as they come and go");
     assert!(snapshot.chunks.iter().all(|chunk| !chunk.is_empty() && chunk.len() <= CHUNK));
     for number in [0, 3, 17, 250] {
         let key = key(number);

@@ -1,0 +1,131 @@
+use std::{sync::mpsc, thread};
+
+use super::{test_disk::TestDisk, *};
+
+/// A store on that disk, and a cache, which have the same empty list at version 1.
+fn listed(disk: &Arc<TestDisk>, dir: &Path, key: &Key) -> (Storage, Cache) {
+    let (storage, _) = Storage::open_on(disk.clone(), dir, [7; 32]).unwrap();
+    let (mut cache, first) = (Cache::new(Limits::default()), ResourceVersion::new(1).unwrap());
+    cache.replace(Vec::new(), first).unwrap();
+    storage.replace(key, &[], first);
+    (storage, cache)
+}
+
+/// A Service of so many bytes, as a stream of it would be told.
+fn told(cache: &mut Cache, version: u64, bytes: usize) -> Arc<Event> {
+    let service = serde_json::json!({ "metadata": {
+        "namespace": "a", "name": "s", "resourceVersion": version.to_string(), "annotations": { "filler": "x".repeat(bytes) },
+    } });
+    let object = Object::from_json(service.to_string().into()).unwrap();
+    let change = if version == 2 { Change::Added } else { Change::Modified };
+    cache.apply(change, object.into()).unwrap().unwrap()
+}
+
+/// The version of the only subscription in a store that is opened after `kill -9`.
+fn after_restart(dir: &Path) -> Option<u64> {
+    let (storage, caches) = Storage::open(dir, [7; 32]).unwrap();
+    assert!(storage.unreadable().is_empty(), "{:?}", storage.unreadable());
+    caches.values().next()?.resource_version().map(ResourceVersion::get)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_disk_loses_nothing_that_is_shown_and_catches_up() {
+    let key = Key::pooled(&kube_wire::resource::GroupVersionResource::new("", "v1", "services"));
+    // Few changes wait in memory; many are a hole that only a whole list closes.
+    for (changes, bytes, is_hole) in [(3, 100, false), (12, 1 << 20, true)] {
+        let (folder, disk) = (tempfile::tempdir().unwrap(), Arc::new(TestDisk::default()));
+        let (storage, mut cache) = listed(&disk, folder.path(), &key);
+        let mut version = 2;
+        storage.apply(&key, &[told(&mut cache, version, bytes)]);
+        assert_eq!(storage.unstored(), Vec::<String>::new());
+        disk.fill(true);
+        for _ in 0..changes {
+            version += 1;
+            storage.apply(&key, &[told(&mut cache, version, bytes)]);
+            assert!(storage.unstored()[0].starts_with("node /api/v1/services: "), "{:?}", storage.unstored());
+        }
+        assert!(!storage.wants_whole(&key), "it is not tried each time");
+        tokio::time::advance(AGAIN).await;
+        assert_eq!(storage.wants_whole(&key), is_hole);
+        disk.fill(false);
+        version += 1;
+        storage.apply(&key, &[told(&mut cache, version, bytes)]);
+        if is_hole {
+            assert_eq!(storage.unstored().len(), 1, "behind a hole nothing is stored");
+            let all = cache.snapshot().unwrap();
+            storage.replace(&key, all.iter(), all.resource_version());
+        }
+        assert_eq!(storage.unstored(), Vec::<String>::new());
+        version += 1;
+        storage.apply(&key, &[told(&mut cache, version, bytes)]);
+        drop(storage);
+        assert_eq!(after_restart(folder.path()), Some(version), "{changes} changes");
+    }
+}
+
+#[test]
+fn a_restart_while_the_disk_is_full_finds_what_was_stored_before() {
+    let key = Key::pooled(&kube_wire::resource::GroupVersionResource::new("", "v1", "services"));
+    let (folder, disk) = (tempfile::tempdir().unwrap(), Arc::new(TestDisk::default()));
+    let (storage, mut cache) = listed(&disk, folder.path(), &key);
+    storage.apply(&key, &[told(&mut cache, 2, 100)]);
+    disk.fill(true);
+    (3..30).for_each(|version| storage.apply(&key, &[told(&mut cache, version, 1 << 20)]));
+    drop(storage);
+    assert_eq!(after_restart(folder.path()), Some(2));
+}
+
+#[test]
+fn documents_and_events_do_not_wait_for_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let (storage, _) = Storage::open(folder.path(), [7; 32]).unwrap();
+    let busy = storage.store.lock();
+    let (done, waiting) = mpsc::channel();
+    let documents = storage.clone();
+    let writer = thread::spawn(move || {
+        documents.put_blob("a", b"open").unwrap();
+        documents.put_sealed_blob("b", b"sealed").unwrap();
+        documents.remove_blob("a").unwrap();
+        done.send((documents.blob("a"), documents.blob("b"))).unwrap();
+    });
+    let found = waiting.recv_timeout(Duration::from_secs(30)).expect("not kept by the store");
+    assert_eq!(found, (None, Some(Bytes::from_static(b"sealed"))));
+    drop(busy);
+    writer.join().unwrap();
+}
+
+/// What is stored meanwhile, forgotten and counted.
+#[test]
+fn a_list_on_a_slow_disk_holds_up_nothing_else() {
+    let key = |resource| Key::pooled(&kube_wire::resource::GroupVersionResource::new("", "v1", resource));
+    let (services, nodes, pods) = (key("services"), key("nodes"), key("pods"));
+    let (folder, disk) = (tempfile::tempdir().unwrap(), Arc::new(TestDisk::default()));
+    let (storage, mut cache) = listed(&disk, folder.path(), &services);
+    storage.apply(&services, &[told(&mut cache, 2, 100)]);
+    let first = ResourceVersion::new(1).unwrap();
+    assert!(storage.replace(&nodes, &[], first));
+    disk.shut(true);
+    let lists = [&nodes, &pods].map(|key| {
+        let (storage, key) = (storage.clone(), key.clone());
+        thread::spawn(move || storage.replace(&key, &[], ResourceVersion::new(7).unwrap()))
+    });
+    disk.until_waiting(2);
+    let (done, waiting) = mpsc::channel();
+    let other = storage.clone();
+    let writer = thread::spawn(move || {
+        other.apply(&services, &[told(&mut cache, 3, 100)]);
+        other.statistics();
+        done.send(other.unstored()).unwrap();
+    });
+    let unstored = waiting.recv_timeout(Duration::from_secs(30)).expect("not kept by the lists");
+    assert_eq!(unstored, Vec::<String>::new());
+    disk.shut(false);
+    writer.join().unwrap();
+    assert!(lists.into_iter().all(|list| list.join().unwrap()));
+    drop(storage);
+    let (storage, caches) = Storage::open(folder.path(), [7; 32]).unwrap();
+    assert_eq!(storage.unreadable(), Vec::<String>::new());
+    let mut versions: Vec<_> = caches.values().filter_map(Cache::resource_version).collect();
+    versions.sort();
+    assert_eq!(versions.into_iter().map(ResourceVersion::get).collect::<Vec<_>>(), [3, 7, 7]);
+}

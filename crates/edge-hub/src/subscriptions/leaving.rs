@@ -1,0 +1,147 @@
+//! Who writes what is stored under a name: one subscription after another.
+//!
+//! Each has a task of its own, which alone stores what is held of it. When it is let go its stream ends first, then the task removes
+//! what it has stored, and that is the last that it does. Another of the same name may be opened at any time: it begins with nothing,
+//! and its task waits until the one before is through. So to forget holds up nobody who asks for something else, nothing is stored
+//! of what was forgotten, and nothing removed of what came after it. The end of the hub lets nothing go.
+
+#[cfg(test)]
+mod tests;
+
+use std::{collections::HashMap, sync::Arc};
+
+use kube_wire::resource::GroupVersionResource;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use super::{Entry, Key, Subscription, Subscriptions, unasked::Unasked};
+use crate::{
+    reflector::{Reflector, Writing},
+    tasks::Tasks,
+};
+
+/// The names of which something is yet to be removed; what is cancelled when the last of each was.
+type Names = Arc<Mutex<HashMap<String, CancellationToken>>>;
+
+/// What was let go and is not forgotten yet.
+#[derive(Debug, Default)]
+pub(super) struct Leaving {
+    names: Names,
+}
+
+impl Leaving {
+    /// What is stored under this name is to be removed; who is opened under it from now on waits until what is given back is dropped.
+    pub(super) fn leave(&self, name: &str) -> Left {
+        let gone = CancellationToken::new();
+        self.names.lock().insert(name.to_owned(), gone.clone());
+        Left { name: name.to_owned(), gone, names: self.names.clone() }
+    }
+
+    /// Who is opened under this name, and how it is let go.
+    pub(super) fn come(&self, name: &str) -> (Stay, oneshot::Sender<Left>) {
+        let (leave, left) = oneshot::channel();
+        (Stay { before: self.names.lock().get(name).cloned(), left }, leave)
+    }
+}
+
+/// A name whose content is being removed.
+#[derive(Debug)]
+pub(super) struct Left {
+    name: String,
+    gone: CancellationToken,
+    names: Names,
+}
+
+impl Left {
+    /// Removes it, on this thread.
+    pub(super) fn forget(self, reflector: &Reflector) {
+        reflector.forget(&self.name);
+    }
+}
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        self.gone.cancel();
+        let mut names = self.names.lock();
+        // Not the one after it, which may have left already and waits for this one.
+        if names.get(&self.name).is_some_and(CancellationToken::is_cancelled) {
+            names.remove(&self.name);
+        }
+    }
+}
+
+/// When the task of a subscription begins, and how it ends.
+pub(super) struct Stay {
+    before: Option<CancellationToken>,
+    left: oneshot::Receiver<Left>,
+}
+
+impl Stay {
+    /// Keeps the subscription until it is closed, and forgets it if it was let go.
+    pub(super) async fn run(mut self, reflector: Reflector, subscription: Arc<Subscription>, tasks: Tasks) {
+        if let Some(before) = self.before {
+            before.cancelled().await;
+        }
+        let writing = Writing::new(tasks);
+        reflector.run(&subscription, &writing).await;
+        if let Ok(left) = self.left.try_recv() {
+            writing.write(move || left.forget(&reflector)).await;
+        }
+    }
+}
+
+impl Subscriptions {
+    /// Ends a subscription; its upstream stream closes and its memory is freed.
+    pub(super) fn close(&self, key: &Key) {
+        let mut open = self.open.lock();
+        if let Some(entry) = open.remove(key) {
+            self.end(key, entry);
+        }
+    }
+
+    /// Keeps nothing of a resource any more, whoever asked for it, and what nobody has asked for since the start no less. What the hub itself reads
+    /// stays, for the hub.
+    pub fn let_go(&self, resource: &GroupVersionResource) {
+        let open = self
+            .open
+            .lock()
+            .iter()
+            .filter(|(key, entry)| key.resource == *resource && !entry.kept.own)
+            .map(|(key, _)| key.clone())
+            .collect::<Vec<_>>();
+        for key in &open {
+            self.close(key);
+        }
+        self.forget(|unasked| unasked.let_go(|name| Key::is_name_of(name, resource)));
+    }
+
+    /// Lets go of one that is no longer among those that are open, while they are locked: who opens it anew waits for the end of this one. Its
+    /// own task removes what it has stored.
+    pub(super) fn end(&self, key: &Key, entry: Entry) {
+        let left = self.leaving.leave(&key.to_string());
+        // Before it is closed: its task looks for that then.
+        if let Err(left) = entry.leave.send(left) {
+            self.remove(left);
+        }
+        entry.subscription.close();
+    }
+
+    /// Removes what nobody has asked for from the store. Gives its names.
+    pub(super) fn forget(&self, let_go: impl FnOnce(&mut Unasked) -> Vec<String>) -> Vec<String> {
+        let mut restored = self.restored.lock();
+        let names = let_go(&mut restored);
+        // While it is locked: who asks for one of these now waits until it is gone.
+        let left: Vec<Left> = names.iter().map(|name| self.leaving.leave(name)).collect();
+        drop(restored);
+        for left in left {
+            self.remove(left);
+        }
+        names
+    }
+
+    fn remove(&self, left: Left) {
+        let reflector = self.reflector.clone();
+        self.tasks.spawn_blocking(move || left.forget(&reflector));
+    }
+}

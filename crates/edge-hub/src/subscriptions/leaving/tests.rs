@@ -1,0 +1,185 @@
+use std::{path::Path, sync::mpsc, thread, time::Duration};
+
+use kube_wire::resource_version::ResourceVersion;
+use tokio::runtime::{Builder, Runtime};
+use watch_cache::Cache;
+
+use super::*;
+use crate::{
+    metrics::Meters,
+    run::Lifetimes,
+    storage::{Storage, test_disk::TestDisk},
+    upstream::{Connector, Link, Tcp, Timing, TlsMaterial},
+};
+
+/// The subscriptions of a hub that has no link.
+struct Offline {
+    runtime: Runtime,
+    tasks: Tasks,
+    shutdown: CancellationToken,
+    subscriptions: Arc<Subscriptions>,
+    storage: Storage,
+    _link: Link,
+}
+
+impl Offline {
+    /// With what is stored there.
+    fn new(disk: &Arc<TestDisk>, dir: &Path) -> Self {
+        tls::install_provider();
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let entered = runtime.enter();
+        let (storage, restored) = Storage::open_on(disk.clone(), dir, [7; 32]).unwrap();
+        let meters = Meters::default();
+        let material = TlsMaterial::unverified();
+        let connector = Connector::over(Arc::new(Tcp), material, Timing::default(), meters.link().clone());
+        let (link, upstream) = Link::new(Vec::new(), Arc::new(connector));
+        let reflector = Reflector::new(upstream, storage.clone(), meters, &restored);
+        let shutdown = CancellationToken::new();
+        let tasks = Tasks::new(shutdown.clone());
+        let subscriptions =
+            Subscriptions::new(reflector, tasks.clone(), &Lifetimes::default(), restored, None);
+        drop(entered);
+        Self { tasks, shutdown, subscriptions: Arc::new(subscriptions), storage, _link: link, runtime }
+    }
+
+    /// Does something in the runtime, on a thread of its own, which is not kept waiting.
+    fn at_once<T: Send + 'static>(&self, what: impl FnOnce(&Subscriptions) -> T + Send + 'static) -> T {
+        let (done, waiting) = mpsc::channel();
+        let (handle, subscriptions) = (self.runtime.handle().clone(), self.subscriptions.clone());
+        thread::spawn(move || {
+            let _entered = handle.enter();
+            done.send(what(&subscriptions)).unwrap();
+        });
+        waiting.recv_timeout(Duration::from_secs(30)).expect("does not wait for the disk")
+    }
+
+    /// Ends as the hub does.
+    fn end(self) {
+        self.shutdown.cancel();
+        self.runtime.block_on(self.tasks.wait());
+    }
+}
+
+fn key(resource: &str) -> Key {
+    Key::pooled(&GroupVersionResource::new("", "v1", resource))
+}
+
+/// A store that has empty lists of these, at version 1.
+fn stored(disk: &Arc<TestDisk>, dir: &Path, resources: &[&str]) {
+    let (storage, _) = Storage::open_on(disk.clone(), dir, [7; 32]).unwrap();
+    for resource in resources {
+        assert!(storage.replace(&key(resource), &[], ResourceVersion::new(1).unwrap()));
+    }
+}
+
+/// What a store has, by the resource, and at which version.
+fn found(dir: &Path) -> Vec<(String, u64)> {
+    let (_, caches) = Storage::open(dir, [7; 32]).unwrap();
+    let version = |cache: &Cache| cache.resource_version().map_or(0, ResourceVersion::get);
+    let mut found: Vec<_> = caches.iter().map(|(name, cache)| (name.clone(), version(cache))).collect();
+    found.sort();
+    found
+}
+
+/// Both what was open and what nobody had asked for.
+#[test]
+fn nobody_waits_while_the_disk_forgets_and_what_is_opened_anew_begins_with_nothing_and_stays() {
+    for opened in [true, false] {
+        let (folder, disk) = (tempfile::tempdir().unwrap(), Arc::new(TestDisk::default()));
+        stored(&disk, folder.path(), &["nodes", "pods"]);
+        let hub = Offline::new(&disk, folder.path());
+        let (nodes, pods) = (key("nodes"), key("pods"));
+        if opened {
+            let own = nodes.clone();
+            let first = hub.at_once(move |all| all.open_own(&own).unwrap());
+            assert!(first.is_whole());
+        }
+        disk.shut(true);
+        let resource = nodes.resource.clone();
+        let own = nodes.clone();
+        hub.at_once(move |all| if opened { all.close_own(&own) } else { all.let_go(&resource) });
+        disk.until_waiting(1);
+        let other = hub.at_once(move |all| all.open_own(&pods).unwrap());
+        assert!(other.is_whole(), "another is there as it was");
+        let anew = nodes.clone();
+        let second = hub.at_once(move |all| all.open_own(&anew).unwrap());
+        assert!(!second.is_whole() && !second.closed().is_cancelled());
+        assert!(hub.subscriptions.leaving.names.lock().contains_key(&nodes.to_string()));
+        // As its task does, which waits for the one before.
+        let (stay, _leave) = hub.subscriptions.leaving.come(&nodes.to_string());
+        let (storage, of) = (hub.storage.clone(), nodes.clone());
+        let stores = hub.runtime.spawn(async move {
+            stay.before.unwrap().cancelled().await;
+            storage.replace(&of, &[], ResourceVersion::new(5).unwrap())
+        });
+        disk.shut(false);
+        assert!(hub.runtime.block_on(stores).unwrap());
+        assert!(hub.subscriptions.leaving.names.lock().is_empty());
+        hub.end();
+        assert_eq!(found(folder.path()), [(nodes.to_string(), 5), (key("pods").to_string(), 1)]);
+    }
+}
+
+#[test]
+fn the_end_of_the_hub_forgets_nothing_but_what_was_let_go_before() {
+    let (folder, disk) = (tempfile::tempdir().unwrap(), Arc::new(TestDisk::default()));
+    stored(&disk, folder.path(), &["nodes", "pods", "services"]);
+    let hub = Offline::new(&disk, folder.path());
+    for resource in ["nodes", "pods"] {
+        let own = key(resource);
+        hub.at_once(move |all| all.open_own(&own).unwrap());
+    }
+    disk.shut(true);
+    hub.at_once(|all| all.close_own(&key("nodes")));
+    disk.until_waiting(1);
+    hub.shutdown.cancel();
+    disk.shut(false);
+    hub.end();
+    assert_eq!(found(folder.path()), [(key("pods").to_string(), 1), (key("services").to_string(), 1)]);
+}
+
+/// What was on its way to the disk when the stream was closed.
+#[test]
+fn a_list_that_is_being_written_is_forgotten_after_it() {
+    let (folder, disk) = (tempfile::tempdir().unwrap(), Arc::new(TestDisk::default()));
+    stored(&disk, folder.path(), &["nodes"]);
+    let hub = Offline::new(&disk, folder.path());
+    let writing = Arc::new(Writing::new(hub.tasks.clone()));
+    disk.shut(true);
+    let storage = hub.storage.clone();
+    hub.runtime.block_on(async {
+        let list = move || _ = storage.replace(&key("nodes"), &[], ResourceVersion::new(7).unwrap());
+        let writes = writing.clone();
+        let waits = tokio::spawn(async move { writes.write(list).await });
+        let slow = disk.clone();
+        tokio::task::spawn_blocking(move || slow.until_waiting(1)).await.unwrap();
+        // Its stream is closed: nobody waits for the list any more.
+        waits.abort();
+        assert!(waits.await.unwrap_err().is_cancelled());
+        let (left, reflector) =
+            (hub.subscriptions.leaving.leave(&key("nodes").to_string()), hub.subscriptions.reflector.clone());
+        let forgets = writing.clone();
+        let forgets = tokio::spawn(async move { forgets.write(move || left.forget(&reflector)).await });
+        tokio::task::yield_now().await;
+        assert!(!forgets.is_finished());
+        disk.shut(false);
+        forgets.await.unwrap();
+    });
+    hub.end();
+    assert_eq!(found(folder.path()), []);
+}
+
+#[test]
+fn each_waits_for_all_before_it() {
+    let leaving = Leaving::default();
+    assert!(leaving.come("a").0.before.is_none());
+    let first = leaving.leave("a");
+    let second = leaving.come("a").0.before.unwrap();
+    let left = leaving.leave("a");
+    let third = leaving.come("a").0.before.unwrap();
+    drop(first);
+    assert!(second.is_cancelled() && !third.is_cancelled());
+    assert!(leaving.come("a").0.before.is_some() && leaving.come("b").0.before.is_none());
+    drop(left);
+    assert!(third.is_cancelled() && leaving.come("a").0.before.is_none());
+}
