@@ -66,8 +66,16 @@ impl Tunnel {
         let close = CancellationToken::new();
         tasks.spawn(gateway::leave(state.clone(), shutdown.clone(), close.clone()));
         tasks.spawn(follow::follow(hub.clone(), state.clone(), config.clone(), close.clone()));
+        let (told, end) = (state.clone(), close.clone());
+        tasks.spawn(async move {
+            tokio::select! {
+                () = told.connector.unknown().tell() => {}
+                () = end.cancelled() => {}
+            }
+        });
         tasks.spawn(links::keep(state.clone(), config.clone(), shown, close.clone()));
         tasks.spawn(ways.serve(state.clone(), serving.exposed.shown(), close));
+        tasks.spawn(gateway::forget_exposed(state.clone(), serving.exposed.clone(), shutdown.clone()));
         tasks.spawn(gateway::follow_role(hub, state, config, serving, shutdown));
         while tasks.join_next().await.is_some() {}
     }

@@ -133,11 +133,18 @@ impl Connector {
             Err(error) => {
                 self.stats.refused(*error);
                 let (target, request_id) = (request.target.to_string(), &request.request_id);
-                let told = (error.is_audited(), request.unvouched);
-                if let (true, Some(of)) = told {
-                    self.unknown.refused(of.listener, &request.caller, &target, request_id, *error);
-                } else if told.0 {
-                    audit::refused(&request.caller, &target, request_id, *error);
+                let (caller, stranger) =
+                    (&request.caller, request.unvouched.filter(|of| of.source.is_of_stranger()));
+                if let (true, Some(of)) = (error.is_audited(), stranger) {
+                    self.unknown.refused(of.listener, caller, of.source, &target, request_id, *error);
+                } else if error.is_audited() {
+                    audit::refused(
+                        caller,
+                        request.unvouched.map(|of| of.source),
+                        &target,
+                        request_id,
+                        *error,
+                    );
                 } else {
                     debug!(caller = %request.caller, %target, %request_id, %error, "no stream");
                 }
@@ -198,8 +205,12 @@ impl Connector {
             request_id: &request.request_id,
         };
         // Those of all steps: the last of them has its share, too.
-        let links: Vec<_> =
+        let mut links: Vec<_> =
             steps.iter().flat_map(|step| self.table.candidates(step, request.class)).collect();
+        if opening.source.is_some() {
+            // Nobody has to go for one who finds a place elsewhere.
+            links.sort_by_key(|link| !link.has_unvouched_room());
+        }
         for (asked, link) in links.iter().enumerate() {
             let left = u32::try_from(links.len() - asked).unwrap_or(1);
             let mut share = deadline.saturating_duration_since(Instant::now()) / left;
@@ -225,7 +236,10 @@ impl Connector {
             if !error.is_worth_another_way() {
                 return Err(error);
             }
-            last = error;
+            // That there are too many is what there is to know, whatever the other ways said.
+            if last != OpenError::Crowded {
+                last = error;
+            }
         }
         Err(last)
     }

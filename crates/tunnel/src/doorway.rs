@@ -4,12 +4,15 @@
 use std::{
     collections::HashMap,
     fmt,
+    hash::{DefaultHasher, Hash, Hasher},
     net::{IpAddr, Ipv6Addr},
     sync::Arc,
 };
 
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::view::Domain;
 
 /// One source has at most this part of the places. Many that are honest may come from one address, that of a NAT or of a balancer.
 const SHARE: usize = 4;
@@ -18,12 +21,39 @@ const SHARE: usize = 4;
 const FORGET_AFTER: usize = 64;
 
 /// What counts as one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Source {
     /// An address, of IPv6 the network of one subscriber, who has all of it: the rest is zero.
     Network(IpAddr),
     /// A user of this machine, whatever address of it its programs use.
     User(u32),
+    /// All that edge nodes of one domain ask a gateway for, by a digest of what the domain is called.
+    Domain(u64),
+}
+
+/// How a domain is written, before its digest.
+const DOMAIN: &str = "domain-";
+
+impl Source {
+    /// All of a domain.
+    pub(crate) fn of_domain(domain: &Domain) -> Self {
+        let mut digest = DefaultHasher::new();
+        domain.hash(&mut digest);
+        Self::Domain(digest.finish())
+    }
+
+    /// Whether nobody has shown who it is: a domain is that of a certificate.
+    pub(crate) fn is_of_stranger(self) -> bool {
+        !matches!(self, Self::Domain(_))
+    }
+
+    /// Reads what a peer wrote of its client. A user is one of its own machine.
+    pub(crate) fn read(said: &str) -> Option<Self> {
+        match said.strip_prefix(DOMAIN) {
+            Some(digest) => u64::from_str_radix(digest, 16).ok().map(Self::Domain),
+            None => said.parse::<IpAddr>().ok().map(Self::from),
+        }
+    }
 }
 
 impl fmt::Display for Source {
@@ -31,6 +61,7 @@ impl fmt::Display for Source {
         match self {
             Self::Network(address) => address.fmt(f),
             Self::User(uid) => write!(f, "uid-{uid}"),
+            Self::Domain(digest) => write!(f, "{DOMAIN}{digest:016x}"),
         }
     }
 }
@@ -68,16 +99,7 @@ pub(crate) struct Place {
 impl Doorway {
     /// With so many places, of which one source has a quarter.
     pub(crate) fn new(places: usize) -> Self {
-        Self::shared(places, SHARE)
-    }
-
-    /// With so many places, of which one source has half.
-    pub(crate) fn for_two(places: usize) -> Self {
-        Self::shared(places, 2)
-    }
-
-    fn shared(places: usize, parts: usize) -> Self {
-        let share = places.div_ceil(parts);
+        let share = places.div_ceil(SHARE);
         Self { places: Arc::new(Semaphore::new(places)), share, sources: Mutex::default() }
     }
 
@@ -90,12 +112,6 @@ impl Doorway {
     pub(crate) fn admit(&self, room: OwnedSemaphorePermit, source: impl Into<Source>) -> Option<Place> {
         let of_source = self.share_of(source.into()).try_acquire_owned().ok()?;
         Some(Place { _of_all: room, _of_source: of_source })
-    }
-
-    /// Gives a place to a source at once, or none: there is none, or the source has its share.
-    pub(crate) fn try_enter(&self, source: Source) -> Option<Place> {
-        let of_source = self.share_of(source).try_acquire_owned().ok()?;
-        Some(Place { _of_all: self.places.clone().try_acquire_owned().ok()?, _of_source: of_source })
     }
 
     /// Makes a place that of another source, which it was not known to be of. None, if that one has its share.
@@ -161,19 +177,16 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_given_at_once_or_not_at_all() {
-        let doorway = Doorway::for_two(4);
-        let enter = |source| doorway.try_enter(source);
-        let (address, user) = (Source::from(source("127.0.0.1")), Source::User(1000));
-        let held = [address, address].map(|of| enter(of).unwrap());
-        assert!(enter(address).is_none(), "a third of one source");
+    fn a_place_is_handed_over_unless_who_gets_it_has_its_share() {
+        let doorway = Doorway::new(8);
+        let enter = || doorway.admit(doorway.room().now_or_never().flatten()?, source("127.0.0.1"));
+        let (user, held) = (Source::User(1000), [enter().unwrap(), enter().unwrap()]);
+        assert!(enter().is_none(), "a third of one source");
         let [first, second] = held.map(|place| doorway.hand_over(place, user).unwrap());
-        let third = enter(address).unwrap();
+        let third = enter().unwrap();
         assert!(doorway.hand_over(third, user).is_none(), "a third of one user");
-        let others = [address, address].map(|of| enter(of).unwrap());
-        assert!(enter(Source::User(0)).is_none(), "a fifth");
-        drop((first, second, others));
-        assert!(enter(user).is_some() && enter(address).is_some());
+        drop((first, second));
+        assert!(doorway.hand_over(enter().unwrap(), user).is_some());
     }
 
     #[test]

@@ -100,11 +100,10 @@ impl Gateway {
         let (waiting, shaking) = (Doorway::new(limits.waiting), Arc::new(Doorway::new(limits.pending)));
         let mut tasks = JoinSet::new();
         let strangers = Arc::<Strangers>::default();
-        let (tell, connector, retired) = (strangers.clone(), self.connector.clone(), ending.clone());
+        let (tell, retired) = (strangers.clone(), ending.clone());
         tasks.spawn(async move {
             tokio::select! {
                 () = tell.tell() => {}
-                () = connector.unknown().tell() => {}
                 () = retired.retired() => {}
             }
         });

@@ -56,13 +56,14 @@ impl Ingress {
     }
 
     /// Tells of a stream that was not even tried.
-    fn refused(&self, wanted: &str, peer: &str, error: OpenError) {
+    fn refused(&self, wanted: &str, peer: &str, arrival: &Arrival, error: OpenError) {
         self.connector.stats().refused(error);
         let (caller, request_id) = (format!("{} {peer}", self.name), new_request_id());
         if self.vouched {
-            audit::refused(&caller, wanted, &request_id, error);
+            audit::refused(&caller, None, wanted, &request_id, error);
         } else {
-            self.connector.unknown().refused(self.name, &caller, wanted, &request_id, error);
+            let source = arrival.source();
+            self.connector.unknown().refused(self.name, &caller, source, wanted, &request_id, error);
         }
     }
 }

@@ -13,6 +13,7 @@ pub mod backoff;
 pub mod candidates;
 pub mod connector;
 pub mod credentials;
+mod crowd;
 pub mod destination;
 pub mod dial;
 pub mod doorway;

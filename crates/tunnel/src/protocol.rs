@@ -198,9 +198,11 @@ impl OpenError {
         }
     }
 
-    /// What a peer's status means. No peer is crowded by its peers.
-    pub fn from_status(status: StatusCode) -> Self {
-        Self::ALL.into_iter().find(|error| error.status() == status).unwrap_or(Self::NoLink)
+    /// What a peer's answer means. Of several with one status the reason says which; by itself it says nothing.
+    pub fn from_answer(status: StatusCode, reason: Option<&[u8]>) -> Self {
+        let mut of_status = Self::ALL.into_iter().filter(|error| error.status() == status);
+        let first = of_status.clone().next().unwrap_or(Self::NoLink);
+        of_status.find(|error| reason == Some(error.reason().as_bytes())).unwrap_or(first)
     }
 
     /// One word for headers, metrics and logs.
@@ -256,10 +258,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_status_means_one_error() {
-        for error in OpenError::ALL.into_iter().filter(|error| *error != OpenError::Crowded) {
-            assert_eq!(OpenError::from_status(error.status()), error);
+    fn each_answer_means_one_error() {
+        for error in OpenError::ALL {
+            assert_eq!(OpenError::from_answer(error.status(), Some(error.reason().as_bytes())), error);
+            let of_status = if error == OpenError::Crowded { OpenError::NoLink } else { error };
+            for reason in [None, Some(&b"draining"[..])] {
+                assert_eq!(OpenError::from_answer(error.status(), reason), of_status);
+            }
         }
-        assert_eq!(OpenError::from_status(StatusCode::IM_A_TEAPOT), OpenError::NoLink);
+        let crowded = Some(OpenError::Crowded.reason().as_bytes());
+        assert_eq!(OpenError::from_answer(StatusCode::FORBIDDEN, crowded), OpenError::NotAllowed);
+        assert_eq!(OpenError::from_answer(StatusCode::IM_A_TEAPOT, crowded), OpenError::NoLink);
     }
 }

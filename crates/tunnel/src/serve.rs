@@ -51,12 +51,12 @@ async fn stream(connector: Arc<Connector>, peer: Arc<str>, domain: Domain, rever
     let class =
         headers.get(HEADER_CLASS).map_or(Class::Interactive, |class| Class::from_name(class.as_bytes()));
     let hops = headers.get(HEADER_HOPS).and_then(|hops| hops.to_str().ok()?.parse().ok()).unwrap_or(u8::MAX);
-    let source = source(headers);
+    let said = source(headers);
     let authority = asked.request.uri().authority().map(http::uri::Authority::as_str).unwrap_or_default();
     let target = match Target::parse(authority, None) {
         Ok(target) if asked.request.method() == Method::CONNECT => target,
         Ok(_) | Err(_) => {
-            audit::refused(&peer, authority, &request_id, OpenError::Malformed);
+            audit::refused(&peer, None, authority, &request_id, OpenError::Malformed);
             connector.stats().refused(OpenError::Malformed);
             return asked.refuse(OpenError::Malformed);
         }
@@ -67,6 +67,7 @@ async fn stream(connector: Arc<Connector>, peer: Arc<str>, domain: Domain, rever
     let mine = view.domain_of(connector.me());
     let sibling = mine.as_ref() == Some(&domain) && view.is_endpoint(&peer, &domain);
     // Whom this node dialled it took for a gateway then, whatever an election has made of it since.
+    let of = domain.clone();
     let domain = if reverse { Some(domain) } else { view.speaks_for(&peer, domain) };
     let who = match (reverse, sibling) {
         (true, _) => Asker::Reverse,
@@ -74,6 +75,9 @@ async fn stream(connector: Arc<Connector>, peer: Arc<str>, domain: Domain, rever
         (false, false) => Asker::Peer,
     };
     let origin = Some(Origin { domain, asker: who });
+    // What edge nodes ask a gateway for is for nodes of others, whom the cloud must reach all the same: whatever they say of their clients, it is theirs.
+    let theirs = who == Asker::Peer && mine.as_ref() != Some(&of) && !view.is_exposed(&of);
+    let source = if theirs { Some(Source::of_domain(&of)) } else { said };
     let unvouched = source.map(|source| Unvouched { listener: "links", source });
     let (caller, patience) = (peer, Duration::ZERO);
     let request = Request { target, origin, caller, class, hops, unvouched, request_id, patience };
@@ -103,8 +107,8 @@ async fn stream(connector: Arc<Connector>, peer: Arc<str>, domain: Domain, rever
 
 /// Where the client is that the peer does not vouch for. It is for the peer to say, who is the worse for it.
 fn source(headers: &HeaderMap) -> Option<Source> {
-    let said = headers.get(HEADER_SOURCE)?.to_str().ok().and_then(|said| said.parse::<IpAddr>().ok());
-    Some(said.unwrap_or(Ipv4Addr::UNSPECIFIED.into()).into())
+    let said = headers.get(HEADER_SOURCE)?.to_str().ok().and_then(Source::read);
+    Some(said.unwrap_or_else(|| IpAddr::from(Ipv4Addr::UNSPECIFIED).into()))
 }
 
 /// The peer's, if it is one, else a new one.
@@ -137,7 +141,7 @@ mod tests {
         let of = |address: &str| Some(Source::from(address.parse::<IpAddr>().unwrap()));
         assert_eq!(check(None), None);
         assert_eq!(check(Some("2001:db8::")), of("2001:db8::"));
-        for known in [of("192.0.2.1").unwrap(), Source::User(0)] {
+        for known in [of("192.0.2.1").unwrap(), Source::Domain(7), Source::User(0)] {
             let said = check(Some(&known.to_string()));
             assert_eq!(said, if known == Source::User(0) { of("0.0.0.0") } else { Some(known) });
         }

@@ -16,10 +16,13 @@ use tokio::{
     net::TcpStream,
     sync::Notify,
 };
-use tokio_util::io::{InspectReader, InspectWriter};
+use tokio_util::{
+    io::{InspectReader, InspectWriter},
+    sync::CancellationToken,
+};
 use tracing::debug;
 
-use crate::{doorway::Place, window::stream_window};
+use crate::{crowd::Seat, window::stream_window};
 
 /// How long data may go unacknowledged.
 const USER_TIMEOUT: Duration = Duration::from_secs(15);
@@ -101,10 +104,10 @@ impl Traffic {
     }
 
     /// The same, and the place is held as long.
-    pub(crate) fn open_stream_at(self: &Arc<Self>, place: Option<Place>) -> StreamGuard {
+    pub(crate) fn open_stream_at(self: &Arc<Self>, place: Option<Seat>) -> StreamGuard {
         let before = self.streams.fetch_add(1, Ordering::SeqCst);
         self.compare(before, before + 1);
-        StreamGuard { traffic: self.clone(), _place: place }
+        StreamGuard { traffic: self.clone(), place }
     }
 
     fn compare(&self, before: usize, after: usize) {
@@ -118,7 +121,14 @@ impl Traffic {
 #[derive(Debug)]
 pub(crate) struct StreamGuard {
     traffic: Arc<Traffic>,
-    _place: Option<Place>,
+    place: Option<Seat>,
+}
+
+impl StreamGuard {
+    /// Is cancelled when the stream is to give its place to another.
+    pub(crate) fn leave(&self) -> Option<&CancellationToken> {
+        self.place.as_ref().map(Seat::leave)
+    }
 }
 
 impl Drop for StreamGuard {

@@ -12,6 +12,7 @@ use std::{
 use bytes::{Buf, Bytes, BytesMut};
 use h2::{Reason, RecvStream, SendStream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::{protocol::MAX_FRAME, relay::Pipe, socket::StreamGuard};
 
@@ -33,6 +34,8 @@ pub struct TunnelStream {
     // How the peer's direction ended, as far as that was seen before all before it was taken.
     end: Option<io::Result<()>>,
     ended: bool,
+    // Of a stream that may have to give its place to another.
+    leave: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     _guard: StreamGuard,
 }
 
@@ -46,12 +49,25 @@ impl TunnelStream {
             short: BytesMut::new(),
             end: None,
             ended: false,
+            leave: guard.leave().map(|leave| Box::pin(leave.clone().cancelled_owned())),
             _guard: guard,
         }
     }
 }
 
 impl TunnelStream {
+    /// Whether it has to end for another. Both ends see it as a reset.
+    fn poll_leave(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(leave) = &mut self.leave else { return Poll::Pending };
+        ready!(leave.as_mut().poll(cx));
+        self.leave = None;
+        self.send.send_reset(Reason::CANCEL);
+        self.waiting.clear();
+        self.short.clear();
+        self.end = Some(Err(io::ErrorKind::ConnectionReset.into()));
+        Poll::Ready(())
+    }
+
     fn keep(&mut self, chunk: Bytes) {
         if chunk.len() < SHORT {
             self.short.extend_from_slice(&chunk);
@@ -105,6 +121,9 @@ impl AsyncRead for TunnelStream {
     ) -> Poll<io::Result<()>> {
         if buf.remaining() == 0 {
             return Poll::Ready(Ok(()));
+        }
+        if self.poll_leave(cx).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
         }
         while self.chunk.is_empty() {
             match ready!(self.poll_chunk(cx))? {
@@ -170,7 +189,7 @@ impl Pipe for TunnelStream {
     }
 
     fn poll_broken(&mut self, cx: &mut Context<'_>, _ended: bool) -> Poll<()> {
-        if matches!(self.end, Some(Err(_))) {
+        if self.poll_leave(cx).is_ready() || matches!(self.end, Some(Err(_))) {
             return Poll::Ready(());
         }
         match self.send.poll_reset(cx) {

@@ -151,6 +151,16 @@ impl Files {
         private_file::remove(&path).map_err(|error| format!("{}: {error}", path.display()))
     }
 
+    /// Forgets the certificate and its key, and those of a request, if there are any: who has no right to what it says must not keep it. Says whether
+    /// there was one.
+    pub(super) fn forget(&self) -> Result<bool, String> {
+        let path = self.own_file();
+        let was = path.exists();
+        private_file::remove(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        self.drop_next_key()?;
+        Ok(was)
+    }
+
     /// Keeps a certificate that was issued for the next key: both at once, or neither.
     pub(super) fn keep(&self, node: &str, chain: &str, key: &SecretPem) -> Result<Own, String> {
         let certificate = Certificate::from_pem(chain).map_err(|error| error.to_string())?;
@@ -216,6 +226,23 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600);
         fs::write(files.path("client.pem"), "half").unwrap();
         assert!(files.own("n").is_none());
+    }
+
+    #[test]
+    fn what_a_node_has_no_right_to_is_forgotten_with_all_keys_and_nothing_else_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let [gateway, pool, client] = [Purpose::Gateway, Purpose::PoolGateway, Purpose::Client]
+            .map(|purpose| Files::open(folder.path(), purpose).unwrap());
+        for files in [&gateway, &pool, &client] {
+            fs::write(files.own_file(), "a certificate and its key").unwrap();
+            files.next_key().unwrap();
+        }
+        assert!(gateway.forget().unwrap());
+        assert!(!gateway.own_file().exists() && !gateway.path("gateway-next.key").exists());
+        for files in [&pool, &client] {
+            assert!(files.own_file().exists() && files.path(files.purpose.next_key_file()).exists());
+        }
+        assert!(!gateway.forget().unwrap());
     }
 
     #[test]

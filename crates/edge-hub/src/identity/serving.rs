@@ -75,6 +75,19 @@ impl Serving {
         self.problem.lock().clone()
     }
 
+    /// Forgets the certificate and its key: the node may not show it any more.
+    pub fn forget(&self) {
+        self.shown.send_replace(None);
+        match self.files.forget() {
+            Ok(true) => {
+                let path = self.files.own_file();
+                info!(path = %path.display(), "a certificate that this node has no right to is removed");
+            }
+            Ok(false) => {}
+            Err(reason) => warn!(reason, "a certificate that this node has no right to is still there"),
+        }
+    }
+
     /// Keeps the certificate for as long as this is polled.
     pub async fn keep(&self, upstream: &Upstream) {
         let mut pause = BACKOFF.0;

@@ -1,5 +1,7 @@
 //! Handing a request on: streamed both ways, with the caller's own credential, and nothing kept.
 
+mod places;
+
 use std::time::Duration;
 
 use axum::body::Body;
@@ -7,29 +9,23 @@ use http::{HeaderMap, Request, Response, StatusCode, header};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use kube_wire::request::{RequestInfo, ResourcePath, Verb};
-use tokio::{
-    io::copy_bidirectional,
-    sync::{Semaphore, SemaphorePermit},
-    time::timeout,
-};
+use tokio::{io::copy_bidirectional, time::timeout};
 use tracing::debug;
 use tunnel::hop_by_hop::strip;
 
+use self::places::Place;
 use crate::{
+    authenticate::{Caller, Token},
     hub::Hub,
     run::Lifetimes,
+    subscriptions::Owner,
     tasks::Tasks,
     upstream::{Credential, Upstream, UpstreamError},
 };
 
-/// How many connections of other protocols there may be upstream: each is one of its own, made before anybody has looked at the credential.
-const UPGRADES: usize = 128;
-
-static UPGRADED: Semaphore = Semaphore::const_new(UPGRADES);
-
 /// There are as many as may be.
 #[derive(Debug, thiserror::Error)]
-#[error("{UPGRADES} connections of exec, attach, port-forward and the like are open already")]
+#[error("too many connections of exec, attach, port-forward and the like are open already")]
 struct TooMany;
 
 /// The head of an answer took longer than it may.
@@ -46,8 +42,12 @@ pub(super) async fn forward(
     let Hub { upstream, tasks, lifetimes: Lifetimes { head, .. }, .. } = hub;
     let info = RequestInfo::parse(request.method(), request.uri());
     if is_upgrade(request.headers(), &info) {
-        let place = UPGRADED.try_acquire().map_err(|_| UpstreamError::Broken(Box::new(TooMany)))?;
-        let upgraded = upgrade(upstream, tasks, credential, request, place);
+        // Whoever it is has the head's time for all of it.
+        let upgraded = async {
+            let place = Place::take(owner(hub, credential).await);
+            let place = place.ok_or_else(|| UpstreamError::Broken(Box::new(TooMany)))?;
+            upgrade(upstream, tasks, credential, request, place).await
+        };
         return timeout(*head, upgraded).await.map_err(|_| too_late(*head))?;
     }
     strip(request.headers_mut());
@@ -63,6 +63,18 @@ pub(super) async fn forward(
         if patient { sent.await? } else { timeout(*head, sent).await.map_err(|_| too_late(*head))?? };
     let (parts, body) = answer.into_parts();
     Ok(answered(Response::from_parts(parts, Body::new(body))))
+}
+
+/// Whose a credential is, as far as the hub finds that out. It holds nothing up: whose it does not know the API server asks.
+async fn owner(hub: &Hub, credential: &Credential) -> Option<Owner> {
+    let caller = match credential {
+        Credential::Node => Caller::Node,
+        Credential::Bearer(value) => {
+            let headers = HeaderMap::from_iter([(header::AUTHORIZATION, value.clone())]);
+            Caller::Token(Token::from_headers(&headers)?)
+        }
+    };
+    hub.name(&caller).await.ok().map(|named| named.owner)
 }
 
 fn too_late(head: Duration) -> UpstreamError {
@@ -88,7 +100,7 @@ async fn upgrade(
     tasks: &Tasks,
     credential: &Credential,
     mut request: Request<Body>,
-    place: SemaphorePermit<'static>,
+    place: Place,
 ) -> Result<Response<Body>, UpstreamError> {
     let theirs = hyper::upgrade::on(&mut request);
     let protocol = request.headers().get(header::UPGRADE).cloned();

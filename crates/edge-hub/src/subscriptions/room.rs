@@ -18,7 +18,7 @@ const EACH: usize = 128;
 const ALL_BYTES: usize = 64 << 20;
 
 /// How many bytes one user's may hold before it opens another one.
-const EACH_BYTES: usize = ALL_BYTES / 4;
+const EACH_BYTES: usize = ALL_BYTES / 2;
 
 /// A subscription that is open.
 pub(super) struct Open<'a> {
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn one_user_holds_no_more_than_its_part_of_all_bytes() {
         let (greedy, other) = (user("greedy"), user("other"));
-        let watched = [(&greedy, 0, false, 15), (&greedy, 0, false, 1), (&Owner::Node, 9, false, 500)];
+        let watched = [(&greedy, 0, false, 31), (&greedy, 0, false, 1), (&Owner::Node, 9, false, 500)];
         assert_eq!(asked_of(&watched, &greedy), Room::Full);
         assert_eq!(asked_of(&watched[..1], &greedy), Room::Free);
         assert_eq!(asked_of(&watched, &other), Room::Free);
@@ -184,11 +184,11 @@ mod tests {
             (&greedy, 9, false, 0),
             (&greedy, 8, true, 4),
             (&other, 99, false, 4),
-            (&greedy, 0, false, 11),
+            (&greedy, 0, false, 27),
         ];
         let expected = Room::After(vec![key(1), key(0)]);
         assert_eq!(asked_of(&unused, &greedy), expected, "as many as it takes, and none for nothing");
-        let too_much = [(&greedy, 5, false, 2), (&greedy, 0, false, 16)];
+        let too_much = [(&greedy, 5, false, 2), (&greedy, 0, false, 32)];
         assert_eq!(asked_of(&too_much, &greedy), Room::Full, "none goes if that makes no room");
     }
 

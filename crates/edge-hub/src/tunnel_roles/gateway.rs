@@ -17,6 +17,9 @@ use crate::{
 /// How soon an address that is taken is tried again.
 const AGAIN: Duration = Duration::from_secs(2);
 
+/// How soon it is looked again whether there is a certificate that this node must not have.
+const FORGET_AGAIN: Duration = Duration::from_mins(1);
+
 /// How long a gateway that ends still takes what comes: until Services and balancers have heard that it goes.
 const LEAVE: Duration = Duration::from_secs(3);
 
@@ -27,6 +30,28 @@ pub(super) async fn leave(state: Arc<State>, end: CancellationToken, close: Canc
         sleep(LEAVE).await;
     }
     close.cancel();
+}
+
+/// Removes the certificate with the name of exposed gateways while this node has no right to it, until `shutdown`: it was one, or an older hub asked
+/// for that name. Who steals the node could stand for the cloud with it.
+pub(super) async fn forget_exposed(state: Arc<State>, exposed: Serving, shutdown: CancellationToken) {
+    let mut plans = state.plan.subscribe();
+    loop {
+        let due = tokio::select! {
+            due = plans.wait_for(|plan| plan.has_no_right_to_exposed_name()) => due.is_ok(),
+            () = shutdown.cancelled() => false,
+        };
+        if !due {
+            return;
+        }
+        exposed.forget();
+        // Once more: a request may have been under way.
+        tokio::select! {
+            () = sleep(FORGET_AGAIN) => {}
+            _ = plans.wait_for(|plan| !plan.has_no_right_to_exposed_name()) => {}
+            () = shutdown.cancelled() => return,
+        }
+    }
 }
 
 /// Accepts links while the cluster wants it, until `shutdown`; then waits until streams have ended.

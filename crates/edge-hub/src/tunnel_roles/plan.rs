@@ -113,6 +113,14 @@ pub(super) struct Plan {
     pub(super) problems: Vec<String>,
 }
 
+impl Plan {
+    /// Whether this node has no right to the name by which exposed gateways are dialled: Gateways are known, and none that is exposed lists it. Where
+    /// there is none at all that is no word of the cluster's about this node.
+    pub(super) fn has_no_right_to_exposed_name(&self) -> bool {
+        self.accepts != Accepts::Everyone && !self.view.gateways.is_empty()
+    }
+}
+
 /// Ports that nobody but root may listen on are not taken for ways in: a Service must not put a gateway in sshd's place.
 const LOWEST_WAY_IN: u16 = 1024;
 

@@ -17,12 +17,13 @@ use tokio::{
     net::{TcpListener, TcpStream, UnixListener},
     sync::watch,
     task::JoinSet,
-    time::{sleep, timeout},
+    time::{sleep, timeout_at},
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 use tunnel::{
+    doorway::Source,
     ending::Ending,
     ingress::{
         arrival::Arrival,
@@ -35,7 +36,7 @@ use tunnel::{
 use super::{Mutual, State, TunnelConfig, args::LocalUser, plan::Role};
 use crate::{authenticate::user_of, identity::Shown, listen::owner_of};
 
-/// How long a TLS handshake may take.
+/// How long a TLS handshake may take, from when the client came.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// How often the file of clients' authorities is read again: nobody tells that it was replaced.
@@ -169,10 +170,11 @@ async fn local(
     let known = uid.is_some_and(|uid| users.contains(&LocalUser::Uid(uid)));
     if !known && !users.contains(&LocalUser::Any) {
         // Whose it was that is gone already the kernel does not say.
+        let source = uid.map_or_else(|| arrival.source(), Source::User);
         if uid.is_none() && !state.speaks(&client, Listener::Loopback).await {
             return;
         }
-        if state.connector.unknown().may_tell("loopback", "user") {
+        if state.connector.unknown().may_tell("loopback", "user", source) {
             warn!(target: "tunnel::audit", caller = peer, ?uid, "refused at the loopback proxy: not one of --tunnel-proxy-uids");
         }
         let _ = client.write_all(DENIED).await;
@@ -203,10 +205,12 @@ async fn mutual(
         return;
     }
     let Some(config) = config else { return debug!(peer, "no certificate to serve with yet") };
-    let mut client = match timeout(HANDSHAKE, TlsAcceptor::from(config).accept(client)).await {
+    let mut client = match timeout_at(arrival.deadline(HANDSHAKE), TlsAcceptor::from(config).accept(client))
+        .await
+    {
         Ok(Ok(client)) => client,
         Ok(Err(error)) => {
-            if state.connector.unknown().may_tell("clients", "certificate") {
+            if state.connector.unknown().may_tell("clients", "certificate", arrival.source()) {
                 warn!(target: "tunnel::audit", caller = peer, %error, "refused: no client with a certificate");
             }
             return;

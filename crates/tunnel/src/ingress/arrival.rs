@@ -1,14 +1,23 @@
 //! Where a client of a way in stands: before what it says of what it wants is in, it holds a place of a small doorway; then one of the listener's.
 //! So those who say nothing, or never end it, keep nobody out who does.
 
-use std::{net::IpAddr, net::Ipv4Addr, sync::Arc};
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    sync::Arc,
+    time::Duration,
+};
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
-use crate::doorway::{Doorway, Place, Source};
+use crate::{
+    crowd::{Crowd, Seat},
+    doorway::{Doorway, Place, Source},
+};
 
-/// How many clients of a listener may have said what they want. Half for one source, not a quarter: many honest ones may come from one address,
-/// that of the API server or of a kube-proxy that rewrites it, and what they hold is what they asked for.
+/// How many clients of a listener may have said what they want. One source may have all as long as no other wants a place: many honest ones may
+/// come from one address, that of the API server, of a Prometheus or of a kube-proxy that rewrites it, and what they hold is what they asked for.
 pub const CLIENTS_MAX: usize = 4096;
 
 /// How many may not have said it yet. A quarter for one source: who is honest says it at once, so even a burst from one address holds few.
@@ -18,12 +27,12 @@ pub const ARRIVING_MAX: usize = 2048;
 #[derive(Debug)]
 pub(super) struct Rooms {
     pub(super) arriving: Doorway,
-    clients: Doorway,
+    clients: Crowd,
 }
 
 impl Default for Rooms {
     fn default() -> Self {
-        Self { arriving: Doorway::new(ARRIVING_MAX), clients: Doorway::for_two(CLIENTS_MAX) }
+        Self { arriving: Doorway::new(ARRIVING_MAX), clients: Crowd::new(CLIENTS_MAX) }
     }
 }
 
@@ -31,6 +40,8 @@ impl Default for Rooms {
 #[derive(Debug)]
 pub struct Arrival {
     source: Source,
+    since: Instant,
+    leave: CancellationToken,
     held: Mutex<Held>,
 }
 
@@ -39,20 +50,35 @@ enum Held {
     /// It has not said what it wants.
     Arriving(Arc<Rooms>, Place),
     /// It has, or its listener counts in another way.
-    In { _place: Option<Place> },
+    In { _place: Option<Seat> },
     /// There was no place.
     Out,
 }
 
 impl Arrival {
     pub(super) fn at(rooms: Arc<Rooms>, place: Place, source: Source) -> Self {
-        Self { source, held: Mutex::new(Held::Arriving(rooms, place)) }
+        Self::holding(source, Held::Arriving(rooms, place))
     }
 
     /// Of a client that holds no place: whoever may open the socket may use it.
     pub fn uncounted() -> Self {
         let source = IpAddr::from(Ipv4Addr::UNSPECIFIED).into();
-        Self { source, held: Mutex::new(Held::In { _place: None }) }
+        Self::holding(source, Held::In { _place: None })
+    }
+
+    fn holding(source: Source, held: Held) -> Self {
+        Self { source, since: Instant::now(), leave: CancellationToken::new(), held: Mutex::new(held) }
+    }
+
+    /// Until when it may take so long to say what it wants: from when it came, whatever it has been asked since; or from now, if it is in.
+    pub fn deadline(&self, within: Duration) -> Instant {
+        let arriving = matches!(*self.held.lock(), Held::Arriving(..));
+        if arriving { self.since + within } else { Instant::now() + within }
+    }
+
+    /// Is cancelled when another source needs the place: then the client is to go.
+    pub(super) fn leave(&self) -> CancellationToken {
+        self.leave.clone()
     }
 
     /// Where the client is.
@@ -77,7 +103,7 @@ impl Arrival {
     #[must_use]
     pub fn enter(&self) -> bool {
         self.held.lock().change(|held| match held {
-            Held::Arriving(rooms, _) => match rooms.clients.try_enter(self.source) {
+            Held::Arriving(rooms, _) => match rooms.clients.enter(self.source, self.leave.clone()) {
                 Some(place) => Held::In { _place: Some(place) },
                 None => Held::Out,
             },
@@ -96,14 +122,17 @@ impl Held {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt;
+
     use super::*;
 
     #[test]
     fn who_said_what_it_wants_leaves_the_doorway_to_others() {
-        let rooms = Arc::new(Rooms { arriving: Doorway::new(4), clients: Doorway::for_two(4) });
+        let rooms = Arc::new(Rooms { arriving: Doorway::new(4), clients: Crowd::new(2) });
         let arrive = |address: &str| {
             let source = Source::from(address.parse::<IpAddr>().unwrap());
-            Some(Arrival::at(rooms.clone(), rooms.arriving.try_enter(source)?, source))
+            let place = rooms.arriving.admit(rooms.arriving.room().now_or_never().flatten()?, source)?;
+            Some(Arrival::at(rooms.clone(), place, source))
         };
         let first = arrive("10.0.0.1").unwrap();
         assert!(arrive("10.0.0.1").is_none(), "one that says nothing has its share");
@@ -114,21 +143,39 @@ mod tests {
         assert!(!third.enter() && !third.enter(), "a third of one source");
         // It is on its way out, and holds nothing.
         assert!(arrive("10.0.0.1").is_some());
-        assert!(arrive("10.0.0.2").unwrap().enter());
-        drop(first);
+        let other = arrive("10.0.0.2").unwrap();
+        assert!(other.enter() && first.leave().is_cancelled() && !second.leave().is_cancelled());
+        drop(second);
         assert!(arrive("10.0.0.1").unwrap().enter());
     }
 
     #[test]
     fn programs_of_this_machine_share_by_user() {
-        let rooms = Arc::new(Rooms { arriving: Doorway::new(8), clients: Doorway::for_two(2) });
+        let rooms = Arc::new(Rooms { arriving: Doorway::new(8), clients: Crowd::new(2) });
         let source = Source::from(IpAddr::from(Ipv4Addr::LOCALHOST));
-        let arrive = || Arrival::at(rooms.clone(), rooms.arriving.try_enter(source).unwrap(), source);
+        let arrive = || {
+            let room = rooms.arriving.room().now_or_never().flatten().unwrap();
+            Arrival::at(rooms.clone(), rooms.arriving.admit(room, source).unwrap(), source)
+        };
         let [mut first, mut second] = [arrive(), arrive()];
         assert!(first.is_of_user(1000) && second.is_of_user(1000));
         let [mut third, mut other] = [arrive(), arrive()];
         assert!(!third.is_of_user(1000) && other.is_of_user(1001));
-        assert!(first.enter() && !second.enter() && other.enter() && !third.enter());
+        assert!(first.enter() && second.enter() && other.enter() && !third.enter());
+        assert!(first.leave().is_cancelled() && !second.leave().is_cancelled());
         assert!(Arrival::uncounted().enter());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_it_is_asked_in_between_gives_it_no_more_time() {
+        let rooms = Arc::<Rooms>::default();
+        let source = Source::from(IpAddr::from(Ipv4Addr::LOCALHOST));
+        let place = rooms.arriving.enter(source).await.unwrap();
+        let (arrival, since, within) =
+            (Arrival::at(rooms, place, source), Instant::now(), Duration::from_secs(15));
+        tokio::time::sleep(Duration::from_secs(9)).await;
+        assert_eq!(arrival.deadline(within), since + within);
+        assert!(arrival.enter());
+        assert_eq!(arrival.deadline(within), Instant::now() + within);
     }
 }

@@ -17,7 +17,11 @@ use hyper::{
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
-use tokio::{sync::Notify, task::JoinSet, time::timeout};
+use tokio::{
+    sync::Notify,
+    task::JoinSet,
+    time::{timeout, timeout_at},
+};
 use tracing::debug;
 
 use super::{Ingress, arrival::Arrival};
@@ -30,7 +34,7 @@ use crate::{
     target::Target,
 };
 
-/// How long the first head of a connection may take: until then it holds one of the few places of those who have not said what they want.
+/// How long the first head of a connection may take, from when that came: until then it holds one of the few places of those who have not said what they want.
 const FIRST_HEAD_TIME: Duration = Duration::from_secs(15);
 
 /// How long a connection that is kept may wait for the next one, that one's time included: whoever scrapes each minute keeps it.
@@ -84,7 +88,7 @@ pub async fn serve_http<C: Pipe + 'static>(
             let answer = if arrival.enter() {
                 answer::<C>(ingress, request, peer, arrival, form, left).await
             } else {
-                ingress.refused(&wanted(&request), peer, OpenError::Crowded);
+                ingress.refused(&wanted(&request), peer, arrival, OpenError::Crowded);
                 last_refusal(OpenError::Crowded)
             };
             Ok::<_, std::convert::Infallible>(answer)
@@ -100,7 +104,7 @@ pub async fn serve_http<C: Pipe + 'static>(
     // Boxed: after an upgrade only the bytes are left.
     let mut connection = Box::pin(connection);
     let late = async {
-        if timeout(FIRST_HEAD_TIME, left.said.notified()).await.is_ok() {
+        if timeout_at(arrival.deadline(FIRST_HEAD_TIME), left.said.notified()).await.is_ok() {
             std::future::pending::<()>().await;
         }
     };
@@ -135,7 +139,7 @@ async fn answer<C: Pipe + 'static>(
     left: &Left,
 ) -> Answer {
     let Some(target) = target(&request, form) else {
-        ingress.refused(&wanted(&request), peer, OpenError::Malformed);
+        ingress.refused(&wanted(&request), peer, arrival, OpenError::Malformed);
         return refusal(OpenError::Malformed);
     };
     let refused = match form {
@@ -144,7 +148,7 @@ async fn answer<C: Pipe + 'static>(
         Form::Host(_) | Form::Proxy => None,
     };
     if let Some(error) = refused {
-        ingress.refused(&target.to_string(), peer, error);
+        ingress.refused(&target.to_string(), peer, arrival, error);
         return refusal(error);
     }
     if request.method() != Method::CONNECT {

@@ -26,9 +26,17 @@ pub async fn tcp<F: Future<Output = ()> + Send + 'static>(
     drain: Duration,
     serve: impl Fn(TcpStream, String, Arrival) -> F + Send + Sync + 'static,
 ) {
-    let one = move |client: TcpStream, peer, arrival| {
+    let one = move |client: TcpStream, peer: String, arrival: Arrival| {
         tune_stream(&client);
-        serve(client, peer, arrival)
+        let leave = arrival.leave();
+        let source = peer.clone();
+        let served = serve(client, peer, arrival);
+        async move {
+            tokio::select! {
+                () = served => {}
+                () = leave.cancelled() => debug!(peer = source, "gives its place to another source"),
+            }
+        }
     };
     accept(Counted { listener, rooms: Arc::default() }, ending, drain, one).await;
 }

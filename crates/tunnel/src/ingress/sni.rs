@@ -6,7 +6,7 @@ use std::{io, time::Duration};
 use rustls::server::Acceptor;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    time::timeout,
+    time::timeout_at,
 };
 use tracing::{debug, info};
 
@@ -17,10 +17,11 @@ use crate::{
     target::{Host, Target},
 };
 
-/// The longest first message: a `ClientHello` of 64 KiB, which rustls takes at the most, with the headers of its records.
-const CLIENT_HELLO_MAX: usize = 72 * 1024;
+/// The longest first message, with the headers of its records. Those that are sent have a few hundred bytes, with keys that no quantum computer
+/// finds two thousand; strangers have as much memory here as this.
+const CLIENT_HELLO_MAX: usize = 16 * 1024;
 
-/// How long a client may take to send it.
+/// How long a client may take to send it, from when it came.
 const CLIENT_HELLO_TIME: Duration = Duration::from_secs(10);
 
 /// How long a client may take to say something after that. Whatever version of TLS it speaks, it has to: its part of the handshake is not over with
@@ -57,7 +58,8 @@ async fn client_hello(client: &mut impl Pipe) -> Result<(String, Vec<u8>), Clien
     let mut raw = Vec::new();
     let mut buffer = vec![0; 4096];
     loop {
-        let read = client.read(&mut buffer).await?;
+        let most = buffer.len().min(CLIENT_HELLO_MAX - raw.len());
+        let read = client.read(&mut buffer[..most]).await?;
         if read == 0 {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
         }
@@ -83,19 +85,19 @@ async fn client_hello(client: &mut impl Pipe) -> Result<(String, Vec<u8>), Clien
 
 /// Serves one client that dialled `port` of the name it says. It enters with its first message.
 pub async fn serve_sni(ingress: &Ingress, mut client: impl Pipe, peer: &str, arrival: &Arrival, port: u16) {
-    let hello = timeout(CLIENT_HELLO_TIME, client_hello(&mut client)).await;
+    let hello = timeout_at(arrival.deadline(CLIENT_HELLO_TIME), client_hello(&mut client)).await;
     let (name, first) = match hello.unwrap_or(Err(ClientHelloError::Timeout)) {
         Ok(hello) => hello,
         Err(error) => {
             if matches!(error, ClientHelloError::Io(_) | ClientHelloError::Timeout) {
-                if ingress.connector.unknown().may_tell(ingress.name, "no_hello") {
+                if ingress.connector.unknown().may_tell(ingress.name, "no_hello", arrival.source()) {
                     info!(listener = ingress.name, peer, %error, "no TLS client that says where to");
                 } else {
                     debug!(listener = ingress.name, peer, %error, "no TLS client that says where to");
                 }
                 return;
             }
-            ingress.refused(&format!("port {port}: {error}"), peer, OpenError::Malformed);
+            ingress.refused(&format!("port {port}: {error}"), peer, arrival, OpenError::Malformed);
             if matches!(error, ClientHelloError::NoServerName) {
                 // It may be gone.
                 let _ = client.write_all(&UNRECOGNIZED_NAME).await;
@@ -104,19 +106,19 @@ pub async fn serve_sni(ingress: &Ingress, mut client: impl Pipe, peer: &str, arr
         }
     };
     let Ok(host) = Host::parse(&name) else {
-        ingress.refused(&name, peer, OpenError::Malformed);
+        ingress.refused(&name, peer, arrival, OpenError::Malformed);
         let _ = client.write_all(&UNRECOGNIZED_NAME).await;
         return;
     };
     let target = Target { host, port };
     // Nobody has said who the client is: it gets to nodes and no further.
     if !ingress.is_node(&target.host) {
-        ingress.refused(&target.to_string(), peer, OpenError::Unknown);
+        ingress.refused(&target.to_string(), peer, arrival, OpenError::Unknown);
         let _ = client.write_all(&UNRECOGNIZED_NAME).await;
         return;
     }
     if !arrival.enter() {
-        return ingress.refused(&target.to_string(), peer, OpenError::Crowded);
+        return ingress.refused(&target.to_string(), peer, arrival, OpenError::Crowded);
     }
     let request = ingress.request(target, peer, arrival);
     match Box::pin(ingress.connector.connect(&request)).await {

@@ -12,7 +12,8 @@ use super::{
     register, short_body, wait_for_streams, watch_liveness,
 };
 use crate::{
-    doorway::{Place, Source},
+    crowd::Seat,
+    doorway::Source,
     ending::Ending,
     hello::{Hello, HelloError},
     links::table::Link,
@@ -156,7 +157,7 @@ pub(crate) struct Opening<'a> {
 pub(crate) async fn open(
     link: &Arc<Link>,
     opening: &Opening<'_>,
-    place: Option<Place>,
+    place: Option<Seat>,
 ) -> Result<TunnelStream, OpenError> {
     // Counted before it is looked; a link that ends is marked before it looks whether any is counted. So one of the two sees the other.
     let guard = link.traffic.open_stream_at(place);
@@ -176,7 +177,8 @@ pub(crate) async fn open(
     drop(asker);
     let response = response.await.map_err(no_link)?;
     if response.status() != StatusCode::OK {
-        return Err(OpenError::from_status(response.status()));
+        let reason = response.headers().get(HEADER_REASON).map(HeaderValue::as_bytes);
+        return Err(OpenError::from_answer(response.status(), reason));
     }
     Ok(TunnelStream::new(send, response.into_body(), guard))
 }

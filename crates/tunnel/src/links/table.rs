@@ -14,10 +14,12 @@ use bytes::Bytes;
 use h2::client::SendRequest;
 use parking_lot::Mutex;
 use tokio::{sync::watch, time::Instant};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     candidates::{Candidate, order},
-    doorway::{Doorway, Place, Source},
+    crowd::{Crowd, Seat},
+    doorway::Source,
     links::load::Load,
     protocol::Class,
     route::{Direction, Step},
@@ -48,7 +50,7 @@ pub struct Link {
     silent: AtomicBool,
     streams_max: usize,
     // For clients that nobody vouches for.
-    unvouched: Doorway,
+    unvouched: Crowd,
     asker: Option<SendRequest<Bytes>>,
     expires: SystemTime,
 }
@@ -80,10 +82,10 @@ pub struct LinkStatus {
     pub sent: u64,
 }
 
-/// How many of a link's streams clients may have that nobody vouches for, and as they have no more of any link, of all those to a peer: the
-/// rest is for others, whatever they do and whichever links there are.
+/// How many of a link's streams clients may have that nobody vouches for: all but an eighth, 128 of 1,024, on each link, so of all those to a
+/// peer. That is for others, who are few (API servers, and who has a certificate), whatever the rest do.
 fn unvouched_max(streams: usize) -> usize {
-    streams / 2
+    streams - streams.div_ceil(8)
 }
 
 /// What is needed to add a link.
@@ -175,7 +177,7 @@ impl LinkTable {
             suspended: AtomicBool::new(false),
             silent: AtomicBool::new(false),
             streams_max,
-            unvouched: Doorway::for_two(unvouched_max(streams_max)),
+            unvouched: Crowd::new(unvouched_max(streams_max)),
             asker,
             expires,
         });
@@ -270,9 +272,14 @@ impl Link {
         self.load(Instant::now());
     }
 
-    /// A place for a stream of a client that nobody vouches for, unless they all have their part of the link, or its source half of that.
-    pub(crate) fn unvouched_place(&self, source: Source) -> Option<Place> {
-        self.unvouched.try_enter(source)
+    /// Whether a client that nobody vouches for has a place with nobody's going.
+    pub(crate) fn has_unvouched_room(&self) -> bool {
+        self.unvouched.has_room()
+    }
+
+    /// A place for a stream of a client that nobody vouches for, if need be that of a source that has more.
+    pub(crate) fn unvouched_place(&self, source: Source) -> Option<Seat> {
+        self.unvouched.enter(source, CancellationToken::new())
     }
 
     fn load(&self, now: Instant) -> u64 {

@@ -27,7 +27,9 @@ use tunnel::{
 
 use crate::{
     ways_in::client_hello,
-    world::{GATEWAY_NAME, Hub, SOON, World, ask, destination, echo, eventually, leaf, refused, request},
+    world::{
+        GATEWAY_NAME, Hub, SOON, World, ask, destination, echo, eventually, leaf, links, refused, request,
+    },
 };
 
 /// A way in that does not ask who comes.
@@ -190,7 +192,30 @@ fn unvouched(target: &str, source: [u8; 4]) -> Request {
     Request { unvouched: Some(of), ..request(target) }
 }
 
-/// Clients that nobody knows hold all the streams that they can get: those that are known are served still, and one source has no more than half.
+/// Opens streams until there is no more for this source, and reads of each until it ends. Gives those that are open, by what they end with.
+async fn fill(hub: &Hub, wanted: &Request) -> (JoinSet<()>, OpenError) {
+    let mut held = JoinSet::new();
+    loop {
+        match hub.connector.connect(wanted).await {
+            Ok(mut stream) => drop(held.spawn(async move {
+                let _ = stream.read(&mut [0]).await;
+            })),
+            Err(error) => return (held, error),
+        }
+    }
+}
+
+/// Waits until so many are left.
+async fn left(held: &mut JoinSet<()>, expected: usize) {
+    while held.len() > expected {
+        timeout(SOON, held.join_next()).await.expect("they stay");
+    }
+    sleep(Duration::from_millis(50)).await;
+    assert!(held.try_join_next().is_none() && held.len() == expected, "{} of {expected}", held.len());
+}
+
+/// Clients that nobody knows hold all the streams that they can get: those that are known are served still. One source has all of it, as a
+/// Prometheus needs that keeps a connection to each of its targets, until another comes: then they have the same.
 #[tokio::test(flavor = "multi_thread")]
 async fn whom_nobody_vouches_for_leaves_streams_to_others() {
     const STREAMS: u32 = 16;
@@ -199,23 +224,48 @@ async fn whom_nobody_vouches_for_leaves_streams_to_others() {
     let (cloud, edge) = world.pair().await;
     let port = echo(&mut tasks).await;
     let target = format!("a1:{port}");
-    let open = async |source| cloud.connector.connect(&unvouched(&target, source)).await;
-    let fill = async |source| {
-        let mut held = Vec::new();
-        let error = loop {
-            match open(source).await {
-                Ok(stream) => held.push(stream),
-                Err(error) => break error,
-            }
-        };
-        assert_eq!(error, OpenError::Crowded);
-        held
-    };
-    // Of two links that carry 16 each.
-    let (first, second) = (fill([192, 0, 2, 1]).await, fill([192, 0, 2, 2]).await);
-    assert_eq!((first.len(), second.len()), (8, 8));
-    assert_eq!(fill([192, 0, 2, 3]).await.len(), 0);
-    // By the ways in: 503, and the end.
+    let of = |source| unvouched(&target, source);
+    // Of two links that carry 16 each, two of which are for others.
+    let (mut first, error) = fill(&cloud, &of([192, 0, 2, 1])).await;
+    assert_eq!((first.len(), error), (28, OpenError::Crowded));
+    // Who is known has the rest.
+    let mut known = Vec::new();
+    for _ in 0..4 {
+        let mut stream = cloud.connect(&target).await.unwrap();
+        assert_eq!(ask(&mut stream, b"known").await.unwrap(), b"known");
+        known.push(stream);
+    }
+    assert_eq!(cloud.connect(&target).await.err(), Some(OpenError::NoLink));
+    drop(known);
+    // A second and a third source have as much as the first.
+    let (mut second, error) = fill(&cloud, &of([192, 0, 2, 2])).await;
+    assert_eq!((second.len(), error), (14, OpenError::Crowded));
+    left(&mut first, 14).await;
+    left(&mut second, 14).await;
+    let (mut third, error) = fill(&cloud, &of([192, 0, 2, 3])).await;
+    assert_eq!((third.len(), error), (8, OpenError::Crowded));
+    left(&mut first, 10).await;
+    left(&mut second, 10).await;
+    left(&mut third, 8).await;
+    // What ends makes room.
+    second.shutdown().await;
+    eventually("streams end", || {
+        edge.table.snapshot().iter().map(|link| link.streams).sum::<usize>() == first.len() + third.len()
+    })
+    .await;
+    let (more, _) = fill(&cloud, &of([192, 0, 2, 3])).await;
+    assert_eq!(more.len(), 10);
+    left(&mut first, 10).await;
+}
+
+/// Where there are too many: 503 by HTTP, and the end of TLS.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_finds_no_place_is_told() {
+    let (mut world, mut tasks) = (World::new(), JoinSet::new());
+    // All of it is for others.
+    world.limits.streams = 1;
+    let (cloud, _edge) = world.pair().await;
+    let port = echo(&mut tasks).await;
     let (mut client, server) = duplex(64 * 1024);
     let (ingress, form) = (of_anybody(&cloud), Form::Host([port].into()));
     tasks.spawn(async move {
@@ -230,24 +280,58 @@ async fn whom_nobody_vouches_for_leaves_streams_to_others() {
     tasks.spawn(async move { serve_sni(&ingress, server, "test", &Arrival::uncounted(), port).await });
     client.write_all(&client_hello("a1")).await.unwrap();
     assert_eq!(timeout(SOON, client.read_to_end(&mut Vec::new())).await.unwrap().unwrap(), 0);
-    assert_eq!(refused(&cloud), [("crowded", 5)].into());
-    // Who is known has the rest.
-    let mut known = Vec::new();
-    for _ in 0..STREAMS {
-        let mut stream = cloud.connect(&target).await.unwrap();
-        assert_eq!(ask(&mut stream, b"known").await.unwrap(), b"known");
-        known.push(stream);
+    assert_eq!(refused(&cloud), [("crowded", 2)].into());
+}
+
+/// One shop opens all the streams to another that it can get: the cloud reaches that all the same, and clients that nobody knows have their part.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_shop_does_not_shut_the_cloud_out_of_another() {
+    let (mut world, mut tasks) = (World::new(), JoinSet::new());
+    world.limits.streams = 16;
+    let mut cloud = world.hub("c1", true);
+    let address = cloud.listen().await;
+    let [mut edge, mut other] = ["a1", "solo"].map(|name| world.hub(name, false));
+    for hub in [&mut edge, &mut other] {
+        hub.desired.send_replace(links("c1", address, hub.credentials.generation()));
+        hub.dial();
     }
-    assert_eq!(cloud.connect(&target).await.err(), Some(OpenError::NoLink));
-    // What ends makes room.
-    drop(known);
-    drop(first);
-    eventually("streams end", || {
-        let links = edge.table.snapshot();
-        links.iter().map(|link| link.streams).sum::<usize>() == second.len()
-    })
-    .await;
-    assert_eq!(fill([192, 0, 2, 3]).await.len(), 8);
+    cloud.links(8).await;
+    let target = format!("a1:{}", echo(&mut tasks).await);
+    // Whatever it says of its clients.
+    let mut held = JoinSet::new();
+    let mut error = None;
+    for client in 0..32 {
+        match other.connector.connect(&unvouched(&target, [192, 0, 2, client])).await {
+            Ok(mut stream) => drop(held.spawn(async move {
+                let _ = stream.read(&mut [0]).await;
+            })),
+            Err(failed) => error = Some(failed),
+        }
+    }
+    assert_eq!((held.len(), error), (28, Some(OpenError::Crowded)));
+    let mut known = cloud.connect(&target).await.unwrap();
+    assert_eq!(ask(&mut known, b"known").await.unwrap(), b"known");
+    let (unknown, _) = fill(&cloud, &unvouched(&target, [192, 0, 2, 200])).await;
+    assert_eq!(unknown.len(), 14);
+    left(&mut held, 14).await;
+}
+
+/// However much it says it has to say: strangers have little memory here.
+#[tokio::test]
+async fn a_first_message_that_is_long_is_not_waited_for() {
+    let (world, mut tasks) = (World::new(), JoinSet::new());
+    let cloud = world.hub("c1", true);
+    let (mut client, server) = duplex(64 * 1024);
+    let ingress = of_anybody(&cloud);
+    tasks.spawn(async move { serve_sni(&ingress, server, "test", &Arrival::uncounted(), 10250).await });
+    // A record of 16 KiB that begins a hello of 60,000 bytes, and some of the next.
+    let mut first = vec![22, 3, 1, 0x40, 0, 1, 0, 0xea, 0x60];
+    first.resize(5 + 16 * 1024, 0);
+    first.extend([22, 3, 1, 0x40, 0]);
+    client.write_all(&first).await.unwrap();
+    let ended = timeout(Duration::from_secs(5), client.read_to_end(&mut Vec::new())).await;
+    assert!(ended.is_ok(), "it is waited for");
+    assert_eq!(refused(&cloud), [("malformed", 1)].into());
 }
 
 /// Its first message opens a stream; that it says nothing more ends it.

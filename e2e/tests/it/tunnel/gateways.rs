@@ -43,8 +43,12 @@ fn of_node_names() -> ListParams {
 
 /// The nodes that the Service of node names leads to, as the manager has written them.
 pub(super) async fn endpoints(slices: &Api<EndpointSlice>) -> Result<BTreeSet<String>> {
-    let endpoints =
-        slices.list(&of_node_names()).await?.items.into_iter().filter_map(|slice| slice.endpoints);
+    // Each port has a slice of its own, and a gateway that listens at some is in those.
+    let of_kubelets = |slice: &EndpointSlice| {
+        slice.ports.iter().flatten().any(|port| port.name.as_deref() == Some("https-10250"))
+    };
+    let slices = slices.list(&of_node_names()).await?.items.into_iter().filter(of_kubelets);
+    let endpoints = slices.filter_map(|slice| slice.endpoints);
     Ok(endpoints.flatten().filter_map(|endpoint| endpoint.node_name).collect())
 }
 

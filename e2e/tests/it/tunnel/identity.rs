@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use e2e::cleanup::Cleanup;
 use e2e::ground::{EDGE_GATEWAY, GATEWAYS, ORDINARY, Reach, SOLO, ground};
 use e2e::hub::token;
-use e2e::{eventually, hack_cluster, kubectl, kubectl_apply, run};
+use e2e::{Finished, eventually, hack_cluster, kubectl, kubectl_apply, run};
 
 /// How a program of the cloud asks the kubelet of a node by the address of the internal Service, which kube-proxy leads to a gateway.
 pub(super) async fn words_to_kubelet(node: &str) -> Result<Vec<String>> {
@@ -251,8 +251,42 @@ async fn state() -> Result<String> {
     Ok(authority.trim().trim_end_matches("/pki/ca.crt").to_owned())
 }
 
-/// A gateway's certificate, asked for by somebody who is not its node.
+/// Gateways' certificates that are asked for by who is not the node, or has no right to the name.
 async fn unapproved(folder: &std::path::Path) -> Result<()> {
+    // Another node, as whom the key of one may ask: the API server does not even take it, or, as older ones do, it is denied.
+    let asked = of_exposed_gateways(folder, GATEWAYS[0]).await?;
+    let _gone = Cleanup::kubectl(&["delete", "csr", "e2e-f18", "--ignore-not-found"]);
+    kubectl(&["delete", "csr", "e2e-f18", "--ignore-not-found"]).await?.ok()?;
+    let created = asked_by(ORDINARY, &asked).await?;
+    if created.success {
+        denied("RequesterNotEntitled").await.context("of another node")?;
+        kubectl(&["delete", "csr", "e2e-f18"]).await?.ok()?;
+    } else {
+        let said = created.stderr.contains("can only create a node CSR");
+        ensure!(said, "refused for another reason than who asks: {created:?}");
+    }
+    // The tests' own user may do all; a gateway's certificate it must not get.
+    kubectl_apply(&asked).await?.ok()?;
+    denied("RequesterNotEntitled").await?;
+    kubectl(&["delete", "csr", "e2e-f18"]).await?.ok()?;
+    // An endpoint of the edge that is active asks for itself and with its own key, and has no right to the name of the cloud's.
+    let asked = of_exposed_gateways(folder, EDGE_GATEWAY).await?;
+    asked_by(EDGE_GATEWAY, &asked).await?.ok()?;
+    denied("NameOfAnotherGateway").await.context("of an endpoint of the edge")
+}
+
+/// Creates it as the key of that node does.
+async fn asked_by(node: &str, asked: &str) -> Result<Finished> {
+    let user = format!("system:node:{node}");
+    run("kubectl", &["--as", &user, "--as-group", "system:nodes", "create", "-f", "-"], asked).await
+}
+
+/// A request for the certificate of an exposed gateway on that node.
+async fn of_exposed_gateways(folder: &std::path::Path, node: &str) -> Result<String> {
+    let (subject, names) = (
+        format!("/O=system:nodes/CN=system:node:{node}"),
+        format!("subjectAltName=DNS:gateway.isthmus.internal,DNS:{node}"),
+    );
     let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
     let (request, key) = (path("gateway.csr"), path("gateway.key"));
     let words = [
@@ -268,15 +302,13 @@ async fn unapproved(folder: &std::path::Path) -> Result<()> {
         "-out",
         &request,
         "-subj",
-        "/O=system:nodes/CN=system:node:cloud-1",
+        &subject,
         "-addext",
-        "subjectAltName=DNS:gateway.isthmus.internal,DNS:cloud-1",
+        &names,
     ];
     run("openssl", &words, "").await?.ok()?;
     let encoded = run("base64", &["-w0", &request], "").await?.ok()?;
-    let _gone = Cleanup::kubectl(&["delete", "csr", "e2e-f18", "--ignore-not-found"]);
-    kubectl(&["delete", "csr", "e2e-f18", "--ignore-not-found"]).await?.ok()?;
-    let asked = format!(
+    Ok(format!(
         "apiVersion: certificates.k8s.io/v1
 kind: CertificateSigningRequest
 metadata: {{name: e2e-f18}}
@@ -286,29 +318,15 @@ spec:
   usages: [digital signature, server auth]
   request: {encoded}
 "
-    );
-    // Another node, as whom the key of one may ask: the API server does not even take it, or, as older ones do, it is denied.
-    let user = format!("system:node:{ORDINARY}");
-    let words = ["--as", &user, "--as-group", "system:nodes", "create", "-f", "-"];
-    let created = run("kubectl", &words, &asked).await?;
-    if created.success {
-        denied().await.context("of another node")?;
-        kubectl(&["delete", "csr", "e2e-f18"]).await?.ok()?;
-    } else {
-        let said = created.stderr.contains("can only create a node CSR");
-        ensure!(said, "refused for another reason than who asks: {created:?}");
-    }
-    // The tests' own user may do all; a gateway's certificate it must not get.
-    kubectl_apply(&asked).await?.ok()?;
-    denied().await
+    ))
 }
 
-/// All of the request is as a gateway asks but who asks.
-async fn denied() -> Result<()> {
-    eventually("it is denied for who asks", Duration::from_secs(20), || async {
+/// All of the request is as a gateway asks, but for this.
+async fn denied(reason: &str) -> Result<()> {
+    eventually("it is denied", Duration::from_secs(20), || async {
         let path = "jsonpath={.status.conditions[*].type} {.status.conditions[*].reason}";
         let conditions = kubectl(&["get", "csr", "e2e-f18", "-o", path]).await?.ok()?;
-        ensure!(conditions == "Denied RequesterNotEntitled", "{conditions:?}");
+        ensure!(conditions == format!("Denied {reason}"), "{conditions:?}");
         Ok(())
     })
     .await

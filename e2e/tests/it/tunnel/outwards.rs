@@ -216,7 +216,28 @@ async fn f15_what_is_not_listed_is_refused() -> Result<()> {
         ensure!(audited(&[ORDINARY], target).await? > before, "no audit line of {target}");
     }
     drop(caller);
-    refused_at_gateways(&ground.balancer).await
+    refused_at_gateways(&ground.balancer).await?;
+    refused_at_the_way_in_of_anybody().await
+}
+
+/// The port for plain HTTP of nodes, where nobody is asked who it is. There one address has a line a minute for each reason: the first of this
+/// minute is of this question or of one before.
+async fn refused_at_the_way_in_of_anybody() -> Result<()> {
+    let (target, gateway) = ("b-1:22", GATEWAYS[0]);
+    let before = audited(&[gateway], target).await?;
+    let header = format!("Host: {target}");
+    let path = "jsonpath={.status.addresses[?(@.type==\"InternalIP\")].address}";
+    let address = kubectl(&["get", "node", gateway, "-o", path]).await?.ok()?;
+    let address = address.split_whitespace().next().context("the gateway has no address")?.to_owned();
+    let url = format!("http://{address}:10264/");
+    eventually("an audit line of a client that nobody knows", Duration::from_secs(90), || async {
+        let words = ["exec", gateway, "--", "curl", "-sm10", "-o", "/dev/null", "-w", "%{http_code}"];
+        let status = hack_cluster(&[&words[..], &["-H", &header, &url]].concat()).await?.ok()?;
+        ensure!(status.trim() == "403", "GET of {target} at {url}: {status:?}");
+        ensure!(audited(&[gateway], target).await? > before, "no audit line of {target} at {url}");
+        anyhow::Ok(())
+    })
+    .await
 }
 
 /// Whoever has the key of a node writes the rules of its hub, and not those of the gateways, which say who may ask.

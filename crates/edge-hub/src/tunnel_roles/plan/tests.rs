@@ -118,6 +118,25 @@ fn roles_follow_from_what_gateways_list() {
 }
 
 #[test]
+fn who_is_no_exposed_gateway_has_no_right_to_their_name() {
+    for (what, plan, expected) in [
+        ("an exposed gateway", at("c1", &cloud()), false),
+        ("a pool's endpoint", edge("a1", facts(true, Some("a"), "")), true),
+        ("one that has nobody to forward for", edge("b1", facts(true, Some("b"), "")), true),
+        ("an ordinary node", edge("a2", facts(true, Some("a"), "")), true),
+        ("a node alone", edge("solo", facts(true, None, "")), true),
+        ("before Gateways are known", Plan::default(), false),
+        ("without Gateways", at("c1", &Known::default()), false),
+    ] {
+        assert_eq!(plan.has_no_right_to_exposed_name(), expected, "{what}");
+    }
+    let mut known = cloud();
+    known.gateways.get_mut("cloud").unwrap().listed = ["c2".to_owned()].into();
+    known.gateways.get_mut("cloud").unwrap().endpoints = ["c2".to_owned()].into();
+    assert!(at("c1", &known).has_no_right_to_exposed_name(), "one that is not listed any more");
+}
+
+#[test]
 fn an_ordinary_node_asks_its_pools_endpoint_which_accepts_its_pool_alone() {
     let endpoint = edge("a1", facts(true, Some("a"), ""));
     assert_eq!((endpoint.role, endpoint.accepts), (Role::Agent, Accepts::OwnPool));
