@@ -69,6 +69,22 @@ pub enum Upstream {
     Through(TunnelStream),
 }
 
+impl Upstream {
+    /// Ends when this has to give its place to another: whoever does not poll it is to let go of it then.
+    pub(crate) fn gives_way(&self) -> impl Future<Output = ()> + Send + use<> {
+        let leave = match self {
+            Self::Through(stream) => stream.leave(),
+            Self::Direct(_) => None,
+        };
+        async move {
+            match leave {
+                Some(leave) => leave.cancelled_owned().await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+}
+
 /// Opens streams for this node and its peers.
 pub struct Connector {
     me: String,

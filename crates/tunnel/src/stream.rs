@@ -12,7 +12,7 @@ use std::{
 use bytes::{Buf, Bytes, BytesMut};
 use h2::{Reason, RecvStream, SendStream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio_util::sync::WaitForCancellationFutureOwned;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::{protocol::MAX_FRAME, relay::Pipe, socket::StreamGuard};
 
@@ -36,7 +36,7 @@ pub struct TunnelStream {
     ended: bool,
     // Of a stream that may have to give its place to another.
     leave: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
-    _guard: StreamGuard,
+    guard: StreamGuard,
 }
 
 impl TunnelStream {
@@ -50,12 +50,17 @@ impl TunnelStream {
             end: None,
             ended: false,
             leave: guard.leave().map(|leave| Box::pin(leave.clone().cancelled_owned())),
-            _guard: guard,
+            guard,
         }
     }
 }
 
 impl TunnelStream {
+    /// Is cancelled when it has to end for another.
+    pub(crate) fn leave(&self) -> Option<CancellationToken> {
+        self.guard.leave().cloned()
+    }
+
     /// Whether it has to end for another. Both ends see it as a reset.
     fn poll_leave(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(leave) = &mut self.leave else { return Poll::Pending };

@@ -25,6 +25,9 @@ const ALL: usize = LARGEST + LARGEST / 2;
 /// By how much one grows at most: what is allocated is not much more than what is there.
 const STEP: usize = 1 << 20;
 
+/// How long the head is, at most, that is put before what the hub asked for itself: some headers.
+const HEAD: usize = 8 << 10;
+
 /// How long one may be on its way before it gives way.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -128,10 +131,17 @@ impl Collected {
         Self { room, most, bytes: Vec::new(), taken: 0 }
     }
 
-    /// What the hub asked for itself, one at a time: there is always room for it.
+    /// What the hub asked for itself, one at a time: there is always room for it, and for a head.
     pub(super) fn own(bytes: &[u8]) -> Self {
-        ROOM.taken.fetch_add(bytes.len(), Relaxed);
-        Self { room: &ROOM, most: LARGEST, bytes: bytes.to_vec(), taken: bytes.len() }
+        Self::own_in(&ROOM, bytes)
+    }
+
+    fn own_in(room: &'static Room, bytes: &[u8]) -> Self {
+        let taken = bytes.len() + HEAD;
+        room.taken.fetch_add(taken, Relaxed);
+        let mut own = Vec::with_capacity(taken);
+        own.extend_from_slice(bytes);
+        Self { room, most: LARGEST, bytes: own, taken }
     }
 
     /// Whether there was room for these, which come next.
@@ -227,6 +237,16 @@ mod tests {
 
     fn taken(room: &Room) -> usize {
         room.taken.load(Relaxed)
+    }
+
+    #[test]
+    fn what_the_hub_asked_for_itself_has_room_for_its_head() {
+        static FULL: Room = Room::new(4);
+        let mut own = Collected::own_in(&FULL, b"document");
+        assert!(own.put_before(b"head "));
+        assert_eq!(&*own, b"head document");
+        drop(own);
+        assert_eq!(FULL.taken.load(Relaxed), 0);
     }
 
     #[tokio::test(start_paused = true)]

@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tls::digest::Sha256Digest;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::{debug, warn};
 use watch_cache::{Page, Scope};
 
@@ -28,6 +29,9 @@ use crate::{
 
 /// The index of what is kept.
 const INDEX: &str = "tables";
+
+/// How many are kept at once, all but one of which wait.
+const WRITERS: usize = 4;
 
 /// The most rows that are kept of a resource for one reader.
 const ROWS: usize = 5000;
@@ -84,13 +88,21 @@ pub struct Tables {
     index: Arc<Mutex<Index>>,
     /// Held by who writes, for as long as the disk takes.
     writing: Arc<Mutex<()>>,
+    /// Those who write or wait for it, each on a thread of its own.
+    writers: Arc<Semaphore>,
 }
 
 impl Tables {
     /// Tables in `storage`.
     pub fn new(storage: Storage) -> Self {
         let index = storage.blob(INDEX).and_then(|blob| serde_json::from_slice(&blob).ok());
-        Self { storage, index: Arc::new(Mutex::new(index.unwrap_or_default())), writing: Arc::default() }
+        let index = Arc::new(Mutex::new(index.unwrap_or_default()));
+        Self { storage, index, writing: Arc::default(), writers: Arc::new(Semaphore::new(WRITERS)) }
+    }
+
+    /// A turn to keep a table, to be held while it is kept; none if too many wait for the disk already.
+    pub fn turn(&self) -> Option<OwnedSemaphorePermit> {
+        self.writers.clone().try_acquire_owned().ok()
     }
 
     /// Gives the body of an answer, once it has passed, to `done`, if it may be a table.

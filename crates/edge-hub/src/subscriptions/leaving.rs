@@ -2,8 +2,9 @@
 //!
 //! Each has a task of its own, which alone stores what is held of it. When it is let go its stream ends first, then the task removes
 //! what it has stored, and that is the last that it does. Another of the same name may be opened at any time: it begins with nothing,
-//! and its task waits until the one before is through. So to forget holds up nobody who asks for something else, nothing is stored
-//! of what was forgotten, and nothing removed of what came after it. The end of the hub lets nothing go.
+//! and its task waits until the one before is through. So nobody who asks for something else waits while one is forgotten (what is
+//! stored of others just then does, for two syncs of the disk), nothing is stored of what was forgotten, and nothing removed of what came
+//! after it. The end of the hub lets nothing go.
 
 #[cfg(test)]
 mod tests;

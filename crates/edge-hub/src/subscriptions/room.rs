@@ -20,6 +20,9 @@ const ALL_BYTES: usize = 64 << 20;
 /// How many bytes one user's may hold before it opens another one.
 const EACH_BYTES: usize = ALL_BYTES / 2;
 
+/// Who holds less than this may open another whatever the others hold: one that holds a lot, and is watched, leaves room for these.
+const MODEST_BYTES: usize = ALL_BYTES / 8;
+
 /// A subscription that is open.
 pub(super) struct Open<'a> {
     pub(super) key: &'a Key,
@@ -98,7 +101,9 @@ pub(super) fn room<'a>(open: impl Iterator<Item = Open<'a>>, opener: &Owner) -> 
         };
         let candidates = unused.iter().enumerate().filter(|(_, open)| may_go(open));
         let first = candidates.max_by_key(|(_, open)| (of_whom(open), open.idle));
-        let Some((at, _)) = first else { return Room::Full };
+        let Some((at, _)) = first else {
+            return if only_bytes && own.bytes < MODEST_BYTES { Room::Free } else { Room::Full };
+        };
         let open = unused.swap_remove(at);
         all.take(&open);
         of_users.entry(open.opener).or_default().take(&open);
@@ -207,7 +212,15 @@ mod tests {
         assert_eq!(asked_of(&open, &late), Room::After(vec![key(1)]));
         assert_eq!(asked_of(&open[..3], &late), Room::Free);
         let watched = open.map(|(user, _, pinned, bytes)| (user, 0, pinned, bytes));
-        assert_eq!(asked_of(&watched, &late), Room::Full);
+        assert_eq!(asked_of(&watched, &users[3]), Room::Full);
+        assert_eq!(
+            asked_of(&watched, &late),
+            Room::Free,
+            "it holds nothing, and is not kept out by who does"
+        );
+        let huge = [(&users[0], 0, false, 200), (&late, 0, false, 7)];
+        assert_eq!(asked_of(&huge, &late), Room::Free);
+        assert_eq!(asked_of(&huge, &users[0]), Room::Full);
         assert_eq!(asked_of(&watched, &Owner::Node), Room::Free);
     }
 }

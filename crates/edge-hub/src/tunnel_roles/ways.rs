@@ -248,7 +248,11 @@ async fn follow(
         let made = match &current {
             Some(shown) => server_config(&clients, shown).map(Some),
             None if role == Role::Gateway => Ok(None),
-            None => Err("this node is no gateway, so it has no certificate to serve clients with".to_owned()),
+            None => {
+                // It has no right to show what it had.
+                config.store(None);
+                Err("this node is no gateway, so it has no certificate to serve clients with".to_owned())
+            }
         };
         match made {
             Ok(made) => {

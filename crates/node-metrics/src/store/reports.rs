@@ -92,7 +92,7 @@ impl Store {
             }
             let known = &stored.value.freshness;
             // A take-over begins the count anew, and the report was as old as its time of receipt says.
-            let is_inherited = tracked.reported.is_none() && tracked.heard == self.began;
+            let is_inherited = tracked.reported.is_none();
             let age_seconds = known.received_time.as_ref().map(|received| {
                 let counted = i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
                 let since = now.wall.duration_since(received.0).as_secs();

@@ -255,11 +255,16 @@ async fn send_on<C: Pipe + 'static>(
         Either::Left(answered) => answered,
         Either::Right(request) => {
             let upstream = Box::pin(ingress.connector.connect(&wanted)).await?;
+            let gives_way = upstream.gives_way();
             let made = client::handshake(TokioIo::new(upstream)).await;
             let (mut send, connection): (Sender, _) = made.map_err(no_answer)?;
             spawn(&left.tasks, async move {
-                if let Err(error) = connection.with_upgrades().await {
-                    debug!(%error, "the destination's connection ended");
+                // For a client that reads nothing hyper does not look at the stream.
+                tokio::select! {
+                    ended = connection.with_upgrades() => if let Err(error) = ended {
+                        debug!(%error, "the destination's connection ended");
+                    },
+                    () = gives_way => debug!("the destination's connection gives its place to another"),
                 }
             });
             let response = send.send_request(request).await.map_err(no_answer)?;

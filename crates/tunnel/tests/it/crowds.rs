@@ -258,6 +258,43 @@ async fn whom_nobody_vouches_for_leaves_streams_to_others() {
     left(&mut first, 10).await;
 }
 
+/// Of an answer that its client does not read: nobody asks the stream for more then, and it goes all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_reads_nothing_gives_its_stream_to_another() {
+    let (mut world, mut tasks) = (World::new(), JoinSet::new());
+    world.limits.streams = 16;
+    let (cloud, edge) = world.pair().await;
+    let port = destination(&mut tasks, |mut client| async move {
+        let _ = client.read(&mut [0; 1024]).await;
+        let _ = client.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n").await;
+        while client.write_all(&[0; 8 * 1024]).await.is_ok() {}
+    })
+    .await;
+    let (listener, address) = bound().await;
+    let (ingress, form) = (of_anybody(&cloud), Form::Host([port].into()));
+    tasks.spawn(listen::tcp(listener, never(), SOON, move |client, peer, arrival| {
+        let (ingress, form) = (ingress.clone(), form.clone());
+        async move { serve_http(&ingress, client, &peer, &arrival, &form, &never()).await }
+    }));
+    let streams = || edge.table.snapshot().iter().map(|link| link.streams).sum::<usize>();
+    let mut stalled = Vec::new();
+    for _ in 0..28 {
+        let mut client = from("127.0.0.2", address).await;
+        client.write_all(format!("GET / HTTP/1.1\r\nHost: a1:{port}\r\n\r\n").as_bytes()).await.unwrap();
+        stalled.push(client);
+    }
+    eventually("all have a stream", || streams() == 28).await;
+    // Until all that may wait for the clients does.
+    sleep(Duration::from_secs(1)).await;
+    let (held, error) = fill(&cloud, &unvouched(&format!("a1:{port}"), [192, 0, 2, 2])).await;
+    assert_eq!((held.len(), error), (14, OpenError::Crowded));
+    eventually("those that were sent away have none", || streams() <= 28).await;
+    // What is kept for those who are known is there for them.
+    for _ in 0..4 {
+        drop(cloud.connect(&format!("a1:{port}")).await.unwrap());
+    }
+}
+
 /// Where there are too many: 503 by HTTP, and the end of TLS.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_finds_no_place_is_told() {
