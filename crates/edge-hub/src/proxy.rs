@@ -138,7 +138,7 @@ fn impersonates(headers: &HeaderMap) -> bool {
 /// Hands a request on, with the caller's own credential.
 async fn hand_on(hub: &Hub, caller: &Caller, request: Request<Body>) -> Result<Response<Body>, Box<Status>> {
     let credential = caller.credential().ok_or_else(|| Box::new(certificate_stays()))?;
-    forward::forward(hub, &credential, request).await.map_err(|error| Box::new(offline(&error)))
+    forward::forward(hub, caller, &credential, request).await.map_err(|error| Box::new(offline(&error)))
 }
 
 /// Keeps a table for when there is no link, once it has passed and its reader's name is known.

@@ -186,7 +186,7 @@ impl Subscriptions {
             opener,
             idle: subscription.idle(),
             pinned: kept.is_pinned(),
-            bytes: if *opener == Owner::Node { 0 } else { subscription.bytes() },
+            bytes: subscription.bytes(),
         });
         match room(all, opener) {
             Room::Free => true,

@@ -12,6 +12,7 @@ use crate::{
 mod parser;
 
 pub(crate) use parser::Term;
+pub use parser::escaped;
 
 /// A conjunction of requirements on fields; in canonical form, so that equal selectors are equal values.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -101,7 +102,7 @@ impl fmt::Display for FieldSelector {
         for (index, Requirement { label, field: _, equals, value }) in self.requirements.iter().enumerate() {
             let comma = if index > 0 { "," } else { "" };
             let operator = if *equals { "=" } else { "!=" };
-            write!(formatter, "{comma}{label}{operator}{}", parser::escaped(value))?;
+            write!(formatter, "{comma}{label}{operator}{}", escaped(value))?;
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use kube::Client;
 use kube::client::Body;
+use kube_wire::frame::INITIAL_EVENTS_END;
 use kube_wire::object::MalformedObject;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -260,8 +261,7 @@ impl Copying {
                 let Ok(version) = metadata.resource_version.parse() else {
                     return Err(FollowError::Ended("a bookmark without a version".to_owned()));
                 };
-                let end =
-                    metadata.annotations.get("k8s.io/initial-events-end").is_some_and(|end| end == "true");
+                let end = metadata.annotations.get(INITIAL_EVENTS_END).is_some_and(|end| end == "true");
                 match self.initial.take_if(|_| end) {
                     Some(records) => copy.change(|store, now| store.copy_list(now, records, version)),
                     None if self.initial.is_none() => {

@@ -9,7 +9,7 @@ use http::{HeaderValue, header};
 use jiff::Timestamp;
 use kube_wire::{
     accept::{Answer, As},
-    field_selector::FieldSelector,
+    field_selector::{FieldSelector, escaped},
     frame::{self, EventType, INITIAL_EVENTS_END},
     list_options::{WatchRequest, WatchStart},
     object::{Encoding, Object},
@@ -93,8 +93,7 @@ fn of_path(call: &Call<'_>, fields: FieldSelector) -> Result<FieldSelector, Stat
     // The name of any other watch is the one that its selector requires.
     let Some(name) = call.path.name.as_deref().filter(|_| call.path.verb_in_path) else { return Ok(fields) };
     if fields.is_everything() {
-        let escaped = name.replace('\\', "\\\\").replace(',', "\\,").replace('=', "\\=");
-        return FieldSelector::parse(&format!("{NAME}={escaped}"), &call.served.fields)
+        return FieldSelector::parse(&format!("{NAME}={}", escaped(name)), &call.served.fields)
             .map_err(|error| Status::bad_request(error.to_string()));
     }
     if fields.requires_exactly(NAME) == Some(name) {

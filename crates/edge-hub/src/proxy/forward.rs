@@ -15,10 +15,9 @@ use tunnel::hop_by_hop::strip;
 
 use self::places::Place;
 use crate::{
-    authenticate::{Caller, Token},
+    authenticate::Caller,
     hub::Hub,
     run::Lifetimes,
-    subscriptions::Owner,
     tasks::Tasks,
     upstream::{Credential, Upstream, UpstreamError},
 };
@@ -33,9 +32,10 @@ struct TooMany;
 #[error("no answer within {0:?}")]
 struct TooLate(Duration);
 
-/// Sends the request upstream and returns the answer as it comes.
+/// Sends the request of a caller upstream, with its credential, and returns the answer as it comes.
 pub(super) async fn forward(
     hub: &Hub,
+    caller: &Caller,
     credential: &Credential,
     mut request: Request<Body>,
 ) -> Result<Response<Body>, UpstreamError> {
@@ -44,7 +44,9 @@ pub(super) async fn forward(
     if is_upgrade(request.headers(), &info) {
         // Whoever it is has the head's time for all of it.
         let upgraded = async {
-            let place = Place::take(owner(hub, credential).await);
+            // It holds nothing up: whom the hub does not know the API server asks.
+            let named = hub.name(caller).await.ok();
+            let place = Place::take(named.map(|named| named.owner));
             let place = place.ok_or_else(|| UpstreamError::Broken(Box::new(TooMany)))?;
             upgrade(upstream, tasks, credential, request, place).await
         };
@@ -63,18 +65,6 @@ pub(super) async fn forward(
         if patient { sent.await? } else { timeout(*head, sent).await.map_err(|_| too_late(*head))?? };
     let (parts, body) = answer.into_parts();
     Ok(answered(Response::from_parts(parts, Body::new(body))))
-}
-
-/// Whose a credential is, as far as the hub finds that out. It holds nothing up: whose it does not know the API server asks.
-async fn owner(hub: &Hub, credential: &Credential) -> Option<Owner> {
-    let caller = match credential {
-        Credential::Node => Caller::Node,
-        Credential::Bearer(value) => {
-            let headers = HeaderMap::from_iter([(header::AUTHORIZATION, value.clone())]);
-            Caller::Token(Token::from_headers(&headers)?)
-        }
-    };
-    hub.name(&caller).await.ok().map(|named| named.owner)
 }
 
 fn too_late(head: Duration) -> UpstreamError {

@@ -79,6 +79,6 @@ fn unescaped(value: &str) -> Result<String, String> {
 }
 
 /// The value as it stands in a selector.
-pub(super) fn escaped(value: &str) -> String {
+pub fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace(',', "\\,").replace('=', "\\=")
 }

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use e2e::eventually;
+use kube_wire::frame::INITIAL_EVENTS_END;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::watchers::Way;
+use super::watchers::{FROM_STATE, Way};
 
 /// Names are all that it goes by, so that it costs little beside what is measured.
 const ACCEPT: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
@@ -81,7 +82,7 @@ impl Informer {
 async fn watch(way: &Way, known: &Mutex<Known>) -> Result<()> {
     let from = match &known.lock().version {
         Some(version) => format!("resourceVersion={version}"),
-        None => "sendInitialEvents=true&resourceVersionMatch=NotOlderThan".to_owned(),
+        None => FROM_STATE.to_owned(),
     };
     let path = format!("{}?watch=1&allowWatchBookmarks=true&timeoutSeconds=3000&{from}", way.path);
     way.each_event(&path, ACCEPT, |event| {
@@ -104,7 +105,7 @@ impl Known {
                 self.names.remove(name);
             }
             Some("BOOKMARK") => {
-                self.synced |= metadata["annotations"]["k8s.io/initial-events-end"] == "true";
+                self.synced |= metadata["annotations"][INITIAL_EVENTS_END] == "true";
             }
             _ => {
                 self.told.errors += 1;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use http_body_util::BodyExt;
+use kube_wire::frame::INITIAL_EVENTS_END;
 use parking_lot::Mutex;
 use rustls::ClientConfig;
 use tokio::task::JoinSet;
@@ -26,7 +27,10 @@ const ERROR: &[u8] = b"{\"type\":\"ERROR\"";
 
 /// How the event begins that may say that the state of the beginning is told, and what says it.
 const BOOKMARK: &[u8] = b"{\"type\":\"BOOKMARK\"";
-const INITIAL_END: &[u8] = b"k8s.io/initial-events-end";
+const INITIAL_END: &[u8] = INITIAL_EVENTS_END.as_bytes();
+
+/// What a watch asks for that begins with the state of now.
+pub(super) const FROM_STATE: &str = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
 
 /// How long the state of the beginning may take.
 const STATE: Duration = Duration::from_mins(3);
@@ -113,10 +117,8 @@ impl Watchers {
         let mut tasks = JoinSet::new();
         for _ in 0..count {
             let mut link = Link::open(&way.server, &way.name, &way.tls, Kind::Reader).await?;
-            let path = format!(
-                "{}?watch=1&allowWatchBookmarks=true&timeoutSeconds=3000&sendInitialEvents=true&resourceVersionMatch=NotOlderThan",
-                way.path
-            );
+            let path =
+                format!("{}?watch=1&allowWatchBookmarks=true&timeoutSeconds=3000&{FROM_STATE}", way.path);
             let request = http::Request::get("/").header(http::header::ACCEPT, "application/json");
             let response = link.send(request, &path, Bytes::new()).await?;
             ensure!(response.status() == 200, "{}: {}", way.server, response.status());
