@@ -32,6 +32,7 @@ pub mod node_metric;
 pub mod offline;
 pub mod own_writes;
 pub mod proxy;
+mod queue;
 pub mod reflector;
 pub mod run;
 pub mod serve;

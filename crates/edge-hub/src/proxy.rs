@@ -156,13 +156,12 @@ fn keep_table(
         tasks.spawn(async move {
             if let Ok(named) = hub.name(&caller).await {
                 let tables = hub.tables.clone();
-                let Some(turn) = tables.turn() else {
+                let Some(turn) = tables.turn().await else {
                     debug!(%resource, "a table is not kept: the disk has enough to do");
                     return;
                 };
                 hub.tasks.spawn_blocking(move || {
-                    let _turn = turn;
-                    tables.keep(&named.owner, &resource, scope.as_ref(), &body);
+                    tables.keep(turn, &named.owner, &resource, scope.as_ref(), &body);
                 });
             }
         });

@@ -5,20 +5,23 @@
 //! that has the socket is looked for in `/proc`, which takes `CAP_SYS_PTRACE`. Either costs milliseconds, and is done only for callers
 //! who show nothing else, once for a connection. So many wait for that, and so long; whoever finds no place, or waits longer, is not known.
 
-use std::{fs, net::SocketAddr, path::Path, sync::Arc, time::Duration};
+use std::{
+    fs,
+    net::SocketAddr,
+    path::Path,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 use parking_lot::Mutex;
-use tokio::{
-    sync::{OnceCell, Semaphore, SemaphorePermit},
-    task::spawn_blocking,
-    time::timeout,
-};
+use tokio::sync::OnceCell;
 use tracing::debug;
 
 use super::{pod_cgroup, socket_cgroup};
+use crate::queue::Queue;
 
 /// Two are looked for at once, while no more than so many wait: many callers at once are to cost time, and neither threads nor memory.
-static QUEUE: Queue = Queue::new(2, 64);
+static QUEUE: LazyLock<Queue> = LazyLock::new(|| Queue::new(2, 64));
 
 /// How long a caller waits for its turn.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -72,41 +75,12 @@ impl CallerProcess {
     /// Finds out where it belongs, if that is not known. What is not found is looked for again by the next request.
     pub async fn find(&self) {
         let Some(socket) = self.socket else { return };
-        let looked = self
-            .origin
-            .get_or_try_init(|| async { QUEUE.take_turn(move || origin(&socket)).await.flatten().ok_or(()) });
+        let looked = self.origin.get_or_try_init(|| async {
+            QUEUE.take_turn(PATIENCE, move || origin(&socket)).await.flatten().ok_or(())
+        });
         if looked.await.is_err() {
             debug!(peer = %socket.local, "whose process that is cannot be found out");
         }
-    }
-}
-
-/// Who waits for something that takes a thread.
-struct Queue {
-    turns: Semaphore,
-    places: Semaphore,
-}
-
-impl Queue {
-    const fn new(turns: usize, waiting: usize) -> Self {
-        Self { turns: Semaphore::const_new(turns), places: Semaphore::const_new(turns + waiting) }
-    }
-
-    /// Does it when its turn comes; nothing if there is no place, or that takes too long.
-    async fn take_turn<T: Send + 'static>(
-        &'static self,
-        look: impl FnOnce() -> T + Send + 'static,
-    ) -> Option<T> {
-        let place = self.places.try_acquire().ok()?;
-        let turn = timeout(PATIENCE, self.turns.acquire()).await.ok()?.ok()?;
-        // Until it is done, also if the caller is gone by then.
-        let held: [SemaphorePermit<'static>; 2] = [place, turn];
-        let looked = spawn_blocking(move || {
-            let found = look();
-            drop(held);
-            found
-        });
-        looked.await.ok()
     }
 }
 
@@ -149,8 +123,6 @@ mod tests {
         net::{TcpListener, TcpStream},
         os::unix::fs::symlink,
     };
-
-    use futures::FutureExt;
 
     use super::*;
     use crate::listen::socket_owner;
@@ -201,27 +173,5 @@ mod tests {
         (0..20).for_each(|process| note(&mut recent, process));
         note(&mut recent, 15);
         assert_eq!(recent, [15, 19, 18, 17, 16, 14, 13, 12]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn who_finds_no_place_or_waits_too_long_is_not_known() {
-        static QUEUE: Queue = Queue::new(1, 2);
-        let (end, ended) = std::sync::mpsc::channel::<()>();
-        let mut begun = Box::pin(QUEUE.take_turn(move || ended.recv().is_err()));
-        assert!((&mut begun).now_or_never().is_none());
-        // Its caller is gone; it takes a thread all the same.
-        drop(begun);
-        let mut waiting = Box::pin(QUEUE.take_turn(|| ()));
-        let mut next = Box::pin(QUEUE.take_turn(|| ()));
-        assert!((&mut waiting).now_or_never().is_none() && (&mut next).now_or_never().is_none());
-        assert_eq!(QUEUE.take_turn(|| ()).now_or_never(), Some(None), "there is no place");
-        // By hand: the clock does not go on by itself while a thread is busy.
-        tokio::time::advance(PATIENCE / 2).await;
-        assert!((&mut waiting).now_or_never().is_none() && (&mut next).now_or_never().is_none());
-        tokio::time::advance(PATIENCE).await;
-        assert_eq!((waiting.now_or_never(), next.now_or_never()), (Some(None), Some(None)));
-        drop(end);
-        let _done = QUEUE.turns.acquire().await.unwrap();
-        assert_eq!(QUEUE.places.available_permits(), 3, "and no place is lost");
     }
 }

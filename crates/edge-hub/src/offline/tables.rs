@@ -16,13 +16,13 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tls::digest::Sha256Digest;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::{debug, warn};
 use watch_cache::{Page, Scope};
 
 use self::index::{Entry, Index};
 use super::{coding::Coding, collected::Collected, documents::unix_seconds, tee::Tee};
 use crate::{
+    queue::{Queue, Turn},
     storage::{Storage, StorageError},
     subscriptions::Owner,
 };
@@ -30,8 +30,8 @@ use crate::{
 /// The index of what is kept.
 const INDEX: &str = "tables";
 
-/// How many are kept at once, all but one of which wait.
-const WRITERS: usize = 4;
+/// How many wait while one is kept: each goes on from what the one before has kept, and they take memory.
+const WAITING: usize = 3;
 
 /// The most rows that are kept of a resource for one reader.
 const ROWS: usize = 5000;
@@ -86,10 +86,7 @@ pub fn scope_of(path: &ResourcePath, query: &str) -> Option<Scope> {
 pub struct Tables {
     storage: Storage,
     index: Arc<Mutex<Index>>,
-    /// Held by who writes, for as long as the disk takes.
-    writing: Arc<Mutex<()>>,
-    /// Those who write or wait for it, each on a thread of its own.
-    writers: Arc<Semaphore>,
+    queue: Queue,
 }
 
 impl Tables {
@@ -97,12 +94,12 @@ impl Tables {
     pub fn new(storage: Storage) -> Self {
         let index = storage.blob(INDEX).and_then(|blob| serde_json::from_slice(&blob).ok());
         let index = Arc::new(Mutex::new(index.unwrap_or_default()));
-        Self { storage, index, writing: Arc::default(), writers: Arc::new(Semaphore::new(WRITERS)) }
+        Self { storage, index, queue: Queue::new(1, WAITING) }
     }
 
-    /// A turn to keep a table, to be held while it is kept; none if too many wait for the disk already.
-    pub fn turn(&self) -> Option<OwnedSemaphorePermit> {
-        self.writers.clone().try_acquire_owned().ok()
+    /// The turn to keep a table; none if too many wait for the disk already.
+    pub(crate) async fn turn(&self) -> Option<Turn> {
+        self.queue.turn().await
     }
 
     /// Gives the body of an answer, once it has passed, to `done`, if it may be a table.
@@ -129,9 +126,14 @@ impl Tables {
     }
 
     /// Keeps the rows of an answer for its reader; `scope`: of which it tells all, as [`scope_of`] has it. Waits for the disk.
-    pub fn keep(&self, owner: &Owner, resource: &GroupVersionResource, scope: Option<&Scope>, body: &[u8]) {
-        // One after the other: each goes on from what the one before has kept, and they take memory.
-        let _writing = self.writing.lock();
+    pub(crate) fn keep(
+        &self,
+        _turn: Turn,
+        owner: &Owner,
+        resource: &GroupVersionResource,
+        scope: Option<&Scope>,
+        body: &[u8],
+    ) {
         let Ok(table) = serde_json::from_slice::<Value>(body) else { return };
         let name = name(owner, resource);
         let at = unix_seconds();
@@ -287,6 +289,8 @@ fn seconds(timestamp: &Value) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt;
+
     use super::*;
 
     const CREATED: i64 = 1_700_000_000;
@@ -424,10 +428,11 @@ mod tests {
         };
         let resource = |n: usize| GroupVersionResource::new("", "v1", &format!("r{n}"));
         let tables = Tables::new(storage.clone());
-        (0..200).for_each(|n| tables.keep(&Owner::Node, &resource(n), None, &body));
+        let turn = |tables: &Tables| tables.turn().now_or_never().flatten().unwrap();
+        (0..200).for_each(|n| tables.keep(turn(&tables), &Owner::Node, &resource(n), None, &body));
         // A restart knows of those.
         let tables = Tables::new(storage);
-        (200..300).for_each(|n| tables.keep(&Owner::Node, &resource(n), None, &body));
+        (200..300).for_each(|n| tables.keep(turn(&tables), &Owner::Node, &resource(n), None, &body));
         assert_eq!(blobs(), 256 + 1, "and the index");
     }
 
