@@ -114,15 +114,13 @@ impl Guest {
         }
     }
 
-    /// Comes to pass when the connection is to end: there is no room for it any more, or it has been a stranger's for too long.
-    pub(super) async fn has_to_leave(&self) {
-        tokio::select! {
-            () = self.leave.cancelled() => {}
-            () = self.outstays() => {}
-        }
+    /// Comes to pass when there is no room for the connection any more.
+    pub(super) async fn is_sent_away(&self) {
+        self.leave.cancelled().await;
     }
 
-    async fn outstays(&self) {
+    /// Comes to pass when the connection has been a stranger's for too long. Of an answer that the hub has begun something may be on its way then.
+    pub(super) async fn outstays(&self) {
         let (begun, mut pause) = (Instant::now(), STAY);
         loop {
             sleep(pause).await;
@@ -177,9 +175,9 @@ mod tests {
         assert!(!other.leave.is_cancelled(), "it is another's");
         other.is_answered(StatusCode::OK);
         let begun = Instant::now();
-        silent[2 * STRANGERS - 1].has_to_leave().await;
+        silent[2 * STRANGERS - 1].outstays().await;
         assert_eq!(begun.elapsed(), STAY);
-        assert!(tokio::time::timeout(LONGEST, other.has_to_leave()).await.is_err(), "it is known");
+        assert!(tokio::time::timeout(LONGEST, other.outstays()).await.is_err(), "it is known");
         drop(silent);
         assert_eq!(guests.0.lock().all.len(), 1);
     }
@@ -190,13 +188,13 @@ mod tests {
         let guest = guests.enter(host(1), false).unwrap();
         guest.is_answered(StatusCode::UNAUTHORIZED);
         let under_way = guest.asks();
-        assert!(tokio::time::timeout(LONGEST / 2, guest.has_to_leave()).await.is_err());
+        assert!(tokio::time::timeout(LONGEST / 2, guest.outstays()).await.is_err());
         let begun = Instant::now();
-        guest.has_to_leave().await;
+        guest.outstays().await;
         assert!(begun.elapsed() <= LONGEST);
         drop(under_way);
         let begun = Instant::now();
-        guest.has_to_leave().await;
+        guest.outstays().await;
         assert_eq!(begun.elapsed(), STAY);
     }
 

@@ -30,6 +30,9 @@ use crate::{authenticate::certificate_ends, offline::documents::unix_seconds};
 /// How often the clock is looked at, which may be set meanwhile.
 const CLOCK: Duration = Duration::from_mins(1);
 
+/// How long a stranger that has outstayed may still read of an answer that is on its way.
+const WRITTEN: Duration = Duration::from_millis(500);
+
 /// Answers all who connect, until the shutdown; then those who are connected have their answers.
 pub async fn listen(listener: TlsListener, router: Router, shutdown: CancellationToken) {
     let guests = Guests::default();
@@ -54,9 +57,10 @@ where
         _ => None,
     };
     let (guest, watches) = (Arc::new(guest), Watches::default());
+    let mut outstays = pin!(guest.outstays());
     let over = async {
         tokio::select! {
-            () = guest.has_to_leave() => {}
+            () = guest.is_sent_away() => {}
             () = is_past(until) => {}
             () = watches.unread() => {}
         }
@@ -82,11 +86,22 @@ where
     builder.http2().timer(TokioTimer::new());
     let served = async {
         let mut served = pin!(builder.serve_connection_with_upgrades(TokioIo::new(io), service));
-        if let Some(ended) = shutdown.run_until_cancelled(served.as_mut()).await {
-            return ended;
-        }
+        let outstayed = tokio::select! {
+            ended = served.as_mut() => return ended,
+            () = outstays.as_mut() => true,
+            () = shutdown.cancelled() => false,
+        };
         served.as_mut().graceful_shutdown();
-        served.await
+        let cut = async {
+            if !outstayed {
+                outstays.await;
+            }
+            sleep(WRITTEN).await;
+        };
+        tokio::select! {
+            ended = served => ended,
+            () = cut => Ok(()),
+        }
     };
     tokio::select! {
         ended = served => if let Err(error) = ended {
@@ -125,6 +140,9 @@ mod tests {
 
     const REQUEST: &str = "GET / HTTP/1.1\r\nhost: h\r\n";
 
+    /// More than a connection takes at once.
+    const LARGE: usize = 1 << 18;
+
     /// One end of a connection whose other end is served, and what says that a watch over it was dropped. Who shows anything is let in.
     fn connect(
         guests: &Guests,
@@ -136,6 +154,9 @@ mod tests {
             let mut response = Response::new(Body::empty());
             if !request.headers().contains_key(header::AUTHORIZATION) {
                 *response.status_mut() = StatusCode::UNAUTHORIZED;
+                if request.uri().path() == "/large" {
+                    *response.body_mut() = Body::from(vec![b'x'; LARGE]);
+                }
             } else if is_watch(request.method(), request.uri()) {
                 let pieces = stream::repeat(Bytes::from_static(&[b'x'; 1024])).inspect(move |_| {
                     let _ = &alive;
@@ -171,6 +192,20 @@ mod tests {
             io.write_all(said.as_bytes()).await.unwrap();
             let _ = timeout(Duration::from_mins(10), io.read_to_end(&mut Vec::new())).await.expect(said);
             assert_eq!(begun.elapsed().as_secs(), seconds, "{said:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stranger_may_read_the_answer_that_is_on_its_way() {
+        for (late, is_whole) in [(WRITTEN / 2, true), (WRITTEN * 2, false)] {
+            let (mut io, _, _tasks) = connect(&Guests::default(), &CancellationToken::new(), None);
+            sleep(Duration::from_secs(9)).await;
+            io.write_all(REQUEST.replace("/ ", "/large ").as_bytes()).await.unwrap();
+            io.write_all(b"\r\n").await.unwrap();
+            let mut answer = vec![io.read_u8().await.unwrap()];
+            sleep(Duration::from_secs(1) + late).await;
+            let _ = io.read_to_end(&mut answer).await;
+            assert_eq!(answer.len() > LARGE, is_whole, "{late:?}: {}", answer.len());
         }
     }
 
