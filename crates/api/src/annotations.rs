@@ -83,5 +83,8 @@ pub const POOL_GATEWAY: &str = "isthmus.dev/gateway";
 /// On a Lease of ours that does not last a whole number of seconds: how long it does, and which holder says so.
 pub const LEASE_DURATION: &str = "isthmus.dev/lease-duration";
 
+/// On a Lease of ours: where its holder listens as long as it lives, and which holder says so.
+pub const LEASE_ADDRESS: &str = "isthmus.dev/lease-address";
+
 /// On the mirror pod of a static pod, by the kubelet: hash of the pod's file, which is the UID in the name of its cgroup.
 pub const MIRROR_POD: &str = "kubernetes.io/config.mirror";

@@ -76,6 +76,7 @@ impl TryFrom<RunArgs> for Config {
             identity: unique(&identity),
             timing: leader.timing()?,
             owner: None,
+            at: None,
         };
         let gateway_election = Settings {
             name: gateways.gateway_lease.clone(),

@@ -3,6 +3,7 @@
 //! ```text
 //!  API server ◄── driver ── Candidate (pure) ── watch::Receiver<Option<Leadership>> ──► controllers
 //!                    │         └ lease::decide                     └ LeadershipGuard::check() before each write
+//!                    ├ inquiry: a standby dials a holder that is late
 //!                    └ Err(Error::Lost): the process exits
 //! ```
 //! Inputs: a client without retries of its own ([`kube::Config::default_retry`] off: a retried renewal would count from
@@ -18,6 +19,7 @@ mod candidacy;
 mod candidate;
 mod clock;
 mod driver;
+mod inquiry;
 mod leadership;
 mod lease;
 mod metrics;

@@ -98,6 +98,8 @@ struct Host {
     prepared: watch::Sender<bool>,
     /// How often in a row the leader said to this replica that it does not serve, so that there is nothing to copy.
     refusals: AtomicU32,
+    /// How often a leader's stream ended that this replica followed.
+    broken_off: watch::Sender<u64>,
     metrics: Metrics,
     leader_metrics: leader::Metrics,
 }
@@ -180,6 +182,7 @@ pub(crate) fn start(
         policies_tried: AtomicBool::new(false),
         prepared: watch::Sender::new(false),
         refusals: AtomicU32::new(0),
+        broken_off: watch::Sender::new(0),
         source,
         guard,
         metrics,

@@ -14,6 +14,7 @@ mod rehomed;
 mod serving;
 mod stale;
 mod take_overs;
+mod unheard;
 mod versions;
 mod writes;
 

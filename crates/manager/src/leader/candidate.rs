@@ -4,6 +4,7 @@
 //! At most one request is under way at a time. After an answer that leaves the store's state unknown the Lease is read
 //! before anything is written.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -18,6 +19,24 @@ use super::{
     owner,
     timing::Timing,
 };
+
+/// So long a holder is asked for whose connection ended, though its renewal is not late.
+const DOUBT: Duration = Duration::from_secs(1);
+
+/// Whose holder is asked for, and where. An answer is about this record and no later one.
+#[derive(Clone, Debug)]
+pub(super) struct Inquiry {
+    record: Lease,
+    /// Where the holder listens if it lives.
+    pub(super) at: SocketAddr,
+}
+
+impl Inquiry {
+    /// Whether both are about the same record.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        lease::same_record(&self.record, &other.record)
+    }
+}
 
 /// What the driver has to do for a candidate.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,6 +70,10 @@ pub(super) struct Candidate {
     held: Option<Held>,
     /// So long it leaves a free Lease to others.
     handicap: Duration,
+    /// Where it listens as long as it lives, and nobody else does.
+    at: Option<SocketAddr>,
+    /// Until then the holder is asked for in any case.
+    doubted_until: Option<Moment>,
 }
 
 impl Candidate {
@@ -75,7 +98,17 @@ impl Candidate {
             not_before: None,
             held: None,
             handicap: Duration::ZERO,
+            at: None,
+            doubted_until: None,
         }
+    }
+
+    /// Says in the Lease where it listens, from its start to its end: others may take its being refused there for its end. No other
+    /// process that lives may listen there.
+    #[must_use]
+    pub(super) const fn listening(mut self, at: Option<SocketAddr>) -> Self {
+        self.at = at;
+        self
     }
 
     /// From here on it takes a Lease only that has been free for so long: others would lead better.
@@ -127,6 +160,7 @@ impl Candidate {
                 if let Some(owner) = &self.owner {
                     owner::adopt(&mut lease, owner);
                 }
+                lease::say_where(&mut lease, &self.me, self.at);
                 Step::Write(lease)
             }
             Decision::Lost(loss) => Step::Lost(loss),
@@ -134,7 +168,11 @@ impl Candidate {
             // Standbys look again each retry period even while a watch runs: watches fall silent.
             Decision::Wait(until) => match self.read_at.after(self.timing.retry_period()) {
                 look if look <= now => Step::Read,
-                look => Step::Wait(until.min(look)),
+                look => {
+                    // From when it is overdue its holder is asked for.
+                    let (overdue, wake) = (observation.overdue_at(), until.min(look));
+                    Step::Wait(if now < overdue { wake.min(overdue) } else { wake })
+                }
             },
         }
     }
@@ -143,11 +181,41 @@ impl Candidate {
     ///
     /// While leading, only for reads that no cache answered: a watch may lag behind the own writes.
     pub(super) fn seen(&mut self, lease: Option<Lease>, now: Moment) {
-        self.observation =
-            Some(Observation::next(self.observation.as_ref(), lease, &self.me, now, &self.timing));
+        let mut observation =
+            Observation::next(self.observation.as_ref(), lease, &self.me, now, &self.timing);
+        if self.at.is_some() && observation.lease().and_then(lease::said_where) == self.at {
+            // Of a process that was here before this one.
+            observation.found_gone();
+        }
+        self.observation = Some(observation);
         self.reread = false;
         self.read_at = now;
         self.not_before = None;
+    }
+
+    /// A connection to the holder ended at `now`: it may be gone.
+    pub(super) const fn doubted(&mut self, now: Moment) {
+        self.doubted_until = Some(now.after(DOUBT));
+    }
+
+    /// Whom to ask for at `now`, as the Lease would be free if it were gone: a holder whose renewal is late, or that is
+    /// [`doubted`](Self::doubted). Asking goes on as long as this says the same.
+    pub(super) fn inquiry(&self, now: Moment) -> Option<Inquiry> {
+        let observation = self.observation.as_ref().filter(|_| self.held.is_none())?;
+        let is_doubted = self.doubted_until.is_some_and(|until| now < until);
+        let is_due = is_doubted || now >= observation.overdue_at();
+        let would_help = now.max(observation.overdue_at()) < observation.free_at();
+        let record = observation.lease().filter(|_| is_due && would_help)?;
+        Some(Inquiry { at: lease::said_where(record)?, record: record.clone() })
+    }
+
+    /// Nobody listens where `inquiry` asked; if the record is still the one that it was about, its holder is gone.
+    pub(super) fn gone(&mut self, inquiry: &Inquiry) {
+        if let Some(observation) = &mut self.observation
+            && observation.lease().is_some_and(|lease| lease::same_record(lease, &inquiry.record))
+        {
+            observation.found_gone();
+        }
     }
 
     /// The write sent at `sent` succeeded and left `lease`; the answer came at `now`.

@@ -1,8 +1,9 @@
 //! Runs a [`Candidate`] against the API server: sends what it asks for, each request in a time limit of its own, and
 //! publishes the leadership. Decides nothing itself.
 
-use std::{pin::Pin, time::Duration};
+use std::{net::SocketAddr, pin::Pin, time::Duration};
 
+use futures::future::BoxFuture;
 use futures::{Stream, StreamExt, TryStreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -16,8 +17,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use super::{
-    candidate::{Candidate, Step},
+    candidate::{Candidate, Inquiry, Step},
     clock::{Clock, Moment},
+    inquiry,
     leadership::Leadership,
     lease::Loss,
     metrics::{Metrics, Request, Transition},
@@ -40,6 +42,9 @@ pub struct Settings {
     pub timing: Timing,
     /// Whom the Lease shall belong to, so that it is deleted with its owner.
     pub owner: Option<OwnerReference>,
+    /// Where this process listens, and no other does, from before it stands for election until it leads no more. If it is refused there
+    /// and does not renew, it counts as gone, and is followed before the Lease expires.
+    pub at: Option<SocketAddr>,
 }
 
 /// Why an election ended.
@@ -62,6 +67,12 @@ pub struct Election {
     changes: Changes,
     /// Whether it would lead well; always, if nobody says.
     prepared: Option<watch::Receiver<bool>>,
+    /// Counts ends of connections to the holder.
+    doubts: Option<watch::Receiver<u64>>,
+    /// Returns when nobody listens at an address.
+    ask: fn(SocketAddr) -> BoxFuture<'static, ()>,
+    /// About whom it is asking.
+    asking: Option<(Inquiry, BoxFuture<'static, ()>)>,
 }
 
 /// The Lease's changes as they happen, which a standby follows and a leader does not: it trusts only what it reads and
@@ -83,11 +94,11 @@ impl Election {
         clock: Clock,
         metrics: Metrics,
     ) -> (Self, watch::Receiver<Option<Leadership>>) {
-        let Settings { namespace, name, identity, timing, owner } = settings;
+        let Settings { namespace, name, identity, timing, owner, at } = settings;
         let (leadership, receiver) = watch::channel(None);
         let election = Self {
             api: Api::namespaced(client, &namespace),
-            candidate: Candidate::new(identity, namespace, name.clone(), timing, owner),
+            candidate: Candidate::new(identity, namespace, name.clone(), timing, owner).listening(at),
             name,
             timing,
             clock,
@@ -95,6 +106,9 @@ impl Election {
             metrics,
             changes: Changes::Ended,
             prepared: None,
+            doubts: None,
+            ask: inquiry::nobody_listens,
+            asking: None,
         };
         (election, receiver)
     }
@@ -103,6 +117,14 @@ impl Election {
     #[must_use]
     pub fn deferring_until(mut self, prepared: watch::Receiver<bool>) -> Self {
         self.prepared = Some(prepared);
+        self
+    }
+
+    /// Whenever `doubts` changes, as a connection to the holder ended, it asks for the holder at once, while that can still be asked for:
+    /// an address may go soon after its process.
+    #[must_use]
+    pub fn doubting(mut self, doubts: watch::Receiver<u64>) -> Self {
+        self.doubts = Some(doubts);
         self
     }
 
@@ -118,12 +140,20 @@ impl Election {
             match self.candidate.step(now, Timestamp::now()) {
                 Step::Read => self.read(now).await,
                 Step::Write(lease) => self.write(*lease, now).await,
-                Step::Wait(until) => tokio::select! {
-                    () = stop.cancelled() => {}
-                    () = tokio::time::sleep(until.since(now)) => {}
-                    () = becomes(&mut self.prepared), if !is_prepared => {}
-                    event = next_change(&self.api, &self.name, &self.candidate, &mut self.changes) => self.changed(event),
-                },
+                Step::Wait(until) => {
+                    self.inquire(now);
+                    tokio::select! {
+                        () = stop.cancelled() => {}
+                        () = tokio::time::sleep(until.since(now)) => {}
+                        () = becomes(&mut self.prepared), if !is_prepared => {}
+                        () = changes(&mut self.doubts) => self.candidate.doubted(self.clock.now()),
+                        inquiry = answered(&mut self.asking) => {
+                            info!(holder = self.candidate.holder(), at = %inquiry.at, "nobody listens where the leader did");
+                            self.candidate.gone(&inquiry);
+                        }
+                        event = next_change(&self.api, &self.name, &self.candidate, &mut self.changes) => self.changed(event),
+                    }
+                }
                 Step::Lost(loss) => {
                     self.leadership.send_replace(None);
                     self.metrics.transition(Transition::Lost);
@@ -134,6 +164,17 @@ impl Election {
         }
         self.release().await;
         Ok(())
+    }
+
+    /// Asks for whom the candidate wants to be asked for, and for nobody else.
+    fn inquire(&mut self, now: Moment) {
+        let wanted = self.candidate.inquiry(now);
+        let is_asked =
+            |wanted: &Inquiry| self.asking.as_ref().is_some_and(|(under_way, _)| under_way.is_same(wanted));
+        match wanted {
+            Some(wanted) if is_asked(&wanted) => {}
+            wanted => self.asking = wanted.map(|inquiry| (inquiry.clone(), (self.ask)(inquiry.at))),
+        }
     }
 
     async fn read(&mut self, sent: Moment) {
@@ -262,6 +303,26 @@ async fn becomes(prepared: &mut Option<watch::Receiver<bool>>) {
         return;
     }
     std::future::pending::<()>().await;
+}
+
+/// Returns when the count changes; never if nobody counts.
+async fn changes(count: &mut Option<watch::Receiver<u64>>) {
+    if let Some(count) = count
+        && count.changed().await.is_ok()
+    {
+        return;
+    }
+    std::future::pending::<()>().await;
+}
+
+/// The inquiry under way, once its holder is found to be gone.
+async fn answered(asking: &mut Option<(Inquiry, BoxFuture<'static, ()>)>) -> Inquiry {
+    let Some((_, answer)) = asking else { return std::future::pending().await };
+    answer.await;
+    match asking.take() {
+        Some((inquiry, _)) => inquiry,
+        None => std::future::pending().await,
+    }
 }
 
 /// The next change of the Lease, while a standby follows them; `None`: they ended.

@@ -6,10 +6,16 @@
 //! seen, so the first span is over before the second, however far apart the clocks are set; the timestamps in the
 //! record are for people and are never compared with a clock. Writes carry the resourceVersion that was judged, so a
 //! renewal that was not seen makes them fail.
+//!
+//! A holder that is known to be gone is not waited for ([`Observation::found_gone`]). That nobody listens at its address, which is how it
+//! becomes known, may be a mistake (somebody rejects connections on the way, the address is another's). So it counts only of a
+//! record that should have been renewed, and a renewal makes it void: who renews keeps the Lease, whatever is said of it. Where the
+//! word is wrong and renewals are late as well, two lead until the one that was given up sends its next renewal, which fails.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use api::annotations::LEASE_DURATION;
+use api::annotations::{LEASE_ADDRESS, LEASE_DURATION};
 use jiff::{Timestamp, Unit};
 use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
@@ -21,11 +27,16 @@ use super::{clock::Moment, timing::Timing};
 /// How long a released lease is valid, as Kubernetes' own components write it; the field must be positive.
 const RELEASED_SECONDS: i32 = 1;
 
+/// A record that did not change for this part of its term should have been renewed: [`Timing::enduring`] does so in good time before.
+const OVERDUE: u32 = 4;
+
 /// The state of the Lease as last seen, and when that state stops keeping others off.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Observation {
     lease: Option<Lease>,
     free_at: Moment,
+    /// A holder that lives has renewed it by then.
+    overdue_at: Moment,
 }
 
 impl Observation {
@@ -42,18 +53,29 @@ impl Observation {
         now: Moment,
         timing: &Timing,
     ) -> Self {
-        let free_at = match (previous, &lease) {
+        let begin = |term: Duration| (now.after(term), now.after(term / OVERDUE));
+        let (free_at, overdue_at) = match (previous, &lease) {
             (Some(previous), Some(lease))
                 if previous.lease.as_ref().is_some_and(|old| same_record(old, lease)) =>
             {
-                previous.free_at
+                (previous.free_at, previous.overdue_at)
             }
-            (_, Some(lease)) => now.after(term(lease, me, timing)),
-            (Some(Self { lease: Some(deleted), .. }), None) => now.after(term(deleted, me, timing)),
-            (Some(Self { lease: None, free_at }), None) => *free_at,
-            (None, None) => now,
+            (_, Some(lease)) => begin(term(lease, me, timing)),
+            (Some(Self { lease: Some(deleted), .. }), None) => begin(term(deleted, me, timing)),
+            (Some(Self { lease: None, free_at, overdue_at }), None) => (*free_at, *overdue_at),
+            (None, None) => (now, now),
         };
-        Self { lease, free_at }
+        Self { lease, free_at, overdue_at }
+    }
+
+    /// Whoever holds the state seen is gone: it keeps nobody off any more, once it should have changed. Void when it changes.
+    pub(super) fn found_gone(&mut self) {
+        self.free_at = self.free_at.min(self.overdue_at);
+    }
+
+    /// When it should have changed.
+    pub(super) const fn overdue_at(&self) -> Moment {
+        self.overdue_at
     }
 
     /// When the state seen stops keeping others off.
@@ -198,6 +220,23 @@ fn said_precisely(lease: &Lease, holder: &str, seconds: u64) -> Option<Duration>
     .then_some(duration)
 }
 
+/// Says beside the record where `me`, who claims it, listens, if anybody could ask there.
+pub(super) fn say_where(lease: &mut Lease, me: &str, at: Option<SocketAddr>) {
+    if let Some(at) = at {
+        let annotations = lease.metadata.annotations.get_or_insert_default();
+        annotations.insert(LEASE_ADDRESS.to_owned(), format!("{at} {me}"));
+    } else if let Some(annotations) = &mut lease.metadata.annotations {
+        annotations.remove(LEASE_ADDRESS);
+    }
+}
+
+/// What [`say_where`] said, if it was the holder that said it.
+pub(super) fn said_where(lease: &Lease) -> Option<SocketAddr> {
+    let said = lease.metadata.annotations.as_ref()?.get(LEASE_ADDRESS)?;
+    let (at, by) = said.split_once(' ')?;
+    at.parse().ok().filter(|_| holder(lease) == Some(by))
+}
+
 /// The Lease given up by its holder: anyone may take it at once.
 #[must_use]
 pub(super) fn released(mut lease: Lease, wall: Timestamp) -> Lease {
@@ -223,7 +262,7 @@ fn later_than(wall: Timestamp, previous: Option<&MicroTime>) -> MicroTime {
 
 /// Whether two sightings show the same state, so that its age goes on. Metadata that others write does not count; a
 /// Lease that was deleted and created again does.
-fn same_record(a: &Lease, b: &Lease) -> bool {
+pub(super) fn same_record(a: &Lease, b: &Lease) -> bool {
     a.metadata.uid == b.metadata.uid && a.spec == b.spec
 }
 

@@ -52,6 +52,14 @@ impl Reservation {
         let servers = self.stored.data.as_ref().and_then(|data| data.get(SERVERS));
         servers.map_or(0, |servers| servers.split(',').filter(|server| !server.is_empty()).count())
     }
+
+    /// Whether a leader of a later term than `epoch` has announced itself, other than the one at `own`.
+    pub(super) fn is_of_a_later(&self, own: &str, epoch: u64) -> bool {
+        let text = |key| self.stored.data.as_ref().and_then(|data| data.get(key));
+        let announced = text(EPOCH).and_then(|text| text.parse::<u64>().ok());
+        announced.is_some_and(|announced| announced > epoch)
+            && text(LEADER).is_some_and(|leader| leader != own)
+    }
 }
 
 fn api(client: &Client) -> Api<ConfigMap> {
@@ -157,4 +165,30 @@ async fn replicas(client: &Client, config: &Config) -> Result<Vec<String>, Annou
     }
     replicas.sort();
     Ok(replicas)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_another_leader_of_a_later_term_has_come_after() {
+        let cases = [
+            (&[][..], false),
+            (&[(EPOCH, "8")][..], false),
+            (&[(LEADER, "b")][..], false),
+            (&[(EPOCH, "8"), (LEADER, "b")][..], true),
+            (&[(EPOCH, "7"), (LEADER, "b")][..], false),
+            (&[(EPOCH, "6"), (LEADER, "b")][..], false),
+            // Of this replica's own terms the last is the one that it knows.
+            (&[(EPOCH, "8"), (LEADER, "a")][..], false),
+            (&[(EPOCH, "later"), (LEADER, "b")][..], false),
+        ];
+        for (data, expected) in cases {
+            let data = data.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+            let stored = ConfigMap { data: Some(data), ..ConfigMap::default() };
+            let reservation = Reservation { floor: 0, ceiling: 0, stored };
+            assert_eq!(reservation.is_of_a_later("a", 7), expected, "{:?}", reservation.stored.data);
+        }
+    }
 }

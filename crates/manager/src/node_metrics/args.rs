@@ -66,8 +66,9 @@ pub struct NodeMetricArgs {
     #[arg(long = "node-metric-lease", default_value = "isthmus-node-metric", value_name = "NAME")]
     pub lease: String,
 
-    /// How long a standby leaves that Lease alone; about as long reads and reports are gone when a leader dies. At least a second.
-    #[arg(long = "node-metric-lease-duration", default_value = "1500ms", value_name = "DURATION",
+    /// How long a standby leaves that Lease alone; about as long reads and reports are gone when a leader stands still or is cut off, and a
+    /// quarter of it when its process ends. A leader stands an API server that is silent for half of it. At least a second.
+    #[arg(long = "node-metric-lease-duration", default_value = "3500ms", value_name = "DURATION",
           value_parser = crate::duration::parse)]
     pub lease_duration: Duration,
 }
@@ -133,7 +134,7 @@ impl NodeMetricArgs {
         if advertise.is_empty() {
             return Err(ConfigError::Advertise);
         }
-        let timing = Timing::within(lease_duration)?;
+        let timing = Timing::enduring(lease_duration)?;
         Ok(Some(Config {
             namespace: namespace.to_owned(),
             identity: identity.to_owned(),
@@ -169,6 +170,11 @@ impl Config {
     /// `host:port` of this replica's API.
     pub(super) fn api_at(&self) -> String {
         super::at(&self.advertise, self.address)
+    }
+
+    /// The same where it is an address, and can be asked without a look at names.
+    pub(super) fn listens_at(&self) -> Option<SocketAddr> {
+        self.api_at().parse().ok()
     }
 
     /// `host:port` of this replica's listener of reports.

@@ -39,12 +39,13 @@ pub(super) async fn stand(host: Arc<Host>, stop: CancellationToken) {
             identity: identity.clone(),
             timing: host.config.timing,
             owner: None,
+            at: host.config.listens_at(),
         };
         let (election, leadership) =
             Election::new(host.lease_client.clone(), settings, Clock::boot(), host.leader_metrics.clone());
         let mut tasks = JoinSet::new();
         let prepared = if gave_away { later(&mut tasks) } else { host.prepared.subscribe() };
-        let election = election.deferring_until(prepared);
+        let election = election.deferring_until(prepared).doubting(host.broken_off.subscribe());
         let guard = LeadershipGuard::from(leadership);
         *host.guard.write() = Some(guard.clone());
         let end = stop.child_token();
@@ -149,6 +150,10 @@ async fn keep_announced(host: &Host, mut reservation: Reservation, epoch: u64) {
                     reservation = again;
                 }
                 failed = true;
+                if reservation.is_of_a_later(&host.config.api_at(), epoch) {
+                    // The election ends as soon as it learns of that. Until then nodes and replicas stay with whoever follows.
+                    tokio::time::sleep(ANNOUNCE).await;
+                }
             }
         }
     }

@@ -124,9 +124,18 @@ pub(super) async fn follow(host: Arc<Host>) {
 /// Keeps a copy, as long as there is a leader to copy from: until this replica leads by itself.
 async fn copy(host: Arc<Host>, client: Client) {
     loop {
-        let ended = follow::follow(&client, &host.source, || debug!("the copy of the leader is whole")).await;
+        let mut was_whole = false;
+        let whole = || {
+            debug!("the copy of the leader is whole");
+            was_whole = true;
+        };
+        let ended = follow::follow(&client, &host.source, whole).await;
         if host.source.is_leading() {
             return;
+        }
+        if was_whole {
+            // Not when it cannot be reached at all: that says no more each time.
+            host.broken_off.send_modify(|count| *count += 1);
         }
         match &ended {
             Err(FollowError::Status(StatusCode::SERVICE_UNAVAILABLE)) => {

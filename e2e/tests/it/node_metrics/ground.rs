@@ -171,11 +171,15 @@ impl Replica {
         Ok(())
     }
 
+    /// Leaves everybody but `one` no way to a port of this pod, until what is returned is dropped.
+    pub(super) async fn unheard_by_all_but(&self, one: &Self, port: u16) -> Result<CutOff> {
+        let port = port.to_string();
+        self.cut(vec![vec!["INPUT", "!", "-s", &one.address, "-p", "tcp", "--dport", &port, "-j", "DROP"]])
+            .await
+    }
+
     /// Leaves this pod no way to a port of another, and the other none back, until what is returned is dropped.
     pub(super) async fn cut_off_from(&self, other: &Self, port: i32, how: Cut) -> Result<CutOff> {
-        let namespace = File::open(format!("/proc/{}/ns/net", self.process))?;
-        // The pod's namespace outlives its process, which may begin anew meanwhile.
-        let network = format!("--net=/proc/{}/fd/{}", std::process::id(), namespace.as_raw_fd());
         let port = port.to_string();
         let there = ["OUTPUT", "-d", &other.address, "-p", "tcp", "--dport", &port];
         let back = ["INPUT", "-s", &other.address, "-p", "tcp", "--sport", &port];
@@ -184,6 +188,14 @@ impl Replica {
             Cut::Refused => vec![[&there[..], &["-j", "REJECT", "--reject-with", "tcp-reset"]].concat()],
             Cut::Silent => vec![[&there[..], &drop].concat(), [&back[..], &drop].concat()],
         };
+        self.cut(rules).await
+    }
+
+    /// Rules of the pod's own network, until what is returned is dropped.
+    async fn cut(&self, rules: Vec<Vec<&str>>) -> Result<CutOff> {
+        let namespace = File::open(format!("/proc/{}/ns/net", self.process))?;
+        // The pod's namespace outlives its process, which may begin anew meanwhile.
+        let network = format!("--net=/proc/{}/fd/{}", std::process::id(), namespace.as_raw_fd());
         let mut lifted = Cleanup::default();
         for rule in rules {
             let words = |change| [&[network.as_str(), "iptables", "-w", change], &rule[..]].concat();

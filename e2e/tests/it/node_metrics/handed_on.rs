@@ -21,7 +21,7 @@ use super::ground::{Cut, Ground, Replica};
 use super::observers::Observers;
 use super::{NODE, SOON};
 
-mod watch;
+pub(super) mod watch;
 
 const API: &str = "/apis/slo.koordinator.sh/v1beta1";
 

@@ -9,6 +9,7 @@ use std::{
     },
 };
 
+use api::annotations::LEASE_ADDRESS;
 use axum::body::Body;
 use futures::channel::mpsc;
 use http::{Method, Request as HttpRequest, Response, StatusCode};
@@ -20,6 +21,8 @@ use tokio::{task::JoinHandle, time::Instant};
 use super::*;
 use crate::leader::LeadershipGuard;
 
+#[path = "tests/gone.rs"]
+mod gone;
 #[path = "tests/terms.rs"]
 mod terms;
 
@@ -31,6 +34,8 @@ enum Mishap {
     /// It does what is asked and is not heard.
     Unheard,
     Refuse(StatusCode),
+    /// It does what is asked when the outage is over.
+    Stall,
 }
 
 #[derive(Default)]
@@ -66,6 +71,11 @@ impl Server {
         };
         match mishap {
             Some(Mishap::Silence) => return std::future::pending().await,
+            Some(Mishap::Stall) => {
+                while self.outage.lock().is_some() {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            }
             Some(Mishap::Refuse(code)) => {
                 return status(
                     code,
@@ -173,6 +183,7 @@ fn start_as(
         identity: identity.to_owned(),
         timing: Timing::default(),
         owner,
+        at: None,
     };
     let origin = Instant::now();
     let clock = Clock::from_fn(move || origin.elapsed());

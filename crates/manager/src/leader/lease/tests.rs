@@ -257,3 +257,40 @@ fn a_term_of_parts_of_a_second_is_said_beside_the_record() {
     let whole = writes(&seen, "me", &Timing::default());
     assert!(!whole.metadata.annotations.unwrap_or_default().contains_key(LEASE_DURATION));
 }
+
+#[test]
+fn a_holder_that_is_gone_is_followed_when_it_should_have_renewed_and_not_when_it_did() {
+    let mut seen = see(None, Some(lease("other", 16, 1)), 50);
+    assert_eq!(seen.overdue_at(), at(54));
+    seen.found_gone();
+    assert_eq!(act(&seen, None, 53), Decision::Wait(at(54)));
+    assert_eq!(kind(&act(&seen, None, 54)), "acquire");
+    // The same record seen again is as free, and one that is renewed, or another's, is not.
+    assert_eq!(kind(&act(&see(Some(&seen), Some(lease("other", 16, 1)), 53), None, 54)), "acquire");
+    for changed in [lease("other", 16, 2), lease("third", 16, 1)] {
+        assert_eq!(act(&see(Some(&seen), Some(changed), 53), None, 54), Decision::Wait(at(69)));
+    }
+    // What is free already is not kept for longer.
+    let mut free = see(None, None, 50);
+    free.found_gone();
+    assert_eq!(kind(&act(&free, None, 50)), "acquire");
+}
+
+#[test]
+fn where_a_holder_listens_is_its_own_word() {
+    let here: SocketAddr = "10.0.0.1:7".parse().unwrap();
+    let mut theirs = lease("other", 15, 1);
+    say_where(&mut theirs, "other", Some(here));
+    assert_eq!(said_where(&theirs), Some(here));
+    assert_eq!(said_where(&released(theirs.clone(), wall(100))), None);
+    let mut taken = theirs.clone();
+    taken.spec.as_mut().unwrap().holder_identity = Some("me".to_owned());
+    assert_eq!(said_where(&taken), None, "of a version that does not know the word");
+    for nonsense in ["", "10.0.0.1:7", "10.0.0.1 other", "name:7 other", " other"] {
+        let mut odd = theirs.clone();
+        odd.metadata.annotations.as_mut().unwrap().insert(LEASE_ADDRESS.to_owned(), nonsense.to_owned());
+        assert_eq!(said_where(&odd), None, "{nonsense:?}");
+    }
+    say_where(&mut theirs, "me", None);
+    assert_eq!(theirs.metadata.annotations, Some([].into()));
+}

@@ -24,6 +24,8 @@ pub(super) enum Fault {
     JumpTimeOfDay(i64),
     /// Somebody else edits the Lease's metadata.
     Touch,
+    /// A connection to the holder breaks, for whatever reason.
+    Doubt,
 }
 
 #[derive(Clone, Debug)]
@@ -35,6 +37,8 @@ pub(super) struct Scenario {
     pub(super) fates: Vec<Fate>,
     /// Who holds the Lease at the start, though it lives no more: `None` if there is no Lease, "" if it was released.
     pub(super) stored: Option<&'static str>,
+    /// Every dial is refused, whoever listens.
+    pub(super) refused: bool,
     pub(super) end: Time,
 }
 

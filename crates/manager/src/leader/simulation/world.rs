@@ -3,6 +3,7 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BinaryHeap},
+    net::SocketAddr,
 };
 
 use k8s_openapi::{
@@ -13,9 +14,14 @@ use k8s_openapi::{
 use super::machine::{Machine, RESTART, Time};
 use super::scenario::{Claim, Fate, Fault, Scenario};
 use crate::leader::{
-    candidate::{Candidate, Step},
+    candidate::{Candidate, Inquiry, Step},
     clock::Moment,
 };
+
+/// How long it takes to be refused.
+const INQUIRY: Time = 200_000;
+/// How soon others see a connection end.
+const BREAKS: Time = 1_000;
 
 #[derive(Debug)]
 enum Event {
@@ -25,6 +31,8 @@ enum Event {
     Answer { process: usize, request: u64, answer: Answer },
     Timeout { process: usize, request: u64 },
     Watched { process: usize, lease: Box<Lease> },
+    Doubted(usize),
+    Asked { process: usize, inquiry: Box<Inquiry> },
     Fault(usize, Fault),
 }
 
@@ -43,6 +51,7 @@ struct Process {
     under_way: Option<(u64, Moment)>,
     /// Wake-ups of earlier turns are void.
     turn: u64,
+    asking: bool,
 }
 
 pub(super) struct World {
@@ -119,7 +128,9 @@ impl World {
             Event::Wake { process, .. }
             | Event::Answer { process, .. }
             | Event::Timeout { process, .. }
-            | Event::Watched { process, .. } => Some(*process),
+            | Event::Watched { process, .. }
+            | Event::Asked { process, .. }
+            | Event::Doubted(process) => Some(*process),
             Event::Start(_) | Event::Arrive { .. } | Event::Fault(..) => None,
         };
         if let Some(process) = process {
@@ -153,7 +164,31 @@ impl World {
                     self.step(time, process);
                 }
             }
+            Event::Doubted(process) => {
+                let Process { machine, candidate, under_way, .. } = &mut self.processes[process];
+                candidate.doubted(self.machines[*machine].now(time));
+                if under_way.is_none() {
+                    self.step(time, process);
+                }
+            }
+            Event::Asked { process, inquiry } => self.asked(time, process, &inquiry),
             Event::Fault(machine, fault) => self.fault(time, machine, fault),
+        }
+    }
+
+    /// Whoever lives on a machine listens at its address, be it frozen or not; of a machine that is cut off nothing is heard.
+    fn asked(&mut self, time: Time, process: usize, inquiry: &Inquiry) {
+        let machine = usize::from(inquiry.at.port());
+        let cut =
+            [machine, self.processes[process].machine].iter().any(|machine| time < self.cut_until[*machine]);
+        let lives = self.processes.iter().any(|process| process.machine == machine && process.alive);
+        let asking = &mut self.processes[process];
+        asking.asking = false;
+        if !cut && (self.scenario.refused || !lives) {
+            asking.candidate.gone(inquiry);
+        }
+        if asking.under_way.is_none() {
+            self.step(time, process);
         }
     }
 
@@ -166,7 +201,10 @@ impl World {
             self.scenario.timing,
             None,
         );
-        self.processes.push(Process { machine, candidate, alive: true, under_way: None, turn: 0 });
+        let address = SocketAddr::from(([127, 0, 0, 1], u16::try_from(machine).unwrap()));
+        let candidate = candidate.listening(Some(address));
+        let started = Process { machine, candidate, alive: true, under_way: None, turn: 0, asking: false };
+        self.processes.push(started);
         self.schedule(time, Event::Wake { process, turn: 0 });
     }
 
@@ -181,6 +219,11 @@ impl World {
                 let turn = self.processes[process].turn;
                 let wake = self.machines[machine].when(until).max(time + 1);
                 self.schedule(wake, Event::Wake { process, turn });
+                if let Some(inquiry) = self.processes[process].candidate.inquiry(now)
+                    && !std::mem::replace(&mut self.processes[process].asking, true)
+                {
+                    self.schedule(time + INQUIRY, Event::Asked { process, inquiry: Box::new(inquiry) });
+                }
             }
             Step::Lost(_) => self.exit(time, process, RESTART),
         }
@@ -188,6 +231,9 @@ impl World {
 
     fn exit(&mut self, time: Time, process: usize, downtime: Time) {
         self.processes[process].alive = false;
+        for other in 0..self.processes.len() {
+            self.schedule(time + BREAKS, Event::Doubted(other));
+        }
         self.withdraw(time, process);
         self.schedule(time + downtime, Event::Start(self.processes[process].machine));
     }
@@ -281,6 +327,7 @@ impl World {
                     self.put(time, lease, 1_000);
                 }
             }
+            (Fault::Doubt, Some(process)) => self.schedule(time, Event::Doubted(process)),
             (Fault::Crash, Some(process)) => self.exit(time, process, RESTART),
             (Fault::Release, Some(process)) if time >= self.frozen_until[machine] => {
                 let (now, wall) = (self.machines[machine].now(time), self.machines[machine].wall(time));
@@ -292,7 +339,7 @@ impl World {
                 }
                 self.exit(time, process, RESTART);
             }
-            (Fault::Crash | Fault::Release, _) => {}
+            (Fault::Crash | Fault::Release | Fault::Doubt, _) => {}
         }
     }
 }

@@ -69,7 +69,7 @@ impl Watch {
 }
 
 /// The version of an object or a list.
-pub(super) fn version(object: &Value) -> Result<u64> {
+pub(in super::super) fn version(object: &Value) -> Result<u64> {
     let version = object["metadata"]["resourceVersion"].as_str();
     Ok(version.with_context(|| format!("no version: {object:.200}"))?.parse()?)
 }

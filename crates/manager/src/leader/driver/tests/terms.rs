@@ -51,6 +51,7 @@ fn serve(
         identity: identity.to_owned(),
         timing: Timing::within(Duration::from_secs(3)).unwrap(),
         owner: None,
+        at: None,
     };
     let candidacy = Candidacy {
         client: server.client(),
