@@ -2,10 +2,10 @@
 //! are the same, and an edge node of no pool. `hack/cluster` makes it; it stays until the cluster goes.
 
 use std::process::{Output, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, Command};
@@ -84,32 +84,41 @@ spec:
 /// How the API server comes to kubelets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// By name, which is the gateways' for edge nodes.
+    /// By name, which a file of hosts leads to the balancer for edge nodes: it gives each gateway connections in turn, and is there without a kube-proxy.
     Names,
+    /// By name as the cluster's own DNS says it, and the address of the gateways' Service: as users have it.
+    Dns,
     /// By its `EgressSelector`.
     Egress,
 }
 
-/// Whether the API server goes by its `EgressSelector`.
-static BY_EGRESS: AtomicBool = AtomicBool::new(false);
+/// The way that is there.
+static THERE: Mutex<Reach> = Mutex::new(Reach::Names);
 
 impl Reach {
-    /// Both, the one that is there first: for the other one the API server starts anew.
+    /// Both that users have, the one that is there first: for the other one the API server starts anew.
     pub fn both() -> [Self; 2] {
-        match Self::there() {
-            Self::Names => [Self::Names, Self::Egress],
-            Self::Egress => [Self::Egress, Self::Names],
-        }
+        Self::in_turn(Self::Dns)
     }
 
-    /// The one that is there, for what goes either way.
+    /// Both by the balancer, which by turns has sessions go over each gateway.
+    pub fn both_by_balancer() -> [Self; 2] {
+        Self::in_turn(Self::Names)
+    }
+
+    fn in_turn(by_name: Self) -> [Self; 2] {
+        if Self::there() == Self::Egress { [Self::Egress, by_name] } else { [by_name, Self::Egress] }
+    }
+
+    /// The one that is there, for what goes any way.
     pub fn there() -> Self {
-        if BY_EGRESS.load(Ordering::Relaxed) { Self::Egress } else { Self::Names }
+        *THERE.lock()
     }
 
     fn word(self) -> &'static str {
         match self {
             Self::Names => "names",
+            Self::Dns => "dns",
             Self::Egress => "egress",
         }
     }
@@ -133,7 +142,7 @@ pub async fn ground(reach: Reach) -> Result<&'static Ground> {
 pub async fn ground_with(reach: Reach, arguments: &[&str]) -> Result<&'static Ground> {
     let ground = GROUND_MADE.get_or_try_init(make).await?;
     hack_cluster(&[&["reach", reach.word()], arguments].concat()).await?.ok()?;
-    BY_EGRESS.store(reach == Reach::Egress, Ordering::Relaxed);
+    *THERE.lock() = reach;
     Ok(ground)
 }
 

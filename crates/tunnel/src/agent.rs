@@ -362,11 +362,14 @@ async fn keep(agent: Agent, key: LinkKey, ending: Ending, events: mpsc::Unbounde
             Obstacle::Refusal => backoff.refused(fastrand::f64()),
         };
         if let Err(error) = result {
-            if up_since.is_none() {
+            let was_up = up_since.is_some();
+            if !was_up {
                 agent.connector.stats().link_failed();
             }
             let error = &error as &dyn std::error::Error;
-            if another && told_of_another {
+            if was_up {
+                warn!(gateway = key.gateway, address = key.address, class = key.class.name(), direction = ?key.direction, error, ?wait, "link broke");
+            } else if another && told_of_another {
                 debug!(gateway = key.gateway, address = key.address, error, ?wait, "no link yet");
             } else {
                 warn!(gateway = key.gateway, address = key.address, error, ?wait, "no link");

@@ -19,6 +19,7 @@ use tracing::debug;
 use crate::{
     audit, dial,
     doorway::Source,
+    last_use::LastUse,
     link::ask::{Opening, open},
     links::table::LinkTable,
     protocol::{Class, Limits, MAX_HOPS, OpenError},
@@ -52,17 +53,38 @@ pub struct Request {
 }
 
 /// A client that nobody vouches for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Unvouched {
     /// What it came in at, one of a fixed set.
     pub listener: &'static str,
     /// Where it is.
     pub source: Source,
+    // What passes of it, by which it is seen who is idle.
+    used: Arc<LastUse>,
+}
+
+impl Unvouched {
+    /// One of whom nothing else holds a place.
+    pub fn new(listener: &'static str, source: Source) -> Self {
+        Self::noted(listener, source, Arc::default())
+    }
+
+    /// One who holds a place for which `used` is noted, too.
+    pub(crate) fn noted(listener: &'static str, source: Source, used: Arc<LastUse>) -> Self {
+        Self { listener, source, used }
+    }
 }
 
 /// A connection to where a stream goes.
 #[derive(Debug)]
-pub enum Upstream {
+pub struct Upstream {
+    way: Way,
+    // Of a client that nobody vouches for.
+    used: Option<Arc<LastUse>>,
+}
+
+#[derive(Debug)]
+enum Way {
     /// Dialled by this node.
     Direct(TcpStream),
     /// Through a peer.
@@ -72,15 +94,21 @@ pub enum Upstream {
 impl Upstream {
     /// Ends when this has to give its place to another: whoever does not poll it is to let go of it then.
     pub(crate) fn gives_way(&self) -> impl Future<Output = ()> + Send + use<> {
-        let leave = match self {
-            Self::Through(stream) => stream.leave(),
-            Self::Direct(_) => None,
+        let leave = match &self.way {
+            Way::Through(stream) => stream.leave(),
+            Way::Direct(_) => None,
         };
         async move {
             match leave {
                 Some(leave) => leave.cancelled_owned().await,
                 None => std::future::pending().await,
             }
+        }
+    }
+
+    fn note<T>(&self, passed: &Poll<io::Result<T>>) {
+        if let (Some(used), Poll::Ready(Ok(_))) = (&self.used, passed) {
+            used.note();
         }
     }
 }
@@ -150,13 +178,13 @@ impl Connector {
                 self.stats.refused(*error);
                 let (target, request_id) = (request.target.to_string(), &request.request_id);
                 let (caller, stranger) =
-                    (&request.caller, request.unvouched.filter(|of| of.source.is_of_stranger()));
+                    (&request.caller, request.unvouched.as_ref().filter(|of| of.source.is_of_stranger()));
                 if let (true, Some(of)) = (error.is_audited(), stranger) {
                     self.unknown.refused(of.listener, caller, of.source, &target, request_id, *error);
                 } else if error.is_audited() {
                     audit::refused(
                         caller,
-                        request.unvouched.map(|of| of.source),
+                        request.unvouched.as_ref().map(|of| of.source),
                         &target,
                         request_id,
                         *error,
@@ -180,12 +208,13 @@ impl Connector {
         };
         match route(&self.me, &origin, &request.target, &view) {
             Route::Refused(refusal) => Err(refusal.into()),
-            Route::Direct(direct) => dial::destination(&direct, self.limits.dial).await.map(Upstream::Direct),
+            Route::Direct(direct) => dial::destination(&direct, self.limits.dial).await.map(Way::Direct),
             Route::Through { domain: _, steps } => {
                 self.awaited(&steps, request).await;
-                self.through(&steps, request).await.map(Upstream::Through)
+                self.through(&steps, request).await.map(Way::Through)
             }
         }
+        .map(|way| Upstream { way, used: request.unvouched.as_ref().map(|of| of.used.clone()) })
     }
 
     /// Waits for a link to any of these peers, as long as the request has patience: who holds none at rest makes one now.
@@ -217,7 +246,7 @@ impl Connector {
             target: &request.target,
             class: request.class,
             hops: request.hops + 1,
-            source: request.unvouched.map(|of| of.source),
+            source: request.unvouched.as_ref().map(|of| of.source),
             request_id: &request.request_id,
         };
         // Those of all steps: the last of them has its share, too.
@@ -233,13 +262,14 @@ impl Connector {
             if left > 1 {
                 share = share.min(self.limits.one_way + 4 * link.round_trip().unwrap_or_default());
             }
-            let place = match opening.source.map(|source| link.unvouched_place(source)) {
-                Some(None) => {
-                    last = OpenError::Crowded;
-                    continue;
-                }
-                place => place.flatten(),
-            };
+            let place =
+                match request.unvouched.as_ref().map(|of| link.unvouched_place(of.source, of.used.clone())) {
+                    Some(None) => {
+                        last = OpenError::Crowded;
+                        continue;
+                    }
+                    place => place.flatten(),
+                };
             if std::mem::replace(&mut tried, true) {
                 self.stats.retried();
             }
@@ -263,62 +293,68 @@ impl Connector {
 
 impl AsyncRead for Upstream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Direct(stream) => Pin::new(stream).poll_read(cx, buf),
-            Self::Through(stream) => Pin::new(stream).poll_read(cx, buf),
-        }
+        let this = self.get_mut();
+        let read = match &mut this.way {
+            Way::Direct(stream) => Pin::new(stream).poll_read(cx, buf),
+            Way::Through(stream) => Pin::new(stream).poll_read(cx, buf),
+        };
+        this.note(&read);
+        read
     }
 }
 
 impl AsyncWrite for Upstream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Direct(stream) => Pin::new(stream).poll_write(cx, buf),
-            Self::Through(stream) => Pin::new(stream).poll_write(cx, buf),
-        }
+        let this = self.get_mut();
+        let written = match &mut this.way {
+            Way::Direct(stream) => Pin::new(stream).poll_write(cx, buf),
+            Way::Through(stream) => Pin::new(stream).poll_write(cx, buf),
+        };
+        this.note(&written);
+        written
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Direct(stream) => Pin::new(stream).poll_flush(cx),
-            Self::Through(stream) => Pin::new(stream).poll_flush(cx),
+        match &mut self.get_mut().way {
+            Way::Direct(stream) => Pin::new(stream).poll_flush(cx),
+            Way::Through(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Direct(stream) => Pin::new(stream).poll_shutdown(cx),
-            Self::Through(stream) => Pin::new(stream).poll_shutdown(cx),
+        match &mut self.get_mut().way {
+            Way::Direct(stream) => Pin::new(stream).poll_shutdown(cx),
+            Way::Through(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }
 }
 
 impl Pipe for Upstream {
     fn abort(&mut self) {
-        match self {
-            Self::Direct(stream) => stream.abort(),
-            Self::Through(stream) => stream.abort(),
+        match &mut self.way {
+            Way::Direct(stream) => stream.abort(),
+            Way::Through(stream) => stream.abort(),
         }
     }
 
     fn set_broken_by_drop(&mut self, broken: bool) {
-        match self {
-            Self::Direct(stream) => stream.set_broken_by_drop(broken),
-            Self::Through(stream) => stream.set_broken_by_drop(broken),
+        match &mut self.way {
+            Way::Direct(stream) => stream.set_broken_by_drop(broken),
+            Way::Through(stream) => stream.set_broken_by_drop(broken),
         }
     }
 
     fn poll_prefetch(&mut self, cx: &mut Context<'_>) {
-        match self {
-            Self::Direct(stream) => stream.poll_prefetch(cx),
-            Self::Through(stream) => stream.poll_prefetch(cx),
+        match &mut self.way {
+            Way::Direct(stream) => stream.poll_prefetch(cx),
+            Way::Through(stream) => stream.poll_prefetch(cx),
         }
     }
 
     fn poll_broken(&mut self, cx: &mut Context<'_>, ended: bool) -> Poll<()> {
-        match self {
-            Self::Direct(stream) => stream.poll_broken(cx, ended),
-            Self::Through(stream) => stream.poll_broken(cx, ended),
+        match &mut self.way {
+            Way::Direct(stream) => stream.poll_broken(cx, ended),
+            Way::Through(stream) => stream.poll_broken(cx, ended),
         }
     }
 }

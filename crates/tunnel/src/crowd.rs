@@ -1,5 +1,9 @@
 //! Places that nobody holds for good: one source may have all of them as long as no other wants one; then who has most gives way to who has less.
 //!
+//! It gives the place over which nothing has passed for longest: a connection that is only kept is dialled again by whoever kept it, and a log that is
+//! followed or a session would be cut. kubectl and API servers send a ping each 5 to 10 s over exec, attach and port-forward, so a shell that waits for its
+//! user outlives what is kept from one scrape to the next; a log whose pod says nothing does not.
+//!
 //! Many that are honest may come from one address, as all that a Prometheus keeps open does, so no source has a fixed part.
 
 use std::{
@@ -10,14 +14,14 @@ use std::{
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::doorway::Source;
+use crate::{doorway::Source, last_use::LastUse};
 
 /// What becomes of one who comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict<S> {
     /// There is a free place.
     Free,
-    /// It gets the oldest place of that source.
+    /// It gets the idlest place of that source.
     InPlaceOf(S),
     /// There is none: nobody has more than its source would have with it.
     Full,
@@ -48,7 +52,13 @@ struct Book {
     next: u64,
     all: usize,
     // The oldest first.
-    of: HashMap<Source, BTreeMap<u64, CancellationToken>>,
+    of: HashMap<Source, BTreeMap<u64, Held>>,
+}
+
+#[derive(Debug)]
+struct Held {
+    leave: CancellationToken,
+    used: Arc<LastUse>,
 }
 
 /// A place, until it is dropped or another needs it.
@@ -70,35 +80,38 @@ impl Crowd {
         self.book.lock().all < self.places
     }
 
-    /// Gives a place to a source, if need be that of another, who is told by its own `leave`.
-    pub(crate) fn enter(&self, source: Source, leave: CancellationToken) -> Option<Seat> {
+    /// Gives a place to a source, if need be that of another, who is told by its own `leave`. `used` is noted for as long as the place is held.
+    pub(crate) fn enter(&self, source: Source, leave: CancellationToken, used: Arc<LastUse>) -> Option<Seat> {
+        used.note();
         let mut book = self.book.lock();
         // Looked at first, as all sources are counted only where there is no room.
         if book.all >= self.places {
             let held = book.of.iter().map(|(source, of)| (*source, of.len())).collect();
             match verdict(self.places, &held, source) {
                 Verdict::Free => {}
-                Verdict::InPlaceOf(most) => book.send_away_oldest(most),
+                Verdict::InPlaceOf(most) => book.send_away_idlest(most),
                 Verdict::Full => return None,
             }
         }
         let number = book.next;
         book.next += 1;
         book.all += 1;
-        book.of.entry(source).or_default().insert(number, leave.clone());
+        book.of.entry(source).or_default().insert(number, Held { leave: leave.clone(), used });
         Some(Seat { book: self.book.clone(), source, number, leave })
     }
 }
 
 impl Book {
-    fn send_away_oldest(&mut self, of: Source) {
-        let oldest = self.of.get(&of).and_then(|all| all.keys().next().copied());
-        if let Some(leave) = oldest.and_then(|oldest| self.remove(of, oldest)) {
-            leave.cancel();
+    fn send_away_idlest(&mut self, of: Source) {
+        // Of those that are as idle the oldest.
+        let idlest = self.of.get(&of).and_then(|all| all.iter().min_by_key(|(_, held)| held.used.at()));
+        let number = idlest.map(|(number, _)| *number);
+        if let Some(held) = number.and_then(|number| self.remove(of, number)) {
+            held.leave.cancel();
         }
     }
 
-    fn remove(&mut self, source: Source, number: u64) -> Option<CancellationToken> {
+    fn remove(&mut self, source: Source, number: u64) -> Option<Held> {
         let of = self.of.get_mut(&source)?;
         let removed = of.remove(&number)?;
         if of.is_empty() {
@@ -155,10 +168,15 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_goes_is_told_and_is_counted_once() {
+    fn of_those_as_idle_the_oldest_goes_is_told_and_is_counted_once() {
         let crowd = Crowd::new(4);
         let [first, second] = [1, 2].map(|n| Source::from(IpAddr::from([10, 0, 0, n])));
-        let enter = |source| crowd.enter(source, CancellationToken::new());
+        let enter = |source| {
+            let used = Arc::<LastUse>::default();
+            let seat = crowd.enter(source, CancellationToken::new(), used.clone());
+            used.set(1);
+            seat
+        };
         let mut held: Vec<_> = (0..4).map(|_| enter(first).unwrap()).collect();
         assert!(enter(first).is_none() && !crowd.has_room());
         let other = enter(second).unwrap();
@@ -171,5 +189,24 @@ mod tests {
         assert!(held[0].leave().is_cancelled() && enter(second).is_none() && enter(first).is_none());
         drop((held, other, third));
         assert!(crowd.has_room() && crowd.book.lock().of.is_empty());
+    }
+
+    #[test]
+    fn the_idlest_goes_first_however_old_others_are() {
+        let crowd = Crowd::new(4);
+        let [first, second] = [1, 2].map(|n| Source::from(IpAddr::from([10, 0, 0, n])));
+        // The oldest is in use, and so is the third.
+        let held = [9, 3, 8, 5].map(|last| {
+            let used = Arc::<LastUse>::default();
+            let seat = crowd.enter(first, CancellationToken::new(), used.clone()).unwrap();
+            used.set(last);
+            seat
+        });
+        let mut others = Vec::new();
+        for expected in [[false, true, false, false], [false, true, false, true]] {
+            others.push(crowd.enter(second, CancellationToken::new(), Arc::default()).unwrap());
+            assert_eq!(held.each_ref().map(|seat| seat.leave().is_cancelled()), expected);
+        }
+        assert!(crowd.enter(second, CancellationToken::new(), Arc::default()).is_none());
     }
 }

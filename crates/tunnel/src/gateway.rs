@@ -150,11 +150,11 @@ impl Gateway {
         ending: &Ending,
     ) {
         tune_link(&connection);
-        let mut registered = false;
+        let mut registered = None;
         let result = match self.shake(connection, address.ip(), place, shaking).await {
             Ok(Some((connection, place))) => {
-                let registered = || {
-                    registered = true;
+                let registered = |node: &str| {
+                    registered = Some(node.to_owned());
                     drop(place);
                 };
                 self.link(connection, ending, registered).await
@@ -164,9 +164,9 @@ impl Gateway {
         };
         match result {
             Ok(()) => debug!(%address, "link ended"),
-            Err(error) if registered => {
+            Err(error) if registered.is_some() => {
                 let error = &error as &dyn std::error::Error;
-                info!(%address, error, "link broke");
+                info!(%address, node = registered, error, "link broke");
             }
             Err(error) => {
                 self.connector.stats().link_failed();
@@ -206,7 +206,7 @@ impl Gateway {
         &self,
         connection: TlsStream<ReadAhead<TcpStream>>,
         ending: &Ending,
-        registered: impl FnOnce(),
+        registered: impl FnOnce(&str),
     ) -> Result<(), AcceptError> {
         let limits = *self.connector.limits();
         let (identity, direction) = self.introduce(&connection)?;
@@ -243,6 +243,7 @@ impl Gateway {
         let gone = self.revocation(&identity, direction, &admitted, ending);
         let expired = expiry::follow(&identity.node, identity.expires, &self.table, ending);
         let asks = direction == Direction::Reverse;
+        let registered = || registered(&identity.node);
         let link = serve::link(&self.connector, asks, connection, peer, &terms, ending, registered);
         tokio::select! {
             result = link => Ok(result?),

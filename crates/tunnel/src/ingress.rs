@@ -37,14 +37,14 @@ pub struct Ingress {
 
 impl Ingress {
     fn request(&self, target: Target, peer: &str, arrival: &Arrival) -> Request {
-        let of = Unvouched { listener: self.name, source: arrival.source() };
+        let of = || Unvouched::noted(self.name, arrival.source(), arrival.used());
         Request {
             target,
             origin: None,
             caller: format!("{} {peer}", self.name).into(),
             class: self.class,
             hops: 0,
-            unvouched: (!self.vouched).then_some(of),
+            unvouched: (!self.vouched).then(of),
             request_id: new_request_id(),
             patience: self.patience,
         }

@@ -78,7 +78,7 @@ async fn stream(connector: Arc<Connector>, peer: Arc<str>, domain: Domain, rever
     // What edge nodes ask a gateway for is for nodes of others, whom the cloud must reach all the same: whatever they say of their clients, it is theirs.
     let theirs = who == Asker::Peer && mine.as_ref() != Some(&of) && !view.is_exposed(&of);
     let source = if theirs { Some(Source::of_domain(&of)) } else { said };
-    let unvouched = source.map(|source| Unvouched { listener: "links", source });
+    let unvouched = source.map(|source| Unvouched::new("links", source));
     let (caller, patience) = (peer, Duration::ZERO);
     let request = Request { target, origin, caller, class, hops, unvouched, request_id, patience };
     // Boxed: a stream that is open no longer holds what opening it took.

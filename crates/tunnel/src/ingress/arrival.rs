@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     crowd::{Crowd, Seat},
     doorway::{Doorway, Place, Source},
+    last_use::LastUse,
 };
 
 /// How many clients of a listener may have said what they want. One source may have all as long as no other wants a place: many honest ones may
@@ -42,6 +43,7 @@ pub struct Arrival {
     source: Source,
     since: Instant,
     leave: CancellationToken,
+    used: Arc<LastUse>,
     held: Mutex<Held>,
 }
 
@@ -67,7 +69,13 @@ impl Arrival {
     }
 
     fn holding(source: Source, held: Held) -> Self {
-        Self { source, since: Instant::now(), leave: CancellationToken::new(), held: Mutex::new(held) }
+        Self {
+            source,
+            since: Instant::now(),
+            leave: CancellationToken::new(),
+            used: Arc::default(),
+            held: Mutex::new(held),
+        }
     }
 
     /// Until when it may take so long to say what it wants: from when it came, whatever it has been asked since; or from now, if it is in.
@@ -79,6 +87,11 @@ impl Arrival {
     /// Is cancelled when another source needs the place: then the client is to go.
     pub(super) fn leave(&self) -> CancellationToken {
         self.leave.clone()
+    }
+
+    /// What is noted when bytes pass between the client and where it wants to go.
+    pub(super) fn used(&self) -> Arc<LastUse> {
+        self.used.clone()
     }
 
     /// Where the client is.
@@ -103,10 +116,12 @@ impl Arrival {
     #[must_use]
     pub fn enter(&self) -> bool {
         self.held.lock().change(|held| match held {
-            Held::Arriving(rooms, _) => match rooms.clients.enter(self.source, self.leave.clone()) {
-                Some(place) => Held::In { _place: Some(place) },
-                None => Held::Out,
-            },
+            Held::Arriving(rooms, _) => {
+                match rooms.clients.enter(self.source, self.leave.clone(), self.used.clone()) {
+                    Some(place) => Held::In { _place: Some(place) },
+                    None => Held::Out,
+                }
+            }
             held @ (Held::In { .. } | Held::Out) => held,
         })
     }
@@ -139,6 +154,8 @@ mod tests {
         assert!(first.enter() && first.enter());
         let second = arrive("10.0.0.1").unwrap();
         assert!(second.enter());
+        // As old as one another, and the second is in use.
+        first.used.set(1);
         let third = arrive("10.0.0.1").unwrap();
         assert!(!third.enter() && !third.enter(), "a third of one source");
         // It is on its way out, and holds nothing.
@@ -161,8 +178,11 @@ mod tests {
         assert!(first.is_of_user(1000) && second.is_of_user(1000));
         let [mut third, mut other] = [arrive(), arrive()];
         assert!(!third.is_of_user(1000) && other.is_of_user(1001));
-        assert!(first.enter() && second.enter() && other.enter() && !third.enter());
-        assert!(first.leave().is_cancelled() && !second.leave().is_cancelled());
+        assert!(first.enter() && second.enter());
+        // The first has something to do since.
+        second.used.set(1);
+        assert!(other.enter() && !third.enter());
+        assert!(second.leave().is_cancelled() && !first.leave().is_cancelled());
         assert!(Arrival::uncounted().enter());
     }
 

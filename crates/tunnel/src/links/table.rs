@@ -20,6 +20,7 @@ use crate::{
     candidates::{Candidate, order},
     crowd::{Crowd, Seat},
     doorway::Source,
+    last_use::LastUse,
     links::load::Load,
     protocol::Class,
     route::{Direction, Step},
@@ -278,8 +279,8 @@ impl Link {
     }
 
     /// A place for a stream of a client that nobody vouches for, if need be that of a source that has more.
-    pub(crate) fn unvouched_place(&self, source: Source) -> Option<Seat> {
-        self.unvouched.enter(source, CancellationToken::new())
+    pub(crate) fn unvouched_place(&self, source: Source, used: Arc<LastUse>) -> Option<Seat> {
+        self.unvouched.enter(source, CancellationToken::new(), used)
     }
 
     fn load(&self, now: Instant) -> u64 {

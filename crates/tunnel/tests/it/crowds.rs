@@ -188,7 +188,7 @@ async fn a_head_that_is_too_long_is_refused() {
 }
 
 fn unvouched(target: &str, source: [u8; 4]) -> Request {
-    let of = Unvouched { listener: "test", source: std::net::IpAddr::from(source).into() };
+    let of = Unvouched::new("test", std::net::IpAddr::from(source).into());
     Request { unvouched: Some(of), ..request(target) }
 }
 
@@ -256,6 +256,35 @@ async fn whom_nobody_vouches_for_leaves_streams_to_others() {
     let (more, _) = fill(&cloud, &of([192, 0, 2, 3])).await;
     assert_eq!(more.len(), 10);
     left(&mut first, 10).await;
+}
+
+/// A session that is older than all that its source keeps open goes on, whatever comes in over it or goes out.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_in_use_is_not_cut_for_another() {
+    let (mut world, mut tasks) = (World::new(), JoinSet::new());
+    world.limits.streams = 16;
+    let (cloud, _edge) = world.pair().await;
+    let echoes = format!("a1:{}", echo(&mut tasks).await);
+    let speaker = destination(&mut tasks, |mut client| async move {
+        while client.write_all(b".").await.is_ok() {
+            sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    let source = [192, 0, 2, 1];
+    let mut followed = cloud.connector.connect(&unvouched(&format!("a1:{speaker}"), source)).await.unwrap();
+    let mut session = cloud.connector.connect(&unvouched(&echoes, source)).await.unwrap();
+    let (mut kept, _) = fill(&cloud, &unvouched(&echoes, source)).await;
+    assert_eq!(kept.len(), 26);
+    // Longer than the clock is old by which it is noted.
+    sleep(Duration::from_millis(100)).await;
+    assert_eq!(ask(&mut session, b"key").await.unwrap(), b"key");
+    followed.read_exact(&mut [0; 20]).await.unwrap();
+    let (other, _) = fill(&cloud, &unvouched(&echoes, [192, 0, 2, 2])).await;
+    assert_eq!(other.len(), 14);
+    left(&mut kept, 12).await;
+    assert_eq!(ask(&mut session, b"key").await.unwrap(), b"key");
+    followed.read_exact(&mut [0; 20]).await.unwrap();
 }
 
 /// Of an answer that its client does not read: nobody asks the stream for more then, and it goes all the same.

@@ -112,7 +112,7 @@ async fn reports_twice(gateway: &str) -> Result<()> {
 #[tokio::test]
 async fn x2_a_cloud_gateway_dies() -> Result<()> {
     let slices = Api::namespaced(client().await?, "kube-system");
-    for reach in Reach::both() {
+    for reach in Reach::both_by_balancer() {
         ground(reach).await?;
         manager_follows(&slices).await?;
         gateways_report().await?;
@@ -221,7 +221,7 @@ async fn kubelet_answers_by(gateway: &str, node: &str) -> Result<()> {
 #[tokio::test]
 async fn x3_a_cloud_gateway_is_told_to_end() -> Result<()> {
     let slices = Api::namespaced(client().await?, "kube-system");
-    for reach in Reach::both() {
+    for reach in Reach::both_by_balancer() {
         ground(reach).await?;
         manager_follows(&slices).await?;
         gateways_report().await?;

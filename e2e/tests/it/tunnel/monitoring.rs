@@ -173,7 +173,7 @@ async fn f8_prometheus_reads_all_nodes_by_name() -> Result<()> {
     exporters().await?;
     prometheus().await?;
     e2e::hub::runs(NAMESPACE, "prometheus").await?;
-    for reach in [Reach::Egress, Reach::Names] {
+    for reach in [Reach::Egress, Reach::Dns] {
         ground(reach).await?;
         every_target_is_up().await.with_context(|| format!("{reach:?}"))?;
     }

@@ -1,6 +1,7 @@
 //! Who is reached, through whom, and who is not disturbed.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -84,7 +85,7 @@ async fn answers_itself(node: &str) -> Result<()> {
 
 #[tokio::test]
 async fn f10_cloud_nodes_work_with_every_gateway_dead() -> Result<()> {
-    ground(Reach::Names).await?;
+    ground(Reach::Dns).await?;
     let mut start = Cleanup::default();
     for gateway in GATEWAYS {
         start.add(e2e::repository().join("hack/cluster"), &["start", "edge-hub", gateway]);
@@ -93,7 +94,6 @@ async fn f10_cloud_nodes_work_with_every_gateway_dead() -> Result<()> {
     for gateway in GATEWAYS {
         logs(gateway, PATIENCE).await?;
     }
-    // The API server here has names of its own. Where it asks the cluster's DNS, a cloud node in it would lead to gateways that are gone.
     let listed = node_names_in_dns().await?;
     ensure!(EDGE.iter().all(|node| listed.contains(*node)), "not all edge nodes are in DNS: {listed:?}");
     let cloud = GATEWAYS.iter().find(|node| listed.contains(**node));
@@ -110,6 +110,39 @@ async fn node_names_in_dns() -> Result<BTreeSet<String>> {
     let hosts =
         kubectl(&["-n", "kube-system", "get", "configmap", "edge-tunnel-nodes", "-o", path]).await?.ok()?;
     Ok(hosts.lines().filter_map(|line| line.split_whitespace().nth(1)).map(str::to_owned).collect())
+}
+
+/// As users have it: the API server asks the cluster's DNS, and dials the address of the gateways' Service, behind which a kube-proxy
+/// chooses among them.
+#[tokio::test]
+async fn f12_an_api_server_goes_by_cluster_dns() -> Result<()> {
+    ground(Reach::Dns).await?;
+    let service = ["-n", "kube-system", "get", "service", "x-raven-proxy-internal-svc"];
+    let service = kubectl(&[&service[..], &["-o", "jsonpath={.spec.clusterIP}"]].concat()).await?.ok()?;
+    for node in EDGE {
+        let address = resolved_by_api_server(node).await?;
+        ensure!(address == service, "{node} is {address} to the API server, the Service is {service}");
+        answers_itself(node).await?;
+    }
+    for gateway in GATEWAYS {
+        let path = "jsonpath={.status.addresses[?(@.type==\"InternalIP\")].address}";
+        let own = kubectl(&["get", "node", gateway, "-o", path]).await?.ok()?;
+        let address = resolved_by_api_server(gateway).await?;
+        ensure!(address == own, "{gateway} is {address} to the API server, its own is {own}");
+        answers_itself(gateway).await?;
+    }
+    let mut session = Keyboard::open(EDGE_GATEWAY).await?;
+    session.press().await.map(drop)
+}
+
+/// What a name is to the API server's process, which has files of its own for that.
+async fn resolved_by_api_server(name: &str) -> Result<String> {
+    let authority = hack_cluster(&["path", GATEWAYS[0], "hub-ca"]).await?.ok()?;
+    let state = Path::new(authority.trim()).ancestors().nth(2).context("the cluster's folder")?;
+    let process = std::fs::read_to_string(state.join("run/kube-apiserver.pid"))?;
+    let words = ["--target", process.trim(), "--mount", "getent", "ahostsv4", name];
+    let found = run("nsenter", &words, "").await?.ok().with_context(|| format!("{name} is unknown"))?;
+    Ok(found.split_whitespace().next().context("no address")?.to_owned())
 }
 
 /// By the hub of its own node an API server needs neither a name nor a certificate.

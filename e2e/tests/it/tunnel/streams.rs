@@ -36,7 +36,7 @@ async fn f2_logs_are_whole_and_followed() -> Result<()> {
         // Longer than a peer is given to answer.
         let silence = match (reach, long()) {
             (_, true) => 600,
-            (Reach::Names, false) => 16,
+            (Reach::Names | Reach::Dns, false) => 16,
             (Reach::Egress, false) => 1,
         };
         logs_are_followed(Duration::from_secs(silence)).await.with_context(|| format!("{reach:?}"))?;
