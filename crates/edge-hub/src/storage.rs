@@ -176,13 +176,13 @@ impl Storage {
         unstored.iter().map(|(whose, unstored)| format!("{whose}: {}", unstored.why)).collect()
     }
 
-    /// Removes a subscription, by its name.
+    /// Removes a subscription, by its name. Waits for the disk; others are stored meanwhile.
     pub fn forget(&self, name: &str) -> Result<(), Error> {
         self.unstored.lock().remove(name);
-        let subscription = SubscriptionId::from(name);
-        let mut store = self.store.lock();
-        store.append(&subscription, &[Record::Drop])?;
-        store.hand_over(&subscription)?;
+        let mut dropping = self.store.lock().begin_drop(&SubscriptionId::from(name))?;
+        let written = dropping.hand_over();
+        self.store.lock().settle_drop(dropping);
+        written?;
         self.unreadable.lock().remove(name);
         Ok(())
     }
@@ -257,6 +257,13 @@ impl Storage {
     /// Removes a document.
     pub fn remove_blob(&self, name: &str) -> Result<(), Error> {
         self.blobs.remove(name)
+    }
+
+    /// Removes all documents whose name is meant. Reads all that there are.
+    pub fn remove_blobs(&self, is_meant: impl Fn(&str) -> bool) -> Result<(), Error> {
+        let names = self.blobs.names()?;
+        let mut meant = names.iter().map(String::as_str).filter(|name| is_meant(name)).peekable();
+        if meant.peek().is_some() { self.blobs.remove_all(meant) } else { Ok(()) }
     }
 
     /// A document that was kept; `None` if there is none, or it cannot be read.

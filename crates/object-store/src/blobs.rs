@@ -78,11 +78,42 @@ impl Blobs {
         }
     }
 
+    /// The names of all that is stored, but of what cannot be read. All of it is read for that.
+    pub fn names(&self) -> Result<Vec<String>, Error> {
+        let mut names = Vec::new();
+        let mut file = Vec::new();
+        for path in self
+            .disk
+            .list(&self.dir)
+            .map_err(failed("list", &self.dir))?
+            .iter()
+            .map(|name| self.dir.join(name))
+        {
+            if self.disk.read(&path, &mut file).is_err() {
+                continue;
+            }
+            if let Parsed::Frame(frame, _) = Frame::parse(0, &file)
+                && let Ok(name) = std::str::from_utf8(frame.key)
+                && self.path(name) == path
+            {
+                names.push(name.to_owned());
+            }
+        }
+        Ok(names)
+    }
+
     /// Removes what is stored as `name`.
     pub fn remove(&self, name: &str) -> Result<(), Error> {
-        let path = self.path(name);
+        self.remove_all([name])
+    }
+
+    /// Removes what is stored under these names; the disk is waited for once.
+    pub fn remove_all<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Result<(), Error> {
         let _writing = self.writing.lock();
-        remove_if_there(self.disk.as_ref(), &path).map_err(failed("remove", &path))?;
+        for name in names {
+            let path = self.path(name);
+            remove_if_there(self.disk.as_ref(), &path).map_err(failed("remove", &path))?;
+        }
         self.disk.sync_dir(&self.dir).map_err(failed("sync", &self.dir))?;
         Ok(())
     }

@@ -2,11 +2,13 @@
 
 mod list;
 mod open;
+mod removal;
 mod subscription;
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 pub use list::List;
+pub use removal::Dropping;
 use subscription::Subscription;
 
 use crate::{

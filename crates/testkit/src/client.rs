@@ -5,6 +5,7 @@
 
 pub mod connection;
 mod kept;
+mod pause;
 mod reflector;
 
 use std::collections::BTreeMap;
@@ -40,6 +41,9 @@ pub struct ClientOptions {
     pub watch_timeout: Duration,
     /// The first pause after an error; it doubles up to 16 times this.
     pub backoff: Duration,
+    /// Tells that something happens. With this, a client that is refused (403, 404) asks more seldom while nothing does: a history has minutes
+    /// in which nothing happens, and most of its requests would be these.
+    pub happens: Option<watch::Receiver<()>>,
 }
 
 impl ClientOptions {
@@ -54,6 +58,7 @@ impl ClientOptions {
             page_size: None,
             watch_timeout: Duration::from_mins(5),
             backoff: Duration::from_millis(20),
+            happens: None,
         }
     }
 

@@ -12,7 +12,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 pub use self::check::{check, check_converged};
@@ -40,6 +40,9 @@ pub struct Epoch {
 /// Objects by key, which is the order of lists.
 pub type State = BTreeMap<String, Value>;
 
+/// Objects by key, as a model has them.
+pub(crate) type Shown<'a> = BTreeMap<&'a str, &'a Value>;
+
 impl Epoch {
     /// All objects as they were at `rv`.
     pub fn at(&self, rv: u64) -> State {
@@ -51,6 +54,19 @@ impl Epoch {
             };
         }
         state
+    }
+
+    /// The same of a scope, without copies.
+    pub(crate) fn shown_at<'a>(&'a self, rv: u64, scope: &Scope) -> Shown<'a> {
+        let mut shown = Shown::new();
+        for revision in self.revisions.iter().take_while(|revision| revision.rv <= rv) {
+            match &revision.object {
+                Some(object) => shown.insert(&revision.key, object),
+                None => shown.remove(revision.key.as_str()),
+            };
+        }
+        shown.retain(|key, object| scope.has(key, object));
+        shown
     }
 
     /// The last version.
@@ -262,12 +278,11 @@ pub fn version(object: &Value) -> u64 {
     object["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-/// An object without what lists of built-in kinds leave out, so that items and events can be compared.
-pub(crate) fn bare(object: &Value) -> Value {
-    let mut bare = object.clone();
-    if let Some(fields) = bare.as_object_mut() {
-        fields.remove("apiVersion");
-        fields.remove("kind");
-    }
-    bare
+/// Whether two objects are the same but for what lists of built-in kinds leave out.
+pub(crate) fn is_same(one: &Value, other: &Value) -> bool {
+    let (Some(one), Some(other)) = (one.as_object(), other.as_object()) else { return one == other };
+    let left_out = |name: &str| ["apiVersion", "kind"].contains(&name);
+    let count = |fields: &Map<String, Value>| fields.keys().filter(|name| !left_out(name)).count();
+    count(one) == count(other)
+        && one.iter().all(|(name, value)| left_out(name) || other.get(name) == Some(value))
 }

@@ -30,6 +30,9 @@ use crate::{
 /// The index of what is kept.
 const INDEX: &str = "tables";
 
+/// How the names of tables begin.
+const PREFIX: &str = "table-";
+
 /// How many wait while one is kept: each goes on from what the one before has kept, and they take memory.
 const WAITING: usize = 3;
 
@@ -90,11 +93,19 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// Tables in `storage`.
+    /// Tables in `storage`. What no index tells of is removed.
     pub fn new(storage: Storage) -> Self {
         let index = storage.blob(INDEX).and_then(|blob| serde_json::from_slice(&blob).ok());
-        let index = Arc::new(Mutex::new(index.unwrap_or_default()));
-        Self { storage, index, queue: Queue::new(1, WAITING) }
+        let mut index: Index = index.unwrap_or_default();
+        if !index.is_all {
+            let is_lost = |name: &str| name.starts_with(PREFIX) && !index.has(name);
+            match storage.remove_blobs(is_lost) {
+                // It is stored with the next table. Until then there is none that it does not have.
+                Ok(()) => index.is_all = true,
+                Err(error) => warn!(%error, "tables of an earlier version cannot be removed"),
+            }
+        }
+        Self { storage, index: Arc::new(Mutex::new(index)), queue: Queue::new(1, WAITING) }
     }
 
     /// The turn to keep a table; none if too many wait for the disk already.
@@ -196,7 +207,7 @@ impl Tables {
 
 fn name(owner: &Owner, resource: &GroupVersionResource) -> String {
     let of = format!("{}\n{}\n{}", title(owner), resource.api_version(), resource.resource);
-    format!("table-{}", Sha256Digest::of(of.as_bytes()))
+    format!("{PREFIX}{}", Sha256Digest::of(of.as_bytes()))
 }
 
 fn title(owner: &Owner) -> String {
@@ -434,6 +445,37 @@ mod tests {
         let tables = Tables::new(storage);
         (200..300).for_each(|n| tables.keep(turn(&tables), &Owner::Node, &resource(n), None, &body));
         assert_eq!(blobs(), 256 + 1, "and the index");
+    }
+
+    /// Those of a version that had no index, and those whose index cannot be read.
+    #[test]
+    fn what_no_index_tells_of_is_removed_at_the_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let (storage, _) = Storage::open(folder.path(), [7; 32]).unwrap();
+        let resource = |name: &str| GroupVersionResource::new("", "v1", name);
+        let has = |name: &str| storage.blob(&super::name(&Owner::Node, &resource(name))).is_some();
+        let keep = |tables: &Tables, name: &str| {
+            let body = serde_json::to_vec(&many("a", 1)).unwrap();
+            let turn = tables.turn().now_or_never().flatten().unwrap();
+            tables.keep(turn, &Owner::Node, &resource(name), None, &body);
+        };
+        storage.put_blob("document", b"stays").unwrap();
+        keep(&Tables::new(storage.clone()), "old");
+        storage.remove_blob(INDEX).unwrap();
+        keep(&Tables::new(storage.clone()), "known");
+        assert!(!has("old") && has("known"));
+        storage.put_blob(INDEX, b"no index").unwrap();
+        Tables::new(storage.clone());
+        assert!(!has("known"));
+        // One that is not whole, as it was written before.
+        keep(&Tables::new(storage.clone()), "known");
+        let mut index: Value = serde_json::from_slice(&storage.blob(INDEX).unwrap()).unwrap();
+        index.as_object_mut().unwrap().remove("is_all");
+        storage.put_blob(INDEX, index.to_string().as_bytes()).unwrap();
+        storage.put_sealed_blob("table-old", b"{}").unwrap();
+        Tables::new(storage.clone());
+        assert!(has("known") && storage.blob("table-old").is_none());
+        assert_eq!(storage.blob("document").unwrap(), "stays");
     }
 
     fn walk(folder: &std::path::Path) -> Vec<std::path::PathBuf> {

@@ -2,9 +2,9 @@
 //!
 //! Each has a task of its own, which alone stores what is held of it. When it is let go its stream ends first, then the task removes
 //! what it has stored, and that is the last that it does. Another of the same name may be opened at any time: it begins with nothing,
-//! and its task waits until the one before is through. So nobody who asks for something else waits while one is forgotten (what is
-//! stored of others just then does, for two syncs of the disk), nothing is stored of what was forgotten, and nothing removed of what came
-//! after it. The end of the hub lets nothing go.
+//! and its task waits until the one before is through. So nobody who asks for something else, or stores it, waits while one is forgotten,
+//! nothing is stored of what was forgotten, and nothing removed of what came after it. The end of the hub lets nothing go; what was let go
+//! just before is forgotten when all tasks have ended.
 
 #[cfg(test)]
 mod tests;
@@ -25,10 +25,14 @@ use crate::{
 /// The names of which something is yet to be removed; what is cancelled when the last of each was.
 type Names = Arc<Mutex<HashMap<String, CancellationToken>>>;
 
+/// The names of which the end of the hub kept a task from removing anything.
+type Rest = Arc<Mutex<Vec<String>>>;
+
 /// What was let go and is not forgotten yet.
 #[derive(Debug, Default)]
 pub(super) struct Leaving {
     names: Names,
+    rest: Rest,
 }
 
 impl Leaving {
@@ -36,7 +40,8 @@ impl Leaving {
     pub(super) fn leave(&self, name: &str) -> Left {
         let gone = CancellationToken::new();
         self.names.lock().insert(name.to_owned(), gone.clone());
-        Left { name: name.to_owned(), gone, names: self.names.clone() }
+        let (names, rest) = (self.names.clone(), self.rest.clone());
+        Left { name: name.to_owned(), is_forgotten: false, gone, names, rest }
     }
 
     /// Who is opened under this name, and how it is let go.
@@ -50,19 +55,25 @@ impl Leaving {
 #[derive(Debug)]
 pub(super) struct Left {
     name: String,
+    is_forgotten: bool,
     gone: CancellationToken,
     names: Names,
+    rest: Rest,
 }
 
 impl Left {
     /// Removes it, on this thread.
-    pub(super) fn forget(self, reflector: &Reflector) {
+    pub(super) fn forget(mut self, reflector: &Reflector) {
         reflector.forget(&self.name);
+        self.is_forgotten = true;
     }
 }
 
 impl Drop for Left {
     fn drop(&mut self) {
+        if !self.is_forgotten {
+            self.rest.lock().push(self.name.clone());
+        }
         self.gone.cancel();
         let mut names = self.names.lock();
         // Not the one after it, which may have left already and waits for this one.
@@ -139,6 +150,13 @@ impl Subscriptions {
             self.remove(left);
         }
         names
+    }
+
+    /// Removes what was let go just before the end of the hub, whose tasks have all ended by now. Waits for the disk.
+    pub fn forget_rest(&self) {
+        for name in std::mem::take(&mut *self.leaving.rest.lock()) {
+            self.reflector.forget(&name);
+        }
     }
 
     fn remove(&self, left: Left) {

@@ -134,8 +134,7 @@ fn restore(
             }
             Loaded::Incomplete => subscription.doomed.extend(files_paths.into_iter().chain(replaced)),
             Loaded::Dropped => {
-                let markers = files_paths.into_iter().map(|path| Marker { path, content: None });
-                subscription.markers.extend(markers);
+                subscription.markers.extend(files_paths.into_iter().map(Marker::found));
                 break;
             }
             Loaded::Problem(path, id, kind) => {

@@ -1,6 +1,11 @@
 //! One subscription: the log that counts, the one that is being listed, and files that are to go.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use parking_lot::Mutex;
 
 use crate::{
     disk::{Disk, remove_if_there},
@@ -39,9 +44,46 @@ pub(super) struct Subscription {
 /// A file that says that all before it is dropped.
 #[derive(Debug)]
 pub(super) struct Marker {
-    pub(super) path: PathBuf,
-    /// Its content, until it is on the disk.
-    pub(super) content: Option<Vec<u8>>,
+    pub(super) word: Arc<Word>,
+    /// Whether it is, or was, written elsewhere, so that its name may wait for the disk.
+    pub(super) is_away: bool,
+}
+
+/// Its content, until it is on the disk. Whoever writes it locks that: two would share the file.
+#[derive(Debug)]
+pub(super) struct Word {
+    path: PathBuf,
+    content: Mutex<Option<Vec<u8>>>,
+}
+
+impl Marker {
+    fn new(path: PathBuf, content: Vec<u8>) -> Self {
+        let content = Mutex::new(Some(content));
+        Self { word: Arc::new(Word { path, content }), is_away: false }
+    }
+
+    /// One that is there.
+    pub(super) fn found(path: PathBuf) -> Self {
+        Self { word: Arc::new(Word { path, content: Mutex::new(None) }), is_away: false }
+    }
+}
+
+impl Word {
+    /// Writes it if it was not written yet, after `begin`.
+    pub(super) fn write(
+        &self,
+        begin: impl FnOnce() -> Result<(), Error>,
+        disk: &dyn Disk,
+        counters: &Counters,
+    ) -> Result<(), Error> {
+        let mut unwritten = self.content.lock();
+        let Some(content) = unwritten.as_ref() else { return Ok(()) };
+        begin()?;
+        disk.create(&self.path, content).map_err(failed("write", &self.path))?;
+        counters.wrote(content.len());
+        *unwritten = None;
+        Ok(())
+    }
 }
 
 /// What a record would be put into.
@@ -176,7 +218,7 @@ impl Subscription {
         let mut content = Vec::new();
         header.encode(&mut content);
         let path = Name { subscription: name, generation, first: 0, last: 0 }.path(&place.dir);
-        self.markers.push(Marker { path, content: Some(content) });
+        self.markers.push(Marker::new(path, content));
     }
 
     /// Writes what waits.
@@ -187,13 +229,14 @@ impl Subscription {
         counters: &Counters,
         names: &mut bool,
     ) -> Result<(), Error> {
-        for marker in &mut self.markers {
-            let Some(content) = &marker.content else { continue };
-            sync_names(disk, dir, names)?;
-            *names = true;
-            disk.create(&marker.path, content).map_err(failed("write", &marker.path))?;
-            counters.wrote(content.len());
-            marker.content = None;
+        for marker in &self.markers {
+            *names |= marker.is_away;
+            let begin = || {
+                sync_names(disk, dir, names)?;
+                *names = true;
+                Ok(())
+            };
+            marker.word.write(begin, disk, counters)?;
         }
         for log in self.current.iter_mut().chain(self.building.iter_mut()) {
             log.flush(disk, counters, names)?;
@@ -217,7 +260,8 @@ impl Subscription {
             return Ok(());
         }
         while let Some(marker) = self.markers.last() {
-            remove_if_there(disk, &marker.path).map_err(failed("remove", &marker.path))?;
+            let path = &marker.word.path;
+            remove_if_there(disk, path).map_err(failed("remove", path))?;
             self.markers.pop();
         }
         Ok(())

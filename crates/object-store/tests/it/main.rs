@@ -8,6 +8,7 @@ mod list;
 mod model;
 mod open;
 mod random;
+mod removal;
 mod script;
 mod seldom;
 mod sim_disk;

@@ -24,6 +24,8 @@ enum Op {
 enum Step {
     Append(u8, Vec<Op>),
     HandOver(u8),
+    /// Beside the store, which syncs meanwhile or does not.
+    Drop(u8, bool),
     Settle,
     Sync,
     Compact,
@@ -50,6 +52,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         20 => (0..3u8, vec(op(), 1..8)).prop_map(|(of, ops)| Step::Append(of, ops)),
         12 => (0..3u8).prop_map(Step::HandOver),
+        2 => (0..3u8, any::<bool>()).prop_map(|(of, syncs)| Step::Drop(of, syncs)),
         8 => Just(Step::Sync),
         8 => Just(Step::Settle),
         5 => Just(Step::Compact),
@@ -111,6 +114,18 @@ proptest! {
                     if store.hand_over(&subscription).is_ok() {
                         model.handed_over(&subscription);
                     }
+                }
+                Step::Drop(of, syncs) => {
+                    let subscription = SubscriptionId::from(&*format!("subscription{of}"));
+                    let Ok(mut dropping) = store.begin_drop(&subscription) else { continue };
+                    model.append(&subscription, &[Record::Drop]);
+                    if syncs && store.sync().is_ok() {
+                        model.synced();
+                    }
+                    if dropping.hand_over().is_ok() {
+                        model.handed_over(&subscription);
+                    }
+                    store.settle_drop(dropping);
                 }
                 Step::Settle => {
                     let waited = store.unsynced().wait();

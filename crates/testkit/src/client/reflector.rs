@@ -9,6 +9,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use super::connection::{Answer, ConnectionError, Endpoint};
+use super::pause::Pauses;
 use super::{ClientOptions, Progress, Recorder, Recording};
 use crate::history::{Change, End, ListAt, Observation, Request, Scope, State, key, version};
 
@@ -37,6 +38,8 @@ pub(super) struct Reflector {
     rv: Option<u64>,
     /// A version that is gone must not be asked for again.
     most_recent: bool,
+    /// Whether the last answer was that it must not, or that there is nothing of the kind.
+    is_refused: bool,
 }
 
 impl Reflector {
@@ -49,13 +52,25 @@ impl Reflector {
         progress: watch::Sender<Progress>,
     ) -> Self {
         let resource = options.path.rsplit('/').next().unwrap_or_default().to_owned();
-        Self { endpoint, options, scope, recorder, state, progress, resource, rv: None, most_recent: false }
+        Self {
+            endpoint,
+            options,
+            scope,
+            recorder,
+            state,
+            progress,
+            resource,
+            rv: None,
+            most_recent: false,
+            is_refused: false,
+        }
     }
 
     pub(super) async fn run(mut self) {
         let mut whole = false;
-        let mut pause = self.options.backoff;
+        let mut pauses = Pauses::new(self.options.backoff, self.options.happens.clone());
         loop {
+            self.is_refused = false;
             let next = if whole {
                 self.watch().await
             } else if self.options.watch_list {
@@ -65,15 +80,14 @@ impl Reflector {
             };
             match next {
                 Next::Resume => {
-                    pause = self.options.backoff;
+                    pauses.reset();
                     continue;
                 }
                 Next::BackOff => {}
                 Next::Relist => whole = false,
                 Next::RelistMostRecent => (whole, self.most_recent) = (false, true),
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(self.options.backoff * 16);
+            pauses.wait(self.is_refused).await;
         }
     }
 
@@ -101,8 +115,9 @@ impl Reflector {
     }
 
     /// An answer that is an error.
-    async fn refused(&self, recording: &Recording, answer: &mut Answer) -> Next {
+    async fn refused(&mut self, recording: &Recording, answer: &mut Answer) -> Next {
         let code = answer.status.as_u16();
+        self.is_refused = matches!(code, 403 | 404);
         self.failed(code);
         let body = answer.bytes().await.unwrap_or_default();
         let status: Value = serde_json::from_slice(&body).unwrap_or_default();

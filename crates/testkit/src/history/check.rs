@@ -1,13 +1,14 @@
 //! The checker: sessions against the model.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
 use serde_json::Value;
 
 use super::initial::initial_state;
 use super::{
-    Change, End, Epoch, Guarantee, ListAt, Model, Observation, Request, Scope, Session, State, Violation,
-    bare, key, version,
+    Change, End, Epoch, Guarantee, ListAt, Model, Observation, Request, Scope, Session, Shown, State,
+    Violation, is_same, key, version,
 };
 
 /// What a client has seen of a resource so far.
@@ -21,37 +22,39 @@ struct Seen {
 
 /// An event that the model says a watch has to show.
 #[derive(Debug, Clone)]
-pub(super) struct Expected {
+pub(super) struct Expected<'a> {
     pub(super) rv: u64,
     pub(super) change: Change,
-    pub(super) key: String,
-    pub(super) object: Value,
+    pub(super) key: &'a str,
+    pub(super) object: Cow<'a, Value>,
 }
 
 /// All that a watch of `scope` has to show after `after`.
-pub(super) fn expected(epoch: &Epoch, scope: &Scope, after: u64) -> Vec<Expected> {
-    let mut state = State::new();
+pub(super) fn expected<'a>(epoch: &'a Epoch, scope: &Scope, after: u64) -> Vec<Expected<'a>> {
+    let mut state = Shown::new();
     let mut expected = Vec::new();
     for revision in &epoch.revisions {
-        let key = &revision.key;
-        let before = state.get(key).filter(|object| scope.has(key, object)).cloned();
-        let now = revision.object.as_ref().filter(|object| scope.has(key, object));
-        let shown = match (before, now) {
-            (None, None) => None,
-            (None, Some(now)) => Some((Change::Added, now.clone())),
-            (Some(_), Some(now)) => Some((Change::Modified, now.clone())),
-            (Some(mut before), None) => {
-                before["metadata"]["resourceVersion"] = revision.rv.to_string().into();
-                Some((Change::Deleted, before))
-            }
-        };
-        match &revision.object {
-            Some(object) => state.insert(key.clone(), object.clone()),
+        let key = revision.key.as_str();
+        let before = match &revision.object {
+            Some(object) => state.insert(key, object),
             None => state.remove(key),
         };
-        if let Some((change, object)) = shown.filter(|_| revision.rv > after) {
-            expected.push(Expected { rv: revision.rv, change, key: key.clone(), object });
+        if revision.rv <= after {
+            continue;
         }
+        let before = before.filter(|object| scope.has(key, object));
+        let now = revision.object.as_ref().filter(|object| scope.has(key, object));
+        let (change, object) = match (before, now) {
+            (None, None) => continue,
+            (None, Some(now)) => (Change::Added, Cow::Borrowed(now)),
+            (Some(_), Some(now)) => (Change::Modified, Cow::Borrowed(now)),
+            (Some(before), None) => {
+                let mut gone = before.clone();
+                gone["metadata"]["resourceVersion"] = revision.rv.to_string().into();
+                (Change::Deleted, Cow::Owned(gone))
+            }
+        };
+        expected.push(Expected { rv: revision.rv, change, key, object });
     }
     expected
 }
@@ -91,21 +94,29 @@ pub fn check(model: &Model, sessions: &[Session]) -> Result<(), Violation> {
 /// Checks that `state`, which a client of `scope` has come to after quiescence, is the cluster's.
 pub fn check_converged(model: &Model, scope: &Scope, state: &State) -> Result<(), Violation> {
     let Some(epoch) = model.epochs.last() else { return Ok(()) };
-    let mut expected = epoch.at(u64::MAX);
-    expected.retain(|key, object| scope.has(key, object));
-    for (index, key) in expected.keys().chain(state.keys()).enumerate() {
-        let (theirs, ours) = (expected.get(key).map(bare), state.get(key).map(bare));
-        if theirs != ours {
+    let expected = epoch.shown_at(u64::MAX, scope);
+    let keys = expected.keys().copied().chain(state.keys().map(String::as_str));
+    for (index, key) in keys.enumerate() {
+        let (theirs, ours) = (expected.get(key).copied(), state.get(key));
+        if !are_same(theirs, ours) {
             return Err(Violation {
                 guarantee: Guarantee::Convergence,
                 session: 0,
                 observation: index,
-                expected: format!("{key}: {}", shown(theirs.as_ref())),
-                found: shown(ours.as_ref()),
+                expected: format!("{key}: {}", shown(theirs)),
+                found: shown(ours),
             });
         }
     }
     Ok(())
+}
+
+/// Whether both are there and the same, or neither is there.
+pub(super) fn are_same(one: Option<&Value>, other: Option<&Value>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => is_same(one, other),
+        (one, other) => one.is_none() && other.is_none(),
+    }
 }
 
 fn shown(object: Option<&Value>) -> String {
@@ -182,14 +193,13 @@ impl Checking<'_> {
             if !matches!(asked, ListAt::Exact(_)) {
                 self.advance(at, *rv)?;
             }
-            let mut whole = self.epoch.at(*rv);
-            whole.retain(|key, object| self.session.scope.has(key, object));
+            let whole = self.epoch.shown_at(*rv, &self.session.scope);
             let after = start.take();
             let mut expected =
-                whole.iter().filter(|(key, _)| after.as_ref().is_none_or(|after| *key > after));
+                whole.iter().filter(|(key, _)| after.as_ref().is_none_or(|after| **key > after.as_str()));
             for item in items {
                 match expected.next() {
-                    Some((key, object)) if bare(object) == bare(item) => start = Some(key.clone()),
+                    Some((key, object)) if is_same(object, item) => start = Some((*key).to_owned()),
                     other => {
                         let there = other.map_or("no more".to_owned(), |(_, object)| object.to_string());
                         let guarantee = if self.session.scope.has(&key(item), item) {
@@ -326,28 +336,28 @@ impl Checking<'_> {
         at: usize,
         change: Change,
         object: &Value,
-        expected: Option<&Expected>,
+        expected: Option<&Expected<'_>>,
         missing: Guarantee,
     ) -> Result<(), Violation> {
-        let found = format!("{change:?} {object}");
+        let found = || format!("{change:?} {object}");
         let Some(expected) = expected else {
-            return self.violation(Guarantee::Reliable, at, "no event", found);
+            return self.violation(Guarantee::Reliable, at, "no event", found());
         };
-        let wanted = format!("{:?} {}", expected.change, expected.object);
+        let wanted = || format!("{:?} {}", expected.change, expected.object);
         if expected.rv != version(object) || expected.key != key(object) {
             let guarantee = if expected.rv < version(object) { missing } else { Guarantee::Reliable };
-            return self.violation(guarantee, at, wanted, found);
+            return self.violation(guarantee, at, wanted(), found());
         }
         if expected.change != change {
             let guarantee = match (expected.change, change) {
                 (Change::Added, Change::Modified) | (Change::Modified, Change::Added) => Guarantee::IsCreate,
                 _ => Guarantee::Reliable,
             };
-            return self.violation(guarantee, at, wanted, found);
+            return self.violation(guarantee, at, wanted(), found());
         }
-        if bare(&expected.object) != bare(object) {
+        if !is_same(&expected.object, object) {
             let guarantee = if change == Change::Deleted { Guarantee::PrevKv } else { Guarantee::Reliable };
-            return self.violation(guarantee, at, wanted, found);
+            return self.violation(guarantee, at, wanted(), found());
         }
         Ok(())
     }

@@ -1,7 +1,11 @@
 //! The initial state of a watch: which version it is of, and whether it is whole.
 
-use super::check::Checking;
-use super::{Change, End, Guarantee, Observation, State, Violation, bare, key, version};
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::check::{Checking, are_same};
+use super::{Change, End, Guarantee, Observation, Shown, Violation, is_same, key, version};
 
 /// Finds the version the initial events of a session are the state at. Gives the number of observations that belong to
 /// the state and that version; nothing if the session ended before the state was whole.
@@ -19,13 +23,13 @@ pub(super) fn initial_state(
         _ => None,
     });
     // The sorted block of ADDED; what is not of it is live.
-    let mut block = Vec::new();
+    let mut block = Vec::<&Value>::new();
     for observation in observations {
         let Observation::Event(Change::Added, object) = observation else { break };
         if block.last().is_some_and(|last| key(last) >= key(object)) {
             break;
         }
-        block.push(object.clone());
+        block.push(object);
     }
     if let Some((at, rv)) = mark {
         if rv < at_least {
@@ -37,23 +41,28 @@ pub(super) fn initial_state(
             );
         }
         checking.advance(at, rv)?;
-        let mut state = State::new();
+        let mut state = BTreeMap::<String, &Value>::new();
         for observation in observations.iter().take(at) {
             match observation {
                 Observation::Event(Change::Deleted, object) => _ = state.remove(&key(object)),
-                Observation::Event(_, object) => _ = state.insert(key(object), object.clone()),
+                Observation::Event(_, object) => _ = state.insert(key(object), object),
                 _ => {}
             }
         }
         let expected = whole(checking, rv);
-        let differs = |key: &&String| expected.get(*key).map(bare) != state.get(*key).map(bare);
-        if let Some(key) = expected.keys().chain(state.keys()).find(differs) {
-            let shown = |state: &State| {
-                state.get(key).map_or("nothing".to_owned(), |object| format!("{key}: {object}"))
+        let both = |key: &str| (expected.get(key).copied(), state.get(key).copied());
+        let differs = |key: &&str| {
+            let (theirs, ours) = both(key);
+            !are_same(theirs, ours)
+        };
+        if let Some(key) = expected.keys().copied().chain(state.keys().map(String::as_str)).find(differs) {
+            let (theirs, ours) = both(key);
+            let shown = |object: Option<&Value>| {
+                object.map_or("nothing".to_owned(), |object| format!("{key}: {object}"))
             };
-            let selected = state.get(key).is_none_or(|object| checking.session.scope.has(key, object));
+            let selected = ours.is_none_or(|object| checking.session.scope.has(key, object));
             let guarantee = if selected { Guarantee::Completeness } else { Guarantee::Filter };
-            return checking.violation(guarantee, at, shown(&expected), shown(&state));
+            return checking.violation(guarantee, at, shown(theirs), shown(ours));
         }
         return Ok(Some((at + 1, rv)));
     }
@@ -67,7 +76,7 @@ pub(super) fn initial_state(
         );
     }
     // Broken before its end, or never marked.
-    let newest = block.iter().map(version).max().unwrap_or(0);
+    let newest = block.iter().map(|object| version(object)).max().unwrap_or(0);
     let mut candidates: Vec<_> = checking.epoch.revisions.iter().map(|revision| revision.rv).collect();
     candidates.push(checking.epoch.last().max(at_least));
     candidates.insert(0, 0);
@@ -84,8 +93,7 @@ pub(super) fn initial_state(
             break;
         }
         let expected = whole(checking, rv);
-        let same =
-            expected.values().zip(&block).take_while(|(ours, theirs)| bare(ours) == bare(theirs)).count();
+        let same = expected.values().zip(&block).take_while(|(ours, theirs)| is_same(ours, theirs)).count();
         if same == expected.len() && !bookmarks {
             let next = observations.get(same).map(|observation| match observation {
                 Observation::Event(_, object) => version(object),
@@ -106,8 +114,6 @@ pub(super) fn initial_state(
     checking.violation(Guarantee::Completeness, block.len(), expected, found.join(" "))
 }
 
-fn whole(checking: &Checking<'_>, rv: u64) -> State {
-    let mut state = checking.epoch.at(rv);
-    state.retain(|key, object| checking.session.scope.has(key, object));
-    state
+fn whole<'a>(checking: &Checking<'a>, rv: u64) -> Shown<'a> {
+    checking.epoch.shown_at(rv, &checking.session.scope)
 }

@@ -26,9 +26,16 @@ pub(super) struct Entry {
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Index {
     tables: Vec<Entry>,
+    /// Whether there are no tables but these. There was no index once, and one that cannot be read is as none.
+    #[serde(default)]
+    pub(super) is_all: bool,
 }
 
 impl Index {
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.tables.iter().any(|entry| entry.name == name)
+    }
+
     /// Takes in a table; the names of those that have to go for it.
     pub(super) fn put(&mut self, new: Entry) -> Vec<String> {
         self.tables.retain(|entry| entry.name != new.name);

@@ -57,6 +57,7 @@ impl Offline {
     fn end(self) {
         self.shutdown.cancel();
         self.runtime.block_on(self.tasks.wait());
+        self.subscriptions.forget_rest();
     }
 }
 
@@ -136,6 +137,35 @@ fn the_end_of_the_hub_forgets_nothing_but_what_was_let_go_before() {
     disk.shut(false);
     hub.end();
     assert_eq!(found(folder.path()), [(key("pods").to_string(), 1), (key("services").to_string(), 1)]);
+}
+
+/// A task that is told both at once may end before it has removed anything.
+#[test]
+fn what_is_let_go_as_the_hub_ends_is_forgotten() {
+    let resources = ["nodes", "pods", "services", "endpoints", "events", "secrets", "configmaps", "leases"];
+    let (folder, disk) = (tempfile::tempdir().unwrap(), Arc::new(TestDisk::default()));
+    stored(&disk, folder.path(), &resources);
+    stored(&disk, folder.path(), &["stays"]);
+    let hub = Offline::new(&disk, folder.path());
+    for resource in resources {
+        let own = key(resource);
+        hub.at_once(move |all| all.open_own(&own).unwrap());
+    }
+    // The runtime has one thread: no task goes on while it is held.
+    let (held, holds) = mpsc::channel();
+    let (release, gate) = mpsc::channel::<()>();
+    hub.runtime.spawn(async move {
+        held.send(()).unwrap();
+        gate.recv().unwrap();
+    });
+    holds.recv().unwrap();
+    for resource in resources {
+        hub.at_once(move |all| all.close_own(&key(resource)));
+    }
+    hub.shutdown.cancel();
+    release.send(()).unwrap();
+    hub.end();
+    assert_eq!(found(folder.path()), [(key("stays").to_string(), 1)]);
 }
 
 /// What was on its way to the disk when the stream was closed.

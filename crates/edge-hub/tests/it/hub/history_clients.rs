@@ -8,6 +8,7 @@ use testkit::{
     client::{ClientOptions, Recorder, Recording, TestClient, connection::Endpoint},
     history::{Change, End, Observation, Request, Scope},
 };
+use tokio::sync::watch;
 
 use super::site::{JSON, Lines, SERVICES, WIDGETS};
 
@@ -17,12 +18,13 @@ pub(super) const WIDGET_ID: &str = "widgets.example.com";
 /// A client: what of, its name, path, labels, the size of its pages, and whether it begins with a watch.
 type Variant = (&'static str, &'static str, &'static str, &'static str, Option<u64>, bool);
 
-/// Starts those of the node; each is with the resource that it is of.
+/// Starts those of the node; each is with the resource that it is of. With `happens` those that are refused ask more seldom while nothing does.
 pub(super) fn start(
     endpoint: impl Fn() -> Endpoint,
     generation: usize,
     backoff: Duration,
     recorder: &Recorder,
+    happens: Option<&watch::Receiver<()>>,
 ) -> Vec<(&'static str, TestClient)> {
     let variants = [
         ("services", "plain", SERVICES, "", None, false),
@@ -31,7 +33,7 @@ pub(super) fn start(
         (WIDGET_ID, "widgets", WIDGETS, "", Some(2), false),
         (WIDGET_ID, "streaming", WIDGETS, "n!=even", None, true),
     ];
-    start_variants(&variants, endpoint, generation, backoff, recorder)
+    start_variants(&variants, endpoint, generation, backoff, recorder, happens)
 }
 
 /// Starts those of an identity that is not the node.
@@ -40,10 +42,11 @@ pub(super) fn start_of_another(
     generation: usize,
     backoff: Duration,
     recorder: &Recorder,
+    happens: Option<&watch::Receiver<()>>,
 ) -> Vec<(&'static str, TestClient)> {
     let variants =
         [("services", "another", SERVICES, "", None, false), (WIDGET_ID, "another", WIDGETS, "", None, true)];
-    start_variants(&variants, endpoint, generation, backoff, recorder)
+    start_variants(&variants, endpoint, generation, backoff, recorder, happens)
 }
 
 fn start_variants(
@@ -52,6 +55,7 @@ fn start_variants(
     generation: usize,
     backoff: Duration,
     recorder: &Recorder,
+    happens: Option<&watch::Receiver<()>>,
 ) -> Vec<(&'static str, TestClient)> {
     variants
         .iter()
@@ -61,6 +65,7 @@ fn start_variants(
             options.page_size = page_size;
             options.watch_list = watch_list;
             options.backoff = backoff;
+            options.happens = happens.cloned();
             (id, TestClient::start(endpoint(), options, recorder).unwrap())
         })
         .collect()

@@ -89,7 +89,8 @@ impl World {
     fn restart_clients(&mut self) {
         self.generation += 1;
         let backoff = Duration::from_millis(5);
-        self.clients = history_clients::start(|| self.site.plain(), self.generation, backoff, &self.recorder);
+        self.clients =
+            history_clients::start(|| self.site.plain(), self.generation, backoff, &self.recorder, None);
     }
 
     fn write(&self, name: u8, n: u64) {

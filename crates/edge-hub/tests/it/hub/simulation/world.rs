@@ -58,6 +58,8 @@ pub(super) struct World {
     reachable: [bool; 2],
     readers: JoinSet<()>,
     ending: watch::Sender<bool>,
+    /// Something is done to anything of this.
+    happens: watch::Sender<()>,
     /// How often clients began anew.
     generation: usize,
     /// How often something was written through the hub.
@@ -84,6 +86,7 @@ impl World {
             reachable: [true; 2],
             readers: JoinSet::new(),
             ending: watch::channel(false).0,
+            happens: watch::channel(()).0,
             generation: 0,
             written: 0,
         };
@@ -103,9 +106,11 @@ impl World {
         self.generation += 1;
         let backoff = Duration::from_millis(50);
         let (generation, recorder) = (self.generation, self.recorder.of_user(TOKEN));
-        self.clients = history_clients::start(|| self.endpoint(), generation, backoff, &self.recorder);
+        let happens = Some(&self.happens.subscribe());
+        self.clients =
+            history_clients::start(|| self.endpoint(), generation, backoff, &self.recorder, happens);
         let another = || self.endpoint().with_token(TOKEN);
-        self.others = history_clients::start_of_another(another, generation, backoff, &recorder);
+        self.others = history_clients::start_of_another(another, generation, backoff, &recorder, happens);
     }
 
     fn reader(&mut self, stalls: bool) {
@@ -184,6 +189,10 @@ impl World {
     }
 
     pub(super) async fn step(&mut self, step: &Step) {
+        let is_wait = matches!(step, Step::Wait(_));
+        if !is_wait {
+            self.happens.send_replace(());
+        }
         match step {
             Step::Write(name, n) => self.write(*name, *n),
             Step::WriteThrough(name, n) => self.write_through(*name, *n).await,
@@ -192,6 +201,9 @@ impl World {
             Step::Wait(pause) => sleep(*pause).await,
             Step::Break(fault) => self.break_(fault).await,
             Step::Mend(repair) => self.mend(repair),
+        }
+        if !is_wait {
+            self.happens.send_replace(());
         }
         // Or what follows at once is one step with this one, for all who see it.
         tokio::task::yield_now().await;
@@ -305,11 +317,13 @@ impl World {
             let odd = json!({ "metadata": { "labels": { "n": "odd" } } });
             self.cluster.merge_patch(id, "a/last", &odd).unwrap();
         }
+        self.happens.send_replace(());
         let deadline = Instant::now() + SOON;
+        let models = RESOURCES.map(|id| (id, self.cluster.history(id)));
         for (id, client) in self.clients.iter().chain(&self.others) {
-            let model = self.cluster.history(id);
+            let (_, model) = models.iter().find(|(of, _)| of == id).unwrap();
             loop {
-                let converged = check_converged(&model, client.scope(), &client.state());
+                let converged = check_converged(model, client.scope(), &client.state());
                 let progress = client.progress();
                 if progress.synced && converged.is_ok() {
                     break;
@@ -323,18 +337,23 @@ impl World {
         for id in RESOURCES {
             self.rights.deny(id);
         }
+        self.happens.send_replace(());
         sleep(Rights::noticed()).await;
         self.cluster.create("services", service("a", "hidden", 0)).unwrap();
         self.cluster.create(WIDGET_ID, widget("hidden", 0)).unwrap();
+        self.happens.send_replace(());
         self.ending.send_replace(true);
         sleep(LATE).await;
         while self.readers.join_next().await.is_some() {}
         let sessions = self.recorder.sessions();
-        for id in ["services", WIDGET_ID] {
-            let of: Vec<_> =
-                sessions.iter().filter(|session| session.resource == plural(id)).cloned().collect();
-            let model = self.cluster.history(id);
-            if let Err(violation) = check(&model, &of) {
+        if let Err(violation) = check_isolated(&self.rights.denials(), &sessions) {
+            return Err(format!("{violation}\n{:#?}", sessions[violation.session]));
+        }
+        let models = RESOURCES.map(|id| (id, self.cluster.history(id)));
+        let (of_services, of_widgets): (Vec<_>, Vec<_>) =
+            sessions.into_iter().partition(|session| session.resource == plural("services"));
+        for ((_, model), of) in models.iter().zip([of_services, of_widgets]) {
+            if let Err(violation) = check(model, &of) {
                 let wrong = &of[violation.session];
                 let before =
                     of[..violation.session].iter().rev().filter(|session| session.client == wrong.client);
@@ -342,11 +361,9 @@ impl World {
                 return Err(format!("{violation}\n{wrong:#?}\nbefore it, the last first: {before:#?}"));
             }
         }
-        if let Err(violation) = check_isolated(&self.rights.denials(), &sessions) {
-            return Err(format!("{violation}\n{:#?}", sessions[violation.session]));
-        }
         for (id, client) in &self.clients {
-            check_converged(&self.cluster.history(id), client.scope(), &client.state())
+            let (_, model) = models.iter().find(|(of, _)| of == id).unwrap();
+            check_converged(model, client.scope(), &client.state())
                 .map_err(|violation| violation.to_string())?;
         }
         Ok(())
