@@ -29,7 +29,7 @@ use self::{list::Listing, undone::Undone};
 use crate::{
     metrics::{Meters, Resync},
     storage::Storage,
-    subscriptions::{Progress, Subscription},
+    subscriptions::{Key, Progress, Subscription},
     upstream::{Credential, LinkState, Upstream, UpstreamError},
 };
 
@@ -142,6 +142,11 @@ impl Reflector {
         self.upstream.is_up()
     }
 
+    /// Whether upstream went back in time, as any subscription of the resource has noticed, since this one was listed.
+    pub fn is_undone(&self, key: &Key) -> bool {
+        self.undone.times(&key.resource) != self.undone.listed_after(&key.to_string())
+    }
+
     /// Forgets what the store has of the subscription of that name.
     pub fn forget(&self, name: &str) {
         if let Err(error) = self.storage.forget(name) {
@@ -165,7 +170,7 @@ impl Reflector {
         let mut missing: Option<Instant> = None;
         loop {
             self.linked(subscription).await;
-            if course.relist.is_none() && self.undone.times(resource) != self.undone.listed_after(&name) {
+            if course.relist.is_none() && self.is_undone(subscription.key()) {
                 warn!(key = name, "upstream went back in time, as was noticed elsewhere: it is listed anew");
                 subscription.doubt(true);
                 subscription.set_progress(Progress::Interrupted);

@@ -156,7 +156,8 @@ impl Subscriptions {
             return None;
         }
         let name = wanted.to_string();
-        let cache = self.restored.lock().take(&name);
+        // What a restore undid is not shown again, link or not.
+        let cache = self.restored.lock().take(&name).filter(|_| !self.reflector.is_undone(wanted));
         // After that: what was let go of what was stored is leaving by now.
         let (stay, leave) = self.leaving.come(&name);
         let cache = cache.unwrap_or_else(|| Cache::new(Limits::default()));
@@ -244,13 +245,15 @@ impl Subscriptions {
     }
 
     fn release(&self, key: &Key, release: impl FnOnce(&mut Kept), still: impl FnOnce(&Kept) -> bool) {
-        if let Some(entry) = self.open.lock().get_mut(key) {
-            release(&mut entry.kept);
-            if still(&entry.kept) {
-                return;
-            }
+        let mut open = self.open.lock();
+        let Some(entry) = open.get_mut(key) else { return };
+        release(&mut entry.kept);
+        // Under the same lock: nobody opens it in between.
+        if !still(&entry.kept)
+            && let Some(entry) = open.remove(key)
+        {
+            self.end(key, entry);
         }
-        self.close(key);
     }
 
     /// A subscription that is open, or was stored, and covers `wanted`; opens nothing upstream that was not there.

@@ -10,6 +10,7 @@ mod reflector;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -93,6 +94,7 @@ pub struct Progress {
 pub struct Recorder {
     sessions: Arc<Mutex<Vec<Session>>>,
     user: String,
+    epoch: Arc<AtomicUsize>,
 }
 
 /// A session that is being recorded. Once it is dropped nothing more is read.
@@ -103,10 +105,15 @@ pub struct Recording {
 }
 
 impl Recorder {
-    /// The same, for clients that ask as this user.
+    /// The same, for clients that ask as this user, who may be shown what is held for nobody else.
     #[must_use]
     pub fn of_user(&self, user: &str) -> Self {
-        Self { sessions: self.sessions.clone(), user: user.to_owned() }
+        Self { user: user.to_owned(), sessions: self.sessions.clone(), epoch: Arc::default() }
+    }
+
+    /// A restore of the cluster has been noticed: who of these clients asks from now on must not be shown what it undid.
+    pub fn restored(&self) {
+        self.epoch.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Begins a session. Until [`Recording::end`] it counts as broken.
@@ -122,6 +129,7 @@ impl Recorder {
             user: self.user.clone(),
             times: Vec::new(),
             open: None,
+            epoch: self.epoch.load(Ordering::SeqCst),
         });
         Recording { sessions: self.sessions.clone(), index: sessions.len() - 1 }
     }

@@ -208,6 +208,8 @@ pub struct Session {
     pub times: Vec<Instant>,
     /// Since when there was an answer that is no error, and until when; no end if there was none yet.
     pub open: Option<(Instant, Option<Instant>)>,
+    /// How many restores of the cluster had been noticed when it was asked: nothing that they undid may be shown.
+    pub epoch: usize,
 }
 
 /// What clients of a watchable API rely on.

@@ -51,6 +51,11 @@ impl Incoming {
             None => std::future::pending().await,
         }
     }
+
+    /// Ends all connections that nobody has accepted.
+    pub fn refuse_waiting(&mut self) {
+        while self.0.try_recv().is_ok() {}
+    }
 }
 
 impl axum::serve::Listener for Incoming {

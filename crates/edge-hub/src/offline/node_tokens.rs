@@ -115,8 +115,9 @@ fn store(
     }
     index.tokens.push((name.to_owned(), end));
     index.tokens.sort_by_key(|(_, end)| *end);
-    storage.put_sealed_blob(name, &[content_type, b"\n", body].concat())?;
-    storage.put_blob(INDEX, &serde_json::to_vec(&index).unwrap_or_default())
+    // The index first: what it does not tell of nothing would remove.
+    storage.put_blob(INDEX, &serde_json::to_vec(&index).unwrap_or_default())?;
+    storage.put_sealed_blob(name, &[content_type, b"\n", body].concat())
 }
 
 /// What was answered before, if its token is still good, and its pod is there (`exists`: by namespace, name and UID).

@@ -97,13 +97,10 @@ impl Tables {
     pub fn new(storage: Storage) -> Self {
         let index = storage.blob(INDEX).and_then(|blob| serde_json::from_slice(&blob).ok());
         let mut index: Index = index.unwrap_or_default();
-        if !index.is_all {
-            let is_lost = |name: &str| name.starts_with(PREFIX) && !index.has(name);
-            match storage.remove_blobs(is_lost) {
-                // It is stored with the next table. Until then there is none that it does not have.
-                Ok(()) => index.is_all = true,
-                Err(error) => warn!(%error, "tables of an earlier version cannot be removed"),
-            }
+        if !index.is_all
+            && let Err(error) = remove_lost(&storage, &mut index)
+        {
+            warn!(%error, "tables of an earlier version cannot be removed");
         }
         Self { storage, index: Arc::new(Mutex::new(index)), queue: Queue::new(1, WAITING) }
     }
@@ -203,6 +200,13 @@ impl Tables {
         let blob = self.storage.blob(name);
         blob.and_then(|blob| serde_json::from_slice(&blob).ok()).unwrap_or_default()
     }
+}
+
+/// Removes what the index does not tell of, and says in it that there is no such: to find that out takes a look at all documents.
+fn remove_lost(storage: &Storage, index: &mut Index) -> Result<(), StorageError> {
+    storage.remove_blobs(|name| name.starts_with(PREFIX) && !index.has(name))?;
+    index.is_all = true;
+    storage.put_blob(INDEX, &serde_json::to_vec(index).unwrap_or_default())
 }
 
 fn name(owner: &Owner, resource: &GroupVersionResource) -> String {
@@ -460,7 +464,9 @@ mod tests {
             tables.keep(turn, &Owner::Node, &resource(name), None, &body);
         };
         storage.put_blob("document", b"stays").unwrap();
-        keep(&Tables::new(storage.clone()), "old");
+        let first = Tables::new(storage.clone());
+        assert!(storage.blob(INDEX).is_some(), "the next start need not look again");
+        keep(&first, "old");
         storage.remove_blob(INDEX).unwrap();
         keep(&Tables::new(storage.clone()), "known");
         assert!(!has("old") && has("known"));

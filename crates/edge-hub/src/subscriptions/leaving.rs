@@ -115,15 +115,14 @@ impl Subscriptions {
     /// Keeps nothing of a resource any more, whoever asked for it, and what nobody has asked for since the start no less. What the hub itself reads
     /// stays, for the hub.
     pub fn let_go(&self, resource: &GroupVersionResource) {
-        let open = self
-            .open
-            .lock()
-            .iter()
-            .filter(|(key, entry)| key.resource == *resource && !entry.kept.own)
-            .map(|(key, _)| key.clone())
-            .collect::<Vec<_>>();
-        for key in &open {
-            self.close(key);
+        {
+            let mut open = self.open.lock();
+            let of = open.iter().filter(|(key, entry)| key.resource == *resource && !entry.kept.own);
+            for key in of.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
+                if let Some(entry) = open.remove(&key) {
+                    self.end(&key, entry);
+                }
+            }
         }
         self.forget(|unasked| unasked.let_go(|name| Key::is_name_of(name, resource)));
     }

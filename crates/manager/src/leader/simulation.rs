@@ -201,9 +201,11 @@ fn after_the_faults_somebody_leads() {
         .unwrap();
 }
 
-/// As the Lease of what must be followed soon and costs much to lose.
+/// How long the Lease lasts of what must be followed soon and costs much to lose.
+const TERM: Time = 3_500_000;
+
 fn enduring() -> Timing {
-    Timing::enduring(Duration::from_millis(3_500)).unwrap()
+    Timing::enduring(Duration::from_micros(TERM)).unwrap()
 }
 
 const PEACE: Time = 60 * SECOND;
@@ -235,7 +237,7 @@ fn who_crashes_is_followed_before_its_lease_expires() {
             let claims = World::run(&scenario);
             // A renewal that was under way, a quarter of the term on a slow clock, the dials, a look that was under way, and a write.
             let renewed = at + 200_000;
-            let soon = renewed + 3_500_000 / 4 * 106 / 100 + 200_000 + 2 * 200_000;
+            let soon = renewed + TERM / 4 * 106 / 100 + 200_000 + 2 * 200_000;
             let next = claims.iter().find(|claim| claim.process != leads.process && claim.from > at);
             prop_assert!(next.is_some_and(|next| next.from <= soon), "by {soon}: {next:?}");
             prop_assert!(overlap(&claims).is_none());
@@ -277,8 +279,8 @@ const WAY_BACK: Time = 50_000;
 #[test]
 fn after_a_wrong_word_two_lead_until_the_renewal_that_was_late_at_most() {
     // From a renewal: the next one is sent, its conflict, and the read that says why; two lead from a quarter of the term on.
-    let sent = 3_500_000 * 4 / 25 * 106 / 100;
-    let (ends, begins) = (sent + 2 * (WAY_THERE + WAY_BACK), 3_500_000 / 4 * 95 / 100);
+    let sent = TERM * 4 / 25 * 106 / 100;
+    let (ends, begins) = (sent + 2 * (WAY_THERE + WAY_BACK), TERM / 4 * 95 / 100);
     let longest = Cell::new(0);
     runner(8)
         .run(&doubts(true, late()), |scenario| {

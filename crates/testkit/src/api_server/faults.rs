@@ -64,6 +64,16 @@ impl Faults {
         *self.refusing.borrow()
     }
 
+    /// Tells of each cut and each healing.
+    pub(crate) fn refusals(&self) -> watch::Receiver<bool> {
+        self.refusing.subscribe()
+    }
+
+    /// How many cuts there have been: what begins now is ended by the next.
+    pub(crate) fn cuts(&self) -> u64 {
+        self.cuts.load(Ordering::SeqCst)
+    }
+
     pub(crate) fn reset(&self) {
         self.cuts.fetch_add(1, Ordering::SeqCst);
         self.wake();
@@ -143,17 +153,17 @@ pub(crate) struct Faulty<C> {
 }
 
 impl<C: Reset> Faulty<C> {
-    pub(crate) fn new(inner: C, faults: Arc<Faults>) -> Self {
+    /// `born`: how many cuts there had been when the connection began, which may be before its handshake.
+    pub(crate) fn new(inner: C, born: u64, faults: Arc<Faults>) -> Self {
         let wakers = Arc::<Wakers>::default();
         faults.connections.lock().push(Arc::downgrade(&wakers));
-        let born = faults.cuts.load(Ordering::SeqCst);
         Self { inner, faults, born, wakers, pause: None }
     }
 
     fn check(&self, slot: &Mutex<Option<Waker>>, cx: &Context<'_>) -> Poll<io::Result<()>> {
         // Before looking, so that a change between looking and waiting is not missed.
         *slot.lock() = Some(cx.waker().clone());
-        if self.faults.cuts.load(Ordering::SeqCst) > self.born {
+        if self.faults.cuts() > self.born {
             self.inner.reset();
             return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
         }
@@ -235,7 +245,7 @@ impl<L> FaultyListener<L> {
         faults: Arc<Faults>,
         wrap: Box<dyn Fn(TcpListener) -> L + Send>,
     ) -> io::Result<Self> {
-        let refusing = faults.refusing.subscribe();
+        let refusing = faults.refusals();
         Ok(Self { address: listener.local_addr()?, listener: Some(wrap(listener)), wrap, faults, refusing })
     }
 }
@@ -266,7 +276,7 @@ where
             };
             tokio::select! {
                 (io, address) = listener.accept() => {
-                    return (Faulty::new(io, self.faults.clone()), address);
+                    return (Faulty::new(io, self.faults.cuts(), self.faults.clone()), address);
                 }
                 changed = self.refusing.changed() => if changed.is_err() {
                     return std::future::pending().await;

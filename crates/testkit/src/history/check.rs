@@ -59,14 +59,17 @@ pub(super) fn expected<'a>(epoch: &'a Epoch, scope: &Scope, after: u64) -> Vec<E
     expected
 }
 
-/// Checks sessions of any clients. Each must be possible in one epoch of the model, and a client's epochs never go back.
+/// Checks sessions of any clients. Each must be possible in one epoch of the model: in none before those that had been noticed when it was
+/// asked, in the last if it is open at the end, and a client's epochs never go back.
 pub fn check(model: &Model, sessions: &[Session]) -> Result<(), Violation> {
     let mut clients = BTreeMap::<(&str, &str), Seen>::new();
     for (index, session) in sessions.iter().enumerate() {
         let seen = clients.entry((&session.client, &session.resource)).or_default();
         let mut first = None;
         let mut found = None;
-        for (number, epoch) in model.epochs.iter().enumerate().skip(seen.epoch) {
+        let last = model.epochs.len().saturating_sub(1);
+        let from = if session.end == End::Quiescent { last } else { session.epoch.min(last) };
+        for (number, epoch) in model.epochs.iter().enumerate().skip(seen.epoch.max(from)) {
             let mut then = seen.clone();
             if number > then.epoch {
                 then = Seen { epoch: number, ..Seen::default() };

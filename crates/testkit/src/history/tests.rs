@@ -41,6 +41,7 @@ fn session(request: Request, observations: Vec<Observation>, end: End) -> Sessio
         user: "u".to_owned(),
         times: Vec::new(),
         open: None,
+        epoch: 0,
     }
 }
 
@@ -207,13 +208,17 @@ fn versions_may_go_back_only_with_the_clusters_history() {
         vec![page(3, vec![object("a", 1, "x"), object("b", 2, "x"), object("d", 3, "x")], false)],
         End::Clean,
     );
-    check(&model, &[after(2, rest()), list.clone()]).unwrap();
+    let before = session(Request::WatchAfter(2), rest(), End::Broken);
+    check(&model, &[before.clone(), list.clone()]).unwrap();
+    assert!(check(&model, &[after(2, rest())]).is_err(), "open, and of an epoch that is over");
+    let late = Session { epoch: 1, ..before.clone() };
+    assert!(check(&model, &[late]).is_err(), "asked when it was known that it is over");
     let back = session(
         Request::List(ListAt::MostRecent),
         vec![page(5, vec![object("a", 3, "y"), object("c", 5, "x")], false)],
         End::Clean,
     );
-    assert!(check(&model, &[after(2, rest()), list, back]).is_err(), "an epoch that is over");
+    assert!(check(&model, &[before, list, back]).is_err(), "back in an epoch that is over");
 }
 
 #[test]

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::discovery;
 use super::flow::{self, Flow, Gap};
-use super::ground::{Ground, LEASE};
+use super::ground::{Ground, LEASE, announced};
 use super::observers::{LIST_WITHIN, Observers};
 use super::stale::Former;
 use super::{NODE, WARM, fresh, of_last_report};
@@ -213,9 +213,7 @@ async fn frozen(ground: &Ground, reader: &str) -> Result<Gap> {
 }
 
 async fn announced_is_not(ground: &Ground, address: &str) -> Result<()> {
-    let maps = Api::<ConfigMap>::namespaced(ground.client.clone(), "kube-system");
-    let data = maps.get(LEASE).await?.data.unwrap_or_default();
-    let leader = data.get("leader").context("no leader is announced")?;
+    let leader = announced(&ground.client, "leader").await?;
     ensure!(!leader.starts_with(&format!("{address}:")), "{leader} is announced");
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use e2e::cleanup::Cleanup;
 use e2e::{SYSTEM, client, eventually, hack_cluster, replicas, repository, run};
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams};
 use kube::{Client, ResourceExt};
 
@@ -122,6 +122,13 @@ impl Ground {
         })
         .await
     }
+}
+
+/// What the leader has announced of itself and the other replicas.
+pub(super) async fn announced(client: &Client, what: &str) -> Result<String> {
+    let maps = Api::<ConfigMap>::namespaced(client.clone(), "kube-system");
+    let mut data = maps.get(LEASE).await?.data.unwrap_or_default();
+    data.remove(what).with_context(|| format!("no {what} is announced"))
 }
 
 fn metrics(client: Client) -> Api<DynamicObject> {

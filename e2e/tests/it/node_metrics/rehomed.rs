@@ -5,15 +5,13 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
-use kube::api::Api;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::{sleep, timeout};
 
-use super::ground::LEASE;
+use super::ground::announced;
 use super::{NODE, SOON};
 
 /// Between two attempts.
@@ -40,9 +38,7 @@ struct Watch {
 impl Rehomed {
     /// A watch at the replica that serves `collection`, under way.
     pub(super) async fn begin(client: &Client, collection: &str, header: &str) -> Result<Self> {
-        let maps = Api::<ConfigMap>::namespaced(client.clone(), "kube-system");
-        let data = maps.get(LEASE).await?.data.unwrap_or_default();
-        let ceiling = data.get("version-ceiling").context("no ceiling")?.parse()?;
+        let ceiling = announced(client, "version-ceiling").await?.parse()?;
         let (collection, header) = (collection.to_owned(), header.to_owned());
         let mut begun = Self { collection, header, ceiling, told: 0, after: 0, watch: None };
         timeout(SOON, begun.event()).await.context("a watch at a standby tells nothing")??;

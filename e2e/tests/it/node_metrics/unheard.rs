@@ -6,11 +6,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use e2e::cleanup::Cleanup;
 use e2e::{eventually, hack_cluster, kubectl, replicas, repository, throughout};
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::Api;
 use serde_json::Value;
 
-use super::ground::{Ground, LEASE};
+use super::ground::{Ground, LEASE, announced};
 use super::handed_on::watch::version;
 use super::observers::Observers;
 use super::{NODE, WARM};
@@ -78,9 +76,7 @@ async fn a_leader_that_no_node_reaches_gives_way() -> Result<()> {
 
 /// Where replicas take reports.
 async fn port(ground: &Ground) -> Result<u16> {
-    let maps = Api::<ConfigMap>::namespaced(ground.client.clone(), "kube-system");
-    let data = maps.get(LEASE).await?.data.unwrap_or_default();
-    let servers = data.get("servers").context("no servers")?;
+    let servers = announced(&ground.client, "servers").await?;
     let (_, port) = servers.split(',').next().and_then(|first| first.rsplit_once(':')).context("no port")?;
     Ok(port.parse()?)
 }

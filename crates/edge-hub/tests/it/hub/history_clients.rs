@@ -108,7 +108,7 @@ impl Reader {
     }
 
     /// It is over.
-    pub(super) fn end(self) {
-        self.recording.end(End::Broken);
+    pub(super) fn end(self, how: End) {
+        self.recording.end(how);
     }
 }

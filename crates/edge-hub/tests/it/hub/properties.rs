@@ -6,7 +6,7 @@ use proptest::{prelude::*, test_runner::Config};
 use serde_json::{Value, json};
 use testkit::{
     client::{Recorder, TestClient},
-    history::{check, check_converged},
+    history::{End, check, check_converged},
 };
 use tokio::{
     task::JoinSet,
@@ -165,7 +165,7 @@ impl World {
                 }
                 sleep(Duration::from_millis(30)).await;
             }
-            reader.end();
+            reader.end(End::Broken);
         });
     }
 

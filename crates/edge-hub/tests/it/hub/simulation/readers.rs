@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use testkit::client::{Recorder, connection::Endpoint};
+use testkit::{
+    client::{Recorder, connection::Endpoint},
+    history::End,
+};
 use tokio::{sync::watch, time::sleep};
 
 use super::super::history_clients::Reader;
@@ -11,7 +14,7 @@ use super::super::history_clients::Reader;
 const SLOW: Duration = Duration::from_millis(700);
 
 /// Watches services from their state on, and notes what comes: an event in a while until `ending`, or nothing at all; then all that is
-/// left.
+/// left. A watch that is open then has told of everything.
 pub(super) async fn read(
     hub: Endpoint,
     recorder: Recorder,
@@ -25,9 +28,10 @@ pub(super) async fn read(
     }
     loop {
         let next = tokio::select! {
+            biased;
             next = reader.lines.next() => next,
             // Whatever is to come has come by then.
-            () = silence(&mut ending) => None,
+            () = silence(&mut ending) => return reader.end(End::Quiescent),
         };
         let Some(event) = next else { break };
         if !reader.note(&event) {
@@ -37,7 +41,7 @@ pub(super) async fn read(
             sleep(SLOW).await;
         }
     }
-    reader.end();
+    reader.end(End::Broken);
 }
 
 /// Returns when the end has come, and a while has passed.

@@ -265,7 +265,7 @@ impl World {
         self.hub = Some(Hub::start(self.root.path(), &self.servers, &self.port).await);
     }
 
-    /// Going back is told to clients whose connections stay. One that comes back with a version of the time that was undone, and
+    /// Going back is told to clients whose connections stay, as readers' do. One that comes back with a version of the time that was undone, and
     /// to which the server has come again, cannot be told, by an API server neither: so these begin anew.
     async fn restore(&mut self, back: u64) {
         self.mend_all();
@@ -273,11 +273,11 @@ impl World {
         for (_, client) in std::mem::take(&mut self.clients).into_iter().chain(others) {
             client.stop().await;
         }
-        self.readers.shutdown().await;
         // Who asks for nothing is not reviewed: of the second identity the hub learns no more until its clients are back.
         self.rights.disturb(false);
         self.cluster.restore(self.cluster.revision().saturating_sub(back).max(2));
         self.noticed().await;
+        self.recorder.restored();
         self.restart_clients();
     }
 
