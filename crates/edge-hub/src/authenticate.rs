@@ -91,6 +91,11 @@ pub enum Unauthenticated {
         "no credentials: whether this process is the node's or a pod's cannot be seen (cgroup v2 in /sys/fs/cgroup, or CAP_SYS_PTRACE and the node's /proc, would show it): send a token, or let pods act as the node (--node-pods=true)"
     )]
     UnknownProcess,
+    /// The same, because too many ask at once (429).
+    #[error(
+        "too many ask at once, and whose process this is has not been found out yet: ask again, or send a token"
+    )]
+    Crowded,
     /// A remote peer without a certificate or token.
     #[error("no credentials: send a token or show a client certificate")]
     Nothing,
@@ -133,6 +138,7 @@ impl Authenticator {
                 match origin {
                     Some(Origin::Node) => Ok(Caller::Node),
                     Some(Origin::Pod) => Err(Unauthenticated::Pod),
+                    None if process.is_crowded() => Err(Unauthenticated::Crowded),
                     None => Err(Unauthenticated::UnknownProcess),
                 }
             }

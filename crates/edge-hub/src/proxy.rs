@@ -227,6 +227,9 @@ async fn document(hub: &Hub, caller: &Caller, request: Request<Body>) -> Result<
 
 fn unauthenticated(why: Unauthenticated) -> Status {
     debug!(%why, "refused");
+    if why == Unauthenticated::Crowded {
+        return Status::too_many_requests(why.to_string(), 1);
+    }
     let mut status = Status::unauthorized();
     status.message = format!("Unauthorized: {why}");
     status

@@ -119,6 +119,17 @@ impl KeySet {
         self.claims(token).ok().map(|claims| claims.sub.into())
     }
 
+    /// Whether a token says that one of the keys signed it for this issuer, and that is not so. To know that nobody need be asked.
+    pub fn is_forged(&self, token: &str, issuer: &str) -> bool {
+        let says = || {
+            let (header, rest) = token.split_once('.')?;
+            let header: Header = part(header).ok()?;
+            let claims: Claims = part(rest.split_once('.')?.0).ok()?;
+            Some(!header.kid.is_empty() && claims.iss == issuer)
+        };
+        says() == Some(true) && matches!(self.claims(token), Err(Refused::Signature))
+    }
+
     /// What a token says that one of the keys signed.
     fn claims(&self, token: &str) -> Result<Claims, Refused> {
         let (signed, signature) = token.rsplit_once('.').ok_or(Refused::Malformed)?;
@@ -235,9 +246,14 @@ pub(super) mod tests {
 
         /// A token of `b` in namespace `a`, of the issuer `i`.
         pub(crate) fn token(&self, audience: &str, nbf: i64, exp: i64) -> String {
+            self.token_by("", audience, nbf, exp)
+        }
+
+        /// The same, which names the key that it is signed with.
+        pub(crate) fn token_by(&self, kid: &str, audience: &str, nbf: i64, exp: i64) -> String {
             let claims = json!({ "iss": "i", "sub": "system:serviceaccount:a:b", "aud": audience, "nbf": nbf, "exp": exp });
             let part = |value: &Value| BASE64.encode(value.to_string());
-            let signed = format!("{}.{}", part(&json!({ "alg": "ES256" })), part(&claims));
+            let signed = format!("{}.{}", part(&json!({ "alg": "ES256", "kid": kid })), part(&claims));
             let signature = self.0.sign(&self.1, signed.as_bytes()).unwrap();
             format!("{signed}.{}", BASE64.encode(signature))
         }
@@ -252,6 +268,26 @@ pub(super) mod tests {
         assert_eq!(verify(NOW + 60, NOW + 99), Ok(()));
         assert_eq!(verify(NOW + 61, NOW + 99), Err(Refused::Time));
         assert_eq!(verify(NOW, NOW), Err(Refused::Time));
+    }
+
+    #[test]
+    fn a_token_is_forged_that_names_a_key_of_its_issuer_and_is_not_signed_with_it() {
+        let (signer, other) = (Signer::new(), Signer::new());
+        let named = |keys: KeySet| KeySet {
+            keys: keys.keys.into_iter().map(|key| Key { kid: "k".to_owned(), ..key }).collect(),
+        };
+        let keys = named(signer.keys());
+        let token = |by: &Signer, kid: &str| by.token_by(kid, "i", 0, NOW);
+        for (what, token, issuer, forged) in [
+            ("signed by another's key", token(&other, "k"), "i", true),
+            ("as it should be", token(&signer, "k"), "i", false),
+            ("of another issuer", token(&other, "k"), "other", false),
+            ("by a key that is not known, which may be new", token(&other, "new"), "i", false),
+            ("without a name of a key", token(&other, ""), "i", false),
+            ("no token of this kind", "x.y.z".to_owned(), "i", false),
+        ] {
+            assert_eq!(keys.is_forged(&token, issuer), forged, "{what}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use serde::{Deserialize, Serialize};
 use tls::digest::Sha256Digest;
 
 use crate::make_room::make_room;
@@ -10,11 +11,19 @@ use crate::make_room::make_room;
 /// the hub forget what became of another's token.
 const KEPT: usize = 1024;
 
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Refusal {
     /// Whose the token is, if one of the cluster's keys says so; else it would not pass without a link.
     signed_for: Option<Box<str>>,
     /// Unix seconds.
     expiry: i64,
+}
+
+/// A refusal as it is kept over a restart.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Stored {
+    token: [u8; 32],
+    refusal: Refusal,
 }
 
 /// What was refused and has not expired: a signature says nothing against that.
@@ -38,9 +47,26 @@ impl Refusals {
         self.0.insert(token, Refusal { signed_for, expiry });
     }
 
-    /// The API server takes it again.
-    pub(super) fn forget(&mut self, token: &Sha256Digest) {
-        self.0.remove(token);
+    /// The API server takes it again. Says whether it was refused before.
+    pub(super) fn forget(&mut self, token: &Sha256Digest) -> bool {
+        self.0.remove(token).is_some()
+    }
+
+    /// Those that would pass without a link by their signature, which is what a restart must not forget.
+    pub(super) fn signed(&self) -> Vec<Stored> {
+        let signed = self.0.iter().filter(|(_, refusal)| refusal.signed_for.is_some());
+        let mut all: Vec<_> = signed
+            .map(|(token, refusal)| Stored { token: *token.as_bytes(), refusal: refusal.clone() })
+            .collect();
+        all.sort_by_key(|stored| stored.token);
+        all
+    }
+
+    /// Takes those of before a restart.
+    pub(super) fn restore(&mut self, stored: Vec<Stored>, now: i64) {
+        for Stored { token, refusal } in stored {
+            self.note(token.into(), refusal.signed_for, Some(refusal.expiry), now);
+        }
     }
 
     /// Whether it was refused last.
@@ -89,7 +115,19 @@ mod tests {
         assert_eq!(refusals.0.len(), 1);
         refusals.note(token("expired"), None, Some(NOW + 1), NOW + 1);
         assert!(!refusals.hold(&token("expired")) && refusals.hold(&token("late")));
-        refusals.forget(&token("late"));
+        assert!(refusals.forget(&token("late")) && !refusals.forget(&token("late")));
         assert!(!refusals.hold(&token("late")));
+    }
+
+    #[test]
+    fn what_passes_by_its_signature_is_refused_after_a_restart_too() {
+        let mut refusals = Refusals::default();
+        refusals.note(token("junk"), None, Some(NOW + 9), NOW);
+        refusals.note(token("short"), Some("pod".into()), Some(NOW + 1), NOW);
+        refusals.note(token("revoked"), Some("pod".into()), Some(NOW + 9), NOW);
+        let stored = serde_json::to_vec(&refusals.signed()).unwrap();
+        let mut after = Refusals::default();
+        after.restore(serde_json::from_slice(&stored).unwrap(), NOW + 1);
+        assert!(after.hold(&token("revoked")) && !after.hold(&token("junk")) && !after.hold(&token("short")));
     }
 }

@@ -1,19 +1,26 @@
 //! The user behind a token: asked of the API server while there is a link, checked against the cluster's keys while there is none.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tls::digest::Sha256Digest;
-use tokio::{sync::Notify, time::Instant};
+use tokio::{
+    sync::{Notify, Semaphore},
+    time::Instant,
+};
 use tracing::debug;
 
 use super::{
     Token, User,
     jwt::{Expected, KeySet, Refused, claimed_expiry},
-    refusals::Refusals,
+    refusals::{Refusals, Stored as StoredRefusal},
 };
 use crate::{
     make_room::make_room,
@@ -26,6 +33,9 @@ const BELIEVED: Duration = Duration::from_mins(2);
 
 /// How many answers are remembered. When there are more, the oldest of whoever has most goes.
 const REMEMBERED: usize = 1024;
+
+/// How many tokens are asked about at a time: whoever shows ever new ones has no more of the link than that.
+const REVIEWS: usize = 16;
 
 /// How many audiences of the API server are remembered; it has one or two.
 const AUDIENCES: usize = 16;
@@ -91,13 +101,21 @@ struct Answer {
     until: Instant,
 }
 
+/// What became of asking about a token, for all who showed it while it was asked.
+type Turn = tokio::sync::Mutex<Option<Result<Arc<User>, TokenError>>>;
+
 /// Names the users behind tokens.
 pub struct Tokens {
     upstream: Upstream,
     offline: ArcSwapOption<Offline>,
     answers: Mutex<HashMap<Sha256Digest, Answer>>,
+    /// Tokens that are being asked about: who shows one meanwhile is answered with it.
+    asking: Mutex<HashMap<Sha256Digest, Weak<Turn>>>,
+    reviews: Semaphore,
     /// Tokens that the API server refused last.
     refused: Mutex<Refusals>,
+    /// Others are refused than before.
+    refusing: Notify,
     /// The audiences that reviews named.
     learnt: Mutex<Vec<String>>,
     /// There are others than before.
@@ -126,7 +144,10 @@ impl Tokens {
             upstream,
             offline: ArcSwapOption::empty(),
             answers: Mutex::default(),
+            asking: Mutex::default(),
+            reviews: Semaphore::new(REVIEWS),
             refused: Mutex::default(),
+            refusing: Notify::new(),
             learnt: Mutex::default(),
             learning: Notify::new(),
         }
@@ -161,21 +182,66 @@ impl Tokens {
     /// The user behind `token`.
     pub async fn user(&self, token: &Token) -> Result<Arc<User>, TokenError> {
         let digest = token.digest();
-        let now = Instant::now();
-        if let Some(answer) = self.answers.lock().get(&digest).filter(|answer| answer.until > now) {
-            return answer.result.clone();
+        if let Some(answer) = self.believed(&digest) {
+            return answer;
         }
-        let result = match self.review(token).await {
+        if self.is_forged(token) {
+            return Err(TokenError::Refused(Refused::Signature.to_string()));
+        }
+        let turn = self.turn(digest);
+        let mut outcome = turn.lock().await;
+        if let Some(outcome) = &*outcome {
+            return outcome.clone();
+        }
+        let result = self.ask(token, digest).await;
+        *outcome = Some(result.clone());
+        result
+    }
+
+    fn believed(&self, token: &Sha256Digest) -> Option<Result<Arc<User>, TokenError>> {
+        let answers = self.answers.lock();
+        answers.get(token).filter(|answer| answer.until > Instant::now()).map(|answer| answer.result.clone())
+    }
+
+    /// Whether the cluster's keys say that it is made up: such ones cost the link nothing.
+    fn is_forged(&self, token: &Token) -> bool {
+        let offline = self.offline.load();
+        offline
+            .as_ref()
+            .is_some_and(|offline| offline.keys.is_forged(token.expose(), &offline.expected.issuer))
+    }
+
+    /// That of those who show this token now.
+    fn turn(&self, token: Sha256Digest) -> Arc<Turn> {
+        let mut asking = self.asking.lock();
+        if let Some(turn) = asking.get(&token).and_then(Weak::upgrade) {
+            return turn;
+        }
+        asking.retain(|_, turn| turn.strong_count() > 0);
+        let turn = Arc::<Turn>::default();
+        asking.insert(token, Arc::downgrade(&turn));
+        turn
+    }
+
+    async fn ask(&self, token: &Token, digest: Sha256Digest) -> Result<Arc<User>, TokenError> {
+        let reviewed = {
+            // Never closed.
+            let _place = self.reviews.acquire().await;
+            self.review(token).await
+        };
+        let result = match reviewed {
             // Nothing of this is kept: it costs little, and once there is a link the API server is to say.
             Err(unchecked @ (TokenError::Unavailable(_) | TokenError::Passing(_))) => {
                 return self.check_offline(token, unchecked);
             }
             result => result,
         };
-        let expiry = claimed_expiry(token.expose());
+        let (now, expiry) = (Instant::now(), claimed_expiry(token.expose()));
         let whose = match &result {
             Ok(user) => {
-                self.refused.lock().forget(&digest);
+                if self.refused.lock().forget(&digest) {
+                    self.refusing.notify_one();
+                }
                 Some(user.name.clone())
             }
             Err(_) => self.note_refusal(token, digest),
@@ -185,6 +251,17 @@ impl Tokens {
             .map_or(BELIEVED, |left| Duration::from_secs(u64::try_from(left).unwrap_or(0)).min(BELIEVED));
         self.remember(digest, Answer { result: result.clone(), whose, until: now + until }, now);
         result
+    }
+
+    /// Takes the refusals of before a restart.
+    pub fn restore_refusals(&self, stored: Vec<StoredRefusal>) {
+        self.refused.lock().restore(stored, unix_now());
+    }
+
+    /// The refusals that a restart must not forget, once there are others than before.
+    pub async fn refusals(&self) -> Vec<StoredRefusal> {
+        self.refusing.notified().await;
+        self.refused.lock().signed()
     }
 
     fn remember(&self, token: Sha256Digest, answer: Answer, now: Instant) {
@@ -229,6 +306,9 @@ impl Tokens {
         let text = token.expose();
         let whose = self.offline.load().as_ref().and_then(|offline| offline.keys.signed_for(text));
         self.refused.lock().note(digest, whose.clone(), claimed_expiry(text), unix_now());
+        if whose.is_some() {
+            self.refusing.notify_one();
+        }
         whose
     }
 

@@ -3,13 +3,16 @@
 //!
 //! Where cgroups are of version 2 alone the kernel says in which cgroup the socket was made, to anybody who asks. Elsewhere the process
 //! that has the socket is looked for in `/proc`, which takes `CAP_SYS_PTRACE`. Either costs milliseconds, and is done only for callers
-//! who show nothing else, once for a connection. So many wait for that, and so long; whoever finds no place, or waits longer, is not known.
+//! who show nothing else, once for a connection. So many wait for that, and so long; whoever finds no place, or waits longer, is told to ask again.
 
 use std::{
     fs,
     net::SocketAddr,
     path::Path,
-    sync::{Arc, LazyLock},
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -21,7 +24,7 @@ use super::{pod_cgroup, socket_cgroup};
 use crate::queue::Queue;
 
 /// Two are looked for at once, while no more than so many wait: many callers at once are to cost time, and neither threads nor memory.
-static QUEUE: LazyLock<Queue> = LazyLock::new(|| Queue::new(2, 64));
+static QUEUE: LazyLock<Queue> = LazyLock::new(|| Queue::new(2, 512));
 
 /// How long a caller waits for its turn.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -54,17 +57,19 @@ pub(super) struct Socket {
 pub struct CallerProcess {
     socket: Option<Socket>,
     origin: Arc<OnceCell<Origin>>,
+    /// Too many waited to have it looked for, the last time.
+    crowded: Arc<AtomicBool>,
 }
 
 impl CallerProcess {
     /// The process behind a socket, of which nothing is known yet.
     pub(super) fn behind(socket: Option<Socket>) -> Self {
-        Self { socket, origin: Arc::default() }
+        Self { socket, origin: Arc::default(), crowded: Arc::default() }
     }
 
     /// A process that is known to belong there.
     pub fn of(origin: Origin) -> Self {
-        Self { socket: None, origin: Arc::new(OnceCell::new_with(Some(origin))) }
+        Self { origin: Arc::new(OnceCell::new_with(Some(origin))), ..Self::behind(None) }
     }
 
     /// Where it belongs, if that was found out.
@@ -72,11 +77,18 @@ impl CallerProcess {
         self.origin.get().copied()
     }
 
+    /// Whether that was not looked for, as too many waited for it: the next request may have it.
+    pub fn is_crowded(&self) -> bool {
+        self.crowded.load(Ordering::Relaxed)
+    }
+
     /// Finds out where it belongs, if that is not known. What is not found is looked for again by the next request.
     pub async fn find(&self) {
         let Some(socket) = self.socket else { return };
         let looked = self.origin.get_or_try_init(|| async {
-            QUEUE.take_turn(PATIENCE, move || origin(&socket)).await.flatten().ok_or(())
+            let looked = QUEUE.take_turn(PATIENCE, move || origin(&socket)).await;
+            self.crowded.store(looked.is_none(), Ordering::Relaxed);
+            looked.flatten().ok_or(())
         });
         if looked.await.is_err() {
             debug!(peer = %socket.local, "whose process that is cannot be found out");

@@ -277,6 +277,7 @@ impl App {
         tasks.spawn(admin::keep_ready(hub.clone(), pooled, shutdown.clone()));
         tasks.spawn(housekeeping(hub.clone(), storage.clone(), shutdown.clone()));
         tasks.spawn(hub.clone().learn_keys(shutdown.clone()));
+        tasks.spawn(hub.clone().keep_refusals(shutdown.clone()));
         let mut tunnels = JoinSet::new();
         if let Some(tunnel) = tunnel {
             tunnels.spawn(tunnel.run(hub.clone(), shutdown.clone()));

@@ -335,16 +335,18 @@ async fn a_revoked_token_ends_its_watch_though_its_owner_has_another() {
     assert_eq!(statuses(&of(&first)).await, [401; 4]);
 }
 
-/// More of them than the hub keeps.
+/// More of them than the hub keeps; a restart without a link changes nothing of it.
 #[tokio::test]
 async fn tokens_that_nobody_issued_do_not_hide_that_another_was_refused() {
     let (mut site, issuer) = Issuer::with_site().await;
     site.start_inside(|config| config.lifetimes.allowed = Duration::from_millis(100)).await;
     site.linked().await;
     with_service(&site).await;
-    let revoked = issuer.token(&site, "a", 3600);
+    let [revoked, good] = ["a", "b"].map(|name| issuer.token(&site, name, 3600));
     let of = |token: &str| site.secure(None).with_token(token);
-    assert_eq!(statuses(&of(&revoked)).await, [200; 4]);
+    for token in [&revoked, &good] {
+        assert_eq!(statuses(&of(token)).await, [200; 4]);
+    }
     for batch in 0..70 {
         let junk = (0..20).map(|n| {
             let endpoint = site.plain().with_token(&format!("junk-{batch}-{n}"));
@@ -358,6 +360,44 @@ async fn tokens_that_nobody_issued_do_not_hide_that_another_was_refused() {
     site.server.cut();
     site.offline().await;
     assert_eq!(statuses(&of(&revoked)).await, [401; 4], "its signature says nothing against that");
+    site.stop().await;
+    site.start_inside(|config| config.lifetimes.allowed = Duration::from_millis(100)).await;
+    site.answers().await;
+    let of = |token: &str| site.secure(None).with_token(token);
+    assert_eq!(statuses(&of(&good)).await, [200; 4]);
+    assert_eq!(statuses(&of(&revoked)).await, [401; 4], "it was refused before the restart");
+}
+
+/// However many show a token at once, the API server is asked of it once; and of one that is forged not at all.
+#[tokio::test]
+async fn what_nobody_issued_costs_the_link_little() {
+    let (mut site, issuer) = Issuer::with_site().await;
+    site.start_inside(|_| ()).await;
+    site.linked().await;
+    with_service(&site).await;
+    let reviews = || {
+        let of_tokens = |path: &str| path.ends_with("/tokenreviews");
+        site.server.log().totals(|record| of_tokens(&record.path)).requests
+    };
+    let ask = async |token: &str| {
+        let asked = (0..30).map(|_| {
+            let endpoint = site.plain().with_token(token);
+            async move { get(&endpoint, LIST).await.unwrap().0 }
+        });
+        futures::future::join_all(asked).await
+    };
+    let before = reviews();
+    assert_eq!(ask("junk").await, [401; 30]);
+    assert_eq!(reviews(), before + 1);
+    let good = issuer.token(&site, "a", 3600);
+    assert_eq!(get(&site.plain().with_token(&good), LIST).await.unwrap().0, 200);
+    let forged = Issuer::new().token(&site, "a", 3600);
+    site.server.cluster().access().revoke_token(&forged);
+    site.until("the keys are known", async || {
+        let before = reviews();
+        ask(&forged).await == [401; 30] && reviews() == before
+    })
+    .await;
 }
 
 /// Those who say who they are are not disturbed.
