@@ -324,6 +324,7 @@ async fn keep(agent: Agent, key: LinkKey, ending: Ending, events: mpsc::Unbounde
         let registered = || {
             info!(gateway = key.gateway, address = key.address, class = key.class.name(), direction = ?key.direction, "link up");
             up_since = Some(Instant::now());
+            agent.table.dialled(&key.gateway, &key.address, None);
             tell(LinkState::Registered);
         };
         let outdated = || {
@@ -333,8 +334,11 @@ async fn keep(agent: Agent, key: LinkKey, ending: Ending, events: mpsc::Unbounde
         let outage = away_since.map_or(Duration::ZERO, |since| since.elapsed());
         let result = agent.make(&key, &ending, outage, registered, outdated).await;
         tell(LinkState::Connecting);
-        if replaced || ending.is_retired() {
+        if replaced {
             return;
+        }
+        if ending.is_retired() {
+            return agent.table.dialled(&key.gateway, &key.address, None);
         }
         let another = matches!(result, Err(MakeError::OtherNode(_)));
         let obstacle = match (&result, up_since) {
@@ -367,6 +371,9 @@ async fn keep(agent: Agent, key: LinkKey, ending: Ending, events: mpsc::Unbounde
                 agent.connector.stats().link_failed();
             }
             let error = &error as &dyn std::error::Error;
+            if !another {
+                agent.table.dialled(&key.gateway, &key.address, Some(error));
+            }
             if was_up {
                 warn!(gateway = key.gateway, address = key.address, class = key.class.name(), direction = ?key.direction, error, ?wait, "link broke");
             } else if another && told_of_another {
@@ -378,7 +385,7 @@ async fn keep(agent: Agent, key: LinkKey, ending: Ending, events: mpsc::Unbounde
         told_of_another = another;
         tokio::select! {
             () = sleep(wait) => {}
-            () = ending.retired() => return,
+            () = ending.retired() => return agent.table.dialled(&key.gateway, &key.address, None),
         }
     }
 }

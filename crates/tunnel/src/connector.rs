@@ -14,10 +14,13 @@ use tokio::{
     sync::watch,
     time::{Instant, timeout_at},
 };
+use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use crate::{
-    audit, dial,
+    audit,
+    crowd::{Crowd, Seat},
+    dial,
     doorway::Source,
     last_use::LastUse,
     link::ask::{Opening, open},
@@ -46,6 +49,8 @@ pub struct Request {
     pub hops: u8,
     /// Whom nobody vouches for.
     pub unvouched: Option<Unvouched>,
+    /// What is noted when bytes pass, by which it is seen who is idle where places are short.
+    pub used: Arc<LastUse>,
     /// Ties its log lines together.
     pub request_id: Arc<str>,
     /// How long to wait for a link where there is none.
@@ -59,34 +64,19 @@ pub struct Unvouched {
     pub listener: &'static str,
     /// Where it is.
     pub source: Source,
-    // What passes of it, by which it is seen who is idle.
-    used: Arc<LastUse>,
-}
-
-impl Unvouched {
-    /// One of whom nothing else holds a place.
-    pub fn new(listener: &'static str, source: Source) -> Self {
-        Self::noted(listener, source, Arc::default())
-    }
-
-    /// One who holds a place for which `used` is noted, too.
-    pub(crate) fn noted(listener: &'static str, source: Source, used: Arc<LastUse>) -> Self {
-        Self { listener, source, used }
-    }
 }
 
 /// A connection to where a stream goes.
 #[derive(Debug)]
 pub struct Upstream {
     way: Way,
-    // Of a client that nobody vouches for.
-    used: Option<Arc<LastUse>>,
+    used: Arc<LastUse>,
 }
 
 #[derive(Debug)]
 enum Way {
-    /// Dialled by this node.
-    Direct(TcpStream),
+    /// Dialled by this node, for a peer at one of its places.
+    Direct(TcpStream, Option<Seat>),
     /// Through a peer.
     Through(TunnelStream),
 }
@@ -96,7 +86,7 @@ impl Upstream {
     pub(crate) fn gives_way(&self) -> impl Future<Output = ()> + Send + use<> {
         let leave = match &self.way {
             Way::Through(stream) => stream.leave(),
-            Way::Direct(_) => None,
+            Way::Direct(_, seat) => seat.as_ref().map(|seat| seat.leave().clone()),
         };
         async move {
             match leave {
@@ -107,8 +97,8 @@ impl Upstream {
     }
 
     fn note<T>(&self, passed: &Poll<io::Result<T>>) {
-        if let (Some(used), Poll::Ready(Ok(_))) = (&self.used, passed) {
-            used.note();
+        if let Poll::Ready(Ok(_)) = passed {
+            self.used.note();
         }
     }
 }
@@ -121,6 +111,7 @@ pub struct Connector {
     stats: Arc<Stats>,
     limits: Limits,
     unknown: audit::Unknown,
+    dialled: Crowd,
 }
 
 impl Connector {
@@ -132,7 +123,8 @@ impl Connector {
         stats: Arc<Stats>,
         limits: Limits,
     ) -> Arc<Self> {
-        Arc::new(Self { me: me.into(), view, table, stats, limits, unknown: audit::Unknown::default() })
+        let (unknown, dialled) = (audit::Unknown::default(), Crowd::new(limits.dialled_for_peers));
+        Arc::new(Self { me: me.into(), view, table, stats, limits, unknown, dialled })
     }
 
     /// The newest view.
@@ -208,13 +200,25 @@ impl Connector {
         };
         match route(&self.me, &origin, &request.target, &view) {
             Route::Refused(refusal) => Err(refusal.into()),
-            Route::Direct(direct) => dial::destination(&direct, self.limits.dial).await.map(Way::Direct),
+            Route::Direct(direct) => {
+                let seat = self.seat(request)?;
+                let dialled = dial::destination(&direct, self.limits.dial).await;
+                dialled.map(|stream| Way::Direct(stream, seat))
+            }
             Route::Through { domain: _, steps } => {
                 self.awaited(&steps, request).await;
                 self.through(&steps, request).await.map(Way::Through)
             }
         }
-        .map(|way| Upstream { way, used: request.unvouched.as_ref().map(|of| of.used.clone()) })
+        .map(|way| Upstream { way, used: request.used.clone() })
+    }
+
+    /// A place for what is dialled for a peer: by all of its links it could have as many connections as this process may have in all, and so keep
+    /// everybody else out.
+    fn seat(&self, request: &Request) -> Result<Option<Seat>, OpenError> {
+        let (Some(_), Some(of)) = (&request.origin, &request.unvouched) else { return Ok(None) };
+        let seat = self.dialled.enter(of.source, CancellationToken::new(), request.used.clone());
+        seat.map(Some).ok_or(OpenError::Crowded)
     }
 
     /// Waits for a link to any of these peers, as long as the request has patience: who holds none at rest makes one now.
@@ -262,14 +266,17 @@ impl Connector {
             if left > 1 {
                 share = share.min(self.limits.one_way + 4 * link.round_trip().unwrap_or_default());
             }
-            let place =
-                match request.unvouched.as_ref().map(|of| link.unvouched_place(of.source, of.used.clone())) {
-                    Some(None) => {
-                        last = OpenError::Crowded;
-                        continue;
-                    }
-                    place => place.flatten(),
-                };
+            let place = match request
+                .unvouched
+                .as_ref()
+                .map(|of| link.unvouched_place(of.source, request.used.clone()))
+            {
+                Some(None) => {
+                    last = OpenError::Crowded;
+                    continue;
+                }
+                place => place.flatten(),
+            };
             if std::mem::replace(&mut tried, true) {
                 self.stats.retried();
             }
@@ -295,7 +302,7 @@ impl AsyncRead for Upstream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let read = match &mut this.way {
-            Way::Direct(stream) => Pin::new(stream).poll_read(cx, buf),
+            Way::Direct(stream, _) => Pin::new(stream).poll_read(cx, buf),
             Way::Through(stream) => Pin::new(stream).poll_read(cx, buf),
         };
         this.note(&read);
@@ -307,7 +314,7 @@ impl AsyncWrite for Upstream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = match &mut this.way {
-            Way::Direct(stream) => Pin::new(stream).poll_write(cx, buf),
+            Way::Direct(stream, _) => Pin::new(stream).poll_write(cx, buf),
             Way::Through(stream) => Pin::new(stream).poll_write(cx, buf),
         };
         this.note(&written);
@@ -316,14 +323,14 @@ impl AsyncWrite for Upstream {
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.get_mut().way {
-            Way::Direct(stream) => Pin::new(stream).poll_flush(cx),
+            Way::Direct(stream, _) => Pin::new(stream).poll_flush(cx),
             Way::Through(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.get_mut().way {
-            Way::Direct(stream) => Pin::new(stream).poll_shutdown(cx),
+            Way::Direct(stream, _) => Pin::new(stream).poll_shutdown(cx),
             Way::Through(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }
@@ -332,28 +339,28 @@ impl AsyncWrite for Upstream {
 impl Pipe for Upstream {
     fn abort(&mut self) {
         match &mut self.way {
-            Way::Direct(stream) => stream.abort(),
+            Way::Direct(stream, _) => stream.abort(),
             Way::Through(stream) => stream.abort(),
         }
     }
 
     fn set_broken_by_drop(&mut self, broken: bool) {
         match &mut self.way {
-            Way::Direct(stream) => stream.set_broken_by_drop(broken),
+            Way::Direct(stream, _) => stream.set_broken_by_drop(broken),
             Way::Through(stream) => stream.set_broken_by_drop(broken),
         }
     }
 
     fn poll_prefetch(&mut self, cx: &mut Context<'_>) {
         match &mut self.way {
-            Way::Direct(stream) => stream.poll_prefetch(cx),
+            Way::Direct(stream, _) => stream.poll_prefetch(cx),
             Way::Through(stream) => stream.poll_prefetch(cx),
         }
     }
 
     fn poll_broken(&mut self, cx: &mut Context<'_>, ended: bool) -> Poll<()> {
         match &mut self.way {
-            Way::Direct(stream) => stream.poll_broken(cx, ended),
+            Way::Direct(stream, _) => stream.poll_broken(cx, ended),
             Way::Through(stream) => stream.poll_broken(cx, ended),
         }
     }

@@ -9,18 +9,34 @@ use tokio_util::sync::CancellationToken;
 ///
 /// What is no longer wanted *retires*: it takes no new streams, and those that are open go on for as long as they like, so no change
 /// of address, gateway, certificate or role cuts one. What is shut down has a deadline besides. What is *suspended* takes no new streams
-/// either, until it is resumed.
+/// either, until it is resumed. Where the *rights* change by which streams were opened, those that are open have the deadline, and new ones
+/// are judged by the new.
 #[derive(Debug, Clone)]
 pub struct Ending {
     retire: CancellationToken,
     shutdown: CancellationToken,
     suspended: watch::Sender<bool>,
+    rights: watch::Sender<u64>,
+}
+
+/// The rights by which a stream was opened, as long as they hold.
+pub(crate) struct Rights(watch::Receiver<u64>);
+
+impl Rights {
+    /// Ends `limit` after they have changed.
+    pub(crate) async fn overdue(mut self, limit: Duration) {
+        if self.0.changed().await.is_err() {
+            // The link has ended, and with it what it carried.
+            std::future::pending::<()>().await;
+        }
+        tokio::time::sleep(limit).await;
+    }
 }
 
 impl Ending {
     /// Retires at `retire`. Once `shutdown` is cancelled, too, there is a deadline.
     pub fn new(retire: CancellationToken, shutdown: CancellationToken) -> Self {
-        Self { retire, shutdown, suspended: watch::Sender::new(false) }
+        Self { retire, shutdown, suspended: watch::Sender::new(false), rights: watch::Sender::new(0) }
     }
 
     /// Has nothing but `shutdown`, at which it retires.
@@ -28,7 +44,7 @@ impl Ending {
         Self::new(shutdown.child_token(), shutdown)
     }
 
-    /// Ends with this one, or before it; is suspended by itself.
+    /// Ends with this one, or before it; is suspended, and has its rights, by itself.
     #[must_use]
     pub fn child(&self) -> Self {
         Self::new(self.retire.child_token(), self.shutdown.child_token())
@@ -53,6 +69,16 @@ impl Ending {
     /// New streams again.
     pub(crate) fn resume(&self) {
         self.suspended.send_replace(false);
+    }
+
+    /// Open streams have a deadline: who asked for them may not do the same any more.
+    pub(crate) fn change_rights(&self) {
+        self.rights.send_modify(|changes| *changes += 1);
+    }
+
+    /// Those that hold now.
+    pub(crate) fn rights(&self) -> Rights {
+        Rights(self.rights.subscribe())
     }
 
     /// Ends when it is suspended.

@@ -239,8 +239,7 @@ impl Gateway {
             class: Class::Interactive,
             expires: identity.expires,
         };
-        let admitted = domain.clone();
-        let gone = self.revocation(&identity, direction, &admitted, ending);
+        let gone = self.revocation(&identity, direction, domain, ending);
         let expired = expiry::follow(&identity.node, identity.expires, &self.table, ending);
         let asks = direction == Direction::Reverse;
         let registered = || registered(&identity.node);
@@ -268,13 +267,20 @@ impl Gateway {
         Ok((identity, direction))
     }
 
-    /// Follows what a peer may do while it holds a link for `domain`; ends when its node is gone, which has no rights left.
+    /// Follows what a peer may do while it holds a link that it was given as a node of `domain`; ends when its node is gone, which has no rights left.
     ///
     /// A node that lost an election, or whose gateway this node no longer is, has the rights that it had: nothing is taken from it by
     /// ending its streams, so they go on; the peer may not have noticed, so its link takes new ones again once it is admitted again. One
-    /// that is of another domain now has other rights (rules name domains), which its open streams were not judged by: they have the
-    /// deadline of a drain.
-    async fn revocation(&self, identity: &Identity, direction: Direction, domain: &Domain, ending: &Ending) {
+    /// that is of another domain keeps its links as well: whoever follows the cluster at another moment would not know why they ended. What it asks
+    /// for is judged by what it is by then (rules name domains); its open streams were judged otherwise, and have the deadline of a drain. Those
+    /// that this node asked for are none of its rights.
+    async fn revocation(
+        &self,
+        identity: &Identity,
+        direction: Direction,
+        mut domain: Domain,
+        ending: &Ending,
+    ) {
         let (mut view, mut told) = (self.view.clone(), false);
         loop {
             if view.changed().await.is_err() {
@@ -282,22 +288,28 @@ impl Gateway {
             }
             let newest = view.borrow_and_update().clone();
             let node = &identity.node;
-            match self.admission.admit(identity, direction, &newest) {
-                Ok(admitted) if admitted == *domain => {
-                    if std::mem::take(&mut told) {
-                        info!(node, "a link is admitted again");
-                    }
-                    ending.resume();
-                    continue;
-                }
-                Err(NotAdmitted::UnknownNode) => return info!(node, "a link's node is gone"),
-                Err(NotAdmitted::NotAnEndpoint) if newest.domain_of(node).as_ref() == Some(domain) => {
-                    ending.suspend();
-                }
-                Ok(_) | Err(NotAdmitted::NotAnEndpoint) => ending.shut_down(),
+            let admitted = self.admission.admit(identity, direction, &newest);
+            if matches!(admitted, Err(NotAdmitted::UnknownNode)) {
+                return info!(node, "a link's node is gone");
             }
-            if !std::mem::replace(&mut told, true) {
-                info!(node, "a link is no longer admitted");
+            let now = admitted.as_ref().ok().cloned().or_else(|| newest.domain_of(node));
+            if let Some(now) = now.filter(|now| *now != domain) {
+                info!(node, was = %domain, is = %now, "a link's node is of another domain");
+                domain = now;
+                if direction == Direction::Forward {
+                    ending.change_rights();
+                }
+            }
+            if admitted.is_ok() {
+                if std::mem::take(&mut told) {
+                    info!(node, "a link is admitted again");
+                }
+                ending.resume();
+            } else {
+                ending.suspend();
+                if !std::mem::replace(&mut told, true) {
+                    info!(node, "a link is no longer admitted");
+                }
             }
         }
     }

@@ -37,7 +37,7 @@ pub struct Ingress {
 
 impl Ingress {
     fn request(&self, target: Target, peer: &str, arrival: &Arrival) -> Request {
-        let of = || Unvouched::noted(self.name, arrival.source(), arrival.used());
+        let of = || Unvouched { listener: self.name, source: arrival.source() };
         Request {
             target,
             origin: None,
@@ -45,6 +45,7 @@ impl Ingress {
             class: self.class,
             hops: 0,
             unvouched: (!self.vouched).then(of),
+            used: arrival.used(),
             request_id: new_request_id(),
             patience: self.patience,
         }
@@ -64,6 +65,30 @@ impl Ingress {
         } else {
             let source = arrival.source();
             self.connector.unknown().refused(self.name, &caller, source, wanted, &request_id, error);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::{links::table::LinkTable, protocol::Limits, stats::Stats, view::View};
+
+    /// Whoever vouches for it: a listener's place of one that is in use goes last.
+    #[test]
+    fn what_passes_for_a_client_is_noted_of_its_place() {
+        let view = watch::channel(Arc::<View>::default()).1;
+        let (table, stats) = (Arc::<LinkTable>::default(), Arc::<Stats>::default());
+        let connector = Connector::new("n", view, table, stats, Limits::default());
+        for vouched in [true, false] {
+            let (connector, patience) = (connector.clone(), Duration::ZERO);
+            let ingress = Ingress { connector, class: Class::Interactive, name: "test", vouched, patience };
+            let (arrival, target) = (Arrival::uncounted(), Target::parse("n:1", None).unwrap());
+            let request = ingress.request(target, "somebody", &arrival);
+            assert!(Arc::ptr_eq(&request.used, &arrival.used()));
+            assert_eq!(request.unvouched.is_some(), !vouched);
         }
     }
 }

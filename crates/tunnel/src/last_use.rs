@@ -8,7 +8,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// When bytes last passed, in milliseconds of the machine's own time.
 #[derive(Debug, Default)]
-pub(crate) struct LastUse(AtomicU64);
+pub struct LastUse(AtomicU64);
 
 impl LastUse {
     /// Some pass now.

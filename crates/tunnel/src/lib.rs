@@ -24,7 +24,7 @@ pub mod hello;
 pub mod hop_by_hop;
 pub mod identity;
 pub mod ingress;
-mod last_use;
+pub mod last_use;
 pub mod link;
 pub mod links;
 pub mod liveness;

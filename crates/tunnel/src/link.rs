@@ -111,12 +111,11 @@ fn register(
     asker: Option<SendRequest<Bytes>>,
     terms: &Terms,
 ) -> Registration {
-    let Peer { node, domain, direction, class, expires } = peer;
+    let Peer { node, direction, class, expires, .. } = peer;
     // The end that dialled says what for: the one that asks over a forward link, and the other one over a reverse link.
     let dialled = asker.is_some() == (direction == Direction::Forward);
     let registration = terms.table.add(NewLink {
         peer: node,
-        domain,
         direction,
         class: if dialled { class } else { theirs.class },
         traffic: traffic.clone(),

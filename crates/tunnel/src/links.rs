@@ -2,5 +2,7 @@
 
 pub mod desired;
 mod load;
+mod of_peers;
 pub mod plan;
 pub mod table;
+mod unreached;

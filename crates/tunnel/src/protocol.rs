@@ -67,6 +67,8 @@ pub struct Limits {
     pub links_of_a_peer_in_all: usize,
     /// Streams of one link.
     pub streams: u32,
+    /// Connections that this node holds to destinations for streams of peers.
+    pub dialled_for_peers: usize,
     /// Dialling a destination.
     pub dial: Duration,
     /// Opening a stream in all, over all hops and attempts.
@@ -90,6 +92,7 @@ impl Default for Limits {
             links_of_a_peer: 32,
             links_of_a_peer_in_all: 3 * 32,
             streams: MAX_STREAMS,
+            dialled_for_peers: 4096,
             dial: Duration::from_secs(5),
             open: Duration::from_secs(15),
             one_way: Duration::from_secs(2),

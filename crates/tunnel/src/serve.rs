@@ -13,7 +13,7 @@ use crate::{
     audit,
     connector::{Connector, Request, Unvouched},
     doorway::Source,
-    ending::Ending,
+    ending::{Ending, Rights},
     link::{Carrier, LinkError, Peer, Terms, answer, answer::Asked, ask},
     protocol::{Class, HEADER_CLASS, HEADER_HOPS, HEADER_REQUEST_ID, HEADER_SOURCE, OpenError},
     relay::relay,
@@ -40,8 +40,28 @@ pub(crate) async fn link(
     }
     let (connector, node, domain) = (connector.clone(), Arc::from(peer.node.as_str()), peer.domain.clone());
     let reverse = peer.direction == Direction::Reverse;
-    let handle = move |asked| stream(connector.clone(), Arc::clone(&node), domain.clone(), reverse, asked);
+    let changing = ending.clone();
+    let handle = move |asked| {
+        let rights = changing.rights();
+        as_long_as(rights, connector.clone(), Arc::clone(&node), domain.clone(), reverse, asked)
+    };
     Box::pin(answer::run(io, peer, terms, ending, registered, handle)).await
+}
+
+/// The same as [`stream`], until the `rights` of who asks have changed for as long as a drain may last.
+async fn as_long_as(
+    rights: Rights,
+    connector: Arc<Connector>,
+    peer: Arc<str>,
+    domain: Domain,
+    reverse: bool,
+    asked: Asked,
+) {
+    let limit = connector.limits().drain;
+    tokio::select! {
+        () = stream(connector, peer, domain, reverse, asked) => {}
+        () = rights.overdue(limit) => {}
+    }
 }
 
 /// Answers one stream of the link to `peer`, which may be a `reverse` one.
@@ -78,9 +98,9 @@ async fn stream(connector: Arc<Connector>, peer: Arc<str>, domain: Domain, rever
     // What edge nodes ask a gateway for is for nodes of others, whom the cloud must reach all the same: whatever they say of their clients, it is theirs.
     let theirs = who == Asker::Peer && mine.as_ref() != Some(&of) && !view.is_exposed(&of);
     let source = if theirs { Some(Source::of_domain(&of)) } else { said };
-    let unvouched = source.map(|source| Unvouched::new("links", source));
-    let (caller, patience) = (peer, Duration::ZERO);
-    let request = Request { target, origin, caller, class, hops, unvouched, request_id, patience };
+    let unvouched = source.map(|source| Unvouched { listener: "links", source });
+    let (caller, patience, used) = (peer, Duration::ZERO, Arc::default());
+    let request = Request { target, origin, caller, class, hops, unvouched, used, request_id, patience };
     // Boxed: a stream that is open no longer holds what opening it took.
     let connected = tokio::select! {
         connected = Box::pin(connector.connect(&request)) => connected,
@@ -90,15 +110,17 @@ async fn stream(connector: Arc<Connector>, peer: Arc<str>, domain: Domain, rever
         Err(error) => asked.refuse(error),
         Ok(mut upstream) => match asked.grant() {
             Ok(mut stream) => {
-                let (passed, result) = relay(&mut stream, &mut upstream, Vec::new()).await;
-                debug!(
-                    request_id = %request.request_id,
-                    target = %request.target,
-                    up = passed.up,
-                    down = passed.down,
-                    broken = result.is_err(),
-                    "stream ended"
-                );
+                let gives_way = upstream.gives_way();
+                let relayed = async { relay(&mut stream, &mut upstream, Vec::new()).await };
+                let (id, target) = (&request.request_id, &request.target);
+                tokio::select! {
+                    (passed, result) = relayed => {
+                        let (up, down, broken) = (passed.up, passed.down, result.is_err());
+                        debug!(request_id = %id, %target, up, down, broken, "stream ended");
+                    }
+                    // Both of its connections are broken.
+                    () = gives_way => debug!(request_id = %id, %target, "a stream gives its place to another"),
+                }
             }
             Err(error) => debug!(request_id = %request.request_id, %error, "who asked is gone"),
         },

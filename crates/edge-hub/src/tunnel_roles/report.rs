@@ -115,14 +115,13 @@ pub(super) fn object(
 
 #[cfg(test)]
 mod tests {
-    use tunnel::{protocol::Class, view::Domain};
+    use tunnel::protocol::Class;
 
     use super::*;
 
     fn link(peer: &str, direction: Direction, round_trip: Option<u64>, draining: bool) -> LinkStatus {
         LinkStatus {
             peer: peer.to_owned(),
-            domain: Domain::Pool("a".to_owned()),
             direction,
             asking: direction == Direction::Reverse,
             class: Class::Bulk,

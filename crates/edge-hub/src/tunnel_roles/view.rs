@@ -31,7 +31,7 @@ pub struct TunnelView {
 pub struct TunnelLinkView {
     /// The node at the other end.
     pub peer: String,
-    /// The domain for which the link is.
+    /// The domain of that node.
     pub domain: String,
     /// `reverse`: the one that accepted it asks; `forward`: the one that dialled.
     pub direction: String,
@@ -61,13 +61,14 @@ const fn direction(direction: Direction) -> &'static str {
 impl TunnelView {
     /// The tunnel as it is now.
     pub fn of(state: &State) -> Self {
+        let view = state.connector.view();
         let mut links: Vec<TunnelLinkView> = state
             .table
             .snapshot()
             .into_iter()
             .map(|link| TunnelLinkView {
+                domain: view.domain_of(&link.peer).map(|domain| domain.to_string()).unwrap_or_default(),
                 peer: link.peer,
-                domain: link.domain.to_string(),
                 direction: direction(link.direction).to_owned(),
                 class: link.class.name().to_owned(),
                 round_trip_micros: link

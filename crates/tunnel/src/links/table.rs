@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    error::Error,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -21,21 +22,18 @@ use crate::{
     crowd::{Crowd, Seat},
     doorway::Source,
     last_use::LastUse,
-    links::load::Load,
+    links::{load::Load, of_peers::OfPeers, unreached::Unreached},
     protocol::Class,
     route::{Direction, Step},
     socket::Traffic,
-    view::Domain,
 };
 
 /// A link that is up.
 #[derive(Debug)]
 pub struct Link {
-    id: u64,
+    pub(super) id: u64,
     /// The node at the other end.
     pub peer: String,
-    /// The domain for which the link is.
-    pub domain: Domain,
     /// Who asks over it.
     pub direction: Direction,
     /// For which traffic.
@@ -61,8 +59,6 @@ pub struct Link {
 pub struct LinkStatus {
     /// The node at the other end.
     pub peer: String,
-    /// The domain for which the link is.
-    pub domain: Domain,
     /// Who asks over it.
     pub direction: Direction,
     /// Whether it is this node that asks.
@@ -92,7 +88,6 @@ fn unvouched_max(streams: usize) -> usize {
 /// What is needed to add a link.
 pub(crate) struct NewLink {
     pub(crate) peer: String,
-    pub(crate) domain: Domain,
     pub(crate) direction: Direction,
     pub(crate) class: Class,
     pub(crate) traffic: Arc<Traffic>,
@@ -105,13 +100,14 @@ pub(crate) struct NewLink {
 /// All links of a node.
 #[derive(Debug)]
 pub struct LinkTable {
-    links: Mutex<BTreeMap<u64, Arc<Link>>>,
+    links: Mutex<OfPeers>,
     next: AtomicU64,
     changes: watch::Sender<u64>,
     wanted: watch::Sender<u64>,
     passed: Mutex<Passed>,
     // Who fell silent over a link over which this node asked, and when.
     silent: Mutex<BTreeMap<String, Instant>>,
+    unreached: Unreached,
 }
 
 /// For how long it is told of a peer that it fell silent: until everybody has noticed it who had a link to it, and has told.
@@ -150,6 +146,7 @@ impl Default for LinkTable {
             wanted: watch::Sender::new(0),
             passed: Mutex::default(),
             silent: Mutex::default(),
+            unreached: Unreached::default(),
         }
     }
 }
@@ -157,7 +154,7 @@ impl Default for LinkTable {
 impl LinkTable {
     /// Adds a link for as long as what is returned is held.
     pub(crate) fn add(self: &Arc<Self>, new: NewLink) -> Registration {
-        let NewLink { peer, domain, direction, class, traffic, streams_max, asker, expires } = new;
+        let NewLink { peer, direction, class, traffic, streams_max, asker, expires } = new;
         {
             let mut passed = self.passed.lock();
             passed.fold();
@@ -167,7 +164,6 @@ impl LinkTable {
         let link = Arc::new(Link {
             id: self.next.fetch_add(1, Ordering::Relaxed),
             peer,
-            domain,
             direction,
             class,
             since: now,
@@ -182,7 +178,7 @@ impl LinkTable {
             asker,
             expires,
         });
-        self.links.lock().insert(link.id, link.clone());
+        self.links.lock().insert(link.clone());
         if link.asker.is_some() {
             self.silent.lock().remove(&link.peer);
         }
@@ -193,34 +189,32 @@ impl LinkTable {
     /// The links to ask for a stream of `class`, the best first, of the peers of this step.
     pub(crate) fn candidates(&self, step: &Step, class: Class) -> Vec<Arc<Link>> {
         let (links, now) = (self.links.lock(), Instant::now());
-        let of_step = |link: &&Arc<Link>| {
-            link.asker.is_some() && link.direction == step.direction && step.peers.contains(&link.peer)
-        };
-        let candidates: Vec<_> = links.values().filter(of_step).map(|link| link.candidate(now)).collect();
-        order(class, &candidates).into_iter().filter_map(|id| links.get(&id).cloned()).collect()
+        let of_step = |link: &&Arc<Link>| link.asker.is_some() && link.direction == step.direction;
+        let of_peers = step.peers.iter().flat_map(|peer| links.of(peer)).filter(of_step);
+        let mut of_peers: BTreeMap<u64, &Arc<Link>> = of_peers.map(|link| (link.id, link)).collect();
+        let candidates: Vec<_> = of_peers.values().map(|link| link.candidate(now)).collect();
+        order(class, &candidates).into_iter().filter_map(|id| of_peers.remove(&id).cloned()).collect()
     }
 
     /// How many links this peer has that take new streams. One that drains goes with its last stream, and another has its place.
     pub fn count(&self, peer: &str) -> usize {
-        let links = self.links.lock();
-        links.values().filter(|link| link.peer == peer && !link.is_closed_to_new()).count()
+        self.links.lock().of(peer).filter(|link| !link.is_closed_to_new()).count()
     }
 
     /// And how many it has in all. A peer decides by itself when one drains, and how long its streams last.
     pub(crate) fn count_in_all(&self, peer: &str) -> usize {
-        self.links.lock().values().filter(|link| link.peer == peer).count()
+        self.links.lock().of(peer).count()
     }
 
     /// When the last of the certificates expires that this peer showed for the links that it has.
     pub(crate) fn expiry(&self, peer: &str) -> Option<SystemTime> {
-        let links = self.links.lock();
-        links.values().filter(|link| link.peer == peer).map(|link| link.expires).max()
+        self.links.lock().of(peer).map(|link| link.expires).max()
     }
 
     /// The nodes to which there is a link over which this node asks.
     pub fn connected(&self) -> BTreeSet<String> {
         let links = self.links.lock();
-        links.values().filter(|link| link.asker.is_some()).map(|link| link.peer.clone()).collect()
+        links.all().filter(|link| link.asker.is_some()).map(|link| link.peer.clone()).collect()
     }
 
     /// The nodes that have no link any more over which this node asked, and lost one within the last seconds because they answered no
@@ -232,9 +226,19 @@ impl LinkTable {
         silent.keys().filter(|peer| !connected.contains(*peer)).cloned().collect()
     }
 
+    /// What came of dialling a gateway at an address; nothing, if there is a link, or none is wanted any more.
+    pub(crate) fn dialled(&self, gateway: &str, address: &str, failed: Option<&dyn Error>) {
+        self.unreached.note(gateway, address, failed);
+    }
+
+    /// The gateways that this node has dialled in vain, each with its address and why.
+    pub fn unreached(&self) -> Vec<String> {
+        self.unreached.all()
+    }
+
     /// All links.
     pub fn snapshot(&self) -> Vec<LinkStatus> {
-        self.links.lock().values().map(|link| link.status()).collect()
+        self.links.lock().all().map(|link| link.status()).collect()
     }
 
     /// Tells that links came or went.
@@ -337,7 +341,6 @@ impl Link {
     fn status(&self) -> LinkStatus {
         LinkStatus {
             peer: self.peer.clone(),
-            domain: self.domain.clone(),
             direction: self.direction,
             asking: self.asker.is_some(),
             class: self.class,
@@ -361,11 +364,14 @@ pub(crate) struct Registration {
 impl Registration {
     /// Takes the link out, so that nobody opens streams over it; its streams go on.
     fn remove(&self) {
-        let asks = |link: &Arc<Link>| link.asker.is_some() && link.peer == self.link.peer;
+        let asks = |link: &Arc<Link>| link.asker.is_some();
         let mut links = self.table.links.lock();
-        links.remove(&self.link.id);
+        links.remove(&self.link);
         // Before others see that it is out: who sees that it is gone sees why. Another link to the peer says that it lives.
-        if asks(&self.link) && self.link.silent.load(Ordering::Relaxed) && !links.values().any(asks) {
+        if asks(&self.link)
+            && self.link.silent.load(Ordering::Relaxed)
+            && !links.of(&self.link.peer).any(asks)
+        {
             self.table.silent.lock().insert(self.link.peer.clone(), Instant::now());
         }
         drop(links);

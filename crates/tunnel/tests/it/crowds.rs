@@ -188,7 +188,7 @@ async fn a_head_that_is_too_long_is_refused() {
 }
 
 fn unvouched(target: &str, source: [u8; 4]) -> Request {
-    let of = Unvouched::new("test", std::net::IpAddr::from(source).into());
+    let of = Unvouched { listener: "test", source: std::net::IpAddr::from(source).into() };
     Request { unvouched: Some(of), ..request(target) }
 }
 
@@ -380,6 +380,29 @@ async fn one_shop_does_not_shut_the_cloud_out_of_another() {
     let (unknown, _) = fill(&cloud, &unvouched(&target, [192, 0, 2, 200])).await;
     assert_eq!(unknown.len(), 14);
     left(&mut held, 14).await;
+}
+
+/// One shop has a gateway dial as much as it can get: another's streams are dialled all the same, and so are those of the gateway's own clients.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_shop_does_not_use_up_the_connections_of_a_gateway() {
+    let (mut world, mut tasks) = (World::new(), JoinSet::new());
+    world.limits.dialled_for_peers = 8;
+    let mut cloud = world.hub("c1", true);
+    let address = cloud.listen().await;
+    let [mut edge, mut other] = ["a1", "solo"].map(|name| world.hub(name, false));
+    for hub in [&mut edge, &mut other] {
+        hub.desired.send_replace(links("c1", address, hub.credentials.generation()));
+        hub.dial();
+    }
+    cloud.links(8).await;
+    let target = format!("c1:{}", echo(&mut tasks).await);
+    let (mut first, error) = fill(&edge, &request(&target)).await;
+    assert_eq!((first.len(), error), (8, OpenError::Crowded));
+    let (second, error) = fill(&other, &request(&target)).await;
+    assert_eq!((second.len(), error), (4, OpenError::Crowded));
+    left(&mut first, 4).await;
+    let mut own = cloud.connect(&target).await.unwrap();
+    assert_eq!(ask(&mut own, b"own").await.unwrap(), b"own");
 }
 
 /// However much it says it has to say: strangers have little memory here.

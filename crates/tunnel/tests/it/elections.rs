@@ -11,28 +11,67 @@ use tunnel::{
 
 use crate::world::{World, ask, echo, eventually, links, view};
 
-/// Whoever loses an election finishes what it does; a node that moves to another domain has the deadline.
+/// Whoever loses an election finishes what it does, and so does one that is another's now; what it asked for itself has the deadline then.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_outlives_an_election_and_not_for_long_a_move() {
+async fn streams_to_a_node_outlive_an_election_and_a_move() {
     let (mut world, mut tasks) = (World::new(), JoinSet::new());
     world.limits.drain = Duration::from_secs(4);
     let (cloud, edge) = world.pair().await;
     let port = echo(&mut tasks).await;
-    let mut live = cloud.connect(&format!("a1:{port}")).await.unwrap();
-    ask(&mut live, b"before").await.unwrap();
+    let mut down = cloud.connect(&format!("a1:{port}")).await.unwrap();
+    let mut up = edge.connect(&format!("c1:{port}")).await.unwrap();
     edge.desired.send_replace([].into());
     let mut changed = view();
     let pool = changed.domain_of("a1").unwrap();
     changed.gateways.get_mut(&pool).unwrap().endpoints = ["a2".into()].into();
     world.view.send_replace(Arc::new(changed.clone()));
-    cloud.links(1).await;
+    cloud.links(2).await;
     tokio::time::sleep(Duration::from_secs(5)).await;
-    ask(&mut live, b"after").await.unwrap();
+    ask(&mut down, b"after").await.unwrap();
+    ask(&mut up, b"after").await.unwrap();
     changed.nodes.get_mut("a1").unwrap().pool = Some("b".into());
     world.view.send_replace(Arc::new(changed));
-    ask(&mut live, b"soon").await.unwrap();
-    cloud.links(0).await;
-    assert!(ask(&mut live, b"moved").await.is_err());
+    ask(&mut up, b"soon").await.unwrap();
+    cloud.links(1).await;
+    assert!(ask(&mut up, b"moved").await.is_err());
+    ask(&mut down, b"moved").await.unwrap();
+}
+
+/// As where its pool's Gateway goes, and it stands for itself from then on; the gateway may see it before the node does, or after.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_of_another_domain_is_reached_over_the_links_that_it_has() {
+    let (mut world, mut tasks) = (World::new(), JoinSet::new());
+    world.limits.drain = Duration::from_secs(2);
+    let (cloud, edge) = world.pair().await;
+    let links = cloud.table.snapshot().len();
+    let port = echo(&mut tasks).await;
+    let (there, back) = (format!("a1:{port}"), format!("c1:{port}"));
+    let mut down = cloud.connect(&there).await.unwrap();
+    let mut up = edge.connect(&back).await.unwrap();
+    let mut later = Vec::new();
+    for pool in [None, Some("a".to_owned())] {
+        let mut changed = view();
+        changed.nodes.get_mut("a1").unwrap().pool = pool;
+        world.view.send_replace(Arc::new(changed));
+        for _ in 0..10 {
+            later.push(cloud.connect(&there).await.unwrap());
+            later.push(edge.connect(&back).await.unwrap());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        // What it asked for by other rules.
+        let began = tokio::time::Instant::now();
+        while ask(&mut up, b"before").await.is_ok() {
+            assert!(began.elapsed() < Duration::from_secs(30), "it has no deadline");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        up = edge.connect(&back).await.unwrap();
+    }
+    ask(&mut down, b"still").await.unwrap();
+    ask(&mut cloud.connect(&there).await.unwrap(), b"new").await.unwrap();
+    // Those of the last round, which the node asked for, were judged by the rules that hold.
+    ask(later.last_mut().unwrap(), b"new").await.unwrap();
+    assert_eq!(cloud.table.snapshot().len(), links);
+    assert_eq!(cloud.stats.snapshot().links_registered, u64::try_from(links).unwrap());
 }
 
 /// Elected, not elected, elected again, of which the edge saw nothing: its links are what they were, with the streams that they had.

@@ -30,7 +30,7 @@ async fn a_conversation_both_ways() {
         }
     }
     let status = cloud.table.snapshot();
-    assert!(status.iter().all(|link| link.peer == "a1" && link.domain == Domain::Pool("a".into())));
+    assert!(status.iter().all(|link| link.peer == "a1"));
     eventually("streams end", || cloud.table.snapshot().iter().all(|link| link.streams == 0)).await;
     eventually("round trips", || cloud.table.snapshot().iter().all(|link| link.round_trip.is_some())).await;
 }

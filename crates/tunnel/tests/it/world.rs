@@ -214,6 +214,7 @@ pub(crate) fn request(target: &str) -> Request {
         class: Class::Interactive,
         hops: 0,
         unvouched: None,
+        used: Arc::default(),
         patience: Duration::ZERO,
         request_id: "test".into(),
     }

@@ -232,12 +232,13 @@ async fn x3_a_cloud_gateway_is_told_to_end() -> Result<()> {
         let process = process_of_hub(GATEWAYS[0]).await?;
         let start = Cleanup::hack_cluster(&["start", "edge-hub", GATEWAYS[0]]);
         let began = Instant::now();
-        let (asked, told) = tokio::join!(
+        let (asked, by_service, told) = tokio::join!(
             ask_until(Duration::from_secs(8), began, &[EDGE_GATEWAY, TWIN], false),
+            ask_by_service(Duration::from_secs(8), began, EDGE_GATEWAY),
             done(began, &["signal", "TERM", "edge-hub", GATEWAYS[0]]),
         );
-        let (asked, told) = (asked?, told?);
-        println!("x3, {reach:?}: told after {told:.1?}; {asked}");
+        let (asked, by_service, told) = (asked?, by_service?, told?);
+        println!("x3, {reach:?}: told after {told:.1?}; {asked}; by kube-proxy {by_service}");
         for session in &mut sessions {
             session.press().await.context("a session of before, while its gateway drains")?;
         }
@@ -248,17 +249,22 @@ async fn x3_a_cloud_gateway_is_told_to_end() -> Result<()> {
             // It may still drain: connections that clients keep are streams, too.
             hack_cluster(&["stop", "edge-hub", GATEWAYS[0]]).await?.ok()?;
         }
-        ensure!(asked.failed(Duration::ZERO) == 0, "{asked}");
+        for asked in [&asked, &by_service] {
+            ensure!(asked.failed(Duration::ZERO) == 0, "{asked}");
+        }
         // Its way back is as quiet: who comes to it before it has links waits for them.
         start.forget();
         let began = Instant::now();
-        let (asked, back) = tokio::join!(
+        let (asked, by_service, back) = tokio::join!(
             ask_until(Duration::from_secs(6), began, &[EDGE_GATEWAY, TWIN], false),
+            ask_by_service(Duration::from_secs(6), began, EDGE_GATEWAY),
             done(began, &["start", "edge-hub", GATEWAYS[0]]),
         );
-        let (asked, back) = (asked?, back?);
-        println!("x3, {reach:?}: back after {back:.1?}; {asked}");
-        ensure!(asked.failed(Duration::ZERO) == 0, "while it came back: {asked}");
+        let (asked, by_service, back) = (asked?, by_service?, back?);
+        println!("x3, {reach:?}: back after {back:.1?}; {asked}; by kube-proxy {by_service}");
+        for asked in [&asked, &by_service] {
+            ensure!(asked.failed(Duration::ZERO) == 0, "while it came back: {asked}");
+        }
         eventually("links at both", Duration::from_secs(40), || both_report(EDGE_GATEWAY, true)).await?;
         held.is_all_there_is().await?;
     }

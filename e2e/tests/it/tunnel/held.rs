@@ -168,6 +168,14 @@ pub(super) async fn sessions(node: &'static str) -> Result<Vec<Keyboard>> {
     opening.join_all().await.into_iter().collect()
 }
 
+/// Each of them takes a key, and shows it.
+pub(super) async fn press_all(sessions: &mut [Keyboard]) -> Result<()> {
+    for session in sessions {
+        session.press().await.context("a session of before")?;
+    }
+    Ok(())
+}
+
 /// Sessions of before a fault at `began`: each goes on, or has ended with an error in time. How many went on, and how many ended.
 pub(super) async fn fates(sessions: Vec<Keyboard>, began: Instant) -> Result<(usize, usize)> {
     let (mut alive, mut ended) = (0, 0);

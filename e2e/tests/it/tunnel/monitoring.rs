@@ -242,7 +242,8 @@ async fn f8_metrics_server_reads_all_nodes_by_name() -> Result<()> {
         gone.add("kubectl", &["-n", NAMESPACE, "delete", object, "--ignore-not-found", "--wait=false"]);
     }
     kubectl_apply(&metrics_server(&folder_of("metrics-server").await?)).await?.ok()?;
-    let rollout = ["-n", NAMESPACE, "rollout", "status", "deployment/metrics-server", "--timeout=60s"];
+    // Controllers that had no API server in a test before look for it again within half a minute.
+    let rollout = ["-n", NAMESPACE, "rollout", "status", "deployment/metrics-server", "--timeout=150s"];
     kubectl(&rollout).await?.ok()?;
     for reach in Reach::both() {
         ground(reach).await?;

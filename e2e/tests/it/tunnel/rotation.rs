@@ -9,7 +9,6 @@ use e2e::cleanup::Cleanup;
 use e2e::ground::{
     EDGE_GATEWAY, GATEWAYS, ORDINARY, Reach, SOLO, TWIN, background, balance, ground, in_namespace, logs, pod,
 };
-use e2e::keyboard::Keyboard;
 use e2e::{client, eventually, hack_cluster, kubectl, run};
 use kube::Api;
 use serde_json::{Value, json};
@@ -17,7 +16,7 @@ use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::ChildStdout;
 
 use super::gateways::manager_follows;
-use super::held::Held;
+use super::held::{Held, press_all, sessions};
 use super::identity::shake;
 use super::reach::{link_ports_of, settled_links};
 
@@ -95,6 +94,8 @@ async fn x11_new_certificates_cut_no_stream() -> Result<()> {
     followed?;
 
     let dialled = settled_links().await?;
+    // Over both gateways, and so over each link whose ends show another certificate.
+    let mut sessions = sessions(EDGE_GATEWAY).await?;
     // Those who accept links: the cloud's gateways, and the endpoint that its pool goes out by.
     for node in GATEWAYS.into_iter().chain([EDGE_GATEWAY]) {
         let (hub, before) = (process(state, node)?, shown(node).await?);
@@ -107,6 +108,7 @@ async fn x11_new_certificates_cut_no_stream() -> Result<()> {
         .await?;
         ensure!(process(state, node)? == hub, "the hub of {node} was started anew");
         says(&mut lines, &format!("after-{node}"), SOON).await?;
+        press_all(&mut sessions).await.with_context(|| format!("after another certificate of {node}"))?;
     }
 
     let now = link_ports_of(EDGE_GATEWAY).await?;
@@ -144,6 +146,7 @@ async fn x11_new_certificates_cut_no_stream() -> Result<()> {
     })
     .await?;
     says(&mut lines, "after-the-edge", SOON).await?;
+    press_all(&mut sessions).await.context("after another certificate of the edge")?;
     ensure!(process(state, EDGE_GATEWAY)? == hub, "the edge's hub was started anew");
     logs(ORDINARY, SOON).await?;
     ensure!(follow.try_wait()?.is_none(), "the stream ended");
@@ -155,7 +158,7 @@ async fn x11_new_certificates_cut_no_stream() -> Result<()> {
     let (certificate, key) = (path("expired.crt"), path("expired.key"));
     let said = shake(&ground.balancer, Some((&certificate, &key))).await?;
     ensure!(said.contains("alert") && said.contains("expired"), "an expired certificate: {said}");
-    drop(follow);
+    drop((follow, sessions));
     // What comes after finds links that stay.
     let used = in_use().await?;
     put(&folder.join("old"))?;
@@ -266,7 +269,7 @@ pub(super) async fn dialled_at(
     Ok(())
 }
 
-/// The same gateways by the balancer's name, by public addresses of their own, and by the balancer's address again, while a session is open.
+/// The same gateways by the balancer's name, by public addresses of their own, and by the balancer's address again, while sessions are open.
 #[tokio::test]
 async fn x13_x14_new_addresses_cut_no_stream() -> Result<()> {
     let ground = ground(Reach::Names).await?;
@@ -276,7 +279,7 @@ async fn x13_x14_new_addresses_cut_no_stream() -> Result<()> {
         logs(node, SOON).await?;
     }
     let held = Held::at_rest().await?;
-    let mut session = Keyboard::open(TWIN).await?;
+    let mut sessions = sessions(TWIN).await?;
     let mut names = Vec::new();
     for node in DIALLING {
         names.push(knows_the_name(node, balancer).await?);
@@ -289,7 +292,7 @@ async fn x13_x14_new_addresses_cut_no_stream() -> Result<()> {
     };
     let changes = async {
         dialled_at(&at(NAME), balance(&json!({ "hostname": NAME }))).await.context("the balancer's name")?;
-        session.press().await?;
+        press_all(&mut sessions).await?;
         let mut own = Vec::new();
         for gateway in GATEWAYS {
             let path = "jsonpath={.status.addresses[?(@.type==\"InternalIP\")].address}";
@@ -298,7 +301,7 @@ async fn x13_x14_new_addresses_cut_no_stream() -> Result<()> {
         let dialled: Vec<_> =
             own.iter().map(|(gateway, address)| (*gateway, format!("{address}:10262"))).collect();
         dialled_at(&dialled, exposed_by("PublicIP", &own)).await.context("public addresses")?;
-        session.press().await.context("a session of before")
+        press_all(&mut sessions).await
     };
     let result = changes.await;
     if result.is_err() {
@@ -306,10 +309,10 @@ async fn x13_x14_new_addresses_cut_no_stream() -> Result<()> {
     }
     result?;
     dialled_at(&at(balancer), by_balancer()).await.context("the balancer's address")?;
-    session.press().await.context("a session of before")?;
+    press_all(&mut sessions).await?;
     for node in DIALLING {
         logs(node, SOON).await?;
     }
-    drop((names, session));
+    drop((names, sessions));
     held.is_all_there_is().await
 }
