@@ -6,5 +6,6 @@ pub(crate) mod hub_access;
 pub(crate) mod hub_identity;
 pub(crate) mod node_places;
 pub(crate) mod node_pool;
+pub(crate) mod told_events;
 pub(crate) mod unreadable;
 pub mod webhook_certificates;

@@ -19,6 +19,7 @@ use crate::controllers::hub_access;
 use crate::controllers::hub_identity::{self, metrics::HubIdentityMetrics};
 use crate::controllers::node_places;
 use crate::controllers::node_pool::{self, Context, Progress};
+use crate::controllers::told_events::ToldEvents;
 use crate::controllers::webhook_certificates::{self, CertificateMetrics};
 use crate::leader::{self, Candidacy, Clock, LeadershipGuard};
 use crate::nodes::Nodes;
@@ -132,6 +133,7 @@ impl Leading {
         let reporter =
             Reporter { controller: "isthmus-manager".into(), instance: Some(config.identity.clone()) };
         let recorder = Recorder::new(client.clone(), reporter.clone());
+        let events = ToldEvents::new(client.clone(), reporter.clone());
         let context = Arc::new(Context {
             client: client.clone(),
             pools: pools.clone(),
@@ -139,6 +141,7 @@ impl Leading {
             pods: Arc::new(ContainerNetworkPods::default()),
             leader_configs: Arc::new(ByName::default()),
             recorder,
+            events,
             reporter,
             metrics: controller_metrics,
             hub_namespace: config.hubs.hub_namespace.clone(),

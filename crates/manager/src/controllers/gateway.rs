@@ -31,6 +31,7 @@ mod services;
 mod status;
 mod verdict;
 mod ways_in;
+mod wording;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -58,6 +59,7 @@ use self::pace::Paces;
 use self::plan::{Memory, Observed, Plan};
 use super::node_pool::apply::WriteError;
 use super::node_pool::metrics::{Controller, Metrics, Outcome};
+use super::told_events::ToldEvents;
 use super::unreadable::Teller;
 use crate::leader::{Candidacy, LeadershipGuard};
 use crate::nodes::Nodes;
@@ -101,6 +103,7 @@ pub(crate) struct Context {
     pub(crate) client: Client,
     pub(crate) leadership: LeadershipGuard,
     pub(crate) recorder: Recorder,
+    pub(crate) events: ToldEvents,
     pub(crate) pools: Pools,
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) gateways: Arc<ByName<DeserializeGuard<Gateway>>>,
@@ -173,7 +176,8 @@ pub(crate) async fn run(setup: Setup, end: CancellationToken) {
     } = setup;
     let reporter = Reporter { controller: MANAGER.into(), instance: Some(identity) };
     let context = Context {
-        recorder: Recorder::new(client.clone(), reporter),
+        recorder: Recorder::new(client.clone(), reporter.clone()),
+        events: ToldEvents::new(client.clone(), reporter),
         client,
         leadership: LeadershipGuard::of_nobody(),
         pools,

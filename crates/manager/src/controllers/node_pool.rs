@@ -37,6 +37,7 @@ use tracing::{debug, warn};
 use self::apply::Applied;
 use self::contest::Contests;
 use self::metrics::{Controller, Metrics, Outcome};
+use super::told_events::ToldEvents;
 use crate::leader::LeadershipGuard;
 use crate::nodes::Nodes;
 use crate::pods::ContainerNetworkPods;
@@ -69,8 +70,9 @@ pub(crate) struct Context {
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) pods: Arc<ContainerNetworkPods>,
     pub(crate) leader_configs: Arc<ByName<ConfigMap>>,
-    /// For events on pools.
+    /// For events on pools that cannot be read, and on the others.
     pub(crate) recorder: Recorder,
+    pub(crate) events: ToldEvents,
     /// Who writes events.
     pub(crate) reporter: Reporter,
     pub(crate) metrics: Metrics,

@@ -215,23 +215,32 @@ impl Bench {
         let (step, window) = (more.end, Duration::from_secs(window));
         nodes::make(&self.client, more).await?;
         fleet.grow(step).await?;
-        // What overloads this machine is measured nevertheless.
-        if let Err(error) = nodes::settled().await {
-            self.missing
-                .push(format!("{step} nodes at rest; the figures are of a cluster that is not: {error:#}"));
-        }
+        self.at_rest(step).await;
         let pair = pair(&self.client).await?;
         let watching = Watchers::open(&self.direct()?, watchers).await?;
-        sleep(Duration::from_secs(10)).await;
+        watching.caught_up().await?;
         let mut seen = see(fleet, &pair, &[&watching], window).await?;
         drop(watching);
         rows.push(row(step, &mut seen, watchers));
         if step == nodes {
             self.direct_figures(&mut seen, watchers);
-            self.one_list(&pair.0).await?;
-            self.through_the_api_server(fleet, &pair, window).await?;
+            // What comes of more nodes is another matter.
+            if let Err(error) = self.one_list(&pair.0).await {
+                self.missing.push(format!("one list: {error:#}"));
+            }
+            if let Err(error) = self.through_the_api_server(fleet, &pair, window).await {
+                self.missing.push(format!("through the API server: {error:#}"));
+            }
         }
         Ok(())
+    }
+
+    /// Waits until the cluster is at rest with so many nodes. What overloads this machine is measured nevertheless.
+    async fn at_rest(&mut self, nodes: usize) {
+        if let Err(error) = nodes::settled(nodes).await {
+            self.missing
+                .push(format!("{nodes} nodes at rest; the figures are of a cluster that is not: {error:#}"));
+        }
     }
 
     fn direct_figures(&mut self, seen: &mut Seen, watchers: usize) {
@@ -279,7 +288,8 @@ impl Bench {
     ) -> Result<()> {
         let direct = Watchers::open(&self.direct()?, self.size.watchers.saturating_sub(1)).await?;
         let aggregated = Watchers::open(&self.api_server, 1).await?;
-        sleep(Duration::from_secs(10)).await;
+        direct.caught_up().await?;
+        aggregated.caught_up().await?;
         let mut seen = see(fleet, pair, &[&direct, &aggregated], window).await?;
         let told = seen.told(1, 1);
         let p99 = seen.p99(1);
@@ -342,10 +352,10 @@ impl Bench {
         let mut fleet = self.fleet(Duration::from_secs(1))?;
         nodes::make(&self.client, 0..NODES).await?;
         fleet.grow(NODES).await?;
-        nodes::settled().await?;
+        self.at_rest(NODES).await;
         let pair = pair(&self.client).await?;
         let watching = Watchers::open(&self.direct()?, watchers).await?;
-        sleep(Duration::from_secs(5)).await;
+        watching.caught_up().await?;
         let mut seen = see(&fleet, &pair, &[&watching], Duration::from_secs(window)).await?;
         let p99 = seen.p99(0);
         self.figures.extend([
@@ -368,7 +378,7 @@ impl Bench {
         let mut fleet = self.fleet(Duration::from_secs(10))?;
         nodes::make(&self.client, 0..nodes + 1).await?;
         fleet.grow(nodes).await?;
-        nodes::settled().await?;
+        self.at_rest(nodes).await;
         let ends = [
             (End::Term, "takeover_term_s", 1.0),
             (End::Kill, "takeover_kill_s", 2.0),
@@ -378,11 +388,18 @@ impl Bench {
         let mut measured = Vec::new();
         for (end, key, target) in ends {
             let mut costs = Vec::new();
-            for _ in 0..self.size.rounds {
+            for round in 1..=self.size.rounds {
                 let admin = self.direct()?;
                 let probe = (&fleet.shared, nodes);
                 let ways = (&admin, &self.api_server);
-                costs.push(takeover::change(&self.client, end, probe, &self.place, ways).await?);
+                // The other rounds, and the other ends, are figures of their own.
+                match takeover::change(&self.client, end, probe, &self.place, ways).await {
+                    Ok(cost) => costs.push(cost),
+                    Err(error) => self.missing.push(format!("{end:?}, round {round}: {error:#}")),
+                }
+            }
+            if costs.is_empty() {
+                continue;
             }
             let longest = costs.iter().map(takeover::Cost::seconds).fold(0.0, f64::max);
             self.figures.push(Figure::new(key, longest).target(target));
@@ -400,15 +417,18 @@ async fn see(
     watching: &[&Watchers],
     window: Duration,
 ) -> Result<Seen> {
-    let before = (leader.used()?, standby.used()?, fleet.counts(), Stored::now().await?);
+    // To ask for it takes time, which is no part of the window.
+    let stored = Stored::now().await?;
+    let before = (leader.used()?, standby.used()?, fleet.counts());
     for watchers in watching {
         watchers.listen();
     }
     let began = Instant::now();
     sleep(window).await;
+    let after = (leader.used()?, standby.used()?, fleet.counts());
     let seconds = began.elapsed().as_secs_f64();
     let heard = watching.iter().map(|watchers| watchers.heard()).collect::<Result<Vec<_>>>()?;
-    let after = (leader.used()?, standby.used()?, fleet.counts(), Stored::now().await?);
+    let stored = Stored::now().await?.since(stored);
     let [taken, bytes, failed] = [0, 1, 2].map(|which: usize| float(after.2[which] - before.2[which]));
     let link = [0, 1].map(|way: usize| (after.0.link_bytes[way] - before.0.link_bytes[way]) / seconds / 1e6);
     Ok(Seen {
@@ -420,7 +440,7 @@ async fn see(
         reports_per_s: taken / seconds,
         report_bytes: bytes / taken,
         failed,
-        stored: after.3.since(before.3),
+        stored,
         seconds,
         heard,
     })

@@ -201,7 +201,7 @@ async fn tell_of_hand_made(context: &Context, pool: &NodePool) {
         api::annotations::POOL_GATEWAY
     );
     let event = event(true, "GatewayExists", &note, "MakeGateway");
-    if let Err(error) = context.recorder.publish(&event, &pool.object_ref(&())).await {
+    if let Err(error) = context.events.publish(&event, &pool.object_ref(&())).await {
         warn!(pool = pool.name_any(), %error, "event could not be published");
     }
 }

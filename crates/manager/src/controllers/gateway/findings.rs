@@ -13,6 +13,7 @@ use kube::ResourceExt as _;
 use super::dialers::Dialers;
 use super::services;
 use super::verdict::Case;
+use super::wording::{about, join, list};
 
 /// Something that is or is not so, and why.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -36,8 +37,7 @@ impl Case<'_> {
     pub(super) fn elected(&self, proxies: &[String], tunnels: &[String]) -> Finding {
         let of = |type_, elected: &[String]| self.shortfall(type_, elected);
         let listed = |type_| !self.endpoints(type_).is_empty();
-        let only_tunnels = !self.is_unlisted() && !listed(EndpointType::Proxy);
-        let proxy = if only_tunnels { None } else { of(EndpointType::Proxy, proxies) };
+        let proxy = if self.has_only_tunnels() { None } else { of(EndpointType::Proxy, proxies) };
         let tunnel = if listed(EndpointType::Tunnel) { of(EndpointType::Tunnel, tunnels) } else { None };
         let some = proxies.len() + tunnels.len() > 0;
         let off = |finding: &Finding| OFF.contains(&finding.reason);
@@ -51,7 +51,26 @@ impl Case<'_> {
         if self.is_untrusted {
             let _ = write!(message, "; {UNTRUSTED}, and so takes those alone that spec.endpoints lists");
         }
+        if self.has_only_tunnels() {
+            let _ = write!(message, "; {NO_PROXY}");
+        }
+        let strangers = self.strangers();
+        if !strangers.is_empty() {
+            let _ = write!(message, "; {}", list(&strangers));
+        }
         Finding::yes("Elected", message)
+    }
+
+    /// Whether endpoints are listed, and none of them forwards for its nodes.
+    fn has_only_tunnels(&self) -> bool {
+        !self.is_unlisted() && self.endpoints(EndpointType::Proxy).is_empty()
+    }
+
+    /// The endpoints that are no nodes of the gateway, such as one whose name is misspelt, which would be missed only when the others are gone.
+    fn strangers(&self) -> Vec<String> {
+        let listed = self.gateway.spec.endpoints.iter();
+        let unknown = listed.filter(|endpoint| !self.members.contains_key(endpoint.node_name.as_str()));
+        unknown.map(|endpoint| self.why_not(endpoint, endpoint.type_)).collect()
     }
 
     /// Why fewer endpoints of a type are elected than asked for.
@@ -142,7 +161,8 @@ impl Case<'_> {
                     self.gateway.name_any()
                 ),
                 None => format!(
-                    "{node}: no such node is behind the gateway: if there is a Node of that name label it {}={}",
+                    "{node}: no such node is behind the gateway: is it misspelt, or of another pool or Gateway? If it belongs here, put it \
+                     into the pool, or label it {}={}",
                     labels::GATEWAY,
                     self.gateway.name_any()
                 ),
@@ -267,7 +287,12 @@ impl Case<'_> {
             return Finding::no(OFF[0], format!("ConfigMap {RAVEN_CONFIG_MAP} turns it off"));
         }
         if proxies.is_empty() {
-            return Finding::no("NotElected", "no proxy endpoint is active, see condition Elected");
+            let why = if self.has_only_tunnels() {
+                NO_PROXY
+            } else {
+                "no proxy endpoint is active, see condition Elected"
+            };
+            return Finding::no("NotElected", why);
         }
         if self.is_exposed() {
             let accepting: Vec<&str> =
@@ -279,10 +304,12 @@ impl Case<'_> {
                 accepting.iter().filter_map(|node| self.hubs.get(*node)).flat_map(|hub| hub.links.keys());
             let linked: BTreeSet<&str> = linked.map(String::as_str).collect();
             return if !linked.is_empty() {
-                Finding::yes(
-                    ACCEPTING,
-                    format!("links of {} are accepted by {}", about(&linked), join(accepting)),
-                )
+                let mut message = format!("links of {} are accepted by {}", about(&linked), join(accepting));
+                let missed: BTreeSet<&str> = dialers.ready.difference(&linked).copied().collect();
+                if !missed.is_empty() {
+                    let _ = write!(message, "; missed are {}", about(&missed));
+                }
+                Finding::yes(ACCEPTING, message)
             } else if dialers.is_empty() {
                 Finding::yes(
                     ACCEPTING,
@@ -351,59 +378,19 @@ pub(super) const ACCEPTING: &str = "Accepting";
 /// Reasons for which a type of endpoint is off.
 const OFF: [&str; 3] = ["L7Disabled", "L3Disabled", "ReplicasZero"];
 
+/// What is amiss where all endpoints are of the other type.
+const NO_PROXY: &str = "no endpoint is of type proxy (one that does not say is of type tunnel), so nobody forwards for the nodes behind \
+                        the gateway: set spec.endpoints[].type to proxy";
+
 /// Why a selector does not put nodes behind its Gateway.
 const UNTRUSTED: &str = "spec.nodeSelector selects by labels that a kubelet may set on its own Node";
 
 /// A label that only administrators set.
 const RESTRICTED: &str = "node-restriction.kubernetes.io/site";
 
-/// How many endpoints a message names before it only counts.
-const NAMED: usize = 10;
-
 fn word(type_: EndpointType) -> &'static str {
     match type_ {
         EndpointType::Proxy => "proxy",
         EndpointType::Tunnel => "tunnel",
-    }
-}
-
-fn join<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
-    let names: Vec<&str> = names.into_iter().collect();
-    let more = names.len().saturating_sub(NAMED);
-    let shown = names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
-    if more == 0 { shown } else { format!("{shown} and {more} more") }
-}
-
-/// The nodes, or, of many, about how many they are: this is read by every edge node, and not to be written anew with each that comes or goes.
-fn about(nodes: &BTreeSet<&str>) -> String {
-    match nodes.len() {
-        0 => "no node".to_owned(),
-        few if few <= NAMED => join(nodes.iter().copied()),
-        some if some <= 100 => format!("more than {} nodes", (some - 1) / 10 * 10),
-        many => format!("more than {} nodes", (many - 1) / 100 * 100),
-    }
-}
-
-fn list(items: &[String]) -> String {
-    let more = items.len().saturating_sub(NAMED);
-    let shown = items.iter().take(NAMED).cloned().collect::<Vec<_>>().join("; ");
-    if more == 0 { shown } else { format!("{shown}; and {more} more") }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn many_nodes_are_counted_roughly() {
-        let names: Vec<String> = (0..2000).map(|n| format!("n{n}")).collect();
-        let about = |count: usize| about(&names.iter().take(count).map(String::as_str).collect());
-        assert_eq!(about(0), "no node");
-        assert_eq!(about(2), "n0, n1");
-        assert_eq!(about(11), "more than 10 nodes");
-        assert_eq!(about(20), "more than 10 nodes");
-        assert_eq!(about(21), "more than 20 nodes");
-        assert_eq!(about(101), "more than 100 nodes");
-        assert_eq!(about(1999), "more than 1900 nodes");
     }
 }

@@ -101,7 +101,7 @@ pub(crate) async fn write(
     }
     context.metrics.writes.inc();
     for event in changes(gateway.status.as_ref(), status) {
-        if let Err(error) = context.recorder.publish(&event, &gateway.object_ref(&())).await {
+        if let Err(error) = context.events.publish(&event, &gateway.object_ref(&())).await {
             warn!(gateway = name, %error, "event could not be published");
         }
     }

@@ -236,7 +236,7 @@ pub(crate) async fn write(
     }
     context.metrics.writes.inc();
     for event in changes(pool.status.as_ref(), status) {
-        if let Err(error) = context.recorder.publish(&event, &pool.object_ref(&())).await {
+        if let Err(error) = context.events.publish(&event, &pool.object_ref(&())).await {
             warn!(pool = name, %error, "event could not be published");
         }
     }

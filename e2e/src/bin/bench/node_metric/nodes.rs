@@ -128,9 +128,13 @@ pub(super) fn control_plane(component: &str) -> Result<Process> {
     anyhow::bail!("no {program} on this machine: the benchmark needs hack/cluster and root")
 }
 
-/// Waits until what new nodes set off has ended, such as the condition that says that they report.
-pub(super) async fn settled() -> Result<()> {
-    eventually("the cluster is at rest", Duration::from_mins(5), || async {
+/// How many Nodes a second the leader can be waited for to write of, on a machine that has much else to do: half of what it writes at most.
+const WRITTEN_PER_S: u64 = 10;
+
+/// Waits until what so many new nodes set off has ended, such as the condition that says that they report.
+pub(super) async fn settled(nodes: usize) -> Result<()> {
+    let limit = Duration::from_secs(60 + nodes as u64 / WRITTEN_PER_S);
+    eventually("the cluster is at rest", limit, || async {
         let before = Stored::now().await?;
         tokio::time::sleep(Duration::from_secs(3)).await;
         let Stored { writes, .. } = Stored::now().await?.since(before);

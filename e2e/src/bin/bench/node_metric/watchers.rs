@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use kube_wire::frame::INITIAL_EVENTS_END;
+use memchr::{memchr, memmem};
 use parking_lot::Mutex;
 use rustls::ClientConfig;
 use tokio::task::JoinSet;
@@ -15,11 +16,8 @@ use tokio::time::{sleep, timeout};
 
 use super::link::{Kind, Link};
 
-/// What stands in each event, near its end: when the node took the sample.
+/// What stands in each event: when the node took the sample. Ours has it near the end, a custom resource near the beginning.
 const MARK: &[u8] = b"\"sampledTime\":\"";
-
-/// So much of the end of an event is kept to find the mark in.
-const TAIL: usize = 2_048;
 
 /// How events begin that no watcher should be told while nothing is deleted.
 const DELETED: &[u8] = b"{\"type\":\"DELETED\"";
@@ -34,6 +32,10 @@ pub(super) const FROM_STATE: &str = "sendInitialEvents=true&resourceVersionMatch
 
 /// How long the state of the beginning may take.
 const STATE: Duration = Duration::from_mins(3);
+
+/// For how long it is looked how late watchers are told; and how late is not late any more.
+const SAMPLE: Duration = Duration::from_secs(3);
+const CAUGHT_UP_MS: f64 = 1_500.0;
 
 /// How often it is looked whether all have it.
 const LOOK: Duration = Duration::from_millis(100);
@@ -95,6 +97,23 @@ struct Told {
     /// How many have the state that their watch began with.
     synced: AtomicU64,
     delays: Mutex<Vec<f64>>,
+    /// Why the first one ended that did.
+    why: Mutex<Option<String>>,
+}
+
+impl Told {
+    /// The first reason is kept: what comes after it says less.
+    fn ends_as(&self, why: &str) {
+        self.why.lock().get_or_insert_with(|| why.chars().take(300).collect());
+    }
+
+    /// That watches ended is an error, and why.
+    fn check_none_ended(&self) -> Result<()> {
+        let ended = self.ended.load(Relaxed);
+        let why = self.why.lock().clone().unwrap_or_default();
+        ensure!(ended == 0, "{ended} watches ended: {why}");
+        Ok(())
+    }
 }
 
 /// What they were told while they listened.
@@ -124,26 +143,46 @@ impl Watchers {
             ensure!(response.status() == 200, "{}: {}", way.server, response.status());
             let told = told.clone();
             tasks.spawn(async move {
-                let mut body = response.into_body();
-                let mut event = Line::default();
-                while let Some(Ok(frame)) = body.frame().await {
-                    if let Some(data) = frame.data_ref() {
-                        read(&told, &mut event, data);
+                let (mut body, mut event) = (response.into_body(), Vec::new());
+                let why = loop {
+                    match body.frame().await {
+                        Some(Ok(frame)) => {
+                            if let Some(data) = frame.data_ref() {
+                                read(&told, &mut event, data);
+                            }
+                        }
+                        Some(Err(error)) => break format!("{:#}", anyhow::Error::new(error)),
+                        None => break "the server ended it".to_owned(),
                     }
-                }
+                };
+                told.ends_as(&why);
                 told.ended.fetch_add(1, Relaxed);
                 drop(link);
             });
         }
         let read = async {
             while told.synced.load(Relaxed) < count as u64 {
-                ensure!(told.ended.load(Relaxed) == 0, "a watch ended before it had told of the state");
+                told.check_none_ended().context("before all had told of the state")?;
                 sleep(LOOK).await;
             }
             anyhow::Ok(())
         };
         timeout(STATE, read).await.context("not all watchers have read the state")??;
         Ok(Self { told, _tasks: tasks })
+    }
+
+    /// Waits until what they are told is of now: while they read the state, it changed.
+    pub(super) async fn caught_up(&self) -> Result<()> {
+        let late = async {
+            loop {
+                self.listen();
+                sleep(SAMPLE).await;
+                if self.heard()?.delays.into_iter().fold(0.0, f64::max) < CAUGHT_UP_MS {
+                    return anyhow::Ok(());
+                }
+            }
+        };
+        timeout(STATE, late).await.context("watchers do not catch up with what is reported")?
     }
 
     /// From now on what comes is counted.
@@ -159,8 +198,7 @@ impl Watchers {
     /// What came since [`Watchers::listen`].
     pub(super) fn heard(&self) -> Result<Heard> {
         self.told.listens.store(false, Relaxed);
-        let ended = self.told.ended.load(Relaxed);
-        ensure!(ended == 0, "{ended} watches ended");
+        self.told.check_none_ended()?;
         Ok(Heard {
             events: self.told.events.load(Relaxed),
             bytes: self.told.bytes.load(Relaxed),
@@ -171,58 +209,37 @@ impl Watchers {
     }
 }
 
-/// What is kept of a line that is not whole yet.
-#[derive(Default)]
-struct Line {
-    head: Vec<u8>,
-    tail: Vec<u8>,
-}
-
-impl Line {
-    fn keep(&mut self, data: &[u8]) {
-        let room = DELETED.len().saturating_sub(self.head.len()).min(data.len());
-        self.head.extend_from_slice(data.get(..room).unwrap_or_default());
-        let data = data.get(data.len().saturating_sub(TAIL)..).unwrap_or_default();
-        let over = (self.tail.len() + data.len()).saturating_sub(TAIL).min(self.tail.len());
-        self.tail.drain(..over);
-        self.tail.extend_from_slice(data);
-    }
-
-    fn clear(&mut self) {
-        self.head.clear();
-        self.tail.clear();
-    }
-}
-
-fn read(told: &Told, line: &mut Line, mut data: &[u8]) {
-    let listens = told.listens.load(Relaxed);
-    if listens {
+/// Reads what came of a watch; `line` is what has come of an event that is not whole yet.
+fn read(told: &Told, line: &mut Vec<u8>, mut data: &[u8]) {
+    if told.listens.load(Relaxed) {
         told.bytes.fetch_add(data.len() as u64, Relaxed);
     }
-    while let Some(end) = data.iter().position(|byte| *byte == b'\n') {
+    while let Some(end) = memchr(b'\n', data) {
         let (rest_of_line, rest) = data.split_at(end + 1);
-        line.keep(rest_of_line);
-        if listens {
-            count(told, line);
-        }
-        if line.head.starts_with(BOOKMARK)
-            && line.tail.windows(INITIAL_END.len()).any(|window| window == INITIAL_END)
-        {
-            told.synced.fetch_add(1, Relaxed);
-        }
+        line.extend_from_slice(rest_of_line);
+        count(told, line);
         line.clear();
         data = rest;
     }
-    line.keep(data);
+    line.extend_from_slice(data);
 }
 
-fn count(told: &Told, line: &Line) {
-    for (event, count) in [(DELETED, &told.deleted), (ERROR, &told.errors)] {
-        if line.head.starts_with(event) {
+fn count(told: &Told, event: &[u8]) {
+    if event.starts_with(BOOKMARK) && memmem::find(event, INITIAL_END).is_some() {
+        told.synced.fetch_add(1, Relaxed);
+    }
+    if event.starts_with(ERROR) {
+        told.ends_as(String::from_utf8_lossy(event).trim_end());
+    }
+    if !told.listens.load(Relaxed) {
+        return;
+    }
+    for (kind, count) in [(DELETED, &told.deleted), (ERROR, &told.errors)] {
+        if event.starts_with(kind) {
             count.fetch_add(1, Relaxed);
         }
     }
-    if let Some(sent) = marked(&line.tail) {
+    if let Some(sent) = marked(event) {
         told.events.fetch_add(1, Relaxed);
         let now = jiff::Timestamp::now().as_microsecond();
         #[expect(clippy::cast_precision_loss, reason = "milliseconds of a benchmark")]
@@ -232,10 +249,40 @@ fn count(told: &Told, line: &Line) {
 }
 
 /// When the sample that an event tells was taken, in microseconds.
-pub(super) fn marked(tail: &[u8]) -> Option<i64> {
-    let at = tail.windows(MARK.len()).rposition(|window| window == MARK)? + MARK.len();
-    let rest = tail.get(at..)?;
-    let end = rest.iter().position(|byte| *byte == b'"')?;
-    let time: jiff::Timestamp = std::str::from_utf8(rest.get(..end)?).ok()?.parse().ok()?;
+pub(super) fn marked(event: &[u8]) -> Option<i64> {
+    let rest = event.get(memmem::find(event, MARK)? + MARK.len()..)?;
+    let time = rest.get(..memchr(b'"', rest)?)?;
+    let time: jiff::Timestamp = std::str::from_utf8(time).ok()?.parse().ok()?;
     Some(time.as_microsecond())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever pieces the events come in, and wherever in them the time stands.
+    #[test]
+    fn events_are_counted_by_what_they_are() {
+        let pods = "x".repeat(60_000);
+        let sampled = "\"sampledTime\":\"2026-11-27T10:00:00.000001Z\"";
+        let stream = [
+            format!("{{\"type\":\"ADDED\",\"object\":{{\"pods\":\"{pods}\",{sampled}}}}}\n"),
+            format!("{{\"type\":\"BOOKMARK\",\"object\":{{\"{INITIAL_EVENTS_END}\":\"true\"}}}}\n"),
+            format!("{{\"type\":\"MODIFIED\",\"object\":{{{sampled},\"pods\":\"{pods}\"}}}}\n"),
+            "{\"type\":\"BOOKMARK\",\"object\":{}}\n".to_owned(),
+            "{\"type\":\"DELETED\",\"object\":{}}\n".to_owned(),
+            "{\"type\":\"ERROR\",\"object\":{\"code\":410}}\n".to_owned(),
+        ]
+        .concat();
+        for piece in [1, 7, 4_096, stream.len()] {
+            let (told, mut line) = (Told::default(), Vec::new());
+            told.listens.store(true, Relaxed);
+            stream.as_bytes().chunks(piece).for_each(|data| read(&told, &mut line, data));
+            let counts = [&told.synced, &told.events, &told.deleted, &told.errors];
+            assert_eq!(counts.map(|count| count.load(Relaxed)), [1, 2, 1, 1], "pieces of {piece}");
+            assert_eq!(told.bytes.load(Relaxed), stream.len() as u64);
+            assert!(told.why.lock().as_ref().is_some_and(|why| why.contains("410")));
+        }
+        assert_eq!(marked(sampled.as_bytes()), Some(1_795_773_600_000_001));
+    }
 }

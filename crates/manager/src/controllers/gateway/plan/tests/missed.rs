@@ -1,5 +1,7 @@
 //! Links that are missed, and ways in that do not listen.
 
+use api::Endpoint;
+
 use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -44,7 +46,12 @@ fn an_exposed_gateway_is_connected_when_somebody_is() {
             "NoLinks",
             "no node has a link to c1, c2: missed are a, solo: does TCP 192.0.2.1:10262, 192.0.2.2:443 answer from there",
         ),
-        (|w| w.cloud(&[], &["solo"]), true, "Accepting", "links of solo are accepted by c1, c2"),
+        (
+            |w| w.cloud(&[], &["solo"]),
+            true,
+            "Accepting",
+            "links of solo are accepted by c1, c2; missed are a",
+        ),
         (
             |w| {
                 w.cloud(&[], &[]);
@@ -67,6 +74,29 @@ fn an_exposed_gateway_is_connected_when_somebody_is() {
         assert_eq!((said.0, said.1), (holds, reason), "{}", said.2);
         assert!(said.2.contains(message), "{} is not {message}", said.2);
     }
+}
+
+/// What works, and yet is not as it was meant.
+#[test]
+fn endpoints_that_do_not_serve_are_told_of_beside_those_that_do() {
+    let mut world = world();
+    world.cloud(&["solo"], &["solo"]);
+    let said = |world: &mut World, which: usize| {
+        let verdict = &world.plan().verdicts[which];
+        [verdict.elected.clone(), verdict.connected.clone()]
+    };
+    let endpoint = |name: &str, type_| Endpoint { node_name: name.to_owned(), type_, ..Endpoint::default() };
+    world.spec(0, |spec| spec.endpoints.push(endpoint("mispelt", EndpointType::Proxy)));
+    let [elected, _] = said(&mut world, 0);
+    assert!(
+        elected.holds && elected.message.contains("mispelt: no such node is behind the gateway"),
+        "{elected:?}"
+    );
+    // As one that is listed without a type.
+    world.spec(1, |spec| spec.endpoints = vec![endpoint("a", EndpointType::Tunnel)]);
+    let [elected, connected] = said(&mut world, 1);
+    assert!(elected.holds && elected.message.contains("set spec.endpoints[].type to proxy"), "{elected:?}");
+    assert!(!connected.holds && connected.message.contains("no endpoint is of type proxy"), "{connected:?}");
 }
 
 /// The address of c1 is dead: its hub lives, and nobody comes.
