@@ -1,6 +1,6 @@
 //! Logs: what is logged, and in which form. They go to standard error; standard output belongs to commands' results.
 
-use std::io::{self, IsTerminal};
+use std::io;
 
 use clap::{Args, ValueEnum};
 use tracing_subscriber::{EnvFilter, layer::SubscriberExt, util::SubscriberInitExt};
@@ -44,7 +44,7 @@ pub fn init(args: &LogArgs) -> Result<(), TelemetryError> {
     let registry = tracing_subscriber::registry().with(filter);
     let layer = tracing_subscriber::fmt::layer().with_writer(io::stderr);
     let initialised = match log_format {
-        LogFormat::Text => registry.with(layer.with_ansi(io::stderr().is_terminal())).try_init(),
+        LogFormat::Text => registry.with(layer).try_init(),
         LogFormat::Json => registry.with(layer.json().flatten_event(true)).try_init(),
     };
     initialised.map_err(TelemetryError::Installed)

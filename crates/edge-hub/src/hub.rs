@@ -154,7 +154,7 @@ impl Hub {
     pub async fn keep_refusals(self: Arc<Self>, shutdown: CancellationToken) {
         let stored = self.storage.blob(REFUSALS_BLOB);
         if let Some(stored) = stored.and_then(|blob| serde_json::from_slice(&blob).ok()) {
-            self.tokens.restore_refusals(stored);
+            self.tokens.restore_refusals(&stored);
         }
         let keep = async {
             loop {

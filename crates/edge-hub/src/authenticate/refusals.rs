@@ -1,8 +1,7 @@
 //! Tokens that the API server refused, for the time without a link. Pure: time comes in as a parameter.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
-use serde::{Deserialize, Serialize};
 use tls::digest::Sha256Digest;
 
 use crate::make_room::make_room;
@@ -11,7 +10,6 @@ use crate::make_room::make_room;
 /// the hub forget what became of another's token.
 const KEPT: usize = 1024;
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Refusal {
     /// Whose the token is, if one of the cluster's keys says so; else it would not pass without a link.
     signed_for: Option<Box<str>>,
@@ -19,12 +17,8 @@ struct Refusal {
     expiry: i64,
 }
 
-/// A refusal as it is kept over a restart.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Stored {
-    token: [u8; 32],
-    refusal: Refusal,
-}
+/// Refusals as they are kept over a restart: by the token's digest and whose it is, when it expires (Unix seconds).
+pub type Stored = BTreeMap<String, u64>;
 
 /// What was refused and has not expired: a signature says nothing against that.
 #[derive(Default)]
@@ -53,19 +47,22 @@ impl Refusals {
     }
 
     /// Those that would pass without a link by their signature, which is what a restart must not forget.
-    pub(super) fn signed(&self) -> Vec<Stored> {
-        let signed = self.0.iter().filter(|(_, refusal)| refusal.signed_for.is_some());
-        let mut all: Vec<_> = signed
-            .map(|(token, refusal)| Stored { token: *token.as_bytes(), refusal: refusal.clone() })
-            .collect();
-        all.sort_by_key(|stored| stored.token);
-        all
+    pub(super) fn signed(&self) -> Stored {
+        let stored = |(token, refusal): (&Sha256Digest, &Refusal)| {
+            let whose = refusal.signed_for.as_ref()?;
+            Some((format!("{token} {whose}"), u64::try_from(refusal.expiry).ok()?))
+        };
+        self.0.iter().filter_map(stored).collect()
     }
 
     /// Takes those of before a restart.
-    pub(super) fn restore(&mut self, stored: Vec<Stored>, now: i64) {
-        for Stored { token, refusal } in stored {
-            self.note(token.into(), refusal.signed_for, Some(refusal.expiry), now);
+    pub(super) fn restore(&mut self, stored: &Stored, now: i64) {
+        for (name, expiry) in stored {
+            if let Some((token, whose)) = name.split_once(' ')
+                && let Some(token) = digest(token)
+            {
+                self.note(token, Some(whose.into()), i64::try_from(*expiry).ok(), now);
+            }
         }
     }
 
@@ -73,6 +70,13 @@ impl Refusals {
     pub(super) fn hold(&self, token: &Sha256Digest) -> bool {
         self.0.contains_key(token)
     }
+}
+
+/// The digest that shows itself so.
+fn digest(hexadecimal: &str) -> Option<Sha256Digest> {
+    let byte = |at: usize| u8::from_str_radix(hexadecimal.get(2 * at..2 * at + 2)?, 16).ok();
+    let bytes: Option<Vec<u8>> = (0..32).map(byte).collect();
+    <[u8; 32]>::try_from(bytes?).ok().map(Sha256Digest::from)
 }
 
 #[cfg(test)]
@@ -127,7 +131,7 @@ mod tests {
         refusals.note(token("revoked"), Some("pod".into()), Some(NOW + 9), NOW);
         let stored = serde_json::to_vec(&refusals.signed()).unwrap();
         let mut after = Refusals::default();
-        after.restore(serde_json::from_slice(&stored).unwrap(), NOW + 1);
+        after.restore(&serde_json::from_slice(&stored).unwrap(), NOW + 1);
         assert!(after.hold(&token("revoked")) && !after.hold(&token("junk")) && !after.hold(&token("short")));
     }
 }

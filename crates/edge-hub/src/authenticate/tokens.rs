@@ -17,10 +17,11 @@ use tokio::{
 };
 use tracing::debug;
 
+pub use super::refusals::Stored as StoredRefusals;
 use super::{
     Token, User,
     jwt::{Expected, KeySet, Refused, claimed_expiry},
-    refusals::{Refusals, Stored as StoredRefusal},
+    refusals::Refusals,
 };
 use crate::{
     make_room::make_room,
@@ -254,12 +255,12 @@ impl Tokens {
     }
 
     /// Takes the refusals of before a restart.
-    pub fn restore_refusals(&self, stored: Vec<StoredRefusal>) {
+    pub fn restore_refusals(&self, stored: &StoredRefusals) {
         self.refused.lock().restore(stored, unix_now());
     }
 
     /// The refusals that a restart must not forget, once there are others than before.
-    pub async fn refusals(&self) -> Vec<StoredRefusal> {
+    pub async fn refusals(&self) -> StoredRefusals {
         self.refusing.notified().await;
         self.refused.lock().signed()
     }
