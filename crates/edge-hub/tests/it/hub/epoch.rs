@@ -200,6 +200,8 @@ async fn on_the_disk(is_withdrawn_before: bool) {
     .await;
     if is_withdrawn_before {
         site.until("the node's stream is withdrawn", async || site.last_log().contains("withdrawn")).await;
+        // It is told of before the disk has let go of it.
+        tokio::time::sleep(Duration::from_secs(1)).await;
         restart(&mut site).await;
     }
     // To a backup that has the definition.
