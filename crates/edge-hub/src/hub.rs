@@ -149,35 +149,7 @@ impl Hub {
             () = keep => {}
         }
     }
-
-    /// Keeps which tokens the API server has refused that would pass by their signature.
-    pub async fn keep_refusals(self: Arc<Self>, shutdown: CancellationToken) {
-        let stored = self.storage.blob(REFUSALS_BLOB);
-        if let Some(stored) = stored.and_then(|blob| serde_json::from_slice(&blob).ok()) {
-            self.tokens.restore_refusals(&stored);
-        }
-        let keep = async {
-            loop {
-                let refused = self.tokens.refusals().await;
-                let stored = serde_json::to_vec(&refused).unwrap_or_default();
-                if let Err(error) = self.storage.put_blob(REFUSALS_BLOB, &stored) {
-                    warn!(%error, "which tokens were refused cannot be stored");
-                }
-                sleep(REFUSALS).await;
-            }
-        };
-        tokio::select! {
-            () = shutdown.cancelled() => {}
-            () = keep => {}
-        }
-    }
 }
-
-/// How long it is gathered which tokens are refused: who shows many costs the disk little.
-const REFUSALS: Duration = Duration::from_secs(1);
-
-/// Where they are kept, by their digests.
-const REFUSALS_BLOB: &str = "refused-tokens";
 
 /// How often the cluster's keys are looked up.
 const KEYS: Duration = Duration::from_hours(1);

@@ -156,8 +156,8 @@ impl Subscriptions {
             return None;
         }
         let name = wanted.to_string();
-        // What a restore undid is not shown again, link or not.
-        let cache = self.restored.lock().take(&name).filter(|_| !self.reflector.is_undone(wanted));
+        let stored = self.is_stored(wanted);
+        let cache = self.restored.lock().take(&name).filter(|_| stored);
         // After that: what was let go of what was stored is leaving by now.
         let (stay, leave) = self.leaving.come(&name);
         let cache = cache.unwrap_or_else(|| Cache::new(Limits::default()));
@@ -179,7 +179,7 @@ impl Subscriptions {
     /// had again then, and what is not stored cannot be had either.
     fn make_room(&self, open: &mut BTreeMap<Key, Entry>, wanted: &Key, opener: &Owner) -> bool {
         let linked = self.reflector.is_linked();
-        if !linked && self.restored.lock().has(&wanted.to_string()) {
+        if !linked && self.is_stored(wanted) {
             return true;
         }
         let all = open.iter().map(|(key, Entry { subscription, opener, kept, .. })| Open {
@@ -194,9 +194,7 @@ impl Subscriptions {
             Room::After(keys) if linked => {
                 for key in keys {
                     debug!(%key, "closed for another one: nobody has used it for longest");
-                    if let Some(entry) = open.remove(&key) {
-                        self.end(&key, entry);
-                    }
+                    self.close(open, &key);
                 }
                 true
             }
@@ -246,13 +244,11 @@ impl Subscriptions {
 
     fn release(&self, key: &Key, release: impl FnOnce(&mut Kept), still: impl FnOnce(&Kept) -> bool) {
         let mut open = self.open.lock();
-        let Some(entry) = open.get_mut(key) else { return };
-        release(&mut entry.kept);
-        // Under the same lock: nobody opens it in between.
-        if !still(&entry.kept)
-            && let Some(entry) = open.remove(key)
-        {
-            self.end(key, entry);
+        if let Some(entry) = open.get_mut(key) {
+            release(&mut entry.kept);
+            if !still(&entry.kept) {
+                self.close(&mut open, key);
+            }
         }
     }
 
@@ -262,8 +258,7 @@ impl Subscriptions {
             entry.subscription.touch();
             return Some(entry.subscription.clone());
         }
-        let stored = self.restored.lock().has(&wanted.to_string());
-        if stored { self.open(wanted, protobuf, carrier, BTreeSet::new()) } else { None }
+        if self.is_stored(wanted) { self.open(wanted, protobuf, carrier, BTreeSet::new()) } else { None }
     }
 
     /// An object from any whole stream of that owner, however narrow.
@@ -314,20 +309,13 @@ impl Subscriptions {
         let last = std::mem::replace(&mut *self.swept.lock(), now);
         let (Some(now), Some(last)) = (now, last) else { return };
         let passed = now - last;
-        let idle: Vec<Key> = {
-            let mut open = self.open.lock();
-            let unused = |entry: &mut Entry| {
-                let idle = entry.subscription.idle();
-                entry.unused = if idle < passed { idle } else { entry.unused + passed };
-                let refused = entry.subscription.progress().borrow().is_gone();
-                let kept = if refused { REFUSED.min(self.idle) } else { self.idle };
-                !entry.kept.is_pinned() && entry.unused > kept
-            };
-            open.iter_mut().filter_map(|(key, entry)| unused(entry).then(|| key.clone())).collect()
-        };
-        for key in &idle {
-            self.close(key);
-        }
+        self.close_where(|_, entry| {
+            let idle = entry.subscription.idle();
+            entry.unused = if idle < passed { idle } else { entry.unused + passed };
+            let refused = entry.subscription.progress().borrow().is_gone();
+            let kept = if refused { REFUSED.min(self.idle) } else { self.idle };
+            !entry.kept.is_pinned() && entry.unused > kept
+        });
         for name in self.forget(|unasked| unasked.pass(passed, self.unasked_for)) {
             info!(subscription = name, "what was stored is let go: nobody has asked for it since long");
         }

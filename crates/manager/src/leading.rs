@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use daemon::ready::Liveness;
-use kube::runtime::events::{Recorder, Reporter};
+use kube::runtime::events::Reporter;
 use kube::runtime::watcher;
 use kube::{Api, Client};
 use tokio::sync::{mpsc, watch};
@@ -132,7 +132,6 @@ impl Leading {
 
         let reporter =
             Reporter { controller: "isthmus-manager".into(), instance: Some(config.identity.clone()) };
-        let recorder = Recorder::new(client.clone(), reporter.clone());
         let events = ToldEvents::new(client.clone(), reporter.clone());
         let context = Arc::new(Context {
             client: client.clone(),
@@ -140,7 +139,6 @@ impl Leading {
             nodes,
             pods: Arc::new(ContainerNetworkPods::default()),
             leader_configs: Arc::new(ByName::default()),
-            recorder,
             events,
             reporter,
             metrics: controller_metrics,
@@ -205,7 +203,7 @@ fn serve_hubs(
         let controller = hub_identity::Controller {
             client: context.client.clone(),
             leadership: context.leadership.clone(),
-            recorder: context.recorder.clone(),
+            events: context.events.clone(),
             metrics,
             gateways: config.gateways.gateways,
         };

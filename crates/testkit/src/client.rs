@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -71,6 +72,16 @@ impl ClientOptions {
             labels: LabelSelector::parse(&self.labels)?,
             fields: FieldSelector::parse(&self.fields)?,
         })
+    }
+
+    /// Its path with these parameters and its selectors; empty ones are left out.
+    pub fn path_with(&self, parameters: &[(&str, String)]) -> String {
+        let selectors = [("labelSelector", self.labels.clone()), ("fieldSelector", self.fields.clone())];
+        let all = parameters.iter().chain(&selectors).filter(|(_, value)| !value.is_empty());
+        let pairs: Vec<_> = all
+            .map(|(name, value)| format!("{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC)))
+            .collect();
+        format!("{}?{}", self.path, pairs.join("&"))
     }
 }
 

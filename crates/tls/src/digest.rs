@@ -15,6 +15,21 @@ impl Sha256Digest {
         Self(digest)
     }
 
+    /// Reads what it shows itself as, in digits of either case; nothing but that.
+    pub fn from_hexadecimal(digits: &str) -> Option<Self> {
+        let digits = digits.as_bytes();
+        let mut digest = [0; 32];
+        if digits.len() != 2 * digest.len() {
+            return None;
+        }
+        for (byte, pair) in digest.iter_mut().zip(digits.chunks_exact(2)) {
+            let digit = |at: usize| char::from(pair[at]).to_digit(16);
+            // Two digits of four bits are a byte.
+            *byte = u8::try_from(digit(0)? * 16 + digit(1)?).ok()?;
+        }
+        Some(Self(digest))
+    }
+
     /// The 32 bytes.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
@@ -49,5 +64,7 @@ mod tests {
         let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(Sha256Digest::of(b"abc").to_string(), expected);
         assert_eq!(format!("{:?}", Sha256Digest::of(b"abc")), format!("sha256:{expected}"));
+        assert_eq!(Sha256Digest::from_hexadecimal(expected), Some(Sha256Digest::of(b"abc")));
+        assert_eq!(Sha256Digest::from_hexadecimal(&expected[1..]), None);
     }
 }

@@ -21,7 +21,7 @@ use crate::listener::TlsListener;
 const RECORD: usize = 16 << 10;
 
 /// So much in records is given to the kernel before more is taken.
-const QUEUE: usize = 16 * RECORD;
+const QUEUE: usize = 4 * RECORD;
 
 /// More is likely to follow a write of so much.
 const LARGE: usize = 8 << 10;

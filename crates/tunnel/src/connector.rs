@@ -71,12 +71,14 @@ pub struct Unvouched {
 pub struct Upstream {
     way: Way,
     used: Arc<LastUse>,
+    // Of what is dialled for a peer.
+    seat: Option<Seat>,
 }
 
 #[derive(Debug)]
 enum Way {
-    /// Dialled by this node, for a peer at one of its places.
-    Direct(TcpStream, Option<Seat>),
+    /// Dialled by this node.
+    Direct(TcpStream),
     /// Through a peer.
     Through(TunnelStream),
 }
@@ -86,7 +88,7 @@ impl Upstream {
     pub(crate) fn gives_way(&self) -> impl Future<Output = ()> + Send + use<> {
         let leave = match &self.way {
             Way::Through(stream) => stream.leave(),
-            Way::Direct(_, seat) => seat.as_ref().map(|seat| seat.leave().clone()),
+            Way::Direct(_) => self.seat.as_ref().map(|seat| seat.leave().clone()),
         };
         async move {
             match leave {
@@ -198,19 +200,18 @@ impl Connector {
             Some(origin) => origin.clone(),
             None => Origin::of(view.domain_of(&self.me).ok_or(OpenError::NoLink)?),
         };
-        match route(&self.me, &origin, &request.target, &view) {
-            Route::Refused(refusal) => Err(refusal.into()),
+        let (way, seat) = match route(&self.me, &origin, &request.target, &view) {
+            Route::Refused(refusal) => return Err(refusal.into()),
             Route::Direct(direct) => {
                 let seat = self.seat(request)?;
-                let dialled = dial::destination(&direct, self.limits.dial).await;
-                dialled.map(|stream| Way::Direct(stream, seat))
+                (Way::Direct(dial::destination(&direct, self.limits.dial).await?), seat)
             }
             Route::Through { domain: _, steps } => {
                 self.awaited(&steps, request).await;
-                self.through(&steps, request).await.map(Way::Through)
+                (Way::Through(self.through(&steps, request).await?), None)
             }
-        }
-        .map(|way| Upstream { way, used: request.used.clone() })
+        };
+        Ok(Upstream { way, used: request.used.clone(), seat })
     }
 
     /// A place for what is dialled for a peer: by all of its links it could have as many connections as this process may have in all, and so keep
@@ -266,11 +267,8 @@ impl Connector {
             if left > 1 {
                 share = share.min(self.limits.one_way + 4 * link.round_trip().unwrap_or_default());
             }
-            let place = match request
-                .unvouched
-                .as_ref()
-                .map(|of| link.unvouched_place(of.source, request.used.clone()))
-            {
+            let of = request.unvouched.as_ref();
+            let place = match of.map(|of| link.unvouched_place(of.source, request.used.clone())) {
                 Some(None) => {
                     last = OpenError::Crowded;
                     continue;
@@ -302,7 +300,7 @@ impl AsyncRead for Upstream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let read = match &mut this.way {
-            Way::Direct(stream, _) => Pin::new(stream).poll_read(cx, buf),
+            Way::Direct(stream) => Pin::new(stream).poll_read(cx, buf),
             Way::Through(stream) => Pin::new(stream).poll_read(cx, buf),
         };
         this.note(&read);
@@ -314,7 +312,7 @@ impl AsyncWrite for Upstream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = match &mut this.way {
-            Way::Direct(stream, _) => Pin::new(stream).poll_write(cx, buf),
+            Way::Direct(stream) => Pin::new(stream).poll_write(cx, buf),
             Way::Through(stream) => Pin::new(stream).poll_write(cx, buf),
         };
         this.note(&written);
@@ -323,14 +321,14 @@ impl AsyncWrite for Upstream {
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.get_mut().way {
-            Way::Direct(stream, _) => Pin::new(stream).poll_flush(cx),
+            Way::Direct(stream) => Pin::new(stream).poll_flush(cx),
             Way::Through(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.get_mut().way {
-            Way::Direct(stream, _) => Pin::new(stream).poll_shutdown(cx),
+            Way::Direct(stream) => Pin::new(stream).poll_shutdown(cx),
             Way::Through(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }
@@ -339,28 +337,28 @@ impl AsyncWrite for Upstream {
 impl Pipe for Upstream {
     fn abort(&mut self) {
         match &mut self.way {
-            Way::Direct(stream, _) => stream.abort(),
+            Way::Direct(stream) => stream.abort(),
             Way::Through(stream) => stream.abort(),
         }
     }
 
     fn set_broken_by_drop(&mut self, broken: bool) {
         match &mut self.way {
-            Way::Direct(stream, _) => stream.set_broken_by_drop(broken),
+            Way::Direct(stream) => stream.set_broken_by_drop(broken),
             Way::Through(stream) => stream.set_broken_by_drop(broken),
         }
     }
 
     fn poll_prefetch(&mut self, cx: &mut Context<'_>) {
         match &mut self.way {
-            Way::Direct(stream, _) => stream.poll_prefetch(cx),
+            Way::Direct(stream) => stream.poll_prefetch(cx),
             Way::Through(stream) => stream.poll_prefetch(cx),
         }
     }
 
     fn poll_broken(&mut self, cx: &mut Context<'_>, ended: bool) -> Poll<()> {
         match &mut self.way {
-            Way::Direct(stream, _) => stream.poll_broken(cx, ended),
+            Way::Direct(stream) => stream.poll_broken(cx, ended),
             Way::Through(stream) => stream.poll_broken(cx, ended),
         }
     }

@@ -7,9 +7,8 @@ use std::{fmt, sync::Arc};
 
 use arc_swap::ArcSwapOption;
 use rustls::{
-    CipherSuite, ClientConfig, RootCertStore, ServerConfig,
+    ClientConfig, RootCertStore, ServerConfig,
     client::Resumption,
-    crypto::{CryptoProvider, ring},
     server::{NoServerSessionStorage, WebPkiClientVerifier},
 };
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
@@ -105,7 +104,7 @@ impl Material {
         key: &PrivateKeyDer<'static>,
         roots: &Arc<RootCertStore>,
     ) -> Result<Self, CredentialsError> {
-        let provider = Arc::new(provider());
+        let provider = Arc::new(tls::shorter_keys_first());
         let versions = [&rustls::version::TLS13, &rustls::version::TLS12];
         let verifier = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone())
             .build()
@@ -134,13 +133,6 @@ impl Material {
             server: Arc::new(server),
         })
     }
-}
-
-/// The suite with the shorter key first: it is as strong as the P-256 of the certificates, and bulk data costs a quarter less.
-fn provider() -> CryptoProvider {
-    let mut provider = ring::default_provider();
-    provider.cipher_suites.sort_by_key(|suite| suite.suite() != CipherSuite::TLS13_AES_128_GCM_SHA256);
-    provider
 }
 
 fn certificates(pem: &str) -> Option<Vec<CertificateDer<'static>>> {

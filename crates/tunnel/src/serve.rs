@@ -111,10 +111,9 @@ async fn stream(connector: Arc<Connector>, peer: Arc<str>, domain: Domain, rever
         Ok(mut upstream) => match asked.grant() {
             Ok(mut stream) => {
                 let gives_way = upstream.gives_way();
-                let relayed = async { relay(&mut stream, &mut upstream, Vec::new()).await };
                 let (id, target) = (&request.request_id, &request.target);
                 tokio::select! {
-                    (passed, result) = relayed => {
+                    (passed, result) = relay(&mut stream, &mut upstream, Vec::new()) => {
                         let (up, down, broken) = (passed.up, passed.down, result.is_err());
                         debug!(request_id = %id, %target, up, down, broken, "stream ended");
                     }

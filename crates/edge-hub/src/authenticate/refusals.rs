@@ -17,12 +17,16 @@ struct Refusal {
     expiry: i64,
 }
 
-/// Refusals as they are kept over a restart: by the token's digest and whose it is, when it expires (Unix seconds).
-pub type Stored = BTreeMap<String, u64>;
+/// As they are stored: by the token's digest and whose it is, when it expires (Unix seconds).
+type Stored = BTreeMap<String, u64>;
 
 /// What was refused and has not expired: a signature says nothing against that.
 #[derive(Default)]
-pub(super) struct Refusals(HashMap<Sha256Digest, Refusal>);
+pub(super) struct Refusals {
+    all: HashMap<Sha256Digest, Refusal>,
+    /// Whether others would pass by their signature than at the last export.
+    changed: bool,
+}
 
 impl Refusals {
     /// The API server refused this. A token that has expired, or does not say when, passes nowhere without a link: it is not kept.
@@ -34,49 +38,51 @@ impl Refusals {
         now: i64,
     ) {
         let Some(expiry) = expiry.filter(|expiry| *expiry > now) else { return };
-        if !self.0.contains_key(&token) {
+        let is_new = !self.all.contains_key(&token);
+        if is_new {
             let is_over = |refusal: &Refusal| refusal.expiry <= now;
-            make_room(&mut self.0, KEPT, is_over, |_, refusal| (&refusal.signed_for, refusal.expiry));
+            make_room(&mut self.all, KEPT, is_over, |_, refusal| (&refusal.signed_for, refusal.expiry));
         }
-        self.0.insert(token, Refusal { signed_for, expiry });
+        self.changed |= is_new && signed_for.is_some();
+        self.all.insert(token, Refusal { signed_for, expiry });
     }
 
-    /// The API server takes it again. Says whether it was refused before.
-    pub(super) fn forget(&mut self, token: &Sha256Digest) -> bool {
-        self.0.remove(token).is_some()
-    }
-
-    /// Those that would pass without a link by their signature, which is what a restart must not forget.
-    pub(super) fn signed(&self) -> Stored {
-        let stored = |(token, refusal): (&Sha256Digest, &Refusal)| {
-            let whose = refusal.signed_for.as_ref()?;
-            Some((format!("{token} {whose}"), u64::try_from(refusal.expiry).ok()?))
-        };
-        self.0.iter().filter_map(stored).collect()
-    }
-
-    /// Takes those of before a restart.
-    pub(super) fn restore(&mut self, stored: &Stored, now: i64) {
-        for (name, expiry) in stored {
-            if let Some((token, whose)) = name.split_once(' ')
-                && let Some(token) = digest(token)
-            {
-                self.note(token, Some(whose.into()), i64::try_from(*expiry).ok(), now);
-            }
-        }
+    /// The API server takes it again.
+    pub(super) fn forget(&mut self, token: &Sha256Digest) {
+        self.changed |= self.all.remove(token).is_some_and(|refusal| refusal.signed_for.is_some());
     }
 
     /// Whether it was refused last.
     pub(super) fn hold(&self, token: &Sha256Digest) -> bool {
-        self.0.contains_key(token)
+        self.all.contains_key(token)
     }
-}
 
-/// The digest that shows itself so.
-fn digest(hexadecimal: &str) -> Option<Sha256Digest> {
-    let byte = |at: usize| u8::from_str_radix(hexadecimal.get(2 * at..2 * at + 2)?, 16).ok();
-    let bytes: Option<Vec<u8>> = (0..32).map(byte).collect();
-    <[u8; 32]>::try_from(bytes?).ok().map(Sha256Digest::from)
+    /// What an earlier run exported; nothing, if it cannot be read.
+    pub(super) fn restore(stored: &[u8], now: i64) -> Self {
+        let stored: Stored = serde_json::from_slice(stored).unwrap_or_default();
+        let mut refusals = Self::default();
+        for (name, expiry) in stored {
+            if let Some((token, whose)) = name.split_once(' ')
+                && let Some(token) = Sha256Digest::from_hexadecimal(token)
+            {
+                refusals.note(token, Some(whose.into()), i64::try_from(expiry).ok(), now);
+            }
+        }
+        refusals.changed = false;
+        refusals
+    }
+
+    /// Those that would pass without a link by their signature, which is what a restart must not forget, if there are others than at the last call.
+    pub(super) fn export(&mut self) -> Option<Vec<u8>> {
+        if !std::mem::take(&mut self.changed) {
+            return None;
+        }
+        let stored = |(token, refusal): (&Sha256Digest, &Refusal)| {
+            let whose = refusal.signed_for.as_ref()?;
+            Some((format!("{token} {whose}"), u64::try_from(refusal.expiry).ok()?))
+        };
+        serde_json::to_vec(&self.all.iter().filter_map(stored).collect::<Stored>()).ok()
+    }
 }
 
 #[cfg(test)]
@@ -106,7 +112,7 @@ mod tests {
         }
         assert!(refusals.hold(&token("revoked")), "nor by tokens that are signed");
         assert!(refusals.hold(&token(&format!("own {}", 2 * KEPT - 1))), "new ones are kept");
-        assert_eq!(refusals.0.len(), KEPT);
+        assert_eq!(refusals.all.len(), KEPT);
     }
 
     #[test]
@@ -116,10 +122,10 @@ mod tests {
             refusals.note(token(&n.to_string()), None, Some(NOW + 1), NOW);
         }
         refusals.note(token("late"), None, Some(NOW + 9), NOW + 1);
-        assert_eq!(refusals.0.len(), 1);
+        assert_eq!(refusals.all.len(), 1);
         refusals.note(token("expired"), None, Some(NOW + 1), NOW + 1);
         assert!(!refusals.hold(&token("expired")) && refusals.hold(&token("late")));
-        assert!(refusals.forget(&token("late")) && !refusals.forget(&token("late")));
+        refusals.forget(&token("late"));
         assert!(!refusals.hold(&token("late")));
     }
 
@@ -129,9 +135,12 @@ mod tests {
         refusals.note(token("junk"), None, Some(NOW + 9), NOW);
         refusals.note(token("short"), Some("pod".into()), Some(NOW + 1), NOW);
         refusals.note(token("revoked"), Some("pod".into()), Some(NOW + 9), NOW);
-        let stored = serde_json::to_vec(&refusals.signed()).unwrap();
-        let mut after = Refusals::default();
-        after.restore(&serde_json::from_slice(&stored).unwrap(), NOW + 1);
+        let stored = refusals.export().unwrap();
+        assert!(refusals.export().is_none(), "nothing new to write");
+        let mut after = Refusals::restore(&stored, NOW + 1);
         assert!(after.hold(&token("revoked")) && !after.hold(&token("junk")) && !after.hold(&token("short")));
+        assert!(after.export().is_none(), "it is stored");
+        after.forget(&token("revoked"));
+        assert_eq!(after.export().unwrap(), b"{}");
     }
 }

@@ -17,7 +17,6 @@ use tokio::{
 };
 use tracing::debug;
 
-pub use super::refusals::Stored as StoredRefusals;
 use super::{
     Token, User,
     jwt::{Expected, KeySet, Refused, claimed_expiry},
@@ -115,8 +114,6 @@ pub struct Tokens {
     reviews: Semaphore,
     /// Tokens that the API server refused last.
     refused: Mutex<Refusals>,
-    /// Others are refused than before.
-    refusing: Notify,
     /// The audiences that reviews named.
     learnt: Mutex<Vec<String>>,
     /// There are others than before.
@@ -139,16 +136,15 @@ impl Token {
 }
 
 impl Tokens {
-    /// Asks over `upstream`.
-    pub fn new(upstream: Upstream) -> Self {
+    /// Asks over `upstream`; `refused` is what [`Tokens::export`] gave before a restart.
+    pub fn new(upstream: Upstream, refused: Option<&[u8]>) -> Self {
         Self {
             upstream,
             offline: ArcSwapOption::empty(),
             answers: Mutex::default(),
             asking: Mutex::default(),
             reviews: Semaphore::new(REVIEWS),
-            refused: Mutex::default(),
-            refusing: Notify::new(),
+            refused: Mutex::new(Refusals::restore(refused.unwrap_or_default(), unix_now())),
             learnt: Mutex::default(),
             learning: Notify::new(),
         }
@@ -240,9 +236,7 @@ impl Tokens {
         let (now, expiry) = (Instant::now(), claimed_expiry(token.expose()));
         let whose = match &result {
             Ok(user) => {
-                if self.refused.lock().forget(&digest) {
-                    self.refusing.notify_one();
-                }
+                self.refused.lock().forget(&digest);
                 Some(user.name.clone())
             }
             Err(_) => self.note_refusal(token, digest),
@@ -254,15 +248,9 @@ impl Tokens {
         result
     }
 
-    /// Takes the refusals of before a restart.
-    pub fn restore_refusals(&self, stored: &StoredRefusals) {
-        self.refused.lock().restore(stored, unix_now());
-    }
-
-    /// The refusals that a restart must not forget, once there are others than before.
-    pub async fn refusals(&self) -> StoredRefusals {
-        self.refusing.notified().await;
-        self.refused.lock().signed()
+    /// What was refused and would pass by its signature, to be stored, if there is other than at the last call; no token can be had back from it.
+    pub fn export(&self) -> Option<Vec<u8>> {
+        self.refused.lock().export()
     }
 
     fn remember(&self, token: Sha256Digest, answer: Answer, now: Instant) {
@@ -307,9 +295,6 @@ impl Tokens {
         let text = token.expose();
         let whose = self.offline.load().as_ref().and_then(|offline| offline.keys.signed_for(text));
         self.refused.lock().note(digest, whose.clone(), claimed_expiry(text), unix_now());
-        if whose.is_some() {
-            self.refusing.notify_one();
-        }
         whose
     }
 

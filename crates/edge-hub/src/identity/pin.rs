@@ -18,17 +18,8 @@ impl FromStr for CaPin {
     type Err = CaPinError;
 
     fn from_str(text: &str) -> Result<Self, CaPinError> {
-        let digits = text.trim().strip_prefix("sha256:").ok_or(CaPinError)?.as_bytes();
-        let mut digest = [0; 32];
-        if digits.len() != 64 {
-            return Err(CaPinError);
-        }
-        for (byte, pair) in digest.iter_mut().zip(digits.chunks_exact(2)) {
-            let digit = |at: usize| char::from(pair[at]).to_digit(16).ok_or(CaPinError);
-            // Two digits of four bits are a byte.
-            *byte = u8::try_from(digit(0)? * 16 + digit(1)?).map_err(|_| CaPinError)?;
-        }
-        Ok(Self(digest.into()))
+        let digits = text.trim().strip_prefix("sha256:");
+        digits.and_then(Sha256Digest::from_hexadecimal).map(Self).ok_or(CaPinError)
     }
 }
 

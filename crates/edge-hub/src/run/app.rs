@@ -49,6 +49,9 @@ use crate::{
 /// The blob of allowances.
 const ALLOWANCES: &str = "allowances";
 
+/// The blob of tokens that the API server has refused.
+const REFUSED: &str = "refused-tokens";
+
 /// The blob of what clients were shown through which filters.
 const SHOWN: &str = "shown";
 
@@ -181,7 +184,7 @@ impl App {
         let tasks = Tasks::new(shutdown.clone());
         let reflector = Reflector::new(upstream.clone(), storage.clone(), meters.clone(), &restored);
         let hub = Hub {
-            tokens: Tokens::new(upstream.clone()),
+            tokens: Tokens::new(upstream.clone(), storage.blob(REFUSED).as_deref()),
             authorizer: restored_authorizer(&upstream, lifetimes, &storage, &meters),
             subscriptions: Subscriptions::new(
                 reflector,
@@ -277,7 +280,6 @@ impl App {
         tasks.spawn(admin::keep_ready(hub.clone(), pooled, shutdown.clone()));
         tasks.spawn(housekeeping(hub.clone(), storage.clone(), shutdown.clone()));
         tasks.spawn(hub.clone().learn_keys(shutdown.clone()));
-        tasks.spawn(hub.clone().keep_refusals(shutdown.clone()));
         let mut tunnels = JoinSet::new();
         if let Some(tunnel) = tunnel {
             tunnels.spawn(tunnel.run(hub.clone(), shutdown.clone()));
@@ -354,6 +356,7 @@ async fn housekeeping(hub: Arc<Hub>, storage: Storage, shutdown: CancellationTok
 fn store_memories(hub: &Hub, storage: &Storage) {
     let memories = [
         (ALLOWANCES, hub.authorizer.export()),
+        (REFUSED, hub.tokens.export()),
         (SHOWN, hub.filters.export()),
         (UNASKED, hub.subscriptions.export()),
     ];

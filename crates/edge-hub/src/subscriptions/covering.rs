@@ -5,6 +5,11 @@ use std::collections::BTreeMap;
 use super::{Entry, Key, Owner, Subscriptions};
 
 impl Subscriptions {
+    /// Whether the store had it, and nothing that a restore has undone since: that is not shown again, link or not.
+    pub(super) fn is_stored(&self, key: &Key) -> bool {
+        self.restored.lock().has(&key.to_string()) && !self.reflector.is_undone(key)
+    }
+
     /// Whether all that `wanted` asks for is held, under its own owner, or was stored.
     pub fn holds(&self, wanted: &Key) -> bool {
         let open = self.open.lock();
@@ -12,22 +17,20 @@ impl Subscriptions {
         if open.iter().any(whole) {
             return true;
         }
-        let restored = self.restored.lock();
-        restored.has(&wanted.to_string()) || wanted.wider().any(|wider| restored.has(&wider.to_string()))
+        self.is_stored(wanted) || wanted.wider().any(|wider| self.is_stored(&wider))
     }
 
     /// What covers `wanted` and is wider, and is held or was stored, if this user cannot read `wanted` from anything else yet: the narrowest
     /// first.
     pub fn wider_held(&self, wanted: &Key, user: &Owner) -> Vec<Key> {
         let mut open = self.open.lock();
-        let restored = self.restored.lock();
         let is_read =
             covering(&mut open, wanted, user).is_some_and(|(_, entry)| entry.subscription.is_whole());
-        if is_read || restored.has(&wanted.to_string()) {
+        if is_read || self.is_stored(wanted) {
             return Vec::new();
         }
         let is_held = |wider: &Key| open.get(wider).is_some_and(|entry| entry.subscription.is_whole());
-        wanted.wider().filter(|wider| is_held(wider) || restored.has(&wider.to_string())).collect()
+        wanted.wider().filter(|wider| is_held(wider) || self.is_stored(wider)).collect()
     }
 }
 

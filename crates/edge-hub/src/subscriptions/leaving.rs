@@ -9,7 +9,10 @@
 #[cfg(test)]
 mod tests;
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use kube_wire::resource::GroupVersionResource;
 use parking_lot::Mutex;
@@ -104,32 +107,30 @@ impl Stay {
 }
 
 impl Subscriptions {
-    /// Ends a subscription; its upstream stream closes and its memory is freed.
-    pub(super) fn close(&self, key: &Key) {
-        let mut open = self.open.lock();
+    /// Ends a subscription of those that are `open`, which are locked; its upstream stream closes and its memory is freed.
+    pub(super) fn close(&self, open: &mut BTreeMap<Key, Entry>, key: &Key) {
         if let Some(entry) = open.remove(key) {
             self.end(key, entry);
+        }
+    }
+
+    /// Ends all of which that holds, under one lock: nobody opens one or asks for it in between.
+    pub(super) fn close_where(&self, over: impl Fn(&Key, &mut Entry) -> bool) {
+        for (key, entry) in self.open.lock().extract_if(.., over) {
+            self.end(&key, entry);
         }
     }
 
     /// Keeps nothing of a resource any more, whoever asked for it, and what nobody has asked for since the start no less. What the hub itself reads
     /// stays, for the hub.
     pub fn let_go(&self, resource: &GroupVersionResource) {
-        {
-            let mut open = self.open.lock();
-            let of = open.iter().filter(|(key, entry)| key.resource == *resource && !entry.kept.own);
-            for key in of.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
-                if let Some(entry) = open.remove(&key) {
-                    self.end(&key, entry);
-                }
-            }
-        }
+        self.close_where(|key, entry| key.resource == *resource && !entry.kept.own);
         self.forget(|unasked| unasked.let_go(|name| Key::is_name_of(name, resource)));
     }
 
     /// Lets go of one that is no longer among those that are open, while they are locked: who opens it anew waits for the end of this one. Its
     /// own task removes what it has stored.
-    pub(super) fn end(&self, key: &Key, entry: Entry) {
+    fn end(&self, key: &Key, entry: Entry) {
         let left = self.leaving.leave(&key.to_string());
         // Before it is closed: its task looks for that then.
         if let Err(left) = entry.leave.send(left) {

@@ -185,6 +185,11 @@ pub(super) fn plan(given: &Given<'_>, known: &Known) -> Plan {
         Role::Agent | Role::None => Accepts::Nobody,
     };
     let listening = listening(given, known, &view, mine.as_ref());
+    if role == Role::Agent && listening.is_empty() {
+        problems.push(
+            "there is nobody to dial: no exposed Gateway has an active endpoint with an address".to_owned(),
+        );
+    }
     Plan { view, listening, role, accepts, ways_in, problems }
 }
 

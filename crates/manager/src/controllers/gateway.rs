@@ -45,7 +45,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::core::DeserializeGuard;
-use kube::runtime::events::{Recorder, Reporter};
+use kube::runtime::events::Reporter;
 use kube::{Client, ResourceExt as _};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -102,7 +102,6 @@ pub(crate) struct Setup {
 pub(crate) struct Context {
     pub(crate) client: Client,
     pub(crate) leadership: LeadershipGuard,
-    pub(crate) recorder: Recorder,
     pub(crate) events: ToldEvents,
     pub(crate) pools: Pools,
     pub(crate) nodes: Arc<Nodes>,
@@ -176,7 +175,6 @@ pub(crate) async fn run(setup: Setup, end: CancellationToken) {
     } = setup;
     let reporter = Reporter { controller: MANAGER.into(), instance: Some(identity) };
     let context = Context {
-        recorder: Recorder::new(client.clone(), reporter.clone()),
         events: ToldEvents::new(client.clone(), reporter),
         client,
         leadership: LeadershipGuard::of_nobody(),
@@ -377,8 +375,8 @@ async fn tell_of_unreadable(context: &Context, told: &mut Told) {
         let message = format!(
             "the gateway cannot be read: {reason}; put the field right (kubectl edit gateways.raven.openyurt.io)"
         );
-        let Context { client, leadership, recorder, metrics, .. } = context;
-        let teller = Teller { client, leadership, recorder, writes: &metrics.writes };
+        let Context { client, leadership, events, metrics, .. } = context;
+        let teller = Teller { client, leadership, events, writes: &metrics.writes };
         match teller.tell::<Gateway>(&name, conditions::ELECTED, &message).await {
             Ok(()) => drop(told.unreadable.insert(name, error.to_owned())),
             Err(failure) => {

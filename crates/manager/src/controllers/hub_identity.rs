@@ -24,7 +24,7 @@ use futures::StreamExt;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use kube::{
     Api, Client, ResourceExt,
-    runtime::{WatchStreamExt, events::Recorder, watcher},
+    runtime::{WatchStreamExt, watcher},
 };
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -36,6 +36,7 @@ use self::{
     observe::{Purpose, Request},
     plan::Decision,
 };
+use super::told_events::ToldEvents;
 use crate::{leader::LeadershipGuard, watches};
 
 /// No decision takes longer: a call that hangs is given up, and tried again.
@@ -60,7 +61,7 @@ enum TurnError {
 pub(crate) struct Controller {
     pub(crate) client: Client,
     pub(crate) leadership: LeadershipGuard,
-    pub(crate) recorder: Recorder,
+    pub(crate) events: ToldEvents,
     pub(crate) metrics: HubIdentityMetrics,
     /// Whether gateways get certificates, too.
     pub(crate) gateways: bool,
@@ -147,7 +148,7 @@ impl Controller {
         }
         self.metrics.decided(decision);
         // It is for people; what it tells of has happened whether they hear of it or not.
-        if let Err(error) = self.recorder.publish(&apply::event(decision), &request.reference()).await {
+        if let Err(error) = self.events.publish(&apply::event(decision), &request.reference()).await {
             debug!(%error, "cannot publish an event");
         }
         Ok(())

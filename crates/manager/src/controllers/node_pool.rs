@@ -26,7 +26,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
-use kube::runtime::events::{Recorder, Reporter};
+use kube::runtime::events::Reporter;
 use parking_lot::Mutex;
 use tls::digest::Sha256Digest;
 use tokio::sync::{Semaphore, mpsc};
@@ -70,8 +70,7 @@ pub(crate) struct Context {
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) pods: Arc<ContainerNetworkPods>,
     pub(crate) leader_configs: Arc<ByName<ConfigMap>>,
-    /// For events on pools that cannot be read, and on the others.
-    pub(crate) recorder: Recorder,
+    /// For events on pools.
     pub(crate) events: ToldEvents,
     /// Who writes events.
     pub(crate) reporter: Reporter,

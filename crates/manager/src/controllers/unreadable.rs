@@ -6,7 +6,6 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
-use kube::runtime::events::Recorder;
 use kube::{Api, Client, Resource};
 use prometheus_client::metrics::counter::Counter;
 use serde_json::json;
@@ -14,6 +13,7 @@ use tracing::warn;
 
 use super::conditions::event;
 use super::node_pool::apply::WriteError;
+use super::told_events::ToldEvents;
 use crate::leader::LeadershipGuard;
 
 /// Reason of the condition and of the event.
@@ -23,7 +23,7 @@ const UNREADABLE: &str = "Unreadable";
 pub(crate) struct Teller<'a> {
     pub(crate) client: &'a Client,
     pub(crate) leadership: &'a LeadershipGuard,
-    pub(crate) recorder: &'a Recorder,
+    pub(crate) events: &'a ToldEvents,
     /// Counts the writes.
     pub(crate) writes: &'a Counter,
 }
@@ -61,7 +61,7 @@ impl Teller<'_> {
         };
         self.writes.inc();
         let event = event(false, UNREADABLE, message, "Read");
-        if let Err(error) = self.recorder.publish(&event, &object.object_ref(&resource)).await {
+        if let Err(error) = self.events.publish(&event, &object.object_ref(&resource)).await {
             warn!(name, %error, "event could not be published");
         }
         Ok(())

@@ -32,16 +32,14 @@ use std::{sync::Arc, time::Duration};
 use api::annotations::{ROTATE, ROTATED};
 use futures::{Stream, StreamExt};
 use jiff::Timestamp;
-use kube::{
-    Client,
-    runtime::events::{Recorder, Reporter},
-};
+use kube::{Client, runtime::events::Reporter};
 use tls::rotation::{Action, Moment, Sightings};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 pub use self::{metrics::CertificateMetrics, serving_secret::ServingSecretWatch};
+use super::told_events::ToldEvents;
 
 /// Who writes, in managed fields and events.
 const FIELD_MANAGER: &str = "isthmus-webhook-certificates";
@@ -135,7 +133,7 @@ struct Controller<L> {
     client: Client,
     config: Arc<Config>,
     metrics: CertificateMetrics,
-    recorder: Recorder,
+    events: ToldEvents,
     leading: L,
     // Both belong to one leadership: see `tls::rotation`.
     began: Instant,
@@ -155,7 +153,7 @@ pub async fn run(
     let reporter = Reporter { controller: FIELD_MANAGER.to_owned(), instance: None };
     let changes = triggers::changes(&client, &config);
     let controller = Controller {
-        recorder: Recorder::new(client.clone(), reporter),
+        events: ToldEvents::new(client.clone(), reporter),
         client,
         config,
         metrics,
@@ -226,7 +224,7 @@ impl<L: Fn() -> bool> Controller<L> {
         self.metrics.did(&action);
         if let Some(event) = apply::event(&action) {
             // It is for people; what it tells of has happened whether they hear of it or not.
-            if let Err(error) = self.recorder.publish(&event, &observed.authorities.reference()).await {
+            if let Err(error) = self.events.publish(&event, &observed.authorities.reference()).await {
                 debug!(error = chain(&error), "cannot publish an event");
             }
         }

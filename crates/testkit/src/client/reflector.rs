@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use tokio::sync::watch;
 
@@ -95,16 +94,6 @@ impl Reflector {
         self.recorder.begin(&self.options.name, &self.resource, &self.scope, request)
     }
 
-    fn query(&self, parameters: &[(&str, String)]) -> String {
-        let selectors =
-            [("labelSelector", self.options.labels.clone()), ("fieldSelector", self.options.fields.clone())];
-        let all = parameters.iter().chain(&selectors).filter(|(_, value)| !value.is_empty());
-        let pairs: Vec<_> = all
-            .map(|(name, value)| format!("{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC)))
-            .collect();
-        format!("{}?{}", self.options.path, pairs.join("&"))
-    }
-
     fn failed(&self, code: u16) {
         self.progress.send_modify(|progress| *progress.errors.entry(code).or_default() += 1);
     }
@@ -156,7 +145,8 @@ impl Reflector {
         let mut parameters = vec![("resourceVersion", rv), ("limit", limit)];
         let mut state = State::new();
         loop {
-            let body = match self.endpoint.get(&self.query(&parameters), "application/json").await {
+            let body = match self.endpoint.get(&self.options.path_with(&parameters), "application/json").await
+            {
                 Ok(mut answer) if answer.status == 200 => answer.bytes().await,
                 Ok(mut answer) => return self.refused(&recording, &mut answer).await,
                 Err(error) => Err(error),
@@ -233,11 +223,12 @@ impl Reflector {
         whole: &mut bool,
     ) -> Next {
         self.progress.send_modify(|progress| progress.watches += 1);
-        let mut answer = match self.endpoint.get(&self.query(parameters), "application/json").await {
-            Ok(answer) if answer.status == 200 => answer,
-            Ok(mut answer) => return self.refused(recording, &mut answer).await,
-            Err(error) => return self.broken(&error),
-        };
+        let mut answer =
+            match self.endpoint.get(&self.options.path_with(parameters), "application/json").await {
+                Ok(answer) if answer.status == 200 => answer,
+                Ok(mut answer) => return self.refused(recording, &mut answer).await,
+                Err(error) => return self.broken(&error),
+            };
         recording.opened();
         let started = tokio::time::Instant::now();
         let mut buffer = Vec::new();

@@ -225,22 +225,23 @@ impl Bench {
         if step == nodes {
             self.direct_figures(&mut seen, watchers);
             // What comes of more nodes is another matter.
-            if let Err(error) = self.one_list(&pair.0).await {
-                self.missing.push(format!("one list: {error:#}"));
-            }
-            if let Err(error) = self.through_the_api_server(fleet, &pair, window).await {
-                self.missing.push(format!("through the API server: {error:#}"));
-            }
+            let listed = self.one_list(&pair.0).await;
+            self.measured("one list", listed);
+            let through = self.through_the_api_server(fleet, &pair, window).await;
+            self.measured("through the API server", through);
         }
         Ok(())
     }
 
     /// Waits until the cluster is at rest with so many nodes. What overloads this machine is measured nevertheless.
     async fn at_rest(&mut self, nodes: usize) {
-        if let Err(error) = nodes::settled(nodes).await {
-            self.missing
-                .push(format!("{nodes} nodes at rest; the figures are of a cluster that is not: {error:#}"));
-        }
+        let settled = nodes::settled(nodes).await;
+        self.measured(&format!("{nodes} nodes at rest; the figures are of a cluster that is not"), settled);
+    }
+
+    /// What was found; or it is told that it could not be measured, and what comes next is.
+    fn measured<T>(&mut self, what: &str, found: Result<T>) -> Option<T> {
+        found.map_err(|error| self.missing.push(format!("{what}: {error:#}"))).ok()
     }
 
     fn direct_figures(&mut self, seen: &mut Seen, watchers: usize) {
@@ -393,10 +394,8 @@ impl Bench {
                 let probe = (&fleet.shared, nodes);
                 let ways = (&admin, &self.api_server);
                 // The other rounds, and the other ends, are figures of their own.
-                match takeover::change(&self.client, end, probe, &self.place, ways).await {
-                    Ok(cost) => costs.push(cost),
-                    Err(error) => self.missing.push(format!("{end:?}, round {round}: {error:#}")),
-                }
+                let cost = takeover::change(&self.client, end, probe, &self.place, ways).await;
+                costs.extend(self.measured(&format!("{end:?}, round {round}"), cost));
             }
             if costs.is_empty() {
                 continue;

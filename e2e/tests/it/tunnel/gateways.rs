@@ -18,7 +18,7 @@ use kube::api::{Api, DeleteParams, ListParams};
 
 use super::asked::{ask_by_service, ask_until, done};
 use super::faults::process_of_hub;
-use super::held::{Held, fates, sessions};
+use super::held::{Held, fates, press_all, sessions};
 use super::reach::link_ports_of;
 
 /// How soon the slices no longer list a gateway that is gone.
@@ -187,9 +187,7 @@ async fn x2_a_cloud_gateway_is_cut_off_from_the_api_server() -> Result<()> {
         Ok(())
     })
     .await?;
-    for session in &mut sessions {
-        session.press().await.context("a session of before the gateway was cut off")?;
-    }
+    press_all(&mut sessions).await.context("while the gateway is cut off")?;
     kubelet_answers_by(GATEWAYS[0], TWIN).await.context("while the gateway has no API server")?;
     let kept = link_ports_of(TWIN).await?;
     ensure!(kept.is_subset(&links), "links were made anew: {links:?}, now {kept:?}");
@@ -239,9 +237,7 @@ async fn x3_a_cloud_gateway_is_told_to_end() -> Result<()> {
         );
         let (asked, by_service, told) = (asked?, by_service?, told?);
         println!("x3, {reach:?}: told after {told:.1?}; {asked}; by kube-proxy {by_service}");
-        for session in &mut sessions {
-            session.press().await.context("a session of before, while its gateway drains")?;
-        }
+        press_all(&mut sessions).await.context("while its gateway drains")?;
         if reach == Reach::Names {
             it_ends_by_itself(sessions, &process, began + told).await?;
         } else {

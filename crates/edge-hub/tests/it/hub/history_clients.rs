@@ -18,6 +18,23 @@ pub(super) const WIDGET_ID: &str = "widgets.example.com";
 /// A client: what of, its name, path, labels, the size of its pages, and whether it begins with a watch.
 type Variant = (&'static str, &'static str, &'static str, &'static str, Option<u64>, bool);
 
+const OF_THE_NODE: [Variant; 5] = [
+    ("services", "plain", SERVICES, "", None, false),
+    ("services", "odd", SERVICES, "n=odd", Some(2), false),
+    ("services", "streaming", "/api/v1/namespaces/a/services", "n=even", None, true),
+    (WIDGET_ID, "widgets", WIDGETS, "", Some(2), false),
+    (WIDGET_ID, "streaming", WIDGETS, "n!=even", None, true),
+];
+
+/// Each list of those of the node, as the hub holds it at whatever version: the resource, the scope, and its path.
+pub(super) fn lists() -> impl Iterator<Item = (&'static str, Scope, String)> {
+    OF_THE_NODE.iter().map(|&(id, name, path, labels, ..)| {
+        let mut options = ClientOptions::new(name, path);
+        labels.clone_into(&mut options.labels);
+        (id, options.scope().unwrap(), options.path_with(&[("resourceVersion", "0".to_owned())]))
+    })
+}
+
 /// Starts those of the node; each is with the resource that it is of. With `happens` those that are refused ask more seldom while nothing does.
 pub(super) fn start(
     endpoint: impl Fn() -> Endpoint,
@@ -26,14 +43,7 @@ pub(super) fn start(
     recorder: &Recorder,
     happens: Option<&watch::Receiver<()>>,
 ) -> Vec<(&'static str, TestClient)> {
-    let variants = [
-        ("services", "plain", SERVICES, "", None, false),
-        ("services", "odd", SERVICES, "n=odd", Some(2), false),
-        ("services", "streaming", "/api/v1/namespaces/a/services", "n=even", None, true),
-        (WIDGET_ID, "widgets", WIDGETS, "", Some(2), false),
-        (WIDGET_ID, "streaming", WIDGETS, "n!=even", None, true),
-    ];
-    start_variants(&variants, endpoint, generation, backoff, recorder, happens)
+    start_variants(&OF_THE_NODE, endpoint, generation, backoff, recorder, happens)
 }
 
 /// Starts those of an identity that is not the node.

@@ -12,8 +12,8 @@ pub(super) async fn tell(context: &Context, name: &str, error: &str) {
         return;
     }
     warn!(pool = name, error, "pool cannot be read and is left alone");
-    let Context { client, leadership, recorder, metrics, .. } = context;
-    let teller = Teller { client, leadership, recorder, writes: &metrics.writes };
+    let Context { client, leadership, events, metrics, .. } = context;
+    let teller = Teller { client, leadership, events, writes: &metrics.writes };
     if let Err(failure) = teller.tell::<NodePool>(name, conditions::READY, &message(error)).await {
         warn!(pool = name, error = %failure, "cannot tell that the pool is unreadable; it is tried again");
         context.progress.forget_told(&topic(name), |_| false);

@@ -33,7 +33,7 @@ fn controller(fake: &Fake) -> Controller<impl Fn() -> bool + use<>> {
     let client = fake.client();
     let reporter = Reporter { controller: "test".to_owned(), instance: None };
     Controller {
-        recorder: Recorder::new(client.clone(), reporter),
+        events: ToldEvents::new(client.clone(), reporter),
         client,
         config: config(),
         metrics: CertificateMetrics::default(),
@@ -286,8 +286,8 @@ async fn a_write_on_top_of_another_is_a_race() {
 #[tokio::test]
 async fn writes_nothing_without_leadership() {
     let fake = Fake::new();
-    let Controller { client, config, metrics, recorder, began, seen, leading: _ } = controller(&fake);
-    let mut follower = Controller { client, config, metrics, recorder, began, seen, leading: || false };
+    let Controller { client, config, metrics, events, began, seen, leading: _ } = controller(&fake);
+    let mut follower = Controller { client, config, metrics, events, began, seen, leading: || false };
     assert!(matches!(follower.turn().await, Ok(Turn::NotLeading)));
     assert_eq!(fake.writes(), 0);
 }

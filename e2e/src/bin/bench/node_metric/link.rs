@@ -11,7 +11,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject};
-use rustls::{CipherSuite, ClientConfig, RootCertStore};
+use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -34,11 +34,11 @@ pub(super) fn config(
     for authority in CertificateDer::pem_slice_iter(authorities.as_bytes()) {
         roots.add(authority?)?;
     }
-    let mut provider = rustls::crypto::ring::default_provider();
-    if let Kind::Reader = kind {
-        // Go's clients ask for it first.
-        provider.cipher_suites.sort_by_key(|suite| suite.suite() != CipherSuite::TLS13_AES_128_GCM_SHA256);
-    }
+    let provider = match kind {
+        // As client-go.
+        Kind::Reader => tls::shorter_keys_first(),
+        Kind::Reporter => rustls::crypto::ring::default_provider(),
+    };
     let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)

@@ -65,15 +65,8 @@ impl Way {
         let mut body = response.into_body();
         let mut event = Vec::new();
         while let Some(frame) = body.frame().await {
-            let frame = frame?;
-            for part in
-                frame.data_ref().map(|data| data.split_inclusive(|byte| *byte == b'\n')).into_iter().flatten()
-            {
-                event.extend_from_slice(part);
-                if event.ends_with(b"\n") {
-                    read(&event)?;
-                    event.clear();
-                }
+            if let Some(data) = frame?.data_ref() {
+                split(&mut event, data, &mut read)?;
             }
         }
         Ok(())
@@ -210,18 +203,28 @@ impl Watchers {
 }
 
 /// Reads what came of a watch; `line` is what has come of an event that is not whole yet.
-fn read(told: &Told, line: &mut Vec<u8>, mut data: &[u8]) {
+fn read(told: &Told, line: &mut Vec<u8>, data: &[u8]) {
     if told.listens.load(Relaxed) {
         told.bytes.fetch_add(data.len() as u64, Relaxed);
     }
+    // Counting fails on nothing.
+    let _ = split(line, data, |event| {
+        count(told, event);
+        Ok(())
+    });
+}
+
+/// Gives each event that is whole with `data`; `line` is what has come of the one that is not.
+fn split(line: &mut Vec<u8>, mut data: &[u8], mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
     while let Some(end) = memchr(b'\n', data) {
         let (rest_of_line, rest) = data.split_at(end + 1);
         line.extend_from_slice(rest_of_line);
-        count(told, line);
+        each(line)?;
         line.clear();
         data = rest;
     }
     line.extend_from_slice(data);
+    Ok(())
 }
 
 fn count(told: &Told, event: &[u8]) {

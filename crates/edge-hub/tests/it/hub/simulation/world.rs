@@ -21,7 +21,7 @@ use tokio::{
 
 use super::{
     super::history_clients::{self, WIDGET_ID},
-    super::site::{JSON, SERVICES, WIDGETS, service, widget, widget_kind},
+    super::site::{JSON, SERVICES, service, widget, widget_kind},
     parts::{Hub, Servers, folder, tear},
     readers,
     rights::{RESOURCES, Rights, TOKEN, plural},
@@ -281,16 +281,16 @@ impl World {
         self.restart_clients();
     }
 
-    /// Waits until the hub itself lists what the cluster has, at a version that the cluster has: what it hands on shows nothing.
+    /// Waits until the hub itself lists what the cluster has, at a version that the cluster has: what it hands on shows nothing. In each scope, as a
+    /// stream that was behind what was undone has nothing to notice, and another one of that resource has.
     async fn noticed(&self) {
         let (hub, deadline) = (self.endpoint(), Instant::now() + SOON);
-        for (id, path) in [("services", SERVICES), (WIDGET_ID, WIDGETS)] {
-            let path = format!("{path}?resourceVersion=0");
+        for (id, scope, path) in history_clients::lists() {
             loop {
                 // At first, too: by then what was on its way before the restore has come.
                 sleep(LOOK).await;
                 let listed = held(&hub, &path).await;
-                if listed.as_ref().is_some_and(|list| self.is_current(id, list)) {
+                if listed.as_ref().is_some_and(|list| self.is_current(id, &scope, list)) {
                     break;
                 }
                 assert!(Instant::now() < deadline, "the restore is not noticed: {listed:?}");
@@ -298,12 +298,12 @@ impl World {
         }
     }
 
-    fn is_current(&self, id: &str, list: &Value) -> bool {
+    fn is_current(&self, id: &str, scope: &Scope, list: &Value) -> bool {
         let Some(items) = list["items"].as_array() else { return false };
         let state: State = items.iter().map(|item| (key(item), item.clone())).collect();
         let version = list["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse::<u64>().ok());
         version.is_some_and(|version| version <= self.cluster.revision())
-            && check_converged(&self.cluster.history(id), &Scope::default(), &state).is_ok()
+            && check_converged(&self.cluster.history(id), scope, &state).is_ok()
     }
 
     /// Leaves the cluster alone until every client has what it has; then says what was not as it had to be.

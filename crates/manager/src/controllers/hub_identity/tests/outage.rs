@@ -5,7 +5,7 @@ use std::{convert::Infallible, future::ready, sync::Arc, time::Duration};
 use axum::body::Body;
 use futures::{StreamExt, stream};
 use http::{Request, Response, StatusCode};
-use kube::{Client, runtime::events::Recorder};
+use kube::Client;
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::{sync::watch, time::Instant};
@@ -13,6 +13,7 @@ use tokio::{sync::watch, time::Instant};
 use super::{NODE, object};
 use crate::{
     controllers::hub_identity::{Controller, HubIdentityMetrics, observe::Purpose},
+    controllers::told_events::ToldEvents,
     leader::LeadershipGuard,
 };
 
@@ -73,7 +74,7 @@ async fn requests_are_decided_on_soon_after_an_outage_however_long_it_was() {
         let client = Client::new(tower::service_fn(answer), "default");
         let (_publish, leadership) = watch::channel(None);
         let controller = Controller {
-            recorder: Recorder::new(client.clone(), "test".into()),
+            events: ToldEvents::new(client.clone(), "test".into()),
             client,
             leadership: LeadershipGuard::from(leadership),
             metrics: HubIdentityMetrics::default(),
