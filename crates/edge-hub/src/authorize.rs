@@ -3,7 +3,7 @@
 //! The API server decides, by an access review with the caller's own credential; the decision is kept for a while, and an
 //! allowance also over a restart, so that a caller that was served before the cut is served during it. What was never allowed
 //! while there was a link is not allowed without one. Requests that are handed on are not reviewed: the API server sees them, and
-//! what it refuses is remembered.
+//! what it answers or refuses is remembered.
 //!
 //! What was answered to one credential is not believed of another of the same user, for either may be revoked alone. Allowances
 //! for the time without a link are the user's.
@@ -121,6 +121,20 @@ impl Question {
     }
 }
 
+/// `u may list pods in the namespace "a"`
+impl std::fmt::Display for Question {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { user, groups: _, attributes: Attributes { verb, group, resource, namespace, name, .. } } =
+            self;
+        let dot = if group.is_empty() { "" } else { "." };
+        write!(f, "{user} may {verb} {resource}{dot}{group}")?;
+        if !name.is_empty() {
+            write!(f, " {name:?}")?;
+        }
+        if namespace.is_empty() { Ok(()) } else { write!(f, " in the namespace {namespace:?}") }
+    }
+}
+
 /// A question, and the credential that it was asked with if it is the subject's own.
 type Asked = (Option<Sha256Digest>, Question);
 
@@ -217,14 +231,27 @@ impl Authorizer {
         self.kept.lock().0.remove(&asked);
     }
 
-    /// For the time without a link. The node's reads of single objects are left out: a kubelet asks for each pod by name, and what was
-    /// fetched with the node's own credential needs no allowance.
+    /// How often anything was refused: whoever learns late of an answer looks whether it has been since.
+    pub fn refusals(&self) -> u64 {
+        self.allowances.lock().refusals()
+    }
+
+    /// The API server answered the request itself, when there were so many [`Authorizer::refusals`]: that is as good for the time without a link.
+    pub fn answered(&self, subject: &Subject, attributes: &Attributes, refusals: u64) {
+        let question = Question::new(subject, attributes);
+        let mut allowances = self.allowances.lock();
+        if allowances.refusals() == refusals {
+            allow(&mut allowances, subject, &question);
+        }
+    }
+
+    /// For the time without a link.
     fn remember(&self, subject: &Subject, question: &Question, allowed: bool) {
         let mut allowances = self.allowances.lock();
-        if !allowed {
+        if allowed {
+            allow(&mut allowances, subject, question);
+        } else {
             allowances.refuse(question);
-        } else if question.is_of_scope() || !matches!(subject, Subject::Node { .. }) {
-            allowances.allow(question, unix_seconds());
         }
     }
 
@@ -252,9 +279,19 @@ impl Authorizer {
             debug!(user = %question.user, "allowed as before the link was lost");
             Decision::Allowed
         } else {
-            let why = format!("whether {} may read this cannot be asked: {error}", question.user);
+            let why = format!(
+                "whether {question} cannot be asked, and it was not seen to be allowed while there was a link: {error}"
+            );
             if error.is_passing() { Decision::Passing(why) } else { Decision::Unknown(why) }
         }
+    }
+}
+
+/// The node's reads of single objects are left out: a kubelet asks for each pod by name, and what was fetched with the node's own credential
+/// needs no allowance.
+fn allow(allowances: &mut Allowances, subject: &Subject, question: &Question) {
+    if question.is_of_scope() || !matches!(subject, Subject::Node { .. }) {
+        allowances.allow(question, unix_seconds());
     }
 }
 
@@ -289,6 +326,14 @@ mod tests {
             fields: text(fields),
         };
         Question { user: text("u"), groups: vec![text("g")], attributes }
+    }
+
+    #[test]
+    fn what_cannot_be_asked_is_named() {
+        assert_eq!(question("get", "a", "x", "").to_string(), r#"u may get pods "x" in the namespace "a""#);
+        let mut all = question("list", "", "", "");
+        (all.attributes.group, all.attributes.resource) = ("apps".into(), "deployments".into());
+        assert_eq!(all.to_string(), "u may list deployments.apps");
     }
 
     #[test]

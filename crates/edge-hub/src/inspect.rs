@@ -50,7 +50,7 @@ pub enum CacheCommand {
     /// Read every file, check every frame and decode every object; exit code 1 if something is damaged.
     ///
     /// Nothing is repaired: the hub does that when it starts, and fetches anew what was damaged. A file that ends early, as after a
-    /// loss of power, is read up to there and is no damage as long as a whole list is in it.
+    /// loss of power, is read up to there and is no damage as long as a whole list is in it; one in which records follow what does not read is named.
     Verify,
 }
 
@@ -174,6 +174,7 @@ fn verify(contents: &Contents, root: &Path, out: &mut dyn Write) -> Result<ExitC
     for problem in &damaged {
         writeln!(out, "damaged: {problem}")?;
     }
+    contents.notes.iter().try_for_each(|note| writeln!(out, "{note}"))?;
     let count = contents.restored.len();
     writeln!(
         out,

@@ -15,6 +15,7 @@ mod lent;
 pub mod over_tls;
 pub mod plain;
 mod pod_cgroup;
+mod seats;
 mod socket_cgroup;
 mod socket_owner;
 mod unread;
@@ -29,6 +30,9 @@ pub use self::caller_process::{CallerProcess, Origin};
 
 /// How long a client of HTTP/1.1 may take for the head of its next request, over an idle connection too: longer than those of Go keep one.
 const HEAD: Duration = Duration::from_mins(2);
+
+/// How many bytes the head of a request over HTTP/1.1 may have; the library's own limit is six times that. Over HTTP/2 it is 16 KiB.
+const HEAD_SIZE: usize = 64 << 10;
 
 /// The user who owns the other end of a loopback connection, as the kernel says.
 pub(crate) fn owner_of(peer: SocketAddr, own: SocketAddr) -> Option<u32> {

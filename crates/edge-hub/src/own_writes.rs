@@ -154,8 +154,15 @@ fn is_ending(object: &Object) -> bool {
 }
 
 impl OwnWrites {
-    /// Something was written to the object of that name; of no name: to many.
-    pub fn note(&self, resource: &GroupVersionResource, namespace: &str, name: &str, after: After) {
+    /// Something was written to the object of that name, as was asked for at `asked`; of no name: to many.
+    pub fn note(
+        &self,
+        resource: &GroupVersionResource,
+        namespace: &str,
+        name: &str,
+        asked: Instant,
+        after: After,
+    ) {
         let is_unknown = |after: &After| matches!(after, After::Unknown);
         let mut of = self.of.lock();
         let writes = of.entry(self::of(resource)).or_default();
@@ -164,7 +171,8 @@ impl OwnWrites {
             let same = &*write.namespace == namespace
                 && &*write.name == name
                 && is_unknown(&write.after) == is_unknown(&after);
-            let is_before = same && after.follows(&write.after);
+            // What is asked for after an answer comes after it, though its version be lower: upstream went back in time between the two.
+            let is_before = same && (asked > write.at || after.follows(&write.after));
             is_newest &= !write.is_recent() || !same || is_before;
             write.is_recent() && !is_before
         });

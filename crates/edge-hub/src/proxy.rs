@@ -97,7 +97,10 @@ async fn answer(
                 let kept = tables::is_wanted(&parts.headers, &query);
                 let answer = hand_on(hub, caller, Request::from_parts(parts, body)).await?;
                 match answer.status() {
-                    StatusCode::OK => hub.subscriptions.passed_by(&path.resource),
+                    StatusCode::OK => {
+                        hub.subscriptions.passed_by(&path.resource);
+                        serve::handed_on::answered(hub, caller, info.verb, path, &query);
+                    }
                     StatusCode::FORBIDDEN => {
                         serve::handed_on::refused(hub, caller, info.verb, path, &query).await;
                     }
@@ -135,8 +138,13 @@ fn impersonates(headers: &HeaderMap) -> bool {
     headers.keys().any(|name| name.as_str().starts_with("impersonate-"))
 }
 
-/// Hands a request on, with the caller's own credential.
+/// Hands a request on, with the caller's own credential. Whether that is good the API server says, but for what is made up: the link is spared that.
 async fn hand_on(hub: &Hub, caller: &Caller, request: Request<Body>) -> Result<Response<Body>, Box<Status>> {
+    if let Caller::Token(token) = caller
+        && hub.tokens.is_made_up(token)
+    {
+        return Err(Box::new(Status::unauthorized()));
+    }
     let credential = caller.credential().ok_or_else(|| Box::new(certificate_stays()))?;
     forward::forward(hub, caller, &credential, request).await.map_err(|error| Box::new(offline(&error)))
 }

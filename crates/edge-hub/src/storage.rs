@@ -56,8 +56,8 @@ pub struct Storage {
     store: Arc<Mutex<Store>>,
     /// Beside it: documents are files of their own, each waits for the disk, and no event waits for them.
     blobs: Arc<Blobs>,
-    /// What could not be read at the start and was not written since: what is wrong, by the subscription, or by the file where that does
-    /// not say whose it is.
+    /// What could not be read and was not written since: what is wrong, by the subscription or document, or by the file where that does not
+    /// say whose it is.
     unreadable: Arc<Mutex<BTreeMap<String, String>>>,
     /// What the disk does not take, by subscription.
     unstored: Arc<Mutex<BTreeMap<String, Unstored>>>,
@@ -90,6 +90,9 @@ impl Storage {
             let whose = problem.subscription.as_ref().map(ToString::to_string);
             let whose = whose.unwrap_or_else(|| problem.path.display().to_string());
             unreadable.insert(whose, problem.kind.to_string());
+        }
+        for (subscription, path) in store.earlier() {
+            warn!(%subscription, path = %path.display(), "a record does not read and what was written after it is lost, as after a loss of power: an earlier state is shown until there is a link");
         }
         let mut caches = HashMap::new();
         for restored in restored {
@@ -183,7 +186,7 @@ impl Storage {
         let written = dropping.hand_over();
         self.store.lock().settle_drop(dropping);
         written?;
-        self.unreadable.lock().remove(name);
+        self.is_readable(name);
         Ok(())
     }
 
@@ -219,7 +222,7 @@ impl Storage {
                 if unstored.remove(name).is_some() {
                     info!(key = name, "the disk takes what changes again");
                 }
-                self.unreadable.lock().remove(name);
+                self.is_readable(name);
             }
             // It was let go meanwhile: a change was on its way still.
             Err(error @ Error::NotBegun { .. }) => debug!(key = name, %error, "it is no longer stored"),
@@ -232,7 +235,7 @@ impl Storage {
         }
     }
 
-    /// What could not be read at the start and was not written since, with what is wrong.
+    /// What could not be read and was not written since, with what is wrong.
     pub fn unreadable(&self) -> Vec<String> {
         let unreadable = self.unreadable.lock();
         unreadable.iter().map(|(whose, problem)| format!("{whose}: {problem}")).collect()
@@ -240,12 +243,16 @@ impl Storage {
 
     /// Keeps a document, atomically.
     pub fn put_blob(&self, name: &str, content: &[u8]) -> Result<(), Error> {
-        self.blobs.put(name, content)
+        self.blobs.put(name, content)?;
+        self.is_readable(name);
+        Ok(())
     }
 
     /// Keeps a document that holds a secret, encrypted.
     pub fn put_sealed_blob(&self, name: &str, content: &[u8]) -> Result<(), Error> {
-        self.blobs.put_sealed(name, content)
+        self.blobs.put_sealed(name, content)?;
+        self.is_readable(name);
+        Ok(())
     }
 
     /// Lets nobody else in who reads a document, changes it and writes it again.
@@ -256,7 +263,9 @@ impl Storage {
 
     /// Removes a document.
     pub fn remove_blob(&self, name: &str) -> Result<(), Error> {
-        self.blobs.remove(name)
+        self.blobs.remove(name)?;
+        self.is_readable(name);
+        Ok(())
     }
 
     /// Removes all documents whose name is meant. Reads all that there are.
@@ -268,10 +277,23 @@ impl Storage {
 
     /// A document that was kept; `None` if there is none, or it cannot be read.
     pub fn blob(&self, name: &str) -> Option<Bytes> {
-        self.blobs.get(name).unwrap_or_else(|error| {
-            warn!(name, %error, "a document cannot be read");
-            None
-        })
+        match self.blobs.get(name) {
+            Ok(found) => {
+                self.is_readable(name);
+                found
+            }
+            Err(error) => {
+                if self.unreadable.lock().insert(name.to_owned(), error.to_string()).is_none() {
+                    warn!(name, %error, "a document cannot be read");
+                }
+                None
+            }
+        }
+    }
+
+    /// What was wrong with it is so no more.
+    fn is_readable(&self, name: &str) {
+        self.unreadable.lock().remove(name);
     }
 
     /// What was given and written.

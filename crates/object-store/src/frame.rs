@@ -130,6 +130,20 @@ impl<'a> Frame<'a> {
         bytes.windows(PREFIX + FIXED).any(|bytes| bytes[PREFIX] == Kind::Complete as u8 && is_one(bytes))
     }
 
+    /// Whether anywhere in `bytes` stands a record that was written after the one of that sequence: a file that merely ends early has none.
+    pub(crate) fn follows(seed: u32, bytes: &'a [u8], sequence: u64) -> bool {
+        // No checksum is reckoned where the rest would not fit.
+        let may_be = |bytes: &[u8]| {
+            let next = |at: usize| bytes.get(at..).and_then(|rest| rest.first_chunk()).copied();
+            let later = next(PREFIX + 1).map_or(0, u64::from_le_bytes).saturating_sub(sequence);
+            Kind::from_byte(bytes[PREFIX]).is_some() && (1..=bytes.len() as u64).contains(&later)
+        };
+        (0..bytes.len().saturating_sub(PREFIX + FIXED - 1)).any(|at| {
+            let rest = bytes.get(at..).unwrap_or_default();
+            may_be(rest) && matches!(Self::parse(seed, rest), Parsed::Frame(..))
+        })
+    }
+
     fn content(content: &'a [u8]) -> Option<Self> {
         let (kind, rest) = content.split_first()?;
         let (sequence, rest) = rest.split_first_chunk()?;

@@ -1,7 +1,7 @@
 //! Reads a log back: the files of one generation become one whole state, or a word why not.
 //!
 //! Only the last file may end early: what is behind the first frame of it that does not read is as if it had never been
-//! written. Anything amiss in another file, or in one from which records were left out, makes the whole log damaged.
+//! written, and if records are there it is told. Anything amiss in another file, or in one from which records were left out, makes the whole log damaged.
 
 use std::{collections::VecDeque, path::PathBuf, sync::Arc};
 
@@ -20,8 +20,8 @@ use crate::{
 /// What the files of a generation are.
 #[derive(Debug)]
 pub(crate) enum Loaded {
-    /// A whole state.
-    Whole(Box<Log>, Restored),
+    /// A whole state; it is an earlier one if records of a file are lost behind one that is damaged.
+    Whole(Box<Log>, Restored, Option<PathBuf>),
     /// A list that was never whole: nothing.
     Incomplete,
     /// The word that all generations before are dropped.
@@ -43,6 +43,8 @@ struct Reading<'a> {
     history: VecDeque<(u64, StoredEvent)>,
     /// The greatest sequence that something was left out for.
     relied_on: u64,
+    /// Where records are behind one that does not read.
+    shortened: Option<PathBuf>,
 }
 
 /// Reads the files `names` of one generation, in the order of their numbers and without left-overs. `buffer` is only
@@ -146,6 +148,7 @@ impl<'a> Reading<'a> {
             objects: Vec::new(),
             history: VecDeque::new(),
             relied_on: 0,
+            shortened: None,
         }
     }
 
@@ -196,6 +199,9 @@ impl<'a> Reading<'a> {
         }
         if at < content.len() {
             self.log.cut = Some((path.to_owned(), at as u64));
+            if Frame::follows(seed, rest, self.log.sequence) {
+                self.shortened = Some(path.to_owned());
+            }
         }
         let sealed = self.log.ledger.segments().get(&first).is_some_and(|segment| segment.sealed);
         if !sealed {
@@ -310,7 +316,7 @@ impl<'a> Reading<'a> {
     }
 
     fn finish(self, last: PathBuf) -> Result<Loaded, Stop> {
-        let Reading { mut log, objects, history, relied_on, .. } = self;
+        let Reading { mut log, objects, history, relied_on, shortened, .. } = self;
         let subscription = log.identity.subscription.clone();
         if relied_on > log.sequence {
             let why = "records are missing that others were left out for";
@@ -329,6 +335,6 @@ impl<'a> Reading<'a> {
             history_after: log.ledger.floor().version,
             history: history.into_iter().map(|(_, event)| event).collect(),
         };
-        Ok(Loaded::Whole(Box::new(log), restored))
+        Ok(Loaded::Whole(Box::new(log), restored, shortened))
     }
 }

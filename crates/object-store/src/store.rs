@@ -5,7 +5,11 @@ mod open;
 mod removal;
 mod subscription;
 
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 pub use list::List;
 pub use removal::Dropping;
@@ -37,10 +41,14 @@ pub struct Store {
     counters: Arc<Counters>,
     syncs: u64,
     problems: Vec<Problem>,
+    earlier: Vec<Earlier>,
     /// After which subscription the next step of compaction begins.
     compacted: String,
     _lock: FolderLock,
 }
+
+/// A subscription and the file behind whose damage its records are lost: see [`Store::earlier`].
+pub type Earlier = (SubscriptionId, PathBuf);
 
 /// What the system has and the disk may not.
 #[derive(Debug)]
@@ -103,6 +111,12 @@ impl Store {
     /// Subscriptions that were not restored as they had been written, and why.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
+    }
+
+    /// Of what an earlier state was restored than was written last: in the file a record does not read, and records are behind it. A loss of power
+    /// leaves that where nothing was synced yet, and damage does; the two cannot be told apart.
+    pub fn earlier(&self) -> &[Earlier] {
+        &self.earlier
     }
 
     /// Takes records, in memory; [`Store::sync`] makes them durable. After an error nothing of them was taken (but for

@@ -1,11 +1,20 @@
 //! TLS for `axum::serve`: accepts connections and hands out those whose handshake is done.
 //!
 //! Handshakes run in tasks of their own, with a deadline and a bound on their number, so that a client that is slow or
-//! silent delays nobody. No error ends the listener: a handshake that fails concerns that client only, and failures to
+//! silent delays nobody. Where there are as many as may be, the oldest of the address that has most gives way to who comes: whoever opens
+//! connections and says nothing must not keep others out. No error ends the listener: a handshake that fails concerns that client only, and failures to
 //! accept (no file descriptors left) are tried again after a pause. A client that is gone without a word (no power, no link) is noticed, and its
 //! connection ends.
 
-use std::{io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use std::{
+    cmp::Reverse,
+    collections::HashMap,
+    io,
+    net::{IpAddr, Ipv6Addr, SocketAddr},
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use arc_swap::ArcSwap;
 use axum::serve::Listener;
@@ -13,7 +22,7 @@ use rustls::ServerConfig;
 use socket2::SockRef;
 use tokio::{
     net::{TcpListener, TcpStream},
-    task::{JoinError, JoinSet},
+    task::{AbortHandle, Id, JoinError, JoinSet},
     time::{Instant, sleep_until, timeout},
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
@@ -26,7 +35,8 @@ use crate::socket;
 pub struct Limits {
     /// How long a handshake may take.
     pub handshake: Duration,
-    /// How many handshakes may be under way. More connections wait in the kernel's queue.
+    /// How many handshakes may be under way. For one more the oldest of the address that has most is broken off. Unless one address has
+    /// more than a quarter, each has a second before that, and connections wait in the kernel's queue.
     pub concurrent_handshakes: usize,
     /// How long what was sent may go unacknowledged, or unread by a client that stands still, until the connection is broken; `None`: as
     /// long as the kernel tries, about a quarter of an hour, and for ever where the client's kernel says that it does not read.
@@ -42,6 +52,13 @@ impl Default for Limits {
 /// The first and the longest pause after a failure to accept.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
+/// One address may have this part of the handshakes before it is the one that gives way at once.
+const SHARE: usize = 4;
+
+/// How long a handshake goes on undisturbed where no address has more than its share: many that are honest may come at once, as when a server
+/// takes over.
+const UNDISTURBED: Duration = Duration::from_secs(1);
+
 /// What a handshake's task gives back.
 type Handshake = (SocketAddr, Result<TlsStream<TcpStream>, HandshakeError>);
 
@@ -53,6 +70,13 @@ enum HandshakeError {
     Failed(io::Error),
 }
 
+/// A handshake that is under way.
+struct Pending {
+    task: AbortHandle,
+    from: IpAddr,
+    begun: Instant,
+}
+
 /// An `axum::serve::Listener` that terminates TLS.
 pub struct TlsListener {
     tcp: TcpListener,
@@ -60,6 +84,8 @@ pub struct TlsListener {
     limits: Limits,
     // Dropping the listener ends its handshakes.
     handshakes: JoinSet<Handshake>,
+    /// Those that count, the oldest first.
+    pending: Vec<Pending>,
     pause: Duration,
     paused_until: Option<Instant>,
 }
@@ -72,7 +98,8 @@ impl TlsListener {
 
     /// The same as `config` says when a connection comes.
     pub fn following(tcp: TcpListener, config: Arc<ArcSwap<ServerConfig>>, limits: Limits) -> Self {
-        Self { tcp, config, limits, handshakes: JoinSet::new(), pause: PAUSE.0, paused_until: None }
+        let (handshakes, pending) = (JoinSet::new(), Vec::new());
+        Self { tcp, config, limits, handshakes, pending, pause: PAUSE.0, paused_until: None }
     }
 
     /// Serves each connection in a task of its own until `end`, then waits for those that there are; `connection` makes none of one that is not
@@ -101,13 +128,34 @@ impl TlsListener {
         self.tune(&connection);
         let handshake = TlsAcceptor::from(self.config.load_full()).accept(connection);
         let deadline = self.limits.handshake;
-        self.handshakes.spawn(async move {
+        let task = self.handshakes.spawn(async move {
             let result = match timeout(deadline, handshake).await {
                 Ok(result) => result.map_err(HandshakeError::Failed),
                 Err(_) => Err(HandshakeError::Deadline),
             };
             (address, result)
         });
+        self.pending.push(Pending { task, from: source(address.ip()), begun: Instant::now() });
+    }
+
+    /// Which handshake gives way to another one, and from when on; none while there is room.
+    fn gives_way(&self) -> Option<(Instant, usize)> {
+        let most = self.limits.concurrent_handshakes;
+        if self.pending.len() < most {
+            return None;
+        }
+        let mut sources = HashMap::new();
+        for (place, pending) in self.pending.iter().enumerate() {
+            sources.entry(pending.from).or_insert((0, Reverse(place))).0 += 1;
+        }
+        let (count, Reverse(place)) = sources.into_values().max()?;
+        let begun = self.pending.get(place)?.begun;
+        Some((if count > most / SHARE { begun } else { begun + UNDISTURBED }, place))
+    }
+
+    /// A handshake has ended.
+    fn ended(&mut self, task: Id) {
+        self.pending.retain(|pending| pending.task.id() != task);
     }
 
     /// Sends at once, and notices a client that vanished: nothing else would end its connection.
@@ -131,12 +179,24 @@ impl TlsListener {
     }
 }
 
+/// What counts as one address: of IPv6 the network of one subscriber, who has all of it.
+fn source(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
+        address @ IpAddr::V4(_) => address,
+    }
+}
+
 fn finished(joined: Result<Handshake, JoinError>) -> Option<(TlsStream<TcpStream>, SocketAddr)> {
     match joined {
         Ok((address, Ok(stream))) => Some((stream, address)),
         // Probes of load balancers and port scans end here too, so it is no warning.
         Ok((address, Err(error))) => {
             debug!(%address, %error, "TLS handshake failed");
+            None
+        }
+        Err(error) if error.is_cancelled() => {
+            debug!("a TLS handshake gave way to another");
             None
         }
         Err(error) => {
@@ -152,20 +212,25 @@ impl Listener for TlsListener {
 
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
         loop {
-            let paused_until = self.paused_until;
-            let room = self.handshakes.len() < self.limits.concurrent_handshakes;
+            let gives_way = self.gives_way();
+            let not_before = self.paused_until.max(gives_way.map(|(from, _)| from));
+            let not_before = not_before.filter(|moment| *moment > Instant::now());
             // Every branch is cancel-safe; what is under way is kept in `self`.
             tokio::select! {
-                Some(joined) = self.handshakes.join_next() => {
-                    if let Some(connection) = finished(joined) {
+                Some(joined) = self.handshakes.join_next_with_id() => {
+                    self.ended(joined.as_ref().map_or_else(JoinError::id, |(task, _)| *task));
+                    if let Some(connection) = finished(joined.map(|(_, handshake)| handshake)) {
                         return connection;
                     }
                 }
-                () = sleep_until(paused_until.unwrap_or_else(Instant::now)), if paused_until.is_some() => {
-                    self.paused_until = None;
-                }
-                accepted = self.tcp.accept(), if room && paused_until.is_none() => match accepted {
-                    Ok((connection, address)) => self.begin(connection, address),
+                () = sleep_until(not_before.unwrap_or_else(Instant::now)), if not_before.is_some() => {}
+                accepted = self.tcp.accept(), if not_before.is_none() => match accepted {
+                    Ok((connection, address)) => {
+                        if let Some((_, place)) = gives_way {
+                            self.pending.remove(place).task.abort();
+                        }
+                        self.begin(connection, address);
+                    }
                     Err(error) => self.refused(&error),
                 },
             }
@@ -181,6 +246,14 @@ impl Listener for TlsListener {
 mod tests {
     use super::*;
     use crate::resolver::ServingCertificate;
+
+    #[test]
+    fn of_version_6_a_network_is_one_address() {
+        let source = |text: &str| source(text.parse().unwrap()).to_string();
+        assert_eq!(source("2001:db8:1:2:3:4:5:6"), source("2001:db8:1:2::7"));
+        assert_ne!(source("2001:db8:1:2::7"), source("2001:db8:1:3::7"));
+        assert_eq!(source("::ffff:10.0.0.1"), "10.0.0.1");
+    }
 
     #[tokio::test]
     async fn clients_that_vanish_are_noticed() {

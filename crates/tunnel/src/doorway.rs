@@ -27,7 +27,8 @@ pub enum Source {
     Network(IpAddr),
     /// A user of this machine, whatever address of it its programs use.
     User(u32),
-    /// All that edge nodes of one domain ask a gateway for, by a digest of what the domain is called.
+    /// All that edge nodes of one domain ask a gateway for, by a digest of what the domain is called; or what one node asks an endpoint of its own for,
+    /// as if it were one.
     Domain(u64),
 }
 

@@ -9,8 +9,7 @@ use tokio_util::sync::CancellationToken;
 ///
 /// What is no longer wanted *retires*: it takes no new streams, and those that are open go on for as long as they like, so no change
 /// of address, gateway, certificate or role cuts one. What is shut down has a deadline besides. What is *suspended* takes no new streams
-/// either, until it is resumed. Where the *rights* change by which streams were opened, those that are open have the deadline, and new ones
-/// are judged by the new.
+/// either, until it is resumed. Where the *rights* change by which streams were opened, those that the new ones do not allow have the deadline.
 #[derive(Debug, Clone)]
 pub struct Ending {
     retire: CancellationToken,
@@ -23,13 +22,12 @@ pub struct Ending {
 pub(crate) struct Rights(watch::Receiver<u64>);
 
 impl Rights {
-    /// Ends `limit` after they have changed.
-    pub(crate) async fn overdue(mut self, limit: Duration) {
+    /// Ends when they have changed.
+    pub(crate) async fn changed(&mut self) {
         if self.0.changed().await.is_err() {
             // The link has ended, and with it what it carried.
             std::future::pending::<()>().await;
         }
-        tokio::time::sleep(limit).await;
     }
 }
 
@@ -71,7 +69,7 @@ impl Ending {
         self.suspended.send_replace(false);
     }
 
-    /// Open streams have a deadline: who asked for them may not do the same any more.
+    /// Who asked for the open streams may not do the same any more.
     pub(crate) fn change_rights(&self) {
         self.rights.send_modify(|changes| *changes += 1);
     }

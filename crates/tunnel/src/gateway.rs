@@ -272,8 +272,8 @@ impl Gateway {
     /// A node that lost an election, or whose gateway this node no longer is, has the rights that it had: nothing is taken from it by
     /// ending its streams, so they go on; the peer may not have noticed, so its link takes new ones again once it is admitted again. One
     /// that is of another domain keeps its links as well: whoever follows the cluster at another moment would not know why they ended. What it asks
-    /// for is judged by what it is by then (rules name domains); its open streams were judged otherwise, and have the deadline of a drain. Those
-    /// that this node asked for are none of its rights.
+    /// for is judged by what it is by then (rules name domains), and so are its open streams: those that it might not ask for any more have the deadline
+    /// of a drain. Those that this node asked for are none of its rights.
     async fn revocation(
         &self,
         identity: &Identity,

@@ -25,7 +25,8 @@ pub const HEADER_REQUEST_ID: &str = "isthmus-request-id";
 /// The class of a stream.
 pub const HEADER_CLASS: &str = "isthmus-class";
 
-/// Where a client is that nobody vouches for, as far as the one knows that it came to: it has its part of what a link carries, and no more.
+/// Where a client is that nobody vouches for, as far as the one knows that it came to: it has its part of what a link carries, and no more. Only from
+/// those who forward for others: what any other asks for is its own.
 pub const HEADER_SOURCE: &str = "isthmus-source";
 
 /// How many nodes a stream has passed.

@@ -17,9 +17,9 @@ use crate::{
     link::{Carrier, LinkError, Peer, Terms, answer, answer::Asked, ask},
     protocol::{Class, HEADER_CLASS, HEADER_HOPS, HEADER_REQUEST_ID, HEADER_SOURCE, OpenError},
     relay::relay,
-    route::{Asker, Direction, Origin},
+    route::{Asker, Direction, Origin, Route, route},
     target::Target,
-    view::Domain,
+    view::{Domain, View},
 };
 
 /// The longest identifier that is taken over from a peer.
@@ -48,9 +48,9 @@ pub(crate) async fn link(
     Box::pin(answer::run(io, peer, terms, ending, registered, handle)).await
 }
 
-/// The same as [`stream`], until the `rights` of who asks have changed for as long as a drain may last.
+/// The same as [`stream`], until who asks has had for as long as a drain may last no right any more to what it asked for.
 async fn as_long_as(
-    rights: Rights,
+    mut rights: Rights,
     connector: Arc<Connector>,
     peer: Arc<str>,
     domain: Domain,
@@ -58,10 +58,41 @@ async fn as_long_as(
     asked: Asked,
 ) {
     let limit = connector.limits().drain;
+    let (asks, of, uri) = (peer.clone(), domain.clone(), asked.request.uri().clone());
+    let judge = connector.clone();
+    let lost = async move {
+        let mut lost = false;
+        loop {
+            tokio::select! {
+                () = rights.changed() => {
+                    let view = judge.view();
+                    let of = view.domain_of(&asks).unwrap_or_else(|| of.clone());
+                    let origin = origin(judge.me(), &asks, of, reverse, &view);
+                    let target = uri.authority().and_then(|authority| Target::parse(authority.as_str(), None).ok());
+                    let allowed = |target| !matches!(route(judge.me(), &origin, &target, &view), Route::Refused(_));
+                    lost = !target.is_some_and(allowed);
+                }
+                () = tokio::time::sleep(limit), if lost => return,
+            }
+        }
+    };
     tokio::select! {
         () = stream(connector, peer, domain, reverse, asked) => {}
-        () = rights.overdue(limit) => {}
+        () = lost => {}
     }
+}
+
+/// With which rights a peer of domain `of` asks, by what is known now.
+fn origin(me: &str, peer: &str, of: Domain, reverse: bool, view: &View) -> Origin {
+    let sibling = view.domain_of(me).as_ref() == Some(&of) && view.is_endpoint(peer, &of);
+    let asker = match (reverse, sibling) {
+        (true, _) => Asker::Reverse,
+        (false, true) => Asker::Sibling,
+        (false, false) => Asker::Peer,
+    };
+    // Whom this node dialled it took for a gateway then, whatever an election has made of it since.
+    let domain = if reverse { Some(of) } else { view.speaks_for(peer, of) };
+    Origin { domain, asker }
 }
 
 /// Answers one stream of the link to `peer`, which may be a `reverse` one.
@@ -85,26 +116,26 @@ async fn stream(connector: Arc<Connector>, peer: Arc<str>, domain: Domain, rever
     // What its domain is called may have changed since the link was made: at an edge node a cloud's is called like its Gateway.
     let domain = view.domain_of(&peer).unwrap_or(domain);
     let mine = view.domain_of(connector.me());
-    let sibling = mine.as_ref() == Some(&domain) && view.is_endpoint(&peer, &domain);
-    // Whom this node dialled it took for a gateway then, whatever an election has made of it since.
-    let of = domain.clone();
-    let domain = if reverse { Some(domain) } else { view.speaks_for(&peer, domain) };
-    let who = match (reverse, sibling) {
-        (true, _) => Asker::Reverse,
-        (false, true) => Asker::Sibling,
-        (false, false) => Asker::Peer,
+    let source = match answers_for(&peer, domain.clone(), reverse, mine.as_ref(), &view) {
+        Some(one) => Some(Source::of_domain(&one)),
+        None => said,
     };
-    let origin = Some(Origin { domain, asker: who });
-    // What edge nodes ask a gateway for is for nodes of others, whom the cloud must reach all the same: whatever they say of their clients, it is theirs.
-    let theirs = who == Asker::Peer && mine.as_ref() != Some(&of) && !view.is_exposed(&of);
-    let source = if theirs { Some(Source::of_domain(&of)) } else { said };
+    let origin = Some(origin(connector.me(), &peer, domain, reverse, &view));
     let unvouched = source.map(|source| Unvouched { listener: "links", source });
     let (caller, patience, used) = (peer, Duration::ZERO, Arc::default());
     let request = Request { target, origin, caller, class, hops, unvouched, used, request_id, patience };
     // Boxed: a stream that is open no longer holds what opening it took.
     let connected = tokio::select! {
         connected = Box::pin(connector.connect(&request)) => connected,
-        () = asked.given_up() => return,
+        spoke = asked.given_up() => {
+            if spoke {
+                let target = request.target.to_string();
+                audit::refused(&request.caller, None, &target, &request.request_id, OpenError::Malformed);
+                connector.stats().refused(OpenError::Malformed);
+                asked.refuse(OpenError::Malformed);
+            }
+            return;
+        }
     };
     match connected {
         Err(error) => asked.refuse(error),
@@ -124,6 +155,18 @@ async fn stream(connector: Arc<Connector>, peer: Arc<str>, domain: Domain, rever
             Err(error) => debug!(request_id = %request.request_id, %error, "who asked is gone"),
         },
     }
+}
+
+/// Who has what a peer asks for, whatever the peer says of its clients: a node of another domain for all of that, so that the cloud still reaches those
+/// whom it asks for; one of this domain for itself, so that its key uses up nothing of its neighbours'. `None`: it forwards for others, and says
+/// for whom. Only those do who stand for an exposed domain, or whom this node took for a gateway.
+fn answers_for(peer: &str, of: Domain, reverse: bool, mine: Option<&Domain>, view: &View) -> Option<Domain> {
+    let exposed = view.is_exposed(&of);
+    if reverse || exposed && view.speaks_for(peer, of.clone()).is_some() {
+        return None;
+    }
+    let own = exposed || mine == Some(&of);
+    Some(if own { Domain::Solo(peer.to_owned()) } else { of })
 }
 
 /// Where the client is that the peer does not vouch for. It is for the peer to say, who is the worse for it.
@@ -151,6 +194,53 @@ pub(crate) fn new_request_id() -> Arc<str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::view::{GatewayState, Node, Place};
+
+    #[test]
+    fn who_does_not_forward_for_others_answers_for_what_it_asks() {
+        let pool = |name: &str| Domain::Pool(name.to_owned());
+        let nodes = [
+            ("c1", Place::Cloud, None),
+            ("worker", Place::Cloud, None),
+            ("x1", Place::Cloud, Some("x")),
+            ("x2", Place::Cloud, Some("x")),
+            ("a1", Place::Edge, Some("a")),
+            ("a2", Place::Edge, Some("a")),
+            ("a3", Place::Edge, Some("a")),
+            ("solo", Place::Edge, None),
+        ];
+        let nodes = nodes.map(|(name, place, pool): (_, _, Option<&str>)| {
+            (name.to_owned(), Node { place, pool: pool.map(str::to_owned), addresses: vec![] })
+        });
+        let gateway = |exposed, nodes: &[&str]| GatewayState {
+            exposed,
+            endpoints: nodes.iter().map(|&node| node.to_owned()).collect(),
+            ..GatewayState::default()
+        };
+        let gateways = [
+            (Domain::Cloud, gateway(true, &["c0", "c1"])),
+            (pool("x"), gateway(true, &["x1"])),
+            (pool("a"), gateway(false, &["a0", "a1"])),
+        ];
+        let view = View { nodes: nodes.into(), gateways: gateways.into(), destinations: vec![] };
+        let itself = |node: &str| Some(Domain::Solo(node.to_owned()));
+        for (what, peer, mine, expected) in [
+            ("another endpoint of the cloud", "c1", Domain::Cloud, None),
+            ("a gateway of another exposed domain", "x1", Domain::Cloud, None),
+            ("a cloud node that nobody lists", "worker", Domain::Cloud, itself("worker")),
+            ("and one of another domain", "x2", Domain::Cloud, itself("x2")),
+            ("a pool's endpoint at a gateway", "a1", Domain::Cloud, Some(pool("a"))),
+            ("a node alone", "solo", Domain::Cloud, itself("solo")),
+            ("an ordinary node at its pool's endpoint", "a2", pool("a"), itself("a2")),
+            ("and another", "a3", pool("a"), itself("a3")),
+            // Endpoints of a pool ask nothing of one another.
+            ("an endpoint at another of its pool", "a1", pool("a"), itself("a1")),
+        ] {
+            let of = view.domain_of(peer).unwrap();
+            assert_eq!(answers_for(peer, of.clone(), false, Some(&mine), &view), expected, "{what}");
+            assert_eq!(answers_for(peer, of, true, Some(&mine), &view), None, "{what}, over a reverse link");
+        }
+    }
 
     #[test]
     fn a_client_that_the_peer_does_not_vouch_for_has_its_part_whatever_is_said_of_it() {

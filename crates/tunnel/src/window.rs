@@ -3,6 +3,9 @@
 //! A window bounds throughput (window ÷ round trip) and what a receiver that does not read makes us hold. Few streams get wide
 //! ones, many get narrow ones. The connection's window is so wide that it never counts: otherwise a stalled stream would
 //! take it away from the others.
+//!
+//! Streams count from the 200 on. One that waits for it has the window of its link, too, and holds nothing: whoever sends before it has the stream is
+//! refused ([`crate::link`]).
 
 /// What all windows of a link come to, in bytes.
 const BUDGET: u32 = 32 * 1024 * 1024;

@@ -11,10 +11,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tls::digest::Sha256Digest;
-use tokio::{
-    sync::{Notify, Semaphore},
-    time::Instant,
-};
+use tokio::{sync::Notify, time::Instant};
 use tracing::debug;
 
 use super::{
@@ -25,6 +22,7 @@ use super::{
 use crate::{
     make_room::make_room,
     offline::documents::unix_seconds,
+    queue::Queue,
     upstream::{Credential, Upstream, json},
 };
 
@@ -34,8 +32,15 @@ const BELIEVED: Duration = Duration::from_mins(2);
 /// How many answers are remembered. When there are more, the oldest of whoever has most goes.
 const REMEMBERED: usize = 1024;
 
-/// How many tokens are asked about at a time: whoever shows ever new ones has no more of the link than that.
+/// How many tokens are asked about at a time: whoever shows ever new ones has no more of the link than that. So many of those that a key of the
+/// cluster signed, and so many others.
 const REVIEWS: usize = 16;
+
+/// How many more of each may wait for that.
+const WAITING: usize = 256;
+
+/// After so many more tokens those are forgotten that nobody waits for any more.
+const FORGET_AFTER: usize = 64;
 
 /// How many audiences of the API server are remembered; it has one or two.
 const AUDIENCES: usize = 16;
@@ -104,14 +109,22 @@ struct Answer {
 /// What became of asking about a token, for all who showed it while it was asked.
 type Turn = tokio::sync::Mutex<Option<Result<Arc<User>, TokenError>>>;
 
+/// Tokens that are being asked about: who shows one meanwhile is answered with it.
+#[derive(Default)]
+struct Asking {
+    turns: HashMap<Sha256Digest, Weak<Turn>>,
+    forget_at: usize,
+}
+
 /// Names the users behind tokens.
 pub struct Tokens {
     upstream: Upstream,
     offline: ArcSwapOption<Offline>,
     answers: Mutex<HashMap<Sha256Digest, Answer>>,
-    /// Tokens that are being asked about: who shows one meanwhile is answered with it.
-    asking: Mutex<HashMap<Sha256Digest, Weak<Turn>>>,
-    reviews: Semaphore,
+    asking: Mutex<Asking>,
+    /// Those wait here that a key of the cluster signed: what nobody issued is not before them.
+    issued: Queue,
+    others: Queue,
     /// Tokens that the API server refused last.
     refused: Mutex<Refusals>,
     /// The audiences that reviews named.
@@ -143,7 +156,8 @@ impl Tokens {
             offline: ArcSwapOption::empty(),
             answers: Mutex::default(),
             asking: Mutex::default(),
-            reviews: Semaphore::new(REVIEWS),
+            issued: Queue::new(REVIEWS, WAITING),
+            others: Queue::new(REVIEWS, WAITING),
             refused: Mutex::new(Refusals::restore(refused.unwrap_or_default(), unix_now())),
             learnt: Mutex::default(),
             learning: Notify::new(),
@@ -208,24 +222,39 @@ impl Tokens {
             .is_some_and(|offline| offline.keys.is_forged(token.expose(), &offline.expected.issuer))
     }
 
+    /// The same of a token that need not be asked about, as its request is handed on.
+    pub fn is_made_up(&self, token: &Token) -> bool {
+        self.believed(&token.digest()).is_none() && self.is_forged(token)
+    }
+
+    /// Whose it is, if a key of the cluster signed it.
+    fn signed_for(&self, token: &Token) -> Option<Box<str>> {
+        self.offline.load().as_ref().and_then(|offline| offline.keys.signed_for(token.expose()))
+    }
+
     /// That of those who show this token now.
     fn turn(&self, token: Sha256Digest) -> Arc<Turn> {
-        let mut asking = self.asking.lock();
-        if let Some(turn) = asking.get(&token).and_then(Weak::upgrade) {
+        let Asking { turns, forget_at } = &mut *self.asking.lock();
+        if let Some(turn) = turns.get(&token).and_then(Weak::upgrade) {
             return turn;
         }
-        asking.retain(|_, turn| turn.strong_count() > 0);
+        // Not each time: they may be many.
+        if turns.len() >= *forget_at {
+            turns.retain(|_, turn| turn.strong_count() > 0);
+            *forget_at = 2 * turns.len() + FORGET_AFTER;
+        }
         let turn = Arc::<Turn>::default();
-        asking.insert(token, Arc::downgrade(&turn));
+        turns.insert(token, Arc::downgrade(&turn));
         turn
     }
 
     async fn ask(&self, token: &Token, digest: Sha256Digest) -> Result<Arc<User>, TokenError> {
-        let reviewed = {
-            // Never closed.
-            let _place = self.reviews.acquire().await;
-            self.review(token).await
+        let queue = if self.signed_for(token).is_some() { &self.issued } else { &self.others };
+        let Some(turn) = queue.turn().await else {
+            return Err(TokenError::Passing("too many others are asked about".to_owned()));
         };
+        let reviewed = self.review(token).await;
+        drop(turn);
         let result = match reviewed {
             // Nothing of this is kept: it costs little, and once there is a link the API server is to say.
             Err(unchecked @ (TokenError::Unavailable(_) | TokenError::Passing(_))) => {
@@ -292,9 +321,8 @@ impl Tokens {
 
     /// Keeps that the token was refused, and says whose it is if the cluster signed it.
     fn note_refusal(&self, token: &Token, digest: Sha256Digest) -> Option<Box<str>> {
-        let text = token.expose();
-        let whose = self.offline.load().as_ref().and_then(|offline| offline.keys.signed_for(text));
-        self.refused.lock().note(digest, whose.clone(), claimed_expiry(text), unix_now());
+        let whose = self.signed_for(token);
+        self.refused.lock().note(digest, whose.clone(), claimed_expiry(token.expose()), unix_now());
         whose
     }
 

@@ -30,13 +30,15 @@ pub(super) struct Allowances {
     at: HashMap<Question, u64>,
     /// Whether there are others than at the last export.
     changed: bool,
+    /// How often anything was refused.
+    refusals: u64,
 }
 
 impl Allowances {
     /// Those that [`Allowances::export`] gave before a restart.
     pub(super) fn restore(stored: Vec<Allowance>) -> Self {
         let at = stored.into_iter().map(|Allowance { question, at }| (question, at)).collect();
-        Self { at, changed: false }
+        Self { at, changed: false, refusals: 0 }
     }
 
     /// All that hold, if there are others than at the last call.
@@ -72,9 +74,15 @@ impl Allowances {
 
     /// This was not allowed any more, nor is what would have allowed it.
     pub(super) fn refuse(&mut self, question: &Question) {
+        self.refusals += 1;
         let before = self.at.len();
         self.at.retain(|kept, _| !kept.falls_with(question));
         self.changed |= self.at.len() < before;
+    }
+
+    /// How often anything was refused in this run.
+    pub(super) fn refusals(&self) -> u64 {
+        self.refusals
     }
 
     /// Whether this was allowed, or what it is a part of.

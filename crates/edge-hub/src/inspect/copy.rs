@@ -17,6 +17,8 @@ pub(super) struct Contents {
     pub(super) restored: Vec<Restored>,
     /// What is damaged, for people.
     pub(super) problems: Vec<String>,
+    /// What is not as it was to be and no damage, for people: a list that is being fetched, or what a loss of power leaves.
+    pub(super) notes: Vec<String>,
 }
 
 /// Why the store cannot be read.
@@ -84,15 +86,33 @@ fn once(root: &Path, key: Option<&Key>) -> Result<Contents, CopyError> {
     let mut problems: Vec<String> =
         opened.problems().iter().map(|problem| there(problem.to_string())).collect();
     // The store removes what it found to be no whole list, and says so only of what had been whole before.
-    for path in logs.iter().filter(|path| !path.exists()) {
-        let path = there(path.display().to_string());
-        if !problems.iter().any(|problem| problem.starts_with(&path)) {
-            problems.push(format!(
-                "{path}: it holds no whole list: damaged, cut short, or being fetched just now"
-            ));
-        }
+    let gone = logs.iter().filter(|path| !path.exists()).map(|path| there(path.display().to_string()));
+    let is_told = |path: &String| problems.iter().any(|problem| problem.starts_with(path));
+    let unfinished: Vec<String> = gone.filter(|path| !is_told(path)).collect();
+    let mut notes = Vec::new();
+    if is_running(&store) {
+        let note = |path| format!("no whole list yet, or any more: {path}");
+        notes.extend(unfinished.into_iter().map(note));
+    } else {
+        let damaged = |path| {
+            format!("{path}: it holds no whole list: damaged, cut short, or being fetched when the hub ended")
+        };
+        problems.extend(unfinished.into_iter().map(damaged));
     }
-    Ok(Contents { restored, problems })
+    let earlier = opened.earlier().iter().map(|(subscription, path)| {
+        let path = there(path.display().to_string());
+        format!(
+            "an earlier state: {path} ({subscription}): a record does not read and what was written after it is lost, as after a loss of power"
+        )
+    });
+    notes.extend(earlier);
+    Ok(Contents { restored, problems, notes })
+}
+
+/// Whether a hub has the store: it fetches lists then, and removes files of what it has dropped a while later.
+fn is_running(store: &Path) -> bool {
+    let locked = fs::File::open(store.join("lock")).map(|lock| lock.try_lock_shared());
+    matches!(locked, Ok(Err(fs::TryLockError::WouldBlock)))
 }
 
 fn copy_folder(from: &Path, to: &Path) -> Result<(), CopyError> {

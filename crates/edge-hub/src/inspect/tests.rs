@@ -88,6 +88,29 @@ fn damage_is_found_and_left_alone() {
     assert_eq!(left, 2, "no copy stays");
 }
 
+#[test]
+fn what_a_running_hub_is_fetching_is_no_damage() {
+    let root = folder();
+    let (mut store, _) = Store::open(&root.path().join("store"), Some(&Key::new([7; 32]))).unwrap();
+    let of = SubscriptionId::from("node /api/v1/services");
+    let put = Record::Put {
+        key: Bytes::from_static(b"a/s"),
+        version: 9,
+        body: Bytes::from_static(b"{}"),
+        change: Change::Added,
+    };
+    store.append(&of, &[Record::Begin, put]).unwrap();
+    store.flush().unwrap();
+    store.sync().unwrap();
+    let (text, code) = shown(&root, CacheCommand::Verify);
+    assert!(text.contains("no whole list yet") && text.ends_with("objects read, 0 damaged\n"), "{text}");
+    assert_eq!(code, format!("{:?}", ExitCode::SUCCESS));
+    drop(store);
+    let (text, code) = shown(&root, CacheCommand::Verify);
+    assert!(text.ends_with(" 1 damaged\n"), "{text}");
+    assert_eq!(code, format!("{:?}", ExitCode::from(exit::CHECK_FAILED)));
+}
+
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()

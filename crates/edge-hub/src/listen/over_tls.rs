@@ -21,7 +21,7 @@ use tower::ServiceExt as _;
 use tracing::debug;
 
 use super::{
-    HEAD, Peer,
+    HEAD, HEAD_SIZE, Peer,
     guests::{Guest, Guests},
     unread::{Watches, is_watch},
 };
@@ -82,7 +82,7 @@ where
         }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_SIZE);
     builder.http2().timer(TokioTimer::new());
     let served = async {
         let mut served = pin!(builder.serve_connection_with_upgrades(TokioIo::new(io), service));

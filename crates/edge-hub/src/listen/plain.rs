@@ -27,11 +27,13 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
+use tracing::debug;
 
 use super::{
-    HEAD, Peer,
+    HEAD, HEAD_SIZE, Peer,
     chunks::{ChunkStream, Chunks},
     lent::Lent,
+    seats::{Seat, Seats, UnderWay},
     unread::{UNREAD, Watches, is_watch},
 };
 
@@ -48,12 +50,16 @@ pub async fn listen<L: Listener>(
     shutdown: CancellationToken,
     peer: impl Fn(&L::Io, &L::Addr) -> Peer,
 ) {
-    let mut connections = JoinSet::new();
+    let (mut connections, seats) = (JoinSet::new(), Seats::default());
     loop {
         tokio::select! {
             (io, address) = listener.accept() => {
+                let Some(seat) = seats.take() else {
+                    debug!("there are too many connections");
+                    continue;
+                };
                 let (peer, router, shutdown) = (peer(&io, &address), router.clone(), shutdown.clone());
-                connections.spawn(async move { serve(io, peer, router, &shutdown).await });
+                connections.spawn(async move { serve(io, peer, router, seat, &shutdown).await });
             }
             Some(ended) = connections.join_next() => go_on(&mut connections, ended),
             () = shutdown.cancelled() => break,
@@ -85,11 +91,18 @@ struct TakenOver<Io> {
     io: Io,
     head: response::Parts,
     chunks: ChunkStream,
+    _under_way: UnderWay,
 }
 
 /// Answers what comes in over a connection until it ends, or one of its answers is to be gone on with, which takes less than this does: in a
 /// task of its own.
-async fn serve<Io>(io: Io, peer: Peer, router: Router, shutdown: &CancellationToken) -> Option<TakenOver<Io>>
+async fn serve<Io>(
+    io: Io,
+    peer: Peer,
+    router: Router,
+    seat: Seat,
+    shutdown: &CancellationToken,
+) -> Option<TakenOver<Io>>
 where
     Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -97,10 +110,12 @@ where
     let (begun, watches) = (Begun::default(), Watches::default());
     {
         let service = service_fn(|request| {
-            answer(router.clone(), peer.clone(), begun.clone(), watches.clone(), request)
+            let answered = answer(router.clone(), peer.clone(), begun.clone(), watches.clone(), request);
+            let under_way = seat.asks();
+            async { Ok::<_, Infallible>(answered.await?.map(|body| under_way.until_sent(body))) }
         });
         let mut builder = http1::Builder::new();
-        builder.timer(TokioTimer::new()).header_read_timeout(HEAD);
+        builder.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_SIZE);
         let served = async {
             let connection = builder.serve_connection(TokioIo::new(lent.clone()), service);
             let mut connection = pin!(connection.with_upgrades());
@@ -113,10 +128,11 @@ where
         tokio::select! {
             () = served => {}
             () = watches.unread() => {}
+            () = seat.is_given_away() => {}
         }
     }
     let (head, chunks) = begun.lock().take()?;
-    Some(TakenOver { io: lent.give_back()?, head, chunks })
+    Some(TakenOver { io: lent.give_back()?, head, chunks, _under_way: seat.asks() })
 }
 
 /// Comes to pass when the connection has ended, or an answer of it has begun that it is to go on with by itself.
@@ -159,7 +175,7 @@ async fn answer(
 impl<Io: AsyncRead + AsyncWrite + Unpin> TakenOver<Io> {
     /// Sends it, until it ends or its client does not read it any more.
     async fn go_on(self) {
-        let Self { io, head, chunks } = self;
+        let Self { io, head, chunks, _under_way } = self;
         // What becomes of it is its client's to see.
         let _ = send(io, head, chunks).await;
     }
@@ -380,6 +396,59 @@ mod tests {
         let said = async { while io.write_all(&[0; 512]).await.is_ok() {} };
         timeout(SOON, said).await.expect("it is not listened to for ever");
         timeout(SOON, dropped.recv()).await.expect("its watch ended");
+    }
+
+    #[tokio::test]
+    async fn where_all_seats_are_taken_who_waits_makes_room_and_a_watch_does_not() {
+        let (seats, mut tasks) = (Seats::new(2), JoinSet::new());
+        let chunks = Chunks::new(endless().0.map(Ok));
+        let router = Router::new().fallback(async move || {
+            let mut response = Response::new(chunks.body());
+            response.extensions_mut().insert(chunks.clone());
+            response
+        });
+        let mut connect = || {
+            let ((near, far), seat) = (duplex(1 << 16), seats.take().expect("there is room"));
+            let peer = Peer::Local { uid: None, process: CallerProcess::of(Origin::Node) };
+            let router = router.clone();
+            tasks.spawn(async move {
+                if let Some(taken) = serve(far, peer, router, seat, &CancellationToken::new()).await {
+                    taken.go_on().await;
+                }
+            });
+            near
+        };
+        let mut watching = connect();
+        watching.write_all(b"GET /watch HTTP/1.1\r\nhost: h\r\n\r\n").await.unwrap();
+        until(&mut watching, "1\r\nx\r\n").await;
+        let mut waiting = connect();
+        for _ in 0..3 {
+            let next = connect();
+            timeout(SOON, waiting.read_to_end(&mut Vec::new())).await.expect("it makes room").unwrap();
+            waiting = next;
+        }
+        assert!(timeout(Duration::from_millis(100), watching.read_u8()).await.is_err(), "it goes on");
+    }
+
+    #[tokio::test]
+    async fn heads_are_bounded_and_bodies_are_not() {
+        let (mut io, _tasks) = connect(two(), &CancellationToken::new());
+        let body = vec![b'x'; 5 * HEAD_SIZE];
+        let head = format!("POST / HTTP/1.1\r\nhost: h\r\ncontent-length: {}\r\n\r\n", body.len());
+        io.write_all(head.as_bytes()).await.unwrap();
+        until(&mut io, "\r\n\r\n").await;
+        let (mut near, mut far) = tokio::io::split(&mut io);
+        let mut echoed = vec![0; body.len()];
+        let (written, read) = tokio::join!(far.write_all(&body), near.read_exact(&mut echoed));
+        written.and(read).unwrap();
+        assert_eq!(echoed, body);
+        for (length, status) in [(HEAD_SIZE / 2, "200"), (HEAD_SIZE, "431")] {
+            let request = format!("GET / HTTP/1.1\r\nhost: h\r\nx: {}\r\n\r\n", "x".repeat(length));
+            // It may be refused before all is written.
+            let _ = io.write_all(request.as_bytes()).await;
+            let head = until(&mut io, "\r\n\r\n").await;
+            assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{length}: {head}");
+        }
     }
 
     #[tokio::test]

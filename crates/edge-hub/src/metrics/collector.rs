@@ -72,7 +72,7 @@ impl Collector for HubCollector {
         for (name, help, subscriptions) in [
             (
                 "hub_store_unreadable",
-                "Subscriptions that could not be read from the disk at the start and were not fetched since",
+                "Subscriptions and documents that could not be read from the disk and were not written since",
                 hub.storage.unreadable(),
             ),
             (

@@ -9,7 +9,7 @@ mod index;
 
 use std::{
     collections::HashMap,
-    sync::Arc,
+    sync::{Arc, Weak},
     time::{Duration, SystemTime},
 };
 
@@ -80,8 +80,20 @@ pub struct Documents {
     confirmed: Arc<Mutex<HashMap<String, u64>>>,
     /// What is on its way to the disk, by its name: it is answered as if it were there. Until then it counts as collected.
     passed: Arc<Mutex<HashMap<String, Bytes>>>,
+    /// What was read from the disk and is being answered: however many read it slowly, it is in memory once. Held while it is read and written,
+    /// so that none of before is answered after.
+    lent: Arc<Mutex<HashMap<String, Weak<Bytes>>>>,
     /// Held by who writes.
     index: Arc<Mutex<Index>>,
+}
+
+/// What was read, until the last who is answered with it has it.
+struct Lent(Arc<Bytes>);
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 /// How a document in one of its forms is called.
@@ -98,7 +110,14 @@ impl Documents {
     pub fn new(storage: Storage, tasks: Tasks) -> Self {
         let index = storage.blob(INDEX).and_then(|blob| serde_json::from_slice(&blob).ok());
         let index = Arc::new(Mutex::new(index.unwrap_or_default()));
-        Self { storage, tasks, confirmed: Arc::default(), passed: Arc::default(), index }
+        Self {
+            storage,
+            tasks,
+            confirmed: Arc::default(),
+            passed: Arc::default(),
+            lent: Arc::default(),
+            index,
+        }
     }
 
     /// How long ago the API server gave the document to whoever accepts exactly that; nothing if it is not kept.
@@ -188,9 +207,12 @@ impl Documents {
             debug!(name = gone, "a document about the API makes room");
             self.confirmed.lock().remove(&gone);
             self.storage.remove_blob(&gone)?;
+            self.lent.lock().remove(&gone);
         }
         self.storage.put_blob(INDEX, &serde_json::to_vec(&*index).unwrap_or_default())?;
-        self.storage.put_blob(name, blob)
+        self.storage.put_blob(name, blob)?;
+        self.lent.lock().remove(name);
+        Ok(())
     }
 
     /// Notes that a document was answered then.
@@ -203,7 +225,19 @@ impl Documents {
 
     fn head(&self, name: &str) -> Option<(Head, Bytes)> {
         let passed = self.passed.lock().get(name).cloned();
-        parse(&passed.or_else(|| self.storage.blob(name))?)
+        parse(&passed.or_else(|| self.read(name))?)
+    }
+
+    /// What is on the disk.
+    fn read(&self, name: &str) -> Option<Bytes> {
+        let mut lent = self.lent.lock();
+        if let Some(blob) = lent.get(name).and_then(Weak::upgrade) {
+            return Some(Bytes::from_owner(Lent(blob)));
+        }
+        lent.retain(|_, blob| blob.strong_count() > 0);
+        let blob = Arc::new(self.storage.blob(name)?);
+        lent.insert(name.to_owned(), Arc::downgrade(&blob));
+        Some(Bytes::from_owner(Lent(blob)))
     }
 
     /// When a document that is kept was last answered.
@@ -328,7 +362,44 @@ pub fn unix_milliseconds() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{asked, is_document};
+    use http_body_util::BodyExt as _;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn however_many_are_answered_with_a_document_it_is_in_memory_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let (storage, _) = Storage::open(folder.path(), [7; 32]).unwrap();
+        let keep = async |body: &'static str| {
+            let tasks = Tasks::new(CancellationToken::new());
+            let documents = Documents::new(storage.clone(), tasks.clone());
+            documents.keep_as("/version", forms::JSON, &HeaderMap::new(), body.as_bytes());
+            tasks.wait().await;
+            documents
+        };
+        let accept = HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(forms::JSON))]);
+        let body = async |documents: &Documents| {
+            let answer = documents.answer("/version", &accept, false).unwrap();
+            answer.into_body().collect().await.unwrap().to_bytes()
+        };
+        let documents = keep("one").await;
+        let (first, second) = (body(&documents).await, body(&documents).await);
+        assert_eq!((&*first, &*second), (&b"one"[..], &b"one"[..]));
+        assert_eq!(first.as_ptr(), second.as_ptr());
+        assert_eq!(documents.lent.lock().values().filter(|blob| blob.strong_count() > 0).count(), 1);
+        // Somebody still reads the one of before.
+        let name = named("/version", forms::JSON);
+        let other = documents.storage.blob(&name.blob).unwrap();
+        let other = Bytes::from(String::from_utf8(other.to_vec()).unwrap().replace("one", "two"));
+        documents.put(&mut documents.index.lock(), &name, &other, 1).unwrap();
+        assert_eq!((body(&documents).await, &*first), (Bytes::from("two"), &b"one"[..]));
+        drop((first, second));
+        assert!(
+            documents.lent.lock().values().all(|blob| blob.strong_count() == 0),
+            "nothing is kept in memory"
+        );
+    }
 
     #[test]
     fn a_document_is_called_by_what_it_depends_on() {

@@ -66,7 +66,7 @@ async fn a_stream_has_a_write_once_it_was_told_of_it() {
     ] {
         let (writes, held) = (OwnWrites::default(), held(&there, version));
         assert_eq!(writes.are_held(&key, &held, None), ALL);
-        writes.note(&resource(), "a", "x", after.clone());
+        writes.note(&resource(), "a", "x", Instant::now(), after.clone());
         let text = format!("{after:?} {key} {version}");
         assert_eq!(writes.are_held(&key, &held, None), expected, "{text}");
         assert_eq!(writes.are_held(&key, &held, Some(&ObjectKey::new("a", "x"))), expected, "{text}");
@@ -84,9 +84,9 @@ async fn a_stream_has_a_write_once_it_was_told_of_it() {
 async fn of_an_object_the_newest_write_counts() {
     // Whether a stream has it that has the object at 5, at 6, and not any more.
     let had = |order: &[After]| {
-        let writes = OwnWrites::default();
+        let (writes, asked) = (OwnWrites::default(), Instant::now());
         for after in order {
-            writes.note(&resource(), "a", "x", after.clone());
+            writes.note(&resource(), "a", "x", asked, after.clone());
         }
         [held(&[object(5, "m")], 5), held(&[object(6, "m")], 6), held(&[], 9)]
             .map(|held| writes.are_held(&key("", ""), &held, None))
@@ -103,16 +103,30 @@ async fn of_an_object_the_newest_write_counts() {
     ] {
         assert_eq!(had(&order), expected, "{order:?}");
     }
-    let writes = OwnWrites::default();
-    writes.note(&resource(), "a", "x", is(6));
-    writes.note(&resource(), "a", "x", After::Unknown);
+    let (writes, asked) = (OwnWrites::default(), Instant::now());
+    writes.note(&resource(), "a", "x", asked, is(6));
+    writes.note(&resource(), "a", "x", asked, After::Unknown);
     advance(UNKNOWN).await;
     let old = held(&[object(5, "m")], 5);
     assert_eq!(writes.are_held(&key("", ""), &old, None), NOT_YET, "what is known is not forgotten for it");
     for n in 0..1000 {
-        writes.note(&resource(), "a", &format!("n{n}"), is(9));
+        writes.note(&resource(), "a", &format!("n{n}"), asked, is(9));
     }
     assert_eq!(writes.of.lock().values().map(VecDeque::len).sum::<usize>(), REMEMBERED);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_asked_for_after_an_answer_counts_at_a_lower_version_too() {
+    let writes = OwnWrites::default();
+    writes.note(&resource(), "a", "x", Instant::now(), is(6));
+    advance(LASTS.checked_sub(UNKNOWN).unwrap()).await;
+    // An etcd that was restored gives versions again.
+    writes.note(&resource(), "a", "x", Instant::now(), is(5));
+    let is_held = |held: &Snapshot| writes.are_held(&key("", ""), held, None);
+    assert_eq!(is_held(&held(&[], 4)), NOT_YET);
+    assert_eq!(is_held(&held(&[object(5, "m")], 5)), ALL);
+    advance(UNKNOWN).await;
+    assert_eq!(is_held(&held(&[], 4)), NOT_YET, "it is remembered as long as any");
 }
 
 #[test]

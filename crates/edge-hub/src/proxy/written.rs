@@ -8,6 +8,7 @@ use kube_wire::{
     object::{Encoding, Object},
     request::{RequestInfo, ResourcePath, Verb},
 };
+use tokio::time::Instant;
 
 use crate::{
     hub::Hub,
@@ -23,6 +24,7 @@ pub(super) struct Write<'a> {
     verb: Verb,
     part: Part,
     path: &'a ResourcePath,
+    asked: Instant,
 }
 
 /// The write that a request is, if it is one.
@@ -32,7 +34,7 @@ pub(super) fn of<'a>(info: &RequestInfo, path: &'a ResourcePath, uri: &Uri) -> O
         matches!(verb, Verb::Create | Verb::Update | Verb::Patch | Verb::Delete | Verb::DeleteCollection);
     let part = Part::of(path.subresource.as_deref())?;
     let tries = uri.query().unwrap_or_default().split('&').any(|parameter| parameter.starts_with("dryRun="));
-    (writes && !tries).then_some(Write { verb, part, path })
+    (writes && !tries).then(|| Write { verb, part, path, asked: Instant::now() })
 }
 
 /// Takes note of it before its writer has the answer, who may read at once.
@@ -40,7 +42,7 @@ pub(super) async fn note(hub: &Hub, write: Option<Write<'_>>, answer: Response<B
     let succeeded = answer.status().is_success();
     // Only now: somebody may have begun to read meanwhile.
     let is_held = |write: &Write<'_>| succeeded && hub.subscriptions.are_of(&write.path.resource);
-    let Some(Write { verb, part, path }) = write.filter(is_held) else { return answer };
+    let Some(Write { verb, part, path, asked }) = write.filter(is_held) else { return answer };
     let (head, body) = answer.into_parts();
     let (object, body) = match encoding(&head.headers) {
         None => (None, body),
@@ -58,7 +60,7 @@ pub(super) async fn note(hub: &Hub, write: Option<Write<'_>>, answer: Response<B
     } else {
         (place(path).unwrap_or_default(), path.name.clone().unwrap_or_default())
     };
-    hub.own_writes.note(&path.resource, &namespace, &name, After::of(verb, part, object));
+    hub.own_writes.note(&path.resource, &namespace, &name, asked, After::of(verb, part, object));
     Response::from_parts(head, body)
 }
 

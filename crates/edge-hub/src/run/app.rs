@@ -1,6 +1,11 @@
 //! The composition root of `edge-hub run`: configuration in, a running hub out, and its end in order.
 
-use std::{io, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use arc_swap::ArcSwap;
 use axum::Router;
@@ -149,9 +154,13 @@ impl App {
             tunnel,
             node_metric,
         } = config;
-        let folder = |source| StartError::Folder { path: root.clone(), source };
-        tls::private_file::folder(&root).map_err(folder)?;
-        let key = secure::storage_key(&root.join("storage.key")).map_err(folder)?;
+        let at = |path: &Path| {
+            let path = path.to_owned();
+            |source| StartError::Folder { path, source }
+        };
+        tls::private_file::folder(&root).map_err(at(&root))?;
+        let key_file = root.join("storage.key");
+        let key = secure::storage_key(&key_file).map_err(at(&key_file))?;
         let identity = identity.open(&endpoints, &shutdown).await?;
         let (mut bound, dial): (_, Arc<dyn Dial>) = match network {
             Network::Kernel => (Some(Bound::bind(&listeners, &identity.authority()).await?), Arc::new(Tcp)),

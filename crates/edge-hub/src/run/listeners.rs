@@ -13,12 +13,12 @@ use tokio::{
     task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::info;
 
 use super::{app::StartError, config::Listeners, secure, serving_files::ServingFiles};
 use crate::{
     filters::PodAccess,
-    listen::{Peer, over_tls, plain},
+    listen::{CallerProcess, Origin, Peer, over_tls, plain},
     upstream::Dial,
 };
 
@@ -90,7 +90,12 @@ impl Bound {
             tasks.spawn(files.follow(config, access, shutdown.clone()));
             tasks.spawn(over_tls::listen(secure, router.clone(), shutdown.clone()));
         }
-        tasks.spawn(serve_admin(self.admin, admin, shutdown.clone()));
+        // Nobody there is asked who it is.
+        let anybody = |_: &TcpStream, _: &SocketAddr| Peer::Local {
+            uid: None,
+            process: CallerProcess::of(Origin::Node),
+        };
+        tasks.spawn(plain::listen(self.admin, admin, shutdown.clone(), anybody));
     }
 }
 
@@ -101,11 +106,4 @@ async fn bind(address: SocketAddr, flag: &'static str) -> Result<TcpListener, St
     SockRef::from(&listener).set_tcp_nodelay(true).map_err(error)?;
     info!(%address, flag, "listening");
     Ok(listener)
-}
-
-async fn serve_admin(listener: TcpListener, router: Router, shutdown: CancellationToken) {
-    if let Err(error) = axum::serve(listener, router).with_graceful_shutdown(shutdown.cancelled_owned()).await
-    {
-        warn!(%error, "the listener of probes ended");
-    }
 }

@@ -33,12 +33,18 @@ pub enum SecureError {
     Verifier(#[from] rustls::server::VerifierBuilderError),
 }
 
+/// What is wrong with a key that is cut short, and what helps. With another key what the old one sealed can be neither read nor replaced.
+const SHORT: &str = "it is cut short, a key has 32 bytes: put back the whole one, or remove it and the folder store beside it: what is held there is lost, and fetched again by a link";
+
 /// The key that private objects are sealed with: made at the first start, and kept beside the store.
 pub(super) fn storage_key(path: &Path) -> io::Result<[u8; 32]> {
     let mut key = [0; 32];
     match File::open(path) {
         Ok(mut file) => {
-            file.read_exact(&mut key)?;
+            file.read_exact(&mut key).map_err(|error| match error.kind() {
+                io::ErrorKind::UnexpectedEof => io::Error::new(error.kind(), SHORT),
+                _ => error,
+            })?;
             Ok(key)
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -92,6 +98,7 @@ pub(super) fn server_config(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::app::StartError;
 
     #[test]
     fn the_key_is_made_once_and_only_its_owner_reads_it() {
@@ -102,6 +109,10 @@ mod tests {
         assert_eq!(storage_key(&path).unwrap(), first);
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         fs::write(&path, b"short").unwrap();
-        assert!(storage_key(&path).is_err(), "a damaged key is not replaced: what it sealed would be lost");
+        let error =
+            storage_key(&path).expect_err("a damaged key is not replaced: what it sealed would be lost");
+        let told = StartError::Folder { path: path.clone(), source: error }.to_string();
+        assert!(told.contains(&*path.to_string_lossy()) && told.contains("remove it"), "{told}");
+        assert_eq!(fs::read(&path).unwrap(), b"short");
     }
 }

@@ -94,6 +94,39 @@ fn documents_and_events_do_not_wait_for_each_other() {
     writer.join().unwrap();
 }
 
+type Mend = fn(&Storage);
+
+#[test]
+fn a_document_that_is_damaged_is_named_until_it_is_written_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let (storage, _) = Storage::open(folder.path(), [7; 32]).unwrap();
+    for name in ["allowances", "token"] {
+        storage.put_blob(name, b"as it was").unwrap();
+    }
+    let mend: [(&str, Mend); 3] = [
+        ("allowances", |storage| storage.put_blob("allowances", b"anew").unwrap()),
+        ("allowances", |storage| storage.remove_blob("allowances").unwrap()),
+        ("token", |storage| storage.put_sealed_blob("token", b"anew").unwrap()),
+    ];
+    for (name, mend) in mend {
+        storage.put_blob(name, b"as it was").unwrap();
+        for file in std::fs::read_dir(folder.path().join("blobs")).unwrap() {
+            let path = file.unwrap().path();
+            let mut bytes = std::fs::read(&path).unwrap();
+            let last = bytes.len() - 1;
+            bytes[last] ^= 0x10;
+            std::fs::write(&path, bytes).unwrap();
+        }
+        for _ in 0..2 {
+            assert_eq!(storage.blob(name), None);
+        }
+        let said = storage.unreadable();
+        assert!(said.len() == 1 && said[0].starts_with(name) && said[0].contains("damaged"), "{said:?}");
+        mend(&storage);
+        assert_eq!(storage.unreadable(), Vec::<String>::new());
+    }
+}
+
 /// What is stored meanwhile, forgotten and counted.
 #[test]
 fn a_list_on_a_slow_disk_holds_up_nothing_else() {

@@ -16,9 +16,10 @@ use tunnel::{
     backoff,
     credentials::Credentials,
     links::{desired::desired, plan::LinkKey},
+    protocol::Class,
 };
 
-use super::{State, TunnelConfig};
+use super::{Role, State, TunnelConfig};
 use crate::identity::Shown;
 
 /// How long a node that holds no link at rest keeps those that somebody wanted, after they were last wanted or used.
@@ -119,6 +120,12 @@ async fn want(state: Arc<State>, credentials: Arc<Credentials>, links: watch::Se
         if !on_demand {
             until = None;
         }
+        // What programs of an ordinary node send out is bulk; at a gateway that is not elected clients come in besides.
+        let on_demand = match plan.role {
+            _ if !on_demand => &[][..],
+            Role::Gateway => &Class::ALL,
+            Role::Agent | Role::None => &[Class::Bulk],
+        };
         let wanted = if generation == 0 {
             BTreeSet::new()
         } else {
@@ -144,8 +151,73 @@ async fn want(state: Arc<State>, credentials: Arc<Credentials>, links: watch::Se
 #[cfg(test)]
 mod tests {
     use testkit::api_server::pki::Authority;
+    use tunnel::{
+        connector::Request,
+        links::desired::Addresses,
+        protocol::OpenError,
+        route::Direction,
+        target::Target,
+        view::{Domain, GatewayState, Node, Place, View},
+    };
 
-    use super::{super::shown_files, *};
+    use super::{
+        super::{DestinationRule, plan::Plan, shown_files},
+        *,
+    };
+
+    /// Of node `n`, which is not elected: `e` is.
+    fn plan_of(role: Role) -> Plan {
+        let node = || Node { place: Place::Edge, pool: Some("p".to_owned()), addresses: vec![] };
+        let endpoints = ["e".to_owned()].into();
+        let gateway = GatewayState { exposed: role == Role::Gateway, endpoints, ..GatewayState::default() };
+        let listed: DestinationRule = "services.example=80".parse().unwrap();
+        let view = View {
+            nodes: ["n", "e"].map(|name| (name.to_owned(), node())).into(),
+            gateways: [(Domain::Pool("p".to_owned()), gateway)].into(),
+            destinations: vec![listed.rule(&Domain::Pool("c".to_owned()), &BTreeSet::new())],
+        };
+        let addresses = ["192.0.2.1:10262".to_owned()].into();
+        Plan { view, role, listening: [("e".to_owned(), Addresses { addresses })].into(), ..Plan::default() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn links_on_demand_are_of_what_is_asked_for_and_go_a_minute_after() {
+        tls::install_provider();
+        let authority = Authority::generate("any").unwrap();
+        let shown = authority.server(&["n"]).unwrap();
+        for (role, classes) in [(Role::None, &[Class::Bulk][..]), (Role::Gateway, &Class::ALL)] {
+            let (state, credentials) = (State::new("n"), Credentials::new());
+            credentials.install(&shown.certificate_pem, &shown.key_pem, authority.pem()).unwrap();
+            state.follow(plan_of(role));
+            let links = watch::Sender::new(BTreeSet::new());
+            let mut tasks = JoinSet::new();
+            tasks.spawn(want(state.clone(), credentials, links.clone()));
+            sleep(ON_DEMAND * 2).await;
+            assert!(links.borrow().is_empty(), "a tunnel at rest");
+            for _ in 0..2 {
+                let request = Request {
+                    target: Target::parse("services.example:80", None).unwrap(),
+                    origin: None,
+                    caller: "test".into(),
+                    class: Class::Bulk,
+                    hops: 0,
+                    unvouched: None,
+                    used: Arc::default(),
+                    request_id: "test".into(),
+                    patience: Duration::from_secs(1),
+                };
+                // Nobody dials them here.
+                assert_eq!(state.connector.connect(&request).await.err(), Some(OpenError::NoLink));
+                let wanted: Vec<_> = links.borrow().iter().map(|link| (link.direction, link.class)).collect();
+                let expected: Vec<_> = classes.iter().map(|class| (Direction::Forward, *class)).collect();
+                assert_eq!(wanted, expected, "{role:?}");
+                sleep(Duration::from_secs(58)).await;
+                assert!(!links.borrow().is_empty(), "gone before its time");
+                sleep(Duration::from_secs(2)).await;
+                assert!(links.borrow().is_empty(), "kept for longer than a minute");
+            }
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn authorities_and_certificates_are_what_the_files_say_now() {

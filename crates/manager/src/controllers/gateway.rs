@@ -19,6 +19,7 @@ mod elect;
 mod findings;
 mod follow;
 mod hub_reports;
+mod kept;
 mod liveness;
 pub(crate) mod metrics;
 mod node_names;
@@ -119,6 +120,8 @@ pub(crate) struct Context {
 pub(crate) struct Told {
     /// Pools whose Gateway somebody made by hand.
     pub(crate) hand_made: BTreeSet<String>,
+    /// Nodes whose names lead nowhere, because they would stand for something else.
+    pub(crate) misnamed: BTreeSet<String>,
     /// Gateways that cannot be read, and why.
     unreadable: HashMap<String, String>,
 }

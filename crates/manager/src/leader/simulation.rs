@@ -110,7 +110,7 @@ fn troubled_scenario(timing: Timing) -> impl Strategy<Value = Scenario> {
 /// Runs `factor` times as many cases as a property test does by default, so that `PROPTEST_CASES` raises them all.
 fn runner(factor: u32) -> TestRunner {
     let default = Config::default();
-    TestRunner::new(Config { cases: default.cases * factor, failure_persistence: None, ..default })
+    TestRunner::new(Config { cases: default.cases * factor, source_file: Some(file!()), ..default })
 }
 
 #[test]

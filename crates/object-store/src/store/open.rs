@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, io, path::Path, sync::Arc};
 
 use super::{
-    Store,
+    Earlier, Store,
     subscription::{Marker, Subscription},
 };
 use crate::{
@@ -52,6 +52,7 @@ pub(super) fn open(
         counters,
         syncs: 0,
         problems: Vec::new(),
+        earlier: Vec::new(),
         compacted: String::new(),
         _lock: lock,
         place,
@@ -61,10 +62,8 @@ pub(super) fn open(
     let mut buffer = Vec::new();
     for (name, generations) in find(store.disk.as_ref(), &store.place.dir)? {
         let place = Identity { name: name.clone(), ..store.place.clone() };
-        let mut problems = Vec::new();
-        let (subscription, whole) =
-            restore(store.disk.as_ref(), &place, &generations, &mut problems, &mut buffer);
-        store.problems.append(&mut problems);
+        let told = (&mut store.problems, &mut store.earlier);
+        let (subscription, whole) = restore(store.disk.as_ref(), &place, &generations, told, &mut buffer);
         store.subscriptions.insert(name, subscription);
         restored.extend(whole);
     }
@@ -114,7 +113,7 @@ fn restore(
     disk: &dyn Disk,
     place: &Identity,
     generations: &Generations,
-    problems: &mut Vec<Problem>,
+    (problems, earlier): (&mut Vec<Problem>, &mut Vec<Earlier>),
     buffer: &mut Vec<u8>,
 ) -> (Subscription, Option<Restored>) {
     let generation = generations.keys().next_back().copied().unwrap_or_default();
@@ -126,8 +125,9 @@ fn restore(
         let paths = |names: &[Name]| names.iter().map(|name| name.path(&place.dir)).collect::<Vec<_>>();
         let (files_paths, replaced) = (paths(&files), paths(&replaced));
         match load(disk, place, place.sealer.as_ref(), &files, buffer) {
-            Loaded::Whole(mut log, whole) => {
+            Loaded::Whole(mut log, whole, shortened) => {
                 log.replaced = replaced;
+                earlier.extend(shortened.map(|path| (whole.subscription.clone(), path)));
                 subscription.current = Some(*log);
                 restored = Some(whole);
                 break;

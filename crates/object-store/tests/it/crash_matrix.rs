@@ -2,7 +2,7 @@
 
 use std::{io, panic, path::PathBuf};
 
-use object_store::{Change, SubscriptionId};
+use object_store::{Change, Record, Store, SubscriptionId};
 
 use crate::{
     model::Model,
@@ -85,6 +85,38 @@ fn every_flip_of_every_byte() {
                 check_spoiled(&copy, &model, &format!("{} byte {at} ^ {flip:#x}", path.display()));
             }
         }
+    }
+}
+
+/// What comes back then is an earlier state, and nothing else would say so. The last record may have been cut short.
+#[test]
+fn records_behind_one_that_is_damaged_are_told_of() {
+    let (disk, of) = (SimDisk::default(), SubscriptionId::from("pods"));
+    let (mut store, _) = script::open(&disk);
+    store.append(&of, &[Record::Begin, put(1, 1, Change::Added), Record::Complete { version: 1 }]).unwrap();
+    let written = |store: &mut Store| {
+        store.sync().unwrap();
+        disk.files().into_iter().map(|(_, content)| content.len()).max().unwrap()
+    };
+    let mut ends = vec![written(&mut store)];
+    for version in 2..6 {
+        store.append(&of, &[put(1, version, Change::Modified)]).unwrap();
+        ends.push(written(&mut store));
+    }
+    let last_begins = ends[ends.len() - 2];
+    let (path, content) = disk.files().into_iter().max_by_key(|(_, content)| content.len()).unwrap();
+    for at in ends[0]..content.len() {
+        let copy = disk.copy();
+        let mut content = content.clone();
+        content[at] ^= 0x10;
+        copy.spoil(&path, content);
+        let (store, restored) = script::open(&copy);
+        let told: Vec<_> = store.earlier().iter().map(|(of, path)| (of.clone(), path.clone())).collect();
+        let expected = if at < last_begins { vec![(of.clone(), path.clone())] } else { vec![] };
+        assert_eq!(told, expected, "byte {at} of {ends:?}");
+        assert!(store.problems().is_empty(), "{:?}", store.problems());
+        let whole = ends.iter().filter(|end| **end <= at).count() as u64;
+        assert_eq!(restored.iter().map(|one| one.version).collect::<Vec<_>>(), [whole], "byte {at}");
     }
 }
 

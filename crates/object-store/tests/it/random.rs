@@ -93,7 +93,6 @@ fn records(model: &Model, subscription: &SubscriptionId, ops: &[Op], clock: &mut
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn only_whole_states_come_back(steps in vec(step(), 1..60)) {
         let disk = SimDisk::default();

@@ -11,6 +11,7 @@ use std::{
 use tls::listener::Limits;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
     task::JoinSet,
     time::timeout,
 };
@@ -61,21 +62,54 @@ async fn silent_clients_delay_nobody_and_are_dropped_at_the_deadline() {
     }
 }
 
+/// Whether the server has closed a connection.
+async fn is_closed(connection: &mut TcpStream) -> bool {
+    matches!(timeout(Duration::from_millis(200), connection.read(&mut [0])).await, Ok(Ok(0) | Err(_)))
+}
+
 #[tokio::test]
-async fn more_handshakes_than_allowed_wait_for_their_turn() {
-    let limits =
-        Limits { handshake: Duration::from_millis(500), concurrent_handshakes: 1, ..Limits::default() };
+async fn who_holds_all_handshakes_silently_keeps_no_other_address_out() {
+    let limits = Limits { handshake: SOON * 2, ..Limits::default() };
     let server = Server::start(limits).await;
     let ca = authority();
     server.install(&ca);
-    let _silent = server.connect().await;
+    let client = Client::new(&[&ca], "http/1.1");
+    let mut waiting = server.connect_from(2).await;
+    let mut silent = Vec::new();
+    for _ in 0..limits.concurrent_handshakes + 20 {
+        silent.push(server.connect().await);
+    }
     let started = Instant::now();
-    timeout(SOON, Client::new(&[&ca], "http/1.1").get(&server)).await.unwrap().unwrap();
+    for host in [3, 2, 3] {
+        timeout(SOON, client.get_over(server.connect_from(host).await)).await.unwrap().unwrap();
+    }
+    assert!(started.elapsed() < Duration::from_secs(5), "it waited for the silent: {:?}", started.elapsed());
+    assert!(is_closed(&mut silent[0]).await, "its oldest gave way");
+    assert!(!is_closed(silent.last_mut().unwrap()).await, "its newest have their time");
+    assert!(!is_closed(&mut waiting).await, "another's did not give way");
+    timeout(SOON, client.get(&server)).await.unwrap().expect("nor is its address shut out");
+}
+
+#[tokio::test]
+async fn handshakes_of_many_addresses_have_a_second_before_they_give_way() {
+    let limits = Limits { handshake: SOON * 2, concurrent_handshakes: 4, ..Limits::default() };
+    let server = Server::start(limits).await;
+    let ca = authority();
+    server.install(&ca);
+    let mut silent = Vec::new();
+    for host in 2..6 {
+        silent.push(server.connect_from(host).await);
+    }
+    let started = Instant::now();
+    let client = Client::new(&[&ca], "http/1.1");
+    timeout(SOON, client.get_over(server.connect_from(6).await)).await.unwrap().unwrap();
     assert!(
-        started.elapsed() >= Duration::from_millis(300),
+        started.elapsed() >= Duration::from_millis(700),
         "the bound does not hold: {:?}",
         started.elapsed()
     );
+    assert!(is_closed(&mut silent[0]).await, "the oldest gave way");
+    assert!(!is_closed(&mut silent[3]).await, "one is enough");
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use tls::{
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     task::JoinSet,
 };
 use tokio_rustls::TlsConnector;
@@ -46,6 +46,13 @@ impl Server {
 
     pub(crate) async fn connect(&self) -> TcpStream {
         TcpStream::connect(self.address).await.unwrap()
+    }
+
+    /// From `127.0.0.<host>`: each is another address.
+    pub(crate) async fn connect_from(&self, host: u8) -> TcpStream {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(([127, 0, 0, host], 0).into()).unwrap();
+        socket.connect(self.address).await.unwrap()
     }
 }
 
@@ -81,8 +88,11 @@ impl Client {
     }
 
     pub(crate) async fn get(&self, server: &Server) -> io::Result<String> {
-        let name = ServerName::try_from(NAME).unwrap();
-        let mut stream = self.0.connect(name, server.connect().await).await?;
+        self.get_over(server.connect().await).await
+    }
+
+    pub(crate) async fn get_over(&self, tcp: TcpStream) -> io::Result<String> {
+        let mut stream = self.0.connect(ServerName::try_from(NAME).unwrap(), tcp).await?;
         stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await?;

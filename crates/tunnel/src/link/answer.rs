@@ -1,6 +1,6 @@
 //! The end of a link that answers: the HTTP/2 server. Each stream is a task of its own, and all end with the link.
 
-use std::{future::Future, pin::pin, sync::Arc};
+use std::{future::Future, pin::pin, sync::Arc, task::Poll};
 
 use bytes::Bytes;
 use h2::{
@@ -43,10 +43,20 @@ impl Asked {
         refuse(&mut self.respond, error.status(), error.reason());
     }
 
-    /// Ends when the one who asked does not want the stream any more.
-    pub(crate) async fn given_up(&mut self) {
-        // An error says that there is nothing left to give up.
-        let _ = std::future::poll_fn(|cx| self.respond.poll_reset(cx)).await;
+    /// Ends when it is not to be opened any more, and says whether it is to be refused: who asked sent something before it had the stream. Nobody of
+    /// ours does, and a window for each would be held here that counts for nothing. Else the one who asked does not want it any more.
+    pub(crate) async fn given_up(&mut self) -> bool {
+        std::future::poll_fn(|cx| {
+            // An error says that there is nothing left to give up.
+            if self.respond.poll_reset(cx).is_ready() {
+                return Poll::Ready(false);
+            }
+            match self.request.body_mut().poll_data(cx) {
+                Poll::Ready(Some(Ok(_))) => Poll::Ready(true),
+                Poll::Ready(_) | Poll::Pending => Poll::Pending,
+            }
+        })
+        .await
     }
 }
 

@@ -25,22 +25,22 @@ pub type Listening = BTreeMap<String, Addresses>;
 ///
 /// An endpoint of a domain that is not exposed dials all endpoints of exposed ones, to be reached (reverse) and to reach
 /// (forward). An endpoint of an exposed one dials its siblings and the other exposed ones, forward only: they can be dialled
-/// back. An ordinary node whose domain has endpoints dials those, exposed or not, forward, if `ordinary` says so; without it an
+/// back. An ordinary node whose domain has endpoints dials those, exposed or not, forward, for the classes that are `ordinary`; with none of them an
 /// ordinary node has no link at all.
 pub fn desired(
     me: &str,
     view: &View,
     listening: &Listening,
     generation: u64,
-    ordinary: bool,
+    ordinary: &[Class],
 ) -> BTreeSet<LinkKey> {
     let Some(mine) = view.domain_of(me) else { return BTreeSet::new() };
     let mut links = BTreeSet::new();
-    let mut add = |gateway: &str, directions: &[Direction]| {
+    let mut add = |gateway: &str, directions: &[Direction], classes: &[Class]| {
         let known = listening.get(gateway).map(|known| &known.addresses);
         for address in known.into_iter().flatten() {
             for &direction in directions {
-                for class in Class::ALL {
+                for &class in classes {
                     let (gateway, address) = (gateway.to_owned(), address.clone());
                     links.insert(LinkKey { gateway, direction, class, address, generation });
                 }
@@ -50,15 +50,14 @@ pub fn desired(
     let stands = view.is_endpoint(me, &mine);
     let exposed = view.is_exposed(&mine);
     if !stands {
-        if ordinary {
-            view.endpoints(&mine).iter().for_each(|gateway| add(gateway, &[Direction::Forward]));
-        }
+        view.endpoints(&mine).iter().for_each(|gateway| add(gateway, &[Direction::Forward], ordinary));
         return links;
     }
     let directions: &[Direction] =
         if exposed { &[Direction::Forward] } else { &[Direction::Reverse, Direction::Forward] };
     for (_, gateway) in view.exposed().filter(|(domain, _)| exposed || **domain != mine) {
-        gateway.endpoints.iter().filter(|node| node.as_str() != me).for_each(|node| add(node, directions));
+        let others = gateway.endpoints.iter().filter(|node| node.as_str() != me);
+        others.for_each(|node| add(node, directions, &Class::ALL));
     }
     links
 }
@@ -114,31 +113,42 @@ mod tests {
         View { nodes: nodes.into(), gateways: gateways.into(), destinations: vec![] }
     }
 
-    fn links(me: &str, ordinary: bool) -> Vec<String> {
+    fn links(me: &str, ordinary: &[Class]) -> Vec<String> {
         let listening = ["c1", "c2", "a1"]
             .map(|node| (node.to_owned(), Addresses { addresses: [format!("{node}.example:10262")].into() }));
         desired(me, &view(), &listening.into(), 1, ordinary)
             .into_iter()
-            .filter(|key| key.class == Class::Bulk)
-            .map(|key| format!("{:?} {}", key.direction, key.address))
+            .filter(|key| key.class == Class::Bulk || !ordinary.is_empty())
+            .map(|key| format!("{:?} {} {}", key.direction, key.address, key.class.name()))
             .collect()
     }
 
     #[test]
     fn only_those_that_stand_for_a_domain_hold_links() {
         let both = [
-            "Reverse c1.example:10262",
-            "Forward c1.example:10262",
-            "Reverse c2.example:10262",
-            "Forward c2.example:10262",
+            "Reverse c1.example:10262 bulk",
+            "Forward c1.example:10262 bulk",
+            "Reverse c2.example:10262 bulk",
+            "Forward c2.example:10262 bulk",
         ];
-        assert_eq!(links("a1", false), both);
-        assert_eq!(links("solo", false), both);
-        assert_eq!(links("a2", false), [""; 0]);
-        assert_eq!(links("c3", false), [""; 0]);
-        assert_eq!(links("a2", true), ["Forward a1.example:10262"]);
-        assert_eq!(links("c1", false), ["Forward c2.example:10262"]);
-        assert_eq!(links("nobody", true), [""; 0]);
+        assert_eq!(links("a1", &[]), both);
+        assert_eq!(links("solo", &[]), both);
+        assert_eq!(links("a2", &[]), [""; 0]);
+        assert_eq!(links("c3", &[]), [""; 0]);
+        // Of what is wanted on demand that alone which is asked for.
+        assert_eq!(links("a2", &[Class::Bulk]), ["Forward a1.example:10262 bulk"]);
+        assert_eq!(
+            links("c3", &Class::ALL),
+            [
+                "Forward c1.example:10262 interactive",
+                "Forward c1.example:10262 bulk",
+                "Forward c2.example:10262 interactive",
+                "Forward c2.example:10262 bulk",
+            ]
+        );
+        assert_eq!(links("c1", &[]), ["Forward c2.example:10262 bulk"]);
+        assert_eq!(links("a1", &[Class::Bulk]).len(), 8, "who stands for its domain has both");
+        assert_eq!(links("nobody", &Class::ALL), [""; 0]);
     }
 
     #[test]

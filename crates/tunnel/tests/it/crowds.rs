@@ -23,12 +23,14 @@ use tunnel::{
         sni::serve_sni,
     },
     protocol::OpenError,
+    route::Direction,
 };
 
 use crate::{
     ways_in::client_hello,
     world::{
-        GATEWAY_NAME, Hub, SOON, World, ask, destination, echo, eventually, leaf, links, refused, request,
+        GATEWAY_NAME, Hub, SOON, World, ask, destination, echo, eventually, leaf, limits, links, refused,
+        request, view,
     },
 };
 
@@ -402,6 +404,43 @@ async fn one_shop_does_not_use_up_the_connections_of_a_gateway() {
     assert_eq!((second.len(), error), (4, OpenError::Crowded));
     left(&mut first, 4).await;
     let mut own = cloud.connect(&target).await.unwrap();
+    assert_eq!(ask(&mut own, b"own").await.unwrap(), b"own");
+}
+
+/// A node of a pool has the pool's endpoint dial as much as it can get, and says nothing of its clients, or of each another thing: its neighbour's streams
+/// are dialled all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_node_does_not_use_up_the_connections_of_its_pools_endpoint() {
+    let (mut honest, mut tasks) = (view(), JoinSet::new());
+    for name in ["a3", "a4"] {
+        honest.nodes.insert(name.to_owned(), honest.nodes["a2"].clone());
+    }
+    // An ordinary node dials its neighbours by itself; who stole its key believes that it has to ask.
+    let mut believed = honest.clone();
+    believed.nodes.get_mut("a4").unwrap().pool = Some("b".to_owned());
+    let believed = tokio::sync::watch::Sender::new(Arc::new(believed));
+    let mut world = World::with(honest, limits());
+    world.limits.dialled_for_peers = 8;
+    let mut endpoint = world.hub("a1", true);
+    let address = endpoint.listen().await;
+    let [mut greedy, mut other] =
+        ["a2", "a3"].map(|name| world.hub_that_sees(believed.subscribe(), name, false));
+    for hub in [&mut greedy, &mut other] {
+        let mut wanted = links("a1", address, hub.credentials.generation());
+        wanted.retain(|link| link.direction == Direction::Forward);
+        hub.desired.send_replace(wanted);
+        hub.dial();
+    }
+    endpoint.links(4).await;
+    let target = format!("a4:{}", echo(&mut tasks).await);
+    let (mut first, error) = fill(&greedy, &request(&target)).await;
+    assert_eq!((first.len(), error), (8, OpenError::Crowded));
+    let said = greedy.connector.connect(&unvouched(&target, [192, 0, 2, 1])).await;
+    assert_eq!(said.err(), Some(OpenError::Crowded), "it is another by what it says");
+    let (second, error) = fill(&other, &request(&target)).await;
+    assert_eq!((second.len(), error), (4, OpenError::Crowded));
+    left(&mut first, 4).await;
+    let mut own = endpoint.connect(&target).await.unwrap();
     assert_eq!(ask(&mut own, b"own").await.unwrap(), b"own");
 }
 

@@ -4,25 +4,35 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::task::JoinSet;
 use tunnel::{
-    destination::Rule,
+    destination::{Callers, Destination, Rule},
     protocol::{Class, OpenError},
     view::{Domain, View},
 };
 
 use crate::world::{World, ask, echo, eventually, links, view};
 
-/// Whoever loses an election finishes what it does, and so does one that is another's now; what it asked for itself has the deadline then.
+/// A port of all nodes, for these.
+fn rule(port: u16, from: Callers) -> Rule {
+    Rule { to: Destination::Nodes { domain: None }, ports: vec![port..=port], from }
+}
+
+/// Whoever loses an election finishes what it does, and so does one that is another's now; what it asked for itself and might not any more has the deadline
+/// then.
 #[tokio::test(flavor = "multi_thread")]
 async fn streams_to_a_node_outlive_an_election_and_a_move() {
     let (mut world, mut tasks) = (World::new(), JoinSet::new());
     world.limits.drain = Duration::from_secs(4);
     let (cloud, edge) = world.pair().await;
-    let port = echo(&mut tasks).await;
-    let mut down = cloud.connect(&format!("a1:{port}")).await.unwrap();
-    let mut up = edge.connect(&format!("c1:{port}")).await.unwrap();
-    edge.desired.send_replace([].into());
+    let [port, for_all] = [echo(&mut tasks).await, echo(&mut tasks).await];
     let mut changed = view();
     let pool = changed.domain_of("a1").unwrap();
+    let ours = Callers::Of([pool.clone(), Domain::Cloud].into());
+    changed.destinations = vec![rule(port, ours), rule(for_all, Callers::All)];
+    world.view.send_replace(Arc::new(changed.clone()));
+    let mut down = cloud.connect(&format!("a1:{port}")).await.unwrap();
+    let mut up = edge.connect(&format!("c1:{port}")).await.unwrap();
+    let mut still = edge.connect(&format!("c1:{for_all}")).await.unwrap();
+    edge.desired.send_replace([].into());
     changed.gateways.get_mut(&pool).unwrap().endpoints = ["a2".into()].into();
     world.view.send_replace(Arc::new(changed.clone()));
     cloud.links(2).await;
@@ -32,9 +42,16 @@ async fn streams_to_a_node_outlive_an_election_and_a_move() {
     changed.nodes.get_mut("a1").unwrap().pool = Some("b".into());
     world.view.send_replace(Arc::new(changed));
     ask(&mut up, b"soon").await.unwrap();
-    cloud.links(1).await;
-    assert!(ask(&mut up, b"moved").await.is_err());
+    let began = tokio::time::Instant::now();
+    while ask(&mut up, b"moved").await.is_ok() {
+        assert!(began.elapsed() < Duration::from_secs(30), "it has no deadline");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    tokio::time::sleep(world.limits.drain).await;
+    ask(&mut still, b"moved").await.unwrap();
     ask(&mut down, b"moved").await.unwrap();
+    drop(still);
+    cloud.links(1).await;
 }
 
 /// As where its pool's Gateway goes, and it stands for itself from then on; the gateway may see it before the node does, or after.
@@ -45,12 +62,22 @@ async fn a_node_of_another_domain_is_reached_over_the_links_that_it_has() {
     let (cloud, edge) = world.pair().await;
     let links = cloud.table.snapshot().len();
     let port = echo(&mut tasks).await;
+    let [of_pool, of_node] = [echo(&mut tasks).await, echo(&mut tasks).await];
+    let mut before = view();
+    let pool = before.domain_of("a1").unwrap();
+    before.destinations = vec![
+        rule(port, Callers::All),
+        rule(of_pool, Callers::Of([pool].into())),
+        rule(of_node, Callers::Of([Domain::Solo("a1".to_owned())].into())),
+    ];
+    world.view.send_replace(Arc::new(before.clone()));
     let (there, back) = (format!("a1:{port}"), format!("c1:{port}"));
     let mut down = cloud.connect(&there).await.unwrap();
-    let mut up = edge.connect(&back).await.unwrap();
+    let mut up = edge.connect(&format!("c1:{of_pool}")).await.unwrap();
+    let mut for_all = edge.connect(&back).await.unwrap();
     let mut later = Vec::new();
-    for pool in [None, Some("a".to_owned())] {
-        let mut changed = view();
+    for (pool, next) in [(None, of_node), (Some("a".to_owned()), of_pool)] {
+        let mut changed = before.clone();
         changed.nodes.get_mut("a1").unwrap().pool = pool;
         world.view.send_replace(Arc::new(changed));
         for _ in 0..10 {
@@ -64,12 +91,17 @@ async fn a_node_of_another_domain_is_reached_over_the_links_that_it_has() {
             assert!(began.elapsed() < Duration::from_secs(30), "it has no deadline");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        up = edge.connect(&back).await.unwrap();
+        up = edge.connect(&format!("c1:{next}")).await.unwrap();
     }
+    tokio::time::sleep(world.limits.drain).await;
     ask(&mut down, b"still").await.unwrap();
+    // What it may ask for as well by the rules that hold.
+    ask(&mut for_all, b"still").await.unwrap();
+    for stream in &mut later {
+        ask(stream, b"still").await.unwrap();
+    }
     ask(&mut cloud.connect(&there).await.unwrap(), b"new").await.unwrap();
-    // Those of the last round, which the node asked for, were judged by the rules that hold.
-    ask(later.last_mut().unwrap(), b"new").await.unwrap();
+    ask(&mut up, b"new").await.unwrap();
     assert_eq!(cloud.table.snapshot().len(), links);
     assert_eq!(cloud.stats.snapshot().links_registered, u64::try_from(links).unwrap());
 }

@@ -10,7 +10,7 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpSocket, TcpStream},
     task::JoinSet,
-    time::timeout,
+    time::{Instant, sleep, timeout},
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use tunnel::{
@@ -21,7 +21,9 @@ use tunnel::{
     view::{Domain, Node, Place},
 };
 
-use crate::world::{GATEWAY_NAME, SOON, World, ask, echo, eventually, leaf, limits, links, refused, view};
+use crate::world::{
+    GATEWAY_NAME, SOON, World, ask, echo, eventually, leaf, limits, links, own_address, refused, view,
+};
 
 /// A TLS connection with a node's certificate, to say over it what one likes.
 async fn raw(
@@ -233,6 +235,52 @@ async fn a_peer_that_gives_another_name_is_who_its_certificate_says() {
     assert!(links.iter().all(|link| link.peer == "a1"), "{links:?}");
     assert_eq!(cloud.table.connected(), ["a1".to_owned()].into());
     assert_eq!(cloud.connect(&format!("{said}:{port}")).await.err(), Some(OpenError::NoLink));
+}
+
+/// What a peer sends over streams that wait for their destination is held nowhere: it is refused, and they have their places back.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_sends_before_it_has_the_stream_is_refused() {
+    let (world, mut tasks) = (World::new(), JoinSet::new());
+    let mut cloud = world.hub("c1", true);
+    let address = cloud.listen().await;
+    let connection = raw(&world.authority, "a1", address, Some(ALPN_FORWARD)).await.unwrap();
+    let (mut client, driven) = h2::client::handshake(connection).await.unwrap();
+    tasks.spawn(async move { drop(driven.await) });
+    let request = http::Request::post(format!("https://x{HELLO_PATH}")).body(()).unwrap();
+    let (response, mut body) = client.send_request(request, false).unwrap();
+    let hello = format!(r#"{{"protocol":{VERSION},"instance":"x","class":"bulk"}}"#);
+    body.send_data(hello.into(), true).unwrap();
+    assert_eq!(response.await.unwrap().status(), http::StatusCode::OK);
+    // A destination that takes no connection, so that what goes there waits as long as a dial may take.
+    let full = TcpSocket::new_v4().unwrap();
+    full.bind((own_address(), 0).into()).unwrap();
+    let port = full.local_addr().unwrap().port();
+    let full = full.listen(1).unwrap();
+    let mut waiting = JoinSet::new();
+    for _ in 0..8 {
+        waiting.spawn(TcpStream::connect((own_address(), port)));
+    }
+    sleep(Duration::from_millis(300)).await;
+    let connect = || {
+        let request = http::Request::connect(format!("c1:{port}")).header("isthmus-hops", 0);
+        request.body(()).unwrap()
+    };
+    // Who says nothing, or only that it will say nothing, waits.
+    let (silent, _open) = client.send_request(connect(), false).unwrap();
+    let (closed, _) = client.send_request(connect(), true).unwrap();
+    let began = Instant::now();
+    for _ in 0..64 {
+        let (response, mut body) = client.send_request(connect(), false).unwrap();
+        body.send_data(vec![0; 32 * 1024].into(), false).unwrap();
+        let response = timeout(SOON, response).await.unwrap().unwrap();
+        assert_eq!(response.status(), http::StatusCode::BAD_REQUEST);
+    }
+    assert!(began.elapsed() < world.limits.dial, "it waited for the destination");
+    assert_eq!(refused(&cloud), [("malformed", 64)].into());
+    for response in [silent, closed] {
+        assert_eq!(response.await.unwrap().status(), http::StatusCode::GATEWAY_TIMEOUT);
+    }
+    drop((full, waiting));
 }
 
 /// A peer that holds a stream on each link and drains it, and makes another, ends at a number.

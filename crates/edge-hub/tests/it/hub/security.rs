@@ -5,7 +5,7 @@ use std::{
     path::Path,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -375,10 +375,7 @@ async fn what_nobody_issued_costs_the_link_little() {
     site.start_inside(|_| ()).await;
     site.linked().await;
     with_service(&site).await;
-    let reviews = || {
-        let of_tokens = |path: &str| path.ends_with("/tokenreviews");
-        site.server.log().totals(|record| of_tokens(&record.path)).requests
-    };
+    let reviews = || reviews(&site);
     let ask = async |token: &str| {
         let asked = (0..30).map(|_| {
             let endpoint = site.plain().with_token(token);
@@ -391,13 +388,73 @@ async fn what_nobody_issued_costs_the_link_little() {
     assert_eq!(reviews(), before + 1);
     let good = issuer.token(&site, "a", 3600);
     assert_eq!(get(&site.plain().with_token(&good), LIST).await.unwrap().0, 200);
-    let forged = Issuer::new().token(&site, "a", 3600);
+    keys_are_known(&site).await;
+    let (before, forged) = (reviews(), forged(&site));
+    assert_eq!(ask(&forged).await, [401; 30]);
+    assert_eq!(reviews(), before);
+    // What is handed on is the API server's to judge, but for that.
+    let path = "/api/v1/namespaces/a/services";
+    let handed_on = || site.server.log().totals(|record| record.path == path).requests;
+    for (token, expected, crossed) in [(&*forged, 401, 0), ("other junk", 401, 1), (&*good, 201, 2)] {
+        let write = http::Request::post(path).header("content-type", JSON);
+        let written = site.plain().with_token(token).ask(write, service("a", "new", 1).to_string()).await;
+        assert_eq!((written.unwrap().status.as_u16(), handed_on()), (expected, crossed), "{token}");
+    }
+}
+
+fn reviews(site: &Site) -> usize {
+    let of_tokens = |path: &str| path.ends_with("/tokenreviews");
+    site.server.log().totals(|record| of_tokens(&record.path)).requests
+}
+
+/// A token that names the cluster's key and is signed by another, a new one each time.
+fn forged(site: &Site) -> String {
+    let forged = Issuer::new().token(site, "a", 3600);
     site.server.cluster().access().revoke_token(&forged);
+    forged
+}
+
+async fn keys_are_known(site: &Site) {
     site.until("the keys are known", async || {
-        let before = reviews();
-        ask(&forged).await == [401; 30] && reviews() == before
+        let before = reviews(site);
+        let forged = site.plain().with_token(&forged(site));
+        get(&forged, LIST).await.unwrap().0 == 401 && reviews(site) == before
     })
     .await;
+}
+
+/// Whoever shows ever new ones waits behind himself, and no longer than others wait for him.
+#[tokio::test]
+async fn a_flood_of_what_nobody_issued_delays_no_token_of_the_cluster() {
+    const JUNK: usize = 600;
+    let (mut site, issuer) = Issuer::with_site().await;
+    site.start_inside(|_| ()).await;
+    site.linked().await;
+    with_service(&site).await;
+    keys_are_known(&site).await;
+    let good = issuer.token(&site, "a", 3600);
+    site.server.throttle(Some(48 << 10));
+    let refused = AtomicUsize::new(0);
+    let junk = futures::future::join_all((0..JUNK).map(|n| {
+        let (endpoint, refused) = (site.plain().with_token(&format!("junk-{n}")), &refused);
+        async move {
+            let answer = endpoint.get(LIST, JSON).await.unwrap();
+            let is_told_when = answer.headers.contains_key("retry-after");
+            if answer.status == 401 {
+                refused.fetch_add(1, Ordering::Relaxed);
+            }
+            (answer.status.as_u16(), is_told_when)
+        }
+    }));
+    let before = async {
+        sleep(Duration::from_millis(300)).await;
+        assert_eq!(get(&site.plain().with_token(&good), LIST).await.unwrap().0, 200);
+        refused.load(Ordering::Relaxed)
+    };
+    let (junk, before) = tokio::join!(junk, before);
+    assert!(before < JUNK / 3, "{before} were asked about before it");
+    assert!(junk.iter().all(|answer| [(401, false), (429, true)].contains(answer)), "{junk:?}");
+    assert!(junk.contains(&(429, true)), "so many do not wait");
 }
 
 /// Those who say who they are are not disturbed.

@@ -286,6 +286,37 @@ async fn who_is_revoked_keeps_no_watch_that_was_handed_on() {
     site.until("it is closed upstream", async || !hers()).await;
 }
 
+/// A `kubectl get` is the API server's to answer; who was answered may read the same without a link.
+#[tokio::test]
+async fn what_was_handed_on_and_answered_is_read_without_a_link_too() {
+    let mut site = Site::new().await;
+    let file = site.log_file().with_extension("yaml");
+    std::fs::write(&file, "freshness: { /v1/services: strict }\n").unwrap();
+    site.set("--config", &file.display().to_string());
+    site.start();
+    site.linked().await;
+    add_users(&site, &["alice", "bob", "carol"]);
+    site.server.cluster().create("services", service("a", "s", 1)).unwrap();
+    site.caught_up(SERVICES, &["s"]).await;
+    let reads = async |user: &str, path: &str| get(&of(&site, user), path).await.unwrap().0;
+    assert_eq!((reads("alice", SERVICES).await, reads("carol", SERVICES).await), (200, 200));
+    let answered = site.server.log().totals(|record| record.path == SERVICES && record.query.is_empty());
+    assert_eq!(answered.requests, 2, "they are handed on");
+    let slices = "/apis/discovery.k8s.io/v1/endpointslices?resourceVersion=0";
+    assert_eq!(reads("bob", slices).await, 200, "it is known who he is");
+    site.server.cluster().access().set_authorizer(|asked| !asked.user.name.ends_with(":carol"));
+    assert_eq!(reads("carol", SERVICES).await, 403);
+    let held = format!("{SERVICES}?resourceVersion=0");
+    site.server.cut();
+    site.offline().await;
+    assert_eq!(reads("alice", &held).await, 200);
+    assert_eq!(reads("carol", &held).await, 503, "she was refused since");
+    let (status, body) = get(&of(&site, "bob"), &held).await.unwrap();
+    let message = body["message"].as_str().unwrap_or_default();
+    assert_eq!(status, 503);
+    assert!(message.contains("bob may list services cannot be asked"), "{message}");
+}
+
 #[tokio::test]
 async fn who_may_read_a_part_has_a_stream_of_the_part() {
     let site = with_users(&["alice", "bob"]).await;

@@ -1,14 +1,14 @@
 //! Writes what a [`Plan`] says, but for statuses. Each write stands alone: one that fails is reported and holds up no other. Objects
 //! are applied on the server: what others wrote into them stays.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::time::Instant;
 
 use api::names::{MANAGER, NAMESPACE, TUNNEL_NODES, TUNNEL_NODES_CONFIG_MAP};
 use api::{Gateway, NodePool};
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Resource, ResourceExt as _};
 use serde::Serialize;
@@ -58,6 +58,7 @@ pub(crate) async fn apply(context: &Context, plan: &Plan, paces: &mut Paces, tol
         stale_services,
         stale_slices,
         node_names,
+        misnamed,
         pool_gateways,
         look_at: _,
     } = plan;
@@ -80,6 +81,7 @@ pub(crate) async fn apply(context: &Context, plan: &Plan, paces: &mut Paces, tol
     {
         applied.note(TUNNEL_NODES_CONFIG_MAP, write_node_names(context, text).await);
     }
+    tell_of_misnamed(context, misnamed, told).await;
     make_gateways(context, pool_gateways, &mut applied, paces, told).await;
     applied
 }
@@ -190,6 +192,33 @@ async fn make_gateways(
     for pool in hand_made {
         if told.hand_made.insert(pool.name_any()) {
             tell_of_hand_made(context, pool).await;
+        }
+    }
+}
+
+/// Tells of nodes whose names are not led to the gateways, each once.
+async fn tell_of_misnamed(context: &Context, misnamed: &BTreeSet<String>, told: &mut Told) {
+    told.misnamed.retain(|node| misnamed.contains(node));
+    for node in misnamed {
+        if !told.misnamed.insert(node.clone()) {
+            continue;
+        }
+        warn!(node, "a node has a name that is reserved, and cluster DNS does not lead it to the gateways");
+        let note = format!(
+            "the name of the node is that of a Service, of the cluster's domain or of gateways, so {TUNNEL_NODES_CONFIG_MAP} leaves it out: \
+             register it under another name"
+        );
+        let event = event(false, "NameReserved", &note, "LeadName");
+        // As the kubelet tells of its Node.
+        let object = ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Node".to_owned()),
+            name: Some(node.clone()),
+            uid: Some(node.clone()),
+            ..ObjectReference::default()
+        };
+        if let Err(error) = context.events.publish(&event, &object).await {
+            warn!(%error, "event could not be published");
         }
     }
 }

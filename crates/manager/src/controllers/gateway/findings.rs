@@ -3,9 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use api::names::{
-    ENABLE_L3_TUNNEL, ENABLE_L7_PROXY, PROXY_INTERNAL_SERVICE, RAVEN_AGENT_CONFIG_MAP, RAVEN_CONFIG_MAP,
-};
+use api::names::{ENABLE_L3_TUNNEL, ENABLE_L7_PROXY, RAVEN_AGENT_CONFIG_MAP, RAVEN_CONFIG_MAP};
 use api::raven::gateway::NODES_MAX;
 use api::{Endpoint, EndpointType, ExposeType, GatewayAddress, GatewayLink, labels};
 use kube::ResourceExt as _;
@@ -236,8 +234,8 @@ impl Case<'_> {
             Finding::no("NotElected", "no endpoint is active, see condition Elected")
         } else if addresses.is_empty() {
             missing
-        } else if let Some(closed) = self.closed_ways_in(&proxies) {
-            closed
+        } else if let Some(amiss) = self.closed_ways_in(&proxies).or_else(|| self.differing_ports()) {
+            amiss
         } else {
             let shown = addresses.iter().map(shown).collect::<Vec<_>>();
             let mut message = format!("dialled at {}", shown.join(", "));
@@ -252,28 +250,6 @@ impl Case<'_> {
             Finding::yes("AddressKnown", message)
         };
         (addresses, Some(finding))
-    }
-
-    /// What is so if active endpoints do not listen where the internal Service leads.
-    fn closed_ways_in(&self, proxies: &[&Endpoint]) -> Option<Finding> {
-        let closed = |endpoint: &&&Endpoint| {
-            let node = endpoint.node_name.as_str();
-            let ports = self
-                .closed
-                .for_long(node, self.now)
-                .map(|port| format!("{} for port {}", port.target, port.port));
-            let ports: Vec<String> = ports.collect();
-            (!ports.is_empty()).then(|| format!("{node} does not listen at {}", ports.join(", ")))
-        };
-        let closed: Vec<String> = proxies.iter().filter_map(|endpoint| closed(&endpoint)).collect();
-        (!closed.is_empty()).then(|| {
-            let message = format!(
-                "{}: Service {PROXY_INTERNAL_SERVICE} leads nobody to it there, and refuses connections to that port where no other gateway \
-                 listens; `edge-hub status` on the node says why",
-                list(&closed)
-            );
-            Finding::no("WaysInClosed", message)
-        })
     }
 
     pub(super) fn connected(

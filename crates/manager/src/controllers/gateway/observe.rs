@@ -83,8 +83,8 @@ pub(crate) fn observe(context: &Context) -> Observed {
     let pools = context.pools.all();
     let rules = Rules::new(&gateways, &unreadable, &pools);
     // Nothing is decided on the nodes of a cluster without a Gateway; thousands of them would be looked at for each change of one.
-    let mut members =
-        if gateways.is_empty() { Vec::new() } else { context.nodes.map(|node| rules.member(node)) };
+    let without = gateways.is_empty() && unreadable.is_empty();
+    let mut members = if without { Vec::new() } else { context.nodes.map(|node| rules.member(node)) };
     let cloud_is_of = claim_cloud(&gateways, &mut members);
     let now = Instant::now();
     Observed {

@@ -14,6 +14,7 @@ use super::dialers::Dialers;
 use super::domains::{Domain, Member};
 use super::elect::{Outcome, Record, elect};
 use super::hub_reports::Hub;
+use super::kept;
 use super::liveness::Liveness;
 use super::node_names;
 use super::pool_gateways::{self, PoolGateways};
@@ -83,6 +84,8 @@ pub(crate) struct Plan {
     pub(crate) stale_slices: Vec<Arc<EndpointSlice>>,
     /// The new hosts file.
     pub(crate) node_names: Option<String>,
+    /// Nodes that are not in it, for their names are not theirs to have.
+    pub(crate) misnamed: BTreeSet<String>,
     pub(crate) pool_gateways: PoolGateways,
     /// When to plan again though nothing changes.
     pub(crate) look_at: Option<Instant>,
@@ -98,6 +101,7 @@ impl Plan {
             stale_services,
             stale_slices,
             node_names,
+            misnamed: _,
             pool_gateways,
             look_at: _,
         } = self;
@@ -122,6 +126,8 @@ pub(crate) fn plan(observed: &Observed, memory: &Memory) -> (Plan, Memory) {
             behind.entry(gateway).or_default().insert(&member.name, member);
         }
     }
+    let secure =
+        ports::secure(observed.gateways.iter().map(Arc::as_ref).filter(|gateway| is_exposed(gateway)));
     let cases: Vec<Case<'_>> = observed
         .gateways
         .iter()
@@ -140,6 +146,7 @@ pub(crate) fn plan(observed: &Observed, memory: &Memory) -> (Plan, Memory) {
                 link_port: observed.listeners.external,
                 service: observed.services.get(&services::public_name(&name)).map(Arc::as_ref),
                 closed: &closed,
+                secure: &secure,
                 now: observed.now,
             }
         })
@@ -165,7 +172,10 @@ pub(crate) fn plan(observed: &Observed, memory: &Memory) -> (Plan, Memory) {
         ..Plan::default()
     };
     let cluster_ips = services_and_slices(observed, &living, &ports, &closed, &mut plan);
-    plan.node_names = node_names(observed, &cluster_ips);
+    let tunnelled = tunnelled(observed);
+    plan.node_names = node_names(observed, &tunnelled, &cluster_ips);
+    plan.misnamed =
+        tunnelled.into_iter().filter(|node| node_names::is_reserved(node)).map(str::to_owned).collect();
     plan.pool_gateways = pool_gateways::plan(
         &observed.pools,
         &observed.gateways,
@@ -219,7 +229,10 @@ fn internal_ports(observed: &Observed) -> Vec<ProxyPort> {
     }
     let exposed = observed.gateways.iter().map(Arc::as_ref).filter(|gateway| is_exposed(gateway));
     let present = observed.services.get(api::names::PROXY_INTERNAL_SERVICE);
-    ports::ports(exposed, observed.listeners, &ports::present(present.map(Arc::as_ref)))
+    let present = ports::present(present.map(Arc::as_ref));
+    // One that cannot be read lists what it listed.
+    let kept = present.keys().filter(|_| !observed.unreadable.is_empty());
+    ports::ports(exposed, kept.map(String::as_str), observed.listeners, &present)
 }
 
 /// Where the hubs that accept links do not listen though the internal Service leads there, by node.
@@ -258,12 +271,15 @@ fn living(observed: &Observed) -> BTreeSet<String> {
         .filter(|gateway| is_exposed(gateway))
         .map(|gateway| (gateway.name_any(), gateway.as_ref()))
         .collect();
-    let accepts = |member: &&Member| {
-        let Domain::Gateway(name) = &member.domain else { return false };
-        let Some(gateway) = exposed.get(name) else { return false };
+    let lists = |gateway: &Gateway, member: &Member| {
         let endpoints = &gateway.spec.endpoints;
-        let listed = (endpoints.is_empty() && member.by.is_enough(true))
-            || endpoints.iter().any(|e| e.type_ == EndpointType::Proxy && e.node_name == member.name);
+        (endpoints.is_empty() && member.by.is_enough(true))
+            || endpoints.iter().any(|e| e.type_ == EndpointType::Proxy && e.node_name == member.name)
+    };
+    let accepts = |member: &&Member| {
+        let gateway = if let Domain::Gateway(name) = &member.domain { exposed.get(name) } else { None };
+        let listed = gateway
+            .map_or_else(|| kept::is_behind(&observed.unreadable, member), |gateway| lists(gateway, member));
         let gone = |liveness| matches!(liveness, Liveness::Silent | Liveness::Dead);
         listed && observed.hubs.get(&member.name).is_some_and(|hub| !gone(hub.liveness))
     };
@@ -287,8 +303,10 @@ fn services_and_slices(
                 without: closed.of(&backend.node).map(|port| port.target).collect(),
                 ..backend
             };
-            let all: BTreeSet<Backend> =
-                exposed().flat_map(|v| backends(observed, v, living)).map(listening).collect();
+            let elected = exposed().flat_map(|v| backends(observed, v, living));
+            let kept = observed.members.iter().filter(|m| kept::is_behind(&observed.unreadable, m));
+            let kept = kept.filter_map(|member| backend(observed, &member.name, living));
+            let all: BTreeSet<Backend> = elected.chain(kept).map(listening).collect();
             wanted.push((services::internal(ports), all.into_iter().collect()));
             let present = observed.services.get(api::names::PROXY_INTERNAL_SERVICE);
             cluster_ips = addresses(present.map(Arc::as_ref));
@@ -320,7 +338,10 @@ fn services_and_slices(
         names.insert(name);
     }
     // The mark alone is no proof: anybody may write it.
-    let stale = |name: &String| name.starts_with(api::names::PROXY_SERVICES_PREFIX) && !names.contains(name);
+    let is_kept = |name: &str| observed.switches.l7 && kept::exposes(&observed.unreadable, name);
+    let stale = |name: &String| {
+        name.starts_with(api::names::PROXY_SERVICES_PREFIX) && !names.contains(name) && !is_kept(name)
+    };
     plan.stale_services = observed.services.values().filter(|s| stale(&s.name_any())).cloned().collect();
     plan.stale_slices = observed.slices.values().filter(|s| stale(&s.name_any())).cloned().collect();
     cluster_ips
@@ -329,13 +350,12 @@ fn services_and_slices(
 /// The nodes of the Gateway's active proxy endpoints whose hubs accept what is sent to them.
 fn backends(observed: &Observed, verdict: &Verdict, living: &BTreeSet<String>) -> Vec<Backend> {
     let active = verdict.active.iter().filter(|endpoint| endpoint.type_ == EndpointType::Proxy);
-    active
-        .filter(|endpoint| living.contains(&endpoint.node_name))
-        .filter_map(|endpoint| {
-            let ip = internal_ip(observed, &endpoint.node_name)?;
-            Some(Backend { node: endpoint.node_name.clone(), ip, without: BTreeSet::new() })
-        })
-        .collect()
+    active.filter_map(|endpoint| backend(observed, &endpoint.node_name, living)).collect()
+}
+
+fn backend(observed: &Observed, node: &str, living: &BTreeSet<String>) -> Option<Backend> {
+    let ip = internal_ip(observed, node).filter(|_| living.contains(node))?;
+    Some(Backend { node: node.to_owned(), ip, without: BTreeSet::new() })
 }
 
 fn addresses(service: Option<&Service>) -> Vec<String> {
@@ -346,15 +366,16 @@ fn addresses(service: Option<&Service>) -> Vec<String> {
     ips.into_iter().filter(|ip| ip.parse::<IpAddr>().is_ok()).collect()
 }
 
+/// The nodes that are reached through gateways.
+fn tunnelled(observed: &Observed) -> BTreeSet<&str> {
+    let exposed = observed.gateways.iter().filter(|gateway| is_exposed(gateway));
+    let exposed: BTreeSet<String> = exposed.map(|gateway| gateway.name_any()).collect();
+    node_names::tunnelled(&observed.members, &exposed, &observed.unreadable)
+}
+
 /// The hosts file, if it must be written.
-fn node_names(observed: &Observed, cluster_ips: &[String]) -> Option<String> {
-    let exposed: BTreeSet<String> = observed
-        .gateways
-        .iter()
-        .filter(|gateway| is_exposed(gateway))
-        .map(|gateway| gateway.name_any())
-        .collect();
-    let wanted = node_names::hosts(&node_names::tunnelled(&observed.members, &exposed), cluster_ips);
+fn node_names(observed: &Observed, nodes: &BTreeSet<&str>, cluster_ips: &[String]) -> Option<String> {
+    let wanted = node_names::hosts(nodes, cluster_ips);
     let Some(present) = &observed.node_names else {
         // Where there are no gateways, nobody asks for it.
         return (!observed.gateways.is_empty()).then_some(wanted);

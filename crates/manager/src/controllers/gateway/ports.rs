@@ -9,6 +9,7 @@ use api::names::{
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::ResourceExt as _;
 
 /// Starts of the names of ports by HTTP and by HTTPS.
 pub(crate) const NAMES: [&str; 2] = ["http-", "https-"];
@@ -56,10 +57,11 @@ pub(crate) struct ProxyPort {
     pub(crate) target: u16,
 }
 
-/// The ports that `gateways` list, each once, sorted by number. A port that is listed for both is by HTTPS. `present` are the target
-/// ports by name as they are: a port keeps its own as long as it is listed.
+/// The ports that `gateways` list, each once, sorted by number, and those of these `names`. A port that is listed for both is by HTTPS. `present` are
+/// the target ports by name as they are: a port keeps its own as long as it is listed.
 pub(crate) fn ports<'a>(
     gateways: impl Iterator<Item = &'a Gateway>,
+    names: impl Iterator<Item = &'a str>,
     listeners: Listeners,
     present: &BTreeMap<String, u16>,
 ) -> Vec<ProxyPort> {
@@ -67,6 +69,12 @@ pub(crate) fn ports<'a>(
     for gateway in gateways.filter(|gateway| gateway.spec.proxy_config.replicas > 0) {
         http.extend(list(&gateway.spec.proxy_config.proxy_http_port));
         https.extend(list(&gateway.spec.proxy_config.proxy_https_port));
+    }
+    for name in names {
+        let [plain, secure] =
+            NAMES.map(|start| name.strip_prefix(start).and_then(|port| port.parse::<u16>().ok()));
+        http.extend(plain);
+        https.extend(secure);
     }
     let name = |secure: bool, port: u16| format!("{}{port}", NAMES[usize::from(secure)]);
     let mut taken = BTreeSet::from([listeners.external, listeners.secure, listeners.insecure]);
@@ -100,8 +108,19 @@ pub(crate) fn ports<'a>(
     ports
 }
 
+/// Which of `gateways` lists a port as HTTPS, by port; of several the first.
+pub(crate) fn secure<'a>(gateways: impl Iterator<Item = &'a Gateway>) -> BTreeMap<u16, String> {
+    let mut secure = BTreeMap::new();
+    for gateway in gateways.filter(|gateway| gateway.spec.proxy_config.replicas > 0) {
+        for port in list(&gateway.spec.proxy_config.proxy_https_port) {
+            secure.entry(port).or_insert_with(|| gateway.name_any());
+        }
+    }
+    secure
+}
+
 /// The numbers in a list such as "10250, 9100". What is no port is left out: the API server refuses such lists, but keeps old ones.
-fn list(text: &str) -> impl Iterator<Item = u16> {
+pub(super) fn list(text: &str) -> impl Iterator<Item = u16> {
     text.split(',').filter_map(|port| port.trim().parse::<u16>().ok()).filter(|port| *port != 0)
 }
 
@@ -140,7 +159,7 @@ mod tests {
     fn of(lists: &[(&str, &str)], present: &[(&str, u16)]) -> Vec<String> {
         let gateways: Vec<Gateway> = lists.iter().map(|(http, https)| gateway(http, https)).collect();
         let present = present.iter().map(|(name, port)| ((*name).to_owned(), *port)).collect();
-        ports(gateways.iter(), Listeners::of(None), &present)
+        ports(gateways.iter(), std::iter::empty(), Listeners::of(None), &present)
             .iter()
             .map(|port| format!("{} {} {}", port.name, port.port, port.target))
             .collect()

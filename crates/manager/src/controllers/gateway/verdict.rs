@@ -82,6 +82,8 @@ pub(crate) struct Case<'a> {
     pub(crate) service: Option<&'a Service>,
     /// The ways in that do not listen.
     pub(crate) closed: &'a Closed,
+    /// Who lists a port as HTTPS.
+    pub(crate) secure: &'a BTreeMap<u16, String>,
     pub(crate) now: Instant,
 }
 

@@ -1,11 +1,17 @@
-//! Pure: which ways in of a gateway do not listen, by what its hub reports. Nobody is to be sent there.
+//! Pure: which ways in of a gateway do not listen, by what its hub reports. Nobody is to be sent there. And which are not what was listed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
+use api::Endpoint;
+use api::names::PROXY_INTERNAL_SERVICE;
+
+use super::findings::Finding;
 use super::hub_reports::Hub;
-use super::ports::ProxyPort;
+use super::ports::{self, ProxyPort};
+use super::verdict::Case;
+use super::wording::list;
 
 /// How long a hub may take to follow the Service before that is told of. It is sent nothing meanwhile.
 const FOLLOW: Duration = Duration::from_secs(5);
@@ -59,6 +65,45 @@ impl Closed {
     pub(crate) fn look_at(&self, now: Instant) -> Option<Instant> {
         let all = self.0.values().flat_map(BTreeMap::values);
         all.map(|since| *since + FOLLOW).filter(|due| *due > now).min()
+    }
+}
+
+impl Case<'_> {
+    /// What is so if active endpoints do not listen where the internal Service leads.
+    pub(super) fn closed_ways_in(&self, proxies: &[&Endpoint]) -> Option<Finding> {
+        let closed = |endpoint: &&&Endpoint| {
+            let node = endpoint.node_name.as_str();
+            let ports = self
+                .closed
+                .for_long(node, self.now)
+                .map(|port| format!("{} for port {}", port.target, port.port));
+            let ports: Vec<String> = ports.collect();
+            (!ports.is_empty()).then(|| format!("{node} does not listen at {}", ports.join(", ")))
+        };
+        let closed: Vec<String> = proxies.iter().filter_map(|endpoint| closed(&endpoint)).collect();
+        (!closed.is_empty()).then(|| {
+            let message = format!(
+                "{}: Service {PROXY_INTERNAL_SERVICE} leads nobody to it there, and refuses connections to that port where no other gateway \
+                 listens; `edge-hub status` on the node says why",
+                list(&closed)
+            );
+            Finding::no("WaysInClosed", message)
+        })
+    }
+
+    /// What is so if ports that this Gateway lists as HTTP are HTTPS by what it or another one lists.
+    pub(super) fn differing_ports(&self) -> Option<Finding> {
+        let differ = |port| Some(format!("{port}, which Gateway {} lists as HTTPS", self.secure.get(&port)?));
+        let http = ports::list(&self.gateway.spec.proxy_config.proxy_http_port);
+        let differ: Vec<String> = http.filter_map(differ).collect();
+        (!differ.is_empty()).then(|| {
+            let message = format!(
+                "proxyHTTPPort lists {}: Service {PROXY_INTERNAL_SERVICE} has each port once, and so that of nodes is reached by TLS alone: \
+                 take it from one of the lists",
+                list(&differ)
+            );
+            Finding::no("PortsDiffer", message)
+        })
     }
 }
 

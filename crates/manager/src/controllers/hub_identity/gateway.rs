@@ -31,9 +31,12 @@ impl DialledBy {
     }
 }
 
+/// The names of gateways, which are no node's.
+const SERVER_NAMES: [&str; 2] = [GATEWAY_SERVER_NAME, POOL_GATEWAY_SERVER_NAME];
+
 /// Whether a request as it is written mentions the name of a gateway.
 pub(super) fn is_claimed(request: &str) -> bool {
-    [GATEWAY_SERVER_NAME, POOL_GATEWAY_SERVER_NAME].iter().any(|name| tls::request::mentions(request, name))
+    SERVER_NAMES.iter().any(|name| tls::request::mentions(request, name))
 }
 
 /// The node whose gateway a request is for; `None` if it is none of ours.
@@ -51,8 +54,10 @@ pub(super) fn entitled(request: &Request, node: &str, observed: &Observed) -> Re
         return Err(Refusal::UnknownNode);
     }
     let name = observed.gateway.ok_or(Refusal::NotAGateway)?.server_name();
-    let names = request.parsed.dns_names.iter().flatten();
-    if names.into_iter().all(|asked| asked == name || asked == node) {
+    let mut names = request.parsed.dns_names.iter().flatten();
+    // A node may be called like a gateway, and is none for that.
+    let is_a_nodes = !SERVER_NAMES.contains(&node);
+    if names.all(|asked| asked == name || is_a_nodes && asked == node) {
         Ok(Entitled::Gateway)
     } else {
         Err(Refusal::OtherGateway)
@@ -65,7 +70,7 @@ fn shape(request: &Request, node: &str) -> Result<(), Refusal> {
     if node.is_empty() || parsed.subject.organizations != [NODE_GROUP] {
         return Err(Refusal::GatewaySubject);
     }
-    let ours = |name: &String| [GATEWAY_SERVER_NAME, POOL_GATEWAY_SERVER_NAME, node].contains(&name.as_str());
+    let ours = |name: &String| name == node || SERVER_NAMES.contains(&name.as_str());
     if !parsed.dns_names.as_ref().is_some_and(|names| names.iter().all(ours)) {
         return Err(Refusal::GatewayNames);
     }

@@ -2,6 +2,7 @@ mod missed;
 mod reached;
 mod settling;
 mod trust;
+mod unreadable;
 
 use std::time::Duration;
 

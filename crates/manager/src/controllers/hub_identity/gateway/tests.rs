@@ -111,6 +111,24 @@ fn a_gateway_may_have_exactly_one_kind_of_certificate() {
 }
 
 #[test]
+fn a_node_that_is_called_like_the_clouds_gateways_gets_no_certificate_of_theirs() {
+    let of_pool = Observed { gateway: Some(DialledBy::OwnPool), ..listed() };
+    let refused = Decision::Deny(Refusal::OtherGateway);
+    for (node, names, observed, expected) in [
+        (GATEWAY_SERVER_NAME, &[GATEWAY_SERVER_NAME][..], &of_pool, &refused),
+        (GATEWAY_SERVER_NAME, &[POOL_GATEWAY_SERVER_NAME, GATEWAY_SERVER_NAME], &of_pool, &refused),
+        (GATEWAY_SERVER_NAME, &[POOL_GATEWAY_SERVER_NAME], &of_pool, &Decision::Approve(Entitled::Gateway)),
+        (POOL_GATEWAY_SERVER_NAME, &[GATEWAY_SERVER_NAME, POOL_GATEWAY_SERVER_NAME], &listed(), &refused),
+    ] {
+        let mut request = request();
+        request.username = format!("system:node:{node}");
+        request.parsed.subject.common_name = request.username.clone();
+        request.parsed.dns_names = Some(names.iter().map(|&name| name.to_owned()).collect());
+        assert_eq!(decide(&request, node, observed), *expected, "{node} asks for {names:?}");
+    }
+}
+
+#[test]
 fn requests_of_kubelets_are_left_alone() {
     let mut request = request();
     request.claims_gateway = false;

@@ -109,3 +109,38 @@ fn names_are_written_on_change_only_and_never_without_gateways() {
     world.observed.node_names = None;
     assert_eq!(world.plan().node_names, None);
 }
+
+#[test]
+fn a_port_that_is_http_for_one_and_https_for_another_is_told_of() {
+    let mut world = world();
+    world.hub("c1", Liveness::Alive, &["a"]);
+    world.hub("c2", Liveness::Alive, &[]);
+    world.spec(0, |spec| spec.proxy_config.proxy_http_port = "9100,9445".to_owned());
+    assert_eq!(world.reasons(0)[1], "AddressKnown");
+    let other =
+        json!({ "exposeType": "PublicIP", "proxyConfig": { "Replicas": 1, "proxyHTTPSPort": "9100" } });
+    world.observed.gateways.insert(1, gateway("other", &other));
+    let plan = world.plan();
+    let exposed = plan.verdicts[0].exposed.as_ref().unwrap();
+    assert_eq!((exposed.holds, exposed.reason), (false, "PortsDiffer"));
+    assert!(exposed.message.contains("9100, which Gateway other lists as HTTPS"), "{}", exposed.message);
+    assert!(!exposed.message.contains("9445"), "{}", exposed.message);
+    // Its own lists may say both, and one that is turned off lists nothing.
+    world.spec(0, |spec| spec.proxy_config.proxy_http_port = "10250".to_owned());
+    assert_eq!(world.reasons(0)[1], "PortsDiffer");
+    world.spec(0, |spec| spec.proxy_config.proxy_http_port = "9100".to_owned());
+    world.spec(1, |spec| spec.proxy_config.replicas = 0);
+    assert_eq!(world.reasons(0)[1], "AddressKnown");
+}
+
+#[test]
+fn a_node_that_is_called_like_a_service_is_left_out_and_told_of() {
+    let mut world = world();
+    world.hub("c1", Liveness::Alive, &[]);
+    let name = "kubernetes.default.svc.cluster.local";
+    world.nodes.push(NodeView { name: name.to_owned(), ..world.nodes[4].clone() });
+    world.nodes.sort_by(|a, b| a.name.cmp(&b.name));
+    let plan = world.plan();
+    assert_eq!(plan.node_names.as_deref(), Some("10.9.9.9\ta\n10.9.9.9\tb\n10.9.9.9\tsolo"));
+    assert_eq!(plan.misnamed, [name.to_owned()].into());
+}
