@@ -368,6 +368,10 @@ fn documents(site: &Site, text: &str) -> usize {
                 folders.push(entry.path());
                 continue;
             }
+            // Not there before it has its name, which a hub that is killed never gives it.
+            if entry.path().extension().is_some_and(|extension| extension == "new") {
+                continue;
+            }
             // One that is being replaced is gone under its old name.
             let file = std::fs::read(entry.path()).unwrap_or_default();
             let name = file.windows(9).find(|part| part.starts_with(b"document"));
