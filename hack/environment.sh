@@ -5,6 +5,10 @@ cache=${ISTHMUS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/isthmus}
 # Where hack/setup puts Go and Rust, of a machine that has none or old ones.
 export PATH=$cache/toolchains/go/bin:$HOME/.cargo/bin:$PATH
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
+# .cargo/config.toml names the machine's own target, of which cargo makes a folder: $(built)/release, $(built)/edge.
+built() {
+  echo "$CARGO_TARGET_DIR/$(rustc --print host-tuple)"
+}
 # A commit that is stamped in would link everything anew after each; `cargo xtask dist` by itself stamps it.
 export ISTHMUS_COMMIT=${ISTHMUS_COMMIT:-development}
 mkdir -p "$cache/logs"

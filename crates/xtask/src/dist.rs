@@ -4,9 +4,8 @@
 
 mod elf;
 
-use std::ffi::OsString;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::{Args, ValueEnum};
@@ -85,56 +84,25 @@ fn folder() -> PathBuf {
 /// Builds, checks and packs.
 pub(crate) fn run(args: &DistArgs) -> anyhow::Result<()> {
     fs::create_dir_all(folder())?;
+    // Who builds beside this one writes the same files. The lock ends with the process.
+    let folder_of_all = fs::File::open(folder())?;
+    folder_of_all.lock()?;
     if let Some(binary) = args.image_only {
         return image(binary);
     }
-    let target = Target::installed()?;
     for binary in Binary::ALL.into_iter().filter(|binary| args.only.is_none_or(|only| only == *binary)) {
-        build(binary, &args.profile, &target)?;
+        build(binary, &args.profile)?;
         image(binary)?;
     }
     Ok(())
 }
 
-/// For what and with which flags, so that the result is static.
-struct Target {
-    triple: String,
-    flags: Option<OsString>,
-}
-
-impl Target {
-    /// musl, which is static by itself, if it is installed; else the host's own libc, linked statically.
-    fn installed() -> anyhow::Result<Self> {
-        let rustc =
-            || std::process::Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
-        let version = workspace::output(rustc().arg("-vV"))?;
-        let host = version
-            .lines()
-            .find_map(|line| line.strip_prefix("host: "))
-            .context("rustc -vV names no host")?;
-        let sysroot = workspace::output(rustc().args(["--print", "sysroot"]))?;
-        let architecture = host.split('-').next().unwrap_or(host);
-        let musl = format!("{architecture}-unknown-linux-musl");
-        if Path::new(sysroot.trim()).join("lib/rustlib").join(&musl).exists() {
-            return Ok(Self { triple: musl, flags: None });
-        }
-        let mut flags = std::env::var_os("RUSTFLAGS").unwrap_or_default();
-        flags.push(" -C target-feature=+crt-static");
-        Ok(Self { triple: host.to_owned(), flags: Some(flags) })
-    }
-}
-
-fn build(binary: Binary, profile: &str, target: &Target) -> anyhow::Result<()> {
+fn build(binary: Binary, profile: &str) -> anyhow::Result<()> {
     let mut cargo = workspace::cargo();
-    // The target is named even where it is the host: then the flags do not reach proc macros and build scripts, which
-    // cannot be static.
     cargo.args(["build", "--locked", "--package", binary.package(), "--bin", binary.name()]);
-    cargo.args(["--profile", profile, "--target", &target.triple]);
+    cargo.args(["--profile", profile]);
     // Cargo itself says where the binary is, so CARGO_TARGET_DIR and profiles need no care here.
     cargo.arg("--message-format=json-render-diagnostics");
-    if let Some(flags) = &target.flags {
-        cargo.env("RUSTFLAGS", flags);
-    }
     // Read by daemon::build_info; whoever builds from an archive without git sets it.
     if std::env::var_os("ISTHMUS_COMMIT").is_none()
         && let Some(commit) = commit()
@@ -150,7 +118,7 @@ fn build(binary: Binary, profile: &str, target: &Target) -> anyhow::Result<()> {
     ensure!(profile != SMALLEST || size <= most, "{} has {size} bytes, and may have {most}", built.display());
     fs::copy(&built, &new)?;
     fs::rename(&new, binary.path())?;
-    println!("{}: {} KiB, static, {} ({profile})", binary.path().display(), size / 1024, target.triple);
+    println!("{}: {} KiB, static ({profile})", binary.path().display(), size / 1024);
     Ok(())
 }
 
