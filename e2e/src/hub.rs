@@ -1,7 +1,7 @@
 //! A node that reaches the API server through `edge-hub` only, and what callers on it see.
 
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use tokio::process::{Child, Command};
@@ -153,6 +153,17 @@ impl HubNode {
     /// The same with something to read.
     pub async fn kubectl_with(&self, token: &str, words: &[&str], stdin: &str) -> Result<Finished> {
         run("nsenter", &self.words(&[&self.kubectl_words(SECURE, token), words].concat()), stdin).await
+    }
+
+    /// Takes the power of the node's machine away and gives it back; when its first process started.
+    pub async fn reboot(&self) -> Result<Instant> {
+        let told = hack_cluster(&["reboot", self.name]).await?.ok()?;
+        let start =
+            told.lines().find_map(|line| line.split_once(" starts at ")).context("when it started")?.1;
+        let start = UNIX_EPOCH + Duration::from_secs_f64(start.parse()?);
+        Instant::now()
+            .checked_sub(SystemTime::now().duration_since(start)?)
+            .context("before the machine's start")
     }
 
     /// Asks the hub, with a token or without any credential, and waits no longer than three seconds.

@@ -238,6 +238,7 @@ reboot_node() {
   done
   in_netns "$node_netns" ip link del cni0 2>/dev/null || true
   in_netns "$node_netns" sh -c 'iptables-save | grep -v KUBE- | iptables-restore'
+  echo "$node starts at $(date +%s.%N)"
   start_node_init
   start_containerd
   start_kubelet

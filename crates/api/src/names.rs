@@ -134,6 +134,9 @@ pub const GATEWAY_SERVER_NAME: &str = "gateway.isthmus.internal";
 /// and Prometheus, which come in at [`GATEWAY_SERVER_NAME`], verify nothing else: the key of an edge node must not do there.
 pub const POOL_GATEWAY_SERVER_NAME: &str = "gateway.pool.isthmus.internal";
 
+/// Both names of gateways, which are no node's.
+pub const GATEWAY_SERVER_NAMES: [&str; 2] = [GATEWAY_SERVER_NAME, POOL_GATEWAY_SERVER_NAME];
+
 /// Signer of the gateways' serving certificates.
 pub const GATEWAY_SIGNER: &str = "kubernetes.io/kubelet-serving";
 

@@ -75,13 +75,14 @@ impl Alike {
             return was;
         };
         if known.is_none_or(|(was, _)| was != is) {
-            let stored = match (is, self.storage.blob(&name).is_some()) {
-                (true, false) => self.storage.put_blob(&name, b"defined"),
-                (false, true) => self.storage.remove_blob(&name),
-                _ => Ok(()),
-            };
-            if let Err(error) = stored {
-                warn!(%resource, %error, "cannot store whether it is a custom resource");
+            match (is, self.storage.blob(&name).is_some()) {
+                (true, false) => self.storage.keep_blob(&name, b"defined"),
+                (false, true) => {
+                    if let Err(error) = self.storage.remove_blob(&name) {
+                        warn!(%resource, %error, "cannot store that it is no custom resource");
+                    }
+                }
+                _ => {}
             }
         }
         self.believe(resource, is, if is { BELIEVED.0 } else { BELIEVED.1 });

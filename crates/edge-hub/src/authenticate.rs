@@ -86,6 +86,11 @@ pub enum Unauthenticated {
         "no credentials: a pod that shares the node's network is not the node: let it send its ServiceAccount's token, or let such pods act as the node (--node-pods=true)"
     )]
     Pod,
+    /// The container runtime, which connects for whoever forwards a port of a pod that shares the node's network.
+    #[error(
+        "no credentials: the container runtime connects for whoever forwards a port of a pod, and is not the node: send a token"
+    )]
+    Runtime,
     /// A local peer of which nobody can say whether it is a pod's.
     #[error(
         "no credentials: whether this process is the node's or a pod's cannot be seen (cgroup v2 in /sys/fs/cgroup, or CAP_SYS_PTRACE and the node's /proc, would show it): send a token, or let pods act as the node (--node-pods=true)"
@@ -138,13 +143,19 @@ impl Authenticator {
                 match origin {
                     Some(Origin::Node) => Ok(Caller::Node),
                     Some(Origin::Pod) => Err(Unauthenticated::Pod),
+                    Some(Origin::Runtime) => Err(Unauthenticated::Runtime),
                     None if process.is_crowded() => Err(Unauthenticated::Crowded),
                     None => Err(Unauthenticated::UnknownProcess),
                 }
             }
             Peer::Local { .. } => Err(Unauthenticated::LocalUser),
             Peer::Remote { certificate: Some(certificate), .. } => match user_of(certificate) {
-                Some(user) if user.name == self.node_user => Ok(Caller::Node),
+                Some(user)
+                    if user.name == self.node_user
+                        && user.groups.iter().any(|group| &**group == api::names::NODE_GROUP) =>
+                {
+                    Ok(Caller::Node)
+                }
                 Some(user) => Ok(Caller::Certificate(Arc::new(user))),
                 None => Err(Unauthenticated::Nothing),
             },
@@ -185,12 +196,14 @@ mod tests {
         };
         let local = |uid| Peer::Local { uid, process: CallerProcess::of(Origin::Node) };
         let pod = Peer::Local { uid: Some(0), process: CallerProcess::of(Origin::Pod) };
+        let runtime = Peer::Local { uid: Some(0), process: CallerProcess::of(Origin::Runtime) };
         let remote = Peer::Remote { address: ([10, 0, 0, 9], 1).into(), certificate: None };
         let cases = [
             (local(Some(0)), None, "Ok(Node)"),
             (local(Some(1000)), None, "Err(LocalUser)"),
             (local(None), None, "Err(LocalUser)"),
             (pod.clone(), None, "Err(Pod)"),
+            (runtime, None, "Err(Runtime)"),
             (pod.clone(), Some("Bearer x"), "Ok(Token(Token(…)))"),
             (local(Some(0)), Some("Bearer x"), "Ok(Token(Token(…)))"),
             (local(Some(0)), Some("Basic eDp5"), "Err(Scheme)"),

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kube_wire::resource::GroupVersionResource;
 
-pub use self::config_map::{leader_hub, yurt_hub_cfg};
+pub use self::config_map::{leader_hub, unknown_of_yurt_hub_cfg, yurt_hub_cfg};
 pub use self::file::{FileError, read};
 pub use self::resolve::{private, rules};
 use crate::{filters::FilterName, freshness::Policy, tunnel_roles::DestinationRule};

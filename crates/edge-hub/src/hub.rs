@@ -126,10 +126,8 @@ impl Hub {
                     Ok(found) => {
                         let found = self.tokens.set_offline(found);
                         let stored = serde_json::to_vec(&*found).unwrap_or_default();
-                        if self.storage.blob(KEYS_BLOB).as_deref() != Some(&stored)
-                            && let Err(error) = self.storage.put_blob(KEYS_BLOB, &stored)
-                        {
-                            warn!(%error, "the cluster's keys cannot be stored");
+                        if self.storage.blob(KEYS_BLOB).as_deref() != Some(&stored) {
+                            self.storage.keep_blob(KEYS_BLOB, &stored);
                         }
                         KEYS
                     }

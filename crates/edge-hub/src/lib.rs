@@ -24,6 +24,7 @@ pub mod hostnet;
 pub mod hub;
 pub mod identity;
 pub mod inspect;
+mod keeping;
 pub mod listen;
 mod make_room;
 pub mod manifest;

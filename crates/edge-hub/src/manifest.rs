@@ -68,6 +68,9 @@ pub enum ManifestError {
     /// A character that cannot be written so that it is read back.
     #[error("{0:?} has a control character, which a unit cannot hold")]
     Control(String),
+    /// A unit and a container have another working folder than this command.
+    #[error("{0:?} is no absolute path: write the path from / on, as it is on the node")]
+    Relative(PathBuf),
     /// The unit has the node's resolver.
     #[error("--cluster-dns is of a static pod; a unit resolves names as the node does")]
     ClusterDnsOfUnit,
@@ -92,6 +95,10 @@ pub fn run(args: &ManifestArgs, out: &mut dyn Write) -> Result<(), ManifestError
     run.check_words().map_err(|error| ManifestError::Options(error.to_string()))?;
     if let Some(bad) = options.iter().find(|option| option.chars().any(char::is_control)) {
         return Err(ManifestError::Control(bad.clone()));
+    }
+    let paths = read_only(&run).into_iter().chain([run.cache.root_dir.as_path()]).chain(binary.as_deref());
+    if let Some(relative) = paths.into_iter().find(|path| !path.is_absolute()) {
+        return Err(ManifestError::Relative(relative.to_owned()));
     }
     if *cluster_dns {
         if *form == Form::Systemd {
@@ -172,7 +179,18 @@ mod tests {
             };
             assert!(why.contains(option), "{why}");
         }
-        let odd = ["--node-name", "a\nb", "--server-addr", "https://a:1"];
-        assert!(matches!(printed("systemd", &odd), Err(ManifestError::Control(_))));
+        let named = |name, option, value| {
+            printed("systemd", &["--node-name", name, "--server-addr", "https://a:1", option, value])
+        };
+        assert!(matches!(named("a", "--nodepool-name", "b\nc"), Err(ManifestError::Control(_))));
+        for name in ["Shop 1", "a_b", "a\nb", ""] {
+            assert!(matches!(named(name, "--root-dir", "/d"), Err(ManifestError::Options(_))), "{name}");
+        }
+        for option in ["--root-dir", "--config", "--ca-file", "--client-cert-file"] {
+            let Err(ManifestError::Relative(path)) = named("a", option, "here/it") else {
+                panic!("{option}")
+            };
+            assert_eq!(path, Path::new("here/it"));
+        }
     }
 }

@@ -17,7 +17,7 @@ use axum::{
     body::Body,
     extract::{ConnectInfo, State},
 };
-use http::{HeaderMap, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use kube_wire::{
     request::{ApiPath, RequestInfo, ResourcePath, Verb},
     resource::ObjectKey,
@@ -61,7 +61,16 @@ async fn handle(
         Err(_) => Outcome::Refused,
     };
     hub.meters.request(verb, outcome);
-    result.unwrap_or_else(|status| refusal(accept.as_ref(), &status))
+    result.unwrap_or_else(|status| {
+        let mut response = refusal(accept.as_ref(), &status);
+        if response.status() == StatusCode::NOT_FOUND && !hub.upstream.is_up() {
+            let stale = HeaderValue::from_static(
+                "299 edge-hub \"no link to the API server: not found in what is known here\"",
+            );
+            response.headers_mut().insert(header::WARNING, stale);
+        }
+        response
+    })
 }
 
 async fn answer(

@@ -105,7 +105,9 @@ pub async fn read(
     let refuse = |status: Status| match status.code {
         429 => Err(Box::new(status)),
         _ if up => Ok(Read::HandOn),
-        503 if verb == Verb::Watch => Err(Box::new(Status::not_ready(5))),
+        503 if verb == Verb::Watch => {
+            Err(Box::new(Status { message: status.message, ..Status::not_ready(5) }))
+        }
         _ => Err(Box::new(status)),
     };
     let query = request.uri.query().unwrap_or_default();

@@ -10,6 +10,7 @@
 pub(crate) mod test_disk;
 #[cfg(test)]
 mod tests;
+mod unwritten;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -33,6 +34,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 use watch_cache::{Cache, Change, Event, Limits, restore::Past};
 
+use self::unwritten::UnwrittenBlobs;
 use crate::subscriptions::Key;
 
 /// How long a change may wait for the disk.
@@ -61,6 +63,8 @@ pub struct Storage {
     unreadable: Arc<Mutex<BTreeMap<String, String>>>,
     /// What the disk does not take, by subscription.
     unstored: Arc<Mutex<BTreeMap<String, Unstored>>>,
+    /// Documents that the disk does not take.
+    unwritten: Arc<Mutex<UnwrittenBlobs>>,
     /// Whose turn it is to change a document by what it says.
     turn: Arc<Mutex<()>>,
 }
@@ -107,8 +111,8 @@ impl Storage {
         }
         let (blobs, unreadable) = (store.blobs(), Arc::new(Mutex::new(unreadable)));
         let store = Arc::new(Mutex::new(store));
-        let (unstored, turn) = (Arc::default(), Arc::default());
-        Ok((Self { store, blobs, unreadable, unstored, turn }, caches))
+        let (unstored, unwritten, turn) = (Arc::default(), Arc::default(), Arc::default());
+        Ok((Self { store, blobs, unreadable, unstored, unwritten, turn }, caches))
     }
 
     /// Stores a whole list, which takes the place of all before it. Says whether it was taken.
@@ -175,8 +179,10 @@ impl Storage {
 
     /// What the disk does not take, and why.
     pub fn unstored(&self) -> Vec<String> {
+        let blobs = self.unwritten_blobs();
         let unstored = self.unstored.lock();
-        unstored.iter().map(|(whose, unstored)| format!("{whose}: {}", unstored.why)).collect()
+        let streams = unstored.iter().map(|(whose, unstored)| format!("{whose}: {}", unstored.why));
+        streams.chain(blobs).collect()
     }
 
     /// Removes a subscription, by its name. Waits for the disk; others are stored meanwhile.
@@ -186,7 +192,7 @@ impl Storage {
         let written = dropping.hand_over();
         self.store.lock().settle_drop(dropping);
         written?;
-        self.is_readable(name);
+        self.forget_problem(name);
         Ok(())
     }
 
@@ -222,7 +228,7 @@ impl Storage {
                 if unstored.remove(name).is_some() {
                     info!(key = name, "the disk takes what changes again");
                 }
-                self.is_readable(name);
+                self.forget_problem(name);
             }
             // It was let go meanwhile: a change was on its way still.
             Err(error @ Error::NotBegun { .. }) => debug!(key = name, %error, "it is no longer stored"),
@@ -244,14 +250,14 @@ impl Storage {
     /// Keeps a document, atomically.
     pub fn put_blob(&self, name: &str, content: &[u8]) -> Result<(), Error> {
         self.blobs.put(name, content)?;
-        self.is_readable(name);
+        self.forget_problem(name);
         Ok(())
     }
 
     /// Keeps a document that holds a secret, encrypted.
     pub fn put_sealed_blob(&self, name: &str, content: &[u8]) -> Result<(), Error> {
         self.blobs.put_sealed(name, content)?;
-        self.is_readable(name);
+        self.forget_problem(name);
         Ok(())
     }
 
@@ -263,8 +269,9 @@ impl Storage {
 
     /// Removes a document.
     pub fn remove_blob(&self, name: &str) -> Result<(), Error> {
+        self.unwritten.lock().remove(name);
         self.blobs.remove(name)?;
-        self.is_readable(name);
+        self.forget_problem(name);
         Ok(())
     }
 
@@ -279,7 +286,7 @@ impl Storage {
     pub fn blob(&self, name: &str) -> Option<Bytes> {
         match self.blobs.get(name) {
             Ok(found) => {
-                self.is_readable(name);
+                self.forget_problem(name);
                 found
             }
             Err(error) => {
@@ -291,8 +298,8 @@ impl Storage {
         }
     }
 
-    /// What was wrong with it is so no more.
-    fn is_readable(&self, name: &str) {
+    /// Nothing is wrong with it any more.
+    fn forget_problem(&self, name: &str) {
         self.unreadable.lock().remove(name);
     }
 

@@ -13,6 +13,7 @@ mod connector;
 mod counted;
 mod dial;
 mod endpoint;
+mod illness;
 pub mod json;
 mod lane;
 mod link;

@@ -3,6 +3,8 @@
 //!
 //! In: objects of anybody. Out: what was asked for, or nothing; it never panics, and decodes no more than what it passes through.
 
+mod entries;
+
 use std::borrow::Cow;
 
 use bytes::Bytes;
@@ -288,49 +290,7 @@ impl Message {
             }
         }
     }
-
-    /// The text under `key` of a field that maps texts to texts.
-    pub fn entry(&self, field: Field, key: &str) -> Option<String> {
-        match self {
-            Self::Json(members) => members.get(field.name)?.get(key)?.as_str().map(str::to_owned),
-            Self::Protobuf(_) => {
-                let found = self
-                    .messages(field)
-                    .into_iter()
-                    .rev()
-                    .find(|entry| entry.text(KEY).as_deref() == Some(key))?;
-                Some(found.text(VALUE).unwrap_or_default().into_owned())
-            }
-        }
-    }
-
-    /// Changes the text under `key` of a field that maps texts to texts.
-    pub fn edit_entry(&mut self, field: Field, key: &str, edit: impl FnOnce(&str) -> Option<String>) -> bool {
-        match self {
-            Self::Json(members) => {
-                let Some(value) = members.get_mut(field.name).and_then(|map| map.get_mut(key)) else {
-                    return false;
-                };
-                let Some(new) = value.as_str().and_then(edit) else { return false };
-                *value = new.into();
-                true
-            }
-            Self::Protobuf(_) => {
-                let mut edit = Some(edit);
-                self.edit_each(field, |entry| {
-                    if entry.text(KEY).as_deref() != Some(key) {
-                        return Verdict::Keep;
-                    }
-                    let new = entry.text(VALUE).and_then(|value| edit.take()?(&value));
-                    Verdict::changed(new.is_some_and(|new| entry.set_text(VALUE, &new)))
-                })
-            }
-        }
-    }
 }
-
-const KEY: Field = Field::new("key", 1);
-const VALUE: Field = Field::new("value", 2);
 
 /// Where the contents of a field stand; none of a message that is malformed.
 fn contents(body: &[u8], number: u64) -> impl Iterator<Item = std::ops::Range<usize>> {
@@ -472,6 +432,7 @@ mod tests {
         put_bytes(&mut protobuf, 2, &entry);
         for mut message in both(json!({ "b": { "k": "v" } }), protobuf) {
             assert!(!message.edit_entry(B, "other", |_| Some(String::new())));
+            assert_eq!(message.keys(B), ["k"]);
             assert!(message.edit_entry(B, "k", |value| Some(format!("{value}{value}"))));
             assert!(!message.edit_entry(B, "k", |value| { (value != "vv").then(String::new) }));
         }

@@ -125,22 +125,24 @@ impl<'a> Frame<'a> {
     }
 
     /// Whether anywhere in `bytes` stands that a list is whole.
-    pub(crate) fn completes(seed: u32, bytes: &'a [u8]) -> bool {
-        let is_one = |bytes| matches!(Self::parse(seed, bytes), Parsed::Frame(frame, _) if frame.kind == Kind::Complete);
-        bytes.windows(PREFIX + FIXED).any(|bytes| bytes[PREFIX] == Kind::Complete as u8 && is_one(bytes))
+    pub(crate) fn completes(seed: u32, bytes: &[u8]) -> bool {
+        Self::stands(seed, bytes, |kind, _| kind == Kind::Complete)
     }
 
     /// Whether anywhere in `bytes` stands a record that was written after the one of that sequence: a file that merely ends early has none.
-    pub(crate) fn follows(seed: u32, bytes: &'a [u8], sequence: u64) -> bool {
-        // No checksum is reckoned where the rest would not fit.
-        let may_be = |bytes: &[u8]| {
-            let next = |at: usize| bytes.get(at..).and_then(|rest| rest.first_chunk()).copied();
-            let later = next(PREFIX + 1).map_or(0, u64::from_le_bytes).saturating_sub(sequence);
-            Kind::from_byte(bytes[PREFIX]).is_some() && (1..=bytes.len() as u64).contains(&later)
-        };
+    pub(crate) fn follows(seed: u32, bytes: &[u8], sequence: u64) -> bool {
+        let most = bytes.len() as u64;
+        Self::stands(seed, bytes, |_, later| (1..=most).contains(&later.saturating_sub(sequence)))
+    }
+
+    /// Whether anywhere in `bytes` a frame stands that is meant by its kind and its sequence: those are looked at before a checksum is reckoned.
+    fn stands(seed: u32, bytes: &[u8], is_meant: impl Fn(Kind, u64) -> bool) -> bool {
         (0..bytes.len().saturating_sub(PREFIX + FIXED - 1)).any(|at| {
             let rest = bytes.get(at..).unwrap_or_default();
-            may_be(rest) && matches!(Self::parse(seed, rest), Parsed::Frame(..))
+            let kind = rest.get(PREFIX).and_then(|kind| Kind::from_byte(*kind));
+            let sequence = rest.get(PREFIX + 1..).and_then(|rest| rest.first_chunk()).copied();
+            kind.zip(sequence).is_some_and(|(kind, sequence)| is_meant(kind, u64::from_le_bytes(sequence)))
+                && matches!(Frame::parse(seed, rest), Parsed::Frame(..))
         })
     }
 

@@ -267,6 +267,12 @@ impl FakeApiServer {
         self.server.faults.fail_next(status);
     }
 
+    /// Answers every request whose path begins so with this error until [`Self::heal`]: with `/` as a server does whose etcd is gone. Watches that are
+    /// open stay so.
+    pub fn fail(&self, below: &str, status: u16) {
+        self.server.faults.fail(below, status);
+    }
+
     /// Lets this server's watch cache stay at a version, as one that is cut off from etcd; `None` lets it catch up. Reads
     /// of the most recent version go past the cache, as a real server's do.
     pub fn lag(&self, rv: Option<u64>) {

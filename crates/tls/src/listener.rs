@@ -10,7 +10,7 @@ use std::{
     cmp::Reverse,
     collections::HashMap,
     io,
-    net::{IpAddr, Ipv6Addr, SocketAddr},
+    net::{IpAddr, SocketAddr},
     pin::pin,
     sync::Arc,
     time::Duration,
@@ -135,7 +135,7 @@ impl TlsListener {
             };
             (address, result)
         });
-        self.pending.push(Pending { task, from: source(address.ip()), begun: Instant::now() });
+        self.pending.push(Pending { task, from: socket::source(address.ip()), begun: Instant::now() });
     }
 
     /// Which handshake gives way to another one, and from when on; none while there is room.
@@ -176,14 +176,6 @@ impl TlsListener {
         warn!(%error, pause = ?self.pause, "cannot accept connections");
         self.paused_until = Some(Instant::now() + self.pause);
         self.pause = (self.pause * 2).min(PAUSE.1);
-    }
-}
-
-/// What counts as one address: of IPv6 the network of one subscriber, who has all of it.
-fn source(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
-        address @ IpAddr::V4(_) => address,
     }
 }
 
@@ -246,14 +238,6 @@ impl Listener for TlsListener {
 mod tests {
     use super::*;
     use crate::resolver::ServingCertificate;
-
-    #[test]
-    fn of_version_6_a_network_is_one_address() {
-        let source = |text: &str| source(text.parse().unwrap()).to_string();
-        assert_eq!(source("2001:db8:1:2:3:4:5:6"), source("2001:db8:1:2::7"));
-        assert_ne!(source("2001:db8:1:2::7"), source("2001:db8:1:3::7"));
-        assert_eq!(source("::ffff:10.0.0.1"), "10.0.0.1");
-    }
 
     #[tokio::test]
     async fn clients_that_vanish_are_noticed() {

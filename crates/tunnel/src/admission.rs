@@ -58,26 +58,19 @@ mod tests {
 
     #[test]
     fn a_node_stands_only_for_what_it_was_elected_for() {
-        let node =
-            |place, pool: Option<&str>| Node { place, pool: pool.map(str::to_owned), addresses: vec![] };
-        let gateway = |exposed, nodes: &[&str]| GatewayState {
-            exposed,
-            endpoints: nodes.iter().map(|&node| node.to_owned()).collect(),
-            ..GatewayState::default()
-        };
         let view = View {
             nodes: [
-                ("c1".to_owned(), node(Place::Cloud, None)),
-                ("c2".to_owned(), node(Place::Cloud, None)),
-                ("a1".to_owned(), node(Place::Edge, Some("a"))),
-                ("a2".to_owned(), node(Place::Edge, Some("a"))),
-                ("solo".to_owned(), node(Place::Edge, None)),
+                ("c1".to_owned(), Node::of(Place::Cloud, None)),
+                ("c2".to_owned(), Node::of(Place::Cloud, None)),
+                ("a1".to_owned(), Node::of(Place::Edge, Some("a"))),
+                ("a2".to_owned(), Node::of(Place::Edge, Some("a"))),
+                ("solo".to_owned(), Node::of(Place::Edge, None)),
             ]
             .into(),
             gateways: [
-                (Domain::Cloud, gateway(true, &["c1"])),
+                (Domain::Cloud, GatewayState::of(true, &["c1"])),
                 // Elected by mistake for a pool it is not in.
-                (Domain::Pool("a".into()), gateway(false, &["a1", "solo"])),
+                (Domain::Pool("a".into()), GatewayState::of(false, &["a1", "solo"])),
             ]
             .into(),
             destinations: vec![],

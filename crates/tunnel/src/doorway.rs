@@ -5,7 +5,7 @@ use std::{
     collections::HashMap,
     fmt,
     hash::{DefaultHasher, Hash, Hasher},
-    net::{IpAddr, Ipv6Addr},
+    net::IpAddr,
     sync::Arc,
 };
 
@@ -69,10 +69,7 @@ impl fmt::Display for Source {
 
 impl From<IpAddr> for Source {
     fn from(address: IpAddr) -> Self {
-        Self::Network(match address.to_canonical() {
-            IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
-            address @ IpAddr::V4(_) => address,
-        })
+        Self::Network(tls::socket::source(address))
     }
 }
 

@@ -209,18 +209,11 @@ mod tests {
             ("a3", Place::Edge, Some("a")),
             ("solo", Place::Edge, None),
         ];
-        let nodes = nodes.map(|(name, place, pool): (_, _, Option<&str>)| {
-            (name.to_owned(), Node { place, pool: pool.map(str::to_owned), addresses: vec![] })
-        });
-        let gateway = |exposed, nodes: &[&str]| GatewayState {
-            exposed,
-            endpoints: nodes.iter().map(|&node| node.to_owned()).collect(),
-            ..GatewayState::default()
-        };
+        let nodes = nodes.map(|(name, place, pool)| (name.to_owned(), Node::of(place, pool)));
         let gateways = [
-            (Domain::Cloud, gateway(true, &["c0", "c1"])),
-            (pool("x"), gateway(true, &["x1"])),
-            (pool("a"), gateway(false, &["a0", "a1"])),
+            (Domain::Cloud, GatewayState::of(true, &["c0", "c1"])),
+            (pool("x"), GatewayState::of(true, &["x1"])),
+            (pool("a"), GatewayState::of(false, &["a0", "a1"])),
         ];
         let view = View { nodes: nodes.into(), gateways: gateways.into(), destinations: vec![] };
         let itself = |node: &str| Some(Domain::Solo(node.to_owned()));

@@ -51,6 +51,23 @@ pub struct GatewayState {
     pub listed: BTreeSet<String>,
 }
 
+#[cfg(test)]
+impl Node {
+    /// One without an address.
+    pub(crate) fn of(place: Place, pool: Option<&str>) -> Self {
+        Self { place, pool: pool.map(str::to_owned), addresses: vec![] }
+    }
+}
+
+#[cfg(test)]
+impl GatewayState {
+    /// One for which these are elected.
+    pub(crate) fn of(exposed: bool, endpoints: &[&str]) -> Self {
+        let endpoints = endpoints.iter().map(|&node| node.to_owned()).collect();
+        Self { exposed, endpoints, ..Self::default() }
+    }
+}
+
 /// The local picture of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct View {

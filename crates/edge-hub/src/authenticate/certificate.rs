@@ -10,7 +10,10 @@ use super::User;
 pub fn user_of(certificate: &CertificateDer<'_>) -> Option<User> {
     let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
     let subject = parsed.subject();
-    let name = subject.iter_common_name().next()?.as_str().ok()?;
+    // Of several the API server takes one, and another reader another.
+    let mut names = subject.iter_common_name();
+    let (Some(name), None) = (names.next(), names.next()) else { return None };
+    let name = name.as_str().ok()?;
     let groups =
         subject.iter_organization().filter_map(|group| group.as_str().ok()).map(Into::into).collect();
     (!name.is_empty()).then(|| User { name: name.into(), groups })

@@ -23,6 +23,12 @@ pub fn yurt_hub_cfg(data: impl Fn(&str) -> Option<String>) -> Layer {
     }
 }
 
+/// Those of the keys of `yurt-hub-cfg` that mean nothing here: misspelt, or of a filter that there is no more.
+pub fn unknown_of_yurt_hub_cfg(keys: Vec<String>) -> Vec<String> {
+    let known = |key: &String| key == CACHE_AGENTS || FilterName::ALL.iter().any(|name| name.as_str() == key);
+    keys.into_iter().filter(|key| !known(key)).collect()
+}
+
 /// `leader-hub-<pool>`: `pool-scoped-metadata`. `before` is what it said last: that stays in force while it says something of which
 /// nothing can be read.
 pub fn leader_hub(data: impl Fn(&str) -> Option<String>, before: Option<&Pooled>) -> Layer {
@@ -39,4 +45,18 @@ pub fn leader_hub(data: impl Fn(&str) -> Option<String>, before: Option<&Pooled>
         Some(good.into_iter().filter_map(|(_, resource)| resource).collect())
     });
     Layer { pooled, ..Layer::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misspelt_key_is_found_and_those_of_openyurt_are_known() {
+        let keys = ["cache_agents", "cache-agents", "servicetopology", "masterservice", "Servicetopology"];
+        assert_eq!(
+            unknown_of_yurt_hub_cfg(keys.map(str::to_owned).into()),
+            ["cache-agents", "Servicetopology"]
+        );
+    }
 }

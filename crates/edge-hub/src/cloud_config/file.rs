@@ -15,6 +15,17 @@ use crate::filters::FilterName;
 /// The most a file may hold, in bytes: a mistaken path must not fill the memory.
 const MOST: u64 = 1 << 20;
 
+/// The keys of the file.
+const KEYS: [&str; 7] = [
+    "poolScopeResources",
+    "passThroughResources",
+    "freshness",
+    "cacheAgents",
+    "filters",
+    "tunnel",
+    "tunnelDestinations",
+];
+
 /// What is wrong with the file. Each names it, and the key.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
@@ -34,7 +45,7 @@ pub enum FileError {
     },
     /// No YAML, or an unknown key.
     #[error(
-        "--config {path}: {reason}; keys are poolScopeResources, passThroughResources, freshness, cacheAgents, filters, tunnel, tunnelDestinations"
+        "--config {path}: {reason}; keys are {}", KEYS.join(", ")
     )]
     Syntax {
         /// Which one.
@@ -75,17 +86,32 @@ pub fn read(path: &Path) -> Result<Layer, FileError> {
     parse(path, &std::fs::read_to_string(path).map_err(unreadable)?)
 }
 
-/// In one line, as a log has it: what follows the first shows the file.
-fn syntax(path: &Path, error: &serde_saphyr::Error) -> FileError {
-    let reason = error.to_string().lines().next().unwrap_or_default().to_owned();
+/// In one line, as a log has it: what follows the first shows the file. The reader says where a value is of the wrong kind, and not of which key.
+fn syntax(path: &Path, text: &str, error: &serde_saphyr::Error) -> FileError {
+    let mut reason = error.to_string().lines().next().unwrap_or_default().to_owned();
+    let at = error.location().filter(|_| !reason.contains("unknown field"));
+    if let Some(key) = at.and_then(|at| key_before(text, at.line(), at.column())) {
+        reason.insert_str(0, &format!("{key}: "));
+    }
     FileError::Syntax { path: path.to_owned(), reason }
+}
+
+/// The last key of the file before a place in it; the first line and column are 1.
+fn key_before(text: &str, line: u64, column: u64) -> Option<&'static str> {
+    let (line, column) = (usize::try_from(line).ok()?, usize::try_from(column).ok()?);
+    let mut before: Vec<String> =
+        text.lines().take(line.checked_sub(1)?).map(|line| format!("{line}\n")).collect();
+    before.push(text.lines().nth(line - 1)?.chars().take(column).collect());
+    let before = before.concat();
+    let last = |key: &str| before.rfind(&format!("{key}:")).max(before.rfind(&format!("{key}\":")));
+    KEYS.into_iter().filter(|key| last(key).is_some()).max_by_key(|key| last(key))
 }
 
 fn parse(path: &Path, text: &str) -> Result<Layer, FileError> {
     let file = if text.trim().is_empty() {
         File::default()
     } else {
-        serde_saphyr::from_str(text).map_err(|error| syntax(path, &error))?
+        serde_saphyr::from_str(text).map_err(|error| syntax(path, text, &error))?
     };
     let File {
         pool_scope_resources,
@@ -169,6 +195,12 @@ mod tests {
             ("freshness: { /v1/pods: soon }", "write strict, any, or bounded:SECONDS"),
             ("tunnelDestinations: [x]", "tunnelDestinations: \"x\" is not WHAT[@WHERE]=PORTS[:WHO]"),
             ("filters: { x: [] }", "write one of discardcloudservice"),
+            ("tunnel: yes please", "f: tunnel: "),
+            ("cacheAgents:\n- a\nfreshness:\n  - /v1/pods\n", "f: freshness: "),
+            ("tunnel: true\npoolScopeResources: 3\n", "f: poolScopeResources: "),
+            ("{cacheAgents: [a], tunnel: 3, filters: {}}", "f: tunnel: "),
+            ("{\"poolScopeResources\": 3, \"tunnel\": true}", "f: poolScopeResources: "),
+            ("tunnel: true\nfilter: {}\n", "f: error: line 2 column 1: unknown field `filter`"),
         ] {
             let error = parse(Path::new("f"), text).unwrap_err().to_string();
             assert!(error.starts_with("--config f: ") && error.contains(words), "{error}");

@@ -5,13 +5,14 @@ use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
 use kube_wire::{
     edit::{Field, Message},
     object::Object,
+    request::Verb,
     resource::GroupVersionResource,
 };
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::{FileError, Layer, leader_hub, private, read, rules, yurt_hub_cfg};
+use super::{FileError, Layer, leader_hub, private, read, rules, unknown_of_yurt_hub_cfg, yurt_hub_cfg};
 use crate::{
     filters::{
         Rules,
@@ -73,7 +74,16 @@ async fn run(hub: Arc<Hub>, start: Start) {
             (pool, pooled) = (current, None);
         }
         config.read(&hub, |told| match told {
-            Told::Put(object) => cluster = yurt_hub_cfg(data(object)),
+            Told::Put(object) => {
+                let keys = Message::of(object).map(|message| message.keys(DATA));
+                for key in unknown_of_yurt_hub_cfg(keys.unwrap_or_default()) {
+                    warn!(
+                        config_map = api::names::HUB_CONFIG_MAP,
+                        key, "nothing reads it: keys are cache_agents and the names of filters"
+                    );
+                }
+                cluster = yurt_hub_cfg(data(object));
+            }
             Told::Gone(_) => cluster = Layer::default(),
             // What it said holds until it is read anew.
             Told::Reset => {}
@@ -161,6 +171,9 @@ fn apply(hub: &Hub, sharing: Sharing, cloud: &Layer) {
     let keeps = |resource: &&GroupVersionResource| before.keeps(resource);
     for resource in hub.sharing.load().passed_through.iter().filter(keeps) {
         info!(%resource, "passed through from now on");
+        if hub.filters.concern(Verb::List, resource, "") {
+            warn!(%resource, "passed through: clients are shown it as the API server has it, and filters do nothing");
+        }
         hub.subscriptions.let_go(resource);
     }
     for resource in new.difference(&old) {

@@ -1,5 +1,5 @@
-//! What kind of process is at the other end of a loopback connection: one of the node, or one of a pod that shares the node's
-//! network. Both may run as root, and only the first is the node.
+//! What kind of process is at the other end of a loopback connection: one of the node, one of a pod that shares the node's
+//! network, or the container runtime. All may run as root, and only the first is the node.
 //!
 //! Where cgroups are of version 2 alone the kernel says in which cgroup the socket was made, to anybody who asks. Elsewhere the process
 //! that has the socket is looked for in `/proc`, which takes `CAP_SYS_PTRACE`. Either costs milliseconds, and is done only for callers
@@ -42,6 +42,8 @@ pub enum Origin {
     Node,
     /// To a pod.
     Pod,
+    /// To the container runtime, which connects for whoever may forward a port of a pod that shares the node's network.
+    Runtime,
 }
 
 /// A TCP connection as its other end sees it, and the number of that end's socket.
@@ -106,7 +108,11 @@ fn origin(socket: &Socket) -> Option<Origin> {
         let first = RECENT.lock().clone();
         let process = process_of(Path::new("/proc"), &first, socket.inode)?;
         note(&mut RECENT.lock(), process);
-        pod_cgroup::origin(&fs::read_to_string(format!("/proc/{process}/cgroup")).ok()?)
+        let told = |file| fs::read_to_string(format!("/proc/{process}/{file}")).ok();
+        if pod_cgroup::is_of_runtime(told("comm")?.trim_end()) {
+            return Some(Origin::Runtime);
+        }
+        pod_cgroup::origin(&told("cgroup")?)
     })
 }
 

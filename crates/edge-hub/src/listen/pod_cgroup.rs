@@ -23,6 +23,9 @@ pub(super) fn origin(text: &str) -> Option<Origin> {
     if paths.iter().any(|path| is_of_pods(path)) {
         return Some(Origin::Pod);
     }
+    if paths.iter().any(|path| is_service_of_runtime(path)) {
+        return Some(Origin::Runtime);
+    }
     // Seen from a cgroup namespace of our own: what is outside is not shown by its name.
     let is_outside = |path: &&str| path.split('/').any(|part| part == "..");
     (!paths.iter().any(is_outside)).then_some(Origin::Node)
@@ -30,7 +33,25 @@ pub(super) fn origin(text: &str) -> Option<Origin> {
 
 /// The same by the path of its only cgroup.
 pub(super) fn origin_of_path(path: &Path) -> Origin {
-    if is_of_pods(&path.to_string_lossy()) { Origin::Pod } else { Origin::Node }
+    let path = path.to_string_lossy();
+    match (is_of_pods(&path), is_service_of_runtime(&path)) {
+        (true, _) => Origin::Pod,
+        (false, true) => Origin::Runtime,
+        (false, false) => Origin::Node,
+    }
+}
+
+/// Names of container runtimes' daemons, of their processes and, with `.service`, of their units. Asked to forward a port of a pod that has the
+/// node's network they connect to the node's loopback themselves (containerd, `internal/cri/server/sandbox_portforward_linux.go`).
+const RUNTIMES: [&str; 6] = ["containerd", "crio", "cri-o", "dockerd", "docker", "cri-dockerd"];
+
+/// Whether a process of this name is a container runtime.
+pub(super) fn is_of_runtime(name: &str) -> bool {
+    RUNTIMES.contains(&name)
+}
+
+fn is_service_of_runtime(path: &str) -> bool {
+    path.split('/').filter_map(|part| part.strip_suffix(".service")).any(is_of_runtime)
 }
 
 fn is_of_pods(path: &str) -> bool {
@@ -61,6 +82,11 @@ mod tests {
         ];
         for text in nodes {
             assert_eq!(origin(text), Some(Origin::Node), "{text}");
+        }
+        for unit in ["containerd", "crio", "docker"] {
+            assert_eq!(origin(&format!("0::/system.slice/{unit}.service\n")), Some(Origin::Runtime));
+            let path = format!("/sys/fs/cgroup/system.slice/{unit}.service");
+            assert_eq!(origin_of_path(Path::new(&path)), Origin::Runtime);
         }
         for text in ["", "nonsense", "0::/../besteffort/pod7d0c\n"] {
             assert_eq!(origin(text), None, "{text:?}");

@@ -1,17 +1,13 @@
 //! How many connections a listener of the node's own has. Where there are as many as may be, the one goes that has waited longest for its next
 //! request: whoever opens connections and asks nothing takes neither memory nor files without end, and keeps nobody out.
 
-use std::{
-    collections::BTreeMap,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
-use axum::body::{Body, Bytes};
-use http_body::{Frame, SizeHint};
+use axum::body::Body;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
+
+use crate::keeping::Keeping;
 
 /// How many connections there may be.
 const ALL: usize = 4096;
@@ -109,38 +105,13 @@ pub(super) struct UnderWay(Seat);
 impl UnderWay {
     /// The request is under way until that body is sent.
     pub(super) fn until_sent(self, body: Body) -> Body {
-        Body::new(Sent { body, _under_way: self })
+        Body::new(Keeping::new(body, self))
     }
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
         self.0.count(|under_way| under_way - 1);
-    }
-}
-
-struct Sent {
-    body: Body,
-    _under_way: UnderWay,
-}
-
-impl http_body::Body for Sent {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 

@@ -80,8 +80,8 @@ pub struct Documents {
     confirmed: Arc<Mutex<HashMap<String, u64>>>,
     /// What is on its way to the disk, by its name: it is answered as if it were there. Until then it counts as collected.
     passed: Arc<Mutex<HashMap<String, Bytes>>>,
-    /// What was read from the disk and is being answered: however many read it slowly, it is in memory once. Held while it is read and written,
-    /// so that none of before is answered after.
+    /// What was read from the disk and is being answered: however many read it slowly, it is in memory once. Held while it is read, and
+    /// forgotten once another is written: none of before is answered after.
     lent: Arc<Mutex<HashMap<String, Weak<Bytes>>>>,
     /// Held by who writes.
     index: Arc<Mutex<Index>>,
@@ -256,16 +256,17 @@ impl Documents {
             (Some(one), Some(other)) => Some(if other.0 > one.0 { other } else { one }),
             (one, other) => one.or(other),
         };
-        // The groups alone are in discovery of all that they have.
-        let groups = || {
-            let (at, head, body) = found(named(path_and_query, forms::AGGREGATED).blob)?;
-            let groups = groups::alone(path_and_query, &body)?;
+        // What is asked of one group or version is in discovery of all of them.
+        let part = || {
+            let path = path_and_query.split('?').next().unwrap_or_default();
+            let (at, head, body) = found(named(groups::source(path)?, forms::AGGREGATED).blob)?;
+            let plain = groups::plain(path, &body)?;
             let headers = vec![(header::CONTENT_TYPE.to_string(), forms::JSON.to_owned())];
-            Some((at, Head { headers, ..head }, groups.into()))
+            Some((at, Head { headers, ..head }, plain.into()))
         };
         let common = forms::accepted(request).into_iter().find_map(|form| {
-            let groups = if form == forms::JSON { groups() } else { None };
-            newer(found(named(path_and_query, form).blob), groups)
+            let part = if form == forms::JSON { part() } else { None };
+            newer(found(named(path_and_query, form).blob), part)
         });
         let newer = newer(found(name(path_and_query, request).blob), common);
         let (at, head, body) = newer?;

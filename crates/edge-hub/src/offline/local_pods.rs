@@ -131,13 +131,10 @@ fn change(hub: &Hub, change: impl FnOnce(&mut LocalPods)) {
         change(Arc::make_mut(&mut view.local_pods));
     });
     let local = hub.filters.view().local_pods.clone();
-    let stored = if local.pods.is_empty() {
-        hub.storage.remove_blob(BLOB)
-    } else {
-        hub.storage.put_blob(BLOB, &serde_json::to_vec(&*local).unwrap_or_default())
-    };
-    if let Err(error) = stored {
-        warn!(%error, "what the kubelet says of its pods cannot be stored");
+    if !local.pods.is_empty() {
+        hub.storage.keep_blob(BLOB, &serde_json::to_vec(&*local).unwrap_or_default());
+    } else if let Err(error) = hub.storage.remove_blob(BLOB) {
+        warn!(%error, "what the kubelet said of its pods cannot be removed");
     }
 }
 

@@ -1,7 +1,6 @@
 //! Of which kind the objects of a resource are that is not built in: lists say it, and it is stored.
 
 use kube_wire::{resource::GroupVersionResource, transcode};
-use tracing::warn;
 
 use super::Reflector;
 
@@ -15,10 +14,8 @@ impl Reflector {
     /// beside them, and a list may be empty.
     pub(super) fn keep_kind(&self, resource: &GroupVersionResource, kind: Option<&str>) {
         let Some(kind) = kind.filter(|_| transcode::kind_of(resource).is_none()) else { return };
-        if self.kind(resource).as_deref() != Some(kind)
-            && let Err(error) = self.storage.put_blob(&kind_blob(resource), kind.as_bytes())
-        {
-            warn!(kind, %error, "cannot store the kind of a resource");
+        if self.kind(resource).as_deref() != Some(kind) {
+            self.storage.keep_blob(&kind_blob(resource), kind.as_bytes());
         }
     }
 }

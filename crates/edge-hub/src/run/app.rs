@@ -363,6 +363,7 @@ async fn housekeeping(hub: Arc<Hub>, storage: Storage, shutdown: CancellationTok
 }
 
 fn store_memories(hub: &Hub, storage: &Storage) {
+    storage.write_again();
     let memories = [
         (ALLOWANCES, hub.authorizer.export()),
         (REFUSED, hub.tokens.export()),
@@ -370,10 +371,8 @@ fn store_memories(hub: &Hub, storage: &Storage) {
         (UNASKED, hub.subscriptions.export()),
     ];
     for (name, memory) in memories {
-        if let Some(memory) = memory
-            && let Err(error) = storage.put_blob(name, &memory)
-        {
-            warn!(name, %error, "what a restart should find cannot be stored");
+        if let Some(memory) = memory {
+            storage.keep_blob(name, &memory);
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::{
 #[derive(Clone, Debug, clap::Args)]
 pub struct RunArgs {
     /// Name of this node, as the cluster knows it.
-    #[arg(long, env = "NODE_NAME", value_name = "NAME")]
+    #[arg(long, env = "NODE_NAME", value_name = "NAME", value_parser = name_of_node)]
     pub node_name: String,
 
     /// API servers, as https://host:port; the first that answers is used.
@@ -203,5 +203,13 @@ fn loopback(text: &str) -> Result<IpAddr, String> {
         Ok(address)
     } else {
         Err("must be a loopback address: this listener has no TLS".to_owned())
+    }
+}
+
+/// A name that a Node can have.
+fn name_of_node(text: &str) -> Result<String, String> {
+    match kube_wire::names::subdomain_errors(text).first() {
+        None => Ok(text.to_owned()),
+        Some(error) => Err(error.clone()),
     }
 }

@@ -127,10 +127,10 @@ pub async fn refused(hub: &Hub, caller: &Caller, verb: Verb, path: &ResourcePath
 
 /// The API server answered a read that was handed on to it, of a resource of which something is held: without a link its reader is shown that, too.
 pub fn answered(hub: &Arc<Hub>, caller: &Caller, verb: Verb, path: &ResourcePath, query: &str) {
-    let Ok(wanted) = Wanted::parse(verb, path, query) else { return };
     if !hub.sharing.load().keeps(&path.resource) || !hub.subscriptions.are_of(&path.resource) {
         return;
     }
+    let Ok(wanted) = Wanted::parse(verb, path, query) else { return };
     let (hub, caller, attributes) = (hub.clone(), caller.clone(), wanted.attributes(path));
     let (refusals, tasks) = (hub.authorizer.refusals(), hub.tasks.clone());
     // Its reader does not wait until it is known who that is.

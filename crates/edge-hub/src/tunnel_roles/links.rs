@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use api::names::{GATEWAY_SERVER_NAME, POOL_GATEWAY_SERVER_NAME};
+use api::names::GATEWAY_SERVER_NAMES;
 use rustls_pki_types::ServerName;
 use tokio::{
     sync::watch,
@@ -39,9 +39,7 @@ pub(super) async fn keep(
     shutdown: CancellationToken,
 ) {
     // They are names as DNS has them.
-    let [Ok(exposed), Ok(of_pool)] =
-        [GATEWAY_SERVER_NAME, POOL_GATEWAY_SERVER_NAME].map(ServerName::try_from)
-    else {
+    let [Ok(exposed), Ok(of_pool)] = GATEWAY_SERVER_NAMES.map(ServerName::try_from) else {
         return;
     };
     let credentials = Credentials::new();

@@ -1,33 +1,29 @@
 //! The body of an answer from upstream, and the connection that it comes over.
 
-use std::{
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use axum::body::Bytes;
-use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use super::lane::Lane;
+use crate::keeping::Keeping;
 
 /// A body as it comes from the API server. As long as it lives, its connection counts its stream as open.
-pub struct Answer {
-    body: Incoming,
+pub type Answer = Keeping<Incoming, Open>;
+
+/// The stream that an answer comes over.
+pub struct Open {
     source: Source,
     _stream: Arc<()>,
 }
 
 impl Answer {
-    pub(super) fn new(body: Incoming, source: Source, stream: Arc<()>) -> Self {
-        Self { body, source, _stream: stream }
+    pub(super) fn of(body: Incoming, source: Source, stream: Arc<()>) -> Self {
+        Self::new(body, Open { source, _stream: stream })
     }
 
     /// The connection that it comes over.
     pub fn source(&self) -> Source {
-        self.source.clone()
+        self.kept.source.clone()
     }
 }
 
@@ -52,25 +48,5 @@ impl Source {
         if self.lane.heard_ago() > within {
             self.lane.is_alive().await;
         }
-    }
-}
-
-impl Body for Answer {
-    type Data = Bytes;
-    type Error = hyper::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }

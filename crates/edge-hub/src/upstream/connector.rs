@@ -112,6 +112,8 @@ pub(super) enum ConnectError {
     Http(#[source] hyper::Error),
     #[error("{0}")]
     NoCertificate(Arc<str>),
+    #[error("it was left because it answered with errors, and {0}")]
+    Ill(String),
 }
 
 /// Makes connections. The certificate may be replaced at any time and holds from the next connection on.

@@ -85,7 +85,7 @@ impl Lane {
         let driver: Driver = Box::pin(async move {
             let _ended = ended.drop_guard();
             tokio::select! {
-                () = given_up.cancelled() => debug!("a connection that says nothing is given up"),
+                () = given_up.cancelled() => debug!("a connection is given up"),
                 ended = connection => if let Err(error) = ended {
                     debug!(%error, "connection");
                     if is_timeout(&error) {
@@ -136,7 +136,7 @@ impl Lane {
             answer = answer => match answer {
                 Ok(answer) => {
                     let source = Source::new(self.clone());
-                    Ok(answer.map(|body| Answer::new(body, source, stream)))
+                    Ok(answer.map(|body| Answer::of(body, source, stream)))
                 }
                 Err((unsent, error)) => {
                     let error = UpstreamError::Broken(Box::new(error));
@@ -168,6 +168,11 @@ impl Lane {
                 false
             }
         }
+    }
+
+    /// Ends it with all that is under way.
+    pub(super) fn give_up(&self) {
+        self.given_up.cancel();
     }
 
     /// Returns when the server had its time for a sign of life: from then, or from when something was last taken of an upload.

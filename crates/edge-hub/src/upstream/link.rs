@@ -2,11 +2,12 @@
 //!
 //! Servers are tried in their order, from the one that worked last, or from the next if that fell silent or answered nothing at all: one
 //! that stands still may take connections all the same, as a load balancer does whose servers are gone. The pause between rounds grows and is
-//! jittered. A server that is gone, black-holed or says good-bye is replaced by the next that answers; the streams over it end with it. A line of the
+//! jittered. A server that is gone, black-holed, ill or says good-bye is replaced by the next that answers; the streams over it end with it. A line of the
 //! hub's own that was cut looks the same, so it may come back to another server.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, mpsc, watch},
     task::JoinSet,
@@ -47,6 +48,8 @@ pub struct Link {
     showing: Showing,
     state: watch::Sender<LinkState>,
     servers: Servers,
+    /// Those that were left because they answered with errors.
+    ill: Mutex<BTreeSet<usize>>,
     renew: Arc<Notify>,
     drivers: mpsc::UnboundedSender<Driver>,
     incoming: mpsc::UnboundedReceiver<Driver>,
@@ -61,8 +64,8 @@ impl Link {
         let (drivers, incoming) = mpsc::unbounded_channel();
         let servers = Servers::new(&endpoints);
         let upstream = Upstream { state: receiver, servers: servers.clone(), renew: renew.clone() };
-        let showing = Showing::Certificate;
-        (Self { endpoints, connector, showing, state, servers, renew, drivers, incoming }, upstream)
+        let (showing, ill) = (Showing::Certificate, Mutex::default());
+        (Self { endpoints, connector, showing, state, servers, ill, renew, drivers, incoming }, upstream)
     }
 
     /// The same for who has no certificate: what goes over it as [`super::Credential::Node`] is nobody's.
@@ -119,10 +122,17 @@ impl Link {
                 }
             };
             let (silent, answered) = (session.fell_silent(), session.has_answered());
-            let reason = if silent { "the API server says nothing" } else { reason };
+            let reason = match session.illness() {
+                Some(reason) => {
+                    self.ill.lock().insert(index);
+                    reason
+                }
+                None if silent => "the API server says nothing".to_owned(),
+                None => reason.to_owned(),
+            };
             warn!(server = %session.endpoint(), reason, "the link is down");
-            self.servers.note(index, ServerState::Failed(reason.to_owned()));
-            self.state.send_replace(LinkState::Down { since: Instant::now(), reason: reason.to_owned() });
+            self.servers.note(index, ServerState::Failed(reason.clone()));
+            self.state.send_replace(LinkState::Down { since: Instant::now(), reason });
             if silent || !answered {
                 first = (index + 1) % self.endpoints.len();
             }
@@ -146,7 +156,7 @@ impl Link {
             for offset in 0..self.endpoints.len() {
                 let index = (first + offset) % self.endpoints.len();
                 let endpoint = &self.endpoints[index];
-                match self.connect_to(endpoint.clone()).await {
+                match self.connect_well(index).await {
                     Ok((session, driver)) => return (index, session, driver),
                     Err(error) => {
                         self.servers.note(index, ServerState::Failed(error.to_string()));
@@ -166,6 +176,20 @@ impl Link {
             }
             pause = (pause * 2).min(longest);
         }
+    }
+
+    /// Connects to the server of that number, which must say first that it is ready if it was left because it answered with errors.
+    async fn connect_well(&self, index: usize) -> Result<(Arc<Session>, Driver), ConnectError> {
+        let (session, mut driver) = self.connect_to(self.endpoints[index].clone()).await?;
+        if self.ill.lock().contains(&index) {
+            let ready = tokio::select! {
+                ready = session.readiness() => ready,
+                () = &mut driver => Err("the connection ended".to_owned()),
+            };
+            ready.map_err(ConnectError::Ill)?;
+            self.ill.lock().remove(&index);
+        }
+        Ok((session, driver))
     }
 
     async fn connect_to(&self, endpoint: Endpoint) -> Result<(Arc<Session>, Driver), ConnectError> {

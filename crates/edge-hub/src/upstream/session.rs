@@ -7,26 +7,31 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
 use axum::body::Body;
-use http::{HeaderValue, Request, Response, Version, header};
+use http::{HeaderValue, Request, Response, StatusCode, Version, header};
 use hyper::body::Incoming;
 use tokio::{
     sync::{Mutex, mpsc},
-    time::Instant,
+    time::{Instant, sleep, timeout},
 };
 use tracing::debug;
 
 use super::{
-    Credential, Endpoint, UpstreamError,
+    Credential, Endpoint, USER_AGENT, UpstreamError,
     answer::Answer,
     connector::{ConnectError, Connector, Showing},
+    illness::{BELIEVED, Illness},
     lane::{Lane, SendError},
 };
 
 /// How often a request that was not sent is sent over another connection.
 const RESENDS: u32 = 2;
+
+/// How long a server may take to say that it is ready. One whose etcd is gone waits for that first.
+const READINESS: Duration = Duration::from_secs(3);
 
 /// A connection's driver: ends when the connection does.
 pub(super) type Driver = futures::future::BoxFuture<'static, ()>;
@@ -44,6 +49,7 @@ pub struct Session {
     connected: Instant,
     /// Whether any request was answered.
     answered: AtomicBool,
+    illness: Illness,
     /// Where drivers of further connections go: the link's task owns them.
     drivers: mpsc::UnboundedSender<Driver>,
 }
@@ -62,8 +68,8 @@ impl Session {
         drivers: mpsc::UnboundedSender<Driver>,
     ) -> Self {
         let (more, bearer) = (Mutex::default(), Mutex::default());
-        let (connected, answered) = (Instant::now(), AtomicBool::new(false));
-        Self { endpoint, connector, first, more, bearer, connected, answered, drivers }
+        let (connected, answered, illness) = (Instant::now(), AtomicBool::new(false), Illness::default());
+        Self { endpoint, connector, first, more, bearer, connected, answered, illness, drivers }
     }
 
     /// Which API server this is.
@@ -91,8 +97,59 @@ impl Session {
         self.first.fell_silent()
     }
 
+    /// Why the link ended though the server was there: it answered nothing but errors.
+    pub(super) fn illness(&self) -> Option<String> {
+        self.illness.reason()
+    }
+
+    /// Whether the server says that it is ready; why not, else. That somebody may not ask is no sign of illness.
+    pub(super) async fn readiness(&self) -> Result<(), String> {
+        let mut request = Request::get("/readyz").header(header::USER_AGENT, USER_AGENT).body(Body::empty());
+        let request = match &mut request {
+            Ok(request) => std::mem::take(request),
+            Err(error) => return Err(error.to_string()),
+        };
+        match timeout(READINESS, self.send_over_first(request)).await {
+            Ok(Ok(status)) if status.is_server_error() => Err(format!("/readyz is answered {status}")),
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(format!("/readyz: {error}")),
+            Err(_) => Err(format!("/readyz is not answered within {READINESS:?}")),
+        }
+    }
+
+    async fn send_over_first(&self, mut request: Request<Body>) -> Result<StatusCode, UpstreamError> {
+        self.address(&mut request, &Credential::Node)?;
+        *request.version_mut() = Version::HTTP_2;
+        match self.first.send(request).await {
+            Ok(answer) => Ok(answer.status()),
+            Err(SendError::Unsent(_, error) | SendError::Failed(error)) => Err(error),
+        }
+    }
+
+    /// Takes note of how a request was answered. A server that is ill is left, with all that is under way there: a watch on it would tell nothing.
+    fn note(self: &Arc<Self>, status: StatusCode) {
+        if !self.illness.suspects(status) {
+            return;
+        }
+        let session = Arc::downgrade(self);
+        self.drive(Box::pin(async move {
+            let Some(suspected) = session.upgrade() else { return };
+            if let Err(reason) = suspected.readiness().await {
+                suspected.illness.ill(format!("the API server answers with errors, and {reason}"));
+                let lanes = [suspected.more.lock().await.clone(), suspected.bearer.lock().await.clone()];
+                lanes.iter().flatten().chain([&suspected.first]).for_each(|lane| lane.give_up());
+                return;
+            }
+            drop(suspected);
+            sleep(BELIEVED).await;
+            if let Some(session) = session.upgrade() {
+                session.illness.well();
+            }
+        }));
+    }
+
     pub(super) async fn send(
-        &self,
+        self: &Arc<Self>,
         credential: &Credential,
         mut request: Request<Body>,
     ) -> Result<Response<Answer>, UpstreamError> {
@@ -110,6 +167,7 @@ impl Session {
             match lane.send(request).await {
                 Ok(answer) => {
                     self.answered.store(true, Relaxed);
+                    self.note(answer.status());
                     return Ok(answer);
                 }
                 // A connection that said good-bye is not taken again.

@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event, Recorder, Reporter};
 use parking_lot::Mutex;
+use tracing::warn;
 
 /// Of how many objects and reasons it is remembered what was told last. Beyond that all is forgotten, and what is told again is no repeat.
 const REMEMBERED: usize = 512;
@@ -20,6 +21,17 @@ pub(crate) struct ToldEvents {
     client: Client,
     reporter: Reporter,
     last: Arc<Mutex<HashMap<About, Last>>>,
+}
+
+/// A Node as kubelets tell of it, so that `kubectl describe node` shows it: by its name in place of its UID.
+pub(crate) fn node_reference(name: &str) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Node".to_owned()),
+        name: Some(name.to_owned()),
+        uid: Some(name.to_owned()),
+        ..ObjectReference::default()
+    }
 }
 
 /// An object's UID, and the reason.
@@ -38,6 +50,14 @@ impl ToldEvents {
     /// Tells it; what was told last for the same reason in the same words is counted once more.
     pub(crate) async fn publish(&self, event: &Event, object: &ObjectReference) -> Result<(), kube::Error> {
         self.recorder(event, object).publish(event, object).await
+    }
+
+    /// The same for who goes on without it: that it could not be told is logged.
+    pub(crate) async fn tell(&self, event: &Event, object: &ObjectReference) {
+        if let Err(error) = self.publish(event, object).await {
+            let (kind, name) = (object.kind.as_deref(), object.name.as_deref());
+            warn!(kind, name, %error, "event could not be published");
+        }
     }
 
     fn recorder(&self, event: &Event, object: &ObjectReference) -> Recorder {

@@ -9,7 +9,6 @@ use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
 use kube::{Api, Client, Resource};
 use prometheus_client::metrics::counter::Counter;
 use serde_json::json;
-use tracing::warn;
 
 use super::conditions::event;
 use super::node_pool::apply::WriteError;
@@ -61,9 +60,7 @@ impl Teller<'_> {
         };
         self.writes.inc();
         let event = event(false, UNREADABLE, message, "Read");
-        if let Err(error) = self.events.publish(&event, &object.object_ref(&resource)).await {
-            warn!(name, %error, "event could not be published");
-        }
+        self.events.tell(&event, &object.object_ref(&resource)).await;
         Ok(())
     }
 }

@@ -113,7 +113,7 @@ async fn reply(server: &Arc<Server>, question: &Question, entry: &Entry) -> Repl
         Err(status) => return Reply::error(&status, Form::JSON),
     };
     entry.of_user(&user.name);
-    if let Some(code) = server.faults.take_failure() {
+    if let Some(code) = server.faults.take_failure(&question.path) {
         let reason = match code {
             429 => "TooManyRequests",
             500 => "InternalError",

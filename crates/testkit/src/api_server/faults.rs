@@ -38,6 +38,8 @@ pub(crate) struct Faults {
     connections: Mutex<Vec<Weak<Wakers>>>,
     cut_after: Mutex<VecDeque<u64>>,
     failures: Mutex<VecDeque<u16>>,
+    /// What every request is answered with whose path begins so, if it is.
+    failing: Mutex<Option<(String, u16)>>,
 }
 
 impl Default for Faults {
@@ -50,6 +52,7 @@ impl Default for Faults {
             connections: Mutex::default(),
             cut_after: Mutex::default(),
             failures: Mutex::default(),
+            failing: Mutex::default(),
         }
     }
 }
@@ -85,6 +88,7 @@ impl Faults {
         *self.rate.lock() = None;
         self.cut_after.lock().clear();
         self.failures.lock().clear();
+        *self.failing.lock() = None;
         self.wake();
     }
 
@@ -109,8 +113,16 @@ impl Faults {
         self.failures.lock().push_back(status);
     }
 
-    pub(crate) fn take_failure(&self) -> Option<u16> {
-        self.failures.lock().pop_front()
+    pub(crate) fn take_failure(&self, path: &str) -> Option<u16> {
+        let always = || {
+            let failing = self.failing.lock();
+            failing.as_ref().filter(|(below, _)| path.starts_with(below)).map(|(_, status)| *status)
+        };
+        self.failures.lock().pop_front().or_else(always)
+    }
+
+    pub(crate) fn fail(&self, below: &str, status: u16) {
+        *self.failing.lock() = Some((below.to_owned(), status));
     }
 
     fn wake(&self) {

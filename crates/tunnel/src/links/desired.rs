@@ -98,17 +98,10 @@ mod tests {
             ("a2", Place::Edge, Some("a")),
             ("solo", Place::Edge, None),
         ];
-        let nodes = nodes.map(|(name, place, pool)| {
-            (name.to_owned(), Node { place, pool: pool.map(str::to_owned), addresses: vec![] })
-        });
-        let gateway = |exposed, nodes: &[&str]| GatewayState {
-            exposed,
-            endpoints: nodes.iter().map(|&node| node.to_owned()).collect(),
-            ..GatewayState::default()
-        };
+        let nodes = nodes.map(|(name, place, pool)| (name.to_owned(), Node::of(place, pool)));
         let gateways = [
-            (Domain::Cloud, gateway(true, &["c1", "c2"])),
-            (Domain::Pool("a".into()), gateway(false, &["a1"])),
+            (Domain::Cloud, GatewayState::of(true, &["c1", "c2"])),
+            (Domain::Pool("a".into()), GatewayState::of(false, &["a1"])),
         ];
         View { nodes: nodes.into(), gateways: gateways.into(), destinations: vec![] }
     }

@@ -21,18 +21,13 @@ fn view() -> View {
         ("solo", Place::Edge, None, "192.168.1.10"),
     ];
     let nodes = nodes.map(|(name, place, pool, address)| {
-        let pool = pool.map(str::to_owned);
-        (name.to_owned(), Node { place, pool, addresses: vec![address.parse().unwrap()] })
+        let addresses = vec![address.parse().unwrap()];
+        (name.to_owned(), Node { addresses, ..Node::of(place, pool) })
     });
-    let gateway = |exposed, endpoints: &[&str]| GatewayState {
-        exposed,
-        endpoints: endpoints.iter().map(|&name| name.to_owned()).collect(),
-        ..GatewayState::default()
-    };
     let gateways = [
-        (Domain::Cloud, gateway(true, &["c1", "c2"])),
-        (Domain::Pool("a".into()), gateway(false, &["a1"])),
-        (Domain::Pool("b".into()), gateway(false, &["b1"])),
+        (Domain::Cloud, GatewayState::of(true, &["c1", "c2"])),
+        (Domain::Pool("a".into()), GatewayState::of(false, &["a1"])),
+        (Domain::Pool("b".into()), GatewayState::of(false, &["b1"])),
     ];
     let destinations = vec![
         Rule { to: Destination::Nodes { domain: None }, ports: vec![LISTED..=LISTED], from: Callers::All },

@@ -7,7 +7,7 @@ use e2e::hub::{HubNode, LOOPBACK, SECURE, runs, token};
 use e2e::{client, eventually, fresh_namespace, kubectl, kubectl_apply};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 use super::clients::CUT;
@@ -135,6 +135,34 @@ async fn documents_are_told(node: &HubNode, reader: &str) -> Result<()> {
     ] {
         let told = node.kubectl(reader, words).await?;
         ensure!(told.success && told.stdout.contains(shown), "kubectl {words:?} without a link: {told:?}");
+    }
+    parts_are_told(node, reader).await
+}
+
+/// Each group and version alone, which the hub takes from what it keeps of all: as the API server tells them, but for what is optional.
+async fn parts_are_told(node: &HubNode, reader: &str) -> Result<()> {
+    let direct = async |path: &str| -> Result<Value> {
+        let mut told: Value = serde_json::from_str(&kubectl(&["get", "--raw", path]).await?.ok()?)?;
+        for resource in told["resources"].as_array_mut().into_iter().flatten() {
+            resource.as_object_mut().context("a resource")?.remove("storageVersionHash");
+        }
+        Ok(told)
+    };
+    let groups = direct("/apis").await?;
+    let mut paths = vec!["/api/v1".to_owned()];
+    for group in groups["groups"].as_array().context("groups")? {
+        paths.push(format!("/apis/{}", group["name"].as_str().context("a name")?));
+        let versions = group["versions"].as_array().context("versions")?;
+        paths
+            .extend(versions.iter().filter_map(|of| Some(format!("/apis/{}", of["groupVersion"].as_str()?))));
+    }
+    ensure!(paths.len() > 30, "{paths:?}");
+    for path in paths {
+        let reply = node.get(SECURE, Some(reader), &path).await?;
+        let stale = reply.warning.as_deref().unwrap_or_default().contains("no link");
+        ensure!(reply.status == 200 && stale, "{path}: {reply:?}");
+        let (told, expected) = (serde_json::from_str::<Value>(&reply.body)?, direct(&path).await?);
+        ensure!(told == expected, "{path}: {told} and not {expected}");
     }
     Ok(())
 }

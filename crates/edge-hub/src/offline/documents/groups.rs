@@ -1,18 +1,42 @@
-//! The groups of an API server without their resources, as clients ask for them that do not know aggregated discovery: all of it stands in
-//! that document, in the same order.
+//! Discovery as clients ask for it that do not know the aggregated one: groups, one group, and the resources of one version. All of it but hashes
+//! of storage versions, which are optional, stands in that document, in the same order.
+
+use std::borrow::Cow;
 
 use axum::body::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// The plain answer to `/apis` by an aggregated one; none to any other path.
-pub(super) fn alone(path: &str, aggregated: &Bytes) -> Option<Vec<u8>> {
-    if path != "/apis" {
-        return None;
+/// Which aggregated document tells what plain discovery does at `path`.
+pub(super) fn source(path: &str) -> Option<&'static str> {
+    let depth = path.matches('/').count();
+    match path.strip_prefix("/apis") {
+        Some("") => Some("/apis"),
+        Some(rest) if rest.starts_with('/') && depth <= 3 && !path.ends_with('/') => Some("/apis"),
+        _ if path.starts_with("/api/") && depth == 2 && !path.ends_with('/') => Some("/api"),
+        _ => None,
     }
+}
+
+/// The plain answer to `path` by the document that [`source`] names; none if it has no such group or version.
+pub(super) fn plain(path: &str, aggregated: &Bytes) -> Option<Vec<u8>> {
     let Aggregated { items } = serde_json::from_slice(aggregated).ok()?;
-    let groups = items.into_iter().filter_map(Group::of).collect();
-    let list = List { kind: "APIGroupList", api_version: "v1", groups };
-    let mut json = serde_json::to_vec(&list).ok()?;
+    let group =
+        |name: &str| items.iter().find(|item| item.metadata.name.as_deref().unwrap_or_default() == name);
+    let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+    let json = match parts[..] {
+        ["apis"] => {
+            let groups = items.iter().filter_map(Group::of).collect();
+            serde_json::to_vec(&List { kind: "APIGroupList", api_version: "v1", groups })
+        }
+        ["apis", name] => {
+            let group = Group::of(group(name)?)?;
+            serde_json::to_vec(&Alone { kind: "APIGroup", api_version: "v1", group })
+        }
+        ["apis", name, version] => serde_json::to_vec(&VersionList::of(group(name)?, name, version)?),
+        ["api", version] => serde_json::to_vec(&VersionList::of(group("")?, "", version)?),
+        _ => return None,
+    };
+    let mut json = json.ok()?;
     // As Go's encoder ends every document.
     json.push(b'\n');
     Some(json)
@@ -32,12 +56,53 @@ struct Item {
 
 #[derive(Deserialize)]
 struct Metadata {
-    name: String,
+    /// The core group has none.
+    name: Option<String>,
 }
 
 #[derive(Deserialize)]
 struct OfItem {
     version: String,
+    #[serde(default)]
+    resources: Vec<Kept>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Kept {
+    resource: String,
+    response_kind: Option<ResponseKind>,
+    #[serde(default)]
+    scope: String,
+    #[serde(default)]
+    singular_resource: String,
+    #[serde(default)]
+    verbs: Vec<String>,
+    #[serde(default)]
+    short_names: Vec<String>,
+    #[serde(default)]
+    categories: Vec<String>,
+    #[serde(default)]
+    subresources: Vec<Part>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Part {
+    subresource: String,
+    response_kind: Option<ResponseKind>,
+    #[serde(default)]
+    verbs: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct ResponseKind {
+    #[serde(default)]
+    group: String,
+    #[serde(default)]
+    version: String,
+    #[serde(default)]
+    kind: String,
 }
 
 #[derive(Serialize)]
@@ -65,11 +130,102 @@ struct Version {
 
 impl Group {
     /// The first version is the preferred one. A group without any is none.
-    fn of(Item { metadata: Metadata { name }, versions }: Item) -> Option<Self> {
-        let of = |OfItem { version }| Version { group_version: format!("{name}/{version}"), version };
-        let versions: Vec<_> = versions.into_iter().map(of).collect();
+    fn of(Item { metadata: Metadata { name }, versions }: &Item) -> Option<Self> {
+        let name = name.clone()?;
+        let of = |version: &OfItem| Version {
+            group_version: format!("{name}/{}", version.version),
+            version: version.version.clone(),
+        };
+        let versions: Vec<_> = versions.iter().map(of).collect();
         let preferred_version = versions.first()?.clone();
         Some(Self { name, versions, preferred_version })
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Alone {
+    kind: &'static str,
+    api_version: &'static str,
+    #[serde(flatten)]
+    group: Group,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct VersionList<'a> {
+    kind: &'static str,
+    /// The core group's list has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    api_version: Option<&'static str>,
+    group_version: String,
+    resources: Vec<Listed<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Listed<'a> {
+    name: Cow<'a, str>,
+    singular_name: &'a str,
+    namespaced: bool,
+    /// Where they are not those of the list, as of `pods/eviction`.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    group: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    version: &'a str,
+    kind: &'a str,
+    verbs: &'a [String],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    short_names: &'a [String],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    categories: &'a [String],
+}
+
+impl<'a> VersionList<'a> {
+    fn of(item: &'a Item, group: &str, version: &str) -> Option<Self> {
+        let of = item.versions.iter().find(|of| of.version == version)?;
+        let kind = |told: &'a Option<ResponseKind>| {
+            let none = ("", "", "");
+            told.as_ref().map_or(none, |told| match (told.group == group, told.version == version) {
+                (true, true) => ("", "", told.kind.as_str()),
+                _ => (told.group.as_str(), told.version.as_str(), told.kind.as_str()),
+            })
+        };
+        let mut resources = Vec::new();
+        for resource in &of.resources {
+            let namespaced = resource.scope == "Namespaced";
+            let (group, version, named) = kind(&resource.response_kind);
+            resources.push(Listed {
+                name: Cow::Borrowed(&resource.resource),
+                singular_name: &resource.singular_resource,
+                namespaced,
+                group,
+                version,
+                kind: named,
+                verbs: &resource.verbs,
+                short_names: &resource.short_names,
+                categories: &resource.categories,
+            });
+            for part in &resource.subresources {
+                let (group, version, named) = kind(&part.response_kind);
+                resources.push(Listed {
+                    name: Cow::Owned(format!("{}/{}", resource.resource, part.subresource)),
+                    singular_name: "",
+                    namespaced,
+                    group,
+                    version,
+                    kind: named,
+                    verbs: &part.verbs,
+                    short_names: &[],
+                    categories: &[],
+                });
+            }
+        }
+        let (api_version, group_version) = match group {
+            "" => (None, version.to_owned()),
+            group => (Some("v1"), format!("{group}/{version}")),
+        };
+        Some(Self { kind: "APIResourceList", api_version, group_version, resources })
     }
 }
 
@@ -93,7 +249,60 @@ mod tests {
             r#""preferredVersion":{"groupVersion":"autoscaling/v2","version":"v2"}}]}"#,
             "\n"
         );
-        assert_eq!(alone("/apis", &aggregated), Some(plain.as_bytes().to_vec()));
-        assert_eq!(alone("/api", &aggregated), None, "it has addresses, which are not in here");
+        assert_eq!(super::plain("/apis", &aggregated), Some(plain.as_bytes().to_vec()));
+        assert_eq!(super::plain("/api", &aggregated), None, "it has addresses, which are not in here");
+        let alone = concat!(
+            r#"{"kind":"APIGroup","apiVersion":"v1","name":"autoscaling","versions":["#,
+            r#"{"groupVersion":"autoscaling/v2","version":"v2"},{"groupVersion":"autoscaling/v1","version":"v1"}],"#,
+            r#""preferredVersion":{"groupVersion":"autoscaling/v2","version":"v2"}}"#,
+            "\n"
+        );
+        assert_eq!(super::plain("/apis/autoscaling", &aggregated), Some(alone.as_bytes().to_vec()));
+        for none in ["/apis/nobody", "/apis/autoscaling/v3", "/apis/nobody/v1", "/apis/empty"] {
+            assert_eq!(super::plain(none, &aggregated), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn the_resources_of_a_version_are_those_of_the_whole_document() {
+        let aggregated = Bytes::from_static(
+            br#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":[
+            {"metadata":{"creationTimestamp":null},"versions":[{"version":"v1","freshness":"Current","resources":[
+                {"resource":"configmaps","responseKind":{"group":"","version":"v1","kind":"ConfigMap"},"scope":"Namespaced",
+                 "singularResource":"configmap","verbs":["create","get"],"shortNames":["cm"]},
+                {"resource":"pods","responseKind":{"group":"","version":"v1","kind":"Pod"},"scope":"Namespaced","singularResource":"pod",
+                 "verbs":["get"],"shortNames":["po"],"categories":["all"],"subresources":[
+                    {"subresource":"eviction","responseKind":{"group":"policy","version":"v1","kind":"Eviction"},"verbs":["create"]},
+                    {"subresource":"log","responseKind":{"group":"","version":"v1","kind":"Pod"},"verbs":["get"]}]}]}]}]}"#,
+        );
+        // As kube-apiserver v1.36 writes them, but for `storageVersionHash`.
+        let plain = concat!(
+            r#"{"kind":"APIResourceList","groupVersion":"v1","resources":["#,
+            r#"{"name":"configmaps","singularName":"configmap","namespaced":true,"kind":"ConfigMap","verbs":["create","get"],"shortNames":["cm"]},"#,
+            r#"{"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","verbs":["get"],"shortNames":["po"],"categories":["all"]},"#,
+            r#"{"name":"pods/eviction","singularName":"","namespaced":true,"group":"policy","version":"v1","kind":"Eviction","verbs":["create"]},"#,
+            r#"{"name":"pods/log","singularName":"","namespaced":true,"kind":"Pod","verbs":["get"]}]}"#,
+            "\n"
+        );
+        assert_eq!(super::plain("/api/v1", &aggregated), Some(plain.as_bytes().to_vec()));
+        assert_eq!(super::plain("/api/v2", &aggregated), None);
+    }
+
+    #[test]
+    fn only_discovery_has_a_source() {
+        for (path, expected) in [
+            ("/apis", Some("/apis")),
+            ("/apis/apps", Some("/apis")),
+            ("/apis/apps/v1", Some("/apis")),
+            ("/api/v1", Some("/api")),
+            ("/api", None),
+            ("/apis/", None),
+            ("/apisx", None),
+            ("/apis/apps/v1/deployments", None),
+            ("/api/v1/pods", None),
+            ("/version", None),
+        ] {
+            assert_eq!(source(path), expected, "{path}");
+        }
     }
 }

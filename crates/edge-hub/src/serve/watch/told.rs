@@ -359,6 +359,10 @@ impl Watch {
     /// known without a link, too.
     async fn may_go_on(&mut self) -> bool {
         self.review = Instant::now() + self.hub.lifetimes.review;
+        if !self.hub.sharing.load().keeps(&self.subscription.key().resource) {
+            debug!(key = %self.subscription.key(), "a watch ends: the API server is to answer from now on");
+            return false;
+        }
         if let Subject::Token { token, .. } = &self.subject
             && token.has_expired()
         {

@@ -258,6 +258,82 @@ async fn another_server_takes_over_from_one_that_falls_silent() {
     assert_eq!(servers(&site).await, ["failed", "connected"]);
 }
 
+/// Its connection is as good as ever, and all that it answers is errors: another is asked, and streams that it would tell nothing over go on there.
+#[tokio::test]
+async fn another_server_takes_over_from_one_that_answers_nothing_but_errors() {
+    for status in [500, 503] {
+        let (site, second) = with_another_server().await;
+        let mut watch = watch(&site).await;
+        site.server.fail("/", status);
+        let began = Instant::now();
+        while !matches!(get(&site.plain(), "/apis/coordination.k8s.io/v1/leases").await, Some((200, _))) {
+            assert!(began.elapsed() < Duration::from_secs(5) + SLACK, "{status}");
+            sleep(Duration::from_millis(50)).await;
+        }
+        assert_eq!(servers(&site).await, ["failed", "connected"]);
+        let expected = create(&site, "x");
+        assert_eq!(watch.brief().await, expected);
+        // It is not taken again before it is well, though the other is gone.
+        second.cut();
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(servers(&site).await, ["failed", "failed"]);
+        site.server.heal();
+        let expected = create(&site, "y");
+        assert_eq!(watch.brief().await, expected);
+        assert_eq!(servers(&site).await, ["connected", "failed"]);
+    }
+}
+
+/// An API that the server hands on to is gone, or a webhook: errors in a row, of a server that is ready.
+#[tokio::test]
+async fn a_server_that_is_ready_is_kept_whatever_it_answers() {
+    let (site, second) = with_another_server().await;
+    let asked = || site.server.log().totals(|record| record.path == "/readyz").requests;
+    let before = asked();
+    site.server.fail("/apis/coordination", 503);
+    let fail = async || get(&site.plain(), "/apis/coordination.k8s.io/v1/leases").await;
+    site.until("it is asked how it is", async || {
+        let answered = fail().await;
+        assert!(matches!(answered, Some((503, _))), "{answered:?}");
+        asked() > before
+    })
+    .await;
+    // Not again so soon. The hub asks once by itself, to keep what is said of health.
+    for _ in 0..10 {
+        fail().await;
+    }
+    assert!(asked() <= before + 2, "{}", asked());
+    assert_eq!(servers(&site).await, ["connected", "untried"]);
+    assert_eq!(second.log().requests().len(), 0);
+}
+
+/// Of one alone nothing is expected either until it is well: what is held is told as without a link.
+#[tokio::test]
+async fn an_only_server_that_answers_nothing_but_errors_is_no_link() {
+    let site = Site::started().await;
+    let mut watch = watch(&site).await;
+    let expected = create(&site, "x");
+    assert_eq!(watch.brief().await, expected);
+    site.server.fail("/", 500);
+    let began = Instant::now();
+    let path = "/api/v1/services";
+    loop {
+        if let Some((200, list)) = get(&site.plain(), path).await {
+            assert_eq!(list["items"].as_array().map(Vec::len), Some(1), "{list}");
+            if servers(&site).await == ["failed"] {
+                break;
+            }
+        }
+        let _ = get(&site.plain(), "/apis/coordination.k8s.io/v1/leases").await;
+        assert!(began.elapsed() < Duration::from_secs(5) + SLACK);
+        sleep(Duration::from_millis(50)).await;
+    }
+    site.server.heal();
+    site.linked().await;
+    let expected = create(&site, "y");
+    assert_eq!(watch.brief().await, expected);
+}
+
 #[tokio::test]
 async fn writes_without_a_link_fail_at_once() {
     let site = Site::started().await;

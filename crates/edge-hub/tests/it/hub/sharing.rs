@@ -1,13 +1,15 @@
 //! One stream upstream however many clients, closed when nobody needs it, and held up by nobody.
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use http::Request;
 use serde_json::{Value, json};
 use testkit::client::{ClientOptions, Recorder, TestClient};
 use tokio::time::{Instant, sleep};
 
-use super::site::{JSON, Lines, SERVICES, SOON, Site, WIDGETS, get, names, service, version, widget};
+use super::site::{
+    JSON, Lines, SERVICES, SOON, Site, WIDGETS, configured, get, names, service, version, widget,
+};
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
@@ -215,17 +217,6 @@ async fn what_was_stored_and_nobody_asks_for_again_is_let_go() {
     assert_eq!(list.unwrap().0, 503, "nor is it on the disk");
 }
 
-/// A hub with a link and this configuration, and the file that holds it.
-async fn configured(configuration: &str) -> (Site, PathBuf) {
-    let mut site = Site::new().await;
-    let file = site.log_file().with_extension("yaml");
-    std::fs::write(&file, configuration).unwrap();
-    site.set("--config", &file.display().to_string());
-    site.start();
-    site.linked().await;
-    (site, file)
-}
-
 /// The hub reads Services itself, for the topology that they ask for.
 #[tokio::test]
 async fn services_that_are_no_longer_shared_go_on_for_the_hub_and_its_node() {
@@ -299,6 +290,28 @@ async fn what_is_passed_through_from_now_on_is_let_go() {
     site.offline().await;
     assert_eq!(get(&hub, &format!("{WIDGETS}?resourceVersion=0")).await.unwrap().0, 200);
     assert_eq!(get(&hub, &format!("{other}?resourceVersion=0")).await.unwrap().0, 503);
+}
+
+/// What the hub reads for its filters it goes on reading, and tells nobody of it any more.
+#[tokio::test]
+async fn what_filters_need_is_passed_through_as_well() {
+    let mut site = Site::new().await;
+    let file = site.log_file().with_extension("yaml");
+    std::fs::write(&file, "passThroughResources: []\n").unwrap();
+    site.set("--config", &file.display().to_string());
+    site.start_inside(|config| config.lifetimes.review = Duration::from_millis(200)).await;
+    site.linked().await;
+    site.server.cluster().create("services", service("a", "s", 1)).unwrap();
+    site.caught_up(SERVICES, &["s"]).await;
+    let mut watch = Lines::open(&site.plain(), &format!("{SERVICES}?watch=1&resourceVersion=0")).await;
+    assert!(watch.brief().await.starts_with("ADDED s@"));
+    std::fs::write(&file, "passThroughResources: [/v1/services]\n").unwrap();
+    assert_eq!(watch.brief().await, "end");
+    get(&site.plain(), &format!("{SERVICES}?resourceVersion=0")).await.unwrap();
+    let asked =
+        site.server.log().totals(|record| record.path == SERVICES && record.query == "resourceVersion=0");
+    assert_eq!(asked.requests, 1);
+    assert_eq!(site.upstream_watches(SERVICES), 1, "the hub's own");
 }
 
 /// A client that does not say which version it wants wants the most recent one, of a watch as of a list.

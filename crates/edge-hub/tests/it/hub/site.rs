@@ -464,3 +464,14 @@ impl Lines {
         tokio::time::timeout(during, self.next()).await.is_err()
     }
 }
+
+/// A hub with a link and this configuration, and the file that holds it.
+pub(crate) async fn configured(configuration: &str) -> (Site, PathBuf) {
+    let mut site = Site::new().await;
+    let file = site.log_file().with_extension("yaml");
+    fs::write(&file, configuration).unwrap();
+    site.set("--config", &file.display().to_string());
+    site.start();
+    site.linked().await;
+    (site, file)
+}

@@ -11,7 +11,9 @@ use tokio::time::sleep;
 
 use super::{
     security::Issuer,
-    site::{JSON, Lines, SERVICES, Site, WIDGETS, get, names, service, version, widget, widget_kind},
+    site::{
+        JSON, Lines, SERVICES, Site, WIDGETS, configured, get, names, service, version, widget, widget_kind,
+    },
 };
 
 const ALL: &str = "/apis/example.com/v1/widgets";
@@ -289,12 +291,7 @@ async fn who_is_revoked_keeps_no_watch_that_was_handed_on() {
 /// A `kubectl get` is the API server's to answer; who was answered may read the same without a link.
 #[tokio::test]
 async fn what_was_handed_on_and_answered_is_read_without_a_link_too() {
-    let mut site = Site::new().await;
-    let file = site.log_file().with_extension("yaml");
-    std::fs::write(&file, "freshness: { /v1/services: strict }\n").unwrap();
-    site.set("--config", &file.display().to_string());
-    site.start();
-    site.linked().await;
+    let (site, _) = configured("freshness: { /v1/services: strict }\n").await;
     add_users(&site, &["alice", "bob", "carol"]);
     site.server.cluster().create("services", service("a", "s", 1)).unwrap();
     site.caught_up(SERVICES, &["s"]).await;

@@ -8,7 +8,7 @@ use std::time::Instant;
 use api::names::{MANAGER, NAMESPACE, TUNNEL_NODES, TUNNEL_NODES_CONFIG_MAP};
 use api::{Gateway, NodePool};
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Resource, ResourceExt as _};
 use serde::Serialize;
@@ -21,6 +21,7 @@ use super::pool_gateways::PoolGateways;
 use super::{Context, Told};
 use crate::controllers::conditions::event;
 use crate::controllers::node_pool::apply::WriteError;
+use crate::controllers::told_events::node_reference;
 
 /// What became of the writes.
 #[derive(Debug, Default)]
@@ -209,17 +210,7 @@ async fn tell_of_misnamed(context: &Context, misnamed: &BTreeSet<String>, told: 
              register it under another name"
         );
         let event = event(false, "NameReserved", &note, "LeadName");
-        // As the kubelet tells of its Node.
-        let object = ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("Node".to_owned()),
-            name: Some(node.clone()),
-            uid: Some(node.clone()),
-            ..ObjectReference::default()
-        };
-        if let Err(error) = context.events.publish(&event, &object).await {
-            warn!(%error, "event could not be published");
-        }
+        context.events.tell(&event, &node_reference(node)).await;
     }
 }
 
@@ -230,7 +221,5 @@ async fn tell_of_hand_made(context: &Context, pool: &NodePool) {
         api::annotations::POOL_GATEWAY
     );
     let event = event(true, "GatewayExists", &note, "MakeGateway");
-    if let Err(error) = context.events.publish(&event, &pool.object_ref(&())).await {
-        warn!(pool = pool.name_any(), %error, "event could not be published");
-    }
+    context.events.tell(&event, &pool.object_ref(&())).await;
 }

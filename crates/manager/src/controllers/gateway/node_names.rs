@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use api::names::{GATEWAY_SERVER_NAME, POOL_GATEWAY_SERVER_NAME};
+use api::names::GATEWAY_SERVER_NAMES;
 
 use super::domains::{Domain, Member};
 
@@ -19,7 +19,7 @@ pub(crate) fn is_reserved(name: &str) -> bool {
         name.strip_suffix(CLUSTER_DOMAIN).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
     // A first label `svc` is a host's own.
     let of_service = name.split('.').skip(1).any(|label| label == "svc");
-    in_cluster || of_service || [GATEWAY_SERVER_NAME, POOL_GATEWAY_SERVER_NAME].contains(&name)
+    in_cluster || of_service || GATEWAY_SERVER_NAMES.contains(&name)
 }
 
 /// The names of the nodes that are reached through the gateways: those behind a Gateway that is not among `exposed`, and edge nodes

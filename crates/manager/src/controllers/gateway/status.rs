@@ -10,7 +10,6 @@ use kube::api::{Patch, PatchParams};
 use kube::runtime::events::Event;
 use kube::{Api, Resource, ResourceExt as _};
 use serde_json::{Value, json};
-use tracing::warn;
 
 use super::Context;
 use super::findings::{ACCEPTING, Finding};
@@ -101,9 +100,7 @@ pub(crate) async fn write(
     }
     context.metrics.writes.inc();
     for event in changes(gateway.status.as_ref(), status) {
-        if let Err(error) = context.events.publish(&event, &gateway.object_ref(&())).await {
-            warn!(gateway = name, %error, "event could not be published");
-        }
+        context.events.tell(&event, &gateway.object_ref(&())).await;
     }
     Ok(())
 }

@@ -5,7 +5,9 @@
 //! Prometheus, which come in at gateways, know no nodes and verify the name alone. Kubelets ask the same signer for their own: those are
 //! left alone.
 
-use api::names::{GATEWAY_SERVER_NAME, GATEWAY_USAGES, NODE_GROUP, POOL_GATEWAY_SERVER_NAME};
+use api::names::{
+    GATEWAY_SERVER_NAME, GATEWAY_SERVER_NAMES, GATEWAY_USAGES, NODE_GROUP, POOL_GATEWAY_SERVER_NAME,
+};
 use api::{EndpointType, Gateway};
 
 use super::observe::{Observed, Request};
@@ -31,12 +33,9 @@ impl DialledBy {
     }
 }
 
-/// The names of gateways, which are no node's.
-const SERVER_NAMES: [&str; 2] = [GATEWAY_SERVER_NAME, POOL_GATEWAY_SERVER_NAME];
-
 /// Whether a request as it is written mentions the name of a gateway.
 pub(super) fn is_claimed(request: &str) -> bool {
-    SERVER_NAMES.iter().any(|name| tls::request::mentions(request, name))
+    GATEWAY_SERVER_NAMES.iter().any(|name| tls::request::mentions(request, name))
 }
 
 /// The node whose gateway a request is for; `None` if it is none of ours.
@@ -56,7 +55,7 @@ pub(super) fn entitled(request: &Request, node: &str, observed: &Observed) -> Re
     let name = observed.gateway.ok_or(Refusal::NotAGateway)?.server_name();
     let mut names = request.parsed.dns_names.iter().flatten();
     // A node may be called like a gateway, and is none for that.
-    let is_a_nodes = !SERVER_NAMES.contains(&node);
+    let is_a_nodes = !GATEWAY_SERVER_NAMES.contains(&node);
     if names.all(|asked| asked == name || is_a_nodes && asked == node) {
         Ok(Entitled::Gateway)
     } else {
@@ -70,7 +69,7 @@ fn shape(request: &Request, node: &str) -> Result<(), Refusal> {
     if node.is_empty() || parsed.subject.organizations != [NODE_GROUP] {
         return Err(Refusal::GatewaySubject);
     }
-    let ours = |name: &String| name == node || SERVER_NAMES.contains(&name.as_str());
+    let ours = |name: &String| name == node || GATEWAY_SERVER_NAMES.contains(&name.as_str());
     if !parsed.dns_names.as_ref().is_some_and(|names| names.iter().all(ours)) {
         return Err(Refusal::GatewayNames);
     }

@@ -3,7 +3,6 @@
 //! Not by kube's recorder: it keeps each event whole for minutes, to count its repeats, and of thousands of nodes that is megabytes.
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::Api;
@@ -13,6 +12,7 @@ use tls::digest::Sha256Digest;
 use tracing::warn;
 
 use super::Context;
+use crate::controllers::told_events::node_reference;
 
 /// Where events are kept of what has no namespace.
 const NAMESPACE: &str = "default";
@@ -64,14 +64,6 @@ pub(super) async fn publish(context: &Context, node: &str, event: NodeEvent, tim
 
 fn object(context: &Context, node: &str, name: String, event: NodeEvent) -> Event {
     let NodeEvent { reason, action, message, occasion: _ } = event;
-    let regarding = ObjectReference {
-        api_version: Some("v1".to_owned()),
-        kind: Some("Node".to_owned()),
-        name: Some(node.to_owned()),
-        // As kubelets tell of their nodes, so that `kubectl describe node` shows it.
-        uid: Some(node.to_owned()),
-        ..ObjectReference::default()
-    };
     Event {
         metadata: ObjectMeta {
             name: Some(name),
@@ -82,7 +74,7 @@ fn object(context: &Context, node: &str, name: String, event: NodeEvent) -> Even
         event_time: Some(MicroTime(Timestamp::now())),
         note: Some(message.chars().take(NOTE_MAX).collect()),
         reason: Some(reason.to_owned()),
-        regarding: Some(regarding),
+        regarding: Some(node_reference(node)),
         reporting_controller: Some(context.reporter.controller.clone()),
         reporting_instance: context.reporter.instance.clone(),
         type_: Some("Warning".to_owned()),

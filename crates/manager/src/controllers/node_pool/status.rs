@@ -8,7 +8,6 @@ use kube::api::{Patch, PatchParams};
 use kube::runtime::events::Event;
 use kube::{Api, Resource};
 use serde_json::{Value, json};
-use tracing::warn;
 
 use super::Context;
 use super::apply::{Applied, WriteError};
@@ -236,9 +235,7 @@ pub(crate) async fn write(
     }
     context.metrics.writes.inc();
     for event in changes(pool.status.as_ref(), status) {
-        if let Err(error) = context.events.publish(&event, &pool.object_ref(&())).await {
-            warn!(pool = name, %error, "event could not be published");
-        }
+        context.events.tell(&event, &pool.object_ref(&())).await;
     }
     Ok(())
 }
