@@ -20,6 +20,7 @@ pub mod crds;
 pub mod koordinator;
 pub mod labels;
 pub mod names;
+pub mod pool_nodes;
 pub mod quantity;
 pub mod raven;
 mod schema;

@@ -87,6 +87,9 @@ pub const CACHE_AGENTS: &str = "cache_agents";
 /// Key of `leader-hub-<pool>`: the resources that the pool shares, `group/version/resource` separated by commas.
 pub const POOL_SCOPED_METADATA: &str = "pool-scoped-metadata";
 
+/// Key of `leader-hub-<pool>` that is ours: the nodes of an edge pool and where they are, as [`crate::pool_nodes`] writes it.
+pub const POOL_NODES: &str = "nodes";
+
 /// Service of the tunnel server within the cloud, which hubs hide from edge nodes.
 pub const TUNNEL_SERVER_INTERNAL_SERVICE: &str = "x-tunnel-server-internal-svc";
 

@@ -2,7 +2,7 @@
 //! carried, and how, is crate `tunnel`; what hub and manager tell one another is in ADR 0015.
 //!
 //! ```text
-//!  Gateways, own Node (gateways: Nodes, NodePools, the internal Service) ─► follow ─► plan (pure) ─► State: view, role, ways in
+//!  Gateways, own Node, nodes of its pool (gateways: Nodes, NodePools, the internal Service) ─► follow ─► plan (pure) ─► State: view, role, ways in
 //!  State ─► links: agent, its credentials        State ─► gateway: listener, certificate, ways in, announce ─► report ConfigMap
 //!  flags ─► ways: loopback, Unix socket, TCP with mutual TLS ─► Connector
 //! ```

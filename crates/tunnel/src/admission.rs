@@ -73,7 +73,7 @@ mod tests {
                 (Domain::Pool("a".into()), GatewayState::of(false, &["a1", "solo"])),
             ]
             .into(),
-            destinations: vec![],
+            ..View::default()
         };
         let admission = ByView { me: "c1".into() };
         let check = |peer: &str, direction| {

@@ -1,8 +1,9 @@
 //! Which way a stream goes: directly, through whom, or not at all. Pure: asks nobody, so it goes on while the API server is
 //! away.
 //!
-//! Nodes of a domain reach one another directly. A node that does not stand for its domain goes through one that does. An
-//! exposed domain is dialled; any other dials the exposed ones and is reached back over those links.
+//! Nodes of a domain reach one another directly, and so do the programs of a node those of its pool that are domains by themselves. A node
+//! that does not stand for its domain goes through one that does. An exposed domain is dialled; any other dials the exposed ones and is
+//! reached back over those links.
 
 use std::{
     collections::BTreeSet,
@@ -10,7 +11,7 @@ use std::{
 };
 
 use crate::{
-    destination::{Destination, is_never, name_matches},
+    destination::{Destination, Rule, is_never, name_matches},
     target::{Host, Target},
     view::{Domain, Place, View},
 };
@@ -189,14 +190,12 @@ fn locate(
     view: &View,
 ) -> Result<Located, Refusal> {
     match &target.host {
-        Host::Name(name) if view.nodes.contains_key(name) => {
-            locate_node(me, name, None, origin, target.port, view)
-        }
         Host::Name(name) => {
             let (mut listed, mut as_a_node) = (false, false);
             for rule in &view.destinations {
                 let covers = rule.covers(origin.domain.as_ref(), target.port);
                 match &rule.to {
+                    // Before nodes: a node chooses its name when it registers.
                     Destination::Name { pattern, domain }
                         if !ends_in_a_number(name) && name_matches(pattern, name) =>
                     {
@@ -208,6 +207,13 @@ fn locate(
                     Destination::Nodes { .. } | Destination::NodeLoopback { .. } => as_a_node |= covers,
                     Destination::Name { .. } | Destination::Network { .. } => {}
                 }
+            }
+            let neighbour = view.neighbours.get(name).map(|addresses| (name, addresses.as_slice()));
+            if let Some(direct) = neighbour.and_then(|at| beside_me(mine, origin, at, target.port, view)) {
+                return Ok((mine.clone(), Some(direct)));
+            }
+            if view.nodes.contains_key(name) {
+                return locate_node(me, name, None, origin, target.port, view);
             }
             // It would be reached if it were a node, and may be one that others know.
             Err(if as_a_node && !listed { Refusal::Unknown } else { Refusal::NotAllowed })
@@ -261,11 +267,38 @@ fn locate_address(
     if let Some(domain) = covered.next() {
         return listed(domain);
     }
+    let said = |addresses: &[IpAddr]| addresses.iter().any(|known| known.to_canonical() == address);
+    let mut neighbours = view.neighbours.iter().filter(|(_, addresses)| said(addresses));
+    let at = [address];
+    if let Some(direct) = neighbours.find_map(|(name, _)| beside_me(mine, origin, (name, &at), port, view)) {
+        return Ok((mine.clone(), Some(direct)));
+    }
     if far.iter().any(|(_, domain)| far.first().is_some_and(|(_, first)| first != domain)) {
         return Err(Refusal::Ambiguous);
     }
     let name = whose(me, &far, view).ok_or(Refusal::NotAllowed)?;
     locate_node(me, name, Some(address), origin, port, view)
+}
+
+/// What to dial for a neighbour: for who asks here, at ports that are listed for nodes of this one's domain, or for that node.
+fn beside_me(
+    mine: &Domain,
+    origin: &Origin,
+    (name, addresses): (&String, &[IpAddr]),
+    port: u16,
+    view: &View,
+) -> Option<Direct> {
+    let theirs = Domain::Solo(name.clone());
+    let is_listed = |rule: &Rule| match &rule.to {
+        Destination::Nodes { domain } => {
+            domain.as_ref().is_none_or(|within| within == mine || *within == theirs)
+                && rule.covers(origin.domain.as_ref(), port)
+        }
+        Destination::NodeLoopback { .. } | Destination::Name { .. } | Destination::Network { .. } => false,
+    };
+    let addresses = reachable(addresses, port);
+    let here = origin.asker == Asker::Own && !addresses.is_empty();
+    (here && view.destinations.iter().any(is_listed)).then_some(Direct::Addresses(addresses))
 }
 
 /// Whose an address is that these nodes of one domain say is theirs: this node's, if it is among them; else of one for which somebody else

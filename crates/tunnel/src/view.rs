@@ -73,6 +73,9 @@ impl GatewayState {
 pub struct View {
     /// All nodes by name.
     pub nodes: BTreeMap<String, Node>,
+    /// Where nodes are that are in one pool with this one, each of them a domain by itself: what is asked for here goes to them at once. Nobody
+    /// else is led to them by this node.
+    pub neighbours: BTreeMap<String, Vec<IpAddr>>,
     /// The gateway of each domain that has one. Solo nodes need none.
     pub gateways: BTreeMap<Domain, GatewayState>,
     /// Where streams may go.

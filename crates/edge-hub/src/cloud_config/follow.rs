@@ -107,11 +107,13 @@ async fn run(hub: Arc<Hub>, start: Start) {
     }
 }
 
-fn config_map(name: &str) -> Key {
+/// One of the ConfigMaps by which the cluster tells hubs what to do.
+pub(crate) fn config_map(name: &str) -> Key {
     named(&GroupVersionResource::new("", "v1", "configmaps"), api::names::NAMESPACE, name)
 }
 
-fn data(object: &Object) -> impl Fn(&str) -> Option<String> {
+/// What a ConfigMap says by key.
+pub(crate) fn data(object: &Object) -> impl Fn(&str) -> Option<String> {
     let message = Message::of(object);
     move |key| message.as_ref()?.entry(DATA, key)
 }

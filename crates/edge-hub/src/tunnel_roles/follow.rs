@@ -1,8 +1,13 @@
 //! Keeps the plan as the cluster has it, from the hub's own subscriptions. They are stored: after a start without a link the last
-//! known picture holds. An edge node reads Gateways, its own Node and its own pool; a gateway all Nodes and NodePools besides.
+//! known picture holds. An edge node reads Gateways, its own Node, its own pool and which nodes that has; a gateway all Nodes and NodePools
+//! besides.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use api::{
+    names::{POOL_NODES, leader_hub_config_map},
+    pool_nodes,
+};
 use kube_wire::resource::{GroupVersionResource, ObjectKey};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -13,6 +18,7 @@ use super::{
     plan::{Given, Known, Role, plan},
 };
 use crate::{
+    cloud_config::follow::{config_map, data},
     filters::follow::{Source, Told, named},
     hub::Hub,
     subscriptions::Key,
@@ -59,6 +65,7 @@ struct Following {
     gateways: Source,
     own: Source,
     own_pool: Source,
+    pool_nodes: Source,
     nodes: Source,
     pools: Source,
     service: Source,
@@ -73,6 +80,7 @@ impl Following {
             gateways: Source::new(gateways()),
             own: Source::new(named(&nodes(), "", &state.me)),
             own_pool: Source::none(),
+            pool_nodes: Source::none(),
             nodes: Source::none(),
             pools: Source::none(),
             service: Source::none(),
@@ -108,6 +116,7 @@ impl Following {
                 () = self.gateways.changed() => {}
                 () = self.own.changed() => {}
                 () = self.own_pool.changed() => {}
+                () = self.pool_nodes.changed() => {}
                 () = self.nodes.changed() => {}
                 () = self.pools.changed() => {}
                 () = self.service.changed() => {}
@@ -160,6 +169,20 @@ impl Following {
         if self.own_pool.key != wanted {
             self.own_pool = wanted.map_or_else(Source::none, Source::new);
         }
+        let pool = known.own.as_ref().and_then(|own| own.pool.as_deref());
+        let wanted = pool.map(|pool| config_map(&leader_hub_config_map(pool)));
+        if self.pool_nodes.key != wanted {
+            // Who reads the configuration reads the same, and closes it.
+            self.pool_nodes = wanted.map_or_else(Source::none, Source::new);
+            known.pool_nodes.clear();
+        }
+        let of_pool = &mut known.pool_nodes;
+        self.pool_nodes.read(hub, |told| match told {
+            Told::Reset | Told::Gone(_) => of_pool.clear(),
+            Told::Put(config) => {
+                *of_pool = data(config)(POOL_NODES).map(|text| pool_nodes::read(&text)).unwrap_or_default();
+            }
+        });
         let edge_pools = &mut known.edge_pools;
         for source in [&mut self.own_pool, &mut self.pools] {
             source.read(hub, |told| match told {

@@ -173,6 +173,7 @@ mod tests {
             nodes: ["n", "e"].map(|name| (name.to_owned(), node())).into(),
             gateways: [(Domain::Pool("p".to_owned()), gateway)].into(),
             destinations: vec![listed.rule(&Domain::Pool("c".to_owned()), &BTreeSet::new())],
+            ..View::default()
         };
         let addresses = ["192.0.2.1:10262".to_owned()].into();
         Plan { view, role, listening: [("e".to_owned(), Addresses { addresses })].into(), ..Plan::default() }

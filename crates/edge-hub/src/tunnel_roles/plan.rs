@@ -4,6 +4,9 @@
 //! label are one domain, and the oldest exposed Gateway without a selector that lists one of them is its gateway ([`api::raven::cloud`]). An
 //! edge node that no Gateway lists is a domain by itself.
 
+mod neighbours;
+mod ways_in;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::{IpAddr, SocketAddr},
@@ -11,11 +14,12 @@ use std::{
 
 use api::raven::cloud::{Claim, of_cloud};
 use tunnel::{
-    destination::{KUBELETS, Rule, is_never},
+    destination::{KUBELETS, Rule},
     links::desired::{Addresses, Listening},
     view::{Domain, GatewayState, Node, Place, View},
 };
 
+use self::{neighbours::neighbours, ways_in::ways_in};
 use super::{
     DestinationRule,
     objects::{Gateway, NodeFacts, ServicePort},
@@ -70,6 +74,8 @@ pub(super) struct Known {
     pub(super) nodes: BTreeMap<String, NodeFacts>,
     /// Whether pools are of edge nodes: the own one, on gateways all.
     pub(super) edge_pools: BTreeMap<String, bool>,
+    /// The nodes of the own pool and where they are, as the manager says.
+    pub(super) pool_nodes: BTreeMap<String, Vec<IpAddr>>,
     /// Ports of the internal Service; only on gateways.
     pub(super) ports: Vec<ServicePort>,
 }
@@ -121,9 +127,6 @@ impl Plan {
     }
 }
 
-/// Ports that nobody but root may listen on are not taken for ways in: a Service must not put a gateway in sshd's place.
-const LOWEST_WAY_IN: u16 = 1024;
-
 /// The picture.
 pub(super) fn plan(given: &Given<'_>, known: &Known) -> Plan {
     let mut problems = Vec::new();
@@ -168,11 +171,14 @@ pub(super) fn plan(given: &Given<'_>, known: &Known) -> Plan {
         gateways.entry(domain).or_default().listed.extend(gateway.listed.iter().cloned());
     }
     let cloud = cloud(&gateways);
-    let mut view = View { destinations: Vec::new(), nodes, gateways };
+    let mut view = View { nodes, gateways, ..View::default() };
     view.destinations = destinations(given, known, &cloud, &view);
     let listens =
         known.gateways.values().any(|gateway| gateway.is_exposed() && candidates(gateway).contains(given.me));
     let mine = view.domain_of(given.me);
+    if let Some(Domain::Solo(_)) = &mine {
+        view.neighbours = neighbours(given.me, known, |node| membership.contains_key(node));
+    }
     let role = match &mine {
         _ if listens => Role::Gateway,
         Some(domain) if !view.is_exposed(domain) && view.is_endpoint(given.me, domain) => Role::Agent,
@@ -352,50 +358,6 @@ fn listening(given: &Given<'_>, known: &Known, view: &View, mine: Option<&Domain
         }
     }
     listening
-}
-
-/// The ways in at each address. Who comes in there is asked nothing, so they are at the node's internal addresses, to which the Service
-/// leads, and not at those that the outside sees.
-fn ways_in(given: &Given<'_>, known: &Known, problems: &mut Vec<String>) -> BTreeMap<SocketAddr, WayIn> {
-    let ports = ports_in(&known.ports, given.listen_port, problems);
-    let addresses: BTreeSet<IpAddr> = match given.ways_in {
-        Some(address) => [address].into(),
-        None => internal_addresses(known).collect(),
-    };
-    if addresses.is_empty() && !ports.is_empty() {
-        problems.push(
-            "nothing is taken for the internal Service: the Node has no internal address, and there is no --tunnel-ways-in-address"
-                .to_owned(),
-        );
-    }
-    let at = |address| ports.iter().map(move |(port, way)| (SocketAddr::new(address, *port), way.clone()));
-    addresses.into_iter().flat_map(at).collect()
-}
-
-/// This node's own addresses, without those that would mean all, or none that others can dial.
-fn internal_addresses(known: &Known) -> impl Iterator<Item = IpAddr> {
-    let own = known.own.iter().flat_map(|own| &own.addresses);
-    own.map(IpAddr::to_canonical).filter(|address| !is_never(*address))
-}
-
-fn ports_in(ports: &[ServicePort], listen_port: u16, problems: &mut Vec<String>) -> BTreeMap<u16, WayIn> {
-    let mut ways: BTreeMap<u16, WayIn> = BTreeMap::new();
-    for ServicePort { name, port, target } in ports {
-        if *target < LOWEST_WAY_IN || *target == listen_port {
-            problems.push(format!("port {name} of the internal Service cannot be served at {target}"));
-            continue;
-        }
-        match (name.split_once('-').map(|(scheme, _)| scheme), ways.get_mut(target)) {
-            (Some("http"), None) => drop(ways.insert(*target, WayIn::Http([*port].into()))),
-            (Some("http"), Some(WayIn::Http(ports))) => drop(ports.insert(*port)),
-            (Some("https"), None) => drop(ways.insert(*target, WayIn::Tls(*port))),
-            (Some("http" | "https"), Some(_)) => {
-                problems.push(format!("port {name} of the internal Service shares {target} with another"));
-            }
-            _ => problems.push(format!("port {name} of the internal Service is neither http- nor https-")),
-        }
-    }
-    ways
 }
 
 #[cfg(test)]

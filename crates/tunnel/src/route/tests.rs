@@ -44,7 +44,7 @@ fn view() -> View {
         Rule { to: Destination::NodeLoopback { domain: None }, ports: vec![9999..=9999], from: Callers::All },
         cloud_network(),
     ];
-    View { nodes: BTreeMap::from(nodes), gateways: BTreeMap::from(gateways), destinations }
+    View { nodes: BTreeMap::from(nodes), gateways: BTreeMap::from(gateways), destinations, ..View::default() }
 }
 
 /// Where nodes of the cloud that nobody vouches for may say that they are.
@@ -191,6 +191,26 @@ fn no_node_takes_the_address_of_a_service() {
     }
     // Where it is a node's, it stays that.
     check(&view, "c1", "192.168.1.12:18090", "pool/b by Reverse b1 then Forward c2");
+}
+
+/// Whoever registers a node chooses its name.
+#[test]
+fn no_node_takes_the_name_of_what_is_listed() {
+    let mut view = view();
+    for (node, like) in [("web.ns.svc", "b1"), ("api.svc", "c3")] {
+        let known = view.nodes[like].clone();
+        view.nodes.insert(node.into(), known);
+        view.destinations.push(Rule {
+            to: Destination::Nodes { domain: None },
+            ports: vec![80..=80],
+            from: Callers::All,
+        });
+        check(&view, "a1", &format!("{node}:80"), "cloud by Forward c1,c2");
+        check(&view, "c1", &format!("{node}:80"), &format!("direct {node}:80"));
+    }
+    // At another port, and for whom the rule is not, it is a node.
+    check(&view, "c1", "web.ns.svc:18090", "pool/b by Reverse b1 then Forward c2");
+    check(&view, "b2", "web.ns.svc:80", "direct 192.168.1.10:80");
 }
 
 /// The key of a node of the cloud makes the gateway dial no other host: whoever has no rights of the cloud is led to such a node only where a
@@ -385,6 +405,8 @@ fn names_that_end_with_a_number_are_nodes_or_nothing() {
     check(&view, "c1", "127.1:80", "NotAllowed");
     check(&view, "c1", "10.0.1:22", "NotAllowed");
 }
+
+mod neighbours;
 
 proptest! {
     /// From any node to any node: nobody is asked who is this node itself or stands for nothing, a node without a tunnel asks

@@ -93,7 +93,7 @@ pub(crate) fn view() -> View {
         [(Domain::Cloud, gateway(true, &["c1", "c2"])), (Domain::Pool("a".into()), gateway(false, &["a1"]))];
     let rule =
         Rule { to: Destination::Nodes { domain: None }, ports: vec![1024..=u16::MAX], from: Callers::All };
-    View { nodes: nodes.into(), gateways: gateways.into(), destinations: vec![rule] }
+    View { nodes: nodes.into(), gateways: gateways.into(), destinations: vec![rule], ..View::default() }
 }
 
 /// How long anything may take that is waited for: tests run beside others, on a machine that has other work.

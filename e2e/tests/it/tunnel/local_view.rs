@@ -90,7 +90,7 @@ async fn asked_meanwhile(log: &Path) -> Result<Vec<String>> {
 }
 
 /// Streams that the gateways have opened since they run.
-async fn opened() -> Result<usize> {
+pub(super) async fn opened() -> Result<usize> {
     let mut all = 0.0;
     for gateway in GATEWAYS {
         let metrics = hub_metrics(gateway).await?;

@@ -7,11 +7,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use e2e::cleanup::Cleanup;
 use e2e::ground::{
-    EDGE_GATEWAY, GATEWAYS, NAMESPACE, ORDINARY, Reach, SOLO, TWIN, background, ground, in_namespace, pod,
-    said,
+    EDGE_GATEWAY, GATEWAYS, NAMESPACE, ORDINARY, Reach, SOLO, TWIN, background, connected, ground,
+    in_namespace, logs, pod, said,
 };
 use e2e::{eventually, hack_cluster, kubectl, kubectl_apply, run};
 
+use super::local_view::opened;
 use super::reach::links_of;
 use super::streams::listens;
 
@@ -149,6 +150,68 @@ async fn f14_from_one_pool_to_another() -> Result<()> {
     }
     drop(ends);
     from_pod_to_pod().await
+}
+
+/// In a pool without a Gateway each node stands for itself: its programs dial the pool's others at once. The one that is asked has the address of nodes
+/// elsewhere.
+#[tokio::test]
+async fn f14_within_a_pool_without_a_gateway() -> Result<()> {
+    const POOL: &str = "e2e-no-gateway";
+    const ROUNDS: usize = 5;
+    ground(Reach::Names).await?;
+    let mut back = Cleanup::kubectl(&["delete", "nodepool", POOL, "--ignore-not-found"]);
+    let labelled = |pool: &str| format!("{}={pool}", api::labels::NODE_POOL);
+    for node in [EDGE_GATEWAY, ORDINARY] {
+        back.add("kubectl", &["label", "--overwrite", "node", node, &labelled("tunnel-a")]);
+    }
+    let pool = format!(
+        "{{apiVersion: apps.openyurt.io/v1beta2, kind: NodePool, metadata: {{name: {POOL}}}, spec: {{type: Edge}}}}"
+    );
+    kubectl_apply(&pool).await?.ok()?;
+    for node in [EDGE_GATEWAY, ORDINARY] {
+        kubectl(&["label", "--overwrite", "node", node, &labelled(POOL)]).await?.ok()?;
+    }
+    // The kubelet itself says that nobody has shown it credentials.
+    let asked = async |from: &str, to: &str| {
+        let url = format!("https://{to}:10250/metrics");
+        let ask =
+            ["exec", from, "--", "curl", "-skm10", "-o", "/dev/null", "-w", "%{http_connect} %{http_code}"];
+        Ok::<_, anyhow::Error>(
+            hack_cluster(&[&ask[..], &["-x", "http://127.0.0.1:10265", &url]].concat()).await?.stdout,
+        )
+    };
+    eventually("each dials for itself, and the other one directly", Duration::from_mins(1), || async {
+        for (from, to) in [(ORDINARY, EDGE_GATEWAY), (EDGE_GATEWAY, ORDINARY)] {
+            let status = asked(from, to).await?;
+            ensure!(status == "200 401", "{to} from {from}: {status:?}");
+            ensure!(links_of(from).await? > 0, "{from} has no links");
+        }
+        anyhow::Ok(())
+    })
+    .await?;
+    // The API server may have a stream of its own opened now and then.
+    eventually("a round of which the gateways see nothing", Duration::from_mins(1), || async {
+        let before = opened().await?;
+        for _ in 0..ROUNDS {
+            let status = asked(ORDINARY, EDGE_GATEWAY).await?;
+            ensure!(status == "200 401", "{EDGE_GATEWAY} from {ORDINARY}: {status:?}");
+        }
+        let more = opened().await? - before;
+        ensure!(more < ROUNDS, "the gateways opened {more} streams for {ROUNDS} requests");
+        Ok(())
+    })
+    .await?;
+    // Another pool's is refused as ever.
+    let status = asked(ORDINARY, TWIN).await?;
+    ensure!(status == "403 000", "{TWIN} from {ORDINARY}: {status:?}");
+    drop(back);
+    connected("tunnel-a", Duration::from_mins(1)).await?;
+    eventually("the pool is as before", Duration::from_mins(2), || async {
+        let links = links_of(ORDINARY).await?;
+        ensure!(links == 0, "{ORDINARY} has {links} links");
+        logs(ORDINARY, PATIENCE).await
+    })
+    .await
 }
 
 /// Neither pod is on its node's network: what docs/gateways.md prescribes for these forwards on either node, from the node's address to

@@ -261,6 +261,48 @@ async fn an_ordinary_node_goes_out_by_its_pools_endpoint() {
     assert_eq!(edge.status().await["role"], "agent");
 }
 
+/// Each node of it stands for itself, and its programs reach the others at once: over no link, and while there is none.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_of_a_pool_without_a_gateway_dials_its_neighbours() {
+    let site = Tunnelled::new().await;
+    let (cloud, (mut hub, loopback)) = (site.cloud().await, site.of_pool_without_gateway().await);
+    site.until_async("its own links", async || {
+        hub.status().await["links"].as_array().is_some_and(|links| links.len() == 4)
+    })
+    .await;
+    let asked = async |target: &str| {
+        let Ok(mut stream) = TcpStream::connect(("127.0.0.1", loopback)).await else {
+            return ("no proxy".to_owned(), None);
+        };
+        (connect(&mut stream, target).await, Some(stream))
+    };
+    let kubelet = format!("p2:{}", site.kubelet);
+    // As long as nobody says where it is, the cloud is its way, and not at a port of kubelets.
+    assert_eq!(asked(&kubelet).await.0, "403");
+    let told = format!("p1/192.0.2.1,p2/{}", site.address);
+    site.tell_pool(&told);
+    let answers = async || match asked(&kubelet).await {
+        (status, Some(stream)) if status == "200" => site.ask_kubelet(stream).await == "you are prober",
+        _ => false,
+    };
+    site.until_async("the neighbour's kubelet", answers).await;
+    assert_eq!(asked("p2:22").await.0, "403");
+    assert!(cloud.metrics().await.contains("isthmus_hub_tunnel_streams_total{outcome=\"opened\"} 0"));
+    // It forwards for nobody: to the cloud the neighbour is a node without a link.
+    let mut stream = UnixStream::connect(site.socket()).await.unwrap();
+    assert_eq!(connect(&mut stream, &kubelet).await, "503");
+    assert_eq!(hub.status().await["role"], "agent");
+    site.tell_pool("");
+    site.until_async("it is forgotten", async || asked(&kubelet).await.0 == "403").await;
+    site.tell_pool(&told);
+    site.until_async("it is back", answers).await;
+    // From the disk.
+    site.server().cut();
+    hub.end().await;
+    hub.start().await;
+    site.until_async("the neighbour, by what was told before", answers).await;
+}
+
 /// Its API server has no other way to the edge.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gateway_that_is_not_elected_goes_by_one_that_is() {

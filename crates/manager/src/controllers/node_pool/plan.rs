@@ -119,7 +119,7 @@ pub(crate) fn plan(observed: &Observed) -> Plan {
     if let Some(pool) = pool {
         plan.pool_labels = missing_pool_labels(pool);
         let election = elect::elect(pool, members);
-        plan.leader_config = leader_config::plan(pool, &election.leaders, leader_config.as_deref());
+        plan.leader_config = leader_config::plan(pool, &election.leaders, members, leader_config.as_deref());
         plan.election = Some(election);
     }
     plan

@@ -1,7 +1,7 @@
 //! Reports: the status of a pool from what was observed and what became of the plan. [`compute`] is pure; [`write`]
 //! writes it and tells of what changed.
 
-use api::{NodePool, NodePoolStatus, conditions};
+use api::{NodePool, NodePoolStatus, conditions, pool_nodes::POOL_NODES_MAX};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::api::{Patch, PatchParams};
@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::Context;
 use super::apply::{Applied, WriteError};
 use super::elect::Election;
+use super::leader_config;
 use super::observe::Observed;
 use crate::controllers::{
     self,
@@ -106,7 +107,13 @@ fn nodes_synced(pool: &NodePool, observed: &Observed, applied: &Applied) -> Chec
         };
     }
     if failures.is_empty() {
-        let message = format!("{all} of {all} nodes carry what the pool says");
+        let mut message = format!("{all} of {all} nodes carry what the pool says");
+        if let Some(nodes) = leader_config::untold(pool, &observed.members) {
+            message = format!(
+                "{message}; the hubs of nodes without a Gateway are not told where the others are, which are {nodes}, more than \
+                 {POOL_NODES_MAX}: make more pools of it"
+            );
+        }
         return Check {
             type_: conditions::NODES_SYNCED,
             holds: Some(true),

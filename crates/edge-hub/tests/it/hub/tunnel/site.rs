@@ -212,7 +212,11 @@ impl Tunnelled {
 
     /// Makes a Node.
     fn join(&self, name: &str, labels: &Value) {
-        let addresses = json!([{ "type": "InternalIP", "address": self.address }]);
+        self.join_at(name, labels, self.address);
+    }
+
+    fn join_at(&self, name: &str, labels: &Value, address: IpAddr) {
+        let addresses = json!([{ "type": "InternalIP", "address": address }]);
         let metadata = json!({ "name": name, "labels": labels });
         let node = json!({ "metadata": metadata, "spec": {}, "status": { "addresses": addresses } });
         self.site.server.cluster().create("nodes", node).unwrap();
@@ -345,6 +349,29 @@ impl Tunnelled {
     pub(super) async fn solo(&self) -> TestHub {
         self.join("s1", &json!({ "openyurt.io/is-edge-worker": "true" }));
         self.of_pool("s1", port(), &[]).await
+    }
+
+    /// The first node of an edge pool without a Gateway, with its loopback proxy. The other one, `p2`, has a kubelet and no hub; the hub is told where
+    /// it is by [`Self::tell_pool`] alone.
+    pub(super) async fn of_pool_without_gateway(&self) -> (TestHub, u16) {
+        let cluster = self.site.server.cluster();
+        let pool = json!({ "metadata": { "name": "plain" }, "spec": { "type": "Edge" } });
+        cluster.create("nodepools.apps.openyurt.io", pool).unwrap();
+        let name = names::leader_hub_config_map("plain");
+        let metadata = json!({ "namespace": names::NAMESPACE, "name": name });
+        cluster.create("configmaps", json!({ "metadata": metadata, "data": {} })).unwrap();
+        let labels = json!({ "apps.openyurt.io/nodepool": "plain" });
+        self.join_at("p1", &labels, [192, 0, 2, 1].into());
+        self.join("p2", &labels);
+        let loopback = port();
+        (self.of_pool("p1", loopback, &[]).await, loopback)
+    }
+
+    /// Tells the hubs of that pool which nodes it has, as the manager does.
+    pub(super) fn tell_pool(&self, nodes: &str) {
+        let key = format!("{}/{}", names::NAMESPACE, names::leader_hub_config_map("plain"));
+        let nodes = json!({ "data": { (names::POOL_NODES): nodes } });
+        self.site.server.cluster().merge_patch("configmaps", &key, &nodes).unwrap();
     }
 
     async fn of_pool(&self, node: &str, loopback: u16, more: &[(&str, String)]) -> TestHub {

@@ -203,3 +203,25 @@ fn a_contested_node_is_no_failure_and_is_named() {
     assert!(synced.message.starts_with("n1: label zone is changed again and again"), "{}", synced.message);
     assert_eq!(condition(&status, conditions::READY).reason, "Contested");
 }
+
+#[test]
+fn a_pool_of_too_many_nodes_says_that_its_hubs_are_not_told_of_them() {
+    let of = |nodes: usize| {
+        let node = |number| NodeView {
+            name: format!("n{number}"),
+            internal_ip: Some("10.0.0.1".to_owned()),
+            ..NodeView::default()
+        };
+        let observed =
+            Observed { members: (0..nodes).map(node).map(Arc::new).collect(), ..Observed::default() };
+        let status = status_of(&pool(false), &observed, &Applied::default());
+        let said = condition(&status, conditions::NODES_SYNCED);
+        (said.status.clone(), said.message.clone())
+    };
+    assert_eq!(of(1024), ("True".to_owned(), "1024 of 1024 nodes carry what the pool says".to_owned()));
+    let (status, message) = of(1025);
+    assert!(
+        status == "True" && message.contains("which are 1025, more than 1024: make more pools"),
+        "{message}"
+    );
+}
