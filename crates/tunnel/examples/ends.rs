@@ -87,6 +87,7 @@ impl End {
             nodes: [node(GATEWAY, Place::Cloud), node(AGENT, Place::Edge)].into(),
             gateways: [(Domain::Cloud, gateway)].into(),
             destinations: vec![Rule { to, ports: vec![1..=u16::MAX], from: Callers::All }],
+            ..View::default()
         };
         let (views, table, credentials) =
             (watch::Sender::new(Arc::new(world)), Arc::<LinkTable>::default(), Credentials::new());
