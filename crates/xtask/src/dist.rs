@@ -112,6 +112,9 @@ fn build(binary: Binary, profile: &str) -> anyhow::Result<()> {
     let messages = workspace::output(&mut cargo)?;
     let built = executable(&messages, binary.name()).context("cargo built no executable")?;
     elf::ensure_static(&fs::read(&built)?).with_context(|| built.display().to_string())?;
+    // One that is linked in a way that its C library does not know would not come to its first line.
+    workspace::output(std::process::Command::new(&built).arg("--version"))
+        .with_context(|| format!("{} does not start", built.display()))?;
     // Renamed into its place: a cluster may be running the one before.
     let new = binary.path().with_extension("new");
     let (size, most) = (fs::metadata(&built)?.len(), binary.size_max());
