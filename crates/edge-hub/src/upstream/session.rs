@@ -136,8 +136,10 @@ impl Session {
             let Some(suspected) = session.upgrade() else { return };
             if let Err(reason) = suspected.readiness().await {
                 suspected.illness.ill(format!("the API server answers with errors, and {reason}"));
+                // Who waits for another connection, and so has the list, does so no longer than there is a link.
+                suspected.first.give_up();
                 let lanes = [suspected.more.lock().await.clone(), suspected.bearer.lock().await.clone()];
-                lanes.iter().flatten().chain([&suspected.first]).for_each(|lane| lane.give_up());
+                lanes.iter().flatten().for_each(|lane| lane.give_up());
                 return;
             }
             drop(suspected);

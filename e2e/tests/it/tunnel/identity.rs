@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use e2e::cleanup::Cleanup;
-use e2e::ground::{EDGE_GATEWAY, GATEWAYS, ORDINARY, Reach, SOLO, ground};
-use e2e::hub::token;
+use e2e::ground::{EDGE_GATEWAY, GATEWAYS, NAMESPACE, ORDINARY, Reach, SOLO, forward, ground};
+use e2e::hub::{LOOPBACK, runs, token};
 use e2e::{Finished, eventually, hack_cluster, kubectl, kubectl_apply, run};
+use serde_json::json;
 
 /// How a program of the cloud asks the kubelet of a node by the address of the internal Service, which kube-proxy leads to a gateway.
 pub(super) async fn words_to_kubelet(node: &str) -> Result<Vec<String>> {
@@ -61,6 +62,35 @@ async fn f11_the_kubelet_knows_the_caller() -> Result<()> {
         kubectl(&["delete", "clusterrolebinding", &format!("default-e2e-tunnel-{name}")]).await?.ok()?;
         kubectl(&["delete", "serviceaccount", &format!("e2e-tunnel-{name}")]).await?.ok()?;
     }
+    Ok(())
+}
+
+/// The runtime connects for who may forward ports of a pod with the node's network: as root, outside of the pod, to the node's own loopback.
+#[tokio::test]
+async fn who_forwards_a_port_of_a_pod_is_not_its_node() -> Result<()> {
+    ground(Reach::Names).await?;
+    let services = format!("{LOOPBACK}/api/v1/services");
+    let node = hack_cluster(&["exec", EDGE_GATEWAY, "--", "curl", "-s", &services]).await?;
+    ensure!(node.stdout.contains("ServiceList"), "the node itself is not the node: {node:?}");
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "forwarded", "namespace": NAMESPACE },
+        "spec": {
+            "nodeName": EDGE_GATEWAY, "hostNetwork": true, "terminationGracePeriodSeconds": 1,
+            "containers": [{
+                "name": "c", "image": "isthmus.dev/busybox:1", "command": ["sh", "-c", "exec sleep 2147483647"],
+            }],
+        },
+    });
+    kubectl_apply(&pod.to_string()).await?.ok()?;
+    runs(NAMESPACE, "forwarded").await?;
+    let forward = forward("forwarded", 10261).await?;
+    let url = format!("http://127.0.0.1:{}/api/v1/services", forward.port);
+    let told = run("curl", &["-sm10", &url], "").await?;
+    ensure!(
+        told.stdout.contains("\"code\":401") && told.stdout.contains("container runtime"),
+        "who forwards a port acts as the node: {told:?}"
+    );
+    kubectl(&["-n", NAMESPACE, "delete", "pod", "forwarded"]).await?.ok()?;
     Ok(())
 }
 
