@@ -143,7 +143,7 @@ async fn documents_are_told(node: &HubNode, reader: &str) -> Result<()> {
 async fn parts_are_told(node: &HubNode, reader: &str) -> Result<()> {
     let direct = async |path: &str| -> Result<Value> {
         let mut told: Value = serde_json::from_str(&kubectl(&["get", "--raw", path]).await?.ok()?)?;
-        for resource in told["resources"].as_array_mut().into_iter().flatten() {
+        for resource in told.get_mut("resources").and_then(Value::as_array_mut).into_iter().flatten() {
             resource.as_object_mut().context("a resource")?.remove("storageVersionHash");
         }
         Ok(told)

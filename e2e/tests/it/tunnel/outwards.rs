@@ -204,8 +204,10 @@ async fn f14_within_a_pool_without_a_gateway() -> Result<()> {
     // Another pool's is refused as ever.
     let status = asked(ORDINARY, TWIN).await?;
     ensure!(status == "403 000", "{TWIN} from {ORDINARY}: {status:?}");
-    drop(back);
+    // The first that is back stands for the pool, and stays.
+    kubectl(&["label", "--overwrite", "node", EDGE_GATEWAY, &labelled("tunnel-a")]).await?.ok()?;
     connected("tunnel-a", Duration::from_mins(1)).await?;
+    drop(back);
     eventually("the pool is as before", Duration::from_mins(2), || async {
         let links = links_of(ORDINARY).await?;
         ensure!(links == 0, "{ORDINARY} has {links} links");
