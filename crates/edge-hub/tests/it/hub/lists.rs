@@ -124,10 +124,8 @@ async fn what_the_server_refuses_clients_hear_in_its_words() {
     let site = Site::started().await;
     fill(&site, 1);
     for code in [429, 500, 503] {
-        // For the review and what is handed on, and for what the hub asks on its own account meanwhile.
-        for _ in 0..40 {
-            site.server.fail_next(code);
-        }
+        // For the review and what is handed on; the server says that it is ready, or it would be left.
+        site.server.fail("/api", code);
         let path = format!("{WIDGETS}?resourceVersion=0&labelSelector=code!={code}");
         let mut answer = site.plain().get(&path, JSON).await.unwrap();
         let body = String::from_utf8(answer.bytes().await.unwrap().to_vec()).unwrap();
