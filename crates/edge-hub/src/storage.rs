@@ -6,11 +6,11 @@
 //! A disk that is full, or fails, stops nobody: what changes is shown from memory, [`Storage::unstored`] says so, and what the disk missed is
 //! written when it takes it again. Until then a restart finds an earlier whole state, and goes on from there.
 
+mod blobs;
 #[cfg(test)]
 pub(crate) mod test_disk;
 #[cfg(test)]
 mod tests;
-mod unwritten;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -34,7 +34,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 use watch_cache::{Cache, Change, Event, Limits, restore::Past};
 
-use self::unwritten::UnwrittenBlobs;
+use self::blobs::Unwritten;
 use crate::subscriptions::Key;
 
 /// How long a change may wait for the disk.
@@ -64,7 +64,7 @@ pub struct Storage {
     /// What the disk does not take, by subscription.
     unstored: Arc<Mutex<BTreeMap<String, Unstored>>>,
     /// Documents that the disk does not take.
-    unwritten: Arc<Mutex<UnwrittenBlobs>>,
+    unwritten: Arc<Unwritten>,
     /// Whose turn it is to change a document by what it says.
     turn: Arc<Mutex<()>>,
 }
@@ -179,10 +179,9 @@ impl Storage {
 
     /// What the disk does not take, and why.
     pub fn unstored(&self) -> Vec<String> {
-        let blobs = self.unwritten_blobs();
         let unstored = self.unstored.lock();
         let streams = unstored.iter().map(|(whose, unstored)| format!("{whose}: {}", unstored.why));
-        streams.chain(blobs).collect()
+        streams.chain(self.unwritten.list()).collect()
     }
 
     /// Removes a subscription, by its name. Waits for the disk; others are stored meanwhile.
@@ -245,57 +244,6 @@ impl Storage {
     pub fn unreadable(&self) -> Vec<String> {
         let unreadable = self.unreadable.lock();
         unreadable.iter().map(|(whose, problem)| format!("{whose}: {problem}")).collect()
-    }
-
-    /// Keeps a document, atomically.
-    pub fn put_blob(&self, name: &str, content: &[u8]) -> Result<(), Error> {
-        self.blobs.put(name, content)?;
-        self.forget_problem(name);
-        Ok(())
-    }
-
-    /// Keeps a document that holds a secret, encrypted.
-    pub fn put_sealed_blob(&self, name: &str, content: &[u8]) -> Result<(), Error> {
-        self.blobs.put_sealed(name, content)?;
-        self.forget_problem(name);
-        Ok(())
-    }
-
-    /// Lets nobody else in who reads a document, changes it and writes it again.
-    pub fn exclusively<T>(&self, change: impl FnOnce(&Self) -> T) -> T {
-        let _turn = self.turn.lock();
-        change(self)
-    }
-
-    /// Removes a document.
-    pub fn remove_blob(&self, name: &str) -> Result<(), Error> {
-        self.unwritten.lock().remove(name);
-        self.blobs.remove(name)?;
-        self.forget_problem(name);
-        Ok(())
-    }
-
-    /// Removes all documents whose name is meant. Reads all that there are.
-    pub fn remove_blobs(&self, is_meant: impl Fn(&str) -> bool) -> Result<(), Error> {
-        let names = self.blobs.names()?;
-        let mut meant = names.iter().map(String::as_str).filter(|name| is_meant(name)).peekable();
-        if meant.peek().is_some() { self.blobs.remove_all(meant) } else { Ok(()) }
-    }
-
-    /// A document that was kept; `None` if there is none, or it cannot be read.
-    pub fn blob(&self, name: &str) -> Option<Bytes> {
-        match self.blobs.get(name) {
-            Ok(found) => {
-                self.forget_problem(name);
-                found
-            }
-            Err(error) => {
-                if self.unreadable.lock().insert(name.to_owned(), error.to_string()).is_none() {
-                    warn!(name, %error, "a document cannot be read");
-                }
-                None
-            }
-        }
     }
 
     /// Nothing is wrong with it any more.
