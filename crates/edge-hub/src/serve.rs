@@ -31,6 +31,7 @@ use kube_wire::{
     transcode,
 };
 use tokio::time::{Instant, timeout};
+use tracing::debug;
 use watch_cache::Scope;
 
 use self::{
@@ -219,6 +220,7 @@ fn busy(why: &str) -> Status {
 
 /// The refusal of a caller whose token is not good or cannot be checked.
 pub fn unnamed(error: &TokenError) -> Status {
+    debug!(%error, "refused");
     match error {
         TokenError::Refused(_) => Status::unauthorized(),
         TokenError::Unavailable(_) => Status::service_unavailable(format!("edge-hub: {error}")),

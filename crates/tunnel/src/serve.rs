@@ -215,8 +215,7 @@ mod tests {
             (pool("x"), GatewayState::of(true, &["x1"])),
             (pool("a"), GatewayState::of(false, &["a0", "a1"])),
         ];
-        let view =
-            View { nodes: nodes.into(), gateways: gateways.into(), destinations: vec![], ..View::default() };
+        let view = View { nodes: nodes.into(), gateways: gateways.into(), ..View::default() };
         let itself = |node: &str| Some(Domain::Solo(node.to_owned()));
         for (what, peer, mine, expected) in [
             ("another endpoint of the cloud", "c1", Domain::Cloud, None),

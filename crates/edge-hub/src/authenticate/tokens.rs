@@ -268,10 +268,7 @@ impl Tokens {
                 self.refused.lock().forget(&digest);
                 Some(user.name.clone())
             }
-            Err(error) => {
-                debug!(%error, "a token is refused");
-                self.note_refusal(token, digest)
-            }
+            Err(_) => self.note_refusal(token, digest),
         };
         let until = expiry.map(|expiry| expiry.saturating_sub(unix_now()));
         let until = until
@@ -337,10 +334,7 @@ impl Tokens {
             return Err(TokenError::Refused("the API server refused it while it could be asked".to_owned()));
         }
         let user = offline.user(token.expose(), unix_now());
-        user.map(Arc::new).map_err(|error| {
-            debug!(%error, "a token is refused");
-            TokenError::Refused(error.to_string())
-        })
+        user.map(Arc::new).map_err(|refused| TokenError::Refused(refused.to_string()))
     }
 }
 

@@ -98,13 +98,13 @@ fn syntax(path: &Path, text: &str, error: &serde_saphyr::Error) -> FileError {
 
 /// The last key of the file before a place in it; the first line and column are 1.
 fn key_before(text: &str, line: u64, column: u64) -> Option<&'static str> {
-    let (line, column) = (usize::try_from(line).ok()?, usize::try_from(column).ok()?);
-    let mut before: Vec<String> =
-        text.lines().take(line.checked_sub(1)?).map(|line| format!("{line}\n")).collect();
-    before.push(text.lines().nth(line - 1)?.chars().take(column).collect());
-    let before = before.concat();
+    let (line, column) = (usize::try_from(line).ok()?.checked_sub(1)?, usize::try_from(column).ok()?);
+    let begin: usize = text.split_inclusive('\n').take(line).map(str::len).sum();
+    let within: usize = text.get(begin..)?.chars().take(column).map(char::len_utf8).sum();
+    let before = text.get(..begin + within)?;
     let last = |key: &str| before.rfind(&format!("{key}:")).max(before.rfind(&format!("{key}\":")));
-    KEYS.into_iter().filter(|key| last(key).is_some()).max_by_key(|key| last(key))
+    let found = KEYS.into_iter().filter_map(|key| Some((last(key)?, key))).max();
+    found.map(|(_, key)| key)
 }
 
 fn parse(path: &Path, text: &str) -> Result<Layer, FileError> {

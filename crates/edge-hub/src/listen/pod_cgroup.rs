@@ -34,10 +34,12 @@ pub(super) fn origin(text: &str) -> Option<Origin> {
 /// The same by the path of its only cgroup.
 pub(super) fn origin_of_path(path: &Path) -> Origin {
     let path = path.to_string_lossy();
-    match (is_of_pods(&path), is_service_of_runtime(&path)) {
-        (true, _) => Origin::Pod,
-        (false, true) => Origin::Runtime,
-        (false, false) => Origin::Node,
+    if is_of_pods(&path) {
+        Origin::Pod
+    } else if is_service_of_runtime(&path) {
+        Origin::Runtime
+    } else {
+        Origin::Node
     }
 }
 

@@ -7,7 +7,6 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, mpsc, watch},
     task::JoinSet,
@@ -49,7 +48,7 @@ pub struct Link {
     state: watch::Sender<LinkState>,
     servers: Servers,
     /// Those that were left because they answered with errors.
-    ill: Mutex<BTreeSet<usize>>,
+    ill: BTreeSet<usize>,
     renew: Arc<Notify>,
     drivers: mpsc::UnboundedSender<Driver>,
     incoming: mpsc::UnboundedReceiver<Driver>,
@@ -64,7 +63,7 @@ impl Link {
         let (drivers, incoming) = mpsc::unbounded_channel();
         let servers = Servers::new(&endpoints);
         let upstream = Upstream { state: receiver, servers: servers.clone(), renew: renew.clone() };
-        let (showing, ill) = (Showing::Certificate, Mutex::default());
+        let (showing, ill) = (Showing::Certificate, BTreeSet::new());
         (Self { endpoints, connector, showing, state, servers, ill, renew, drivers, incoming }, upstream)
     }
 
@@ -124,7 +123,7 @@ impl Link {
             let (silent, answered) = (session.fell_silent(), session.has_answered());
             let reason = match session.illness() {
                 Some(reason) => {
-                    self.ill.lock().insert(index);
+                    self.ill.insert(index);
                     reason
                 }
                 None if silent => "the API server says nothing".to_owned(),
@@ -150,17 +149,16 @@ impl Link {
     }
 
     /// Tries servers until one answers.
-    async fn connect(&self, first: usize) -> (usize, Arc<Session>, Driver) {
+    async fn connect(&mut self, first: usize) -> (usize, Arc<Session>, Driver) {
         let (mut pause, longest) = self.connector.timing().backoff;
         loop {
             for offset in 0..self.endpoints.len() {
                 let index = (first + offset) % self.endpoints.len();
-                let endpoint = &self.endpoints[index];
                 match self.connect_well(index).await {
                     Ok((session, driver)) => return (index, session, driver),
                     Err(error) => {
                         self.servers.note(index, ServerState::Failed(error.to_string()));
-                        let reason = format!("{endpoint}: {error}");
+                        let reason = format!("{}: {error}", self.endpoints[index]);
                         debug!(%reason, "cannot connect");
                         self.state.send_modify(|state| {
                             if let LinkState::Down { reason: last, .. } = state {
@@ -179,15 +177,15 @@ impl Link {
     }
 
     /// Connects to the server of that number, which must say first that it is ready if it was left because it answered with errors.
-    async fn connect_well(&self, index: usize) -> Result<(Arc<Session>, Driver), ConnectError> {
+    async fn connect_well(&mut self, index: usize) -> Result<(Arc<Session>, Driver), ConnectError> {
         let (session, mut driver) = self.connect_to(self.endpoints[index].clone()).await?;
-        if self.ill.lock().contains(&index) {
+        if self.ill.contains(&index) {
             let ready = tokio::select! {
                 ready = session.readiness() => ready,
                 () = &mut driver => Err("the connection ended".to_owned()),
             };
             ready.map_err(ConnectError::Ill)?;
-            self.ill.lock().remove(&index);
+            self.ill.remove(&index);
         }
         Ok((session, driver))
     }

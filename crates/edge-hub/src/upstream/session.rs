@@ -11,7 +11,7 @@ use std::{
 };
 
 use axum::body::Body;
-use http::{HeaderValue, Request, Response, StatusCode, Version, header};
+use http::{HeaderValue, Request, Response, StatusCode, Uri, Version, header};
 use hyper::body::Incoming;
 use tokio::{
     sync::{Mutex, mpsc},
@@ -104,25 +104,22 @@ impl Session {
 
     /// Whether the server says that it is ready; why not, else. That somebody may not ask is no sign of illness.
     pub(super) async fn readiness(&self) -> Result<(), String> {
-        let mut request = Request::get("/readyz").header(header::USER_AGENT, USER_AGENT).body(Body::empty());
-        let request = match &mut request {
-            Ok(request) => std::mem::take(request),
-            Err(error) => return Err(error.to_string()),
+        let asked = async {
+            let mut request = Request::new(Body::empty());
+            *request.uri_mut() = Uri::from_static("/readyz");
+            request.headers_mut().insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
+            self.address(&mut request, &Credential::Node)?;
+            *request.version_mut() = Version::HTTP_2;
+            match self.first.send(request).await {
+                Ok(answer) => Ok(answer.status()),
+                Err(SendError::Unsent(_, error) | SendError::Failed(error)) => Err(error),
+            }
         };
-        match timeout(READINESS, self.send_over_first(request)).await {
+        match timeout(READINESS, asked).await {
             Ok(Ok(status)) if status.is_server_error() => Err(format!("/readyz is answered {status}")),
             Ok(Ok(_)) => Ok(()),
             Ok(Err(error)) => Err(format!("/readyz: {error}")),
             Err(_) => Err(format!("/readyz is not answered within {READINESS:?}")),
-        }
-    }
-
-    async fn send_over_first(&self, mut request: Request<Body>) -> Result<StatusCode, UpstreamError> {
-        self.address(&mut request, &Credential::Node)?;
-        *request.version_mut() = Version::HTTP_2;
-        match self.first.send(request).await {
-            Ok(answer) => Ok(answer.status()),
-            Err(SendError::Unsent(_, error) | SendError::Failed(error)) => Err(error),
         }
     }
 
@@ -254,7 +251,7 @@ impl Session {
     ) -> Result<Showing, UpstreamError> {
         let authority = self.endpoint.authority();
         let path = request.uri().path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
-        let uri = http::Uri::builder()
+        let uri = Uri::builder()
             .scheme("https")
             .authority(authority.as_str())
             .path_and_query(path)

@@ -103,7 +103,7 @@ mod tests {
             (Domain::Cloud, GatewayState::of(true, &["c1", "c2"])),
             (Domain::Pool("a".into()), GatewayState::of(false, &["a1"])),
         ];
-        View { nodes: nodes.into(), gateways: gateways.into(), destinations: vec![], ..View::default() }
+        View { nodes: nodes.into(), gateways: gateways.into(), ..View::default() }
     }
 
     fn links(me: &str, ordinary: &[Class]) -> Vec<String> {

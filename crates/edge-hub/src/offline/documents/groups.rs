@@ -8,13 +8,17 @@ use serde::{Deserialize, Serialize};
 
 /// Which aggregated document tells what plain discovery does at `path`.
 pub(super) fn source(path: &str) -> Option<&'static str> {
-    let depth = path.matches('/').count();
-    match path.strip_prefix("/apis") {
-        Some("") => Some("/apis"),
-        Some(rest) if rest.starts_with('/') && depth <= 3 && !path.ends_with('/') => Some("/apis"),
-        _ if path.starts_with("/api/") && depth == 2 && !path.ends_with('/') => Some("/api"),
+    match parts(path)[..] {
+        ["apis"] | ["apis", _] | ["apis", _, _] => Some("/apis"),
+        ["api", _] => Some("/api"),
         _ => None,
     }
+}
+
+/// The parts of a path; none of one with an empty part, which nothing is served at.
+fn parts(path: &str) -> Vec<&str> {
+    let parts: Vec<&str> = path.split('/').skip(1).collect();
+    if parts.contains(&"") { Vec::new() } else { parts }
 }
 
 /// The plain answer to `path` by the document that [`source`] names; none if it has no such group or version.
@@ -22,8 +26,7 @@ pub(super) fn plain(path: &str, aggregated: &Bytes) -> Option<Vec<u8>> {
     let Aggregated { items } = serde_json::from_slice(aggregated).ok()?;
     let group =
         |name: &str| items.iter().find(|item| item.metadata.name.as_deref().unwrap_or_default() == name);
-    let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
-    let json = match parts[..] {
+    let json = match parts(path)[..] {
         ["apis"] => {
             let groups = items.iter().filter_map(Group::of).collect();
             serde_json::to_vec(&List { kind: "APIGroupList", api_version: "v1", groups })
@@ -184,42 +187,37 @@ struct Listed<'a> {
 impl<'a> VersionList<'a> {
     fn of(item: &'a Item, group: &str, version: &str) -> Option<Self> {
         let of = item.versions.iter().find(|of| of.version == version)?;
-        let kind = |told: &'a Option<ResponseKind>| {
-            let none = ("", "", "");
-            told.as_ref().map_or(none, |told| match (told.group == group, told.version == version) {
-                (true, true) => ("", "", told.kind.as_str()),
-                _ => (told.group.as_str(), told.version.as_str(), told.kind.as_str()),
-            })
+        let listed = |resource: &'a Kept, name, told: &'a Option<ResponseKind>, verbs| {
+            let (of_group, of_version, kind) = told.as_ref().map_or(("", "", ""), |told| {
+                let here = told.group == group && told.version == version;
+                let (group, version) = if here { ("", "") } else { (&*told.group, &*told.version) };
+                (group, version, &*told.kind)
+            });
+            Listed {
+                name,
+                singular_name: "",
+                namespaced: resource.scope == "Namespaced",
+                group: of_group,
+                version: of_version,
+                kind,
+                verbs,
+                short_names: &[],
+                categories: &[],
+            }
         };
         let mut resources = Vec::new();
         for resource in &of.resources {
-            let namespaced = resource.scope == "Namespaced";
-            let (group, version, named) = kind(&resource.response_kind);
+            let name = Cow::Borrowed(&*resource.resource);
             resources.push(Listed {
-                name: Cow::Borrowed(&resource.resource),
                 singular_name: &resource.singular_resource,
-                namespaced,
-                group,
-                version,
-                kind: named,
-                verbs: &resource.verbs,
                 short_names: &resource.short_names,
                 categories: &resource.categories,
+                ..listed(resource, name, &resource.response_kind, &resource.verbs)
             });
-            for part in &resource.subresources {
-                let (group, version, named) = kind(&part.response_kind);
-                resources.push(Listed {
-                    name: Cow::Owned(format!("{}/{}", resource.resource, part.subresource)),
-                    singular_name: "",
-                    namespaced,
-                    group,
-                    version,
-                    kind: named,
-                    verbs: &part.verbs,
-                    short_names: &[],
-                    categories: &[],
-                });
-            }
+            resources.extend(resource.subresources.iter().map(|part| {
+                let name = Cow::Owned(format!("{}/{}", resource.resource, part.subresource));
+                listed(resource, name, &part.response_kind, &part.verbs)
+            }));
         }
         let (api_version, group_version) = match group {
             "" => (None, version.to_owned()),

@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use super::site::{
     JSON, Lines, SERVICES, SOON, Site, WIDGETS, configured, get, names, service, version, widget,
+    with_configuration,
 };
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
@@ -242,10 +243,7 @@ async fn services_that_are_no_longer_shared_go_on_for_the_hub_and_its_node() {
 /// Without the filter that looks at them the hub has no use for Services: their stream ends as any other.
 #[tokio::test]
 async fn services_that_are_no_longer_shared_and_that_no_filter_needs_are_closed() {
-    let mut site = Site::new().await;
-    let file = site.log_file().with_extension("yaml");
-    std::fs::write(&file, "poolScopeResources: [/v1/services]\n").unwrap();
-    site.set("--config", &file.display().to_string());
+    let (mut site, file) = with_configuration("poolScopeResources: [/v1/services]\n").await;
     site.set("--disabled-resource-filters", "servicetopology");
     site.start();
     site.linked().await;
@@ -295,10 +293,7 @@ async fn what_is_passed_through_from_now_on_is_let_go() {
 /// What the hub reads for its filters it goes on reading, and tells nobody of it any more.
 #[tokio::test]
 async fn what_filters_need_is_passed_through_as_well() {
-    let mut site = Site::new().await;
-    let file = site.log_file().with_extension("yaml");
-    std::fs::write(&file, "passThroughResources: []\n").unwrap();
-    site.set("--config", &file.display().to_string());
+    let (mut site, file) = with_configuration("passThroughResources: []\n").await;
     site.start_inside(|config| config.lifetimes.review = Duration::from_millis(200)).await;
     site.linked().await;
     site.server.cluster().create("services", service("a", "s", 1)).unwrap();

@@ -465,12 +465,18 @@ impl Lines {
     }
 }
 
-/// A hub with a link and this configuration, and the file that holds it.
-pub(crate) async fn configured(configuration: &str) -> (Site, PathBuf) {
+/// A hub with this configuration, not started yet, and the file that holds it.
+pub(crate) async fn with_configuration(configuration: &str) -> (Site, PathBuf) {
     let mut site = Site::new().await;
     let file = site.log_file().with_extension("yaml");
     fs::write(&file, configuration).unwrap();
     site.set("--config", &file.display().to_string());
+    (site, file)
+}
+
+/// The same, started and with a link.
+pub(crate) async fn configured(configuration: &str) -> (Site, PathBuf) {
+    let (mut site, file) = with_configuration(configuration).await;
     site.start();
     site.linked().await;
     (site, file)

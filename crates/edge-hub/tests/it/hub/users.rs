@@ -13,6 +13,7 @@ use super::{
     security::Issuer,
     site::{
         JSON, Lines, SERVICES, Site, WIDGETS, configured, get, names, service, version, widget, widget_kind,
+        with_configuration,
     },
 };
 
@@ -266,10 +267,7 @@ async fn who_is_revoked_is_served_no_more_and_others_are() {
 /// The API server looks at the right of its watcher only once.
 #[tokio::test]
 async fn who_is_revoked_keeps_no_watch_that_was_handed_on() {
-    let mut site = Site::new().await;
-    let file = site.log_file().with_extension("yaml");
-    std::fs::write(&file, "freshness: { /v1/services: strict }\n").unwrap();
-    site.set("--config", &file.display().to_string());
+    let (mut site, _) = with_configuration("freshness: { /v1/services: strict }\n").await;
     site.start_inside(|config| {
         config.lifetimes.allowed = Duration::from_millis(100);
         config.lifetimes.review = Duration::from_millis(200);
