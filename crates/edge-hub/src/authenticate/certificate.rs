@@ -6,6 +6,9 @@ use x509_parser::{certificate::X509Certificate, prelude::FromDer};
 
 use super::User;
 
+/// The group of everybody who has shown who they are. The API server adds it as it lets somebody in, and not to what a review of access names.
+const AUTHENTICATED: &str = "system:authenticated";
+
 /// The user of a certificate that the listener has verified; `None` if it names nobody.
 pub fn user_of(certificate: &CertificateDer<'_>) -> Option<User> {
     let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
@@ -14,8 +17,9 @@ pub fn user_of(certificate: &CertificateDer<'_>) -> Option<User> {
     let mut names = subject.iter_common_name();
     let (Some(name), None) = (names.next(), names.next()) else { return None };
     let name = name.as_str().ok()?;
-    let groups =
-        subject.iter_organization().filter_map(|group| group.as_str().ok()).map(Into::into).collect();
+    let organisations = subject.iter_organization().filter_map(|group| group.as_str().ok());
+    let others = organisations.filter(|group| *group != AUTHENTICATED);
+    let groups = others.chain([AUTHENTICATED]).map(Into::into).collect();
     (!name.is_empty()).then(|| User { name: name.into(), groups })
 }
 

@@ -47,8 +47,9 @@ struct Header {
 struct Claims {
     iss: String,
     sub: String,
+    #[serde(default)]
     aud: Audiences,
-    exp: i64,
+    exp: Option<i64>,
     #[serde(default)]
     nbf: i64,
 }
@@ -58,6 +59,12 @@ struct Claims {
 enum Audiences {
     One(String),
     Many(Vec<String>),
+}
+
+impl Default for Audiences {
+    fn default() -> Self {
+        Self::Many(Vec::new())
+    }
 }
 
 /// What the hub expects of a token.
@@ -87,6 +94,9 @@ pub enum Refused {
     /// Expired, or not valid yet.
     #[error("the token has expired or is not valid yet")]
     Time,
+    /// Signed by the cluster, and without an end: that of a Secret of type `kubernetes.io/service-account-token`, which is good for as long as that is there.
+    #[error("the token has no end, so only the API server knows whether it is still good")]
+    Endless,
     /// The subject is no `ServiceAccount`.
     #[error("the token is not that of a ServiceAccount")]
     Subject,
@@ -101,6 +111,7 @@ impl KeySet {
     /// The user and expiry (Unix seconds) of a token that is good at `now` (Unix seconds).
     pub fn verify(&self, token: &str, expected: &Expected, now: i64) -> Result<(User, i64), Refused> {
         let claims = self.claims(token)?;
+        let exp = claims.exp.ok_or(Refused::Endless)?;
         let audience = |wanted: &String| match &claims.aud {
             Audiences::One(audience) => audience == wanted,
             Audiences::Many(audiences) => audiences.contains(wanted),
@@ -108,10 +119,10 @@ impl KeySet {
         if claims.iss != expected.issuer || !expected.audiences.iter().any(audience) {
             return Err(Refused::NotForUs);
         }
-        if now >= claims.exp || now < claims.nbf.saturating_sub(LEEWAY) {
+        if now >= exp || now < claims.nbf.saturating_sub(LEEWAY) {
             return Err(Refused::Time);
         }
-        Ok((service_account(&claims.sub).ok_or(Refused::Subject)?, claims.exp))
+        Ok((service_account(&claims.sub).ok_or(Refused::Subject)?, exp))
     }
 
     /// Whose token it is, by one of the keys; whether it is still good, and here, is not looked at.
@@ -252,8 +263,12 @@ pub(super) mod tests {
         /// The same, which names the key that it is signed with.
         pub(crate) fn token_by(&self, kid: &str, audience: &str, nbf: i64, exp: i64) -> String {
             let claims = json!({ "iss": "i", "sub": "system:serviceaccount:a:b", "aud": audience, "nbf": nbf, "exp": exp });
+            self.signed(kid, &claims)
+        }
+
+        fn signed(&self, kid: &str, claims: &Value) -> String {
             let part = |value: &Value| BASE64.encode(value.to_string());
-            let signed = format!("{}.{}", part(&json!({ "alg": "ES256", "kid": kid })), part(&claims));
+            let signed = format!("{}.{}", part(&json!({ "alg": "ES256", "kid": kid })), part(claims));
             let signature = self.0.sign(&self.1, signed.as_bytes()).unwrap();
             format!("{signed}.{}", BASE64.encode(signature))
         }
@@ -268,6 +283,16 @@ pub(super) mod tests {
         assert_eq!(verify(NOW + 60, NOW + 99), Ok(()));
         assert_eq!(verify(NOW + 61, NOW + 99), Err(Refused::Time));
         assert_eq!(verify(NOW, NOW), Err(Refused::Time));
+    }
+
+    #[test]
+    fn of_a_token_without_an_end_nothing_is_known_but_who_signed_it() {
+        let (signer, other) = (Signer::new(), Signer::new());
+        let expected = Expected { issuer: "i".to_owned(), audiences: vec!["i".to_owned()] };
+        let claims = json!({ "iss": "kubernetes/serviceaccount", "sub": "system:serviceaccount:a:b" });
+        let verify = |keys: KeySet| keys.verify(&signer.signed("", &claims), &expected, NOW).map(|_| ());
+        assert_eq!(verify(signer.keys()), Err(Refused::Endless));
+        assert_eq!(verify(other.keys()), Err(Refused::Signature));
     }
 
     #[test]

@@ -333,8 +333,13 @@ impl Tokens {
         if self.refused.lock().hold(&token.digest()) {
             return Err(TokenError::Refused("the API server refused it while it could be asked".to_owned()));
         }
-        let user = offline.user(token.expose(), unix_now());
-        user.map(Arc::new).map_err(|refused| TokenError::Refused(refused.to_string()))
+        match offline.user(token.expose(), unix_now()) {
+            Ok(user) => Ok(Arc::new(user)),
+            Err(Refused::Endless) => {
+                Err(TokenError::Unavailable(format!("{unchecked}; {}", Refused::Endless)))
+            }
+            Err(refused) => Err(TokenError::Refused(refused.to_string())),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use tls::{certificate::Certificate, digest::Sha256Digest, pem_file};
+use tls::{certificate::Certificate, digest::Sha256Digest, pem_file, window::until};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -22,6 +22,9 @@ use crate::upstream::{Connector, Endpoint, TlsMaterial, Upstream, jittered};
 
 /// How long to wait after a failure: first and longest.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(2), Duration::from_mins(5));
+
+/// How often it is looked whether a given certificate that has ended was renewed.
+const RENEWED: Duration = Duration::from_secs(5);
 
 /// What the task needs.
 pub struct Keeper {
@@ -93,8 +96,18 @@ impl Keeper {
     async fn follow(mut self) {
         loop {
             self.shows_given();
-            self.rest(LONGEST).await;
-            self.use_given();
+            let (now, end) = (Timestamp::now(), end(&self.identity.config.given.0));
+            let rest = match end {
+                Some(end) if end <= now => {
+                    self.leave_given(end);
+                    RENEWED
+                }
+                _ => {
+                    self.use_given();
+                    end.map_or(LONGEST, |end| until(now, end).min(LONGEST))
+                }
+            };
+            self.rest(rest).await;
         }
     }
 
@@ -206,14 +219,30 @@ impl Keeper {
         }
     }
 
-    /// Ends a link whose certificate the API server no longer takes: callers are told that there is none.
+    /// Shows the given one no longer, as it ended then, until there is another.
+    fn leave_given(&mut self, end: Timestamp) {
+        let path = self.identity.config.given.0.display();
+        let reason = format!("{path} expired at {end}, and whoever renews it has not");
+        if !self.bare {
+            warn!(reason, "there is no link without a certificate");
+        }
+        self.report.problem(Some(reason.clone()));
+        self.show_none(&reason);
+    }
+
+    /// Shows no certificate: its own is no longer one, or there is none.
     fn show_nothing(&mut self, own: Option<&Own>) {
+        let none = || "the hub has no certificate".to_owned();
+        self.show_none(&own.map_or_else(none, |own| expired(&own.certificate)));
+    }
+
+    /// Ends a link whose certificate the API server no longer takes: callers are told that there is none, and are answered from what is held, where
+    /// the API server would answer 401.
+    fn show_none(&mut self, reason: &str) {
         if self.bare {
             return;
         }
-        let reason =
-            own.map_or_else(|| "the hub has no certificate".to_owned(), |own| expired(&own.certificate));
-        match TlsMaterial::without_certificate(&self.identity.ca, &reason) {
+        match TlsMaterial::without_certificate(&self.identity.ca, reason) {
             Ok(material) => {
                 self.connector.replace(material);
                 self.bare = true;
@@ -224,9 +253,7 @@ impl Keeper {
     }
 
     fn shows_given(&self) {
-        let end = pem_file::certificates(&self.identity.config.given.0).ok().and_then(|chain| {
-            Some(Certificate::from_der(chain.first()?.to_vec()).ok()?.validity().not_after)
-        });
+        let end = end(&self.identity.config.given.0);
         self.meters.expires(end);
         let state = match end {
             Some(end) if end < Timestamp::now() => IdentityState::Expired,
@@ -274,10 +301,13 @@ fn stuck(own: Option<&Own>, token: Option<Result<BootstrapToken, super::TokenErr
 
 /// Whether the first certificate of a file is valid now.
 fn valid(path: &Path) -> bool {
-    let leaf = pem_file::certificates(path)
-        .ok()
-        .and_then(|chain| Certificate::from_der(chain.first()?.to_vec()).ok());
-    leaf.is_some_and(|leaf| leaf.validity().not_after >= Timestamp::now())
+    end(path).is_some_and(|end| end >= Timestamp::now())
+}
+
+/// When it ends; `None` if none can be read, as while it is being written.
+fn end(path: &Path) -> Option<Timestamp> {
+    let chain = pem_file::certificates(path).ok()?;
+    Some(Certificate::from_der(chain.first()?.to_vec()).ok()?.validity().not_after)
 }
 
 fn digest(certificate: &Path, authorities: &Path) -> Option<Sha256Digest> {

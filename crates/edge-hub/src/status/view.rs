@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    cloud_config,
     hub::Hub,
     identity::IdentityView,
     node_metric::NodeMetricView,
@@ -232,9 +233,14 @@ impl SubscriptionView {
         };
         let age = subscription.age(hub.upstream.is_up()).proved;
         let path = key.path();
-        let (namespace, selectors) =
-            (key.namespace.as_ref(), path.split_once('?').map_or("", |(_, query)| query));
         let resource = &key.resource;
+        let selectors = match path.split_once('?') {
+            // They name the object, and any process of the node may ask for this.
+            Some(_) if cloud_config::private(resource) => "by name",
+            Some((_, query)) => query,
+            None => "",
+        };
+        let namespace = key.namespace.as_ref();
         Self {
             resource: resource_name(resource),
             scope: [namespace, selectors]

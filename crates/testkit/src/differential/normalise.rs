@@ -173,6 +173,15 @@ fn moment(name: &str, field: &mut Value, landmarks: &Landmarks) -> bool {
     true
 }
 
+/// What a list in protobuf says of itself, in the form in which that is compared: its version and its token.
+pub fn list_metadata(version: u64, token: &str, landmarks: &Landmarks) -> Value {
+    let mut metadata = json!({ "resourceVersion": version.to_string(), "continue": token });
+    for (name, field) in metadata.as_object_mut().into_iter().flatten() {
+        moment(name, field, landmarks);
+    }
+    metadata
+}
+
 /// The moment a version stands for.
 fn version(rv: &str, landmarks: &Landmarks) -> String {
     if let Some(write) = landmarks.writes.get(rv).filter(|_| rv != landmarks.current.to_string()) {

@@ -188,7 +188,7 @@ async fn compared(authority: &Path, server: &str, token: &str, seed: usize) -> R
                 let by_header = of.iter().filter(|pair| pair.is_held()).count();
                 let mut good = 0;
                 for pair in of.iter().filter(|pair| pair.is_held()) {
-                    good += usize::from(is_good(&pair.case, &pair.hub)?);
+                    good += usize::from(is_good(&pair.case, &pair.hub, &landmarks)?);
                 }
                 let possible = of.iter().filter(|pair| pair.real.reply.is_good()).count();
                 println!(
@@ -330,7 +330,7 @@ impl Pair {
             let difference = Difference::of(case, subject, landmarks, left, right);
             return Ok(Found::Difference(kind, difference.to_string()));
         }
-        let (left, right) = (decoded(case, real)?, decoded(case, hub)?);
+        let (left, right) = (decoded(case, real, landmarks)?, decoded(case, hub, landmarks)?);
         if left == right {
             return Ok(Found::Same);
         }

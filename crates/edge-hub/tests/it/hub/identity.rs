@@ -162,6 +162,30 @@ async fn with_the_kubelet_s_certificate_a_node_needs_no_token() {
     );
 }
 
+/// To the API server, which takes it no longer, the node would be nobody: 401 for what is held.
+#[tokio::test]
+async fn what_is_held_is_answered_after_the_kubelet_s_certificate_has_ended() {
+    let mut site = Site::new().await;
+    let write = |site: &Site, life: u64| {
+        let given = site.authority.peer_for(&super::site::node(), &[], Duration::from_secs(life)).unwrap();
+        fs::write(site.file("node.crt"), given.certificate_pem).unwrap();
+        fs::write(site.file("node.key"), given.key_pem).unwrap();
+    };
+    write(&site, 5);
+    site.server.cluster().create("services", service("a", "held", 1)).unwrap();
+    site.start();
+    site.caught_up(SERVICES, &["held"]).await;
+    site.offline().await;
+    let held = get(&site.plain(), SERVICES).await.unwrap();
+    assert_eq!((held.0, super::site::names(&held.1)), (200, vec!["held"]));
+    let said = identity(&site).await;
+    assert_eq!(said["state"], "expired", "{said}");
+    assert!(said["problem"].as_str().unwrap().contains("node.crt expired at"), "{said}");
+    write(&site, 3600);
+    site.linked().await;
+    assert_eq!(identity(&site).await["state"], "given");
+}
+
 #[tokio::test]
 async fn a_denial_is_told_and_asked_again_with_another_key() {
     let mut site = site().await;

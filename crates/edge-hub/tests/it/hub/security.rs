@@ -107,8 +107,12 @@ async fn each_identity_gets_what_is_its_own() {
     let site = Site::started().await;
     with_service(&site).await;
     let access = site.server.cluster().access();
-    access
-        .set_authorizer(|asked| !["system:serviceaccount:a:denied", "stranger"].contains(&&*asked.user.name));
+    access.set_authorizer(|asked| {
+        let is_denied = ["system:serviceaccount:a:denied", "stranger"].contains(&&*asked.user.name);
+        // By a binding to all who have shown who they are.
+        let is_somebody = asked.user.groups.iter().any(|group| group == "system:authenticated");
+        !is_denied && (is_somebody || asked.user.name != "member")
+    });
     for name in ["allowed", "denied"] {
         access.add_token(name, User::service_account("a", name));
     }
@@ -130,6 +134,7 @@ async fn each_identity_gets_what_is_its_own() {
         ("the node", certificate("system:node:n", &["system:nodes"]), [200; 4]),
         ("the node's local user", site.plain(), [200; 4]),
         ("another certificate that is allowed", certificate("friend", &[]), [200; 4]),
+        ("one that is allowed as anybody is", certificate("member", &[]), [200; 4]),
     ];
     for (who, endpoint, expected) in cases {
         assert_eq!(statuses(&endpoint).await, expected, "{who}");
@@ -259,6 +264,10 @@ async fn secrets_of_one_are_never_served_to_another() {
         site.server.log().totals(|record| record.path == path && record.user == "system:node:n").requests,
         0
     );
+    let by_name = "/api/v1/namespaces/b/secrets?watch=1&resourceVersion=0&timeoutSeconds=1&fieldSelector=metadata.name%3Dhidden";
+    assert_eq!(of("alice").get(by_name, JSON).await.unwrap().status, 200);
+    let status = get(&site.admin(), "/v1/status").await.unwrap().1.to_string();
+    assert!(status.contains("b?by name") && !status.contains("hidden"), "{status}");
     site.server.cut();
     site.offline().await;
     assert_eq!(get(&of("alice"), &format!("{path}?resourceVersion=0")).await.unwrap().0, 200);

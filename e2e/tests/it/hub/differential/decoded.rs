@@ -4,7 +4,7 @@ use anyhow::Result;
 use kube_wire::frame::read::{ITEM_MAX, ListReader, WatchEvent, WatchReader};
 use kube_wire::object::{Encoding, Object};
 use kube_wire::status::Status;
-use testkit::differential::{Case, Said, Verb, is_written};
+use testkit::differential::{Case, Landmarks, Said, Verb, is_written, list_metadata};
 
 /// A part of an answer: what it is, and its bytes.
 #[derive(Debug, PartialEq, Eq)]
@@ -17,8 +17,8 @@ pub(super) struct Part {
 }
 
 /// Whether an answer has objects, and no error.
-pub(super) fn is_good(case: &Case, said: &Said) -> Result<bool> {
-    let parts = decoded(case, said)?.unwrap_or_default();
+pub(super) fn is_good(case: &Case, said: &Said, landmarks: &Landmarks) -> Result<bool> {
+    let parts = decoded(case, said, landmarks)?.unwrap_or_default();
     Ok(said.reply.is_good() && !parts.iter().any(|part| part.is_error))
 }
 
@@ -34,7 +34,7 @@ impl Part {
 }
 
 /// The parts of an answer, in their order; nothing if it is no protobuf.
-pub(super) fn decoded(case: &Case, said: &Said) -> Result<Option<Vec<Part>>> {
+pub(super) fn decoded(case: &Case, said: &Said, landmarks: &Landmarks) -> Result<Option<Vec<Part>>> {
     let kind = said.headers.get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     if !kind.starts_with("application/vnd.kubernetes.protobuf") {
         return Ok(None);
@@ -48,8 +48,11 @@ pub(super) fn decoded(case: &Case, said: &Said) -> Result<Option<Vec<Part>>> {
             let mut reader = ListReader::new(Encoding::Protobuf, ITEM_MAX);
             let mut objects = Vec::new();
             reader.push(&said.body, &mut objects)?;
-            reader.finish()?;
-            objects.iter().map(|object| part("item", object)).collect()
+            let list = reader.finish()?;
+            let metadata = list_metadata(list.resource_version.get(), &list.continue_token, landmarks);
+            let (version, kind, remaining) = (list.api_version, list.kind, list.remaining);
+            let list = Part::new(&format!("{version} {kind} {metadata}, {remaining:?} remain"), &[]);
+            objects.iter().map(|object| part("item", object)).chain([list]).collect()
         }
         Verb::Watch => {
             let mut reader = WatchReader::new(Encoding::Protobuf, ITEM_MAX);

@@ -36,9 +36,9 @@ pub(super) async fn indifferent(
         }
         let each = all.len() / cases.len();
         for (cases, said) in all.chunks(each).zip(said.chunks(each)) {
-            let first = (own(&said[0].reply), decoded(&cases[0], &said[0])?);
+            let first = (own(&said[0].reply), decoded(&cases[0], &said[0], &landmarks)?);
             for (case, said) in cases.iter().zip(said).skip(1) {
-                if first != (own(&said.reply), decoded(case, said)?) {
+                if first != (own(&said.reply), decoded(case, said, &landmarks)?) {
                     report.push(format!(
                         "of consequence: {:?} {:?}",
                         case.request(subject, &landmarks),

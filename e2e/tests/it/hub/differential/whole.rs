@@ -130,7 +130,7 @@ async fn told(case: Case, subject: &Subject, servers: [&Endpoint; 2], landmarks:
         return Ok(Told { good: false, held: false, busy, found: Found::Same });
     }
     let [real, hub] = [real, hub].map(|said| said.read(&case, landmarks, Common::Cluster));
-    let good = is_good(&case, &real)?;
+    let good = is_good(&case, &real, landmarks)?;
     let pair = Pair { case, real, hub };
     Ok(Told { good, held: pair.is_held(), busy, found: pair.difference(subject, landmarks)? })
 }
