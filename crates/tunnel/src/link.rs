@@ -58,6 +58,9 @@ pub enum LinkError {
     /// The peer answers no more.
     #[error("the peer fell silent")]
     Silent,
+    /// The peer does not acknowledge how much it may send.
+    #[error("the peer acknowledges no settings")]
+    Unacknowledged,
     /// The streams of a link that was shut down did not end in time.
     #[error("streams went on after the end of the drain")]
     DrainTimeout,

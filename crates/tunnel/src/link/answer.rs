@@ -201,6 +201,6 @@ async fn drive<T: Carrier, F: Future<Output = ()> + Send + 'static>(
             () = window.due(traffic) => {}
             Some(_) = tasks.join_next(), if !tasks.is_empty() => continue,
         }
-        window.follow(traffic, |size| connection.set_initial_window_size(size));
+        window.follow(traffic, |size| connection.set_initial_window_size(size))?;
     }
 }

@@ -138,7 +138,7 @@ async fn drive<T: Carrier>(
             () = &mut left => return Ok(()),
             () = window.due(traffic) => {}
         }
-        window.follow(traffic, |size| connection.set_initial_window_size(size));
+        window.follow(traffic, |size| connection.set_initial_window_size(size))?;
     }
 }
 
