@@ -96,18 +96,23 @@ pub enum Reach {
 static THERE: Mutex<Reach> = Mutex::new(Reach::Names);
 
 impl Reach {
-    /// Both that users have, the one that is there first: for the other one the API server starts anew.
-    pub fn both() -> [Self; 2] {
-        Self::in_turn(Self::Dns)
+    /// Both that users have with `--long`, the one that is there first: for the other one the API server starts anew. Else by its `EgressSelector`, as most other tests
+    /// go by name.
+    pub fn both() -> Vec<Self> {
+        if long() { Self::in_turn(Self::Dns) } else { vec![Self::Egress] }
     }
 
-    /// Both by the balancer, which by turns has sessions go over each gateway.
-    pub fn both_by_balancer() -> [Self; 2] {
-        Self::in_turn(Self::Names)
+    /// Both by the balancer, which by turns has sessions go over each gateway, with `--long`; else by name.
+    pub fn both_by_balancer() -> Vec<Self> {
+        if long() { Self::in_turn(Self::Names) } else { vec![Self::Names] }
     }
 
-    fn in_turn(by_name: Self) -> [Self; 2] {
-        if Self::there() == Self::Egress { [Self::Egress, by_name] } else { [by_name, Self::Egress] }
+    fn in_turn(by_name: Self) -> Vec<Self> {
+        let mut ways = vec![by_name, Self::Egress];
+        if Self::there() == Self::Egress {
+            ways.reverse();
+        }
+        ways
     }
 
     /// The one that is there, for what goes any way.

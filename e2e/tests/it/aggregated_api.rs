@@ -34,10 +34,11 @@ const NAMESPACE: &str = "e2e-aggregated-api";
 const DEFINITION: &str = include_str!("aggregated_api/gadgets.yaml");
 const REQUESTS: &str = include_str!("aggregated_api/requests.yaml");
 
-/// How many lists and watches are drawn of all combinations, and how many writes are made up.
+/// How many lists and watches are drawn of all combinations, and how many writes are made up: with `--long`, of each seed, and without.
 const LISTS: usize = 200;
 const WATCHES: usize = 80;
-const WRITES: usize = 400;
+const LONG_WRITES: usize = 400;
+const WRITES: usize = 200;
 
 /// How many seeds are gone through, one after the other.
 const SEEDS: usize = 1;
@@ -151,11 +152,11 @@ impl<'a> Comparison<'a> {
     /// Requests made up from seeds, each seed's from no object on.
     async fn made_up(&mut self, words: &Words) -> Result<()> {
         let first = seed()?;
-        let seeds = if long() { LONG_SEEDS } else { SEEDS };
+        let (seeds, writes) = if long() { (LONG_SEEDS, LONG_WRITES) } else { (SEEDS, WRITES) };
         for seed in (first..).take(seeds) {
             let from = self.report.len();
             self.empty().await?;
-            for question in generate::questions(seed, WRITES, words) {
+            for question in generate::questions(seed, writes, words) {
                 self.ask(&question).await?;
                 if self.report.len() > from {
                     // The objects are others from here on.

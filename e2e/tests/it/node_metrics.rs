@@ -22,13 +22,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use e2e::cleanup::Cleanup;
-use e2e::{SYSTEM, client, eventually, hack_cluster, kubectl, kubectl_apply, replicas, repository, run};
+use e2e::{SYSTEM, eventually, hack_cluster, kubectl, kubectl_apply, replicas, run};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams};
 use serde_json::Value;
 
-use self::ground::LEASE;
+use self::ground::{Ground, LEASE};
 
 const NODE: &str = "cloud-1";
 
@@ -47,13 +46,7 @@ const SOON: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn what_a_node_uses_is_seen_and_outlives_a_leader() -> Result<()> {
-    let client = client().await?;
-    let install = repository().join("hack/install");
-    let mut cleanup = report_often().await?;
-    cleanup.add(repository().join("hack/cluster"), &["hub", NODE, "--off"]);
-    cleanup.add(&install, &["--wait"]);
-    run(&install, &["--set", "nodeMetrics.enabled=true", "--wait"], "").await?.ok()?;
-    hack_cluster(&["hub", NODE, "--report"]).await?.ok()?;
+    let client = Ground::new().await?.client;
     let first = eventually("a report is seen", WARM, fresh).await?;
     let table = kubectl(&["get", "nm", NODE]).await?.ok()?;
     println!("{table}");
@@ -153,14 +146,12 @@ async fn of_last_report(what: &str) -> Result<u64> {
     status["nodeMetric"][what].as_u64().context("no report was taken yet")
 }
 
-/// Has nodes report each two seconds, until this is dropped: those who never do are waited for six intervals after each cold start. It comes
-/// before the installation, which lets managers read the ConfigMap if its namespace is there.
-async fn report_often() -> Result<Cleanup> {
-    let cleanup = Cleanup::kubectl(&["delete", "namespace", "koordinator-system", "--ignore-not-found"]);
+/// Has nodes report each two seconds: those who never do are waited for six intervals after each cold start. It comes before the installation, which
+/// lets managers read the ConfigMap if its namespace is there.
+async fn report_often() -> Result<()> {
     let namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: koordinator-system}\n";
     kubectl_apply(namespace).await?.ok()?;
-    kubectl_apply(&reports_each(OFTEN)).await?.ok()?;
-    Ok(cleanup)
+    kubectl_apply(&reports_each(OFTEN)).await?.ok().map(drop)
 }
 
 /// The ConfigMap that has nodes report so often.

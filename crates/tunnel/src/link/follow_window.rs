@@ -62,7 +62,6 @@ impl Follower {
 mod tests {
     use std::{sync::Arc, time::SystemTime};
 
-    use bytes::Bytes;
     use http::{Method, Request};
     use tokio::{
         io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, copy, duplex, split},

@@ -25,23 +25,25 @@ pub(super) struct Ground {
     pub(super) client: Client,
     /// The nodes of the cluster: each has an object.
     pub(super) nodes: BTreeSet<String>,
-    _cleanup: Cleanup,
 }
 
+/// Installs with NodeMetric, or puts that back.
+pub(super) const INSTALLED: [&str; 3] = ["--set", "nodeMetrics.enabled=true", "--wait"];
+
 impl Ground {
-    /// Installs what is needed, and waits until all of it is seen.
+    /// Installs what is needed, and waits until all of it is seen. It stays for the next test, until the cluster goes: two rollouts a test take longer than most
+    /// of them.
     pub(super) async fn new() -> Result<Self> {
         let client = client().await?;
-        let install = repository().join("hack/install");
-        let mut cleanup = super::report_often().await?;
-        cleanup.add(repository().join("hack/cluster"), &["hub", NODE, "--off"]);
-        cleanup.add(&install, &["--wait"]);
-        run(&install, &["--set", "nodeMetrics.enabled=true", "--wait"], "").await?.ok()?;
-        hack_cluster(&["hub", NODE, "--report"]).await?.ok()?;
+        super::report_often().await?;
+        run(repository().join("hack/install"), &INSTALLED, "").await?.ok()?;
+        if super::of_last_report("seq").await.is_err() {
+            hack_cluster(&["hub", NODE, "--report"]).await?.ok()?;
+        }
         eventually("a report is seen", WARM, fresh).await?;
         let nodes = Api::<Node>::all(client.clone()).list(&ListParams::default()).await?;
         let nodes: BTreeSet<_> = nodes.iter().map(ResourceExt::name_any).collect();
-        let ground = Self { client, nodes, _cleanup: cleanup };
+        let ground = Self { client, nodes };
         eventually("every node has an object", WARM, || async {
             let names = ground.names().await?;
             ensure!(names == ground.nodes, "{names:?}");

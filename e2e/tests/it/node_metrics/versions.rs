@@ -2,12 +2,13 @@
 
 use anyhow::{Context, Result, ensure};
 use e2e::cleanup::Cleanup;
-use e2e::{client, eventually, hack_cluster, kubectl, repository, run};
+use e2e::{client, eventually, kubectl, repository, run};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::time::timeout;
 
 use super::discovery::{self, CURRENT, GROUP};
+use super::ground::{Ground, INSTALLED};
 use super::observers::inform;
 use super::{NODE, WARM};
 
@@ -24,12 +25,11 @@ async fn koordinators_own_version_is_served_where_no_crd_holds_it() -> Result<()
     let install = repository().join("hack/install");
     // Whatever kubectl and helm have learnt of this version meanwhile they forget.
     let _forgotten = Cleanup::kubectl(&["api-resources"]);
-    let mut cleanup = super::report_often().await?;
-    cleanup.add(repository().join("hack/cluster"), &["hub", NODE, "--off"]);
-    cleanup.add(&install, &["--wait"]);
+    Ground::new().await?;
+    let mut back = Cleanup::default();
+    back.add(&install, &INSTALLED);
     let set = ["--set", "nodeMetrics.enabled=true,nodeMetrics.apiVersion=v1alpha1", "--wait"];
     run(&install, &set, "").await?.ok()?;
-    hack_cluster(&["hub", NODE, "--report"]).await?.ok()?;
     eventually("a report is seen", WARM, || async {
         let metric: Value = serde_json::from_str(&raw(VERSION, &format!("nodemetrics/{NODE}")).await?)?;
         ensure!(metric["apiVersion"] == "slo.koordinator.sh/v1alpha1", "{}", metric["apiVersion"]);
