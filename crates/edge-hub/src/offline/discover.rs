@@ -3,7 +3,9 @@
 //!
 //! Not again within the hour, and then only if it has changed. Some 17 kB at once, 12 kB a minute or two later: API servers compress nothing
 //! below 128 kB, so discovery of all groups comes as protobuf, 14 kB in place of 70, and is kept as the JSON that clients ask for. The
-//! groups alone, as older clients ask for them, are in it.
+//! groups alone, as older clients ask for them, are in it. Last come the documents of `OpenAPI`, which are most by far.
+
+mod openapi;
 
 use std::{sync::Arc, time::Duration};
 
@@ -36,7 +38,7 @@ const FIRST: [(&str, &str); 7] = [
     ("/readyz", JSON),
 ];
 
-/// The list of documents of `OpenAPI`: the longest, and of use only with those that a client has asked for.
+/// The list of documents of `OpenAPI`, and with it what it names.
 const OPENAPI: (&str, &str) = ("/openapi/v3", JSON);
 
 /// How old what is kept may be for a new link not to ask again.
@@ -48,11 +50,15 @@ const LATER: Duration = Duration::from_secs(2);
 /// How long one of them may take.
 const DEADLINE: Duration = Duration::from_secs(30);
 
+/// When that list is asked for again while the link stays: it has no `ETag`, and is 12 kB each time.
+const AGAIN: Duration = Duration::from_hours(6);
+
 /// Asks at each new link, until the shutdown.
 pub async fn keep(hub: Arc<Hub>, shutdown: CancellationToken) {
     let mut link = hub.upstream.state();
     let mut down = hub.upstream.state();
     let keep = async {
+        let mut fetched = None;
         loop {
             let _ = link.wait_for(|state| matches!(state, LinkState::Up(_))).await;
             sleep(LATER).await;
@@ -61,8 +67,11 @@ pub async fn keep(hub: Arc<Hub>, shutdown: CancellationToken) {
             }
             let later = async {
                 sleep(jittered(hub.lifetimes.before_openapi)).await;
-                refresh(&hub, OPENAPI.0, OPENAPI.1).await;
-                std::future::pending::<()>().await;
+                loop {
+                    refresh(&hub, OPENAPI.0, OPENAPI.1).await;
+                    openapi::fetch(&hub, &mut fetched).await;
+                    sleep(AGAIN).await;
+                }
             };
             let ended =
                 async { down.wait_for(|state| matches!(state, LinkState::Down { .. })).await.is_err() };
@@ -84,15 +93,15 @@ async fn refresh(hub: &Hub, path: &str, accept: &'static str) {
         return;
     }
     if accept != AGGREGATED || !ask_in_protobuf(hub, path).await {
-        ask(hub, path, accept).await;
+        ask(hub, path, accept, DEADLINE).await;
     }
 }
 
-/// Asks for a document, and keeps it as if a client had.
-async fn ask(hub: &Hub, path: &str, accept: &'static str) {
-    let Some(request) = request(hub, path, accept, accept) else { return };
+/// Asks for a document, and keeps it as if a client had; whether the API server gave it, or says that what is kept is still it.
+async fn ask(hub: &Hub, path: &str, accept: &'static str, within: Duration) -> bool {
+    let Some(request) = request(hub, path, accept, accept) else { return false };
     let headers = request.headers().clone();
-    let asked = timeout(DEADLINE, async {
+    let asked = timeout(within, async {
         let answer = hub.upstream.send(&Credential::Node, request).await?.map(Body::new);
         let status = answer.status();
         if status == StatusCode::NOT_MODIFIED {
@@ -105,10 +114,14 @@ async fn ask(hub: &Hub, path: &str, accept: &'static str) {
         Ok::<_, axum::BoxError>(status)
     });
     match asked.await {
-        Ok(Ok(status)) => debug!(path, accept, %status, "asked for what clients ask first"),
-        Ok(Err(error)) => debug!(path, accept, %error, "what clients ask first cannot be asked for"),
-        Err(_) => debug!(path, accept, "what clients ask first took too long"),
+        Ok(Ok(status)) => {
+            debug!(path, accept, %status, "asked for a document about the API");
+            return status == StatusCode::OK || status == StatusCode::NOT_MODIFIED;
+        }
+        Ok(Err(error)) => debug!(path, accept, %error, "a document about the API cannot be asked for"),
+        Err(_) => debug!(path, accept, "a document about the API took too long"),
     }
+    false
 }
 
 /// Asks for discovery of all groups in its short form; whether it is kept now. If not, the server is older or newer than what is

@@ -133,6 +133,12 @@ impl Documents {
         head.headers.into_iter().find(|(name, _)| name == header::ETAG.as_str()).map(|(_, tag)| tag)
     }
 
+    /// The document that is kept for whoever accepts exactly that.
+    pub fn body(&self, path_and_query: &str, accept: &str) -> Option<Bytes> {
+        let (_, body) = self.head(&named(path_and_query, accept).blob)?;
+        Some(body)
+    }
+
     /// The API server says that the document that is kept is still the one.
     pub fn confirm(&self, path_and_query: &str, accept: &str) {
         let (name, at) = (named(path_and_query, accept).blob, unix_seconds());
@@ -319,19 +325,12 @@ fn named(path_and_query: &str, accept: &str) -> Name {
     Name { blob: format!("document-{digest}"), path: path.to_owned(), common: forms::is_common(accept) }
 }
 
-/// The path, and what of the query makes it another document: of which version an `OpenAPI` document is (kept by its readers for ever), and
-/// how much is told of health. The API server looks at nothing else.
+/// The path, and what of the query makes it another document: how much is told of health. The API server looks at nothing else but the `hash` of
+/// an `OpenAPI` document, of which it has one version: who asks for another is sent to that. So it is here, and `no-store` keeps its readers from
+/// taking it for what they named.
 fn asked(path: &str, query: &str) -> String {
-    let mut parameters = query.split('&');
-    let first = path.trim_matches('/').split('/').next();
-    let chosen = match first {
-        Some("openapi") => parameters.find(|parameter| parameter.starts_with("hash=")),
-        Some("healthz" | "livez" | "readyz") => {
-            parameters.any(|parameter| parameter.split('=').next() == Some("verbose")).then_some("verbose")
-        }
-        _ => None,
-    };
-    chosen.map_or_else(|| path.to_owned(), |parameter| format!("{path}?{parameter}"))
+    let is_verbose = query.split('&').any(|parameter| parameter.split('=').next() == Some("verbose"));
+    if is_of_health(path) && is_verbose { format!("{path}?verbose") } else { path.to_owned() }
 }
 
 fn since(at: u64) -> Duration {
@@ -408,7 +407,7 @@ mod tests {
             ("/version", "timeout=32s", "/version"),
             ("/apis", "x=1&hash=2", "/apis"),
             ("/openapi/v2", "timeout=32s", "/openapi/v2"),
-            ("/openapi/v3/apis/apps/v1", "x=1&hash=AB", "/openapi/v3/apis/apps/v1?hash=AB"),
+            ("/openapi/v3/apis/apps/v1", "x=1&hash=AB", "/openapi/v3/apis/apps/v1"),
             ("/readyz", "verbose&exclude=etcd", "/readyz?verbose"),
             ("/readyz", "exclude=etcd", "/readyz"),
             ("/livez/", "verbose=", "/livez/?verbose"),

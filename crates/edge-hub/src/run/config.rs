@@ -77,7 +77,7 @@ pub struct Lifetimes {
     /// What the kubelet said of its pods while there was no link, once there is one: it repeats it every ten seconds, and the cloud's
     /// controllers write the endpoints anew.
     pub handover: Duration,
-    /// A link, at most, before the list of `OpenAPI` documents is asked for: nobody waits for it, and first comes what somebody does.
+    /// A link, at most, before the list of `OpenAPI` documents is asked for, and they are: nobody waits for them, and first comes what somebody does.
     pub before_openapi: Duration,
 }
 

@@ -18,6 +18,7 @@ mod newer;
 mod node_metric;
 mod node_tokens;
 mod offline;
+mod openapi;
 mod properties;
 mod redefined;
 mod refused;

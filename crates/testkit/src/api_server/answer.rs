@@ -7,7 +7,9 @@ use axum::response::Response;
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, RETRY_AFTER,
+};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -44,11 +46,12 @@ struct Reply {
     content_type: &'static str,
     content: Content,
     retry_after: Option<u64>,
+    etag: Option<String>,
 }
 
 impl Reply {
     fn whole(status: u16, content_type: &'static str, body: impl Into<Bytes>) -> Self {
-        Self { status, content_type, content: Content::Whole(body.into()), retry_after: None }
+        Self { status, content_type, content: Content::Whole(body.into()), retry_after: None, etag: None }
     }
 
     fn error(status: &Status, form: Form) -> Self {
@@ -85,6 +88,9 @@ pub(crate) async fn answer(server: Arc<Server>, question: Question) -> Response 
     headers.insert("cache-control", HeaderValue::from_static("no-cache, private"));
     if let Some(seconds) = reply.retry_after {
         headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    if let Some(etag) = reply.etag.and_then(|etag| etag.parse().ok()) {
+        headers.insert(ETAG, etag);
     }
     if is_compressed {
         headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
@@ -165,8 +171,12 @@ fn plain(server: &Server, question: &Question, user: &User) -> Reply {
         let message = format!("forbidden: User {:?} cannot {verb} path {:?}", user.name, question.path);
         return Reply::error(&Status::new(403, "Forbidden", &message), Form::JSON);
     }
+    let etag = server.cluster.document_tag(&question.path);
     match discovery::answer(&server.cluster, &question.path, question.header(ACCEPT)) {
-        Some((content_type, body)) => Reply::whole(200, content_type, body),
+        Some((content_type, _)) if etag.as_deref() == Some(question.header(IF_NONE_MATCH)) => {
+            Reply { etag, ..Reply::whole(304, content_type, "") }
+        }
+        Some((content_type, body)) => Reply { etag, ..Reply::whole(200, content_type, body) },
         None => Reply::whole(404, "text/plain; charset=utf-8", "404 page not found\n"),
     }
 }
@@ -269,7 +279,13 @@ async fn object(
             let options = Options::parse(&question.query, true, kind)?;
             let stream = watch::open(server, kind, namespace, options, form)?;
             let content = Content::Stream(stream);
-            Reply { status: 200, content_type: form.content_type(true), content, retry_after: None }
+            Reply {
+                status: 200,
+                content_type: form.content_type(true),
+                content,
+                retry_after: None,
+                etag: None,
+            }
         }
         "list" => {
             if form.shape == Shape::Metadata {

@@ -1,6 +1,7 @@
 //! A cluster's state, shared by its API servers, and the operations tests do on it without HTTP.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -53,13 +54,20 @@ impl Cluster {
         &self.0.access
     }
 
-    /// Serves a JSON document at a path that is about no object, such as `/openid/v1/jwks`.
-    pub fn set_document(&self, path: &str, document: &Value) {
-        self.0.documents.lock().insert(path.to_owned(), document.to_string());
+    /// Serves a JSON document at a path that is about no object, such as `/openid/v1/jwks`. Returns its hash, which in quotes is its `ETag`.
+    pub fn set_document(&self, path: &str, document: &Value) -> String {
+        let document = document.to_string();
+        let hash = hash(&document);
+        self.0.documents.lock().insert(path.to_owned(), document);
+        hash
     }
 
     pub(crate) fn document(&self, path: &str) -> Option<String> {
         self.0.documents.lock().get(path).cloned()
+    }
+
+    pub(crate) fn document_tag(&self, path: &str) -> Option<String> {
+        self.document(path).map(|document| format!("\"{}\"", hash(&document)))
     }
 
     pub(crate) fn store(&self) -> MutexGuard<'_, Store> {
@@ -266,6 +274,12 @@ impl Cluster {
         };
         Model { epochs: histories.map(epoch).collect() }
     }
+}
+
+fn hash(document: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    document.hash(&mut hasher);
+    format!("{:016X}", hasher.finish())
 }
 
 /// The storage key of an object.

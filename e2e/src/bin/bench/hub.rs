@@ -55,8 +55,9 @@ const SLOW_RATE: u32 = 20;
 /// How long the hub is left alone before its memory is read.
 const SETTLE: Duration = Duration::from_secs(10);
 
-/// How long after its start the hub asks for nothing more by itself: last comes the list of documents of `OpenAPI`, after up to two minutes.
-const AT_REST: Duration = Duration::from_secs(150);
+/// How long after its start the hub asks for nothing more by itself: last come the documents of `OpenAPI`, some sixty, two seconds apart, after up to
+/// two minutes.
+const AT_REST: Duration = Duration::from_mins(6);
 
 /// How long the link is cut under the watchers.
 const CUT: Duration = Duration::from_secs(15);

@@ -12,9 +12,12 @@ pub const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=API
 pub const AGGREGATED_PROTOBUF: &str =
     "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
+/// All of `OpenAPI` in its version 2, in the words of client-go, which kubectl asks for where it does not take version 3.
+pub const OPENAPI_V2: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+
 /// Whether it is one of those, and not a client's own words.
 pub(super) fn is_common(accept: &str) -> bool {
-    [JSON, AGGREGATED].contains(&accept)
+    [JSON, AGGREGATED, OPENAPI_V2].contains(&accept)
 }
 
 /// The common forms that a client takes, in its own order.
@@ -35,6 +38,7 @@ fn form(range: &str) -> Option<&'static str> {
             same.then_some(AGGREGATED)
         }
         JSON | "application/*" | "*/*" => Some(JSON),
+        OPENAPI_V2 => Some(OPENAPI_V2),
         _ => None,
     }
 }
@@ -44,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_clients_accept_comes_down_to_two_forms() {
+    fn what_clients_accept_comes_down_to_three_forms() {
         let of = |accept: &str| accepted(&HeaderMap::from_iter([(header::ACCEPT, accept.parse().unwrap())]));
         let kubectl = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
             application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
@@ -52,6 +56,7 @@ mod tests {
         assert_eq!(of("application/json;as=APIGroupDiscoveryList;v=v2;g=apidiscovery.k8s.io"), [AGGREGATED]);
         assert_eq!(of("application/json, */*"), [JSON, JSON]);
         assert_eq!(of("application/json;q=0.5"), [JSON]);
+        assert_eq!(of("application/com.github.proto-openapi.spec.v2@v1.0+protobuf;q=0.9"), [OPENAPI_V2]);
         assert_eq!(of("application/vnd.kubernetes.protobuf"), [""; 0]);
         assert_eq!(of("application/json;as=Other;g=x;v=v2"), [""; 0]);
         assert_eq!(accepted(&HeaderMap::new()), [JSON], "who says nothing takes all");

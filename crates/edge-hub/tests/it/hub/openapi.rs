@@ -1,0 +1,109 @@
+//! Documents of `OpenAPI`, which the hub fetches for a node where nobody asks for them while there is a link.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::site::{JSON, Site, get};
+
+const LIST: &str = "/openapi/v3";
+const CORE: &str = "/openapi/v3/api/v1";
+const APPS: &str = "/openapi/v3/apis/apps/v1";
+const V2: &str = "/openapi/v2";
+
+/// As client-go asks for version 2.
+const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+
+/// As `kubectl get --raw` asks.
+const RAW: &str = "application/json, */*";
+
+/// A document so long that the server compresses it.
+fn document(title: &str) -> Value {
+    json!({ "info": { "title": title, "description": "text ".repeat(40_000) } })
+}
+
+/// Has the server serve two documents of version 3, and the list that names them. Returns the paths by which it does.
+fn serve(site: &Site, core: &str, apps: &str) -> [String; 2] {
+    let cluster = site.server.cluster();
+    let named = [(CORE, core), (APPS, apps)].map(|(path, title)| {
+        let hash = cluster.set_document(path, &document(title));
+        format!("{path}?hash={hash}")
+    });
+    let [core, apps] = named.each_ref().map(|url| json!({ "serverRelativeURL": url }));
+    cluster.set_document(LIST, &json!({ "paths": { "api/v1": core, "apis/apps/v1": apps } }));
+    named
+}
+
+async fn start(site: &mut Site) {
+    site.start_inside(|config| config.lifetimes.before_openapi = Duration::from_millis(500)).await;
+    site.linked().await;
+}
+
+/// What the server was asked for of documents, and how it answered; nothing of an answer that is on its way.
+fn asked(site: &Site) -> Vec<(String, u16)> {
+    let requests = site.server.log().requests().into_iter();
+    let documents = requests.filter(|record| [CORE, APPS, V2].contains(&&*record.path));
+    documents.map(|record| (record.path, record.ended.map_or(0, |_| record.status))).collect()
+}
+
+async fn answer(site: &Site, path: &str, accept: &str) -> (u16, Value) {
+    let mut answer = site.plain().get(path, accept).await.unwrap();
+    let body = answer.bytes().await.unwrap();
+    (answer.status.as_u16(), serde_json::from_slice(&body).unwrap_or_default())
+}
+
+#[tokio::test]
+async fn documents_that_nobody_asked_for_are_there_without_a_link_and_cross_it_once() {
+    let mut site = Site::new().await;
+    site.server.cluster().set_document(V2, &document("version 2"));
+    let [core, apps] = serve(&site, "core", "apps");
+    start(&mut site).await;
+    let expected = [V2, CORE, APPS].map(|path| (path.to_owned(), 200));
+    site.until("all are fetched", async || asked(&site) == expected).await;
+    let forms = site.server.log().requests().into_iter().filter(|record| record.path == V2);
+    assert_eq!(forms.map(|record| record.accept).collect::<Vec<_>>(), [PROTOBUF]);
+    sleep(Duration::from_millis(300)).await;
+    site.server.cut();
+    site.stop().await;
+
+    // Without a link, by the hash that the list names, by none, and by one of which the API server would send on.
+    site.start_inside(|_| {}).await;
+    site.answers().await;
+    let other = format!("{APPS}?hash=0");
+    for (path, accept, title) in [
+        (&*core, JSON, "core"),
+        (CORE, RAW, "core"),
+        (&*apps, JSON, "apps"),
+        (APPS, RAW, "apps"),
+        (&*other, JSON, "apps"),
+        (V2, PROTOBUF, "version 2"),
+    ] {
+        assert!(answer(&site, path, accept).await == (200, document(title)), "{path} {accept}");
+    }
+    let (status, list) = answer(&site, LIST, JSON).await;
+    assert_eq!((status, list["paths"]["api/v1"]["serverRelativeURL"].as_str()), (200, Some(&*core)));
+    site.stop().await;
+
+    // Another start has them all.
+    site.server.heal();
+    site.server.log().clear();
+    start(&mut site).await;
+    sleep(Duration::from_secs(7)).await;
+    assert!(asked(&site).is_empty(), "nothing is fetched again: {:?}", asked(&site));
+
+    // One changes; the hub has the new list as soon as anybody has, and looks at it at the next link.
+    let [_, apps] = serve(&site, "core", "apps, changed");
+    assert_eq!(get(&site.plain(), LIST).await.unwrap().0, 200);
+    site.server.cut();
+    site.offline().await;
+    site.server.heal();
+    site.linked().await;
+    let expected = [(V2.to_owned(), 304), (APPS.to_owned(), 200)];
+    site.until("what changed is fetched", async || asked(&site) == expected).await;
+    sleep(Duration::from_secs(3)).await;
+    assert_eq!(asked(&site), expected, "and that alone");
+    site.server.cut();
+    site.offline().await;
+    assert!(answer(&site, &apps, JSON).await == (200, document("apps, changed")));
+}
