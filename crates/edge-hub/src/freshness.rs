@@ -48,7 +48,8 @@ impl fmt::Display for Policy {
 /// What is known of the subscription's freshness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Age {
-    /// Whether there is a link and the upstream watch runs over it.
+    /// Whether there is a link and the upstream watch runs over it; for a read of the most recent state, whether it has told what happened
+    /// during a cut as well.
     pub watching: bool,
     /// How long ago upstream last gave a sign of life.
     pub proved: Duration,

@@ -78,6 +78,11 @@ pub(super) struct Expected {
 }
 
 impl Expected {
+    /// The version that the server was at, if it said so.
+    pub(super) fn at(&self) -> Option<ResourceVersion> {
+        self.at
+    }
+
     /// Why what is held, with what was told since, may not be what the server had; nothing if all that is known of it fits. Of an outage
     /// in which something changed it is said until that was told, which the server does at once.
     pub(super) fn doubt(&self) -> Option<String> {

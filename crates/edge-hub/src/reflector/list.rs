@@ -48,6 +48,7 @@ impl Listing {
         while self.whole.is_none() {
             if self.next.is_none() {
                 self.began = Some(Instant::now());
+                subscription.caught_up();
             }
             let path = page_path(subscription.key(), self.next.as_deref());
             let accept = accept(subscription, false);

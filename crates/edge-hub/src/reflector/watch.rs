@@ -4,6 +4,8 @@
 //! upstream went back in time. Which of both is [known](epoch::Expected::doubt) as soon as all was told; until then nothing of it is
 //! shown: a reader would see new changes beside objects that are not there.
 
+mod missed;
+
 use std::{
     sync::Arc,
     time::{Duration, SystemTime},
@@ -22,6 +24,7 @@ use kube_wire::{
 use tokio::time::{Instant, sleep};
 use watch_cache::{Cache, Change, Event};
 
+use self::missed::{Missed, SILENT};
 use super::{Ended, Writing, epoch, list, telling::Telling};
 use crate::{
     storage::Storage,
@@ -35,9 +38,6 @@ const LIFE: (u64, u64) = (1800, 3600);
 
 /// How often a version without a change is stored: often enough to resume after a restart, seldom enough to spare the disk.
 const STORE_BOOKMARK: Duration = Duration::from_mins(10);
-
-/// A server that has more to tell is not silent for so long.
-const SILENT: Duration = Duration::from_secs(3);
 
 /// More than this is not held back, in bytes: it would be in memory twice. What it was held back for is still judged.
 const HELD_BACK: usize = 8 << 20;
@@ -61,6 +61,9 @@ pub(super) async fn run(
     }
     let mut reader = WatchReader::new(encoding, ITEM_MAX);
     let source = response.body().source();
+    let mut missed = Missed::new(upstream, subscription, credential, expected.at(), source.clone());
+    // Nothing may be missing.
+    missed.came();
     let is_watching = || {
         subscription.doubt(false);
         subscription.prove();
@@ -93,6 +96,11 @@ pub(super) async fn run(
                 // It may be the link that was silent: then what comes with the answer is read before it is judged.
                 expected = expected.again(epoch::check(upstream, subscription, credential).await?);
                 Some(Ok(Frame::data(Bytes::new())))
+            }
+            () = missed.is_told(), if held_back.is_none() && subscription.is_behind() => {
+                subscription.caught_up();
+                subscription.prove();
+                continue;
             }
         };
         let Some(frame) = frame else { break };
@@ -131,6 +139,7 @@ pub(super) async fn run(
         store_whole(storage, subscription, writing).await;
         read.map_err(|error| Ended::Unreadable(error.to_string()))?;
         ended?;
+        missed.came();
         if is_released {
             is_watching()?;
         } else {

@@ -29,10 +29,16 @@ impl Asked<'_> {
         subscription.age(self.hub.upstream.is_up())
     }
 
-    /// The same for a read of the most recent state: a watch whose connection was silent for longer than the policy allows, as an idle one
-    /// is, is asked for a sign of life first, which costs less than to ask for the state.
-    pub(super) async fn proved_age(&self, subscription: &Subscription, policy: Policy) -> Age {
+    /// The same for a read of the most recent state: a watch that has yet to tell what happened during a cut is as good as none.
+    fn current_age(&self, subscription: &Subscription) -> Age {
         let age = self.age(subscription);
+        Age { watching: age.watching && !subscription.is_behind(), ..age }
+    }
+
+    /// The same once more: a watch whose connection was silent for longer than the policy allows, as an idle one is, is asked for a sign of life
+    /// first, which costs less than to ask for the state.
+    pub(super) async fn proved_age(&self, subscription: &Subscription, policy: Policy) -> Age {
+        let age = self.current_age(subscription);
         let Policy::Bounded(within) = policy else { return age };
         if !age.watching || age.proved <= within {
             return age;
@@ -40,7 +46,7 @@ impl Asked<'_> {
         if let Some(source) = subscription.source() {
             source.prove(within).await;
         }
-        self.age(subscription)
+        self.current_age(subscription)
     }
 
     /// Whether what the subscription holds will do for a read of the most recent state. What is filtered is answered here or not at all.
@@ -68,7 +74,7 @@ impl Asked<'_> {
             return freshness::most_recent(policy, age, self.hub.upstream.is_up());
         }
         let began = Instant::now();
-        let verdict = || freshness::most_recent_held(policy, self.age(subscription), began.elapsed());
+        let verdict = || freshness::most_recent_held(policy, self.current_age(subscription), began.elapsed());
         let within = match policy {
             Policy::Bounded(within) => within,
             Policy::Strict | Policy::Any => Duration::ZERO,

@@ -12,6 +12,8 @@ impl Subscription {
     /// Says how the upstream side is.
     pub fn set_progress(&self, progress: Progress) {
         let refused = matches!(&progress, Progress::Refused(status) if [401, 403].contains(&status.code));
+        // It is never said here that the watch runs: what happens from now on is missed.
+        self.behind.store(true, Relaxed);
         self.progress.send_if_modified(|current| {
             let changed = *current != progress;
             *current = progress;
@@ -107,7 +109,7 @@ impl Subscription {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::{sync::Arc, time::Duration};
 
     use futures::FutureExt;
     use http::HeaderValue;
@@ -158,6 +160,31 @@ mod tests {
         let subscription = subscription();
         subscription.set_progress(refused(404));
         assert!(!is_woken(&subscription));
+    }
+
+    #[tokio::test]
+    async fn a_watch_that_runs_after_a_cut_is_behind_until_it_has_told_all() {
+        let subscription = subscription();
+        assert!(
+            subscription.watches() && subscription.is_behind(),
+            "what the store had is of some time before"
+        );
+        subscription.caught_up();
+        assert!(!subscription.is_behind());
+        subscription.set_progress(Progress::Interrupted);
+        assert!(subscription.watches() && subscription.is_behind());
+        subscription.prove();
+        assert_eq!(
+            subscription.age(true).proved,
+            Duration::MAX,
+            "that it is alive says nothing of what is held"
+        );
+        let mut progress = subscription.progress();
+        progress.mark_unchanged();
+        subscription.caught_up();
+        assert!(progress.has_changed().unwrap(), "who waits for it is told");
+        subscription.prove();
+        assert!(subscription.age(true).watching && subscription.age(true).proved < Duration::MAX);
     }
 
     /// The watch is opened while readers are given what it said there is not.

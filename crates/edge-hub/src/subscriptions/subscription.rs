@@ -102,6 +102,8 @@ pub struct Subscription {
     bytes: AtomicUsize,
     /// Whether something says that what is held is not what the API server has, and nothing has taken that back.
     doubted: AtomicBool,
+    /// Whether the upstream watch was cut, or has not run yet, and has not told since what happened meanwhile.
+    pub(super) behind: AtomicBool,
     /// When a list or a watch was last begun.
     went_on: Mutex<Option<Instant>>,
     /// Ends the reflector and every reader.
@@ -139,6 +141,7 @@ impl Subscription {
             is_whole: AtomicBool::new(is_whole),
             bytes: AtomicUsize::new(bytes),
             doubted: AtomicBool::new(false),
+            behind: AtomicBool::new(true),
             went_on: Mutex::default(),
             closed,
         })
@@ -260,6 +263,19 @@ impl Subscription {
         self.doubted.load(Relaxed)
     }
 
+    /// All that happened during a cut was told, or comes with a list that begins now.
+    pub fn caught_up(&self) {
+        if self.behind.swap(false, Relaxed) {
+            // Who waits for it looks at the progress.
+            self.progress.send_modify(|_| {});
+        }
+    }
+
+    /// Whether what is held may be of the time before a cut, though the upstream watch runs again.
+    pub fn is_behind(&self) -> bool {
+        self.behind.load(Relaxed)
+    }
+
     /// Since now it is about to go on: a list or a watch is being opened.
     pub fn goes_on(&self, now: Instant) {
         *self.went_on.lock() = Some(now);
@@ -270,9 +286,11 @@ impl Subscription {
         *self.went_on.lock()
     }
 
-    /// Upstream gave a sign of life.
+    /// Upstream gave a sign of life, which says nothing of what is held while that is of the time before a cut.
     pub fn prove(&self) {
-        *self.proved.lock() = Some(Instant::now());
+        if !self.is_behind() {
+            *self.proved.lock() = Some(Instant::now());
+        }
     }
 
     /// Everything was listed, and is what upstream had when that was begun: what was known of the objects before is not known of these.
@@ -310,7 +328,8 @@ impl Subscription {
         let is_settling = self.listed.lock().is_some_and(|listed| listed.ended.elapsed() < SETTLING);
         let goes_on = is_settling || *self.progress.borrow() == Progress::Watching;
         let watching = up && goes_on && !self.is_doubted();
-        let heard = self.source().filter(|_| watching).map(|source| source.heard_ago());
+        let is_current = watching && !self.is_behind();
+        let heard = self.source().filter(|_| is_current).map(|source| source.heard_ago());
         Age { watching, proved: heard.map_or(own, |heard| heard.min(own)) }
     }
 

@@ -8,7 +8,7 @@ use edge_hub::{
     upstream::{Connector, Credential, Link, LinkState, Timing, TlsMaterial, Upstream},
 };
 use http::{Request, StatusCode, header};
-use serde_json::json;
+use serde_json::{Value, json};
 use testkit::wan::{Wan, Weather};
 use tokio::{
     task::JoinSet,
@@ -16,7 +16,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::site::{SOON, Site, service};
+use super::site::{JSON, Lines, SERVICES, SOON, Site, service};
 
 /// What a loaded machine may add to a time that is promised.
 const SLACK: Duration = Duration::from_secs(1);
@@ -85,4 +85,66 @@ async fn a_round_trip_longer_than_an_answer_usually_takes_makes_no_link_flap() {
     timeout(SOON, down).await.expect("noticed").unwrap();
     let bound = timing.ping_after_asked + 2 * 3 * delay + SLACK;
     assert!(began.elapsed() < bound, "noticed after {:?}", began.elapsed());
+}
+
+/// The Service `a/s` with its `n`, as large as one with its annotations may be.
+fn changed(n: u64) -> Value {
+    let mut service = service("a", "s", n);
+    service["metadata"]["annotations"] = json!({ "padding": "x".repeat(5000) });
+    service
+}
+
+/// The `n` of the Service in an answer, or in the list that it is, and whether it was said that it may be old, and whether the hub gave it by itself.
+async fn shown(site: &Site, path: &str) -> (String, bool, bool) {
+    let mut answer = site.plain().get(path, JSON).await.unwrap();
+    let has = |name: &str| answer.headers.contains_key(name);
+    let (is_old, is_held) = (has("warning"), !has("audit-id"));
+    let body: Value = serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap();
+    let service = if body["items"].is_array() { &body["items"][0] } else { &body };
+    (service["spec"]["selector"]["n"].as_str().unwrap_or_default().to_owned(), is_old, is_held)
+}
+
+/// The connection is alive, and has still to carry most of what changed during a cut.
+#[tokio::test]
+async fn what_comes_slowly_after_a_cut_is_not_current_before_it_has_come() {
+    const LAST: u64 = 60;
+    let initial = format!(
+        "{SERVICES}?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+    );
+    let site = Site::started().await;
+    let cluster = site.server.cluster();
+    cluster.create("services", changed(0)).unwrap();
+    site.caught_up(SERVICES, &["s"]).await;
+    site.server.cut();
+    site.offline().await;
+    for n in 1..=LAST {
+        cluster.update("services", &changed(n)).unwrap();
+    }
+    site.server.heal();
+    site.server.throttle(Some(30_000));
+    let (last, deadline) = (LAST.to_string(), Instant::now() + SOON);
+    let mut asked = 0;
+    loop {
+        assert!(Instant::now() < deadline, "it does not come");
+        let (held, is_old, _) = shown(&site, &format!("{SERVICES}?resourceVersion=0")).await;
+        if held == last {
+            break;
+        }
+        // The watch runs, then, and whoever takes any state is shown what has come so far.
+        if !is_old {
+            asked += 1;
+            for path in [SERVICES, "/api/v1/namespaces/a/services/s"] {
+                let (n, is_old, _) = shown(&site, path).await;
+                assert!(n == last || is_old, "{path}: {n} of {last}, and {held} was held");
+            }
+            let first = Lines::open(&site.plain(), &initial).await.next().await.unwrap();
+            assert_eq!(first["object"]["spec"]["selector"]["n"], *last, "{held} was held");
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+    assert!(asked > 0, "all came before the watch was known to run");
+    site.until("the hub answers by itself again", async || {
+        shown(&site, SERVICES).await == (last.clone(), false, true)
+    })
+    .await;
 }

@@ -1,16 +1,21 @@
 //! A doubt after a cut, on a clock that stands still: what the watch tells is held back until it fits what the API server said, for as long
-//! as the server may still tell what is missing. The servers' watch caches lag here, so that they tell it late, or never.
+//! as the server may still tell what is missing. The servers' watch caches lag here, so that they tell it late, or never. And without a doubt:
+//! until it is told, what is held is not the most recent state.
 
 use std::time::Duration;
 
-use serde_json::Value;
+use http::{Request, header};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use testkit::{
     api_server::{Cluster, FakeApiServer},
     client::connection::Endpoint,
     memory::Port,
 };
-use tokio::{runtime::Builder, time::sleep};
+use tokio::{
+    runtime::Builder,
+    time::{Instant, sleep},
+};
 
 use super::{
     super::site::{JSON, Lines, SERVICES, get, names, service, version},
@@ -19,6 +24,11 @@ use super::{
 
 /// How often it is looked.
 const LOOK: Duration = Duration::from_millis(50);
+
+const ONE: &str = "/api/v1/namespaces/a/services/a";
+
+/// A client that is shown all, and one that is shown Services through a filter.
+const CLIENTS: [&str; 2] = ["shop/1", "kube-proxy/v1.36"];
 
 /// A silence of the server after which it is asked again, as the hub has it.
 const SILENT: Duration = Duration::from_secs(3);
@@ -93,6 +103,16 @@ impl Doubt {
 async fn held(hub: &Endpoint) -> Option<Value> {
     let (list, is_held) = at_version(hub, 0).await?;
     (is_held && list["items"].is_array()).then_some(list)
+}
+
+/// A read of the most recent state by that client: what was answered, whether the hub did so by itself, and whether it said that it may be old.
+async fn most_recent(hub: &Endpoint, path: &str, client: &str) -> (Value, bool, bool) {
+    let request = Request::get(path).header(header::ACCEPT, JSON).header(header::USER_AGENT, client);
+    let mut answer = hub.ask(request, String::new()).await.unwrap();
+    let has = |name: &str| answer.headers.contains_key(name);
+    let (is_held, is_old) = (!has("audit-id"), has("warning"));
+    let body = answer.bytes().await.unwrap();
+    (serde_json::from_slice(&body).unwrap(), is_held, is_old)
 }
 
 /// A list of any version from this one on, and whether the hub answered it by itself.
@@ -198,4 +218,67 @@ fn a_read_in_doubt_is_answered_with_what_ends_it_or_is_to_be_asked_again() {
             doubt.hub.kill().await;
         });
     }
+}
+
+/// The watch runs, nothing is in doubt, and what was changed is still on its way.
+#[test]
+fn what_is_of_before_a_cut_is_not_shown_as_the_most_recent_state() {
+    run(async {
+        let mut doubt = Doubt::new().await;
+        let seen = doubt.seen;
+        let [unfiltered, filtered] = CLIENTS;
+        for client in CLIENTS {
+            let (list, is_held, is_old) = most_recent(&doubt.endpoint, SERVICES, client).await;
+            assert_eq!((version(&list), is_held, is_old), (seen, true, false), "{client}");
+        }
+        let change = |cluster: &Cluster| _ = cluster.update("services", &service("a", "a", 2)).unwrap();
+        doubt.cut(change, 0).await;
+        for _ in 0..2 {
+            for path in [SERVICES, ONE] {
+                let (answer, is_held, is_old) = most_recent(&doubt.endpoint, path, unfiltered).await;
+                assert_eq!((version(&answer), is_held, is_old), (seen + 1, false, false), "{path}");
+            }
+            // Who takes any state, or what he has seen, has it at once.
+            assert_eq!(version(&held(&doubt.endpoint).await.unwrap()), seen);
+            let (list, is_held) = at_version(&doubt.endpoint, seen).await.unwrap();
+            assert_eq!((version(&list), is_held), (seen, true));
+            sleep(SILENT / 4).await;
+        }
+        // What is shown through a filter waits for it.
+        let began = Instant::now();
+        let waits = most_recent(&doubt.endpoint, SERVICES, filtered);
+        let catch_up = async {
+            sleep(SILENT / 6).await;
+            doubt.catch_up();
+        };
+        let ((list, is_held, is_old), ()) = tokio::join!(waits, catch_up);
+        assert_eq!((version(&list), is_held, is_old), (seen + 1, true, false));
+        assert!(began.elapsed() < SILENT / 3, "{:?}", began.elapsed());
+        let (list, is_held, is_old) = most_recent(&doubt.endpoint, SERVICES, unfiltered).await;
+        assert_eq!((version(&list), is_held, is_old), (seen + 1, true, false), "it has told all");
+        doubt.hub.kill().await;
+    });
+}
+
+/// Nothing will ever be told of the version that the API server has come to: it is another resource's.
+#[test]
+fn what_nobody_changed_during_a_cut_is_the_most_recent_state_after_a_silence() {
+    run(async {
+        let mut doubt = Doubt::new().await;
+        let other = |cluster: &Cluster| {
+            let map = json!({ "metadata": { "namespace": "a", "name": "other" }, "data": {} });
+            cluster.create("configmaps", map).unwrap();
+        };
+        doubt.cut(other, 1).await;
+        let client = CLIENTS[0];
+        let is_held = async || {
+            let (list, is_held, is_old) = most_recent(&doubt.endpoint, SERVICES, client).await;
+            assert!(names(&list) == ["a", "b"] && !is_old);
+            is_held
+        };
+        assert!(!is_held().await, "it is not known yet");
+        sleep(SILENT * 3 / 2).await;
+        assert!(is_held().await);
+        doubt.hub.kill().await;
+    });
 }
