@@ -5,11 +5,15 @@
 //! while there was a link is not allowed without one. Requests that are handed on are not reviewed: the API server sees them, and
 //! what it answers or refuses is remembered.
 //!
+//! A review that comes to nothing while there is a link is no time without one: that may be its subject's doing, who asks for more than the API server
+//! answers, and would be believed for a month.
+//!
 //! What was answered to one credential is not believed of another of the same user, for either may be revoked alone. Allowances
 //! for the time without a link are the user's.
 
 mod allowances;
 mod review;
+mod undecided;
 
 use std::collections::HashMap;
 
@@ -20,7 +24,7 @@ use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use self::allowances::{Allowance, Allowances};
-pub use self::review::Subject;
+pub use self::{review::Subject, undecided::Undecided};
 use crate::{
     make_room::make_room,
     metrics::{Meters, Review},
@@ -64,7 +68,7 @@ pub enum Decision {
     Unauthorized(String),
     /// Nobody can say: no link, and no allowance from an earlier one. 503.
     Unknown(String),
-    /// The API server cannot say just now, and there is no allowance from before. 429.
+    /// The API server cannot say just now. 429, but to the node, which is believed as without a link.
     Passing(String),
 }
 
@@ -219,7 +223,7 @@ impl Authorizer {
             }
             Err(error) => {
                 self.meters.review(Review::Failed);
-                self.without_link(&asked.1, &error)
+                self.undecided(subject, &asked.1, &error)
             }
         }
     }
@@ -274,16 +278,20 @@ impl Authorizer {
         self.allowances.lock().hold(question, unix_seconds())
     }
 
-    fn without_link(&self, question: &Question, error: &review::ReviewError) -> Decision {
+    /// What was allowed before counts while there is no link. The node's counts always: what is held for it comes with its own certificate.
+    fn undecided(&self, subject: &Subject, question: &Question, error: &review::ReviewError) -> Decision {
+        let linked = error.is_undecided() && self.upstream.is_up();
+        if linked && !matches!(subject, Subject::Node { .. }) {
+            return Decision::Passing(format!("whether {question} cannot be asked now: {error}"));
+        }
         if self.was_allowed(question) {
             debug!(user = %question.user, "allowed as before the link was lost");
-            Decision::Allowed
-        } else {
-            let why = format!(
-                "whether {question} cannot be asked, and it was not seen to be allowed while there was a link: {error}"
-            );
-            if error.is_passing() { Decision::Passing(why) } else { Decision::Unknown(why) }
+            return Decision::Allowed;
         }
+        let why = format!(
+            "whether {question} cannot be asked, and it was not seen to be allowed while there was a link: {error}"
+        );
+        if linked || error.is_passing() { Decision::Passing(why) } else { Decision::Unknown(why) }
     }
 }
 

@@ -154,7 +154,7 @@ pub async fn read(
     match decision {
         Decision::Allowed => {}
         Decision::Unknown(ref why) | Decision::Passing(ref why) => {
-            match before::known(hub, &wanted, path, &named, &owner, pooled) {
+            match before::known(hub, &decision, &wanted, path, &named, &owner, pooled) {
                 Before::Allowed => {}
                 Before::From(subscription) => only = Some(subscription),
                 Before::Never if matches!(decision, Decision::Passing(_)) => return refuse(busy(why)),

@@ -3,7 +3,7 @@
 //! ```text
 //!  link (a task) ─► connector ─► session: h2 with the node's certificate, h2 without one for callers with a token
 //!      │ publishes the session, or that there is none              ▲
-//!      └────────────────────────────► Upstream::send ──────────────┘
+//!      └────────────────────────────► Upstream::send, hand_on ─────┘
 //! ```
 //! Certificates may be replaced: the link connects anew, requests go over the new connection, and streams over the old one go on.
 //! A request that finds no session fails at once: whether to answer it from what is held is its caller's business.
@@ -37,7 +37,10 @@ pub use self::endpoint::{Endpoint, EndpointError};
 pub(crate) use self::link::jittered;
 pub use self::link::{Link, LinkState};
 pub use self::servers::{Server, ServerState};
-use self::{servers::Servers, session::Session};
+use self::{
+    servers::Servers,
+    session::{Errand, Session},
+};
 
 /// How the hub names itself in its own requests.
 pub const USER_AGENT: &str = concat!("edge-hub/", env!("CARGO_PKG_VERSION"));
@@ -152,14 +155,33 @@ impl Upstream {
         })
     }
 
-    /// Sends a request whose URI has a path and no authority. Its body is streamed, and so is the answer's.
+    /// Sends a request of the hub's own, whose URI has a path and no authority. Its body is streamed, and so is the answer's, which the hub reads as it
+    /// comes.
     pub async fn send(
         &self,
         credential: &Credential,
         request: Request<Body>,
     ) -> Result<Response<Answer>, UpstreamError> {
+        self.ask(credential, Errand::Own, request).await
+    }
+
+    /// The same of a request whose answer a caller reads, or does not.
+    pub async fn hand_on(
+        &self,
+        credential: &Credential,
+        request: Request<Body>,
+    ) -> Result<Response<Answer>, UpstreamError> {
+        self.ask(credential, Errand::HandedOn, request).await
+    }
+
+    async fn ask(
+        &self,
+        credential: &Credential,
+        errand: Errand,
+        request: Request<Body>,
+    ) -> Result<Response<Answer>, UpstreamError> {
         let session = self.session()?;
-        let result = session.send(credential, request).await;
+        let result = session.send(credential, errand, request).await;
         if session.is_closing() {
             // The server asked us to leave (GOAWAY), or the link broke: what runs may end, new requests go elsewhere.
             self.renew.notify_one();

@@ -79,6 +79,11 @@ impl ReviewError {
     pub(super) fn is_passing(&self) -> bool {
         matches!(self, Self::Request(error) if error.is_passing())
     }
+
+    /// Whether it is one that says nothing of the link: the API server said that it cannot answer, or said nothing in time.
+    pub(super) fn is_undecided(&self) -> bool {
+        self.is_passing() || matches!(self, Self::Request(JsonError::Deadline))
+    }
 }
 
 /// Whether the API server allows it.
@@ -121,6 +126,23 @@ fn review(kind: &str, attributes: &Attributes, user: Option<&Arc<User>>) -> Valu
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::upstream::UpstreamError;
+
+    #[test]
+    fn only_what_the_api_server_leaves_open_is_undecided() {
+        let status = |code| JsonError::Status(StatusCode::from_u16(code).unwrap());
+        for (error, expected) in [
+            (JsonError::Deadline, true),
+            (status(429), true),
+            (status(503), true),
+            (status(401), false),
+            (JsonError::Upstream(UpstreamError::Offline("cut".to_owned())), false),
+            (JsonError::Upstream(UpstreamError::Broken("reset".into())), false),
+        ] {
+            let error = ReviewError::from(error);
+            assert_eq!(error.is_undecided(), expected, "{error}");
+        }
+    }
 
     #[test]
     fn a_review_names_what_is_read_and_for_whom() {

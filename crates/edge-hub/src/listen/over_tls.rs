@@ -8,7 +8,7 @@ use axum::{Router, body::Body, extract::ConnectInfo};
 use http::Request;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
+    rt::{TokioIo, TokioTimer},
     server::conn::auto,
 };
 use tls::listener::TlsListener;
@@ -23,12 +23,15 @@ use tracing::debug;
 use super::{
     HEAD, HEAD_SIZE, Peer,
     guests::{Guest, Guests},
-    unread::{Watches, is_watch},
+    unread::{Answers, Streams},
 };
 use crate::{authenticate::certificate_ends, offline::documents::unix_seconds};
 
 /// How often the clock is looked at, which may be set meanwhile.
 const CLOCK: Duration = Duration::from_mins(1);
+
+/// How many requests over one connection of HTTP/2 may be open, as an API server has it: what they are answered may have to be held for a while.
+const STREAMS: u32 = 100;
 
 /// How long a stranger that has outstayed may still read of an answer that is on its way.
 const WRITTEN: Duration = Duration::from_millis(500);
@@ -56,34 +59,30 @@ where
         Peer::Remote { certificate: Some(certificate), .. } => certificate_ends(certificate),
         _ => None,
     };
-    let (guest, watches) = (Arc::new(guest), Watches::default());
+    let (guest, answers) = (Arc::new(guest), Answers::default());
     let mut outstays = pin!(guest.outstays());
     let over = async {
         tokio::select! {
             () = guest.is_sent_away() => {}
             () = is_past(until) => {}
-            () = watches.unread() => {}
+            () = answers.unread() => {}
         }
     };
     let service = service_fn(|request: Request<Incoming>| {
         let (router, peer) = (router.clone(), peer.clone());
-        let (guest, watches) = (guest.clone(), watches.clone());
+        let (guest, answers) = (guest.clone(), answers.clone());
         async move {
             let _under_way = guest.asks();
-            let watch = is_watch(request.method(), request.uri()).then_some(request.version());
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(ConnectInfo(peer));
             let response = router.oneshot(request).await?;
             guest.is_answered(response.status());
-            Ok::<_, std::convert::Infallible>(match watch {
-                Some(version) => watches.follow(version, response),
-                None => response,
-            })
+            Ok::<_, std::convert::Infallible>(answers.follow(response))
         }
     });
-    let mut builder = auto::Builder::new(TokioExecutor::new());
+    let mut builder = auto::Builder::new(Streams);
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_SIZE);
-    builder.http2().timer(TokioTimer::new());
+    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS);
     let served = async {
         let mut served = pin!(builder.serve_connection_with_upgrades(TokioIo::new(io), service));
         let outstayed = tokio::select! {
@@ -128,6 +127,8 @@ mod tests {
     use axum::body::Bytes;
     use futures::{StreamExt as _, stream};
     use http::{Response, StatusCode, header};
+    use http_body_util::BodyExt as _;
+    use hyper_util::rt::TokioExecutor;
     use rustls_pki_types::CertificateDer;
     use tokio::{
         io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex},
@@ -143,7 +144,8 @@ mod tests {
     /// More than a connection takes at once.
     const LARGE: usize = 1 << 18;
 
-    /// One end of a connection whose other end is served, and what says that a watch over it was dropped. Who shows anything is let in.
+    /// One end of a connection whose other end is served, and what says that an answer without end over it was dropped, as all are but that of `/`.
+    /// Who shows anything is let in.
     fn connect(
         guests: &Guests,
         shutdown: &CancellationToken,
@@ -157,7 +159,7 @@ mod tests {
                 if request.uri().path() == "/large" {
                     *response.body_mut() = Body::from(vec![b'x'; LARGE]);
                 }
-            } else if is_watch(request.method(), request.uri()) {
+            } else if request.uri().path() != "/" {
                 let pieces = stream::repeat(Bytes::from_static(&[b'x'; 1024])).inspect(move |_| {
                     let _ = &alive;
                 });
@@ -210,12 +212,45 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_watch_whose_reader_has_stopped_is_let_go() {
-        let (mut io, mut dropped, _tasks) = connect(&Guests::default(), &CancellationToken::new(), None);
-        let watch = REQUEST.replace("GET /", "GET /api/v1/pods?watch=1");
-        io.write_all(format!("{watch}authorization: Bearer x\r\n\r\n").as_bytes()).await.unwrap();
-        assert!(timeout(UNREAD / 2, dropped.recv()).await.is_err(), "it may be slow");
-        timeout(UNREAD, dropped.recv()).await.expect("it is let go");
+    async fn an_answer_whose_reader_has_stopped_is_let_go() {
+        for path in ["/api/v1/pods?watch=1", "/api/v1/pods", "/openapi/v2"] {
+            let (mut io, mut dropped, _tasks) = connect(&Guests::default(), &CancellationToken::new(), None);
+            let request = REQUEST.replace("GET /", &format!("GET {path}"));
+            io.write_all(format!("{request}authorization: Bearer x\r\n\r\n").as_bytes()).await.unwrap();
+            assert!(timeout(UNREAD / 2, dropped.recv()).await.is_err(), "{path}: it may be slow");
+            timeout(UNREAD, dropped.recv()).await.expect(path);
+        }
+    }
+
+    /// The client's windows say that it does not read; the connection is as good as ever.
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_of_which_nothing_is_read_ends_and_no_other() {
+        let (io, _dropped, _tasks) = connect(&Guests::default(), &CancellationToken::new(), None);
+        let mut client = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
+        client.initial_stream_window_size(2000);
+        let (mut sender, connection) = client.handshake::<_, Body>(TokioIo::new(io)).await.unwrap();
+        let mut driver = JoinSet::new();
+        driver.spawn(connection);
+        let mut open = async || {
+            let request = Request::get("https://h/api/v1/pods").header(header::AUTHORIZATION, "Bearer x");
+            sender.ready().await.unwrap();
+            sender.send_request(request.body(Body::empty()).unwrap()).await.unwrap().into_body()
+        };
+        let (mut unread, mut read) = (open().await, open().await);
+        let mut length = 0;
+        for quarters in 1..=12 {
+            sleep(UNREAD / 4).await;
+            while length < quarters * 1024 {
+                let frame = timeout(UNREAD, read.frame()).await.expect("it comes").unwrap();
+                length += frame.expect("it is slow").into_data().unwrap().len();
+            }
+        }
+        let mut left = 0;
+        while unread.frame().await.is_some_and(|frame| frame.is_ok()) {
+            left += 1;
+            assert!(left < 100, "it goes on");
+        }
+        assert!(driver.try_join_next().is_none(), "the connection goes on");
     }
 
     #[tokio::test]

@@ -34,7 +34,7 @@ use super::{
     chunks::{ChunkStream, Chunks},
     lent::Lent,
     seats::{Seat, Seats, UnderWay},
-    unread::{UNREAD, Watches, is_watch},
+    unread::{Answers, UNREAD},
 };
 
 /// The end of an answer in pieces.
@@ -107,10 +107,10 @@ where
     Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let lent = Lent::new(io);
-    let (begun, watches) = (Begun::default(), Watches::default());
+    let (begun, answers) = (Begun::default(), Answers::default());
     {
         let service = service_fn(|request| {
-            let answered = answer(router.clone(), peer.clone(), begun.clone(), watches.clone(), request);
+            let answered = answer(router.clone(), peer.clone(), begun.clone(), answers.clone(), request);
             let under_way = seat.asks();
             async { Ok::<_, Infallible>(answered.await?.map(|body| under_way.until_sent(body))) }
         });
@@ -127,7 +127,7 @@ where
         };
         tokio::select! {
             () = served => {}
-            () = watches.unread() => {}
+            () = answers.unread() => {}
             () = seat.is_given_away() => {}
         }
     }
@@ -151,10 +151,9 @@ async fn answer(
     router: Router,
     peer: Peer,
     begun: Begun,
-    watches: Watches,
+    answers: Answers,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
-    let watch = is_watch(request.method(), request.uri()).then_some(request.version());
     // Before that version there are no pieces, and of a HEAD no body.
     let in_pieces = request.version() == Version::HTTP_11 && request.method() != Method::HEAD;
     let mut request = request.map(Body::new);
@@ -163,10 +162,7 @@ async fn answer(
     let Some(chunks) =
         response.extensions_mut().remove::<Chunks>().filter(|_| in_pieces).and_then(|chunks| chunks.take())
     else {
-        return Ok(match watch {
-            Some(version) => watches.follow(version, response),
-            None => response,
-        });
+        return Ok(answers.follow(response));
     };
     *begun.lock() = Some((response.into_parts().0, chunks));
     pending().await
@@ -284,13 +280,17 @@ mod tests {
         }
     }
 
-    /// One end of a connection whose other end is served: `/watch`, or any watch, gives these pieces, anything else what was sent to it.
+    /// One end of a connection whose other end is served: `/watch`, or any watch, gives these pieces, `/list` the same by the library, anything else
+    /// what was sent to it.
     fn connect(
         chunks: impl Stream<Item = Bytes> + Send + 'static,
         shutdown: &CancellationToken,
     ) -> (DuplexStream, JoinSet<()>) {
         let chunks = Chunks::new(chunks.map(Ok));
         let router = Router::new().fallback(async move |request: Request<Body>| {
+            if request.uri().path() == "/list" {
+                return Response::new(chunks.body());
+            }
             if request.uri().path() != "/watch" && request.uri().query() != Some("watch=1") {
                 return Response::new(request.into_body());
             }
@@ -473,9 +473,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_watch_whose_reader_has_stopped_is_let_go() {
-        for request in ["GET /watch HTTP/1.1\r\nhost: h\r\n\r\n", "GET /api/v1/pods?watch=1 HTTP/1.0\r\n\r\n"]
-        {
+    async fn an_answer_whose_reader_has_stopped_is_let_go() {
+        for request in [
+            "GET /watch HTTP/1.1\r\nhost: h\r\n\r\n",
+            "GET /api/v1/pods?watch=1 HTTP/1.0\r\n\r\n",
+            "GET /list HTTP/1.1\r\nhost: h\r\n\r\n",
+        ] {
             let (chunks, mut dropped) = ever_more();
             let (mut io, _tasks) = connect(chunks, &CancellationToken::new());
             io.write_all(request.as_bytes()).await.unwrap();
@@ -484,6 +487,24 @@ mod tests {
             timeout(UNREAD, dropped.recv()).await.expect(request);
             timeout(SOON, io.read_to_end(&mut Vec::new())).await.expect("the connection ends").unwrap();
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_is_read_slowly_is_sent_to_its_end() {
+        let piece = Bytes::from(vec![b'x'; 1 << 17]);
+        let pieces = stream::iter([piece.clone(), piece]);
+        let (mut io, _tasks) = connect(pieces, &CancellationToken::new());
+        io.write_all(b"GET /list HTTP/1.0\r\n\r\n").await.unwrap();
+        until(&mut io, "\r\n\r\n").await;
+        let (mut length, mut buffer) = (0, vec![0; 60 << 10]);
+        loop {
+            tokio::time::sleep(UNREAD / 2).await;
+            match io.read(&mut buffer).await.unwrap() {
+                0 => break,
+                read => length += read,
+            }
+        }
+        assert_eq!(length, 2 << 17);
     }
 
     #[tokio::test(start_paused = true)]

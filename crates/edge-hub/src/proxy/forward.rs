@@ -60,7 +60,7 @@ pub(super) async fn forward(
                 Some("proxy" | "log" | "exec" | "attach" | "portforward")
             )
     });
-    let sent = upstream.send(credential, request);
+    let sent = upstream.hand_on(credential, request);
     let answer =
         if patient { sent.await? } else { timeout(*head, sent).await.map_err(|_| too_late(*head))?? };
     let (parts, body) = answer.into_parts();

@@ -9,7 +9,7 @@ use kube_wire::{
 
 use super::{Wanted, place};
 use crate::{
-    authorize::Attributes,
+    authorize::{Attributes, Decision},
     hub::{Hub, Named},
     subscriptions::{Key, Owner, Subscription},
 };
@@ -25,15 +25,20 @@ pub(super) enum Before {
 }
 
 /// That a stream was fetched with the reader's own credential says that it was allowed once; it may have been refused since, which the
-/// authorizer remembers by no longer remembering the allowance. The node's own streams are its alone.
+/// authorizer remembers by no longer remembering the allowance. The node's own streams are its alone. Whom the API server is there to review, and
+/// cannot just now, nothing else is known of.
 pub(super) fn known(
     hub: &Hub,
+    decision: &Decision,
     wanted: &Wanted,
     path: &ResourcePath,
     named: &Named,
     owner: &Owner,
     pooled: bool,
 ) -> Before {
+    if matches!(decision, Decision::Passing(_)) && *owner != Owner::Node && hub.upstream.is_up() {
+        return Before::Never;
+    }
     let remembers = |key: &Key| remembers(hub, named, key);
     let remembered = |key: &Key| *owner == Owner::Node || remembers(key);
     let key = wanted.key(path, false, owner);

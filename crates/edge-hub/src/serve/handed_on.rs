@@ -18,7 +18,7 @@ use tracing::debug;
 use super::{Read, wanted::Wanted};
 use crate::{
     authenticate::{Caller, tokens::TokenError},
-    authorize::{Attributes, Decision},
+    authorize::{Attributes, Decision, Undecided},
     filters::{Filter, Outcome, Telling},
     hub::Hub,
 };
@@ -62,6 +62,7 @@ struct Reviewed {
     attributes: Attributes,
     body: BodyDataStream,
     review: Instant,
+    undecided: Undecided,
 }
 
 /// Ends a watch once its watcher may no longer read this, as one that is answered from what is held. What is not shared stays as it is.
@@ -81,8 +82,8 @@ pub fn while_allowed(
     let attributes = wanted.attributes(path);
     let (head, body) = answer.into_parts();
     let review = Instant::now() + hub.lifetimes.review;
-    let body = body.into_data_stream();
-    let watch = Reviewed { hub: hub.clone(), caller: caller.clone(), attributes, body, review };
+    let (hub, caller, body) = (hub.clone(), caller.clone(), body.into_data_stream());
+    let watch = Reviewed { hub, caller, attributes, body, review, undecided: Undecided::default() };
     Response::from_parts(head, Body::from_stream(watch.chunks()))
 }
 
@@ -95,23 +96,25 @@ impl Reviewed {
                     () = sleep_until(watch.review) => {}
                 }
                 if !watch.may_go_on().await {
-                    debug!(resource = %watch.attributes.resource, "a watch that was handed on ends: access was revoked");
+                    debug!(
+                        resource = %watch.attributes.resource,
+                        "a watch that was handed on ends: access was revoked, or cannot be asked"
+                    );
                     return None;
                 }
             }
         })
     }
 
-    /// That nobody can say ends no watch.
     async fn may_go_on(&mut self) -> bool {
         self.review = Instant::now() + self.hub.lifetimes.review;
-        match self.hub.name(&self.caller).await {
-            Ok(named) => {
-                let decision = self.hub.may(&named.subject, &self.attributes).await;
-                matches!(decision, Decision::Allowed | Decision::Unknown(_) | Decision::Passing(_))
-            }
-            Err(error) => matches!(error, TokenError::Unavailable(_) | TokenError::Passing(_)),
-        }
+        let decision = match self.hub.name(&self.caller).await {
+            Ok(named) => self.hub.may(&named.subject, &self.attributes).await,
+            Err(TokenError::Refused(why)) => Decision::Unauthorized(why),
+            Err(error) if self.hub.upstream.is_up() => Decision::Passing(error.to_string()),
+            Err(error) => Decision::Unknown(error.to_string()),
+        };
+        self.undecided.goes_on(&decision, self.hub.lifetimes.allowed, Instant::now())
     }
 }
 

@@ -26,10 +26,13 @@ use super::{
 };
 use crate::metrics::LinkBytes;
 
-/// Flow-control windows: large enough that a list of tens of megabytes is not held up by the distance, per stream and
-/// for the connection as a whole, so that one slow stream cannot starve the others.
+/// How much of an answer may come before it is read: so much that a list of tens of megabytes is not held up by the distance. An answer that nobody
+/// reads makes the hub hold as much, until it is ended for that (`listen/unread.rs`).
 const STREAM_WINDOW: u32 = 512 * 1024;
-const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
+
+/// The same of all answers over one connection together: so much that it never counts. With less than the windows of all streams that there may be
+/// ([`super::lane`]), 45 MiB, a few answers that nobody reads take it up, and nothing comes over that connection any more.
+const CONNECTION_WINDOW: u32 = 1 << 30;
 
 /// How long a connection of another protocol may go without an acknowledgement, or with one that takes nothing: the other end of an
 /// `exec` may be a container that does not read for a while, which an API server passes on, other than over HTTP/2.

@@ -1,5 +1,6 @@
-//! One connected API server: a connection with the hub's certificate, one without for callers with a token, and further ones when
-//! these are full.
+//! One connected API server: a connection with the hub's certificate, two without for callers with a token, and further ones when
+//! these are full. Of the two one carries what the hub asks with a caller's token, reviews and streams that are shared, and the other what
+//! is handed on: how slowly that is read, and how much it is, holds up nothing that others wait for.
 
 use std::{
     pin::Pin,
@@ -14,7 +15,7 @@ use axum::body::Body;
 use http::{HeaderValue, Request, Response, StatusCode, Uri, Version, header};
 use hyper::body::Incoming;
 use tokio::{
-    sync::{Mutex, mpsc},
+    sync::{Mutex, mpsc, oneshot},
     time::{Instant, sleep, timeout},
 };
 use tracing::debug;
@@ -36,6 +37,17 @@ const READINESS: Duration = Duration::from_secs(3);
 /// A connection's driver: ends when the connection does.
 pub(super) type Driver = futures::future::BoxFuture<'static, ()>;
 
+/// Whose request it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Errand {
+    /// The hub's own, with whosever credential: what it is answered it reads.
+    Own,
+    /// A caller's, who reads the answer.
+    HandedOn,
+}
+
+type Lanes = Arc<Mutex<Vec<Arc<Lane>>>>;
+
 /// A connected API server. Dropping it lets what is under way end.
 pub struct Session {
     endpoint: Endpoint,
@@ -43,9 +55,11 @@ pub struct Session {
     /// The connection that is the link: the link is down when it ends.
     first: Arc<Lane>,
     /// Made when the first is full.
-    more: Mutex<Vec<Arc<Lane>>>,
-    /// Made when the first caller with a token comes.
-    bearer: Mutex<Vec<Arc<Lane>>>,
+    more: Lanes,
+    /// Made when the hub first asks something with a caller's token.
+    bearer: Lanes,
+    /// Made when something is first handed on with a token.
+    handed_on: Lanes,
     connected: Instant,
     /// Whether any request was answered.
     answered: AtomicBool,
@@ -67,9 +81,9 @@ impl Session {
         first: Arc<Lane>,
         drivers: mpsc::UnboundedSender<Driver>,
     ) -> Self {
-        let (more, bearer) = (Mutex::default(), Mutex::default());
+        let [more, bearer, handed_on] = [(); 3].map(|()| Lanes::default());
         let (connected, answered, illness) = (Instant::now(), AtomicBool::new(false), Illness::default());
-        Self { endpoint, connector, first, more, bearer, connected, answered, illness, drivers }
+        Self { endpoint, connector, first, more, bearer, handed_on, connected, answered, illness, drivers }
     }
 
     /// Which API server this is.
@@ -135,8 +149,9 @@ impl Session {
                 suspected.illness.ill(format!("the API server answers with errors, and {reason}"));
                 // Who waits for another connection, and so has the list, does so no longer than there is a link.
                 suspected.first.give_up();
-                let lanes = [suspected.more.lock().await.clone(), suspected.bearer.lock().await.clone()];
-                lanes.iter().flatten().for_each(|lane| lane.give_up());
+                for lanes in [&suspected.more, &suspected.bearer, &suspected.handed_on] {
+                    lanes.lock().await.iter().for_each(|lane| lane.give_up());
+                }
                 return;
             }
             drop(suspected);
@@ -150,6 +165,7 @@ impl Session {
     pub(super) async fn send(
         self: &Arc<Self>,
         credential: &Credential,
+        errand: Errand,
         mut request: Request<Body>,
     ) -> Result<Response<Answer>, UpstreamError> {
         let showing = self.address(&mut request, credential)?;
@@ -158,7 +174,7 @@ impl Session {
         let _waiting = self.connector.asking().begin();
         let mut again = RESENDS;
         loop {
-            let lane = match self.lane(showing).await {
+            let lane = match self.lane(showing, errand).await {
                 Ok(lane) => lane,
                 Err(error) => return Err(self.suspect(error)),
             };
@@ -204,24 +220,40 @@ impl Session {
     }
 
     /// A connection that takes another request.
-    async fn lane(&self, showing: Showing) -> Result<Arc<Lane>, UpstreamError> {
-        let lanes = match showing {
-            Showing::Certificate if self.first.has_room() || self.first.is_closed() => {
+    async fn lane(self: &Arc<Self>, showing: Showing, errand: Errand) -> Result<Arc<Lane>, UpstreamError> {
+        let lanes = match (showing, errand) {
+            (Showing::Certificate, _) if self.first.has_room() || self.first.is_closed() => {
                 return Ok(self.first.clone());
             }
-            Showing::Certificate => &self.more,
-            Showing::Nothing => &self.bearer,
+            (Showing::Certificate, _) => &self.more,
+            (Showing::Nothing, Errand::Own) => &self.bearer,
+            (Showing::Nothing, Errand::HandedOn) => &self.handed_on,
         };
-        let mut lanes = lanes.lock().await;
-        lanes.retain(|lane| !lane.is_closed());
-        if let Some(lane) = lanes.iter().find(|lane| lane.has_room()) {
-            return Ok(lane.clone());
+        if let Some(lane) = with_room(&mut *lanes.lock().await) {
+            return Ok(lane);
         }
-        let (lane, driver) =
-            self.while_linked(Box::pin(Lane::open(&self.connector, &self.endpoint, showing))).await?;
-        self.drive(driver);
-        lanes.push(lane.clone());
-        Ok(lane)
+        // It is made though whoever wants it waits no longer: over a long way a review has not the time for it and for its answer.
+        let (session, lanes, (made, lane)) = (self.clone(), lanes.clone(), oneshot::channel());
+        self.drive(Box::pin(async move {
+            let mut lanes = lanes.lock().await;
+            // Made for another meanwhile, perhaps.
+            let lane = if let Some(lane) = with_room(&mut lanes) {
+                Ok(lane)
+            } else {
+                let opening = Box::pin(Lane::open(&session.connector, &session.endpoint, showing));
+                session.while_linked(opening).await.map(|(lane, driver)| {
+                    session.drive(driver);
+                    lanes.push(lane.clone());
+                    lane
+                })
+            };
+            let _ = made.send(lane);
+        }));
+        let ended = || UpstreamError::Broken("the link ended".into());
+        tokio::select! {
+            opened = lane => opened.map_err(|_| ended())?,
+            () = self.first.ended() => Err(ended()),
+        }
     }
 
     pub(super) async fn send_upgrade(
@@ -277,4 +309,10 @@ impl Session {
         // The link's task is gone only when the process ends; then the connection ends with it.
         let _ = self.drivers.send(driver);
     }
+}
+
+/// One that takes another request at once. Those that are closed are forgotten.
+fn with_room(lanes: &mut Vec<Arc<Lane>>) -> Option<Arc<Lane>> {
+    lanes.retain(|lane| !lane.is_closed());
+    lanes.iter().find(|lane| lane.has_room()).cloned()
 }

@@ -30,4 +30,5 @@ mod site;
 mod slow_line;
 mod socket;
 mod tunnel;
+mod unread;
 mod users;

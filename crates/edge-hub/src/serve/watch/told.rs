@@ -18,7 +18,7 @@ use watch_cache::{Cursor, Delivery, Step};
 
 use super::{outgoing::Outgoing, view_changed};
 use crate::{
-    authorize::{Attributes, Decision, Subject},
+    authorize::{Attributes, Decision, Subject, Undecided},
     filters::{Client, Filter},
     hub::Hub,
     reflector::upstream_version,
@@ -81,6 +81,7 @@ pub(super) struct Watch {
     ends: Instant,
     bookmark: Instant,
     review: Instant,
+    undecided: Undecided,
 }
 
 type Chunk = Result<Bytes, std::convert::Infallible>;
@@ -130,6 +131,7 @@ impl Watch {
             ends: now,
             bookmark: now,
             review: now + hub.lifetimes.review,
+            undecided: Undecided::default(),
             hub,
         }
     }
@@ -355,8 +357,7 @@ impl Watch {
         self.bookmark = if now >= last { self.ends + BOOKMARK } else { (now + BOOKMARK).min(last) };
     }
 
-    /// Whether the watcher still may read this. That nobody can say ends no watch: it went on before. That its token has expired is
-    /// known without a link, too.
+    /// Whether the watcher still may read this. That its token has expired is known without a link, too.
     async fn may_go_on(&mut self) -> bool {
         self.review = Instant::now() + self.hub.lifetimes.review;
         if !self.hub.sharing.load().keeps(&self.subscription.key().resource) {
@@ -369,16 +370,14 @@ impl Watch {
             debug!(key = %self.subscription.key(), "a watch ends: its token has expired");
             return false;
         }
-        match self.hub.may(&self.subject, &self.attributes).await {
-            Decision::Allowed => {
-                self.subscription.offer(&self.carrier);
-                true
-            }
-            Decision::Unknown(_) | Decision::Passing(_) => true,
-            Decision::Denied(why) | Decision::Unauthorized(why) => {
-                debug!(key = %self.subscription.key(), %why, "a watch ends: access was revoked");
-                false
-            }
+        let decision = self.hub.may(&self.subject, &self.attributes).await;
+        if decision == Decision::Allowed {
+            self.subscription.offer(&self.carrier);
         }
+        let goes_on = self.undecided.goes_on(&decision, self.hub.lifetimes.allowed, Instant::now());
+        if !goes_on {
+            debug!(key = %self.subscription.key(), ?decision, "a watch ends: access was revoked, or cannot be asked");
+        }
+        goes_on
     }
 }

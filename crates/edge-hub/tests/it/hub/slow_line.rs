@@ -22,7 +22,7 @@ use super::site::{JSON, Lines, SERVICES, SOON, Site, service};
 const SLACK: Duration = Duration::from_secs(1);
 
 /// A link of the node's to the site's server by that address.
-async fn link(site: &Site, address: SocketAddr, timing: Timing) -> (Upstream, JoinSet<()>) {
+pub(super) async fn link(site: &Site, address: SocketAddr, timing: Timing) -> (Upstream, JoinSet<()>) {
     let file = |name: &str| site.file(name);
     let material = TlsMaterial::read(&file("ca.crt"), &file("node.crt"), &file("node.key")).unwrap();
     let connector = Arc::new(Connector::new(material, timing, Arc::new(LinkBytes::default())));

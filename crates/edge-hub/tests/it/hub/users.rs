@@ -264,6 +264,34 @@ async fn who_is_revoked_is_served_no_more_and_others_are() {
     assert_eq!(watched_as(&site, WIDGETS), ["bob"], "who left carries nothing");
 }
 
+/// It may be who asks that keeps the API server from answering, and would keep a right that has gone. What was allowed counts without a link.
+#[tokio::test]
+async fn who_cannot_be_reviewed_is_not_believed_for_long_while_there_is_a_link() {
+    let mut site = Site::new().await;
+    site.start_inside(|config| {
+        config.lifetimes.allowed = Duration::from_secs(1);
+        config.lifetimes.review = Duration::from_millis(200);
+    })
+    .await;
+    site.linked().await;
+    add_users(&site, &["alice"]);
+    let (node, alice) = (site.plain(), of(&site, "alice"));
+    let list = format!("{WIDGETS}?resourceVersion=0");
+    assert_eq!(get(&node, &list).await.unwrap().0, 200);
+    let mut watch = inform(&alice, WIDGETS).await;
+    revoke_right(&site, "alice");
+    site.server.fail("/apis/authorization.k8s.io", 503);
+    site.until("she is told to ask again", async || get(&alice, &list).await.unwrap().0 == 429).await;
+    assert_eq!(watch.brief().await, "end");
+    for path in [format!("{WIDGETS}/w"), format!("{WIDGETS}?watch=1&resourceVersion=0")] {
+        assert_eq!(get(&alice, &path).await.unwrap().0, 429, "{path}");
+    }
+    assert_eq!(get(&node, &list).await.unwrap().0, 200, "what is held for the node comes with its own right");
+    site.server.cut();
+    site.offline().await;
+    assert_eq!(get(&alice, &list).await.unwrap().0, 200, "she was not refused");
+}
+
 /// The API server looks at the right of its watcher only once.
 #[tokio::test]
 async fn who_is_revoked_keeps_no_watch_that_was_handed_on() {
