@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
-use e2e::ground::{GATEWAYS, exec};
+use e2e::ground::{GATEWAYS, exec, required};
 use e2e::hack_cluster;
 use e2e::keyboard::Waits;
 use tokio::task::JoinSet;
@@ -18,10 +18,14 @@ use tokio::time::{interval, sleep_until};
 use super::identity::words_to_kubelet;
 
 /// How long a request may take before it counts as failed: it hangs.
-const PATIENCE: Duration = Duration::from_secs(5);
+fn patience() -> Duration {
+    required(Duration::from_secs(5))
+}
 
-/// From one request to the next.
-const PACE: Duration = Duration::from_millis(250);
+/// From one request to the next: each is a kubectl of its own, or curl.
+fn pace() -> Duration {
+    required(Duration::from_millis(250))
+}
 
 /// A node that is reached without a tunnel.
 const PLAIN: &str = GATEWAYS[1];
@@ -78,7 +82,7 @@ pub(super) async fn ask_until(
     nodes: &[&'static str],
     beside: bool,
 ) -> Result<Asked> {
-    let (mut asking, mut plainly, mut next) = (JoinSet::new(), JoinSet::new(), interval(PACE));
+    let (mut asking, mut plainly, mut next) = (JoinSet::new(), JoinSet::new(), interval(pace()));
     let turns = nodes.iter().copied().map(Some).chain(beside.then_some(None)).cycle();
     for turn in turns {
         next.tick().await;
@@ -100,7 +104,7 @@ pub(super) async fn ask_until(
 
 async fn ask(node: &'static str, start: Instant) -> Request {
     let begun = start.elapsed();
-    let answer = exec(node, PATIENCE).await;
+    let answer = exec(node, patience()).await;
     let took = start.elapsed().saturating_sub(begun);
     if let Err(error) = &answer {
         println!("failed, begun after {begun:.1?}, in {took:.1?}: {error:#}");
@@ -111,7 +115,7 @@ async fn ask(node: &'static str, start: Instant) -> Request {
 /// Asks the kubelet of a node by the internal Service's own address from a cloud node, where kube-proxy chooses among the gateways, until
 /// so long after `began`. Nobody shows credentials, so what counts as an answer is the kubelet's own refusal.
 pub(super) async fn ask_by_service(period: Duration, began: Instant, node: &str) -> Result<Asked> {
-    let (requests, pace) = (period.as_millis() / PACE.as_millis(), PACE.as_secs_f64());
+    let (requests, pace) = (period.as_millis() / pace().as_millis(), pace().as_secs_f64());
     let words = words_to_kubelet(node).await?;
     let script = format!(
         "for ((i = 0; i < {requests}; i++)); do
@@ -119,7 +123,7 @@ pub(super) async fn ask_by_service(period: Duration, began: Instant, node: &str)
            sleep {pace}
          done
          wait",
-        PATIENCE.as_secs()
+        patience().as_secs()
     );
     let ask = ["exec", PLAIN, "--", "bash", "-c", &script, "ask"];
     let words = ask.into_iter().chain(words.iter().map(String::as_str));

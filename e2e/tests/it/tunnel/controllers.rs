@@ -15,7 +15,7 @@ use kube::Api;
 use serde_json::{Value, json};
 
 use super::faults::replicas;
-use super::gateways::{SLICES, endpoints, endpoints_are, manager_follows};
+use super::gateways::{endpoints, endpoints_are, manager_follows, slices_within};
 use super::identity::ask_kubelet;
 
 /// How soon the manager has done what is asked of it.
@@ -110,7 +110,7 @@ async fn ravens_switch_turns_the_tunnel_off_and_on() -> Result<()> {
     let on = Cleanup::kubectl(&[&patch[..], &[&said("true")]].concat());
     kubectl(&[&patch[..], &[&said("false")]].concat()).await?.ok()?;
     let began = Instant::now();
-    eventually("nobody is in the slices", SLICES, || async {
+    eventually("nobody is in the slices", slices_within(), || async {
         let left = endpoints(&slices).await?;
         ensure!(left.is_empty(), "{left:?}");
         Ok(())

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use e2e::cleanup::Cleanup;
-use e2e::ground::{EDGE_GATEWAY, GATEWAYS, Reach, TWIN, ground};
+use e2e::ground::{EDGE_GATEWAY, GATEWAYS, Reach, TWIN, ground, required};
 use e2e::keyboard::Keyboard;
 use e2e::{client, eventually, hack_cluster, kubectl};
 use futures::future::try_join_all;
@@ -22,10 +22,19 @@ use super::held::{Held, fates, press_all, sessions};
 use super::reach::link_ports_of;
 
 /// How soon the slices no longer list a gateway that is gone.
-pub(super) const SLICES: Duration = Duration::from_secs(5);
+pub(super) fn slices_within() -> Duration {
+    required(Duration::from_secs(5))
+}
 
 /// How soon new requests no longer go to it.
-const REQUESTS: Duration = Duration::from_secs(3);
+fn requests_within() -> Duration {
+    required(Duration::from_secs(3))
+}
+
+/// For how long new requests are made: well beyond that.
+fn asked_for() -> Duration {
+    requests_within() + PATIENCE
+}
 
 /// For how long a hub that ends lets streams of the tunnel go on.
 const DRAIN: Duration = Duration::from_secs(25);
@@ -121,9 +130,9 @@ async fn x2_a_cloud_gateway_dies() -> Result<()> {
         let start = Cleanup::hack_cluster(&["start", "edge-hub", GATEWAYS[0]]);
         let began = Instant::now();
         let (asked, by_service, gone, killed) = tokio::join!(
-            ask_until(Duration::from_secs(8), began, &[EDGE_GATEWAY, TWIN], false),
-            ask_by_service(Duration::from_secs(8), began, EDGE_GATEWAY),
-            endpoints_are(&slices, &GATEWAYS[1..], began, SLICES + PATIENCE),
+            ask_until(asked_for(), began, &[EDGE_GATEWAY, TWIN], false),
+            ask_by_service(asked_for(), began, EDGE_GATEWAY),
+            endpoints_are(&slices, &GATEWAYS[1..], began, slices_within() + PATIENCE),
             done(began, &["signal", "KILL", "edge-hub", GATEWAYS[0]]),
         );
         let (asked, by_service, gone, killed) = (asked?, by_service?, gone?, killed?);
@@ -131,15 +140,20 @@ async fn x2_a_cloud_gateway_dies() -> Result<()> {
             "x2, {reach:?}: killed after {killed:.1?}, endpoints after {gone:.1?}; {asked}; by kube-proxy {by_service}"
         );
         ensure!(
-            gone.saturating_sub(killed) <= SLICES,
+            gone.saturating_sub(killed) <= slices_within(),
             "the endpoints, {gone:.1?}; killed after {killed:.1?}"
         );
-        let soon = killed + REQUESTS;
+        let soon = killed + requests_within();
         for asked in [&asked, &by_service] {
-            ensure!(asked.answered(killed..soon), "not one begun within {REQUESTS:?} was answered: {asked}");
+            ensure!(
+                asked.answered(killed..soon),
+                "not one begun within {:?} was answered: {asked}",
+                requests_within()
+            );
             ensure!(
                 asked.failed(soon) == 0,
-                "some failed that were begun {REQUESTS:?} after it died: {asked}"
+                "some failed that were begun {:?} after it died: {asked}",
+                requests_within()
             );
         }
         let (alive, ended) = fates(sessions, began).await?;
@@ -173,10 +187,10 @@ async fn x2_a_cloud_gateway_is_cut_off_from_the_api_server() -> Result<()> {
     let heal = Cleanup::hack_cluster(&words("-D"));
     let began = Instant::now();
     let cut = done(began, &words("-I")).await?;
-    let gone = endpoints_are(&slices, &GATEWAYS[1..], began, SLICES + PATIENCE).await?;
+    let gone = endpoints_are(&slices, &GATEWAYS[1..], began, slices_within() + PATIENCE).await?;
     println!("x2, cut off after {cut:.1?}: out of the endpoints after {gone:.1?}");
     ensure!(
-        gone.saturating_sub(cut) <= SLICES,
+        gone.saturating_sub(cut) <= slices_within(),
         "out of the endpoints after {gone:.1?}; cut off after {cut:.1?}"
     );
     let path =
@@ -231,8 +245,8 @@ async fn x3_a_cloud_gateway_is_told_to_end() -> Result<()> {
         let start = Cleanup::hack_cluster(&["start", "edge-hub", GATEWAYS[0]]);
         let began = Instant::now();
         let (asked, by_service, told) = tokio::join!(
-            ask_until(Duration::from_secs(8), began, &[EDGE_GATEWAY, TWIN], false),
-            ask_by_service(Duration::from_secs(8), began, EDGE_GATEWAY),
+            ask_until(asked_for(), began, &[EDGE_GATEWAY, TWIN], false),
+            ask_by_service(asked_for(), began, EDGE_GATEWAY),
             done(began, &["signal", "TERM", "edge-hub", GATEWAYS[0]]),
         );
         let (asked, by_service, told) = (asked?, by_service?, told?);

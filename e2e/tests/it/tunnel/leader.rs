@@ -14,7 +14,7 @@ use kube::api::Api;
 
 use super::asked::done;
 use super::faults::power;
-use super::gateways::{SLICES, both_report, endpoints_are, gateways_report, manager_follows};
+use super::gateways::{both_report, endpoints_are, gateways_report, manager_follows, slices_within};
 
 /// The Lease of who decides about Gateways.
 const LEASE: &str = "isthmus-manager-gateways";
@@ -75,7 +75,7 @@ async fn x2_a_cloud_gateway_dies_with_the_manager_that_leads() -> Result<()> {
             anyhow::Ok(began.elapsed())
         };
         let (gone, hub, manager) = tokio::join!(
-            endpoints_are(&slices, &GATEWAYS[1..], began, SLICES + PATIENCE),
+            endpoints_are(&slices, &GATEWAYS[1..], began, slices_within() + PATIENCE),
             done(began, &words),
             manager
         );
@@ -86,7 +86,7 @@ async fn x2_a_cloud_gateway_dies_with_the_manager_that_leads() -> Result<()> {
         // Whichever died last: the other had its time from then on at the latest.
         let died = hub.max(manager);
         ensure!(
-            gone.saturating_sub(died) <= SLICES,
+            gone.saturating_sub(died) <= slices_within(),
             "out of the endpoints after {gone:.1?}; dead after {died:.1?}"
         );
         another_leads(&client, LEASE, &holder, Duration::from_secs(5)).await?;
