@@ -7,6 +7,7 @@
 //! ```
 
 mod forward;
+mod places;
 mod refuse;
 mod written;
 
@@ -25,10 +26,12 @@ use kube_wire::{
 };
 use tracing::debug;
 
+use self::places::ANSWERS;
 pub use self::refuse::refusal;
 use crate::{
     authenticate::{Caller, Unauthenticated},
     hub::Hub,
+    keeping::Keeping,
     listen::Peer,
     metrics::Outcome,
     offline::{
@@ -147,7 +150,8 @@ fn impersonates(headers: &HeaderMap) -> bool {
     headers.keys().any(|name| name.as_str().starts_with("impersonate-"))
 }
 
-/// Hands a request on, with the caller's own credential. Whether that is good the API server says, but for what is made up: the link is spared that.
+/// Hands a request on, with the caller's own credential. Whether that is good the API server says, but for what is made up: the link is spared that. Of one
+/// token there are only so many answers at a time, as each may be read so slowly that much of it is held here.
 async fn hand_on(hub: &Hub, caller: &Caller, request: Request<Body>) -> Result<Response<Body>, Box<Status>> {
     if let Caller::Token(token) = caller
         && hub.tokens.is_made_up(token)
@@ -155,7 +159,20 @@ async fn hand_on(hub: &Hub, caller: &Caller, request: Request<Body>) -> Result<R
         return Err(Box::new(Status::unauthorized()));
     }
     let credential = caller.credential().ok_or_else(|| Box::new(certificate_stays()))?;
-    forward::forward(hub, caller, &credential, request).await.map_err(|error| Box::new(offline(&error)))
+    let place = match caller {
+        Caller::Token(token) => Some(ANSWERS.take(token.digest()).ok_or_else(|| Box::new(crowded()))?),
+        Caller::Node | Caller::Certificate(_) => None,
+    };
+    let answer = forward::forward(hub, caller, &credential, request).await;
+    let answer = answer.map_err(|error| Box::new(offline(&error)))?;
+    let Some(place) = place else { return Ok(answer) };
+    Ok(answer.map(|body| Body::new(Keeping::new(body, place))))
+}
+
+/// Too much is handed on for one caller, or in all.
+fn crowded() -> Status {
+    let message = "edge-hub: too many requests with this token are handed on to the API server already";
+    Status { message: message.to_owned(), ..Status::not_ready(1) }
 }
 
 /// Keeps a table for when there is no link, once it has passed and its reader's name is known.

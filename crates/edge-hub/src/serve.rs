@@ -77,6 +77,8 @@ struct Asked<'a> {
     scope: Scope,
     /// Who carries what has to be opened for it.
     carrier: Carrier,
+    /// Whether the API server can be asked in its caller's name.
+    goes_on: bool,
     /// The one stream that it may be answered from, if its reader is only known to have been allowed that one.
     only: Option<Arc<Subscription>>,
     representation: Representation,
@@ -176,6 +178,7 @@ pub async fn read(
         key,
         scope,
         carrier,
+        goes_on: caller.credential().is_some(),
         only,
         representation,
         table,

@@ -1,7 +1,5 @@
 //! Handing a request on: streamed both ways, with the caller's own credential, and nothing kept.
 
-mod places;
-
 use std::time::Duration;
 
 use axum::body::Body;
@@ -13,11 +11,12 @@ use tokio::{io::copy_bidirectional, time::timeout};
 use tracing::debug;
 use tunnel::hop_by_hop::strip;
 
-use self::places::Place;
+use super::places::{Place, UPGRADES};
 use crate::{
     authenticate::Caller,
     hub::Hub,
     run::Lifetimes,
+    subscriptions::Owner,
     tasks::Tasks,
     upstream::{Credential, Upstream, UpstreamError},
 };
@@ -46,7 +45,7 @@ pub(super) async fn forward(
         let upgraded = async {
             // It holds nothing up: whom the hub does not know the API server asks.
             let named = hub.name(caller).await.ok();
-            let place = Place::take(named.map(|named| named.owner));
+            let place = UPGRADES.take(named.map(|named| named.owner));
             let place = place.ok_or_else(|| UpstreamError::Broken(Box::new(TooMany)))?;
             upgrade(upstream, tasks, credential, request, place).await
         };
@@ -90,7 +89,7 @@ async fn upgrade(
     tasks: &Tasks,
     credential: &Credential,
     mut request: Request<Body>,
-    place: Place,
+    place: Place<Option<Owner>>,
 ) -> Result<Response<Body>, UpstreamError> {
     let theirs = hyper::upgrade::on(&mut request);
     let protocol = request.headers().get(header::UPGRADE).cloned();

@@ -52,6 +52,7 @@ pub(super) async fn answer(asked: &Asked<'_>, path: &ResourcePath, query: &str) 
         Err(status) => return Err(Box::new(status)),
     };
     let verdict = match read {
+        ListRead::MostRecent if !asked.goes_on => asked.most_recent(&subscription, false).await,
         ListRead::MostRecent => {
             let policy = hub.sharing.load().freshness(&path.resource);
             if !asked.sees_own_writes(&subscription, policy, Some(&object_key)).await {

@@ -20,6 +20,9 @@ const PROOF: Duration = Duration::from_secs(3);
 /// How long a stream is waited for to be told of what was written through the hub.
 const TOLD: Duration = Duration::from_secs(1);
 
+/// A silence by which it is known that nothing was missed, and the answer after it.
+const CATCHES_UP: Duration = Duration::from_secs(4);
+
 /// How long an upstream watch takes to go on from what is held, over a link that is no worse than most.
 const RESUMES: Duration = Duration::from_secs(1);
 
@@ -49,12 +52,13 @@ impl Asked<'_> {
         self.current_age(subscription)
     }
 
-    /// Whether what the subscription holds will do for a read of the most recent state. What is filtered is answered here or not at all.
-    /// `first`: it has waited for the first list.
+    /// Whether what the subscription holds will do for a read of the most recent state. What is filtered is answered here or not at all, and so is whoever has
+    /// nothing to show the API server. `first`: it has waited for the first list.
     pub(super) async fn most_recent(&self, subscription: &Subscription, first: bool) -> Verdict {
         let policy = self.hub.sharing.load().freshness(&self.key.resource);
         // Who is shown it through a filter has nobody else to ask.
-        if !self.sees_own_writes(subscription, policy, None).await && self.filter.is_none() {
+        let may_ask = self.filter.is_none() && self.goes_on;
+        if !self.sees_own_writes(subscription, policy, None).await && may_ask {
             return Verdict::Forward;
         }
         if let Some(listed) = subscription.listed().filter(|_| first)
@@ -62,7 +66,7 @@ impl Asked<'_> {
         {
             return verdict;
         }
-        if self.filter.is_none() {
+        if may_ask {
             // What was missed may not be told yet when the watch is open.
             if matches!(policy, Policy::Bounded(_))
                 && self.resumed(subscription).await
@@ -105,6 +109,20 @@ impl Asked<'_> {
             let _ = timeout(PROOF, proof).await;
         }
         verdict()
+    }
+
+    /// Waits while the upstream watch has yet to tell what happened during a cut, as long as it takes to know that nothing did: a watch that is handed on
+    /// crosses the link for its reader alone for as long as it lasts.
+    pub(super) async fn catches_up(&self, subscription: &Subscription) {
+        let mut progress = subscription.progress();
+        let told = async {
+            while subscription.is_behind() && self.hub.upstream.is_up() {
+                if progress.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        let _ = timeout(CATCHES_UP, told).await;
     }
 
     /// Waits a moment for what was written through the hub before, to that object if it is about one. Says whether the subscription has it, or nobody

@@ -23,12 +23,16 @@ use super::{
     counted::{Counted, Heard, counted},
     dial::{BoxStream, Dial, Tcp},
     pace::{ANSWER, Asking, Pace},
+    session::Errand,
 };
 use crate::metrics::LinkBytes;
 
-/// How much of an answer may come before it is read: so much that a list of tens of megabytes is not held up by the distance. An answer that nobody
-/// reads makes the hub hold as much, until it is ended for that (`listen/unread.rs`).
+/// How much of an answer may come before it is read: so much that a list of tens of megabytes is not held up by the distance.
 const STREAM_WINDOW: u32 = 512 * 1024;
+
+/// The same of what is handed on with a token: an answer that nobody reads makes the hub hold as much, until it is ended for that (`listen/unread.rs`),
+/// and of one token there may be as many as [`crate::proxy`] says. At a distance of 100 ms it gives 1.3 MB/s.
+const HANDED_ON_WINDOW: u32 = 128 * 1024;
 
 /// The same of all answers over one connection together: so much that it never counts. With less than the windows of all streams that there may be
 /// ([`super::lane`]), 45 MiB, a few answers that nobody reads take it up, and nothing comes over that connection any more.
@@ -204,6 +208,7 @@ impl Connector {
         &self,
         endpoint: &Endpoint,
         showing: Showing,
+        errand: Errand,
         given_up: &CancellationToken,
     ) -> Result<Http2, ConnectError> {
         let heard = Heard::now();
@@ -212,9 +217,13 @@ impl Connector {
         if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
             return Err(ConnectError::NotHttp2);
         }
+        let window = match (showing, errand) {
+            (Showing::Nothing, Errand::HandedOn) => HANDED_ON_WINDOW,
+            _ => STREAM_WINDOW,
+        };
         let (sender, connection) = http2::Builder::new(Until(given_up.clone()))
             .timer(pace)
-            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_stream_window_size(window)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .keep_alive_interval(self.timing.ping_after_asked)
             .keep_alive_timeout(ANSWER)

@@ -25,7 +25,7 @@ use super::{
     connector::{ConnectError, Connector, Http2, Showing},
     counted::Heard,
     pace::Asking,
-    session::Driver,
+    session::{Driver, Errand},
 };
 
 /// So many streams a connection may have open, and requests beyond go over another one. An API server takes 100 unless told
@@ -67,9 +67,11 @@ impl Lane {
         connector: &Connector,
         endpoint: &Endpoint,
         showing: Showing,
+        errand: Errand,
     ) -> Result<(Arc<Self>, Driver), ConnectError> {
         let given_up = CancellationToken::new();
-        let Http2 { sender, connection, heard } = connector.http2(endpoint, showing, &given_up).await?;
+        let Http2 { sender, connection, heard } =
+            connector.http2(endpoint, showing, errand, &given_up).await?;
         let ended = CancellationToken::new();
         let lane = Self {
             sender,

@@ -20,7 +20,7 @@ use super::{
     connector::{ConnectError, Connector, Showing},
     lane::Lane,
     servers::{ServerState, Servers},
-    session::{Driver, Session},
+    session::{Driver, Errand, Session},
 };
 
 /// After how long it is tried again to connect with a new certificate, while the connection before still works.
@@ -191,7 +191,7 @@ impl Link {
     }
 
     async fn connect_to(&self, endpoint: Endpoint) -> Result<(Arc<Session>, Driver), ConnectError> {
-        let (lane, driver) = Lane::open(&self.connector, &endpoint, self.showing).await?;
+        let (lane, driver) = Lane::open(&self.connector, &endpoint, self.showing, Errand::Own).await?;
         let session = Session::new(endpoint, self.connector.clone(), lane, self.drivers.clone());
         Ok((Arc::new(session), driver))
     }

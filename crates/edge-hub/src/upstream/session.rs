@@ -229,25 +229,22 @@ impl Session {
             (Showing::Nothing, Errand::Own) => &self.bearer,
             (Showing::Nothing, Errand::HandedOn) => &self.handed_on,
         };
-        if let Some(lane) = with_room(&mut *lanes.lock().await) {
+        let mut lanes = lanes.clone().lock_owned().await;
+        if let Some(lane) = with_room(&mut lanes) {
             return Ok(lane);
         }
-        // It is made though whoever wants it waits no longer: over a long way a review has not the time for it and for its answer.
-        let (session, lanes, (made, lane)) = (self.clone(), lanes.clone(), oneshot::channel());
+        // It is made though whoever wants it waits no longer: over a long way a review has not the time for it and for its answer. Others wait meanwhile, and
+        // make none of their own.
+        let (session, (made, lane)) = (self.clone(), oneshot::channel());
         self.drive(Box::pin(async move {
-            let mut lanes = lanes.lock().await;
-            // Made for another meanwhile, perhaps.
-            let lane = if let Some(lane) = with_room(&mut lanes) {
-                Ok(lane)
-            } else {
-                let opening = Box::pin(Lane::open(&session.connector, &session.endpoint, showing));
-                session.while_linked(opening).await.map(|(lane, driver)| {
-                    session.drive(driver);
-                    lanes.push(lane.clone());
-                    lane
-                })
-            };
-            let _ = made.send(lane);
+            let opening = Box::pin(Lane::open(&session.connector, &session.endpoint, showing, errand));
+            let opened = session.while_linked(opening).await.map(|(lane, driver)| {
+                session.drive(driver);
+                lanes.push(lane.clone());
+                lane
+            });
+            drop(lanes);
+            let _ = made.send(opened);
         }));
         let ended = || UpstreamError::Broken("the link ended".into());
         tokio::select! {

@@ -48,7 +48,7 @@ impl Follower {
     ) -> Result<(), LinkError> {
         let wanted = stream_window(traffic.streams());
         if wanted == self.window {
-            self.waits = None;
+            // That none is wanted for a moment acknowledges nothing: what waits does so since then.
         } else if set(wanted).is_ok() {
             (self.window, self.waits) = (wanted, None);
         } else if self.waits.get_or_insert_with(Instant::now).elapsed() >= ACKNOWLEDGED {

@@ -9,14 +9,17 @@ use edge_hub::{
 };
 use http::{Request, StatusCode, header};
 use serde_json::{Value, json};
-use testkit::wan::{Wan, Weather};
+use testkit::{
+    api_server::access::User,
+    wan::{Wan, Weather},
+};
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
-use super::site::{JSON, Lines, SERVICES, SOON, Site, service};
+use super::site::{JSON, Lines, SERVICES, SOON, Site, get, names, service};
 
 /// What a loaded machine may add to a time that is promised.
 const SLACK: Duration = Duration::from_secs(1);
@@ -120,6 +123,7 @@ async fn what_comes_slowly_after_a_cut_is_not_current_before_it_has_come() {
     for n in 1..=LAST {
         cluster.update("services", &changed(n)).unwrap();
     }
+    let friend = site.secure(Some(site.authority.client(&User::new("friend", &[])).unwrap()));
     site.server.heal();
     site.server.throttle(Some(30_000));
     let (last, deadline) = (LAST.to_string(), Instant::now() + SOON);
@@ -136,6 +140,11 @@ async fn what_comes_slowly_after_a_cut_is_not_current_before_it_has_come() {
             for path in [SERVICES, "/api/v1/namespaces/a/services/s"] {
                 let (n, is_old, _) = shown(&site, path).await;
                 assert!(n == last || is_old, "{path}: {n} of {last}, and {held} was held");
+            }
+            if asked == 1 {
+                // The API server cannot be asked in its name.
+                let (status, list) = get(&friend, SERVICES).await.unwrap();
+                assert_eq!((status, names(&list)), (200, vec!["s"]));
             }
             let first = Lines::open(&site.plain(), &initial).await.next().await.unwrap();
             assert_eq!(first["object"]["spec"]["selector"]["n"], *last, "{held} was held");
