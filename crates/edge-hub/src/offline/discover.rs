@@ -50,7 +50,8 @@ const LATER: Duration = Duration::from_secs(2);
 /// How long one of them may take.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// When that list is asked for again while the link stays: it has no `ETag`, and is 12 kB each time.
+/// When that list is asked for again while the link stays: it has no `ETag`, and is 12 kB each time. Not before that is a document tried again
+/// that did not come.
 const AGAIN: Duration = Duration::from_hours(6);
 
 /// Asks at each new link, until the shutdown.
@@ -58,7 +59,7 @@ pub async fn keep(hub: Arc<Hub>, shutdown: CancellationToken) {
     let mut link = hub.upstream.state();
     let mut down = hub.upstream.state();
     let keep = async {
-        let mut fetched = None;
+        let mut tries = openapi::Tries::default();
         loop {
             let _ = link.wait_for(|state| matches!(state, LinkState::Up(_))).await;
             sleep(LATER).await;
@@ -69,7 +70,7 @@ pub async fn keep(hub: Arc<Hub>, shutdown: CancellationToken) {
                 sleep(jittered(hub.lifetimes.before_openapi)).await;
                 loop {
                     refresh(&hub, OPENAPI.0, OPENAPI.1).await;
-                    openapi::fetch(&hub, &mut fetched).await;
+                    openapi::fetch(&hub, &mut tries).await;
                     sleep(AGAIN).await;
                 }
             };
@@ -93,13 +94,14 @@ async fn refresh(hub: &Hub, path: &str, accept: &'static str) {
         return;
     }
     if accept != AGGREGATED || !ask_in_protobuf(hub, path).await {
-        ask(hub, path, accept, DEADLINE).await;
+        ask(hub, path, accept, hub.documents.tag(path, accept), DEADLINE).await;
     }
 }
 
-/// Asks for a document, and keeps it as if a client had; whether the API server gave it, or says that what is kept is still it.
-async fn ask(hub: &Hub, path: &str, accept: &'static str, within: Duration) -> bool {
-    let Some(request) = request(hub, path, accept, accept) else { return false };
+/// Asks for a document, unless it is still the one of which `tag` is the `ETag`, and keeps it as if a client had. Whether the API server says that
+/// it is: that what it gives is kept, nobody promises.
+async fn ask(hub: &Hub, path: &str, accept: &'static str, tag: Option<String>, within: Duration) -> bool {
+    let Some(request) = request(path, accept, tag) else { return false };
     let headers = request.headers().clone();
     let asked = timeout(within, async {
         let answer = hub.upstream.send(&Credential::Node, request).await?.map(Body::new);
@@ -116,7 +118,7 @@ async fn ask(hub: &Hub, path: &str, accept: &'static str, within: Duration) -> b
     match asked.await {
         Ok(Ok(status)) => {
             debug!(path, accept, %status, "asked for a document about the API");
-            return status == StatusCode::OK || status == StatusCode::NOT_MODIFIED;
+            return status == StatusCode::NOT_MODIFIED;
         }
         Ok(Err(error)) => debug!(path, accept, %error, "a document about the API cannot be asked for"),
         Err(_) => debug!(path, accept, "a document about the API took too long"),
@@ -127,7 +129,8 @@ async fn ask(hub: &Hub, path: &str, accept: &'static str, within: Duration) -> b
 /// Asks for discovery of all groups in its short form; whether it is kept now. If not, the server is older or newer than what is
 /// understood of that form.
 async fn ask_in_protobuf(hub: &Hub, path: &str) -> bool {
-    let Some(request) = request(hub, path, AGGREGATED_PROTOBUF, AGGREGATED) else { return false };
+    let tag = hub.documents.tag(path, AGGREGATED);
+    let Some(request) = request(path, AGGREGATED_PROTOBUF, tag) else { return false };
     let asked = timeout(DEADLINE, async {
         let (head, body) = hub.upstream.send(&Credential::Node, request).await?.into_parts();
         if head.status == StatusCode::NOT_MODIFIED {
@@ -156,13 +159,13 @@ async fn ask_in_protobuf(hub: &Hub, path: &str) -> bool {
     }
 }
 
-/// A request for a document, unless it is still the one that is kept in the form `kept`: its `ETag` is the same in every form.
-fn request(hub: &Hub, path: &str, accept: &'static str, kept: &str) -> Option<Request<Body>> {
+/// A request for a document, unless it is still the one that is kept: its `ETag` is the same in every form.
+fn request(path: &str, accept: &'static str, kept: Option<String>) -> Option<Request<Body>> {
     let mut request = Request::get(path)
         .header(header::ACCEPT, HeaderValue::from_static(accept))
         .header(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip"))
         .header(header::USER_AGENT, USER_AGENT);
-    if let Some(tag) = hub.documents.tag(path, kept) {
+    if let Some(tag) = kept {
         request = request.header(header::IF_NONE_MATCH, tag);
     }
     request.body(Body::empty()).ok()

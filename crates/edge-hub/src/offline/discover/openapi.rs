@@ -4,8 +4,16 @@
 //! Those of version 3 are megabytes, which API servers compress for nobody. So they come one at a time and take no more than half of a
 //! slow line, and each comes once: the `hash` by which the list names a document is its `ETag`, which is kept with it. Version 2 is asked for as
 //! protobuf, as kubectl and client-go do; as JSON it would be as many megabytes on the disk again, which nobody but programs without client-go reads.
+//!
+//! What does not come, because the line is too thin for it or never up for long enough, or what cannot be kept, is not tried at each link: that
+//! would be the same megabyte each time, and nothing after it. Others go on, and it has its next try hours later.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    iter::once,
+    mem,
+    time::Duration,
+};
 
 use serde::Deserialize;
 use tls::digest::Sha256Digest;
@@ -14,7 +22,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{OPENAPI, ask};
+use super::{AGAIN, OPENAPI, ask};
 use crate::{
     hub::Hub,
     offline::documents::{
@@ -29,8 +37,10 @@ const V2: (&str, &str) = ("/openapi/v2", OPENAPI_V2);
 /// How long the line is left alone before each of them, unless the one before took longer.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// How long one of them may take: the largest, 1.6 MB, takes three and a half minutes of a line of 64 kbit/s that it has for itself.
-const DEADLINE: Duration = Duration::from_mins(10);
+/// How long one of them may take. The API server resets an answer that it has not handed over within a minute (`--request-timeout`), and hands over no
+/// more than the 512 KiB of a stream's window before they are read: so the largest, 1.6 MB, comes over no line below some 150 kbit/s. What is on its
+/// way after that minute takes four and a half more at 16 kbit/s.
+const DEADLINE: Duration = Duration::from_mins(6);
 
 /// The list, as the API server writes it.
 #[derive(Deserialize)]
@@ -44,43 +54,128 @@ struct Item {
     url: String,
 }
 
-/// Documents to ask for: their paths, and in which form.
-type Wanted = Vec<(String, &'static str)>;
+/// A document that the list names, and what is kept of it.
+#[derive(Debug, Clone)]
+struct Document {
+    path: String,
+    accept: &'static str,
+    /// What it is now. Version 2 has no hash in the list, and changes with the others: it has the list's digest.
+    hash: String,
+    /// The `ETag` of what is kept.
+    tag: Option<String>,
+}
 
-/// Fetches what the list that is kept names and is not kept as it names it. Once that is done `fetched` is the list's digest, and there is nothing
-/// to do until the list is another: what is too large to be kept is not fetched again and again.
-pub(super) async fn fetch(hub: &Hub, fetched: &mut Option<Sha256Digest>) {
-    let (documents, before) = (hub.documents.clone(), *fetched);
-    // All that is kept of them is read.
-    let Ok(Some((list, wanted))) = spawn_blocking(move || wanted(&documents, before)).await else { return };
-    let (mut pause, mut is_whole) = (PAUSE, true);
-    for (path, accept) in wanted {
-        sleep(pause).await;
-        let begun = Instant::now();
-        // It is asked for without its hash: if it changed since the list was told, what there is now is as good.
-        is_whole &= ask(hub, &path, accept, DEADLINE).await;
-        pause = PAUSE.max(begun.elapsed());
+impl Document {
+    fn is_v2(&self) -> bool {
+        self.accept == V2.1
     }
-    if is_whole {
-        *fetched = Some(list);
+
+    /// Whether what is kept is what the list names.
+    fn is_kept(&self) -> bool {
+        self.tag.as_deref().is_some_and(|tag| is_of(tag, &self.hash))
     }
 }
 
-/// The digest of the list that is kept, if it is not `before`, and what there is to ask for by it.
-fn wanted(documents: &Documents, before: Option<Sha256Digest>) -> Option<(Sha256Digest, Wanted)> {
+/// A try at a document. It counts from its beginning: a cut in the midst of it does not repeat it.
+#[derive(Debug, Clone)]
+struct Try {
+    hash: String,
+    begun: Instant,
+    /// Whether the API server said that what was kept is still it.
+    is_confirmed: bool,
+}
+
+/// What is remembered from link to link: tries at documents that the list names, and no others.
+#[derive(Default)]
+pub(super) struct Tries {
+    by_path: HashMap<String, Try>,
+    /// The digest of the list of which every document is kept or was tried.
+    done: Option<Sha256Digest>,
+}
+
+impl Tries {
+    /// The digest of the list that need not be looked at, as long as no try is so old that it might be repeated.
+    fn done(&self, now: Instant) -> Option<Sha256Digest> {
+        self.done.filter(|_| self.by_path.values().all(|tried| is_recent(tried, now)))
+    }
+
+    /// What of the list's documents there is to ask for: what is not kept as the list names it, unless that was tried lately, whatever came of it.
+    fn wanted(&mut self, documents: Vec<Document>, now: Instant) -> Vec<Document> {
+        let mut before = mem::take(&mut self.by_path);
+        let lacks = documents.iter().any(|document| !document.is_v2() && !document.is_kept());
+        let mut wanted = Vec::new();
+        for document in documents {
+            let tried = before.remove(&document.path).filter(|tried| tried.hash == document.hash);
+            let is_missing = if document.is_v2() {
+                // Once it was tried, the others may all be there, and it is that of before.
+                document.tag.is_none() || tried.as_ref().map_or(lacks, |tried| !tried.is_confirmed)
+            } else {
+                !document.is_kept()
+            };
+            let is_recent = tried.as_ref().is_some_and(|tried| is_recent(tried, now));
+            if let Some(tried) = tried.filter(|_| is_missing || is_recent) {
+                self.by_path.insert(document.path.clone(), tried);
+            }
+            if is_missing && !is_recent {
+                wanted.push(document);
+            }
+        }
+        wanted
+    }
+
+    fn begin(&mut self, document: &Document, begun: Instant) {
+        let tried = Try { hash: document.hash.clone(), begun, is_confirmed: false };
+        self.by_path.insert(document.path.clone(), tried);
+    }
+
+    fn confirm(&mut self, path: &str) {
+        if let Some(tried) = self.by_path.get_mut(path) {
+            tried.is_confirmed = true;
+        }
+    }
+}
+
+fn is_recent(tried: &Try, now: Instant) -> bool {
+    now.duration_since(tried.begun) < AGAIN
+}
+
+/// Fetches what the list that is kept names and is not kept as it names it. Once all was tried there is nothing to do, and nothing is read but the
+/// list, until the list is another or the tries are old: only then is it known what of it was kept.
+pub(super) async fn fetch(hub: &Hub, tries: &mut Tries) {
+    let (documents, done) = (hub.documents.clone(), tries.done(Instant::now()));
+    // All that is kept of them is read.
+    let listed = spawn_blocking(move || listed(&documents, done)).await;
+    let Ok(Some((list, documents))) = listed else { return };
+    tries.done = None;
+    let mut pause = PAUSE;
+    for document in tries.wanted(documents, Instant::now()) {
+        sleep(pause).await;
+        let begun = Instant::now();
+        tries.begin(&document, begun);
+        // It is asked for without its hash: if it changed since the list was told, what there is now is as good.
+        let Document { path, accept, tag, .. } = document;
+        if ask(hub, &path, accept, tag, DEADLINE).await {
+            tries.confirm(&path);
+        }
+        pause = PAUSE.max(begun.elapsed());
+    }
+    tries.done = Some(list);
+}
+
+/// The digest of the list that is kept, if it is not `done`, and its documents. Version 2 comes first: it is all that older clients have.
+fn listed(documents: &Documents, done: Option<Sha256Digest>) -> Option<(Sha256Digest, Vec<Document>)> {
     let list = documents.body(OPENAPI.0, OPENAPI.1)?;
     let digest = Sha256Digest::of(&list);
-    if before == Some(digest) {
+    if done == Some(digest) {
         return None;
     }
-    let is_kept = |path: &str, hash: &str| documents.tag(path, JSON).is_some_and(|tag| is_of(&tag, hash));
-    let others = named(&list).into_iter().filter(|(path, hash)| !is_kept(path, hash));
-    let mut wanted: Wanted = others.map(|(path, _)| (path, JSON)).collect();
-    // It has no hash in the list, and changes with the others. First, so that it is asked for again if they do not all come.
-    if !wanted.is_empty() || documents.age(V2.0, V2.1).is_none() {
-        wanted.insert(0, (V2.0.to_owned(), V2.1));
-    }
-    Some((digest, wanted))
+    let document = |path: String, accept, hash| {
+        let tag = documents.tag(&path, accept);
+        Document { path, accept, hash, tag }
+    };
+    let v2 = document(V2.0.to_owned(), V2.1, digest.to_string());
+    let v3 = named(&list).into_iter().map(|(path, hash)| document(path, JSON, hash));
+    Some((digest, once(v2).chain(v3).collect()))
 }
 
 /// The paths that a list names, and the hash of what there is at each. Nothing but documents: they are asked for in the node's name, and shown to
@@ -117,6 +212,73 @@ mod tests {
         let expected = [("/openapi/v3/.well-known/openid-configuration", "A"), ("/openapi/v3/api/v1", "B")];
         assert_eq!(named(list), expected.map(|(path, hash)| (path.to_owned(), hash.to_owned())));
         assert_eq!(named(b"404 page not found"), []);
+    }
+
+    /// A document of which the list names the hash `B`, and `tag` is kept.
+    fn document(path: &str, tag: &str) -> Document {
+        let tag = Some(format!("\"{tag}\"")).filter(|_| !tag.is_empty());
+        Document { path: path.to_owned(), accept: JSON, hash: "B".to_owned(), tag }
+    }
+
+    /// Version 2 as it was with the list before, of a list of that digest.
+    fn v2(list: &str) -> Document {
+        Document { accept: V2.1, hash: list.to_owned(), ..document(V2.0, "A") }
+    }
+
+    /// What is wanted; all of it is tried.
+    fn tried(tries: &mut Tries, documents: &[Document], now: Instant) -> Vec<String> {
+        let wanted = tries.wanted(documents.to_vec(), now);
+        wanted.iter().for_each(|document| tries.begin(document, now));
+        wanted.into_iter().map(|document| document.path).collect()
+    }
+
+    #[test]
+    fn what_is_not_kept_is_wanted_and_if_it_was_tried_not_before_long() {
+        let (mut tries, begun) = (Tries::default(), Instant::now());
+        let mut documents = vec![v2("1"), document("kept", "B"), document("other", "A"), document("new", "")];
+        assert_eq!(tried(&mut tries, &documents, begun), [V2.0, "other", "new"]);
+        // One came and is kept; another was not tried, because it was not named.
+        documents[2] = document("other", "B");
+        documents.push(document("later", ""));
+        let soon = begun + AGAIN - Duration::from_secs(1);
+        assert_eq!(tried(&mut tries, &documents, soon), ["later"]);
+        assert_eq!(tried(&mut tries, &documents, begun + AGAIN), [V2.0, "new"]);
+        // It is another now.
+        documents[3].hash = "C".to_owned();
+        assert_eq!(tried(&mut tries, &documents, begun + AGAIN), ["new"]);
+        assert_eq!(tries.by_path.len(), 3, "what is kept and was not tried lately is forgotten");
+        documents.truncate(2);
+        assert!(tried(&mut tries, &documents, begun + AGAIN).is_empty());
+        assert_eq!(tries.by_path.len(), 1, "and what is not named");
+    }
+
+    #[test]
+    fn a_list_is_done_until_a_try_may_be_repeated() {
+        let (mut tries, begun) = (Tries::default(), Instant::now());
+        let digest = Sha256Digest::of(b"");
+        tries.done = Some(digest);
+        assert_eq!(tried(&mut tries, &[document("new", "")], begun), ["new"]);
+        assert_eq!(tries.done(begun), Some(digest));
+        assert_eq!(tries.done(begun + AGAIN), None);
+        assert!(tried(&mut tries, &[document("new", "B")], begun + AGAIN).is_empty());
+        assert_eq!(tries.done(begun + 2 * AGAIN), Some(digest), "it is kept");
+    }
+
+    #[test]
+    fn version_2_is_wanted_with_others_until_it_is_known_to_be_that_of_the_list() {
+        let (mut tries, begun) = (Tries::default(), Instant::now());
+        let whole = |list| [v2(list), document("d", "B")];
+        let changed = |list| [v2(list), document("d", "A")];
+        assert!(tried(&mut tries, &whole("1"), begun).is_empty());
+        assert_eq!(tried(&mut tries, &changed("2"), begun), [V2.0, "d"]);
+        // Whether it is kept, or what was before, is not known before it is asked for again.
+        assert!(tried(&mut tries, &whole("2"), begun).is_empty());
+        assert_eq!(tried(&mut tries, &whole("2"), begun + AGAIN), [V2.0]);
+        tries.confirm(V2.0);
+        assert!(tried(&mut tries, &whole("2"), begun + 2 * AGAIN).is_empty());
+        assert_eq!(tried(&mut tries, &changed("3"), begun + 2 * AGAIN), [V2.0, "d"]);
+        let none = Document { tag: None, ..v2("3") };
+        assert_eq!(tried(&mut tries, &[none], begun + 3 * AGAIN), [V2.0]);
     }
 
     #[test]

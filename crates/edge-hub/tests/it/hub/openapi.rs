@@ -107,3 +107,45 @@ async fn documents_that_nobody_asked_for_are_there_without_a_link_and_cross_it_o
     site.offline().await;
     assert!(answer(&site, &apps, JSON).await == (200, document("apps, changed")));
 }
+
+#[tokio::test]
+async fn what_did_not_come_is_not_asked_for_at_each_link_and_others_are() {
+    let mut site = Site::new().await;
+    site.server.cluster().set_document(V2, &document("version 2"));
+    serve(&site, "core", "apps");
+    site.server.fail(CORE, 503);
+    start(&mut site).await;
+    let expected = [(V2, 200), (CORE, 503), (APPS, 200)].map(|(path, status)| (path.to_owned(), status));
+    site.until("all are asked for", async || asked(&site) == expected).await;
+    sleep(Duration::from_millis(300)).await;
+    relink(&site).await;
+    sleep(Duration::from_secs(7)).await;
+    assert_eq!(asked(&site), expected, "nothing is asked for again");
+
+    // They change; of the first the beginning comes, and then the line breaks.
+    site.server.log().clear();
+    let [_, apps] = serve(&site, "core, changed", "apps, changed");
+    assert_eq!(get(&site.plain(), LIST).await.unwrap().0, 200);
+    relink(&site).await;
+    site.until("version 2 is asked for", async || asked(&site) == [(V2.to_owned(), 304)]).await;
+    sleep(Duration::from_millis(300)).await;
+    site.server.throttle(Some(1));
+    let paths = || asked(&site).into_iter().map(|(path, _)| path).collect::<Vec<_>>();
+    site.until("the next is asked for", async || paths() == [V2, CORE]).await;
+    relink(&site).await;
+    site.until("others go on", async || asked(&site).last() == Some(&(APPS.to_owned(), 200))).await;
+    sleep(Duration::from_secs(3)).await;
+    assert_eq!(paths(), [V2, CORE, APPS], "each is tried once");
+    site.server.cut();
+    site.offline().await;
+    assert!(answer(&site, &apps, JSON).await == (200, document("apps, changed")));
+    assert_eq!(answer(&site, CORE, JSON).await.0, 503, "it never came");
+}
+
+/// Breaks the link, and heals what is wrong with it.
+async fn relink(site: &Site) {
+    site.server.cut();
+    site.offline().await;
+    site.server.heal();
+    site.linked().await;
+}
