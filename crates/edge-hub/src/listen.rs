@@ -34,9 +34,10 @@ const HEAD: Duration = Duration::from_mins(2);
 /// How many bytes the head of a request over HTTP/1.1 may have; the library's own limit is six times that. Over HTTP/2 it is 16 KiB.
 const HEAD_SIZE: usize = 64 << 10;
 
-/// The user who owns the other end of a loopback connection, as the kernel says.
-pub(crate) fn owner_of(peer: SocketAddr, own: SocketAddr) -> Option<u32> {
-    socket_owner::of(peer, own).map(|owner| owner.uid)
+/// The user who owns the other end of a loopback connection, as the kernel says, and the process.
+pub(crate) fn owner_of(stream: &TcpStream, peer: SocketAddr) -> (Option<u32>, CallerProcess) {
+    let owner = stream.local_addr().ok().and_then(|own| socket_owner::of(peer, own));
+    (owner.map(|owner| owner.uid), CallerProcess::behind(owner.map(|owner| owner.socket)))
 }
 
 /// The other end of a connection, as far as the transport knows it.
@@ -61,12 +62,8 @@ pub enum Peer {
 impl Peer {
     /// Who is at the other end of a connection over loopback.
     pub fn over_loopback(stream: &TcpStream, peer: SocketAddr) -> Self {
-        let own = stream.local_addr().ok();
-        let owner = own.and_then(|own| socket_owner::of(peer, own));
-        Self::Local {
-            uid: owner.map(|owner| owner.uid),
-            process: CallerProcess::behind(owner.map(|owner| owner.socket)),
-        }
+        let (uid, process) = owner_of(stream, peer);
+        Self::Local { uid, process }
     }
 
     /// Who is at the other end of the Unix socket.

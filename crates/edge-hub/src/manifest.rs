@@ -139,7 +139,8 @@ fn read_only(run: &RunArgs) -> Vec<&Path> {
         run.tunnel.tunnel_client_ca_file.as_ref(),
     ];
     // A container sees its own cgroup alone there, and not the pods'.
-    let looked_at = run.node_metric.node_metric || !listeners.node_pods;
+    let proxy = run.tunnel.tunnel || run.cache.config.is_some();
+    let looked_at = run.node_metric.node_metric || !listeners.node_pods || proxy;
     let cgroups = looked_at.then_some(Path::new("/sys/fs/cgroup/cgroup.controllers"));
     given.into_iter().flatten().map(PathBuf::as_path).chain(cgroups).collect()
 }

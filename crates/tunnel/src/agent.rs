@@ -291,18 +291,17 @@ impl Agent {
             outdated();
             std::future::pending::<()>().await;
         };
-        // Its streams are its own as long as it is a node; one that is gone has none left to finish in its own time.
+        // Its streams are its own as long as it is a node; one that is gone has none left to finish in its own time, unless it is back before
+        // the deadline.
         let gone = async {
             ending.retired().await;
             self.connector.gone(&node).await;
-            ending.shut_down();
-            std::future::pending::<()>().await;
         };
         let asks = key.direction == Direction::Forward;
         let link = serve::link(&self.connector, asks, connection, peer, &terms, ending, registered);
         tokio::select! {
             result = link => Ok(result?),
-            () = gone => Ok(()),
+            () = gone => Err(LinkError::DrainTimeout.into()),
             ((), ()) = async { tokio::join!(renewal, expired) } => Ok(()),
         }
     }

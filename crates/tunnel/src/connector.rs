@@ -12,7 +12,7 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
     sync::watch,
-    time::{Instant, timeout_at},
+    time::{Instant, timeout, timeout_at},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
@@ -134,12 +134,16 @@ impl Connector {
         self.view.borrow().clone()
     }
 
-    /// Ends when the newest view knows no such node.
+    /// Ends when views have known no such node for as long as a drain may last, without a break: a Gateway that is made anew names it no more
+    /// only for a moment.
     pub(crate) async fn gone(&self, node: &str) {
         let mut view = self.view.clone();
-        if view.wait_for(|view| !view.nodes.contains_key(node)).await.is_err() {
-            // With nobody left to tell, what is known holds.
-            std::future::pending::<()>().await;
+        loop {
+            until(&mut view, |view| !view.nodes.contains_key(node)).await;
+            let back = until(&mut view, |view| view.nodes.contains_key(node));
+            if timeout(self.limits.drain, back).await.is_err() {
+                return;
+            }
         }
     }
 
@@ -293,6 +297,14 @@ impl Connector {
             }
         }
         Err(last)
+    }
+}
+
+/// Ends when the newest view is so.
+async fn until(view: &mut watch::Receiver<Arc<View>>, is_so: impl Fn(&View) -> bool) {
+    if view.wait_for(|view| is_so(view)).await.is_err() {
+        // With nobody left to tell, what is known holds.
+        std::future::pending::<()>().await;
     }
 }
 

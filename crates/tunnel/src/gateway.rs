@@ -15,7 +15,7 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
-use tracing::{debug, info, warn};
+use tracing::{debug, field::display, info, warn};
 
 use crate::{
     admission::{Admission, NotAdmitted},
@@ -268,20 +268,16 @@ impl Gateway {
     }
 
     /// Follows what a peer may do while it holds a link that it was given as a node of `domain`; ends when its node is gone, which has no rights left.
+    /// Only who knows all nodes knows that; elsewhere one that is not named any more may ask for nothing new, and of what it asked for goes on what
+    /// is for everyone.
     ///
     /// A node that lost an election, or whose gateway this node no longer is, has the rights that it had: nothing is taken from it by
     /// ending its streams, so they go on; the peer may not have noticed, so its link takes new ones again once it is admitted again. One
     /// that is of another domain keeps its links as well: whoever follows the cluster at another moment would not know why they ended. What it asks
     /// for is judged by what it is by then (rules name domains), and so are its open streams: those that it might not ask for any more have the deadline
     /// of a drain. Those that this node asked for are none of its rights.
-    async fn revocation(
-        &self,
-        identity: &Identity,
-        direction: Direction,
-        mut domain: Domain,
-        ending: &Ending,
-    ) {
-        let (mut view, mut told) = (self.view.clone(), false);
+    async fn revocation(&self, identity: &Identity, direction: Direction, domain: Domain, ending: &Ending) {
+        let (mut view, mut told, mut domain) = (self.view.clone(), false, Some(domain));
         loop {
             if view.changed().await.is_err() {
                 return std::future::pending().await;
@@ -289,12 +285,13 @@ impl Gateway {
             let newest = view.borrow_and_update().clone();
             let node = &identity.node;
             let admitted = self.admission.admit(identity, direction, &newest);
-            if matches!(admitted, Err(NotAdmitted::UnknownNode)) {
+            if matches!(admitted, Err(NotAdmitted::UnknownNode)) && !newest.is_partial {
                 return info!(node, "a link's node is gone");
             }
             let now = admitted.as_ref().ok().cloned().or_else(|| newest.domain_of(node));
-            if let Some(now) = now.filter(|now| *now != domain) {
-                info!(node, was = %domain, is = %now, "a link's node is of another domain");
+            if now != domain {
+                let [was, is] = [&domain, &now].map(|domain| domain.as_ref().map(display));
+                info!(node, was, is, "a link's node is of another domain, or named no more");
                 domain = now;
                 if direction == Direction::Forward {
                     ending.change_rights();

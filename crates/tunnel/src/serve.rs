@@ -58,7 +58,7 @@ async fn as_long_as(
     asked: Asked,
 ) {
     let limit = connector.limits().drain;
-    let (asks, of, uri) = (peer.clone(), domain.clone(), asked.request.uri().clone());
+    let (asks, uri) = (peer.clone(), asked.request.uri().clone());
     let judge = connector.clone();
     let lost = async move {
         let mut lost = false;
@@ -66,8 +66,11 @@ async fn as_long_as(
             tokio::select! {
                 () = rights.changed() => {
                     let view = judge.view();
-                    let of = view.domain_of(&asks).unwrap_or_else(|| of.clone());
-                    let origin = origin(judge.me(), &asks, of, reverse, &view);
+                    let origin = match view.domain_of(&asks) {
+                        Some(of) => origin(judge.me(), &asks, of, reverse, &view),
+                        // Whoever is named no more may have what is for everyone.
+                        None => Origin { domain: None, asker: Asker::Peer },
+                    };
                     let target = uri.authority().and_then(|authority| Target::parse(authority.as_str(), None).ok());
                     let allowed = |target| !matches!(route(judge.me(), &origin, &target, &view), Route::Refused(_));
                     lost = !target.is_some_and(allowed);

@@ -71,8 +71,10 @@ impl GatewayState {
 /// The local picture of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct View {
-    /// All nodes by name.
+    /// All nodes by name, or those that this one has heard of.
     pub nodes: BTreeMap<String, Node>,
+    /// Whether there may be others: where not all Nodes are watched, one that is named no more may be there all the same.
+    pub is_partial: bool,
     /// Where nodes are that are in one pool with this one, each of them a domain by itself: what is asked for here goes to them at once. Nobody
     /// else is led to them by this node.
     pub neighbours: BTreeMap<String, Vec<IpAddr>>,

@@ -69,9 +69,14 @@ impl CallerProcess {
         Self { socket, origin: Arc::default(), crowded: Arc::default() }
     }
 
+    /// One of which nothing can be found out.
+    pub(crate) fn unknown() -> Self {
+        Self::behind(None)
+    }
+
     /// A process that is known to belong there.
     pub fn of(origin: Origin) -> Self {
-        Self { origin: Arc::new(OnceCell::new_with(Some(origin))), ..Self::behind(None) }
+        Self { origin: Arc::new(OnceCell::new_with(Some(origin))), ..Self::unknown() }
     }
 
     /// Where it belongs, if that was found out.

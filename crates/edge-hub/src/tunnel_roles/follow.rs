@@ -215,7 +215,7 @@ impl Following {
     /// Opens or closes what only gateways read; says whether the plan must be made anew for that.
     ///
     /// Who is no gateway any more reads on for as long as a drain lasts: only from there it knows some of the nodes whose streams it still
-    /// carries, and one that is not known has none.
+    /// carries, and one that is not known may ask for nothing new.
     fn widen(&mut self, gateway: bool) -> bool {
         if gateway {
             self.parted = None;

@@ -171,7 +171,8 @@ pub(super) fn plan(given: &Given<'_>, known: &Known) -> Plan {
         gateways.entry(domain).or_default().listed.extend(gateway.listed.iter().cloned());
     }
     let cloud = cloud(&gateways);
-    let mut view = View { nodes, gateways, ..View::default() };
+    let is_partial = known.nodes.is_empty();
+    let mut view = View { nodes, is_partial, gateways, ..View::default() };
     view.destinations = destinations(given, known, &cloud, &view);
     let listens =
         known.gateways.values().any(|gateway| gateway.is_exposed() && candidates(gateway).contains(given.me));

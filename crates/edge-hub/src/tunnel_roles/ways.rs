@@ -34,7 +34,11 @@ use tunnel::{
 };
 
 use super::{Mutual, State, TunnelConfig, args::LocalUser, plan::Role};
-use crate::{authenticate::user_of, identity::Shown, listen::owner_of};
+use crate::{
+    authenticate::user_of,
+    identity::Shown,
+    listen::{CallerProcess, Origin, owner_of},
+};
 
 /// How long a TLS handshake may take, from when the client came.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -101,10 +105,14 @@ impl Ways {
         let mut tasks = JoinSet::new();
         if let Some((listener, users)) = loopback {
             let users = Arc::new(users);
-            let own = listener.local_addr().ok();
             let (state, end) = (state.clone(), ending.clone());
             tasks.spawn(listen::tcp(listener, ending.clone(), drain, move |client, peer, arrival| {
-                local(state.clone(), users.clone(), own, end.clone(), client, peer, arrival)
+                let (state, users, end) = (state.clone(), users.clone(), end.clone());
+                async move {
+                    let nobody = |_| (None, CallerProcess::unknown());
+                    let owner = peer.parse().map_or_else(nobody, |peer| owner_of(&client, peer));
+                    local(state, users, owner, end, client, peer, arrival).await;
+                }
             }));
         }
         if let Some((listener, owner)) = socket {
@@ -155,27 +163,40 @@ async fn tcp(flag: &'static str, address: SocketAddr) -> Result<TcpListener, Way
     TcpListener::bind(address).await.map_err(failed)
 }
 
-/// A client over loopback: the kernel says whose process it is.
+/// A client over loopback: the kernel says whose process it is. The container runtime, which connects for whoever may forward a port of a pod that
+/// shares the node's network, is no user's program, whatever it runs as; where that cannot be found out, nobody's is let in.
 async fn local(
     state: Arc<State>,
     users: Arc<BTreeSet<LocalUser>>,
-    own: Option<SocketAddr>,
+    (uid, process): (Option<u32>, CallerProcess),
     ending: Ending,
     mut client: TcpStream,
     peer: String,
     mut arrival: Arrival,
 ) {
     // First of all: who may not use it has no place that another may need.
-    let uid = peer.parse().ok().zip(own).and_then(|(peer, own)| owner_of(peer, own));
-    let known = uid.is_some_and(|uid| users.contains(&LocalUser::Uid(uid)));
-    if !known && !users.contains(&LocalUser::Any) {
+    let listed = uid.is_some_and(|uid| users.contains(&LocalUser::Uid(uid)));
+    let for_all = users.contains(&LocalUser::Any);
+    if listed && !for_all {
+        process.find().await;
+    }
+    let origin = process.origin();
+    let known = listed && matches!(origin, Some(Origin::Node | Origin::Pod));
+    if !known && !for_all {
         // Whose it was that is gone already the kernel does not say.
         let source = uid.map_or_else(|| arrival.source(), Source::User);
         if uid.is_none() && !state.speaks(&client, Listener::Loopback).await {
             return;
         }
-        if state.connector.unknown().may_tell("loopback", "user", source) {
-            warn!(target: "tunnel::audit", caller = peer, ?uid, "refused at the loopback proxy: not one of --tunnel-proxy-uids");
+        let (kind, why) = match origin {
+            _ if !listed => ("user", "not one of --tunnel-proxy-uids"),
+            Some(_) => {
+                ("runtime", "the container runtime is not one of --tunnel-proxy-uids, whoever it runs as")
+            }
+            None => ("process", "whether it is the container runtime cannot be found out"),
+        };
+        if state.connector.unknown().may_tell("loopback", kind, source) {
+            warn!(target: "tunnel::audit", caller = peer, ?uid, "refused at the loopback proxy: {why}");
         }
         let _ = client.write_all(DENIED).await;
         return;
@@ -297,8 +318,43 @@ mod tests {
     use std::fs;
 
     use testkit::api_server::pki::Authority;
+    use tokio::io::AsyncReadExt;
 
     use super::{super::shown_files, *};
+
+    /// Root's program asks for a stream from the loopback proxy; gives the status.
+    async fn asked(users: &[LocalUser], process: CallerProcess) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut program = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (client, peer) = listener.accept().await.unwrap();
+        program.write_all(b"CONNECT n:1 HTTP/1.1\r\nHost: n:1\r\n\r\n").await.unwrap();
+        let (state, ending) = (State::new("n"), Ending::at(CancellationToken::new()));
+        let (users, owner) = (Arc::new(users.iter().copied().collect()), (Some(0), process));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(local(state, users, owner, ending, client, peer.to_string(), Arrival::uncounted()));
+        let mut answer = [0; 12];
+        program.read_exact(&mut answer).await.unwrap();
+        String::from_utf8_lossy(&answer[9..]).into_owned()
+    }
+
+    #[tokio::test]
+    async fn who_forwards_a_port_of_a_pod_is_no_program_of_the_node() {
+        let root = [LocalUser::Uid(0)];
+        let all = [LocalUser::Uid(0), LocalUser::Any];
+        // Nothing is known of the cluster here, so there is no way to any node.
+        for (users, origin, expected) in [
+            (&root[..], Some(Origin::Node), "503"),
+            (&root, Some(Origin::Pod), "503"),
+            (&root, Some(Origin::Runtime), "403"),
+            (&root, None, "403"),
+            (&[LocalUser::Uid(1)], Some(Origin::Node), "403"),
+            (&all, Some(Origin::Runtime), "503"),
+            (&all, None, "503"),
+        ] {
+            let process = origin.map_or_else(CallerProcess::unknown, CallerProcess::of);
+            assert_eq!(asked(users, process).await, expected, "{users:?} {origin:?}");
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn who_may_come_in_is_what_the_file_says_now_for_each_connection() {

@@ -171,6 +171,94 @@ async fn who_lost_an_election_drains_and_who_is_gone_is_cut() {
     assert!(ask(&mut live, b"gone").await.is_err());
 }
 
+/// Deleted and made again, as by `kubectl replace --force`: for a moment no Gateway names the node that an edge has links to.
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_over_a_gateway_that_is_gone_and_back_have_no_deadline() {
+    let (mut world, mut tasks) = (World::new(), JoinSet::new());
+    world.limits.drain = Duration::from_secs(5);
+    let mut cloud = world.hub("c1", true);
+    let address = cloud.listen().await;
+    let sees = tokio::sync::watch::Sender::new(Arc::new(view()));
+    let mut edge = world.hub_that_sees(sees.subscribe(), "a1", false);
+    edge.desired.send_replace(links("c1", address, 1));
+    edge.dial();
+    cloud.links(4).await;
+    edge.links(4).await;
+    let port = echo(&mut tasks).await;
+    let mut down = cloud.connect(&format!("a1:{port}")).await.unwrap();
+    let mut up = edge.connect(&format!("c1:{port}")).await.unwrap();
+    let mut without = view();
+    without.nodes.remove("c1");
+    edge.desired.send_replace([].into());
+    sees.send_replace(Arc::new(without.clone()));
+    // Those without streams are gone, so that it was seen.
+    cloud.links(2).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    sees.send_replace(Arc::new(view()));
+    tokio::time::sleep(world.limits.drain + Duration::from_secs(2)).await;
+    ask(&mut down, b"still").await.unwrap();
+    ask(&mut up, b"still").await.unwrap();
+    // One that stays away has the deadline.
+    let began = tokio::time::Instant::now();
+    sees.send_replace(Arc::new(without));
+    for stream in [&mut down, &mut up] {
+        while ask(stream, b"soon").await.is_ok() {
+            assert!(began.elapsed() < Duration::from_secs(30), "it has no deadline");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+    assert!(began.elapsed() > world.limits.drain / 2, "it had none");
+}
+
+/// The endpoint of a pool knows the nodes that Gateways name: one that is in none any more is a node all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_named_no_more_where_not_all_nodes_are_known_keeps_its_streams() {
+    let (mut world, mut tasks) = (World::new(), JoinSet::new());
+    world.limits.drain = Duration::from_secs(3);
+    let mut cloud = world.hub("c1", true);
+    let address = cloud.listen().await;
+    let [port, of_pool] = [echo(&mut tasks).await, echo(&mut tasks).await];
+    let mut named = View { is_partial: true, ..view() };
+    let pool = named.domain_of("a1").unwrap();
+    named.destinations = vec![rule(port, Callers::All), rule(of_pool, Callers::Of([pool].into()))];
+    world.view.send_replace(Arc::new(named.clone()));
+    let sees = tokio::sync::watch::Sender::new(Arc::new(named.clone()));
+    let mut edge = world.hub_that_sees(sees.subscribe(), "a1", false);
+    edge.desired.send_replace(links("c1", address, 1));
+    edge.dial();
+    cloud.links(4).await;
+    edge.links(4).await;
+    let back = format!("c1:{port}");
+    let mut down = cloud.connect(&format!("a1:{port}")).await.unwrap();
+    let mut up = edge.connect(&back).await.unwrap();
+    let mut by_right = edge.connect(&format!("c1:{of_pool}")).await.unwrap();
+    let mut unnamed = named.clone();
+    unnamed.nodes.remove("a1");
+    let closed = || cloud.table.snapshot().iter().all(|link| link.draining);
+    world.view.send_replace(Arc::new(unnamed.clone()));
+    eventually("links are closed to new streams", closed).await;
+    assert_eq!(edge.connect(&back).await.err(), Some(OpenError::NoLink));
+    for stream in [&mut down, &mut up, &mut by_right] {
+        ask(stream, b"at once").await.unwrap();
+    }
+    // Named again in time: nothing has a deadline.
+    world.view.send_replace(Arc::new(named));
+    eventually("links are open again", || !cloud.table.snapshot().iter().any(|link| link.draining)).await;
+    tokio::time::sleep(world.limits.drain + Duration::from_secs(1)).await;
+    ask(&mut by_right, b"still").await.unwrap();
+    ask(&mut edge.connect(&back).await.unwrap(), b"new").await.unwrap();
+    // And not: what it asked for by the right of its pool has one.
+    world.view.send_replace(Arc::new(unnamed));
+    let began = tokio::time::Instant::now();
+    while ask(&mut by_right, b"soon").await.is_ok() {
+        assert!(began.elapsed() < Duration::from_secs(30), "it has no deadline");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    tokio::time::sleep(world.limits.drain).await;
+    ask(&mut down, b"still").await.unwrap();
+    ask(&mut up, b"still").await.unwrap();
+}
+
 /// A Gateway is made anew under another name: the edge's links to it are those of before, and what the cloud may ask over them, too.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gateway_whose_domain_has_another_name_is_still_the_clouds() {

@@ -113,10 +113,20 @@ fn roles_follow_from_what_gateways_list() {
     assert_eq!(
         at("nobody", &Known::default()),
         Plan {
-            view: View { destinations: at("nobody", &Known::default()).view.destinations, ..View::default() },
+            view: View {
+                destinations: at("nobody", &Known::default()).view.destinations,
+                is_partial: true,
+                ..View::default()
+            },
             ..Plan::default()
         }
     );
+}
+
+#[test]
+fn who_watches_no_nodes_does_not_know_that_one_is_gone() {
+    assert!(edge("a1", facts(true, Some("a"), "")).view.is_partial);
+    assert!(!at("c1", &cloud()).view.is_partial);
 }
 
 #[test]
