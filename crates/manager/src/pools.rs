@@ -7,11 +7,11 @@
 mod index;
 mod live;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{NetworkMode, NodePool};
+use api::{NetworkMode, NodePool, PoolType};
 use futures::StreamExt as _;
 use kube::core::DeserializeGuard;
 use kube::runtime::{WatchStreamExt as _, watcher};
@@ -125,6 +125,13 @@ impl Pools {
     /// The names of all pools, readable or not.
     pub(crate) fn names(&self) -> Vec<String> {
         self.shared.index.read().iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// The type of every pool, by its name; `None` of one that cannot be read, whose nodes are in it all the same.
+    pub(crate) fn types(&self) -> BTreeMap<String, Option<PoolType>> {
+        let index = self.shared.index.read();
+        let type_ = |pool: &Arc<NodePool>| pool.spec.type_;
+        index.iter().map(|(name, entry)| (name.clone(), entry.pool.as_ref().map(type_))).collect()
     }
 
     /// Whether any pool is in host-network mode.

@@ -83,6 +83,9 @@ fn a_pool_that_cannot_be_read_is_known_as_such() {
     pools.apply(Event::Apply(pool("a", json!({ "hostNetwork": "perhaps" }))));
     let Some(PoolView::Unreadable(error)) = pools.get("a") else { panic!("{:?}", pools.get("a")) };
     assert!(error.contains("perhaps"), "{error}");
+    pools.apply(Event::Apply(pool("b", json!({ "type": "Cloud" }))));
+    let types = [("a".to_owned(), None), ("b".to_owned(), Some(PoolType::Cloud))];
+    assert_eq!((pools.types(), pools.all().len()), (types.into(), 1));
 }
 
 #[tokio::test]

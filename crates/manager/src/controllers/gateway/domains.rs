@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use api::{
-    Gateway, NodePool, PoolType, labels,
+    Gateway, PoolType, labels,
     raven::{cloud, selected},
 };
 use kube::ResourceExt as _;
@@ -70,7 +70,8 @@ pub(crate) struct Member {
 pub(crate) struct Rules {
     gateways: BTreeSet<String>,
     selectors: Vec<Selects>,
-    pools: BTreeMap<String, PoolType>,
+    /// The type of every pool, as far as it can be read.
+    pools: BTreeMap<String, Option<PoolType>>,
     /// Selectors that cannot be understood, and why, by Gateway.
     pub(crate) malformed: BTreeMap<String, String>,
 }
@@ -94,11 +95,11 @@ impl Selects {
 
 impl Rules {
     /// The rules of `gateways`, which are sorted by name, and `pools`. A Gateway that cannot be read keeps the nodes whose label
-    /// names it: they must not look like solo nodes.
+    /// names it, and a pool its nodes: they must not look like solo nodes.
     pub(crate) fn new(
         gateways: &[Arc<Gateway>],
         unreadable: &BTreeSet<String>,
-        pools: &[Arc<NodePool>],
+        pools: BTreeMap<String, Option<PoolType>>,
     ) -> Self {
         let mut rules = Self {
             gateways: gateways
@@ -106,7 +107,7 @@ impl Rules {
                 .map(|gateway| gateway.name_any())
                 .chain(unreadable.iter().cloned())
                 .collect(),
-            pools: pools.iter().map(|pool| (pool.name_any(), pool.spec.type_)).collect(),
+            pools,
             ..Self::default()
         };
         for gateway in gateways.iter().filter(|gateway| has_selector(gateway)) {
@@ -143,7 +144,7 @@ impl Rules {
         let labelled = node.labels.get(labels::GATEWAY).filter(|name| self.gateways.contains(*name));
         let selected = || self.selectors.iter().find(|selects| selects.takes(node));
         let pool = node.pool().filter(|pool| self.pools.contains_key(*pool));
-        let type_ = pool.and_then(|pool| self.pools.get(pool)).copied();
+        let type_ = pool.and_then(|pool| self.pools.get(pool)).copied().flatten();
         let edge = type_ == Some(PoolType::Edge)
             || node.labels.get(labels::IS_EDGE_WORKER).is_some_and(|value| value == labels::TRUE);
         // Beside its label a selector of the same Gateway may say more.
@@ -209,11 +210,8 @@ mod tests {
         Arc::new(serde_json::from_value(json!({ "metadata": { "name": name }, "spec": spec })).unwrap())
     }
 
-    fn pool(name: &str, type_: &str) -> Arc<NodePool> {
-        Arc::new(
-            serde_json::from_value(json!({ "metadata": { "name": name }, "spec": { "type": type_ } }))
-                .unwrap(),
-        )
+    fn pools(list: &[(&str, Option<PoolType>)]) -> BTreeMap<String, Option<PoolType>> {
+        list.iter().map(|(name, type_)| ((*name).to_owned(), *type_)).collect()
     }
 
     fn node(name: &str, labels: &[(&str, &str)]) -> NodeView {
@@ -243,18 +241,29 @@ mod tests {
             ),
             gateway("thief", &json!({ "nodeSelector": { "matchLabels": { "site": "c" } } })),
         ];
-        let pools = [pool("hz", "Edge"), pool("sh", "Edge"), pool("dc", "Cloud")];
-        let rules = Rules::new(&gateways, &["unread".to_owned()].into(), &pools);
+        // `odd` and `openyurt` cannot be read.
+        let pools = pools(&[
+            ("hz", Some(PoolType::Edge)),
+            ("sh", Some(PoolType::Edge)),
+            ("dc", Some(PoolType::Cloud)),
+            ("odd", None),
+            ("openyurt", None),
+        ]);
+        let rules = Rules::new(&gateways, &["unread".to_owned()].into(), pools);
         assert_eq!(rules.malformed.keys().collect::<Vec<_>>(), ["broken"]);
         let behind = |name: &str| Domain::Gateway(name.to_owned());
         let (pool, edge) = (labels::NODE_POOL, (labels::IS_EDGE_WORKER, "true"));
-        let cases: [Case<'_>; 14] = [
+        let cases: [Case<'_>; 18] = [
             (&[], Domain::Cloud, false),
             (&[edge], Domain::Solo, true),
             (&[(labels::IS_EDGE_WORKER, "false")], Domain::Cloud, false),
             (&[(pool, "hz")], behind("hz"), true),
             (&[(pool, "sh")], Domain::Pool, true),
             (&[(pool, "dc")], Domain::Pool, false),
+            (&[(pool, "odd")], Domain::Pool, false),
+            (&[(pool, "odd"), edge], Domain::Pool, true),
+            (&[(pool, "openyurt"), edge], behind("openyurt"), true),
+            (&[(pool, "openyurt")], behind("openyurt"), false),
             (&[(pool, "nowhere"), edge], Domain::Solo, true),
             (&[("site", "b"), (pool, "hz")], behind("sel"), true),
             (&[("site", "c"), (pool, "hz")], behind("hz"), true),
@@ -291,7 +300,7 @@ mod tests {
             ),
             gateway("pool", &json!({ "nodeSelector": { "matchLabels": { labels::NODE_POOL: "by-pool" } } })),
         ];
-        let rules = Rules::new(&gateways, &BTreeSet::new(), &[pool("hz", "Edge")]);
+        let rules = Rules::new(&gateways, &BTreeSet::new(), pools(&[("hz", Some(PoolType::Edge))]));
         for (labels, word, may_stand) in [
             (vec![(labels::NODE_POOL, "hz")], Word::Placed, [true, false]),
             (vec![(labels::GATEWAY, "own"), ("site", "b")], Word::Placed, [true, false]),
@@ -331,7 +340,7 @@ mod tests {
             listing("d", "e1", "PublicIP", "2025-01-01T00:00:00Z", None),
             listing("e", "c1", "PublicIP", "2025-01-01T00:00:00Z", Some("x")),
         ];
-        let rules = Rules::new(&gateways, &BTreeSet::new(), &[]);
+        let rules = Rules::new(&gateways, &BTreeSet::new(), BTreeMap::new());
         let mut members: Vec<Member> =
             [node("c1", &[]), node("c2", &[]), node("e1", &[(labels::IS_EDGE_WORKER, "true")])]
                 .iter()

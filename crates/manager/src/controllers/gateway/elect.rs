@@ -7,6 +7,10 @@
 //! One that had a link and lost it gives way after [`LOST`]: long enough to dial anew, which a hub that lives does at once. One whose
 //! link ended because it answered no more was given longer than that, and gives way at once.
 //!
+//! That its node is not ready takes nobody's place by itself: the kubelet may be what is wrong, and a hub dials only while it is elected, so
+//! without its place it could never show that it works. Without a link it gives way at once to any that is ready or linked, and never comes
+//! in for another; so nothing is to be waited for, and its trial begins anew when its node is ready again.
+//!
 //! One of an exposed Gateway that is alive may be where nobody comes. It does not show by itself alone: an endpoint without links is no
 //! worse than another while sites are offline. So they give way on trial if nobody is linked to any of them for [`IDLE`] though nodes would
 //! dial: one at a time, to one that lives and has an address, and none while another that gave way comes last.
@@ -85,17 +89,27 @@ enum Link {
     Unanswering(Instant),
     /// It has been seen to live without one since then.
     Idle(Instant),
+    /// It has none, and its node is not ready.
+    Unready,
 }
 
 impl Link {
-    /// What is so at `now`, by what was so before.
+    /// What is so of a candidate at `now`, by what was so before.
+    fn of(candidate: &Candidate, judgement: Judgement, before: Option<Self>, now: Instant) -> Self {
+        if is_unready(candidate, judgement) {
+            return Self::Unready;
+        }
+        Self::next(before, candidate.evidence, now)
+    }
+
+    /// What its links say at `now`, by what was so before.
     fn next(before: Option<Self>, evidence: Evidence, now: Instant) -> Self {
         match (before, evidence) {
             (_, Evidence::Working) => Self::Had,
             (Some(Self::Idle(since)), Evidence::Idle) => Self::Idle(since),
             (_, Evidence::Idle) => Self::Idle(now),
             // Its hub may have begun anew, to which nodes dial anew.
-            (None | Some(Self::Idle(_)), _) => Self::Awaited(now),
+            (None | Some(Self::Idle(_) | Self::Unready), _) => Self::Awaited(now),
             (Some(before), Evidence::Silent) => before,
             (Some(Self::Had), Evidence::Unanswering) => Self::Unanswering(now),
             (Some(Self::Had), _) => Self::Lost(now),
@@ -107,7 +121,7 @@ impl Link {
     fn trial_ends(self, judgement: Judgement) -> Option<Instant> {
         let Judgement::OnTrial(Some(judged)) = judgement else { return None };
         match self {
-            Self::Had => None,
+            Self::Had | Self::Unready => None,
             Self::Unanswering(since) if since >= judged => Some(since),
             Self::Lost(since) if since >= judged => Some(since + LOST),
             Self::Unanswering(since) | Self::Lost(since) | Self::Awaited(since) | Self::Idle(since) => {
@@ -154,14 +168,14 @@ pub(crate) fn elect(
     let idle = idle(candidates, replicas, judgement, &before.elected, &gave_way, now);
     let mut survivors = Vec::new();
     let mut others = Vec::new();
-    // Nothing is sent to them by the cluster: they have the places that nobody who works wants.
-    let mut silent = Vec::new();
+    // They have the places that nobody better wants: those that are silent, to which the cluster sends nothing, and those that are not ready.
+    let mut doubtful = Vec::new();
     for (index, candidate) in candidates.iter().enumerate() {
         let link = before.elected.get(&candidate.node).copied();
         if !may_be_elected(candidate, judgement, link.is_some()) {
             continue;
         }
-        let link = link.map(|link| Link::next(Some(link), candidate.evidence, now));
+        let link = link.map(|link| Link::of(candidate, judgement, Some(link), now));
         let failed = link.and_then(|link| link.trial_ends(judgement)).is_some_and(|end| end <= now);
         if failed || idle.is_some_and(|(leaves, end)| leaves == index && end <= now) {
             let length = gave_way.get(&candidate.node).map_or(LAST.0, |last| (last.length * 2).min(LAST.1));
@@ -171,7 +185,9 @@ pub(crate) fn elect(
         let last = gave_way.get(&candidate.node).map(|last| last.until).filter(|until| *until > now);
         let is_strict = matches!(judgement, Judgement::Strict(_));
         if link.is_some() && is_strict && candidate.evidence == Evidence::Silent {
-            silent.push(index);
+            doubtful.push((None, index));
+        } else if is_unready(candidate, judgement) {
+            doubtful.push((last, index));
         } else if link.is_some() && last.is_none() {
             survivors.push((rank(candidate.evidence), !candidate.addressed, index));
         } else {
@@ -184,9 +200,11 @@ pub(crate) fn elect(
     survivors.sort_unstable();
     // `None` comes before any time; of those that gave way the one whose time ends first.
     others.sort_unstable();
+    doubtful.sort_unstable();
     let survivors = survivors.into_iter().map(|(_, _, index)| index);
     let order = survivors.chain(others.into_iter().map(|(_, _, _, index)| index));
-    let mut chosen: Vec<usize> = order.chain(silent).take(replicas).collect();
+    let mut chosen: Vec<usize> =
+        order.chain(doubtful.into_iter().map(|(_, index)| index)).take(replicas).collect();
     chosen.sort_unstable();
 
     let mut elected = BTreeMap::new();
@@ -194,7 +212,7 @@ pub(crate) fn elect(
     for candidate in chosen.iter().filter_map(|index| candidates.get(*index)) {
         let failed_now = gave_way.get(&candidate.node).is_some_and(|last| last.until == now + last.length);
         let before = before.elected.get(&candidate.node).copied().filter(|_| !failed_now);
-        let link = Link::next(before, candidate.evidence, now);
+        let link = Link::of(candidate, judgement, before, now);
         if let Some(end) = link.trial_ends(judgement) {
             look_at = Some(look_at.map_or(end, |earlier| earlier.min(end)));
         }
@@ -231,7 +249,9 @@ fn idle(
             Some(link) => match Link::next(Some(*link), candidate.evidence, now) {
                 Link::Idle(since) => without.push((candidate.addressed, since, index)),
                 // It has a link, or what it has is not known.
-                Link::Had | Link::Awaited(_) | Link::Lost(_) | Link::Unanswering(_) => return None,
+                Link::Had | Link::Awaited(_) | Link::Lost(_) | Link::Unanswering(_) | Link::Unready => {
+                    return None;
+                }
             },
             None => {
                 spare |=
@@ -254,10 +274,17 @@ fn may_be_elected(candidate: &Candidate, judgement: Judgement, is_elected: bool)
     match (judgement, candidate.evidence) {
         (Judgement::Strict(_) | Judgement::OnTrial(_), Evidence::Working | Evidence::Idle) => true,
         (Judgement::Strict(_), Evidence::Unknown | Evidence::Silent) => is_elected,
-        (Judgement::OnTrial(_), Evidence::Silent) => is_elected || candidate.ready,
         (Judgement::Strict(_), Evidence::Unanswering | Evidence::Nothing) => false,
-        (Judgement::Readiness | Judgement::OnTrial(_), _) => candidate.ready,
+        (Judgement::OnTrial(_), _) => is_elected || candidate.ready,
+        (Judgement::Readiness, _) => candidate.ready,
     }
+}
+
+/// Whether all that speaks for a candidate on trial is that it is elected: it has no link, and its node is not ready.
+fn is_unready(candidate: &Candidate, judgement: Judgement) -> bool {
+    let shows_nothing =
+        matches!(candidate.evidence, Evidence::Unknown | Evidence::Unanswering | Evidence::Nothing);
+    matches!(judgement, Judgement::OnTrial(_)) && !candidate.ready && shows_nothing
 }
 
 #[cfg(test)]

@@ -299,10 +299,13 @@ impl Case<'_> {
             return if self.living.is_empty() {
                 Finding::no("NoExposedGateway", "there is no exposed gateway whose hub accepts links")
             } else {
-                let message = format!(
-                    "none of {} has a link to an exposed gateway",
-                    join(proxies.iter().map(String::as_str))
-                );
+                let all = || proxies.iter().map(String::as_str);
+                let mut message = format!("none of {} has a link to an exposed gateway", join(all()));
+                let unready: BTreeSet<&str> =
+                    all().filter(|node| self.members.get(node).is_some_and(|member| !member.ready)).collect();
+                if !unready.is_empty() {
+                    let _ = write!(message, "; not ready are {} (kubectl get nodes)", join(unready));
+                }
                 Finding::no("NoTunnel", message)
             };
         }

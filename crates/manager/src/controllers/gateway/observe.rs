@@ -81,7 +81,7 @@ pub(crate) fn observe(context: &Context) -> Observed {
         }
     }
     let pools = context.pools.all();
-    let rules = Rules::new(&gateways, &unreadable, &pools);
+    let rules = Rules::new(&gateways, &unreadable, context.pools.types());
     // Nothing is decided on the nodes of a cluster without a Gateway; thousands of them would be looked at for each change of one.
     let without = gateways.is_empty() && unreadable.is_empty();
     let mut members = if without { Vec::new() } else { context.nodes.map(|node| rules.member(node)) };

@@ -71,6 +71,147 @@ fn a_node_that_is_not_ready_is_elected_only_if_it_works() {
     assert_eq!(elected(Judgement::Readiness), ["c"]);
 }
 
+fn nodes(list: &[Known<'_>]) -> Vec<Candidate> {
+    list.iter().map(|(node, evidence, ready)| candidate(node, *evidence, *ready)).collect()
+}
+
+/// A node, what is known of its tunnels, whether it is ready.
+type Known<'a> = (&'a str, Evidence, bool);
+
+/// What is known, how many, how they are judged, who was elected, who is.
+type Unready<'a> = (&'a [Known<'a>], usize, Judgement, &'a [&'a str], &'a [&'a str]);
+
+#[test]
+fn a_node_that_is_not_ready_keeps_its_place_while_nobody_better_is_there() {
+    let now = Instant::now();
+    let trial = Judgement::OnTrial(Some(now));
+    let (on, off) = (true, false);
+    let cases: [Unready<'_>; 16] = [
+        (&[("a", Nothing, off)], 1, trial, &[], &[]),
+        (&[("a", Nothing, off)], 1, trial, &["a"], &["a"]),
+        (&[("a", Unanswering, off)], 1, trial, &["a"], &["a"]),
+        (&[("a", Unknown, off)], 1, trial, &["a"], &["a"]),
+        (&[("a", Nothing, off)], 1, Judgement::OnTrial(None), &["a"], &["a"]),
+        (&[("a", Nothing, off)], 1, Judgement::Strict(None), &["a"], &[]),
+        (&[("a", Nothing, off)], 1, Judgement::Readiness, &["a"], &[]),
+        (&[("a", Nothing, off)], 0, trial, &["a"], &[]),
+        (&[("a", Nothing, off), ("b", Nothing, on)], 1, trial, &["a"], &["b"]),
+        (&[("a", Nothing, off), ("b", Nothing, on)], 1, Judgement::OnTrial(None), &["a"], &["b"]),
+        (&[("a", Nothing, off), ("b", Nothing, on)], 2, trial, &["a"], &["a", "b"]),
+        (&[("a", Nothing, off), ("b", Working, off)], 1, trial, &["a"], &["b"]),
+        (&[("a", Nothing, off), ("b", Nothing, off)], 2, trial, &["b"], &["b"]),
+        (&[("a", Nothing, on), ("b", Working, off)], 1, trial, &["b"], &["b"]),
+        (&[("a", Nothing, off), ("b", Nothing, on), ("c", Working, off)], 2, trial, &["a", "c"], &["b", "c"]),
+        (&[("a", Nothing, off), ("b", Nothing, off), ("c", Nothing, on)], 2, trial, &["a", "b"], &["a", "c"]),
+    ];
+    for (list, replicas, judgement, before, expected) in cases {
+        let before = Record::of(before.iter().map(|name| (*name).to_owned()), now);
+        let outcome = elect(&nodes(list), replicas, judgement, &before, now);
+        assert_eq!(outcome.elected, expected, "{list:?} {replicas} {judgement:?} {before:?}");
+    }
+}
+
+/// The second, what is known then, who is elected.
+type Step<'a> = (u64, &'a [Known<'a>], &'a str);
+
+#[test]
+fn a_hub_that_lives_has_its_place_when_it_dials_again() {
+    let (on, off) = (true, false);
+    let cases: [(&str, &[Step<'_>]); 7] = [
+        (
+            "the only one, whose kubelet has stopped, and a router that begins anew",
+            &[
+                (0, &[("a", Working, on)], "a"),
+                (100, &[("a", Working, off)], "a"),
+                (200, &[("a", Nothing, off)], "a"),
+                (201, &[("a", Working, off)], "a"),
+                (300, &[("a", Nothing, off)], "a"),
+                (305, &[("a", Nothing, off)], "a"),
+                (320, &[("a", Nothing, off)], "a"),
+                (321, &[("a", Working, off)], "a"),
+            ],
+        ),
+        (
+            "the same with another that is not ready either",
+            &[
+                (0, &[("a", Nothing, on), ("b", Nothing, off)], "a"),
+                (1, &[("a", Working, off), ("b", Nothing, off)], "a"),
+                (200, &[("a", Nothing, off), ("b", Nothing, off)], "a"),
+                (300, &[("a", Nothing, off), ("b", Nothing, off)], "a"),
+                (301, &[("a", Working, off), ("b", Nothing, off)], "a"),
+            ],
+        ),
+        (
+            "the same with another that is ready",
+            &[
+                (0, &[("a", Working, on), ("b", Nothing, on)], "a"),
+                (100, &[("a", Working, off), ("b", Nothing, on)], "a"),
+                (200, &[("a", Nothing, off), ("b", Nothing, on)], "b"),
+                (201, &[("a", Nothing, off), ("b", Working, on)], "b"),
+            ],
+        ),
+        (
+            "power lost, and another that is ready when this one is so no more",
+            &[
+                (0, &[("a", Working, on), ("b", Nothing, off)], "a"),
+                (11, &[("a", Unanswering, on), ("b", Nothing, off)], "a"),
+                (40, &[("a", Nothing, off), ("b", Nothing, off)], "a"),
+                (90, &[("a", Nothing, off), ("b", Nothing, on)], "b"),
+                // Though it had its turn: who is ready comes first.
+                (105, &[("a", Nothing, off), ("b", Nothing, on)], "b"),
+            ],
+        ),
+        (
+            "who is ready again has all its time, and another that is ready waits for that",
+            &[
+                (0, &[("a", Working, on), ("b", Nothing, off)], "a"),
+                (200, &[("a", Nothing, off), ("b", Nothing, off)], "a"),
+                (300, &[("a", Nothing, on), ("b", Nothing, off)], "a"),
+                (314, &[("a", Nothing, on), ("b", Nothing, on)], "a"),
+                (315, &[("a", Nothing, on), ("b", Nothing, on)], "b"),
+            ],
+        ),
+        (
+            "a line that is cut for longer than nodes stay ready",
+            &[
+                (0, &[("a", Working, on)], "a"),
+                (11, &[("a", Unanswering, on)], "a"),
+                (50, &[("a", Nothing, off)], "a"),
+                (600, &[("a", Nothing, off)], "a"),
+                (601, &[("a", Working, off)], "a"),
+                (610, &[("a", Working, on)], "a"),
+            ],
+        ),
+        (
+            "the same with two: who has the place then keeps it",
+            &[
+                (0, &[("a", Working, on), ("b", Nothing, on)], "a"),
+                (11, &[("a", Unanswering, on), ("b", Nothing, on)], "b"),
+                (26, &[("a", Nothing, on), ("b", Nothing, on)], "a"),
+                (41, &[("a", Nothing, on), ("b", Nothing, on)], "b"),
+                (50, &[("a", Nothing, off), ("b", Nothing, off)], "b"),
+                (600, &[("a", Nothing, off), ("b", Nothing, off)], "b"),
+                (601, &[("a", Nothing, off), ("b", Working, off)], "b"),
+                (610, &[("a", Nothing, on), ("b", Working, off)], "b"),
+            ],
+        ),
+    ];
+    for (what, steps) in cases {
+        let start = Instant::now();
+        let mut record = Record::default();
+        for (second, list, expected) in steps {
+            let now = start + Duration::from_secs(*second);
+            let outcome = elect(&nodes(list), 1, Judgement::OnTrial(Some(start)), &record, now);
+            assert_eq!(outcome.elected, [*expected], "{what}, second {second}");
+            assert!(outcome.look_at.is_none_or(|at| at > now), "{what}, second {second}");
+            // Many sites are offline for long: there is nothing to look for.
+            let away = list.iter().all(|(_, evidence, ready)| *evidence != Working && !ready);
+            assert!(!away || outcome.look_at.is_none(), "{what}, second {second}");
+            record = outcome.record;
+        }
+    }
+}
+
 #[test]
 fn a_candidate_without_a_link_gives_way_and_comes_last_ever_longer() {
     let start = Instant::now();
@@ -225,7 +366,17 @@ proptest! {
                     prop_assert!(others.clone().all(|c| c.evidence == Idle), "{} was dropped", candidate.node);
                 }
                 if is && !strict {
-                    prop_assert!(matches!(candidate.evidence, Working | Idle) || candidate.ready);
+                    prop_assert!(matches!(candidate.evidence, Working | Idle) || candidate.ready || was);
+                }
+                // Who is not ready and has no link has no place that somebody ready, or linked, or more than it is there for.
+                let better = |c: &Candidate| c.ready || c.evidence == Working;
+                if is && !strict && !better(candidate) {
+                    prop_assert!(list.iter().all(|c| !better(c) || outcome.elected.contains(&c.node)));
+                }
+                // And keeps it if there is nobody to give it to.
+                let rivals = list.iter().filter(|c| better(c) || elected_before.contains(&c.node)).count();
+                if was && !strict && rivals <= replicas {
+                    prop_assert!(is, "{} was dropped for nobody", candidate.node);
                 }
                 // Who had a link at the last look keeps its place at the first without one, if it may be elected at all.
                 let lost = was && worked.contains(&candidate.node) && candidate.ready && !strict;
@@ -237,14 +388,15 @@ proptest! {
                 if lost && candidate.evidence == Unanswering && spare {
                     prop_assert!(!is, "{} was given time", candidate.node);
                 }
-                // Nobody keeps a place without a link for longer than its trial, while somebody who works has none.
-                if is && was && candidate.evidence != Working {
+                // Nobody keeps a place without a link for longer than its trial, which begins when it is ready, while somebody who works has none.
+                let judged = is && candidate.evidence != Working && candidate.ready;
+                if judged && was {
                     let since = *without.entry(candidate.node.clone()).or_insert(now);
                     let better = list.iter().any(|c| c.evidence == Working && !outcome.elected.contains(&c.node));
                     prop_assert!(strict || !better || now - since < TRIAL, "{} stays", candidate.node);
                 } else {
                     without.remove(&candidate.node);
-                    if is && candidate.evidence != Working {
+                    if judged {
                         without.insert(candidate.node.clone(), now);
                     }
                 }

@@ -17,6 +17,8 @@ use crate::nodes::NodeView;
 struct World {
     observed: Observed,
     nodes: Vec<NodeView>,
+    /// Pools that are there and cannot be read.
+    unreadable_pools: BTreeSet<String>,
     memory: Memory,
 }
 
@@ -77,7 +79,7 @@ fn world() -> World {
         slices: BTreeMap::new(),
         node_names: None,
     };
-    World { observed, nodes, memory: Memory::new(now) }
+    World { observed, nodes, unreadable_pools: BTreeSet::new(), memory: Memory::new(now) }
 }
 
 impl World {
@@ -113,7 +115,9 @@ impl World {
 
     fn plan(&mut self) -> Plan {
         let observed = &mut self.observed;
-        let rules = Rules::new(&observed.gateways, &observed.unreadable, &observed.pools);
+        let read = observed.pools.iter().map(|pool| (pool.name_any(), Some(pool.spec.type_)));
+        let pools = read.chain(self.unreadable_pools.iter().map(|name| (name.clone(), None))).collect();
+        let rules = Rules::new(&observed.gateways, &observed.unreadable, pools);
         observed.members = self.nodes.iter().map(|node| rules.member(node)).collect();
         observed.cloud_is_of = claim_cloud(&observed.gateways, &mut observed.members);
         observed.untrusted_selectors = rules.untrusted();
@@ -306,6 +310,28 @@ fn an_edge_endpoint_that_answers_no_more_gives_way_at_once() {
     assert_eq!(active(&world.plan(), 1), ["a"], "the other one has a link");
     world.misses("c2", "a");
     assert_eq!(active(&world.plan(), 1), ["b"]);
+}
+
+/// Its kubelet has stopped, its hub runs. It dials only while it is elected, so it could not show that it works without its place.
+#[test]
+fn an_only_edge_endpoint_that_is_not_ready_keeps_its_place_while_it_dials_anew() {
+    let mut world = world();
+    world.nodes.remove(1);
+    world.hub("c1", Liveness::Alive, &["a"]);
+    assert_eq!(world.reasons(1), ["Elected", "", "Connected"]);
+    world.nodes[0].ready = false;
+    assert_eq!(world.reasons(1), ["Elected", "", "Connected"]);
+    world.hub("c1", Liveness::Alive, &[]);
+    for _ in 0..5 {
+        let plan = world.plan();
+        let Verdict { elected, connected, .. } = &plan.verdicts[1];
+        assert_eq!((active(&plan, 1), elected.reason), (vec!["a"], "Elected"));
+        assert_eq!((connected.holds, connected.reason), (false, "NoTunnel"));
+        assert!(connected.message.contains("not ready are a"), "{}", connected.message);
+        world.observed.now += Duration::from_secs(15);
+    }
+    world.hub("c1", Liveness::Alive, &["a"]);
+    assert_eq!(world.reasons(1), ["Elected", "", "Connected"]);
 }
 
 #[test]

@@ -64,7 +64,7 @@ fn an_exposed_gateway_is_connected_when_somebody_is() {
         // Who dials for others is who is elected.
         (|w| w.nodes[0].ready = false, false, "NoLinks", "missed are b, solo,"),
         (|w| w.nodes[4].ready = false, false, "NoLinks", "missed are b,"),
-        (|w| w.nodes[1].ready = false, false, "NoLinks", "missed are a, b, solo, and none of them is ready"),
+        (|w| w.nodes[1].ready = false, false, "NoLinks", "missed are b, solo, and none of them is ready"),
         (|w| w.spec(1, |spec| spec.proxy_config.replicas = 0), false, "NoLinks", "missed are solo, and none"),
         (|w| drop(w.nodes.remove(4)), true, "Accepting", "no node dials yet; links are accepted by c1, c2"),
     ];

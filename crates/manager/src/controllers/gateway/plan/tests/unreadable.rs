@@ -1,4 +1,4 @@
-//! A Gateway that is there and cannot be read keeps what it has.
+//! A Gateway that is there and cannot be read keeps what it has, and a pool its nodes.
 
 use super::*;
 
@@ -75,4 +75,31 @@ fn what_stays_is_not_only_that_of_the_others() {
     world.observed.unreadable.clear();
     let plan = world.plan();
     assert_eq!((plan.services.len(), backends_of(&plan)), (1, vec!["10.0.0.1".to_owned()]));
+}
+
+/// A field of the NodePool is misspelt.
+#[test]
+fn the_nodes_of_a_pool_that_cannot_be_read_stay_behind_its_gateway() {
+    let mut world = world();
+    world.hub("c1", Liveness::Alive, &["a"]);
+    world.hub("c2", Liveness::Alive, &["a"]);
+    let seen = |plan: Plan| {
+        let nodes: Vec<String> = plan.verdicts[1].nodes.iter().map(|node| node.node_name.clone()).collect();
+        let active: Vec<String> = active(&plan, 1).into_iter().map(str::to_owned).collect();
+        (
+            nodes,
+            active,
+            plan.verdicts[1].connected.clone(),
+            plan.node_names.clone(),
+            plan.pool_gateways.delete.len(),
+        )
+    };
+    let before = seen(world.plan());
+    assert_eq!(before.0, ["a", "b"]);
+    world.observed.pools.clear();
+    world.unreadable_pools.insert("shop".to_owned());
+    assert_eq!(seen(world.plan()), before);
+    // One that is gone has none.
+    world.unreadable_pools.clear();
+    assert_eq!(seen(world.plan()).0, [""; 0]);
 }
