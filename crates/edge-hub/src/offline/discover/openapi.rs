@@ -228,7 +228,9 @@ mod tests {
     /// What is wanted; all of it is tried.
     fn tried(tries: &mut Tries, documents: &[Document], now: Instant) -> Vec<String> {
         let wanted = tries.wanted(documents.to_vec(), now);
-        wanted.iter().for_each(|document| tries.begin(document, now));
+        for document in &wanted {
+            tries.begin(document, now);
+        }
         wanted.into_iter().map(|document| document.path).collect()
     }
 

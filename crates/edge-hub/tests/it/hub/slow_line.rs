@@ -143,8 +143,8 @@ async fn what_comes_slowly_after_a_cut_is_not_current_before_it_has_come() {
             }
             if asked == 1 {
                 // The API server cannot be asked in its name.
-                let (status, list) = get(&friend, SERVICES).await.unwrap();
-                assert_eq!((status, names(&list)), (200, vec!["s"]));
+                let (status, services) = get(&friend, SERVICES).await.unwrap();
+                assert_eq!((status, names(&services)), (200, vec!["s"]));
             }
             let first = Lines::open(&site.plain(), &initial).await.next().await.unwrap();
             assert_eq!(first["object"]["spec"]["selector"]["n"], *last, "{held} was held");
