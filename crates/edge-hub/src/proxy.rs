@@ -160,7 +160,10 @@ async fn hand_on(hub: &Hub, caller: &Caller, request: Request<Body>) -> Result<R
     }
     let credential = caller.credential().ok_or_else(|| Box::new(certificate_stays()))?;
     let place = match caller {
-        Caller::Token(token) => Some(ANSWERS.take(token.digest()).ok_or_else(|| Box::new(crowded()))?),
+        Caller::Token(token) => {
+            let issued = hub.tokens.is_issued(token).then(|| token.digest());
+            Some(ANSWERS.take(issued).ok_or_else(|| Box::new(crowded()))?)
+        }
         Caller::Node | Caller::Certificate(_) => None,
     };
     let answer = forward::forward(hub, caller, &credential, request).await;

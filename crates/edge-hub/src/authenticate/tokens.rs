@@ -222,7 +222,12 @@ impl Tokens {
             .is_some_and(|offline| offline.keys.is_forged(token.expose(), &offline.expected.issuer))
     }
 
-    /// The same of a token that need not be asked about, as its request is handed on.
+    /// Whether a key of the cluster signed it, or the API server has taken it a moment ago.
+    pub fn is_issued(&self, token: &Token) -> bool {
+        matches!(self.believed(&token.digest()), Some(Ok(_))) || self.signed_for(token).is_some()
+    }
+
+    /// Whether it is made up, of a token that need not be asked about, as its request is handed on.
     pub fn is_made_up(&self, token: &Token) -> bool {
         self.believed(&token.digest()).is_none() && self.is_forged(token)
     }

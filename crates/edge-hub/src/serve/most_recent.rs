@@ -114,9 +114,17 @@ impl Asked<'_> {
     /// Waits while the upstream watch has yet to tell what happened during a cut, as long as it takes to know that nothing did: a watch that is handed on
     /// crosses the link for its reader alone for as long as it lasts.
     pub(super) async fn catches_up(&self, subscription: &Subscription) {
+        let policy = self.hub.sharing.load().freshness(&self.key.resource);
+        if !matches!(policy, Policy::Bounded(_)) || self.filter.is_some() || !self.goes_on {
+            return;
+        }
         let mut progress = subscription.progress();
+        let is_refused = |progress: &Progress| matches!(progress, Progress::Refused(_));
         let told = async {
-            while subscription.is_behind() && self.hub.upstream.is_up() {
+            while subscription.is_behind()
+                && self.hub.upstream.is_up()
+                && !is_refused(&progress.borrow_and_update())
+            {
                 if progress.changed().await.is_err() {
                     return;
                 }

@@ -46,6 +46,7 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 /// How often the file of clients' authorities is read again: nobody tells that it was replaced.
 const AGAIN: Duration = Duration::from_mins(1);
 
+const CROWDED: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
 const DENIED: &[u8] = b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
 
 /// Why a listener cannot be made.
@@ -187,6 +188,10 @@ async fn local(
         let source = uid.map_or_else(|| arrival.source(), Source::User);
         if uid.is_none() && !state.speaks(&client, Listener::Loopback).await {
             return;
+        }
+        if listed && process.is_crowded() {
+            let _ = client.write_all(CROWDED).await;
+            return debug!(peer, ?uid, "too many wait to be found out");
         }
         let (kind, why) = match origin {
             _ if !listed => ("user", "not one of --tunnel-proxy-uids"),

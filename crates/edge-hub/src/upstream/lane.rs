@@ -194,6 +194,11 @@ impl Lane {
     pub(super) async fn ended(&self) {
         self.ended.cancelled().await;
     }
+
+    /// Whether it is no connection any more.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.is_cancelled()
+    }
 }
 
 /// Whether the kernel gave the connection up: the other end acknowledged nothing.

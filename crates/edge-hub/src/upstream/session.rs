@@ -229,9 +229,17 @@ impl Session {
             (Showing::Nothing, Errand::Own) => &self.bearer,
             (Showing::Nothing, Errand::HandedOn) => &self.handed_on,
         };
-        let mut lanes = lanes.clone().lock_owned().await;
+        let ended = || UpstreamError::Broken("the link ended".into());
+        let mut lanes = tokio::select! {
+            lanes = lanes.clone().lock_owned() => lanes,
+            () = self.first.ended() => return Err(ended()),
+        };
         if let Some(lane) = with_room(&mut lanes) {
             return Ok(lane);
+        }
+        // Nobody drives what is handed to a link that has ended, before the next.
+        if self.first.has_ended() {
+            return Err(ended());
         }
         // It is made though whoever wants it waits no longer: over a long way a review has not the time for it and for its answer. Others wait meanwhile, and
         // make none of their own.
@@ -246,7 +254,6 @@ impl Session {
             drop(lanes);
             let _ = made.send(opened);
         }));
-        let ended = || UpstreamError::Broken("the link ended".into());
         tokio::select! {
             opened = lane => opened.map_err(|_| ended())?,
             () = self.first.ended() => Err(ended()),
