@@ -15,6 +15,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::discovery;
+use super::figures::Figures;
 use super::flow::{self, Flow, Gap};
 use super::ground::{Ground, LEASE, announced};
 use super::observers::{LIST_WITHIN, Observers};
@@ -53,7 +54,9 @@ const BUSY: Duration = Duration::from_secs(5);
 async fn stock_clients_stay_right_whatever_befalls_the_leader() -> Result<()> {
     let ground = Ground::new().await?;
     let observers = Observers::start(&ground).await?;
-    let reader = token(SYSTEM, "e2e-reader", "view").await?;
+    let (figures, reader) = (Figures::new().await?, token(SYSTEM, "e2e-reader", "view").await?);
+    // Only who has a copy answers at once; one that began a moment ago may not have it yet.
+    figures.standbys_are_warm(&ground).await.context("F1: killed")?;
     let gap = killed(&ground, &reader).await.context("F1: killed")?;
     println!("F1: {gap:?}");
     gap.is_within(flow::KILL).context("F1: killed")?;
@@ -65,6 +68,7 @@ async fn stock_clients_stay_right_whatever_befalls_the_leader() -> Result<()> {
     observers.was_discovered(Duration::ZERO).await.context("F4: the Lease is deleted")?;
     let unavailable = observers.unavailable();
     ensure!(unavailable.is_empty(), "F4: the APIService was not available: {unavailable:?}");
+    figures.standbys_are_warm(&ground).await.context("F5: a clock that is behind")?;
     let gap = clock_behind(&ground, &reader).await.context("F5: a clock that is behind")?;
     println!("F5: {gap:?}");
     gap.is_within(flow::KILL).context("F5: a clock that is behind")?;
@@ -84,9 +88,11 @@ async fn stock_clients_stay_right_whatever_befalls_the_leader() -> Result<()> {
     observers.up_to_date(&ground).await?;
     observers.longest_without_a_list();
     observers.longest_silence();
+    figures.standbys_are_warm(&ground).await.context("F2: frozen")?;
     let stands_still = Box::pin(frozen(&ground, &reader));
     let gap = while_namespaces_come_and_go(stands_still).await.context("F2: frozen")?;
     came_again(&ground, &observers, &gap).await.context("F2: frozen")?;
+    figures.standbys_are_warm(&ground).await.context("F3: cut off")?;
     let is_cut_off = Box::pin(cut_off(&ground, &reader));
     let gap = while_namespaces_come_and_go(is_cut_off).await.context("F3: cut off")?;
     came_again(&ground, &observers, &gap).await.context("F3: cut off")?;
