@@ -19,6 +19,9 @@ use crate::{
     upstream::Credential,
 };
 
+/// The group of everybody who has shown who they are. The API server adds it as it lets somebody in, and not to what a review of access names.
+const AUTHENTICATED: &str = "system:authenticated";
+
 /// A user as Kubernetes knows one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct User {

@@ -29,7 +29,7 @@ use tracing::debug;
 use self::places::ANSWERS;
 pub use self::refuse::refusal;
 use crate::{
-    authenticate::{Caller, Unauthenticated},
+    authenticate::{Caller, Unauthenticated, tokens::Standing},
     hub::Hub,
     keeping::Keeping,
     listen::Peer,
@@ -153,16 +153,15 @@ fn impersonates(headers: &HeaderMap) -> bool {
 /// Hands a request on, with the caller's own credential. Whether that is good the API server says, but for what is made up: the link is spared that. Of one
 /// token there are only so many answers at a time, as each may be read so slowly that much of it is held here.
 async fn hand_on(hub: &Hub, caller: &Caller, request: Request<Body>) -> Result<Response<Body>, Box<Status>> {
-    if let Caller::Token(token) = caller
-        && hub.tokens.is_made_up(token)
-    {
-        return Err(Box::new(Status::unauthorized()));
-    }
     let credential = caller.credential().ok_or_else(|| Box::new(certificate_stays()))?;
     let place = match caller {
         Caller::Token(token) => {
-            let issued = hub.tokens.is_issued(token).then(|| token.digest());
-            Some(ANSWERS.take(issued).ok_or_else(|| Box::new(crowded()))?)
+            let holder = match hub.tokens.standing(token) {
+                Standing::MadeUp => return Err(Box::new(Status::unauthorized())),
+                Standing::Issued => Some(token.digest()),
+                Standing::Unknown => None,
+            };
+            Some(ANSWERS.take(holder).ok_or_else(|| Box::new(crowded()))?)
         }
         Caller::Node | Caller::Certificate(_) => None,
     };

@@ -4,10 +4,7 @@
 use rustls_pki_types::CertificateDer;
 use x509_parser::{certificate::X509Certificate, prelude::FromDer};
 
-use super::User;
-
-/// The group of everybody who has shown who they are. The API server adds it as it lets somebody in, and not to what a review of access names.
-const AUTHENTICATED: &str = "system:authenticated";
+use super::{AUTHENTICATED, User};
 
 /// The user of a certificate that the listener has verified; `None` if it names nobody.
 pub fn user_of(certificate: &CertificateDer<'_>) -> Option<User> {

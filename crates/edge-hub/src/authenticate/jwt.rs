@@ -8,7 +8,7 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD as BASE64};
 use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey};
 use serde::{Deserialize, Serialize};
 
-use super::User;
+use super::{AUTHENTICATED, User};
 
 /// How many seconds the clock of the node may be behind that of whoever issues tokens, as the API server allows. An expiry has no such leeway.
 const LEEWAY: i64 = 60;
@@ -220,7 +220,7 @@ fn service_account(subject: &str) -> Option<User> {
     let groups = [
         "system:serviceaccounts".to_owned(),
         format!("system:serviceaccounts:{namespace}"),
-        "system:authenticated".to_owned(),
+        AUTHENTICATED.to_owned(),
     ];
     Some(User { name: subject.into(), groups: groups.map(Into::into).to_vec() })
 }

@@ -85,6 +85,17 @@ pub mod offline {
     }
 }
 
+/// What is known of a token without asking anybody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// A key of the cluster signed it, or the API server has taken it a moment ago.
+    Issued,
+    /// It says that a key of the cluster signed it, and that is not so.
+    MadeUp,
+    /// Neither.
+    Unknown,
+}
+
 /// Why nobody can be named.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
@@ -222,14 +233,16 @@ impl Tokens {
             .is_some_and(|offline| offline.keys.is_forged(token.expose(), &offline.expected.issuer))
     }
 
-    /// Whether a key of the cluster signed it, or the API server has taken it a moment ago.
-    pub fn is_issued(&self, token: &Token) -> bool {
-        matches!(self.believed(&token.digest()), Some(Ok(_))) || self.signed_for(token).is_some()
-    }
-
-    /// Whether it is made up, of a token that need not be asked about, as its request is handed on.
-    pub fn is_made_up(&self, token: &Token) -> bool {
-        self.believed(&token.digest()).is_none() && self.is_forged(token)
+    /// What is known of a token that need not be asked about, as its request is handed on.
+    pub fn standing(&self, token: &Token) -> Standing {
+        let believed = self.believed(&token.digest());
+        if matches!(believed, Some(Ok(_))) || self.signed_for(token).is_some() {
+            Standing::Issued
+        } else if believed.is_none() && self.is_forged(token) {
+            Standing::MadeUp
+        } else {
+            Standing::Unknown
+        }
     }
 
     /// Whose it is, if a key of the cluster signed it.

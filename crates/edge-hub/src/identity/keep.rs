@@ -95,8 +95,7 @@ impl Keeper {
     /// Follows files that somebody else renews.
     async fn follow(mut self) {
         loop {
-            self.shows_given();
-            let (now, end) = (Timestamp::now(), end(&self.identity.config.given.0));
+            let (now, end) = (Timestamp::now(), self.shows_given());
             let rest = match end {
                 Some(end) if end <= now => {
                     self.leave_given(end);
@@ -252,7 +251,8 @@ impl Keeper {
         }
     }
 
-    fn shows_given(&self) {
+    /// Says how the given one is, and when it ends.
+    fn shows_given(&self) -> Option<Timestamp> {
         let end = end(&self.identity.config.given.0);
         self.meters.expires(end);
         let state = match end {
@@ -260,11 +260,12 @@ impl Keeper {
             _ => IdentityState::Given,
         };
         self.report.shows(state, end, None);
+        end
     }
 
     fn say(&self, own: Option<&Own>, step: Step) {
         match (own, step) {
-            (_, Step::Ask(With::Given)) => self.shows_given(),
+            (_, Step::Ask(With::Given)) => _ = self.shows_given(),
             (Some(own), _) => {
                 let validity = own.certificate.validity();
                 let lives = matches!(step, Step::Rest(_) | Step::Ask(With::Own));

@@ -17,7 +17,7 @@ const ACKNOWLEDGED: Duration = Duration::from_mins(1);
 /// Keeps the window of a link's streams to what their number allows.
 pub(crate) struct Follower {
     window: u32,
-    /// Since when a change waits.
+    /// Since when a change waits. That none is wanted for a moment acknowledges nothing.
     waits: Option<Instant>,
 }
 
@@ -48,8 +48,9 @@ impl Follower {
     ) -> Result<(), LinkError> {
         let wanted = stream_window(traffic.streams());
         if wanted == self.window {
-            // That none is wanted for a moment acknowledges nothing: what waits does so since then.
-        } else if set(wanted).is_ok() {
+            return Ok(());
+        }
+        if set(wanted).is_ok() {
             (self.window, self.waits) = (wanted, None);
         } else if self.waits.get_or_insert_with(Instant::now).elapsed() >= ACKNOWLEDGED {
             return Err(LinkError::Unacknowledged);

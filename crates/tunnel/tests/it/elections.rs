@@ -2,8 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::task::JoinSet;
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
 use tunnel::{
+    connector::Upstream,
     destination::{Callers, Destination, Rule},
     protocol::{Class, OpenError},
     view::{Domain, View},
@@ -14,6 +18,14 @@ use crate::world::{World, ask, echo, eventually, links, view};
 /// A port of all nodes, for these.
 fn rule(port: u16, from: Callers) -> Rule {
     Rule { to: Destination::Nodes { domain: None }, ports: vec![port..=port], from }
+}
+
+/// Asks over a stream until it is cut, which it is within half a minute of `began`.
+async fn is_cut(stream: &mut Upstream, question: &[u8], began: Instant) {
+    while ask(stream, question).await.is_ok() {
+        assert!(began.elapsed() < Duration::from_secs(30), "it has no deadline");
+        sleep(Duration::from_millis(50)).await;
+    }
 }
 
 /// Whoever loses an election finishes what it does, and so does one that is another's now; what it asked for itself and might not any more has the deadline
@@ -36,18 +48,15 @@ async fn streams_to_a_node_outlive_an_election_and_a_move() {
     changed.gateways.get_mut(&pool).unwrap().endpoints = ["a2".into()].into();
     world.view.send_replace(Arc::new(changed.clone()));
     cloud.links(2).await;
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    sleep(Duration::from_secs(5)).await;
     ask(&mut down, b"after").await.unwrap();
     ask(&mut up, b"after").await.unwrap();
     changed.nodes.get_mut("a1").unwrap().pool = Some("b".into());
     world.view.send_replace(Arc::new(changed));
     ask(&mut up, b"soon").await.unwrap();
-    let began = tokio::time::Instant::now();
-    while ask(&mut up, b"moved").await.is_ok() {
-        assert!(began.elapsed() < Duration::from_secs(30), "it has no deadline");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    tokio::time::sleep(world.limits.drain).await;
+    let began = Instant::now();
+    is_cut(&mut up, b"moved", began).await;
+    sleep(world.limits.drain).await;
     ask(&mut still, b"moved").await.unwrap();
     ask(&mut down, b"moved").await.unwrap();
     drop(still);
@@ -83,17 +92,14 @@ async fn a_node_of_another_domain_is_reached_over_the_links_that_it_has() {
         for _ in 0..10 {
             later.push(cloud.connect(&there).await.unwrap());
             later.push(edge.connect(&back).await.unwrap());
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            sleep(Duration::from_millis(10)).await;
         }
         // What it asked for by other rules.
-        let began = tokio::time::Instant::now();
-        while ask(&mut up, b"before").await.is_ok() {
-            assert!(began.elapsed() < Duration::from_secs(30), "it has no deadline");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        let began = Instant::now();
+        is_cut(&mut up, b"before", began).await;
         up = edge.connect(&format!("c1:{next}")).await.unwrap();
     }
-    tokio::time::sleep(world.limits.drain).await;
+    sleep(world.limits.drain).await;
     ask(&mut down, b"still").await.unwrap();
     // What it may ask for as well by the rules that hold.
     ask(&mut for_all, b"still").await.unwrap();
@@ -193,19 +199,16 @@ async fn streams_over_a_gateway_that_is_gone_and_back_have_no_deadline() {
     sees.send_replace(Arc::new(without.clone()));
     // Those without streams are gone, so that it was seen.
     cloud.links(2).await;
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    sleep(Duration::from_millis(500)).await;
     sees.send_replace(Arc::new(view()));
-    tokio::time::sleep(world.limits.drain + Duration::from_secs(2)).await;
+    sleep(world.limits.drain + Duration::from_secs(2)).await;
     ask(&mut down, b"still").await.unwrap();
     ask(&mut up, b"still").await.unwrap();
     // One that stays away has the deadline.
-    let began = tokio::time::Instant::now();
+    let began = Instant::now();
     sees.send_replace(Arc::new(without));
     for stream in [&mut down, &mut up] {
-        while ask(stream, b"soon").await.is_ok() {
-            assert!(began.elapsed() < Duration::from_secs(30), "it has no deadline");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        is_cut(stream, b"soon", began).await;
     }
     assert!(began.elapsed() > world.limits.drain / 2, "it had none");
 }
@@ -244,17 +247,14 @@ async fn who_is_named_no_more_where_not_all_nodes_are_known_keeps_its_streams() 
     // Named again in time: nothing has a deadline.
     world.view.send_replace(Arc::new(named));
     eventually("links are open again", || !cloud.table.snapshot().iter().any(|link| link.draining)).await;
-    tokio::time::sleep(world.limits.drain + Duration::from_secs(1)).await;
+    sleep(world.limits.drain + Duration::from_secs(1)).await;
     ask(&mut by_right, b"still").await.unwrap();
     ask(&mut edge.connect(&back).await.unwrap(), b"new").await.unwrap();
     // And not: what it asked for by the right of its pool has one.
     world.view.send_replace(Arc::new(unnamed));
-    let began = tokio::time::Instant::now();
-    while ask(&mut by_right, b"soon").await.is_ok() {
-        assert!(began.elapsed() < Duration::from_secs(30), "it has no deadline");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    tokio::time::sleep(world.limits.drain).await;
+    let began = Instant::now();
+    is_cut(&mut by_right, b"soon", began).await;
+    sleep(world.limits.drain).await;
     ask(&mut down, b"still").await.unwrap();
     ask(&mut up, b"still").await.unwrap();
 }

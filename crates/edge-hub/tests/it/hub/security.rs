@@ -188,12 +188,7 @@ async fn a_local_user_that_is_not_the_kubelet_gets_nothing() {
 /// A site with a service, whose hub asks anew after a moment whether a watcher still may.
 async fn suspicious() -> Site {
     let mut site = Site::new().await;
-    site.start_inside(|config| {
-        config.lifetimes.allowed = Duration::from_millis(100);
-        config.lifetimes.review = Duration::from_millis(200);
-    })
-    .await;
-    site.linked().await;
+    site.start_suspicious(Duration::from_millis(100)).await;
     with_service(&site).await;
     site
 }
@@ -310,12 +305,7 @@ async fn a_token_that_expires_without_a_link_ends_its_watch() {
 #[tokio::test]
 async fn a_revoked_token_ends_its_watch_though_its_owner_has_another() {
     let (mut site, issuer) = Issuer::with_site().await;
-    site.start_inside(|config| {
-        config.lifetimes.allowed = Duration::from_secs(3);
-        config.lifetimes.review = Duration::from_millis(200);
-    })
-    .await;
-    site.linked().await;
+    site.start_suspicious(Duration::from_secs(3)).await;
     with_service(&site).await;
     let access = site.server.cluster().access();
     let (first, second) = (issuer.token(&site, "a", 3600), issuer.token(&site, "a", 3601));

@@ -238,6 +238,16 @@ impl Site {
         self.running = Running::Inside(tokio::spawn(app.run()), shutdown);
     }
 
+    /// The same, connected: it asks five times a second whether watchers still may, and believes an answer for so long.
+    pub(crate) async fn start_suspicious(&mut self, allowed: Duration) {
+        self.start_inside(|config| {
+            config.lifetimes.allowed = allowed;
+            config.lifetimes.review = Duration::from_millis(200);
+        })
+        .await;
+        self.linked().await;
+    }
+
     /// Ends the hub as SIGTERM does.
     pub(crate) async fn stop(&mut self) {
         let Running::Inside(task, shutdown) = std::mem::replace(&mut self.running, Running::No) else {

@@ -232,12 +232,7 @@ async fn others_go_on_when_the_token_of_the_opener_is_revoked() {
 #[tokio::test]
 async fn who_is_revoked_is_served_no_more_and_others_are() {
     let mut site = Site::new().await;
-    site.start_inside(|config| {
-        config.lifetimes.allowed = Duration::from_millis(100);
-        config.lifetimes.review = Duration::from_millis(200);
-    })
-    .await;
-    site.linked().await;
+    site.start_suspicious(Duration::from_millis(100)).await;
     add_users(&site, &["alice", "bob"]);
     let mut alice = inform(&of(&site, "alice"), WIDGETS).await;
     let mut bob = inform(&of(&site, "bob"), WIDGETS).await;
@@ -268,12 +263,7 @@ async fn who_is_revoked_is_served_no_more_and_others_are() {
 #[tokio::test]
 async fn who_cannot_be_reviewed_is_not_believed_for_long_while_there_is_a_link() {
     let mut site = Site::new().await;
-    site.start_inside(|config| {
-        config.lifetimes.allowed = Duration::from_secs(1);
-        config.lifetimes.review = Duration::from_millis(200);
-    })
-    .await;
-    site.linked().await;
+    site.start_suspicious(Duration::from_secs(1)).await;
     add_users(&site, &["alice"]);
     let (node, alice) = (site.plain(), of(&site, "alice"));
     let list = format!("{WIDGETS}?resourceVersion=0");
@@ -296,12 +286,7 @@ async fn who_cannot_be_reviewed_is_not_believed_for_long_while_there_is_a_link()
 #[tokio::test]
 async fn who_is_revoked_keeps_no_watch_that_was_handed_on() {
     let (mut site, _) = with_configuration("freshness: { /v1/services: strict }\n").await;
-    site.start_inside(|config| {
-        config.lifetimes.allowed = Duration::from_millis(100);
-        config.lifetimes.review = Duration::from_millis(200);
-    })
-    .await;
-    site.linked().await;
+    site.start_suspicious(Duration::from_millis(100)).await;
     add_users(&site, &["alice"]);
     site.server.cluster().create("services", service("a", "s", 1)).unwrap();
     site.caught_up(SERVICES, &["s"]).await;
