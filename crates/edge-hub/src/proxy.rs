@@ -151,14 +151,14 @@ fn impersonates(headers: &HeaderMap) -> bool {
 }
 
 /// Hands a request on, with the caller's own credential. Whether that is good the API server says, but for what is made up: the link is spared that. Of one
-/// token there are only so many answers at a time, as each may be read so slowly that much of it is held here.
+/// user there are only so many answers at a time, as each may be read so slowly that much of it is held here.
 async fn hand_on(hub: &Hub, caller: &Caller, request: Request<Body>) -> Result<Response<Body>, Box<Status>> {
     let credential = caller.credential().ok_or_else(|| Box::new(certificate_stays()))?;
     let place = match caller {
         Caller::Token(token) => {
             let holder = match hub.tokens.standing(token) {
                 Standing::MadeUp => return Err(Box::new(Status::unauthorized())),
-                Standing::Issued => Some(token.digest()),
+                Standing::IssuedTo(owner) => Some(owner),
                 Standing::Unknown => None,
             };
             Some(ANSWERS.take(holder).ok_or_else(|| Box::new(crowded()))?)
@@ -173,7 +173,7 @@ async fn hand_on(hub: &Hub, caller: &Caller, request: Request<Body>) -> Result<R
 
 /// Too much is handed on for one caller, or in all.
 fn crowded() -> Status {
-    let message = "edge-hub: too many requests with this token are handed on to the API server already";
+    let message = "edge-hub: too many requests of this user are handed on to the API server already";
     Status { message: message.to_owned(), ..Status::not_ready(1) }
 }
 

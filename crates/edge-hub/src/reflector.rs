@@ -8,6 +8,7 @@
 //! What changed is given to the store before any reader sees it, so that a client never knows more than the disk after `kill -9`, as long as the disk
 //! takes anything.
 
+mod ended;
 mod epoch;
 mod kinds;
 mod list;
@@ -24,17 +25,20 @@ use tokio::time::{Instant, sleep};
 use tracing::{debug, info, warn};
 use watch_cache::{Cache, Replaced};
 
+use self::{ended::Ended, list::Listing, undone::Undone};
 pub use self::{epoch::upstream_version, writing::Writing};
-use self::{list::Listing, undone::Undone};
 use crate::{
     metrics::{Meters, Resync},
     storage::Storage,
     subscriptions::{Key, Progress, Subscription},
-    upstream::{Credential, LinkState, Upstream, UpstreamError},
+    upstream::{Credential, LinkState, Upstream},
 };
 
 /// The first and the longest pause after a failure that is not the link's.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+
+/// How long after a link's end the next attempt is made.
+const SPREAD: Duration = Duration::from_millis(20);
 
 /// After a watch that ran this long a failure counts as the first.
 const STEADY: Duration = Duration::from_secs(10);
@@ -45,40 +49,6 @@ const SHORT: Duration = Duration::from_secs(1);
 /// How long the API server says that there is no such resource before what is held of it is withdrawn, from the disk too: one that
 /// has just started may not know its custom resources yet.
 const WITHDRAWN: Duration = Duration::from_secs(5);
-
-/// Why a list or a watch ended.
-#[derive(Debug, thiserror::Error)]
-enum Ended {
-    /// The stream came to its regular end.
-    #[error("the stream ended")]
-    Done,
-    /// The version is too old for the server (410): only a whole list helps.
-    #[error("the version has expired")]
-    Expired,
-    /// Upstream is behind what is held: its etcd was restored, or it is another cluster. Only a whole list helps.
-    #[error("upstream is at version {theirs}, before {ours}")]
-    Rewound {
-        /// What is held.
-        ours: ResourceVersion,
-        /// The server's most recent.
-        theirs: ResourceVersion,
-    },
-    /// What is held cannot be what upstream had: its etcd was restored and has passed our version since. Only a whole list helps.
-    #[error("what is held is not what upstream has: {0}")]
-    Diverged(String),
-    /// Readers know more than what is held: they were given what the server had said there is not.
-    #[error("what is held is of the time before")]
-    Passed,
-    /// The link broke or is not there.
-    #[error(transparent)]
-    Link(#[from] UpstreamError),
-    /// The server refuses.
-    #[error("refused: {}", .0.message)]
-    Refused(Box<Status>),
-    /// What came could not be read; the reason names what.
-    #[error("unreadable: {0}")]
-    Unreadable(String),
-}
 
 /// What is to be done next, and what is known of upstream.
 struct Course {
@@ -167,6 +137,8 @@ impl Reflector {
         let (name, resource) = (subscription.key().to_string(), &subscription.key().resource);
         let mut course = Course::new(subscription.version().is_none().then_some(Resync::First));
         let mut pause = PAUSE.0;
+        // Whether an answer broke off over a link that stayed, and none has lasted since.
+        let mut broke_off = false;
         let mut missing: Option<Instant> = None;
         loop {
             self.linked(subscription).await;
@@ -177,6 +149,8 @@ impl Reflector {
                 course.anew(Resync::Diverged);
             }
             let current = subscription.credential();
+            let mut link = self.upstream.state();
+            link.mark_unchanged();
             let began = Instant::now();
             subscription.goes_on(began);
             let Err(ended) = self.go_on(subscription, writing, &current, &mut course).await else { continue };
@@ -185,7 +159,7 @@ impl Reflector {
                 self.undone.come(resource, &name, version);
             }
             if began.elapsed() > STEADY {
-                (pause, course.diverged) = (PAUSE.0, false);
+                (pause, course.diverged, broke_off) = (PAUSE.0, false, false);
             }
             debug!(key = %subscription.key(), %ended, "upstream");
             let is_missing = matches!(&ended, Ended::Refused(status) if status.code == 404);
@@ -229,9 +203,11 @@ impl Reflector {
                 }
                 Ended::Link(_) => {
                     subscription.set_progress(interrupted(subscription));
-                    // The link's own pauses hold here; this one spreads the subscriptions.
-                    sleep(Duration::from_millis(20)).await;
-                    continue;
+                    // The link's own pauses hold where it broke; this one spreads the subscriptions.
+                    sleep(SPREAD).await;
+                    if link.has_changed().unwrap_or(true) || !std::mem::replace(&mut broke_off, true) {
+                        continue;
+                    }
                 }
                 Ended::Refused(status) if passes_on(subscription, &current, &status) => continue,
                 Ended::Refused(status) => {
@@ -247,7 +223,7 @@ impl Reflector {
                     course.anew(Resync::Unreadable);
                 }
             }
-            self.pause(subscription, pause, course.relist.is_some()).await;
+            self.pause(subscription, link, pause, course.relist.is_some()).await;
             // It is there again, and readers know more of it than what is held, which is of the time before.
             if is_missing && subscription.was_passed_by() {
                 self.withdraw(subscription, writing, &mut course).await;
@@ -256,9 +232,15 @@ impl Reflector {
         }
     }
 
-    /// Waits before the next attempt, unless something is new. That upstream went back in time is known to readers meanwhile, too; `relists`: the
+    /// Waits before the next attempt, unless something is new: another link, since this one was begun to be used, too. That upstream went back in time is known to readers meanwhile, too; `relists`: the
     /// next attempt is a list in any case.
-    async fn pause(&self, subscription: &Subscription, pause: Duration, relists: bool) {
+    async fn pause(
+        &self,
+        subscription: &Subscription,
+        mut link: tokio::sync::watch::Receiver<LinkState>,
+        pause: Duration,
+        relists: bool,
+    ) {
         let undone = async {
             self.undone.since(&subscription.key().resource, &subscription.key().to_string()).await;
             subscription.doubt(true);
@@ -269,6 +251,7 @@ impl Reflector {
         tokio::select! {
             () = sleep(pause) => {}
             () = subscription.carried_anew() => {}
+            _ = link.changed() => {}
             () = undone => {}
         }
     }

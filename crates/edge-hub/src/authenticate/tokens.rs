@@ -86,10 +86,10 @@ pub mod offline {
 }
 
 /// What is known of a token without asking anybody.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
-    /// A key of the cluster signed it, or the API server has taken it a moment ago.
-    Issued,
+    /// A key of the cluster signed it for this user, or the API server has taken it a moment ago.
+    IssuedTo(Box<str>),
     /// It says that a key of the cluster signed it, and that is not so.
     MadeUp,
     /// Neither.
@@ -236,12 +236,14 @@ impl Tokens {
     /// What is known of a token that need not be asked about, as its request is handed on.
     pub fn standing(&self, token: &Token) -> Standing {
         let believed = self.believed(&token.digest());
-        if matches!(believed, Some(Ok(_))) || self.signed_for(token).is_some() {
-            Standing::Issued
-        } else if believed.is_none() && self.is_forged(token) {
-            Standing::MadeUp
-        } else {
-            Standing::Unknown
+        let owner = match &believed {
+            Some(Ok(user)) => Some(user.name.clone()),
+            Some(Err(_)) | None => self.signed_for(token),
+        };
+        match owner {
+            Some(owner) => Standing::IssuedTo(owner),
+            None if believed.is_none() && self.is_forged(token) => Standing::MadeUp,
+            None => Standing::Unknown,
         }
     }
 

@@ -3,7 +3,6 @@
 use std::{collections::HashMap, hash::Hash, sync::LazyLock};
 
 use parking_lot::Mutex;
-use tls::digest::Sha256Digest;
 
 use crate::subscriptions::Owner;
 
@@ -12,10 +11,9 @@ use crate::subscriptions::Owner;
 pub(super) static UPGRADES: LazyLock<Places<Option<Owner>>> =
     LazyLock::new(|| Places::new(128, |owner| if owner.is_some() { 64 } else { 32 }));
 
-/// Answers to tokens: of each as much as its window upstream may be held, 32 MiB of one token together. All tokens that nobody is known to have issued,
-/// of which anybody can make up any number, have as much as one.
-pub(super) static ANSWERS: LazyLock<Places<Option<Sha256Digest>>> =
-    LazyLock::new(|| Places::new(1024, |_| 256));
+/// Answers to tokens, by the names of their users, of whom one may have any number: of each as much as its window upstream may be held, 32 MiB of one user together. All
+/// tokens that nobody is known to have issued, of which anybody can make up any number, have as much as one user.
+pub(super) static ANSWERS: LazyLock<Places<Option<Box<str>>>> = LazyLock::new(|| Places::new(1024, |_| 256));
 
 /// Places of one kind.
 pub(super) struct Places<T: 'static> {

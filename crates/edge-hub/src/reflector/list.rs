@@ -5,7 +5,7 @@ use std::{io::Write, sync::Arc};
 
 use axum::body::Body;
 use flate2::write::GzDecoder;
-use http::{HeaderValue, Request, StatusCode, header};
+use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use kube_wire::{
     frame::read::{ITEM_MAX, ListEnd, ListReader},
@@ -20,21 +20,29 @@ use tokio::time::Instant;
 use super::Ended;
 use crate::{
     subscriptions::{Key, Subscription},
-    upstream::{Credential, USER_AGENT, Upstream},
+    upstream::{Answer, Credential, USER_AGENT, Upstream, UpstreamError},
 };
 
-/// Objects a page: what a cut costs at most. Large enough that pages cost no round trips to speak of.
-const PAGE: usize = 2000;
+/// Objects a page: what a cut costs at most. Large enough that pages cost no round trips to speak of; and the least. An API server ends an answer that takes
+/// longer than a minute, so that over a thin line one would never come as a whole: after each that broke off the next is half as long.
+const PAGE: (usize, usize) = (2000, 50);
 
 /// A list on its way.
-#[derive(Default)]
 pub(super) struct Listing {
     objects: Vec<Arc<Object>>,
+    /// Objects of the next page.
+    page: usize,
     /// The token for the next page; `None` before the first.
     next: Option<String>,
     whole: Option<ResourceVersion>,
     /// When the first page was asked for, whose version all have.
     began: Option<Instant>,
+}
+
+impl Default for Listing {
+    fn default() -> Self {
+        Self { objects: Vec::new(), page: PAGE.0, next: None, whole: None, began: None }
+    }
 }
 
 impl Listing {
@@ -50,9 +58,12 @@ impl Listing {
                 self.began = Some(Instant::now());
                 subscription.caught_up();
             }
-            let path = page_path(subscription.key(), self.next.as_deref());
-            let accept = accept(subscription, false);
-            let (objects, end) = page(upstream, subscription, credential, &path, accept).await?;
+            let response = self.ask(upstream, subscription, credential).await?;
+            let page = read(subscription, response).await;
+            if let Err(Ended::Link(_)) = page {
+                self.page = (self.page / 2).max(PAGE.1);
+            }
+            let (objects, end) = page?;
             self.objects.extend(objects.into_iter().map(Arc::new));
             if let Some(kind) = end.kind.strip_suffix("List") {
                 subscription.set_kind(kind);
@@ -66,6 +77,28 @@ impl Listing {
         Ok(())
     }
 
+    /// Asks for the next page.
+    async fn ask(
+        &self,
+        upstream: &Upstream,
+        subscription: &Subscription,
+        credential: &Credential,
+    ) -> Result<Response<Answer>, Ended> {
+        let mut path = subscription.key().path_with(&format!("limit={}", self.page));
+        if let Some(next) = &self.next {
+            path.push_str("&continue=");
+            path.push_str(next);
+        }
+        let request = Request::get(path)
+            .header(header::ACCEPT, accept(subscription, false))
+            .header(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip"))
+            .header(header::USER_AGENT, USER_AGENT)
+            .body(Body::empty())
+            .map_err(|error| Ended::Unreadable(error.to_string()))?;
+        let response = upstream.send(credential, request).await?;
+        if response.status() == StatusCode::OK { Ok(response) } else { Err(refused(response).await) }
+    }
+
     /// Whether any page has come.
     pub(super) fn has_begun(&self) -> bool {
         self.next.is_some() || self.whole.is_some()
@@ -77,16 +110,6 @@ impl Listing {
     }
 }
 
-/// The next page of a list.
-fn page_path(key: &Key, next: Option<&str>) -> String {
-    let mut path = key.path_with(&format!("limit={PAGE}"));
-    if let Some(next) = next {
-        path.push_str("&continue=");
-        path.push_str(next);
-    }
-    path
-}
-
 /// The object of this name, of those that the subscription selects.
 pub(super) fn by_name(key: &Key, object: &ObjectKey) -> String {
     let name = format!("metadata.name={}", object.name());
@@ -95,23 +118,11 @@ pub(super) fn by_name(key: &Key, object: &ObjectKey) -> String {
     Key { namespace: namespace.into(), fields: fields.into(), ..key.clone() }.path_with("limit=1")
 }
 
-async fn page(
-    upstream: &Upstream,
+/// Reads a page.
+async fn read(
     subscription: &Subscription,
-    credential: &Credential,
-    path: &str,
-    accept: HeaderValue,
+    response: Response<Answer>,
 ) -> Result<(Vec<Object>, ListEnd), Ended> {
-    let request = Request::get(path)
-        .header(header::ACCEPT, accept)
-        .header(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip"))
-        .header(header::USER_AGENT, USER_AGENT)
-        .body(Body::empty())
-        .map_err(|error| Ended::Unreadable(error.to_string()))?;
-    let response = upstream.send(credential, request).await?;
-    if response.status() != StatusCode::OK {
-        return Err(refused(response).await);
-    }
     let encoding = encoding(response.headers().get(header::CONTENT_TYPE));
     let gzip = response.headers().get(header::CONTENT_ENCODING).is_some_and(|value| value == "gzip");
     let mut inflate = gzip.then(|| GzDecoder::new(Vec::new()));
@@ -119,8 +130,7 @@ async fn page(
     let mut objects = Vec::new();
     let mut body = response.into_body();
     while let Some(frame) = body.frame().await {
-        let frame =
-            frame.map_err(|error| Ended::Link(crate::upstream::UpstreamError::Broken(Box::new(error))))?;
+        let frame = frame.map_err(|error| Ended::Link(UpstreamError::Broken(Box::new(error))))?;
         let Ok(data) = frame.into_data() else { continue };
         subscription.traffic().fetched(data.len());
         let push = match &mut inflate {
@@ -159,7 +169,7 @@ pub(super) fn encoding(content_type: Option<&HeaderValue>) -> Encoding {
 }
 
 /// Why the server refused.
-pub(super) async fn refused(response: http::Response<crate::upstream::Answer>) -> Ended {
+pub(super) async fn refused(response: Response<Answer>) -> Ended {
     let code = response.status();
     let encoding = encoding(response.headers().get(header::CONTENT_TYPE));
     let body = match http_body_util::Limited::new(response.into_body(), 1 << 20).collect().await {

@@ -62,6 +62,10 @@ pub(super) async fn run(
     let mut reader = WatchReader::new(encoding, ITEM_MAX);
     let source = response.body().source();
     let mut missed = Missed::new(upstream, subscription, credential, expected.at(), source.clone());
+    // A list may have been on its way for long.
+    if expected.at().is_some_and(|at| subscription.version() < Some(at)) {
+        subscription.has_to_be_told();
+    }
     // Nothing may be missing.
     missed.came();
     let is_watching = || {
@@ -97,7 +101,7 @@ pub(super) async fn run(
                 expected = expected.again(epoch::check(upstream, subscription, credential).await?);
                 Some(Ok(Frame::data(Bytes::new())))
             }
-            () = missed.is_told(), if held_back.is_none() && subscription.is_behind() => {
+            () = missed.is_told(), if held_back.is_none() && subscription.is_untold() => {
                 subscription.caught_up();
                 subscription.prove();
                 continue;

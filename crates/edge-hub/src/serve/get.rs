@@ -81,8 +81,13 @@ pub(super) async fn answer(asked: &Asked<'_>, path: &ResourcePath, query: &str) 
     let held = subscription.read(watch_cache::Cache::snapshot);
     let object = held.and_then(|held| held.get(&object_key).cloned());
     let Some(object) = object else {
-        // That it is not there is the API server's to say while it can be asked.
-        return if up { Ok(Read::HandOn) } else { Err(Box::new(Status::not_found(&path.resource, name))) };
+        // That it is not there is the API server's to say while it can be asked. Of what is current it needs not be.
+        let can_be_asked = up && (asked.goes_on || stale.is_some());
+        return if can_be_asked {
+            Ok(Read::HandOn)
+        } else {
+            Err(Box::new(Status::not_found(&path.resource, name)))
+        };
     };
     let object = match asked.filter.as_ref().map(|filter| filter.outcome(&object, Telling::State)) {
         Some(Outcome::Replace(shown)) => shown,

@@ -53,7 +53,8 @@ impl Asked<'_> {
     }
 
     /// Whether what the subscription holds will do for a read of the most recent state. What is filtered is answered here or not at all, and so is whoever has
-    /// nothing to show the API server. `first`: it has waited for the first list.
+    /// nothing to show the API server. `first`: it has waited for the first list. Until the watch has told what happened while a list was on its way, readers are
+    /// shown that list with its age, too.
     pub(super) async fn most_recent(&self, subscription: &Subscription, first: bool) -> Verdict {
         let policy = self.hub.sharing.load().freshness(&self.key.resource);
         // Who is shown it through a filter has nobody else to ask.
@@ -61,7 +62,7 @@ impl Asked<'_> {
         if !self.sees_own_writes(subscription, policy, None).await && may_ask {
             return Verdict::Forward;
         }
-        if let Some(listed) = subscription.listed().filter(|_| first)
+        if let Some(listed) = subscription.listed().filter(|_| first || subscription.is_untold())
             && let Some(verdict) = freshness::first_list(policy, listed >= self.came, listed.elapsed())
         {
             return verdict;

@@ -12,11 +12,12 @@ mod tests;
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
+    time::Duration,
 };
 
 use kube_wire::resource::GroupVersionResource;
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::{Entry, Key, Subscription, Subscriptions, unasked::Unasked};
@@ -24,6 +25,12 @@ use crate::{
     reflector::{Reflector, Writing},
     tasks::Tasks,
 };
+
+/// What held more than this is given back to the system, in bytes: the allocator keeps what is freed in small pieces. Not for less, as it takes a while.
+const LARGE: usize = 1 << 20;
+
+/// Who reads what has ended has let go of it by then.
+const READERS_LEAVE: Duration = Duration::from_secs(1);
 
 /// The names of which something is yet to be removed; what is cancelled when the last of each was.
 type Names = Arc<Mutex<HashMap<String, CancellationToken>>>;
@@ -102,6 +109,12 @@ impl Stay {
         reflector.run(&subscription, &writing).await;
         if let Ok(left) = self.left.try_recv() {
             writing.write(move || left.forget(&reflector)).await;
+            let bytes = subscription.bytes();
+            drop(subscription);
+            if bytes > LARGE {
+                sleep(READERS_LEAVE).await;
+                writing.write(heap::give_back).await;
+            }
         }
     }
 }

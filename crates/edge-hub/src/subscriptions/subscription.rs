@@ -104,6 +104,8 @@ pub struct Subscription {
     doubted: AtomicBool,
     /// Whether the upstream watch was cut, or has not run yet, and has not told since what happened meanwhile.
     pub(super) behind: AtomicBool,
+    /// Whether the upstream watch that runs has yet to tell what happened before it was open.
+    untold: AtomicBool,
     /// When a list or a watch was last begun.
     went_on: Mutex<Option<Instant>>,
     /// Ends the reflector and every reader.
@@ -142,6 +144,7 @@ impl Subscription {
             bytes: AtomicUsize::new(bytes),
             doubted: AtomicBool::new(false),
             behind: AtomicBool::new(true),
+            untold: AtomicBool::new(false),
             went_on: Mutex::default(),
             closed,
         })
@@ -263,9 +266,10 @@ impl Subscription {
         self.doubted.load(Relaxed)
     }
 
-    /// All that happened during a cut was told, or comes with a list that begins now.
+    /// All that happened before the upstream watch was open was told, or comes with a list that begins now.
     pub fn caught_up(&self) {
-        if self.behind.swap(false, Relaxed) {
+        let (behind, untold) = (self.behind.swap(false, Relaxed), self.untold.swap(false, Relaxed));
+        if behind || untold {
             // Who waits for it looks at the progress.
             self.progress.send_modify(|_| {});
         }
@@ -274,6 +278,16 @@ impl Subscription {
     /// Whether what is held may be of the time before a cut, though the upstream watch runs again.
     pub fn is_behind(&self) -> bool {
         self.behind.load(Relaxed)
+    }
+
+    /// The upstream watch is open, and upstream was at a later version than what is held.
+    pub fn has_to_be_told(&self) {
+        self.untold.store(true, Relaxed);
+    }
+
+    /// Whether that or a cut has yet to be told of: what is held is of the last sign of life before.
+    pub fn is_untold(&self) -> bool {
+        self.is_behind() || self.untold.load(Relaxed)
     }
 
     /// Since now it is about to go on: a list or a watch is being opened.
@@ -286,9 +300,9 @@ impl Subscription {
         *self.went_on.lock()
     }
 
-    /// Upstream gave a sign of life, which says nothing of what is held while that is of the time before a cut.
+    /// Upstream gave a sign of life, which says nothing of what is held while that is of the time before.
     pub fn prove(&self) {
-        if !self.is_behind() {
+        if !self.is_untold() {
             *self.proved.lock() = Some(Instant::now());
         }
     }
@@ -328,7 +342,7 @@ impl Subscription {
         let is_settling = self.listed.lock().is_some_and(|listed| listed.ended.elapsed() < SETTLING);
         let goes_on = is_settling || *self.progress.borrow() == Progress::Watching;
         let watching = up && goes_on && !self.is_doubted();
-        let is_current = watching && !self.is_behind();
+        let is_current = watching && !self.is_untold();
         let heard = self.source().filter(|_| is_current).map(|source| source.heard_ago());
         Age { watching, proved: heard.map_or(own, |heard| heard.min(own)) }
     }

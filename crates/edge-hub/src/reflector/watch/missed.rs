@@ -1,4 +1,4 @@
-//! What happened while the upstream watch was cut: when it has told all of that, what is held is what there is now.
+//! What happened before the upstream watch was open, during a cut or while a list was on its way: when it has told all of that, what is held is what there is now.
 //!
 //! However alive the connection is, over a thin line that takes its time. It is known by what is held: it has come to the version that the
 //! server was at when the watch was open. That may be of a write to another resource, of which nothing is told. So it is known, too, by a
@@ -49,7 +49,7 @@ impl<'a> Missed<'a> {
     /// Something came, and is applied unless it is held back.
     pub(super) fn came(&mut self) {
         (self.silence, self.was_silent) = (None, false);
-        if self.subscription.is_behind() && self.at.is_some_and(|at| self.subscription.version() >= Some(at))
+        if self.subscription.is_untold() && self.at.is_some_and(|at| self.subscription.version() >= Some(at))
         {
             self.subscription.caught_up();
         }

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use serde_json::json;
+use tokio::time::{sleep, timeout};
 
 use super::site::{JSON, Lines, SERVICES, SOON, Site, WIDGETS, get, names, widget};
+use testkit::api_server::RequestRecord;
 
 /// The most that a page of the hub's own lists holds.
 const PAGE: usize = 2000;
@@ -12,6 +14,27 @@ const PAGE: usize = 2000;
 fn fill(site: &Site, count: usize) {
     for number in 0..count {
         site.server.cluster().create("widgets.example.com", widget(&format!("w{number:05}"), 1)).unwrap();
+    }
+}
+
+/// Waits for the end, and has the hub connect anew after each answer of that path: over a link that stays it waits longer after each that broke off.
+async fn over_new_links<T>(site: &Site, path: &str, end: impl Future<Output = T>) -> T {
+    let resets = async {
+        let mut seen = 0;
+        loop {
+            let requests = site.server.log().requests();
+            let ended =
+                requests.iter().filter(|request| request.path == path && request.ended.is_some()).count();
+            if ended > seen {
+                seen = ended;
+                site.server.reset_connections();
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::select! {
+        end = end => end,
+        () = resets => unreachable!("it goes on for ever"),
     }
 }
 
@@ -32,16 +55,15 @@ async fn a_first_list_that_breaks_off_at_every_kilobyte_is_never_shown_in_part()
     let _ = get(&site.plain(), &format!("{WIDGETS}?resourceVersion=0&labelSelector=none")).await.unwrap();
     site.server.log().clear();
     cuts.for_each(|cut| site.server.cut_after_bytes(cut));
-    let list = tokio::time::timeout(SOON, async {
+    let asked = async {
         loop {
             // Whoever is handed on while an answer breaks off sees it break off, and nothing else.
             if let Some((200, list)) = get(&site.plain(), &format!("{WIDGETS}?resourceVersion=0")).await {
                 return list;
             }
         }
-    })
-    .await
-    .unwrap();
+    };
+    let list = timeout(SOON, over_new_links(&site, WIDGETS, asked)).await.unwrap();
     assert_eq!(names(&list).len(), 80, "of a list that broke off");
     let broken =
         site.server.log().requests().iter().filter(|request| request.body_bytes < bytes as u64).count();
@@ -68,7 +90,7 @@ async fn the_kubelet_s_first_list_of_pods_is_never_empty_nor_in_part() {
         site.server.cut_after_bytes(cut);
     }
     site.start();
-    let list = tokio::time::timeout(SOON, async {
+    let asked = async {
         loop {
             match get(&site.plain(), &format!("{path}&resourceVersion=0")).await {
                 Some((200, list)) => return list,
@@ -77,9 +99,8 @@ async fn the_kubelet_s_first_list_of_pods_is_never_empty_nor_in_part() {
                 Some((status, said)) => assert!([429, 503].contains(&status), "{status} {said}"),
             }
         }
-    })
-    .await
-    .unwrap();
+    };
+    let list = timeout(SOON, over_new_links(&site, PODS, asked)).await.unwrap();
     assert_eq!(names(&list).len(), 80, "of a list that broke off");
     let broken = site.server.log().requests().into_iter().filter(|request| {
         request.path == PODS && request.query.contains("spec.nodeName") && request.body_bytes < bytes
@@ -88,10 +109,12 @@ async fn the_kubelet_s_first_list_of_pods_is_never_empty_nor_in_part() {
     assert!(broken >= 3, "{broken} broke off");
 }
 
+/// The link stays, and what is asked for is half as much after each answer that broke off, later and later: an API server ends one that takes a minute, and a
+/// thin line would never carry the page.
 #[tokio::test]
-async fn pages_that_arrived_are_not_asked_for_again() {
+async fn pages_that_arrived_are_not_asked_for_again_and_those_that_broke_off_in_parts() {
     let site = Site::started().await;
-    fill(&site, PAGE + 100);
+    fill(&site, PAGE + 600);
     // Of the answers that are not the page, none is so long.
     let allowed =
         get(&site.plain(), &format!("{WIDGETS}?resourceVersion=0&labelSelector=none")).await.unwrap();
@@ -102,21 +125,30 @@ async fn pages_that_arrived_are_not_asked_for_again() {
         async move { get(&hub, &format!("{WIDGETS}?resourceVersion=0")).await }
     });
     let pages = || {
-        let of = |record: &testkit::api_server::RequestRecord| {
-            record.path == WIDGETS && record.query.contains("limit=2000")
+        let of = |record: &RequestRecord| {
+            record.path == WIDGETS && record.query.contains("limit=") && !record.query.ends_with("limit=1")
         };
         site.server.log().requests().into_iter().filter(of).collect::<Vec<_>>()
     };
     // The first page whole, the second broken several times.
     site.until("the first page is there", async || !pages().is_empty()).await;
-    for cut in [0, 1024, 5000] {
+    for cut in [5000, 1024, 100] {
         site.server.cut_after_bytes(cut);
     }
     let (status, list) = asking.await.unwrap().unwrap();
-    assert_eq!((status, names(&list).len()), (200, PAGE + 100));
-    let first = pages().iter().filter(|page| !page.query.contains("continue=")).count();
-    let second = pages().iter().filter(|page| page.query.contains("continue=")).count();
-    assert!(first == 1 && second >= 1, "{first} of the first page, {second} of the second: {:#?}", pages());
+    assert_eq!((status, names(&list).len()), (200, PAGE + 600));
+    let pages = pages();
+    let (first, rest): (Vec<_>, Vec<_>) = pages.iter().partition(|page| !page.query.contains("continue="));
+    assert_eq!(first.len(), 1, "the first page is asked for again: {pages:#?}");
+    let of = |page: &&RequestRecord| {
+        let limit = page.query.split('&').find_map(|part| part.strip_prefix("limit="));
+        limit.unwrap().parse::<usize>().unwrap()
+    };
+    let limits: Vec<_> = rest.iter().map(of).collect();
+    let expected = [PAGE, PAGE / 2, PAGE / 4, PAGE / 8, PAGE / 8, PAGE / 8];
+    assert_eq!(limits, expected);
+    let waited: Vec<_> = rest[..4].windows(2).map(|pair| pair[1].started - pair[0].started).collect();
+    assert!(waited[1] >= Duration::from_millis(500) && waited[2] >= Duration::from_secs(1), "{waited:?}");
 }
 
 #[tokio::test]
@@ -185,7 +217,7 @@ async fn a_definition_that_goes_ends_its_watches_and_lists_and_may_come_again() 
     let crd = super::site::widget_kind().crd();
     site.server.cluster().create("customresourcedefinitions.apiextensions.k8s.io", crd).unwrap();
     fill(&site, 2);
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    sleep(Duration::from_millis(100)).await;
     site.caught_up(WIDGETS, &["w00000", "w00001"]).await;
     let (status, _) = get(&hub, &format!("{SERVICES}?resourceVersion=0")).await.unwrap();
     assert_eq!(status, 200, "others are as they were");
@@ -228,7 +260,7 @@ async fn a_definition_that_went_during_a_cut_is_withdrawn_from_the_disk() {
     site.server.heal();
     site.until("the list is gone", async || matches!(get(&site.plain(), &list).await, Some((404, _)))).await;
     // What a server that has just started does not know is not gone: it is asked for some seconds.
-    tokio::time::sleep(Duration::from_secs(10)).await;
+    sleep(Duration::from_secs(10)).await;
     site.server.cut();
     site.offline().await;
     assert_eq!(get(&site.plain(), &list).await.unwrap().0, 503);

@@ -65,7 +65,6 @@ pub(crate) struct Site {
     pub(crate) authority: Authority,
     folder: TempDir,
     arguments: Vec<String>,
-    environment: Vec<(&'static str, &'static str)>,
     plain: SocketAddr,
     secure: SocketAddr,
     running: Running,
@@ -146,8 +145,7 @@ impl Site {
         let arguments = arguments.into_iter().flat_map(|(name, value)| [name.to_owned(), value]).collect();
         let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let (plain, secure) = (at(plain), at(secure));
-        let environment = Vec::new();
-        Self { server, authority, folder, arguments, environment, plain, secure, running: Running::No }
+        Self { server, authority, folder, arguments, plain, secure, running: Running::No }
     }
 
     /// A server and a hub that is connected to it.
@@ -165,11 +163,6 @@ impl Site {
             Some(at) => value.clone_into(&mut self.arguments[at + 1]),
             None => self.arguments.extend([option.to_owned(), value.to_owned()]),
         }
-    }
-
-    /// Starts the hub's process with this in its environment.
-    pub(crate) fn set_environment(&mut self, name: &'static str, value: &'static str) {
-        self.environment.push((name, value));
     }
 
     /// Does not give the hub that option.
@@ -207,7 +200,6 @@ impl Site {
         let child = Command::new(env!("CARGO_BIN_EXE_edge-hub"))
             .arg("run")
             .args(&self.arguments)
-            .envs(self.environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)

@@ -19,7 +19,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::site::{JSON, Lines, SERVICES, SOON, Site, get, names, service};
+use super::site::{JSON, Lines, SERVICES, SOON, Site, WIDGETS, get, names, service, widget};
 
 /// What a loaded machine may add to a time that is promised.
 const SLACK: Duration = Duration::from_secs(1);
@@ -156,4 +156,68 @@ async fn what_comes_slowly_after_a_cut_is_not_current_before_it_has_come() {
         shown(&site, SERVICES).await == (last.clone(), false, true)
     })
     .await;
+}
+
+/// What changes while a list is on its way comes after it, over a line that takes its time for both.
+#[tokio::test]
+async fn what_changes_while_a_first_list_is_on_its_way_is_not_taken_as_told() {
+    const LAST: u64 = 60;
+    let mut site = Site::new().await;
+    let file = site.log_file().with_extension("yaml");
+    std::fs::write(&file, "freshness: { example.com/v1/widgets: bounded:1 }\n").unwrap();
+    site.set("--config", &file.display().to_string());
+    let cluster = site.server.cluster().clone();
+    // No two are alike, as a list is compressed.
+    let changed = |name: &str, n: u64| {
+        let mut widget = widget(name, n);
+        let filler =
+            (0..300).map(|part| format!("{:016x}", (n * 300 + part).wrapping_mul(0x9E37_79B9_7F4A_7C15)));
+        widget["spec"]["filler"] = filler.collect::<String>().into();
+        widget
+    };
+    for n in 0..30 {
+        cluster.create("widgets.example.com", changed(&format!("w{n:02}"), n)).unwrap();
+    }
+    site.start();
+    site.linked().await;
+    // That it may read them is known by then.
+    assert_eq!(get(&site.plain(), &format!("{WIDGETS}/none")).await.unwrap().0, 404);
+    site.server.throttle(Some(30_000));
+    let asked = Instant::now();
+    let first = tokio::spawn({
+        let hub = site.plain();
+        async move { hub.get(WIDGETS, JSON).await.unwrap() }
+    });
+    let is_listed = || {
+        let requests = site.server.log().requests();
+        requests.iter().any(|request| request.path == WIDGETS && request.query.contains("limit="))
+    };
+    site.until("the list is on its way", async || is_listed()).await;
+    for n in 1..=LAST {
+        cluster.update("widgets.example.com", &changed("w00", n)).unwrap();
+    }
+    first.await.unwrap();
+    assert!(asked.elapsed() > Duration::from_secs(1), "the list took no longer than the policy allows");
+    let deadline = Instant::now() + SOON;
+    let mut old = 0;
+    loop {
+        assert!(Instant::now() < deadline, "it does not come");
+        let mut shown = Vec::new();
+        for path in [WIDGETS, &format!("{WIDGETS}/w00")] {
+            let mut answer = site.plain().get(path, JSON).await.unwrap();
+            let (is_old, is_held) =
+                (answer.headers.contains_key("warning"), !answer.headers.contains_key("audit-id"));
+            let body: Value = serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap();
+            let widget = if body["items"].is_array() { &body["items"][0] } else { &body };
+            let n = widget["spec"]["n"].as_u64().unwrap_or_else(|| panic!("{path}: {body}"));
+            assert!(n == LAST || is_old, "{path}: {n} of {LAST} as the most recent state");
+            old += usize::from(n != LAST);
+            shown.push((n, is_old, is_held));
+        }
+        if shown == [(LAST, false, true); 2] {
+            break;
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+    assert!(old > 0, "all came with the list");
 }
