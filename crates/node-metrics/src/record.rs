@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::ledger::{Selectable, Stored};
-use crate::render::{self, Allocatable};
+use crate::render::{self, Allocatable, buffers::BUFFERS};
 use crate::reported::Reported;
 
 /// What one version is made of. Parts that stay from one version to the next are shared.
@@ -215,7 +215,7 @@ impl Record {
         self.metadata.get("uid").and_then(Value::as_str).unwrap_or_default()
     }
 
-    fn encode(&self, version: u64, api_version: &str) -> Result<Vec<u8>, serde_json::Error> {
+    fn encode(&self, version: u64, api_version: &str) -> Result<Bytes, serde_json::Error> {
         let mut metadata = Map::clone(&self.metadata);
         metadata.insert("resourceVersion".to_owned(), version.to_string().into());
         let (spec, kind) = (&*self.spec, "NodeMetric");
@@ -223,14 +223,13 @@ impl Record {
             Status::Reported(reported) => {
                 let before = Whole::<()> { api_version, kind, metadata: &metadata, spec, status: None };
                 // About what it will be, so that it is not moved often.
-                let mut out = Vec::with_capacity(4_096 + 1_024 * reported.pod_count());
+                let mut out = BUFFERS.take(8_192 + 640 * reported.pod_count());
                 serde_json::to_writer(&mut out, &before)?;
                 out.pop();
                 out.extend_from_slice(b",\"status\":");
                 render::write(reported, &self.freshness, (self.load, self.allocatable), &mut out)?;
                 out.push(b'}');
-                out.shrink_to_fit();
-                Ok(out)
+                Ok(BUFFERS.share(out))
             }
             Status::Written(_) | Status::Copied(_) => {
                 let mut status: Map<String, Value> = match &self.status {
@@ -244,11 +243,13 @@ impl Record {
                     status.insert("load".to_owned(), serde_json::to_value(self.load)?);
                 }
                 let status = Some(status);
-                serde_json::to_vec(&Whole { api_version, kind, metadata: &metadata, spec, status })
+                let whole = Whole { api_version, kind, metadata: &metadata, spec, status };
+                serde_json::to_vec(&whole).map(Bytes::from)
             }
             Status::Absent => {
                 let status = Some(json!({ "freshness": self.freshness }));
-                serde_json::to_vec(&Whole { api_version, kind, metadata: &metadata, spec, status })
+                let whole = Whole { api_version, kind, metadata: &metadata, spec, status };
+                serde_json::to_vec(&whole).map(Bytes::from)
             }
         }
     }
@@ -280,7 +281,7 @@ pub fn object(
     };
     let object = match moved {
         Some(object) => object,
-        None => Object::from_valid_json(stored.value.encode(stored.version, api_version)?.into())?,
+        None => Object::from_valid_json(stored.value.encode(stored.version, api_version)?)?,
     };
     let object = Arc::new(object);
     *held = Arc::downgrade(&object);

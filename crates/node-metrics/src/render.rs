@@ -10,6 +10,7 @@ use node_report::report::{self, Priority, Qos};
 
 use crate::reported::Reported;
 
+pub(crate) mod buffers;
 mod json;
 mod node;
 mod pod;

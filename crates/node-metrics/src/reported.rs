@@ -5,10 +5,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use node_report::report::MAX_PODS;
 use node_report::{Held, Message, NodeUsage, PodUsage, Report, Verdict, judge};
 
-/// The state of a node as of the last report taken. Cloning copies the list of pods and not the pods.
+use self::pods::Pods;
+
+mod pods;
+
+/// The state of a node as of the last report taken. Cloning copies no pods.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reported {
     held: Option<Held>,
@@ -16,35 +19,7 @@ pub struct Reported {
     interval_ms: u32,
     policy_hash: Option<u64>,
     usage: NodeUsage,
-    pods: Vec<Pod>,
-}
-
-/// A pod: its UID, in the order of which they stand, and the rest of it encoded. In one piece behind a byte that says how long the UID is:
-/// there are half a million of them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Pod(Arc<[u8]>);
-
-impl Pod {
-    fn new(mut pod: PodUsage) -> Self {
-        let uid = std::mem::take(&mut pod.uid);
-        // What is longer has been refused ([`node_report::report::MAX_TEXT`]).
-        let length = u8::try_from(uid.len()).unwrap_or(u8::MAX);
-        let mut bytes = Vec::with_capacity(1 + uid.len() + pod.encoded_len());
-        bytes.push(length);
-        bytes.extend_from_slice(uid.as_bytes().get(..usize::from(length)).unwrap_or_default());
-        // Memory is made room for.
-        let _ = pod.encode(&mut bytes);
-        Self(bytes.into())
-    }
-
-    fn parts(&self) -> (&[u8], &[u8]) {
-        let (length, rest) = self.0.split_first().unwrap_or((&0, &[]));
-        rest.split_at_checked(usize::from(*length)).unwrap_or_default()
-    }
-
-    fn uid(&self) -> &[u8] {
-        self.parts().0
-    }
+    pods: Pods,
 }
 
 /// The whole state, as a leader sends it to a standby. Pods are as they are held here: whoever changes that gives them another field.
@@ -76,20 +51,19 @@ impl Reported {
             interval_ms: self.interval_ms,
             policy_hash: self.policy_hash,
             usage: Some(self.usage.clone()),
-            pods: self.pods.iter().map(|pod| Bytes::copy_from_slice(&pod.0)).collect(),
+            pods: self.pods.pieces(),
         }
     }
 
     /// As it was sent; `None` if its pods are not in the order of their UIDs.
     pub(crate) fn of_state(state: &State) -> Option<Self> {
-        let pods: Vec<Pod> = state.pods.iter().map(|pod| Pod(Arc::from(&**pod))).collect();
-        pods.is_sorted_by(|one, next| one.uid() < next.uid()).then(|| Self {
+        Some(Self {
             held: state.incarnation.map(|incarnation| Held { incarnation, seq: state.seq }),
             sampled_at_ms: state.sampled_at_ms,
             interval_ms: state.interval_ms,
             policy_hash: state.policy_hash,
             usage: state.usage.clone().unwrap_or_default(),
-            pods,
+            pods: Pods::of_pieces(&state.pods)?,
         })
     }
 
@@ -115,24 +89,23 @@ impl Reported {
 
     /// How many pods there are.
     pub fn pod_count(&self) -> usize {
-        self.pods.len()
+        self.pods.count()
     }
 
     /// The pods in the order of their UIDs. One that cannot be decoded, which no report can lead to, is left out.
     pub fn pods(&self) -> impl Iterator<Item = PodUsage> + '_ {
         self.pods.iter().filter_map(|pod| {
-            let (uid, encoded) = pod.parts();
-            let pod = PodUsage::decode(encoded).ok()?;
-            Some(PodUsage { uid: std::str::from_utf8(uid).ok()?.to_owned(), ..pod })
+            let uid = std::str::from_utf8(pod.uid()).ok()?.to_owned();
+            Some(PodUsage { uid, ..PodUsage::decode(pod.encoded()).ok()? })
         })
     }
 
     /// Shows each of them without its UID, which no client is told. All are decoded into one, whose memory is used again.
     pub(crate) fn each_pod(&self, mut show: impl FnMut(&PodUsage)) {
         let mut pod = PodUsage::default();
-        for encoded in &self.pods {
+        for held in self.pods.iter() {
             pod.clear();
-            if pod.merge(encoded.parts().1).is_ok() {
+            if pod.merge(held.encoded()).is_ok() {
                 show(&pod);
             }
         }
@@ -145,24 +118,17 @@ impl Reported {
         if verdict != Verdict::Take {
             return verdict;
         }
+        let before = this.as_ref().filter(|_| !report.is_full()).map(|reported| &reported.pods);
         // Each delta is short, and many of them would not be together: followers take no longer state than a full report can make.
-        let is_long = |held: &Arc<Self>| !report.is_full() && held.pods_after(&report) > MAX_PODS;
-        if this.as_ref().is_some_and(is_long) {
+        let Some(taken) = Self::after(before.unwrap_or(&Pods::default()), report) else {
             return Verdict::NeedFull;
-        }
-        Arc::make_mut(this.get_or_insert_default()).apply(report);
+        };
+        *this = Some(Arc::new(taken));
         verdict
     }
 
-    /// How many pods there would be after a delta.
-    fn pods_after(&self, delta: &Report) -> usize {
-        let new = delta.pods.iter().filter(|pod| self.find(&pod.uid).is_err()).count();
-        let gone = delta.removed_pods.iter().filter(|uid| self.find(uid).is_ok()).count();
-        self.pods.len() + new - gone
-    }
-
-    fn apply(&mut self, report: Report) {
-        let full = report.is_full();
+    /// What a report makes of these pods; `None` if they were too many then.
+    fn after(before: &Pods, report: Report) -> Option<Self> {
         let Report {
             node: _,
             node_uid: _,
@@ -178,40 +144,20 @@ impl Reported {
             removed_pods,
             interval_ms,
         } = report;
-        if full {
-            self.pods.clear();
-        }
-        for uid in &removed_pods {
-            if let Ok(at) = self.find(uid) {
-                self.pods.remove(at);
-            }
-        }
-        for pod in pods {
-            let found = self.find(&pod.uid);
-            let pod = Pod::new(pod);
-            match found {
-                Ok(at) => {
-                    if let Some(known) = self.pods.get_mut(at) {
-                        *known = pod;
-                    }
-                }
-                Err(at) => self.pods.insert(at, pod),
-            }
-        }
-        self.held = Some(Held { incarnation, seq });
-        self.sampled_at_ms = sampled_at_ms;
-        self.interval_ms = interval_ms;
-        self.policy_hash = policy_hash;
-        self.usage = usage.unwrap_or_default();
-    }
-
-    fn find(&self, uid: &str) -> Result<usize, usize> {
-        self.pods.binary_search_by(|pod| pod.uid().cmp(uid.as_bytes()))
+        Some(Self {
+            held: Some(Held { incarnation, seq }),
+            sampled_at_ms,
+            interval_ms,
+            policy_hash,
+            usage: usage.unwrap_or_default(),
+            pods: before.after(pods, &removed_pods)?,
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use node_report::report::MAX_PODS;
     use node_report::{Resources, View};
     use proptest::prelude::*;
 

@@ -22,6 +22,7 @@ use crate::ledger::{Change, Ledger, Selectable, Stored};
 use crate::load::LoadRecord;
 use crate::recent::Recent;
 use crate::record::{MalformedRecord, Record};
+use crate::render::buffers::BUFFERS;
 use crate::store::{Phase, Store};
 
 mod kind;
@@ -196,6 +197,7 @@ impl NodeMetrics {
     pub fn release(&self) {
         if self.version.receiver_count() == 0 {
             self.recent.clear();
+            BUFFERS.clear();
         }
         let at = self.now().steady;
         self.paged.lock().release(at);

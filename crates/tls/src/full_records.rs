@@ -23,6 +23,10 @@ const RECORD: usize = 16 << 10;
 /// So much in records is given to the kernel before more is taken.
 const QUEUE: usize = 4 * RECORD;
 
+/// What is left of a write waits for the next one if it is shorter. To keep more would cost more, as it is copied once more, than the record that it
+/// fills only partly.
+const REST: usize = RECORD / 4;
+
 /// More is likely to follow a write of so much.
 const LARGE: usize = 8 << 10;
 
@@ -53,7 +57,7 @@ impl Listener for FullRecordsListener {
 /// A server's TLS stream whose records are full.
 pub struct FullRecords<S> {
     tls: TlsStream<S>,
-    /// What does not fill a record yet.
+    /// What is too short for a record: less than [`REST`].
     tail: Vec<u8>,
     /// About how much is in records that the kernel has not taken yet.
     queued: usize,
@@ -88,33 +92,37 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FullRecords<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Whole records go to the session, and the rest waits.
+    /// Records go to the session, and a rest that is too short for one waits.
     fn take(&mut self, bufs: &[IoSlice<'_>], length: usize) -> io::Result<()> {
-        let whole = (self.tail.len() + length) / RECORD * RECORD;
-        let mut left = whole.saturating_sub(self.tail.len());
-        let mut records = Vec::with_capacity(1 + bufs.len());
-        let mut tail = Vec::new();
-        if whole == 0 {
-            tail = std::mem::take(&mut self.tail);
-        } else {
+        let all = self.tail.len() + length;
+        let rest = all % RECORD;
+        let now = if rest < REST { all - rest } else { all };
+        let now_of_bufs = now.saturating_sub(self.tail.len());
+        if now > 0 {
+            let mut records = Vec::with_capacity(1 + bufs.len());
             records.push(IoSlice::new(&self.tail));
-        }
-        for buf in bufs {
-            let (now, later) = buf.split_at(left.min(buf.len()));
-            left -= now.len();
-            records.push(IoSlice::new(now));
-            tail.extend_from_slice(later);
-        }
-        if whole > 0 {
+            records.extend(split(bufs, now_of_bufs).map(|(now, _)| IoSlice::new(now)));
             let taken = self.tls.get_mut().1.writer().write_vectored(&records)?;
-            if taken != whole {
+            if taken != now {
                 return Err(io::ErrorKind::WriteZero.into());
             }
-            self.queued += whole;
+            self.queued += now;
+            self.tail.clear();
         }
-        self.tail = tail;
+        for (_, later) in split(bufs, now_of_bufs) {
+            self.tail.extend_from_slice(later);
+        }
         Ok(())
     }
+}
+
+/// Of each buffer what belongs to the first `at` bytes of all, and the rest.
+fn split<'a>(bufs: &'a [IoSlice<'_>], mut at: usize) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+    bufs.iter().map(move |buf| {
+        let parts = buf.split_at(at.min(buf.len()));
+        at -= parts.0.len();
+        parts
+    })
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for FullRecords<S> {

@@ -96,8 +96,9 @@ pub(super) fn some(name: &str, out: &mut Vec<u8>, members: impl FnOnce(&mut Vec<
 
 pub(super) fn text(name: &str, value: &str, out: &mut Vec<u8>) {
     key(name, out);
-    let plain = value.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\');
-    if plain {
+    // Counted and not searched for: that is done with many bytes at a time.
+    let special = value.bytes().filter(|byte| matches!(byte, ..b' ' | b'"' | b'\\')).count();
+    if special == 0 {
         out.push(b'"');
         out.extend_from_slice(value.as_bytes());
         out.push(b'"');
@@ -122,29 +123,17 @@ fn percent(name: &str, ppm: Option<u32>, out: &mut Vec<u8>) {
     digits(u64::from(ppm / 10_000), out);
     out.push(b'.');
     let mut rest = ppm % 10_000;
-    let mut scale = 1_000;
-    loop {
+    // Each is a constant to divide by.
+    for scale in [1_000, 100, 10, 1] {
         out.push(b'0' + u8::try_from(rest / scale).unwrap_or(0));
         rest %= scale;
         if rest == 0 {
             return;
         }
-        scale /= 10;
     }
 }
 
-fn digits(mut number: u64, out: &mut Vec<u8>) {
-    let mut text = [0; 20];
-    let mut at = text.len();
-    loop {
-        at -= 1;
-        if let Some(place) = text.get_mut(at) {
-            *place = b'0' + u8::try_from(number % 10).unwrap_or(0);
-        }
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(text.get(at..).unwrap_or_default());
+fn digits(number: u64, out: &mut Vec<u8>) {
+    // Writing a number into memory does not fail.
+    let _ = serde_json::to_writer(out, &number);
 }

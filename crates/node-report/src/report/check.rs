@@ -51,8 +51,9 @@ impl Report {
     /// Reads a report that comes from anybody, and checks it ([`Report::check`]). Its lists are counted before it is decoded: what it takes in memory is
     /// bounded by a few times the length of the body, and some megabytes.
     pub fn read(body: &[u8]) -> Result<Self, Unreadable> {
-        lists::check(body)?;
-        let report = Self::decode(body)?;
+        // Room for all pods at once: each is some hundred bytes, which would be moved several times.
+        let mut report = Self { pods: Vec::with_capacity(lists::check(body)?), ..Self::default() };
+        report.merge(body)?;
         report.check()?;
         Ok(report)
     }

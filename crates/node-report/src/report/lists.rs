@@ -20,8 +20,8 @@ const OF_USAGE: [List; 4] = [
     (14, "usage.host_applications", MAX_APPLICATIONS),
 ];
 
-/// Whether the lists of an encoded report are short enough to be decoded.
-pub(super) fn check(report: &[u8]) -> Result<(), Malformed> {
+/// Whether the lists of an encoded report are short enough to be decoded; how many pods there are, if so.
+pub(super) fn check(report: &[u8]) -> Result<usize, Malformed> {
     let (mut of_report, mut of_usage) = (OF_REPORT, OF_USAGE);
     let mut rest = report;
     while !rest.is_empty() {
@@ -36,7 +36,8 @@ pub(super) fn check(report: &[u8]) -> Result<(), Malformed> {
             }
         }
     }
-    Ok(())
+    let [(_, _, left), _] = of_report;
+    Ok(MAX_PODS - left)
 }
 
 /// Takes one element from what a list may still have.
@@ -124,7 +125,7 @@ mod tests {
         let lists = OF_REPORT.iter().chain(&OF_USAGE);
         let most: Vec<usize> = lists.clone().map(|(.., most)| *most).collect();
         let most: [usize; 6] = most.try_into().unwrap();
-        assert_eq!(check(&report(most).encode_to_vec()), Ok(()));
+        assert_eq!(check(&report(most).encode_to_vec()), Ok(MAX_PODS));
         for (at, (_, name, _)) in lists.enumerate() {
             let mut lengths = [1; 6];
             lengths[at] = most[at] + 1;
@@ -135,7 +136,7 @@ mod tests {
     #[test]
     fn lists_of_a_message_that_is_there_twice_are_one() {
         let half = report([0, 0, MAX_AGGREGATES / 2 + 1, 0, 0, 0]).encode_to_vec();
-        assert_eq!(check(&half), Ok(()));
+        assert_eq!(check(&half), Ok(0));
         assert_eq!(check(&half.repeat(2)), Err(Malformed::Long("usage.aggregates")));
     }
 
@@ -153,8 +154,8 @@ mod tests {
         /// Whatever comes: what is let through has no longer lists than it may, if it can be decoded at all.
         #[test]
         fn what_passes_is_small(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            if check(&bytes).is_ok() && let Ok(report) = Report::decode(bytes.as_slice()) {
-                prop_assert!(report.pods.len() <= MAX_PODS);
+            if let (Ok(pods), Ok(report)) = (check(&bytes), Report::decode(bytes.as_slice())) {
+                prop_assert!(report.pods.len() == pods && pods <= MAX_PODS);
             }
         }
 
@@ -169,9 +170,9 @@ mod tests {
                 prost::encoding::uint64::encode(tag, &value, &mut bytes);
             }
             let decoded = Report::decode(bytes.as_slice()).unwrap();
-            let usage = decoded.usage.unwrap();
+            let (pods, usage) = (decoded.pods.len(), decoded.usage.unwrap());
             let is_short = usage.aggregates.len() <= MAX_AGGREGATES && usage.system_aggregates.len() <= MAX_AGGREGATES;
-            prop_assert_eq!(check(&bytes).is_ok(), is_short);
+            prop_assert_eq!(check(&bytes).ok(), is_short.then_some(pods));
         }
     }
 }

@@ -114,6 +114,31 @@ async fn a_large_answer_is_few_records_and_few_writes() {
     assert_eq!(writes.iter().sum::<usize>(), sent.len() + records * OVERHEAD, "{records} records");
 }
 
+/// Events of a watch, each of which ends in the middle of a record.
+#[tokio::test]
+async fn what_is_left_of_an_event_is_not_copied_once_more() {
+    const FRAMES: [usize; 4] = [RECORD, RECORD, RECORD, 14_079];
+    let (mut server, mut client) = connected(1 << 20).await;
+    let mut sent = Vec::new();
+    for event in 0..6 {
+        for (number, length) in FRAMES.into_iter().enumerate() {
+            // What stands around an event is a short frame before its first one.
+            let head = vec![8; if number == 0 { 9 + 31 + 9 } else { 9 }];
+            let payload = vec![event * 16 + u8::try_from(number).unwrap(); length];
+            sent.extend_from_slice(&[head.as_slice(), &payload].concat());
+            server.write_vectored(&[IoSlice::new(&head), IoSlice::new(&payload)]).await.unwrap();
+            server.flush().await.unwrap();
+            assert!(server.tail.len() < RECORD / 4, "{} bytes are kept", server.tail.len());
+        }
+    }
+    server.flush().await.unwrap();
+    let mut got = vec![0; sent.len()];
+    timeout(DEADLINE, client.read_exact(&mut got)).await.unwrap().unwrap();
+    assert!(got == sent);
+    let overhead = server.tls.get_ref().0.writes.iter().sum::<usize>() - sent.len();
+    assert_eq!(overhead, 6 * FRAMES.len() * OVERHEAD, "one record for each frame");
+}
+
 #[tokio::test]
 async fn what_is_small_goes_at_once() {
     let (mut server, mut client) = connected(1 << 20).await;
