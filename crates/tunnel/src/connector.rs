@@ -27,7 +27,7 @@ use crate::{
     links::table::LinkTable,
     protocol::{Class, Limits, MAX_HOPS, OpenError},
     relay::Pipe,
-    route::{Origin, Route, Step, route},
+    route::{Direct, Origin, Route, Step, around, route},
     stats::Stats,
     stream::TunnelStream,
     target::Target,
@@ -207,12 +207,24 @@ impl Connector {
         let (way, seat) = match route(&self.me, &origin, &request.target, &view) {
             Route::Refused(refusal) => return Err(refusal.into()),
             Route::Direct(direct) => {
-                let seat = self.seat(request)?;
-                (Way::Direct(dial::destination(&direct, self.limits.dial).await?), seat)
+                let (seat, deadline) = (self.seat(request)?, Instant::now() + self.limits.open);
+                match dial::destination(&direct, self.limits.dial).await {
+                    Ok(connection) => (Way::Direct(connection), seat),
+                    Err(error) => {
+                        let steps = match direct {
+                            Direct::Addresses(_) => around(&self.me, &origin, &request.target, &view),
+                            Direct::Name(..) => Vec::new(),
+                        };
+                        // Over links that there are. If nobody gets there, what came of the dial is what there is to know.
+                        let opened = self.through(&steps, request, deadline).await;
+                        (Way::Through(opened.map_err(|_| error)?), None)
+                    }
+                }
             }
             Route::Through { domain: _, steps } => {
                 self.awaited(&steps, request).await;
-                (Way::Through(self.through(&steps, request).await?), None)
+                let deadline = Instant::now() + self.limits.open;
+                (Way::Through(self.through(&steps, request, deadline).await?), None)
             }
         };
         Ok(Upstream { way, used: request.used.clone(), seat })
@@ -248,8 +260,12 @@ impl Connector {
 
     /// Asks one link after the other. Each has an equal share of the time that is left, so one that says nothing leaves some; all but the last
     /// have no more than an answer usually takes.
-    async fn through(&self, steps: &[Step], request: &Request) -> Result<TunnelStream, OpenError> {
-        let deadline = Instant::now() + self.limits.open;
+    async fn through(
+        &self,
+        steps: &[Step],
+        request: &Request,
+        deadline: Instant,
+    ) -> Result<TunnelStream, OpenError> {
         let (mut last, mut tried) = (OpenError::NoLink, false);
         let opening = Opening {
             target: &request.target,

@@ -5,10 +5,14 @@
 //! that does not stand for its domain goes through one that does. An exposed domain is dialled; any other dials the exposed ones and is
 //! reached back over those links.
 
+mod around;
+
 use std::{
     collections::BTreeSet,
     net::{IpAddr, Ipv4Addr, SocketAddr},
 };
+
+pub use self::around::around;
 
 use crate::{
     destination::{Destination, Rule, is_never, name_matches},

@@ -163,17 +163,14 @@ impl Following {
             // A node that is gone from the cache for a moment stays what it is.
             Told::Reset | Told::Gone(_) => {}
         });
-        // The own pool alone; on a gateway all are read below.
-        let wanted = known.own.as_ref().and_then(|own| own.pool.as_deref());
-        let wanted = wanted.filter(|_| self.pools.key.is_none()).map(|pool| named(&pools(), "", pool));
-        if self.own_pool.key != wanted {
-            self.own_pool = wanted.map_or_else(Source::none, Source::new);
-        }
+        // Filters and configuration may go by another pool than the label's.
+        let theirs = hub.filters.view().pool.clone();
         let pool = known.own.as_ref().and_then(|own| own.pool.as_deref());
-        let wanted = pool.map(|pool| config_map(&leader_hub_config_map(pool)));
-        if self.pool_nodes.key != wanted {
-            // Who reads the configuration reads the same, and closes it.
-            self.pool_nodes = wanted.map_or_else(Source::none, Source::new);
+        // The own pool alone; on a gateway all are read below.
+        let wanted = pool.filter(|_| self.pools.key.is_none());
+        turn(hub, &mut self.own_pool, wanted, theirs.as_deref(), |pool| named(&pools(), "", pool));
+        let key = |pool: &str| config_map(&leader_hub_config_map(pool));
+        if turn(hub, &mut self.pool_nodes, pool, theirs.as_deref(), key) {
             known.pool_nodes.clear();
         }
         let of_pool = &mut known.pool_nodes;
@@ -191,6 +188,8 @@ impl Following {
                 Told::Gone(pool) => drop(edge_pools.remove(pool.key().name())),
             });
         }
+        known.knows_pools =
+            if self.pools.key.is_some() { self.pools.has_read() } else { self.own_pool.has_read() };
         let nodes = &mut known.nodes;
         self.nodes.read(hub, |told| match told {
             Told::Reset => nodes.clear(),
@@ -265,6 +264,27 @@ impl Following {
             self.unreadable.iter().map(|(name, error)| format!("{name} is malformed: {error}")).collect();
         self.state.problem("malformed Gateways", (!unreadable.is_empty()).then(|| unreadable.join("; ")));
     }
+}
+
+/// Has a source read what `key` makes of this pool, and says whether it read another one. That one is closed, unless it is of the pool by which filters and
+/// configuration go: they read the same of that, and close it when they leave it.
+fn turn(
+    hub: &Hub,
+    source: &mut Source,
+    pool: Option<&str>,
+    theirs: Option<&str>,
+    key: impl Fn(&str) -> Key,
+) -> bool {
+    let wanted = pool.map(&key);
+    if source.key == wanted {
+        return false;
+    }
+    let theirs = theirs.map(key);
+    if let Some(old) = source.key.take().filter(|old| theirs.as_ref() != Some(old)) {
+        hub.subscriptions.close_own(&old);
+    }
+    *source = wanted.map_or_else(Source::none, Source::new);
+    true
 }
 
 fn name(key: &ObjectKey) -> String {

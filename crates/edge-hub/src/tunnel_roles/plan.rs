@@ -2,7 +2,7 @@
 //!
 //! A node that a Gateway lists is in the domain that is named like the Gateway. The cloud nodes that are in no pool and have no
 //! label are one domain, and the oldest exposed Gateway without a selector that lists one of them is its gateway ([`api::raven::cloud`]). An
-//! edge node that no Gateway lists is a domain by itself.
+//! edge node that no Gateway lists is a domain by itself. A label that names no NodePool puts a node in no pool.
 
 mod neighbours;
 mod ways_in;
@@ -74,6 +74,8 @@ pub(super) struct Known {
     pub(super) nodes: BTreeMap<String, NodeFacts>,
     /// Whether pools are of edge nodes: the own one, on gateways all.
     pub(super) edge_pools: BTreeMap<String, bool>,
+    /// Whether these are all there are of those that are read. Until then the labels of nodes are taken at their word.
+    pub(super) knows_pools: bool,
     /// The nodes of the own pool and where they are, as the manager says.
     pub(super) pool_nodes: BTreeMap<String, Vec<IpAddr>>,
     /// Ports of the internal Service; only on gateways.
@@ -234,7 +236,7 @@ fn membership<'a>(
         }
     }
     for (node, facts) in others(me, known) {
-        let named = [&facts.gateway, &facts.pool]
+        let named = [facts.gateway.as_ref(), pool_of(facts, known)]
             .into_iter()
             .flatten()
             .find(|name| known.gateways.contains_key(*name));
@@ -294,7 +296,12 @@ fn is_plain_cloud(node: &str, facts: &NodeFacts, known: &Known) -> bool {
     let labelled = facts.gateway.as_ref().is_some_and(|name| known.gateways.contains_key(name));
     let selecting = || known.gateways.values().filter(|gateway| gateway.selects);
     let selected = || selecting().any(|gateway| gateway.nodes.iter().any(|(name, _)| name == node));
-    !facts.edge && facts.pool.is_none() && !labelled && !selected()
+    !facts.edge && pool_of(facts, known).is_none() && !labelled && !selected()
+}
+
+/// The pool that a node is in. Pools are NodePools: a label that names none puts the node in none, as the manager has it.
+fn pool_of<'a>(facts: &'a NodeFacts, known: &Known) -> Option<&'a String> {
+    facts.pool.as_ref().filter(|pool| !known.knows_pools || known.edge_pools.contains_key(*pool))
 }
 
 fn facts_of<'a>(me: &str, node: &str, known: &'a Known) -> Option<&'a NodeFacts> {

@@ -108,7 +108,10 @@ mod tests {
     #[test]
     fn so_much_is_kept_and_no_more() {
         static BUFFERS: Buffers = Buffers::new();
-        let kept = || (BUFFERS.0.lock().buffers.len(), BUFFERS.0.lock().bytes);
+        let kept = || {
+            let free = BUFFERS.0.lock();
+            (free.buffers.len(), free.bytes)
+        };
         drop(BUFFERS.share(Vec::with_capacity(LARGEST + 1)));
         assert_eq!(kept(), (0, 0));
         let all: Vec<_> = (0..=KEPT / LARGEST).map(|_| BUFFERS.share(Vec::with_capacity(LARGEST))).collect();

@@ -126,7 +126,9 @@ async fn what_is_left_of_an_event_is_not_copied_once_more() {
             let head = vec![8; if number == 0 { 9 + 31 + 9 } else { 9 }];
             let payload = vec![event * 16 + u8::try_from(number).unwrap(); length];
             sent.extend_from_slice(&[head.as_slice(), &payload].concat());
-            server.write_vectored(&[IoSlice::new(&head), IoSlice::new(&payload)]).await.unwrap();
+            let written =
+                server.write_vectored(&[IoSlice::new(&head), IoSlice::new(&payload)]).await.unwrap();
+            assert_eq!(written, head.len() + length);
             server.flush().await.unwrap();
             assert!(server.tail.len() < RECORD / 4, "{} bytes are kept", server.tail.len());
         }

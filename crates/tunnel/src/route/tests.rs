@@ -406,6 +406,7 @@ fn names_that_end_with_a_number_are_nodes_or_nothing() {
     check(&view, "c1", "10.0.1:22", "NotAllowed");
 }
 
+mod around;
 mod neighbours;
 
 proptest! {

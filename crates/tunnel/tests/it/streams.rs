@@ -1,6 +1,6 @@
 //! What a stream does that a TCP connection would do.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -10,12 +10,13 @@ use tokio::{
 };
 use tunnel::{
     destination::{Callers, Destination, Rule},
-    protocol::OpenError,
+    protocol::{Class, Limits, OpenError},
     relay::Pipe,
+    route::Direction,
     view::Domain,
 };
 
-use crate::world::{SOON, World, ask, destination, echo, eventually, own_address, refused};
+use crate::world::{SOON, World, ask, destination, echo, eventually, limits, only, own_address, refused};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_conversation_both_ways() {
@@ -120,6 +121,38 @@ async fn what_is_refused_says_why() {
     let expected = [("no_link", 1), ("not_allowed", 2), ("unknown", 2), ("unreachable", 1)];
     assert_eq!(refused(&cloud), expected.into());
     assert_eq!(refused(&edge), [("unknown", 1), ("unreachable", 2)].into());
+}
+
+/// The way between two nodes of a pool is closed, and its endpoint has another.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_of_the_pool_that_does_not_take_a_dial_is_reached_over_a_link_that_there_is() {
+    let mut seen = crate::world::view();
+    let third = seen.nodes["a2"].clone();
+    seen.nodes.insert("a3".into(), third);
+    let limits = Limits { dial: Duration::from_millis(300), ..limits() };
+    let (world, mut tasks) = (World::with(seen.clone(), limits), JoinSet::new());
+    let mut endpoint = world.hub("a1", true);
+    // Nobody has this address (RFC 5737).
+    seen.nodes.get_mut("a3").unwrap().addresses = vec!["192.0.2.1".parse().unwrap()];
+    let views = tokio::sync::watch::Sender::new(Arc::new(seen));
+    let mut ordinary = world.hub_that_sees(views.subscribe(), "a2", false);
+    let port = echo(&mut tasks).await;
+    let target = format!("a3:{port}");
+    let error = ordinary.connect(&target).await.err().unwrap();
+    assert!(matches!(error, OpenError::Timeout | OpenError::Unreachable), "{error}");
+    let links = crate::world::links("a1", endpoint.listen().await, 1);
+    ordinary.desired.send_replace(only(links, Direction::Forward, Class::Interactive));
+    ordinary.dial();
+    ordinary.links(1).await;
+    endpoint.links(1).await;
+    let mut stream = ordinary.connect(&target).await.unwrap();
+    assert_eq!(ask(&mut stream, b"by the endpoint").await.unwrap(), b"by the endpoint");
+    // Of what the endpoint does not reach either the own dial tells.
+    let reserved = TcpSocket::new_v4().unwrap();
+    reserved.bind((own_address(), 0).into()).unwrap();
+    let closed = reserved.local_addr().unwrap().port();
+    assert_eq!(ordinary.connect(&format!("a3:{closed}")).await.err(), Some(error));
+    assert_eq!(refused(&endpoint), [("unreachable", 1)].into());
 }
 
 /// The status of a Gateway names so many nodes of a pool and no more: its endpoint may know fewer than the gateway that asks it.

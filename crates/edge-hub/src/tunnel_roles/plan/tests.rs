@@ -207,6 +207,41 @@ fn domains_are_pools_the_cloud_and_lone_edge_nodes() {
     assert_eq!(plan.problems, ["node a2 is behind two Gateways, a and b: a counts"]);
 }
 
+/// The manager's cases are in its `domains`: pools come from NodePools.
+#[test]
+fn a_label_that_names_no_node_pool_is_no_pool() {
+    let mut known = cloud();
+    known.gateways.insert("ghost".to_owned(), gateway(false, &[], &[]));
+    known.edge_pools.insert("a".to_owned(), true);
+    for (name, edge) in [("lost", true), ("stray", false)] {
+        known.nodes.insert(name.to_owned(), facts(edge, Some("ghost"), "192.168.1.20"));
+    }
+    // The cloud's gateway itself.
+    known.own = Some(facts(false, Some("ghost"), "10.0.0.1"));
+    known.nodes.insert("c1".to_owned(), facts(false, Some("ghost"), "10.0.0.1"));
+    let domains = |known: &Known| {
+        let view = at("c1", known).view;
+        ["c1", "lost", "stray", "a1"].map(|node| view.domain_of(node).unwrap().to_string())
+    };
+    // Before pools are read the labels count.
+    assert_eq!(domains(&known), ["pool/cloud", "pool/ghost", "pool/ghost", "pool/a"]);
+    known.knows_pools = true;
+    assert_eq!(domains(&known), ["cloud", "node/lost", "cloud", "pool/a"]);
+    known.edge_pools.insert("ghost".to_owned(), true);
+    assert_eq!(domains(&known), ["pool/cloud", "pool/ghost", "pool/ghost", "pool/a"]);
+    // As the node knows it, which reads its own pool alone: it stands for itself, and waits for nobody.
+    let mut known = Known {
+        gateways: known.gateways,
+        own: Some(facts(true, Some("ghost"), "192.168.1.20")),
+        ..Known::default()
+    };
+    assert_eq!(at("lost", &known).role, Role::None);
+    known.knows_pools = true;
+    assert_eq!(at("lost", &known).role, Role::Agent);
+    known.edge_pools.insert("ghost".to_owned(), true);
+    assert_eq!(at("lost", &known).role, Role::None);
+}
+
 #[test]
 fn ways_go_by_name_though_addresses_overlap() {
     let plan = at("c1", &cloud());

@@ -304,6 +304,34 @@ async fn a_node_of_a_pool_without_a_gateway_dials_its_neighbours() {
     site.until_async("the neighbour, by what was told before", answers).await;
 }
 
+/// The hub goes by the pool that it was told, the tunnel by that of the label: what it reads of this one is closed with it, and of that one it is not.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_read_of_a_pool_ends_when_the_label_names_another() {
+    let site = Tunnelled::new().await;
+    let told = [("--nodepool-name", "shop".to_owned())];
+    let (_hub, _) = site.of_pool_without_gateway_with(&told).await;
+    let open = |pool: &str| {
+        let of = |end: &str, name: &str| {
+            let log = site.server().log();
+            log.totals(|record| record.path.ends_with(end) && record.query.contains(name)).open_watches
+        };
+        (of("/configmaps", &format!("leader-hub-{pool}")), of("/nodepools", pool))
+    };
+    let label = |pool: &str| {
+        let labels = serde_json::json!({ "metadata": { "labels": { "apps.openyurt.io/nodepool": pool } } });
+        site.server().cluster().merge_patch("nodes", "p1", &labels).unwrap();
+    };
+    site.until("both are read", || open("plain") == (1, 1) && open("shop") == (1, 1)).await;
+    for (after, before) in [("other", "plain"), ("shop", "other"), ("plain", "shop")] {
+        label(after);
+        site.until(after, || open(after) == (1, 1)).await;
+        if before != "shop" {
+            site.until("the one of before is closed", || open(before) == (0, 0)).await;
+        }
+        assert_eq!(open("shop"), (1, 1), "{after}");
+    }
+}
+
 /// Its API server has no other way to the edge.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gateway_that_is_not_elected_goes_by_one_that_is() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use api::names::{ENABLE_L3_TUNNEL, ENABLE_L7_PROXY, RAVEN_AGENT_CONFIG_MAP, RAVEN_CONFIG_MAP};
+use api::names::{ENABLE_L3_TUNNEL, ENABLE_L7_PROXY, RAVEN_CONFIG_MAP};
 use api::raven::gateway::NODES_MAX;
 use api::{Endpoint, EndpointType, ExposeType, GatewayAddress, GatewayLink, labels};
 use kube::ResourceExt as _;
@@ -222,7 +222,7 @@ impl Case<'_> {
         };
         let balanced = self.gateway.spec.expose_type == ExposeType::LoadBalancer;
         let (port, elsewhere) = self.links_at(active);
-        let finding = if balanced && !elsewhere.is_empty() && !addresses.is_empty() {
+        let mut finding = if balanced && !elsewhere.is_empty() && !addresses.is_empty() {
             let hubs = elsewhere.iter().map(|(node, at)| format!("that of {node} at {at}"));
             let hubs: Vec<String> = hubs.collect();
             let message = format!(
@@ -238,17 +238,11 @@ impl Case<'_> {
             amiss
         } else {
             let shown = addresses.iter().map(shown).collect::<Vec<_>>();
-            let mut message = format!("dialled at {}", shown.join(", "));
-            if balanced && port != self.link_port {
-                let _ = write!(
-                    message,
-                    "; ConfigMap {RAVEN_AGENT_CONFIG_MAP} says port {}, and the Service leads to {port}, where the hubs listen: to move \
-                     them, change their --tunnel-address",
-                    self.link_port
-                );
-            }
-            Finding::yes("AddressKnown", message)
+            Finding::yes("AddressKnown", format!("dialled at {}", shown.join(", ")))
         };
+        if let Some(said) = self.external_addr(&proxies) {
+            let _ = write!(finding.message, "; {said}");
+        }
         (addresses, Some(finding))
     }
 

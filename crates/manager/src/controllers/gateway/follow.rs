@@ -24,12 +24,21 @@ pub(super) fn all(
 ) -> Vec<watch::Receiver<bool>> {
     let marked = |label: &str| watcher::Config::default().labels(&format!("{label}={MANAGER}"));
     let client = &context.client;
+    let told = Told { wake: Arc::clone(wake), restored: context.configs.hubs.restored() };
     vec![
-        follow(Api::all(client.clone()), watcher::Config::default(), &context.gateways, wake, tasks),
-        follow(system(client), watcher::Config::default(), &context.configs, wake, tasks),
-        follow(system(client), marked(labels::MANAGED_BY), &context.services, wake, tasks),
-        follow(system(client), marked(labels::ENDPOINT_SLICE_MANAGED_BY), &context.slices, wake, tasks),
+        follow(Api::all(client.clone()), watcher::Config::default(), &context.gateways, &told, tasks),
+        follow(system(client), watcher::Config::default(), &context.configs, &told, tasks),
+        follow(system(client), marked(labels::MANAGED_BY), &context.services, &told, tasks),
+        follow(system(client), marked(labels::ENDPOINT_SLICE_MANAGED_BY), &context.slices, &told, tasks),
     ]
+}
+
+/// Whom a watch tells of changes, and who tells it to begin anew.
+#[derive(Clone)]
+struct Told {
+    wake: Arc<Notify>,
+    /// Changes when etcd may have been restored: a watch that went on would be silent until the versions of before are passed.
+    restored: watch::Receiver<()>,
 }
 
 fn system<K>(client: &Client) -> Api<K>
@@ -43,7 +52,7 @@ fn follow<K, I>(
     api: Api<K>,
     config: watcher::Config,
     index: &Arc<I>,
-    wake: &Arc<Notify>,
+    told: &Told,
     tasks: &mut JoinSet<()>,
 ) -> watch::Receiver<bool>
 where
@@ -51,15 +60,22 @@ where
     I: Index<K>,
 {
     let (whole, listed) = watch::channel(false);
-    let wake = Arc::clone(wake);
-    let changed = move |keys: BTreeSet<String>| {
-        if !keys.is_empty() {
-            wake.notify_one();
+    let (index, Told { wake, mut restored }) = (Arc::clone(index), told.clone());
+    tasks.spawn(async move {
+        loop {
+            let changed = |keys: BTreeSet<String>| {
+                if !keys.is_empty() {
+                    wake.notify_one();
+                }
+            };
+            let synced = || {
+                whole.send_replace(true);
+            };
+            tokio::select! {
+                () = watches::keep(api.clone(), config.clone(), Arc::clone(&index), changed, synced) => return,
+                Ok(()) = restored.changed() => {}
+            }
         }
-    };
-    let synced = move || {
-        whole.send_replace(true);
-    };
-    tasks.spawn(watches::keep(api, config, Arc::clone(index), changed, synced));
+    });
     listed
 }

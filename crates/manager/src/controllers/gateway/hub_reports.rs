@@ -13,6 +13,7 @@ use api::raven::tunnel_report::StoredReport;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
 use parking_lot::{Mutex, RwLock};
+use tokio::sync::watch;
 use tracing::warn;
 
 use super::liveness::{Liveness, Sightings};
@@ -95,11 +96,20 @@ struct Entry {
     told: Told,
 }
 
+impl Entry {
+    /// Whether a report that is known to be there now is of before this one: etcd was restored from a backup, and its versions were set back.
+    fn is_undone_by(&self, version: &str) -> bool {
+        version != self.resource_version && !is_newer(version, &self.resource_version)
+    }
+}
+
 /// The index, by the nodes' names.
 #[derive(Debug, Default)]
 pub(crate) struct HubReports {
     entries: RwLock<BTreeMap<String, Entry>>,
     reach: Mutex<Reach>,
+    /// Changes when etcd seems to have been restored from a backup.
+    restored: watch::Sender<()>,
 }
 
 impl HubReports {
@@ -198,16 +208,49 @@ impl HubReports {
         node.into_iter().collect()
     }
 
+    /// Changes when an answer shows that etcd may have been restored. Watches that go on from the versions of before are silent until they are
+    /// passed, so all is to be listed anew.
+    pub(crate) fn restored(&self) -> watch::Receiver<()> {
+        self.restored.subscribe()
+    }
+
+    /// A report was asked for that is known, and is not there.
+    pub(crate) fn missing(&self) {
+        self.restored.send_replace(());
+    }
+
+    /// Takes in a report that was asked for while `seen` was known of it, as [`Self::apply`] does. If nothing was told since, what is there is the
+    /// truth, though its version be lower. Then it is known anew, as at the start: that its hub lives the next change shows.
+    pub(crate) fn answer(&self, config: &ConfigMap, seen: &str, now: Instant) -> BTreeSet<String> {
+        let version = config.resource_version().unwrap_or_default();
+        if let Some(node) = node_of(config) {
+            let mut entries = self.entries.write();
+            let known = entries.get(&node).filter(|entry| entry.resource_version == seen);
+            if known.is_some_and(|entry| entry.is_undone_by(&version)) {
+                warn!(
+                    node,
+                    version, seen, "a report's version was set back: etcd was restored from a backup"
+                );
+                entries.remove(&node);
+                self.restored.send_replace(());
+            }
+        }
+        self.apply(config, now)
+    }
+
     fn delete(&self, config: &ConfigMap) -> BTreeSet<String> {
         let gone = node_of(config).filter(|node| self.entries.write().remove(node).is_some());
         gone.into_iter().collect()
     }
 
+    /// These are all there are. One that was known at a later version is known anew, as [`Self::answer`] has it.
     fn replace(&self, configs: &[ConfigMap], now: Instant) -> BTreeSet<String> {
-        let present: BTreeSet<String> = configs.iter().filter_map(node_of).collect();
+        let version = |config: &ConfigMap| config.resource_version().unwrap_or_default();
+        let present: BTreeMap<String, String> =
+            configs.iter().filter_map(|config| Some((node_of(config)?, version(config)))).collect();
         let mut touched = BTreeSet::new();
-        self.entries.write().retain(|node, _| {
-            let stays = present.contains(node);
+        self.entries.write().retain(|node, entry| {
+            let stays = present.get(node).is_some_and(|version| !entry.is_undone_by(version));
             if !stays {
                 touched.insert(node.clone());
             }
@@ -234,7 +277,7 @@ fn miss(entries: &mut BTreeMap<String, Entry>, lost: &BTreeSet<String>, now: Ins
     }
 }
 
-/// Versions are numbers that grow. Should they ever not be, another one is a newer one.
+/// Versions are numbers that grow, until etcd is restored. Should they ever not be, another one is a newer one.
 fn is_newer(version: &str, than: &str) -> bool {
     match (version.parse::<u64>(), than.parse::<u64>()) {
         (Ok(version), Ok(than)) => version > than,

@@ -39,10 +39,13 @@ pub(crate) async fn confirm(context: &Context) {
     while let Some((node, seen, found)) = answers.next().await {
         match found {
             Ok(Ok(Some(report))) if report.resource_version().as_ref() != Some(&seen) => {
-                debug!(node, "the watch of reports lags");
-                drop(context.configs.hubs.apply(&report, Instant::now()));
+                debug!(node, "the watch of reports lags, or etcd was restored");
+                drop(context.configs.hubs.answer(&report, &seen, Instant::now()));
             }
-            Ok(Ok(_)) => {
+            Ok(Ok(found)) => {
+                if found.is_none() {
+                    context.configs.hubs.missing();
+                }
                 if context.configs.hubs.lapse(&node, &seen, Instant::now()) {
                     info!(node, "the hub of a gateway does not renew its report, and leaves the Services");
                 }

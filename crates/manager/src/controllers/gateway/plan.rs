@@ -143,7 +143,7 @@ pub(crate) fn plan(observed: &Observed, memory: &Memory) -> (Plan, Memory) {
                 cloud_is_of: observed.cloud_is_of.get(&name).map(String::as_str),
                 selector_error: observed.malformed_selectors.get(&name).map(String::as_str),
                 is_untrusted: observed.untrusted_selectors.contains(&name),
-                link_port: observed.listeners.external,
+                external: observed.listeners.external,
                 service: observed.services.get(&services::public_name(&name)).map(Arc::as_ref),
                 closed: &closed,
                 secure: &secure,

@@ -14,11 +14,32 @@ use kube::ResourceExt as _;
 /// Starts of the names of ports by HTTP and by HTTPS.
 pub(crate) const NAMES: [&str; 2] = ["http-", "https-"];
 
+/// Where raven's ConfigMap has links accepted. Hubs do not go by it, so it matters whether somebody said it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum External {
+    /// It says nothing.
+    Unsaid,
+    /// What it says has no port.
+    Unreadable,
+    /// At this port.
+    At(u16),
+}
+
+impl External {
+    /// The port; the usual one where none is said.
+    pub(crate) fn port(self) -> u16 {
+        match self {
+            Self::Unsaid | Self::Unreadable => u16::try_from(PROXY_PORT).unwrap_or_default(),
+            Self::At(port) => port,
+        }
+    }
+}
+
 /// Where the hubs of exposed gateways listen.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Listeners {
     /// For links.
-    pub(crate) external: u16,
+    pub(crate) external: External,
     /// For HTTPS to kubelets.
     pub(crate) secure: u16,
     /// For HTTP.
@@ -29,13 +50,22 @@ impl Listeners {
     /// As raven's agents are configured; the usual ones where nothing, or nothing readable, is said.
     pub(crate) fn of(config: Option<&ConfigMap>) -> Self {
         let data = config.and_then(|config| config.data.as_ref());
-        let port = |key: &str, usual: i32| {
-            let set = data.and_then(|data| data.get(key)).and_then(|address| address.rsplit(':').next());
-            let set = set.and_then(|port| port.trim().parse::<u16>().ok()).filter(|port| *port != 0);
-            set.or_else(|| u16::try_from(usual).ok()).unwrap_or_default()
+        let said = |key: &str| data.and_then(|data| data.get(key)).map(|address| address.trim());
+        let read = |key: &str| {
+            let set = said(key).and_then(|address| address.rsplit(':').next());
+            set.and_then(|port| port.parse::<u16>().ok()).filter(|port| *port != 0)
+        };
+        let port =
+            |key: &str, usual: i32| read(key).or_else(|| u16::try_from(usual).ok()).unwrap_or_default();
+        let external = match read(PROXY_EXTERNAL_ADDR) {
+            Some(port) => External::At(port),
+            None if said(PROXY_EXTERNAL_ADDR).is_some_and(|address| !address.is_empty()) => {
+                External::Unreadable
+            }
+            None => External::Unsaid,
         };
         Self {
-            external: port(PROXY_EXTERNAL_ADDR, PROXY_PORT),
+            external,
             secure: port(PROXY_INTERNAL_SECURE_ADDR, PROXY_INTERNAL_SECURE_PORT),
             insecure: port(PROXY_INTERNAL_INSECURE_ADDR, PROXY_INTERNAL_INSECURE_PORT),
         }
@@ -77,7 +107,7 @@ pub(crate) fn ports<'a>(
         https.extend(secure);
     }
     let name = |secure: bool, port: u16| format!("{}{port}", NAMES[usize::from(secure)]);
-    let mut taken = BTreeSet::from([listeners.external, listeners.secure, listeners.insecure]);
+    let mut taken = BTreeSet::from([listeners.external.port(), listeners.secure, listeners.insecure]);
     let mut targets = BTreeMap::new();
     for port in https.iter().filter(|port| **port != KUBELET_PORT) {
         let kept = present.get(&name(true, *port)).filter(|kept| **kept >= PROXY_INTERNAL_SECURE_PORTS);
@@ -206,13 +236,26 @@ mod tests {
     fn listeners_are_as_the_agents_are_configured() {
         let config =
             |data: serde_json::Value| serde_json::from_value::<ConfigMap>(json!({ "data": data })).unwrap();
-        let usual = Listeners { external: 10262, secure: 10263, insecure: 10264 };
+        let usual = Listeners { external: External::Unsaid, secure: 10263, insecure: 10264 };
         assert_eq!(Listeners::of(None), usual);
         assert_eq!(Listeners::of(Some(&ConfigMap::default())), usual);
         let odd = config(json!({
             (PROXY_EXTERNAL_ADDR): "0.0.0.0:443", (PROXY_INTERNAL_SECURE_ADDR): "[::]:x",
             (PROXY_INTERNAL_INSECURE_ADDR): "[::1]:8080",
         }));
-        assert_eq!(Listeners::of(Some(&odd)), Listeners { external: 443, secure: 10263, insecure: 8080 });
+        let expected = Listeners { external: External::At(443), secure: 10263, insecure: 8080 };
+        assert_eq!(Listeners::of(Some(&odd)), expected);
+        for (said, external) in [
+            ("", External::Unsaid),
+            (" ", External::Unsaid),
+            (":10300", External::At(10300)),
+            ("10300 ", External::At(10300)),
+            ("0.0.0.0", External::Unreadable),
+            ("0.0.0.0:0", External::Unreadable),
+            ("0.0.0.0:https", External::Unreadable),
+        ] {
+            let listeners = Listeners::of(Some(&config(json!({ (PROXY_EXTERNAL_ADDR): said }))));
+            assert_eq!(listeners, Listeners { external, ..usual }, "{said:?}");
+        }
     }
 }

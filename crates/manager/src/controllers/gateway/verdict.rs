@@ -16,7 +16,7 @@ use super::elect::{Candidate, Evidence, IDLE, Judgement};
 use super::findings::Finding;
 use super::hub_reports::Hub;
 use super::liveness::Liveness;
-use super::ports;
+use super::ports::{self, External};
 use super::services;
 use super::ways_in::Closed;
 
@@ -77,7 +77,7 @@ pub(crate) struct Case<'a> {
     /// Whether it selects by labels alone that a kubelet may set.
     pub(crate) is_untrusted: bool,
     /// Where raven's ConfigMap says that links are accepted.
-    pub(crate) link_port: u16,
+    pub(crate) external: External,
     /// The Service that exposes it, if there is one.
     pub(crate) service: Option<&'a Service>,
     /// The ways in that do not listen.
@@ -224,7 +224,7 @@ impl Case<'_> {
                 Some((endpoint.node_name.as_str(), self.hubs.get(&endpoint.node_name)?.port?))
             })
             .collect();
-        let port = ports::links(self.link_port, &reported.iter().map(|(_, port)| *port).collect());
+        let port = ports::links(self.external.port(), &reported.iter().map(|(_, port)| *port).collect());
         (port, reported.into_iter().filter(|(_, at)| *at != port).collect())
     }
 

@@ -3,7 +3,7 @@
 use super::*;
 
 /// As `solo` sees it, whose pool has a node with an address, one with addresses that are never dialled, and one without.
-fn alone() -> View {
+pub(super) fn alone() -> View {
     let mut view = with_defaults("solo");
     let neighbours: [(&str, &[&str]); 3] = [
         ("near", &["192.168.1.11", "fd00::11"]),

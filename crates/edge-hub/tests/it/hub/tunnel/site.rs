@@ -354,6 +354,11 @@ impl Tunnelled {
     /// The first node of an edge pool without a Gateway, with its loopback proxy. The other one, `p2`, has a kubelet and no hub; the hub is told where
     /// it is by [`Self::tell_pool`] alone.
     pub(super) async fn of_pool_without_gateway(&self) -> (TestHub, u16) {
+        self.of_pool_without_gateway_with(&[]).await
+    }
+
+    /// The same with these options.
+    pub(super) async fn of_pool_without_gateway_with(&self, more: &[(&str, String)]) -> (TestHub, u16) {
         let cluster = self.site.server.cluster();
         let pool = json!({ "metadata": { "name": "plain" }, "spec": { "type": "Edge" } });
         cluster.create("nodepools.apps.openyurt.io", pool).unwrap();
@@ -364,7 +369,7 @@ impl Tunnelled {
         self.join_at("p1", &labels, [192, 0, 2, 1].into());
         self.join("p2", &labels);
         let loopback = port();
-        (self.of_pool("p1", loopback, &[]).await, loopback)
+        (self.of_pool("p1", loopback, more).await, loopback)
     }
 
     /// Tells the hubs of that pool which nodes it has, as the manager does.

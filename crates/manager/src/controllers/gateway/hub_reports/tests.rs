@@ -185,3 +185,50 @@ fn a_hub_that_is_back_has_no_more_time_than_any_other() {
     assert!(reports.lapse("c1", "3", back + LIFE * 2));
     assert!(back + LIFE * 2 < back + RETURN);
 }
+
+/// A watch that goes on from a version that etcd has not come to again tells nothing, and a list tells of lower ones.
+#[test]
+fn a_report_of_a_restored_etcd_is_taken_though_its_version_is_lower() {
+    let link = |node: &str| json!({ "instance": "x", "links": [{ "node": node, "roundTripMillis": 1 }] });
+    let links = |reports: &HubReports, now| reports.at(now)["c1"].links.keys().cloned().collect::<Vec<_>>();
+    let at_first = || {
+        let (reports, start) = (HubReports::default(), Instant::now());
+        reports.apply(&report(1_000, "c1", &link("before")), start);
+        reports.apply(&report(1_001, "c1", &link("before")), start);
+        (reports, start + LIFE)
+    };
+    for listed in [false, true] {
+        let (reports, now) = at_first();
+        let told = reports.restored();
+        let [restored, written] =
+            [(50, "restored"), (51, "after")].map(|(n, node)| report(n, "c1", &link(node)));
+        let take = |config: &ConfigMap, seen: &str, now| {
+            if listed {
+                reports.replace(std::slice::from_ref(config), now)
+            } else {
+                reports.answer(config, seen, now)
+            }
+        };
+        // What is there now may be of one that is dead.
+        assert!(!take(&restored, "1001", now).is_empty());
+        assert_eq!(
+            (reports.at(now)["c1"].liveness, &links(&reports, now)[..]),
+            (Liveness::Unknown, &["restored".to_owned()][..])
+        );
+        assert_eq!(reports.suspects(now + LIFE), [("c1".to_owned(), "50".to_owned())]);
+        // Whoever watches lists anew; a list that says so is one already.
+        assert_eq!(told.has_changed().unwrap(), !listed);
+        // The same again is no change, another one is.
+        assert!(take(&restored, "50", now + LIFE).is_empty());
+        assert!(!take(&written, "50", now + LIFE).is_empty());
+        assert_eq!(reports.at(now + LIFE)["c1"].liveness, Liveness::Alive);
+        // And so the watch tells what comes next.
+        assert!(!reports.apply(&report(52, "c1", &link("later")), now + LIFE).is_empty());
+        assert_eq!(links(&reports, now + LIFE), ["later"]);
+    }
+    // An answer that is overtaken by the watch is an old one.
+    let (reports, now) = at_first();
+    reports.apply(&report(1_002, "c1", &link("newest")), now);
+    assert!(reports.answer(&report(1_000, "c1", &link("old")), "1001", now).is_empty());
+    assert_eq!(links(&reports, now), ["newest"]);
+}

@@ -1,6 +1,7 @@
 //! What is made for others to come by: Services, their slices, and names of nodes; and what goes again.
 
 use super::*;
+use crate::controllers::gateway::ports::External;
 
 #[test]
 fn what_nobody_wants_any_more_is_removed() {
@@ -72,7 +73,7 @@ fn a_load_balancer_leads_to_where_hubs_listen_and_the_condition_says_if_that_is_
     assert_eq!((target(&plan), exposed(&plan).reason), (10262, "AddressKnown"));
     assert!(!exposed(&plan).message.contains("raven-agent-config"));
     // The ConfigMap alone moves no listener.
-    world.observed.listeners.external = 10300;
+    world.observed.listeners.external = External::At(10300);
     let plan = world.plan();
     assert_eq!((target(&plan), exposed(&plan).reason), (10262, "AddressKnown"));
     assert!(exposed(&plan).message.contains("raven-agent-config says port 10300"), "{:?}", exposed(&plan));
@@ -91,6 +92,64 @@ fn a_load_balancer_leads_to_where_hubs_listen_and_the_condition_says_if_that_is_
     let plan = world.plan();
     assert_eq!((target(&plan), exposed(&plan).reason), (10300, "AddressKnown"));
     assert!(!exposed(&plan).message.contains("raven-agent-config"));
+    // Where nobody says anything it is not said that somebody did.
+    world.observed.listeners.external = External::Unsaid;
+    let plan = world.plan();
+    assert_eq!((target(&plan), exposed(&plan).reason), (10300, "AddressKnown"));
+    assert!(!exposed(&plan).message.contains("raven-agent-config"), "{:?}", exposed(&plan));
+    world.observed.listeners.external = External::Unreadable;
+    let said = "raven-agent-config has no port in proxy-external-addr, and the Service leads to 10300,";
+    assert!(exposed(&world.plan()).message.contains(said));
+}
+
+/// With `PublicIP` there is no Service that could follow the hubs, and what nodes dial is in the spec.
+#[test]
+fn what_ravens_config_map_says_of_links_at_public_addresses_is_told_of_unless_hubs_listen_there() {
+    let mut world = world();
+    for node in ["c1", "c2"] {
+        world.hub(node, Liveness::Alive, &["a"]);
+        world.observed.hubs.get_mut(node).unwrap().port = Some(10262);
+    }
+    let mut told = |external, ports: [Option<u16>; 2]| {
+        world.observed.listeners.external = external;
+        for (node, port) in ["c1", "c2"].into_iter().zip(ports) {
+            world.observed.hubs.get_mut(node).unwrap().port = port;
+        }
+        let exposed = world.plan().verdicts[0].exposed.clone().unwrap();
+        assert_eq!(exposed.reason, "AddressKnown");
+        let dialled = "dialled at 192.0.2.1:10262, 192.0.2.2:443";
+        let rest = exposed.message.strip_prefix(dialled).unwrap();
+        rest.strip_prefix("; ConfigMap raven-agent-config ")
+            .map(|rest| rest.split(':').next().unwrap().to_owned())
+    };
+    let at = External::At;
+    for (external, ports, expected) in [
+        (External::Unsaid, [Some(443), Some(443)], None),
+        (at(10262), [Some(10262), Some(10262)], None),
+        (
+            at(10300),
+            [Some(10262), Some(10262)],
+            Some("says port 10300, and the hubs listen at 10262 as they were started"),
+        ),
+        (
+            at(10300),
+            [Some(10300), Some(10262)],
+            Some("says port 10300, and the hubs listen at 10262 and 10300 as they were started"),
+        ),
+        // Older hubs do not say where.
+        (at(10300), [None, None], Some("says port 10300, and the hubs listen as they were started")),
+        (
+            External::Unreadable,
+            [Some(10262), Some(10262)],
+            Some("has no port in proxy-external-addr, and the hubs listen at 10262 as they were started"),
+        ),
+    ] {
+        assert_eq!(told(external, ports).as_deref(), expected, "{external:?} {ports:?}");
+    }
+    // Nobody is active: there is nothing that it could be about.
+    world.observed.hubs.clear();
+    let exposed = world.plan().verdicts[0].exposed.clone().unwrap();
+    assert_eq!((exposed.reason, exposed.message.contains("raven-agent-config")), ("NotElected", false));
 }
 
 #[test]
