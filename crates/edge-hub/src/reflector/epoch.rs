@@ -6,14 +6,14 @@
 //! metadata. A version below ours means a new epoch, and only a whole list helps.
 //!
 //! A server that went back and has passed our version already cannot be told by its version. What it can be told by:
-//! - an object that it has at a lower version than we do, or at the same one with another UID: versions of an object only grow; or one at a
-//!   version that we have passed, which we do not have. Of the object that changed last it is asked, and it shows one more;
+//! - an object that it has at a version that we have passed, and we do not have at that version, or with another UID. Of the object that changed last it is asked, and
+//!   it shows one more;
 //! - at the version that it was at then, to which the watch comes: that object is still held though the server said that it has none
 //!   of that name, or there are not as many objects as it said. Until all that is known fits, what the watch tells is [held back].
 //!
 //! [held back]: super::watch
 //!
-//! What is left are restores by which the object that changed last was not touched, or was changed again since, and that took away as
+//! What is left are restores by which the object that changed last was not touched, or was changed again beyond our version, and that took away as
 //! many objects as were made since: then what was changed between the backup and our version is not noticed until it changes again.
 
 use axum::body::Body;
@@ -173,7 +173,7 @@ pub(super) async fn check(
     Ok(Expected { at: Some(theirs), count, gone, held: held.len() })
 }
 
-/// Versions of an object only grow, no two objects have one, and of those that changed last before our version none is missing in what is held.
+/// No two objects have one version, and up to our version nothing was changed that is not held as it was then.
 fn compare(held: &Snapshot, ours: ResourceVersion, items: &[Item]) -> Result<(), Ended> {
     for Item { metadata } in items {
         let key = ObjectKey::new(&metadata.namespace, &metadata.name);
@@ -181,8 +181,7 @@ fn compare(held: &Snapshot, ours: ResourceVersion, items: &[Item]) -> Result<(),
         let known = held.get(&key);
         let fits = match known {
             Some(known) if known.resource_version() == version => known.uid() == metadata.uid,
-            Some(known) => known.resource_version() < version,
-            None => ours < version,
+            Some(_) | None => ours < version,
         };
         if !fits {
             let known = known.map_or("not held".to_owned(), |known| known.resource_version().to_string());
@@ -303,6 +302,7 @@ mod tests {
             ("x", "x", "7", true),
             ("x", "other", "6", true),
             ("x", "x", "3", false),
+            ("x", "x", "5", false),
             ("x", "other", "4", false),
             ("y", "y", "6", true),
             ("y", "y", "5", false),
