@@ -80,7 +80,7 @@ enum Way {
     /// Dialled by this node.
     Direct(TcpStream),
     /// Through a peer.
-    Through(TunnelStream),
+    Through(Box<TunnelStream>),
 }
 
 impl Upstream {
@@ -217,14 +217,14 @@ impl Connector {
                         };
                         // Over links that there are. If nobody gets there, what came of the dial is what there is to know.
                         let opened = self.through(&steps, request, deadline).await;
-                        (Way::Through(opened.map_err(|_| error)?), None)
+                        (Way::Through(Box::new(opened.map_err(|_| error)?)), None)
                     }
                 }
             }
             Route::Through { domain: _, steps } => {
                 self.awaited(&steps, request).await;
                 let deadline = Instant::now() + self.limits.open;
-                (Way::Through(self.through(&steps, request, deadline).await?), None)
+                (Way::Through(Box::new(self.through(&steps, request, deadline).await?)), None)
             }
         };
         Ok(Upstream { way, used: request.used.clone(), seat })

@@ -227,9 +227,7 @@ impl Gateway {
                 return Err(AcceptError::NotAdmitted(identity.node, error));
             }
         };
-        let too_many = self.table.count(&identity.node) >= limits.links_of_a_peer
-            || self.table.count_in_all(&identity.node) >= limits.links_of_a_peer_in_all;
-        if too_many {
+        if self.table.count(&identity.node) >= limits.links_of_a_peer {
             return Err(AcceptError::TooManyLinks(identity.node));
         }
         let peer = Peer {

@@ -8,6 +8,7 @@
 
 pub mod admission;
 pub mod agent;
+mod allowance;
 pub mod audit;
 pub mod backoff;
 pub mod candidates;

@@ -17,6 +17,7 @@ use tokio::{
 };
 
 use crate::{
+    allowance::Allowance,
     ending::Ending,
     hello::{Hello, HelloError},
     links::table::{Link, LinkTable, NewLink, Registration},
@@ -26,6 +27,7 @@ use crate::{
     socket::Traffic,
     stats::Stats,
     view::Domain,
+    window,
 };
 
 pub(crate) mod answer;
@@ -61,6 +63,9 @@ pub enum LinkError {
     /// The peer does not acknowledge how much it may send.
     #[error("the peer acknowledges no settings")]
     Unacknowledged,
+    /// The peer has as many links as it may.
+    #[error("too many links")]
+    TooMany,
     /// The streams of a link that was shut down did not end in time.
     #[error("streams went on after the end of the drain")]
     DrainTimeout,
@@ -73,6 +78,16 @@ pub(crate) struct Terms {
     pub(crate) limits: Limits,
     pub(crate) table: Arc<LinkTable>,
     pub(crate) stats: Arc<Stats>,
+}
+
+impl Terms {
+    /// What another link of this peer may hold, and how many streams it may have.
+    fn allow(&self, peer: &Peer) -> Result<(Arc<Allowance>, u32), LinkError> {
+        let allowance = self.table.allowances.take(&peer.node, self.limits.links_of_a_peer_in_all);
+        let allowance = allowance.ok_or(LinkError::TooMany)?;
+        let streams = self.limits.streams.min(window::streams(allowance.bytes()));
+        Ok((allowance, streams))
+    }
 }
 
 /// Which link it is to be.
@@ -89,16 +104,17 @@ pub(crate) struct Peer {
 
 /// Sets up the builder of an HTTP/2 client or server, which have the same methods and no trait.
 macro_rules! as_link {
-    ($builder:expr) => {{
-        let mut builder = $builder;
+    ($builder:expr, $window:expr) => {{
+        let (mut builder, window) = ($builder, $window);
         builder
-            .initial_window_size(crate::window::stream_window(0))
-            .initial_connection_window_size(crate::window::CONNECTION)
+            .initial_window_size(crate::window::first_stream_window(window))
+            .initial_connection_window_size(window)
             .max_frame_size(crate::protocol::MAX_FRAME)
             .max_header_list_size(crate::protocol::MAX_HEADER_LIST)
             .max_send_buffer_size(256 * 1024)
-            // Peers are authenticated, and streams of tiny lines or many resets are what tunnels carry.
-            .data_frame_budget(64 * 1024 * 1024)
+            // Peers are authenticated, and streams of tiny lines or many resets are what tunnels carry. Each short frame that waits in HTTP/2 takes up to 255
+            // bytes of this: some 350 that no window counts.
+            .data_frame_budget(4 * window as usize)
             .max_local_error_reset_streams(None)
             .max_pending_accept_reset_streams(1000);
         builder
@@ -106,23 +122,26 @@ macro_rules! as_link {
 }
 use as_link;
 
-/// Enters a link whose ends have introduced themselves. `asker`: at the end that asks.
+/// Enters a link whose ends have introduced themselves. `asker`: at the end that asks, for no more streams than either may have.
 fn register(
     peer: Peer,
     theirs: &Hello,
     traffic: &Arc<Traffic>,
+    streams: u32,
     asker: Option<SendRequest<Bytes>>,
     terms: &Terms,
 ) -> Registration {
     let Peer { node, direction, class, expires, .. } = peer;
     // The end that dialled says what for: the one that asks over a forward link, and the other one over a reverse link.
     let dialled = asker.is_some() == (direction == Direction::Forward);
+    let streams = usize::try_from(streams).unwrap_or(usize::MAX);
+    let theirs_max = asker.as_ref().map(SendRequest::current_max_send_streams);
     let registration = terms.table.add(NewLink {
         peer: node,
         direction,
         class: if dialled { class } else { theirs.class },
         traffic: traffic.clone(),
-        streams_max: terms.limits.streams,
+        streams_max: theirs_max.map_or(streams, |theirs| theirs.min(streams)),
         asker,
         expires,
     });

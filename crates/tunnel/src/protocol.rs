@@ -62,11 +62,13 @@ pub struct Limits {
     pub waiting: usize,
     /// Connections that have, and are not registered yet. Of these and of those before one source has a quarter at most.
     pub pending: usize,
-    /// Links of one peer that take new streams; an honest one has one a direction, class and address.
+    /// Links of one peer that take new streams. An honest one has one a direction, class and address, of which there may be two, and as many again while
+    /// each is made anew.
     pub links_of_a_peer: usize,
-    /// Links of one peer in all, with those that take none any more and last as long as their streams do.
+    /// Links of one peer in all, with those that are not registered yet, and those that take no streams any more and last as long as theirs do. All of
+    /// them together may hold [`crate::window::PEER`].
     pub links_of_a_peer_in_all: usize,
-    /// Streams of one link.
+    /// Streams of one link; it may have fewer by what it may hold.
     pub streams: u32,
     /// Connections that this node holds to destinations for streams of peers.
     pub dialled_for_peers: usize,
@@ -90,8 +92,8 @@ impl Default for Limits {
             handshake: Duration::from_secs(10),
             waiting: 1024,
             pending: 128,
-            links_of_a_peer: 32,
-            links_of_a_peer_in_all: 3 * 32,
+            links_of_a_peer: 16,
+            links_of_a_peer_in_all: 3 * 16,
             streams: MAX_STREAMS,
             dialled_for_peers: 4096,
             dial: Duration::from_secs(5),

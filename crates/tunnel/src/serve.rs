@@ -142,7 +142,7 @@ async fn stream(connector: Arc<Connector>, peer: Arc<str>, domain: Domain, rever
     };
     match connected {
         Err(error) => asked.refuse(error),
-        Ok(mut upstream) => match asked.grant() {
+        Ok(mut upstream) => match asked.grant().await {
             Ok(mut stream) => {
                 let gives_way = upstream.gives_way();
                 let (id, target) = (&request.request_id, &request.target);

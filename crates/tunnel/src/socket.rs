@@ -2,19 +2,22 @@
 //! of what passes.
 
 use std::{
+    collections::BTreeMap,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
+use h2::FlowControl;
+use parking_lot::Mutex;
 use socket2::SockRef;
 use tls::socket::{set, tune};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
-    sync::Notify,
+    sync::{Notify, watch},
 };
 use tokio_util::{
     io::{InspectReader, InspectWriter},
@@ -22,7 +25,7 @@ use tokio_util::{
 };
 use tracing::debug;
 
-use crate::{crowd::Seat, window::stream_window};
+use crate::{allowance::Allowance, crowd::Seat};
 
 /// How long data may go unacknowledged.
 const USER_TIMEOUT: Duration = Duration::from_secs(15);
@@ -68,16 +71,27 @@ pub fn reset_on_close(socket: &TcpStream, reset: bool) {
     }
 }
 
-/// What passed over a link, and how many streams are open on it.
+/// What passed over a link, how many streams are open on it, and what of them is held here.
 #[derive(Debug, Default)]
 pub struct Traffic {
     received: AtomicU64,
     sent: AtomicU64,
     streams: AtomicUsize,
-    window_changed: Notify,
+    // For how many streams there is room.
+    room: watch::Sender<usize>,
+    room_wanted: Notify,
+    // Those over which anything may come, by a number of each.
+    open: Mutex<BTreeMap<u64, FlowControl>>,
+    next: AtomicU64,
+    allowance: Weak<Allowance>,
 }
 
 impl Traffic {
+    /// Of a link that may hold so much.
+    pub(crate) fn of(allowance: &Arc<Allowance>) -> Self {
+        Self { room: watch::Sender::new(1), allowance: Arc::downgrade(allowance), ..Self::default() }
+    }
+
     /// Bytes received, with TLS taken off and framing on.
     pub fn received(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
@@ -93,9 +107,25 @@ impl Traffic {
         self.streams.load(Ordering::SeqCst)
     }
 
-    /// Waits until streams should have another window than before.
-    pub(crate) async fn window_changed(&self) {
-        self.window_changed.notified().await;
+    /// What has come over each stream and is held still, be it that it waits to be read or, once read, to be passed on.
+    pub(crate) fn held(&self) -> Vec<usize> {
+        self.open.lock().values().map(FlowControl::used_capacity).collect()
+    }
+
+    /// Waits until somebody waits for room.
+    pub(crate) async fn room_wanted(&self) {
+        self.room_wanted.notified().await;
+    }
+
+    /// There is room for so many streams now, as the window is made for these. Those that wait look again.
+    pub(crate) fn make_room(&self, streams: usize) {
+        self.room.send_replace(streams);
+    }
+
+    /// Waits until there is room for all streams that are counted. Whoever begins before has a window that is too wide.
+    pub(crate) async fn room(&self) {
+        // The sender lives as long as this.
+        let _ = self.room.subscribe().wait_for(|room| self.streams() <= *room).await;
     }
 
     /// Counts a stream for as long as the guard is held.
@@ -106,14 +136,10 @@ impl Traffic {
     /// The same, and the place is held as long.
     pub(crate) fn open_stream_at(self: &Arc<Self>, place: Option<Seat>) -> StreamGuard {
         let before = self.streams.fetch_add(1, Ordering::SeqCst);
-        self.compare(before, before + 1);
-        StreamGuard { traffic: self.clone(), place }
-    }
-
-    fn compare(&self, before: usize, after: usize) {
-        if stream_window(before) != stream_window(after) {
-            self.window_changed.notify_one();
+        if before >= *self.room.borrow() {
+            self.room_wanted.notify_one();
         }
+        StreamGuard { traffic: self.clone(), place, begun: None, _allowance: self.allowance.upgrade() }
     }
 }
 
@@ -122,6 +148,9 @@ impl Traffic {
 pub(crate) struct StreamGuard {
     traffic: Arc<Traffic>,
     place: Option<Seat>,
+    begun: Option<u64>,
+    // What has come may be held when the link has ended.
+    _allowance: Option<Arc<Allowance>>,
 }
 
 impl StreamGuard {
@@ -129,12 +158,23 @@ impl StreamGuard {
     pub(crate) fn leave(&self) -> Option<&CancellationToken> {
         self.place.as_ref().map(Seat::leave)
     }
+
+    /// The stream begins: what comes over it is counted.
+    pub(crate) fn begin(&mut self, flow: FlowControl) {
+        let number = self.traffic.next.fetch_add(1, Ordering::Relaxed);
+        self.traffic.open.lock().insert(number, flow);
+        self.begun = Some(number);
+    }
 }
 
 impl Drop for StreamGuard {
     fn drop(&mut self) {
-        let before = self.traffic.streams.fetch_sub(1, Ordering::SeqCst);
-        self.traffic.compare(before, before.saturating_sub(1));
+        if let Some(number) = self.begun {
+            // The last handle of the stream, which ends with it: outside the lock.
+            let flow = self.traffic.open.lock().remove(&number);
+            drop(flow);
+        }
+        self.traffic.streams.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

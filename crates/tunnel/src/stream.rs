@@ -1,4 +1,4 @@
-//! A stream of a link as bytes: what is read gives its sender room again, what is written waits for room.
+//! A stream of a link as bytes: what is read gives its sender room again, once more is asked for; what is written waits for room.
 //!
 //! `END_STREAM` is the end of one direction, as FIN is; `RST_STREAM` ends both, as RST does.
 
@@ -16,8 +16,9 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::{protocol::MAX_FRAME, relay::Pipe, socket::StreamGuard};
 
-/// Frames shorter than this are put together while they wait: each that waits in HTTP/2 costs it more than its bytes.
-const SHORT: usize = 1024;
+/// Frames shorter than this are put together while they wait: each that waits in HTTP/2 costs it more than its bytes, and keeps the 8 KiB that it was read
+/// with.
+const SHORT: usize = 4096;
 
 /// How many bytes of short frames make a chunk.
 const CHUNK: usize = 16 * 1024;
@@ -28,6 +29,8 @@ pub struct TunnelStream {
     send: SendStream<Bytes>,
     receive: RecvStream,
     chunk: Bytes,
+    // How much of it the reader has: until it asks for more that is not passed on, and held still.
+    taken: usize,
     // What came while nobody took it: no more than the stream's window, as its sender gets no room for it.
     waiting: VecDeque<Bytes>,
     short: BytesMut,
@@ -40,11 +43,13 @@ pub struct TunnelStream {
 }
 
 impl TunnelStream {
-    pub(crate) fn new(send: SendStream<Bytes>, receive: RecvStream, guard: StreamGuard) -> Self {
+    pub(crate) fn new(send: SendStream<Bytes>, mut receive: RecvStream, mut guard: StreamGuard) -> Self {
+        guard.begin(receive.flow_control().clone());
         Self {
             send,
             receive,
             chunk: Bytes::new(),
+            taken: 0,
             waiting: VecDeque::new(),
             short: BytesMut::new(),
             end: None,
@@ -130,6 +135,10 @@ impl AsyncRead for TunnelStream {
         if self.poll_leave(cx).is_ready() {
             return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
         }
+        let taken = std::mem::take(&mut self.taken);
+        if taken > 0 {
+            self.receive.flow_control().release_capacity(taken).map_err(broken)?;
+        }
         while self.chunk.is_empty() {
             match ready!(self.poll_chunk(cx))? {
                 Some(chunk) => self.chunk = chunk,
@@ -139,7 +148,7 @@ impl AsyncRead for TunnelStream {
         let read = self.chunk.len().min(buf.remaining());
         buf.put_slice(&self.chunk[..read]);
         self.chunk.advance(read);
-        self.receive.flow_control().release_capacity(read).map_err(broken)?;
+        self.taken = read;
         Poll::Ready(Ok(()))
     }
 }
@@ -203,5 +212,63 @@ impl Pipe for TunnelStream {
             Poll::Ready(Err(error)) if error.is_io() => Poll::Ready(()),
             Poll::Ready(Err(_)) | Poll::Pending => Poll::Pending,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        future::poll_fn,
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering},
+        },
+        time::Duration,
+    };
+
+    use http::{Request, Response};
+    use tokio::{io::duplex, task::JoinSet, time::timeout};
+
+    use super::*;
+    use crate::{relay::relay, socket::Traffic};
+
+    /// A relay reads more at once than its client may take: that is held as well, and is not the sender's to send again.
+    #[tokio::test(start_paused = true)]
+    async fn what_is_read_and_not_passed_on_gives_its_sender_no_room() {
+        const WINDOW: u32 = 200_000;
+        let ((near, far), mut tasks) = (duplex(1 << 20), JoinSet::new());
+        let taken = Arc::<AtomicUsize>::default();
+        let count = taken.clone();
+        tasks.spawn(async move {
+            let mut server = h2::server::handshake(far).await.unwrap();
+            let (_, mut respond) = server.accept().await.unwrap().unwrap();
+            let mut stream: SendStream<Bytes> = respond.send_response(Response::new(()), false).unwrap();
+            let send = async {
+                loop {
+                    stream.reserve_capacity(10_000);
+                    while stream.capacity() == 0 {
+                        let _ = poll_fn(|cx| stream.poll_capacity(cx)).await.unwrap().unwrap();
+                    }
+                    let granted = stream.capacity();
+                    count.fetch_add(granted, Ordering::Relaxed);
+                    stream.send_data(vec![7; granted].into(), false).unwrap();
+                }
+            };
+            tokio::select! {
+                () = send => {}
+                () = async { while server.accept().await.is_some() {} } => {}
+            }
+        });
+        let mut builder = h2::client::Builder::new();
+        builder.initial_window_size(WINDOW).initial_connection_window_size(2 * WINDOW);
+        let (mut send, connection) = builder.handshake::<_, Bytes>(near).await.unwrap();
+        tasks.spawn(async move { drop(connection.await) });
+        let (response, body) = send.send_request(Request::new(()), false).unwrap();
+        let receive = response.await.unwrap().into_body();
+        let mut stream = TunnelStream::new(body, receive, Arc::<Traffic>::default().open_stream());
+        let (mut client, _unread) = duplex(1000);
+        let relayed = relay(&mut stream, &mut client, Vec::new());
+        assert!(timeout(Duration::from_mins(1), relayed).await.is_err());
+        assert_eq!(taken.load(Ordering::Relaxed), WINDOW as usize);
     }
 }

@@ -21,6 +21,7 @@ use crate::{
     protocol::{HEADER_REASON, HELLO_PATH, OpenError},
     socket::{Metered, Traffic, metered},
     stream::TunnelStream,
+    window,
 };
 
 /// A stream that a peer asks for, not answered yet.
@@ -31,9 +32,10 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// Grants the stream.
-    pub(crate) fn grant(mut self) -> Result<TunnelStream, h2::Error> {
+    /// Grants the stream, as soon as the peer is told of a window that is narrow enough.
+    pub(crate) async fn grant(mut self) -> Result<TunnelStream, h2::Error> {
         let guard = self.traffic.open_stream();
+        self.traffic.room().await;
         let send = self.respond.send_response(Response::new(()), false)?;
         Ok(TunnelStream::new(send, self.request.into_body(), guard))
     }
@@ -68,8 +70,8 @@ fn refuse(respond: &mut SendResponse<Bytes>, status: StatusCode, reason: &'stati
     let _ = respond.send_response(response, true);
 }
 
-fn builder(streams: u32) -> Builder {
-    let mut builder = as_link!(Builder::new());
+fn builder(window: u32, streams: u32) -> Builder {
+    let mut builder = as_link!(Builder::new(), window);
     builder.max_concurrent_streams(streams);
     builder
 }
@@ -83,16 +85,18 @@ pub(crate) async fn run<F: Future<Output = ()> + Send + 'static>(
     registered: impl FnOnce(),
     handle: impl Fn(Asked) -> F,
 ) -> Result<(), LinkError> {
-    let traffic = Arc::new(Traffic::default());
+    let (allowance, streams) = terms.allow(&peer)?;
+    let traffic = Arc::new(Traffic::of(&allowance));
     let io = metered(io, traffic.clone());
     let limits = terms.limits;
-    let mut connection =
-        in_time(limits.handshake, async { Ok(builder(limits.streams).handshake(io).await?) }).await?;
+    let builder = builder(allowance.bytes(), streams);
+    let mut connection = in_time(limits.handshake, async { Ok(builder.handshake(io).await?) }).await?;
     let mut tasks = JoinSet::new();
     let theirs = in_time(limits.handshake, introduce(&mut connection, &mut tasks, &peer, terms)).await?;
-    let registration = register(peer, &theirs, &traffic, None, terms);
+    let registration = register(peer, &theirs, &traffic, streams, None, terms);
     registered();
-    drive(&mut connection, &mut tasks, &traffic, &registration.link, terms, ending, handle).await
+    let window = Follower::new(allowance);
+    drive(&mut connection, &mut tasks, &registration.link, window, terms, ending, handle).await
 }
 
 /// Answers the peer's introduction, which comes first; until then nothing else is answered.
@@ -149,7 +153,7 @@ async fn farewell<T: Carrier>(connection: &mut Connection<Metered<T>, Bytes>, ta
 pub(crate) async fn reject(io: impl Carrier, terms: &Terms, reason: &'static str) -> Result<(), LinkError> {
     in_time(terms.limits.handshake, async {
         let io = metered(io, Arc::default());
-        let mut connection: Connection<_, Bytes> = builder(1).handshake(io).await?;
+        let mut connection: Connection<_, Bytes> = builder(window::LINK, 1).handshake(io).await?;
         if let Some(asked) = connection.accept().await {
             refuse(&mut asked?.1, StatusCode::FORBIDDEN, reason);
         }
@@ -162,19 +166,19 @@ pub(crate) async fn reject(io: impl Carrier, terms: &Terms, reason: &'static str
 async fn drive<T: Carrier, F: Future<Output = ()> + Send + 'static>(
     connection: &mut Connection<Metered<T>, Bytes>,
     tasks: &mut JoinSet<()>,
-    traffic: &Arc<Traffic>,
     link: &Arc<Link>,
+    mut window: Follower,
     terms: &Terms,
     ending: &Ending,
     handle: impl Fn(Asked) -> F,
 ) -> Result<(), LinkError> {
+    let traffic = &link.traffic;
     let liveness =
         watch_liveness(connection.ping_pong(), terms.limits.liveness, link.clone(), traffic.clone());
     let mut liveness = pin!(liveness);
     let mut overdue = pin!(ending.overdue(terms.limits.drain));
     let mut left = pin!(left_suspended(link, traffic, ending));
     let mut draining = false;
-    let mut window = Follower::new();
     loop {
         tokio::select! {
             asked = connection.accept() => match asked {
@@ -198,9 +202,13 @@ async fn drive<T: Carrier, F: Future<Output = ()> + Send + 'static>(
                 connection.graceful_shutdown();
             }
             () = &mut overdue => return Err(LinkError::DrainTimeout),
-            () = window.due(traffic) => {}
-            Some(_) = tasks.join_next(), if !tasks.is_empty() => continue,
+            () = window.due(traffic) => {
+                if let Some(size) = window.grow() {
+                    connection.set_target_window_size(size);
+                }
+                window.follow(traffic, |size| connection.set_initial_window_size(size))?;
+            }
+            Some(_) = tasks.join_next(), if !tasks.is_empty() => {}
         }
-        window.follow(traffic, |size| connection.set_initial_window_size(size))?;
     }
 }

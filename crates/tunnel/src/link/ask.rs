@@ -28,8 +28,8 @@ use crate::{
 
 type Io<T> = Metered<T>;
 
-fn builder(streams: u32) -> Builder {
-    let mut builder = as_link!(Builder::new());
+fn builder(window: u32, streams: u32) -> Builder {
+    let mut builder = as_link!(Builder::new(), window);
     builder.enable_push(false).initial_max_send_streams(streams as usize);
     builder
 }
@@ -43,17 +43,19 @@ pub(crate) async fn run(
     ending: &Ending,
     registered: impl FnOnce(),
 ) -> Result<(), LinkError> {
-    let traffic = Arc::new(Traffic::default());
+    let (allowance, streams) = terms.allow(&peer)?;
+    let traffic = Arc::new(Traffic::of(&allowance));
     let io = metered(io, traffic.clone());
     let limits = terms.limits;
+    let builder = builder(allowance.bytes(), streams);
     let (send, mut connection) =
-        in_time(limits.handshake, async { Ok(builder(limits.streams).handshake::<_, Bytes>(io).await?) })
-            .await?;
+        in_time(limits.handshake, async { Ok(builder.handshake::<_, Bytes>(io).await?) }).await?;
     let theirs = in_time(limits.handshake, introduce(&send, &mut connection, &peer, terms)).await?;
-    let registration = register(peer, &theirs, &traffic, Some(send), terms);
+    let registration = register(peer, &theirs, &traffic, streams, Some(send), terms);
     registered();
     let link = registration.link.clone();
-    let ended = drive(&mut connection, &traffic, &link, terms, ending).await;
+    let window = Follower::new(allowance.clone());
+    let ended = drive(&mut connection, &link, window, terms, ending).await;
     link.set_draining();
     // With the last handle gone the connection says farewell.
     drop((registration, link));
@@ -109,11 +111,12 @@ async fn introduce<T: Carrier>(
 
 async fn drive<T: Carrier>(
     connection: &mut Connection<Io<T>>,
-    traffic: &Arc<Traffic>,
     link: &Arc<Link>,
+    mut window: Follower,
     terms: &Terms,
     ending: &Ending,
 ) -> Result<(), LinkError> {
+    let traffic = &link.traffic;
     let liveness =
         watch_liveness(connection.ping_pong(), terms.limits.liveness, link.clone(), traffic.clone());
     let mut liveness = pin!(liveness);
@@ -126,7 +129,6 @@ async fn drive<T: Carrier>(
         }
     });
     let mut left = pin!(left_suspended(link, traffic, ending));
-    let mut window = Follower::new();
     loop {
         tokio::select! {
             ended = &mut *connection => { ended?; return Err(LinkError::Closed) }
@@ -136,9 +138,13 @@ async fn drive<T: Carrier>(
             }
             result = &mut drained => return result,
             () = &mut left => return Ok(()),
-            () = window.due(traffic) => {}
+            () = window.due(traffic) => {
+                if let Some(size) = window.grow() {
+                    connection.set_target_window_size(size);
+                }
+                window.follow(traffic, |size| connection.set_initial_window_size(size))?;
+            }
         }
-        window.follow(traffic, |size| connection.set_initial_window_size(size))?;
     }
 }
 
@@ -164,6 +170,7 @@ pub(crate) async fn open(
     if link.is_closed_to_new() {
         return Err(OpenError::NoLink);
     }
+    link.traffic.room().await;
     let asker = link.asker().ok_or(OpenError::NoLink)?;
     let request = connect_request(opening).ok_or(OpenError::Malformed)?;
     let no_link = |error: h2::Error| {

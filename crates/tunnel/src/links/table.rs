@@ -18,6 +18,7 @@ use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    allowance::Allowances,
     candidates::{Candidate, order},
     crowd::{Crowd, Seat},
     doorway::Source,
@@ -91,7 +92,7 @@ pub(crate) struct NewLink {
     pub(crate) direction: Direction,
     pub(crate) class: Class,
     pub(crate) traffic: Arc<Traffic>,
-    pub(crate) streams_max: u32,
+    pub(crate) streams_max: usize,
     pub(crate) asker: Option<SendRequest<Bytes>>,
     /// When the certificate that the peer showed is no longer valid.
     pub(crate) expires: SystemTime,
@@ -108,6 +109,8 @@ pub struct LinkTable {
     // Who fell silent over a link over which this node asked, and when.
     silent: Mutex<BTreeMap<String, Instant>>,
     unreached: Unreached,
+    /// What they may hold.
+    pub(crate) allowances: Allowances,
 }
 
 /// For how long it is told of a peer that it fell silent: until everybody has noticed it who had a link to it, and has told.
@@ -147,6 +150,7 @@ impl Default for LinkTable {
             passed: Mutex::default(),
             silent: Mutex::default(),
             unreached: Unreached::default(),
+            allowances: Allowances::default(),
         }
     }
 }
@@ -160,7 +164,7 @@ impl LinkTable {
             passed.fold();
             passed.counted.push(traffic.clone());
         }
-        let (now, streams_max) = (Instant::now(), usize::try_from(streams_max).unwrap_or(usize::MAX));
+        let now = Instant::now();
         let link = Arc::new(Link {
             id: self.next.fetch_add(1, Ordering::Relaxed),
             peer,
@@ -199,11 +203,6 @@ impl LinkTable {
     /// How many links this peer has that take new streams. One that drains goes with its last stream, and another has its place.
     pub fn count(&self, peer: &str) -> usize {
         self.links.lock().of(peer).filter(|link| !link.is_closed_to_new()).count()
-    }
-
-    /// And how many it has in all. A peer decides by itself when one drains, and how long its streams last.
-    pub(crate) fn count_in_all(&self, peer: &str) -> usize {
-        self.links.lock().of(peer).count()
     }
 
     /// When the last of the certificates expires that this peer showed for the links that it has.

@@ -26,7 +26,7 @@ use crate::world::{
 };
 
 /// A TLS connection with a node's certificate, to say over it what one likes.
-async fn raw(
+pub(crate) async fn raw(
     authority: &Authority,
     node: &str,
     address: std::net::SocketAddr,

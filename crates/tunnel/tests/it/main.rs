@@ -16,5 +16,6 @@ mod names;
 mod rotation;
 mod soak;
 mod streams;
+mod unread;
 mod ways_in;
 mod world;
