@@ -1,11 +1,13 @@
 //! The tunnel's options, resolved.
 
 use std::{
+    borrow::Cow,
     collections::BTreeSet,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::PathBuf,
 };
 
+use percent_encoding::percent_decode_str;
 use tunnel::dial::Proxy;
 
 use super::{DestinationRule, TunnelArgs, args::LocalUser};
@@ -127,9 +129,15 @@ fn proxy(url: &str) -> Result<Proxy, TunnelConfigError> {
         None => proxy,
         Some(user) => {
             let (user, password) = user.split_once(':').unwrap_or((user, ""));
-            proxy.with_password(user, password)
+            proxy.with_password(&decoded(user)?, &decoded(password)?)
         }
     })
+}
+
+/// What stands between `//` and `@` of a URL is percent-encoded (RFC 3986, 3.2.1): `%40` is how a password has an `@`.
+fn decoded(text: &str) -> Result<Cow<'_, str>, TunnelConfigError> {
+    let decoded = percent_decode_str(text).decode_utf8();
+    decoded.map_err(|_| TunnelConfigError::Proxy("user or password is not UTF-8 once it is percent-decoded"))
 }
 
 #[cfg(test)]
@@ -156,7 +164,18 @@ mod tests {
         ] {
             assert_eq!(proxy(url).unwrap().address, address);
         }
-        for url in ["https://u:secret@p:1", "http://u:secret@", "http://u:secret@a b:1", "socks5://p:1"] {
+        for (text, plain) in
+            [("secret", "secret"), ("s%40cr%3Aet%25", "s@cr:et%"), ("100%", "100%"), ("", "")]
+        {
+            assert_eq!(decoded(text).unwrap(), plain);
+        }
+        for url in [
+            "http://u:secret%ff@p:1",
+            "https://u:secret@p:1",
+            "http://u:secret@",
+            "http://u:secret@a b:1",
+            "socks5://p:1",
+        ] {
             let error = proxy(url).unwrap_err().to_string();
             assert!(!error.contains("secret") && error.contains("HTTPS_PROXY"), "{error}");
         }
