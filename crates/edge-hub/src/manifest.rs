@@ -63,7 +63,7 @@ impl Form {
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
     /// The options would not start a hub.
-    #[error("the options after -- are not those of edge-hub run: {0}")]
+    #[error("the options after -- are not those of edge-hub run: {0}; `edge-hub run --help` tells of each")]
     Options(String),
     /// A character that cannot be written so that it is read back.
     #[error("{0:?} has a control character, which a unit cannot hold")]
@@ -88,7 +88,8 @@ pub enum ManifestError {
 pub fn run(args: &ManifestArgs, out: &mut dyn Write) -> Result<(), ManifestError> {
     let ManifestArgs { form, binary, image, cluster_dns, options } = args;
     let typed = ["edge-hub", "run"].into_iter().map(str::to_owned).chain(options.iter().cloned());
-    let parsed = Args::try_parse_from(typed).map_err(|error| ManifestError::Options(error.to_string()))?;
+    let parsed =
+        Args::try_parse_from(typed).map_err(|error| ManifestError::Options(what_is_wrong(&error)))?;
     let Command::Run(run) = parsed.command else {
         return Err(ManifestError::Options("another command".to_owned()));
     };
@@ -117,6 +118,19 @@ pub fn run(args: &ManifestArgs, out: &mut dyn Write) -> Result<(), ManifestError
     };
     out.write_all(text.as_bytes())?;
     Ok(())
+}
+
+/// What the parser says, in a line of its own; the usage that it shows after that is of a command that was not typed.
+fn what_is_wrong(error: &clap::Error) -> String {
+    if !error.use_stderr() {
+        return "they ask for help or the version".to_owned();
+    }
+    let said = error.to_string();
+    let before = said.split("\n\nUsage:").next().unwrap_or_default();
+    let parts = before.trim_start_matches("error: ").split("\n\n").map(str::trim);
+    let parts = parts.filter(|part| !part.is_empty() && !part.starts_with("For more information"));
+    let lines = parts.map(|part| part.split_whitespace().collect::<Vec<_>>().join(" "));
+    lines.collect::<Vec<_>>().join("; ")
 }
 
 /// How long the hub may take to end: with the tunnel, streams of others are let go on for a while.
@@ -166,8 +180,17 @@ mod tests {
         for options in
             [&["--node-name", "a"][..], &["--node-name", "a", "--server-addr", "https://a:1", "--nonsense"]]
         {
-            assert!(matches!(printed("systemd", options), Err(ManifestError::Options(_))), "{options:?}");
+            let Err(ManifestError::Options(why)) = printed("systemd", options) else { panic!("{options:?}") };
+            assert!(!why.contains("Usage") && !why.contains('\n') && !why.starts_with("error"), "{why}");
         }
+        let Err(ManifestError::Options(why)) = printed("systemd", &["--node-name", "a", "--server-adr", "x"])
+        else {
+            panic!()
+        };
+        assert_eq!(
+            why,
+            "unexpected argument '--server-adr' found; tip: a similar argument exists: '--server-addr'"
+        );
         for (option, value) in [
             ("--pool-scope-resources", "nodes"),
             ("--pass-through-resources", "v1/pods"),

@@ -88,7 +88,10 @@ pub fn read(path: &Path) -> Result<Layer, FileError> {
 
 /// In one line, as a log has it: what follows the first shows the file. The reader says where a value is of the wrong kind, and not of which key.
 fn syntax(path: &Path, text: &str, error: &serde_saphyr::Error) -> FileError {
-    let mut reason = error.to_string().lines().next().unwrap_or_default().to_owned();
+    let said = error.to_string();
+    let first = said.lines().next().unwrap_or_default().trim_start_matches("error: ");
+    // Of the keys the message tells by itself.
+    let mut reason = first.split_once(", expected one of").map_or(first, |(before, _)| before).to_owned();
     let at = error.location().filter(|_| !reason.contains("unknown field"));
     if let Some(key) = at.and_then(|at| key_before(text, at.line(), at.column())) {
         reason.insert_str(0, &format!("{key}: "));
@@ -200,7 +203,10 @@ mod tests {
             ("tunnel: true\npoolScopeResources: 3\n", "f: poolScopeResources: "),
             ("{cacheAgents: [a], tunnel: 3, filters: {}}", "f: tunnel: "),
             ("{\"poolScopeResources\": 3, \"tunnel\": true}", "f: poolScopeResources: "),
-            ("tunnel: true\nfilter: {}\n", "f: error: line 2 column 1: unknown field `filter`"),
+            (
+                "tunnel: true\nfilter: {}\n",
+                "f: line 2 column 1: unknown field `filter`; keys are poolScopeResources, ",
+            ),
         ] {
             let error = parse(Path::new("f"), text).unwrap_err().to_string();
             assert!(error.starts_with("--config f: ") && error.contains(words), "{error}");

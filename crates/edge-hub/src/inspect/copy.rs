@@ -33,7 +33,7 @@ pub enum CopyError {
         source: io::Error,
     },
     /// There is no store.
-    #[error("no hub has kept anything in {}: name the folder that `edge-hub run` was given", root.display())]
+    #[error("no hub has kept anything in {} yet: start one (`edge-hub run`), or name the folder that it was given as --root-dir", root.display())]
     Absent {
         /// The folder that was named.
         root: PathBuf,

@@ -124,7 +124,8 @@ fn where_no_hub_has_run_it_says_so() {
     assert_eq!(
         error,
         format!(
-            "--root-dir: no hub has kept anything in {root}: name the folder that `edge-hub run` was given"
+            "--root-dir: no hub has kept anything in {root} yet: start one (`edge-hub run`), or name the folder that it was given as \
+             --root-dir"
         )
     );
 }

@@ -16,7 +16,7 @@ pub struct RunArgs {
     #[arg(long, env = "NODE_NAME", value_name = "NAME", value_parser = name_of_node)]
     pub node_name: String,
 
-    /// API servers, as https://host:port; the first that answers is used.
+    /// API servers, as https://host:port, with commas between them or the option once for each; the first that answers is used.
     #[arg(long, value_name = "URL", value_delimiter = ',', required = true)]
     pub server_addr: Vec<Endpoint>,
 

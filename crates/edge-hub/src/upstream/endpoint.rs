@@ -12,11 +12,10 @@ pub struct Endpoint {
     name: ServerName<'static>,
 }
 
-/// The text is no address of an API server.
+/// The text is no address of an API server. Whoever parsed it names the text and the option.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("--server-addr: {address:?}: {problem}; write it as https://host:port")]
+#[error("{problem}; write it as https://host:port")]
 pub struct EndpointError {
-    address: String,
     problem: &'static str,
 }
 
@@ -50,7 +49,7 @@ impl FromStr for Endpoint {
     type Err = EndpointError;
 
     fn from_str(address: &str) -> Result<Self, EndpointError> {
-        let error = |problem| EndpointError { address: address.to_owned(), problem };
+        let error = |problem| EndpointError { problem };
         let uri: http::Uri = address.parse().map_err(|_| error("not a URL"))?;
         if uri.scheme_str() != Some("https") {
             return Err(error("the scheme must be https"));
