@@ -13,13 +13,16 @@
 
 mod bookmarks;
 mod doubt;
+mod noticeable;
 mod parts;
 mod readers;
 mod rights;
 mod step;
+mod unseen;
 mod world;
+mod writer;
 
-use std::{thread, time::Duration};
+use std::{sync::atomic::Ordering, thread, time::Duration};
 
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use rustix::time::{ClockId, clock_gettime};
@@ -84,4 +87,8 @@ fn every_guarantee_holds_in_every_history() {
             panic!("{failure}");
         }
     }
+    let [noticed, unnoticeable] = unseen::NOTICED.each_ref().map(|count| count.load(Ordering::Relaxed));
+    println!("restores while there was no link: {noticed} noticed, {unnoticeable} that nobody could notice");
+    let cases = usize::try_from(cases).unwrap() * workers;
+    assert!(noticed >= cases / 10 && unnoticeable >= cases / 100, "the histories have too few of a kind");
 }

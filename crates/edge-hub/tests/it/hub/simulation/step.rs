@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
+use super::unseen::Unseen;
+
 /// What happens next.
 #[derive(Debug, Clone)]
 pub(super) enum Step {
@@ -36,6 +38,8 @@ pub(super) enum Fault {
     Lag(usize),
     /// The cluster goes back by so many versions.
     Restore(u64),
+    /// The same while there is no link, and more.
+    RestoreUnseen(Unseen),
     /// The definition of the custom resource is deleted, with its objects.
     Undefine,
     /// The hub is killed; a write of this length was on its way to each file, and it is started after a while.
@@ -96,6 +100,20 @@ fn kill() -> impl Strategy<Value = Fault> {
     (torn, pause()).prop_map(|(torn, down)| Fault::Kill(torn, down))
 }
 
+fn unseen() -> impl Strategy<Value = Fault> {
+    let write = (0..8_u8, proptest::option::weighted(0.7, 0..1000_u64));
+    // Most take the cluster to versions that the hub has come to before, and beyond.
+    let writes = proptest::collection::vec(write, 0..16);
+    let kill = proptest::option::weighted(0.4, (prop_oneof![Just(0), 1..40_usize], pause()));
+    let lag = (prop_oneof![Just(0), 1..8_u64], pause());
+    // Who is cut off while he finds his way after another fault holds nothing whole.
+    let rest = prop_oneof![1 => pause(), 4 => (10..60_u64).prop_map(Duration::from_secs)];
+    let parts = (rest, 1..10_u64, writes, kill, lag);
+    parts.prop_map(|(rest, back, writes, kill, lag)| {
+        Fault::RestoreUnseen(Unseen { rest, back, writes, kill, lag })
+    })
+}
+
 /// Mostly for long enough that the hub has to know it.
 fn deny() -> impl Strategy<Value = Fault> {
     let pause = prop_oneof![1 => pause(), 2 => (25..60_u64).prop_map(Duration::from_secs)];
@@ -146,6 +164,7 @@ fn each() -> impl Strategy<Value = Vec<Step>> {
         server().prop_map(Fault::Lag),
         (1..8_u64).prop_map(Fault::Restore),
         kill(),
+        unseen(),
     );
     let second = (
         server().prop_map(Fault::Reset),
@@ -153,22 +172,24 @@ fn each() -> impl Strategy<Value = Vec<Step>> {
         (server(), Just(503)).prop_map(|(server, code)| Fault::Fail(server, code)),
         deny(),
     );
-    (first, second).prop_map(|((cut, hole, compact, lag, restore, kill), (reset, broken, failed, deny))| {
-        let faults = [cut, hole, compact, lag, restore, kill, reset, broken, failed, deny];
-        let others = [Fault::Undefine, Fault::SlowReader, Fault::StalledReader];
-        let repairs = [
-            Repair::Heal(0),
-            Repair::Heal(1),
-            Repair::CatchUp(0),
-            Repair::CatchUp(1),
-            Repair::Define,
-            Repair::Bookmarks,
-            Repair::Allow(0),
-            Repair::Allow(1),
-        ];
-        let broken = faults.into_iter().chain(others).map(Step::Break);
-        broken.chain(repairs.into_iter().map(Step::Mend)).collect()
-    })
+    (first, second).prop_map(
+        |((cut, hole, compact, lag, restore, kill, unseen), (reset, broken, failed, deny))| {
+            let faults = [cut, hole, compact, lag, restore, kill, unseen, reset, broken, failed, deny];
+            let others = [Fault::Undefine, Fault::SlowReader, Fault::StalledReader];
+            let repairs = [
+                Repair::Heal(0),
+                Repair::Heal(1),
+                Repair::CatchUp(0),
+                Repair::CatchUp(1),
+                Repair::Define,
+                Repair::Bookmarks,
+                Repair::Allow(0),
+                Repair::Allow(1),
+            ];
+            let broken = faults.into_iter().chain(others).map(Step::Break);
+            broken.chain(repairs.into_iter().map(Step::Mend)).collect()
+        },
+    )
 }
 
 /// A history.

@@ -6,22 +6,19 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use testkit::{
     api_server::{Cluster, FakeApiServer},
-    client::{
-        Recorder, TestClient,
-        connection::{Answer, Endpoint},
-    },
-    history::{End, ListAt, Observation, Request, Scope, State, check, check_converged, check_isolated, key},
+    client::{Recorder, TestClient, connection::Endpoint},
+    history::{Scope, State, check, check_converged, check_isolated, key},
     memory::Port,
 };
 use tokio::{
     sync::watch,
     task::JoinSet,
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep},
 };
 
 use super::{
     super::history_clients::{self, WIDGET_ID},
-    super::site::{JSON, SERVICES, service, widget, widget_kind},
+    super::site::{JSON, service, widget, widget_kind},
     parts::{Hub, Servers, folder, tear},
     readers,
     rights::{RESOURCES, Rights, TOKEN, plural},
@@ -31,10 +28,13 @@ use super::{
 const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 
 /// How long, by the clock that stands still, anything may take that is to happen: longer than any pause of hub and clients.
-const SOON: Duration = Duration::from_mins(3);
+pub(super) const SOON: Duration = Duration::from_mins(3);
 
 /// How often it is looked whether it has.
-const LOOK: Duration = Duration::from_millis(250);
+pub(super) const LOOK: Duration = Duration::from_millis(250);
+
+/// The first pause of clients after an error.
+const BACKOFF: Duration = Duration::from_millis(50);
 
 /// What should not come has so long to.
 const LATE: Duration = Duration::from_secs(2);
@@ -44,18 +44,18 @@ const EARLIER: usize = 3;
 
 /// Everything there is.
 pub(super) struct World {
-    cluster: Cluster,
-    servers: Servers,
-    root: TempDir,
-    port: Port,
-    hub: Option<Hub>,
-    recorder: Recorder,
-    clients: Vec<(&'static str, TestClient)>,
+    pub(super) cluster: Cluster,
+    pub(super) servers: Servers,
+    pub(super) root: TempDir,
+    pub(super) port: Port,
+    pub(super) hub: Option<Hub>,
+    pub(super) recorder: Recorder,
+    pub(super) clients: Vec<(&'static str, TestClient)>,
     /// Those of the second identity.
     others: Vec<(&'static str, TestClient)>,
     rights: Rights,
     /// Which servers can be reached.
-    reachable: [bool; 2],
+    pub(super) reachable: [bool; 2],
     readers: JoinSet<()>,
     ending: watch::Sender<bool>,
     /// Something is done to anything of this.
@@ -63,7 +63,7 @@ pub(super) struct World {
     /// How often clients began anew.
     generation: usize,
     /// How often something was written through the hub.
-    written: usize,
+    pub(super) written: usize,
 }
 
 impl World {
@@ -94,7 +94,7 @@ impl World {
         world
     }
 
-    fn endpoint(&self) -> Endpoint {
+    pub(super) fn endpoint(&self) -> Endpoint {
         Endpoint::within(self.port.clone())
     }
 
@@ -102,15 +102,34 @@ impl World {
         &self.servers.all[number]
     }
 
-    fn restart_clients(&mut self) {
+    pub(super) fn restart_clients(&mut self) {
         self.generation += 1;
-        let backoff = Duration::from_millis(50);
-        let (generation, recorder) = (self.generation, self.recorder.of_user(TOKEN));
+        let generation = self.generation;
         let happens = Some(&self.happens.subscribe());
         self.clients =
-            history_clients::start(|| self.endpoint(), generation, backoff, &self.recorder, happens);
+            history_clients::start(|| self.endpoint(), generation, BACKOFF, &self.recorder, happens);
+        self.start_others();
+    }
+
+    pub(super) fn start_others(&mut self) {
+        let (generation, recorder) = (self.generation, self.recorder.of_user(TOKEN));
+        let happens = Some(&self.happens.subscribe());
         let another = || self.endpoint().with_token(TOKEN);
-        self.others = history_clients::start_of_another(another, generation, backoff, &recorder, happens);
+        self.others = history_clients::start_of_another(another, generation, BACKOFF, &recorder, happens);
+    }
+
+    /// Who asks for nothing is not reviewed: of the second identity the hub learns no more until its clients are back.
+    pub(super) async fn stop_others(&mut self) {
+        for (_, client) in std::mem::take(&mut self.others) {
+            client.stop().await;
+        }
+        self.rights.disturb(false);
+    }
+
+    pub(super) async fn stop_clients(&mut self) {
+        for (_, client) in std::mem::take(&mut self.clients) {
+            client.stop().await;
+        }
     }
 
     fn reader(&mut self, stalls: bool) {
@@ -119,7 +138,7 @@ impl World {
         self.readers.spawn(readers::read(self.endpoint(), self.recorder.clone(), name, stalls, ending));
     }
 
-    fn write(&self, name: u8, n: u64) {
+    pub(super) fn write(&self, name: u8, n: u64) {
         let (id, object) = match name % 4 {
             0 => (WIDGET_ID, widget(&format!("o-{name}"), n)),
             1 => ("services", service("b", &format!("o-{name}"), n)),
@@ -131,28 +150,7 @@ impl World {
         }
     }
 
-    /// What its writer reads then has it, whatever the hub's stream was told: but an answer that says that it may be old.
-    async fn write_through(&mut self, name: u8, n: u64) {
-        self.written += 1;
-        let (hub, object) = (self.endpoint(), service("a", &format!("w-{name}"), n));
-        let exchange = async {
-            let version = write(&hub, &object).await?;
-            let answer = hub.get(SERVICES, JSON).await.ok()?;
-            let is_old = answer.headers.contains_key("warning");
-            let list = whole(answer).await.filter(|_| !is_old)?;
-            Some((version, list))
-        };
-        let Ok(Some((version, list))) = timeout(SOON, exchange).await else { return };
-        let name = format!("writer {}", self.written);
-        let request = Request::List(ListAt::NotOlderThan(version));
-        let recording = self.recorder.begin(&name, "services", &Scope::default(), request);
-        recording.opened();
-        let (rv, items) = (resource_version(&list), list["items"].as_array().cloned().unwrap_or_default());
-        recording.observe(Observation::Page { rv: rv.unwrap_or(0), items, more: false, remaining: None });
-        recording.end(End::Clean);
-    }
-
-    fn delete(&self, name: u8) {
+    pub(super) fn delete(&self, name: u8) {
         let (id, namespace) = match name % 4 {
             0 => (WIDGET_ID, "a"),
             1 => ("services", "b"),
@@ -162,13 +160,13 @@ impl World {
         let _ = self.cluster.delete(id, &format!("{namespace}/o-{name}"));
     }
 
-    fn define(&self) {
+    pub(super) fn define(&self) {
         if self.cluster.get(CRDS, WIDGET_ID).is_none() {
             self.cluster.create(CRDS, widget_kind().crd()).unwrap();
         }
     }
 
-    fn mend_all(&mut self) {
+    pub(super) fn mend_all(&mut self) {
         for server in &self.servers.all {
             server.heal();
             server.lag(None);
@@ -179,7 +177,7 @@ impl World {
     }
 
     /// Something was done to the hub or its link: what it does not know yet it can ask from now on, or not.
-    fn disturb(&mut self) {
+    pub(super) fn disturb(&mut self) {
         self.rights.disturb(self.reachable.contains(&true));
     }
 
@@ -217,6 +215,7 @@ impl World {
             Fault::Compact(back) => self.cluster.compact(self.cluster.revision().saturating_sub(back)),
             Fault::Lag(server) => self.server(server).lag(Some(self.cluster.revision())),
             Fault::Restore(back) => self.restore(back).await,
+            Fault::RestoreUnseen(ref unseen) => self.restore_unseen(unseen).await,
             // It may be gone already.
             Fault::Undefine => _ = self.cluster.delete(CRDS, WIDGET_ID),
             Fault::Kill(torn, down) => self.kill(torn, down).await,
@@ -253,7 +252,7 @@ impl World {
         }
     }
 
-    async fn kill(&mut self, torn: usize, down: Duration) {
+    pub(super) async fn kill(&mut self, torn: usize, down: Duration) {
         // Nothing that it does not know yet can it learn until it has started.
         self.rights.disturb(false);
         let hub = self.hub.take().unwrap();
@@ -269,12 +268,8 @@ impl World {
     /// to which the server has come again, cannot be told, by an API server neither: so these begin anew.
     async fn restore(&mut self, back: u64) {
         self.mend_all();
-        let others = std::mem::take(&mut self.others);
-        for (_, client) in std::mem::take(&mut self.clients).into_iter().chain(others) {
-            client.stop().await;
-        }
-        // Who asks for nothing is not reviewed: of the second identity the hub learns no more until its clients are back.
-        self.rights.disturb(false);
+        self.stop_clients().await;
+        self.stop_others().await;
         self.cluster.restore(self.cluster.revision().saturating_sub(back).max(2));
         self.noticed().await;
         self.recorder.restored();
@@ -283,7 +278,7 @@ impl World {
 
     /// Waits until the hub itself lists what the cluster has, at a version that the cluster has: what it hands on shows nothing. In each scope, as a
     /// stream that was behind what was undone has nothing to notice, and another one of that resource has.
-    async fn noticed(&self) {
+    pub(super) async fn noticed(&self) {
         let (hub, deadline) = (self.endpoint(), Instant::now() + SOON);
         for (id, scope, path) in history_clients::lists() {
             loop {
@@ -370,32 +365,8 @@ impl World {
     }
 }
 
-/// Writes a Service through the hub, made if it is not there; its version then, if that succeeded.
-async fn write(hub: &Endpoint, service: &Value) -> Option<u64> {
-    let name = service["metadata"]["name"].as_str()?;
-    let path = "/api/v1/namespaces/a/services";
-    let json = |request: http::request::Builder| request.header("content-type", JSON).header("accept", JSON);
-    let made = hub.ask(json(http::Request::post(path)), service.to_string()).await.ok()?;
-    let answer = if made.status == 409 {
-        hub.ask(json(http::Request::put(format!("{path}/{name}"))), service.to_string()).await.ok()?
-    } else {
-        made
-    };
-    resource_version(&whole(answer).await?)
-}
-
-/// What was answered, if that was not refused.
-async fn whole(mut answer: Answer) -> Option<Value> {
-    let body = answer.bytes().await.ok()?;
-    answer.status.is_success().then(|| serde_json::from_slice(&body).ok())?
-}
-
-fn resource_version(value: &Value) -> Option<u64> {
-    value["metadata"]["resourceVersion"].as_str()?.parse().ok()
-}
-
 /// A list that the hub answers by itself; nothing else.
-async fn held(hub: &Endpoint, path: &str) -> Option<Value> {
+pub(super) async fn held(hub: &Endpoint, path: &str) -> Option<Value> {
     let mut answer = hub.get(path, JSON).await.ok()?;
     let is_held = answer.status == 200 && !answer.headers.contains_key("audit-id");
     let body = answer.bytes().await.ok()?;
