@@ -12,6 +12,7 @@ mod ended;
 mod epoch;
 mod kinds;
 mod list;
+mod pauses;
 mod telling;
 mod timer;
 mod undone;
@@ -25,7 +26,12 @@ use tokio::time::{Instant, sleep};
 use tracing::{debug, info, warn};
 use watch_cache::{Cache, Replaced};
 
-use self::{ended::Ended, list::Listing, undone::Undone};
+use self::{
+    ended::Ended,
+    list::Listing,
+    pauses::{Attempt, Pauses},
+    undone::Undone,
+};
 pub use self::{epoch::upstream_version, writing::Writing};
 use crate::{
     metrics::{Meters, Resync},
@@ -34,14 +40,8 @@ use crate::{
     upstream::{Credential, LinkState, Upstream},
 };
 
-/// The first and the longest pause after a failure that is not the link's.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
-
 /// How long after a link's end the next attempt is made.
 const SPREAD: Duration = Duration::from_millis(20);
-
-/// After a watch that ran this long a failure counts as the first.
-const STEADY: Duration = Duration::from_secs(10);
 
 /// A watch that the server ended sooner told nothing, and another is not asked for at once.
 const SHORT: Duration = Duration::from_secs(1);
@@ -136,9 +136,7 @@ impl Reflector {
     async fn keep(&self, subscription: &Subscription, writing: &Writing) {
         let (name, resource) = (subscription.key().to_string(), &subscription.key().resource);
         let mut course = Course::new(subscription.version().is_none().then_some(Resync::First));
-        let mut pause = PAUSE.0;
-        // Whether an answer broke off over a link that stayed, and none has lasted since.
-        let mut broke_off = false;
+        let mut pauses = Pauses::new();
         let mut missing: Option<Instant> = None;
         loop {
             self.linked(subscription).await;
@@ -153,14 +151,19 @@ impl Reflector {
             link.mark_unchanged();
             let began = Instant::now();
             subscription.goes_on(began);
+            let (watches, pages) = (course.relist.is_none(), course.listing.pages());
             let Err(ended) = self.go_on(subscription, writing, &current, &mut course).await else { continue };
             subscription.was_cut();
             if let Some(version) = subscription.version() {
                 self.undone.come(resource, &name, version);
             }
-            if began.elapsed() > STEADY {
-                (pause, course.diverged, broke_off) = (PAUSE.0, false, false);
-            }
+            let attempt = if watches {
+                Attempt::Watch(began.elapsed())
+            } else {
+                Attempt::List(course.listing.pages().saturating_sub(pages))
+            };
+            pauses.ended(attempt);
+            course.diverged &= !(watches && attempt.came_to_something());
             debug!(key = %subscription.key(), %ended, "upstream");
             let is_missing = matches!(&ended, Ended::Refused(status) if status.code == 404);
             missing = missing.filter(|_| is_missing).or(is_missing.then_some(began));
@@ -168,7 +171,7 @@ impl Reflector {
                 Ended::Done if began.elapsed() > SHORT => continue,
                 // The next may be as short. Readers wait for it, if it is soon.
                 Ended::Done => {
-                    subscription.goes_on(Instant::now() + pause.min(SHORT));
+                    subscription.goes_on(Instant::now() + pauses.now().min(SHORT));
                     subscription.set_progress(Progress::Interrupted);
                 }
                 Ended::Expired => {
@@ -205,7 +208,13 @@ impl Reflector {
                     subscription.set_progress(interrupted(subscription));
                     // The link's own pauses hold where it broke; this one spreads the subscriptions.
                     sleep(SPREAD).await;
-                    if link.has_changed().unwrap_or(true) || !std::mem::replace(&mut broke_off, true) {
+                    if link.has_changed().unwrap_or(true) {
+                        continue;
+                    }
+                    if !watches {
+                        course.listing.broke_off();
+                    }
+                    if pauses.first_that_broke_off() {
                         continue;
                     }
                 }
@@ -223,12 +232,12 @@ impl Reflector {
                     course.anew(Resync::Unreadable);
                 }
             }
-            self.pause(subscription, link, pause, course.relist.is_some()).await;
+            self.pause(subscription, link, pauses.now(), course.relist.is_some()).await;
             // It is there again, and readers know more of it than what is held, which is of the time before.
             if is_missing && subscription.was_passed_by() {
                 self.withdraw(subscription, writing, &mut course).await;
             }
-            pause = (pause * 2).min(PAUSE.1);
+            pauses.made();
         }
     }
 

@@ -3,13 +3,71 @@
 //! glibc's allocator gives back what lies at the end of its heaps, and keeps the rest for later: a program that has held a hundred megabytes in small
 //! pieces stays that large. Where the pieces were many and their like does not come again, it can be asked for them.
 
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
+
+/// One at a time looks through the heaps.
+static LOOKING: Mutex<()> = Mutex::new(());
+
+/// Somebody is about to, and finds whatever is free by now.
+static ABOUT_TO: AtomicBool = AtomicBool::new(false);
+
 /// Gives whole pages that nobody uses back to the system, wherever they lie (`malloc_trim(3)`). It takes some milliseconds for each hundred megabytes, during which
-/// whoever allocates waits: for a thread that may block, and for what happens seldom. With another allocator nothing happens.
-#[allow(unsafe_code, reason = "the one call that this crate is for")]
+/// whoever allocates waits: for a thread that may block, and for what happens seldom. Of many that ask at once one does it for all, who need not wait for that.
+/// With another allocator nothing happens.
 pub fn give_back() {
+    once(&LOOKING, &ABOUT_TO, trim);
+}
+
+fn once(looking: &Mutex<()>, about_to: &AtomicBool, look: impl FnOnce()) {
+    if about_to.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    let _looking = looking.lock().unwrap_or_else(PoisonError::into_inner);
+    about_to.store(false, Ordering::Release);
+    look();
+}
+
+#[allow(unsafe_code, reason = "the one call that this crate is for")]
+fn trim() {
     #[cfg(target_env = "gnu")]
     // SAFETY: `malloc_trim` takes no pointer and asks nothing of its caller; it locks each heap that it looks at (MT-Safe).
     unsafe {
         libc::malloc_trim(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Barrier, thread};
+
+    use super::*;
+
+    #[test]
+    fn of_those_who_ask_meanwhile_one_looks_for_all() {
+        let (looking, about_to, looked) = (Mutex::new(()), AtomicBool::new(false), Mutex::new(0));
+        let (begun, end) = (Barrier::new(2), Barrier::new(2));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                once(&looking, &about_to, || {
+                    begun.wait();
+                    end.wait();
+                    *looked.lock().unwrap() += 1;
+                });
+            });
+            begun.wait();
+            let others: Vec<_> = (0..4)
+                .map(|_| scope.spawn(|| once(&looking, &about_to, || *looked.lock().unwrap() += 1)))
+                .collect();
+            // All but one are told at once.
+            while others.iter().filter(|other| other.is_finished()).count() < 3 {
+                thread::yield_now();
+            }
+            assert_eq!(*looked.lock().unwrap(), 0, "while another looks");
+            end.wait();
+        });
+        assert_eq!(*looked.lock().unwrap(), 2);
     }
 }

@@ -70,11 +70,11 @@ struct Metadata {
 pub(super) struct Expected {
     at: Option<ResourceVersion>,
     /// How many objects there are, if it is known.
-    count: Option<usize>,
+    count: Option<i64>,
     /// An object that is held and that the server did not have: an event has told of its end by then.
     gone: Option<(ObjectKey, String)>,
-    /// How many objects are held, with what was told since.
-    held: usize,
+    /// How many objects are held, with what was told since: fewer than none where the end of one is told that was never held.
+    held: i64,
 }
 
 impl Expected {
@@ -110,7 +110,7 @@ impl Expected {
         match event {
             WatchEvent::Added(_) => self.held += 1,
             WatchEvent::Deleted(object) => {
-                self.held = self.held.saturating_sub(1);
+                self.held -= 1;
                 let is_told = |(key, uid): &mut _| object.key() == key && object.uid() == uid;
                 drop(self.gone.take_if(is_told));
             }
@@ -169,8 +169,9 @@ pub(super) async fn check(
     compare(&held, ours, &items)?;
     let whole = key.labels.is_empty() && key.fields.is_empty();
     let more = if first.metadata.next.is_empty() { Some(0) } else { first.metadata.remaining_item_count };
-    let count = more.filter(|_| whole).map(|more| items.len() + more);
-    Ok(Expected { at: Some(theirs), count, gone, held: held.len() })
+    let count = more.filter(|_| whole).and_then(|more| i64::try_from(items.len() + more).ok());
+    let held = i64::try_from(held.len()).unwrap_or(i64::MAX);
+    Ok(Expected { at: Some(theirs), count, gone, held })
 }
 
 /// No two objects have one version, and up to our version nothing was changed that is not held as it was then.
@@ -265,7 +266,8 @@ mod tests {
         let at = |version: u64| ResourceVersion::new(version);
         let held = |count| Expected { at: at(5), count: Some(count), gone: None, held: 2 };
         let gone = |count| Expected { gone: Some((ObjectKey::new("a", "x"), "x".to_owned())), ..held(count) };
-        let cases: [(Expected, &[&str], &str); 13] = [
+        let none = |count| Expected { held: 0, ..held(count) };
+        let cases: [(Expected, &[&str], &str); 14] = [
             // All fits.
             (held(2), &[], "."),
             (held(2), &["~x4", "~x6"], "..."),
@@ -282,6 +284,8 @@ mod tests {
             (gone(2), &["@7"], "?!"),
             // Too many of the same were told.
             (held(2), &["+z4", "@5"], ".?!"),
+            // As many are told as there were, but the end of one as well that was never held.
+            (none(1), &["-y3", "+x4", "@5"], "???!"),
             // What comes later says nothing of that time.
             (held(2), &["@5", "+z6", "@7"], "...."),
         ];

@@ -1,7 +1,7 @@
 //! The first list of a subscription, page by page. Pages that arrived are kept when the link breaks, and the next one is asked for
 //! when it is back; nothing of it is shown before it is whole.
 
-use std::{io::Write, sync::Arc};
+use std::{io::Write, sync::Arc, time::Duration};
 
 use axum::body::Body;
 use flate2::write::GzDecoder;
@@ -25,13 +25,18 @@ use crate::{
 
 /// Objects a page: what a cut costs at most. Large enough that pages cost no round trips to speak of; and the least. An API server ends an answer that takes
 /// longer than a minute, so that over a thin line one would never come as a whole: after each that broke off the next is half as long.
-const PAGE: (usize, usize) = (2000, 50);
+const PAGE: (usize, usize) = (2000, 10);
+
+/// After a page that came so soon the next one may be twice as long again.
+const QUICK: Duration = Duration::from_secs(10);
 
 /// A list on its way.
 pub(super) struct Listing {
     objects: Vec<Arc<Object>>,
     /// Objects of the next page.
     page: usize,
+    /// How many pages have come.
+    pages: usize,
     /// The token for the next page; `None` before the first.
     next: Option<String>,
     whole: Option<ResourceVersion>,
@@ -41,7 +46,7 @@ pub(super) struct Listing {
 
 impl Default for Listing {
     fn default() -> Self {
-        Self { objects: Vec::new(), page: PAGE.0, next: None, whole: None, began: None }
+        Self { objects: Vec::new(), page: PAGE.0, pages: 0, next: None, whole: None, began: None }
     }
 }
 
@@ -58,12 +63,13 @@ impl Listing {
                 self.began = Some(Instant::now());
                 subscription.caught_up();
             }
+            let asked = Instant::now();
             let response = self.ask(upstream, subscription, credential).await?;
-            let page = read(subscription, response).await;
-            if let Err(Ended::Link(_)) = page {
-                self.page = (self.page / 2).max(PAGE.1);
+            let (objects, end) = read(subscription, response).await?;
+            self.pages += 1;
+            if asked.elapsed() < QUICK {
+                self.page = (self.page * 2).min(PAGE.0);
             }
-            let (objects, end) = page?;
             self.objects.extend(objects.into_iter().map(Arc::new));
             if let Some(kind) = end.kind.strip_suffix("List") {
                 subscription.set_kind(kind);
@@ -75,6 +81,16 @@ impl Listing {
             }
         }
         Ok(())
+    }
+
+    /// A page broke off over a link that stayed.
+    pub(super) fn broke_off(&mut self) {
+        self.page = (self.page / 2).max(PAGE.1);
+    }
+
+    /// How many pages have come.
+    pub(super) fn pages(&self) -> usize {
+        self.pages
     }
 
     /// Asks for the next page.
