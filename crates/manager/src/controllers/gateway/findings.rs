@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 
 use api::names::{ENABLE_L3_TUNNEL, ENABLE_L7_PROXY, RAVEN_CONFIG_MAP};
 use api::raven::gateway::NODES_MAX;
-use api::{Endpoint, EndpointType, ExposeType, GatewayAddress, GatewayLink, labels};
+use api::{Endpoint, EndpointType, GatewayAddress, GatewayLink, labels};
 use kube::ResourceExt as _;
 
 use super::dialers::Dialers;
-use super::services;
+use super::exposure::all;
 use super::verdict::Case;
 use super::wording::{about, join, list};
 
@@ -72,7 +72,7 @@ impl Case<'_> {
     }
 
     /// Why fewer endpoints of a type are elected than asked for.
-    fn shortfall(&self, type_: EndpointType, elected: &[String]) -> Option<Finding> {
+    pub(super) fn shortfall(&self, type_: EndpointType, elected: &[String]) -> Option<Finding> {
         let (switch, disabled) = match type_ {
             EndpointType::Proxy => (ENABLE_L7_PROXY, OFF[0]),
             EndpointType::Tunnel => (ENABLE_L3_TUNNEL, OFF[1]),
@@ -187,65 +187,6 @@ impl Case<'_> {
         }
     }
 
-    pub(super) fn exposure(&self, active: &[Endpoint]) -> (Vec<GatewayAddress>, Option<Finding>) {
-        if !self.is_exposed() {
-            return (Vec::new(), None);
-        }
-        if !self.switches.l7 || self.replicas(EndpointType::Proxy) == 0 {
-            return (Vec::new(), self.shortfall(EndpointType::Proxy, &[]));
-        }
-        let proxies: Vec<&Endpoint> = active.iter().filter(|e| e.type_ == EndpointType::Proxy).collect();
-        let (addresses, missing) = match self.gateway.spec.expose_type {
-            ExposeType::LoadBalancer => {
-                let port = services::public_port(self.gateway);
-                let hosts = self.service.map(services::hosts).unwrap_or_default();
-                let address = |host| GatewayAddress { host, port, node_name: String::new() };
-                let name = services::public_name(&self.gateway.name_any());
-                let pending = format!(
-                    "Service {}/{name} has no address yet: is there a load balancer controller? If not, annotate it with {}",
-                    api::names::NAMESPACE,
-                    api::annotations::PUBLIC_SERVICE_EXTERNAL_IP
-                );
-                (hosts.into_iter().map(address).collect::<Vec<_>>(), Finding::no("AddressPending", pending))
-            }
-            ExposeType::PublicIP | ExposeType::None => {
-                let public = proxies.iter().filter(|endpoint| !endpoint.public_ip.is_empty());
-                let address = |endpoint: &&Endpoint| GatewayAddress {
-                    host: endpoint.public_ip.clone(),
-                    port: if endpoint.public_port == 0 { endpoint.port() } else { endpoint.public_port },
-                    node_name: endpoint.node_name.clone(),
-                };
-                let without = proxies.iter().filter(|e| e.public_ip.is_empty()).map(|e| e.node_name.as_str());
-                let message = format!("active endpoints without publicIP: {}", join(without));
-                (public.map(address).collect(), Finding::no("NoAddress", message))
-            }
-        };
-        let balanced = self.gateway.spec.expose_type == ExposeType::LoadBalancer;
-        let (port, elsewhere) = self.links_at(active);
-        let mut finding = if balanced && !elsewhere.is_empty() && !addresses.is_empty() {
-            let hubs = elsewhere.iter().map(|(node, at)| format!("that of {node} at {at}"));
-            let hubs: Vec<String> = hubs.collect();
-            let message = format!(
-                "the Service leads to port {port}, and hubs accept links elsewhere: {}: give all the same --tunnel-address",
-                list(&hubs)
-            );
-            Finding::no("ListenersDiffer", message)
-        } else if proxies.is_empty() {
-            Finding::no("NotElected", "no endpoint is active, see condition Elected")
-        } else if addresses.is_empty() {
-            missing
-        } else if let Some(amiss) = self.closed_ways_in(&proxies).or_else(|| self.differing_ports()) {
-            amiss
-        } else {
-            let shown = addresses.iter().map(shown).collect::<Vec<_>>();
-            Finding::yes("AddressKnown", format!("dialled at {}", shown.join(", ")))
-        };
-        if let Some(said) = self.external_addr(&proxies) {
-            let _ = write!(finding.message, "; {said}");
-        }
-        (addresses, Some(finding))
-    }
-
     pub(super) fn connected(
         &self,
         proxies: &[String],
@@ -333,16 +274,8 @@ fn missing_links(accepting: &str, addresses: &[GatewayAddress], dialers: &Dialer
     }
     format!(
         "{missed}: does TCP {} answer from there, and what does `edge-hub status` say on one of them (is --tunnel on)?",
-        join(addresses.iter().map(shown).collect::<Vec<_>>().iter().map(String::as_str))
+        all(addresses)
     )
-}
-
-fn shown(at: &GatewayAddress) -> String {
-    if at.host.contains(':') {
-        format!("[{}]:{}", at.host, at.port)
-    } else {
-        format!("{}:{}", at.host, at.port)
-    }
 }
 
 /// Reason of a Gateway that others are connected to.

@@ -102,6 +102,47 @@ fn a_load_balancer_leads_to_where_hubs_listen_and_the_condition_says_if_that_is_
     assert!(exposed(&world.plan()).message.contains(said));
 }
 
+/// Nobody dials an endpoint whose address is not written, however well its hub works.
+#[test]
+fn active_endpoints_without_an_address_are_told_of_beside_those_that_have_one() {
+    let mut world = world();
+    for node in ["c1", "c2"] {
+        world.hub(node, Liveness::Alive, &["a"]);
+    }
+    let mut told = |public: [&str; 2]| {
+        world.spec(0, |spec| {
+            for (endpoint, public) in spec.endpoints.iter_mut().zip(public) {
+                public.clone_into(&mut endpoint.public_ip);
+            }
+        });
+        let verdict = &world.plan().verdicts[0];
+        let exposed = verdict.exposed.clone().unwrap();
+        (verdict.addresses.len(), exposed.holds, exposed.reason, exposed.message)
+    };
+    let remedy = "nobody dials them; set publicIP of each in spec.endpoints";
+    for (public, addresses, holds, reason, message) in [
+        (
+            ["192.0.2.1", "192.0.2.2"],
+            2,
+            true,
+            "AddressKnown",
+            "dialled at 192.0.2.1:10262, 192.0.2.2:443".to_owned(),
+        ),
+        (
+            ["192.0.2.1", ""],
+            1,
+            false,
+            "NoAddress",
+            format!(
+                "active endpoints without publicIP: c2: {remedy}; the others are dialled at 192.0.2.1:10262"
+            ),
+        ),
+        (["", ""], 0, false, "NoAddress", format!("active endpoints without publicIP: c1, c2: {remedy}")),
+    ] {
+        assert_eq!(told(public), (addresses, holds, reason, message));
+    }
+}
+
 /// With `PublicIP` there is no Service that could follow the hubs, and what nodes dial is in the spec.
 #[test]
 fn what_ravens_config_map_says_of_links_at_public_addresses_is_told_of_unless_hubs_listen_there() {

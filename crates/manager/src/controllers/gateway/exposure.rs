@@ -1,0 +1,104 @@
+//! Pure: where an exposed Gateway is dialled, and why it is not, or not at all of its active endpoints.
+
+use std::fmt::Write as _;
+
+use api::{Endpoint, EndpointType, ExposeType, GatewayAddress};
+use kube::ResourceExt as _;
+
+use super::findings::Finding;
+use super::services;
+use super::verdict::Case;
+use super::wording::{join, list};
+
+impl Case<'_> {
+    /// Its addresses, and condition `Exposed`, if it is to be exposed.
+    pub(super) fn exposure(&self, active: &[Endpoint]) -> (Vec<GatewayAddress>, Option<Finding>) {
+        if !self.is_exposed() {
+            return (Vec::new(), None);
+        }
+        if !self.switches.l7 || self.replicas(EndpointType::Proxy) == 0 {
+            return (Vec::new(), self.shortfall(EndpointType::Proxy, &[]));
+        }
+        let proxies: Vec<&Endpoint> = active.iter().filter(|e| e.type_ == EndpointType::Proxy).collect();
+        let (addresses, missing) = match self.gateway.spec.expose_type {
+            ExposeType::LoadBalancer => {
+                let port = services::public_port(self.gateway);
+                let hosts = self.service.map(services::hosts).unwrap_or_default();
+                let address = |host| GatewayAddress { host, port, node_name: String::new() };
+                let name = services::public_name(&self.gateway.name_any());
+                let pending = format!(
+                    "Service {}/{name} has no address yet: is there a load balancer controller? If not, annotate it with {}",
+                    api::names::NAMESPACE,
+                    api::annotations::PUBLIC_SERVICE_EXTERNAL_IP
+                );
+                let addresses: Vec<_> = hosts.into_iter().map(address).collect();
+                let missing = addresses.is_empty().then(|| Finding::no("AddressPending", pending));
+                (addresses, missing)
+            }
+            ExposeType::PublicIP | ExposeType::None => {
+                let public = proxies.iter().filter(|endpoint| !endpoint.public_ip.is_empty());
+                let address = |endpoint: &&Endpoint| GatewayAddress {
+                    host: endpoint.public_ip.clone(),
+                    port: if endpoint.public_port == 0 { endpoint.port() } else { endpoint.public_port },
+                    node_name: endpoint.node_name.clone(),
+                };
+                let addresses: Vec<_> = public.map(address).collect();
+                let missing = unaddressed(&proxies, &addresses);
+                (addresses, missing)
+            }
+        };
+        let balanced = self.gateway.spec.expose_type == ExposeType::LoadBalancer;
+        let (port, elsewhere) = self.links_at(active);
+        let mut finding = if balanced && !elsewhere.is_empty() && !addresses.is_empty() {
+            let hubs = elsewhere.iter().map(|(node, at)| format!("that of {node} at {at}"));
+            let hubs: Vec<String> = hubs.collect();
+            let message = format!(
+                "the Service leads to port {port}, and hubs accept links elsewhere: {}: give all the same --tunnel-address",
+                list(&hubs)
+            );
+            Finding::no("ListenersDiffer", message)
+        } else if proxies.is_empty() {
+            Finding::no("NotElected", "no endpoint is active, see condition Elected")
+        } else if let Some(missing) = missing {
+            missing
+        } else if let Some(amiss) = self.closed_ways_in(&proxies).or_else(|| self.differing_ports()) {
+            amiss
+        } else {
+            Finding::yes("AddressKnown", format!("dialled at {}", all(&addresses)))
+        };
+        if let Some(said) = self.external_addr(&proxies) {
+            let _ = write!(finding.message, "; {said}");
+        }
+        (addresses, Some(finding))
+    }
+}
+
+/// What is so if nodes cannot dial some of these endpoints, or any: nobody but the Gateway's author knows their addresses.
+fn unaddressed(proxies: &[&Endpoint], addresses: &[GatewayAddress]) -> Option<Finding> {
+    let without = proxies.iter().filter(|endpoint| endpoint.public_ip.is_empty());
+    let without: Vec<&str> = without.map(|endpoint| endpoint.node_name.as_str()).collect();
+    if without.is_empty() {
+        return None;
+    }
+    let mut message = format!(
+        "active endpoints without publicIP: {}: nobody dials them; set publicIP of each in spec.endpoints",
+        join(without)
+    );
+    if !addresses.is_empty() {
+        let _ = write!(message, "; the others are dialled at {}", all(addresses));
+    }
+    Some(Finding::no("NoAddress", message))
+}
+
+/// As they are dialled.
+pub(super) fn all(addresses: &[GatewayAddress]) -> String {
+    addresses.iter().map(shown).collect::<Vec<_>>().join(", ")
+}
+
+fn shown(at: &GatewayAddress) -> String {
+    if at.host.contains(':') {
+        format!("[{}]:{}", at.host, at.port)
+    } else {
+        format!("{}:{}", at.host, at.port)
+    }
+}
