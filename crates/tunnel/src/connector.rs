@@ -202,7 +202,10 @@ impl Connector {
         let view = self.view();
         let origin = match &request.origin {
             Some(origin) => origin.clone(),
-            None => Origin::of(view.domain_of(&self.me).ok_or(OpenError::NoLink)?),
+            None => Origin {
+                vouched: request.unvouched.is_none(),
+                ..Origin::of(view.domain_of(&self.me).ok_or(OpenError::NoLink)?)
+            },
         };
         let (way, seat) = match route(&self.me, &origin, &request.target, &view) {
             Route::Refused(refusal) => return Err(refusal.into()),

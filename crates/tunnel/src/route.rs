@@ -28,6 +28,8 @@ pub struct Origin {
     pub domain: Option<Domain>,
     /// Who asks.
     pub asker: Asker,
+    /// Whether somebody vouches for the client. For who came in where nobody is asked who it is, to this node or to one that asks for it, nobody does.
+    pub vouched: bool,
 }
 
 /// Who asks a node for a stream.
@@ -46,7 +48,7 @@ pub enum Asker {
 impl Origin {
     /// Of a node of this domain, which asks for itself.
     pub fn of(domain: Domain) -> Self {
-        Self { domain: Some(domain), asker: Asker::Own }
+        Self { domain: Some(domain), asker: Asker::Own, vouched: true }
     }
 }
 
@@ -355,12 +357,13 @@ fn locate_node(
 }
 
 /// Whether what a node says of its addresses is not enough for whoever asks. A cloud's gateway dials where they say, so the key of any node that
-/// counts as one of the cloud would make it dial any host at the ports that are listed for others. Who has the cloud's rights, as an API server,
-/// dials nodes where they say anyway, and so does a program of this node, which could by itself.
+/// counts as one of the cloud would make it dial any host at the ports that are listed for others. Who has the cloud's rights and has shown who it
+/// is, as an API server, dials nodes where they say anyway, and so does a program of this node, which could by itself. Whoever comes to a port that
+/// asks nobody has the cloud's rights as well, and could be the one who has that key: to nodes of the cloud he needs no gateway.
 fn believes_nobody(me: &str, name: &str, origin: &Origin, view: &View) -> bool {
     let is_cloud = |name: &str| view.nodes.get(name).is_some_and(|node| node.place == Place::Cloud);
     let for_the_cloud = origin.domain.as_ref().is_some_and(|domain| view.is_exposed(domain));
-    let for_others = origin.asker != Asker::Own && !for_the_cloud;
+    let for_others = !origin.vouched || (origin.asker != Asker::Own && !for_the_cloud);
     for_others && is_cloud(me) && is_cloud(name) && name != me && !view.is_vouched_for(name)
 }
 

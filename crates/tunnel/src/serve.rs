@@ -59,6 +59,7 @@ async fn as_long_as(
 ) {
     let limit = connector.limits().drain;
     let (asks, uri) = (peer.clone(), asked.request.uri().clone());
+    let vouched = !source(asked.request.headers()).is_some_and(Source::is_of_stranger);
     let judge = connector.clone();
     let lost = async move {
         let mut lost = false;
@@ -67,9 +68,9 @@ async fn as_long_as(
                 () = rights.changed() => {
                     let view = judge.view();
                     let origin = match view.domain_of(&asks) {
-                        Some(of) => origin(judge.me(), &asks, of, reverse, &view),
+                        Some(of) => Origin { vouched, ..origin(judge.me(), &asks, of, reverse, &view) },
                         // Whoever is named no more may have what is for everyone.
-                        None => Origin { domain: None, asker: Asker::Peer },
+                        None => Origin { domain: None, asker: Asker::Peer, vouched },
                     };
                     let target = uri.authority().and_then(|authority| Target::parse(authority.as_str(), None).ok());
                     let allowed = |target| !matches!(route(judge.me(), &origin, &target, &view), Route::Refused(_));
@@ -85,7 +86,7 @@ async fn as_long_as(
     }
 }
 
-/// With which rights a peer of domain `of` asks, by what is known now.
+/// With which rights a peer of domain `of` asks, by what is known now, for one for whom it vouches.
 fn origin(me: &str, peer: &str, of: Domain, reverse: bool, view: &View) -> Origin {
     let sibling = view.domain_of(me).as_ref() == Some(&of) && view.is_endpoint(peer, &of);
     let asker = match (reverse, sibling) {
@@ -95,7 +96,7 @@ fn origin(me: &str, peer: &str, of: Domain, reverse: bool, view: &View) -> Origi
     };
     // Whom this node dialled it took for a gateway then, whatever an election has made of it since.
     let domain = if reverse { Some(of) } else { view.speaks_for(peer, of) };
-    Origin { domain, asker }
+    Origin { domain, asker, vouched: true }
 }
 
 /// Answers one stream of the link to `peer`, which may be a `reverse` one.
@@ -123,7 +124,8 @@ async fn stream(connector: Arc<Connector>, peer: Arc<str>, domain: Domain, rever
         Some(one) => Some(Source::of_domain(&one)),
         None => said,
     };
-    let origin = Some(origin(connector.me(), &peer, domain, reverse, &view));
+    let vouched = !said.is_some_and(Source::is_of_stranger);
+    let origin = Some(Origin { vouched, ..origin(connector.me(), &peer, domain, reverse, &view) });
     let unvouched = source.map(|source| Unvouched { listener: "links", source });
     let (caller, patience, used) = (peer, Duration::ZERO, Arc::default());
     let request = Request { target, origin, caller, class, hops, unvouched, used, request_id, patience };

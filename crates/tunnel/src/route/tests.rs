@@ -218,7 +218,7 @@ fn no_node_takes_the_name_of_what_is_listed() {
 #[test]
 fn a_node_that_lies_about_its_addresses_leads_nobody_elsewhere() {
     let at = |view: &View, domain: Option<Domain>, target: &str| {
-        let origin = Origin { domain, asker: Asker::Peer };
+        let origin = Origin { domain, asker: Asker::Peer, vouched: true };
         describe(&route("c1", &origin, &Target::parse(target, None).unwrap(), view))
     };
     let (edge, nobody) = (Some(Domain::Pool("a".into())), None);
@@ -408,6 +408,7 @@ fn names_that_end_with_a_number_are_nodes_or_nothing() {
 
 mod around;
 mod neighbours;
+mod unasked;
 
 proptest! {
     /// From any node to any node: nobody is asked who is this node itself or stands for nothing, a node without a tunnel asks
@@ -439,7 +440,7 @@ proptest! {
                         Direction::Forward if sibling => Asker::Sibling,
                         Direction::Forward => Asker::Peer,
                     };
-                    origin = Origin { domain: view.speaks_for(&me, mine), asker };
+                    origin = Origin { domain: view.speaks_for(&me, mine), asker, vouched: true };
                     me = next;
                 }
                 Route::Refused(refusal) => prop_assert!(false, "{refusal:?}"),

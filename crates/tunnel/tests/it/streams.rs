@@ -1,6 +1,6 @@
 //! What a stream does that a TCP connection would do.
 
-use std::{sync::Arc, time::Duration};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -9,14 +9,17 @@ use tokio::{
     time::timeout,
 };
 use tunnel::{
+    connector::{Request, Unvouched},
     destination::{Callers, Destination, Rule},
     protocol::{Class, Limits, OpenError},
     relay::Pipe,
     route::Direction,
-    view::Domain,
+    view::{Domain, GatewayState, Node},
 };
 
-use crate::world::{SOON, World, ask, destination, echo, eventually, limits, only, own_address, refused};
+use crate::world::{
+    SOON, World, ask, destination, echo, eventually, limits, only, own_address, refused, request,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_conversation_both_ways() {
@@ -175,4 +178,42 @@ async fn a_node_that_its_endpoint_does_not_know_is_unknown_at_once() {
     // Once by the cloud, and once on the way of the edge's own: never in circles.
     assert_eq!(refused(&edge), [("unknown", 3)].into());
     assert_eq!(refused(&cloud), [("unknown", 2)].into());
+}
+
+/// A node of the cloud says itself where it is. Whoever came in where nobody is asked is not led there, be it by this gateway or by another one
+/// that it asks for him.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_not_known_is_not_led_where_a_node_of_the_cloud_says() {
+    let mut seen = crate::world::view();
+    let pool = Domain::Pool("y".into());
+    for (name, pool) in [("c3", None), ("y1", Some("y")), ("y2", Some("y"))] {
+        let node = Node { pool: pool.map(str::to_owned), ..seen.nodes["c2"].clone() };
+        seen.nodes.insert(name.into(), node);
+    }
+    let endpoints = ["y1".to_owned()].into();
+    seen.gateways.insert(pool, GatewayState { exposed: true, endpoints, ..GatewayState::default() });
+    let (world, mut tasks) = (World::with(seen, limits()), JoinSet::new());
+    let (mut here, mut there) = (world.hub("c1", true), world.hub("y1", true));
+    here.desired.send_replace(only(
+        crate::world::links("y1", there.listen().await, 1),
+        Direction::Forward,
+        Class::Interactive,
+    ));
+    here.dial();
+    here.links(1).await;
+    let port = echo(&mut tasks).await;
+    for (node, expected) in [
+        ("c1", None),
+        ("c2", None),
+        ("y1", None),
+        ("c3", Some(OpenError::NotAllowed)),
+        ("y2", Some(OpenError::NotAllowed)),
+    ] {
+        let known = request(&format!("{node}:{port}"));
+        assert_eq!(here.connector.connect(&known).await.err(), None, "{node}");
+        let source = IpAddr::from([192, 0, 2, 1]).into();
+        let unvouched = Some(Unvouched { listener: "test", source });
+        let said = here.connector.connect(&Request { unvouched, ..known }).await;
+        assert_eq!(said.err(), expected, "{node}");
+    }
 }

@@ -400,7 +400,8 @@ fn cloud_nodes_that_no_gateway_lists_do_not_speak_for_the_cloud() {
     }
     assert_eq!(plan.view.domain_of("again"), Some(Domain::Cloud));
     assert_eq!(plan.view.domain_of("labelled"), Some(Domain::Cloud));
-    let nobody = Origin { domain: plan.view.speaks_for("again", Domain::Cloud), asker: Asker::Peer };
+    let domain = plan.view.speaks_for("again", Domain::Cloud);
+    let nobody = Origin { domain, asker: Asker::Peer, vouched: true };
     let asked = |target: &str| {
         let target = tunnel::target::Target::parse(target, None).unwrap();
         route("c1", &nobody, &target, &plan.view)

@@ -76,7 +76,7 @@ fn nobody_is_led_to_a_neighbour() {
     let origins = [own, Some(Domain::Cloud), Some(Domain::Pool("a".into())), None];
     for asker in [Asker::Reverse, Asker::Peer, Asker::Sibling] {
         for domain in origins.clone() {
-            let origin = Origin { domain, asker };
+            let origin = Origin { domain, asker, vouched: true };
             for target in ["near:10250", "near:18090", "192.168.1.11:10250", "[fd00::11]:18090"] {
                 let target = Target::parse(target, None).unwrap();
                 let way = route("solo", &origin, &target, &view);
