@@ -19,9 +19,10 @@ use tracing::{debug, field::display, info, warn};
 
 use crate::{
     admission::{Admission, NotAdmitted},
+    audit::Unknown,
     connector::Connector,
     credentials::Credentials,
-    doorway::{Doorway, Place},
+    doorway::{Doorway, Place, Source},
     ending::Ending,
     expiry,
     identity::{Identity, IdentityError, PeerVerifier},
@@ -88,6 +89,30 @@ impl AcceptError {
             Self::Identity(_) => Some("identity"),
             Self::NotAdmitted(..) | Self::TooManyLinks(_) | Self::Link(_) => None,
         }
+    }
+
+    /// The same of one that has shown which node it is, and as whom its lines are counted: who has the key of one must not fill the log, nor keep what
+    /// there is to say of another out of it.
+    fn of_known(&self, address: IpAddr) -> Option<(&'static str, Source)> {
+        let node = |name: &String| Source::of_domain(&Domain::Solo(name.clone()));
+        match self {
+            Self::NotAdmitted(name, _) => Some(("not_admitted", node(name))),
+            Self::TooManyLinks(name) => Some(("too_many_links", node(name))),
+            Self::Link(_) => Some(("link", address.into())),
+            Self::NoCredentials
+            | Self::Silent
+            | Self::Handshake(_)
+            | Self::HandshakeTimeout
+            | Self::Identity(_) => None,
+        }
+    }
+}
+
+/// Whether there is a line for one more connection from this address that became no link.
+fn may_tell(error: &AcceptError, address: IpAddr, strangers: &Strangers, known: &Unknown) -> bool {
+    match error.of_known(address) {
+        Some((kind, source)) => known.may_tell("links", kind, source),
+        None => error.of_stranger().is_none_or(|kind| strangers.may_tell(kind)),
     }
 }
 
@@ -170,7 +195,7 @@ impl Gateway {
             }
             Err(error) => {
                 self.connector.stats().link_failed();
-                let told = error.of_stranger().is_none_or(|kind| strangers.may_tell(kind));
+                let told = may_tell(&error, address.ip(), strangers, self.connector.unknown());
                 let error = &error as &dyn std::error::Error;
                 if told {
                     warn!(%address, error, "no link");
@@ -307,5 +332,26 @@ impl Gateway {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_node_fills_the_log_nor_hides_another() {
+        let (strangers, known) = (Strangers::default(), Unknown::default());
+        let address = IpAddr::from([192, 0, 2, 7]);
+        let told = |error: &dyn Fn() -> AcceptError| {
+            (0..1000).filter(|_| may_tell(&error(), address, &strangers, &known)).count()
+        };
+        let not_admitted =
+            |node: &'static str| move || AcceptError::NotAdmitted(node.to_owned(), NotAdmitted::UnknownNode);
+        assert_eq!(told(&|| AcceptError::TooManyLinks("a1".to_owned())), 1);
+        // Behind the same NAT, too.
+        assert_eq!([told(&not_admitted("a1")), told(&not_admitted("a2"))], [1, 1]);
+        assert_eq!(told(&|| AcceptError::Silent), 5);
+        assert_eq!(told(&not_admitted("a3")), 1, "strangers hide no node");
     }
 }

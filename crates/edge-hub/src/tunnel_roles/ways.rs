@@ -246,7 +246,11 @@ async fn mutual(
     let leaf = client.get_ref().1.peer_certificates().and_then(<[_]>::first);
     let name = leaf.and_then(user_of).map(|user| user.name).unwrap_or_default();
     if !names.contains(&*name) {
-        warn!(target: "tunnel::audit", caller = peer, %name, "refused: not one of --tunnel-client-names");
+        if state.connector.unknown().may_tell("clients", "name", arrival.source()) {
+            warn!(target: "tunnel::audit", caller = peer, %name, "refused: not one of --tunnel-client-names");
+        } else {
+            debug!(peer, %name, "not one of --tunnel-client-names");
+        }
         let _ = client.write_all(DENIED).await;
         let _ = client.shutdown().await;
         return;
@@ -319,74 +323,4 @@ fn server_config(clients: &Mutual, shown: &Shown) -> Result<ServerConfig, String
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use testkit::api_server::pki::Authority;
-    use tokio::io::AsyncReadExt;
-
-    use super::{super::shown_files, *};
-
-    /// Root's program asks for a stream from the loopback proxy; gives the status.
-    async fn asked(users: &[LocalUser], process: CallerProcess) -> String {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let mut program = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        let (client, peer) = listener.accept().await.unwrap();
-        program.write_all(b"CONNECT n:1 HTTP/1.1\r\nHost: n:1\r\n\r\n").await.unwrap();
-        let (state, ending) = (State::new("n"), Ending::at(CancellationToken::new()));
-        let (users, owner) = (Arc::new(users.iter().copied().collect()), (Some(0), process));
-        let mut tasks = JoinSet::new();
-        tasks.spawn(local(state, users, owner, ending, client, peer.to_string(), Arrival::uncounted()));
-        let mut answer = [0; 12];
-        program.read_exact(&mut answer).await.unwrap();
-        String::from_utf8_lossy(&answer[9..]).into_owned()
-    }
-
-    #[tokio::test]
-    async fn who_forwards_a_port_of_a_pod_is_no_program_of_the_node() {
-        let root = [LocalUser::Uid(0)];
-        let all = [LocalUser::Uid(0), LocalUser::Any];
-        // Nothing is known of the cluster here, so there is no way to any node.
-        for (users, origin, expected) in [
-            (&root[..], Some(Origin::Node), "503"),
-            (&root, Some(Origin::Pod), "503"),
-            (&root, Some(Origin::Runtime), "403"),
-            (&root, None, "403"),
-            (&[LocalUser::Uid(1)], Some(Origin::Node), "403"),
-            (&all, Some(Origin::Runtime), "503"),
-            (&all, None, "503"),
-        ] {
-            let process = origin.map_or_else(CallerProcess::unknown, CallerProcess::of);
-            assert_eq!(asked(users, process).await, expected, "{users:?} {origin:?}");
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn who_may_come_in_is_what_the_file_says_now_for_each_connection() {
-        tls::install_provider();
-        let folder = tempfile::tempdir().unwrap();
-        let [gateways, before, after] =
-            ["gateways", "before", "after"].map(|name| Authority::generate(name).unwrap());
-        let own = gateways.server(&["gateway"]).unwrap();
-        let shown = shown_files::shown(folder.path(), gateways.pem(), &own);
-        let authority = folder.path().join("clients.crt");
-        let known = |text: &str| fs::write(&authority, text).unwrap();
-        known(before.pem());
-        let address = "127.0.0.1:0".parse().unwrap();
-        let clients = Mutual { address, authority: authority.clone(), names: BTreeSet::new() };
-        let (state, config) = (State::new("n"), Arc::new(ArcSwapOption::empty()));
-        let (_keep, shown) = watch::channel(Some(shown));
-        let mut tasks = JoinSet::new();
-        tasks.spawn(follow(state.clone(), clients, shown, config.clone()));
-        sleep(Duration::from_secs(1)).await;
-        let first: Arc<ServerConfig> = config.load_full().unwrap();
-        assert!(first.send_tls13_tickets == 0 && !first.session_storage.can_cache());
-        known("half a file");
-        sleep(AGAIN).await;
-        assert_eq!(state.problems().len(), 1);
-        assert!(Arc::ptr_eq(&first, &config.load_full().unwrap()), "the last one that could be read stays");
-        known(after.pem());
-        sleep(AGAIN).await;
-        assert!(state.problems().is_empty() && !Arc::ptr_eq(&first, &config.load_full().unwrap()));
-    }
-}
+mod tests;
