@@ -32,6 +32,7 @@ mod pool_gateways;
 mod ports;
 mod services;
 mod status;
+mod unlinked;
 mod verdict;
 mod ways_in;
 mod wording;

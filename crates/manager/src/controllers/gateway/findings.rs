@@ -10,6 +10,7 @@ use kube::ResourceExt as _;
 
 use super::dialers::Dialers;
 use super::exposure::all;
+use super::unlinked::{PARTLY, Unlinked};
 use super::verdict::Case;
 use super::wording::{about, join, list};
 
@@ -193,7 +194,9 @@ impl Case<'_> {
         links: &[GatewayLink],
         addresses: &[GatewayAddress],
         dialers: &Dialers<'_>,
+        unlinked: &Unlinked,
     ) -> Finding {
+        let partly = self.partly(unlinked, addresses);
         if !self.switches.l7 {
             return Finding::no(OFF[0], format!("ConfigMap {RAVEN_CONFIG_MAP} turns it off"));
         }
@@ -220,7 +223,7 @@ impl Case<'_> {
                 if !missed.is_empty() {
                     let _ = write!(message, "; missed are {}", about(&missed));
                 }
-                Finding::yes(ACCEPTING, message)
+                told(ACCEPTING, message, partly)
             } else if dialers.is_empty() {
                 Finding::yes(
                     ACCEPTING,
@@ -255,7 +258,15 @@ impl Case<'_> {
         }
         let gateways: BTreeSet<&str> = links.iter().map(|link| link.gateway.as_str()).collect();
         let nodes: BTreeSet<&str> = links.iter().map(|link| link.node_name.as_str()).collect();
-        Finding::yes("Connected", format!("{} via {}", join(nodes), join(gateways)))
+        told("Connected", format!("{} via {}", join(nodes), join(gateways)), partly)
+    }
+}
+
+/// That it is connected; and if not by all that should be, whom it lacks.
+fn told(reason: &'static str, message: String, partly: Option<String>) -> Finding {
+    match partly {
+        Some(partly) => Finding::yes(PARTLY, format!("{message}; {partly}")),
+        None => Finding::yes(reason, message),
     }
 }
 

@@ -10,6 +10,7 @@ use api::names::{
 };
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Resource, ResourceExt as _};
 use tracing::{debug, info, warn};
@@ -92,6 +93,7 @@ pub(crate) fn observe(context: &Context) -> Observed {
     let now = Instant::now();
     Observed {
         now,
+        time: Timestamp::now(),
         switches: Switches::of(context.configs.named(RAVEN_CONFIG_MAP).as_deref()),
         listeners: Listeners::of(context.configs.named(RAVEN_AGENT_CONFIG_MAP).as_deref()),
         untrusted_selectors: rules.untrusted(),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use api::{EndpointType, ExposeType, Gateway, NodePool};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::ResourceExt as _;
@@ -20,6 +21,7 @@ use super::node_names;
 use super::pool_gateways::{self, PoolGateways};
 use super::ports::{self, Listeners, ProxyPort};
 use super::services::{self, Backend};
+use super::unlinked::Unlinked;
 use super::verdict::{Case, Switches, Verdict};
 use super::ways_in::{self, Closed};
 
@@ -27,6 +29,8 @@ use super::ways_in::{self, Closed};
 #[derive(Debug)]
 pub(crate) struct Observed {
     pub(crate) now: Instant,
+    /// The same moment as clocks show it.
+    pub(crate) time: Timestamp,
     pub(crate) switches: Switches,
     pub(crate) listeners: Listeners,
     /// The Gateways that can be read and are not going away, sorted by name.
@@ -59,6 +63,7 @@ pub(crate) struct Memory {
     /// Since when there have been nodes that would dial.
     dialled_since: Option<Instant>,
     closed: Closed,
+    unlinked: Unlinked,
 }
 
 impl Memory {
@@ -70,6 +75,7 @@ impl Memory {
             living_since: None,
             dialled_since: None,
             closed: Closed::default(),
+            unlinked: Unlinked::default(),
         }
     }
 }
@@ -164,11 +170,17 @@ pub(crate) fn plan(observed: &Observed, memory: &Memory) -> (Plan, Memory) {
         *elected = elections.hold(case, dialled_since);
     }
     let Elections { kept: records, look_at, .. } = elections;
-    let verdict =
-        |(case, [proxies, tunnels]): (&Case<'_>, &[Vec<String>; 2])| case.verdict(proxies, tunnels, &dialers);
+    let without = cases.iter().zip(&elected).flat_map(|(case, [proxies, _])| case.without_a_link(proxies));
+    let unlinked = memory.unlinked.next(without, observed.now, observed.time);
+    let verdict = |(case, [proxies, tunnels]): (&Case<'_>, &[Vec<String>; 2])| {
+        case.verdict(proxies, tunnels, &dialers, &unlinked)
+    };
     let mut plan = Plan {
         verdicts: cases.iter().zip(&elected).map(verdict).collect(),
-        look_at: look_at.into_iter().chain(closed.look_at(observed.now)).min(),
+        look_at: [look_at, closed.look_at(observed.now), unlinked.look_at(observed.now)]
+            .into_iter()
+            .flatten()
+            .min(),
         ..Plan::default()
     };
     let cluster_ips = services_and_slices(observed, &living, &ports, &closed, &mut plan);
@@ -183,7 +195,7 @@ pub(crate) fn plan(observed: &Observed, memory: &Memory) -> (Plan, Memory) {
         observed.for_edge_pools,
     );
     let started = memory.started;
-    (plan, Memory { started, records, living_since, dialled_since, closed })
+    (plan, Memory { started, records, living_since, dialled_since, closed, unlinked })
 }
 
 /// The elections of one plan.

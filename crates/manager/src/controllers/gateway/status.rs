@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::Context;
 use super::findings::{ACCEPTING, Finding};
+use super::unlinked::PARTLY;
 use super::verdict::Verdict;
 use crate::controllers::conditions::{Check, changes as condition_changes, event};
 use crate::controllers::node_pool::apply::WriteError;
@@ -72,7 +73,8 @@ fn steady(links: &[GatewayLink], before: &[GatewayLink]) -> Vec<GatewayLink> {
 pub(crate) fn differ_in_times_only(before: &GatewayStatus, after: &GatewayStatus) -> bool {
     let timeless = |status: &GatewayStatus| {
         let mut status = status.clone();
-        for condition in status.conditions.iter_mut().filter(|condition| condition.reason == ACCEPTING) {
+        let names = |condition: &&mut Condition| [ACCEPTING, PARTLY].contains(&condition.reason.as_str());
+        for condition in status.conditions.iter_mut().filter(names) {
             condition.message.clear();
         }
         status.round_trip.clear();
@@ -161,7 +163,19 @@ pub(crate) fn changes(before: Option<&GatewayStatus>, after: &GatewayStatus) -> 
     }));
     let previous = before.map(|status| status.conditions.as_slice()).unwrap_or_default();
     events.extend(condition_changes(previous, after.conditions.iter()));
+    events.extend(partly_changes(previous, &after.conditions));
     events
+}
+
+/// The event that a Gateway which stays connected is so by fewer of its endpoints than before, or by all again.
+fn partly_changes(before: &[Condition], after: &[Condition]) -> Option<Event> {
+    let of = |conditions: &'_ [Condition]| {
+        let connected = conditions.iter().find(|condition| condition.type_ == conditions::CONNECTED);
+        connected.filter(|condition| condition.status == "True").cloned()
+    };
+    let (before, after) = (of(before)?, of(after)?);
+    let (was, is) = (before.reason == PARTLY, after.reason == PARTLY);
+    (was != is).then(|| event(!is, &after.reason, &after.message, "Reconcile"))
 }
 
 #[cfg(test)]

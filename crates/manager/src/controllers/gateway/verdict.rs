@@ -18,6 +18,7 @@ use super::hub_reports::Hub;
 use super::liveness::Liveness;
 use super::ports::{self, External};
 use super::services;
+use super::unlinked::Unlinked;
 use super::ways_in::Closed;
 
 /// The switches of raven's ConfigMap.
@@ -178,7 +179,7 @@ impl Case<'_> {
     }
 
     /// Whether anybody is linked to an endpoint of an exposed Gateway.
-    fn has_links(&self, node: &str) -> bool {
+    pub(super) fn has_links(&self, node: &str) -> bool {
         self.hubs.get(node).is_some_and(|hub| !hub.links.is_empty())
     }
 
@@ -211,7 +212,7 @@ impl Case<'_> {
     }
 
     /// The nodes of exposed gateways to which `node` has a link, with its round-trip times.
-    fn gateways_of(&self, node: &str) -> Vec<(&str, i32)> {
+    pub(super) fn gateways_of(&self, node: &str) -> Vec<(&str, i32)> {
         let living = self.living.iter().filter_map(|name| Some((name.as_str(), self.hubs.get(name)?)));
         living.filter_map(|(name, hub)| Some((name, *hub.links.get(node)?))).collect()
     }
@@ -228,8 +229,14 @@ impl Case<'_> {
         (port, reported.into_iter().filter(|(_, at)| *at != port).collect())
     }
 
-    /// What is true of the Gateway, given who is elected by type, and who dials.
-    pub(crate) fn verdict(&self, proxies: &[String], tunnels: &[String], dialers: &Dialers<'_>) -> Verdict {
+    /// What is true of the Gateway, given who is elected by type, who dials, and who has no link.
+    pub(crate) fn verdict(
+        &self,
+        proxies: &[String],
+        tunnels: &[String],
+        dialers: &Dialers<'_>,
+        unlinked: &Unlinked,
+    ) -> Verdict {
         let mut active = Vec::new();
         for (type_, elected, key) in [
             (EndpointType::Proxy, proxies, ENABLE_L7_PROXY),
@@ -250,7 +257,7 @@ impl Case<'_> {
             gateway: Arc::clone(self.gateway),
             nodes: self.nodes(tunnels),
             elected: self.elected(proxies, tunnels),
-            connected: self.connected(proxies, &links, &addresses, dialers),
+            connected: self.connected(proxies, &links, &addresses, dialers, unlinked),
             exposed,
             link_port: self.links_at(&active).0,
             active,

@@ -1,4 +1,5 @@
 mod missed;
+mod partly;
 mod reached;
 mod settling;
 mod trust;
@@ -63,6 +64,7 @@ fn world() -> World {
         json!({ "metadata": { "name": PROXY_INTERNAL_SERVICE }, "spec": { "clusterIP": "10.9.9.9" } });
     let observed = Observed {
         now,
+        time: Timestamp::constant(1_800_000_000, 5),
         switches: Switches { l7: true, l3: true },
         listeners: Listeners::of(None),
         gateways: vec![gateway("cloud", &cloud), gateway("shop", &json!({}))],

@@ -97,6 +97,34 @@ fn events_tell_of_changes_only() {
     assert_eq!(told(Some(&moved), &first), ["ActiveEndpointElected", "!ActiveEndpointLost", "Connected"]);
 }
 
+/// It is connected all the same, so its status does not change, and somebody should look.
+#[test]
+fn events_tell_of_a_gateway_that_is_connected_in_part() {
+    let of = |finding: Finding| {
+        let mut verdict = verdict(None);
+        verdict.connected = finding;
+        compute(&verdict, NOW)
+    };
+    let (whole, partly) = (
+        of(Finding::yes("Connected", "a, b via c1".into())),
+        of(Finding::yes(PARTLY, "a via c1; without a link is b".into())),
+    );
+    let none = of(Finding::no("NoTunnel", "none of a, b has a link"));
+    let more = of(Finding::yes(PARTLY, "a via c1, c2; without a link is b".into()));
+    let told = |before: &GatewayStatus, after: &GatewayStatus| -> Vec<(bool, String)> {
+        let words = |event: &Event| (event.type_ == EventType::Normal, event.reason.clone());
+        changes(Some(before), after).iter().map(words).collect()
+    };
+    let one = |good, reason: &str| vec![(good, reason.to_owned())];
+    assert_eq!(told(&whole, &partly), one(false, "PartlyConnected"));
+    assert_eq!(told(&partly, &whole), one(true, "Connected"));
+    assert_eq!((told(&partly, &partly), told(&partly, &more)), (vec![], vec![]));
+    assert_eq!(told(&none, &partly), one(true, "PartlyConnected"));
+    assert_eq!(told(&partly, &none), one(false, "NoTunnel"));
+    // Which of them is linked to whom is written as seldom as round-trip times; that it has begun, at once.
+    assert!(differ_in_times_only(&partly, &more) && !differ_in_times_only(&whole, &partly));
+}
+
 #[test]
 fn what_is_no_longer_said_is_removed() {
     let mut idle = verdict(None);

@@ -1,0 +1,124 @@
+//! Pure: active endpoints without a link beside others that have one. The site is reached, and by fewer ways than were asked for, which nobody
+//! would notice before the last one goes, too.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use api::{GatewayAddress, conditions};
+use jiff::Timestamp;
+use kube::ResourceExt as _;
+
+use super::elect::IDLE;
+use super::exposure::all;
+use super::verdict::Case;
+use super::wording::list;
+use crate::controllers::conditions::whole_second;
+
+/// Reason of a Gateway that is connected by some of its active endpoints alone.
+pub(super) const PARTLY: &str = "PartlyConnected";
+
+/// The Gateway, and the node of the endpoint.
+pub(crate) type Key = (String, String);
+
+/// Since when endpoints have been without a link beside one that has one, as far as this manager has seen.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Unlinked(BTreeMap<Key, (Instant, Timestamp)>);
+
+impl Unlinked {
+    /// What is so at `now`, which clocks show as `time`, by what was so before.
+    pub(crate) fn next(&self, without: impl Iterator<Item = Key>, now: Instant, time: Timestamp) -> Self {
+        let time = whole_second(time);
+        let since = |key: Key| {
+            let since = self.0.get(&key).copied().unwrap_or((now, time));
+            (key, since)
+        };
+        Self(without.map(since).collect())
+    }
+
+    /// Those of a Gateway, and since when.
+    fn of<'a>(&'a self, gateway: &'a str) -> impl Iterator<Item = (&'a str, Instant, Timestamp)> {
+        let its = self.0.iter().filter(move |((of, _), _)| of == gateway);
+        its.map(|((_, node), (since, time))| (node.as_str(), *since, *time))
+    }
+
+    /// When the next is to be told of: who was just elected, or begins anew, is given the time to dial, or to be dialled.
+    pub(crate) fn look_at(&self, now: Instant) -> Option<Instant> {
+        self.0.values().map(|(since, _)| *since + IDLE).filter(|due| *due > now).min()
+    }
+}
+
+impl Case<'_> {
+    /// The active proxy endpoints to which nobody is linked, or which are linked to nobody, if others are. Those of an exposed Gateway whose hubs
+    /// do not accept links are told of in condition `Elected`.
+    pub(crate) fn without_a_link(&self, proxies: &[String]) -> Vec<Key> {
+        let counts = |node: &&String| !self.is_exposed() || self.living.contains(*node);
+        let is_linked = |node: &&String| {
+            if self.is_exposed() { self.has_links(node) } else { !self.gateways_of(node).is_empty() }
+        };
+        let (linked, without): (Vec<&String>, Vec<&String>) =
+            proxies.iter().filter(counts).partition(is_linked);
+        let key = |node: &String| (self.gateway.name_any(), node.clone());
+        if linked.is_empty() { Vec::new() } else { without.into_iter().map(key).collect() }
+    }
+
+    /// What there is to say of these, if that has been so for long.
+    pub(super) fn partly(&self, unlinked: &Unlinked, addresses: &[GatewayAddress]) -> Option<String> {
+        let name = self.gateway.name_any();
+        // A new manager has not seen for how long, and takes nothing back that the last one told.
+        let mut said = self.gateway.status.iter().flat_map(|status| &status.conditions);
+        let is_told = said.any(|c| c.type_ == conditions::CONNECTED && c.reason == PARTLY);
+        let is_due = |since: Instant| is_told || since + IDLE <= self.now;
+        let those: Vec<String> = unlinked
+            .of(&name)
+            .filter(|(_, since, _)| is_due(*since))
+            .map(|(node, _, time)| {
+                format!("{node} since {time} at least: {}", self.why_unlinked(node, addresses))
+            })
+            .collect();
+        (!those.is_empty()).then(|| format!("without a link is {}", list(&those)))
+    }
+
+    /// As far as it can be seen from here.
+    fn why_unlinked(&self, node: &str, addresses: &[GatewayAddress]) -> String {
+        if self.is_exposed() {
+            let its = addresses.iter().filter(|at| at.node_name.is_empty() || at.node_name == node);
+            let its: Vec<GatewayAddress> = its.cloned().collect();
+            return if its.is_empty() {
+                "there is no address at which nodes could dial it, see condition Exposed".to_owned()
+            } else {
+                format!("does TCP {} answer from outside, and lead to it?", all(&its))
+            };
+        }
+        let mut living = self.living.iter().filter_map(|name| self.hubs.get(name));
+        if self.members.get(node).is_some_and(|member| !member.ready) {
+            "the node is not ready (kubectl get nodes)".to_owned()
+        } else if living.any(|hub| hub.silent.contains(node)) {
+            "it answered no more over its last link; `edge-hub status` on the node says more".to_owned()
+        } else {
+            "`edge-hub status` on the node says where it dials in vain, and why (is --tunnel on?)".to_owned()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lasts_keeps_its_time_and_what_is_over_begins_anew() {
+        let start = Instant::now();
+        let time = |second| Timestamp::from_second(second).unwrap();
+        let key = || [("shop".to_owned(), "b".to_owned())].into_iter();
+        let since = |unlinked: &Unlinked| -> Vec<(String, i64)> {
+            unlinked.of("shop").map(|(node, _, time)| (node.to_owned(), time.as_second())).collect()
+        };
+        let first = Unlinked::default().next(key(), start, time(1000));
+        assert_eq!((since(&first), first.look_at(start)), (vec![("b".to_owned(), 1000)], Some(start + IDLE)));
+        assert_eq!(first.of("other").count(), 0);
+        let later = first.next(key(), start + IDLE, time(1030));
+        assert_eq!((since(&later), later.look_at(start + IDLE)), (vec![("b".to_owned(), 1000)], None));
+        let over = later.next(std::iter::empty(), start + IDLE, time(1030));
+        let again = over.next(key(), start + IDLE, time(1030));
+        assert_eq!((since(&over), since(&again)), (vec![], vec![("b".to_owned(), 1030)]));
+    }
+}
