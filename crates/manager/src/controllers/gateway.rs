@@ -36,6 +36,7 @@ mod unlinked;
 mod verdict;
 mod ways_in;
 mod wording;
+mod writes;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -43,8 +44,7 @@ use std::time::{Duration, Instant};
 
 use api::names::MANAGER;
 use api::{Gateway, GatewayStatus, conditions};
-use futures::StreamExt as _;
-use futures::stream::FuturesUnordered;
+use futures::FutureExt as _;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -61,7 +61,7 @@ use self::hub_reports::ConfigMaps;
 use self::metrics::{Change, GatewayMetrics};
 use self::pace::Paces;
 use self::plan::{Memory, Observed, Plan};
-use super::node_pool::apply::WriteError;
+use self::writes::{Done, TURN, carry_out};
 use super::node_pool::metrics::{Controller, Metrics, Outcome};
 use super::told_events::ToldEvents;
 use super::unreadable::Teller;
@@ -81,9 +81,6 @@ const ASK_AGAIN: Duration = Duration::from_millis(500);
 
 /// How often all is looked at though nothing changed.
 const RESYNC: Duration = Duration::from_mins(5);
-
-/// How many statuses are written at a time.
-const CONCURRENT_WRITES: usize = 16;
 
 /// What the controller is made of.
 pub(crate) struct Setup {
@@ -331,19 +328,14 @@ async fn write_statuses(
         let later = last.map(|at| at + status::ROUND_TRIPS).filter(|later| times_only && *later > clock);
         if let Some(later) = later {
             applied.look_at = Some(applied.look_at.map_or(later, |earlier| earlier.min(later)));
-        } else if applied.admit(paces, &format!("status of Gateway {name}")) {
-            due.push((*gateway, status));
+        } else if applied.admit(paces, &status_of(&name)) {
+            let write = async move { (*gateway, status, status::write(context, gateway, status).await) };
+            due.push((status_of(&name), write.boxed()));
         }
     }
-    let mut writes = FuturesUnordered::new();
-    let mut due = due.into_iter();
-    loop {
-        while writes.len() < CONCURRENT_WRITES
-            && let Some((gateway, status)) = due.next()
-        {
-            writes.push(write_status(context, gateway, status));
-        }
-        let Some((gateway, status, result)) = writes.next().await else { return };
+    let Done { outcomes, left } = carry_out(due, Some(TURN)).await;
+    applied.leave(paces, &left);
+    for (title, (gateway, status, result)) in outcomes {
         if result.is_ok() {
             let active = gateway.status.as_ref().map(|s| s.active_endpoints.as_slice()).unwrap_or_default();
             let (elected, lost) = status::election_changes(active, &status.active_endpoints);
@@ -352,16 +344,12 @@ async fn write_statuses(
             let version = gateway.resource_version();
             written.insert(gateway.name_any(), Written { version, status: status.clone(), at: clock });
         }
-        applied.note(&format!("status of Gateway {}", gateway.name_any()), result);
+        applied.note(&title, result);
     }
 }
 
-async fn write_status<'a>(
-    context: &Context,
-    gateway: &'a Gateway,
-    status: &'a GatewayStatus,
-) -> (&'a Gateway, &'a GatewayStatus, Result<(), WriteError>) {
-    (gateway, status, status::write(context, gateway, status).await)
+fn status_of(gateway: &str) -> String {
+    format!("status of Gateway {gateway}")
 }
 
 /// Tells of Gateways that cannot be read, once for each reason.

@@ -3,10 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::Instant;
 
 use api::names::{MANAGER, NAMESPACE, TUNNEL_NODES, TUNNEL_NODES_CONFIG_MAP};
 use api::{Gateway, NodePool};
+use futures::FutureExt as _;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
@@ -18,6 +20,7 @@ use tracing::{info, warn};
 use super::pace::Paces;
 use super::plan::Plan;
 use super::pool_gateways::PoolGateways;
+use super::writes::{Done, TURN, carry_out, rows};
 use super::{Context, Told};
 use crate::controllers::conditions::event;
 use crate::controllers::node_pool::apply::WriteError;
@@ -35,6 +38,16 @@ impl Applied {
     pub(crate) fn note(&mut self, what: &str, result: Result<(), WriteError>) {
         if let Err(error) = result {
             self.errors.push(format!("{what}: {error}"));
+        }
+    }
+
+    /// These were admitted and not begun: they are due at once.
+    pub(crate) fn leave(&mut self, paces: &mut Paces, left: &[String]) {
+        for object in left {
+            paces.retract(object);
+        }
+        if !left.is_empty() {
+            self.look_at = Some(Instant::now());
         }
     }
 
@@ -65,18 +78,10 @@ pub(crate) async fn apply(context: &Context, plan: &Plan, paces: &mut Paces, tol
     } = plan;
     let mut applied = Applied::default();
     // Slices first: they are what must follow the hubs within seconds.
-    for slice in slices {
-        apply_object(context, slice, &mut applied, paces).await;
-    }
-    for service in services {
-        apply_object(context, service, &mut applied, paces).await;
-    }
-    for slice in stale_slices {
-        delete_object(context, slice.as_ref(), &mut applied, paces).await;
-    }
-    for service in stale_services {
-        delete_object(context, service.as_ref(), &mut applied, paces).await;
-    }
+    apply_objects(context, rows(slices), &mut applied, paces).await;
+    apply_objects(context, services.iter().map(|service| vec![service]).collect(), &mut applied, paces).await;
+    delete_objects(context, stale_slices, &mut applied, paces).await;
+    delete_objects(context, stale_services, &mut applied, paces).await;
     if let Some(text) = node_names
         && applied.admit(paces, TUNNEL_NODES_CONFIG_MAP)
     {
@@ -92,7 +97,41 @@ fn title<K: Resource<DynamicType = ()>>(object: &K) -> String {
     format!("{} {}", K::kind(&()), object.name_any())
 }
 
-async fn apply_object<K>(context: &Context, object: &K, applied: &mut Applied, paces: &mut Paces)
+/// Applies the objects of each row one after the other, and the rows beside one another.
+async fn apply_objects<'a, K>(
+    context: &'a Context,
+    rows: Vec<Vec<&'a K>>,
+    applied: &mut Applied,
+    paces: &mut Paces,
+) where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Serialize
+        + Send
+        + Sync
+        + 'a,
+{
+    let mut writes = Vec::new();
+    for mut row in rows {
+        row.retain(|object| applied.admit(paces, &title(*object)));
+        let write = async move {
+            let mut results = Vec::new();
+            for object in row {
+                results.push((title(object), apply_object(context, object).await));
+            }
+            results
+        };
+        // Each has its own title.
+        writes.push((String::new(), write.boxed()));
+    }
+    for (title, result) in carry_out(writes, None).await.outcomes.into_iter().flat_map(|(_, row)| row) {
+        applied.note(&title, result);
+    }
+}
+
+async fn apply_object<K>(context: &Context, object: &K) -> Result<(), WriteError>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
         + Clone
@@ -100,30 +139,33 @@ where
         + DeserializeOwned
         + Serialize,
 {
-    let title = title(object);
-    if !applied.admit(paces, &title) {
-        return;
-    }
-    let write = async {
-        let objects = Api::<K>::namespaced(context.client.clone(), NAMESPACE);
-        let params = PatchParams::apply(MANAGER).force();
-        context.leadership.run(objects.patch(&object.name_any(), &params, &Patch::Apply(object))).await??;
-        context.metrics.writes.inc();
-        Ok(())
-    };
-    applied.note(&title, write.await);
+    let objects = Api::<K>::namespaced(context.client.clone(), NAMESPACE);
+    let params = PatchParams::apply(MANAGER).force();
+    context.leadership.run(objects.patch(&object.name_any(), &params, &Patch::Apply(object))).await??;
+    context.metrics.writes.inc();
+    Ok(())
 }
 
-async fn delete_object<K>(context: &Context, object: &K, applied: &mut Applied, paces: &mut Paces)
+async fn delete_objects<K>(context: &Context, objects: &[Arc<K>], applied: &mut Applied, paces: &mut Paces)
 where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Send
+        + Sync,
 {
-    let title = title(object);
-    if object.meta().deletion_timestamp.is_some() || !applied.admit(paces, &title) {
-        return;
+    let api = &Api::<K>::namespaced(context.client.clone(), NAMESPACE);
+    let mut writes = Vec::new();
+    for object in objects.iter().filter(|object| object.meta().deletion_timestamp.is_none()) {
+        let title = title(object.as_ref());
+        if applied.admit(paces, &title) {
+            writes.push((title, delete(context, api, object.as_ref()).boxed()));
+        }
     }
-    let objects = Api::<K>::namespaced(context.client.clone(), NAMESPACE);
-    applied.note(&title, delete(context, &objects, object).await);
+    for (title, result) in carry_out(writes, None).await.outcomes {
+        applied.note(&title, result);
+    }
 }
 
 /// Deletes the very object that was looked at.
@@ -157,6 +199,17 @@ async fn write_node_names(context: &Context, text: &str) -> Result<(), WriteErro
     Ok(())
 }
 
+async fn create(context: &Context, gateways: &Api<Gateway>, gateway: &Gateway) -> Result<(), WriteError> {
+    match context.leadership.run(gateways.create(&PostParams::default(), gateway)).await? {
+        // Somebody came first: then it is theirs.
+        Err(kube::Error::Api(status)) if status.is_already_exists() => return Ok(()),
+        other => drop(other?),
+    }
+    context.metrics.writes.inc();
+    info!(gateway = gateway.name_any(), "made a Gateway for the pool of that name");
+    Ok(())
+}
+
 async fn make_gateways(
     context: &Context,
     plan: &PoolGateways,
@@ -164,31 +217,26 @@ async fn make_gateways(
     paces: &mut Paces,
     told: &mut Told,
 ) {
-    let PoolGateways { create, delete: unwanted, hand_made } = plan;
+    let PoolGateways { create: wanted, delete: unwanted, hand_made } = plan;
     let gateways = Api::<Gateway>::all(context.client.clone());
-    for gateway in create {
+    let mut writes = Vec::new();
+    for gateway in wanted {
         let title = title(gateway);
-        if !applied.admit(paces, &title) {
-            continue;
+        if applied.admit(paces, &title) {
+            writes.push((title, create(context, &gateways, gateway).boxed()));
         }
-        let write = async {
-            match context.leadership.run(gateways.create(&PostParams::default(), gateway)).await? {
-                // Somebody came first: then it is theirs.
-                Err(kube::Error::Api(status)) if status.is_already_exists() => return Ok(()),
-                other => drop(other?),
-            }
-            context.metrics.writes.inc();
-            info!(gateway = gateway.name_any(), "made a Gateway for the pool of that name");
-            Ok(())
-        };
-        applied.note(&title, write.await);
     }
     for gateway in unwanted {
         let title = title(gateway.as_ref());
         if applied.admit(paces, &title) {
-            applied.note(&title, delete(context, &gateways, gateway).await);
+            writes.push((title, delete(context, &gateways, gateway.as_ref()).boxed()));
         }
     }
+    let Done { outcomes, left } = carry_out(writes, Some(TURN)).await;
+    for (title, result) in outcomes {
+        applied.note(&title, result);
+    }
+    applied.leave(paces, &left);
     told.hand_made.retain(|pool| hand_made.iter().any(|other| other.name_any() == *pool));
     for pool in hand_made {
         if told.hand_made.insert(pool.name_any()) {

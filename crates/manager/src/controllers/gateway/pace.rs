@@ -30,6 +30,13 @@ impl Paces {
         Ok(())
     }
 
+    /// A write that was noted is not made after all.
+    pub(crate) fn retract(&mut self, object: &str) {
+        if let Some((row, _)) = self.written.get_mut(object) {
+            *row = row.saturating_sub(1);
+        }
+    }
+
     /// Forgets what was not written of late.
     pub(crate) fn tidy(&mut self, now: Instant) {
         self.written.retain(|_, (_, last)| now.saturating_duration_since(*last) < QUIET);
@@ -54,7 +61,13 @@ mod tests {
         assert_eq!(paces.admit("a", at(3)), Err(at(4)));
         assert_eq!(paces.admit("a", at(32)), Ok(()));
         assert_eq!(paces.admit("a", at(32)), Ok(()), "all is forgotten");
-        paces.tidy(at(62));
+        // What is not written after all is none of the row.
+        for _ in 1..FREE * 2 {
+            assert_eq!(paces.admit("c", at(40)), Ok(()));
+            paces.retract("c");
+        }
+        paces.retract("nobody");
+        paces.tidy(at(70));
         assert!(paces.written.is_empty());
     }
 }
