@@ -32,14 +32,19 @@ const LARGE: Duration = Duration::from_mins(3);
 async fn f2_logs_are_whole_and_followed() -> Result<()> {
     for reach in Reach::both() {
         ground(reach).await?;
+        let followed = tokio::try_join!(Followed::of(ORDINARY), Followed::of(GATEWAYS[1]));
+        let followed = followed.with_context(|| format!("{reach:?}"))?;
+        // It is silent meanwhile.
+        let since = Instant::now();
         logs_are_whole().await.with_context(|| format!("{reach:?}"))?;
-        // Longer than a peer is given to answer.
+        // Longer than a peer is given to answer, where nothing else passes.
         let silence = match (reach, long()) {
             (_, true) => 600,
             (Reach::Names | Reach::Dns, false) => 16,
             (Reach::Egress, false) => 1,
         };
-        logs_are_followed(Duration::from_secs(silence)).await.with_context(|| format!("{reach:?}"))?;
+        let after = logs_are_followed(followed, since, Duration::from_secs(silence));
+        after.await.with_context(|| format!("{reach:?}"))?;
     }
     Ok(())
 }
@@ -125,17 +130,23 @@ impl Followed {
     }
 }
 
-async fn logs_are_followed(silence: Duration) -> Result<()> {
-    let (mut ours, mut plain) = (Followed::of(ORDINARY).await?, Followed::of(GATEWAYS[1]).await?);
+/// Of a log through the tunnel and one by plain TCP, to which nothing was written `since` then, nor is for this much longer.
+async fn logs_are_followed(
+    (mut ours, mut plain): (Followed, Followed),
+    mut since: Instant,
+    silence: Duration,
+) -> Result<()> {
     // The first line after it, beside one by plain TCP at the same moment: a single one may meet a busy machine.
-    let mut firsts = Vec::new();
+    let (mut firsts, mut silences) = (Vec::new(), Vec::new());
     while firsts.iter().all(|(ours, plain): &(Duration, Duration)| *ours > *plain + A_LINE) {
         ensure!(
             firsts.len() < 3,
-            "the first lines after {silence:?} of silence, and plain TCP's: {firsts:?}"
+            "the first lines after {silences:?} of silence, and plain TCP's: {firsts:?}"
         );
         tokio::time::sleep(silence).await;
+        silences.push(since.elapsed());
         firsts.push(tokio::try_join!(ours.mark(), plain.mark())?);
+        since = Instant::now();
     }
     let (mut through, mut beside) = (Waits::default(), Waits::default());
     for _ in 0..20 {
@@ -143,7 +154,7 @@ async fn logs_are_followed(silence: Duration) -> Result<()> {
         beside.add(plain.mark().await?);
     }
     println!(
-        "lines of a log: {firsts:?} after {silence:?} of silence and by plain TCP, then {through}; by plain TCP {beside}"
+        "lines of a log: {firsts:?} after {silences:?} of silence and by plain TCP, then {through}; by plain TCP {beside}"
     );
     hardly_slower(&through, &beside, Duration::ZERO)
 }
