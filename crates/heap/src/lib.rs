@@ -3,13 +3,12 @@
 //! glibc's allocator gives back what lies at the end of its heaps, and keeps the rest for later: a program that has held a hundred megabytes in small
 //! pieces stays that large. Where the pieces were many and their like does not come again, it can be asked for them.
 
-use std::sync::{
-    Mutex, PoisonError,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
 
 /// One at a time looks through the heaps.
-static LOOKING: Mutex<()> = Mutex::new(());
+static LOOKING: Mutex<()> = parking_lot::const_mutex(());
 
 /// Somebody is about to, and finds whatever is free by now.
 static ABOUT_TO: AtomicBool = AtomicBool::new(false);
@@ -25,7 +24,7 @@ fn once(looking: &Mutex<()>, about_to: &AtomicBool, look: impl FnOnce()) {
     if about_to.swap(true, Ordering::AcqRel) {
         return;
     }
-    let _looking = looking.lock().unwrap_or_else(PoisonError::into_inner);
+    let _looking = looking.lock();
     about_to.store(false, Ordering::Release);
     look();
 }
@@ -54,20 +53,19 @@ mod tests {
                 once(&looking, &about_to, || {
                     begun.wait();
                     end.wait();
-                    *looked.lock().unwrap() += 1;
+                    *looked.lock() += 1;
                 });
             });
             begun.wait();
-            let others: Vec<_> = (0..4)
-                .map(|_| scope.spawn(|| once(&looking, &about_to, || *looked.lock().unwrap() += 1)))
-                .collect();
+            let others: Vec<_> =
+                (0..4).map(|_| scope.spawn(|| once(&looking, &about_to, || *looked.lock() += 1))).collect();
             // All but one are told at once.
             while others.iter().filter(|other| other.is_finished()).count() < 3 {
                 thread::yield_now();
             }
-            assert_eq!(*looked.lock().unwrap(), 0, "while another looks");
+            assert_eq!(*looked.lock(), 0, "while another looks");
             end.wait();
         });
-        assert_eq!(*looked.lock().unwrap(), 2);
+        assert_eq!(*looked.lock(), 2);
     }
 }

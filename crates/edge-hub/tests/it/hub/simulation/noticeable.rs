@@ -73,14 +73,21 @@ impl Held {
         told(epoch, &self.scope, self.version).iter().any(|(_, told)| *told == end)
     }
 
-    /// Both at once, and after all that is told. With selectors a server does not say how many there are.
+    /// At once, and whatever has been told so far: as soon as the number is right what was told is shown. With selectors a server does not say how many
+    /// there are.
     fn is_another_number(&self, epoch: &Epoch, there: &State) -> bool {
         let is_whole = self.scope == Scope { namespace: self.scope.namespace.clone(), ..Scope::default() };
-        let told = told(epoch, &self.scope, self.version);
-        let count = |is: fn(&Told) -> bool| told.iter().filter(|(_, told)| is(told)).count();
-        let (come, gone) =
-            (count(|told| *told == Told::Added), count(|told| matches!(told, Told::Deleted(..))));
-        is_whole && self.items.len() != there.len() && self.items.len() + come != there.len() + gone
+        // How many more are held than there are.
+        let mut more = self.items.len().cast_signed() - there.len().cast_signed();
+        let after_each = told(epoch, &self.scope, self.version).into_iter().all(|(_, told)| {
+            more += match told {
+                Told::Added => 1,
+                Told::Modified => 0,
+                Told::Deleted(..) => -1,
+            };
+            more != 0
+        });
+        is_whole && self.items.len() != there.len() && after_each
     }
 }
 
