@@ -157,10 +157,9 @@ impl Reflector {
             if let Some(version) = subscription.version() {
                 self.undone.come(resource, &name, version);
             }
-            let attempt = if watches {
-                Attempt::Watch(began.elapsed())
-            } else {
-                Attempt::List(course.listing.pages().saturating_sub(pages))
+            let attempt = match course.listing.pages().saturating_sub(pages) {
+                _ if watches => Attempt::Watch(began.elapsed()),
+                pages => Attempt::List(pages),
             };
             pauses.ended(attempt);
             course.diverged &= !(watches && attempt.came_to_something());
@@ -208,13 +207,11 @@ impl Reflector {
                     subscription.set_progress(interrupted(subscription));
                     // The link's own pauses hold where it broke; this one spreads the subscriptions.
                     sleep(SPREAD).await;
-                    if link.has_changed().unwrap_or(true) {
-                        continue;
-                    }
-                    if !watches {
+                    let broke = link.has_changed().unwrap_or(true);
+                    if !broke && !watches {
                         course.listing.broke_off();
                     }
-                    if pauses.first_that_broke_off() {
+                    if broke || pauses.first_that_broke_off() {
                         continue;
                     }
                 }

@@ -113,8 +113,8 @@ macro_rules! as_link {
             .max_header_list_size(crate::protocol::MAX_HEADER_LIST)
             .max_send_buffer_size(256 * 1024)
             // Peers are authenticated, and streams of tiny lines or many resets are what tunnels carry. Each short frame that waits in HTTP/2 takes up to 255
-            // bytes of this: some 350 that no window counts.
-            .data_frame_budget(4 * window as usize)
+            // bytes of this: some 350 that no window counts. A link of a peer that has many has a narrow window at first, and the same bursts.
+            .data_frame_budget((4 * window as usize).max(4 << 20))
             .max_local_error_reset_streams(None)
             .max_pending_accept_reset_streams(1000);
         builder

@@ -110,6 +110,13 @@ fn key_before(text: &str, line: u64, column: u64) -> Option<&'static str> {
     found.map(|(_, key)| key)
 }
 
+/// Says which resources the file names in vain, for when it begins to count.
+pub(super) fn warn_of_private(path: &Path, layer: &Layer) {
+    for resource in layer.pooled.iter().flatten().filter(|resource| private(resource)) {
+        warn!(file = %path.display(), key = "poolScopeResources", %resource, "never shared: who may read which is decided by name");
+    }
+}
+
 fn parse(path: &Path, text: &str) -> Result<Layer, FileError> {
     let file = if text.trim().is_empty() {
         File::default()
@@ -151,9 +158,6 @@ fn parse(path: &Path, text: &str) -> Result<Layer, FileError> {
             .collect::<Result<_, _>>()?,
         ..Layer::default()
     };
-    for resource in layer.pooled.iter().flatten().filter(|resource| private(resource)) {
-        warn!(file = %path.display(), key = "poolScopeResources", %resource, "never shared: who may read which is decided by name");
-    }
     for (of, policy) in freshness {
         let policy = policy.parse().map_err(|error| wrong("freshness", format!("{error}")))?;
         if of == "default" {

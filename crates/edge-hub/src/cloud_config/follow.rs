@@ -12,7 +12,10 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::{FileError, Layer, leader_hub, private, read, rules, unknown_of_yurt_hub_cfg, yurt_hub_cfg};
+use super::{
+    FileError, Layer, file::warn_of_private, leader_hub, private, read, rules, unknown_of_yurt_hub_cfg,
+    yurt_hub_cfg,
+};
 use crate::{
     filters::{
         Rules,
@@ -50,6 +53,9 @@ pub async fn follow(hub: Arc<Hub>, start: Start, shutdown: CancellationToken) {
 async fn run(hub: Arc<Hub>, start: Start) {
     let Start { flags, rules: by_flags, file } = start;
     let (path, mut file) = file.map_or((None, Layer::default()), |(path, layer)| (Some(path), layer));
+    if let Some(path) = &path {
+        warn_of_private(path, &file);
+    }
     let mut config = Source::new(config_map(api::names::HUB_CONFIG_MAP));
     let mut cluster = Layer::default();
     let mut pool: Option<Arc<str>> = None;
@@ -130,12 +136,13 @@ async fn changed_file(path: Option<&PathBuf>, layer: &mut Layer, complaint: &mut
     let Some(path) = path else { return std::future::pending().await };
     loop {
         sleep(FILE).await;
-        let path = path.clone();
-        let answer = tokio::task::spawn_blocking(move || read(&path)).await;
+        let of = path.clone();
+        let answer = tokio::task::spawn_blocking(move || read(&of)).await;
         match answer {
             Ok(Ok(new)) => {
                 complaint.clear();
                 if *layer != new {
+                    warn_of_private(path, &new);
                     *layer = new;
                     return;
                 }

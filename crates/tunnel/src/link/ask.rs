@@ -57,6 +57,8 @@ pub(crate) async fn run(
     let window = Follower::new(allowance.clone());
     let ended = drive(&mut connection, &link, window, terms, ending).await;
     link.set_draining();
+    // Who waits for room is told at once that there is no link, and asks another.
+    traffic.make_room(usize::MAX);
     // With the last handle gone the connection says farewell.
     drop((registration, link));
     if ended.is_ok() {
