@@ -71,12 +71,9 @@ impl Error {
     /// How the process ends after it.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Run(run::RunError::Config(_)) | Self::Manifest(manifest::ManifestError::Options(_)) => {
-                exit::USAGE
-            }
-            Self::Hostnet(_) | Self::Run(_) | Self::Status(_) | Self::Inspect(_) | Self::Manifest(_) => {
-                exit::SOFTWARE
-            }
+            Self::Manifest(manifest::ManifestError::Print(_)) => exit::SOFTWARE,
+            Self::Run(run::RunError::Config(_)) | Self::Manifest(_) => exit::USAGE,
+            Self::Hostnet(_) | Self::Run(_) | Self::Status(_) | Self::Inspect(_) => exit::SOFTWARE,
         }
     }
 }

@@ -91,8 +91,10 @@ fn syntax(path: &Path, text: &str, error: &serde_saphyr::Error) -> FileError {
     let said = error.to_string();
     let first = said.lines().next().unwrap_or_default().trim_start_matches("error: ");
     // Of the keys the message tells by itself.
-    let mut reason = first.split_once(", expected one of").map_or(first, |(before, _)| before).to_owned();
-    let at = error.location().filter(|_| !reason.contains("unknown field"));
+    let cut = [", expected one of", ", set DuplicateKeyPolicy"].map(|rest| first.find(rest));
+    let mut reason = first[..cut.into_iter().flatten().min().unwrap_or(first.len())].to_owned();
+    let names_key = ["unknown field", "duplicate mapping key"].into_iter().any(|what| reason.contains(what));
+    let at = error.location().filter(|_| !names_key);
     if let Some(key) = at.and_then(|at| key_before(text, at.line(), at.column())) {
         reason.insert_str(0, &format!("{key}: "));
     }
@@ -203,6 +205,10 @@ mod tests {
             ("tunnelDestinations: [x]", "tunnelDestinations: \"x\" is not WHAT[@WHERE]=PORTS[:WHO]"),
             ("filters: { x: [] }", "write one of discardcloudservice"),
             ("tunnel: yes please", "f: tunnel: "),
+            (
+                "cacheAgents: [a]\nfilters: {}\ncacheAgents: [b]\n",
+                "f: line 3 column 1: duplicate mapping key: cacheAgents; keys are poolScopeResources, ",
+            ),
             ("cacheAgents:\n- a\nfreshness:\n  - /v1/pods\n", "f: freshness: "),
             ("tunnel: true\npoolScopeResources: 3\n", "f: poolScopeResources: "),
             ("{cacheAgents: [a], tunnel: 3, filters: {}}", "f: tunnel: "),

@@ -234,9 +234,12 @@ impl SubscriptionView {
         let age = subscription.age(hub.upstream.is_up()).proved;
         let path = key.path();
         let resource = &key.resource;
+        let of_cluster =
+            key.namespace.as_ref() == api::names::NAMESPACE && &*resource.resource == "configmaps";
+        let is_own = of_cluster && matches!(key.owner, Owner::Node);
         let selectors = match path.split_once('?') {
-            // They name the object, and any process of the node may ask for this.
-            Some(_) if cloud_config::private(resource) => "by name",
+            // They name the object, and any process of the node may ask for this. Those that the hub reads of the cluster's configuration are no secret.
+            Some(_) if cloud_config::private(resource) && !is_own => "by name",
             Some((_, query)) => query,
             None => "",
         };

@@ -151,6 +151,7 @@ impl Link {
     /// Tries servers until one answers.
     async fn connect(&mut self, first: usize) -> (usize, Arc<Session>, Driver) {
         let (mut pause, longest) = self.connector.timing().backoff;
+        let mut is_told = false;
         loop {
             for offset in 0..self.endpoints.len() {
                 let index = (first + offset) % self.endpoints.len();
@@ -159,7 +160,11 @@ impl Link {
                     Err(error) => {
                         self.servers.note(index, ServerState::Failed(error.to_string()));
                         let reason = format!("{}: {error}", self.endpoints[index]);
-                        debug!(%reason, "cannot connect");
+                        if is_told {
+                            debug!(%reason, "cannot connect");
+                        } else {
+                            warn!(%reason, "cannot connect to the API server: it is tried again until it can");
+                        }
                         self.state.send_modify(|state| {
                             if let LinkState::Down { reason: last, .. } = state {
                                 *last = reason;
@@ -168,6 +173,7 @@ impl Link {
                     }
                 }
             }
+            is_told = true;
             tokio::select! {
                 () = sleep(jittered(pause)) => {}
                 () = self.connector.replaced(), if self.showing == Showing::Certificate => {}
