@@ -20,6 +20,9 @@ use super::{
     world::{LOOK, SOON, World, held},
 };
 
+/// Beside which those that failed are kept.
+pub(super) const FILE: &str = file!();
+
 /// What happens while there is no link.
 #[derive(Debug, Clone)]
 pub(super) struct Unseen {
