@@ -15,7 +15,7 @@ use std::fmt;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
-pub use self::check::{check, check_converged};
+pub use self::check::{Expected, check, check_converged, expected};
 pub use self::isolation::{Denial, check_isolated};
 use crate::selector::{FieldSelector, LabelSelector};
 

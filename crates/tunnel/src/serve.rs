@@ -68,7 +68,7 @@ async fn as_long_as(
                 () = rights.changed() => {
                     let view = judge.view();
                     let origin = match view.domain_of(&asks) {
-                        Some(of) => Origin { vouched, ..origin(judge.me(), &asks, of, reverse, &view) },
+                        Some(of) => origin(judge.me(), &asks, of, reverse, vouched, &view),
                         // Whoever is named no more may have what is for everyone.
                         None => Origin { domain: None, asker: Asker::Peer, vouched },
                     };
@@ -86,8 +86,8 @@ async fn as_long_as(
     }
 }
 
-/// With which rights a peer of domain `of` asks, by what is known now, for one for whom it vouches.
-fn origin(me: &str, peer: &str, of: Domain, reverse: bool, view: &View) -> Origin {
+/// With which rights a peer of domain `of` asks, by what is known now.
+fn origin(me: &str, peer: &str, of: Domain, reverse: bool, vouched: bool, view: &View) -> Origin {
     let sibling = view.domain_of(me).as_ref() == Some(&of) && view.is_endpoint(peer, &of);
     let asker = match (reverse, sibling) {
         (true, _) => Asker::Reverse,
@@ -96,7 +96,7 @@ fn origin(me: &str, peer: &str, of: Domain, reverse: bool, view: &View) -> Origi
     };
     // Whom this node dialled it took for a gateway then, whatever an election has made of it since.
     let domain = if reverse { Some(of) } else { view.speaks_for(peer, of) };
-    Origin { domain, asker, vouched: true }
+    Origin { domain, asker, vouched }
 }
 
 /// Answers one stream of the link to `peer`, which may be a `reverse` one.
@@ -125,7 +125,7 @@ async fn stream(connector: Arc<Connector>, peer: Arc<str>, domain: Domain, rever
         None => said,
     };
     let vouched = !said.is_some_and(Source::is_of_stranger);
-    let origin = Some(Origin { vouched, ..origin(connector.me(), &peer, domain, reverse, &view) });
+    let origin = Some(origin(connector.me(), &peer, domain, reverse, vouched, &view));
     let unvouched = source.map(|source| Unvouched { listener: "links", source });
     let (caller, patience, used) = (peer, Duration::ZERO, Arc::default());
     let request = Request { target, origin, caller, class, hops, unvouched, used, request_id, patience };

@@ -7,9 +7,8 @@ use std::{
 
 use kube_wire::resource::GroupVersionResource;
 use serde::Deserialize;
-use tracing::warn;
 
-use super::{Layer, private, resource};
+use super::{Layer, resource};
 use crate::filters::FilterName;
 
 /// The most a file may hold, in bytes: a mistaken path must not fill the memory.
@@ -110,13 +109,6 @@ fn key_before(text: &str, line: u64, column: u64) -> Option<&'static str> {
     let last = |key: &str| before.rfind(&format!("{key}:")).max(before.rfind(&format!("{key}\":")));
     let found = KEYS.into_iter().filter_map(|key| Some((last(key)?, key))).max();
     found.map(|(_, key)| key)
-}
-
-/// Says which resources the file names in vain, for when it begins to count.
-pub(super) fn warn_of_private(path: &Path, layer: &Layer) {
-    for resource in layer.pooled.iter().flatten().filter(|resource| private(resource)) {
-        warn!(file = %path.display(), key = "poolScopeResources", %resource, "never shared: who may read which is decided by name");
-    }
 }
 
 fn parse(path: &Path, text: &str) -> Result<Layer, FileError> {

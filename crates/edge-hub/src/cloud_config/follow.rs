@@ -1,6 +1,11 @@
 //! Keeps what is shared and filtered as the file and the cluster say it.
 
-use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use kube_wire::{
     edit::{Field, Message},
@@ -10,12 +15,9 @@ use kube_wire::{
 };
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{field::display, info, warn};
 
-use super::{
-    FileError, Layer, file::warn_of_private, leader_hub, private, read, rules, unknown_of_yurt_hub_cfg,
-    yurt_hub_cfg,
-};
+use super::{FileError, Layer, leader_hub, private, read, rules, unknown_of_yurt_hub_cfg, yurt_hub_cfg};
 use crate::{
     filters::{
         Rules,
@@ -30,6 +32,9 @@ use crate::{
 const FILE: Duration = Duration::from_millis(500);
 
 const DATA: Field = Field::new("data", 2);
+
+/// The key of the file that says what is shared.
+const POOL_SCOPE_RESOURCES: &str = "poolScopeResources";
 
 /// What was said at the start.
 #[derive(Debug, Clone)]
@@ -53,9 +58,7 @@ pub async fn follow(hub: Arc<Hub>, start: Start, shutdown: CancellationToken) {
 async fn run(hub: Arc<Hub>, start: Start) {
     let Start { flags, rules: by_flags, file } = start;
     let (path, mut file) = file.map_or((None, Layer::default()), |(path, layer)| (Some(path), layer));
-    if let Some(path) = &path {
-        warn_of_private(path, &file);
-    }
+    warn_of_private(&file, POOL_SCOPE_RESOURCES, path.as_deref());
     let mut config = Source::new(config_map(api::names::HUB_CONFIG_MAP));
     let mut cluster = Layer::default();
     let mut pool: Option<Arc<str>> = None;
@@ -142,7 +145,7 @@ async fn changed_file(path: Option<&PathBuf>, layer: &mut Layer, complaint: &mut
             Ok(Ok(new)) => {
                 complaint.clear();
                 if *layer != new {
-                    warn_of_private(path, &new);
+                    warn_of_private(&new, POOL_SCOPE_RESOURCES, Some(path));
                     *layer = new;
                     return;
                 }
@@ -161,6 +164,14 @@ fn complain(error: &FileError, last: &mut String) {
     }
 }
 
+/// Says which resources are named in vain, by this key of the file, if there is one, or of a ConfigMap; for when it begins to count.
+fn warn_of_private(layer: &Layer, key: &str, file: Option<&Path>) {
+    let file = file.map(|path| display(path.display()));
+    for resource in layer.pooled.iter().flatten().filter(|resource| private(resource)) {
+        warn!(file, key, %resource, "never shared: who may read which is decided by name");
+    }
+}
+
 /// Puts in force what is shared: what is new begins at once, what is gone ends unless the hub reads it itself. Of what is passed through from now on
 /// nothing is kept.
 fn apply(hub: &Hub, sharing: Sharing, cloud: &Layer) {
@@ -168,9 +179,7 @@ fn apply(hub: &Hub, sharing: Sharing, cloud: &Layer) {
     if **before == sharing {
         return;
     }
-    for resource in cloud.pooled.iter().flatten().filter(|resource| private(resource)) {
-        warn!(key = api::names::POOL_SCOPED_METADATA, %resource, "never shared: who may read which is decided by name");
-    }
+    warn_of_private(cloud, api::names::POOL_SCOPED_METADATA, None);
     let pooled = |sharing: &Sharing| -> BTreeSet<_> {
         sharing.pooled.iter().filter(|resource| sharing.keeps(resource)).cloned().collect()
     };

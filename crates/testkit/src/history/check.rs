@@ -22,15 +22,19 @@ struct Seen {
 
 /// An event that the model says a watch has to show.
 #[derive(Debug, Clone)]
-pub(super) struct Expected<'a> {
-    pub(super) rv: u64,
-    pub(super) change: Change,
-    pub(super) key: &'a str,
-    pub(super) object: Cow<'a, Value>,
+pub struct Expected<'a> {
+    /// Its version.
+    pub rv: u64,
+    /// What happened to the object, for who watches.
+    pub change: Change,
+    /// The object's.
+    pub key: &'a str,
+    /// The object; one that is gone as it last was, at the version of its end.
+    pub object: Cow<'a, Value>,
 }
 
 /// All that a watch of `scope` has to show after `after`.
-pub(super) fn expected<'a>(epoch: &'a Epoch, scope: &Scope, after: u64) -> Vec<Expected<'a>> {
+pub fn expected<'a>(epoch: &'a Epoch, scope: &Scope, after: u64) -> Vec<Expected<'a>> {
     let mut state = Shown::new();
     let mut expected = Vec::new();
     for revision in &epoch.revisions {

@@ -2,7 +2,7 @@
 //! what an API server says of any resource, its version, the object that changed last, the first one, and how many there are.
 
 use serde_json::Value;
-use testkit::history::{Epoch, Model, Scope, State, key, version};
+use testkit::history::{Change, Epoch, Expected, Model, Scope, State, expected, key, version};
 
 /// What the hub holds of a scope.
 pub(super) struct Held {
@@ -22,21 +22,13 @@ pub(super) struct Restored {
     pub(super) now: u64,
 }
 
-/// What a change was to who watches a scope.
-#[derive(PartialEq)]
-enum Told {
-    Added,
-    Modified,
-    /// The object that was there, by its key and UID.
-    Deleted(String, String),
-}
-
 /// Whether each stream of the resource must notice it before it shows anything of both times: by itself, or as nothing changed in its scope
 /// between. Those that are not here, as of other users, are told by those that are.
 pub(super) fn is_noticeable(model: &Model, restored: Restored, all: &[Held]) -> bool {
     let [.., before, now] = &model.epochs[..] else { return false };
     let is_untouched = |scope: &Scope| {
-        let between = |epoch| told(epoch, scope, restored.to).iter().any(|(at, _)| *at <= restored.from);
+        let between =
+            |epoch| expected(epoch, scope, restored.to).iter().any(|event| event.rv <= restored.from);
         !between(before) && !between(now)
     };
     let tells = |held: &Held| held.tells(now, restored.now);
@@ -69,8 +61,10 @@ impl Held {
     }
 
     fn is_told_of_its_end(&self, epoch: &Epoch, held: &Value) -> bool {
-        let end = Told::Deleted(key(held), uid(held));
-        told(epoch, &self.scope, self.version).iter().any(|(_, told)| *told == end)
+        let is_end = |event: &Expected<'_>| {
+            event.change == Change::Deleted && event.key == key(held) && uid(&event.object) == uid(held)
+        };
+        expected(epoch, &self.scope, self.version).iter().any(is_end)
     }
 
     /// At once, and whatever has been told so far: as soon as the number is right what was told is shown. With selectors a server does not say how many
@@ -79,11 +73,11 @@ impl Held {
         let is_whole = self.scope == Scope { namespace: self.scope.namespace.clone(), ..Scope::default() };
         // How many more are held than there are.
         let mut more = self.items.len().cast_signed() - there.len().cast_signed();
-        let after_each = told(epoch, &self.scope, self.version).into_iter().all(|(_, told)| {
-            more += match told {
-                Told::Added => 1,
-                Told::Modified => 0,
-                Told::Deleted(..) => -1,
+        let after_each = expected(epoch, &self.scope, self.version).iter().all(|event| {
+            more += match event.change {
+                Change::Added => 1,
+                Change::Modified => 0,
+                Change::Deleted => -1,
             };
             more != 0
         });
@@ -93,28 +87,4 @@ impl Held {
 
 fn uid(object: &Value) -> String {
     object["metadata"]["uid"].as_str().unwrap_or_default().to_owned()
-}
-
-/// What is told of a scope after a version.
-fn told(epoch: &Epoch, scope: &Scope, after: u64) -> Vec<(u64, Told)> {
-    let mut state = State::new();
-    let mut all = Vec::new();
-    for revision in &epoch.revisions {
-        let in_scope = |object: &Value| scope.has(&revision.key, object);
-        let now = revision.object.as_ref().filter(|object| in_scope(object));
-        let before = state.remove(&revision.key);
-        let change = match (&before, now) {
-            (None, None) => continue,
-            (None, Some(_)) => Told::Added,
-            (Some(_), Some(_)) => Told::Modified,
-            (Some(before), None) => Told::Deleted(revision.key.clone(), uid(before)),
-        };
-        if let Some(now) = now {
-            state.insert(revision.key.clone(), now.clone());
-        }
-        if revision.rv > after {
-            all.push((revision.rv, change));
-        }
-    }
-    all
 }

@@ -6,18 +6,15 @@ use std::{
     time::Duration,
 };
 
-use testkit::{
-    api_server::FakeApiServer,
-    history::{check_converged, version},
-};
-use tokio::time::{Instant, sleep};
+use testkit::{api_server::FakeApiServer, history::version};
+use tokio::time::sleep;
 
 use super::{
     super::history_clients,
     noticeable::{Held, Restored, is_noticeable},
     parts::Hub,
     rights::RESOURCES,
-    world::{LOOK, SOON, World, held},
+    world::{LOOK, World, held},
 };
 
 /// Beside which those that failed are kept.
@@ -88,7 +85,8 @@ impl World {
         self.mend_all();
         self.noticed().await;
         if noticeable {
-            self.converged().await;
+            let converged = self.converged(&self.clients).await;
+            converged.unwrap_or_else(|behind| panic!("after an unseen restore: {behind}"));
         }
         self.recorder.restored();
         if noticeable {
@@ -129,31 +127,5 @@ impl World {
         self.hub.take().unwrap().kill().await;
         fs::remove_dir_all(self.root.path().join("store")).unwrap();
         self.hub = Some(Hub::start(self.root.path(), &self.servers, &self.port).await);
-    }
-
-    /// Waits until clients have what the cluster has, at a version that it has come to: who waits for one that is yet to come is told, by a hub, in
-    /// seconds, that it is of another time.
-    async fn converged(&self) {
-        let deadline = Instant::now() + SOON;
-        let models = RESOURCES.map(|id| (id, self.cluster.history(id)));
-        for (id, client) in &self.clients {
-            let (_, model) = models.iter().find(|(of, _)| of == id).unwrap();
-            loop {
-                let (progress, converged) =
-                    (client.progress(), check_converged(model, client.scope(), &client.state()));
-                let is_ahead = progress
-                    .resource_version
-                    .parse()
-                    .is_ok_and(|version: u64| version > self.cluster.revision());
-                if converged.is_ok() && !is_ahead {
-                    break;
-                }
-                assert!(
-                    Instant::now() < deadline,
-                    "{id} after an unseen restore: {progress:?} {converged:?}"
-                );
-                sleep(LOOK).await;
-            }
-        }
     }
 }

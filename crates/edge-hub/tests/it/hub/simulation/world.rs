@@ -301,6 +301,33 @@ impl World {
             && check_converged(&self.cluster.history(id), scope, &state).is_ok()
     }
 
+    /// Waits until these clients have what the cluster has, at a version that it has come to: who waits for one that is yet to come is told, by a hub,
+    /// in seconds, that it is of another time. Else says who has not.
+    pub(super) async fn converged(
+        &self,
+        clients: impl IntoIterator<Item = &(&'static str, TestClient)>,
+    ) -> Result<(), String> {
+        let deadline = Instant::now() + SOON;
+        let models = RESOURCES.map(|id| (id, self.cluster.history(id)));
+        for (id, client) in clients {
+            let (_, model) = models.iter().find(|(of, _)| of == id).unwrap();
+            loop {
+                let converged = check_converged(model, client.scope(), &client.state());
+                let progress = client.progress();
+                let version = progress.resource_version.parse::<u64>();
+                let is_ahead = version.is_ok_and(|version| version > self.cluster.revision());
+                if progress.synced && converged.is_ok() && !is_ahead {
+                    break;
+                }
+                if Instant::now() > deadline {
+                    return Err(format!("{id} {progress:?} {converged:?}"));
+                }
+                sleep(LOOK).await;
+            }
+        }
+        Ok(())
+    }
+
     /// Leaves the cluster alone until every client has what it has; then says what was not as it had to be.
     pub(super) async fn judge(mut self) -> Result<(), String> {
         self.mend_all();
@@ -313,22 +340,7 @@ impl World {
             self.cluster.merge_patch(id, "a/last", &odd).unwrap();
         }
         self.happens.send_replace(());
-        let deadline = Instant::now() + SOON;
-        let models = RESOURCES.map(|id| (id, self.cluster.history(id)));
-        for (id, client) in self.clients.iter().chain(&self.others) {
-            let (_, model) = models.iter().find(|(of, _)| of == id).unwrap();
-            loop {
-                let converged = check_converged(model, client.scope(), &client.state());
-                let progress = client.progress();
-                if progress.synced && converged.is_ok() {
-                    break;
-                }
-                if Instant::now() > deadline {
-                    return Err(format!("{id} {progress:?} {converged:?}"));
-                }
-                sleep(LOOK).await;
-            }
-        }
+        self.converged(self.clients.iter().chain(&self.others)).await?;
         for id in RESOURCES {
             self.rights.deny(id);
         }
