@@ -1,6 +1,7 @@
 //! A node that reaches the API server through `edge-hub` only, and what callers on it see.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
@@ -220,9 +221,11 @@ impl HubNode {
 
     /// Runs a script in the container of a pod, for three seconds at most.
     pub async fn within(&self, pod: &str, script: &str) -> Result<Finished> {
+        // One that was ended after its three seconds keeps its name in the container.
+        static STARTED: AtomicUsize = AtomicUsize::new(0);
         let running = self.running(pod).await?;
         let container = running.first().with_context(|| format!("{pod} does not run"))?;
-        let id = format!("e2e-{}", std::process::id());
+        let id = format!("e2e-{}-{}", std::process::id(), STARTED.fetch_add(1, Ordering::Relaxed));
         let containerd = ["exec", self.name, "--", "timeout", "3", "ctr", "-n", "k8s.io"];
         let exec = ["tasks", "exec", "--exec-id", &id, container, "sh", "-c", script];
         hack_cluster(&[&containerd[..], &exec].concat()).await
