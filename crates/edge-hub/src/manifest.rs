@@ -74,6 +74,19 @@ pub enum ManifestError {
     /// The unit has the node's resolver.
     #[error("--cluster-dns is of a static pod; a unit resolves names as the node does")]
     ClusterDnsOfUnit,
+    /// A unit has a binary.
+    #[error("--image is of a static pod; the unit's binary is --binary")]
+    ImageOfUnit,
+    /// The unit keeps the process out of folders that are users' or temporary.
+    #[error(
+        "{path:?} is below {folder}, which the unit hides from the hub: put it elsewhere, as below /etc/edge-hub or /var/lib"
+    )]
+    Hidden {
+        /// The path.
+        path: PathBuf,
+        /// What is hidden.
+        folder: &'static str,
+    },
     /// Cluster DNS may need the hub, and the hub would need it.
     #[error(
         "with --cluster-dns the hub must find the API server without any DNS: give --server-addr an address in the place of {0}"
@@ -97,14 +110,23 @@ pub fn run(args: &ManifestArgs, out: &mut dyn Write) -> Result<(), ManifestError
     if let Some(bad) = options.iter().find(|option| option.chars().any(char::is_control)) {
         return Err(ManifestError::Control(bad.clone()));
     }
-    let paths = read_only(&run).into_iter().chain([run.cache.root_dir.as_path()]).chain(binary.as_deref());
-    if let Some(relative) = paths.into_iter().find(|path| !path.is_absolute()) {
+    let paths = || read_only(&run).into_iter().chain([run.cache.root_dir.as_path()]).chain(binary.as_deref());
+    if let Some(relative) = paths().find(|path| !path.is_absolute()) {
         return Err(ManifestError::Relative(relative.to_owned()));
     }
-    if *cluster_dns {
-        if *form == Form::Systemd {
+    if *form == Form::Systemd {
+        if *cluster_dns {
             return Err(ManifestError::ClusterDnsOfUnit);
         }
+        if image.is_some() {
+            return Err(ManifestError::ImageOfUnit);
+        }
+        let hidden = |path: &Path| systemd::HIDDEN.into_iter().find(|folder| path.starts_with(folder));
+        if let Some((path, folder)) = paths().find_map(|path| Some((path, hidden(path)?))) {
+            return Err(ManifestError::Hidden { path: path.to_owned(), folder });
+        }
+    }
+    if *cluster_dns {
         let names = run.server_addr.iter().map(Endpoint::host);
         if let Some(name) = names.into_iter().find(|host| host.parse::<IpAddr>().is_err()) {
             return Err(ManifestError::ServerName(name.to_owned()));
@@ -168,8 +190,9 @@ mod tests {
     }
 
     pub(super) fn printed_with(form: &[&str], options: &[&str]) -> Result<String, ManifestError> {
-        let words = [&["edge-hub", "manifest", "--image", "isthmus.dev/edge-hub:1"], form, &["--"], options];
-        let words = words.concat();
+        let image = ["--image", "isthmus.dev/edge-hub:1"];
+        let image = if form.contains(&"systemd") { &[][..] } else { &image };
+        let words = [&["edge-hub", "manifest"], image, form, &["--"], options].concat();
         let Command::Manifest(args) = Args::try_parse_from(words).unwrap().command else { unreachable!() };
         let mut out = Vec::new();
         run(&args, &mut out).map(|()| String::from_utf8(out).unwrap())
@@ -216,5 +239,21 @@ mod tests {
             };
             assert_eq!(path, Path::new("here/it"));
         }
+        for (option, path, hides) in [
+            ("--ca-file", "/root/ca.crt", Some("/root")),
+            ("--config", "/home/me/hub.yaml", Some("/home")),
+            ("--root-dir", "/tmp/hub", Some("/tmp")),
+            ("--root-dir", "/var/tmp/hub", Some("/var/tmp")),
+            ("--root-dir", "/var/tmpfiles/hub", None),
+        ] {
+            let folder = match named("a", option, path) {
+                Err(ManifestError::Hidden { folder, .. }) => Some(folder),
+                printed => printed.map(|_| None).unwrap(),
+            };
+            assert_eq!(folder, hides, "{option} {path}");
+        }
+        let words = ["systemd", "--image", "isthmus.dev/edge-hub:1"];
+        let with_image = printed_with(&words, &["--node-name", "a", "--server-addr", "https://a:1"]);
+        assert!(matches!(with_image, Err(ManifestError::ImageOfUnit)));
     }
 }

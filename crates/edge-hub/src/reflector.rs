@@ -26,17 +26,17 @@ use tokio::time::{Instant, sleep};
 use tracing::{debug, info, warn};
 use watch_cache::{Cache, Replaced};
 
+pub use self::writing::Writing;
 use self::{
     ended::Ended,
     list::Listing,
     pauses::{Attempt, Pauses},
     undone::Undone,
 };
-pub use self::{epoch::upstream_version, writing::Writing};
 use crate::{
     metrics::{Meters, Resync},
     storage::Storage,
-    subscriptions::{Key, Progress, Subscription},
+    subscriptions::{Progress, Subscription},
     upstream::{Credential, LinkState, Upstream},
 };
 
@@ -112,11 +112,6 @@ impl Reflector {
         self.upstream.is_up()
     }
 
-    /// Whether upstream went back in time, as any subscription of the resource has noticed, since this one was listed.
-    pub fn is_undone(&self, key: &Key) -> bool {
-        self.undone.times(&key.resource) != self.undone.listed_after(&key.to_string())
-    }
-
     /// Forgets what the store has of the subscription of that name.
     pub fn forget(&self, name: &str) {
         if let Err(error) = self.storage.forget(name) {
@@ -128,7 +123,7 @@ impl Reflector {
     /// Keeps `subscription` until it is closed. A list may be on its way to the disk still.
     pub async fn run(&self, subscription: &Subscription, writing: &Writing) {
         tokio::select! {
-            () = subscription.closed().cancelled() => {}
+            () = subscription.closed().cancelled() => self.has_come(subscription),
             () = self.keep(subscription, writing) => {}
         }
     }
@@ -154,9 +149,7 @@ impl Reflector {
             let (watches, pages) = (course.relist.is_none(), course.listing.pages());
             let Err(ended) = self.go_on(subscription, writing, &current, &mut course).await else { continue };
             subscription.was_cut();
-            if let Some(version) = subscription.version() {
-                self.undone.come(resource, &name, version);
-            }
+            self.has_come(subscription);
             let attempt = match course.listing.pages().saturating_sub(pages) {
                 _ if watches => Attempt::Watch(began.elapsed()),
                 pages => Attempt::List(pages),
@@ -281,10 +274,10 @@ impl Reflector {
         let (upstream, storage) = (&self.upstream, &self.storage);
         let key = subscription.key();
         let name = key.to_string();
+        let (undone, counts, holds) = (&self.undone, course.counts, &mut course.holds);
+        let watch = watch::run(upstream, (storage, writing), subscription, credential, undone, counts, holds);
         let watched = tokio::select! {
-            watched = watch::run(upstream, (storage, writing), subscription, credential, course.counts, &mut course.holds) => {
-                watched.map(|never| match never {})
-            }
+            watched = watch => watched.map(|never| match never {}),
             () = self.undone.since(&key.resource, &name) => Ok(()),
         };
         subscription.set_source(None);

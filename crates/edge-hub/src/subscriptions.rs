@@ -25,6 +25,7 @@ use std::{
 use kube_wire::{
     object::Object,
     resource::{GroupVersionResource, ObjectKey},
+    resource_version::ResourceVersion,
     transcode,
 };
 use parking_lot::Mutex;
@@ -48,6 +49,7 @@ use crate::{
     run::{Lifetimes, Sharing},
     status::resource_name,
     tasks::Tasks,
+    upstream::Credential,
 };
 
 /// How long a subscription that the API server refuses is tried again without anybody asking.
@@ -173,6 +175,15 @@ impl Subscriptions {
         let entry = Entry { subscription: subscription.clone(), leave, opener, kept, unused: Duration::ZERO };
         open.insert(wanted.clone(), entry);
         Some(subscription)
+    }
+
+    /// The API server's most recent version, for who asks for one that is not held yet; `None` if it does not say.
+    pub async fn upstream_version(
+        &self,
+        subscription: &Subscription,
+        credential: &Credential,
+    ) -> Option<ResourceVersion> {
+        self.reflector.upstream_version(subscription, credential).await
     }
 
     /// Whether another one may be opened for that user; one that is unused makes room for it. Not without a link: what is held cannot be

@@ -7,6 +7,9 @@ use crate::run::RunArgs;
 /// The folder that systemd makes by itself.
 const STATE: &str = "/var/lib/edge-hub";
 
+/// What `ProtectHome`, `PrivateTmp` and `PrivateDevices` keep the hub from (systemd.exec(5)).
+pub(super) const HIDDEN: [&str; 6] = ["/home", "/root", "/run/user", "/tmp", "/var/tmp", "/dev"];
+
 /// The unit's text.
 pub(super) fn unit(binary: &Path, run: &RunArgs, options: &[String]) -> String {
     let words: Vec<String> = options.iter().map(|option| quoted(option)).collect();

@@ -3,7 +3,7 @@
 //! A watch from a version that the server has not come to is silent: a server whose etcd was restored from a backup, or another
 //! cluster behind the same name, would be watched without an event until its versions pass ours, and all that it wrote before
 //! would be missed. So once a watch is open, before it is read, the most recent version is asked for: one page of one object's
-//! metadata. A version below ours means a new epoch, and only a whole list helps.
+//! metadata. A version below ours, or below that of any other stream of the resource, means a new epoch, and only a whole list helps.
 //!
 //! A server that went back and has passed our version already cannot be told by its version. What it can be told by:
 //! - an object that it has at a version that we have passed, and we do not have at that version, or with another UID. Of the object that changed last it is asked, and
@@ -23,7 +23,7 @@ use kube_wire::{frame::read::WatchEvent, resource::ObjectKey, resource_version::
 use serde::Deserialize;
 use watch_cache::{Cache, Snapshot};
 
-use super::{Ended, list};
+use super::{Ended, Undone, list};
 use crate::{
     subscriptions::Subscription,
     upstream::{Credential, USER_AGENT, Upstream, UpstreamError},
@@ -138,11 +138,13 @@ impl Expected {
     }
 }
 
-/// Fails if upstream is not, or no longer, in the time that this subscription knows. What cannot be read says nothing.
+/// Fails if upstream is not, or no longer, in the time that is known: of this subscription, and of any of the resource. What cannot be read
+/// says nothing.
 pub(super) async fn check(
     upstream: &Upstream,
     subscription: &Subscription,
     credential: &Credential,
+    undone: &Undone,
 ) -> Result<Expected, Ended> {
     let (ours, key) = (subscription.version().ok_or(Ended::Expired)?, subscription.key());
     // Nobody else changes it.
@@ -157,14 +159,18 @@ pub(super) async fn check(
             gone = items.is_empty().then(|| (latest.key().clone(), latest.uid().to_owned()));
         }
     }
+    // Before it is asked for: others go on meanwhile.
+    let furthest = undone.furthest(&key.resource);
     // After the one above: what was gone before that version is known by then.
     let Some(first) = ask(upstream, credential, &key.path_with("limit=1")).await? else {
         return Ok(Expected::default());
     };
     let Some(theirs) = parsed(&first.metadata.resource_version) else { return Ok(Expected::default()) };
-    if theirs < ours {
-        return Err(Ended::Rewound { ours, theirs });
+    let known = furthest.map_or(ours, |furthest| furthest.max(ours));
+    if theirs < known {
+        return Err(Ended::Rewound { ours: known, theirs });
     }
+    undone.come(&key.resource, &key.to_string(), theirs);
     let items = first.items.unwrap_or_default();
     compare(&held, ours, &items)?;
     let whole = key.labels.is_empty() && key.fields.is_empty();
@@ -198,8 +204,8 @@ fn parsed(version: &str) -> Option<ResourceVersion> {
     version.parse().ok()
 }
 
-/// The server's most recent version, for who asks for a version that we have not come to; `None` if it does not say.
-pub async fn upstream_version(
+/// The server's most recent version; `None` if it does not say.
+pub(super) async fn upstream_version(
     upstream: &Upstream,
     subscription: &Subscription,
     credential: &Credential,

@@ -11,7 +11,12 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tracing::warn;
 
-use crate::{storage::Storage, subscriptions::Key};
+use super::{Reflector, epoch};
+use crate::{
+    storage::Storage,
+    subscriptions::{Key, Subscription},
+    upstream::Credential,
+};
 
 /// What is noticed in this run and was in those before it.
 pub(super) struct Undone {
@@ -124,6 +129,34 @@ impl Undone {
             warn!(name, %error, "cannot store that upstream went back in time");
         }
         self.noticed.lock().insert(name, times);
+    }
+}
+
+impl Reflector {
+    /// Whether upstream went back in time, as any subscription of the resource has noticed, since this one was listed.
+    pub fn is_undone(&self, key: &Key) -> bool {
+        self.undone.times(&key.resource) != self.undone.listed_after(&key.to_string())
+    }
+
+    /// The API server's most recent version, for who asks for one that is not held yet; `None` if it does not say. Who goes on from there has seen
+    /// that time, so it counts as come to.
+    pub async fn upstream_version(
+        &self,
+        subscription: &Subscription,
+        credential: &Credential,
+    ) -> Option<ResourceVersion> {
+        let version = epoch::upstream_version(&self.upstream, subscription, credential).await?;
+        let key = subscription.key();
+        self.undone.come(&key.resource, &key.to_string(), version);
+        Some(version)
+    }
+
+    /// What others of the resource hear of upstream is held against it.
+    pub(super) fn has_come(&self, subscription: &Subscription) {
+        if let Some(version) = subscription.version() {
+            let key = subscription.key();
+            self.undone.come(&key.resource, &key.to_string(), version);
+        }
     }
 }
 

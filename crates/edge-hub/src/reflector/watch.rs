@@ -25,7 +25,7 @@ use tokio::time::{Instant, sleep};
 use watch_cache::{Cache, Change, Event};
 
 use self::missed::{Missed, SILENT};
-use super::{Ended, Writing, epoch, list, telling::Telling};
+use super::{Ended, Undone, Writing, epoch, list, telling::Telling};
 use crate::{
     storage::Storage,
     subscriptions::{Progress, Subscription},
@@ -49,13 +49,14 @@ pub(super) async fn run(
     (storage, writing): (&Storage, &Writing),
     subscription: &Subscription,
     credential: &Credential,
+    undone: &Undone,
     counts: bool,
     holds: &mut bool,
 ) -> Result<std::convert::Infallible, Ended> {
     let response = open(upstream, subscription, credential).await?;
     let encoding = list::encoding(response.headers().get(header::CONTENT_TYPE));
     // Not before: a server that is restored later ends this watch, one that was restored between the two would not.
-    let mut expected = epoch::check(upstream, subscription, credential).await?;
+    let mut expected = epoch::check(upstream, subscription, credential, undone).await?;
     if !counts {
         expected = expected.without_count();
     }
@@ -98,7 +99,7 @@ pub(super) async fn run(
                     return Err(Ended::Diverged(doubt));
                 }
                 // It may be the link that was silent: then what comes with the answer is read before it is judged.
-                expected = expected.again(epoch::check(upstream, subscription, credential).await?);
+                expected = expected.again(epoch::check(upstream, subscription, credential, undone).await?);
                 Some(Ok(Frame::data(Bytes::new())))
             }
             () = missed.is_told(), if held_back.is_none() && subscription.is_untold() => {

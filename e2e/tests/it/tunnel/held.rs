@@ -36,7 +36,7 @@ const THREADS: u64 = 8;
 /// than [`SESSIONS`].
 const TASKS: u64 = 8;
 
-/// KiB: what the allocator keeps.
+/// KiB of memory that is its own: what the allocator keeps. How much of its binary was read is not looked at.
 const RESIDENT: u64 = 4 << 10;
 
 /// Sessions that are held through a fault: more than [`HANDLES`] and [`TASKS`], so that it is seen if each leaves one behind.
@@ -61,7 +61,7 @@ links=$(awk '/^isthmus_hub_tunnel_links\\{/ { links += $2 } END { print links }'
 echo $(($(ls /proc/$pid/fd | wc -l) - links))
 ls /proc/$pid/task | wc -l
 awk '/^isthmus_hub_tasks / { print $2 }' <<<\"$metrics\"
-awk '/^VmRSS:/ { print $2 }' /proc/$pid/status
+awk '/^RssAnon:/ { print $2 }' /proc/$pid/status
 awk '/^isthmus_hub_tunnel_open_streams / { print $2 }' <<<\"$metrics\"";
         let found = hack_cluster(&["exec", node, "--", "bash", "-c", script]).await?.ok()?;
         let figures: Result<Vec<u64>, _> = found.split_whitespace().map(str::parse).collect();

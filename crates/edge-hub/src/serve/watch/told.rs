@@ -21,7 +21,6 @@ use crate::{
     authorize::{Attributes, Decision, Subject, Undecided},
     filters::{Client, Filter},
     hub::Hub,
-    reflector::upstream_version,
     serve::{
         Asked, TOO_LARGE,
         encode::Encoder,
@@ -323,8 +322,8 @@ impl Watch {
             return None;
         }
         self.look = Instant::now() + AHEAD;
-        let theirs =
-            upstream_version(&self.hub.upstream, &self.subscription, &self.carrier.credential).await?;
+        let subscriptions = &self.hub.subscriptions;
+        let theirs = subscriptions.upstream_version(&self.subscription, &self.carrier.credential).await?;
         // It has come there: its events are on their way, or none of them is about this resource.
         self.ahead = None;
         (theirs < began).then(|| Status::too_large(began, Some(theirs)))

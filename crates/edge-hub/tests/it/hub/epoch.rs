@@ -125,6 +125,36 @@ async fn a_restore_is_noticed_after_a_restart_of_the_hub() {
     restored(Meanwhile::Killed).await;
 }
 
+/// A client waits at a version that it has seen elsewhere, to which nothing has brought the hub. That the cluster had come there is remembered: from below
+/// it would show the client nothing until then.
+#[tokio::test]
+async fn a_restore_is_noticed_by_a_version_that_only_a_client_has_seen() {
+    let site = Site::started().await;
+    let cluster = site.server.cluster().clone();
+    cluster.create("services", service("a", "a", 1)).unwrap();
+    site.caught_up(SERVICES, &["a"]).await;
+    let backup = cluster.revision();
+    for name in ["x", "y"] {
+        cluster.create(WIDGET_ID, widget(name, 1)).unwrap();
+    }
+    let seen = cluster.revision();
+    let versions_asked = || {
+        let asked = site.server.log().requests();
+        asked.iter().filter(|asked| asked.path == SERVICES && asked.query == "limit=1").count()
+    };
+    let before = versions_asked();
+    let hub = site.plain();
+    let mut watch = Lines::open(&hub, &format!("{SERVICES}?watch=1&resourceVersion={seen}")).await;
+    site.until("the API server is asked whether it has come there", async || versions_asked() > before).await;
+    site.server.cut();
+    site.offline().await;
+    site.server.restore(backup);
+    cluster.create(WIDGET_ID, widget("z", 1)).unwrap();
+    assert!(backup < cluster.revision() && cluster.revision() < seen);
+    site.server.heal();
+    assert_eq!(watch.brief().await, "ERROR 410");
+}
+
 /// What a read brings back from the disk is not shown before the API server was asked about it.
 #[tokio::test]
 async fn a_restore_is_noticed_before_a_stream_from_the_disk_answers() {

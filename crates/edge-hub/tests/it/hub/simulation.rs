@@ -97,11 +97,10 @@ fn every_guarantee_holds_in_every_history() {
     every(step::history, histories(Config::default().cases), file!());
 }
 
-/// By hand: `PROPTEST_CASES=2000 cargo test --profile histories -p edge-hub --test it nobody_sees -- --ignored --nocapture`.
+/// One in four of as many.
 #[test]
-#[ignore = "one in some thousands fails: a stream that nobody reads comes back when the cluster has passed its version again, and is not told of the restore"]
 fn every_guarantee_holds_after_a_restore_that_nobody_sees() {
-    let cases = Config::default().cases;
+    let cases = histories(Config::default().cases).div_ceil(4);
     every(step::history_with_unseen, cases, unseen::FILE);
     let [noticed, unnoticeable] = unseen::NOTICED.each_ref().map(|count| count.load(Ordering::Relaxed));
     println!("restores while there was no link: {noticed} noticed, {unnoticeable} that nobody could notice");

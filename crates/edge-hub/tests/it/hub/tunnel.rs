@@ -14,7 +14,7 @@ use std::{
 
 use rustls_pki_types::ServerName;
 use serde_json::Value;
-use testkit::api_server::access::User;
+use testkit::api_server::{RequestRecord, access::User};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpStream, UnixStream},
@@ -119,16 +119,22 @@ async fn streams_ask_nothing_of_the_api_server() {
             assert_eq!(connect(&mut stream, &target).await, status, "{target}");
         }
     }
-    // The gateway's own report goes on by the clock, as does what each hub keeps of the API's discovery; a watch may end meanwhile.
+    // The gateway's own report goes on by the clock, as does what each hub keeps of the API's discovery; a watch may end meanwhile, and
+    // with each one, and after a silence, the version is asked for.
     let requests = site.server().log().requests();
     let by_the_clock = |path: &str| {
         let documents = ["/api", "/apis", "/version", "/openapi/v3", "/openapi/v2"];
         path.contains("isthmus-gateway-") || documents.contains(&path)
     };
     let asked = requests.iter().filter(|asked| !by_the_clock(&asked.path));
-    let (watches, others): (Vec<_>, Vec<_>) = asked.partition(|asked| asked.watch);
+    let is_version = |asked: &RequestRecord| {
+        asked.accept.contains("as=PartialObjectMetadataList") && asked.query.ends_with("limit=1")
+    };
+    let (watches, asked): (Vec<_>, Vec<_>) = asked.partition(|asked| asked.watch);
+    let (versions, others): (Vec<_>, Vec<_>) = asked.into_iter().partition(|asked| is_version(asked));
     assert!(others.is_empty(), "400 streams asked for nodes, pods or anything else: {others:?}");
     assert!(watches.len() < 10, "{watches:?}");
+    assert!(versions.len() < 50, "{versions:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
