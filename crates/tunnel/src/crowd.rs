@@ -8,7 +8,10 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use parking_lot::Mutex;
@@ -43,7 +46,7 @@ fn verdict<S: Copy + Ord>(places: usize, held: &BTreeMap<S, usize>, comer: S) ->
 /// Places for streams, or for clients.
 #[derive(Debug)]
 pub(crate) struct Crowd {
-    places: usize,
+    places: AtomicUsize,
     book: Arc<Mutex<Book>>,
 }
 
@@ -72,22 +75,32 @@ pub(crate) struct Seat {
 
 impl Crowd {
     pub(crate) fn new(places: usize) -> Self {
-        Self { places, book: Arc::default() }
+        Self { places: AtomicUsize::new(places), book: Arc::default() }
+    }
+
+    /// There are so many places from now on. Nobody goes for it: with fewer, who leaves has no successor.
+    pub(crate) fn set_places(&self, places: usize) {
+        self.places.store(places, Ordering::Relaxed);
+    }
+
+    fn places(&self) -> usize {
+        self.places.load(Ordering::Relaxed)
     }
 
     /// Whether there is a place for which nobody has to go.
     pub(crate) fn has_room(&self) -> bool {
-        self.book.lock().all < self.places
+        self.book.lock().all < self.places()
     }
 
     /// Gives a place to a source, if need be that of another, who is told by its own `leave`. `used` is noted for as long as the place is held.
     pub(crate) fn enter(&self, source: Source, leave: CancellationToken, used: Arc<LastUse>) -> Option<Seat> {
         used.note();
         let mut book = self.book.lock();
+        let places = self.places();
         // Looked at first, as all sources are counted only where there is no room.
-        if book.all >= self.places {
+        if book.all >= places {
             let held = book.of.iter().map(|(source, of)| (*source, of.len())).collect();
-            match verdict(self.places, &held, source) {
+            match verdict(places, &held, source) {
                 Verdict::Free => {}
                 Verdict::InPlaceOf(most) => book.send_away_idlest(most),
                 Verdict::Full => return None,

@@ -27,7 +27,6 @@ use crate::{
     socket::Traffic,
     stats::Stats,
     view::Domain,
-    window,
 };
 
 pub(crate) mod answer;
@@ -81,12 +80,10 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
-    /// What another link of this peer may hold, and how many streams it may have.
-    fn allow(&self, peer: &Peer) -> Result<(Arc<Allowance>, u32), LinkError> {
+    /// What another link of this peer may hold.
+    fn allow(&self, peer: &Peer) -> Result<Arc<Allowance>, LinkError> {
         let allowance = self.table.allowances.take(&peer.node, self.limits.links_of_a_peer_in_all);
-        let allowance = allowance.ok_or(LinkError::TooMany)?;
-        let streams = self.limits.streams.min(window::streams(allowance.bytes()));
-        Ok((allowance, streams))
+        allowance.ok_or(LinkError::TooMany)
     }
 }
 
@@ -122,19 +119,18 @@ macro_rules! as_link {
 }
 use as_link;
 
-/// Enters a link whose ends have introduced themselves. `asker`: at the end that asks, for no more streams than either may have.
+/// Enters a link whose ends have introduced themselves. `asker`: at the end that asks, for no more streams than the other takes.
 fn register(
     peer: Peer,
     theirs: &Hello,
     traffic: &Arc<Traffic>,
-    streams: u32,
     asker: Option<SendRequest<Bytes>>,
     terms: &Terms,
 ) -> Registration {
     let Peer { node, direction, class, expires, .. } = peer;
     // The end that dialled says what for: the one that asks over a forward link, and the other one over a reverse link.
     let dialled = asker.is_some() == (direction == Direction::Forward);
-    let streams = usize::try_from(streams).unwrap_or(usize::MAX);
+    let streams = usize::try_from(terms.limits.streams).unwrap_or(usize::MAX);
     let theirs_max = asker.as_ref().map(SendRequest::current_max_send_streams);
     let registration = terms.table.add(NewLink {
         peer: node,
@@ -234,3 +230,6 @@ async fn in_time<T>(
 ) -> Result<T, LinkError> {
     tokio::time::timeout(limit, future).await.unwrap_or(Err(LinkError::HelloTimeout))
 }
+
+#[cfg(test)]
+mod tests;

@@ -68,7 +68,7 @@ pub struct Limits {
     /// Links of one peer in all, with those that are not registered yet, and those that take no streams any more and last as long as theirs do. All of
     /// them together may hold [`crate::window::PEER`].
     pub links_of_a_peer_in_all: usize,
-    /// Streams of one link; it may have fewer by what it may hold.
+    /// Streams of one link; it may have fewer by what it may hold, as long as that is so little.
     pub streams: u32,
     /// Connections that this node holds to destinations for streams of peers.
     pub dialled_for_peers: usize,

@@ -25,7 +25,7 @@ use tokio_util::{
 };
 use tracing::debug;
 
-use crate::{allowance::Allowance, crowd::Seat};
+use crate::{allowance::Allowance, crowd::Seat, window};
 
 /// How long data may go unacknowledged.
 const USER_TIMEOUT: Duration = Duration::from_secs(15);
@@ -107,6 +107,12 @@ impl Traffic {
         self.streams.load(Ordering::SeqCst)
     }
 
+    /// How many streams there may be by what the link may hold now. That only grows.
+    pub(crate) fn streams_max(&self) -> usize {
+        let allowance = self.allowance.upgrade();
+        allowance.map_or(usize::MAX, |allowance| window::streams(allowance.bytes()) as usize)
+    }
+
     /// What has come over each stream and is held still, be it that it waits to be read or, once read, to be passed on.
     pub(crate) fn held(&self) -> Vec<usize> {
         self.open.lock().values().map(FlowControl::used_capacity).collect()
@@ -139,7 +145,13 @@ impl Traffic {
         if before >= *self.room.borrow() {
             self.room_wanted.notify_one();
         }
-        StreamGuard { traffic: self.clone(), place, begun: None, _allowance: self.allowance.upgrade() }
+        StreamGuard {
+            traffic: self.clone(),
+            place,
+            before,
+            begun: None,
+            _allowance: self.allowance.upgrade(),
+        }
     }
 }
 
@@ -148,6 +160,8 @@ impl Traffic {
 pub(crate) struct StreamGuard {
     traffic: Arc<Traffic>,
     place: Option<Seat>,
+    // How many others there were when it was counted.
+    before: usize,
     begun: Option<u64>,
     // What has come may be held when the link has ended.
     _allowance: Option<Arc<Allowance>>,
@@ -157,6 +171,11 @@ impl StreamGuard {
     /// Is cancelled when the stream is to give its place to another.
     pub(crate) fn leave(&self) -> Option<&CancellationToken> {
         self.place.as_ref().map(Seat::leave)
+    }
+
+    /// Whether the link may have it beside those that were counted before.
+    pub(crate) fn has_place(&self) -> bool {
+        self.before < self.traffic.streams_max()
     }
 
     /// The stream begins: what comes over it is counted.

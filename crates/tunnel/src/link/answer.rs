@@ -85,15 +85,16 @@ pub(crate) async fn run<F: Future<Output = ()> + Send + 'static>(
     registered: impl FnOnce(),
     handle: impl Fn(Asked) -> F,
 ) -> Result<(), LinkError> {
-    let (allowance, streams) = terms.allow(&peer)?;
+    let allowance = terms.allow(&peer)?;
     let traffic = Arc::new(Traffic::of(&allowance));
     let io = metered(io, traffic.clone());
     let limits = terms.limits;
-    let builder = builder(allowance.bytes(), streams);
+    // A limit of HTTP/2 stays as the link begins, and what a link may hold grows: that one is kept where streams are asked for.
+    let builder = builder(allowance.bytes(), limits.streams);
     let mut connection = in_time(limits.handshake, async { Ok(builder.handshake(io).await?) }).await?;
     let mut tasks = JoinSet::new();
     let theirs = in_time(limits.handshake, introduce(&mut connection, &mut tasks, &peer, terms)).await?;
-    let registration = register(peer, &theirs, &traffic, streams, None, terms);
+    let registration = register(peer, &theirs, &traffic, None, terms);
     registered();
     let window = Follower::new(allowance);
     drive(&mut connection, &mut tasks, &registration.link, window, terms, ending, handle).await
@@ -163,6 +164,20 @@ pub(crate) async fn reject(io: impl Carrier, terms: &Terms, reason: &'static str
     .await
 }
 
+/// Whether there are as many streams as may be now, with those that are not granted yet: whoever asks goes on to another link.
+async fn is_full(streams: &mut JoinSet<()>, traffic: &Traffic) -> bool {
+    let mut counted = || {
+        while streams.try_join_next().is_some() {}
+        streams.len()
+    };
+    if counted() < traffic.streams_max() {
+        return false;
+    }
+    // One in whose place another comes has been told that it is over, and has not run since.
+    tokio::task::yield_now().await;
+    counted() >= traffic.streams_max()
+}
+
 async fn drive<T: Carrier, F: Future<Output = ()> + Send + 'static>(
     connection: &mut Connection<Metered<T>, Bytes>,
     tasks: &mut JoinSet<()>,
@@ -185,8 +200,12 @@ async fn drive<T: Carrier, F: Future<Output = ()> + Send + 'static>(
                 Some(Ok((_, mut respond))) if link.is_suspended() => {
                     refuse(&mut respond, StatusCode::SERVICE_UNAVAILABLE, "draining");
                 }
-                Some(Ok((request, respond))) => {
-                    tasks.spawn(handle(Asked { request, respond, traffic: traffic.clone() }));
+                Some(Ok((request, mut respond))) => {
+                    if is_full(tasks, traffic).await {
+                        refuse(&mut respond, StatusCode::SERVICE_UNAVAILABLE, "full");
+                    } else {
+                        tasks.spawn(handle(Asked { request, respond, traffic: traffic.clone() }));
+                    }
                 }
                 Some(Err(error)) => return Err(error.into()),
                 None if draining => return Ok(()),

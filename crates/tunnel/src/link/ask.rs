@@ -43,15 +43,15 @@ pub(crate) async fn run(
     ending: &Ending,
     registered: impl FnOnce(),
 ) -> Result<(), LinkError> {
-    let (allowance, streams) = terms.allow(&peer)?;
+    let allowance = terms.allow(&peer)?;
     let traffic = Arc::new(Traffic::of(&allowance));
     let io = metered(io, traffic.clone());
     let limits = terms.limits;
-    let builder = builder(allowance.bytes(), streams);
+    let builder = builder(allowance.bytes(), limits.streams);
     let (send, mut connection) =
         in_time(limits.handshake, async { Ok(builder.handshake::<_, Bytes>(io).await?) }).await?;
     let theirs = in_time(limits.handshake, introduce(&send, &mut connection, &peer, terms)).await?;
-    let registration = register(peer, &theirs, &traffic, streams, Some(send), terms);
+    let registration = register(peer, &theirs, &traffic, Some(send), terms);
     registered();
     let link = registration.link.clone();
     let window = Follower::new(allowance.clone());
@@ -169,7 +169,7 @@ pub(crate) async fn open(
 ) -> Result<TunnelStream, OpenError> {
     // Counted before it is looked; a link that ends is marked before it looks whether any is counted. So one of the two sees the other.
     let guard = link.traffic.open_stream_at(place);
-    if link.is_closed_to_new() {
+    if link.is_closed_to_new() || !guard.has_place() {
         return Err(OpenError::NoLink);
     }
     link.traffic.room().await;

@@ -48,6 +48,7 @@ pub struct Link {
     draining: AtomicBool,
     suspended: AtomicBool,
     silent: AtomicBool,
+    // As both ends said; by what this one may hold there may be fewer.
     streams_max: usize,
     // For clients that nobody vouches for.
     unvouched: Crowd,
@@ -276,14 +277,25 @@ impl Link {
         self.load(Instant::now());
     }
 
+    /// How many streams it may have now.
+    fn streams_max(&self) -> usize {
+        self.streams_max.min(self.traffic.streams_max())
+    }
+
+    /// The places of clients that nobody vouches for, as many as there are now.
+    fn unvouched(&self) -> &Crowd {
+        self.unvouched.set_places(unvouched_max(self.streams_max()));
+        &self.unvouched
+    }
+
     /// Whether a client that nobody vouches for has a place with nobody's going.
     pub(crate) fn has_unvouched_room(&self) -> bool {
-        self.unvouched.has_room()
+        self.unvouched().has_room()
     }
 
     /// A place for a stream of a client that nobody vouches for, if need be that of a source that has more.
     pub(crate) fn unvouched_place(&self, source: Source, used: Arc<LastUse>) -> Option<Seat> {
-        self.unvouched.enter(source, CancellationToken::new(), used)
+        self.unvouched().enter(source, CancellationToken::new(), used)
     }
 
     fn load(&self, now: Instant) -> u64 {
@@ -333,7 +345,7 @@ impl Link {
             streams,
             round_trip: self.round_trip(),
             load: self.load(now),
-            closed_to_new: self.is_closed_to_new() || streams >= self.streams_max,
+            closed_to_new: self.is_closed_to_new() || streams >= self.streams_max(),
         }
     }
 

@@ -1,0 +1,151 @@
+use std::{collections::BTreeSet, net::IpAddr};
+
+use tokio::{
+    io::AsyncReadExt as _,
+    io::duplex,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::{
+    doorway::Source,
+    link::ask::{Opening, open},
+    protocol::{MAX_STREAMS, OpenError},
+    route::Step,
+    stream::TunnelStream,
+    target::Target,
+    window,
+};
+
+/// After that a link has what there is for it.
+const GROWN: Duration = Duration::from_mins(1);
+
+fn terms() -> Terms {
+    let (table, stats) = (Arc::default(), Arc::default());
+    Terms { instance: "i".into(), limits: Limits::default(), table, stats }
+}
+
+fn peer(node: &str) -> Peer {
+    Peer {
+        node: node.to_owned(),
+        domain: Domain::Cloud,
+        direction: Direction::Reverse,
+        class: Class::Interactive,
+        expires: SystemTime::now(),
+    }
+}
+
+/// So many other links of a peer, and how many streams one has that is made beside them.
+fn others(terms: &Terms, node: &str, count: usize) -> (Vec<Arc<Allowance>>, usize) {
+    let most = terms.limits.links_of_a_peer_in_all;
+    let take = || terms.table.allowances.take(node, most).unwrap();
+    let others = (0..count).map(|_| take()).collect();
+    (others, window::streams(take().bytes()) as usize)
+}
+
+/// A link between these two, at the end that asks. What is asked for is granted, and kept until it ends.
+async fn link(asks: &Terms, answers: &Terms, tasks: &mut JoinSet<()>) -> Arc<Link> {
+    let (near, far) = duplex(1 << 16);
+    let (asks_terms, answers) = (asks.clone(), answers.clone());
+    let ending = || Ending::at(CancellationToken::new());
+    let mut changes = asks.table.changes();
+    tasks.spawn(async move { drop(ask::run(near, peer("a1"), &asks_terms, &ending(), || {}).await) });
+    tasks.spawn(async move {
+        let keep = |asked: answer::Asked| async move {
+            let mut stream = asked.grant().await.unwrap();
+            let _ = stream.read(&mut [0]).await;
+        };
+        drop(answer::run(far, peer("c1"), &answers, &ending(), || {}, keep).await);
+    });
+    changes.changed().await.unwrap();
+    candidate(asks).expect("no link")
+}
+
+fn candidate(asks: &Terms) -> Option<Arc<Link>> {
+    let step = Step { direction: Direction::Reverse, peers: BTreeSet::from(["a1".to_owned()]) };
+    asks.table.candidates(&step, Class::Interactive).pop()
+}
+
+async fn ask_for_one(link: &Arc<Link>) -> Result<TunnelStream, OpenError> {
+    let target = Target::parse("a1:1", None).unwrap();
+    let class = Class::Interactive;
+    let opening = Opening { target: &target, class, hops: 0, source: None, request_id: "x" };
+    timeout(Duration::from_secs(2), open(link, &opening, None)).await.unwrap_or(Err(OpenError::Timeout))
+}
+
+/// All streams that there are for one who comes after the other.
+async fn fill(asks: &Terms, streams: &mut Vec<TunnelStream>) {
+    while let Some(link) = candidate(asks) {
+        match ask_for_one(&link).await {
+            Ok(stream) => streams.push(stream),
+            // Who asks goes on to another link.
+            Err(error) => return assert_eq!(error, OpenError::NoLink),
+        }
+    }
+}
+
+/// As all are whose peer has a new certificate: they are made beside those that they replace.
+#[tokio::test(start_paused = true)]
+async fn a_link_made_beside_others_has_more_streams_when_those_are_gone() {
+    for (at_asker, at_answerer) in [(12, 12), (12, 0), (0, 12)] {
+        let ((asks, answers), mut tasks) = ((terms(), terms()), JoinSet::new());
+        let (of_asker, asked) = others(&asks, "a1", at_asker);
+        let (of_answerer, answered) = others(&answers, "c1", at_answerer);
+        let may = asked.min(answered);
+        assert!((1..100).contains(&may), "{may}");
+        let link = link(&asks, &answers, &mut tasks).await;
+        let unvouched = || {
+            let one =
+                |n: u32| link.unvouched_place(Source::from(IpAddr::from(n.to_be_bytes())), Arc::default());
+            (0..).map_while(one).collect::<Vec<_>>().len()
+        };
+        assert_eq!(unvouched(), asked - asked.div_ceil(8));
+        let mut streams = Vec::new();
+        fill(&asks, &mut streams).await;
+        assert_eq!(streams.len(), may, "{at_asker} and {at_answerer} others");
+        assert_eq!(candidate(&asks).is_none(), asked == may, "it is asked all the same");
+
+        drop((of_asker, of_answerer));
+        sleep(GROWN).await;
+        assert!(candidate(&asks).is_some(), "{at_asker} and {at_answerer} others");
+        fill(&asks, &mut streams).await;
+        assert_eq!(streams.len(), MAX_STREAMS as usize, "{at_asker} and {at_answerer} others");
+        assert_eq!(unvouched(), 896);
+    }
+}
+
+/// It is over at the end that asks, which has told the other one so, before anything of that other end has run.
+#[tokio::test(start_paused = true)]
+async fn who_goes_from_a_full_link_makes_place_for_the_next_at_once() {
+    let ((asks, answers), mut tasks) = ((terms(), terms()), JoinSet::new());
+    let (_others, may) = others(&answers, "c1", 12);
+    let link = link(&asks, &answers, &mut tasks).await;
+    let mut streams = Vec::new();
+    fill(&asks, &mut streams).await;
+    assert_eq!(streams.len(), may);
+    for turn in 0..100 {
+        drop(streams.swap_remove(turn % may));
+        streams.push(ask_for_one(&link).await.unwrap());
+    }
+}
+
+/// Those that are not granted yet count, at both ends.
+#[tokio::test(start_paused = true)]
+async fn those_that_come_at_once_have_no_more_streams_than_one_after_the_other() {
+    for (at_asker, at_answerer) in [(12, 0), (0, 12)] {
+        let ((asks, answers), mut tasks) = ((terms(), terms()), JoinSet::new());
+        let (_of_asker, asked) = others(&asks, "a1", at_asker);
+        let (_of_answerer, answered) = others(&answers, "c1", at_answerer);
+        let link = link(&asks, &answers, &mut tasks).await;
+        let mut asking = JoinSet::new();
+        for _ in 0..500 {
+            let link = link.clone();
+            asking.spawn(async move { ask_for_one(&link).await });
+        }
+        let all = asking.join_all().await;
+        let granted = all.iter().filter(|opened| opened.is_ok()).count();
+        assert_eq!(granted, asked.min(answered), "{at_asker} and {at_answerer} others");
+    }
+}
