@@ -129,9 +129,11 @@ async fn stream(connector: Arc<Connector>, peer: Arc<str>, domain: Domain, rever
     let unvouched = source.map(|source| Unvouched { listener: "links", source });
     let (caller, patience, used) = (peer, Duration::ZERO, Arc::default());
     let request = Request { target, origin, caller, class, hops, unvouched, used, request_id, patience };
+    let room = asked.room();
+    let connecting = async { Ok((connector.connect(&request).await?, room.await)) };
     // Boxed: a stream that is open no longer holds what opening it took.
     let connected = tokio::select! {
-        connected = Box::pin(connector.connect(&request)) => connected,
+        connected = Box::pin(connecting) => connected,
         spoke = asked.given_up() => {
             if spoke {
                 let target = request.target.to_string();
@@ -144,7 +146,7 @@ async fn stream(connector: Arc<Connector>, peer: Arc<str>, domain: Domain, rever
     };
     match connected {
         Err(error) => asked.refuse(error),
-        Ok(mut upstream) => match asked.grant().await {
+        Ok((mut upstream, guard)) => match asked.grant(guard) {
             Ok(mut stream) => {
                 let gives_way = upstream.gives_way();
                 let (id, target) = (&request.request_id, &request.target);

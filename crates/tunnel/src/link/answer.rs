@@ -19,7 +19,7 @@ use crate::{
     hello::{Hello, HelloError},
     links::table::Link,
     protocol::{HEADER_REASON, HELLO_PATH, OpenError},
-    socket::{Metered, Traffic, metered},
+    socket::{Metered, StreamGuard, Traffic, metered},
     stream::TunnelStream,
     window,
 };
@@ -32,10 +32,18 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// Grants the stream, as soon as the peer is told of a window that is narrow enough.
-    pub(crate) async fn grant(mut self) -> Result<TunnelStream, h2::Error> {
-        let guard = self.traffic.open_stream();
-        self.traffic.room().await;
+    /// Counts the stream, and ends as soon as the peer is told of a window that is narrow enough.
+    pub(crate) fn room(&self) -> impl Future<Output = StreamGuard> + Send + use<> {
+        let traffic = self.traffic.clone();
+        async move {
+            let guard = traffic.open_stream();
+            traffic.room().await;
+            guard
+        }
+    }
+
+    /// Grants the stream, for which there is room.
+    pub(crate) fn grant(mut self, guard: StreamGuard) -> Result<TunnelStream, h2::Error> {
         let send = self.respond.send_response(Response::new(()), false)?;
         Ok(TunnelStream::new(send, self.request.into_body(), guard))
     }

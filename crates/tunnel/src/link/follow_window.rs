@@ -94,7 +94,7 @@ impl Follower {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::time::SystemTime;
 
     use http::{Method, Request};
@@ -139,7 +139,7 @@ mod tests {
     }
 
     /// What carries a link whose other end acknowledges nothing, and that end.
-    fn deaf(tasks: &mut JoinSet<()>) -> (DuplexStream, DuplexStream) {
+    pub(in crate::link) fn deaf(tasks: &mut JoinSet<()>) -> (DuplexStream, DuplexStream) {
         let ((ours, line_ours), (line_theirs, theirs)) = (duplex(1 << 16), duplex(1 << 16));
         let ((mut down, up), (from, mut to)) = (split(line_ours), split(line_theirs));
         tasks.spawn(async move { drop(leave_out_acknowledgements(from, up).await) });
@@ -186,7 +186,8 @@ mod tests {
             &ending,
             || {},
             |asked| async move {
-                let mut stream = asked.grant().await.unwrap();
+                let guard = asked.room().await;
+                let mut stream = asked.grant(guard).unwrap();
                 let _ = stream.read(&mut [0; 1]).await;
             },
         )

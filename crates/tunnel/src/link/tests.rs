@@ -1,8 +1,13 @@
-use std::{collections::BTreeSet, net::IpAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
+use http::{Method, Request, StatusCode};
 use tokio::{
-    io::AsyncReadExt as _,
-    io::duplex,
+    io::{AsyncReadExt as _, duplex},
+    net::TcpListener,
+    sync::watch,
     task::JoinSet,
     time::{sleep, timeout},
 };
@@ -10,14 +15,24 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::{
+    connector::Connector,
+    destination::{Callers, Destination, Rule},
     doorway::Source,
-    link::ask::{Opening, open},
-    protocol::{MAX_STREAMS, OpenError},
+    link::{
+        ask::{Opening, open},
+        follow_window::tests::deaf,
+    },
+    protocol::{HEADER_HOPS, HELLO_PATH, MAX_STREAMS, OpenError},
     route::Step,
+    serve,
     stream::TunnelStream,
     target::Target,
+    view::{Node, Place, View},
     window,
 };
+
+/// Well within the minute after which a peer that acknowledges nothing loses its link.
+const SOON: Duration = Duration::from_secs(30);
 
 /// After that a link has what there is for it.
 const GROWN: Duration = Duration::from_mins(1);
@@ -54,7 +69,8 @@ async fn link(asks: &Terms, answers: &Terms, tasks: &mut JoinSet<()>) -> Arc<Lin
     tasks.spawn(async move { drop(ask::run(near, peer("a1"), &asks_terms, &ending(), || {}).await) });
     tasks.spawn(async move {
         let keep = |asked: answer::Asked| async move {
-            let mut stream = asked.grant().await.unwrap();
+            let guard = asked.room().await;
+            let mut stream = asked.grant(guard).unwrap();
             let _ = stream.read(&mut [0]).await;
         };
         drop(answer::run(far, peer("c1"), &answers, &ending(), || {}, keep).await);
@@ -148,4 +164,62 @@ async fn those_that_come_at_once_have_no_more_streams_than_one_after_the_other()
         let granted = all.iter().filter(|opened| opened.is_ok()).count();
         assert_eq!(granted, asked.min(answered), "{at_asker} and {at_answerer} others");
     }
+}
+
+/// Until its window is acknowledged, which may take a minute, another's destination would be connected to nobody.
+#[tokio::test]
+async fn a_stream_that_is_given_up_while_it_waits_for_room_is_let_go_at_once() {
+    let (terms, mut tasks) = (terms(), JoinSet::new());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (to, from) = (Destination::NodeLoopback { domain: None }, Callers::All);
+    let view = View {
+        nodes: BTreeMap::from(
+            [("c1", Place::Cloud), ("solo", Place::Edge)]
+                .map(|(name, place)| (name.to_owned(), Node::of(place, None))),
+        ),
+        destinations: vec![Rule { to, ports: vec![port..=port], from }],
+        ..View::default()
+    };
+    let view = watch::Sender::new(Arc::new(view));
+    let (table, stats) = (terms.table.clone(), terms.stats.clone());
+    let connector = Connector::new("c1", view.subscribe(), table.clone(), stats, terms.limits);
+    let (ours, theirs) = deaf(&mut tasks);
+    let peer =
+        Peer { direction: Direction::Forward, domain: Domain::Solo("solo".to_owned()), ..peer("solo") };
+    tasks.spawn(async move {
+        let ending = Ending::at(CancellationToken::new());
+        drop(serve::link(&connector, false, ours, peer, &terms, &ending, || {}).await);
+    });
+    let (mut send, connection) = h2::client::handshake(theirs).await.unwrap();
+    tasks.spawn(async move { drop(connection.await) });
+    let mut ask = |method, uri: String| {
+        send.send_request(
+            Request::builder().method(method).uri(uri).header(HEADER_HOPS, 1).body(()).unwrap(),
+            false,
+        )
+        .unwrap()
+    };
+    let (response, mut body) = ask(Method::POST, format!("https://tunnel{HELLO_PATH}"));
+    body.send_data(Hello::new("deaf", Class::Interactive).to_json().into(), true).unwrap();
+    response.await.unwrap();
+    let streams = || table.snapshot()[0].streams;
+
+    let (response, first) = ask(Method::CONNECT, format!("c1:{port}"));
+    assert_eq!(response.await.unwrap().status(), StatusCode::OK);
+    let _dialled = listener.accept().await.unwrap();
+    let (_response, mut second) = ask(Method::CONNECT, format!("c1:{port}"));
+    let mut dialled = listener.accept().await.unwrap().0;
+    timeout(SOON, async {
+        while streams() < 2 {
+            sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await
+    .unwrap();
+    second.send_reset(h2::Reason::CANCEL);
+    let read = timeout(SOON, dialled.read(&mut [0])).await.expect("its destination is connected still");
+    assert_eq!(read.unwrap_or_default(), 0);
+    assert_eq!(streams(), 1);
+    drop(first);
 }
