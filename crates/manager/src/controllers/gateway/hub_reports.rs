@@ -18,6 +18,9 @@ use tracing::warn;
 
 use super::liveness::{Liveness, Sightings};
 use crate::watches::{ByName, Index};
+use absences::Absences;
+
+mod absences;
 
 /// Key of a report's data: which run of the hub keeps it; empty when it ended.
 const HOLDER: &str = "holderIdentity";
@@ -110,6 +113,8 @@ pub(crate) struct HubReports {
     reach: Mutex<Reach>,
     /// Changes when etcd seems to have been restored from a backup.
     restored: watch::Sender<()>,
+    /// For which reports it changed because they are not there.
+    absences: Mutex<Absences>,
 }
 
 impl HubReports {
@@ -214,9 +219,17 @@ impl HubReports {
         self.restored.subscribe()
     }
 
-    /// A report was asked for that is known, and is not there.
-    pub(crate) fn missing(&self) {
-        self.restored.send_replace(());
+    /// The report of `node` was asked for, is known at that version, and is not there at `now`. The watches begin anew for it: once, and again only if they do
+    /// not tell of it in a while.
+    pub(crate) fn missing(&self, node: &str, seen: &str, now: Instant) {
+        let mut absences = self.absences.lock();
+        let entries = self.entries.read();
+        let is_at =
+            |node: &str, seen: &str| entries.get(node).is_some_and(|entry| entry.resource_version == seen);
+        absences.retain(is_at);
+        if is_at(node, seen) && absences.note(node, seen, now) {
+            self.restored.send_replace(());
+        }
     }
 
     /// Takes in a report that was asked for while `seen` was known of it, as [`Self::apply`] does. If nothing was told since, what is there is the

@@ -45,7 +45,7 @@ pub(crate) async fn confirm(context: &Context) {
             }
             Ok(Ok(found)) => {
                 if found.is_none() {
-                    context.configs.hubs.missing();
+                    context.configs.hubs.missing(&node, &seen, Instant::now());
                 }
                 if context.configs.hubs.lapse(&node, &seen, Instant::now()) {
                     info!(node, "the hub of a gateway does not renew its report, and leaves the Services");

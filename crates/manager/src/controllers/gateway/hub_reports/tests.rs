@@ -232,3 +232,52 @@ fn a_report_of_a_restored_etcd_is_taken_though_its_version_is_lower() {
     assert!(reports.answer(&report(1_000, "c1", &link("old")), "1001", now).is_empty());
     assert_eq!(links(&reports, now), ["newest"]);
 }
+
+/// It is asked for twice a second for as long as its hub may take to return, and a list that begins anew each time may never be whole.
+#[test]
+fn watches_begin_anew_once_for_a_report_that_is_not_there_and_seldom_again() {
+    let (reports, start) = (HubReports::default(), Instant::now());
+    let of = |node: &str, version| {
+        let mut report = report(version, node, &json!({ "instance": "x" }));
+        report.metadata.name = Some(format!("isthmus-gateway-{node}"));
+        report
+    };
+    reports.apply(&of("c1", 1), start);
+    reports.apply(&of("c2", 2), start);
+    let mut told = reports.restored();
+    let mut begins = |node: &str, seen: &str, after: u64| {
+        reports.missing(node, seen, start + Duration::from_secs(after));
+        let begins = told.has_changed().unwrap();
+        told.mark_unchanged();
+        begins
+    };
+    for (what, node, seen, after, expected) in [
+        ("the first time", "c1", "1", 10, true),
+        ("the same again", "c1", "1", 11, false),
+        ("another", "c2", "2", 11, true),
+        ("the first is not new for that", "c1", "1", 14, false),
+        ("after a while", "c1", "1", 15, true),
+        ("which grows", "c1", "1", 20, false),
+        ("to twice as much", "c1", "1", 25, true),
+        ("and each has its own", "c2", "2", 25, true),
+        ("for days", "c1", "1", 100_000, true),
+        ("but no further than that", "c1", "1", 100_299, false),
+        ("so that it is never given up", "c1", "1", 100_300, true),
+    ] {
+        if what == "for days" {
+            for turn in 1..=20 {
+                begins(node, seen, 1_000 * turn);
+            }
+        }
+        assert_eq!(begins(node, seen, after), expected, "{what}");
+    }
+    // The watch has told of it since it was asked for.
+    reports.apply(&of("c1", 3), start);
+    assert!(!begins("c1", "1", 200_000));
+    assert!(begins("c1", "3", 200_000), "and it is gone again");
+    assert_eq!(reports.absences.lock().nodes(), ["c1", "c2"]);
+    // What the watches have told is forgotten.
+    reports.replace(&[of("c1", 3)], start);
+    assert!(!begins("c1", "3", 200_001));
+    assert_eq!(reports.absences.lock().nodes(), ["c1"]);
+}
