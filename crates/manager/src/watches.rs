@@ -55,6 +55,8 @@ pub(crate) trait Index<K>: Send + Sync + 'static {
     fn apply(&self, object: K) -> BTreeSet<String>;
     /// An object was deleted.
     fn delete(&self, object: K) -> BTreeSet<String>;
+    /// All objects are about to be listed: what [`Self::replace`] is told next was so at some time after this.
+    fn listing(&self) {}
     /// These are all objects there are.
     fn replace(&self, objects: Vec<K>) -> BTreeSet<String>;
     /// The watch failed: what changes from now on may be told late.
@@ -90,7 +92,10 @@ pub(crate) async fn keep<K, I>(
     let mut events = std::pin::pin!(watcher(api, config).backoff(backoff()));
     while let Some(event) = events.next().await {
         match event {
-            Ok(watcher::Event::Init) => listed.clear(),
+            Ok(watcher::Event::Init) => {
+                listed.clear();
+                index.listing();
+            }
             Ok(watcher::Event::InitApply(object)) => listed.push(object),
             Ok(watcher::Event::InitDone) => {
                 debug!(kind = %K::kind(&()), count = listed.len(), "listed");
@@ -156,7 +161,70 @@ impl<K: Resource<DynamicType = ()> + Send + Sync + 'static> Index<K> for ByName<
 
 #[cfg(test)]
 mod tests {
+    use http::{Request, Response};
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::Client;
+    use kube::client::Body;
+    use parking_lot::Mutex;
+    use tower::service_fn;
+
     use super::*;
+
+    /// What happens, in order.
+    #[derive(Clone, Default)]
+    struct Happened(Arc<Mutex<Vec<&'static str>>>);
+
+    impl Happened {
+        fn note(&self, what: &'static str) -> BTreeSet<String> {
+            self.0.lock().push(what);
+            BTreeSet::new()
+        }
+    }
+
+    impl Index<ConfigMap> for Happened {
+        fn apply(&self, _: ConfigMap) -> BTreeSet<String> {
+            self.note("applied")
+        }
+        fn delete(&self, _: ConfigMap) -> BTreeSet<String> {
+            self.note("deleted")
+        }
+        fn replace(&self, _: Vec<ConfigMap>) -> BTreeSet<String> {
+            self.note("replaced")
+        }
+        fn listing(&self) {
+            self.note("listing");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_index_knows_of_a_list_before_it_is_asked_for() {
+        let happened = Happened::default();
+        let server = service_fn({
+            let happened = happened.clone();
+            move |request: Request<Body>| {
+                let watched = request.uri().query().unwrap_or_default().contains("watch=");
+                if !watched {
+                    happened.note("asked");
+                }
+                async move {
+                    if watched {
+                        std::future::pending::<()>().await;
+                    }
+                    let list = r#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}"#;
+                    Ok::<_, std::convert::Infallible>(Response::new(Body::from(list.as_bytes().to_vec())))
+                }
+            }
+        });
+        let api = Api::default_namespaced(Client::new(server, "default"));
+        let index = Arc::new(happened.clone());
+        let (synced, whole) = tokio::sync::oneshot::channel();
+        let synced = move || synced.send(()).unwrap();
+        tokio::select! {
+            () = keep(api, watcher::Config::default(), index, |_| {}, synced) => unreachable!("it never ends"),
+            listed = whole => listed.unwrap(),
+        }
+        assert_eq!(*happened.0.lock(), ["listing", "asked", "replaced"]);
+    }
 
     #[test]
     fn a_failing_watch_is_tried_again_within_eight_seconds_for_ever() {

@@ -113,6 +113,8 @@ pub(crate) struct HubReports {
     reach: Mutex<Reach>,
     /// Changes when etcd seems to have been restored from a backup.
     restored: watch::Sender<()>,
+    /// When the list began that is on its way, or came last.
+    listing: Mutex<Option<Instant>>,
     /// For which reports it changed because they are not there.
     absences: Mutex<Absences>,
 }
@@ -256,14 +258,22 @@ impl HubReports {
         gone.into_iter().collect()
     }
 
-    /// These are all there are. One that was known at a later version is known anew, as [`Self::answer`] has it.
+    /// All are listed from `now` on.
+    fn listing(&self, now: Instant) {
+        *self.listing.lock() = Some(now);
+    }
+
+    /// These are all there are. One that was known at a later version is known anew, as [`Self::answer`] has it; unless that was told by an answer while the
+    /// list was on its way, and may be newer than what the list has.
     fn replace(&self, configs: &[ConfigMap], now: Instant) -> BTreeSet<String> {
         let version = |config: &ConfigMap| config.resource_version().unwrap_or_default();
         let present: BTreeMap<String, String> =
             configs.iter().filter_map(|config| Some((node_of(config)?, version(config)))).collect();
         let mut touched = BTreeSet::new();
+        let began = *self.listing.lock();
         self.entries.write().retain(|node, entry| {
-            let stays = present.get(node).is_some_and(|version| !entry.is_undone_by(version));
+            let may_be_newer = began.is_some_and(|began| entry.sightings.told() >= began);
+            let stays = present.get(node).is_some_and(|version| may_be_newer || !entry.is_undone_by(version));
             if !stays {
                 touched.insert(node.clone());
             }
@@ -345,6 +355,10 @@ impl Index<ConfigMap> for ConfigMaps {
 
     fn delete(&self, config: ConfigMap) -> BTreeSet<String> {
         if is_named(&config) { self.named.delete(config) } else { self.hubs.delete(&config) }
+    }
+
+    fn listing(&self) {
+        self.hubs.listing(Instant::now());
     }
 
     fn replace(&self, configs: Vec<ConfigMap>) -> BTreeSet<String> {

@@ -42,16 +42,21 @@ pub(crate) struct Sightings {
 }
 
 impl Sightings {
+    /// When it was last seen to be as it is.
+    pub(crate) fn told(&self) -> Instant {
+        self.changed.unwrap_or(self.first)
+    }
+
     /// What they say at `now`, and until when.
     pub(crate) fn liveness(&self, now: Instant) -> (Liveness, Option<Instant>) {
-        let Self { held, first, changed, missed, lapsed } = *self;
+        let Self { held, changed, missed, lapsed, first: _ } = *self;
         if !held {
             return (Liveness::Dead, None);
         }
         if lapsed {
             return (Liveness::Silent, None);
         }
-        let end = changed.unwrap_or(first) + if missed { MISSED_LIFE } else { LIFE };
+        let end = self.told() + if missed { MISSED_LIFE } else { LIFE };
         match (now < end, changed) {
             (true, Some(_)) => (Liveness::Alive, Some(end)),
             (true, None) => (Liveness::Unknown, Some(end)),

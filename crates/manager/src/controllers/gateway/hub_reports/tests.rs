@@ -281,3 +281,33 @@ fn watches_begin_anew_once_for_a_report_that_is_not_there_and_seldom_again() {
     assert!(!begins("c1", "3", 200_001));
     assert_eq!(reports.absences.lock().nodes(), ["c1"]);
 }
+
+/// A report that should have changed is asked for at any time, and a list takes a while.
+#[test]
+fn what_was_answered_while_a_list_was_on_its_way_is_not_undone_by_it() {
+    let configs = ConfigMaps::default();
+    let of = |version| report(version, "c1", &json!({ "instance": "x" }));
+    let known = || {
+        let alive = configs.hubs.at(Instant::now())["c1"].liveness;
+        (alive, configs.hubs.entries.read()["c1"].resource_version.clone())
+    };
+    for version in [1, 2] {
+        configs.apply(of(version));
+    }
+    configs.listing();
+    configs.hubs.answer(&of(4), "2", Instant::now());
+    assert!(configs.replace(vec![of(3)]).is_empty());
+    assert_eq!(known(), (Liveness::Alive, "4".to_owned()));
+    // Whoever is on no list is gone, or the watch tells of it at once.
+    configs.listing();
+    configs.hubs.answer(&of(5), "4", Instant::now());
+    assert_eq!(configs.replace(vec![]), ["c1".to_owned()].into());
+    // What was known before a list that has less: etcd was restored.
+    for version in [6, 7] {
+        configs.apply(of(version));
+    }
+    std::thread::sleep(Duration::from_millis(1));
+    configs.listing();
+    assert_eq!(configs.replace(vec![of(3)]), ["c1".to_owned()].into());
+    assert_eq!(known(), (Liveness::Unknown, "3".to_owned()));
+}
