@@ -6,6 +6,7 @@ use daemon::exit;
 use edge_hub::Args;
 
 fn main() -> ExitCode {
+    heap::keep_little();
     tls::install_provider();
     let Args { command } = match exit::parse() {
         Ok(args) => args,

@@ -160,8 +160,6 @@ pub(super) async fn fetch(hub: &Hub, tries: &mut Tries) {
         pause = PAUSE.max(begun.elapsed());
     }
     tries.done = Some(list);
-    // Megabytes each, and no more of them for hours.
-    _ = spawn_blocking(heap::give_back).await;
 }
 
 /// The digest of the list that is kept, if it is not `done`, and its documents. Version 2 comes first: it is all that older clients have.
