@@ -29,6 +29,7 @@ use watch_cache::{Cache, Replaced};
 pub use self::writing::Writing;
 use self::{
     ended::Ended,
+    epoch::Believed,
     list::Listing,
     pauses::{Attempt, Pauses},
     undone::Undone,
@@ -58,21 +59,24 @@ struct Course {
     relist: Option<Resync>,
     /// Whether what is held was not what upstream has, and no watch has lasted since.
     diverged: bool,
-    /// Whether upstream is believed how many objects there are.
-    counts: bool,
+    /// What is believed of upstream.
+    believed: Believed,
     /// Whether what a watch tells is held back while there is a doubt.
     holds: bool,
-    /// How often upstream had gone back in time before the list, and how far anybody had come since.
+    /// How often upstream had gone back in time before what is held was listed.
+    listed_after: u64,
+    /// The same of the list that is on its way, and how far anybody had come since.
     before: (u64, Option<ResourceVersion>),
 }
 
 impl Course {
-    fn new(relist: Option<Resync>) -> Self {
+    fn new(relist: Option<Resync>, listed_after: u64) -> Self {
         Self {
             listing: Listing::default(),
             relist,
             diverged: false,
-            counts: true,
+            believed: Believed::default(),
+            listed_after,
             holds: true,
             before: (0, None),
         }
@@ -81,6 +85,12 @@ impl Course {
     /// Everything is listed, from its first page on.
     fn anew(&mut self, why: Resync) {
         (self.listing, self.relist) = (Listing::default(), Some(why));
+    }
+
+    /// The same, as what is held was not what upstream has. Whether that is the first time since a watch lasted.
+    fn diverges(&mut self) -> bool {
+        self.anew(Resync::Diverged);
+        !std::mem::replace(&mut self.diverged, true)
     }
 }
 
@@ -122,15 +132,18 @@ impl Reflector {
 
     /// Keeps `subscription` until it is closed. A list may be on its way to the disk still.
     pub async fn run(&self, subscription: &Subscription, writing: &Writing) {
+        let relist = subscription.version().is_none().then_some(Resync::First);
+        let listed_after = self.undone.listed_after(&subscription.key().to_string());
+        let mut course = Course::new(relist, listed_after);
         tokio::select! {
-            () = subscription.closed().cancelled() => self.has_come(subscription),
-            () = self.keep(subscription, writing) => {}
+            () = subscription.closed().cancelled() => {}
+            () = self.keep(subscription, writing, &mut course) => {}
         }
+        self.come(subscription, course.listed_after);
     }
 
-    async fn keep(&self, subscription: &Subscription, writing: &Writing) {
+    async fn keep(&self, subscription: &Subscription, writing: &Writing, course: &mut Course) {
         let (name, resource) = (subscription.key().to_string(), &subscription.key().resource);
-        let mut course = Course::new(subscription.version().is_none().then_some(Resync::First));
         let mut pauses = Pauses::new();
         let mut missing: Option<Instant> = None;
         loop {
@@ -147,11 +160,13 @@ impl Reflector {
             let began = Instant::now();
             subscription.goes_on(began);
             let (watches, pages) = (course.relist.is_none(), course.listing.pages());
-            let Err(ended) = self.go_on(subscription, writing, &current, &mut course).await else { continue };
+            let Err(ended) = self.go_on(subscription, writing, &current, course).await else { continue };
             subscription.was_cut();
-            self.has_come(subscription);
+            self.come(subscription, course.listed_after);
             let attempt = match course.listing.pages().saturating_sub(pages) {
                 _ if watches => Attempt::Watch(began.elapsed()),
+                // None of them is kept.
+                _ if matches!(ended, Ended::Expired | Ended::Unreadable(_)) => Attempt::List(0),
                 pages => Attempt::List(pages),
             };
             pauses.ended(attempt);
@@ -171,29 +186,30 @@ impl Reflector {
                     // Not at once: a server whose history is short would be listed without end.
                     subscription.set_progress(Progress::Interrupted);
                 }
-                Ended::Rewound { ours, theirs } => {
-                    warn!(key = %subscription.key(), %ours, %theirs, "upstream went back in time: it is listed anew");
+                Ended::Rewound { known, theirs } => {
+                    warn!(key = %subscription.key(), %known, %theirs, "upstream went back in time: it is listed anew");
                     subscription.doubt(true);
                     subscription.set_progress(Progress::Interrupted);
-                    self.undone.notice(resource, self.undone.listed_after(&name));
-                    course.anew(Resync::Diverged);
-                    continue;
+                    self.undone.notice(resource, course.listed_after);
+                    // A list that does not help either is of an API that has versions of its own for each caller.
+                    course.believed.others = course.diverges();
+                    if course.believed.others {
+                        continue;
+                    }
                 }
                 Ended::Diverged(reason) => {
                     warn!(key = %subscription.key(), reason, "what is held is not what upstream has: it is listed anew");
                     subscription.doubt(true);
                     subscription.set_progress(Progress::Interrupted);
                     // A list that does not help either is what upstream has; then it miscounts.
-                    let first = !course.diverged;
-                    (course.diverged, course.counts) = (true, first);
-                    course.anew(Resync::Diverged);
-                    if first {
-                        self.undone.notice(resource, self.undone.listed_after(&name));
+                    course.believed.counts = course.diverges();
+                    if course.believed.counts {
+                        self.undone.notice(resource, course.listed_after);
                         continue;
                     }
                 }
                 Ended::Passed => {
-                    self.withdraw(subscription, writing, &mut course).await;
+                    self.withdraw(subscription, writing, course).await;
                     continue;
                 }
                 Ended::Link(_) => {
@@ -213,7 +229,7 @@ impl Reflector {
                     let withdrawn = missing.is_some_and(|since| since.elapsed() > WITHDRAWN);
                     refused(subscription, status);
                     if withdrawn {
-                        self.withdraw(subscription, writing, &mut course).await;
+                        self.withdraw(subscription, writing, course).await;
                     }
                 }
                 Ended::Unreadable(reason) => {
@@ -225,7 +241,7 @@ impl Reflector {
             self.pause(subscription, link, pauses.now(), course.relist.is_some()).await;
             // It is there again, and readers know more of it than what is held, which is of the time before.
             if is_missing && subscription.was_passed_by() {
-                self.withdraw(subscription, writing, &mut course).await;
+                self.withdraw(subscription, writing, course).await;
             }
             pauses.made();
         }
@@ -274,8 +290,9 @@ impl Reflector {
         let (upstream, storage) = (&self.upstream, &self.storage);
         let key = subscription.key();
         let name = key.to_string();
-        let (undone, counts, holds) = (&self.undone, course.counts, &mut course.holds);
-        let watch = watch::run(upstream, (storage, writing), subscription, credential, undone, counts, holds);
+        let known = (&*self.undone, course.believed);
+        let watch =
+            watch::run(upstream, (storage, writing), subscription, credential, known, &mut course.holds);
         let watched = tokio::select! {
             watched = watch => watched.map(|never| match never {}),
             () = self.undone.since(&key.resource, &name) => Ok(()),
@@ -320,7 +337,7 @@ impl Reflector {
         course.listing.fetch(&self.upstream, subscription, credential).await?;
         let (objects, version, began) = std::mem::take(&mut course.listing).finish().ok_or(Ended::Expired)?;
         let (mut undone, furthest) = course.before;
-        let furthest = furthest.filter(|furthest| version < *furthest);
+        let furthest = furthest.filter(|furthest| course.believed.others && version < *furthest);
         if let Some(furthest) = furthest {
             warn!(key = name, %furthest, %version, "upstream went back in time, as a list shows");
             undone += u64::from(self.undone.notice(resource, undone));
@@ -350,6 +367,7 @@ impl Reflector {
                 }
             }
         });
+        course.listed_after = undone;
         subscription.became_whole(began);
         info!(key = %subscription.key(), objects = count, %version, ?replaced, "listed");
         Ok(())

@@ -84,8 +84,9 @@ mod tests {
             while others.iter().filter(|other| other.is_finished()).count() < 3 {
                 thread::yield_now();
             }
-            assert_eq!(*looked.lock(), 0, "while another looks");
+            let meanwhile = *looked.lock();
             end.wait();
+            assert_eq!(meanwhile, 0, "while another looks");
         });
         assert_eq!(*looked.lock(), 2);
     }

@@ -13,11 +13,11 @@ pub(super) enum Ended {
     /// The version is too old for the server (410): only a whole list helps.
     #[error("the version has expired")]
     Expired,
-    /// Upstream is behind what is held: its etcd was restored, or it is another cluster. Only a whole list helps.
-    #[error("upstream is at version {theirs}, before {ours}")]
+    /// Upstream is behind what is known of it: its etcd was restored, or it is another cluster. Only a whole list helps.
+    #[error("upstream is at version {theirs}, before {known}")]
     Rewound {
-        /// What is held.
-        ours: ResourceVersion,
+        /// Where any stream of the resource had come to.
+        known: ResourceVersion,
         /// The server's most recent.
         theirs: ResourceVersion,
     },

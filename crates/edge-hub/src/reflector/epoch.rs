@@ -65,6 +65,21 @@ struct Metadata {
     resource_version: String,
 }
 
+/// What is believed of upstream, as long as nothing speaks against it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Believed {
+    /// How many objects there are: Kubernetes promises only an estimate.
+    pub(super) counts: bool,
+    /// That the versions of all streams of the resource are of one etcd: an API may have some of its own for each caller.
+    pub(super) others: bool,
+}
+
+impl Default for Believed {
+    fn default() -> Self {
+        Self { counts: true, others: true }
+    }
+}
+
 /// What must hold once the watch has come to the version that the server was at.
 #[derive(Debug, Default)]
 pub(super) struct Expected {
@@ -131,20 +146,15 @@ impl Expected {
     pub(super) fn again(self, now: Self) -> Self {
         Self { count: self.count.and(now.count), gone: self.gone.and(now.gone), held: self.held, ..now }
     }
-
-    /// The same without the number of objects: Kubernetes promises only an estimate.
-    pub(super) fn without_count(self) -> Self {
-        Self { count: None, ..self }
-    }
 }
 
-/// Fails if upstream is not, or no longer, in the time that is known: of this subscription, and of any of the resource. What cannot be read
-/// says nothing.
+/// Fails if upstream is not, or no longer, in the time that is known: of this subscription, and of any of the resource if they are believed.
+/// What cannot be read says nothing.
 pub(super) async fn check(
     upstream: &Upstream,
     subscription: &Subscription,
     credential: &Credential,
-    undone: &Undone,
+    (undone, believed): (&Undone, Believed),
 ) -> Result<Expected, Ended> {
     let (ours, key) = (subscription.version().ok_or(Ended::Expired)?, subscription.key());
     // Nobody else changes it.
@@ -160,7 +170,7 @@ pub(super) async fn check(
         }
     }
     // Before it is asked for: others go on meanwhile.
-    let furthest = undone.furthest(&key.resource);
+    let furthest = believed.others.then(|| undone.furthest(&key.resource)).flatten();
     // After the one above: what was gone before that version is known by then.
     let Some(first) = ask(upstream, credential, &key.path_with("limit=1")).await? else {
         return Ok(Expected::default());
@@ -168,14 +178,15 @@ pub(super) async fn check(
     let Some(theirs) = parsed(&first.metadata.resource_version) else { return Ok(Expected::default()) };
     let known = furthest.map_or(ours, |furthest| furthest.max(ours));
     if theirs < known {
-        return Err(Ended::Rewound { ours: known, theirs });
+        return Err(Ended::Rewound { known, theirs });
     }
-    undone.come(&key.resource, &key.to_string(), theirs);
+    undone.come(&key.resource, undone.listed_after(&key.to_string()), theirs);
     let items = first.items.unwrap_or_default();
     compare(&held, ours, &items)?;
     let whole = key.labels.is_empty() && key.fields.is_empty();
     let more = if first.metadata.next.is_empty() { Some(0) } else { first.metadata.remaining_item_count };
-    let count = more.filter(|_| whole).and_then(|more| i64::try_from(items.len() + more).ok());
+    let count =
+        more.filter(|_| whole && believed.counts).and_then(|more| i64::try_from(items.len() + more).ok());
     let held = i64::try_from(held.len()).unwrap_or(i64::MAX);
     Ok(Expected { at: Some(theirs), count, gone, held })
 }
@@ -205,7 +216,7 @@ fn parsed(version: &str) -> Option<ResourceVersion> {
 }
 
 /// The server's most recent version; `None` if it does not say.
-pub(super) async fn upstream_version(
+pub(super) async fn most_recent(
     upstream: &Upstream,
     subscription: &Subscription,
     credential: &Credential,
@@ -338,6 +349,7 @@ mod tests {
         let now = || Expected { at: at(8), count: Some(1), gone: gone(), held: 2 };
         assert_eq!(told.again(now()).doubt(), None, "what was told is no longer held");
         assert!(before().again(now()).doubt().is_some());
-        assert!(before().without_count().again(Expected { gone: None, ..now() }).doubt().is_none());
+        let uncounted = || Expected { count: None, ..before() };
+        assert!(uncounted().again(Expected { gone: None, ..now() }).doubt().is_none());
     }
 }

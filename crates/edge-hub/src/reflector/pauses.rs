@@ -13,7 +13,7 @@ const STEADY: Duration = Duration::from_secs(10);
 pub(super) enum Attempt {
     /// A watch, which ran for so long.
     Watch(Duration),
-    /// A list, of which so many pages came. How long it took says nothing: an API server ends an answer after a minute, and whoever gets none whole is to
+    /// A list, of which so many pages came that the next attempt goes on from. How long it took says nothing: an API server ends an answer after a minute, and whoever gets none whole is to
     /// ask more and more seldom.
     List(usize),
 }

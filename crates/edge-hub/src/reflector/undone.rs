@@ -82,9 +82,9 @@ impl Undone {
         }
     }
 
-    /// The subscription of this name has come to a version.
-    pub(super) fn come(&self, resource: &GroupVersionResource, name: &str, version: ResourceVersion) {
-        let reached = (self.listed_after(name), version);
+    /// A subscription that was listed after so many times has come to a version.
+    pub(super) fn come(&self, resource: &GroupVersionResource, listed_after: u64, version: ResourceVersion) {
+        let reached = (listed_after, version);
         let mut all = self.come.lock();
         let furthest = all.entry(of_resource(resource)).or_insert(reached);
         *furthest = reached.max(*furthest);
@@ -93,9 +93,12 @@ impl Undone {
     /// How far any subscription of this resource has come since it was noticed last; versions of one etcd only grow.
     pub(super) fn furthest(&self, resource: &GroupVersionResource) -> Option<ResourceVersion> {
         let is_of_it = |(name, _): &mut (String, _)| Key::is_name_of(name, resource);
-        let stored: Vec<_> = self.stored.lock().extract_if(.., is_of_it).collect();
-        for (name, version) in stored {
-            self.come(resource, &name, version);
+        {
+            // Locked until all are read: whoever asks meanwhile must not find that there is nothing.
+            let mut stored = self.stored.lock();
+            for (name, version) in stored.extract_if(.., is_of_it) {
+                self.come(resource, self.listed_after(&name), version);
+            }
         }
         let times = self.times(resource);
         let furthest = self.come.lock().get(&of_resource(resource)).copied();
@@ -145,17 +148,19 @@ impl Reflector {
         subscription: &Subscription,
         credential: &Credential,
     ) -> Option<ResourceVersion> {
-        let version = epoch::upstream_version(&self.upstream, subscription, credential).await?;
         let key = subscription.key();
-        self.undone.come(&key.resource, &key.to_string(), version);
+        // Before: what is listed meanwhile may be of another time.
+        let listed_after = self.undone.listed_after(&key.to_string());
+        let version = epoch::most_recent(&self.upstream, subscription, credential).await?;
+        self.undone.come(&key.resource, listed_after, version);
         Some(version)
     }
 
-    /// What others of the resource hear of upstream is held against it.
-    pub(super) fn has_come(&self, subscription: &Subscription) {
+    /// Takes note of how far a subscription has come, which was listed after so many times: what others of the resource hear of upstream is held
+    /// against that.
+    pub(super) fn come(&self, subscription: &Subscription, listed_after: u64) {
         if let Some(version) = subscription.version() {
-            let key = subscription.key();
-            self.undone.come(&key.resource, &key.to_string(), version);
+            self.undone.come(&subscription.key().resource, listed_after, version);
         }
     }
 }

@@ -25,7 +25,7 @@ use tokio::time::{Instant, sleep};
 use watch_cache::{Cache, Change, Event};
 
 use self::missed::{Missed, SILENT};
-use super::{Ended, Undone, Writing, epoch, list, telling::Telling};
+use super::{Believed, Ended, Undone, Writing, epoch, list, telling::Telling};
 use crate::{
     storage::Storage,
     subscriptions::{Progress, Subscription},
@@ -42,24 +42,20 @@ const STORE_BOOKMARK: Duration = Duration::from_mins(10);
 /// More than this is not held back, in bytes: it would be in memory twice. What it was held back for is still judged.
 const HELD_BACK: usize = 8 << 20;
 
-/// Watches from the version that is held, until the stream ends. `counts`: whether upstream is believed how many objects there are; `holds`:
-/// whether what is told is held back while there is a doubt, which says whether the next watch does.
+/// Watches from the version that is held, until the stream ends. `known`: of all streams of the resource, and of upstream; `holds`: whether
+/// what is told is held back while there is a doubt, which says whether the next watch does.
 pub(super) async fn run(
     upstream: &Upstream,
     (storage, writing): (&Storage, &Writing),
     subscription: &Subscription,
     credential: &Credential,
-    undone: &Undone,
-    counts: bool,
+    known: (&Undone, Believed),
     holds: &mut bool,
 ) -> Result<std::convert::Infallible, Ended> {
     let response = open(upstream, subscription, credential).await?;
     let encoding = list::encoding(response.headers().get(header::CONTENT_TYPE));
     // Not before: a server that is restored later ends this watch, one that was restored between the two would not.
-    let mut expected = epoch::check(upstream, subscription, credential, undone).await?;
-    if !counts {
-        expected = expected.without_count();
-    }
+    let mut expected = epoch::check(upstream, subscription, credential, known).await?;
     let mut reader = WatchReader::new(encoding, ITEM_MAX);
     let source = response.body().source();
     let mut missed = Missed::new(upstream, subscription, credential, expected.at(), source.clone());
@@ -99,7 +95,7 @@ pub(super) async fn run(
                     return Err(Ended::Diverged(doubt));
                 }
                 // It may be the link that was silent: then what comes with the answer is read before it is judged.
-                expected = expected.again(epoch::check(upstream, subscription, credential, undone).await?);
+                expected = expected.again(epoch::check(upstream, subscription, credential, known).await?);
                 Some(Ok(Frame::data(Bytes::new())))
             }
             () = missed.is_told(), if held_back.is_none() && subscription.is_untold() => {

@@ -73,7 +73,7 @@ impl<'a> Missed<'a> {
 async fn silence(upstream: &Upstream, subscription: &Subscription, credential: &Credential, source: Source) {
     loop {
         sleep(SILENT).await;
-        let answer = epoch::upstream_version(upstream, subscription, credential).await;
+        let answer = epoch::most_recent(upstream, subscription, credential).await;
         source.prove(SILENT).await;
         if answer.is_some() && source.heard_ago() < SILENT {
             return;

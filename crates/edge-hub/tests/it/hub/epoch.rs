@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use testkit::api_server::access::User;
+use testkit::api_server::{RequestRecord, access::User};
 
 use super::meanwhile::Meanwhile;
 use super::site::{Lines, SERVICES, Site, WIDGETS, get, names, service, version, widget, widget_kind};
@@ -138,14 +138,17 @@ async fn a_restore_is_noticed_by_a_version_that_only_a_client_has_seen() {
         cluster.create(WIDGET_ID, widget(name, 1)).unwrap();
     }
     let seen = cluster.revision();
-    let versions_asked = || {
+    let versions_told = || {
         let asked = site.server.log().requests();
-        asked.iter().filter(|asked| asked.path == SERVICES && asked.query == "limit=1").count()
+        let is_told = |asked: &&RequestRecord| asked.query == "limit=1" && asked.ended.is_some();
+        asked.iter().filter(|asked| asked.path == SERVICES).filter(is_told).count()
     };
-    let before = versions_asked();
+    let before = versions_told();
     let hub = site.plain();
     let mut watch = Lines::open(&hub, &format!("{SERVICES}?watch=1&resourceVersion={seen}")).await;
-    site.until("the API server is asked whether it has come there", async || versions_asked() > before).await;
+    site.until("the API server says whether it has come there", async || versions_told() > before).await;
+    // The answer is on its way.
+    tokio::time::sleep(Duration::from_millis(200)).await;
     site.server.cut();
     site.offline().await;
     site.server.restore(backup);

