@@ -75,7 +75,7 @@ impl Memory {
             living_since: None,
             dialled_since: None,
             closed: Closed::default(),
-            unlinked: Unlinked::default(),
+            unlinked: Unlinked::new(started),
         }
     }
 }

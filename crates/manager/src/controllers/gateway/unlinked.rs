@@ -17,33 +17,55 @@ use crate::controllers::conditions::whole_second;
 /// Reason of a Gateway that is connected by some of its active endpoints alone.
 pub(super) const PARTLY: &str = "PartlyConnected";
 
+/// What stands behind the name of each endpoint in the message.
+const SINCE: &str = " since ";
+
+/// Whether a message says of that node that it has no link.
+fn names(message: &str, node: &str) -> bool {
+    message.contains(&format!(" {node}{SINCE}"))
+}
+
 /// The Gateway, and the node of the endpoint.
 pub(crate) type Key = (String, String);
 
 /// Since when endpoints have been without a link beside one that has one, as far as this manager has seen.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Unlinked(BTreeMap<Key, (Instant, Timestamp)>);
+#[derive(Clone, Debug)]
+pub(crate) struct Unlinked {
+    /// When this manager began to see.
+    started: Instant,
+    since: BTreeMap<Key, (Instant, Timestamp)>,
+}
 
 impl Unlinked {
+    /// A new leader has seen nothing.
+    pub(crate) fn new(started: Instant) -> Self {
+        Self { started, since: BTreeMap::new() }
+    }
+
     /// What is so at `now`, which clocks show as `time`, by what was so before.
     pub(crate) fn next(&self, without: impl Iterator<Item = Key>, now: Instant, time: Timestamp) -> Self {
         let time = whole_second(time);
         let since = |key: Key| {
-            let since = self.0.get(&key).copied().unwrap_or((now, time));
+            let since = self.since.get(&key).copied().unwrap_or((now, time));
             (key, since)
         };
-        Self(without.map(since).collect())
+        Self { started: self.started, since: without.map(since).collect() }
     }
 
     /// Those of a Gateway, and since when.
     fn of<'a>(&'a self, gateway: &'a str) -> impl Iterator<Item = (&'a str, Instant, Timestamp)> {
-        let its = self.0.iter().filter(move |((of, _), _)| of == gateway);
+        let its = self.since.iter().filter(move |((of, _), _)| of == gateway);
         its.map(|((_, node), (since, time))| (node.as_str(), *since, *time))
     }
 
     /// When the next is to be told of: who was just elected, or begins anew, is given the time to dial, or to be dialled.
     pub(crate) fn look_at(&self, now: Instant) -> Option<Instant> {
-        self.0.values().map(|(since, _)| *since + IDLE).filter(|due| *due > now).min()
+        self.since.values().map(|(since, _)| *since + IDLE).filter(|due| *due > now).min()
+    }
+
+    /// Whether what has been so since then may have been so before this manager began to see.
+    fn may_be_older(&self, since: Instant) -> bool {
+        since < self.started + IDLE
     }
 }
 
@@ -64,15 +86,17 @@ impl Case<'_> {
     /// What there is to say of these, if that has been so for long.
     pub(super) fn partly(&self, unlinked: &Unlinked, addresses: &[GatewayAddress]) -> Option<String> {
         let name = self.gateway.name_any();
-        // A new manager has not seen for how long, and takes nothing back that the last one told.
-        let mut said = self.gateway.status.iter().flat_map(|status| &status.conditions);
-        let is_told = said.any(|c| c.type_ == conditions::CONNECTED && c.reason == PARTLY);
-        let is_due = |since: Instant| is_told || since + IDLE <= self.now;
+        // A new manager has not seen for how long, and takes nothing back that the last one told. The message may be old, so later on it is no sign.
+        let said = self.gateway.status.iter().flat_map(|status| &status.conditions);
+        let mut said = said.filter(|c| c.type_ == conditions::CONNECTED && c.reason == PARTLY);
+        let told = said.next().map_or("", |condition| condition.message.as_str());
+        let is_told = |node: &str, since| unlinked.may_be_older(since) && names(told, node);
+        let is_due = |node: &str, since: Instant| since + IDLE <= self.now || is_told(node, since);
         let those: Vec<String> = unlinked
             .of(&name)
-            .filter(|(_, since, _)| is_due(*since))
+            .filter(|(node, since, _)| is_due(node, *since))
             .map(|(node, _, time)| {
-                format!("{node} since {time} at least: {}", self.why_unlinked(node, addresses))
+                format!("{node}{SINCE}{time} at least: {}", self.why_unlinked(node, addresses))
             })
             .collect();
         (!those.is_empty()).then(|| format!("without a link is {}", list(&those)))
@@ -112,7 +136,7 @@ mod tests {
         let since = |unlinked: &Unlinked| -> Vec<(String, i64)> {
             unlinked.of("shop").map(|(node, _, time)| (node.to_owned(), time.as_second())).collect()
         };
-        let first = Unlinked::default().next(key(), start, time(1000));
+        let first = Unlinked::new(start).next(key(), start, time(1000));
         assert_eq!((since(&first), first.look_at(start)), (vec![("b".to_owned(), 1000)], Some(start + IDLE)));
         assert_eq!(first.of("other").count(), 0);
         let later = first.next(key(), start + IDLE, time(1030));

@@ -9,6 +9,16 @@ impl World {
         self.spec(1, |spec| spec.proxy_config.replicas = replicas);
     }
 
+    /// The status of the shop is that, and its endpoints are active.
+    fn was_told(&mut self, active: &[&str], reason: &str, message: &str) {
+        let active = active.iter().map(|node| json!({ "nodeName": node, "type": "proxy" }));
+        let condition = json!({
+            "type": "Connected", "status": "True", "reason": reason, "message": message, "lastTransitionTime": "2027-01-01T00:00:00Z",
+        });
+        let status = json!({ "activeEndpoints": active.collect::<Vec<_>>(), "conditions": [condition] });
+        Arc::make_mut(&mut self.observed.gateways[1]).status = Some(serde_json::from_value(status).unwrap());
+    }
+
     /// Condition `Connected` of the Gateway at that place, so many seconds later.
     fn later(&mut self, seconds: u32, index: usize) -> (bool, &'static str, String) {
         self.observed.now += SECOND * seconds;
@@ -133,20 +143,59 @@ fn an_exposed_endpoint_to_which_nobody_comes_is_told_of() {
     assert_eq!(world.later(30, 0).1, "Accepting");
 }
 
-/// Who has seen nothing yet does not take back what the last one told.
+/// Who has seen nothing yet does not take back what the last one told, and tells of no other sooner than of any.
 #[test]
 fn a_new_leader_goes_on_with_what_was_told() {
-    for (reason, expected) in [("PartlyConnected", "PartlyConnected"), ("Connected", "Connected")] {
+    let why = "at least: the node is not ready (kubectl get nodes)";
+    let named = |node: &str| format!("a via c1; without a link is {node} since 2027-01-01T00:00:00Z {why}");
+    for (reason, message, expected) in [
+        ("PartlyConnected", named("b"), "PartlyConnected"),
+        ("PartlyConnected", named(&format!("x since 2027-01-01T00:00:00Z {why}; b")), "PartlyConnected"),
+        ("PartlyConnected", named("bb"), "Connected"),
+        ("PartlyConnected", named("b.b"), "Connected"),
+        ("Connected", named("b"), "Connected"),
+    ] {
         let mut world = world();
         world.replicas_of_the_shop(2);
         world.hub("c1", Liveness::Alive, &["a"]);
-        let shop = Arc::make_mut(&mut world.observed.gateways[1]);
-        let listed = ["a", "b"].map(|node| json!({ "nodeName": node, "type": "proxy" }));
-        let condition = json!({
-            "type": "Connected", "status": "True", "reason": reason, "message": "", "lastTransitionTime": "2027-01-01T00:00:00Z",
-        });
-        let status = json!({ "activeEndpoints": listed, "conditions": [condition] });
-        shop.status = Some(serde_json::from_value(status).unwrap());
-        assert_eq!(world.later(0, 1).1, expected);
+        world.was_told(&["a", "b"], reason, &message);
+        assert_eq!(world.later(0, 1).1, expected, "{message}");
+        assert_eq!(world.later(29, 1).1, expected, "{message}");
+        assert_eq!(world.later(1, 1).1, "PartlyConnected", "{message}");
     }
+}
+
+/// The message is written anew each half minute at most, and may name one that has had a link since.
+#[test]
+fn what_was_told_long_ago_is_no_sign_of_how_long() {
+    for (linked, expected) in [("b", "Connected"), ("a", "PartlyConnected")] {
+        let mut world = world();
+        world.replicas_of_the_shop(2);
+        world.hub("c1", Liveness::Alive, &["a"]);
+        assert_eq!((world.later(0, 1).1, world.later(40, 1).1), ("Connected", "PartlyConnected"));
+        let message = world.later(0, 1).2;
+        world.was_told(&["a", "b"], "PartlyConnected", &message);
+        world.hub("c1", Liveness::Alive, &["a", linked]);
+        world.later(1, 1);
+        world.hub("c1", Liveness::Alive, &["a"]);
+        assert_eq!(world.later(1, 1).1, expected);
+        assert_eq!(world.later(30, 1).1, "PartlyConnected");
+    }
+}
+
+/// It dials for the first time when it is elected, and has the same half minute for it as any.
+#[test]
+fn who_takes_the_place_of_one_that_was_told_of_is_not_told_of_at_once() {
+    let mut world = world();
+    world.replicas_of_the_shop(2);
+    world.hub("c1", Liveness::Alive, &["a"]);
+    assert_eq!(world.later(0, 1).1, "Connected");
+    let (_, reason, message) = world.later(30, 1);
+    assert_eq!(reason, "PartlyConnected");
+    world.was_told(&["a", "b"], reason, &message);
+    let third = NodeView { name: "b2".to_owned(), ..world.nodes[1].clone() };
+    world.nodes.insert(2, third);
+    let plan = world.plan();
+    assert_eq!((active(&plan, 1), plan.verdicts[1].connected.reason), (vec!["a", "b2"], "Connected"));
+    assert_eq!(world.later(14, 1), (true, "Connected", "a via c1".to_owned()));
 }
