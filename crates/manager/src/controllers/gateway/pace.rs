@@ -15,31 +15,43 @@ const QUIET: Duration = Duration::from_secs(30);
 /// What was written, and when.
 #[derive(Debug, Default)]
 pub(crate) struct Paces {
-    written: HashMap<String, (u32, Instant)>,
+    written: HashMap<String, Written>,
+}
+
+/// The writes of one object.
+#[derive(Debug)]
+struct Written {
+    /// How many in a row there were with the last one, and when that was.
+    last: (u32, Instant),
+    /// The same without the last one, which may be taken back.
+    before: Option<(u32, Instant)>,
 }
 
 impl Paces {
     /// Notes a write of `object`, or says when it is due.
     pub(crate) fn admit(&mut self, object: &str, now: Instant) -> Result<(), Instant> {
-        let (row, last) = self.written.get(object).copied().unwrap_or((0, now));
+        let before = self.written.get(object).map(|written| written.last);
+        let (row, last) = before.unwrap_or((0, now));
         let row = if now.saturating_duration_since(last) >= QUIET { 0 } else { row };
         if row >= FREE && now < last + WAIT {
             return Err(last + WAIT);
         }
-        self.written.insert(object.to_owned(), (row.saturating_add(1), now));
+        let last = (row.saturating_add(1), now);
+        self.written.insert(object.to_owned(), Written { last, before });
         Ok(())
     }
 
-    /// A write that was noted is not made after all.
+    /// The write that was noted last is not made after all: it neither counts nor keeps the next one waiting.
     pub(crate) fn retract(&mut self, object: &str) {
-        if let Some((row, _)) = self.written.get_mut(object) {
-            *row = row.saturating_sub(1);
+        let before = self.written.remove(object).and_then(|written| written.before);
+        if let Some(last) = before {
+            self.written.insert(object.to_owned(), Written { last, before: None });
         }
     }
 
     /// Forgets what was not written of late.
     pub(crate) fn tidy(&mut self, now: Instant) {
-        self.written.retain(|_, (_, last)| now.saturating_duration_since(*last) < QUIET);
+        self.written.retain(|_, written| now.saturating_duration_since(written.last.1) < QUIET);
     }
 }
 
@@ -66,8 +78,18 @@ mod tests {
             assert_eq!(paces.admit("c", at(40)), Ok(()));
             paces.retract("c");
         }
+        for _ in 0..FREE {
+            assert_eq!(paces.admit("d", at(40)), Ok(()));
+        }
+        assert_eq!(paces.admit("d", at(41)), Err(at(42)));
+        for seconds in [42, 43, 43, 44] {
+            assert_eq!(paces.admit("d", at(seconds)), Ok(()), "none has been written since");
+            paces.retract("d");
+        }
+        assert_eq!(paces.admit("d", at(44)), Ok(()));
+        assert_eq!(paces.admit("d", at(45)), Err(at(46)));
         paces.retract("nobody");
-        paces.tidy(at(70));
+        paces.tidy(at(74));
         assert!(paces.written.is_empty());
     }
 }
