@@ -162,20 +162,19 @@ pub(crate) fn changes(before: Option<&GatewayStatus>, after: &GatewayStatus) -> 
         event(false, "ActiveEndpointLost", &note, "Elect")
     }));
     let previous = before.map(|status| status.conditions.as_slice()).unwrap_or_default();
-    events.extend(condition_changes(previous, after.conditions.iter()));
+    let others = after.conditions.iter().filter(|condition| condition.reason != PARTLY);
+    events.extend(condition_changes(previous, others));
     events.extend(partly_changes(previous, &after.conditions));
     events
 }
 
-/// The event that a Gateway which stays connected is so by fewer of its endpoints than before, or by all again.
+/// The event that a Gateway is connected by some of its endpoints alone, whatever was so before, for somebody should look; or by all again. That it
+/// is connected no more is told as of every condition.
 fn partly_changes(before: &[Condition], after: &[Condition]) -> Option<Event> {
-    let of = |conditions: &'_ [Condition]| {
-        let connected = conditions.iter().find(|condition| condition.type_ == conditions::CONNECTED);
-        connected.filter(|condition| condition.status == "True").cloned()
-    };
-    let (before, after) = (of(before)?, of(after)?);
-    let (was, is) = (before.reason == PARTLY, after.reason == PARTLY);
-    (was != is).then(|| event(!is, &after.reason, &after.message, "Reconcile"))
+    let connected = after.iter().find(|c| c.type_ == conditions::CONNECTED && c.status == "True")?;
+    let was = before.iter().any(|c| c.type_ == conditions::CONNECTED && c.reason == PARTLY);
+    let is = connected.reason == PARTLY;
+    (was != is).then(|| event(!is, &connected.reason, &connected.message, "Reconcile"))
 }
 
 #[cfg(test)]

@@ -119,7 +119,11 @@ fn events_tell_of_a_gateway_that_is_connected_in_part() {
     assert_eq!(told(&whole, &partly), one(false, "PartlyConnected"));
     assert_eq!(told(&partly, &whole), one(true, "Connected"));
     assert_eq!((told(&partly, &partly), told(&partly, &more)), (vec![], vec![]));
-    assert_eq!(told(&none, &partly), one(true, "PartlyConnected"));
+    let many = of(Finding::no("TooManyNodes", "1 of 1025 nodes are not reached"));
+    for before in [&none, &many, &GatewayStatus { conditions: Vec::new(), ..whole.clone() }] {
+        assert_eq!(told(before, &partly), one(false, "PartlyConnected"), "{before:?}");
+    }
+    assert_eq!(told(&none, &whole), one(true, "Connected"));
     assert_eq!(told(&partly, &none), one(false, "NoTunnel"));
     // Which of them is linked to whom is written as seldom as round-trip times; that it has begun, at once.
     assert!(differ_in_times_only(&partly, &more) && !differ_in_times_only(&whole, &partly));
