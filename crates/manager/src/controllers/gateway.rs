@@ -59,9 +59,9 @@ use tracing::{debug, warn};
 use self::apply::Applied;
 use self::hub_reports::ConfigMaps;
 use self::metrics::{Change, GatewayMetrics};
-use self::pace::Paces;
+use self::pace::{Paces, retry};
 use self::plan::{Memory, Observed, Plan};
-use self::writes::{Done, TURN, carry_out};
+use self::writes::Backlog;
 use super::node_pool::metrics::{Controller, Metrics, Outcome};
 use super::told_events::ToldEvents;
 use super::unreadable::Teller;
@@ -72,9 +72,6 @@ use crate::watches::ByName;
 
 /// How long after a change a reconciliation begins: a burst of changes is one.
 const SETTLE: Duration = Duration::from_millis(50);
-
-/// How long to wait after a failure: first and longest.
-const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
 /// How long to wait before a report that could not be read is asked for again.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
@@ -130,6 +127,8 @@ pub(crate) struct Told {
 struct Remembered {
     memory: Memory,
     paces: Paces,
+    /// Gateways, and statuses, that wait for their turn.
+    backlogs: [Backlog; 2],
     told: Told,
     written: HashMap<String, Written>,
     failures: u32,
@@ -231,6 +230,7 @@ async fn keep(context: Context, wakes: &mut Wakes, end: &CancellationToken) {
     let mut remembered = Remembered {
         memory: Memory::new(Instant::now()),
         paces: Paces::default(),
+        backlogs: Default::default(),
         told: Told::default(),
         written: HashMap::new(),
         failures: 0,
@@ -270,9 +270,9 @@ async fn reconcile(context: &Context, remembered: &mut Remembered) -> Instant {
     overlay(&mut observed, &remembered.written);
     let (plan, memory) = plan::plan(&observed, &remembered.memory);
     remembered.memory = memory;
-    let Remembered { memory: _, paces, told, written, failures } = remembered;
-    let mut applied = apply::apply(context, &plan, paces, told).await;
-    write_statuses(context, &plan, paces, written, &mut applied).await;
+    let Remembered { memory: _, paces, backlogs: [gateways, statuses], told, written, failures } = remembered;
+    let mut applied = apply::apply(context, &plan, paces, gateways, told).await;
+    write_statuses(context, &plan, paces, statuses, written, &mut applied).await;
     tell_of_unreadable(context, told).await;
     paces.tidy(started);
     for error in &applied.errors {
@@ -282,7 +282,7 @@ async fn reconcile(context: &Context, remembered: &mut Remembered) -> Instant {
         *failures = 0;
         None
     } else {
-        let delay = RETRY.0.saturating_mul(1 << (*failures).min(5)).min(RETRY.1);
+        let delay = retry(*failures);
         *failures += 1;
         Some(started + delay)
     };
@@ -306,6 +306,7 @@ async fn write_statuses(
     context: &Context,
     plan: &Plan,
     paces: &mut Paces,
+    backlog: &mut Backlog,
     written: &mut HashMap<String, Written>,
     applied: &mut Applied,
 ) {
@@ -327,15 +328,13 @@ async fn write_statuses(
         let times_only = before.is_some_and(|before| status::differ_in_times_only(before, status));
         let later = last.map(|at| at + status::ROUND_TRIPS).filter(|later| times_only && *later > clock);
         if let Some(later) = later {
-            applied.look_at = Some(applied.look_at.map_or(later, |earlier| earlier.min(later)));
+            applied.look_by(later);
         } else if applied.admit(paces, &status_of(&name)) {
             let write = async move { (*gateway, status, status::write(context, gateway, status).await) };
             due.push((status_of(&name), write.boxed()));
         }
     }
-    let Done { outcomes, left } = carry_out(due, Some(TURN)).await;
-    applied.leave(paces, &left);
-    for (title, (gateway, status, result)) in outcomes {
+    for (title, (gateway, status, result)) in applied.take_turn(paces, backlog, due).await {
         if result.is_ok() {
             let active = gateway.status.as_ref().map(|s| s.active_endpoints.as_slice()).unwrap_or_default();
             let (elected, lost) = status::election_changes(active, &status.active_endpoints);
@@ -344,7 +343,7 @@ async fn write_statuses(
             let version = gateway.resource_version();
             written.insert(gateway.name_any(), Written { version, status: status.clone(), at: clock });
         }
-        applied.note(&title, result);
+        applied.note_of_turn(paces, &title, result);
     }
 }
 

@@ -20,7 +20,7 @@ use tracing::{info, warn};
 use super::pace::Paces;
 use super::plan::Plan;
 use super::pool_gateways::PoolGateways;
-use super::writes::{Done, TURN, carry_out, rows};
+use super::writes::{Backlog, Done, Write, carry_out, rows};
 use super::{Context, Told};
 use crate::controllers::conditions::event;
 use crate::controllers::node_pool::apply::WriteError;
@@ -41,14 +41,36 @@ impl Applied {
         }
     }
 
-    /// These were admitted and not begun: they are due at once.
-    pub(crate) fn leave(&mut self, paces: &mut Paces, left: &[String]) {
-        for object in left {
+    /// Notes what came of a write that can wait, and after a failure does.
+    pub(crate) fn note_of_turn(&mut self, paces: &mut Paces, object: &str, result: Result<(), WriteError>) {
+        if result.is_ok() {
+            paces.succeed(object);
+        } else {
+            self.look_by(paces.fail(object, Instant::now()));
+        }
+        self.note(object, result);
+    }
+
+    /// Begins writes that can wait and were admitted. Those that were not begun are due at once.
+    pub(crate) async fn take_turn<T>(
+        &mut self,
+        paces: &mut Paces,
+        backlog: &mut Backlog,
+        writes: Vec<Write<'_, T>>,
+    ) -> Vec<(String, T)> {
+        let Done { outcomes, left } = backlog.take_turn(writes).await;
+        for object in &left {
             paces.retract(object);
         }
         if !left.is_empty() {
-            self.look_at = Some(Instant::now());
+            self.look_by(Instant::now());
         }
+        outcomes
+    }
+
+    /// Has all looked at again by then.
+    pub(crate) fn look_by(&mut self, due: Instant) {
+        self.look_at = Some(self.look_at.map_or(due, |earlier| earlier.min(due)));
     }
 
     /// Whether that object may be written now.
@@ -56,7 +78,7 @@ impl Applied {
         match paces.admit(object, Instant::now()) {
             Ok(()) => true,
             Err(due) => {
-                self.look_at = Some(self.look_at.map_or(due, |earlier| earlier.min(due)));
+                self.look_by(due);
                 false
             }
         }
@@ -64,7 +86,13 @@ impl Applied {
 }
 
 /// Writes the plan.
-pub(crate) async fn apply(context: &Context, plan: &Plan, paces: &mut Paces, told: &mut Told) -> Applied {
+pub(crate) async fn apply(
+    context: &Context,
+    plan: &Plan,
+    paces: &mut Paces,
+    backlog: &mut Backlog,
+    told: &mut Told,
+) -> Applied {
     let Plan {
         verdicts: _,
         services,
@@ -88,7 +116,8 @@ pub(crate) async fn apply(context: &Context, plan: &Plan, paces: &mut Paces, tol
         applied.note(TUNNEL_NODES_CONFIG_MAP, write_node_names(context, text).await);
     }
     tell_of_misnamed(context, misnamed, told).await;
-    make_gateways(context, pool_gateways, &mut applied, paces, told).await;
+    make_gateways(context, pool_gateways, &mut applied, paces, backlog).await;
+    tell_of_hand_made(context, &pool_gateways.hand_made, told).await;
     applied
 }
 
@@ -215,9 +244,9 @@ async fn make_gateways(
     plan: &PoolGateways,
     applied: &mut Applied,
     paces: &mut Paces,
-    told: &mut Told,
+    backlog: &mut Backlog,
 ) {
-    let PoolGateways { create: wanted, delete: unwanted, hand_made } = plan;
+    let PoolGateways { create: wanted, delete: unwanted, hand_made: _ } = plan;
     let gateways = Api::<Gateway>::all(context.client.clone());
     let mut writes = Vec::new();
     for gateway in wanted {
@@ -232,16 +261,8 @@ async fn make_gateways(
             writes.push((title, delete(context, &gateways, gateway.as_ref()).boxed()));
         }
     }
-    let Done { outcomes, left } = carry_out(writes, Some(TURN)).await;
-    for (title, result) in outcomes {
-        applied.note(&title, result);
-    }
-    applied.leave(paces, &left);
-    told.hand_made.retain(|pool| hand_made.iter().any(|other| other.name_any() == *pool));
-    for pool in hand_made {
-        if told.hand_made.insert(pool.name_any()) {
-            tell_of_hand_made(context, pool).await;
-        }
+    for (title, result) in applied.take_turn(paces, backlog, writes).await {
+        applied.note_of_turn(paces, &title, result);
     }
 }
 
@@ -262,12 +283,68 @@ async fn tell_of_misnamed(context: &Context, misnamed: &BTreeSet<String>, told: 
     }
 }
 
-async fn tell_of_hand_made(context: &Context, pool: &NodePool) {
-    let note = format!(
-        "the pool asks for a Gateway ({}), and there is one of its name that was not made for it: that one is left as it is, and \
-         serves the pool",
-        api::annotations::POOL_GATEWAY
-    );
-    let event = event(true, "GatewayExists", &note, "MakeGateway");
-    context.events.tell(&event, &pool.object_ref(&())).await;
+/// Tells of pools whose Gateway somebody made by hand, each once.
+async fn tell_of_hand_made(context: &Context, pools: &[Arc<NodePool>], told: &mut Told) {
+    told.hand_made.retain(|pool| pools.iter().any(|other| other.name_any() == *pool));
+    for pool in pools {
+        if !told.hand_made.insert(pool.name_any()) {
+            continue;
+        }
+        let note = format!(
+            "the pool asks for a Gateway ({}), and there is one of its name that was not made for it: that one is left as it is, and \
+             serves the pool",
+            api::annotations::POOL_GATEWAY
+        );
+        let event = event(true, "GatewayExists", &note, "MakeGateway");
+        context.events.tell(&event, &pool.object_ref(&())).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::leader::NotLeading;
+
+    /// As many as are begun at a time hang and fail, as where a webhook times out.
+    #[tokio::test(start_paused = true)]
+    async fn writes_that_hang_and_fail_keep_no_others_from_being_begun() {
+        let (mut paces, mut backlog) = (Paces::default(), Backlog::default());
+        let mut done = BTreeSet::new();
+        for turn in 0..2 {
+            let mut applied = Applied::default();
+            let mut writes = Vec::new();
+            for number in (0..20).filter(|number| !done.contains(number)) {
+                let title = number.to_string();
+                let write = async move {
+                    tokio::time::sleep(Duration::from_secs(if number < 16 { 10 } else { 0 })).await;
+                    (number, if number < 16 { Err(NotLeading.into()) } else { Ok(()) })
+                };
+                if applied.admit(&mut paces, &title) {
+                    writes.push((title, write.boxed()));
+                }
+            }
+            for (title, (number, result)) in applied.take_turn(&mut paces, &mut backlog, writes).await {
+                if result.is_ok() {
+                    done.insert(number);
+                }
+                applied.note_of_turn(&mut paces, &title, result);
+            }
+            let due = applied.look_at.unwrap();
+            if turn == 0 {
+                assert_eq!((applied.errors.len(), done.len()), (16, 0));
+                assert!(due <= Instant::now(), "what was left is due at once");
+            } else {
+                assert_eq!(done, (16..20).collect(), "what was left is begun first");
+            }
+        }
+        // What failed is due when it was said to be, whatever wakes the controller until then.
+        let mut paces = Paces::default();
+        let mut applied = Applied::default();
+        applied.note_of_turn(&mut paces, "0", Err(NotLeading.into()));
+        let due = applied.look_at.unwrap();
+        assert_eq!(paces.admit("0", due.checked_sub(Duration::from_millis(1)).unwrap()), Err(due));
+        assert_eq!(paces.admit("0", due), Ok(()));
+    }
 }

@@ -1,6 +1,7 @@
 //! Carries writes out, several at a time and what is not urgent for a while only. Slices must follow the hubs within seconds, and an API server may
 //! take long for each of the many objects that a thousand pools bring at once.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -14,7 +15,7 @@ use tokio::time::Instant;
 const CONCURRENT: usize = 16;
 
 /// For how long a reconciliation begins writes of one kind that can wait. What is left is for the next one, which looks at slices first.
-pub(super) const TURN: Duration = Duration::from_secs(1);
+const TURN: Duration = Duration::from_secs(1);
 
 /// Writes of one object, or of several that follow one another: what is noted of it beforehand, and the writes, which have not begun.
 pub(super) type Write<'a, T> = (String, BoxFuture<'a, T>);
@@ -26,6 +27,21 @@ pub(super) struct Done<T> {
     pub(super) outcomes: Vec<(String, T)>,
     /// Those that were not begun.
     pub(super) left: Vec<String>,
+}
+
+/// What was not begun in a turn, in its order. It comes first in the next one: so all have their turn, however long others take.
+#[derive(Debug, Default)]
+pub(super) struct Backlog(Vec<String>);
+
+impl Backlog {
+    /// Begins writes that can wait, and keeps those that were not begun.
+    pub(super) async fn take_turn<T>(&mut self, mut writes: Vec<Write<'_, T>>) -> Done<T> {
+        let places: HashMap<&str, usize> = self.0.iter().map(String::as_str).zip(0..).collect();
+        writes.sort_by_key(|(title, _)| places.get(title.as_str()).copied().unwrap_or(usize::MAX));
+        let done = carry_out(writes, Some(TURN)).await;
+        self.0.clone_from(&done.left);
+        done
+    }
 }
 
 /// Begins the writes in their order, none after `turn`, if there is one; and waits for those that were begun.
@@ -98,6 +114,30 @@ mod tests {
         }
         let none = carry_out::<()>(Vec::new(), Some(TURN)).await;
         assert!(none.outcomes.is_empty() && none.left.is_empty());
+    }
+
+    /// All are to be written each time, as those are that fail.
+    #[tokio::test(start_paused = true)]
+    async fn all_have_their_turn_though_each_takes_longer_than_one() {
+        let write = |number: usize| {
+            let write = async move {
+                tokio::time::sleep(TURN * 2).await;
+                number
+            };
+            (number.to_string(), write.boxed())
+        };
+        let mut backlog = Backlog::default();
+        for expected in [0..16, 16..32, 32..48, 48..64] {
+            let Done { outcomes, left } = backlog.take_turn((0..40).map(write).collect()).await;
+            let mut numbers: Vec<usize> = outcomes.iter().map(|(_, number)| *number).collect();
+            let mut expected: Vec<usize> = expected.map(|place| place % 40).collect();
+            numbers.sort_unstable();
+            expected.sort_unstable();
+            assert_eq!((numbers, left.len()), (expected, 24));
+        }
+        // What is no more to be written is forgotten.
+        let done = backlog.take_turn((0..3).map(write).collect()).await;
+        assert_eq!((done.outcomes.len(), backlog.0), (3, Vec::new()));
     }
 
     #[test]
