@@ -4,5 +4,6 @@ pub mod desired;
 mod load;
 mod of_peers;
 pub mod plan;
+mod stream_limit;
 pub mod table;
 mod unreached;

@@ -35,6 +35,9 @@ pub const HEADER_HOPS: &str = "isthmus-hops";
 /// Why a stream was not opened, in one word.
 pub const HEADER_REASON: &str = "isthmus-reason";
 
+/// The reason of the end that answers whose link has as many streams as it may have now: of that link alone, no other hop says so.
+pub(crate) const FULL: &str = "full";
+
 /// The most nodes a stream passes.
 pub const MAX_HOPS: u8 = 4;
 

@@ -18,7 +18,7 @@ use crate::{
     ending::Ending,
     hello::{Hello, HelloError},
     links::table::Link,
-    protocol::{HEADER_REASON, HELLO_PATH, OpenError},
+    protocol::{FULL, HEADER_REASON, HELLO_PATH, OpenError},
     socket::{Metered, StreamGuard, Traffic, metered},
     stream::TunnelStream,
     window,
@@ -210,7 +210,7 @@ async fn drive<T: Carrier, F: Future<Output = ()> + Send + 'static>(
                 }
                 Some(Ok((request, mut respond))) => {
                     if is_full(tasks, traffic).await {
-                        refuse(&mut respond, StatusCode::SERVICE_UNAVAILABLE, "full");
+                        refuse(&mut respond, StatusCode::SERVICE_UNAVAILABLE, FULL);
                     } else {
                         tasks.spawn(handle(Asked { request, respond, traffic: traffic.clone() }));
                     }

@@ -18,7 +18,7 @@ use crate::{
     hello::{Hello, HelloError},
     links::table::Link,
     protocol::{
-        Class, HEADER_CLASS, HEADER_HOPS, HEADER_REASON, HEADER_REQUEST_ID, HEADER_SOURCE, HELLO_PATH,
+        Class, FULL, HEADER_CLASS, HEADER_HOPS, HEADER_REASON, HEADER_REQUEST_ID, HEADER_SOURCE, HELLO_PATH,
         OpenError,
     },
     socket::{Metered, Traffic, metered},
@@ -187,6 +187,9 @@ pub(crate) async fn open(
     let response = response.await.map_err(no_link)?;
     if response.status() != StatusCode::OK {
         let reason = response.headers().get(HEADER_REASON).map(HeaderValue::as_bytes);
+        if reason == Some(FULL.as_bytes()) {
+            link.set_full();
+        }
         return Err(OpenError::from_answer(response.status(), reason));
     }
     Ok(TunnelStream::new(send, response.into_body(), guard))

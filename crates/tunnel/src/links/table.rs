@@ -23,7 +23,7 @@ use crate::{
     crowd::{Crowd, Seat},
     doorway::Source,
     last_use::LastUse,
-    links::{load::Load, of_peers::OfPeers, unreached::Unreached},
+    links::{load::Load, of_peers::OfPeers, stream_limit::StreamLimit, unreached::Unreached},
     protocol::Class,
     route::{Direction, Step},
     socket::Traffic,
@@ -48,8 +48,7 @@ pub struct Link {
     draining: AtomicBool,
     suspended: AtomicBool,
     silent: AtomicBool,
-    // As both ends said; by what this one may hold there may be fewer.
-    streams_max: usize,
+    pub(super) limit: StreamLimit,
     // For clients that nobody vouches for.
     unvouched: Crowd,
     asker: Option<SendRequest<Bytes>>,
@@ -178,7 +177,7 @@ impl LinkTable {
             draining: AtomicBool::new(false),
             suspended: AtomicBool::new(false),
             silent: AtomicBool::new(false),
-            streams_max,
+            limit: StreamLimit::new(streams_max),
             unvouched: Crowd::new(unvouched_max(streams_max)),
             asker,
             expires,
@@ -275,11 +274,6 @@ impl Link {
         self.round_trip.store(micros.max(1), Ordering::Relaxed);
         // Told of at each PING's answer: so the load is of the last seconds, though nobody asks for a stream.
         self.load(Instant::now());
-    }
-
-    /// How many streams it may have now.
-    fn streams_max(&self) -> usize {
-        self.streams_max.min(self.traffic.streams_max())
     }
 
     /// The places of clients that nobody vouches for, as many as there are now.

@@ -1,0 +1,67 @@
+//! How many streams a link may have now. HTTP/2 tells the most there may ever be. What the other end may hold is its own to know: it refuses what is too
+//! much, and does not say how much that is.
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::table::Link;
+
+/// How long a refusal counts: so seldom does a link look whether it may have more.
+const COUNTS: Duration = Duration::from_secs(30);
+
+/// What both ends have said.
+#[derive(Debug)]
+pub(super) struct StreamLimit {
+    at_first: usize,
+    /// How many there were beside the last one that was refused, and when.
+    refused: Mutex<Option<(usize, Instant)>>,
+}
+
+impl StreamLimit {
+    /// That of HTTP/2.
+    pub(super) fn new(at_first: usize) -> Self {
+        Self { at_first, refused: Mutex::default() }
+    }
+
+    fn refuse(&self, streams: usize, now: Instant) {
+        // One must be tried, or it is never known that there is room again.
+        *self.refused.lock() = Some((streams.max(1), now));
+    }
+
+    fn at(&self, now: Instant) -> usize {
+        let refused = self.refused.lock().filter(|(_, since)| now.duration_since(*since) < COUNTS);
+        refused.map_or(self.at_first, |(streams, _)| streams.min(self.at_first))
+    }
+}
+
+impl Link {
+    /// How many streams it may have now, as far as this end knows.
+    pub(super) fn streams_max(&self) -> usize {
+        self.limit.at(Instant::now()).min(self.traffic.streams_max())
+    }
+
+    /// The other end has refused a stream, which is counted here still.
+    pub(crate) fn set_full(&self) {
+        self.limit.refuse(self.traffic.streams().saturating_sub(1), Instant::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_refusal_counts_for_a_while() {
+        let (limit, start) = (StreamLimit::new(1024), Instant::now());
+        let after = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(limit.at(start), 1024);
+        for (streams, at, most) in [(69, 0, 69), (90, 10, 90), (2000, 15, 1024), (0, 20, 1)] {
+            limit.refuse(streams, after(at));
+            assert_eq!(limit.at(after(at)), most);
+        }
+        assert_eq!(limit.at(after(49)), 1);
+        assert_eq!(limit.at(after(50)), 1024);
+    }
+}
