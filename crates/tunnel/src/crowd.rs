@@ -78,13 +78,23 @@ impl Crowd {
         Self { places: AtomicUsize::new(places), book: Arc::default() }
     }
 
-    /// There are so many places from now on. Nobody goes for it: with fewer, who leaves has no successor.
+    /// There are so many places from now on. Nobody goes for it by that alone: with fewer, who leaves has no successor.
     pub(crate) fn set_places(&self, places: usize) {
         self.places.store(places, Ordering::Relaxed);
     }
 
     fn places(&self) -> usize {
         self.places.load(Ordering::Relaxed)
+    }
+
+    /// Has those go who are more than there are places, of who has most the idlest first.
+    pub(crate) fn send_away_beyond(&self) {
+        let mut book = self.book.lock();
+        while book.all > self.places() {
+            let most = book.of.iter().max_by_key(|(_, held)| held.len()).map(|(source, _)| *source);
+            let Some(most) = most else { return };
+            book.send_away_idlest(most);
+        }
     }
 
     /// Whether there is a place for which nobody has to go.

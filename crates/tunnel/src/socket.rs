@@ -178,6 +178,16 @@ impl StreamGuard {
         self.before < self.traffic.streams_max()
     }
 
+    /// How many streams there were before it.
+    pub(crate) fn before(&self) -> usize {
+        self.before
+    }
+
+    /// Whether it is of a client that nobody vouches for, and so has a place.
+    pub(crate) fn is_unvouched(&self) -> bool {
+        self.place.is_some()
+    }
+
     /// The stream begins: what comes over it is counted.
     pub(crate) fn begin(&mut self, flow: FlowControl) {
         let number = self.traffic.next.fetch_add(1, Ordering::Relaxed);

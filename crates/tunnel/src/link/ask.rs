@@ -188,7 +188,7 @@ pub(crate) async fn open(
     if response.status() != StatusCode::OK {
         let reason = response.headers().get(HEADER_REASON).map(HeaderValue::as_bytes);
         if reason == Some(FULL.as_bytes()) {
-            link.set_full();
+            link.set_full(&guard);
         }
         return Err(OpenError::from_answer(response.status(), reason));
     }

@@ -133,6 +133,30 @@ async fn a_link_made_beside_others_has_more_streams_when_those_are_gone() {
     }
 }
 
+/// They came before this end knew how few streams the other one takes.
+#[tokio::test(start_paused = true)]
+async fn clients_that_nobody_vouches_for_go_for_a_known_caller_from_a_link_that_takes_less() {
+    let ((asks, answers), mut tasks) = ((terms(), terms()), JoinSet::new());
+    let (_others, may) = others(&answers, "c1", 12);
+    let link = link(&asks, &answers, &mut tasks).await;
+    let target = Target::parse("a1:1", None).unwrap();
+    let class = Class::Interactive;
+    let opening = Opening { target: &target, class, hops: 0, source: None, request_id: "x" };
+    let (mut streams, mut leaves) = (Vec::new(), Vec::new());
+    let source = Source::from(IpAddr::from([10, 0, 0, 1]));
+    for _ in 0..may {
+        let seat = link.unvouched_place(source, Arc::default()).unwrap();
+        leaves.push(seat.leave().clone());
+        streams.push(open(&link, &opening, Some(seat)).await.unwrap());
+    }
+    let gone = || leaves.iter().filter(|leave| leave.is_cancelled()).count();
+    let seat = link.unvouched_place(source, Arc::default()).unwrap();
+    assert_eq!(open(&link, &opening, Some(seat)).await.err(), Some(OpenError::NoLink));
+    assert_eq!(gone(), 0, "for another of their own");
+    assert_eq!(ask_for_one(&link).await.err(), Some(OpenError::NoLink));
+    assert_eq!(gone(), may.div_ceil(8));
+}
+
 /// It is over at the end that asks, which has told the other one so, before anything of that other end has run.
 #[tokio::test(start_paused = true)]
 async fn who_goes_from_a_full_link_makes_place_for_the_next_at_once() {

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::table::Link;
+use crate::socket::StreamGuard;
 
 /// How long a refusal counts: so seldom does a link look whether it may have more.
 const COUNTS: Duration = Duration::from_secs(30);
@@ -42,9 +43,14 @@ impl Link {
         self.limit.at(Instant::now()).min(self.traffic.streams_max())
     }
 
-    /// The other end has refused a stream, which is counted here still.
-    pub(crate) fn set_full(&self) {
-        self.limit.refuse(self.traffic.streams().saturating_sub(1), Instant::now());
+    /// The other end has refused that stream. Where it is of a known caller, clients that nobody vouches for go from the places that are kept for such.
+    pub(crate) fn set_full(&self, refused: &StreamGuard) {
+        // Some may have ended since it was asked for: to ask once too often is better than to send too many away.
+        let others = self.traffic.streams().saturating_sub(1).max(refused.before());
+        self.limit.refuse(others, Instant::now());
+        if !refused.is_unvouched() {
+            self.unvouched().send_away_beyond();
+        }
     }
 }
 

@@ -277,7 +277,7 @@ impl Link {
     }
 
     /// The places of clients that nobody vouches for, as many as there are now.
-    fn unvouched(&self) -> &Crowd {
+    pub(super) fn unvouched(&self) -> &Crowd {
         self.unvouched.set_places(unvouched_max(self.streams_max()));
         &self.unvouched
     }
