@@ -8,11 +8,15 @@ use std::{
         Arc,
         atomic::{AtomicU32, Ordering},
     },
+    time::Duration,
 };
 
 use parking_lot::Mutex;
 
 use crate::window::{beyond_least, link_window};
+
+/// How often it is looked whether there is more for a link: so long what one end has heard of the other's part is true of it.
+pub(crate) const LOOKED_AT: Duration = Duration::from_secs(30);
 
 /// What has been granted, by peer.
 #[derive(Debug, Default)]

@@ -8,10 +8,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::Arc,
 };
 
 use parking_lot::Mutex;
@@ -46,12 +43,12 @@ fn verdict<S: Copy + Ord>(places: usize, held: &BTreeMap<S, usize>, comer: S) ->
 /// Places for streams, or for clients.
 #[derive(Debug)]
 pub(crate) struct Crowd {
-    places: AtomicUsize,
     book: Arc<Mutex<Book>>,
 }
 
 #[derive(Debug, Default)]
 struct Book {
+    places: usize,
     next: u64,
     all: usize,
     // The oldest first.
@@ -75,22 +72,18 @@ pub(crate) struct Seat {
 
 impl Crowd {
     pub(crate) fn new(places: usize) -> Self {
-        Self { places: AtomicUsize::new(places), book: Arc::default() }
+        Self { book: Arc::new(Mutex::new(Book { places, ..Book::default() })) }
     }
 
     /// There are so many places from now on. Nobody goes for it by that alone: with fewer, who leaves has no successor.
     pub(crate) fn set_places(&self, places: usize) {
-        self.places.store(places, Ordering::Relaxed);
-    }
-
-    fn places(&self) -> usize {
-        self.places.load(Ordering::Relaxed)
+        self.book.lock().places = places;
     }
 
     /// Has those go who are more than there are places, of who has most the idlest first.
     pub(crate) fn send_away_beyond(&self) {
         let mut book = self.book.lock();
-        while book.all > self.places() {
+        while book.all > book.places {
             let most = book.of.iter().max_by_key(|(_, held)| held.len()).map(|(source, _)| *source);
             let Some(most) = most else { return };
             book.send_away_idlest(most);
@@ -99,18 +92,18 @@ impl Crowd {
 
     /// Whether there is a place for which nobody has to go.
     pub(crate) fn has_room(&self) -> bool {
-        self.book.lock().all < self.places()
+        let book = self.book.lock();
+        book.all < book.places
     }
 
     /// Gives a place to a source, if need be that of another, who is told by its own `leave`. `used` is noted for as long as the place is held.
     pub(crate) fn enter(&self, source: Source, leave: CancellationToken, used: Arc<LastUse>) -> Option<Seat> {
         used.note();
         let mut book = self.book.lock();
-        let places = self.places();
         // Looked at first, as all sources are counted only where there is no room.
-        if book.all >= places {
+        if book.all >= book.places {
             let held = book.of.iter().map(|(source, of)| (*source, of.len())).collect();
-            match verdict(places, &held, source) {
+            match verdict(book.places, &held, source) {
                 Verdict::Free => {}
                 Verdict::InPlaceOf(most) => book.send_away_idlest(most),
                 Verdict::Full => return None,

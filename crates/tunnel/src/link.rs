@@ -232,4 +232,6 @@ async fn in_time<T>(
 }
 
 #[cfg(test)]
+mod fixture;
+#[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::LinkError;
 use crate::{
-    allowance::Allowance,
+    allowance::{Allowance, LOOKED_AT},
     socket::Traffic,
     window::{Open, change, first_stream_window},
 };
@@ -16,9 +16,6 @@ const AGAIN: Duration = Duration::from_millis(10);
 
 /// How long streams have a narrower window than they might, so that one that comes soon after another has gone changes nothing.
 const WIDER: Duration = Duration::from_secs(1);
-
-/// How often it is looked whether there is more for a link.
-const RARELY: Duration = Duration::from_secs(30);
 
 /// How long a peer may take to acknowledge a change (RFC 9113, 6.5.3): over 64 kbit/s twice as long as what may be queued before it. Until then its streams have
 /// windows for a number that they no longer are.
@@ -38,7 +35,7 @@ impl Follower {
     /// As a link begins that may hold so much.
     pub(crate) fn new(allowance: Arc<Allowance>) -> Self {
         let window = first_stream_window(allowance.bytes());
-        Self { allowance, window, room: 1, waits: None, next: Instant::now() + RARELY }
+        Self { allowance, window, room: 1, waits: None, next: Instant::now() + LOOKED_AT }
     }
 
     /// Ends when the window should be looked at.
@@ -86,7 +83,7 @@ impl Follower {
         } else if change(link, alone).is_some() {
             WIDER
         } else {
-            RARELY
+            LOOKED_AT
         };
         self.next = Instant::now() + wait;
         Ok(())
@@ -94,12 +91,10 @@ impl Follower {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
-    use std::time::SystemTime;
-
+mod tests {
     use http::{Method, Request};
     use tokio::{
-        io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, copy, duplex, split},
+        io::{DuplexStream, duplex},
         task::JoinSet,
         time::timeout,
     };
@@ -109,89 +104,27 @@ pub(super) mod tests {
     use crate::{
         allowance::Allowances,
         ending::Ending,
-        link::{Peer, Terms, answer},
-        protocol::{Class, HELLO_PATH, Limits},
-        route::Direction,
-        view::Domain,
+        link::{
+            answer,
+            fixture::{deaf, introduced, keep, peer, terms},
+        },
     };
 
-    /// What begins a connection, before any frame.
-    const PREFACE: usize = 24;
-
-    /// Takes what a peer sends to us, and leaves out that it acknowledges settings.
-    async fn leave_out_acknowledgements(
-        mut from: impl tokio::io::AsyncRead + Unpin,
-        mut to: impl tokio::io::AsyncWrite + Unpin,
-    ) -> std::io::Result<()> {
-        let mut preface = [0; PREFACE];
-        from.read_exact(&mut preface).await?;
-        to.write_all(&preface).await?;
-        loop {
-            let mut head = [0; 9];
-            from.read_exact(&mut head).await?;
-            let mut body = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
-            from.read_exact(&mut body).await?;
-            if (head[3], head[4]) != (4, 1) {
-                to.write_all(&head).await?;
-                to.write_all(&body).await?;
-            }
-        }
-    }
-
-    /// What carries a link whose other end acknowledges nothing, and that end.
-    pub(in crate::link) fn deaf(tasks: &mut JoinSet<()>) -> (DuplexStream, DuplexStream) {
-        let ((ours, line_ours), (line_theirs, theirs)) = (duplex(1 << 16), duplex(1 << 16));
-        let ((mut down, up), (from, mut to)) = (split(line_ours), split(line_theirs));
-        tasks.spawn(async move { drop(leave_out_acknowledgements(from, up).await) });
-        tasks.spawn(async move { drop(copy(&mut down, &mut to).await) });
-        (ours, theirs)
-    }
-
-    /// Introduces itself and asks for streams, so many that each is to have a narrower window, and keeps them.
+    /// Asks for streams, so many that each is to have a narrower window, and keeps them.
     async fn ask_for_streams(theirs: DuplexStream) {
-        let (mut send, connection) = h2::client::handshake(theirs).await.unwrap();
-        let mut connection = tokio::spawn(connection);
-        let hello = Request::post(format!("https://tunnel{HELLO_PATH}")).body(()).unwrap();
-        let (response, mut body) = send.send_request(hello, false).unwrap();
-        body.send_data(crate::hello::Hello::new("deaf", Class::Interactive).to_json().into(), true).unwrap();
-        response.await.unwrap();
+        let (mut send, connection) = introduced(theirs).await;
         let mut kept = Vec::new();
         for _ in 0..8 {
             let ask = Request::builder().method(Method::CONNECT).uri("a1:1").body(()).unwrap();
             let (response, body) = send.send_request(ask, false).unwrap();
             kept.push((response.await.unwrap().into_body(), body));
         }
-        let _ = (&mut connection).await;
+        let _ = connection.await;
     }
 
     async fn held(carrier: DuplexStream) -> Result<(), LinkError> {
-        let terms = Terms {
-            instance: "i".into(),
-            limits: Limits::default(),
-            table: Arc::default(),
-            stats: Arc::default(),
-        };
-        let peer = Peer {
-            node: "a1".to_owned(),
-            domain: Domain::Cloud,
-            direction: Direction::Reverse,
-            class: Class::Interactive,
-            expires: SystemTime::now(),
-        };
         let ending = Ending::at(CancellationToken::new());
-        answer::run(
-            carrier,
-            peer,
-            &terms,
-            &ending,
-            || {},
-            |asked| async move {
-                let guard = asked.room().await;
-                let mut stream = asked.grant(guard).unwrap();
-                let _ = stream.read(&mut [0; 1]).await;
-            },
-        )
-        .await
+        answer::run(carrier, peer("a1"), &terms(), &ending, || {}, keep).await
     }
 
     /// What is told and not acknowledged yet is in the way of what is to be told next, and of those who wait for that, until there is room again.

@@ -16,13 +16,14 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::{
     connector::Connector,
+    crowd::Seat,
     destination::{Callers, Destination, Rule},
     doorway::Source,
     link::{
         ask::{Opening, open},
-        follow_window::tests::deaf,
+        fixture::{deaf, introduced, keep, peer, terms},
     },
-    protocol::{HEADER_HOPS, HELLO_PATH, MAX_STREAMS, OpenError},
+    protocol::{HEADER_HOPS, MAX_STREAMS, OpenError},
     route::Step,
     serve,
     stream::TunnelStream,
@@ -36,21 +37,6 @@ const SOON: Duration = Duration::from_secs(30);
 
 /// After that a link has what there is for it.
 const GROWN: Duration = Duration::from_mins(1);
-
-fn terms() -> Terms {
-    let (table, stats) = (Arc::default(), Arc::default());
-    Terms { instance: "i".into(), limits: Limits::default(), table, stats }
-}
-
-fn peer(node: &str) -> Peer {
-    Peer {
-        node: node.to_owned(),
-        domain: Domain::Cloud,
-        direction: Direction::Reverse,
-        class: Class::Interactive,
-        expires: SystemTime::now(),
-    }
-}
 
 /// So many other links of a peer, and how many streams one has that is made beside them.
 fn others(terms: &Terms, node: &str, count: usize) -> (Vec<Arc<Allowance>>, usize) {
@@ -68,11 +54,6 @@ async fn link(asks: &Terms, answers: &Terms, tasks: &mut JoinSet<()>) -> Arc<Lin
     let mut changes = asks.table.changes();
     tasks.spawn(async move { drop(ask::run(near, peer("a1"), &asks_terms, &ending(), || {}).await) });
     tasks.spawn(async move {
-        let keep = |asked: answer::Asked| async move {
-            let guard = asked.room().await;
-            let mut stream = asked.grant(guard).unwrap();
-            let _ = stream.read(&mut [0]).await;
-        };
         drop(answer::run(far, peer("c1"), &answers, &ending(), || {}, keep).await);
     });
     changes.changed().await.unwrap();
@@ -84,11 +65,16 @@ fn candidate(asks: &Terms) -> Option<Arc<Link>> {
     asks.table.candidates(&step, Class::Interactive).pop()
 }
 
+/// A stream for a known caller.
 async fn ask_for_one(link: &Arc<Link>) -> Result<TunnelStream, OpenError> {
+    ask_at(link, None).await
+}
+
+async fn ask_at(link: &Arc<Link>, place: Option<Seat>) -> Result<TunnelStream, OpenError> {
     let target = Target::parse("a1:1", None).unwrap();
     let class = Class::Interactive;
     let opening = Opening { target: &target, class, hops: 0, source: None, request_id: "x" };
-    timeout(Duration::from_secs(2), open(link, &opening, None)).await.unwrap_or(Err(OpenError::Timeout))
+    timeout(Duration::from_secs(2), open(link, &opening, place)).await.unwrap_or(Err(OpenError::Timeout))
 }
 
 /// All streams that there are for one who comes after the other.
@@ -139,19 +125,16 @@ async fn clients_that_nobody_vouches_for_go_for_a_known_caller_from_a_link_that_
     let ((asks, answers), mut tasks) = ((terms(), terms()), JoinSet::new());
     let (_others, may) = others(&answers, "c1", 12);
     let link = link(&asks, &answers, &mut tasks).await;
-    let target = Target::parse("a1:1", None).unwrap();
-    let class = Class::Interactive;
-    let opening = Opening { target: &target, class, hops: 0, source: None, request_id: "x" };
     let (mut streams, mut leaves) = (Vec::new(), Vec::new());
     let source = Source::from(IpAddr::from([10, 0, 0, 1]));
     for _ in 0..may {
         let seat = link.unvouched_place(source, Arc::default()).unwrap();
         leaves.push(seat.leave().clone());
-        streams.push(open(&link, &opening, Some(seat)).await.unwrap());
+        streams.push(ask_at(&link, Some(seat)).await.unwrap());
     }
     let gone = || leaves.iter().filter(|leave| leave.is_cancelled()).count();
     let seat = link.unvouched_place(source, Arc::default()).unwrap();
-    assert_eq!(open(&link, &opening, Some(seat)).await.err(), Some(OpenError::NoLink));
+    assert_eq!(ask_at(&link, Some(seat)).await.err(), Some(OpenError::NoLink));
     assert_eq!(gone(), 0, "for another of their own");
     assert_eq!(ask_for_one(&link).await.err(), Some(OpenError::NoLink));
     assert_eq!(gone(), may.div_ceil(8));
@@ -216,24 +199,17 @@ async fn a_stream_that_is_given_up_while_it_waits_for_room_is_let_go_at_once() {
         let ending = Ending::at(CancellationToken::new());
         drop(serve::link(&connector, false, ours, peer, &terms, &ending, || {}).await);
     });
-    let (mut send, connection) = h2::client::handshake(theirs).await.unwrap();
-    tasks.spawn(async move { drop(connection.await) });
-    let mut ask = |method, uri: String| {
-        send.send_request(
-            Request::builder().method(method).uri(uri).header(HEADER_HOPS, 1).body(()).unwrap(),
-            false,
-        )
-        .unwrap()
+    let (mut send, _connection) = introduced(theirs).await;
+    let mut ask = || {
+        let asked = Request::builder().method(Method::CONNECT).uri(format!("c1:{port}"));
+        send.send_request(asked.header(HEADER_HOPS, 1).body(()).unwrap(), false).unwrap()
     };
-    let (response, mut body) = ask(Method::POST, format!("https://tunnel{HELLO_PATH}"));
-    body.send_data(Hello::new("deaf", Class::Interactive).to_json().into(), true).unwrap();
-    response.await.unwrap();
     let streams = || table.snapshot()[0].streams;
 
-    let (response, first) = ask(Method::CONNECT, format!("c1:{port}"));
+    let (response, first) = ask();
     assert_eq!(response.await.unwrap().status(), StatusCode::OK);
     let _dialled = listener.accept().await.unwrap();
-    let (_response, mut second) = ask(Method::CONNECT, format!("c1:{port}"));
+    let (_response, mut second) = ask();
     let mut dialled = listener.accept().await.unwrap().0;
     timeout(SOON, async {
         while streams() < 2 {

@@ -1,22 +1,17 @@
 //! How many streams a link may have now. HTTP/2 tells the most there may ever be. What the other end may hold is its own to know: it refuses what is too
 //! much, and does not say how much that is.
 
-use std::time::Duration;
-
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::table::Link;
-use crate::socket::StreamGuard;
-
-/// How long a refusal counts: so seldom does a link look whether it may have more.
-const COUNTS: Duration = Duration::from_secs(30);
+use crate::{allowance::LOOKED_AT, socket::StreamGuard};
 
 /// What both ends have said.
 #[derive(Debug)]
 pub(super) struct StreamLimit {
     at_first: usize,
-    /// How many there were beside the last one that was refused, and when.
+    /// How many there were beside the last one that was refused, and when. It counts until the other end has looked whether there is more.
     refused: Mutex<Option<(usize, Instant)>>,
 }
 
@@ -32,7 +27,7 @@ impl StreamLimit {
     }
 
     fn at(&self, now: Instant) -> usize {
-        let refused = self.refused.lock().filter(|(_, since)| now.duration_since(*since) < COUNTS);
+        let refused = self.refused.lock().filter(|(_, since)| now.duration_since(*since) < LOOKED_AT);
         refused.map_or(self.at_first, |(streams, _)| streams.min(self.at_first))
     }
 }
@@ -56,6 +51,8 @@ impl Link {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
