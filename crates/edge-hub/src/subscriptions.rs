@@ -235,6 +235,11 @@ impl Subscriptions {
         self.open_for(key, transcode::knows(&key.resource), &Carrier::node(), own)
     }
 
+    /// Whether the hub itself reads it.
+    pub fn is_own(&self, key: &Key) -> bool {
+        self.open.lock().get(key).is_some_and(|entry| entry.kept.own)
+    }
+
     /// The configuration names these agents alone now: what others asked for is let go as anything is that nobody asks for.
     pub fn keep_agents(&self, named: &BTreeSet<Box<str>>) {
         for entry in self.open.lock().values_mut() {

@@ -234,12 +234,9 @@ impl SubscriptionView {
         let age = subscription.age(hub.upstream.is_up()).proved;
         let path = key.path();
         let resource = &key.resource;
-        let of_pool = hub.filters.view().pool.as_deref().map(api::names::leader_hub_config_map);
-        let mut of_cluster = of_pool.into_iter().chain([api::names::HUB_CONFIG_MAP.to_owned()]);
-        let is_own = of_cluster.any(|name| *key == cloud_config::follow::config_map(&name));
         let selectors = match path.split_once('?') {
             // They name the object, and any process of the node may ask for this. Those that the hub reads of the cluster's configuration are no secret.
-            Some(_) if cloud_config::private(resource) && !is_own => "by name",
+            Some(_) if cloud_config::private(resource) && !hub.subscriptions.is_own(key) => "by name",
             Some((_, query)) => query,
             None => "",
         };
