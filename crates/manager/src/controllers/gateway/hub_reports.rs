@@ -3,6 +3,8 @@
 //!
 //! A renewal that says nothing new is no change to anybody: it only moves the time at which the report would lapse.
 
+mod absences;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,11 +18,9 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 use tracing::warn;
 
+use self::absences::Absences;
 use super::liveness::{Liveness, Sightings};
 use crate::watches::{ByName, Index};
-use absences::Absences;
-
-mod absences;
 
 /// Key of a report's data: which run of the hub keeps it; empty when it ended.
 const HOLDER: &str = "holderIdentity";
