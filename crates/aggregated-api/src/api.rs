@@ -48,7 +48,7 @@ impl VersionInfo {
 pub struct Limits {
     /// The longest body of a request, in bytes.
     pub body: usize,
-    /// How many requests that only read may be under way; watches do not count.
+    /// How many requests that only read may be under way, lists until they are sent; watches do not count.
     pub reading: usize,
     /// How many requests that write may be under way.
     pub writing: usize,
@@ -180,8 +180,8 @@ impl AggregatedApi {
             health: Health { live, ready, notes },
             version,
             limits,
-            reading: Semaphore::new(limits.reading),
-            writing: Semaphore::new(limits.writing),
+            reading: Arc::new(Semaphore::new(limits.reading)),
+            writing: Arc::new(Semaphore::new(limits.writing)),
         };
         Router::new().fallback(serve).with_state(Arc::new(server))
     }

@@ -16,7 +16,7 @@ use kube_wire::{
     status::Status,
 };
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::{debug, warn};
 
 use crate::{
@@ -28,6 +28,7 @@ use crate::{
     discovery::Discovery,
     health::Health,
     openapi::OpenApi,
+    room,
     served::Served,
     verbs::{self, Call, verb_name},
 };
@@ -43,8 +44,8 @@ pub(crate) struct Server {
     pub(crate) openapi: OpenApi,
     pub(crate) version: VersionInfo,
     pub(crate) limits: Limits,
-    pub(crate) reading: Semaphore,
-    pub(crate) writing: Semaphore,
+    pub(crate) reading: Arc<Semaphore>,
+    pub(crate) writing: Arc<Semaphore>,
 }
 
 /// Answers any request.
@@ -56,7 +57,7 @@ pub(crate) async fn serve(State(server): State<Arc<Server>>, request: Request) -
         Err(status) => return failure(&status),
     };
     let request = RequestInfo::parse(&parts.method, &parts.uri);
-    let _room = match server.room(&request) {
+    let room = match server.room(&request) {
         Ok(room) => room,
         Err(status) => return failure(&status),
     };
@@ -64,11 +65,17 @@ pub(crate) async fn serve(State(server): State<Arc<Server>>, request: Request) -
     if !exempt && let Err(status) = server.allow(&user, &request, &parts).await {
         return failure(&status);
     }
-    match &request.path {
+    let response = match &request.path {
         ApiPath::Resource(path) => {
             server.resource(request.verb, path, user, Request::from_parts(parts, body)).await
         }
         ApiPath::NonResource(path) => server.path(request.verb, path, &parts),
+    };
+    match room {
+        Some(room) if matches!(request.verb, Verb::List | Verb::DeleteCollection) => {
+            room::kept(room, response)
+        }
+        _ => response,
     }
 }
 
@@ -91,14 +98,14 @@ impl Server {
 
     /// Room for one more request. Watches need none; nor does what is no resource: the API server takes an extension whose discovery or
     /// health it does not get for gone, however busy that is, and both are ready-made.
-    fn room(&self, request: &RequestInfo) -> Result<Option<tokio::sync::SemaphorePermit<'_>>, Status> {
+    fn room(&self, request: &RequestInfo) -> Result<Option<OwnedSemaphorePermit>, Status> {
         if matches!(request.path, ApiPath::NonResource(_)) || request.verb == Verb::Watch {
             return Ok(None);
         }
         let reads = matches!(request.verb, Verb::Get | Verb::List);
         let room = if reads { &self.reading } else { &self.writing };
         let full = |_| Status::too_many_requests("Too many requests, please try again later.", 1);
-        room.try_acquire().map(Some).map_err(full)
+        Arc::clone(room).try_acquire_owned().map(Some).map_err(full)
     }
 
     async fn allow(&self, user: &User, request: &RequestInfo, parts: &Parts) -> Result<(), Status> {

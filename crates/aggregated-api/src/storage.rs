@@ -102,6 +102,11 @@ pub trait Objects: Send + Sync + 'static {
 
     /// One of them, from 0. An error breaks off the answer, if it has begun.
     fn object(&self, index: usize) -> Result<Arc<Object>, StorageError>;
+
+    /// The same for who asks neither for it nor for those before it again: what they need may be let go.
+    fn take(&self, index: usize) -> Result<Arc<Object>, StorageError> {
+        self.object(index)
+    }
 }
 
 impl Objects for Vec<Arc<Object>> {
@@ -138,7 +143,7 @@ impl Page {
         self,
     ) -> impl ExactSizeIterator<Item = Result<Arc<Object>, StorageError>> + Send + 'static {
         let objects = self.objects;
-        (0..objects.count()).map(move |index| objects.object(index))
+        (0..objects.count()).map(move |index| objects.take(index))
     }
 }
 

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{self, Stream, StreamExt};
 use http::request::Parts;
-use http::{HeaderName, Method, StatusCode, header};
+use http::{HeaderName, StatusCode, header};
 use http_body_util::BodyExt;
 use kube::Client;
 use kube_wire::request::{RequestInfo, ResourcePath, Verb};
@@ -94,11 +94,14 @@ impl StandbyProxy {
     /// Hands a request to the leader. A read that finds none, or loses it, waits for the next; `Err` if that is this replica.
     async fn hand_on(&self, user: User, request: Request) -> Result<Response, Request> {
         let (mut parts, body) = request.into_parts();
-        let body = match body::whole(body, BODY_MAX).await {
+        let verb = RequestInfo::parse(&parts.method, &parts.uri).verb;
+        let reads = matches!(verb, Verb::Get | Verb::List | Verb::Watch);
+        // As where it is answered: what comes with a read says nothing, and is not waited for.
+        let whole = if reads { Ok(Bytes::new()) } else { body::whole(body, BODY_MAX).await };
+        let body = match whole {
             Ok(body) => body,
             Err(status) => return Ok(failure(&status)),
         };
-        let repeatable = parts.method == Method::GET && body.is_empty();
         let until = Instant::now() + PATIENCE;
         let headers = parts.headers.clone();
         for name in NOT_HANDED_ON {
@@ -120,7 +123,7 @@ impl StandbyProxy {
                 None => "no leader is known at the moment",
             };
             let next = tokio::time::timeout_at(until, changes.changed());
-            if !repeatable || next.await.is_err() {
+            if !reads || next.await.is_err() {
                 return Ok(unavailable(lost));
             }
         }
@@ -211,6 +214,8 @@ fn unavailable(message: &str) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use http::Method;
+
     use super::*;
     use crate::freshness::Now;
     use crate::store::{Settings, Store};
@@ -251,6 +256,31 @@ mod tests {
             let status: serde_json::Value = serde_json::from_slice(&body).unwrap();
             assert_eq!((&status["kind"], &status["reason"]), (&"Status".into(), &reason.into()));
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_comes_with_a_read_is_not_read() {
+        let clock = || Now { steady: Duration::ZERO, wall: jiff::Timestamp::UNIX_EPOCH };
+        let source = NodeMetrics::new(Store::new(Settings::default()), "v", clock, || false);
+        let proxy = StandbyProxy::new(source);
+        let length = |request: http::Request<kube::client::Body>| async move {
+            let length = request.into_body().collect().await.unwrap().to_bytes().len();
+            Ok::<_, std::convert::Infallible>(http::Response::new(Body::from(length.to_string())))
+        };
+        let client = Client::new(tower::service_fn(length), "default");
+        proxy.set_leader(Some(Leader { client, address: "leader".to_owned() }));
+        let path = "/apis/slo.koordinator.sh/v1beta1/nodemetrics";
+        for read in [path.to_owned(), format!("{path}/n"), format!("{path}?watch=1")] {
+            // It never ends.
+            let begin = stream::iter([Ok::<_, std::convert::Infallible>(Bytes::from_static(b"{"))]);
+            let body = Body::from_stream(begin.chain(stream::pending()));
+            let answer =
+                proxy.hand_on(User::default(), http::Request::get(&read).body(body).unwrap()).await.unwrap();
+            assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "0", "{read}");
+        }
+        let write = http::Request::put(format!("{path}/n")).body(Body::from("{}")).unwrap();
+        let answer = proxy.hand_on(User::default(), write).await.unwrap();
+        assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "2");
     }
 
     #[tokio::test]

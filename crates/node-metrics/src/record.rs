@@ -9,6 +9,7 @@ use std::sync::{Arc, Weak};
 use api::slo::freshness::{Freshness, FreshnessState};
 use api::slo::load::Load;
 use bytes::Bytes;
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube_wire::object::{MalformedObject, Object};
 use kube_wire::resource_version::ResourceVersion;
@@ -215,6 +216,19 @@ impl Record {
         self.metadata.get("uid").and_then(Value::as_str).unwrap_or_default()
     }
 
+    /// Whether it is that of the Node of this UID, as its own says; `None` if that does not tell: a client made it at a leader of an
+    /// earlier release, which gave it one of chance.
+    pub fn is_of_node(&self, node_uid: &str) -> Option<bool> {
+        let half = self.uid().get(..NODES_HALF)?;
+        let follows = half.as_bytes()[UID_VERSION_AT] == b'8';
+        follows.then(|| uid(node_uid).starts_with(half))
+    }
+
+    /// `metadata.creationTimestamp`.
+    pub fn created(&self) -> Option<Timestamp> {
+        self.metadata.get("creationTimestamp").and_then(Value::as_str).and_then(|text| text.parse().ok())
+    }
+
     fn encode(&self, version: u64, api_version: &str) -> Result<Bytes, serde_json::Error> {
         let mut metadata = Map::clone(&self.metadata);
         metadata.insert("resourceVersion".to_owned(), version.to_string().into());
@@ -310,6 +324,21 @@ pub fn departed(
     let object = object(last, api_version, |_| {})?;
     Ok(ResourceVersion::new(version)
         .map_or_else(|| Arc::clone(&object), |version| Arc::new(object.with_resource_version(version))))
+}
+
+/// Where the version of a UUID stands in its text.
+const UID_VERSION_AT: usize = 14;
+
+/// So much of the text of a UUID tells of which Node an object is, whoever made it.
+const NODES_HALF: usize = 18;
+
+/// That of an object which a client makes: one half follows from the Node's, and the other is of `chance`, for it is another object than one that was deleted.
+pub(crate) fn uid_of_made(node_uid: &str, chance: &str) -> String {
+    let mut made = uid(node_uid);
+    if let Some(rest) = chance.get(NODES_HALF..).filter(|rest| rest.len() == made.len() - NODES_HALF) {
+        made.replace_range(NODES_HALF.., rest);
+    }
+    made
 }
 
 /// A UUID (version 8, RFC 9562) that follows from the Node's.

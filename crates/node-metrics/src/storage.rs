@@ -235,14 +235,16 @@ impl NodeMetrics {
                 return Err(StorageError::Behind { current: version(last) });
             }
             WatchStart::Initial { end_bookmark, .. } => {
+                let room = self.readers.room()?;
                 let values: Vec<_> = ledger.values().cloned().collect();
-                (Place::whole(last), Some((values, end_bookmark)))
+                (Place::whole(last), Some((values, room, end_bookmark)))
             }
             WatchStart::Live { .. } => (Place::whole(last), None),
         };
         drop(store);
-        let initial = initial
-            .map(|(values, end_bookmark)| (self.readers.begin(values, self.now().steady), end_bookmark));
+        let initial = initial.map(|(values, room, end_bookmark)| {
+            (self.readers.begin(values, Some(room), self.now().steady), end_bookmark)
+        });
         let (labels, fields) = (request.labels.clone(), request.fields.clone());
         let watcher = watcher::StoreWatcher::<K>::new(
             Arc::clone(self),

@@ -261,6 +261,9 @@ impl Store {
         self.warm = self.copied_at.is_some_and(|at| now.steady.saturating_sub(at) <= COPY_LIFE);
         let is_served = self.warm && self.origin == Origin::Served;
         self.lag = self.complete_at.filter(|_| is_served).map(|at| now.steady.saturating_sub(at));
+        for name in self.of_former_nodes() {
+            self.ledger.remove(&name, now.micros());
+        }
         let (rules, lag) = (self.settings.rules, self.lag);
         for tracked in self.nodes.values_mut() {
             let record = self.ledger.get(&tracked.facts.name);
@@ -307,7 +310,9 @@ impl Store {
             Some(tracked) if tracked.facts.uid == facts.uid => tracked.facts = facts,
             _ => {
                 // A Node of another identity begins anew.
-                if self.phase != Phase::Following && self.nodes.contains_key(&name) {
+                let former = self.nodes.get(&name).map(|tracked| &tracked.facts);
+                let held = self.ledger.get(&name).filter(|_| self.phase != Phase::Following);
+                if held.is_some_and(|held| settle::is_replaced(&held.value, former, &facts)) {
                     self.ledger.remove(&name, now.micros());
                 }
                 let record = self.ledger.get(&name).map(|record| record.value.freshness.state);
@@ -327,22 +332,26 @@ impl Store {
         }
     }
 
-    /// The Node is gone, and its NodeMetric with it.
-    pub fn node_deleted(&mut self, now: Now, name: &str) {
-        self.nodes.remove(name);
-        if self.phase != Phase::Following {
-            self.ledger.remove(name, now.micros());
+    /// The Node of this UID is gone, and its NodeMetric with it; that of a later Node of its name stays.
+    pub fn node_deleted(&mut self, now: Now, name: &str, uid: &str) {
+        if self.nodes.get(name).is_none_or(|tracked| tracked.facts.uid == uid) {
+            self.nodes.remove(name);
+            self.remove_of(now, name, uid);
         }
     }
 
-    /// All Nodes have been taken in; these are their names. What is not among them is gone.
+    /// All Nodes have been taken in; these are their names. A Node that was known and is not among them is gone. Of an object whose Node was
+    /// never known here the list says nothing, which may have begun before there was that Node: it is among the [`Store::orphans`].
     pub fn nodes_listed(&mut self, now: Now, names: &BTreeSet<Arc<str>>) {
         self.nodes_listed = true;
-        self.nodes.retain(|name, _| names.contains(name));
+        let (kept, gone) =
+            std::mem::take(&mut self.nodes).into_iter().partition(|(name, _)| names.contains(name));
+        self.nodes = kept;
+        let gone: BTreeMap<Arc<str>, Tracked> = gone;
+        for (name, tracked) in &gone {
+            self.remove_of(now, name, &tracked.facts.uid);
+        }
         if self.phase != Phase::Following {
-            for name in self.orphans() {
-                self.ledger.remove(&name, now.micros());
-            }
             self.settle(now);
         }
     }

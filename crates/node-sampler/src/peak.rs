@@ -51,8 +51,11 @@ impl Model {
         }
     }
 
+    /// What it used; of which nothing is known is as if it was not seen.
     fn add(&mut self, usage: Resources, now_ms: u64) {
-        self.last_ms = now_ms;
+        if usage != Resources::default() {
+            self.last_ms = now_ms;
+        }
         if let Some(cpu) = usage.cpu_milli {
             self.cpu.add(cpu, now_ms);
         }
@@ -205,6 +208,31 @@ mod tests {
             Peaks::default().predict(&facts(&[("a", 1_000, None)], 8_000), now),
             Prediction::default()
         );
+    }
+
+    #[test]
+    fn the_peak_of_prod_pods_that_are_not_measured_any_more_is_forgotten() {
+        let (mut peaks, now) = after(1);
+        let pods = facts(&[], 8_000);
+        assert!(peaks.predict(&pods, now).peak.is_some());
+        let unknown = Resources::default();
+        for minute in 1..=31 {
+            peaks.minute([].into_iter(), unknown, cpu(300), now + minute * MINUTE);
+        }
+        assert_eq!(peaks.predict(&pods, now + 31 * MINUTE), Prediction::default());
+    }
+
+    #[test]
+    fn the_peak_of_prod_pods_goes_with_the_last_of_them() {
+        let (mut peaks, now) = after(24);
+        let none = facts(&[("b", 900, Some(Priority::Batch))], 8_000);
+        let peak = |peaks: &Peaks, now| peaks.predict(&none, now).peak.unwrap().cpu_milli.unwrap();
+        assert!(is_peak_of(peak(&peaks, now), 500));
+        let days = 5 * 24 * 60;
+        for minute in 1..=days {
+            peaks.minute([("b", cpu(100))].into_iter(), cpu(0), cpu(300), now + minute * MINUTE);
+        }
+        assert!(is_peak_of(peak(&peaks, now + days * MINUTE), 300));
     }
 
     #[test]

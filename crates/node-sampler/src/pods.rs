@@ -188,11 +188,16 @@ impl Pods {
         // A node without pods spends nothing on them; of pods of which nothing can be read nothing is known.
         let none = self.by_uid.is_empty().then_some(0);
         let nothing = Resources { cpu_milli: none, memory_bytes: none };
-        let mut totals = Totals { all: nothing, prod: nothing };
+        let is_prod = |uid: &String| facts.pods.get(uid).is_some_and(PodFacts::is_prod);
+        // Nor does one on prod pods of whose pods none is prod; of one that nobody has told of yet nobody knows that.
+        let is_other = |uid: &String| facts.pods.get(uid).is_some_and(|pod| !pod.is_prod());
+        let no_prod = self.by_uid.keys().all(is_other).then_some(0);
+        let no_prod = Resources { cpu_milli: no_prod, memory_bytes: no_prod };
+        let mut totals = Totals { all: nothing, prod: no_prod };
         for (uid, pod) in &mut self.by_uid {
             pod.fast(now_ms, policy, &mut self.buffer);
             add(&mut totals.all, pod.second);
-            if facts.pods.get(uid).is_some_and(PodFacts::is_prod) {
+            if is_prod(uid) {
                 add(&mut totals.prod, pod.second);
             }
         }

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
 use aggregated_api::{
-    AggregatedApi, Draft, Expected, MemoryStorage, Objects, Page, Storage, StorageError, Watcher,
+    AggregatedApi, Draft, Expected, Limits, MemoryStorage, Objects, Page, STILL, Storage, StorageError,
+    Watcher,
 };
 use axum::{Router, response::Response};
 use bytes::Bytes;
@@ -283,4 +285,37 @@ async fn the_rest_of_a_list_comes_whole_where_any_version_will_do() {
         let goes_on = body["metadata"]["continue"].as_str().is_some_and(|token| !token.is_empty());
         assert_eq!(goes_on, query.is_empty(), "{query}");
     }
+}
+
+/// A list holds what it shows: it counts until it is sent, and no longer than its reader goes on.
+#[tokio::test(start_paused = true)]
+async fn a_list_has_its_room_until_it_is_sent() {
+    let maker = Arc::new(Maker { made: AtomicUsize::new(0), fails_at: usize::MAX });
+    let storage = Lists { maker: Arc::clone(&maker), at_once: false, rest: MemoryStorage::new() };
+    let limits = Limits { reading: 1, ..Limits::default() };
+    let router = AggregatedApi::new()
+        .resource(gadgets(), Arc::new(storage))
+        .authorizer(Arc::new(Everybody))
+        .limits(limits)
+        .router();
+    let list = || get(&router, GADGETS, &[]);
+    for accept in ["application/json", "application/yaml", TABLE] {
+        let first = get(&router, GADGETS, &[("accept", accept)]).await;
+        assert_eq!((first.status().as_u16(), list().await.status().as_u16()), (200, 429), "{accept}");
+        assert!(read(first, |_| {}).await.is_ok());
+        // One that is given up.
+        drop(list().await);
+    }
+    // Slowly, and on.
+    let slow = list().await;
+    let mut body = slow.into_body().into_data_stream();
+    for _ in 0..10 {
+        tokio::time::sleep(STILL / 2).await;
+        assert!(body.next().await.unwrap().is_ok());
+        assert_eq!(list().await.status(), 429);
+    }
+    tokio::time::sleep(STILL + Duration::from_secs(1)).await;
+    assert!(read(list().await, |_| {}).await.is_ok(), "the other one stands still");
+    assert!(body.next().await.unwrap().is_err(), "what is cut off does not end as if it was whole");
+    assert!(body.next().await.is_none());
 }

@@ -72,6 +72,25 @@ impl LeadershipGuard {
         let current = self.0.wait_for(is_current).await.map_err(|_| NotLeading)?;
         current.clone().ok_or(NotLeading)
     }
+
+    /// Waits until this process leads, and `prepare` has made what it then needs, which is tried until that is so. What outlasted its leadership
+    /// counts for nothing, and is made anew under the next.
+    ///
+    /// # Errors
+    /// The election has ended without that.
+    pub async fn prepared<T, F: Future<Output = Option<T>>>(
+        &mut self,
+        mut prepare: impl FnMut() -> F,
+    ) -> Result<T, NotLeading> {
+        loop {
+            self.elected().await?;
+            if let Some(made) = prepare().await
+                && self.check().is_ok()
+            {
+                return Ok(made);
+            }
+        }
+    }
 }
 
 impl From<watch::Receiver<Option<Leadership>>> for LeadershipGuard {
@@ -137,5 +156,41 @@ mod tests {
         assert_eq!(guard.run(std::future::pending::<()>()).await, Err(NotLeading));
         assert_eq!(start.elapsed().as_secs(), 10);
         assert_eq!(guard.run(async { unreachable!("it must not start") }).await, Err::<(), _>(NotLeading));
+    }
+
+    #[tokio::test]
+    async fn what_outlasts_a_leadership_is_prepared_anew() {
+        let (hand, clock) = hand();
+        let leads_for =
+            |seconds| Some(Leadership::new(clock.now().after(Duration::from_secs(seconds)), clock.clone()));
+        let (publish, receiver) = watch::channel(leads_for(10));
+        let mut guard = LeadershipGuard::from(receiver);
+        let mut attempts = 0;
+        let prepared = guard.prepared(|| {
+            attempts += 1;
+            let (attempt, hand, publish) = (attempts, &hand, &publish);
+            async move {
+                // The first fails, the second comes too late, and then this process leads once more.
+                if attempt == 2 {
+                    hand.store(110, Ordering::Relaxed);
+                    tokio::task::yield_now().await;
+                    publish.send_replace(None);
+                } else if attempt == 3 {
+                    assert!(publish.borrow().is_some());
+                }
+                (attempt > 1).then_some(attempt)
+            }
+        });
+        let again = async {
+            while publish.borrow().is_some() {
+                tokio::task::yield_now().await;
+            }
+            publish.send_replace(leads_for(100));
+        };
+        let (prepared, ()) = tokio::join!(prepared, again);
+        assert_eq!(prepared, Ok(3));
+        drop(publish);
+        hand.store(1_000, Ordering::Relaxed);
+        assert_eq!(guard.prepared(|| async { Some(()) }).await, Err(NotLeading));
     }
 }

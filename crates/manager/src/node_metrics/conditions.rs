@@ -59,6 +59,95 @@ impl Written {
     }
 }
 
+/// For how long an event that the API server does not take is news.
+const NEWS: Duration = Duration::from_mins(10);
+
+/// How long what was not taken waits at most until it is tried again.
+const PAUSE: Duration = Duration::from_mins(1);
+
+/// What people are yet to hear of each Node, which the API server did not take: the latest of each, with since when.
+struct Untold {
+    news: BTreeMap<Arc<str>, (News, Instant)>,
+    turns: turn::Turns,
+    /// When it is tried again, and how long it waits after that if it fails.
+    next: (Option<Instant>, Duration),
+}
+
+/// An event, and whom it is about.
+type News = (Event, ObjectReference);
+
+impl Default for Untold {
+    fn default() -> Self {
+        // One that is never taken keeps no other from being told.
+        Self { news: BTreeMap::new(), turns: turn::Turns::of(1), next: (None, TURN) }
+    }
+}
+
+impl Untold {
+    /// A condition was written of a Node: what could be told of that, or could not, makes old what there was to tell; where it is no news that stays.
+    fn note(&mut self, name: &Arc<str>, told: Told) {
+        match told {
+            Told::NoNews => {}
+            Told::Yes => drop(self.news.remove(name)),
+            Told::No(news) => drop(self.news.insert(Arc::clone(name), (*news, Instant::now()))),
+        }
+    }
+
+    /// Tells some of it while `leads`, for no longer than one call may take, until something is not taken: that waits for a later turn, ever longer.
+    async fn tell(&mut self, recorder: &Recorder, leads: impl Fn() -> bool) {
+        let now = Instant::now();
+        self.news.retain(|_, (_, since)| now < *since + NEWS);
+        if self.news.is_empty() || self.next.0.is_some_and(|next| now < next) {
+            return;
+        }
+        let is_taken = tokio::time::timeout(CALL, self.tell_some(recorder, leads)).await.unwrap_or(false);
+        let (_, pause) = self.next;
+        self.next = if is_taken { (None, TURN) } else { (Some(now + pause), (pause * 2).min(PAUSE)) };
+    }
+
+    /// Whether all that was tried was taken.
+    async fn tell_some(&mut self, recorder: &Recorder, leads: impl Fn() -> bool) -> bool {
+        for _ in 0..self.news.len().min(AT_ONCE) {
+            if !leads() {
+                return true;
+            }
+            let names = self.news.keys().map(|name| (Arc::clone(name), ())).collect();
+            for (name, ()) in self.turns.next(names) {
+                let Some((news, _)) = self.news.get(&name) else { continue };
+                if !publish(recorder, news).await {
+                    return false;
+                }
+                self.news.remove(&name);
+            }
+        }
+        true
+    }
+}
+
+/// Whether people have heard of a condition.
+enum Told {
+    NoNews,
+    Yes,
+    No(Box<News>),
+}
+
+/// Whether the API server has taken it.
+async fn publish(recorder: &Recorder, (event, about): &News) -> bool {
+    match tokio::time::timeout(CALL, recorder.publish(event, about)).await {
+        Ok(Ok(())) => return true,
+        Ok(Err(error)) => warn!(%error, "cannot publish an event"),
+        Err(_) => warn!("cannot publish an event: no answer"),
+    }
+    false
+}
+
+/// A condition that was written, and whether that was told.
+struct Done {
+    name: Arc<str>,
+    silence: Silence,
+    told: Told,
+}
+
 /// Keeps conditions while this replica leads. Never ends.
 pub(super) async fn keep(host: Arc<Host>) {
     let reporter =
@@ -66,15 +155,18 @@ pub(super) async fn keep(host: Arc<Host>) {
     let nodes: Api<Node> = Api::all(host.client.clone());
     let mut turns = turn::Turns::of(AT_ONCE);
     let mut written = Written::default();
+    let mut untold = Untold::default();
     loop {
         tokio::time::sleep(TURN).await;
         if !host.source.is_leading() {
             // Another writes meanwhile.
             written = Written::default();
+            untold = Untold::default();
             continue;
         }
         // Not one for all turns: it keeps each event whole for minutes, of thousands of nodes that is megabytes.
         let recorder = Recorder::new(host.client.clone(), reporter.clone());
+        untold.tell(&recorder, || host.source.is_leading()).await;
         let missing = host.source.read(node_metrics::store::Store::conditions);
         let missing = written.due(missing, Instant::now());
         let writes = turns
@@ -82,20 +174,21 @@ pub(super) async fn keep(host: Arc<Host>) {
             .into_iter()
             .map(|(name, transition)| write(&host, &nodes, &recorder, name, transition));
         let done: Vec<_> = stream::iter(writes).buffer_unordered(WRITERS).collect().await;
-        for (name, silence) in done.into_iter().flatten() {
+        for Done { name, silence, told } in done.into_iter().flatten() {
+            untold.note(&name, told);
             written.note(name, silence, Instant::now());
         }
     }
 }
 
-/// Writes one condition, and tells of it; returns what it says then, if that was done.
+/// Writes one condition, and tells of it; returns what was done, if it was written.
 async fn write(
     host: &Host,
     nodes: &Api<Node>,
     recorder: &Recorder,
     name: Arc<str>,
     transition: Transition,
-) -> Option<(Arc<str>, Silence)> {
+) -> Option<Done> {
     if !host.source.is_leading() {
         return None;
     }
@@ -112,12 +205,12 @@ async fn write(
                 uid: node.metadata.uid,
                 ..ObjectReference::default()
             };
-            if let Some(event) = event(transition)
-                && let Err(error) = recorder.publish(&event, &about).await
-            {
-                warn!(%error, "cannot publish an event");
-            }
-            Some((name, silence))
+            let told = match event(transition).map(|event| (event, about)) {
+                None => Told::NoNews,
+                Some(news) if publish(recorder, &news).await => Told::Yes,
+                Some(news) => Told::No(Box::new(news)),
+            };
+            Some(Done { name, silence, told })
         }
         Ok(Err(error)) => {
             warn!(%error, node = &*name, "cannot write condition {NODE_METRIC_FRESH}");
@@ -196,6 +289,10 @@ fn event(transition: Transition) -> Option<Event> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+    use parking_lot::Mutex;
+
     use super::*;
 
     const FROM_NOTHING: Option<Silence> = None;
@@ -223,6 +320,50 @@ mod tests {
             let event = event(transition).map(|event| matches!(event.type_, EventType::Normal));
             assert_eq!(event, good_news, "{before:?} to {now:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_api_server_does_not_take_is_told_later() {
+        let (refuses, taken) = (Arc::new(AtomicBool::new(true)), Arc::new(Mutex::new(Vec::new())));
+        let (asked, heard) = (Arc::clone(&refuses), Arc::clone(&taken));
+        let api_server = move |request: http::Request<kube::client::Body>| {
+            let (asked, heard) = (Arc::clone(&asked), Arc::clone(&heard));
+            async move {
+                let body = request.into_body().collect_bytes().await.unwrap();
+                let status = if asked.load(Relaxed) { 503 } else { 201 };
+                if status == 201 {
+                    let event: Value = serde_json::from_slice(&body).unwrap();
+                    heard.lock().push(event["regarding"]["name"].as_str().unwrap().to_owned());
+                }
+                let answer =
+                    http::Response::builder().status(status).body(kube::client::Body::from(body.to_vec()));
+                Ok::<_, std::convert::Infallible>(answer.unwrap())
+            }
+        };
+        let client = kube::Client::new(tower::service_fn(api_server), "default");
+        let recorder = Recorder::new(client, FIELD_MANAGER.into());
+        let news = |name: &str, now| {
+            let about = ObjectReference { name: Some(name.to_owned()), ..ObjectReference::default() };
+            Told::No(Box::new((event(Transition { before: None, now }).unwrap(), about)))
+        };
+        let mut untold = Untold::default();
+        for name in ["a", "b", "c"] {
+            untold.note(&name.into(), news(name, Silence::Expired));
+        }
+        untold.tell(&recorder, || true).await;
+        assert_eq!((untold.news.len(), taken.lock().len()), (3, 0));
+        untold.note(&"a".into(), news("a", Silence::Fresh));
+        assert_eq!(untold.news["a"].0.0.reason, REPORTING, "the latest of each");
+        untold.note(&"b".into(), Told::NoNews);
+        untold.note(&"c".into(), Told::Yes);
+        refuses.store(false, Relaxed);
+        untold.tell(&recorder, || true).await;
+        assert_eq!((untold.news.len(), taken.lock().len()), (2, 0), "it waits a moment");
+        tokio::time::sleep(TURN).await;
+        untold.tell(&recorder, || false).await;
+        assert_eq!((untold.news.len(), taken.lock().len()), (2, 0), "another leads");
+        untold.tell(&recorder, || true).await;
+        assert_eq!((untold.news.len(), &**taken.lock()), (0, &["b".to_owned(), "a".to_owned()][..]));
     }
 
     #[test]

@@ -90,19 +90,20 @@ fn later(tasks: &mut JoinSet<()>) -> watch::Receiver<bool> {
 
 /// Waits until this replica leads, and keeps its announcement. Returns when it should lead no more, as nodes are `lost`.
 async fn lead(host: &Host, mut guard: LeadershipGuard, lost: impl Future<Output = ()>) {
-    if guard.elected().await.is_err() {
-        // The election is over: there is nothing to give away.
-        return;
-    }
-    let reservation = loop {
+    let reserve = || async {
         let (told, now) = told(host);
         match announcement::reserve(&host.client, told, now).await {
-            Ok(reservation) => break reservation,
+            Ok(reservation) => Some(reservation),
             Err(error) => {
                 debug!(%error, "cannot reserve versions; trying again");
                 tokio::time::sleep(RETRY).await;
+                None
             }
         }
+    };
+    let Ok(reservation) = guard.prepared(reserve).await else {
+        // The election is over: there is nothing to give away.
+        return;
     };
     let Reservation { floor, ceiling, .. } = reservation;
     let (epoch, warm) = host.known.lead(&host.source, |store, now| {

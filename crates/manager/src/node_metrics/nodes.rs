@@ -128,7 +128,8 @@ impl Index<MetricNode> for Bringing {
     fn delete(&self, node: MetricNode) -> BTreeSet<String> {
         let name = node.name_any();
         self.0.known.0.lock().nodes.remove(&name);
-        self.0.source.change(|store, now| store.node_deleted(now, &name));
+        let uid = node.metadata.uid.unwrap_or_default();
+        self.0.source.change(|store, now| store.node_deleted(now, &name, &uid));
         BTreeSet::new()
     }
 

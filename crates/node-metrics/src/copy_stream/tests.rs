@@ -157,7 +157,7 @@ async fn a_copy_shows_what_its_leader_shows() {
                 ..report("reports", 1)
             },
         );
-        store.node_deleted(now, "goes");
+        store.node_deleted(now, "goes", "uid-goes");
         store.node_applied(now, NodeFacts { ready: false, ..NodeFacts::alive("comes") });
     });
     site.assert_same(&copy).await;
@@ -168,7 +168,7 @@ async fn a_copy_shows_what_its_leader_shows() {
     let before = copy.read(|store| Arc::clone(store.ledger().get("silent").unwrap()));
     site.source.change(|store, now| {
         store.report(now, report("reports", 2));
-        store.node_deleted(now, "comes");
+        store.node_deleted(now, "comes", "uid-comes");
     });
     let following = site.follow(&copy).await;
     site.assert_same(&copy).await;

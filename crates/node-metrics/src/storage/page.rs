@@ -31,6 +31,10 @@ impl<K: Kind> Objects for Chosen<K> {
     fn object(&self, index: usize) -> Result<Arc<Object>, StorageError> {
         self.source.object::<K>(&*self.values.get(index, self.source.now().steady)?)
     }
+
+    fn take(&self, index: usize) -> Result<Arc<Object>, StorageError> {
+        self.source.object::<K>(&*self.values.reach(index, self.source.now().steady)?)
+    }
 }
 
 impl NodeMetrics {
@@ -63,7 +67,7 @@ impl NodeMetrics {
             self.hold::<K>(at, state);
         }
         let count = values.len();
-        let values = self.readers.begin(values, self.now().steady);
+        let values = self.readers.begin(values, None, self.now().steady);
         Ok(Page {
             objects: Box::new(Chosen::<K> { source: Arc::clone(self), values, count }),
             continue_token,

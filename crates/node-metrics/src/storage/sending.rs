@@ -6,14 +6,17 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use aggregated_api::StorageError;
+use aggregated_api::{STILL, StorageError};
 use parking_lot::Mutex;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::unavailable;
 use crate::ledger::Stored;
 
-/// For how long a reader may take nothing.
-const STILL: Duration = Duration::from_mins(1);
+/// How many watches may be on their way through the state with which they begin; of lists the API takes so many at a time by itself. A watch
+/// that has begun holds nothing.
+const BEGINNING: usize = 400;
 
 /// What is left of one state, as long as it is taken.
 pub(super) struct Sending<T>(Mutex<Option<Rest<T>>>);
@@ -23,30 +26,45 @@ type First<T> = (Vec<Arc<Stored<T>>>, bool);
 
 struct Rest<T> {
     values: VecDeque<Arc<Stored<T>>>,
+    /// How many went before them.
+    gone: usize,
     /// When the reader last took something.
     at: Duration,
+    _room: Option<OwnedSemaphorePermit>,
 }
 
 impl<T> Sending<T> {
-    /// One of them; all stay.
+    /// One of them, by its place among all that there were; all stay.
     pub(super) fn get(&self, index: usize, now: Duration) -> Result<Arc<Stored<T>>, StorageError> {
-        self.read(now, |values| values.get(index).map(Arc::clone))?.ok_or_else(stood_still)
+        let held = self.read(now, |rest| rest.values.get(index.checked_sub(rest.gone)?).map(Arc::clone));
+        held?.ok_or_else(stood_still)
+    }
+
+    /// The same; it goes, and those before it.
+    pub(super) fn reach(&self, index: usize, now: Duration) -> Result<Arc<Stored<T>>, StorageError> {
+        let reached = self.read(now, |rest| rest.first((index + 1).saturating_sub(rest.gone)).pop());
+        reached?.ok_or_else(stood_still)
     }
 
     /// The first of them, which go, and whether they were the last.
     pub(super) fn take(&self, most: usize, now: Duration) -> Result<First<T>, StorageError> {
-        self.read(now, |values| (values.drain(..most.min(values.len())).collect(), values.is_empty()))
+        self.read(now, |rest| (rest.first(most), rest.values.is_empty()))
     }
 
-    fn read<R>(
-        &self,
-        now: Duration,
-        what: impl FnOnce(&mut VecDeque<Arc<Stored<T>>>) -> R,
-    ) -> Result<R, StorageError> {
+    fn read<R>(&self, now: Duration, what: impl FnOnce(&mut Rest<T>) -> R) -> Result<R, StorageError> {
         let mut rest = self.0.lock();
-        let Rest { values, at } = rest.as_mut().ok_or_else(stood_still)?;
-        *at = now;
-        Ok(what(values))
+        let rest = rest.as_mut().ok_or_else(stood_still)?;
+        rest.at = now;
+        Ok(what(rest))
+    }
+}
+
+impl<T> Rest<T> {
+    /// Takes the first away.
+    fn first(&mut self, most: usize) -> Vec<Arc<Stored<T>>> {
+        let count = most.min(self.values.len());
+        self.gone += count;
+        self.values.drain(..count).collect()
     }
 }
 
@@ -68,25 +86,41 @@ impl<T: Send + Sync> LetGo for Sending<T> {
 }
 
 /// All who read a state.
-#[derive(Default)]
-pub(super) struct Readers(Mutex<Vec<Weak<dyn LetGo>>>);
+pub(super) struct Readers {
+    all: Mutex<Vec<Weak<dyn LetGo>>>,
+    beginning: Arc<Semaphore>,
+}
+
+impl Default for Readers {
+    fn default() -> Self {
+        Self { all: Mutex::default(), beginning: Arc::new(Semaphore::new(BEGINNING)) }
+    }
+}
 
 impl Readers {
-    /// One more.
+    /// Room for a watch that begins with a state.
+    pub(super) fn room(&self) -> Result<OwnedSemaphorePermit, StorageError> {
+        let room = Arc::clone(&self.beginning).try_acquire_owned();
+        room.map_err(|_| unavailable("too many watches begin at the same time"))
+    }
+
+    /// One more, in the room that it has.
     pub(super) fn begin<T: Send + Sync + 'static>(
         &self,
         values: Vec<Arc<Stored<T>>>,
+        room: Option<OwnedSemaphorePermit>,
         now: Duration,
     ) -> Arc<Sending<T>> {
-        let sending = Arc::new(Sending(Mutex::new(Some(Rest { values: values.into(), at: now }))));
+        let rest = Rest { values: values.into(), gone: 0, at: now, _room: room };
+        let sending = Arc::new(Sending(Mutex::new(Some(rest))));
         let reader: Weak<Sending<T>> = Arc::downgrade(&sending);
-        self.0.lock().push(reader);
+        self.all.lock().push(reader);
         sending
     }
 
     /// Takes away what is left of those who stand still. To be called now and then.
     pub(super) fn release(&self, now: Duration) {
-        let mut readers = self.0.lock();
+        let mut readers = self.all.lock();
         readers.retain(|reader| reader.strong_count() > 0);
         for reader in readers.iter().filter_map(Weak::upgrade) {
             reader.let_go(now);

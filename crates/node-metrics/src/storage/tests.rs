@@ -98,7 +98,7 @@ async fn pages_are_of_one_version_whatever_happens_between_them() {
     let first = storage.list(&Scope::Cluster, &list("limit=3")).await.unwrap();
     assert_eq!(names(&first), ["n0000", "n0001", "n0002"]);
     assert_eq!(first.remaining, Some(4));
-    storage.0.change(|store, now| store.node_deleted(now, "n0004"));
+    storage.0.change(|store, now| store.node_deleted(now, "n0004", "uid-n0004"));
     let query = format!("limit=3&continue={}", first.continue_token.as_ref().unwrap());
     let second = storage.list(&Scope::Cluster, &list(&query)).await.unwrap();
     assert_eq!(names(&second), ["n0003", "n0004", "n0005"]);
@@ -126,7 +126,7 @@ async fn a_list_is_made_while_it_is_sent_and_is_of_one_version() {
     let first = slow.objects.object(0).unwrap();
     storage.0.change(|store, now| {
         store.report(now, report("n0001", 1));
-        store.node_deleted(now, "n0002");
+        store.node_deleted(now, "n0002", "uid-n0002");
     });
     let bodies: Vec<_> = objects(&slow).iter().map(|object| object.body().clone()).collect();
     assert_eq!(bodies, before, "what happened meanwhile is not in it");
@@ -185,7 +185,7 @@ async fn a_watch_tells_the_state_and_what_comes_after() {
     assert_eq!(told(&mut watcher, 3).await, ["+n0000", "+n0001", "end"]);
     storage.0.change(|store, now| {
         store.report(now, report("n0001", 1));
-        store.node_deleted(now, "n0000");
+        store.node_deleted(now, "n0000", "uid-n0000");
         store.node_applied(now, NodeFacts::alive("n0002"));
     });
     assert_eq!(told(&mut watcher, 3).await, ["~n0001", "-n0000", "+n0002"]);
@@ -230,13 +230,13 @@ async fn what_left_a_selection_and_went_is_told_as_gone() {
     storage.0.change(|store, _| {
         store.report(later, report("n0001", 1));
         store.tick(later);
-        store.node_deleted(later, "n0000");
+        store.node_deleted(later, "n0000", "uid-n0000");
     });
     assert_eq!(told(&mut watcher, 3).await, ["~n0001", "-n0000", "-n0002"]);
     // What was not selected when it went is no news.
     storage.0.change(|store, _| {
-        store.node_deleted(later, "n0002");
-        store.node_deleted(later, "n0001");
+        store.node_deleted(later, "n0002", "uid-n0002");
+        store.node_deleted(later, "n0001", "uid-n0001");
     });
     assert_eq!(told(&mut watcher, 1).await, ["-n0001"]);
 }
@@ -316,7 +316,7 @@ async fn loads_tell_of_thresholds_and_of_nothing_else() {
     assert!(object.body().len() < 400, "{}", object.body().len());
     let metric = storage.get(&ObjectKey::new("", "n0000")).await.unwrap().unwrap();
     assert_eq!(metric.resource_version(), object.resource_version(), "they are of one version");
-    storage.0.change(|store, now| store.node_deleted(now, "n0000"));
+    storage.0.change(|store, now| store.node_deleted(now, "n0000", "uid-n0000"));
     assert_eq!(told(&mut watcher, 1).await, ["-n0000"]);
     let draft = Draft(serde_json::Map::new());
     let written = loads.write(&ObjectKey::new("", "n0000"), Expected::Absent, draft).await;
@@ -460,7 +460,7 @@ async fn who_resumes_a_watch_of_one_object_hears_of_no_other() {
     let begun = storage.0.read(|store| store.ledger().last());
     storage.0.change(|store, now| {
         store.report(now, report("n0000", 1));
-        store.node_deleted(now, "n0001");
+        store.node_deleted(now, "n0001", "uid-n0001");
         store.report(now, report("n0002", 1));
         store.report(now, report("n0003", 1));
     });
@@ -522,7 +522,7 @@ async fn within_a_watch_versions_never_go_back() {
     storage.0.change(|store, now| {
         store.node_applied(now, NodeFacts::alive("goes"));
         store.report(now, report("n0000", 1));
-        store.node_deleted(now, "goes");
+        store.node_deleted(now, "goes", "uid-goes");
         store.report(now, report("n0001", 1));
     });
     let seen = versions(&mut watcher, 2).await;
@@ -573,6 +573,53 @@ async fn who_stands_still_holds_no_state() {
     assert!(matches!(within(still.next()).await, Err(StorageError::Unavailable { .. })));
     assert!(matches!(page.objects.object(99), Err(StorageError::Unavailable { .. })));
     assert_eq!(told(&mut slow, 1).await, ["~n0099"], "a watch that has begun may be as slow as it likes");
+}
+
+#[tokio::test]
+async fn what_was_sent_of_a_list_is_held_no_more() {
+    let Fixture { storage, .. } = fixture(3);
+    let page = storage.list(&Scope::Cluster, &list("")).await.unwrap();
+    // Who looks at a list before it is sent has all of it.
+    assert_eq!(names(&page), names(&page));
+    let held = |name: &str| storage.0.read(|store| Arc::downgrade(store.ledger().get(name).unwrap()));
+    let versions = ["n0000", "n0001", "n0002"].map(held);
+    storage.0.change(|store, now| {
+        for name in ["n0000", "n0001", "n0002"] {
+            store.report(now, report(name, 1));
+        }
+    });
+    let mut left = Vec::new();
+    for object in page.into_objects() {
+        assert_eq!(object.unwrap().key().name(), format!("n000{}", left.len()));
+        left.push(versions.iter().filter(|version| version.upgrade().is_some()).count());
+    }
+    assert_eq!(left, [2, 1, 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn so_many_watches_begin_at_the_same_time() {
+    let (metrics, seconds) = timed();
+    let storage = NodeMetricStorage(Arc::clone(&metrics));
+    lead(&metrics, 33);
+    let (from_start, live) = (watch("watch=1&resourceVersion=0"), watch("watch=1&resourceVersion=1"));
+    let begin = || storage.watch(&Scope::Cluster, &from_start);
+    let mut under_way = Vec::new();
+    for _ in 0..400 {
+        under_way.push(begin().await.unwrap());
+    }
+    assert!(matches!(begin().await, Err(StorageError::Unavailable { retry_after: 1, .. })));
+    assert!(!matches!(storage.watch(&Scope::Cluster, &live).await, Err(StorageError::Unavailable { .. })));
+    // One that has begun makes room, and so does one that is given up.
+    assert_eq!(told(&mut under_way[0], 33).await.len(), 33);
+    under_way.push(begin().await.unwrap());
+    assert!(begin().await.is_err());
+    under_way.pop();
+    under_way.push(begin().await.unwrap());
+    assert!(begin().await.is_err());
+    // And all who stand still.
+    seconds.store(62, Ordering::Relaxed);
+    metrics.release();
+    assert!(begin().await.is_ok());
 }
 
 #[tokio::test]

@@ -25,6 +25,22 @@ impl Store {
         names.filter(|name| !self.nodes.contains_key(*name)).cloned().collect()
     }
 
+    /// Takes away the object of the Node of this UID, which is gone, unless it is known to be that of another.
+    pub(super) fn remove_of(&mut self, now: Now, name: &str, node_uid: &str) {
+        let held = self.ledger.get(name).filter(|_| self.phase != Phase::Following);
+        if held.is_some_and(|held| held.value.is_of_node(node_uid) != Some(false)) {
+            self.ledger.remove(name, now.micros());
+        }
+    }
+
+    /// Objects of Nodes in whose place there is another Node of that name.
+    pub(super) fn of_former_nodes(&self) -> Vec<Arc<str>> {
+        let former = self.nodes.iter().filter(|(name, tracked)| {
+            self.ledger.get(name).is_some_and(|held| is_of_a_former(&held.value, &tracked.facts, false))
+        });
+        former.map(|(name, _)| Arc::clone(name)).collect()
+    }
+
     /// There is no Node of this name, as the API server says; its object goes unless a Node has come meanwhile.
     pub fn no_node(&mut self, now: Now, name: &str) {
         if self.phase != Phase::Following && !self.nodes.contains_key(name) {
@@ -84,6 +100,23 @@ impl Store {
         }
         without_report(tracked.silence)
     }
+}
+
+/// Whether an object is that of a Node which was there before this one. That of a later one is not: the watch of Nodes lags behind the copy, and
+/// will tell. `unknown`: what is taken for so where nothing tells whose it is.
+pub(super) fn is_of_a_former(record: &Record, facts: &NodeFacts, unknown: bool) -> bool {
+    let is_later = || record.created() > facts.created.as_ref().map(|created| created.0);
+    record.is_of_node(&facts.uid).map_or(unknown, |is_its| !is_its && !is_later())
+}
+
+/// Whether an object is to go now that there is this Node, where this replica knew `former` by its name, if any.
+pub(super) fn is_replaced(record: &Record, former: Option<&NodeFacts>, facts: &NodeFacts) -> bool {
+    // Times of objects that clients make are this replica's, and those of Nodes the API server's: of one that is known to be the former's they say nothing.
+    let created = |facts: &NodeFacts| facts.created.as_ref().map(|created| created.0);
+    let is_its = |former: &NodeFacts| {
+        record.is_of_node(&former.uid) == Some(true) && created(former) <= created(facts)
+    };
+    former.is_some_and(is_its) || is_of_a_former(record, facts, former.is_some())
 }
 
 /// What earlier leaders knew of a node: by its object, if there is one, and by what they said in the Node's condition. `lag`: so long before this leadership its

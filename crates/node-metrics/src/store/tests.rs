@@ -9,6 +9,7 @@ use crate::policy::Policies;
 use crate::record::{self, Status};
 use crate::render::Allocatable;
 
+mod identity;
 mod model;
 
 const VERSION: &str = "slo.koordinator.sh/v1beta1";
@@ -270,6 +271,16 @@ fn a_copy_counts_while_it_is_fresh() {
 /// What `leader` would copy to a standby that knows these nodes, at `seconds`.
 fn copied_to_standby(leader: &Store, seconds: u64, names: &[&str]) -> Store {
     let mut standby = store();
+    copy_whole(leader, &mut standby, seconds);
+    for name in names {
+        standby.node_applied(at(seconds), facts(name, 0, None));
+    }
+    standby.nodes_listed(at(seconds), &names.iter().map(|name| Arc::from(*name)).collect());
+    standby
+}
+
+/// All that `leader` has.
+fn copy_whole(leader: &Store, standby: &mut Store, seconds: u64) {
     let copied = |stored: &crate::ledger::Stored<Record>| {
         let body: Bytes = record::object(stored, VERSION, |_| {}).unwrap().body().clone();
         let record = Record::from_json(body).unwrap().0;
@@ -277,11 +288,6 @@ fn copied_to_standby(leader: &Store, seconds: u64, names: &[&str]) -> Store {
     };
     let ledger = leader.ledger();
     standby.copy_list(at(seconds), ledger.values().map(|s| copied(s)).collect(), ledger.last());
-    for name in names {
-        standby.node_applied(at(seconds), facts(name, 0, None));
-    }
-    standby.nodes_listed(at(seconds), &names.iter().map(|name| Arc::from(*name)).collect());
-    standby
 }
 
 #[test]

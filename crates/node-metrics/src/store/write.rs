@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::{Phase, Store, seconds};
 use crate::freshness::{Now, Silence};
 use crate::ledger::Stored;
-use crate::record::{Record, Status, object};
+use crate::record::{Record, Status, object, uid_of_made};
 
 /// How long in JSON metadata and spec may be together, and a status that somebody writes, in bytes. What grows beyond a request by many patches would be too long
 /// for those who copy it. etcd takes a part of that.
@@ -71,6 +71,12 @@ impl Store {
             return Err(WriteError::Malformed("no metadata".to_owned()));
         };
         metadata.remove("resourceVersion");
+        if let (None, Some(tracked)) = (expected, self.nodes.get(name)) {
+            // By it the next leader knows of which Node the object is.
+            let chance = metadata.get("uid").and_then(Value::as_str).unwrap_or_default();
+            let uid = uid_of_made(&tracked.facts.uid, chance);
+            metadata.insert("uid".to_owned(), uid.into());
+        }
         let spec = Arc::new(draft.get("spec").cloned().unwrap_or_else(|| Value::Object(Map::new())));
         let status = draft.get("status").filter(|status| status.as_object().is_some_and(|s| !s.is_empty()));
         let head = serde_json::to_vec(&(&metadata, &*spec)).map_err(|error| malformed(&error))?;

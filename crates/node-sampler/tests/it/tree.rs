@@ -1,6 +1,6 @@
 //! Quantities as they come out of a tree of files.
 
-use node_report::{MemoryPolicy, Policy, Resources, Sample};
+use node_report::{MemoryPolicy, Policy, Resources, Sample, report::Priority};
 use node_sampler::{Facts, Moment, Roots, Sampler};
 
 use crate::{
@@ -214,6 +214,28 @@ fn where_pods_cannot_be_found_the_system_is_unknown_and_not_all_of_the_node() {
             assert_eq!(usage.prod_peak.is_some(), expected.is_some(), "{case}");
         }
     }
+}
+
+#[test]
+fn a_node_whose_pods_are_none_of_prod_spends_nothing_on_those() {
+    let peak = |facts: &Facts| {
+        let folder = tempfile::tempdir().unwrap();
+        let tree = Tree::new(folder.path(), Layout::V2Cgroupfs);
+        let mut sampler = Sampler::new(&tree.roots());
+        for second in 0..=130 {
+            tree.node(second);
+            tree.pod(0, second);
+            sampler.tick(at(second), facts);
+        }
+        sampler.sample(at(130), facts, 1, None).unwrap().usage.prod_peak
+    };
+    let mut batch = facts(1);
+    batch.pods.values_mut().for_each(|pod| pod.priority = Some(Priority::Batch));
+    let system = peak(&batch).unwrap();
+    let prod = peak(&facts(1)).unwrap();
+    assert!(system.cpu_milli > Some(0) && system.cpu_milli < prod.cpu_milli, "{system:?}, {prod:?}");
+    assert!(system.memory_bytes > Some(0) && system.memory_bytes < prod.memory_bytes, "{system:?}, {prod:?}");
+    assert_eq!(peak(&facts(0)), None, "nobody says what pods those are");
 }
 
 #[test]

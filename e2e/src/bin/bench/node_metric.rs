@@ -400,8 +400,11 @@ impl Bench {
             if costs.is_empty() {
                 continue;
             }
-            let longest = costs.iter().map(takeover::Cost::seconds).fold(0.0, f64::max);
-            self.figures.push(Figure::new(key, longest).target(target));
+            // A round that came to no end took longest of all: without it there is no worst one.
+            if costs.len() == self.size.rounds {
+                let longest = costs.iter().map(takeover::Cost::seconds).fold(0.0, f64::max);
+                self.figures.push(Figure::new(key, longest).target(target));
+            }
             self.notes.push(takeover::after(end, nodes, &costs));
             measured.push((end, costs));
         }

@@ -293,11 +293,12 @@ impl World {
             }
             Step::Remove(n) => {
                 let name = format!("n{n}");
-                if self.nodes.remove(&name).is_some() {
+                if let Some(uid) = self.nodes.remove(&name) {
+                    let uid = facts(&name, uid, None).uid;
                     self.heard_of.remove(&name);
                     self.conditions.remove(&name);
                     self.gone.insert(name.clone());
-                    self.both(|store, now| store.node_deleted(now, &name));
+                    self.both(|store, now| store.node_deleted(now, &name, &uid));
                 }
             }
             Step::Report(n) => {
@@ -345,7 +346,8 @@ impl World {
                 if let Some(name) = &late {
                     self.follow(usize::MAX, false);
                     let now = self.now();
-                    self.standby.node_deleted(now, name);
+                    let uid = self.facts(name).uid;
+                    self.standby.node_deleted(now, name, &uid);
                 }
                 let hidden = self.hidden();
                 self.clock_back = clock_back;
