@@ -111,7 +111,8 @@ impl AcceptError {
 /// Whether there is a line for one more connection from this address that became no link.
 fn may_tell(error: &AcceptError, address: IpAddr, strangers: &Strangers, known: &Unknown) -> bool {
     match error.of_known(address) {
-        Some((kind, source)) => known.may_tell("links", kind, source),
+        // Streams that peers' strangers were refused are counted for "links", and take none of these lines.
+        Some((kind, source)) => known.may_tell("accept", kind, source),
         None => error.of_stranger().is_none_or(|kind| strangers.may_tell(kind)),
     }
 }
@@ -352,6 +353,8 @@ mod tests {
         // Behind the same NAT, too.
         assert_eq!([told(&not_admitted("a1")), told(&not_admitted("a2"))], [1, 1]);
         assert_eq!(told(&|| AcceptError::Silent), 5);
+        let streams = (0..1000).filter(|uid| known.may_tell("links", "unknown", Source::User(*uid))).count();
+        assert!(streams < 1000);
         assert_eq!(told(&not_admitted("a3")), 1, "strangers hide no node");
     }
 }

@@ -130,7 +130,18 @@ async fn stream(connector: Arc<Connector>, peer: Arc<str>, domain: Domain, rever
     let (caller, patience, used) = (peer, Duration::ZERO, Arc::default());
     let request = Request { target, origin, caller, class, hops, unvouched, used, request_id, patience };
     let room = asked.room();
-    let connecting = async { Ok((connector.connect(&request).await?, room.await)) };
+    let connecting = async {
+        let upstream = connector.connect(&request).await?;
+        let gives_way = upstream.gives_way();
+        tokio::select! {
+            guard = room => Ok((upstream, guard)),
+            // What it would go on to is closed already.
+            () = gives_way => {
+                connector.stats().refused(OpenError::Crowded);
+                Err(OpenError::Crowded)
+            }
+        }
+    };
     // Boxed: a stream that is open no longer holds what opening it took.
     let connected = tokio::select! {
         connected = Box::pin(connecting) => connected,

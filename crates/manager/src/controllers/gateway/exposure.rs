@@ -49,7 +49,7 @@ impl Case<'_> {
         };
         let balanced = self.gateway.spec.expose_type == ExposeType::LoadBalancer;
         let (port, elsewhere) = self.links_at(active);
-        let mut finding = if balanced && !elsewhere.is_empty() && !addresses.is_empty() {
+        let differ = (balanced && !elsewhere.is_empty() && !addresses.is_empty()).then(|| {
             let hubs = elsewhere.iter().map(|(node, at)| format!("that of {node} at {at}"));
             let hubs: Vec<String> = hubs.collect();
             let message = format!(
@@ -57,14 +57,20 @@ impl Case<'_> {
                 list(&hubs)
             );
             Finding::no("ListenersDiffer", message)
-        } else if proxies.is_empty() {
+        });
+        let mut finding = if proxies.is_empty() && differ.is_none() {
             Finding::no("NotElected", "no endpoint is active, see condition Elected")
-        } else if let Some(missing) = missing {
-            missing
-        } else if let Some(amiss) = self.closed_ways_in(&proxies).or_else(|| self.differing_ports()) {
-            amiss
         } else {
-            Finding::yes("AddressKnown", format!("dialled at {}", all(&addresses)))
+            // Each is for someone to mend, whatever else is.
+            let amiss = [differ, missing, self.closed_ways_in(&proxies), self.differing_ports()]
+                .into_iter()
+                .flatten();
+            let together = |first: Finding, next: Finding| Finding {
+                message: format!("{}; {}", first.message, next.message),
+                ..first
+            };
+            let known = || Finding::yes("AddressKnown", format!("dialled at {}", all(&addresses)));
+            amiss.reduce(together).unwrap_or_else(known)
         };
         if let Some(said) = self.external_addr(&proxies) {
             let _ = write!(finding.message, "; {said}");

@@ -249,11 +249,14 @@ impl Case<'_> {
         }
         let beyond = self.members.len().saturating_sub(NODES_MAX);
         if beyond > 0 {
-            let message = format!(
+            let mut message = format!(
                 "{beyond} of {} nodes are not reached through the tunnel, which knows {NODES_MAX} of a pool: make more pools of it, each \
                  with a Gateway",
                 self.members.len()
             );
+            if let Some(partly) = partly {
+                let _ = write!(message, "; {partly}");
+            }
             return Finding::no("TooManyNodes", message);
         }
         let gateways: BTreeSet<&str> = links.iter().map(|link| link.gateway.as_str()).collect();

@@ -33,34 +33,53 @@ pub(crate) type Key = (String, String);
 pub(crate) struct Unlinked {
     /// When this manager began to see.
     started: Instant,
-    since: BTreeMap<Key, (Instant, Timestamp)>,
+    gaps: BTreeMap<Key, Gap>,
+}
+
+/// What is known of an endpoint without a link.
+#[derive(Clone, Copy, Debug)]
+struct Gap {
+    since: Instant,
+    /// The same by the clock, for people.
+    time: Timestamp,
+    /// Whether a gateway gave its link up because nothing was answered over it, which gateways report for ten seconds, and which is told of later than that.
+    unanswering: bool,
 }
 
 impl Unlinked {
     /// A new leader has seen nothing.
     pub(crate) fn new(started: Instant) -> Self {
-        Self { started, since: BTreeMap::new() }
+        Self { started, gaps: BTreeMap::new() }
     }
 
-    /// What is so at `now`, which clocks show as `time`, by what was so before.
-    pub(crate) fn next(&self, without: impl Iterator<Item = Key>, now: Instant, time: Timestamp) -> Self {
-        let time = whole_second(time);
-        let since = |key: Key| {
-            let since = self.since.get(&key).copied().unwrap_or((now, time));
-            (key, since)
+    /// What is so at `now`, which clocks show as `time`, by what was so before; of each that is without a link, whether gateways say that it
+    /// answered no more.
+    pub(crate) fn next(
+        &self,
+        without: impl Iterator<Item = (Key, bool)>,
+        now: Instant,
+        time: Timestamp,
+    ) -> Self {
+        let gap = |(key, unanswering): (Key, bool)| {
+            let new = Gap { since: now, time: whole_second(time), unanswering };
+            let gap = self
+                .gaps
+                .get(&key)
+                .map_or(new, |gap| Gap { unanswering: gap.unanswering || unanswering, ..*gap });
+            (key, gap)
         };
-        Self { started: self.started, since: without.map(since).collect() }
+        Self { started: self.started, gaps: without.map(gap).collect() }
     }
 
-    /// Those of a Gateway, and since when.
-    fn of<'a>(&'a self, gateway: &'a str) -> impl Iterator<Item = (&'a str, Instant, Timestamp)> {
-        let its = self.since.iter().filter(move |((of, _), _)| of == gateway);
-        its.map(|((_, node), (since, time))| (node.as_str(), *since, *time))
+    /// Those of a Gateway.
+    fn of<'a>(&'a self, gateway: &'a str) -> impl Iterator<Item = (&'a str, Gap)> {
+        let its = self.gaps.iter().filter(move |((of, _), _)| of == gateway);
+        its.map(|((_, node), gap)| (node.as_str(), *gap))
     }
 
     /// When the next is to be told of: who was just elected, or begins anew, is given the time to dial, or to be dialled.
     pub(crate) fn look_at(&self, now: Instant) -> Option<Instant> {
-        self.since.values().map(|(since, _)| *since + IDLE).filter(|due| *due > now).min()
+        self.gaps.values().map(|gap| gap.since + IDLE).filter(|due| *due > now).min()
     }
 
     /// Whether what has been so since then may have been so before this manager began to see.
@@ -72,15 +91,15 @@ impl Unlinked {
 impl Case<'_> {
     /// The active proxy endpoints to which nobody is linked, or which are linked to nobody, if others are. Those of an exposed Gateway whose hubs
     /// do not accept links are told of in condition `Elected`.
-    pub(crate) fn without_a_link(&self, proxies: &[String]) -> Vec<Key> {
+    pub(crate) fn without_a_link(&self, proxies: &[String]) -> Vec<(Key, bool)> {
         let counts = |node: &&String| !self.is_exposed() || self.living.contains(*node);
         let is_linked = |node: &&String| {
             if self.is_exposed() { self.has_links(node) } else { !self.gateways_of(node).is_empty() }
         };
         let (linked, without): (Vec<&String>, Vec<&String>) =
             proxies.iter().filter(counts).partition(is_linked);
-        let key = |node: &String| (self.gateway.name_any(), node.clone());
-        if linked.is_empty() { Vec::new() } else { without.into_iter().map(key).collect() }
+        let gap = |node: &String| ((self.gateway.name_any(), node.clone()), self.is_unanswering(node));
+        if linked.is_empty() { Vec::new() } else { without.into_iter().map(gap).collect() }
     }
 
     /// What there is to say of these, if that has been so for long.
@@ -94,16 +113,17 @@ impl Case<'_> {
         let is_due = |node: &str, since: Instant| since + IDLE <= self.now || is_told(node, since);
         let those: Vec<String> = unlinked
             .of(&name)
-            .filter(|(node, since, _)| is_due(node, *since))
-            .map(|(node, _, time)| {
-                format!("{node}{SINCE}{time} at least: {}", self.why_unlinked(node, addresses))
+            .filter(|(node, gap)| is_due(node, gap.since))
+            .map(|(node, gap)| {
+                let why = self.why_unlinked(node, gap.unanswering, addresses);
+                format!("{node}{SINCE}{} at least: {why}", gap.time)
             })
             .collect();
         (!those.is_empty()).then(|| format!("without a link is {}", list(&those)))
     }
 
     /// As far as it can be seen from here.
-    fn why_unlinked(&self, node: &str, addresses: &[GatewayAddress]) -> String {
+    fn why_unlinked(&self, node: &str, unanswering: bool, addresses: &[GatewayAddress]) -> String {
         if self.is_exposed() {
             let its = addresses.iter().filter(|at| at.node_name.is_empty() || at.node_name == node);
             let its: Vec<GatewayAddress> = its.cloned().collect();
@@ -113,10 +133,9 @@ impl Case<'_> {
                 format!("does TCP {} answer from outside, and lead to it?", all(&its))
             };
         }
-        let mut living = self.living.iter().filter_map(|name| self.hubs.get(name));
         if self.members.get(node).is_some_and(|member| !member.ready) {
             "the node is not ready (kubectl get nodes)".to_owned()
-        } else if living.any(|hub| hub.silent.contains(node)) {
+        } else if unanswering {
             "it answered no more over its last link; `edge-hub status` on the node says more".to_owned()
         } else {
             "`edge-hub status` on the node says where it dials in vain, and why (is --tunnel on?)".to_owned()
@@ -132,17 +151,21 @@ mod tests {
     fn what_lasts_keeps_its_time_and_what_is_over_begins_anew() {
         let start = Instant::now();
         let time = |second| Timestamp::from_second(second).unwrap();
-        let key = || [("shop".to_owned(), "b".to_owned())].into_iter();
-        let since = |unlinked: &Unlinked| -> Vec<(String, i64)> {
-            unlinked.of("shop").map(|(node, _, time)| (node.to_owned(), time.as_second())).collect()
+        let gap = |unanswering| [(("shop".to_owned(), "b".to_owned()), unanswering)].into_iter();
+        let gaps = |unlinked: &Unlinked| -> Vec<(String, i64, bool)> {
+            let shown = |(node, gap): (&str, Gap)| (node.to_owned(), gap.time.as_second(), gap.unanswering);
+            unlinked.of("shop").map(shown).collect()
         };
-        let first = Unlinked::new(start).next(key(), start, time(1000));
-        assert_eq!((since(&first), first.look_at(start)), (vec![("b".to_owned(), 1000)], Some(start + IDLE)));
+        let b = |second, unanswering| vec![("b".to_owned(), second, unanswering)];
+        let first = Unlinked::new(start).next(gap(true), start, time(1000));
+        assert_eq!((gaps(&first), first.look_at(start)), (b(1000, true), Some(start + IDLE)));
         assert_eq!(first.of("other").count(), 0);
-        let later = first.next(key(), start + IDLE, time(1030));
-        assert_eq!((since(&later), later.look_at(start + IDLE)), (vec![("b".to_owned(), 1000)], None));
+        let later = first.next(gap(false), start + IDLE, time(1030));
+        assert_eq!((gaps(&later), later.look_at(start + IDLE)), (b(1000, true), None));
         let over = later.next(std::iter::empty(), start + IDLE, time(1030));
-        let again = over.next(key(), start + IDLE, time(1030));
-        assert_eq!((since(&over), since(&again)), (vec![], vec![("b".to_owned(), 1030)]));
+        let again = over.next(gap(false), start + IDLE, time(1030));
+        assert_eq!((gaps(&over), gaps(&again)), (vec![], b(1030, false)));
+        // The link was gone before the gateway had noticed that nothing was answered.
+        assert_eq!(gaps(&again.next(gap(true), start + IDLE, time(1031))), b(1030, true));
     }
 }

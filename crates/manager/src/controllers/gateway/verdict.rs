@@ -161,10 +161,9 @@ impl Case<'_> {
 
     fn evidence(&self, node: &str) -> Evidence {
         if !self.is_exposed() {
-            let mut living = self.living.iter().filter_map(|name| self.hubs.get(name));
             return match self.gateways_of(node).is_empty() {
                 false => Evidence::Working,
-                true if living.any(|hub| hub.silent.contains(node)) => Evidence::Unanswering,
+                true if self.is_unanswering(node) => Evidence::Unanswering,
                 true => Evidence::Nothing,
             };
         }
@@ -181,6 +180,11 @@ impl Case<'_> {
     /// Whether anybody is linked to an endpoint of an exposed Gateway.
     pub(super) fn has_links(&self, node: &str) -> bool {
         self.hubs.get(node).is_some_and(|hub| !hub.links.is_empty())
+    }
+
+    /// Whether a gateway gave a node's last link up a moment ago because nothing was answered over it.
+    pub(super) fn is_unanswering(&self, node: &str) -> bool {
+        self.living.iter().filter_map(|name| self.hubs.get(name)).any(|hub| hub.silent.contains(node))
     }
 
     /// Whether a gateway that says nothing of itself may live: another one has a link to it, or there is none that could tell.

@@ -205,6 +205,16 @@ fn a_gateway_is_led_to_only_where_it_listens() {
     assert_eq!(reason, "WaysInClosed");
     assert!(message.starts_with("c2 does not listen at 10263 for port 10250: "), "{message}");
     assert!(message.contains("`edge-hub status` on the node"), "{message}");
+    // That something else is to be mended as well does not hide it.
+    world.spec(0, |spec| spec.endpoints[1].public_ip.clear());
+    let (reason, both) = exposed(&world.plan());
+    assert_eq!(reason, "NoAddress");
+    assert!(
+        both.starts_with("active endpoints without publicIP: c2: ")
+            && both.ends_with(&format!("; {message}")),
+        "{both}"
+    );
+    world.spec(0, |spec| "192.0.2.2".clone_into(&mut spec.endpoints[1].public_ip));
     // Nowhere: it is in no slice, for one without ports would be of all ports.
     world.listens("c2", &[]);
     assert_eq!(led(&world.plan()), ["c1: 10264 10263"]);

@@ -77,13 +77,36 @@ fn an_active_edge_endpoint_without_a_link_is_told_of() {
         change(&mut world);
         assert_eq!(world.later(0, 1), (true, "Connected", at_once.to_owned()), "{what}");
         let reason = if at_once == then { "Connected" } else { "PartlyConnected" };
-        assert_eq!(world.later(29, 1).1, "Connected", "{what}: it is given the time to dial anew");
+        assert_eq!(world.later(10, 1).1, "Connected", "{what}: it is given the time to dial anew");
+        // Gateways say for ten seconds whose last link they gave up.
+        world.observed.hubs.values_mut().for_each(|hub| hub.silent.clear());
+        assert_eq!(world.later(19, 1).1, "Connected", "{what}: it is given the time to dial anew");
         assert_eq!(world.later(1, 1), (true, reason, then.to_owned()), "{what}");
         // It stands as it is while it lasts, and is written once.
         assert_eq!(world.later(600, 1), (true, reason, then.to_owned()), "{what}");
         world.hub("c2", Liveness::Alive, &["a", "b"]);
         assert_eq!(world.later(1, 1).1, "Connected", "{what}");
     }
+}
+
+#[test]
+fn too_many_nodes_do_not_hide_who_is_without_a_link() {
+    let mut world = world();
+    world.replicas_of_the_shop(2);
+    world.hub("c1", Liveness::Alive, &["a"]);
+    let template = world.nodes[1].clone();
+    world.nodes.extend((0..1100).map(|number| NodeView {
+        name: format!("n{number}"),
+        ready: false,
+        ..template.clone()
+    }));
+    assert_eq!(world.later(0, 1).1, "TooManyNodes");
+    let (holds, reason, message) = world.later(30, 1);
+    assert_eq!((holds, reason), (false, "TooManyNodes"));
+    assert!(
+        message.contains("with a Gateway; without a link is b since 2027-01-15T08:00:00Z at least:"),
+        "{message}"
+    );
 }
 
 #[test]
