@@ -5,6 +5,7 @@
 
 mod certificate;
 pub mod jwt;
+mod known_time;
 mod refusals;
 pub mod tokens;
 

@@ -14,15 +14,17 @@
 mod config_map;
 mod file;
 pub mod follow;
+mod followed_file;
+pub(crate) mod places;
 mod resolve;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use kube_wire::resource::GroupVersionResource;
 
-pub use self::config_map::{leader_hub, unknown_of_yurt_hub_cfg, yurt_hub_cfg};
+pub use self::config_map::{leader_hub, problems_of_yurt_hub_cfg, yurt_hub_cfg};
 pub use self::file::{FileError, read};
-pub use self::resolve::{private, rules};
+pub use self::resolve::{in_vain, private, rules};
 use crate::{filters::FilterName, freshness::Policy, tunnel_roles::DestinationRule};
 
 /// What one place says.
@@ -54,6 +56,31 @@ pub fn resource(text: &str) -> Option<GroupVersionResource> {
         }
         _ => None,
     }
+}
+
+/// Names of components, or of agents: as `Client` knows them, in lower case.
+fn components<'a>(names: impl IntoIterator<Item = &'a str>) -> BTreeSet<Box<str>> {
+    names.into_iter().map(|name| name.trim().to_lowercase().into()).collect()
+}
+
+impl Layer {
+    /// What there is to say of names of agents and components that nobody has, by the keys under which they stand: `agents`, and filters behind `filters`.
+    fn nameless(&self, agents: &str, filters: &str) -> Vec<String> {
+        let of_filters = self.components.iter();
+        let of_filters = of_filters.flat_map(|(of, names)| nameless(names, &format!("{filters}{of}"), false));
+        nameless(&self.cache_agents, agents, true).into_iter().chain(of_filters).collect()
+    }
+}
+
+/// The same of these, by their key. `all`: whether `*` is everybody.
+fn nameless(names: &BTreeSet<Box<str>>, key: &str, all: bool) -> Vec<String> {
+    let has_none = |name: &&str| !(all && *name == "*") && (name.is_empty() || name.contains(['/', '*']));
+    let problem = |name: &str| {
+        format!(
+            "{key}: {name:?} is nobody's name: write what stands before the first / of a User-Agent, or the name of a ServiceAccount"
+        )
+    };
+    names.iter().map(AsRef::as_ref).filter(has_none).map(problem).collect()
 }
 
 /// A list as ConfigMaps write it: names separated by commas.

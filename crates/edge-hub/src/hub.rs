@@ -14,6 +14,7 @@ use crate::{
         tokens::{TokenError, Tokens, offline},
     },
     authorize::{Attributes, Authorizer, Decision, Subject},
+    cloud_config::places::Place,
     filters::Filters,
     identity::Report,
     metrics::Meters,
@@ -52,6 +53,8 @@ pub struct Hub {
     pub tables: Tables,
     /// What is shared, and how fresh it must be.
     pub sharing: ArcSwap<Sharing>,
+    /// What says so, but for flags.
+    pub configured_by: ArcSwap<Vec<Place>>,
     /// How long things are kept or believed.
     pub lifetimes: Lifetimes,
     /// What clients are shown of it.

@@ -1,13 +1,14 @@
 //! `edge-hub cache`: what is on this node's disk, whether the hub runs or not.
 //!
 //! ```text
-//!  --root-dir ─► copy (private, removed at the end) ─► object store ─► ls, get, verify
+//!  --root-dir ─► untouched (a disk that takes no change) ─► object store ─► ls, get, verify
 //! ```
-//! To open a store repairs it, and a running hub holds its lock: so a copy is opened, and what is there stays as it is. Whoever may
-//! not read the folder learns nothing; there is no way in over a socket.
+//! To open a store repairs it, and a running hub holds its lock: so it is opened on a disk that changes nothing, and what is there stays as
+//! it is, however full the disk is and if it can only be read. Whoever may not read the folder learns nothing; there is no way in over a socket.
 
-mod copy;
+mod contents;
 mod redact;
+mod untouched;
 
 use std::{
     io::{self, Write},
@@ -25,7 +26,10 @@ use kube_wire::{
 };
 use object_store::{Restored, Stored};
 
-use self::copy::{Contents, CopyError};
+pub use self::contents::ReadError;
+pub(crate) use self::contents::remove_copies;
+
+use self::contents::Contents;
 use crate::status::{columns, resource_name};
 
 /// Arguments of `cache`.
@@ -45,9 +49,9 @@ pub struct CacheCommandArgs {
 pub enum CacheCommand {
     /// List what is held: one line a subscription.
     Ls,
-    /// Print one object as JSON.
+    /// Print one object as JSON: of several copies the newest. Whose that is goes to the standard error.
     Get(GetArgs),
-    /// Read every file, check every frame and decode every object; exit code 1 if something is damaged.
+    /// Read every file, check every frame, open what is sealed and decode every object; exit code 1 if something is damaged.
     ///
     /// Nothing is repaired: the hub does that when it starts, and fetches anew what was damaged. A file that ends early, as after a
     /// loss of power, is read up to there and is no damage as long as a whole list is in it; one in which records follow what does not read is named.
@@ -74,9 +78,12 @@ pub struct GetArgs {
 pub enum InspectError {
     /// The store cannot be read.
     #[error("--root-dir: {0}")]
-    Copy(#[from] CopyError),
+    Read(#[from] ReadError),
     /// There is no such object.
-    #[error("no {resource} {key:?} is held; `edge-hub cache ls` lists what is")]
+    #[error(
+        "no {resource} {key:?} is held: `edge-hub cache ls` lists what is; write resources as it does (endpointslices.discovery.k8s.io), and NAMESPACE/NAME \
+         of what has a namespace"
+    )]
     NotHeld {
         /// The resource that was asked for.
         resource: String,
@@ -96,12 +103,16 @@ pub enum InspectError {
     Print(#[from] io::Error),
 }
 
-/// Shows what was asked for.
-pub fn run(args: &CacheCommandArgs, out: &mut dyn Write) -> Result<ExitCode, InspectError> {
-    let contents = copy::read(&args.root_dir)?;
+/// Shows what was asked for, and says beside it, in `err`, what is no part of that.
+pub fn run(
+    args: &CacheCommandArgs,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> Result<ExitCode, InspectError> {
+    let contents = contents::read(&args.root_dir)?;
     match &args.command {
         CacheCommand::Ls => list(&contents, out)?,
-        CacheCommand::Get(wanted) => get(&contents, wanted, out)?,
+        CacheCommand::Get(wanted) => get(&contents, wanted, out, err)?,
         CacheCommand::Verify => return verify(&contents, &args.root_dir, out),
     }
     Ok(ExitCode::SUCCESS)
@@ -137,16 +148,23 @@ fn list(contents: &Contents, out: &mut dyn Write) -> io::Result<()> {
     contents.problems.iter().try_for_each(|problem| writeln!(out, "damaged: {problem}"))
 }
 
-fn get(contents: &Contents, wanted: &GetArgs, out: &mut dyn Write) -> Result<(), InspectError> {
+fn get(
+    contents: &Contents,
+    wanted: &GetArgs,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> Result<(), InspectError> {
     let GetArgs { resource: name, key, show_secrets } = wanted;
-    let found = contents.restored.iter().find_map(|restored| {
+    let copies = contents.restored.iter().filter_map(|restored| {
         let (_, _, resource) = named(&restored.subscription.0);
         let resource = resource.filter(|resource| resource_name(resource) == *name)?;
         let object = restored.objects.iter().find(|object| object.key == key.as_bytes())?;
-        Some((resource, object))
+        Some((&restored.subscription, resource, object))
     });
-    let (resource, object) =
-        found.ok_or_else(|| InspectError::NotHeld { resource: name.clone(), key: key.clone() })?;
+    // Several may hold it, and one of them may have been read long ago. Of equal ones the first by its name.
+    let newest = copies.rev().max_by_key(|(_, _, object)| object.version);
+    let (subscription, resource, object) =
+        newest.ok_or_else(|| InspectError::NotHeld { resource: name.clone(), key: key.clone() })?;
     let unreadable = |problem: String| InspectError::Unreadable { key: key.clone(), problem };
     let text = match encoding(object) {
         Encoding::Json => object.body.to_vec(),
@@ -157,6 +175,7 @@ fn get(contents: &Contents, wanted: &GetArgs, out: &mut dyn Write) -> Result<(),
     if !show_secrets && resource.group.is_empty() && &*resource.resource == "secrets" {
         redact::secret(&mut value);
     }
+    writeln!(err, "from {subscription}, at version {}", object.version)?;
     Ok(writeln!(out, "{value:#}")?)
 }
 
@@ -171,6 +190,10 @@ fn verify(contents: &Contents, root: &Path, out: &mut dyn Write) -> Result<ExitC
             }
         }
     }
+    let checked = contents.blobs.check().map_err(ReadError::from)?;
+    damaged.extend(checked.problems.iter().map(|(name, problem)| {
+        name.as_ref().map_or_else(|| problem.to_string(), |name| format!("{name}: {problem}"))
+    }));
     for problem in &damaged {
         writeln!(out, "damaged: {problem}")?;
     }
@@ -178,8 +201,9 @@ fn verify(contents: &Contents, root: &Path, out: &mut dyn Write) -> Result<ExitC
     let count = contents.restored.len();
     writeln!(
         out,
-        "{}: {count} subscriptions with {objects} objects read, {} damaged",
+        "{}: {count} subscriptions with {objects} objects and {} documents read, {} damaged",
         root.display(),
+        checked.count,
         damaged.len()
     )?;
     Ok(if damaged.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(exit::CHECK_FAILED) })

@@ -6,7 +6,7 @@
 //!  Args ─► hostnet::run ─► observe (conf dir, journal) ─► plan (pure) ─► journal first, then each operation
 //!                       └► check (kubelet, CNI plugin, conf dir) ─► report
 //! ```
-//! The library prints only to the writer that it is given.
+//! The library prints only to the writers that it is given.
 
 use std::{io::Write, process::ExitCode};
 
@@ -78,8 +78,8 @@ impl Error {
     }
 }
 
-/// Runs a command and says how the process ends.
-pub fn run(command: Command, out: &mut dyn Write) -> Result<ExitCode, Error> {
+/// Runs a command and says how the process ends. What it prints goes to `out`, a word beside that to `err`.
+pub fn run(command: Command, out: &mut dyn Write, err: &mut dyn Write) -> Result<ExitCode, Error> {
     match command {
         Command::Run(args) => {
             run::run(*args)?;
@@ -93,7 +93,7 @@ pub fn run(command: Command, out: &mut dyn Write) -> Result<ExitCode, Error> {
             manifest::run(&args, out)?;
             Ok(ExitCode::SUCCESS)
         }
-        Command::Cache(args) => Ok(inspect::run(&args, out)?),
+        Command::Cache(args) => Ok(inspect::run(&args, out, err)?),
         Command::Hostnet(args) => Ok(hostnet::run(args, &mut hostnet::RealDisk, out)?),
     }
 }

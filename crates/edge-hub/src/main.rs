@@ -12,6 +12,6 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(code) => return code,
     };
-    edge_hub::run(command, &mut io::stdout().lock())
+    edge_hub::run(command, &mut io::stdout().lock(), &mut io::stderr())
         .unwrap_or_else(|error| exit::fail("edge-hub", error.exit_code(), &error))
 }

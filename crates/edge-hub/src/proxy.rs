@@ -9,21 +9,24 @@
 mod forward;
 mod places;
 mod refuse;
+pub(crate) mod whole;
 mod written;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Router,
     body::Body,
     extract::{ConnectInfo, State},
 };
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header, request::Parts};
+use http_body::Body as _;
 use kube_wire::{
     request::{ApiPath, RequestInfo, ResourcePath, Verb},
     resource::ObjectKey,
     status::Status,
 };
+use tokio::time::timeout;
 use tracing::debug;
 
 use self::places::ANSWERS;
@@ -39,8 +42,11 @@ use crate::{
         tables::{self, Tables},
     },
     serve,
-    upstream::UpstreamError,
+    upstream::{LinkState, UpstreamError},
 };
+
+/// How long after a request broke it may take until the link that it went over is known to have gone.
+const LINK_IS_KNOWN: Duration = Duration::from_secs(1);
 
 /// Answers every request that comes in over one of the listeners.
 pub fn router(hub: Arc<Hub>) -> Router {
@@ -88,7 +94,9 @@ async fn answer(
         }
         ApiPath::NonResource(_) => hand_on(hub, caller, request).await,
         ApiPath::Resource(path) => {
-            let reads = matches!(info.verb, Verb::Get | Verb::List | Verb::Watch);
+            // To HEAD the API server has no answer, whatever its path is.
+            let reads =
+                request.method() == Method::GET && matches!(info.verb, Verb::Get | Verb::List | Verb::Watch);
             // Whose rights count then is the API server's to say; here the caller's own would be taken.
             if impersonates(request.headers()) {
                 let write = written::of(&info, path, request.uri());
@@ -96,35 +104,7 @@ async fn answer(
                 return Ok(written::note(hub, write, answer).await);
             }
             if reads && path.subresource.is_none() && !path.verb_in_path {
-                let (mut parts, body) = request.into_parts();
-                let filter = match serve::read(hub, caller, info.verb, path, &parts).await? {
-                    serve::Read::Answer(response) => return Ok(response),
-                    serve::Read::HandOn => None,
-                    serve::Read::HandOnThrough(filter) => Some(filter),
-                };
-                if filter.is_some() {
-                    parts.headers.remove(header::ACCEPT_ENCODING);
-                }
-                let query = parts.uri.query().unwrap_or_default().to_owned();
-                let kept = tables::is_wanted(&parts.headers, &query);
-                let answer = hand_on(hub, caller, Request::from_parts(parts, body)).await?;
-                match answer.status() {
-                    StatusCode::OK => {
-                        hub.subscriptions.passed_by(&path.resource);
-                        serve::handed_on::answered(hub, caller, info.verb, path, &query);
-                    }
-                    StatusCode::FORBIDDEN => {
-                        serve::handed_on::refused(hub, caller, info.verb, path, &query).await;
-                    }
-                    _ => {}
-                }
-                if info.verb == Verb::Watch {
-                    return Ok(serve::handed_on::while_allowed(hub, caller, path, &query, answer));
-                }
-                if let Some(filter) = filter {
-                    return serve::handed_on::through(&filter, answer).await;
-                }
-                return Ok(if kept { keep_table(hub, caller, path, &query, answer) } else { answer });
+                return read(hub, caller, info.verb, path, request).await;
             }
             if node_tokens::is_request(caller, &info) {
                 return node_token(hub, caller, request).await;
@@ -145,6 +125,76 @@ async fn answer(
     }
 }
 
+/// A read of a resource. If the link goes while it is handed on, what is held may answer it once that is known, or the next link.
+async fn read(
+    hub: &Arc<Hub>,
+    caller: &Caller,
+    verb: Verb,
+    path: &ResourcePath,
+    request: Request<Body>,
+) -> Result<Response<Body>, Box<Status>> {
+    let (parts, body) = request.into_parts();
+    let may_repeat = verb != Verb::Watch && body.is_end_stream();
+    let mut link = hub.upstream.state();
+    let is_up = |state: &LinkState| matches!(state, LinkState::Up(_));
+    let was_up = is_up(&link.borrow_and_update());
+    let status = match read_once(hub, caller, verb, path, &parts, body).await {
+        Err(status) if status.code == 503 && may_repeat && was_up => status,
+        result => return result,
+    };
+    // An API server that is only slow is not to be asked the same again.
+    if timeout(LINK_IS_KNOWN, link.changed()).await.is_err() {
+        return Err(status);
+    }
+    let again = read_once(hub, caller, verb, path, &parts, Body::empty()).await;
+    if !again.as_ref().is_err_and(|status| status.code == 503) {
+        return again;
+    }
+    match timeout(LINK_IS_KNOWN, link.wait_for(is_up)).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(_)) | Err(_) => return again,
+    }
+    read_once(hub, caller, verb, path, &parts, Body::empty()).await
+}
+
+/// A read of a resource: answered from what is held, or handed on.
+async fn read_once(
+    hub: &Arc<Hub>,
+    caller: &Caller,
+    verb: Verb,
+    path: &ResourcePath,
+    parts: &Parts,
+    body: Body,
+) -> Result<Response<Body>, Box<Status>> {
+    let filter = match serve::read(hub, caller, verb, path, parts).await? {
+        serve::Read::Answer(response) => return Ok(response),
+        serve::Read::HandOn => None,
+        serve::Read::HandOnThrough(filter) => Some(filter),
+    };
+    let mut handed = parts.clone();
+    if filter.is_some() {
+        handed.headers.remove(header::ACCEPT_ENCODING);
+    }
+    let answer = hand_on(hub, caller, Request::from_parts(handed, body)).await?;
+    let query = parts.uri.query().unwrap_or_default();
+    match answer.status() {
+        StatusCode::OK => {
+            hub.subscriptions.passed_by(&path.resource);
+            serve::handed_on::answered(hub, caller, verb, path, query);
+        }
+        StatusCode::FORBIDDEN => serve::handed_on::refused(hub, caller, verb, path, query).await,
+        _ => {}
+    }
+    if verb == Verb::Watch {
+        return Ok(serve::handed_on::while_allowed(hub, caller, path, query, answer));
+    }
+    if let Some(filter) = filter {
+        return serve::handed_on::through(&filter, answer).await;
+    }
+    let kept = tables::is_wanted(&parts.headers, query);
+    Ok(if kept { keep_table(hub, caller, path, query, answer) } else { answer })
+}
+
 /// Whether the caller wants to be somebody else for this request (`Impersonate-User`, `-Group`, `-Uid`, `-Extra-…`).
 fn impersonates(headers: &HeaderMap) -> bool {
     headers.keys().any(|name| name.as_str().starts_with("impersonate-"))
@@ -161,13 +211,15 @@ async fn hand_on(hub: &Hub, caller: &Caller, request: Request<Body>) -> Result<R
                 Standing::IssuedTo(owner) => Some(owner),
                 Standing::Unknown => None,
             };
-            Some(ANSWERS.take(holder).ok_or_else(|| Box::new(crowded()))?)
+            let place = ANSWERS.take(holder.clone()).ok_or_else(|| Box::new(crowded()))?;
+            Some((place, whole::Of(holder)))
         }
         Caller::Node | Caller::Certificate(_) => None,
     };
     let answer = forward::forward(hub, caller, &credential, request).await;
-    let answer = answer.map_err(|error| Box::new(offline(&error)))?;
-    let Some(place) = place else { return Ok(answer) };
+    let mut answer = answer.map_err(|error| Box::new(offline(&error)))?;
+    let Some((place, of)) = place else { return Ok(answer) };
+    answer.extensions_mut().insert(of);
     Ok(answer.map(|body| Body::new(Keeping::new(body, place))))
 }
 
@@ -217,7 +269,7 @@ async fn node_token(
         Err(status) if status.code == 503 => {
             let exists =
                 |namespace: &str, pod: &str, uid: &str| local_pods::may_exist(hub, namespace, pod, uid);
-            node_tokens::answer(&hub.storage, &name, exists).ok_or(status)
+            node_tokens::answer(&hub.storage, &name, hub.tokens.time.now(), exists).ok_or(status)
         }
         Err(status) => Err(status),
     }

@@ -5,6 +5,7 @@
 //! ```
 
 mod ask;
+mod configuration;
 mod table;
 mod view;
 

@@ -65,6 +65,8 @@ pub struct Storage {
     unstored: Arc<Mutex<BTreeMap<String, Unstored>>>,
     /// Documents that the disk does not take.
     unwritten: Arc<Unwritten>,
+    /// What else could not be made beside it at the start.
+    unmade: Arc<Mutex<Vec<String>>>,
     /// Whose turn it is to change a document by what it says.
     turn: Arc<Mutex<()>>,
 }
@@ -111,8 +113,9 @@ impl Storage {
         }
         let (blobs, unreadable) = (store.blobs(), Arc::new(Mutex::new(unreadable)));
         let store = Arc::new(Mutex::new(store));
-        let (unstored, unwritten, turn) = (Arc::default(), Arc::default(), Arc::default());
-        Ok((Self { store, blobs, unreadable, unstored, unwritten, turn }, caches))
+        let (unstored, unwritten, unmade) = (Arc::default(), Arc::default(), Arc::default());
+        let turn = Arc::default();
+        Ok((Self { store, blobs, unreadable, unstored, unwritten, unmade, turn }, caches))
     }
 
     /// Stores a whole list, which takes the place of all before it. Says whether it was taken.
@@ -179,9 +182,15 @@ impl Storage {
 
     /// What the disk does not take, and why.
     pub fn unstored(&self) -> Vec<String> {
+        let unmade = self.unmade.lock().clone();
         let unstored = self.unstored.lock();
         let streams = unstored.iter().map(|(whose, unstored)| format!("{whose}: {}", unstored.why));
-        streams.chain(self.unwritten.list()).collect()
+        unmade.into_iter().chain(streams).chain(self.unwritten.list()).collect()
+    }
+
+    /// Notes what could not be made on the disk beside the store, and why: [`Storage::unstored`] tells of it until the end of the process.
+    pub fn goes_without(&self, what: String) {
+        self.unmade.lock().push(what);
     }
 
     /// Removes a subscription, by its name. Waits for the disk; others are stored meanwhile.

@@ -1,6 +1,7 @@
 //! Small files by name, each replaced as a whole: discovery, tokens, answers of reviews.
 
 use std::{
+    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -29,6 +30,15 @@ pub struct Blobs {
     /// Held by who writes: two that write the same blob would share its temporary file.
     writing: Mutex<()>,
     _lock: FolderLock,
+}
+
+/// What [`Blobs::check`] found.
+#[derive(Debug, Default)]
+pub struct Checked {
+    /// How many files were looked at.
+    pub count: usize,
+    /// What is wrong with which, in the order of their names; none where the file does not say it any more.
+    pub problems: Vec<(Option<String>, Error)>,
 }
 
 impl Blobs {
@@ -62,20 +72,49 @@ impl Blobs {
         let path = self.path(name);
         let mut file = Vec::new();
         match self.disk.read(&path, &mut file) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             result => result.map_err(failed("read", &path))?,
         }
-        let damaged = || Error::Damaged { path: path.clone() };
-        match Frame::parse(0, &file) {
-            Parsed::Frame(frame, length) if length == file.len() && frame.key == name.as_bytes() => {
-                match frame.kind {
-                    Kind::Blob => Ok(Some(Bytes::copy_from_slice(frame.body))),
-                    Kind::SealedBlob => self.open(name, &path, frame.body).map(Some),
-                    _ => Err(damaged()),
+        match whole(&file) {
+            Some(frame) if frame.key == name.as_bytes() => self.content(name, &path, &frame).map(Some),
+            _ => Err(Error::Damaged { path }),
+        }
+    }
+
+    /// Reads all that is stored, and opens what is sealed: how many there are, and those that cannot be read or are not as they were written. Each
+    /// with its name, where the file still says it.
+    pub fn check(&self) -> Result<Checked, Error> {
+        let mut checked = Checked::default();
+        let mut file = Vec::new();
+        for name in self.disk.list(&self.dir).map_err(failed("list", &self.dir))? {
+            let path = self.dir.join(&name);
+            // What an interrupted write left is nobody's.
+            if path.extension().is_some_and(|extension| extension == "new") {
+                continue;
+            }
+            match self.disk.read(&path, &mut file) {
+                // It was removed meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => checked.problems.push((None, failed("read", &path)(error).into())),
+                Ok(()) => {
+                    let frame = whole(&file);
+                    let named = frame.as_ref().and_then(|frame| {
+                        let name = std::str::from_utf8(frame.key).ok()?;
+                        (self.path(name) == path).then_some((name, frame))
+                    });
+                    match named {
+                        Some((name, frame)) => {
+                            let problem = self.content(name, &path, frame).err();
+                            checked.problems.extend(problem.map(|problem| (Some(name.to_owned()), problem)));
+                        }
+                        None => checked.problems.push((None, Error::Damaged { path })),
+                    }
                 }
             }
-            _ => Err(damaged()),
+            checked.count += 1;
         }
+        checked.problems.sort_by_cached_key(|(name, problem)| (name.clone(), problem.to_string()));
+        Ok(checked)
     }
 
     /// The names of all that is stored, but of what cannot be read. All of it is read for that.
@@ -118,6 +157,14 @@ impl Blobs {
         Ok(())
     }
 
+    fn content(&self, name: &str, path: &Path, frame: &Frame<'_>) -> Result<Bytes, Error> {
+        match frame.kind {
+            Kind::Blob => Ok(Bytes::copy_from_slice(frame.body)),
+            Kind::SealedBlob => self.open(name, path, frame.body),
+            _ => Err(Error::Damaged { path: path.to_owned() }),
+        }
+    }
+
     fn open(&self, name: &str, path: &Path, body: &[u8]) -> Result<Bytes, Error> {
         let damaged = || Error::Damaged { path: path.to_owned() };
         let (id, content) = body.split_first_chunk::<{ size_of::<KeyId>() }>().ok_or_else(damaged)?;
@@ -146,6 +193,14 @@ impl Blobs {
 
     fn path(&self, name: &str) -> PathBuf {
         self.dir.join(hex(name.as_bytes())).with_extension("blob")
+    }
+}
+
+/// The one frame that a file is.
+fn whole(file: &[u8]) -> Option<Frame<'_>> {
+    match Frame::parse(0, file) {
+        Parsed::Frame(frame, length) if length == file.len() => Some(frame),
+        _ => None,
     }
 }
 

@@ -51,6 +51,10 @@ impl Disk for RealDisk {
     fn create_dir(&self, path: &Path) -> io::Result<()> {
         match DirBuilder::new().mode(0o700).create(path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {
+                // One that is so already is left alone: a file system that can only be read is no reason not to read it.
+                if fs::metadata(path)?.permissions().mode() & 0o7777 == 0o700 {
+                    return Ok(());
+                }
                 fs::set_permissions(path, fs::Permissions::from_mode(0o700))
             }
             result => result,
@@ -112,13 +116,21 @@ impl Disk for RealDisk {
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {
         let mut options = OpenOptions::new();
-        let mut file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        let opened = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
+        let mut file = match opened {
+            // The lock of one that is there can be had all the same, and keeps others out as well.
+            Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {
+                File::open(path).map_err(|_| error)?
+            }
+            opened => opened?,
+        };
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::WouldBlock.into()),
             Err(TryLockError::Error(error)) => return Err(error),
         }
-        // Only for the message of who finds it locked: a full disk must not keep the store from being read.
+        // Only for the message of who finds it locked: a full disk, or one that can only be read, must not keep the store
+        // from being read.
         let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
         Ok(Box::new(file))
     }

@@ -19,7 +19,7 @@ mod statistics;
 mod store;
 
 pub use crate::{
-    blobs::Blobs,
+    blobs::{Blobs, Checked},
     disk::{Disk, RealDisk},
     error::{DiskError, Error, OpenError},
     log::Sizes,

@@ -27,14 +27,20 @@ pub fn write(path: &Path, content: &[u8]) -> io::Result<()> {
 pub fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        // A file system that can only be read says that of a file that is not there, too.
+        Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem && !fs::exists(path)? => Ok(()),
         Err(error) => Err(error),
         Ok(()) => sync_folder(path),
     }
 }
 
-/// Makes a folder, and those above it, that only its owner may look into.
+/// Makes a folder, and those above it, that only its owner may look into. One that is so already is left alone: it may be on a file system
+/// that can only be read.
 pub fn folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    if fs::metadata(path)?.permissions().mode() & 0o7777 == 0o700 {
+        return Ok(());
+    }
     fs::set_permissions(path, Permissions::from_mode(0o700))
 }
 
@@ -71,6 +77,24 @@ mod tests {
         assert!(!unfinished(&path).exists());
         remove(&path).unwrap();
         remove(&path).unwrap();
+        fs::remove_dir(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_is_as_it_should_be_is_not_written_to() {
+        use std::os::unix::fs::MetadataExt;
+
+        let folder = std::env::temp_dir().join(format!("isthmus-private-folder-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        fs::set_permissions(&folder, Permissions::from_mode(0o755)).unwrap();
+        super::folder(&folder).unwrap();
+        let made = fs::metadata(&folder).unwrap();
+        assert_eq!(made.permissions().mode() & 0o7777, 0o700);
+        // Longer than the clock of a file system takes to go on.
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        super::folder(&folder).unwrap();
+        let changed = |metadata: &fs::Metadata| (metadata.ctime(), metadata.ctime_nsec());
+        assert_eq!(changed(&fs::metadata(&folder).unwrap()), changed(&made));
         fs::remove_dir(&folder).unwrap();
     }
 }

@@ -16,12 +16,12 @@ use tracing::debug;
 
 use super::{
     Token, User,
-    jwt::{Expected, KeySet, Refused, claimed_expiry},
+    jwt::{Expected, KeySet, Refused, claimed_begin, claimed_expiry},
+    known_time::{KnownTime, clock},
     refusals::Refusals,
 };
 use crate::{
     make_room::make_room,
-    offline::documents::unix_seconds,
     queue::Queue,
     upstream::{Credential, Upstream, json},
 };
@@ -58,12 +58,12 @@ pub struct Offline {
 }
 
 impl Offline {
-    /// The user of a token that is good at `now` (Unix seconds).
-    fn user(&self, token: &str, now: i64) -> Result<User, Refused> {
+    /// The user of a token that is good at `now`, and since when it is (Unix seconds).
+    fn user(&self, token: &str, now: i64) -> Result<(User, i64), Refused> {
         let Expected { issuer, audiences } = &self.expected;
         let audiences = if self.learnt.is_empty() { audiences } else { &self.learnt };
         let expected = Expected { issuer: issuer.clone(), audiences: audiences.clone() };
-        self.keys.verify(token, &expected, now).map(|(user, _)| user)
+        self.keys.verify(token, &expected, now)
     }
 }
 
@@ -142,6 +142,8 @@ pub struct Tokens {
     learnt: Mutex<Vec<String>>,
     /// There are others than before.
     learning: Notify,
+    /// By which tokens end.
+    pub time: KnownTime,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -152,16 +154,13 @@ struct ReviewedUser {
     groups: Vec<Box<str>>,
 }
 
-impl Token {
-    /// Whether a token that was good has expired since; one that does not say when has not.
-    pub fn has_expired(&self) -> bool {
-        claimed_expiry(self.expose()).is_some_and(|expiry| expiry <= unix_now())
-    }
-}
-
 impl Tokens {
-    /// Asks over `upstream`; `refused` is what [`Tokens::export`] gave before a restart.
-    pub fn new(upstream: Upstream, refused: Option<&[u8]>) -> Self {
+    /// Asks over `upstream`; `refused` is what [`Tokens::export`] gave before a restart, and `been` a time that has been (Unix seconds).
+    pub fn new(upstream: Upstream, refused: Option<&[u8]>, been: Option<i64>) -> Self {
+        let time = KnownTime::default();
+        if let Some(been) = been {
+            time.has_been(been);
+        }
         Self {
             upstream,
             offline: ArcSwapOption::empty(),
@@ -169,9 +168,10 @@ impl Tokens {
             asking: Mutex::default(),
             issued: Queue::new(REVIEWS, WAITING),
             others: Queue::new(REVIEWS, WAITING),
-            refused: Mutex::new(Refusals::restore(refused.unwrap_or_default(), unix_now())),
+            refused: Mutex::new(Refusals::restore(refused.unwrap_or_default(), clock())),
             learnt: Mutex::default(),
             learning: Notify::new(),
+            time,
         }
     }
 
@@ -218,6 +218,11 @@ impl Tokens {
         let result = self.ask(token, digest).await;
         *outcome = Some(result.clone());
         result
+    }
+
+    /// Whether a token that was good has expired since; one that does not say when has not.
+    pub fn has_expired(&self, token: &Token) -> bool {
+        claimed_expiry(token.expose()).is_some_and(|expiry| expiry <= self.time.now())
     }
 
     fn believed(&self, token: &Sha256Digest) -> Option<Result<Arc<User>, TokenError>> {
@@ -269,7 +274,8 @@ impl Tokens {
     }
 
     async fn ask(&self, token: &Token, digest: Sha256Digest) -> Result<Arc<User>, TokenError> {
-        let queue = if self.signed_for(token).is_some() { &self.issued } else { &self.others };
+        let is_issued = self.signed_for(token).is_some();
+        let queue = if is_issued { &self.issued } else { &self.others };
         let Some(turn) = queue.turn().await else {
             return Err(TokenError::Passing("too many others are asked about".to_owned()));
         };
@@ -286,11 +292,14 @@ impl Tokens {
         let whose = match &result {
             Ok(user) => {
                 self.refused.lock().forget(&digest);
+                if let Some(begin) = claimed_begin(token.expose()).filter(|_| is_issued) {
+                    self.time.was(begin);
+                }
                 Some(user.name.clone())
             }
             Err(_) => self.note_refusal(token, digest),
         };
-        let until = expiry.map(|expiry| expiry.saturating_sub(unix_now()));
+        let until = expiry.map(|expiry| expiry.saturating_sub(clock()));
         let until = until
             .map_or(BELIEVED, |left| Duration::from_secs(u64::try_from(left).unwrap_or(0)).min(BELIEVED));
         self.remember(digest, Answer { result: result.clone(), whose, until: now + until }, now);
@@ -342,7 +351,7 @@ impl Tokens {
     /// Keeps that the token was refused, and says whose it is if the cluster signed it.
     fn note_refusal(&self, token: &Token, digest: Sha256Digest) -> Option<Box<str>> {
         let whose = self.signed_for(token);
-        self.refused.lock().note(digest, whose.clone(), claimed_expiry(token.expose()), unix_now());
+        self.refused.lock().note(digest, whose.clone(), claimed_expiry(token.expose()), clock());
         whose
     }
 
@@ -353,8 +362,11 @@ impl Tokens {
         if self.refused.lock().hold(&token.digest()) {
             return Err(TokenError::Refused("the API server refused it while it could be asked".to_owned()));
         }
-        match offline.user(token.expose(), unix_now()) {
-            Ok(user) => Ok(Arc::new(user)),
+        match offline.user(token.expose(), self.time.now()) {
+            Ok((user, since)) => {
+                self.time.has_been(since);
+                Ok(Arc::new(user))
+            }
             Err(Refused::Endless) => {
                 Err(TokenError::Unavailable(format!("{unchecked}; {}", Refused::Endless)))
             }
@@ -372,10 +384,6 @@ fn add(all: &mut Vec<String>, more: Vec<String>) -> bool {
         }
     }
     all.len() > before
-}
-
-fn unix_now() -> i64 {
-    i64::try_from(unix_seconds()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -1,12 +1,11 @@
-//! The keys of OpenYurt's ConfigMaps. What cannot be read is left out and named in a warning: one bad entry must not undo the rest.
+//! The keys of OpenYurt's ConfigMaps. What cannot be read is left out and told of: one bad entry must not undo the rest.
 
 use std::collections::BTreeSet;
 
 use api::names::{CACHE_AGENTS, POOL_SCOPED_METADATA};
 use kube_wire::resource::GroupVersionResource;
-use tracing::warn;
 
-use super::{Layer, list, resource};
+use super::{Layer, components, list, resource};
 use crate::filters::FilterName;
 
 /// Resources of which one stream serves everyone.
@@ -14,37 +13,56 @@ type Pooled = BTreeSet<GroupVersionResource>;
 
 /// `yurt-hub-cfg`: `cache_agents`, and the filters by name with their further components. `data` gives the value of a key.
 pub fn yurt_hub_cfg(data: impl Fn(&str) -> Option<String>) -> Layer {
-    let names = |key: &str| data(key).map(|text| list(&text).map(Into::into).collect());
-    let components = FilterName::ALL.into_iter().filter_map(|name| Some((name, names(name.as_str())?)));
+    let names = |key: &str| data(key).map(|text| components(list(&text)));
+    let of_filters = FilterName::ALL.into_iter().filter_map(|name| Some((name, names(name.as_str())?)));
     Layer {
         cache_agents: names(CACHE_AGENTS).unwrap_or_default(),
-        components: components.collect(),
+        components: of_filters.collect(),
         ..Layer::default()
     }
 }
 
-/// Those of the keys of `yurt-hub-cfg` that mean nothing here: misspelt, or of a filter that there is no more.
-pub fn unknown_of_yurt_hub_cfg(keys: Vec<String>) -> Vec<String> {
-    let known = |key: &String| key == CACHE_AGENTS || FilterName::ALL.iter().any(|name| name.as_str() == key);
-    keys.into_iter().filter(|key| !known(key)).collect()
+/// What of [`yurt_hub_cfg`] counts for nothing.
+pub fn problems_of_yurt_hub_cfg(said: &Layer, keys: Vec<String>) -> Vec<String> {
+    let mut problems = unknown_of_yurt_hub_cfg(keys);
+    problems.extend(said.nameless(CACHE_AGENTS, ""));
+    problems
 }
 
-/// `leader-hub-<pool>`: `pool-scoped-metadata`. `before` is what it said last: that stays in force while it says something of which
-/// nothing can be read.
-pub fn leader_hub(data: impl Fn(&str) -> Option<String>, before: Option<&Pooled>) -> Layer {
-    let pooled = data(POOL_SCOPED_METADATA).and_then(|text| {
-        let (good, bad): (Vec<_>, Vec<_>) =
-            list(&text).map(|entry| (entry, resource(entry))).partition(|(_, resource)| resource.is_some());
-        for (entry, _) in &bad {
-            warn!(key = POOL_SCOPED_METADATA, entry, "not group/version/resource, such as /v1/services");
+/// What there is to say of keys of `yurt-hub-cfg` that mean nothing here: misspelt, or of a filter that there is no more.
+fn unknown_of_yurt_hub_cfg(keys: Vec<String>) -> Vec<String> {
+    let known = |key: &String| key == CACHE_AGENTS || FilterName::ALL.iter().any(|name| name.as_str() == key);
+    let problem = |key| format!("{key}: nothing reads it: keys are {CACHE_AGENTS} and the names of filters");
+    keys.into_iter().filter(|key| !known(key)).map(problem).collect()
+}
+
+/// `leader-hub-<pool>`: `pool-scoped-metadata`, and what of it counts for nothing. An error if nothing of it can be read, why: then what it said last stays
+/// in force.
+pub fn leader_hub(
+    data: impl Fn(&str) -> Option<String>,
+) -> Result<(Option<Pooled>, Vec<String>), Vec<String>> {
+    let Some(text) = data(POOL_SCOPED_METADATA) else {
+        let problem = format!(
+            "{POOL_SCOPED_METADATA} is not there: what is shared goes by the file of --config, or the default"
+        );
+        return Ok((None, vec![problem]));
+    };
+    let (mut pooled, mut problems) = (Pooled::new(), Vec::new());
+    for entry in list(&text) {
+        match resource(entry) {
+            Some(resource) => drop(pooled.insert(resource)),
+            None => problems.push(format!(
+                "{POOL_SCOPED_METADATA}: entry {entry:?} is not group/version/resource, such as /v1/services"
+            )),
         }
-        if good.is_empty() && !bad.is_empty() {
-            warn!(key = POOL_SCOPED_METADATA, "nothing of it can be read: the configuration stays as it was");
-            return before.cloned();
-        }
-        Some(good.into_iter().filter_map(|(_, resource)| resource).collect())
-    });
-    Layer { pooled, ..Layer::default() }
+    }
+    if pooled.is_empty() && !problems.is_empty() {
+        problems.push(format!(
+            "{POOL_SCOPED_METADATA}: nothing of it can be read: the configuration stays as it was"
+        ));
+        return Err(problems);
+    }
+    Ok((Some(pooled), problems))
 }
 
 #[cfg(test)]
@@ -54,9 +72,8 @@ mod tests {
     #[test]
     fn a_misspelt_key_is_found_and_those_of_openyurt_are_known() {
         let keys = ["cache_agents", "cache-agents", "servicetopology", "masterservice", "Servicetopology"];
-        assert_eq!(
-            unknown_of_yurt_hub_cfg(keys.map(str::to_owned).into()),
-            ["cache-agents", "Servicetopology"]
-        );
+        let unknown = unknown_of_yurt_hub_cfg(keys.map(str::to_owned).into());
+        let unknown: Vec<&str> = unknown.iter().filter_map(|problem| problem.split(':').next()).collect();
+        assert_eq!(unknown, ["cache-agents", "Servicetopology"]);
     }
 }

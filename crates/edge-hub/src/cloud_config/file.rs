@@ -8,7 +8,7 @@ use std::{
 use kube_wire::resource::GroupVersionResource;
 use serde::Deserialize;
 
-use super::{Layer, resource};
+use super::{Layer, components, resource};
 use crate::filters::FilterName;
 
 /// The most a file may hold, in bytes: a mistaken path must not fill the memory.
@@ -23,6 +23,14 @@ const KEYS: [&str; 7] = [
     "filters",
     "tunnel",
     "tunnelDestinations",
+];
+
+/// What the reader says of values of the wrong kind, and the same for people.
+const KINDS: [(&str, &str); 4] = [
+    ("expected sequence start", "here must be a list, as [a, b]"),
+    ("expected mapping start", "here must be names with values, as {a: b}"),
+    ("expected string scalar", "here must be one word"),
+    ("invalid boolean", "here must be true or false"),
 ];
 
 /// What is wrong with the file. Each names it, and the key.
@@ -42,14 +50,12 @@ pub enum FileError {
         /// Which one.
         path: PathBuf,
     },
-    /// No YAML, or an unknown key.
-    #[error(
-        "--config {path}: {reason}; keys are {}", KEYS.join(", ")
-    )]
+    /// No YAML, an unknown key, or a value of the wrong kind.
+    #[error("--config {path}: {reason}")]
     Syntax {
         /// Which one.
         path: PathBuf,
-        /// What the reader says, with the line.
+        /// What the reader says, with the line; and the keys, unless it is about the value of one.
         reason: String,
     },
     /// A value is not as it must be.
@@ -95,7 +101,12 @@ fn syntax(path: &Path, text: &str, error: &serde_saphyr::Error) -> FileError {
     let names_key = ["unknown field", "duplicate mapping key"].into_iter().any(|what| reason.contains(what));
     let at = error.location().filter(|_| !names_key);
     if let Some(key) = at.and_then(|at| key_before(text, at.line(), at.column())) {
+        for (words, plain) in KINDS {
+            reason = reason.replace(words, plain);
+        }
         reason.insert_str(0, &format!("{key}: "));
+    } else {
+        reason = format!("{reason}; keys are {}", KEYS.join(", "));
     }
     FileError::Syntax { path: path.to_owned(), reason }
 }
@@ -144,7 +155,7 @@ fn parse(path: &Path, text: &str) -> Result<Layer, FileError> {
             None => None,
         },
         passed_through: resources("passThroughResources", &pass_through_resources)?,
-        cache_agents: cache_agents.into_iter().map(Into::into).collect(),
+        cache_agents: components(cache_agents.iter().map(String::as_str)),
         tunnel,
         tunnel_destinations: tunnel_destinations
             .iter()
@@ -160,9 +171,9 @@ fn parse(path: &Path, text: &str) -> Result<Layer, FileError> {
             layer.freshness.insert(named("freshness", &of)?, policy);
         }
     }
-    for (name, components) in filters {
+    for (name, more) in filters {
         let name: FilterName = name.parse().map_err(|error| wrong("filters", format!("{error}")))?;
-        layer.components.insert(name, components.into_iter().map(Into::into).collect());
+        layer.components.insert(name, components(more.iter().map(String::as_str)));
     }
     Ok(layer)
 }
@@ -191,7 +202,8 @@ mod tests {
     fn errors_name_the_key_and_the_remedy() {
         for (text, words) in [
             ("poolScope: []", "unknown field `poolScope`"),
-            ("freshness: [", "keys are poolScopeResources"),
+            ("- a", "keys are poolScopeResources"),
+            ("freshness: [", "f: freshness: line 1 column 12: here must be names with values, as {a: b}"),
             ("poolScopeResources: [nodes]", "poolScopeResources: \"nodes\" is not group/version/resource"),
             ("freshness: { /v1/pods: soon }", "write strict, any, or bounded:SECONDS"),
             ("tunnelDestinations: [x]", "tunnelDestinations: \"x\" is not WHAT[@WHERE]=PORTS[:WHO]"),
@@ -201,8 +213,16 @@ mod tests {
                 "cacheAgents: [a]\nfilters: {}\ncacheAgents: [b]\n",
                 "f: line 3 column 1: duplicate mapping key: cacheAgents; keys are poolScopeResources, ",
             ),
-            ("cacheAgents:\n- a\nfreshness:\n  - /v1/pods\n", "f: freshness: "),
-            ("tunnel: true\npoolScopeResources: 3\n", "f: poolScopeResources: "),
+            (
+                "cacheAgents:\n- a\nfreshness:\n  - /v1/pods\n",
+                "f: freshness: line 4 column 3: here must be names with values, as {a: b}",
+            ),
+            (
+                "tunnel: true\npoolScopeResources: 3\n",
+                "f: poolScopeResources: line 2 column 21: here must be a list, as [a, b]",
+            ),
+            ("cacheAgents: [{a: b}]", "f: cacheAgents: line 1 column 15: here must be one word"),
+            ("tunnel: 3", "f: tunnel: line 1 column 9: here must be true or false"),
             ("{cacheAgents: [a], tunnel: 3, filters: {}}", "f: tunnel: "),
             ("{\"poolScopeResources\": 3, \"tunnel\": true}", "f: poolScopeResources: "),
             (

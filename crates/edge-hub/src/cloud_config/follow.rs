@@ -1,11 +1,6 @@
 //! Keeps what is shared and filtered as the file and the cluster say it.
 
-use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 
 use kube_wire::{
     edit::{Field, Message},
@@ -13,28 +8,24 @@ use kube_wire::{
     request::Verb,
     resource::GroupVersionResource,
 };
-use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
-use tracing::{field::display, info, warn};
+use tracing::{info, warn};
 
-use super::{FileError, Layer, leader_hub, private, read, rules, unknown_of_yurt_hub_cfg, yurt_hub_cfg};
+use super::{
+    Layer, followed_file::FollowedFile, in_vain, leader_hub, places::Place, problems_of_yurt_hub_cfg, rules,
+    yurt_hub_cfg,
+};
 use crate::{
     filters::{
         Rules,
-        follow::{Source, Told, named},
+        follow::{Source, named},
     },
     hub::Hub,
     run::Sharing,
     subscriptions::Key,
 };
 
-/// How often the file is looked at.
-const FILE: Duration = Duration::from_millis(500);
-
 const DATA: Field = Field::new("data", 2);
-
-/// The key of the file that says what is shared.
-const POOL_SCOPE_RESOURCES: &str = "poolScopeResources";
 
 /// What was said at the start.
 #[derive(Debug, Clone)]
@@ -57,14 +48,14 @@ pub async fn follow(hub: Arc<Hub>, start: Start, shutdown: CancellationToken) {
 
 async fn run(hub: Arc<Hub>, start: Start) {
     let Start { flags, rules: by_flags, file } = start;
-    let (path, mut file) = file.map_or((None, Layer::default()), |(path, layer)| (Some(path), layer));
-    warn_of_private(&file, POOL_SCOPE_RESOURCES, path.as_deref());
+    let mut file = FollowedFile::new(file);
+    let name = |name: &str| format!("{}/{name}", api::names::NAMESPACE);
     let mut config = Source::new(config_map(api::names::HUB_CONFIG_MAP));
+    let mut config_place = Place::unread(name(api::names::HUB_CONFIG_MAP));
     let mut cluster = Layer::default();
     let mut pool: Option<Arc<str>> = None;
-    let mut leader: Option<Source> = None;
+    let mut leader: Option<(Source, Place)> = None;
     let mut pooled = None;
-    let mut complaint = String::new();
     let mut revision = hub.filters.revision();
     // What an earlier run kept, before it was to be passed through.
     for resource in &hub.sharing.load_full().passed_through {
@@ -74,44 +65,56 @@ async fn run(hub: Arc<Hub>, start: Start) {
         revision.borrow_and_update();
         let current = hub.filters.view().pool.clone();
         if current != pool {
-            if let Some(key) = leader.take().and_then(|source| source.key) {
+            if let Some(key) = leader.take().and_then(|(source, _)| source.key) {
                 hub.subscriptions.close_own(&key);
             }
-            leader = current
-                .as_deref()
-                .map(|pool| Source::new(config_map(&api::names::leader_hub_config_map(pool))));
+            let of_pool = current.as_deref().map(api::names::leader_hub_config_map);
+            leader = of_pool.map(|of| (Source::new(config_map(&of)), Place::unread(name(&of))));
             (pool, pooled) = (current, None);
         }
-        config.read(&hub, |told| match told {
-            Told::Put(object) => {
-                let keys = Message::of(object).map(|message| message.keys(DATA));
-                for key in unknown_of_yurt_hub_cfg(keys.unwrap_or_default()) {
-                    warn!(
-                        config_map = api::names::HUB_CONFIG_MAP,
-                        key, "nothing reads it: keys are cache_agents and the names of filters"
-                    );
-                }
-                cluster = yurt_hub_cfg(data(object));
-            }
-            Told::Gone(_) => cluster = Layer::default(),
-            // What it said holds until it is read anew.
-            Told::Reset => {}
+        config.read_one(&hub, |told| {
+            let Some(object) = told else {
+                cluster = Layer::default();
+                return config_place.is_absent();
+            };
+            cluster = yurt_hub_cfg(data(object));
+            let keys = Message::of(object).map(|message| message.keys(DATA)).unwrap_or_default();
+            let problems = problems_of_yurt_hub_cfg(&cluster, keys);
+            config_place.says(Some(object.resource_version().get()), problems);
         });
-        if let Some(leader) = &mut leader {
-            leader.read(&hub, |told| match told {
-                Told::Put(object) => pooled = leader_hub(data(object), pooled.as_ref()).pooled,
-                Told::Gone(_) => pooled = None,
-                Told::Reset => {}
+        if let Some((source, place)) = &mut leader {
+            source.read_one(&hub, |told| {
+                let Some(object) = told else {
+                    pooled = None;
+                    return place.is_absent();
+                };
+                match leader_hub(data(object)) {
+                    Ok((said, mut problems)) => {
+                        let sharing = hub.sharing.load();
+                        let in_vain = |pooled| in_vain(pooled, &sharing, api::names::POOL_SCOPED_METADATA);
+                        problems.extend(said.iter().flat_map(in_vain));
+                        pooled = said;
+                        place.says(Some(object.resource_version().get()), problems);
+                    }
+                    Err(problems) => place.says_nothing(problems),
+                }
             });
         }
         let cloud = Layer { pooled: pooled.clone(), ..cluster.clone() };
-        apply(&hub, Sharing::resolve(&flags, &file, &cloud), &cloud);
-        hub.filters.set_rules(rules(&by_flags, &file, &cloud));
+        apply(&hub, Sharing::resolve(&flags, &file.layer, &cloud));
+        hub.filters.set_rules(rules(&by_flags, &file.layer, &cloud));
+        let refusal = |source: &Source| Some(format!("it cannot be read: {}", source.refusal()?));
+        let shared_by = leader.as_ref().filter(|_| pooled.is_some()).map(|(_, place)| place.name.as_str());
+        let mut places: Vec<Place> = file.shown(shared_by).into_iter().collect();
+        places.push(config_place.with(refusal(&config)));
+        places.extend(leader.iter().map(|(source, place)| place.with(refusal(source))));
+        hub.configured_by.store(Arc::new(places));
+        let leader = leader.as_mut().map(|(source, _)| source);
         tokio::select! {
             () = config.changed() => {}
-            () = changed(&mut leader) => {}
+            () = changed(leader) => {}
             _ = revision.changed() => {}
-            () = changed_file(path.as_ref(), &mut file, &mut complaint) => {}
+            () = file.changed() => {}
         }
     }
 }
@@ -127,59 +130,20 @@ pub(crate) fn data(object: &Object) -> impl Fn(&str) -> Option<String> {
     move |key| message.as_ref()?.entry(DATA, key)
 }
 
-async fn changed(source: &mut Option<Source>) {
+async fn changed(source: Option<&mut Source>) {
     match source {
         Some(source) => source.changed().await,
         None => std::future::pending().await,
     }
 }
 
-/// Returns when the file says something else. A file that is wrong changes nothing; it is complained of once.
-async fn changed_file(path: Option<&PathBuf>, layer: &mut Layer, complaint: &mut String) {
-    let Some(path) = path else { return std::future::pending().await };
-    loop {
-        sleep(FILE).await;
-        let of = path.clone();
-        let answer = tokio::task::spawn_blocking(move || read(&of)).await;
-        match answer {
-            Ok(Ok(new)) => {
-                complaint.clear();
-                if *layer != new {
-                    warn_of_private(&new, POOL_SCOPE_RESOURCES, Some(path));
-                    *layer = new;
-                    return;
-                }
-            }
-            Ok(Err(error)) => complain(&error, complaint),
-            Err(_) => return std::future::pending().await,
-        }
-    }
-}
-
-fn complain(error: &FileError, last: &mut String) {
-    let error = error.to_string();
-    if *last != error {
-        warn!(%error, "the configuration stays as it was");
-        *last = error;
-    }
-}
-
-/// Says which resources are named in vain, by this key of the file, if there is one, or of a ConfigMap; for when it begins to count.
-fn warn_of_private(layer: &Layer, key: &str, file: Option<&Path>) {
-    let file = file.map(|path| display(path.display()));
-    for resource in layer.pooled.iter().flatten().filter(|resource| private(resource)) {
-        warn!(file, key, %resource, "never shared: who may read which is decided by name");
-    }
-}
-
 /// Puts in force what is shared: what is new begins at once, what is gone ends unless the hub reads it itself. Of what is passed through from now on
 /// nothing is kept.
-fn apply(hub: &Hub, sharing: Sharing, cloud: &Layer) {
+fn apply(hub: &Hub, sharing: Sharing) {
     let before = hub.sharing.load();
     if **before == sharing {
         return;
     }
-    warn_of_private(cloud, api::names::POOL_SCOPED_METADATA, None);
     let pooled = |sharing: &Sharing| -> BTreeSet<_> {
         sharing.pooled.iter().filter(|resource| sharing.keeps(resource)).cloned().collect()
     };

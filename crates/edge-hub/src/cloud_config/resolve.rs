@@ -12,6 +12,17 @@ pub fn private(resource: &GroupVersionResource) -> bool {
     resource.group.is_empty() && ["secrets", "configmaps"].contains(&&*resource.resource)
 }
 
+/// What there is to say of resources that are named in vain by a key.
+pub fn in_vain(pooled: &BTreeSet<GroupVersionResource>, sharing: &Sharing, key: &str) -> Vec<String> {
+    let why = |resource: &GroupVersionResource| match () {
+        () if private(resource) => Some("who may read which is decided by name"),
+        () if !sharing.keeps(resource) => Some("it is passed through"),
+        () => None,
+    };
+    let problem = |resource| Some(format!("{key}: {resource} is never shared: {}", why(resource)?));
+    pooled.iter().filter_map(problem).collect()
+}
+
 impl Sharing {
     /// What is shared, from all that is said; who counts before whom is said at [`super`].
     pub fn resolve(flags: &Layer, file: &Layer, cloud: &Layer) -> Self {
@@ -126,21 +137,33 @@ mod tests {
         assert_eq!(cloud.cache_agents, ["a".into(), "b".into()].into());
         let rules = rules(&Rules::default(), &Layer::default(), &cloud);
         assert!(rules.components[&FilterName::ServiceTopology].contains("ingress"));
-        let before = set(&["/v1/nodes"]);
-        let cases: [(Option<&str>, Option<&[&str]>); 5] = [
+        let cases: [(Option<&str>, Option<&[&str]>); 4] = [
             (
                 Some("/v1/services,bad,discovery.k8s.io/v1/endpointslices"),
                 Some(&["/v1/services", "discovery.k8s.io/v1/endpointslices"]),
             ),
-            (Some("bad"), Some(&["/v1/nodes"])),
             (Some(","), Some(&[])),
             (Some(""), Some(&[])),
             (None, None),
         ];
         for (text, expected) in cases {
-            let said = leader_hub(|_| text.map(str::to_owned), Some(&before));
-            assert_eq!(said, Layer { pooled: expected.map(set), ..Layer::default() }, "{text:?}");
+            let (said, problems) = leader_hub(|_| text.map(str::to_owned)).unwrap();
+            assert_eq!(said, expected.map(set), "{text:?}");
+            let bad = text.is_some_and(|text| text.contains("bad"));
+            assert_eq!(problems.iter().any(|problem| problem.contains("entry \"bad\"")), bad, "{problems:?}");
+            assert_eq!(problems.iter().any(|problem| problem.contains("is not there")), text.is_none());
         }
-        assert_eq!(leader_hub(|_| Some("bad".into()), None), Layer::default());
+        let problems = leader_hub(|_| Some("bad".into())).unwrap_err();
+        assert!(problems[1].ends_with("the configuration stays as it was"), "{problems:?}");
+        let (said, _) = leader_hub(|_| Some("/v1/secrets,/v1/services,/v1/events,a.b/v1/cs".into())).unwrap();
+        let file = Layer { passed_through: set(&["a.b/v1/cs"]), ..Layer::default() };
+        let sharing = Sharing::resolve(&Layer::default(), &file, &Layer::default());
+        let problems = in_vain(&said.unwrap(), &sharing, "pool-scoped-metadata");
+        let expected = [
+            "pool-scoped-metadata: /v1/events is never shared: it is passed through",
+            "pool-scoped-metadata: /v1/secrets is never shared: who may read which is decided by name",
+            "pool-scoped-metadata: a.b/v1/cs is never shared: it is passed through",
+        ];
+        assert_eq!(problems, expected);
     }
 }

@@ -7,7 +7,7 @@ use crate::subscriptions::Owner;
 /// Whoever asks, by the names that rules know components by.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Client {
-    /// From the credential: the name of a `ServiceAccount` or of a component's certificate; `None` for the node.
+    /// From the credential, in lower case: the name of a `ServiceAccount` or of a component's certificate; `None` for the node.
     identity: Option<Box<str>>,
     /// From the `User-Agent`, in lower case, up to the first `/`, as OpenYurt reads it. A hint: agents that use the node's own
     /// credential cannot be told apart otherwise.
@@ -21,8 +21,8 @@ impl Client {
         let identity = match owner {
             Owner::Node | Owner::Users => None,
             Owner::User(user) => match user.strip_prefix("system:serviceaccount:") {
-                Some(account) => account.split_once(':').map(|(_, name)| name.into()),
-                None => user.strip_prefix("system:").map(Into::into),
+                Some(account) => account.split_once(':').map(|(_, name)| name.to_lowercase().into()),
+                None => user.strip_prefix("system:").map(|name| name.to_lowercase().into()),
             },
         };
         let agent = headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();

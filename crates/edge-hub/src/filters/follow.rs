@@ -162,11 +162,7 @@ impl Following {
             self.pool_nodes = None;
         }
         let pool_nodes = &mut self.pool_nodes;
-        self.node_pool.read(&self.hub, |told| match told {
-            Told::Put(pool) => *pool_nodes = Some(members(pool)),
-            Told::Gone(_) => *pool_nodes = None,
-            Told::Reset => {}
-        });
+        self.node_pool.read_one(&self.hub, |pool| *pool_nodes = pool.map(members));
     }
 }
 
@@ -275,6 +271,22 @@ impl Source {
                 Step::Idle => return,
                 Step::Expired { .. } => *cursor = None,
             }
+        }
+    }
+
+    /// The same of a source of one object: tells it when it is new or has changed, and `None` when it is gone, or not there when all is read anew.
+    pub(crate) fn read_one(&mut self, hub: &Hub, mut tell: impl FnMut(Option<&Object>)) {
+        let mut is_missing = false;
+        self.read(hub, |told| {
+            is_missing = matches!(told, Told::Reset);
+            match told {
+                Told::Reset => {}
+                Told::Put(object) => tell(Some(object)),
+                Told::Gone(_) => tell(None),
+            }
+        });
+        if is_missing && self.has_read() {
+            tell(None);
         }
     }
 

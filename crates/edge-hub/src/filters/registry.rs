@@ -148,6 +148,11 @@ impl Filters {
         self.revision.send_modify(|revision| *revision += 1);
     }
 
+    /// The rules by which they are chosen.
+    pub fn rules(&self) -> Arc<Rules> {
+        self.state.lock().rules.clone()
+    }
+
     /// Tells when a filter may have been replaced: to be chosen anew.
     pub fn revision(&self) -> watch::Receiver<u64> {
         self.revision.subscribe()

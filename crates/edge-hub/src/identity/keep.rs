@@ -3,6 +3,7 @@
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
+use rustls_pki_types::CertificateDer;
 use tls::{certificate::Certificate, digest::Sha256Digest, pem_file, window::until};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -18,7 +19,10 @@ use super::{
     shown::Shown,
     view::Report,
 };
-use crate::upstream::{Connector, Endpoint, TlsMaterial, Upstream, jittered};
+use crate::{
+    authenticate::user_of,
+    upstream::{Connector, Endpoint, TlsMaterial, Upstream, jittered},
+};
 
 /// How long to wait after a failure: first and longest.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(2), Duration::from_mins(5));
@@ -253,13 +257,20 @@ impl Keeper {
 
     /// Says how the given one is, and when it ends.
     fn shows_given(&self) -> Option<Timestamp> {
-        let end = end(&self.identity.config.given.0);
+        let certificate = first(&self.identity.config.given.0);
+        let end = certificate.as_ref().and_then(end);
         self.meters.expires(end);
         let state = match end {
             Some(end) if end < Timestamp::now() => IdentityState::Expired,
             _ => IdentityState::Given,
         };
-        self.report.shows(state, end, None);
+        let user: Option<String> = certificate.as_ref().and_then(user_of).map(|user| user.name.into());
+        let before = self.report.view().user;
+        let of = user.as_deref().and_then(|user| user.strip_prefix("system:node:"));
+        if let Some(of) = of.filter(|of| *of != self.identity.config.node && user != before) {
+            warn!(of, node = %self.identity.config.node, "the certificate is that of another node than --node-name: what only this node may read is refused");
+        }
+        self.report.shows(state, user, end, None);
         end
     }
 
@@ -272,11 +283,11 @@ impl Keeper {
                 let state = if lives { IdentityState::Own } else { IdentityState::Expired };
                 let renew_at = lives.then(|| plan::renew_at(validity, own.jitter()));
                 self.meters.expires(Some(validity.not_after));
-                self.report.shows(state, Some(validity.not_after), renew_at);
+                self.report.shows(state, None, Some(validity.not_after), renew_at);
             }
             (None, _) => {
                 self.meters.expires(None);
-                self.report.shows(IdentityState::Missing, None, None);
+                self.report.shows(IdentityState::Missing, None, None, None);
             }
         }
     }
@@ -302,13 +313,17 @@ fn stuck(own: Option<&Own>, token: Option<Result<BootstrapToken, super::TokenErr
 
 /// Whether the first certificate of a file is valid now.
 fn valid(path: &Path) -> bool {
-    end(path).is_some_and(|end| end >= Timestamp::now())
+    first(path).as_ref().and_then(end).is_some_and(|end| end >= Timestamp::now())
 }
 
-/// When it ends; `None` if none can be read, as while it is being written.
-fn end(path: &Path) -> Option<Timestamp> {
-    let chain = pem_file::certificates(path).ok()?;
-    Some(Certificate::from_der(chain.first()?.to_vec()).ok()?.validity().not_after)
+/// The first of a file; `None` if none can be read, as while it is being written.
+fn first(path: &Path) -> Option<CertificateDer<'static>> {
+    pem_file::certificates(path).ok()?.into_iter().next()
+}
+
+/// When it ends.
+fn end(certificate: &CertificateDer<'_>) -> Option<Timestamp> {
+    Some(Certificate::from_der(certificate.to_vec()).ok()?.validity().not_after)
 }
 
 fn digest(certificate: &Path, authorities: &Path) -> Option<Sha256Digest> {

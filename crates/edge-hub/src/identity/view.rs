@@ -27,6 +27,9 @@ pub enum IdentityState {
 pub struct IdentityView {
     /// Where it stands.
     pub state: IdentityState,
+    /// Whose certificate it is, where it was given.
+    #[serde(default)]
+    pub user: Option<String>,
     /// When the certificate ends, RFC 3339.
     pub not_after: Option<String>,
     /// When the next one is asked for, if the hub does that.
@@ -48,11 +51,13 @@ impl Report {
     pub(super) fn shows(
         &self,
         state: IdentityState,
+        user: Option<String>,
         not_after: Option<Timestamp>,
         renew_at: Option<Timestamp>,
     ) {
         let mut view = self.0.lock();
         view.state = state;
+        view.user = user;
         view.not_after = not_after.map(|time| time.to_string());
         view.renew_at = renew_at.map(|time| time.to_string());
     }

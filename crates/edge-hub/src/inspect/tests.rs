@@ -16,7 +16,7 @@ fn secret() -> String {
     .to_string()
 }
 
-/// A hub's folder with one subscription of Secrets in it.
+/// A hub's folder with one subscription of Secrets in it, and two documents.
 fn folder() -> TempDir {
     let root = tempfile::tempdir().unwrap();
     std::fs::write(root.path().join("storage.key"), [7; 32]).unwrap();
@@ -31,14 +31,23 @@ fn folder() -> TempDir {
     store.append(&SubscriptionId::from("node /api/v1/secrets"), &records).unwrap();
     store.flush().unwrap();
     store.sync().unwrap();
+    store.blobs().put("documents", b"{}").unwrap();
+    store.blobs().put_sealed("node-token-a", b"a token").unwrap();
     root
 }
 
-fn shown(root: &TempDir, command: CacheCommand) -> (String, String) {
-    let mut out = Vec::new();
+/// What is printed, what is said beside it, and how it ends.
+fn said(root: &TempDir, command: CacheCommand) -> (String, String, String) {
+    let (mut out, mut err) = (Vec::new(), Vec::new());
     let args = CacheCommandArgs { command, root_dir: root.path().to_owned() };
-    let result = run(&args, &mut out).map_or_else(|error| error.to_string(), |code| format!("{code:?}"));
-    (String::from_utf8(out).unwrap(), result)
+    let result =
+        run(&args, &mut out, &mut err).map_or_else(|error| error.to_string(), |code| format!("{code:?}"));
+    (String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap(), result)
+}
+
+fn shown(root: &TempDir, command: CacheCommand) -> (String, String) {
+    let (out, _, result) = said(root, command);
+    (out, result)
 }
 
 fn wanted(key: &str, show_secrets: bool) -> CacheCommand {
@@ -70,7 +79,7 @@ fn values_of_secrets_are_shown_only_when_asked_for() {
 fn damage_is_found_and_left_alone() {
     let root = folder();
     let (text, code) = shown(&root, CacheCommand::Verify);
-    assert!(text.ends_with("1 subscriptions with 1 objects read, 0 damaged\n"), "{text}");
+    assert!(text.ends_with("1 subscriptions with 1 objects and 2 documents read, 0 damaged\n"), "{text}");
     assert_eq!(code, format!("{:?}", ExitCode::SUCCESS));
     let log = files(&root.path().join("store"))
         .into_iter()
@@ -89,6 +98,101 @@ fn damage_is_found_and_left_alone() {
 }
 
 #[test]
+fn damaged_documents_are_found_by_their_names() {
+    let root = folder();
+    for file in files(&root.path().join("store").join("blobs")) {
+        let bytes = std::fs::read(&file).unwrap();
+        for at in [0, bytes.len() / 2, bytes.len() - 1] {
+            let mut flipped = bytes.clone();
+            flipped[at] ^= 0x10;
+            std::fs::write(&file, flipped).unwrap();
+            let (text, code) = shown(&root, CacheCommand::Verify);
+            assert!(text.contains(&format!("damaged: {}", file.display())), "byte {at}: {text}");
+            assert!(text.ends_with("and 2 documents read, 1 damaged\n"), "{text}");
+            assert_eq!(code, format!("{:?}", ExitCode::from(exit::CHECK_FAILED)));
+        }
+        std::fs::write(&file, bytes).unwrap();
+    }
+    // Whole, and sealed with a key that is no longer there.
+    let (store, _) = Store::open(&root.path().join("store"), Some(&Key::new([8; 32]))).unwrap();
+    store.blobs().put_sealed("node-token-b", b"a token").unwrap();
+    drop(store);
+    let (text, code) = shown(&root, CacheCommand::Verify);
+    assert!(text.starts_with("damaged: node-token-b: ") && text.contains("another key"), "{text}");
+    assert_eq!(code, format!("{:?}", ExitCode::from(exit::CHECK_FAILED)));
+}
+
+#[test]
+fn nothing_is_written_and_nothing_removed() {
+    let root = folder();
+    let store = root.path().join("store");
+    // What a hub would bring into order: the end of a log that was cut short, and what a write left.
+    let [log] = &files(&store.join("logs"))[..] else { panic!("one log") };
+    let mut bytes = std::fs::read(log).unwrap();
+    bytes.extend([7; 5]);
+    std::fs::write(log, bytes).unwrap();
+    std::fs::write(store.join("blobs").join("a.new"), "half").unwrap();
+    std::fs::write(store.join("logs").join("b.new"), "half").unwrap();
+    let there = || {
+        let mut all: Vec<_> = files(root.path());
+        all.sort();
+        let read = |path: PathBuf| {
+            (std::fs::metadata(&path).unwrap().modified().unwrap(), std::fs::read(&path), path)
+        };
+        all.into_iter().map(read).map(|(at, content, path)| (at, content.unwrap(), path)).collect::<Vec<_>>()
+    };
+    let folders = || [root.path(), &store].map(|path| std::fs::metadata(path).unwrap().modified().unwrap());
+    let before = (there(), folders());
+    for command in [CacheCommand::Ls, CacheCommand::Verify, wanted("a/s", false)] {
+        let (text, code) = shown(&root, command);
+        assert!(!text.contains("damaged:"), "{text}");
+        assert_eq!(code, format!("{:?}", ExitCode::SUCCESS), "{text}");
+        assert_eq!((there(), folders()), before);
+    }
+}
+
+#[test]
+fn copies_that_an_earlier_version_left_are_removed_and_nothing_else_is() {
+    let root = folder();
+    let left = root.path().join(".inspect-17");
+    std::fs::create_dir_all(left.join("logs")).unwrap();
+    std::fs::write(left.join("logs").join("a"), "a copy").unwrap();
+    let before = files(&root.path().join("store"));
+    remove_copies(root.path());
+    assert!(!left.exists());
+    assert_eq!(files(&root.path().join("store")), before);
+    assert!(root.path().join("storage.key").exists());
+}
+
+#[test]
+fn of_several_copies_the_newest_is_shown_and_whose_it_is() {
+    let root = folder();
+    let (mut store, _) = Store::open(&root.path().join("store"), Some(&Key::new([7; 32]))).unwrap();
+    let copies =
+        [("node /api/v1/services", 3), ("user a /api/v1/services", 12), ("users /api/v1/services", 9)];
+    for (subscription, version) in copies {
+        let body = serde_json::json!({ "apiVersion": "v1", "kind": "Service", "metadata": {
+            "name": "s", "namespace": "a", "uid": "u", "resourceVersion": version.to_string(),
+        } });
+        let put = Record::Put {
+            key: Bytes::from_static(b"a/s"),
+            version,
+            body: body.to_string().into(),
+            change: Change::Added,
+        };
+        let records = [Record::Begin, put, Record::Complete { version: 20 }];
+        store.append(&SubscriptionId::from(subscription), &records).unwrap();
+    }
+    store.sync().unwrap();
+    drop(store);
+    let asked = GetArgs { resource: "services".to_owned(), key: "a/s".to_owned(), show_secrets: false };
+    let (out, err, _) = said(&root, CacheCommand::Get(asked));
+    let object: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(object["metadata"]["resourceVersion"], "12");
+    assert_eq!(err, "from user a /api/v1/services, at version 12\n");
+}
+
+#[test]
 fn what_a_running_hub_is_fetching_is_no_damage() {
     let root = folder();
     let (mut store, _) = Store::open(&root.path().join("store"), Some(&Key::new([7; 32]))).unwrap();
@@ -103,7 +207,7 @@ fn what_a_running_hub_is_fetching_is_no_damage() {
     store.flush().unwrap();
     store.sync().unwrap();
     let (text, code) = shown(&root, CacheCommand::Verify);
-    assert!(text.contains("no whole list yet") && text.ends_with("objects read, 0 damaged\n"), "{text}");
+    assert!(text.contains("no whole list yet") && text.ends_with("documents read, 0 damaged\n"), "{text}");
     assert_eq!(code, format!("{:?}", ExitCode::SUCCESS));
     drop(store);
     let (text, code) = shown(&root, CacheCommand::Verify);

@@ -77,7 +77,7 @@ impl Collector for HubCollector {
             ),
             (
                 "hub_store_unstored",
-                "Subscriptions of which the disk does not take what changes",
+                "Subscriptions and documents of which the disk does not take what changes, and a socket that could not be made",
                 hub.storage.unstored(),
             ),
         ] {
@@ -115,7 +115,7 @@ impl Collector for HubCollector {
         let figures: [(&str, &str, Read); 4] = [
             (
                 "hub_staleness_seconds",
-                "How long ago what is held was last known to be current, at worst",
+                "How long ago what is held was last known to be current, at worst; infinite if it never was since the hub began",
                 |of| of.age,
             ),
             ("hub_watchers", "Watches that are open", |of| Some(of.watchers)),
@@ -139,7 +139,7 @@ type Read = fn(&OfResource) -> Option<f64>;
 /// What the subscriptions of one resource are together.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 struct OfResource {
-    /// `None` if none was ever current.
+    /// `None` if nothing is held; infinite if it was never current in this run.
     age: Option<f64>,
     watchers: f64,
     objects: f64,
@@ -153,7 +153,7 @@ fn by_resource(views: Vec<SubscriptionView>, most: usize) -> BTreeMap<String, Of
     for view in views {
         let full = resources.len() >= most && !resources.contains_key(&view.resource);
         let of = resources.entry(if full { OTHER.to_owned() } else { view.resource }).or_default();
-        let age = view.age_seconds.map(|age| age as f64);
+        let age = view.version.map(|_| view.age_seconds.map_or(f64::INFINITY, |age| age as f64));
         of.age = of.age.into_iter().chain(age).reduce(f64::max);
         of.watchers += view.watchers as f64;
         of.objects += view.objects as f64;
@@ -173,7 +173,7 @@ mod tests {
             scope: String::new(),
             owner: "node".to_owned(),
             objects: 3,
-            version: None,
+            version: Some(1),
             age_seconds: age,
             watchers,
             state: State::Watching,
@@ -195,7 +195,9 @@ mod tests {
         let labels: Vec<&str> = resources.keys().map(String::as_str).collect();
         assert_eq!(labels, ["a", "b", OTHER]);
         assert_eq!(resources["a"], OfResource { age: Some(9.0), watchers: 3.0, objects: 6.0, count: 2.0 });
-        assert_eq!(resources["b"].age, None, "what was never held is not fresh");
+        assert_eq!(resources["b"].age, Some(f64::INFINITY), "what was never current is not fresh");
+        let nothing = SubscriptionView { version: None, ..view("a", None, 1) };
+        assert_eq!(by_resource(vec![nothing], 1)["a"].age, None, "nothing is held that could be old");
         assert_eq!(resources[OTHER], OfResource { age: Some(2.0), watchers: 5.0, objects: 6.0, count: 2.0 });
     }
 }

@@ -62,14 +62,11 @@ pub(super) async fn follow(hub: Arc<Hub>, shared: Arc<Shared>) {
                 allocatable = json(&core("nodes"), object).as_ref().map(pod::allocatable).unwrap_or_default();
             }
         });
-        config.read(&hub, |news| match news {
-            News::Put(object) => {
+        config.read_one(&hub, |object| {
+            known.told = object.map(|object| {
                 let message = Message::of(object);
-                known.told = Some(Told::of(|key| message.as_ref()?.entry(DATA, key)));
-            }
-            News::Gone(_) => known.told = None,
-            // What it said holds until it is read anew.
-            News::Reset => {}
+                Told::of(|key| message.as_ref()?.entry(DATA, key))
+            });
         });
         shared.facts.store(Arc::new(Facts { pods: held.values().cloned().collect(), allocatable }));
         shared.known.send_if_modified(|before| {

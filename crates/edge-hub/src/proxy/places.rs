@@ -31,7 +31,7 @@ pub(super) struct Place<T: Eq + Hash + 'static> {
 }
 
 impl<T: Clone + Eq + Hash> Places<T> {
-    fn new(all: usize, of_one: fn(&T) -> usize) -> Self {
+    pub(super) fn new(all: usize, of_one: fn(&T) -> usize) -> Self {
         Self { taken: Mutex::default(), all, of_one }
     }
 

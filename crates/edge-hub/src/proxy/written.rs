@@ -1,7 +1,6 @@
 //! Takes note of what was written: the answer of the API server says what is there now.
 
-use axum::body::{Body, Bytes};
-use futures::{StreamExt, stream};
+use axum::body::Body;
 use http::{Response, Uri};
 use kube_wire::{
     frame::read::envelope,
@@ -10,14 +9,12 @@ use kube_wire::{
 };
 use tokio::time::Instant;
 
+use super::whole;
 use crate::{
     hub::Hub,
     own_writes::{After, Part},
     serve::{handed_on::encoding, place},
 };
-
-/// What is larger is no object: etcd takes none of more than a few MiB.
-const LARGEST: usize = 4 << 20;
 
 /// A write, before it is answered.
 pub(super) struct Write<'a> {
@@ -46,14 +43,17 @@ pub(super) async fn note(hub: &Hub, write: Option<Write<'_>>, answer: Response<B
     let (head, body) = answer.into_parts();
     let (object, body) = match encoding(&head.headers) {
         None => (None, body),
-        Some(encoding) => {
-            let (whole, body) = read(body).await;
-            let object = whole.and_then(|bytes| match encoding {
-                Encoding::Json => Object::from_json(bytes).ok(),
-                Encoding::Protobuf => envelope(&bytes).ok().map(|(_, object)| object),
-            });
-            (object, body)
-        }
+        Some(encoding) => match whole::read(body, head.extensions.get()).await {
+            Ok(whole) => {
+                let bytes = whole.bytes.clone();
+                let object = match encoding {
+                    Encoding::Json => Object::from_json(bytes.clone()).ok(),
+                    Encoding::Protobuf => envelope(&bytes).ok().map(|(_, object)| object),
+                };
+                (object, whole.body(bytes))
+            }
+            Err((_, body)) => (None, body),
+        },
     };
     let (namespace, name): (Box<str>, Box<str>) = if let Some(object) = &object {
         (object.key().namespace().into(), object.key().name().into())
@@ -62,23 +62,4 @@ pub(super) async fn note(hub: &Hub, write: Option<Write<'_>>, answer: Response<B
     };
     hub.own_writes.note(&path.resource, &namespace, &name, asked, After::of(verb, part, object));
     Response::from_parts(head, body)
-}
-
-/// The body, read whole if it is no larger than an object may be and does not break off; and one that gives the same.
-async fn read(body: Body) -> (Option<Bytes>, Body) {
-    let mut rest = body.into_data_stream();
-    let mut read = Vec::new();
-    loop {
-        match rest.next().await {
-            None => {
-                let whole = Bytes::from(read);
-                return (Some(whole.clone()), Body::from(whole));
-            }
-            Some(Ok(chunk)) if read.len() + chunk.len() <= LARGEST => read.extend_from_slice(&chunk),
-            Some(next) => {
-                let first = stream::iter([Ok(Bytes::from(read)), next]);
-                return (None, Body::from_stream(first.chain(rest)));
-            }
-        }
-    }
 }

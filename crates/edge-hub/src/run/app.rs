@@ -33,12 +33,13 @@ use crate::{
     filters::{self, Filters, PodAccess, Rules, View},
     hub::Hub,
     identity::{IdentityError, IdentityMeters, Keeper},
+    inspect,
     metrics::{HubCollector, Meters},
     node_metric::{self, NodeMetricConfig, NodeMetricMeters, Said},
     offline::{
         discover,
         documents::{Documents, unix_milliseconds},
-        local_pods,
+        local_pods, node_tokens,
         tables::Tables,
     },
     own_writes::OwnWrites,
@@ -168,8 +169,9 @@ impl App {
         };
         let pod_access = send_pods(&mut filters, secure::pod_access(listeners.secure.as_ref())?);
         let (storage, restored) = Storage::open(&root.join("store"), key)?;
+        inspect::remove_copies(&root);
         if let Some(bound) = &mut bound {
-            bound.bind_socket(&listeners.socket)?;
+            bound.bind_socket(&listeners.socket, &storage)?;
         }
         info!(subscriptions = restored.len(), "read what was stored");
         let mut metrics = Metrics::new();
@@ -193,7 +195,7 @@ impl App {
         let tasks = Tasks::new(shutdown.clone());
         let reflector = Reflector::new(upstream.clone(), storage.clone(), meters.clone(), &restored);
         let hub = Hub {
-            tokens: Tokens::new(upstream.clone(), storage.blob(REFUSED).as_deref()),
+            tokens: restored_tokens(&upstream, &storage),
             authorizer: restored_authorizer(&upstream, lifetimes, &storage, &meters),
             subscriptions: Subscriptions::new(
                 reflector,
@@ -211,6 +213,7 @@ impl App {
             authenticator,
             lifetimes,
             sharing: ArcSwap::from_pointee(sharing),
+            configured_by: ArcSwap::default(),
             filters: restored_filters(filters.rules, filters.view.clone(), &storage),
             storage: storage.clone(),
             meters,
@@ -322,6 +325,11 @@ fn send_pods(filters: &mut Filtering, access: PodAccess) -> PodAccess {
         info!(filters = idle.join(","), %reason, "pods of this node are not sent to the hub");
     }
     access
+}
+
+fn restored_tokens(upstream: &Upstream, storage: &Storage) -> Tokens {
+    let refused = storage.blob(REFUSED);
+    Tokens::new(upstream.clone(), refused.as_deref(), node_tokens::newest(storage))
 }
 
 /// What an earlier run knew of who may read what.

@@ -135,7 +135,7 @@ pub struct ListenerArgs {
     pub serve_port: u16,
 
     /// Local users whose processes act as the node when they send no credentials: the kubelet's, by default.
-    #[arg(long, value_name = "UID", value_delimiter = ',', default_value = "0")]
+    #[arg(long, value_name = "UID", value_delimiter = ',', default_value = "0", value_parser = uid)]
     pub node_uids: Vec<u32>,
 
     /// Whether processes of pods that share the node's network act as the node, too, if their user is one of --node-uids. Without it
@@ -204,6 +204,10 @@ fn loopback(text: &str) -> Result<IpAddr, String> {
     } else {
         Err("must be a loopback address: this listener has no TLS".to_owned())
     }
+}
+
+fn uid(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| "not the number of a user: `id -u NAME` says it".to_owned())
 }
 
 /// A name that a Node can have.

@@ -1,6 +1,6 @@
 //! The listeners of a hub: bound early, and served until the shutdown.
 
-use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use axum::Router;
@@ -13,12 +13,13 @@ use tokio::{
     task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::{app::StartError, config::Listeners, secure, serving_files::ServingFiles};
 use crate::{
     filters::PodAccess,
     listen::{CallerProcess, Origin, Peer, over_tls, plain},
+    storage::Storage,
     upstream::Dial,
 };
 
@@ -60,14 +61,23 @@ impl Bound {
         Ok(Self { proxy, admin, secure, socket: None })
     }
 
-    /// Binds the socket, once the store's lock says that no other hub uses it.
-    pub(super) fn bind_socket(&mut self, path: &Path) -> Result<(), StartError> {
-        let bound = secure::socket(path).map_err(|source| StartError::Bind {
-            flag: "--root-dir",
-            address: path.display().to_string(),
-            source,
-        })?;
-        self.socket = Some(bound);
+    /// Binds the socket, once the store's lock says that no other hub uses it. On a file system that can only be read there is none: what is held is
+    /// served by the other listeners, and `storage` tells of it.
+    pub(super) fn bind_socket(&mut self, path: &Path, storage: &Storage) -> Result<(), StartError> {
+        match secure::socket(path) {
+            Ok(bound) => self.socket = Some(bound),
+            Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {
+                let path = path.display();
+                warn!(%path, %error, "there is no socket, and nothing is stored: make the file system writable and start the hub anew");
+                storage.goes_without(format!(
+                    "{path}: {error}; there is no socket until the hub starts on a file system that can be written"
+                ));
+            }
+            Err(source) => {
+                let address = path.display().to_string();
+                return Err(StartError::Bind { flag: "--root-dir", address, source });
+            }
+        }
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use axum::body::{Body, BodyDataStream, Bytes, to_bytes};
+use axum::body::{Body, BodyDataStream, Bytes};
 use futures::{StreamExt as _, stream};
 use http::{HeaderMap, Response, StatusCode, header};
 use kube_wire::{
@@ -21,10 +21,8 @@ use crate::{
     authorize::{Attributes, Decision, Undecided},
     filters::{Filter, Outcome, Telling},
     hub::Hub,
+    proxy::whole::{self, Unread},
 };
-
-/// What is larger is no object: etcd takes none of more than a few MiB.
-const LARGEST: usize = 16 << 20;
 
 /// The API server's own answer is not filtered: a client that saw it would never learn that something is hidden from it. One object can be
 /// filtered on its way, and of more the client is told `instead`.
@@ -47,12 +45,26 @@ pub async fn through(filter: &Filter, response: Response<Body>) -> Result<Respon
         return Ok(response);
     };
     let (mut head, body) = response.into_parts();
-    let body = to_bytes(body, LARGEST).await.map_err(|error| {
-        Box::new(Status::service_unavailable(format!("edge-hub: the answer of the API server: {error}")))
-    })?;
-    let shown = shown(filter, encoding, &body).unwrap_or(body);
+    let whole = whole::read(body, head.extensions.get()).await.map_err(|(why, _)| Box::new(unread(why)))?;
+    let shown = shown(filter, encoding, &whole.bytes).unwrap_or_else(|| whole.bytes.clone());
     head.headers.remove(header::CONTENT_LENGTH);
-    Ok(Response::from_parts(head, Body::from(shown)))
+    Ok(Response::from_parts(head, whole.body(shown)))
+}
+
+/// Why an object is not shown that has to pass a filter first.
+fn unread(why: Unread) -> Status {
+    match why {
+        Unread::Crowded => {
+            let message = "edge-hub: as much as this user may have of objects is on its way to it already";
+            Status { message: message.to_owned(), ..Status::not_ready(1) }
+        }
+        Unread::TooLarge => Status::service_unavailable(
+            "edge-hub: the answer of the API server is larger than an object may be".to_owned(),
+        ),
+        Unread::Broken => {
+            Status::service_unavailable("edge-hub: the answer of the API server broke off".to_owned())
+        }
+    }
 }
 
 /// A watch that the API server answers: it looks at the right of its watcher when it begins, and never again.

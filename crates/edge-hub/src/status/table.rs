@@ -11,6 +11,7 @@ use crate::{
     tunnel_roles::TunnelView,
 };
 
+use super::configuration;
 use super::view::{
     HubView, IdleFilters, LinkView, ServerConnection, ServerView, State, StoreView, SubscriptionView,
 };
@@ -21,6 +22,7 @@ pub(super) fn print(view: &HubView, out: &mut dyn Write) -> io::Result<()> {
         version,
         link,
         identity,
+        configuration,
         corrected_pods,
         idle_filters,
         tunnel,
@@ -39,6 +41,7 @@ pub(super) fn print(view: &HubView, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "       {} sent, {} received", bytes(*sent_bytes), bytes(*received_bytes))?;
     print_servers(servers, out)?;
     print_identity(identity, out)?;
+    configuration.as_ref().map_or(Ok(()), |view| configuration::print(view, out))?;
     if *corrected_pods > 0 {
         writeln!(
             out,
@@ -71,7 +74,7 @@ fn print_store(view: &StoreView, out: &mut dyn Write) -> io::Result<()> {
     let StoreView { given_bytes, written_bytes, length_bytes, unreadable, unstored } = view;
     writeln!(
         out,
-        "store  {} in files; {} given, {} written since the start",
+        "store  {} of objects in files; {} given, {} written since the start",
         bytes(*length_bytes),
         bytes(*given_bytes),
         bytes(*written_bytes)
@@ -109,7 +112,7 @@ fn print_servers(servers: &[ServerView], out: &mut dyn Write) -> io::Result<()> 
 }
 
 fn print_identity(view: &IdentityView, out: &mut dyn Write) -> io::Result<()> {
-    let IdentityView { state, not_after, renew_at, problem } = view;
+    let IdentityView { state, user, not_after, renew_at, problem } = view;
     let state = match state {
         IdentityState::Missing => "NONE yet",
         IdentityState::Given => "certificate of the kubelet, or given",
@@ -118,7 +121,8 @@ fn print_identity(view: &IdentityView, out: &mut dyn Write) -> io::Result<()> {
     };
     let end = not_after.as_ref().map_or_else(String::new, |end| format!(", until {end}"));
     let next = renew_at.as_ref().map_or_else(String::new, |next| format!(", renewed from {next}"));
-    writeln!(out, "ident  {state}{end}{next}")?;
+    let user = user.as_ref().map_or_else(String::new, |user| format!(" ({user})"));
+    writeln!(out, "ident  {state}{user}{end}{next}")?;
     problem.as_ref().map_or(Ok(()), |problem| writeln!(out, "       {problem}"))
 }
 
@@ -232,7 +236,7 @@ fn bytes(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tunnel_roles::TunnelLinkView;
+    use crate::{status::configuration::ConfigurationView, tunnel_roles::TunnelLinkView};
 
     #[test]
     fn figures_are_short() {
@@ -265,8 +269,8 @@ mod tests {
         .into()
     }
 
-    #[test]
-    fn a_table_is_printed() {
+    /// All that there may be.
+    fn view() -> HubView {
         let subscription = |resource: &str, state, reason: Option<&str>| SubscriptionView {
             resource: resource.to_owned(),
             scope: String::new(),
@@ -291,7 +295,7 @@ mod tests {
             received_bytes: 0,
             sent_bytes: 0,
         };
-        let view = HubView {
+        HubView {
             version: "0.1.0".to_owned(),
             link: LinkView {
                 up: false,
@@ -303,11 +307,16 @@ mod tests {
                 servers: servers(),
             },
             identity: IdentityView {
-                state: IdentityState::Own,
+                state: IdentityState::Given,
+                user: Some("system:node:shop-1".to_owned()),
                 not_after: Some("2027-01-01T00:00:00Z".to_owned()),
                 renew_at: Some("2026-10-01T00:00:00Z".to_owned()),
                 problem: Some("denied".to_owned()),
             },
+            configuration: Some(ConfigurationView {
+                freshness: "any".to_owned(),
+                ..ConfigurationView::default()
+            }),
             corrected_pods: 2,
             crowded_out: 3,
             idle_filters: Some(IdleFilters {
@@ -339,7 +348,12 @@ mod tests {
                 unreadable: vec!["node /api/v1/services: damaged".to_owned()],
                 unstored: vec!["node /api/v1/pods: full".to_owned()],
             },
-        };
+        }
+    }
+
+    #[test]
+    fn a_table_is_printed() {
+        let view = view();
         let mut out = Vec::new();
         print(&view, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
@@ -347,7 +361,8 @@ mod tests {
             https://10.0.0.1:6443     FAILED 3s ago: no connection within 4s\n       \
             https://10.0.0.2:6443     connected for 61s\n       \
             https://api.example:6443  not tried: another answered\n\
-            ident  certificate of its own, until 2027-01-01T00:00:00Z, renewed from 2026-10-01T00:00:00Z\n       denied\n\
+            ident  certificate of the kubelet, or given (system:node:shop-1), until 2027-01-01T00:00:00Z, renewed from 2026-10-01T00:00:00Z\n       denied\n\
+            config shared: nothing\n       passed through: nothing\n       freshness: any\n\
             pods   2 of this node are shown where the kubelet says: the API server does not know it yet\n\
             filter masterservice, serviceenvupdater do nothing: the HTTPS proxy is off\n\
             room   3 requests found none: users have as many streams as they may\n\
@@ -356,7 +371,7 @@ mod tests {
             cloud-1  cloud   reverse    bulk   -       3        3m20s  draining\n       \
             cloud-1  cloud   forward    bulk   12.3ms  3        3m20s  up\n\
             metric report 41 taken 7s ago by 10.0.0.2:9443 (epoch 3), one every 10000 ms; 1 refused\n\
-            store  3 B in files; 1 B given, 2 B written since the start\n       \
+            store  3 B of objects in files; 1 B given, 2 B written since the start\n       \
             UNREADABLE node /api/v1/services: damaged\n       \
             UNSTORED node /api/v1/pods: full\n\n\
             RESOURCE                    SCOPE  OWNER  OBJECTS  VERSION  AGE  WATCHERS  STATE        SAVED\n\

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::configuration::ConfigurationView;
 use crate::{
     cloud_config,
     hub::Hub,
@@ -25,6 +26,9 @@ pub struct HubView {
     /// Who the hub is to the API server.
     #[serde(default)]
     pub identity: IdentityView,
+    /// What is shared, and by which configuration; `None`: the hub does not say.
+    #[serde(default)]
+    pub configuration: Option<ConfigurationView>,
     /// How many pods of the node are shown where the kubelet says, since the API server does not know it.
     #[serde(default)]
     pub corrected_pods: usize,
@@ -184,6 +188,7 @@ impl HubView {
                 servers: hub.upstream.servers().into_iter().map(ServerView::from).collect(),
             },
             identity: hub.identity.view(),
+            configuration: Some(ConfigurationView::of(hub)),
             corrected_pods: hub.filters.view().local_pods.pods.len(),
             idle_filters: hub.filters.idle().map(|(names, reason)| IdleFilters {
                 names: names.iter().map(ToString::to_string).collect(),

@@ -104,9 +104,15 @@ impl Storage {
 
     /// Removes all documents whose name is meant. Reads all that there are.
     pub fn remove_blobs(&self, is_meant: impl Fn(&str) -> bool) -> Result<(), Error> {
-        let names = self.blobs.names()?;
-        let mut meant = names.iter().map(String::as_str).filter(|name| is_meant(name)).peekable();
-        if meant.peek().is_some() { self.blobs.remove_all(meant) } else { Ok(()) }
+        let meant = self.blob_names(is_meant)?;
+        if meant.is_empty() { Ok(()) } else { self.blobs.remove_all(meant.iter().map(String::as_str)) }
+    }
+
+    /// The names of all documents that are meant, but of those whose files do not say it any more. Reads all that there are.
+    pub fn blob_names(&self, is_meant: impl Fn(&str) -> bool) -> Result<Vec<String>, Error> {
+        let mut names = self.blobs.names()?;
+        names.retain(|name| is_meant(name));
+        Ok(names)
     }
 
     /// A document that was kept; `None` if there is none, or it cannot be read.

@@ -198,16 +198,15 @@ impl Following {
         });
         let ports = &mut known.ports;
         let state = &self.state;
-        self.service.read(hub, |told| match told {
-            Told::Reset => {}
-            Told::Put(service) => match service_ports(&services(), service) {
+        self.service.read_one(hub, |service| match service {
+            Some(service) => match service_ports(&services(), service) {
                 Ok(read) => {
                     *ports = read;
                     state.problem("internal Service", None);
                 }
                 Err(error) => state.problem("internal Service", Some(error)),
             },
-            Told::Gone(_) => ports.clear(),
+            None => ports.clear(),
         });
     }
 

@@ -57,7 +57,7 @@ pub struct Link {
 impl Link {
     /// A link to the first of `endpoints` that answers, not connected yet.
     pub fn new(endpoints: Vec<Endpoint>, connector: Arc<Connector>) -> (Self, Upstream) {
-        let reason = "no connection was tried yet".to_owned();
+        let reason = "the first connection is being made".to_owned();
         let (state, receiver) = watch::channel(LinkState::Down { since: Instant::now(), reason });
         let renew = Arc::new(Notify::new());
         let (drivers, incoming) = mpsc::unbounded_channel();
@@ -163,7 +163,7 @@ impl Link {
                         if is_told {
                             debug!(%reason, "cannot connect");
                         } else {
-                            warn!(%reason, "cannot connect to the API server: it is tried again until it can");
+                            warn!(%reason, "cannot connect to the API server, and goes on trying");
                         }
                         self.state.send_modify(|state| {
                             if let LinkState::Down { reason: last, .. } = state {

@@ -20,6 +20,7 @@ mod node_tokens;
 mod offline;
 mod openapi;
 mod properties;
+mod read_only;
 mod redefined;
 mod refused;
 mod restart;

@@ -90,3 +90,39 @@ fn another_key_opens_nothing_and_removes_nothing() {
     assert!(matches!(with(None).unwrap().0.blobs().put_sealed(NAME, b""), Err(Error::NoKey(_))));
     assert_eq!(script::open(&disk).0.blobs().get(NAME).unwrap().unwrap(), "content");
 }
+
+#[test]
+fn a_check_finds_each_bit_that_is_not_as_it_was() {
+    let disk = SimDisk::default();
+    let store = script::open(&disk).0;
+    store.blobs().put("discovery", b"open").unwrap();
+    store.blobs().put_sealed(NAME, b"content").unwrap();
+    let check = || store.blobs().check().unwrap();
+    assert!(check().count == 2 && check().problems.is_empty(), "{:?}", check());
+    let blobs: Vec<_> = disk.files().into_iter().filter(|(path, _)| path.ends_with_blob()).collect();
+    for (path, content) in &blobs {
+        for at in 0..content.len() {
+            let mut flipped = content.clone();
+            flipped[at] ^= 4;
+            for spoilt in [flipped, content[..at].to_vec()] {
+                disk.spoil(path, spoilt);
+                let found = check();
+                let [(_, Error::Damaged { path: named })] = &found.problems[..] else { panic!("{found:?}") };
+                assert!(found.count == 2 && named == path, "{found:?}");
+            }
+        }
+        disk.spoil(path, content.clone());
+    }
+    // One in the place of another is whole, and not what is asked for.
+    disk.spoil(&blobs[0].0, blobs[1].1.clone());
+    assert_eq!(check().problems.len(), 1);
+    disk.spoil(&blobs[0].0, blobs[0].1.clone());
+    drop(store);
+    let other = Some(Key::new([2; 32]));
+    let (store, _) =
+        Store::open_on(Arc::new(disk.clone()), Path::new("/store"), other.as_ref(), Sizes::default())
+            .unwrap();
+    let found = store.blobs().check().unwrap();
+    let [(Some(name), Error::WrongKey { .. })] = &found.problems[..] else { panic!("{found:?}") };
+    assert_eq!(name, NAME);
+}

@@ -364,7 +364,7 @@ impl Watch {
             return false;
         }
         if let Subject::Token { token, .. } = &self.subject
-            && token.has_expired()
+            && self.hub.tokens.has_expired(token)
         {
             debug!(key = %self.subscription.key(), "a watch ends: its token has expired");
             return false;

@@ -245,7 +245,8 @@ async fn the_cluster_configures_who_is_shown_what() {
     let path = format!("{SERVICES}?watch=1&resourceVersion={}", version(&list));
     let request = Request::get(path).header(header::ACCEPT, JSON).header(header::USER_AGENT, "mesh/v1.36");
     let mut watch = Lines::of(hub.ask(request, String::new()).await.unwrap());
-    write(&site, CONFIG_MAPS, &config_map("yurt-hub-cfg", &json!({ "discardcloudservice": "mesh" })));
+    // In whichever letters.
+    write(&site, CONFIG_MAPS, &config_map("yurt-hub-cfg", &json!({ "discardcloudservice": "Mesh, a/b" })));
     assert_eq!(
         watch.brief().await,
         "ERROR 410",
@@ -257,6 +258,7 @@ async fn the_cluster_configures_who_is_shown_what() {
         ["shown"],
         "what the ConfigMap says is added to what holds by default"
     );
+    assert_eq!(places(&site).await, ["kube-system/yurt-hub-cfg inForce 1"], "nobody is called a/b");
     write(&site, CONFIG_MAPS, &config_map("yurt-hub-cfg", &json!({})));
     site.until("it is taken back", async || seen("mesh").await == ["hidden", "shown"]).await;
 }
@@ -344,6 +346,58 @@ async fn the_pools_leader_says_what_is_shared() {
     site.until("it is closed", async || site.upstream_watches(WIDGETS) == 0).await;
     site.until("others stay", async || site.upstream_watches(SERVICES) == 1).await;
     assert_eq!(site.upstream_watches("/api/v1/pods"), 0, "another pool's");
+}
+
+/// What the places that configure the hub are said to be, by `edge-hub status`.
+async fn places(site: &Site) -> Vec<String> {
+    let (_, status) = get(&site.admin(), "/v1/status").await.unwrap();
+    let places = status["configuration"]["places"].as_array().unwrap();
+    let shown = |place: &Value| {
+        let problems = place["problems"].as_array().map_or(0, Vec::len);
+        format!("{} {} {problems}", place["name"].as_str().unwrap(), place["state"].as_str().unwrap())
+    };
+    places.iter().map(shown).collect()
+}
+
+/// An etcd that is restored from a backup of before it: everything is listed anew, and nobody tells that it was deleted.
+#[tokio::test]
+async fn what_the_cluster_said_goes_with_its_config_maps_though_nobody_tells_of_their_end() {
+    const WIDGETS: &str = "/apis/example.com/v1/widgets";
+    let mut site = Site::new().await;
+    site.set("--nodepool-name", "shop");
+    let cluster = site.server.cluster().clone();
+    let mut hidden = service("a", "hidden", 1);
+    hidden["metadata"]["annotations"] = json!({ "svc.openyurt.io/discard": "true" });
+    hidden["spec"]["type"] = "LoadBalancer".into();
+    cluster.create("services", hidden).unwrap();
+    let backup = cluster.revision();
+    let shared = json!({ "pool-scoped-metadata": "/v1/services,example.com/v1/widgets,services" });
+    write(&site, CONFIG_MAPS, &config_map("leader-hub-shop", &shared));
+    write(&site, CONFIG_MAPS, &config_map("yurt-hub-cfg", &json!({ "discardcloudservice": "mesh" })));
+    site.start();
+    site.linked().await;
+    let seen = async || {
+        let list = as_component(&site.plain(), "mesh", &format!("{SERVICES}?resourceVersion=0")).await;
+        names(&list).iter().map(|&name| name.to_owned()).collect::<Vec<_>>()
+    };
+    site.until("both are in force", async || site.upstream_watches(WIDGETS) == 1 && seen().await.is_empty())
+        .await;
+    assert_eq!(
+        places(&site).await,
+        ["kube-system/yurt-hub-cfg inForce 0", "kube-system/leader-hub-shop inForce 1"]
+    );
+    site.server.cut();
+    site.offline().await;
+    site.server.restore(backup);
+    site.server.heal();
+    site.until("neither is any more", async || {
+        site.upstream_watches(WIDGETS) == 0 && seen().await == ["hidden"]
+    })
+    .await;
+    assert_eq!(
+        places(&site).await,
+        ["kube-system/yurt-hub-cfg absent 0", "kube-system/leader-hub-shop absent 0"]
+    );
 }
 
 #[tokio::test]

@@ -36,7 +36,8 @@ fn flip(file: &Path) {
     fs::write(file, bytes).unwrap();
 }
 
-fn status_of(site: &Site) -> String {
+/// What `edge-hub status` prints.
+pub(super) fn status_of(site: &Site) -> String {
     let port = site.serve_port().to_string();
     let said = Command::new(env!("CARGO_BIN_EXE_edge-hub"))
         .args(["status", "--serve-port", &port])

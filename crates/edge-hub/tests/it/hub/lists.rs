@@ -269,3 +269,18 @@ async fn a_definition_that_went_during_a_cut_is_withdrawn_from_the_disk() {
     site.answers().await;
     assert_eq!(get(&site.plain(), &list).await.unwrap().0, 503, "nor is it on the disk");
 }
+
+/// Whatever is held of it.
+#[tokio::test]
+async fn to_head_there_is_no_answer_as_at_the_api_server() {
+    let site = Site::started().await;
+    site.caught_up(SERVICES, &[]).await;
+    for path in
+        [SERVICES, &format!("{SERVICES}?watch=1&resourceVersion=0"), "/api/v1/namespaces/a/services/s"]
+    {
+        for (what, endpoint) in [("the API server", site.direct()), ("the hub", site.plain())] {
+            let answer = endpoint.ask(http::Request::head(path), String::new()).await.unwrap();
+            assert_eq!(answer.status, 405, "{what}: {path}");
+        }
+    }
+}

@@ -193,6 +193,32 @@ async fn a_table_is_told_again_of_the_very_objects_that_it_was_made_of() {
     assert_eq!(table(SERVICES, "application/json;as=Table;v=v1;g=meta.k8s.io").await.0, 406);
 }
 
+/// With a link a table is the API server's: until the hub knows that it is gone.
+#[tokio::test]
+async fn a_read_that_was_handed_on_when_the_link_went_is_answered_from_what_is_held() {
+    let site = Site::started().await;
+    site.server.cluster().create("services", service("a", "x", 1)).unwrap();
+    site.caught_up(SERVICES, &["x"]).await;
+    let kind = async |accept: &str| {
+        let mut answer = site.plain().get(SERVICES, accept).await.unwrap();
+        let body = answer.bytes().await.unwrap();
+        let body = serde_json::from_slice::<serde_json::Value>(&body).unwrap();
+        (answer.status.as_u16(), body["kind"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(kind(TABLE).await, (200, "Table".to_owned()));
+    // It is kept once it has passed.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    site.server.black_hole();
+    assert_eq!(kind(TABLE).await, (200, "Table".to_owned()));
+    site.server.heal();
+    site.linked().await;
+    site.server.cut();
+    // There is no moment at which it is not answered.
+    for _ in 0..50 {
+        assert_eq!(kind(TABLE).await, (200, "Table".to_owned()));
+    }
+}
+
 #[tokio::test]
 async fn what_only_the_api_server_can_tell_is_refused_so_that_clients_know_what_to_do() {
     let site = Site::started().await;

@@ -58,6 +58,15 @@ impl Issuer {
         (site, issuer)
     }
 
+    /// The same with a hub, which holds a Service.
+    async fn with_hub() -> (Site, Self) {
+        let (mut site, issuer) = Self::with_site().await;
+        site.start();
+        site.linked().await;
+        with_service(&site).await;
+        (site, issuer)
+    }
+
     /// Lets the cluster publish the key.
     fn publish(&self, site: &Site) {
         let point = &self.key.public_key().as_ref()[1..];
@@ -71,8 +80,13 @@ impl Issuer {
 
     /// A token of a `ServiceAccount`, which the API server knows.
     pub(super) fn token(&self, site: &Site, name: &str, seconds: u64) -> String {
+        self.token_of(site, name, [now() - 1, now() + seconds])
+    }
+
+    /// The same, with when it was issued and when it ends.
+    fn token_of(&self, site: &Site, name: &str, [from, to]: [u64; 2]) -> String {
         let claims = json!({
-            "iss": "https://cluster", "aud": ["https://cluster"], "exp": now() + seconds, "nbf": now() - 1,
+            "iss": "https://cluster", "aud": ["https://cluster"], "exp": to, "nbf": from,
             "sub": format!("system:serviceaccount:a:{name}"),
         });
         let header = json!({ "alg": "ES256", "kid": "k" });
@@ -178,7 +192,7 @@ async fn a_local_user_that_is_not_the_kubelet_gets_nothing() {
     let mut site = Site::new().await;
     site.set("--node-uids", "4242");
     site.start();
-    site.until("the hub answers", async || get(&site.plain(), LIST).await.is_some()).await;
+    site.answers().await;
     assert_eq!(statuses(&site.plain()).await, [401; 4]);
     let lists = site.server.log().totals(|record| record.query.contains("resourceVersion=0")).requests;
     assert_eq!(lists, 0, "nothing of it went upstream");
@@ -504,10 +518,7 @@ pub(super) fn on_disk(folder: &Path, text: &str) -> bool {
 
 #[tokio::test]
 async fn without_a_link_who_was_allowed_still_is_until_the_token_expires() {
-    let (mut site, issuer) = Issuer::with_site().await;
-    site.start();
-    site.linked().await;
-    with_service(&site).await;
+    let (mut site, issuer) = Issuer::with_hub().await;
     let [long, never] = ["long", "never"].map(|name| issuer.token(&site, name, 3600));
     let of = |token: &str| site.secure(None).with_token(token);
     assert_eq!(statuses(&of(&long)).await, [200; 4]);
@@ -528,12 +539,33 @@ async fn without_a_link_who_was_allowed_still_is_until_the_token_expires() {
     assert_eq!(statuses(&of(&long)).await, [200; 4]);
     site.kill();
     site.start();
-    site.until("the hub answers", async || get(&site.plain(), LIST).await.is_some()).await;
+    site.answers().await;
     let of = |token: &str| site.secure(None).with_token(token);
     assert_eq!(statuses(&of(&long)).await, [200; 4], "after a restart");
     assert_eq!(statuses(&of(&forged)).await, [401; 4]);
     let never = statuses(&of(&never)).await;
     assert!(never.iter().all(|status| [503, 429].contains(status)), "{never:?}");
+}
+
+/// After a reboot without a link the clock of a board that has no battery is where it was when it was last saved.
+#[tokio::test]
+async fn a_clock_that_is_behind_refuses_no_token_and_then_none_outlives_its_end() {
+    let (mut site, issuer) = Issuer::with_hub().await;
+    let hour = 3600;
+    let [old, new] = [[now() - 1, now() + hour], [now() + 2 * hour, now() + 3 * hour]]
+        .map(|times| issuer.token_of(&site, "a", times));
+    let of = |token: &str| site.secure(None).with_token(token);
+    assert_eq!(statuses(&of(&old)).await, [200; 4]);
+    sleep(Duration::from_millis(2500)).await;
+    site.server.cut();
+    site.offline().await;
+    site.kill();
+    site.start();
+    site.answers().await;
+    let of = |token: &str| site.secure(None).with_token(token);
+    assert_eq!(statuses(&of(&old)).await, [200; 4], "by the clock it is good");
+    assert_eq!(statuses(&of(&new)).await, [200; 4], "nobody issues tokens ahead of time");
+    assert_eq!(statuses(&of(&old)).await, [401; 4], "it ended before the other was issued");
 }
 
 #[tokio::test]

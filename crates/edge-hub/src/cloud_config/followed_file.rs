@@ -1,0 +1,92 @@
+//! The file of `--config` while the hub runs.
+
+use std::{path::PathBuf, time::Duration};
+
+use tokio::time::sleep;
+
+use super::{Layer, in_vain, places::Place, read};
+use crate::{run::Sharing, tunnel_roles::DestinationRule};
+
+/// How often the file is looked at.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// The key that says what is shared.
+const POOL_SCOPE_RESOURCES: &str = "poolScopeResources";
+
+/// The file, if there is one.
+pub(super) struct FollowedFile {
+    path: PathBuf,
+    /// What of it is in force.
+    pub(super) layer: Layer,
+    /// What it said of the tunnel when the hub began, which is when that is read.
+    tunnel: (bool, Vec<DestinationRule>),
+    /// What is wrong with it now, if it cannot be read.
+    error: Option<String>,
+    /// `None`: there is no file.
+    place: Option<Place>,
+}
+
+impl FollowedFile {
+    /// The file as it was read at the start.
+    pub(super) fn new(file: Option<(PathBuf, Layer)>) -> Self {
+        let place = file.as_ref().map(|(path, _)| Place::unread(path.display().to_string()));
+        let (path, layer) = file.unwrap_or_default();
+        let tunnel = tunnel(&layer);
+        let mut file = Self { path, layer, tunnel, error: None, place };
+        file.tell();
+        file
+    }
+
+    fn tell(&mut self) {
+        let Some(place) = &mut self.place else { return };
+        if let Some(error) = &self.error {
+            return place.says_nothing(vec![format!("the configuration stays as it was: {error}")]);
+        }
+        let mut problems = self.layer.nameless("cacheAgents", "filters: ");
+        let none = Layer::default();
+        let sharing = Sharing::resolve(&none, &self.layer, &none);
+        let pooled = self.layer.pooled.iter();
+        problems.extend(pooled.flat_map(|pooled| in_vain(pooled, &sharing, POOL_SCOPE_RESOURCES)));
+        if self.tunnel != tunnel(&self.layer) {
+            let problem = "tunnel and tunnelDestinations are read when the hub starts: restart it for what has changed of them";
+            problems.push(problem.to_owned());
+        }
+        place.says(None, problems);
+    }
+
+    /// The file as it is shown where a ConfigMap, if one is named, says what is shared.
+    pub(super) fn shown(&self, said_by: Option<&str>) -> Option<Place> {
+        let said_by = said_by.filter(|_| self.layer.pooled.is_some());
+        let more = said_by.map(|name| {
+            format!("{POOL_SCOPE_RESOURCES}: {name} says what is shared, and counts before the file")
+        });
+        self.place.as_ref().map(|place| place.with(more))
+    }
+
+    /// Returns when the file says something else, or something else is wrong with it. One that is wrong changes nothing that is in force.
+    pub(super) async fn changed(&mut self) {
+        while self.place.is_some() {
+            sleep(LOOK).await;
+            let path = self.path.clone();
+            let Ok(said) = tokio::task::spawn_blocking(move || read(&path)).await else { break };
+            match said {
+                Ok(layer) if layer == self.layer && self.error.is_none() => continue,
+                Ok(layer) => (self.layer, self.error) = (layer, None),
+                Err(error) => {
+                    let error = Some(error.to_string());
+                    if error == self.error {
+                        continue;
+                    }
+                    self.error = error;
+                }
+            }
+            self.tell();
+            return;
+        }
+        std::future::pending::<()>().await;
+    }
+}
+
+fn tunnel(layer: &Layer) -> (bool, Vec<DestinationRule>) {
+    (layer.tunnel, layer.tunnel_destinations.clone())
+}

@@ -1,0 +1,141 @@
+//! Reads a store without touching it, whether a hub writes to it meanwhile or not.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use object_store::{Blobs, Key, OpenError, Restored, Sizes, Store};
+use tracing::{info, warn};
+
+use super::untouched::Untouched;
+
+/// A running hub may put files in the place of others while they are read: then it is tried again.
+const ATTEMPTS: usize = 3;
+
+/// How the names of copies begin that were made in the hub's folder once, to look into them.
+const COPY: &[u8] = b".inspect-";
+
+/// What the store holds.
+pub(super) struct Contents {
+    /// Whole subscriptions, in the order of their names.
+    pub(super) restored: Vec<Restored>,
+    /// What is damaged, for people.
+    pub(super) problems: Vec<String>,
+    /// What is not as it was to be and no damage, for people: a list that is being fetched, or what a loss of power leaves.
+    pub(super) notes: Vec<String>,
+    /// What is kept beside the subscriptions.
+    pub(super) blobs: Arc<Blobs>,
+}
+
+/// Why the store cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// A file cannot be read.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// Which one.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// There is no store.
+    #[error("no hub has kept anything in {} yet: start one (`edge-hub run`), or name the folder that it was given as --root-dir", root.display())]
+    Absent {
+        /// The folder that was named.
+        root: PathBuf,
+    },
+    /// The store cannot be opened.
+    #[error(transparent)]
+    Store(#[from] OpenError),
+    /// The documents in it cannot be found.
+    #[error(transparent)]
+    Documents(#[from] object_store::Error),
+}
+
+/// Reads the store below `root`.
+pub(super) fn read(root: &Path) -> Result<Contents, ReadError> {
+    if let Err(error) = fs::metadata(root.join("store"))
+        && error.kind() == io::ErrorKind::NotFound
+    {
+        return Err(ReadError::Absent { root: root.to_owned() });
+    }
+    let key = key(&root.join("storage.key"))?;
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        let contents = once(root, key.as_ref())?;
+        if contents.problems.is_empty() || attempt == ATTEMPTS {
+            return Ok(contents);
+        }
+    }
+}
+
+fn once(root: &Path, key: Option<&Key>) -> Result<Contents, ReadError> {
+    let store = root.join("store");
+    let disk = Untouched::default();
+    let (opened, mut restored) = Store::open_on(Arc::new(disk.clone()), &store, key, Sizes::default())?;
+    restored.sort_by(|a, b| a.subscription.0.cmp(&b.subscription.0));
+    let mut problems: Vec<String> = opened.problems().iter().map(ToString::to_string).collect();
+    // The store removes what it found to be no whole list, and says so only of what had been whole before.
+    let is_log = |path: &PathBuf| {
+        path.parent().is_some_and(|folder| folder.ends_with("logs"))
+            && path.extension().is_none_or(|extension| extension != "new")
+    };
+    let gone = disk.removed().into_iter().filter(is_log).map(|path| path.display().to_string());
+    let is_told = |path: &String| problems.iter().any(|problem| problem.starts_with(path));
+    let unfinished: Vec<String> = gone.filter(|path| !is_told(path)).collect();
+    let mut notes = Vec::new();
+    if is_running(&store) {
+        let note = |path| format!("no whole list yet, or any more: {path}");
+        notes.extend(unfinished.into_iter().map(note));
+    } else {
+        let damaged = |path| {
+            format!("{path}: it holds no whole list: damaged, cut short, or being fetched when the hub ended")
+        };
+        problems.extend(unfinished.into_iter().map(damaged));
+    }
+    let earlier = opened.earlier().iter().map(|(subscription, path)| {
+        let path = path.display();
+        format!(
+            "an earlier state: {path} ({subscription}): a record does not read and what was written after it is lost, as after a loss of power"
+        )
+    });
+    notes.extend(earlier);
+    Ok(Contents { restored, problems, notes, blobs: opened.blobs() })
+}
+
+/// Whether a hub has the store: it fetches lists then, and removes files of what it has dropped a while later.
+fn is_running(store: &Path) -> bool {
+    let locked = fs::File::open(store.join("lock")).map(|lock| lock.try_lock_shared());
+    matches!(locked, Ok(Err(fs::TryLockError::WouldBlock)))
+}
+
+/// Removes the copies that commands of an earlier version left when they were interrupted; this one makes none. What cannot be removed stays.
+pub(crate) fn remove_copies(root: &Path) {
+    let entries = fs::read_dir(root).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(COPY)) {
+        let path = entry.path();
+        match fs::remove_dir_all(&path) {
+            Ok(()) => info!(path = %path.display(), "removed a copy of the store that a command had left"),
+            Err(error) => {
+                warn!(path = %path.display(), %error, "a copy of the store that a command left stays");
+            }
+        }
+    }
+}
+
+/// The key that bodies are sealed with; none if no hub has made one.
+fn key(path: &Path) -> Result<Option<Key>, ReadError> {
+    match fs::read(path) {
+        Ok(bytes) => match <[u8; 32]>::try_from(bytes.as_slice()) {
+            Ok(bytes) => Ok(Some(Key::new(bytes))),
+            Err(_) => {
+                Err(ReadError::File { path: path.to_owned(), source: io::Error::other("not 32 bytes long") })
+            }
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(ReadError::File { path: path.to_owned(), source }),
+    }
+}
