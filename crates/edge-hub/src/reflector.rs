@@ -8,6 +8,7 @@
 //! What changed is given to the store before any reader sees it, so that a client never knows more than the disk after `kill -9`, as long as the disk
 //! takes anything.
 
+mod course;
 mod ended;
 mod epoch;
 mod kinds;
@@ -28,16 +29,16 @@ use watch_cache::{Cache, Replaced};
 
 pub use self::writing::Writing;
 use self::{
+    course::Course,
     ended::Ended,
     epoch::Believed,
-    list::Listing,
     pauses::{Attempt, Pauses},
     undone::Undone,
 };
 use crate::{
     metrics::{Meters, Resync},
     storage::Storage,
-    subscriptions::{Progress, Subscription},
+    subscriptions::{Key, Progress, Stored, Subscription},
     upstream::{Credential, LinkState, Upstream},
 };
 
@@ -50,49 +51,6 @@ const SHORT: Duration = Duration::from_secs(1);
 /// How long the API server says that there is no such resource before what is held of it is withdrawn, from the disk too: one that
 /// has just started may not know its custom resources yet.
 const WITHDRAWN: Duration = Duration::from_secs(5);
-
-/// What is to be done next, and what is known of upstream.
-struct Course {
-    /// What has come of a list.
-    listing: Listing,
-    /// Why everything is listed next; else it is watched.
-    relist: Option<Resync>,
-    /// Whether what is held was not what upstream has, and no watch has lasted since.
-    diverged: bool,
-    /// What is believed of upstream.
-    believed: Believed,
-    /// Whether what a watch tells is held back while there is a doubt.
-    holds: bool,
-    /// How often upstream had gone back in time before what is held was listed.
-    listed_after: u64,
-    /// The same of the list that is on its way, and how far anybody had come since.
-    before: (u64, Option<ResourceVersion>),
-}
-
-impl Course {
-    fn new(relist: Option<Resync>, listed_after: u64) -> Self {
-        Self {
-            listing: Listing::default(),
-            relist,
-            diverged: false,
-            believed: Believed::default(),
-            listed_after,
-            holds: true,
-            before: (0, None),
-        }
-    }
-
-    /// Everything is listed, from its first page on.
-    fn anew(&mut self, why: Resync) {
-        (self.listing, self.relist) = (Listing::default(), Some(why));
-    }
-
-    /// The same, as what is held was not what upstream has. Whether that is the first time since a watch lasted.
-    fn diverges(&mut self) -> bool {
-        self.anew(Resync::Diverged);
-        !std::mem::replace(&mut self.diverged, true)
-    }
-}
 
 /// Runs subscriptions against one upstream and one store.
 #[derive(Clone)]
@@ -130,11 +88,15 @@ impl Reflector {
         self.undone.forget(name);
     }
 
+    /// Stores that nothing else happened to the subscription up to `version`.
+    pub fn bookmark(&self, key: &Key, version: ResourceVersion) {
+        self.storage.bookmark(key, version);
+    }
+
     /// Keeps `subscription` until it is closed. A list may be on its way to the disk still.
     pub async fn run(&self, subscription: &Subscription, writing: &Writing) {
-        let relist = subscription.version().is_none().then_some(Resync::First);
         let listed_after = self.undone.listed_after(&subscription.key().to_string());
-        let mut course = Course::new(relist, listed_after);
+        let mut course = Course::new(subscription.version(), listed_after);
         tokio::select! {
             () = subscription.closed().cancelled() => {}
             () = self.keep(subscription, writing, &mut course) => {}
@@ -351,6 +313,7 @@ impl Reflector {
             this.undone.list(&key.to_string(), undone, is_stored);
             this.keep_kind(&key.resource, kind.as_deref());
         };
+        *subscription.stored().lock() = Stored::new(None);
         writing.write(store).await;
         let replaced = subscription.write(|cache| {
             if why == Resync::Diverged || furthest.is_some() {
@@ -367,6 +330,7 @@ impl Reflector {
                 }
             }
         });
+        *subscription.stored().lock() = Stored::new(Some(version));
         course.listed_after = undone;
         subscription.became_whole(began);
         info!(key = %subscription.key(), objects = count, %version, ?replaced, "listed");

@@ -324,7 +324,7 @@ fn put(object: &Object, change: StoredChange) -> Record {
 
 /// A cache of what was stored. The encoding is that of the bytes: JSON begins with a brace, which no message does.
 fn cache(restored: Restored) -> Result<Cache, MalformedObject> {
-    let Restored { version, objects, history, subscription: _, sealed: _, history_after: _ } = restored;
+    let Restored { version, objects, history, history_after, subscription: _, sealed: _ } = restored;
     let version = ResourceVersion::new(version).ok_or(MalformedObject::Missing("version"))?;
     let objects = objects.into_iter().map(object).collect::<Result<Vec<_>, _>>()?;
     let history = history
@@ -342,7 +342,8 @@ fn cache(restored: Restored) -> Result<Cache, MalformedObject> {
             })
         })
         .collect::<Result<Vec<_>, MalformedObject>>()?;
-    Ok(Cache::restore(Limits::default(), objects, version, history))
+    let after = ResourceVersion::new(history_after).unwrap_or(version);
+    Ok(Cache::restore(Limits::default(), objects, version, (after, history)))
 }
 
 fn object(stored: Stored) -> Result<Arc<Object>, MalformedObject> {

@@ -8,6 +8,7 @@ mod covering;
 mod key;
 mod leaving;
 mod room;
+mod stored;
 mod subscription;
 mod traffic;
 mod unasked;
@@ -36,6 +37,7 @@ use watch_cache::{Cache, Limits};
 pub use self::attached::Attached;
 pub use self::carriers::Carrier;
 pub use self::key::{Key, Owner};
+pub use self::stored::Stored;
 pub use self::subscription::{Progress, Subscription};
 pub use self::traffic::Traffic;
 use self::{

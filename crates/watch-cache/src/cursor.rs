@@ -15,6 +15,11 @@ use crate::{
     snapshot::{Place, Snapshot},
 };
 
+/// A reader that asked for bookmarks gets one when events of so many bytes have passed it by: the version that it was last told would leave
+/// the history otherwise, long before the next minute's bookmark where much happens, and its next watch would begin with 410. A quarter of
+/// the least history that outlives the process, which is shorter than the one in memory.
+const PASSED: u32 = 128 << 10;
+
 /// Where one reader of a watch stands.
 #[derive(Debug)]
 pub struct Cursor<S = Selection> {
@@ -29,6 +34,8 @@ pub struct Cursor<S = Selection> {
     bookmarks: bool,
     bookmark_due: bool,
     caught_up: bool,
+    /// The bytes of events since the reader was last told a version.
+    passed: u32,
 }
 
 /// What a reader has not been told yet of the state it began with.
@@ -90,6 +97,7 @@ impl<S: Selects> Cursor<S> {
             bookmarks,
             bookmark_due: false,
             caught_up: false,
+            passed: 0,
         }
     }
 
@@ -179,12 +187,24 @@ impl<S: Selects> Cursor<S> {
             // A reader from the future waits until its version has passed.
             if event.resource_version > self.version {
                 self.version = event.resource_version;
+                let told = deliveries.len();
                 deliveries.extend(self.transition(event));
+                self.passes(event, deliveries.len() > told);
             }
         }
         self.position = state.history.end();
         self.version = self.version.max(state.version());
         true
+    }
+
+    /// Counts an event that the reader was told of, or not.
+    fn passes(&mut self, event: &Event, is_told: bool) {
+        let length = u32::try_from(event.object.body().len()).unwrap_or(PASSED);
+        self.passed = if is_told { 0 } else { self.passed.saturating_add(length) };
+        if self.passed >= PASSED {
+            self.passed = 0;
+            self.request_bookmark();
+        }
     }
 
     /// What the event is to this reader: `convertToWatchEvent` of the API server.

@@ -25,19 +25,21 @@ pub struct Past {
 impl Cache {
     /// A complete cache of the `objects` at `version`, whose readers can resume from before the restart.
     ///
-    /// `history` is what led there, oldest first and without holes. It is used as far back as it can be believed: versions
+    /// `history` is all that happened after the version beside it, oldest first. It is used as far back as it can be believed: versions
     /// ascend, each event's previous object is known, and undoing it from the newest on agrees with the objects. A history
     /// that does not costs readers a list, never a wrong event.
     pub fn restore(
         limits: Limits,
         objects: Vec<Arc<Object>>,
         version: ResourceVersion,
-        history: Vec<Past>,
+        (after, history): (ResourceVersion, Vec<Past>),
     ) -> Self {
         let snapshot = Snapshot::collect(version, objects);
+        let length = history.len();
         let events = believable(&snapshot, with_previous(history));
         // All that happened from the first event on is there.
-        let floor = events.first().map_or(version, |event| before(event.resource_version));
+        let first = events.first().map_or(version, |event| before(event.resource_version));
+        let floor = if events.len() == length { after.min(first) } else { first };
         let mut history = History::new(limits, floor);
         for event in events {
             history.push(event);

@@ -6,10 +6,7 @@
 
 mod missed;
 
-use std::{
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::{sync::Arc, time::SystemTime};
 
 use axum::body::{Body, Bytes};
 use http::{Request, Response, StatusCode, header};
@@ -21,23 +18,20 @@ use kube_wire::{
     resource_version::ResourceVersion,
     status::Status,
 };
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 use watch_cache::{Cache, Change, Event};
 
 use self::missed::{Missed, SILENT};
 use super::{Believed, Ended, Undone, Writing, epoch, list, telling::Telling};
 use crate::{
     storage::Storage,
-    subscriptions::{Progress, Subscription},
+    subscriptions::{Progress, Stored, Subscription},
     upstream::{Answer, Credential, USER_AGENT, Upstream, UpstreamError},
 };
 
 /// How long a watch is asked to last; spread, so that those of a node do not end together. As long as those are that name no time:
 /// each new one costs the link some two kilobytes.
 const LIFE: (u64, u64) = (1800, 3600);
-
-/// How often a version without a change is stored: often enough to resume after a restart, seldom enough to spare the disk.
-const STORE_BOOKMARK: Duration = Duration::from_mins(10);
 
 /// More than this is not held back, in bytes: it would be in memory twice. What it was held back for is still judged.
 const HELD_BACK: usize = 8 << 20;
@@ -79,7 +73,6 @@ pub(super) async fn run(
         is_watching()?;
     }
     let mut body = response.into_body();
-    let mut stored = Instant::now();
     let mut telling = Telling::new(subscription);
     loop {
         let frame = tokio::select! {
@@ -132,7 +125,7 @@ pub(super) async fn run(
             told = waiting.told;
         }
         let is_whole = !told.is_empty();
-        let ended = take(storage, subscription, told, &mut stored);
+        let ended = take(storage, subscription, told);
         // Most of a long event comes before its end.
         if is_whole {
             telling.changed();
@@ -192,12 +185,7 @@ impl HeldBack {
 }
 
 /// Stores and applies what was told, and wakes nobody. What comes before an error counts.
-fn take(
-    storage: &Storage,
-    subscription: &Subscription,
-    told: Vec<WatchEvent>,
-    stored: &mut Instant,
-) -> Result<(), Ended> {
+fn take(storage: &Storage, subscription: &Subscription, told: Vec<WatchEvent>) -> Result<(), Ended> {
     let mut ended = Ok(());
     let mut changes: Vec<(Change, Arc<Object>)> = Vec::with_capacity(told.len());
     let mut bookmark: Option<ResourceVersion> = None;
@@ -224,12 +212,16 @@ fn take(
             }
         }
         storage.apply(subscription.key(), &events);
+        let mut stored = subscription.stored().lock();
+        if let Some(event) = events.last() {
+            *stored = Stored::new(Some(event.resource_version));
+        }
         applied?;
         if let Some(version) = bookmark {
             cache.bookmark(version);
-            if stored.elapsed() > STORE_BOOKMARK {
+            if stored.is_due(subscription.key(), version) {
                 storage.bookmark(subscription.key(), version);
-                *stored = Instant::now();
+                *stored = Stored::new(Some(version));
             }
         }
         Ok::<_, Ended>(())

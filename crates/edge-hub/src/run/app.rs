@@ -309,7 +309,7 @@ impl App {
             warn!("some streams of the tunnel did not end in time");
         }
         hub.tasks.wait().await;
-        hub.subscriptions.forget_rest();
+        hub.subscriptions.leave();
         store_memories(&hub, &storage);
         storage.keep_durable(shutdown).await;
     }

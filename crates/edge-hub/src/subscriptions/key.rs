@@ -44,6 +44,11 @@ impl Key {
         }
     }
 
+    /// Whether it is all of the resource, and no part that a namespace or a selector makes.
+    pub fn is_whole(&self) -> bool {
+        self.namespace.is_empty() && self.labels.is_empty() && self.fields.is_empty()
+    }
+
     /// Whether this is the name, as it is displayed, of a subscription of that resource.
     pub fn is_name_of(name: &str, resource: &GroupVersionResource) -> bool {
         // Owners may have spaces in their names, paths have none.

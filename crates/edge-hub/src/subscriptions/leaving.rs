@@ -165,8 +165,16 @@ impl Subscriptions {
         names
     }
 
-    /// Removes what was let go just before the end of the hub, whose tasks have all ended by now. Waits for the disk.
-    pub fn forget_rest(&self) {
+    /// Leaves the store as the next process wants it, at the end of the hub, whose tasks have all ended by now: what was let go just before is
+    /// removed, and of what is kept it is stored how far it had come, though nothing has changed for long. Waits for the disk.
+    pub fn leave(&self) {
+        for (key, Entry { subscription, .. }) in self.open.lock().iter() {
+            if let Some(version) = subscription.version()
+                && subscription.stored().lock().behind(version) > 0
+            {
+                self.reflector.bookmark(key, version);
+            }
+        }
         for name in std::mem::take(&mut *self.leaving.rest.lock()) {
             self.reflector.forget(&name);
         }

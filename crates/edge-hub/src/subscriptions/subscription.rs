@@ -28,6 +28,7 @@ use super::{
     as_json::AsJson,
     carriers::{Carrier, Carriers},
     key::Key,
+    stored::Stored,
     traffic::Traffic,
     written_events::WrittenEvents,
 };
@@ -79,6 +80,8 @@ pub struct Subscription {
     changes: watch::Sender<u64>,
     pub(super) progress: watch::Sender<Progress>,
     proved: Mutex<Option<Instant>>,
+    /// What the store has of it.
+    stored: Mutex<Stored>,
     /// Its list, if nothing has failed since.
     listed: Mutex<Option<Listed>>,
     /// The connection that the upstream watch comes over, while it runs.
@@ -123,6 +126,7 @@ impl Subscription {
     ) -> Arc<Self> {
         let kind = transcode::kind_of(&key.resource).map(Arc::from);
         let (is_whole, bytes) = (cache.is_complete(), cache.bytes());
+        let stored = Mutex::new(Stored::new(cache.resource_version()));
         Arc::new(Self {
             key,
             protobuf,
@@ -130,6 +134,7 @@ impl Subscription {
             changes: watch::Sender::new(0),
             progress: watch::Sender::new(Progress::Syncing),
             proved: Mutex::new(None),
+            stored,
             listed: Mutex::new(None),
             source: Mutex::new(None),
             used: Mutex::new(Instant::now()),
@@ -158,6 +163,11 @@ impl Subscription {
     /// Whether its objects are held as protobuf.
     pub fn is_protobuf(&self) -> bool {
         self.protobuf
+    }
+
+    /// What the store has of it; changed by who keeps it, under the lock of what is held.
+    pub fn stored(&self) -> &Mutex<Stored> {
+        &self.stored
     }
 
     /// The kind of its objects, if it is known.

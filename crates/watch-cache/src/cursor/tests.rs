@@ -147,3 +147,30 @@ fn bookmarks_only_when_caught_up_and_asked_for() {
     cache.bookmark(rv(14));
     assert_eq!(told(&mut future, &cache), ["mark@14"]);
 }
+
+#[test]
+fn a_reader_whom_much_passes_by_hears_how_far_it_has_come() {
+    // Of some 200 bytes each: what the history holds is many times what a bookmark comes after.
+    let events = 8 * u64::from(super::PASSED) / pod("a/x", "1", 9).body().len() as u64;
+    let mut cache = Cache::new(Limits { history_bytes: 4 * super::PASSED as usize, ..Limits::default() });
+    cache.replace(vec![pod("a/x", "1", 9)], rv(10)).unwrap();
+    let [mut quiet, mut all] =
+        ["app=none", ""].map(|labels| cache.watch_after(rv(10), true, selection(labels)).unwrap());
+    let mut without = cache.watch_after(rv(10), false, selection("app=none")).unwrap();
+    let mut last = rv(10);
+    for version in 11..11 + events {
+        cache.apply(Modified, pod("a/x", "1", version)).unwrap();
+        for delivery in told(&mut quiet, &cache) {
+            assert_eq!(delivery, format!("mark@{version}"));
+            last = rv(version);
+        }
+        assert!(
+            cache.watch_after(last, true, selection("")).is_ok(),
+            "{version}: {last:?} has left the history"
+        );
+        assert_eq!(told(&mut all, &cache), [format!("~a/x@{version}")], "who is told needs no bookmark");
+        assert_eq!(told(&mut without, &cache), Vec::<String>::new(), "nor gets one who asked for none");
+    }
+    assert!(last > rv(10 + events / 2), "{last:?}");
+    assert!(cache.watch_after(rv(10), true, selection("")).is_err(), "the history was long enough for all");
+}

@@ -31,8 +31,8 @@ fn a_history_is_used_as_far_as_it_can_be_believed() {
     let mut later = whole();
     later.push(past(Modified, "a/y", 16, Some(14)));
     let table = [
-        ("whole", whole(), 10),
-        ("none", vec![], 15),
+        ("whole", whole(), 7),
+        ("none", vec![], 7),
         ("the first's previous object is not known", with(0, past(Modified, "a/x", 11, None)), 11),
         ("a previous object is of a later version", with(0, past(Modified, "a/x", 11, Some(12))), 11),
         ("something was there before it was added", with(0, past(Added, "a/x", 11, Some(9))), 11),
@@ -44,7 +44,7 @@ fn a_history_is_used_as_far_as_it_can_be_believed() {
     ];
     for (what, history, oldest) in table {
         let objects = vec![pod("a/y", "1", 14), pod("a/x", "1", 11)];
-        let cache = Cache::restore(Limits::default(), objects, rv(15), history);
+        let cache = Cache::restore(Limits::default(), objects, rv(15), (rv(7), history));
         assert_eq!(cache.oldest(), Some(rv(oldest)), "{what}");
         assert_eq!(cache.resource_version(), Some(rv(15)), "{what}");
         assert_eq!(cache.snapshot().unwrap().len(), 2, "{what}");
@@ -59,7 +59,7 @@ fn a_reader_goes_on_after_a_restart() {
         past(Deleted, "a/x", 13, None),
         past(Added, "a/x", 14, None),
     ];
-    let mut cache = Cache::restore(Limits::default(), vec![pod("a/x", "1", 14)], rv(14), history);
+    let mut cache = Cache::restore(Limits::default(), vec![pod("a/x", "1", 14)], rv(14), (rv(10), history));
     let mut reader = cache.watch_after(rv(11), false, selection("")).unwrap();
     cache.apply(Modified, pod("a/x", "1", 14)).unwrap();
     cache.apply(Modified, pod("a/x", "1", 15)).unwrap();
@@ -72,5 +72,5 @@ fn the_limits_hold_after_a_restart() {
     let history = (11..20).map(|version| past(Added, &format!("a/{version}"), version, None)).collect();
     let objects = (11..20).map(|version| pod(&format!("a/{version}"), "1", version)).collect();
     let limits = Limits { history_events: 3, ..Limits::default() };
-    assert_eq!(Cache::restore(limits, objects, rv(20), history).oldest(), Some(rv(16)));
+    assert_eq!(Cache::restore(limits, objects, rv(20), (rv(10), history)).oldest(), Some(rv(16)));
 }

@@ -382,16 +382,19 @@ impl World {
     fn restart(&mut self, history: usize) {
         let Some(applied) = self.applied else { return self.reset() };
         let known: Vec<_> = self.history.iter().filter(|revision| revision.0 <= applied).copied().collect();
-        let tail = &known[known.len() - history.min(known.len())..];
+        let (before, tail) = known.split_at(known.len() - history.min(known.len()));
+        // What the store kept follows on a change, or on a list.
+        self.floor = before.last().map_or(self.floor, |revision| revision.0.max(self.floor)).min(applied);
         let past = tail.iter().map(|revision| {
             let (change, object) = self.change(*revision);
             let written = |key| known.iter().rfind(|r| r.0 < revision.0 && r.1 == key).map_or(0, |r| r.0);
             let previous = self.object_at(revision.1, revision.0 - 1, written(revision.1));
             Past { change, object, previous }
         });
-        self.cache = Cache::restore(self.limits, self.objects_at(applied), version(applied), past.collect());
+        let past = (version(self.floor), past.collect());
+        self.cache = Cache::restore(self.limits, self.objects_at(applied), version(applied), past);
         self.ring = tail.iter().map(|revision| revision.0).collect();
-        self.floor = self.ring.first().map_or(applied, |first| first - 1);
+        self.floor = self.ring.first().map_or(self.floor, |first| self.floor.min(first - 1));
         while self.ring.len() > self.limits.history_events {
             self.floor = self.ring.remove(0);
         }

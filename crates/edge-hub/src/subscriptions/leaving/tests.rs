@@ -57,7 +57,7 @@ impl Offline {
     fn end(self) {
         self.shutdown.cancel();
         self.runtime.block_on(self.tasks.wait());
-        self.subscriptions.forget_rest();
+        self.subscriptions.leave();
     }
 }
 

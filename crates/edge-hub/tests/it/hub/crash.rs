@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use serde_json::json;
 use testkit::{
     client::{ClientOptions, Recorder, TestClient},
     history::{check, check_converged},
@@ -17,15 +18,20 @@ const RATE: u64 = 500;
 async fn a_kill_under_load_is_no_more_than_a_closed_connection() {
     let mut site = Site::started().await;
     let recorder = Recorder::default();
-    let mut clients: Vec<TestClient> =
-        [("all", SERVICES, ""), ("odd", SERVICES, "n=odd"), ("of a", "/api/v1/namespaces/a/services", "")]
-            .into_iter()
-            .map(|(name, path, labels)| {
-                let mut options = ClientOptions::new(name, path);
-                labels.clone_into(&mut options.labels);
-                TestClient::start(site.plain(), options, &recorder).unwrap()
-            })
-            .collect();
+    let mut clients: Vec<TestClient> = [
+        ("all", SERVICES, ""),
+        ("odd", SERVICES, "n=odd"),
+        ("of a", "/api/v1/namespaces/a/services", ""),
+        // It is told of nothing, while several times the history passes by.
+        ("quiet", SERVICES, "n=none"),
+    ]
+    .into_iter()
+    .map(|(name, path, labels)| {
+        let mut options = ClientOptions::new(name, path);
+        labels.clone_into(&mut options.labels);
+        TestClient::start(site.plain(), options, &recorder).unwrap()
+    })
+    .collect();
     for client in &mut clients {
         assert!(client.wait_for(SOON, |_| true).await);
     }
@@ -35,7 +41,9 @@ async fn a_kill_under_load_is_no_more_than_a_closed_connection() {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
         for n in 0..RATE * 5 {
             ticks.tick().await;
-            let object = service(["a", "b"][usize::from(n % 3 == 0)], &format!("s{}", n % 50), n);
+            let mut object = service(["a", "b"][usize::from(n % 3 == 0)], &format!("s{}", n % 50), n);
+            // As large as a Service with its annotations is.
+            object["metadata"]["annotations"] = json!({ "note": "x".repeat(700) });
             if cluster.update("services", &object).is_err() {
                 cluster.create("services", object).unwrap();
             }
@@ -54,9 +62,13 @@ async fn a_kill_under_load_is_no_more_than_a_closed_connection() {
     }
     writing.await.unwrap();
     let last = site.server.cluster().create("services", service("a", "last", 1)).unwrap();
-    for client in &mut clients {
+    let mut silent = service("a", "silent", 1);
+    silent["metadata"]["labels"]["n"] = "none".into();
+    let silent = site.server.cluster().create("services", silent).unwrap();
+    let (last, silent) = (("a/last", last), ("a/silent", silent));
+    for (client, (key, wanted)) in clients.iter_mut().zip([&last, &last, &last, &silent]) {
         assert!(
-            client.wait_for(SOON, |state| state.get("a/last") == Some(&last)).await,
+            client.wait_for(SOON, |state| state.get(*key) == Some(wanted)).await,
             "{:?}\n{}",
             client.progress(),
             site.last_log()

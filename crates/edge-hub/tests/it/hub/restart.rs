@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use testkit::wan::{Wan, Weather};
+use testkit::{
+    client::{ClientOptions, Recorder, TestClient},
+    wan::{Wan, Weather},
+};
 use tokio::time::{Instant, sleep};
 
-use super::site::{JSON, SERVICES, SOON, Site, WIDGETS, get, service, widget};
+use super::site::{JSON, SERVICES, SOON, Site, WIDGETS, get, service, version, widget};
 
 /// How many objects there are, and how many of them change while no hub runs.
 const OBJECTS: usize = 2000;
@@ -125,4 +128,50 @@ async fn a_restart_moves_what_changed_of_a_built_in_resource() {
 async fn a_restart_moves_what_changed_of_a_custom_resource() {
     let made = |number, n| large(widget(&format!("w{number:04}"), n));
     restarted("widgets.example.com", [WIDGETS; 2], JSON, made).await;
+}
+
+/// A part of a resource to which nothing happens, beside others of which the API server's history is full: its version is the API server's
+/// bookmark, which the hub that ends leaves to the next one.
+#[tokio::test]
+async fn a_quiet_part_of_a_busy_resource_is_not_listed_anew_after_a_restart() {
+    let mut site = Site::new().await;
+    let cluster = site.server.cluster().clone();
+    for n in 0..3 {
+        cluster.create("widgets.example.com", widget(&format!("quiet-{n}"), n)).unwrap();
+    }
+    site.start_inside(|_| {}).await;
+    site.linked().await;
+    let mut options = ClientOptions::new("quiet", WIDGETS);
+    "metadata.name=quiet-1".clone_into(&mut options.fields);
+    let mut client = TestClient::start(site.plain(), options, &Recorder::default()).unwrap();
+    assert!(client.wait_for(SOON, |_| true).await);
+    for n in 0..200 {
+        cluster.create("widgets.example.com", widget(&format!("busy-{n}"), n)).unwrap();
+    }
+    let busy = cluster.revision();
+    let list = format!("{WIDGETS}?fieldSelector=metadata.name%3Dquiet-1&resourceVersion=0");
+    let held = async || {
+        // None is sent while events are on their way.
+        site.server.send_bookmarks();
+        get(&site.plain(), &list).await.map(|(_, list)| version(&list))
+    };
+    site.until("the API server's bookmark has come", async || held().await == Some(busy)).await;
+    site.stop().await;
+    // What the client and the first list of the hub came to is forgotten.
+    cluster.compact(busy - 10);
+    site.server.log().clear();
+    site.start_inside(|_| {}).await;
+    site.until("it is watched again", async || site.upstream_watches(WIDGETS) == 1).await;
+    let mut changed = widget("quiet-1", 77);
+    changed["metadata"]["labels"] = json!({ "n": "77" });
+    let changed = cluster.update("widgets.example.com", &changed).unwrap();
+    let is_told = client.wait_for(SOON, |state| state.get("a/quiet-1") == Some(&changed)).await;
+    assert!(is_told, "{:?}\n{}", client.progress(), site.last_log());
+    let is_list = |query: &str| !query.split('&').any(|part| part == "limit=1");
+    let lists =
+        site.server.log().totals(|record| record.path == WIDGETS && !record.watch && is_list(&record.query));
+    assert_eq!(lists.requests, 0, "{:?}\n{}", largest(&site), site.last_log());
+    let progress = client.progress();
+    assert_eq!(progress.lists, 1, "the client resumed: {progress:?}");
+    assert!(progress.errors.keys().all(|code| *code == 0), "{progress:?}");
 }

@@ -1,0 +1,81 @@
+//! When a version that came without a change is stored, so that a restart can go on from there.
+
+use std::time::Duration;
+
+use kube_wire::resource_version::ResourceVersion;
+use tokio::time::Instant;
+
+use super::Key;
+
+/// How long after what was stored last a bookmark of a whole resource is: all that leaves the API server's history of the resource is told, and
+/// stored with its version, so what was told last is as good as any. Seldom, to spare the disk.
+const WHOLE: Duration = Duration::from_mins(10);
+
+/// The same for a part of a resource. Events of other parts drive the last one of this out of the API server's history, of which it
+/// promises 75 s; its bookmarks come once a minute, and none of them is to be missed for coming early.
+const PART: Duration = Duration::from_secs(45);
+
+/// The API server's history of a resource has room for this many events at least, whose versions are all different: one that is no more
+/// behind is in it.
+const HISTORY: u64 = 100;
+
+/// Which version of a stream is stored, and since when.
+#[derive(Debug)]
+pub struct Stored {
+    /// `None` where the store does not have what is held: it has nothing of it, or is being given another list.
+    version: Option<ResourceVersion>,
+    at: Instant,
+}
+
+impl Stored {
+    /// `version` was stored just now, or a while ago: it counts from now on.
+    pub fn new(version: Option<ResourceVersion>) -> Self {
+        Self { version, at: Instant::now() }
+    }
+
+    /// Whether a bookmark is to be stored, as what is stored would be too old soon.
+    pub fn is_due(&self, key: &Key, bookmark: ResourceVersion) -> bool {
+        let (after, behind) = if key.is_whole() { (WHOLE, 1) } else { (PART, HISTORY) };
+        self.at.elapsed() >= after && self.behind(bookmark) >= behind
+    }
+
+    /// How far what is stored is behind; not at all where it is something else.
+    pub fn behind(&self, version: ResourceVersion) -> u64 {
+        self.version.map_or(0, |stored| version.get().saturating_sub(stored.get()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube_wire::resource::GroupVersionResource;
+    use tokio::time::advance;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_part_is_stored_before_the_api_server_forgets_it() {
+        let whole = Key::pooled(&GroupVersionResource::new("", "v1", "pods"));
+        let part = Key { namespace: "a".into(), ..whole.clone() };
+        let fields = Key { fields: "spec.nodeName=n".into(), ..whole.clone() };
+        // (which, after so many seconds, so much further, whether it is due).
+        let table = [
+            (&part, 44, 5000, false),
+            (&part, 45, 5000, true),
+            (&fields, 60, 100, true),
+            (&fields, 6000, 99, false),
+            (&whole, 60, 5000, false),
+            (&whole, 599, 5000, false),
+            (&whole, 600, 1, true),
+            (&whole, 6000, 0, false),
+        ];
+        let version = |number| ResourceVersion::new(number).unwrap();
+        for (key, seconds, further, due) in table {
+            let stored = Stored::new(Some(version(1000)));
+            advance(Duration::from_secs(seconds)).await;
+            assert_eq!(stored.is_due(key, version(1000 + further)), due, "{key} {seconds} {further}");
+        }
+        let relisted = Stored::new(None);
+        advance(Duration::from_mins(100)).await;
+        assert!(!relisted.is_due(&part, version(5000)) && relisted.behind(version(5000)) == 0);
+    }
+}
