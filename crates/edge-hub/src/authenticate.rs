@@ -5,7 +5,7 @@
 
 mod certificate;
 pub mod jwt;
-mod known_time;
+pub mod known_time;
 mod refusals;
 pub mod tokens;
 

@@ -26,7 +26,7 @@ use kube_wire::{
     resource::ObjectKey,
     status::Status,
 };
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tracing::debug;
 
 use self::places::ANSWERS;
@@ -135,6 +135,7 @@ async fn read(
 ) -> Result<Response<Body>, Box<Status>> {
     let (parts, body) = request.into_parts();
     let may_repeat = verb != Verb::Watch && body.is_end_stream();
+    let began = Instant::now();
     let mut link = hub.upstream.state();
     let is_up = |state: &LinkState| matches!(state, LinkState::Up(_));
     let was_up = is_up(&link.borrow_and_update());
@@ -142,8 +143,9 @@ async fn read(
         Err(status) if status.code == 503 && may_repeat && was_up => status,
         result => return result,
     };
-    // An API server that is only slow is not to be asked the same again.
-    if timeout(LINK_IS_KNOWN, link.changed()).await.is_err() {
+    // An API server that is only slow is not to be asked the same again, though the link was renewed meanwhile.
+    let is_slow = began.elapsed() >= hub.lifetimes.head;
+    if is_slow || timeout(LINK_IS_KNOWN, link.changed()).await.is_err() {
         return Err(status);
     }
     let again = read_once(hub, caller, verb, path, &parts, Body::empty()).await;
@@ -265,7 +267,7 @@ async fn node_token(
     let request = node_tokens::read(request).await?;
     let name = node_tokens::name(&request);
     match hand_on(hub, caller, request.map(Body::from)).await {
-        Ok(response) => Ok(node_tokens::keep(&hub.storage, &name, response).await),
+        Ok(response) => Ok(node_tokens::keep(&hub.storage, &hub.tokens.time, &name, response).await),
         Err(status) if status.code == 503 => {
             let exists =
                 |namespace: &str, pod: &str, uid: &str| local_pods::may_exist(hub, namespace, pod, uid);

@@ -31,9 +31,13 @@ impl KnownTime {
         }
     }
 
-    /// It was that time or later by the clock of an API server that can be asked: whatever was known before may have been that of one which is ahead.
-    pub fn was(&self, time: i64) {
-        *self.been.lock() = Some((time, Instant::now()));
+    /// An API server that can be asked says of a token of this time that it is good now: so that has begun, and is not over. Where it would be by what was
+    /// known before, that was of an API server whose clock is ahead, and counts no more.
+    pub fn is_within(&self, begin: i64, end: i64) {
+        let mut been = self.been.lock();
+        if been.is_none_or(|been| reached(been) < begin || reached(been) >= end) {
+            *been = Some((begin, Instant::now()));
+        }
     }
 }
 
@@ -66,8 +70,13 @@ mod tests {
         time.has_been(newest);
         assert_eq!(time.now_by(1060), newest + 60);
         assert_eq!(time.now_by(newest + 100), newest + 100);
+        // One that is good for long says nothing of how late it is.
+        time.is_within(newest - 2000, newest + 9000);
+        assert_eq!(time.now_by(1060), newest + 60);
+        time.is_within(newest + 70, newest + 9000);
+        assert_eq!(time.now_by(1060), newest + 70);
         // One whose clock was ahead is corrected by another that can be asked.
-        time.was(newest - 2000);
+        time.is_within(newest - 2000, newest + 70);
         assert_eq!(time.now_by(1060), newest - 2000);
     }
 }

@@ -293,13 +293,13 @@ impl Tokens {
             Ok(user) => {
                 self.refused.lock().forget(&digest);
                 if let Some(begin) = claimed_begin(token.expose()).filter(|_| is_issued) {
-                    self.time.was(begin);
+                    self.time.is_within(begin, expiry.unwrap_or(i64::MAX));
                 }
                 Some(user.name.clone())
             }
             Err(_) => self.note_refusal(token, digest),
         };
-        let until = expiry.map(|expiry| expiry.saturating_sub(clock()));
+        let until = expiry.map(|expiry| expiry.saturating_sub(self.time.now()));
         let until = until
             .map_or(BELIEVED, |left| Duration::from_secs(u64::try_from(left).unwrap_or(0)).min(BELIEVED));
         self.remember(digest, Answer { result: result.clone(), whose, until: now + until }, now);

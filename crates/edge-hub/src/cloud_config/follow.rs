@@ -12,8 +12,11 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::{
-    Layer, followed_file::FollowedFile, in_vain, leader_hub, places::Place, problems_of_yurt_hub_cfg, rules,
-    yurt_hub_cfg,
+    Layer,
+    followed_file::FollowedFile,
+    in_vain, leader_hub,
+    places::{Place, PlaceState},
+    problems_of_yurt_hub_cfg, rules, yurt_hub_cfg,
 };
 use crate::{
     filters::{
@@ -55,6 +58,7 @@ async fn run(hub: Arc<Hub>, start: Start) {
     let mut cluster = Layer::default();
     let mut pool: Option<Arc<str>> = None;
     let mut leader: Option<(Source, Place)> = None;
+    let mut leader_problems = Vec::new();
     let mut pooled = None;
     let mut revision = hub.filters.revision();
     // What an earlier run kept, before it was to be passed through.
@@ -89,12 +93,9 @@ async fn run(hub: Arc<Hub>, start: Start) {
                     return place.is_absent();
                 };
                 match leader_hub(data(object)) {
-                    Ok((said, mut problems)) => {
-                        let sharing = hub.sharing.load();
-                        let in_vain = |pooled| in_vain(pooled, &sharing, api::names::POOL_SCOPED_METADATA);
-                        problems.extend(said.iter().flat_map(in_vain));
-                        pooled = said;
-                        place.says(Some(object.resource_version().get()), problems);
+                    Ok((said, problems)) => {
+                        (pooled, leader_problems) = (said, problems);
+                        place.counts(Some(object.resource_version().get()));
                     }
                     Err(problems) => place.says_nothing(problems),
                 }
@@ -104,8 +105,13 @@ async fn run(hub: Arc<Hub>, start: Start) {
         apply(&hub, Sharing::resolve(&flags, &file.layer, &cloud));
         hub.filters.set_rules(rules(&by_flags, &file.layer, &cloud));
         let refusal = |source: &Source| Some(format!("it cannot be read: {}", source.refusal()?));
+        let sharing = hub.sharing.load_full();
+        if let Some((_, place)) = leader.as_mut().filter(|(_, place)| place.state == PlaceState::InForce) {
+            let in_vain = |pooled| in_vain(pooled, &sharing, api::names::POOL_SCOPED_METADATA);
+            place.tell(leader_problems.iter().cloned().chain(pooled.iter().flat_map(in_vain)).collect());
+        }
         let shared_by = leader.as_ref().filter(|_| pooled.is_some()).map(|(_, place)| place.name.as_str());
-        let mut places: Vec<Place> = file.shown(shared_by).into_iter().collect();
+        let mut places: Vec<Place> = file.shown(shared_by, &sharing).into_iter().collect();
         places.push(config_place.with(refusal(&config)));
         places.extend(leader.iter().map(|(source, place)| place.with(refusal(source))));
         hub.configured_by.store(Arc::new(places));

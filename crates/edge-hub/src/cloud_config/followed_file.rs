@@ -32,21 +32,17 @@ impl FollowedFile {
         let place = file.as_ref().map(|(path, _)| Place::unread(path.display().to_string()));
         let (path, layer) = file.unwrap_or_default();
         let tunnel = tunnel(&layer);
-        let mut file = Self { path, layer, tunnel, error: None, place };
-        file.tell();
-        file
+        Self { path, layer, tunnel, error: None, place }
     }
 
-    fn tell(&mut self) {
+    fn tell(&mut self, sharing: &Sharing) {
         let Some(place) = &mut self.place else { return };
         if let Some(error) = &self.error {
             return place.says_nothing(vec![format!("the configuration stays as it was: {error}")]);
         }
         let mut problems = self.layer.nameless("cacheAgents", "filters: ");
-        let none = Layer::default();
-        let sharing = Sharing::resolve(&none, &self.layer, &none);
         let pooled = self.layer.pooled.iter();
-        problems.extend(pooled.flat_map(|pooled| in_vain(pooled, &sharing, POOL_SCOPE_RESOURCES)));
+        problems.extend(pooled.flat_map(|pooled| in_vain(pooled, sharing, POOL_SCOPE_RESOURCES)));
         if self.tunnel != tunnel(&self.layer) {
             let problem = "tunnel and tunnelDestinations are read when the hub starts: restart it for what has changed of them";
             problems.push(problem.to_owned());
@@ -54,8 +50,9 @@ impl FollowedFile {
         place.says(None, problems);
     }
 
-    /// The file as it is shown where a ConfigMap, if one is named, says what is shared.
-    pub(super) fn shown(&self, said_by: Option<&str>) -> Option<Place> {
+    /// The file as it is shown where a ConfigMap, if one is named, says what is shared, and with all others this follows from it.
+    pub(super) fn shown(&mut self, said_by: Option<&str>, sharing: &Sharing) -> Option<Place> {
+        self.tell(sharing);
         let said_by = said_by.filter(|_| self.layer.pooled.is_some());
         let more = said_by.map(|name| {
             format!("{POOL_SCOPE_RESOURCES}: {name} says what is shared, and counts before the file")
@@ -80,7 +77,6 @@ impl FollowedFile {
                     self.error = error;
                 }
             }
-            self.tell();
             return;
         }
         std::future::pending::<()>().await;

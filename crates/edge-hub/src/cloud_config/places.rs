@@ -41,9 +41,14 @@ impl Place {
 
     /// It was read. What is new of its problems is logged.
     pub(super) fn says(&mut self, version: Option<u64>, problems: Vec<String>) {
+        self.counts(version);
+        self.tell(problems);
+    }
+
+    /// It was read; what of it counts for nothing depends on what else is said.
+    pub(super) fn counts(&mut self, version: Option<u64>) {
         self.state = PlaceState::InForce;
         self.version = version;
-        self.tell(problems);
     }
 
     /// It says something of which nothing can be read.
@@ -52,7 +57,8 @@ impl Place {
         self.tell(problems);
     }
 
-    fn tell(&mut self, problems: Vec<String>) {
+    /// What of it counts for nothing; what is new of that is logged.
+    pub(super) fn tell(&mut self, problems: Vec<String>) {
         for problem in problems.iter().filter(|problem| !self.problems.contains(problem)) {
             warn!(place = self.name, "{problem}");
         }

@@ -39,9 +39,9 @@ impl Client {
         }
     }
 
-    /// Whether it is the component: by its credential, or by what it calls itself.
+    /// Whether it is the component: by its credential, or by what it calls itself. One without a name is nobody's, not that of who calls itself nothing.
     pub fn is(&self, component: &str) -> bool {
-        self.identity.as_deref() == Some(component) || &*self.agent == component
+        !component.is_empty() && (self.identity.as_deref() == Some(component) || &*self.agent == component)
     }
 }
 

@@ -20,7 +20,7 @@ use tracing::{debug, warn};
 
 use super::documents::unix_seconds;
 use crate::{
-    authenticate::{Caller, jwt::claims},
+    authenticate::{Caller, jwt::claims, known_time::KnownTime},
     storage::Storage,
 };
 
@@ -86,8 +86,13 @@ pub fn newest(storage: &Storage) -> Option<i64> {
     Some(index.newest)
 }
 
-/// Keeps the answer as it passes, if it holds a token.
-pub async fn keep(storage: &Storage, name: &str, response: Response<Body>) -> Response<Body> {
+/// Keeps the answer as it passes, if it holds a token, which tells what time it is.
+pub async fn keep(
+    storage: &Storage,
+    time: &KnownTime,
+    name: &str,
+    response: Response<Body>,
+) -> Response<Body> {
     if !response.status().is_success() || response.headers().contains_key(header::CONTENT_ENCODING) {
         return response;
     }
@@ -99,6 +104,7 @@ pub async fn keep(storage: &Storage, name: &str, response: Response<Body>) -> Re
         );
     };
     if let Some(Claims { exp: end, iat, .. }) = claims_of_token(&body) {
+        time.has_been(i64::try_from(iat).unwrap_or(0));
         let content_type = parts.headers.get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
         let (storage, name, content_type) = (storage.clone(), name.to_owned(), content_type.to_vec());
         let kept = body.clone();

@@ -9,8 +9,8 @@ use futures::{StreamExt, stream};
 use super::places::{Place, Places};
 use crate::keeping::Keeping;
 
-/// The bytes of one place.
-const UNIT: usize = 64 << 10;
+/// The bytes of one place: as small as most objects, so that who reads many of them is counted for little more than what is held.
+const UNIT: usize = 8 << 10;
 
 /// What is larger is no object: etcd takes none of more than a few MiB.
 const LARGEST: usize = 8 << 20;
@@ -65,6 +65,7 @@ pub(crate) async fn read(body: Body, of: Option<&Of>) -> Result<Whole, (Unread, 
             None => {
                 // What is remembered of it keeps its memory.
                 read.shrink_to_fit();
+                places.truncate(read.len().div_ceil(UNIT));
                 let held = Held { _body: rest, _places: places };
                 return Ok(Whole { bytes: Bytes::from(read), held });
             }
@@ -120,6 +121,25 @@ mod tests {
 
     async fn large(of: Option<&Of>) -> Result<Whole, (Unread, Body)> {
         read(Body::from(vec![b'x'; SIZE]), of).await
+    }
+
+    #[tokio::test]
+    async fn what_is_read_in_pieces_counts_for_what_it_is() {
+        let of = of("pieces");
+        let read_in = async |pieces: usize, length: usize| {
+            let pieces =
+                stream::iter((0..pieces).map(move |_| Ok::<_, axum::Error>(Bytes::from(vec![b'x'; length]))));
+            read(Body::from_stream(pieces), Some(&of)).await
+        };
+        // 5 MiB and three eighths; while the next came a second half of that was counted.
+        let large = read_in(43, 128 << 10).await.ok().unwrap();
+        let places = (43 << 17) / UNIT;
+        let mut small = Vec::new();
+        while let Ok(object) = read_in(1, 1000).await {
+            small.push(object);
+        }
+        assert_eq!(small.len(), LARGEST / UNIT - places);
+        drop(large);
     }
 
     #[tokio::test]

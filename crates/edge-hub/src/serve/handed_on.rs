@@ -58,9 +58,9 @@ fn unread(why: Unread) -> Status {
             let message = "edge-hub: as much as this user may have of objects is on its way to it already";
             Status { message: message.to_owned(), ..Status::not_ready(1) }
         }
-        Unread::TooLarge => Status::service_unavailable(
-            "edge-hub: the answer of the API server is larger than an object may be".to_owned(),
-        ),
+        Unread::TooLarge => {
+            Status::internal_error("edge-hub: the answer of the API server is larger than an object may be")
+        }
         Unread::Broken => {
             Status::service_unavailable("edge-hub: the answer of the API server broke off".to_owned())
         }

@@ -1,13 +1,13 @@
 //! Filters and configuration as clients see them, over HTTP: what the ConfigMaps `yurt-hub-cfg` and `leader-hub-<pool>` say holds at
 //! once, and clients list anew when they are shown something else.
 
-use std::time::Duration;
+use std::{fs, time::Duration};
 
 use http::{Request, header};
 use serde_json::{Value, json};
 use testkit::{api_server::Kind, client::connection::Endpoint};
 
-use super::site::{JSON, Lines, SERVICES, Site, get, names, service, version};
+use super::site::{JSON, Lines, SERVICES, Site, get, names, service, version, with_configuration};
 
 const SLICES: &str = "/apis/discovery.k8s.io/v1/endpointslices";
 const CONFIG_MAPS: &str = "configmaps";
@@ -300,8 +300,8 @@ async fn one_object_that_nobody_watches_is_shown_through_filters_as_well() {
     }
     site.kill();
     let serving = site.authority.server(&["127.0.0.1", "10.0.0.5", "kubernetes.default.svc"]).unwrap();
-    std::fs::write(site.file("hub.crt"), serving.certificate_pem).unwrap();
-    std::fs::write(site.file("hub.key"), serving.key_pem).unwrap();
+    fs::write(site.file("hub.crt"), serving.certificate_pem).unwrap();
+    fs::write(site.file("hub.key"), serving.key_pem).unwrap();
     let addresses = json!([{ "type": "InternalIP", "address": "10.0.0.5" }]);
     write(&site, "nodes", &json!({ "metadata": { "name": "n" }, "status": { "addresses": addresses } }));
     site.set("--secure-bind-address", "0.0.0.0");
@@ -357,6 +357,30 @@ async fn places(site: &Site) -> Vec<String> {
         format!("{} {} {problems}", place["name"].as_str().unwrap(), place["state"].as_str().unwrap())
     };
     places.iter().map(shown).collect()
+}
+
+/// What the pool's ConfigMap shares is in vain as long as the file passes it through, whichever of them came last.
+#[tokio::test]
+async fn what_counts_for_nothing_follows_from_all_places() {
+    let (mut site, file) = with_configuration("passThroughResources: []\n").await;
+    site.set("--nodepool-name", "shop");
+    site.set("--pass-through-resources", "/v1/endpoints");
+    let shared = json!({ "pool-scoped-metadata": "/v1/services,example.com/v1/widgets" });
+    write(&site, CONFIG_MAPS, &config_map("leader-hub-shop", &shared));
+    site.start();
+    site.linked().await;
+    let says = async |file: usize, leader: usize| {
+        let seen = places(&site).await;
+        [("yaml inForce", file), ("kube-system/leader-hub-shop inForce", leader)]
+            .iter()
+            .all(|(place, problems)| seen.iter().any(|seen| seen.ends_with(&format!("{place} {problems}"))))
+    };
+    site.until("nothing is in vain", async || says(0, 0).await).await;
+    fs::write(&file, "passThroughResources: [example.com/v1/widgets]\n").unwrap();
+    site.until("the pool names in vain what the file passes through", async || says(0, 1).await).await;
+    // One problem more of the file: its own list does not count beside the pool's.
+    fs::write(&file, "poolScopeResources: [/v1/endpoints]\n").unwrap();
+    site.until("and so does the file what a flag passes through", async || says(2, 0).await).await;
 }
 
 /// An etcd that is restored from a backup of before it: everything is listed anew, and nobody tells that it was deleted.
@@ -438,8 +462,8 @@ async fn pods_are_sent_to_the_nodes_address_where_the_hub_listens_everywhere() {
     site.server.cluster().create("services", kubernetes).unwrap();
     site.server.cluster().create("nodes", json!({ "metadata": { "name": "n" } })).unwrap();
     let serving = site.authority.server(&["127.0.0.1", "10.0.0.5", "kubernetes.default.svc"]).unwrap();
-    std::fs::write(site.file("hub.crt"), serving.certificate_pem).unwrap();
-    std::fs::write(site.file("hub.key"), serving.key_pem).unwrap();
+    fs::write(site.file("hub.crt"), serving.certificate_pem).unwrap();
+    fs::write(site.file("hub.key"), serving.key_pem).unwrap();
     let idle = async |site: &Site| {
         get(&site.admin(), "/v1/status")
             .await
