@@ -1,6 +1,7 @@
 //! The hub with many Services and `EndpointSlices`: its memory, what it costs the link and the disk, what it answers after a
 //! restart without a link, and what watchers cost it.
 
+mod accounts;
 mod client;
 mod direct;
 mod instrument;
@@ -154,6 +155,9 @@ async fn measure(
     figures.extend(events(client, hub, objects, changes).await?);
     figures.push(disk(client, &running, objects).await?);
     figures.extend(cut(client, &running, relay, objects, changes).await?);
+    let (accounts, reviews) = accounts::list_and_watch(&running, relay, objects).await?;
+    figures.push(Figure::new("link_ratio_6_accounts", ratio(through_hub + reviews, one.compressed)));
+    drop(accounts);
     let (restart, explained) = offline_restart(relay, node, running, objects).await?;
     figures.extend(restart);
     Ok((figures, vec![link, explained]))

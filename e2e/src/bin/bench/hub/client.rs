@@ -29,7 +29,12 @@ const VERSION: &[u8] = b"\"resourceVersion\":\"";
 impl Client {
     /// GETs a path.
     pub(super) async fn get(&self, path: &str, accept: &str) -> Result<Answer> {
-        let mut stream = self.request(path, accept).await?;
+        self.get_as(path, accept, None).await
+    }
+
+    /// GETs a path with a token, if there is one.
+    pub(super) async fn get_as(&self, path: &str, accept: &str, token: Option<&str>) -> Result<Answer> {
+        let mut stream = self.request(path, accept, token).await?;
         let mut raw = Vec::new();
         stream.read_to_end(&mut raw).await?;
         let head = find(&raw, b"\r\n\r\n").context("no head")?;
@@ -45,7 +50,7 @@ impl Client {
     pub(super) async fn drain(&self, path: &str, accept: &str) -> Result<(u64, Duration)> {
         let mut buffer = vec![0; 256 << 10];
         let began = Instant::now();
-        let mut stream = self.request(path, accept).await?;
+        let mut stream = self.request(path, accept, None).await?;
         let first = stream.read(&mut buffer).await?;
         ensure!(buffer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&buffer[..first]));
         let mut length = first as u64;
@@ -57,7 +62,12 @@ impl Client {
 
     /// Opens a watch; the stream is at the start of the body.
     pub(super) async fn watch(&self, path: &str) -> Result<TcpStream> {
-        let mut stream = self.request(path, "application/json").await?;
+        self.watch_as(path, None).await
+    }
+
+    /// The same with a token, if there is one.
+    pub(super) async fn watch_as(&self, path: &str, token: Option<&str>) -> Result<TcpStream> {
+        let mut stream = self.request(path, "application/json", token).await?;
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
             head.push(stream.read_u8().await?);
@@ -66,10 +76,11 @@ impl Client {
         Ok(stream)
     }
 
-    async fn request(&self, path: &str, accept: &str) -> Result<TcpStream> {
+    async fn request(&self, path: &str, accept: &str, token: Option<&str>) -> Result<TcpStream> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await?;
+        let token = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
         let request = format!(
-            "GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: {accept}\r\nConnection: close\r\n\r\n"
+            "GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: {accept}\r\n{token}Connection: close\r\n\r\n"
         );
         stream.write_all(request.as_bytes()).await?;
         Ok(stream)
