@@ -20,7 +20,7 @@ use super::{
     candidate::{Candidate, Inquiry, Step},
     clock::{Clock, Moment},
     inquiry,
-    leadership::Leadership,
+    leadership::{Leadership, Publisher},
     lease::Loss,
     metrics::{Metrics, Request, Transition},
     timing::Timing,
@@ -62,7 +62,7 @@ pub struct Election {
     name: String,
     timing: Timing,
     clock: Clock,
-    leadership: watch::Sender<Option<Leadership>>,
+    leadership: Publisher,
     metrics: Metrics,
     changes: Changes,
     /// Whether it would lead well; always, if nobody says.
@@ -95,7 +95,8 @@ impl Election {
         metrics: Metrics,
     ) -> (Self, watch::Receiver<Option<Leadership>>) {
         let Settings { namespace, name, identity, timing, owner, at } = settings;
-        let (leadership, receiver) = watch::channel(None);
+        let leadership = Publisher::new(clock.clone());
+        let receiver = leadership.subscribe();
         let election = Self {
             api: Api::namespaced(client, &namespace),
             candidate: Candidate::new(identity, namespace, name.clone(), timing, owner).listening(at),
@@ -155,7 +156,7 @@ impl Election {
                     }
                 }
                 Step::Lost(loss) => {
-                    self.leadership.send_replace(None);
+                    self.leadership.withdraw();
                     self.metrics.transition(Transition::Lost);
                     warn!(%loss, "lost the leadership");
                     return Err(Error::Lost(loss));
@@ -207,8 +208,10 @@ impl Election {
                     info!("acquired the leadership");
                     self.metrics.transition(Transition::Acquired);
                 }
-                let expires_at = self.candidate.held().map(|held| held.expires_at);
-                self.leadership.send_replace(expires_at.map(|at| Leadership::new(at, self.clock.clone())));
+                match self.candidate.held() {
+                    Some(held) => self.leadership.lead_until(held.expires_at),
+                    None => self.leadership.withdraw(),
+                }
             }
             Err(RequestError::Api(error)) if lost_race(&error, &lease) => {
                 debug!(%error, "somebody else wrote the lease");
@@ -244,7 +247,7 @@ impl Election {
 
     async fn release(&mut self) {
         // First of all nobody in this process may believe in the leadership any more.
-        self.leadership.send_replace(None);
+        self.leadership.withdraw();
         let now = self.clock.now();
         let limit = self.limit(now);
         let Some(lease) = self.candidate.release(now, Timestamp::now()) else { return };

@@ -10,6 +10,8 @@ use super::clock::{Clock, Moment};
 /// [`Leadership::is_current`] does.
 #[derive(Clone, Debug)]
 pub struct Leadership {
+    /// Counts leaderships: a renewal that comes in time goes on with the one before.
+    term: u64,
     expires_at: Moment,
     clock: Clock,
 }
@@ -20,10 +22,6 @@ pub struct Leadership {
 pub struct NotLeading;
 
 impl Leadership {
-    pub(super) const fn new(expires_at: Moment, clock: Clock) -> Self {
-        Self { expires_at, clock }
-    }
-
     /// Whether this process leads at this instant, as far as this value tells.
     pub fn is_current(&self) -> bool {
         !self.remaining().is_zero()
@@ -37,6 +35,39 @@ impl Leadership {
     /// How long the leadership lasts from now on; zero once it is over.
     pub fn remaining(&self) -> Duration {
         self.expires_at.since(self.clock.now())
+    }
+}
+
+/// Where the election says for how long this process leads.
+#[derive(Debug)]
+pub(super) struct Publisher {
+    newest: watch::Sender<Option<Leadership>>,
+    term: u64,
+    clock: Clock,
+}
+
+impl Publisher {
+    /// Of a process that does not lead yet.
+    pub(super) fn new(clock: Clock) -> Self {
+        Self { newest: watch::Sender::new(None), term: 0, clock }
+    }
+
+    pub(super) fn subscribe(&self) -> watch::Receiver<Option<Leadership>> {
+        self.newest.subscribe()
+    }
+
+    /// This process leads until then. What was withdrawn or had run out is won anew by that, and not prolonged: others may have led meanwhile.
+    pub(super) fn lead_until(&mut self, expires_at: Moment) {
+        if !self.newest.borrow().as_ref().is_some_and(Leadership::is_current) {
+            self.term += 1;
+        }
+        let next = Leadership { term: self.term, expires_at, clock: self.clock.clone() };
+        self.newest.send_replace(Some(next));
+    }
+
+    /// From here on this process does not lead.
+    pub(super) fn withdraw(&self) {
+        self.newest.send_replace(None);
     }
 }
 
@@ -74,7 +105,7 @@ impl LeadershipGuard {
     }
 
     /// Waits until this process leads, and `prepare` has made what it then needs, which is tried until that is so. What outlasted its leadership
-    /// counts for nothing, and is made anew under the next.
+    /// counts for nothing, be it that this process has won another since, and is made anew under the next.
     ///
     /// # Errors
     /// The election has ended without that.
@@ -83,13 +114,18 @@ impl LeadershipGuard {
         mut prepare: impl FnMut() -> F,
     ) -> Result<T, NotLeading> {
         loop {
-            self.elected().await?;
+            let Leadership { term, .. } = self.elected().await?;
             if let Some(made) = prepare().await
-                && self.check().is_ok()
+                && self.is_in(term)
             {
                 return Ok(made);
             }
         }
+    }
+
+    /// Whether this process leads, and has since that term began.
+    fn is_in(&self, term: u64) -> bool {
+        self.0.borrow().as_ref().is_some_and(|newest| newest.term == term && newest.is_current())
     }
 }
 
@@ -117,8 +153,10 @@ mod tests {
     #[test]
     fn a_leadership_ends_by_itself() {
         let (hand, clock) = hand();
-        let value = Leadership::new(clock.now().after(Duration::from_secs(10)), clock);
-        let (_publish, receiver) = watch::channel(Some(value.clone()));
+        let mut publisher = Publisher::new(clock.clone());
+        publisher.lead_until(clock.now().after(Duration::from_secs(10)));
+        let receiver = publisher.subscribe();
+        let value = receiver.borrow().clone().unwrap();
         let guard = LeadershipGuard::from(receiver);
 
         hand.store(109, Ordering::Relaxed);
@@ -133,15 +171,14 @@ mod tests {
     #[test]
     fn the_guard_follows_renewals_and_withdrawal() {
         let (_hand, clock) = hand();
-        let (publish, receiver) = watch::channel(None);
-        let guard = LeadershipGuard::from(receiver);
+        let mut publisher = Publisher::new(clock.clone());
+        let guard = LeadershipGuard::from(publisher.subscribe());
         assert_eq!(guard.check(), Err(NotLeading));
         for seconds in [3, 7] {
-            let expires_at = clock.now().after(Duration::from_secs(seconds));
-            publish.send_replace(Some(Leadership::new(expires_at, clock.clone())));
+            publisher.lead_until(clock.now().after(Duration::from_secs(seconds)));
             assert_eq!(guard.check(), Ok(Duration::from_secs(seconds)));
         }
-        publish.send_replace(None);
+        publisher.withdraw();
         assert_eq!(guard.check(), Err(NotLeading));
     }
 
@@ -149,47 +186,94 @@ mod tests {
     async fn a_guarded_write_ends_with_the_leadership() {
         let start = tokio::time::Instant::now();
         let clock = Clock::from_fn(move || start.elapsed());
-        let value = Leadership::new(clock.now().after(Duration::from_secs(10)), clock);
-        let (_publish, receiver) = watch::channel(Some(value));
-        let guard = LeadershipGuard::from(receiver);
+        let mut publisher = Publisher::new(clock.clone());
+        publisher.lead_until(clock.now().after(Duration::from_secs(10)));
+        let guard = LeadershipGuard::from(publisher.subscribe());
         assert_eq!(guard.run(async { 7 }).await, Ok(7));
         assert_eq!(guard.run(std::future::pending::<()>()).await, Err(NotLeading));
         assert_eq!(start.elapsed().as_secs(), 10);
         assert_eq!(guard.run(async { unreachable!("it must not start") }).await, Err::<(), _>(NotLeading));
     }
 
+    /// What is published while something is prepared for the first time, and whether that counts.
+    async fn counts(meanwhile: impl Fn(&mut Publisher, &AtomicU64, &Clock)) -> bool {
+        let (hand, clock) = hand();
+        let mut publisher = Publisher::new(clock.clone());
+        publisher.lead_until(clock.now().after(Duration::from_secs(10)));
+        let mut guard = LeadershipGuard::from(publisher.subscribe());
+        let (publisher, attempts) = (parking_lot::Mutex::new(publisher), AtomicU64::new(0));
+        let prepared = guard.prepared(|| async {
+            let attempt = attempts.fetch_add(1, Ordering::Relaxed);
+            if attempt == 0 {
+                meanwhile(&mut publisher.lock(), &hand, &clock);
+            }
+            Some(attempt)
+        });
+        let prepared = prepared.await.unwrap();
+        assert_eq!(prepared + 1, attempts.load(Ordering::Relaxed), "what was made last counts");
+        prepared == 0
+    }
+
+    #[tokio::test]
+    async fn what_was_prepared_under_one_leadership_does_not_count_under_the_next() {
+        let renew = |publisher: &mut Publisher, clock: &Clock| {
+            publisher.lead_until(clock.now().after(Duration::from_secs(10)));
+        };
+        let lost_and_won_back = counts(|publisher, _, clock| {
+            publisher.withdraw();
+            renew(publisher, clock);
+        });
+        assert!(!lost_and_won_back.await, "somebody else may have led");
+        let ran_out = counts(|publisher, hand, clock| {
+            hand.store(110, Ordering::Relaxed);
+            renew(publisher, clock);
+        });
+        assert!(!ran_out.await, "it had run out when it was renewed");
+        let renewed = counts(|publisher, hand, clock| {
+            for seconds in [109, 118] {
+                hand.store(seconds, Ordering::Relaxed);
+                renew(publisher, clock);
+            }
+        });
+        assert!(renewed.await, "renewals in time go on with it");
+    }
+
     #[tokio::test]
     async fn what_outlasts_a_leadership_is_prepared_anew() {
         let (hand, clock) = hand();
-        let leads_for =
-            |seconds| Some(Leadership::new(clock.now().after(Duration::from_secs(seconds)), clock.clone()));
-        let (publish, receiver) = watch::channel(leads_for(10));
-        let mut guard = LeadershipGuard::from(receiver);
+        let lead_for = |publisher: &mut Publisher, seconds| {
+            publisher.lead_until(clock.now().after(Duration::from_secs(seconds)));
+        };
+        let mut publisher = Publisher::new(clock.clone());
+        lead_for(&mut publisher, 10);
+        let receiver = publisher.subscribe();
+        let mut guard = LeadershipGuard::from(receiver.clone());
+        let publisher = parking_lot::Mutex::new(publisher);
         let mut attempts = 0;
         let prepared = guard.prepared(|| {
             attempts += 1;
-            let (attempt, hand, publish) = (attempts, &hand, &publish);
+            let (attempt, hand, publisher, receiver) = (attempts, &hand, &publisher, &receiver);
             async move {
                 // The first fails, the second comes too late, and then this process leads once more.
                 if attempt == 2 {
                     hand.store(110, Ordering::Relaxed);
                     tokio::task::yield_now().await;
-                    publish.send_replace(None);
+                    publisher.lock().withdraw();
                 } else if attempt == 3 {
-                    assert!(publish.borrow().is_some());
+                    assert!(receiver.borrow().is_some());
                 }
                 (attempt > 1).then_some(attempt)
             }
         });
         let again = async {
-            while publish.borrow().is_some() {
+            while receiver.borrow().is_some() {
                 tokio::task::yield_now().await;
             }
-            publish.send_replace(leads_for(100));
+            lead_for(&mut publisher.lock(), 100);
         };
         let (prepared, ()) = tokio::join!(prepared, again);
         assert_eq!(prepared, Ok(3));
-        drop(publish);
+        drop(publisher);
         hand.store(1_000, Ordering::Relaxed);
         assert_eq!(guard.prepared(|| async { Some(()) }).await, Err(NotLeading));
     }
