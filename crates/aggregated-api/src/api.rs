@@ -6,7 +6,6 @@ use axum::{Router, response::Response};
 use futures::future::BoxFuture;
 use kube_wire::request::ResourcePath;
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
 
 use crate::{
     authenticate::{Authenticator, User},
@@ -14,6 +13,7 @@ use crate::{
     discovery::Discovery,
     health::Health,
     openapi::OpenApi,
+    places::Places,
     resource::ResourceInfo,
     serve::{Server, serve},
     served::Served,
@@ -43,21 +43,23 @@ impl VersionInfo {
     }
 }
 
-/// How much is taken at a time.
+/// How much is taken at a time; of each user a part of that ([`Places`]).
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// The longest body of a request, in bytes.
     pub body: usize,
-    /// How many requests that only read may be under way, lists until they are sent; watches do not count.
+    /// How many requests that only read may be under way, lists until their answers begin; watches do not count.
     pub reading: usize,
+    /// How many lists may be under way, from their requests until they are sent.
+    pub sending: usize,
     /// How many requests that write may be under way.
     pub writing: usize,
 }
 
-/// The API server's own: 3 MiB, 400, 200.
+/// The API server's own: 3 MiB, 400, 200; and 400 lists.
 impl Default for Limits {
     fn default() -> Self {
-        Self { body: 3 << 20, reading: 400, writing: 200 }
+        Self { body: 3 << 20, reading: 400, sending: 400, writing: 200 }
     }
 }
 
@@ -156,7 +158,7 @@ impl AggregatedApi {
         self
     }
 
-    /// How much is taken at a time.
+    /// How much is taken at a time; of each user a part of that ([`Places`]).
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
@@ -180,8 +182,9 @@ impl AggregatedApi {
             health: Health { live, ready, notes },
             version,
             limits,
-            reading: Arc::new(Semaphore::new(limits.reading)),
-            writing: Arc::new(Semaphore::new(limits.writing)),
+            reading: Places::new(limits.reading),
+            sending: Places::new(limits.sending),
+            writing: Places::new(limits.writing),
         };
         Router::new().fallback(serve).with_state(Arc::new(server))
     }

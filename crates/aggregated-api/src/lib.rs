@@ -45,6 +45,7 @@ mod memory;
 mod metadata;
 mod openapi;
 mod options;
+mod places;
 mod remembered;
 mod resource;
 mod reviews;
@@ -61,6 +62,7 @@ pub use api::{AggregatedApi, HealthCheck, HealthNote, Intercept, Limits, Version
 pub use authenticate::{Authenticator, Peer, User};
 pub use authorize::{Attributes, Authorizer, Decision};
 pub use memory::MemoryStorage;
+pub use places::{Place, Places};
 pub use resource::{Cell, CellFn, Column, MalformedResource, ResourceInfo};
 pub use reviews::KubernetesReviews;
 pub use room::STILL;

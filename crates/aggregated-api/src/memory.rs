@@ -17,7 +17,10 @@ use parking_lot::RwLock;
 use tokio::sync::watch;
 use watch_cache::{Cache, Change, Cursor, Delivery, Limits, ListAnswer, Scope, Step, watch::WatchAnswer};
 
-use crate::storage::{Draft, Expected, Page, Storage, StorageError, Watcher};
+use crate::{
+    authenticate::User,
+    storage::{Draft, Expected, Page, Storage, StorageError, Watcher},
+};
 
 /// How many objects or events a watcher looks at while it holds the lock.
 const BUDGET: usize = 256;
@@ -127,6 +130,7 @@ impl Storage for MemoryStorage {
 
     fn watch<'a>(
         &'a self,
+        _user: &'a User,
         scope: &'a Scope,
         request: &'a WatchRequest,
     ) -> BoxFuture<'a, Result<Box<dyn Watcher>, StorageError>> {

@@ -17,16 +17,17 @@ use bytes::Bytes;
 use futures::{Stream, StreamExt as _};
 use parking_lot::Mutex;
 use tokio::{
-    sync::OwnedSemaphorePermit,
     task::JoinSet,
     time::{Instant, sleep_until},
 };
+
+use crate::places::Place;
 
 /// For how long who is sent something long may take nothing of it.
 pub const STILL: Duration = Duration::from_mins(1);
 
 /// The response, whose body keeps `room` until it has been sent or given up. One that is there as a whole, as refusals are, needs none.
-pub(crate) fn kept(room: OwnedSemaphorePermit, response: Response) -> Response {
+pub(crate) fn kept(room: Place, response: Response) -> Response {
     if response.body().size_hint().exact().is_some() {
         return response;
     }
@@ -36,7 +37,7 @@ pub(crate) fn kept(room: OwnedSemaphorePermit, response: Response) -> Response {
 /// What is left of a body.
 struct Rest {
     body: BodyDataStream,
-    _room: OwnedSemaphorePermit,
+    _room: Place,
     /// When its reader last took something; `None` while that waits for more.
     taken: Option<Instant>,
 }
@@ -49,7 +50,7 @@ struct Sent {
 }
 
 impl Sent {
-    fn new(body: BodyDataStream, room: OwnedSemaphorePermit) -> Self {
+    fn new(body: BodyDataStream, room: Place) -> Self {
         let now = Instant::now();
         let rest = Arc::new(Mutex::new(Some(Rest { body, _room: room, taken: Some(now) })));
         let mut tasks = JoinSet::new();

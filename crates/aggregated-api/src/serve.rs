@@ -16,7 +16,6 @@ use kube_wire::{
     status::Status,
 };
 use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::{debug, warn};
 
 use crate::{
@@ -28,6 +27,7 @@ use crate::{
     discovery::Discovery,
     health::Health,
     openapi::OpenApi,
+    places::{Place, Places},
     room,
     served::Served,
     verbs::{self, Call, verb_name},
@@ -44,8 +44,16 @@ pub(crate) struct Server {
     pub(crate) openapi: OpenApi,
     pub(crate) version: VersionInfo,
     pub(crate) limits: Limits,
-    pub(crate) reading: Arc<Semaphore>,
-    pub(crate) writing: Arc<Semaphore>,
+    pub(crate) reading: Arc<Places>,
+    pub(crate) sending: Arc<Places>,
+    pub(crate) writing: Arc<Places>,
+}
+
+/// What a request has until its answer begins.
+struct Room {
+    _request: Place,
+    /// Of a list alone, which keeps it until it is sent.
+    sending: Option<Place>,
 }
 
 /// Answers any request.
@@ -57,7 +65,7 @@ pub(crate) async fn serve(State(server): State<Arc<Server>>, request: Request) -
         Err(status) => return failure(&status),
     };
     let request = RequestInfo::parse(&parts.method, &parts.uri);
-    let room = match server.room(&request) {
+    let room = match server.room(&user, &request) {
         Ok(room) => room,
         Err(status) => return failure(&status),
     };
@@ -72,9 +80,7 @@ pub(crate) async fn serve(State(server): State<Arc<Server>>, request: Request) -
         ApiPath::NonResource(path) => server.path(request.verb, path, &parts),
     };
     match room {
-        Some(room) if matches!(request.verb, Verb::List | Verb::DeleteCollection) => {
-            room::kept(room, response)
-        }
+        Some(Room { sending: Some(place), .. }) => room::kept(place, response),
         _ => response,
     }
 }
@@ -96,16 +102,23 @@ impl Server {
         }
     }
 
-    /// Room for one more request. Watches need none; nor does what is no resource: the API server takes an extension whose discovery or
-    /// health it does not get for gone, however busy that is, and both are ready-made.
-    fn room(&self, request: &RequestInfo) -> Result<Option<OwnedSemaphorePermit>, Status> {
+    /// Room for one more request of this user. Watches need none; nor does what is no resource: the API server takes an extension whose discovery or
+    /// health it does not get for gone, however busy that is, and both are ready-made. A list has a place among lists as well, from its beginning, so
+    /// that none is made, and nothing deleted, for which there is no room then; while it is sent it takes none from other requests.
+    fn room(&self, user: &User, request: &RequestInfo) -> Result<Option<Room>, Status> {
         if matches!(request.path, ApiPath::NonResource(_)) || request.verb == Verb::Watch {
             return Ok(None);
         }
         let reads = matches!(request.verb, Verb::Get | Verb::List);
-        let room = if reads { &self.reading } else { &self.writing };
-        let full = |_| Status::too_many_requests("Too many requests, please try again later.", 1);
-        Arc::clone(room).try_acquire_owned().map(Some).map_err(full)
+        let shows_many = matches!(request.verb, Verb::List | Verb::DeleteCollection);
+        let take = |places: &Arc<Places>| {
+            let full = || Status::too_many_requests("Too many requests, please try again later.", 1);
+            places.take(user).ok_or_else(full)
+        };
+        Ok(Some(Room {
+            _request: take(if reads { &self.reading } else { &self.writing })?,
+            sending: shows_many.then(|| take(&self.sending)).transpose()?,
+        }))
     }
 
     async fn allow(&self, user: &User, request: &RequestInfo, parts: &Parts) -> Result<(), Status> {

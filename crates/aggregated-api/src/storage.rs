@@ -39,9 +39,10 @@ pub trait Storage: Send + Sync + 'static {
         request: &'a ListRequest,
     ) -> BoxFuture<'a, Result<Page, StorageError>>;
 
-    /// Begins a watch. [`StorageError::Behind`] is waited out by the caller.
+    /// Begins a watch of `user`. [`StorageError::Behind`] is waited out by the caller.
     fn watch<'a>(
         &'a self,
+        user: &'a User,
         scope: &'a Scope,
         request: &'a WatchRequest,
     ) -> BoxFuture<'a, Result<Box<dyn Watcher>, StorageError>>;

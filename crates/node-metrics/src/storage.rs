@@ -214,7 +214,11 @@ impl NodeMetrics {
         stored.map(|stored| self.object::<K>(&stored)).transpose()
     }
 
-    fn begin<K: Kind>(self: &Arc<Self>, request: &WatchRequest) -> Result<Box<dyn Watcher>, StorageError> {
+    fn begin<K: Kind>(
+        self: &Arc<Self>,
+        user: &User,
+        request: &WatchRequest,
+    ) -> Result<Box<dyn Watcher>, StorageError> {
         // Subscribed before the state is looked at: no change can fall between them.
         let changed = self.version.subscribe();
         let store = self.store.read();
@@ -235,7 +239,7 @@ impl NodeMetrics {
                 return Err(StorageError::Behind { current: version(last) });
             }
             WatchStart::Initial { end_bookmark, .. } => {
-                let room = self.readers.room()?;
+                let room = self.readers.room(user)?;
                 let values: Vec<_> = ledger.values().cloned().collect();
                 (Place::whole(last), Some((values, room, end_bookmark)))
             }
@@ -324,10 +328,11 @@ impl Storage for NodeMetricStorage {
 
     fn watch<'a>(
         &'a self,
+        user: &'a User,
         _scope: &'a Scope,
         request: &'a WatchRequest,
     ) -> BoxFuture<'a, Result<Box<dyn Watcher>, StorageError>> {
-        future::ready(self.0.begin::<Metric>(request)).boxed()
+        future::ready(self.0.begin::<Metric>(user, request)).boxed()
     }
 
     fn version(&self) -> watch::Receiver<u64> {

@@ -106,11 +106,11 @@ fn of_path(call: &Call<'_>, fields: FieldSelector) -> Result<FieldSelector, Stat
 async fn begin(call: &Call<'_>, request: &WatchRequest) -> Result<Box<dyn Watcher>, StorageError> {
     let storage = &call.served.storage;
     let scope = call.scope();
-    match (storage.watch(&scope, request).await, &request.start) {
+    match (storage.watch(call.user, &scope, request).await, &request.start) {
         (Err(StorageError::Behind { .. }), WatchStart::Initial { at_least: Some(version), .. }) => {
             // Whether it came in time is told by the second attempt.
             let _ = timeout(PATIENCE, storage.reached(*version)).await;
-            storage.watch(&scope, request).await
+            storage.watch(call.user, &scope, request).await
         }
         (begun, _) => begun,
     }

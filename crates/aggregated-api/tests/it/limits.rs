@@ -39,7 +39,7 @@ async fn too_many_requests_are_told_to_come_again() {
 }
 
 /// Everybody is whoever they say.
-struct Believe;
+pub(crate) struct Believe;
 
 impl Authenticator for Believe {
     fn authenticate<'a>(

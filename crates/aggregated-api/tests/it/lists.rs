@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use aggregated_api::{
-    AggregatedApi, Draft, Expected, Limits, MemoryStorage, Objects, Page, STILL, Storage, StorageError,
+    AggregatedApi, Draft, Expected, Limits, MemoryStorage, Objects, Page, STILL, Storage, StorageError, User,
     Watcher,
 };
 use axum::{Router, response::Response};
@@ -86,10 +86,11 @@ impl Storage for Lists {
 
     fn watch<'a>(
         &'a self,
+        user: &'a User,
         scope: &'a Scope,
         request: &'a WatchRequest,
     ) -> BoxFuture<'a, Result<Box<dyn Watcher>, StorageError>> {
-        self.rest.watch(scope, request)
+        self.rest.watch(user, scope, request)
     }
 
     fn version(&self) -> watch::Receiver<u64> {
@@ -116,9 +117,17 @@ impl Storage for Lists {
 
 fn lists(fails_at: usize, at_once: bool) -> (Router, Arc<Maker>) {
     let maker = Arc::new(Maker { made: AtomicUsize::new(0), fails_at });
-    let storage = Lists { maker: Arc::clone(&maker), at_once, rest: MemoryStorage::new() };
-    let api = AggregatedApi::new().resource(gadgets(), Arc::new(storage)).authorizer(Arc::new(Everybody));
-    (api.router(), maker)
+    (of_lists(Arc::clone(&maker), at_once).router(), maker)
+}
+
+fn of_lists(maker: Arc<Maker>, at_once: bool) -> AggregatedApi {
+    let storage = Lists { maker, at_once, rest: MemoryStorage::new() };
+    AggregatedApi::new().resource(gadgets(), Arc::new(storage)).authorizer(Arc::new(Everybody))
+}
+
+/// An API whose lists are long; a GET shows what was created.
+pub(crate) fn long_lists() -> AggregatedApi {
+    of_lists(Arc::new(Maker { made: AtomicUsize::new(0), fails_at: usize::MAX }), false)
 }
 
 /// Reads an answer piece by piece; `look` sees how many bytes have come after each.
@@ -290,14 +299,7 @@ async fn the_rest_of_a_list_comes_whole_where_any_version_will_do() {
 /// A list holds what it shows: it counts until it is sent, and no longer than its reader goes on.
 #[tokio::test(start_paused = true)]
 async fn a_list_has_its_room_until_it_is_sent() {
-    let maker = Arc::new(Maker { made: AtomicUsize::new(0), fails_at: usize::MAX });
-    let storage = Lists { maker: Arc::clone(&maker), at_once: false, rest: MemoryStorage::new() };
-    let limits = Limits { reading: 1, ..Limits::default() };
-    let router = AggregatedApi::new()
-        .resource(gadgets(), Arc::new(storage))
-        .authorizer(Arc::new(Everybody))
-        .limits(limits)
-        .router();
+    let router = long_lists().limits(Limits { sending: 1, ..Limits::default() }).router();
     let list = || get(&router, GADGETS, &[]);
     for accept in ["application/json", "application/yaml", TABLE] {
         let first = get(&router, GADGETS, &[("accept", accept)]).await;

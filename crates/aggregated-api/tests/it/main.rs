@@ -9,5 +9,6 @@ mod lists;
 mod meta;
 mod reviews;
 mod rotation;
+mod shares;
 mod watching;
 mod writing;

@@ -1,6 +1,6 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use aggregated_api::Storage;
+use aggregated_api::{Storage, User as Caller};
 use api::slo::freshness::FreshnessState;
 use kube::Client;
 use kube_wire::list_options::WatchRequest;
@@ -242,9 +242,9 @@ async fn told(source: &Arc<NodeMetrics>, loads: bool, since: u64, state: &str) -
     let query = format!("watch=1&resourceVersion={since}&fieldSelector={field}%3D{state}");
     let request = WatchRequest::parse(&query, &SelectableFields::custom([&*format!(".{field}")])).unwrap();
     let watcher = if loads {
-        NodeLoadStorage(Arc::clone(source)).watch(&Scope::Cluster, &request).await
+        NodeLoadStorage(Arc::clone(source)).watch(&Caller::anonymous(), &Scope::Cluster, &request).await
     } else {
-        NodeMetricStorage(Arc::clone(source)).watch(&Scope::Cluster, &request).await
+        NodeMetricStorage(Arc::clone(source)).watch(&Caller::anonymous(), &Scope::Cluster, &request).await
     };
     let (mut watcher, mut told) = (watcher.unwrap(), Vec::new());
     while let Ok(deliveries) = timeout(Duration::from_millis(200), watcher.next()).await {

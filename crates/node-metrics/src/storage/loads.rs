@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use aggregated_api::{Draft, Expected, Page, Storage, StorageError, Watcher};
+use aggregated_api::{Draft, Expected, Page, Storage, StorageError, User, Watcher};
 use futures::future::{self, BoxFuture, FutureExt};
 use kube_wire::list_options::{ListRequest, WatchRequest};
 use kube_wire::object::Object;
@@ -34,10 +34,11 @@ impl Storage for NodeLoadStorage {
 
     fn watch<'a>(
         &'a self,
+        user: &'a User,
         _scope: &'a Scope,
         request: &'a WatchRequest,
     ) -> BoxFuture<'a, Result<Box<dyn Watcher>, StorageError>> {
-        future::ready(self.0.begin::<Load>(request)).boxed()
+        future::ready(self.0.begin::<Load>(user, request)).boxed()
     }
 
     fn version(&self) -> watch::Receiver<u64> {

@@ -6,16 +6,14 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use aggregated_api::{STILL, StorageError};
+use aggregated_api::{Place, Places, STILL, StorageError, User};
 use parking_lot::Mutex;
-
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::unavailable;
 use crate::ledger::Stored;
 
-/// How many watches may be on their way through the state with which they begin; of lists the API takes so many at a time by itself. A watch
-/// that has begun holds nothing.
+/// How many watches may be on their way through the state with which they begin, of each user a part of that; of lists the API takes so many at a
+/// time by itself. A watch that has begun holds nothing.
 const BEGINNING: usize = 400;
 
 /// What is left of one state, as long as it is taken.
@@ -30,7 +28,7 @@ struct Rest<T> {
     gone: usize,
     /// When the reader last took something.
     at: Duration,
-    _room: Option<OwnedSemaphorePermit>,
+    _room: Option<Place>,
 }
 
 impl<T> Sending<T> {
@@ -88,27 +86,27 @@ impl<T: Send + Sync> LetGo for Sending<T> {
 /// All who read a state.
 pub(super) struct Readers {
     all: Mutex<Vec<Weak<dyn LetGo>>>,
-    beginning: Arc<Semaphore>,
+    beginning: Arc<Places>,
 }
 
 impl Default for Readers {
     fn default() -> Self {
-        Self { all: Mutex::default(), beginning: Arc::new(Semaphore::new(BEGINNING)) }
+        Self { all: Mutex::default(), beginning: Places::new(BEGINNING) }
     }
 }
 
 impl Readers {
-    /// Room for a watch that begins with a state.
-    pub(super) fn room(&self) -> Result<OwnedSemaphorePermit, StorageError> {
-        let room = Arc::clone(&self.beginning).try_acquire_owned();
-        room.map_err(|_| unavailable("too many watches begin at the same time"))
+    /// Room for a watch of this user that begins with a state.
+    pub(super) fn room(&self, user: &User) -> Result<Place, StorageError> {
+        let room = self.beginning.take(user);
+        room.ok_or_else(|| unavailable("too many watches begin at the same time"))
     }
 
     /// One more, in the room that it has.
     pub(super) fn begin<T: Send + Sync + 'static>(
         &self,
         values: Vec<Arc<Stored<T>>>,
-        room: Option<OwnedSemaphorePermit>,
+        room: Option<Place>,
         now: Duration,
     ) -> Arc<Sending<T>> {
         let rest = Rest { values: values.into(), gone: 0, at: now, _room: room };

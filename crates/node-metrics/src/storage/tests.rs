@@ -11,6 +11,7 @@ use crate::render::Allocatable;
 use crate::store::{Copied, NodeFacts, Settings};
 
 mod admitted;
+mod shares;
 
 struct Fixture {
     storage: NodeMetricStorage,
@@ -181,7 +182,7 @@ async fn a_watch_tells_the_state_and_what_comes_after() {
     let Fixture { storage, .. } = fixture(2);
     let initial =
         watch("watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true");
-    let mut watcher = storage.watch(&Scope::Cluster, &initial).await.unwrap();
+    let mut watcher = storage.watch(&User::anonymous(), &Scope::Cluster, &initial).await.unwrap();
     assert_eq!(told(&mut watcher, 3).await, ["+n0000", "+n0001", "end"]);
     storage.0.change(|store, now| {
         store.report(now, report("n0001", 1));
@@ -197,10 +198,10 @@ async fn a_watch_tells_the_state_and_what_comes_after() {
         }
     });
     let resumed = watch(&format!("watch=1&resourceVersion={seen}"));
-    let mut watcher = storage.watch(&Scope::Cluster, &resumed).await.unwrap();
+    let mut watcher = storage.watch(&User::anonymous(), &Scope::Cluster, &resumed).await.unwrap();
     assert_eq!(told(&mut watcher, 1).await, ["~n0001"]);
     assert!(matches!(
-        storage.watch(&Scope::Cluster, &watch("watch=1&resourceVersion=17")).await,
+        storage.watch(&User::anonymous(), &Scope::Cluster, &watch("watch=1&resourceVersion=17")).await,
         Err(StorageError::Expired { .. })
     ));
 }
@@ -209,7 +210,7 @@ async fn a_watch_tells_the_state_and_what_comes_after() {
 async fn a_selector_is_left_and_entered_by_freshness() {
     let Fixture { storage, .. } = fixture(2);
     let query = "watch=1&resourceVersion=0&fieldSelector=status.freshness.state%3DFresh";
-    let mut watcher = storage.watch(&Scope::Cluster, &watch(query)).await.unwrap();
+    let mut watcher = storage.watch(&User::anonymous(), &Scope::Cluster, &watch(query)).await.unwrap();
     assert_eq!(told(&mut watcher, 2).await, ["+n0000", "+n0001"]);
     let later = Now { steady: Duration::from_secs(30), ..storage.0.now() };
     storage.0.change(|store, _| {
@@ -223,7 +224,7 @@ async fn a_selector_is_left_and_entered_by_freshness() {
 async fn what_left_a_selection_and_went_is_told_as_gone() {
     let Fixture { storage, .. } = fixture(3);
     let query = "watch=1&resourceVersion=0&fieldSelector=status.freshness.state%3DFresh";
-    let mut watcher = storage.watch(&Scope::Cluster, &watch(query)).await.unwrap();
+    let mut watcher = storage.watch(&User::anonymous(), &Scope::Cluster, &watch(query)).await.unwrap();
     assert_eq!(told(&mut watcher, 3).await, ["+n0000", "+n0001", "+n0002"]);
     // Between two looks of the watch: one leaves the selection and goes, another only leaves.
     let later = Now { steady: Duration::from_secs(30), ..storage.0.now() };
@@ -244,7 +245,10 @@ async fn what_left_a_selection_and_went_is_told_as_gone() {
 #[tokio::test]
 async fn nothing_is_told_without_leadership() {
     let Fixture { storage, leading } = fixture(1);
-    let mut watcher = storage.watch(&Scope::Cluster, &watch("watch=1&resourceVersion=0")).await.unwrap();
+    let mut watcher = storage
+        .watch(&User::anonymous(), &Scope::Cluster, &watch("watch=1&resourceVersion=0"))
+        .await
+        .unwrap();
     told(&mut watcher, 1).await;
     leading.store(false, Ordering::Relaxed);
     let unavailable = |error: StorageError| matches!(error, StorageError::Unavailable { retry_after: 1, .. });
@@ -254,7 +258,10 @@ async fn nothing_is_told_without_leadership() {
     assert!(unavailable(watcher.next().await.unwrap_err()));
     // Another term of the same replica ends the watches of the one before.
     leading.store(true, Ordering::Relaxed);
-    let mut watcher = storage.watch(&Scope::Cluster, &watch("watch=1&resourceVersion=0")).await.unwrap();
+    let mut watcher = storage
+        .watch(&User::anonymous(), &Scope::Cluster, &watch("watch=1&resourceVersion=0"))
+        .await
+        .unwrap();
     told(&mut watcher, 1).await;
     storage.0.change(|store, now| {
         store.demote();
@@ -285,9 +292,9 @@ async fn loads_tell_of_thresholds_and_of_nothing_else() {
     let fields = SelectableFields::custom([".status.state"]);
     let initial = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
     let request = WatchRequest::parse(initial, &fields).unwrap();
-    let mut watcher = loads.watch(&Scope::Cluster, &request).await.unwrap();
+    let mut watcher = loads.watch(&User::anonymous(), &Scope::Cluster, &request).await.unwrap();
     assert_eq!(told(&mut watcher, 2).await, ["+n0000", "end"]);
-    let mut raw = storage.watch(&Scope::Cluster, &watch(initial)).await.unwrap();
+    let mut raw = storage.watch(&User::anonymous(), &Scope::Cluster, &watch(initial)).await.unwrap();
     assert_eq!(told(&mut raw, 2).await, ["+n0000", "end"]);
 
     let walk = [40, 49, 51, 48, 46, 52, 47, 66, 64, 61, 66, 30];
@@ -371,8 +378,10 @@ async fn loads_are_the_same_under_the_next_leader() {
         &format!("watch=1&resourceVersion={seen}"),
         &SelectableFields::custom([".status.state"]),
     );
-    let mut watcher =
-        NodeLoadStorage(Arc::clone(&other.0)).watch(&Scope::Cluster, &request.unwrap()).await.unwrap();
+    let mut watcher = NodeLoadStorage(Arc::clone(&other.0))
+        .watch(&User::anonymous(), &Scope::Cluster, &request.unwrap())
+        .await
+        .unwrap();
     let quiet = soon(&mut watcher).await;
     assert!(quiet.is_none(), "{quiet:?}");
     other.0.change(|store, now| store.report(now, busy("n0001", 4, 81)));
@@ -409,8 +418,8 @@ async fn a_watch_of_loads_is_a_small_part_of_one_of_metrics() {
     let loads = NodeLoadStorage(Arc::clone(&storage.0));
     let request = || watch("watch=1&resourceVersion=0");
     let mut watchers = [
-        storage.watch(&Scope::Cluster, &request()).await.unwrap(),
-        loads.watch(&Scope::Cluster, &request()).await.unwrap(),
+        storage.watch(&User::anonymous(), &Scope::Cluster, &request()).await.unwrap(),
+        loads.watch(&User::anonymous(), &Scope::Cluster, &request()).await.unwrap(),
     ];
     let mut told = [(0_usize, 0_usize); 2];
     // An hour of reports every ten seconds.
@@ -466,13 +475,13 @@ async fn who_resumes_a_watch_of_one_object_hears_of_no_other() {
     });
     let query = |selector: &str| format!("watch=1&resourceVersion={begun}&fieldSelector={selector}");
     let one = query("metadata.name%3Dn0002");
-    let mut watcher = storage.watch(&Scope::Cluster, &watch(&one)).await.unwrap();
+    let mut watcher = storage.watch(&User::anonymous(), &Scope::Cluster, &watch(&one)).await.unwrap();
     assert_eq!(told(&mut watcher, 1).await, ["~n0002"]);
     let gone = query("metadata.name%3Dn0001");
-    let mut watcher = storage.watch(&Scope::Cluster, &watch(&gone)).await.unwrap();
+    let mut watcher = storage.watch(&User::anonymous(), &Scope::Cluster, &watch(&gone)).await.unwrap();
     assert_eq!(told(&mut watcher, 1).await, ["-n0001"]);
     let loads = NodeLoadStorage(Arc::clone(&storage.0));
-    let mut watcher = loads.watch(&Scope::Cluster, &watch(&one)).await.unwrap();
+    let mut watcher = loads.watch(&User::anonymous(), &Scope::Cluster, &watch(&one)).await.unwrap();
     assert_eq!(soon(&mut watcher).await.map(|told| told.len()), None);
 }
 
@@ -503,12 +512,12 @@ async fn who_goes_away_while_it_catches_up_is_told_of_all_that_left_its_selectio
         let query = format!("watch=1&resourceVersion={version}&fieldSelector=status.freshness.state%3DFresh");
         watch(&query)
     };
-    let mut watcher = storage.watch(&Scope::Cluster, &fresh(begun)).await.unwrap();
+    let mut watcher = storage.watch(&User::anonymous(), &Scope::Cluster, &fresh(begun)).await.unwrap();
     let first = versions(&mut watcher, 32).await;
     assert_eq!(first[0].0, "n0000", "it is told where it left, though it changed once more");
     let seen = first.last().unwrap().1;
     assert_eq!(watcher.told(), None, "no bookmark while it catches up");
-    let mut watcher = storage.watch(&Scope::Cluster, &fresh(seen)).await.unwrap();
+    let mut watcher = storage.watch(&User::anonymous(), &Scope::Cluster, &fresh(seen)).await.unwrap();
     let rest = told(&mut watcher, 48).await;
     assert!(rest.len() == 48 && rest.iter().all(|told| told.starts_with('~')), "{rest:?}");
     assert_eq!(watcher.told().map(ResourceVersion::get), Some(storage.0.read(|store| store.ledger().last())));
@@ -517,7 +526,10 @@ async fn who_goes_away_while_it_catches_up_is_told_of_all_that_left_its_selectio
 #[tokio::test(start_paused = true)]
 async fn within_a_watch_versions_never_go_back() {
     let Fixture { storage, .. } = fixture(2);
-    let mut watcher = storage.watch(&Scope::Cluster, &watch("watch=1&resourceVersion=0")).await.unwrap();
+    let mut watcher = storage
+        .watch(&User::anonymous(), &Scope::Cluster, &watch("watch=1&resourceVersion=0"))
+        .await
+        .unwrap();
     versions(&mut watcher, 2).await;
     storage.0.change(|store, now| {
         store.node_applied(now, NodeFacts::alive("goes"));
@@ -531,7 +543,7 @@ async fn within_a_watch_versions_never_go_back() {
     assert!(seen.is_sorted_by_key(|(_, version)| *version), "{seen:?}");
     // Who comes back may have seen it.
     let resumed = watch(&format!("watch=1&resourceVersion={}", seen[0].1));
-    let mut watcher = storage.watch(&Scope::Cluster, &resumed).await.unwrap();
+    let mut watcher = storage.watch(&User::anonymous(), &Scope::Cluster, &resumed).await.unwrap();
     assert_eq!(told(&mut watcher, 2).await, ["-goes", "~n0001"]);
 }
 
@@ -554,8 +566,8 @@ async fn who_stands_still_holds_no_state() {
     lead(&metrics, 100);
     let page = storage.list(&Scope::Cluster, &list("")).await.unwrap();
     let from_start = watch("watch=1&resourceVersion=0");
-    let mut slow = storage.watch(&Scope::Cluster, &from_start).await.unwrap();
-    let mut still = storage.watch(&Scope::Cluster, &from_start).await.unwrap();
+    let mut slow = storage.watch(&User::anonymous(), &Scope::Cluster, &from_start).await.unwrap();
+    let mut still = storage.watch(&User::anonymous(), &Scope::Cluster, &from_start).await.unwrap();
     assert_eq!(told(&mut still, 32).await.len(), 32);
     let last = metrics.read(|store| Arc::downgrade(store.ledger().get("n0099").unwrap()));
     metrics.change(|store, now| drop(store.report(now, report("n0099", 1))));
@@ -602,13 +614,21 @@ async fn so_many_watches_begin_at_the_same_time() {
     let storage = NodeMetricStorage(Arc::clone(&metrics));
     lead(&metrics, 33);
     let (from_start, live) = (watch("watch=1&resourceVersion=0"), watch("watch=1&resourceVersion=1"));
-    let begin = || storage.watch(&Scope::Cluster, &from_start);
+    let users = std::cell::Cell::new(0);
+    let begin = || async {
+        let name = format!("u{}", users.replace(users.get() + 1));
+        let user = User { name, ..User::default() };
+        storage.watch(&user, &Scope::Cluster, &from_start).await
+    };
     let mut under_way = Vec::new();
     for _ in 0..400 {
         under_way.push(begin().await.unwrap());
     }
     assert!(matches!(begin().await, Err(StorageError::Unavailable { retry_after: 1, .. })));
-    assert!(!matches!(storage.watch(&Scope::Cluster, &live).await, Err(StorageError::Unavailable { .. })));
+    assert!(!matches!(
+        storage.watch(&User::anonymous(), &Scope::Cluster, &live).await,
+        Err(StorageError::Unavailable { .. })
+    ));
     // One that has begun makes room, and so does one that is given up.
     assert_eq!(told(&mut under_way[0], 33).await.len(), 33);
     under_way.push(begin().await.unwrap());

@@ -11,7 +11,7 @@ use tower::ServiceExt as _;
 
 use super::*;
 
-const PATH: &str = "/apis/slo.koordinator.sh/v1beta1/nodemetrics";
+pub(super) const PATH: &str = "/apis/slo.koordinator.sh/v1beta1/nodemetrics";
 
 /// Believes whoever says who they are, and lets them do anything.
 struct Credulous;
@@ -37,7 +37,7 @@ impl Authorizer for Credulous {
     }
 }
 
-fn api(storage: NodeMetricStorage) -> Router {
+pub(super) fn api(storage: NodeMetricStorage) -> Router {
     AggregatedApi::new()
         .resource(crate::resource("v1beta1").unwrap(), Arc::new(storage))
         .authenticator(Arc::new(Credulous))
