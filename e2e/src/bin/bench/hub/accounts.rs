@@ -38,8 +38,8 @@ pub(super) async fn list_and_watch(
     Ok((open, relay.bytes() - before))
 }
 
-/// A token of a ServiceAccount of that name, which may read what all may see.
-async fn account(name: &str) -> Result<String> {
+/// A token of a `ServiceAccount` of that name, which may read what all may see.
+pub(super) async fn account(name: &str) -> Result<String> {
     let make = [
         vec!["create", "serviceaccount", name],
         vec!["create", "clusterrolebinding", name, "--clusterrole=view"],

@@ -69,14 +69,19 @@ async fn drain(client: &Client, path: &str, accept: &str, encoding: &str) -> Res
 
 /// Opens `count` watches of `path` on the API server, each over a connection of its own, as clients of their own have.
 pub(super) async fn watchers(path: &str, count: usize) -> Result<Watchers> {
-    instrument::run(watchers_here(path.to_owned(), count)).await
+    watchers_of(Config::infer().await?, path, count).await
 }
 
-async fn watchers_here(path: String, count: usize) -> Result<Watchers> {
+/// The same of another server.
+pub(super) async fn watchers_of(config: Config, path: &str, count: usize) -> Result<Watchers> {
+    instrument::run(watchers_here(config, path.to_owned(), count)).await
+}
+
+async fn watchers_here(config: Config, path: String, count: usize) -> Result<Watchers> {
     let shared = Arc::new(Shared::default());
     let mut all = Vec::new();
     for _ in 0..count {
-        let client = Client::try_from(Config::infer().await?)?;
+        let client = Client::try_from(config.clone())?;
         let mut stream = Box::pin(client.request_stream(Request::get(&path).body(Vec::new())?).await?);
         let mut marks = Marks::new(shared.clone());
         all.push(async move {

@@ -8,7 +8,10 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use base64::Engine;
 use e2e::{kubectl, run};
+use jiff::Timestamp;
+use kube::Config;
 use serde_json::Value;
+use tls::issue::CertificateAuthority;
 use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
@@ -24,8 +27,11 @@ pub(super) struct Node {
     binary: PathBuf,
     folder: PathBuf,
     proxy: u16,
+    secure: u16,
     admin: u16,
     server: String,
+    /// The authority of what it serves by HTTPS.
+    authority: Vec<u8>,
 }
 
 /// A hub that runs, until it is dropped.
@@ -73,10 +79,17 @@ impl Node {
         for (name, text) in ["ca.crt", "client.crt", "client.key"].into_iter().zip(certificates) {
             std::fs::write(folder.join(name), text)?;
         }
+        let (now, days) = (Timestamp::now(), Duration::from_hours(48));
+        let authority = CertificateAuthority::generate("bench", days, now)?;
+        let serving = authority.issue(&["localhost".to_owned()], days, now)?;
+        std::fs::write(folder.join("serving.crt"), serving.certificate.to_pem())?;
+        tls::private_file::write(&folder.join("serving.key"), serving.key.expose().as_bytes())?;
         Ok(Self {
             binary: binary.canonicalize().with_context(|| format!("{}", binary.display()))?,
             folder,
+            authority: authority.certificate().der().to_vec(),
             proxy: free_port()?,
+            secure: free_port()?,
             admin: free_port()?,
             server: format!("https://{link}"),
         })
@@ -84,7 +97,7 @@ impl Node {
 
     /// Starts the hub and does not wait for it.
     pub(super) fn start(&self) -> Result<Running> {
-        let Self { binary, folder, proxy, admin, server } = self;
+        let Self { binary, folder, proxy, secure, admin, server, authority: _ } = self;
         let file = |name: &str| folder.join(name).display().to_string();
         let log = std::fs::File::create(folder.join("log"))?;
         // Before the benchmark's writers, which are no part of its node, as its clients are.
@@ -94,6 +107,8 @@ impl Node {
             .args(["run", "--node-name", "bench", "--server-addr", server])
             .args(["--ca-file", &file("ca.crt"), "--client-cert-file", &file("client.crt")])
             .args(["--client-key-file", &file("client.key"), "--root-dir", &file("root")])
+            .args(["--serving-cert-file", &file("serving.crt"), "--serving-key-file", &file("serving.key")])
+            .args(["--proxy-secure-port", &secure.to_string()])
             .args(["--proxy-port", &proxy.to_string(), "--serve-port", &admin.to_string()])
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
@@ -103,6 +118,14 @@ impl Node {
             .with_context(|| format!("cannot run {}", binary.display()))?;
         let process = Process(child.id().context("the hub ended")?);
         Ok(Running { child, process, client: Client { port: *proxy } })
+    }
+
+    /// How a program of the node reaches it by HTTPS, with a token.
+    pub(super) fn https(&self, token: &str) -> Result<Config> {
+        let mut config = Config::new(format!("https://localhost:{}", self.secure).parse()?);
+        config.root_cert = Some(vec![self.authority.clone()]);
+        config.auth_info.token = Some(token.to_owned().into());
+        Ok(config)
     }
 
     /// Removes the folder.
