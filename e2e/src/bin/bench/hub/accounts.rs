@@ -1,4 +1,4 @@
-//! Clients with tokens of ServiceAccounts of their own, as operators have: what the hub asks of the API server about each of them.
+//! Clients with tokens of `ServiceAccounts` of their own, as operators have: what the hub asks of the API server about each of them.
 
 use std::time::Duration;
 
@@ -40,11 +40,11 @@ pub(super) async fn list_and_watch(
 
 /// A token of a `ServiceAccount` of that name, which may read what all may see.
 pub(super) async fn account(name: &str) -> Result<String> {
-    let make = [
+    let words_of = [
         vec!["create", "serviceaccount", name],
         vec!["create", "clusterrolebinding", name, "--clusterrole=view"],
     ];
-    for mut words in make {
+    for mut words in words_of {
         let account = format!("--serviceaccount=default:{name}");
         if words[1] == "clusterrolebinding" {
             words.push(&account);
