@@ -15,6 +15,7 @@ use crate::{
     },
     authorize::{Attributes, Authorizer, Decision, Subject},
     cloud_config::places::Place,
+    definitions::Definitions,
     filters::Filters,
     identity::Report,
     metrics::Meters,
@@ -45,6 +46,8 @@ pub struct Hub {
     pub authorizer: Authorizer,
     /// What looks the same to all who may read it.
     pub alike: Alike,
+    /// By which fields custom resources are selected.
+    pub definitions: Definitions,
     /// What is held.
     pub subscriptions: Subscriptions,
     /// Discovery and the like.

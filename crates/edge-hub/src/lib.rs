@@ -18,6 +18,7 @@ mod args;
 pub mod authenticate;
 pub mod authorize;
 pub mod cloud_config;
+mod definitions;
 pub mod filters;
 pub mod freshness;
 pub mod hostnet;

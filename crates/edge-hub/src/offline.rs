@@ -1,6 +1,6 @@
 //! What can be answered without a link beside objects: discovery, tokens, tables; and what is done with writes.
 
-mod coding;
+pub(crate) mod coding;
 mod collected;
 pub mod discover;
 pub mod documents;

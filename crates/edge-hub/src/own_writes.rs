@@ -251,7 +251,7 @@ impl Write {
 /// Whether the stream has the object, if that can be told.
 fn selects(key: &Key, object: &Object) -> bool {
     let labels = LabelSelector::parse(&key.labels).is_ok_and(|labels| labels.matches(object));
-    let fields = FieldSelector::parse(&key.fields, &SelectableFields::of(&key.resource));
+    let fields = FieldSelector::parse(&key.fields, &SelectableFields::named_by(&key.resource, &key.fields));
     labels && fields.is_ok_and(|fields| fields.matches(object))
 }
 

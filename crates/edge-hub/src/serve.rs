@@ -38,7 +38,7 @@ use self::{
     before::Before,
     encode::Encoder,
     form::{Rather, representation},
-    wanted::Wanted,
+    wanted::{Wanted, is_unknown_field},
 };
 use crate::{
     authenticate::{Caller, tokens::TokenError},
@@ -115,7 +115,7 @@ pub async fn read(
         _ => Err(Box::new(status)),
     };
     let query = request.uri.query().unwrap_or_default();
-    let wanted = match Wanted::parse(verb, path, query) {
+    let wanted = match Wanted::of(hub, caller, verb, path, query).await {
         Ok(wanted) if !wanted.is_sharded() => wanted,
         Ok(_) => return refuse(Status::bad_request("edge-hub: shardSelector needs the API server")),
         Err(status) if !up && is_unknown_field(path, &status) => {
@@ -197,11 +197,6 @@ pub async fn read(
 pub(crate) fn place(path: &ResourcePath) -> Option<Box<str>> {
     let core = path.resource.group.is_empty() && &*path.resource.resource == "namespaces";
     path.namespace.clone().filter(|_| !core || path.namespace != path.name)
-}
-
-/// Whether a request names a field of a custom resource that its definition may say is selectable.
-fn is_unknown_field(path: &ResourcePath, status: &Status) -> bool {
-    !transcode::knows(&path.resource) && status.message.starts_with("field label not supported")
 }
 
 /// The filter that a request passes through, once it is known what filters look at.

@@ -57,6 +57,19 @@ impl SelectableFields {
         Self { built_in: METADATA, custom: custom.collect(), refusal: Refusal::NotSupported }
     }
 
+    /// The fields of a resource with those that a selector names which was accepted before: of a custom resource its definition made them selectable
+    /// then.
+    pub fn named_by(resource: &GroupVersionResource, selector: &str) -> Self {
+        let mut fields = Self::of(resource);
+        if matches!(fields.refusal, Refusal::NotSupported) {
+            let labels = selector.split(',').filter_map(|term| term.split(['=', '!']).next());
+            let custom = labels.map(str::trim).filter(|label| !label.is_empty());
+            let custom: Vec<_> = custom.filter(|label| fields.get(label).is_none()).collect();
+            fields.custom = Self::custom(custom).custom;
+        }
+        fields
+    }
+
     /// The field that a selector calls `label`, and what it is called in a canonical selector.
     pub fn get(&self, label: &str) -> Option<(SelectableField, &str)> {
         // Clients of before 1.0 still say so.

@@ -41,13 +41,13 @@ const COMMON: [Dimension; 10] = [
             "!parity",
         ],
     ),
-    // Of the last two the API server knows the fields of Pods only.
+    // `spec.n` is a field by which Widgets are selected; of the last two the API server knows the fields of Pods only.
     (
         "fieldSelector",
         &[
             "",
             "metadata.name=o-1",
-            "spec.unknown=x",
+            "spec.n=1",
             "spec.nodeName!=a,metadata.namespace=dt-a",
             "status.phase=Pending",
         ],

@@ -11,14 +11,14 @@ pub(super) const LARGEST: usize = 16 << 20;
 
 /// A coding that can be undone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Coding {
+pub(crate) enum Coding {
     Plain,
     Gzip,
 }
 
 impl Coding {
     /// The coding of an answer's body; none if it is another.
-    pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
+    pub(crate) fn of(headers: &HeaderMap) -> Option<Self> {
         match headers.get(header::CONTENT_ENCODING).map(http::HeaderValue::as_bytes) {
             None | Some(b"identity") => Some(Self::Plain),
             Some(b"gzip") => Some(Self::Gzip),
@@ -27,7 +27,7 @@ impl Coding {
     }
 
     /// The plain body, if it is whole and not too large.
-    pub(super) fn plain(self, body: Vec<u8>) -> Option<Vec<u8>> {
+    pub(crate) fn plain(self, body: Vec<u8>) -> Option<Vec<u8>> {
         match self {
             Self::Plain => Some(body),
             Self::Gzip => {

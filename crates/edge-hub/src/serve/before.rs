@@ -63,7 +63,7 @@ pub(super) fn remembers(hub: &Hub, named: &Named, key: &Key) -> bool {
 /// What a review asks about who wants all of a subscription, but for the verb. A selector of one name is reviewed as that name.
 fn scope_of(key: &Key) -> Attributes {
     let Key { owner: _, resource, namespace, labels, fields } = key;
-    let selector = FieldSelector::parse(fields, &SelectableFields::of(resource)).ok();
+    let selector = FieldSelector::parse(fields, &SelectableFields::named_by(resource, fields)).ok();
     let name = selector.and_then(|selector| selector.requires_exactly("metadata.name").map(Box::from));
     Attributes {
         verb: Box::default(),

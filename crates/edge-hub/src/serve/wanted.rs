@@ -5,11 +5,14 @@ use kube_wire::{
     request::{ResourcePath, Verb},
     selectable_field::SelectableFields,
     status::Status,
+    transcode,
 };
 
 use super::place;
 use crate::{
+    authenticate::Caller,
     authorize::Attributes,
+    hub::Hub,
     subscriptions::{Key, Owner},
 };
 
@@ -23,12 +26,35 @@ pub(super) enum Wanted {
 impl Wanted {
     /// Reads the options of a get, list or watch; the API server's own refusal, if they are not right.
     pub(super) fn parse(verb: Verb, path: &ResourcePath, query: &str) -> Result<Self, Status> {
-        let selectable = SelectableFields::of(&path.resource);
+        Self::parse_by(&SelectableFields::of(&path.resource), verb, query)
+    }
+
+    fn parse_by(selectable: &SelectableFields, verb: Verb, query: &str) -> Result<Self, Status> {
         match verb {
-            Verb::List => ListRequest::parse(query, &selectable).map(Self::List),
-            Verb::Watch => WatchRequest::parse(query, &selectable).map(Self::Watch),
+            Verb::List => ListRequest::parse(query, selectable).map(Self::List),
+            Verb::Watch => WatchRequest::parse(query, selectable).map(Self::Watch),
             _ => Ok(Self::Get),
         }
+    }
+
+    /// The same by all fields that the resource's definition makes selectable, which may be asked for first.
+    pub(super) async fn of(
+        hub: &Hub,
+        caller: &Caller,
+        verb: Verb,
+        path: &ResourcePath,
+        query: &str,
+    ) -> Result<Self, Status> {
+        let refused = match Self::parse(verb, path, query) {
+            Err(status) if is_unknown_field(path, &status) => status,
+            parsed => return parsed,
+        };
+        // Nobody has the hub ask whom nobody knows.
+        if hub.upstream.is_up() && hub.name(caller).await.is_ok() {
+            Box::pin(hub.definitions.refresh(&path.resource)).await;
+        }
+        let Some(fields) = hub.definitions.fields(&path.resource) else { return Err(refused) };
+        Self::parse_by(&fields, verb, query)
     }
 
     pub(super) fn is_sharded(&self) -> bool {
@@ -101,6 +127,11 @@ impl Wanted {
             fields: fields.into(),
         }
     }
+}
+
+/// Whether a request names a field of a custom resource that its definition may say is selectable.
+pub(super) fn is_unknown_field(path: &ResourcePath, status: &Status) -> bool {
+    !transcode::knows(&path.resource) && status.message.starts_with("field label not supported")
 }
 
 #[cfg(test)]

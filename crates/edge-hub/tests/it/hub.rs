@@ -25,6 +25,7 @@ mod redefined;
 mod refused;
 mod restart;
 mod security;
+mod selectable;
 mod sharing;
 mod simulation;
 mod site;

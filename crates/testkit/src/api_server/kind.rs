@@ -64,6 +64,8 @@ impl Kind {
         let singular = self.kind.to_lowercase();
         let schema =
             json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+        let fields: Vec<Value> =
+            self.fields.iter().map(|field| json!({"jsonPath": format!(".{field}")})).collect();
         json!({
             "apiVersion": "apiextensions.k8s.io/v1",
             "kind": "CustomResourceDefinition",
@@ -72,7 +74,9 @@ impl Kind {
                 "group": self.group,
                 "scope": if self.namespaced { "Namespaced" } else { "Cluster" },
                 "names": {"plural": self.resource, "singular": singular, "kind": self.kind, "listKind": format!("{}List", self.kind)},
-                "versions": [{"name": self.version, "served": true, "storage": true, "schema": schema}],
+                "versions": [{
+                    "name": self.version, "served": true, "storage": true, "schema": schema, "selectableFields": fields,
+                }],
             },
         })
     }

@@ -39,8 +39,8 @@ const LIMITS: [&str; 6] = ["", "", "1", "2", "3", "500"];
 const LABELS: [&str; 8] =
     ["", "", "", "parity=even", "parity=none", "parity in (even,none)", "parity notin (even)", "!parity"];
 
-/// Fields that every kind has.
-const FIELDS: [&str; 5] = ["", "", "", "metadata.name=o-1", "$others"];
+/// Fields that every kind has, and one that Widgets have.
+const FIELDS: [&str; 6] = ["", "", "", "metadata.name=o-1", "$others", "spec.n=1"];
 
 const SCOPES: [&str; 2] = ["namespaced", "cluster"];
 

@@ -56,6 +56,10 @@ impl Subject {
         let parity = if (number + round).is_multiple_of(2) { "even" } else { "odd" };
         let mut object = self.manifest(namespace, &format!("o-{number}"), &json!({"parity": parity}));
         object["metadata"]["annotations"] = json!({"round": round.to_string()});
+        // By this some custom resources are selected.
+        if object["spec"]["n"].is_number() {
+            object["spec"]["n"] = number.into();
+        }
         object
     }
 

@@ -68,7 +68,12 @@ spec:
   - name: v1
     served: true
     storage: true
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec: {type: object, x-kubernetes-preserve-unknown-fields: true, properties: {n: {type: integer}}}
+    selectableFields: [{jsonPath: .spec.n}]
 ---
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition

@@ -95,7 +95,7 @@ pub(crate) fn widget_kind() -> Kind {
         kind: "Widget".into(),
         namespaced: true,
         typed: false,
-        fields: Vec::new(),
+        fields: vec!["spec.n".into()],
     }
 }
 
