@@ -49,6 +49,11 @@ impl Key {
         self.namespace.is_empty() && self.labels.is_empty() && self.fields.is_empty()
     }
 
+    /// Whether it is one object, or none, by its name.
+    pub fn is_of_one_name(&self) -> bool {
+        self.fields.split(',').any(|term| term.starts_with("metadata.name="))
+    }
+
     /// Whether this is the name, as it is displayed, of a subscription of that resource.
     pub fn is_name_of(name: &str, resource: &GroupVersionResource) -> bool {
         // Owners may have spaces in their names, paths have none.

@@ -9,10 +9,11 @@ use super::Key;
 
 /// How long after what was stored last a bookmark of a whole resource is: all that leaves the API server's history of the resource is told, and
 /// stored with its version, so what was told last is as good as any. Seldom, to spare the disk.
-const WHOLE: Duration = Duration::from_mins(10);
+const SELDOM: Duration = Duration::from_mins(10);
 
 /// The same for a part of a resource. Events of other parts drive the last one of this out of the API server's history, of which it
-/// promises 75 s; its bookmarks come once a minute, and none of them is to be missed for coming early.
+/// promises 75 s; its bookmarks come once a minute, and none of them is to be missed for coming early. Not of one object by its name, of which a node has some hundred, each
+/// Secret and ConfigMap of its pods: to list that one anew costs less than a page of the disk each minute.
 const PART: Duration = Duration::from_secs(45);
 
 /// The API server's history of a resource has room for this many events at least, whose versions are all different: one that is no more
@@ -35,7 +36,8 @@ impl Stored {
 
     /// Whether a bookmark is to be stored, as what is stored would be too old soon.
     pub fn is_due(&self, key: &Key, bookmark: ResourceVersion) -> bool {
-        let (after, behind) = if key.is_whole() { (WHOLE, 1) } else { (PART, HISTORY) };
+        let seldom = key.is_whole() || key.is_of_one_name();
+        let (after, behind) = if seldom { (SELDOM, 1) } else { (PART, HISTORY) };
         self.at.elapsed() >= after && self.behind(bookmark) >= behind
     }
 
@@ -57,12 +59,15 @@ mod tests {
         let whole = Key::pooled(&GroupVersionResource::new("", "v1", "pods"));
         let part = Key { namespace: "a".into(), ..whole.clone() };
         let fields = Key { fields: "spec.nodeName=n".into(), ..whole.clone() };
+        let one = Key { fields: "metadata.name=n,spec.x=y".into(), ..part.clone() };
         // (which, after so many seconds, so much further, whether it is due).
         let table = [
             (&part, 44, 5000, false),
             (&part, 45, 5000, true),
             (&fields, 60, 100, true),
             (&fields, 6000, 99, false),
+            (&one, 599, 5000, false),
+            (&one, 600, 1, true),
             (&whole, 60, 5000, false),
             (&whole, 599, 5000, false),
             (&whole, 600, 1, true),
