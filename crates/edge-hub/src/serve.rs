@@ -231,22 +231,7 @@ impl Asked<'_> {
     /// Answers from what is held, or says that it is to be handed on.
     async fn answer(&self, wanted: Wanted, path: &ResourcePath, query: &str) -> Result<Read, Box<Status>> {
         match wanted {
-            Wanted::List(list) => {
-                let one = list.fields.requires_exactly("metadata.name").is_some_and(|name| !name.is_empty());
-                let list = match (one.then(|| list.clone().of_one(query)), &self.scope) {
-                    (Some(of_one), Scope::Namespace(_)) => of_one,
-                    // It is one if the resource has no namespaces, which is the API server's to know where it makes a difference.
-                    (Some(of_one), Scope::Cluster)
-                        if (list.limit == Some(1) || of_one.read != list.read)
-                            && self.hub.upstream.is_up()
-                            && self.filter.is_none() =>
-                    {
-                        return Ok(Read::HandOn);
-                    }
-                    _ => list,
-                };
-                list::answer(self, &list).await
-            }
+            Wanted::List(list) => list::answer(self, list, query).await,
             Wanted::Watch(watch) => watch::answer(self, watch).await,
             Wanted::Get => get::answer(self, path, query).await,
         }

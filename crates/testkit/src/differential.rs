@@ -6,6 +6,7 @@ mod compare;
 mod draw;
 mod live;
 mod normalise;
+mod offline;
 mod pairs;
 mod populate;
 mod product;
@@ -16,6 +17,7 @@ use std::time::Duration;
 pub use self::compare::{Difference, Raw, Reply, Said, ask, compare, fetch};
 pub use self::live::{Live, LiveError, live};
 pub use self::normalise::{Common, list_metadata};
+pub use self::offline::{is_same, pages, token};
 pub use self::populate::{Landmarks, PopulateError, Subject, populate};
 pub use self::product::Product;
 pub use self::written::{is_written, written};
@@ -136,6 +138,16 @@ impl Case {
 
     /// The path with its query, and the `Accept` header, for a server with these landmarks.
     pub fn request(&self, subject: &Subject, landmarks: &Landmarks) -> (String, &'static str) {
+        self.request_of_page(subject, landmarks, None)
+    }
+
+    /// The same of the page that this token is for, or of the first.
+    fn request_of_page(
+        &self,
+        subject: &Subject,
+        landmarks: &Landmarks,
+        token: Option<&str>,
+    ) -> (String, &'static str) {
         let in_one = self.value("$scope") == "namespaced";
         let mut query = Vec::new();
         if self.verb == Verb::Watch {
@@ -144,9 +156,14 @@ impl Case {
                 query.push(format!("timeoutSeconds={}", self.lasts()));
             }
         }
-        for (name, value) in
-            self.values.iter().filter(|(name, value)| !name.starts_with('$') && !value.is_empty())
-        {
+        // A token says the version.
+        let is_said = |name: &str| {
+            token.is_some() && ["resourceVersion", "resourceVersionMatch", "continue"].contains(&name)
+        };
+        query.extend(token.map(|token| format!("continue={}", escaped(token))));
+        let asked =
+            |(name, value): &&(&str, &str)| !name.starts_with('$') && !value.is_empty() && !is_said(name);
+        for (name, value) in self.values.iter().filter(asked) {
             let value = match *value {
                 "$old" => landmarks.old.to_string(),
                 "$current" => landmarks.current.to_string(),

@@ -49,7 +49,11 @@ pub(super) async fn answer(asked: &Asked<'_>, path: &ResourcePath, query: &str) 
     let read = match ListRequest::parse(query, &SelectableFields::of(&path.resource)) {
         Ok(request) => request.read,
         Err(_) if up => return Ok(Read::HandOn),
-        Err(status) => return Err(Box::new(status)),
+        Err(status) => {
+            // Of one object the API server says no more than what is wrong, with a status of its own.
+            let problem = status.message.strip_prefix("invalid resource version: ");
+            return Err(Box::new(problem.map(Status::untranslated).unwrap_or(status)));
+        }
     };
     let verdict = match read {
         ListRead::MostRecent if !asked.goes_on => asked.most_recent(&subscription, false).await,

@@ -6,14 +6,20 @@ use kube_wire::{
     status::Status,
     transcode::TranscodeError,
 };
-use watch_cache::WatchAnswer;
+use watch_cache::{Cache, Scope, WatchAnswer};
 
 use super::{Asked, Read, beyond, buffers, complete, counted::counted, doubted, reached};
 use crate::freshness::{self, Verdict};
 
-pub(super) async fn answer(asked: &Asked<'_>, request: &ListRequest) -> Result<Read, Box<Status>> {
+pub(super) async fn answer(
+    asked: &Asked<'_>,
+    request: ListRequest,
+    query: &str,
+) -> Result<Read, Box<Status>> {
     let hub = asked.hub;
     asked.take_wider();
+    let Some(request) = meant(asked, request, query) else { return Ok(Read::HandOn) };
+    let request = &request;
     let opened = hub.subscriptions.open(&asked.key, asked.is_protobuf(), &asked.carrier, asked.agents());
     let Some(subscription) = opened else { return Ok(Read::HandOn) };
     let first = subscription.version().is_none();
@@ -75,6 +81,30 @@ pub(super) async fn answer(asked: &Asked<'_>, request: &ListRequest) -> Result<R
     let mut response = Response::new(counted(body, hub, &subscription));
     asked.head(&mut response, HeaderValue::from_static(encoder.content_type()), stale);
     Ok(Read::Answer(response))
+}
+
+/// What a list comes to that names an object, which the API server reads by its key where only one can be meant. `None`: whether that is so makes a
+/// difference, and is the API server's to know.
+fn meant(asked: &Asked<'_>, list: ListRequest, query: &str) -> Option<ListRequest> {
+    if list.fields.requires_exactly("metadata.name").is_none_or(str::is_empty) {
+        return Some(list);
+    }
+    let of_one = list.clone().of_one(query);
+    match asked.scope {
+        Scope::Namespace(_) => Some(of_one),
+        // It is one if the resource has no namespaces.
+        Scope::Cluster if list.limit != Some(1) && of_one.read == list.read => Some(list),
+        Scope::Cluster if asked.hub.upstream.is_up() && asked.filter.is_none() => None,
+        Scope::Cluster if has_no_namespaces(asked) => Some(of_one),
+        Scope::Cluster => Some(list),
+    }
+}
+
+/// Whether an object of it is held that has none, as then no other has one.
+fn has_no_namespaces(asked: &Asked<'_>) -> bool {
+    let found = asked.hub.subscriptions.find(&asked.key, asked.is_protobuf(), &asked.carrier);
+    let held = found.and_then(|subscription| subscription.read(Cache::snapshot));
+    held.is_some_and(|held| held.iter().next().is_some_and(|object| object.key().namespace().is_empty()))
 }
 
 /// Why a list cannot be answered without a link.

@@ -91,9 +91,18 @@ impl Raw {
         subject: &Subject,
         landmarks: &Landmarks,
     ) -> Result<Self, ConnectionError> {
-        let began = Instant::now();
         let (path, accept) = case.request(subject, landmarks);
-        let mut answer = endpoint.get(&path, accept).await?;
+        Self::fetch_path(endpoint, &path, accept).await
+    }
+
+    /// The same of a path with its query.
+    pub(super) async fn fetch_path(
+        endpoint: &Endpoint,
+        path: &str,
+        accept: &str,
+    ) -> Result<Self, ConnectionError> {
+        let began = Instant::now();
+        let mut answer = endpoint.get(path, accept).await?;
         let mut body = Vec::new();
         // A watch without an end of its own is over once it is silent.
         while let Ok(chunk) = tokio::time::timeout(Duration::from_secs(20), answer.chunk()).await {

@@ -1,13 +1,16 @@
 //! The hub and the API server, asked the same: every kind of list, watch and read of one object, and what differs in the answers. Both
 //! are ways to one cluster, so that objects are the same to the last field; of versions of lists, and of ages, see [`Common::Cluster`].
-//! Watches are compared twice: of what was written before, and of what is written while they are open.
+//! Watches are compared twice: of what was written before, and of what is written while they are open. In the end the link is cut, and the hub is
+//! asked what the API server was asked before.
 //!
 //! That both say the same shows something only where it is the hub that says it: of all that is drawn, it is to answer at least half by
 //! itself, and with objects. It counts what it answers; which answers these are shows in a header, which the API server gives and
 //! the hub does not.
 
+mod answered;
 mod decoded;
 mod indifferent;
+mod offline;
 mod whole;
 
 use std::collections::BTreeMap;
@@ -15,6 +18,7 @@ use std::fs::File;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use e2e::cleanup::Cleanup;
@@ -31,6 +35,7 @@ use testkit::differential::{
 };
 use tokio::task::JoinSet;
 
+use self::answered::Answered;
 use self::decoded::{decoded, is_good};
 use self::indifferent::indifferent;
 
@@ -51,9 +56,6 @@ const HELD_AND_GOOD: usize = 50;
 
 /// How many are asked at once. Watches last a second or two each, whatever else is asked.
 const AT_ONCE: usize = 80;
-
-/// Where the hub counts.
-const METRICS: &str = "127.0.0.1:10267";
 
 /// Custom resources, in namespaces and without.
 const DEFINITIONS: &str = "
@@ -98,7 +100,7 @@ const DEFINED: [&str; 2] = ["crd/widgets.test.isthmus.dev", "crd/places.test.ist
 async fn reads_are_answered_as_by_the_api_server() -> Result<()> {
     let client = client().await?;
     fresh_namespace(&client, NAMESPACE).await?;
-    let node = HubNode::fresh("e2e-differential-1", &[]).await?;
+    let node = Arc::new(HubNode::fresh("e2e-differential-1", &[]).await?);
     token(NAMESPACE, "admin", "cluster-admin").await?;
     // The whole product takes longer than that one lasts.
     let lasting = ["-n", NAMESPACE, "create", "token", "admin", "--duration=24h"];
@@ -113,17 +115,17 @@ async fn reads_are_answered_as_by_the_api_server() -> Result<()> {
     let seed = usize::try_from(e2e::seed::seed()?)?;
 
     let network = File::open(&node.network)?;
-    let (authority, server) = (node.authority.clone(), node.api_server.clone());
+    let asked = node.clone();
     // A thread of its own goes into the node's network, where the hub's port is, and stays there to its end.
     let asking = std::thread::spawn(move || -> Result<String> {
         move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        runtime.block_on(compared(&authority, &server, &admin, seed))
+        runtime.block_on(compared(&asked, &admin, seed))
     });
     let report = tokio::task::spawn_blocking(|| asking.join()).await?.map_err(|_| anyhow!("a panic"))??;
     ensure!(report.is_empty(), "the hub differs from the API server:\n{report}");
     drop(made);
-    node.leave().await
+    Arc::into_inner(node).context("the thread has ended")?.leave().await
 }
 
 fn endpoint(authority: &Path, address: &str, token: &str) -> Result<Endpoint> {
@@ -139,9 +141,10 @@ fn endpoint(authority: &Path, address: &str, token: &str) -> Result<Endpoint> {
 /// Each difference, one of a kind, or nothing.
 // How many were asked is what the run is read for.
 #[allow(clippy::print_stdout)]
-async fn compared(authority: &Path, server: &str, token: &str, seed: usize) -> Result<String> {
-    let real = endpoint(authority, server.strip_prefix("https://").context("https")?, token)?;
-    let hub = endpoint(authority, "127.0.0.1:10268", token)?;
+async fn compared(node: &HubNode, token: &str, seed: usize) -> Result<String> {
+    let server = node.api_server.strip_prefix("https://").context("https")?;
+    let [real, hub] = [server, "127.0.0.1:10268"].map(|at| endpoint(&node.authority, at, token));
+    let (real, hub) = (real?, hub?);
     let custom = |kind: &str| json!({"apiVersion": "test.isthmus.dev/v1", "kind": kind, "spec": {"n": 1}});
     let subjects = [
         ("/api/v1", "services", json!({"spec": {"clusterIP": "None", "ports": [{"port": 80}]}})),
@@ -159,7 +162,7 @@ async fn compared(authority: &Path, server: &str, token: &str, seed: usize) -> R
             }}),
         ),
     ];
-    let mut report = Vec::new();
+    let (mut report, mut told) = (Vec::new(), Vec::new());
     for (root, resource, template) in subjects {
         let (typed, namespaced) = (root == "/api/v1", resource != "places");
         let subject = Subject { root: root.to_owned(), resource: resource.to_owned(), namespaced, template };
@@ -242,7 +245,9 @@ async fn compared(authority: &Path, server: &str, token: &str, seed: usize) -> R
             }
             report.extend(whole::walk(&subject, [&real, &hub], seed).await?);
         }
+        told.push(offline::told(&subject, [&real, &hub], seed, typed).await?);
     }
+    report.extend(offline::compared(node, &told, [&real, &hub]).await?);
     Ok(report.join("\n"))
 }
 
@@ -362,34 +367,6 @@ enum Found {
 /// A reply without the objects of others.
 fn own(reply: &Reply) -> Reply {
     Reply { values: reply.values.iter().filter_map(written).collect(), ..reply.clone() }
-}
-
-/// What the hub has counted: its metrics as text.
-struct Answered(String);
-
-impl Answered {
-    async fn read() -> Result<Self> {
-        let mut answer = Endpoint::plain(METRICS.parse()?).get("/metrics", "text/plain").await?;
-        Ok(Self(String::from_utf8(answer.bytes().await?.to_vec())?))
-    }
-
-    /// How many requests of a verb it answered from what it holds, and how many there were.
-    fn count(&self, verb: &str) -> [u64; 2] {
-        let mut counts = [0, 0];
-        let (verb, held) = (format!("verb=\"{verb}\""), "outcome=\"Held\"");
-        for line in self.0.lines().filter(|line| line.contains("hub_requests_total{") && line.contains(&verb))
-        {
-            let value = line.rsplit(' ').next().and_then(|value| value.parse::<u64>().ok()).unwrap_or(0);
-            counts[0] += value * u64::from(line.contains(held));
-            counts[1] += value;
-        }
-        counts
-    }
-
-    fn since(&self, before: &Self, verb: &str) -> [u64; 2] {
-        let (now, then) = (self.count(verb), before.count(verb));
-        [now[0] - then[0], now[1] - then[1]]
-    }
 }
 
 async fn read(endpoint: &Endpoint, path: &str) -> Result<()> {

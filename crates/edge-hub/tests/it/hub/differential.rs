@@ -1,6 +1,8 @@
 //! The hub and the API server, asked the same: what a reader thinks of first, and what clients ask, of built-in and custom resources. That
 //! both say the same shows something only if it is the hub that says it.
 
+mod offline;
+
 use futures::future::join_all;
 use serde_json::json;
 use testkit::{
@@ -35,13 +37,11 @@ async fn answered(admin: &Endpoint, verb: &str) -> [u64; 2] {
     counts
 }
 
-#[tokio::test]
-async fn the_hub_says_by_itself_what_the_api_server_says() {
-    let site = Site::started().await;
-    let (hub, server) = (site.plain(), site.direct());
+/// What is asked about, and whether there is protobuf of whole objects.
+fn subjects(site: &Site) -> [(Subject, bool); 3] {
     let places = Kind { resource: "places".into(), kind: "Place".into(), namespaced: false, ..widget_kind() };
     site.server.cluster().define(places);
-    for (root, resource, namespaced, template) in [
+    [
         // Whole, for what is left out does not come back from protobuf as it was.
         (
             "/api/v1",
@@ -51,17 +51,33 @@ async fn the_hub_says_by_itself_what_the_api_server_says() {
         ),
         ("/apis/example.com/v1", "widgets", true, json!({ "spec": { "n": 1 } })),
         ("/apis/example.com/v1", "places", false, json!({ "spec": { "n": 1 } })),
-    ] {
-        let typed = resource == "services";
+    ]
+    .map(|(root, resource, namespaced, template)| {
         let subject = Subject { root: root.to_owned(), resource: resource.to_owned(), namespaced, template };
-        // From here on the hub watches it, and so has the history that is asked for.
-        assert_eq!(get(&hub, &subject.path(false)).await.unwrap().0, 200);
-        let landmarks = populate(&server, &subject).await.unwrap();
-        let current = format!("{}?resourceVersion={}", subject.path(false), landmarks.current);
-        site.until("it has caught up", async || {
-            get(&hub, &current).await.is_some_and(|(status, _)| status == 200)
-        })
-        .await;
+        (subject, resource == "services")
+    })
+}
+
+/// Writes objects; the hub watches them, and so has the history that is asked for, and has caught up.
+async fn written(site: &Site, subject: &Subject) -> Landmarks {
+    let hub = site.plain();
+    assert_eq!(get(&hub, &subject.path(false)).await.unwrap().0, 200);
+    let landmarks = populate(&site.direct(), subject).await.unwrap();
+    let current = format!("{}?resourceVersion={}", subject.path(false), landmarks.current);
+    site.until("it has caught up", async || {
+        get(&hub, &current).await.is_some_and(|(status, _)| status == 200)
+    })
+    .await;
+    landmarks
+}
+
+#[tokio::test]
+async fn the_hub_says_by_itself_what_the_api_server_says() {
+    let site = Site::started().await;
+    let (hub, server) = (site.plain(), site.direct());
+    for (subject, typed) in subjects(&site) {
+        let resource = &subject.resource;
+        let landmarks = written(&site, &subject).await;
         for (watch, free) in [
             (false, ["resourceVersion", "resourceVersionMatch", "labelSelector"]),
             (true, ["resourceVersion", "resourceVersionMatch", "sendInitialEvents"]),

@@ -87,7 +87,7 @@ pub(super) async fn walk(subject: &Subject, servers: [&Endpoint; 2], seed: usize
 }
 
 /// Writes objects anew, and waits until the hub knows of it.
-async fn written(subject: &Subject, [real, hub]: [&Endpoint; 2]) -> Result<Landmarks> {
+pub(super) async fn written(subject: &Subject, [real, hub]: [&Endpoint; 2]) -> Result<Landmarks> {
     read(hub, &subject.path(false)).await?;
     let landmarks = populate(real, subject).await?;
     read(hub, &format!("{}?resourceVersion={}", subject.path(false), landmarks.current)).await?;

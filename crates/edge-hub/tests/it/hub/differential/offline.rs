@@ -1,0 +1,109 @@
+//! What the API server said, and what the hub says to the same requests without a link, before and after it is killed. It was asked nothing
+//! of it but for the whole list, as an informer asks, and the whole table, as `kubectl get` does: what is drawn has selectors that nobody had asked for.
+
+use std::time::Duration;
+
+use futures::{StreamExt as _, stream};
+use testkit::{
+    client::connection::{ConnectionError, Endpoint},
+    differential::{Case, Landmarks, Said, Subject, Verb, is_same, pages, token},
+};
+
+use super::{super::site::Site, DRAWN, subjects, written};
+
+/// How many are asked at once: of more the hub does not look at once whose they are, and says 429.
+const AT_ONCE: usize = 16;
+
+/// The least share of the requests that are to be answered with objects, in percent.
+const ANSWERED: usize = 60;
+
+/// How long what a table showed takes to be on the disk.
+const KEPT: Duration = Duration::from_secs(3);
+
+/// A request, and what the API server said to it.
+struct Told {
+    subject: Subject,
+    typed: bool,
+    landmarks: Landmarks,
+    case: Case,
+    said: Vec<Said>,
+}
+
+impl Told {
+    async fn ask(
+        server: &Endpoint,
+        case: Case,
+        (subject, typed): &(Subject, bool),
+        landmarks: &Landmarks,
+    ) -> Self {
+        let said = said(server, &case, subject, landmarks).await;
+        Self { subject: subject.clone(), typed: *typed, landmarks: landmarks.clone(), case, said }
+    }
+
+    /// Whether the API server answered with objects.
+    fn is_good(&self) -> bool {
+        self.said.iter().all(|said| said.reply.is_good())
+    }
+
+    /// What the hub says otherwise, where it may not.
+    async fn difference(&self, hub: &Endpoint) -> Option<String> {
+        let Self { subject, typed, landmarks, case, said: told } = self;
+        let hub = said(hub, case, subject, landmarks).await;
+        if let Some(status) = case.refused_offline(*typed)
+            && let [refusal] = &*hub
+            && refusal.reply.status == status
+        {
+            return None;
+        }
+        (!is_same(told, &hub)).then(|| {
+            let (path, accept) = case.request(subject, landmarks);
+            format!("{path} ({accept})\n  {}\n  {}", brief(told), brief(&hub))
+        })
+    }
+}
+
+/// All pages.
+async fn said(endpoint: &Endpoint, case: &Case, subject: &Subject, landmarks: &Landmarks) -> Vec<Said> {
+    let token = |said: &Said| Ok::<_, ConnectionError>(token(said));
+    pages(endpoint, case, subject, landmarks, token).await.unwrap()
+}
+
+fn brief(said: &[Said]) -> String {
+    let page = |said: &Said| format!("{} {}", said.reply.status, String::from_utf8_lossy(&said.body));
+    said.iter().map(page).collect::<Vec<_>>().join("\n    ")
+}
+
+#[tokio::test]
+async fn without_a_link_the_hub_says_what_the_api_server_said() {
+    let mut site = Site::started().await;
+    let (hub, server) = (site.plain(), site.direct());
+    let mut told = Vec::new();
+    for subject in &subjects(&site) {
+        let landmarks = written(&site, &subject.0).await;
+        let table = "application/json;as=Table;g=meta.k8s.io;v=v1";
+        let mut answer = hub.get(&subject.0.path(false), table).await.unwrap();
+        answer.bytes().await.unwrap();
+        for verb in [Verb::List, Verb::Watch, Verb::Get] {
+            let drawn = Case::plausible(verb, DRAWN, 1, subject.1);
+            let asked = drawn.into_iter().map(|case| Told::ask(&server, case, subject, &landmarks));
+            told.extend(stream::iter(asked).buffered(AT_ONCE).collect::<Vec<_>>().await);
+        }
+    }
+    let good = told.iter().filter(|told| told.is_good() && told.case.refused_offline(told.typed).is_none());
+    assert!(good.count() * 100 >= told.len() * ANSWERED, "too few say anything");
+    // What is kept of tables is on its way to the disk.
+    tokio::time::sleep(KEPT).await;
+    site.server.cut();
+    site.offline().await;
+    for when in ["after the cut", "after a restart"] {
+        if when == "after a restart" {
+            site.kill();
+            site.start();
+            site.answers().await;
+        }
+        let asked = told.iter().map(|told| told.difference(&hub));
+        let found: Vec<_> =
+            stream::iter(asked).buffered(AT_ONCE).filter_map(async |found| found).collect().await;
+        assert!(found.is_empty(), "{when}, {} of {}:\n{}", found.len(), told.len(), found.join("\n"));
+    }
+}

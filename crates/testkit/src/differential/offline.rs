@@ -1,0 +1,76 @@
+//! What one server said, against what another says to the same requests when the first can no longer be asked: lists to their last page, and by
+//! which rules it may refuse.
+
+use serde_json::{Value, json};
+
+use super::compare::is_json;
+use super::{Case, Common, Landmarks, Raw, Said, Subject, Verb};
+use crate::client::connection::{ConnectionError, Endpoint};
+
+/// More than these no list of a test has.
+const PAGES_MAX: usize = 1000;
+
+impl Case {
+    /// With what status who holds every object of a resource, and has shown all of them as a table, may refuse this while nobody else can be asked:
+    /// just what he cannot know. All else he has to answer. `typed`: whether there is protobuf of whole objects.
+    pub fn refused_offline(&self, typed: bool) -> Option<u16> {
+        const NOT_ACCEPTABLE: u16 = 406;
+        let form = self.value("$accept");
+        let is_table = form == "table";
+        // Cells are made by code of each kind's own, which the API server has: of what comes while nobody can be asked there are none,
+        let of_events = is_table && self.verb == Verb::Watch;
+        // and of an object as it was those that were made of it since say nothing.
+        let is_exact = self.value("resourceVersionMatch") == "Exact"
+            || (self.value("resourceVersionMatch").is_empty() && !self.value("limit").is_empty());
+        let of_the_past =
+            is_table && self.verb == Verb::List && self.value("resourceVersion") == "$old" && is_exact;
+        // Of a custom resource there is JSON, in which clients of metadata take it as well.
+        let of_custom = form == "protobuf metadata" && !typed;
+        (of_events || of_the_past || of_custom).then_some(NOT_ACCEPTABLE)
+    }
+}
+
+/// Everything that a server says to a request: of a list each page, by the tokens that it gives itself, to the last one or to an
+/// error; of anything else the one answer. `token`: finds the token for the next page in an answer; see [`token`].
+pub async fn pages<E: From<ConnectionError>>(
+    endpoint: &Endpoint,
+    case: &Case,
+    subject: &Subject,
+    landmarks: &Landmarks,
+    token: impl Fn(&Said) -> Result<Option<String>, E>,
+) -> Result<Vec<Said>, E> {
+    let mut pages = Vec::new();
+    let mut request = case.request(subject, landmarks);
+    loop {
+        let raw = Raw::fetch_path(endpoint, &request.0, request.1).await?;
+        let mut said = raw.read(case, landmarks, Common::Cluster);
+        said.reply.values.iter_mut().for_each(some_rows);
+        let is_page = case.verb == Verb::List && said.reply.status == 200;
+        let next = if is_page { token(&said)? } else { None };
+        pages.push(said);
+        match next {
+            Some(next) if pages.len() < PAGES_MAX => {
+                request = case.request_of_page(subject, landmarks, Some(&next));
+            }
+            _ => return Ok(pages),
+        }
+    }
+}
+
+/// The token of a page in JSON; none on the last one, and in protobuf, which is not read here.
+pub fn token(said: &Said) -> Option<String> {
+    let page: Value = serde_json::from_slice(&said.body).ok().filter(|_| is_json(&said.headers))?;
+    page["metadata"]["continue"].as_str().filter(|token| !token.is_empty()).map(str::to_owned)
+}
+
+/// A table without rows has `null` for them or an empty list, as the code of its kind has it; to readers both are none.
+fn some_rows(body: &mut Value) {
+    if body["kind"] == "Table" && body["rows"].is_null() {
+        body["rows"] = json!([]);
+    }
+}
+
+/// Whether both said the same, page by page.
+pub fn is_same(one: &[Said], other: &[Said]) -> bool {
+    one.iter().map(|said| &said.reply).eq(other.iter().map(|said| &said.reply))
+}
