@@ -43,7 +43,7 @@ const COMMON: [Dimension; 10] = [
             "!parity",
         ],
     ),
-    // `spec.n` is a field by which Widgets are selected; of the last two the API server knows the fields of Pods only.
+    // `spec.n` is a field by which custom resources are selected; of the last two the API server knows the fields of Pods only.
     (
         "fieldSelector",
         &[

@@ -39,7 +39,7 @@ pub(super) async fn answer(
     let stale = match verdict {
         Verdict::Held { stale } => stale,
         Verdict::Forward => return Ok(Read::HandOn),
-        Verdict::Unavailable => return Err(Box::new(too_old_for_policy())),
+        Verdict::Unavailable => return Err(Box::new(too_old_for_policy(asked))),
         Verdict::NotYet => return Err(Box::new(doubted())),
     };
     if let ListRead::NotOlderThan(version) = request.read
@@ -126,8 +126,9 @@ fn untold(why: Option<&TranscodeError>) -> Status {
     ))
 }
 
-fn too_old_for_policy() -> Status {
-    Status::service_unavailable(
-        "edge-hub: no sign of life from the API server, and the freshness policy of this resource allows no older answer",
-    )
+fn too_old_for_policy(asked: &Asked<'_>) -> Status {
+    Status::service_unavailable(format!(
+        "edge-hub: no sign of life from the API server, and the freshness of {} (`freshness` in the file of --config, or --freshness) allows no older answer",
+        asked.key.resource
+    ))
 }

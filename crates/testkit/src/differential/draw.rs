@@ -39,8 +39,9 @@ const LIMITS: [&str; 6] = ["", "", "1", "2", "3", "500"];
 const LABELS: [&str; 8] =
     ["", "", "", "parity=even", "parity=none", "parity in (even,none)", "parity notin (even)", "!parity"];
 
-/// Fields that every kind has, and one that Widgets have.
-const FIELDS: [&str; 6] = ["", "", "", "metadata.name=o-1", "$others", "spec.n=1"];
+/// Fields that every kind has, and one that custom resources have.
+const FIELDS: [&str; 5] = ["", "", "", "metadata.name=o-1", "$others"];
+const CUSTOM_FIELDS: [&str; 6] = ["", "", "", "metadata.name=o-1", "$others", "spec.n=1"];
 
 const SCOPES: [&str; 2] = ["namespaced", "cluster"];
 
@@ -85,8 +86,9 @@ fn values(verb: Verb, typed: bool, dice: &mut SplitMix64) -> Vec<(&'static str, 
         let version = dice.pick(&GET_VERSIONS);
         return vec![("resourceVersion", version), ("$name", dice.pick(&NAMES)), scope, accept];
     }
-    let chosen =
-        [("labelSelector", dice.pick(&LABELS)), ("fieldSelector", dice.pick(&FIELDS)), scope, accept];
+    let labels = dice.pick(&LABELS);
+    let fields = if typed { dice.pick(&FIELDS) } else { dice.pick(&CUSTOM_FIELDS) };
+    let chosen = [("labelSelector", labels), ("fieldSelector", fields), scope, accept];
     let mut values = if verb == Verb::List {
         let [version, matching, next] = dice.pick(&LISTS);
         vec![

@@ -28,7 +28,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use serde_json::json;
+use serde_json::{Value, json};
 use testkit::client::connection::Endpoint;
 use testkit::differential::{
     Case, Common, Difference, Landmarks, Live, Reply, Said, Subject, Verb, ask, live, populate, written,
@@ -88,7 +88,12 @@ spec:
   - name: v1
     served: true
     storage: true
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec: {type: object, x-kubernetes-preserve-unknown-fields: true, properties: {n: {type: integer}}}
+    selectableFields: [{jsonPath: .spec.n}]
     additionalPrinterColumns:
     - {name: Number, type: integer, jsonPath: .spec.n}
     - {name: Age, type: date, jsonPath: .metadata.creationTimestamp}
@@ -145,25 +150,8 @@ async fn compared(node: &HubNode, token: &str, seed: usize) -> Result<String> {
     let server = node.api_server.strip_prefix("https://").context("https")?;
     let [real, hub] = [server, "127.0.0.1:10268"].map(|at| endpoint(&node.authority, at, token));
     let (real, hub) = (real?, hub?);
-    let custom = |kind: &str| json!({"apiVersion": "test.isthmus.dev/v1", "kind": kind, "spec": {"n": 1}});
-    let subjects = [
-        ("/api/v1", "services", json!({"spec": {"clusterIP": "None", "ports": [{"port": 80}]}})),
-        ("/api/v1", "limitranges", json!({"spec": {"limits": [{"type": "Pod", "max": {"cpu": "1"}}]}})),
-        ("/apis/test.isthmus.dev/v1", "widgets", custom("Widget")),
-        ("/apis/test.isthmus.dev/v1", "places", custom("Place")),
-        // Last, when the namespaces have their ServiceAccounts. Nobody schedules them, so that nobody but the test writes them.
-        (
-            "/api/v1",
-            "pods",
-            json!({"spec": {
-                "schedulerName": "nobody", "automountServiceAccountToken": false,
-                // As the limitranges want it, which are there still.
-                "containers": [{"name": "c", "image": "isthmus.dev/busybox:1", "resources": {"limits": {"cpu": "1"}}}],
-            }}),
-        ),
-    ];
     let (mut report, mut told) = (Vec::new(), Vec::new());
-    for (root, resource, template) in subjects {
+    for (root, resource, template) in subjects() {
         let (typed, namespaced) = (root == "/api/v1", resource != "places");
         let subject = Subject { root: root.to_owned(), resource: resource.to_owned(), namespaced, template };
         // From here on the hub watches it, and so has the history that is asked for.
@@ -249,6 +237,27 @@ async fn compared(node: &HubNode, token: &str, seed: usize) -> Result<String> {
     }
     report.extend(offline::compared(node, &told, [&real, &hub]).await?);
     Ok(report.join("\n"))
+}
+
+/// What is asked about: where it is, and what an object of it is made of.
+fn subjects() -> [(&'static str, &'static str, Value); 5] {
+    let custom = |kind: &str| json!({"apiVersion": "test.isthmus.dev/v1", "kind": kind, "spec": {"n": 1}});
+    [
+        ("/api/v1", "services", json!({"spec": {"clusterIP": "None", "ports": [{"port": 80}]}})),
+        ("/api/v1", "limitranges", json!({"spec": {"limits": [{"type": "Pod", "max": {"cpu": "1"}}]}})),
+        ("/apis/test.isthmus.dev/v1", "widgets", custom("Widget")),
+        ("/apis/test.isthmus.dev/v1", "places", custom("Place")),
+        // Last, when the namespaces have their ServiceAccounts. Nobody schedules them, so that nobody but the test writes them.
+        (
+            "/api/v1",
+            "pods",
+            json!({"spec": {
+                "schedulerName": "nobody", "automountServiceAccountToken": false,
+                // As the limitranges want it, which are there still.
+                "containers": [{"name": "c", "image": "isthmus.dev/busybox:1", "resources": {"limits": {"cpu": "1"}}}],
+            }}),
+        ),
+    ]
 }
 
 /// What a reader thinks of first.

@@ -40,7 +40,8 @@ async fn answered(admin: &Endpoint, verb: &str) -> [u64; 2] {
 /// What is asked about, and whether there is protobuf of whole objects.
 fn subjects(site: &Site) -> [(Subject, bool); 3] {
     let places = Kind { resource: "places".into(), kind: "Place".into(), namespaced: false, ..widget_kind() };
-    site.server.cluster().define(places);
+    let definitions = "customresourcedefinitions.apiextensions.k8s.io";
+    site.server.cluster().create(definitions, places.crd()).unwrap();
     [
         // Whole, for what is left out does not come back from protobuf as it was.
         (

@@ -1,5 +1,5 @@
 //! What the API server said, and what the hub says to the same requests without a link, before and after it is killed. It was asked nothing
-//! of it but for the whole list, as an informer asks, and the whole table, as `kubectl get` does: what is drawn has selectors that nobody had asked for.
+//! of it but for the whole list, as an informer asks, the whole table, as `kubectl get` does, and custom resources by a field: what is drawn has selectors that nobody had asked for.
 
 use std::time::Duration;
 
@@ -9,7 +9,10 @@ use testkit::{
     differential::{Case, Landmarks, Said, Subject, Verb, is_same, pages, token},
 };
 
-use super::{super::site::Site, DRAWN, subjects, written};
+use super::{
+    super::site::{Site, get},
+    DRAWN, subjects, written,
+};
 
 /// How many are asked at once: of more the hub does not look at once whose they are, and says 429.
 const AT_ONCE: usize = 16;
@@ -83,6 +86,11 @@ async fn without_a_link_the_hub_says_what_the_api_server_said() {
         let table = "application/json;as=Table;g=meta.k8s.io;v=v1";
         let mut answer = hub.get(&subject.0.path(false), table).await.unwrap();
         answer.bytes().await.unwrap();
+        // By which fields custom resources are selected it learns of a request that names one.
+        if !subject.1 {
+            let path = format!("{}?fieldSelector=spec.n%3D7", subject.0.path(false));
+            assert_eq!(get(&hub, &path).await.unwrap().0, 200, "{path}");
+        }
         for verb in [Verb::List, Verb::Watch, Verb::Get] {
             let drawn = Case::plausible(verb, DRAWN, 1, subject.1);
             let asked = drawn.into_iter().map(|case| Told::ask(&server, case, subject, &landmarks));

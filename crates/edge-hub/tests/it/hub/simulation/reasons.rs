@@ -22,7 +22,7 @@ use super::{
 const DOUBTED: Duration = Duration::from_secs(30);
 
 /// How long after a resource is defined anew the hub may still withdraw what it held of it.
-const WITHDRAWN: Duration = Duration::from_secs(60);
+const WITHDRAWN: Duration = Duration::from_mins(1);
 
 /// How many changes of a resource the hub's disk keeps at least, of objects as small as these: it is 32 KiB.
 const KEPT: usize = 40;

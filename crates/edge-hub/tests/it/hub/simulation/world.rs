@@ -171,7 +171,9 @@ impl World {
             server.heal();
             server.lag(None);
         }
-        [0, 1].into_iter().for_each(|server| self.gathered.lags(server, false));
+        for server in [0, 1] {
+            self.gathered.lags(server, false);
+        }
         self.define();
         self.reachable = [true; 2];
         self.disturb();
