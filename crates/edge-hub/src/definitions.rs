@@ -2,8 +2,9 @@
 //! hub's own credential, once a request names a field that not every resource has, and what it said is kept over a restart.
 //!
 //! Whether it says so still is asked again with the first such request after a minute, by its metadata alone: a definition may have some hundred
-//! kilobytes. So a field that is selectable no more is answered for no longer than that, while there is a link. What a stream is asked upstream
-//! the API server refuses by itself.
+//! kilobytes. So a field that is selectable no more is answered for no longer than that, while there is a link. A stream of its own that names it the API
+//! server ends and refuses at once, and with it what reads it (`Progress::is_gone`). Of a shared resource the hub alone selects: watches that are open
+//! then last until they end.
 
 use std::{
     collections::HashMap,

@@ -85,7 +85,7 @@ pub fn while_allowed(
     query: &str,
     answer: Response<Body>,
 ) -> Response<Body> {
-    let asked = Wanted::parse(Verb::Watch, path, query);
+    let asked = Wanted::known(hub, Verb::Watch, path, query);
     let (Ok(wanted), StatusCode::OK, true) =
         (asked, answer.status(), hub.sharing.load().keeps(&path.resource))
     else {
@@ -135,7 +135,7 @@ pub async fn refused(hub: &Hub, caller: &Caller, verb: Verb, path: &ResourcePath
     if !hub.sharing.load().keeps(&path.resource) {
         return;
     }
-    if let (Ok(wanted), Ok(named)) = (Wanted::parse(verb, path, query), hub.name(caller).await) {
+    if let (Ok(wanted), Ok(named)) = (Wanted::known(hub, verb, path, query), hub.name(caller).await) {
         hub.authorizer.refused(&named.subject, &wanted.attributes(path));
     }
 }
@@ -145,7 +145,7 @@ pub fn answered(hub: &Arc<Hub>, caller: &Caller, verb: Verb, path: &ResourcePath
     if !hub.sharing.load().keeps(&path.resource) || !hub.subscriptions.are_of(&path.resource) {
         return;
     }
-    let Ok(wanted) = Wanted::parse(verb, path, query) else { return };
+    let Ok(wanted) = Wanted::known(hub, verb, path, query) else { return };
     let (hub, caller, attributes) = (hub.clone(), caller.clone(), wanted.attributes(path));
     let (refusals, tasks) = (hub.authorizer.refusals(), hub.tasks.clone());
     // Its reader does not wait until it is known who that is.

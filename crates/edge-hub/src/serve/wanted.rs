@@ -45,14 +45,23 @@ impl Wanted {
         path: &ResourcePath,
         query: &str,
     ) -> Result<Self, Status> {
-        let refused = match Self::parse(verb, path, query) {
-            Err(status) if is_unknown_field(path, &status) => status,
+        match Self::parse(verb, path, query) {
+            Err(status) if is_unknown_field(path, &status) => {}
             parsed => return parsed,
-        };
+        }
         // Nobody has the hub ask whom nobody knows.
         if hub.upstream.is_up() && hub.name(caller).await.is_ok() {
             Box::pin(hub.definitions.refresh(&path.resource)).await;
         }
+        Self::known(hub, verb, path, query)
+    }
+
+    /// The same by all fields that are known to be selectable, for which nobody is asked: of what was asked just before.
+    pub(super) fn known(hub: &Hub, verb: Verb, path: &ResourcePath, query: &str) -> Result<Self, Status> {
+        let refused = match Self::parse(verb, path, query) {
+            Err(status) if is_unknown_field(path, &status) => status,
+            parsed => return parsed,
+        };
         let Some(fields) = hub.definitions.fields(&path.resource) else { return Err(refused) };
         Self::parse_by(&fields, verb, query)
     }

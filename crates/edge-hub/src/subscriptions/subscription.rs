@@ -51,10 +51,10 @@ pub enum Progress {
 }
 
 impl Progress {
-    /// Whether the API server says that there is no such resource, or that its owner may not read it: what is held is then
-    /// nobody's to see while it can be asked.
+    /// Whether the API server says that there is no such resource, that its owner may not read it, or that a field which it is selected by is selectable
+    /// no more (400): what is held is then nobody's to see while it can be asked.
     pub fn is_gone(&self) -> bool {
-        matches!(self, Self::Refused(status) if [403, 404].contains(&status.code))
+        matches!(self, Self::Refused(status) if [400, 403, 404].contains(&status.code))
     }
 
     /// Whether the API server says that there is no such resource.
