@@ -74,7 +74,7 @@ spec:
       openAPIV3Schema:
         type: object
         properties:
-          spec: {type: object, x-kubernetes-preserve-unknown-fields: true, properties: {n: {type: integer}}}
+          spec: {type: object, x-kubernetes-preserve-unknown-fields: true, properties: {'n': {type: integer}}}
     selectableFields: [{jsonPath: .spec.n}]
 ---
 apiVersion: apiextensions.k8s.io/v1
@@ -92,7 +92,7 @@ spec:
       openAPIV3Schema:
         type: object
         properties:
-          spec: {type: object, x-kubernetes-preserve-unknown-fields: true, properties: {n: {type: integer}}}
+          spec: {type: object, x-kubernetes-preserve-unknown-fields: true, properties: {'n': {type: integer}}}
     selectableFields: [{jsonPath: .spec.n}]
     additionalPrinterColumns:
     - {name: Number, type: integer, jsonPath: .spec.n}
