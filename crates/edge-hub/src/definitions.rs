@@ -6,24 +6,21 @@
 //! server ends and refuses at once, and with it what reads it (`Progress::is_gone`). Of a shared resource the hub alone selects: watches that are open
 //! then last until they end.
 
-use std::{
-    collections::HashMap,
-    time::{Duration, Instant},
-};
+use std::time::Duration;
 
 use axum::body::Body;
-use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
+use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use kube_wire::{resource::GroupVersionResource, selectable_field::SelectableFields, transcode};
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 use tracing::debug;
 
 use crate::{
+    found_out::FoundOut,
     offline::coding::Coding,
     storage::Storage,
-    upstream::{Credential, USER_AGENT, Upstream},
+    upstream::{Answer, Credential, USER_AGENT, Upstream},
 };
 
 /// How long an answer may take, and whoever waits for others'.
@@ -35,26 +32,18 @@ const LARGEST: usize = 4 << 20;
 /// How long it is believed; and that nobody could say.
 const BELIEVED: (Duration, Duration) = (Duration::from_mins(1), Duration::from_secs(5));
 
-/// Of how many resources it is remembered; of others it is read from the disk, and asked for each time.
-const KEPT: usize = 1024;
-
 /// The whole of a definition, and its metadata alone.
 const WHOLE: HeaderValue = HeaderValue::from_static("application/json");
-const METADATA: HeaderValue =
+pub(crate) const METADATA: HeaderValue =
     HeaderValue::from_static("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1");
 
 /// What definitions say, as far as it was asked for.
 pub struct Definitions {
     upstream: Upstream,
     storage: Storage,
-    known: Mutex<HashMap<GroupVersionResource, Known>>,
+    known: FoundOut<Option<Fields>>,
     /// One is asked for at a time, and by the first who wants it alone.
     turn: tokio::sync::Mutex<()>,
-}
-
-struct Known {
-    fields: Option<Fields>,
-    until: Instant,
 }
 
 /// What a definition says of one version.
@@ -69,7 +58,7 @@ struct Fields {
 impl Definitions {
     /// Knows nothing but what is stored.
     pub fn new(upstream: Upstream, storage: Storage) -> Self {
-        Self { upstream, storage, known: Mutex::default(), turn: tokio::sync::Mutex::default() }
+        Self { upstream, storage, known: FoundOut::default(), turn: tokio::sync::Mutex::default() }
     }
 
     /// The fields that selectors may name, as far as that is known.
@@ -80,16 +69,11 @@ impl Definitions {
 
     /// Asks for the definition, if that was not done a moment ago.
     pub async fn refresh(&self, resource: &GroupVersionResource) {
-        let is_name = |text: &str| {
-            !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte))
-        };
-        let is_custom =
-            !transcode::knows(resource) && is_name(&resource.group) && is_name(&resource.resource);
-        if !is_custom || self.is_fresh(resource) {
+        if transcode::knows(resource) || !may_be_defined(resource) || self.known.now(resource).is_some() {
             return;
         }
         let Ok(_turn) = timeout(DEADLINE, self.turn.lock()).await else { return };
-        if self.is_fresh(resource) {
+        if self.known.now(resource).is_some() {
             return;
         }
         let before = self.last_known(resource);
@@ -102,25 +86,12 @@ impl Definitions {
             debug!(%resource, ?fields, "what may be selected by");
             self.store(resource, fields.as_ref());
         }
-        let now = Instant::now();
-        let mut known = self.known.lock();
-        if known.len() >= KEPT {
-            known.retain(|_, known| known.until > now);
-        }
-        if known.len() < KEPT || known.contains_key(resource) {
-            known.insert(resource.clone(), Known { fields, until: now + within });
-        }
-    }
-
-    fn is_fresh(&self, resource: &GroupVersionResource) -> bool {
-        self.known.lock().get(resource).is_some_and(|known| known.until > Instant::now())
+        self.known.believe(resource, fields, within);
     }
 
     fn last_known(&self, resource: &GroupVersionResource) -> Option<Fields> {
-        if let Some(known) = self.known.lock().get(resource) {
-            return known.fields.clone();
-        }
-        serde_json::from_slice(&self.storage.blob(&blob(resource))?).ok()
+        let stored = || serde_json::from_slice(&self.storage.blob(&blob(resource))?).ok();
+        self.known.last(resource).unwrap_or_else(stored)
     }
 
     fn store(&self, resource: &GroupVersionResource, fields: Option<&Fields>) {
@@ -154,27 +125,45 @@ impl Definitions {
         Some(Some(Fields { of, paths: paths.collect() }))
     }
 
-    /// The definition, `Some(None)` if there is none; `None` if nobody can say.
+    /// The same of the definition itself.
     async fn get(&self, resource: &GroupVersionResource, accept: HeaderValue) -> Option<Option<Definition>> {
-        let GroupVersionResource { group, resource: name, .. } = resource;
-        let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}.{group}");
-        let mut request =
-            Request::get(path).header(header::USER_AGENT, USER_AGENT).body(Body::empty()).ok()?;
-        *request.headers_mut() = HeaderMap::from_iter([
-            (header::ACCEPT, accept),
-            (header::ACCEPT_ENCODING, HeaderValue::from_static("gzip")),
-            (header::USER_AGENT, HeaderValue::from_static(USER_AGENT)),
-        ]);
-        let answer = self.upstream.send(&Credential::Node, request).await.ok()?;
-        match answer.status() {
-            StatusCode::OK => {}
-            StatusCode::NOT_FOUND => return Some(None),
-            // A refusal says nothing, and may be of an API server that has not read its rules yet.
-            _ => return None,
-        }
+        let Some(answer) = get(&self.upstream, resource, accept).await? else { return Some(None) };
         let coding = Coding::of(answer.headers())?;
         let body = Limited::new(answer.into_body(), LARGEST).collect().await.ok()?.to_bytes();
         Some(Some(serde_json::from_slice(&coding.plain(body.to_vec())?).ok()?))
+    }
+}
+
+/// Whether there may be a definition of that name: anybody may ask for anything, and of the core group there is none.
+pub(crate) fn may_be_defined(resource: &GroupVersionResource) -> bool {
+    let is_name = |text: &str| {
+        !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte))
+    };
+    is_name(&resource.group) && is_name(&resource.resource)
+}
+
+/// The API server's answer with the definition of a resource, asked for with the hub's own credential; `Some(None)` if there is none, and `None` if
+/// nobody can say.
+pub(crate) async fn get(
+    upstream: &Upstream,
+    resource: &GroupVersionResource,
+    accept: HeaderValue,
+) -> Option<Option<Response<Answer>>> {
+    let GroupVersionResource { group, resource: name, .. } = resource;
+    let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}.{group}");
+    let request = Request::get(path)
+        .header(header::ACCEPT, accept)
+        .header(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip"))
+        .header(header::USER_AGENT, USER_AGENT)
+        .body(Body::empty())
+        .ok()?;
+    let answer = upstream.send(&Credential::Node, request).await.ok()?;
+    debug!(%resource, status = %answer.status(), "is there a definition of it?");
+    match answer.status() {
+        StatusCode::OK => Some(Some(answer)),
+        StatusCode::NOT_FOUND => Some(None),
+        // A refusal says nothing, and may be of an API server that has not read its rules yet.
+        _ => None,
     }
 }
 

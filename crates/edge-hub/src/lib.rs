@@ -20,6 +20,7 @@ pub mod authorize;
 pub mod cloud_config;
 mod definitions;
 pub mod filters;
+mod found_out;
 pub mod freshness;
 pub mod hostnet;
 pub mod hub;
