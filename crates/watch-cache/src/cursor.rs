@@ -187,9 +187,9 @@ impl<S: Selects> Cursor<S> {
             // A reader from the future waits until its version has passed.
             if event.resource_version > self.version {
                 self.version = event.resource_version;
-                let told = deliveries.len();
-                deliveries.extend(self.transition(event));
-                self.passes(event, deliveries.len() > told);
+                let delivery = self.transition(event);
+                self.passes(event, delivery.is_some());
+                deliveries.extend(delivery);
             }
         }
         self.position = state.history.end();

@@ -24,10 +24,11 @@ pub(super) struct Places<T: 'static> {
     of_one: fn(&T) -> usize,
 }
 
-/// A place, until it is dropped.
+/// A place of one holder, or several, until this is dropped.
 pub(super) struct Place<T: Eq + Hash + 'static> {
     places: &'static Places<T>,
     holder: T,
+    count: usize,
 }
 
 impl<T: Clone + Eq + Hash> Places<T> {
@@ -37,25 +38,55 @@ impl<T: Clone + Eq + Hash> Places<T> {
 
     /// One for this holder. None, if there is none left for it.
     pub(super) fn take(&'static self, holder: T) -> Option<Place<T>> {
-        let mut taken = self.taken.lock();
-        let own = taken.get(&holder).copied().unwrap_or(0);
-        if own >= (self.of_one)(&holder) || taken.values().sum::<usize>() >= self.all {
-            return None;
+        let mut place = self.none(holder);
+        place.grow(1);
+        (place.count > 0).then_some(place)
+    }
+
+    /// None yet for this holder, who may take some.
+    pub(super) fn none(&'static self, holder: T) -> Place<T> {
+        Place { places: self, holder, count: 0 }
+    }
+}
+
+impl<T: Clone + Eq + Hash> Place<T> {
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Takes more, up to so many in all, as far as there are any left for the holder.
+    pub(super) fn grow(&mut self, count: usize) {
+        let mut taken = self.places.taken.lock();
+        let own = taken.get(&self.holder).copied().unwrap_or(0);
+        let left = self.places.all.saturating_sub(taken.values().sum());
+        let left = left.min((self.places.of_one)(&self.holder).saturating_sub(own));
+        let more = left.min(count.saturating_sub(self.count));
+        if more > 0 {
+            taken.insert(self.holder.clone(), own + more);
+            self.count += more;
         }
-        taken.insert(holder.clone(), own + 1);
-        Some(Place { places: self, holder })
+    }
+}
+
+impl<T: Eq + Hash> Place<T> {
+    /// Leaves all but so many.
+    pub(super) fn shrink(&mut self, count: usize) {
+        let fewer = self.count.saturating_sub(count);
+        let mut taken = self.places.taken.lock();
+        if let Some(own) = taken.get_mut(&self.holder) {
+            *own -= fewer;
+            self.count -= fewer;
+            if *own == 0 {
+                taken.remove(&self.holder);
+            }
+        }
     }
 }
 
 impl<T: Eq + Hash> Drop for Place<T> {
     fn drop(&mut self) {
-        let mut taken = self.places.taken.lock();
-        if let Some(count) = taken.get_mut(&self.holder) {
-            *count -= 1;
-            if *count == 0 {
-                taken.remove(&self.holder);
-            }
-        }
+        self.shrink(0);
     }
 }
 

@@ -46,7 +46,7 @@ pub(crate) struct Whole {
 /// What goes with what is held.
 struct Held {
     _body: BodyDataStream,
-    _places: Vec<Place<Holder>>,
+    _place: Option<Place<Holder>>,
 }
 
 impl Whole {
@@ -59,14 +59,17 @@ impl Whole {
 /// Reads a body that is for `of`, if it is counted; else gives one that gives the same.
 pub(crate) async fn read(body: Body, of: Option<&Of>) -> Result<Whole, (Unread, Body)> {
     let mut rest = body.into_data_stream();
-    let (mut read, mut places) = (Vec::new(), Vec::new());
+    let mut read = Vec::new();
+    let mut place = of.map(|Of(holder)| ROOM.none(holder.clone()));
     let (why, next) = loop {
         match rest.next().await {
             None => {
                 // What is remembered of it keeps its memory.
                 read.shrink_to_fit();
-                places.truncate(read.len().div_ceil(UNIT));
-                let held = Held { _body: rest, _places: places };
+                if let Some(place) = &mut place {
+                    place.shrink(read.len().div_ceil(UNIT));
+                }
+                let held = Held { _body: rest, _place: place };
                 return Ok(Whole { bytes: Bytes::from(read), held });
             }
             Some(Ok(chunk)) => {
@@ -74,7 +77,7 @@ pub(crate) async fn read(body: Body, of: Option<&Of>) -> Result<Whole, (Unread, 
                 if length > LARGEST {
                     break (Unread::TooLarge, Ok(chunk));
                 }
-                if !make_room(&mut read, length, of, &mut places) {
+                if !make_room(&mut read, length, place.as_mut()) {
                     break (Unread::Crowded, Ok(chunk));
                 }
                 read.extend_from_slice(&chunk);
@@ -85,23 +88,23 @@ pub(crate) async fn read(body: Body, of: Option<&Of>) -> Result<Whole, (Unread, 
     // A piece without a byte is the end of what is sent in pieces.
     let first = (!read.is_empty()).then(|| Ok(Bytes::from(read)));
     let first = stream::iter(first.into_iter().chain([next]));
-    Err((why, Body::new(Keeping::new(Body::from_stream(first.chain(rest)), places))))
+    Err((why, Body::new(Keeping::new(Body::from_stream(first.chain(rest)), place))))
 }
 
 /// Whether there is room for so many bytes.
-fn make_room(read: &mut Vec<u8>, length: usize, of: Option<&Of>, places: &mut Vec<Place<Holder>>) -> bool {
+fn make_room(read: &mut Vec<u8>, length: usize, place: Option<&mut Place<Holder>>) -> bool {
     if length <= read.capacity() {
         return true;
     }
-    let (least, held) = (length.div_ceil(UNIT), places.len());
     let mut units = length.max(read.capacity() * 2).min(LARGEST).div_ceil(UNIT);
-    if let Some(Of(holder)) = of {
-        places.extend((held..units).map_while(|_| ROOM.take(holder.clone())));
-        if places.len() < least {
-            places.truncate(held);
+    if let Some(place) = place {
+        let held = place.count();
+        place.grow(units);
+        if place.count() < length.div_ceil(UNIT) {
+            place.shrink(held);
             return false;
         }
-        units = places.len();
+        units = place.count();
     }
     read.reserve_exact(units * UNIT - read.len());
     true
