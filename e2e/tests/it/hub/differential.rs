@@ -69,12 +69,7 @@ spec:
   - name: v1
     served: true
     storage: true
-    schema:
-      openAPIV3Schema:
-        type: object
-        properties:
-          spec: {type: object, x-kubernetes-preserve-unknown-fields: true, properties: {'n': {type: integer}}}
-    selectableFields: [{jsonPath: .spec.n}]
+$VERSION
 ---
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -87,16 +82,19 @@ spec:
   - name: v1
     served: true
     storage: true
-    schema:
-      openAPIV3Schema:
-        type: object
-        properties:
-          spec: {type: object, x-kubernetes-preserve-unknown-fields: true, properties: {'n': {type: integer}}}
-    selectableFields: [{jsonPath: .spec.n}]
+$VERSION
     additionalPrinterColumns:
     - {name: Number, type: integer, jsonPath: .spec.n}
     - {name: Age, type: date, jsonPath: .metadata.creationTimestamp}
 ";
+
+/// What both say of their version: a number by which they are selected.
+const VERSION: &str = "    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec: {type: object, x-kubernetes-preserve-unknown-fields: true, properties: {'n': {type: integer}}}
+    selectableFields: [{jsonPath: .spec.n}]";
 
 const DEFINED: [&str; 2] = ["crd/widgets.test.isthmus.dev", "crd/places.test.isthmus.dev"];
 
@@ -113,7 +111,7 @@ async fn reads_are_answered_as_by_the_api_server() -> Result<()> {
     kubectl(&["delete", "namespace", "dt-a", "dt-a-b", "--ignore-not-found"]).await?.ok()?;
     let mut made = Cleanup::kubectl(&[&["delete", "--ignore-not-found"][..], &DEFINED].concat());
     made.add("kubectl", &["delete", "namespace", "dt-a", "dt-a-b", "--ignore-not-found"]);
-    kubectl_apply(DEFINITIONS).await?.ok()?;
+    kubectl_apply(&DEFINITIONS.replace("$VERSION", VERSION)).await?.ok()?;
     let established = ["wait", "--for=condition=Established", "--timeout=30s"];
     kubectl(&[&established[..], &DEFINED].concat()).await?.ok()?;
     let seed = usize::try_from(e2e::seed::seed()?)?;

@@ -40,16 +40,12 @@ pub(super) async fn list_and_watch(
 
 /// A token of a `ServiceAccount` of that name, which may read what all may see.
 pub(super) async fn account(name: &str) -> Result<String> {
-    let words_of = [
-        vec!["create", "serviceaccount", name],
-        vec!["create", "clusterrolebinding", name, "--clusterrole=view"],
-    ];
-    for mut words in words_of {
-        let account = format!("--serviceaccount=default:{name}");
-        if words[1] == "clusterrolebinding" {
-            words.push(&account);
-        }
-        let made = kubectl(&words).await?;
+    let account = format!("--serviceaccount=default:{name}");
+    for words in [
+        &["create", "serviceaccount", name][..],
+        &["create", "clusterrolebinding", name, "--clusterrole=view", &account],
+    ] {
+        let made = kubectl(words).await?;
         ensure!(made.success || made.stderr.contains("already exists"), "{words:?}: {}", made.stderr);
     }
     Ok(kubectl(&["create", "token", name]).await?.ok()?.trim().to_owned())

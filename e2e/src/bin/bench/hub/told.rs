@@ -25,28 +25,33 @@ const WRITERS: usize = 16;
 
 pub(super) async fn idle_watchers(running: &Running) -> Result<Figure> {
     let path = watch(running, SERVICES).await?;
-    let [first, more] = IDLE_WATCHERS;
-    let _first = Watchers::open(running.client, &path, first).await?;
-    sleep(Duration::from_secs(2)).await;
-    let before = running.process.resident_mb()?;
-    let _more = Watchers::open(running.client, &path, more).await?;
-    sleep(Duration::from_secs(2)).await;
-    let each = (running.process.resident_mb()? - before) * 1024.0 / float(more as u64);
-    Ok(Figure::new("kb_per_watcher", each).target(8.0))
+    let each =
+        kb_of_one(running, IDLE_WATCHERS, async |count| Watchers::open(running.client, &path, count).await);
+    Ok(Figure::new("kb_per_watcher", each.await?).target(8.0))
 }
 
 /// As programs of Go and Rust have them that show a token, each over a connection of its own.
 pub(super) async fn idle_tls_watchers(node: &Node, running: &Running) -> Result<Figure> {
     let path = watch(running, SERVICES).await?;
     let config = node.https(&accounts::account("bench-0").await?)?;
-    let [first, more] = IDLE_TLS_WATCHERS;
-    let _first = direct::watchers_of(config.clone(), &path, first).await?;
+    let each = kb_of_one(running, IDLE_TLS_WATCHERS, async |count| {
+        direct::watchers_of(config.clone(), &path, count).await
+    });
+    Ok(Figure::new("tls_kb_per_watcher", each.await?))
+}
+
+/// What the hub needs for one more of those that `open` opens, after the `first` of them.
+async fn kb_of_one(
+    running: &Running,
+    [first, more]: [usize; 2],
+    open: impl AsyncFn(usize) -> Result<Watchers>,
+) -> Result<f64> {
+    let _first = open(first).await?;
     sleep(Duration::from_secs(2)).await;
     let before = running.process.resident_mb()?;
-    let _more = direct::watchers_of(config, &path, more).await?;
+    let _more = open(more).await?;
     sleep(Duration::from_secs(2)).await;
-    let each = (running.process.resident_mb()? - before) * 1024.0 / float(more as u64);
-    Ok(Figure::new("tls_kb_per_watcher", each))
+    Ok((running.process.resident_mb()? - before) * 1024.0 / float(more as u64))
 }
 
 /// Many watchers of a hub of its own, whose link is looked at.
