@@ -11,6 +11,7 @@ mod blobs;
 pub(crate) mod test_disk;
 #[cfg(test)]
 mod tests;
+mod unreadable;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -34,8 +35,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 use watch_cache::{Cache, Change, Event, Limits, restore::Past};
 
-use self::blobs::Unwritten;
-use crate::subscriptions::Key;
+use self::{blobs::Unwritten, unreadable::Unreadable};
+use crate::{offline::documents::unix_seconds, subscriptions::Key};
 
 /// How long a change may wait for the disk.
 const SYNC: Duration = Duration::from_secs(2);
@@ -49,6 +50,9 @@ const COMPACTION: u64 = 4 << 20;
 /// How long after a whole list could not be stored that is tried again.
 const AGAIN: Duration = Duration::from_secs(10);
 
+/// The document that names what could not be read.
+const UNREADABLE: &str = "unreadable";
+
 /// What cannot be stored, or read back.
 pub type StorageError = Error;
 
@@ -58,9 +62,8 @@ pub struct Storage {
     store: Arc<Mutex<Store>>,
     /// Beside it: documents are files of their own, each waits for the disk, and no event waits for them.
     blobs: Arc<Blobs>,
-    /// What could not be read and was not written since: what is wrong, by the subscription or document, or by the file where that does not
-    /// say whose it is.
-    unreadable: Arc<Mutex<BTreeMap<String, String>>>,
+    /// What could not be read and was not written since.
+    unreadable: Arc<Mutex<Unreadable>>,
     /// What the disk does not take, by subscription.
     unstored: Arc<Mutex<BTreeMap<String, Unstored>>>,
     /// Documents that the disk does not take.
@@ -90,12 +93,14 @@ impl Storage {
     pub(crate) fn open_on(disk: Arc<dyn Disk>, dir: &Path, key: [u8; 32]) -> Result<Opened, OpenError> {
         let key = object_store::Key::new(key);
         let (store, restored) = Store::open_on(disk, dir, Some(&key), Sizes::default())?;
-        let mut unreadable = BTreeMap::new();
+        let (mut unreadable, now) = (Unreadable::default(), unix_seconds());
         for problem in store.problems() {
             warn!(%problem, "a part of what was stored cannot be used");
-            let whose = problem.subscription.as_ref().map(ToString::to_string);
-            let whose = whose.unwrap_or_else(|| problem.path.display().to_string());
-            unreadable.insert(whose, problem.kind.to_string());
+            let what = problem.kind.to_string();
+            match &problem.subscription {
+                Some(subscription) => _ = unreadable.note(&subscription.to_string(), what, now),
+                None => unreadable.note_file(problem.path.display().to_string(), what),
+            }
         }
         for (subscription, path) in store.earlier() {
             warn!(%subscription, path = %path.display(), "a record does not read and what was written after it is lost, as after a loss of power: an earlier state is shown until there is a link");
@@ -107,15 +112,22 @@ impl Storage {
                 Ok(cache) => _ = caches.insert(name, cache),
                 Err(error) => {
                     warn!(subscription = name, %error, "what was stored cannot be read: it will be listed anew");
-                    unreadable.insert(name, error.to_string());
+                    unreadable.note(&name, error.to_string(), now);
                 }
             }
         }
-        let (blobs, unreadable) = (store.blobs(), Arc::new(Mutex::new(unreadable)));
+        let blobs = store.blobs();
+        if let Ok(Some(earlier)) = blobs.get(UNREADABLE) {
+            unreadable.restore(&earlier, now);
+        }
+        let unreadable = Arc::new(Mutex::new(unreadable));
         let store = Arc::new(Mutex::new(store));
         let (unstored, unwritten, unmade) = (Arc::default(), Arc::default(), Arc::default());
         let turn = Arc::default();
-        Ok((Self { store, blobs, unreadable, unstored, unwritten, unmade, turn }, caches))
+        let storage = Self { store, blobs, unreadable, unstored, unwritten, unmade, turn };
+        // Before anything is let go of what was damaged: whoever starts next finds no trace of it.
+        storage.keep_unreadable();
+        Ok((storage, caches))
     }
 
     /// Stores a whole list, which takes the place of all before it. Says whether it was taken.
@@ -251,13 +263,21 @@ impl Storage {
 
     /// What could not be read and was not written since, with what is wrong.
     pub fn unreadable(&self) -> Vec<String> {
-        let unreadable = self.unreadable.lock();
-        unreadable.iter().map(|(whose, problem)| format!("{whose}: {problem}")).collect()
+        self.unreadable.lock().list()
     }
 
     /// Nothing is wrong with it any more.
     fn forget_problem(&self, name: &str) {
-        self.unreadable.lock().remove(name);
+        self.unreadable.lock().forget(name);
+    }
+
+    /// Stores what could not be read, if that is other than it was: the next start is to tell of it, too. A disk that does not take it is tried again.
+    fn keep_unreadable(&self) {
+        let Some(stored) = self.unreadable.lock().export() else { return };
+        if let Err(error) = self.blobs.put(UNREADABLE, &stored) {
+            debug!(%error, "what cannot be read is not noted on the disk yet");
+            self.unreadable.lock().not_exported();
+        }
     }
 
     /// What was given and written.
@@ -279,6 +299,7 @@ impl Storage {
             let storage = self.clone();
             let patient = busy < BUSY && !ending;
             let synced = tokio::task::spawn_blocking(move || {
+                storage.keep_unreadable();
                 // The waiting is done here, while the store takes what comes.
                 let unsynced = storage.store.lock().unsynced();
                 let waited = unsynced.wait();

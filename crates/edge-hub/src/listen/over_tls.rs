@@ -2,27 +2,27 @@
 //!
 //! A connection ends with the certificate that its client showed, and with it what goes over it, as nothing says later who that was.
 
-use std::{future::pending, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use std::{convert::Infallible, future::pending, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use axum::{Router, body::Body, extract::ConnectInfo};
-use http::Request;
-use hyper::{body::Incoming, service::service_fn};
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    server::conn::auto,
-};
+use http::{Request, Response};
+use hyper::{body::Incoming, server::conn::http2, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tls::listener::TlsListener;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
     time::sleep,
 };
+use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 use tracing::debug;
 
 use super::{
-    HEAD, HEAD_SIZE, Peer,
+    Peer,
     guests::{Guest, Guests},
+    http1::{self, Begun},
     unread::{Answers, Streams},
 };
 use crate::{authenticate::certificate_ends, offline::documents::unix_seconds};
@@ -46,67 +46,117 @@ pub async fn listen(listener: TlsListener, router: Router, shutdown: Cancellatio
         if guest.is_none() {
             debug!(%address, "there are too many connections");
         }
-        guest.map(|guest| connection(io, peer, guest, router.clone(), shutdown.clone()))
+        let (spoken, router, shutdown) = (Spoken::over(&io), router.clone(), shutdown.clone());
+        guest.map(|guest| connection(io, spoken, peer, guest, router, shutdown))
     };
     listener.serve(shutdown.cancelled(), begin).await;
 }
 
-async fn connection<Io>(io: Io, peer: Peer, guest: Guest, router: Router, shutdown: CancellationToken)
-where
+/// What is spoken over a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Spoken {
+    Http1,
+    Http2,
+}
+
+impl Spoken {
+    /// What was agreed on; HTTP/2 is spoken only where that was (RFC 9113, section 3.2).
+    fn over(stream: &TlsStream<TcpStream>) -> Self {
+        if stream.get_ref().1.alpn_protocol() == Some(b"h2") { Self::Http2 } else { Self::Http1 }
+    }
+}
+
+async fn connection<Io>(
+    io: Io,
+    spoken: Spoken,
+    peer: Peer,
+    guest: Guest,
+    router: Router,
+    shutdown: CancellationToken,
+) where
     Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let until = match &peer {
         Peer::Remote { certificate: Some(certificate), .. } => certificate_ends(certificate),
         _ => None,
     };
-    let (guest, answers) = (Arc::new(guest), Answers::default());
-    let mut outstays = pin!(guest.outstays());
+    let (guest, answers, begun) = (Arc::new(guest), Answers::default(), Begun::default());
+    let answer = |request: Request<Incoming>| {
+        let (router, guest, answers, begun) = (router.clone(), guest.clone(), answers.clone(), begun.clone());
+        let in_pieces = http1::in_pieces(&request);
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(ConnectInfo(peer.clone()));
+        async move {
+            let _under_way = guest.asks();
+            let response = router.oneshot(request).await.unwrap_or_else(|never: Infallible| match never {});
+            guest.is_answered(response.status());
+            answers.follow(begun.or_give_back(response, in_pieces).await)
+        }
+    };
+    let outstayed = CancellationToken::new();
+    let leaves = async {
+        tokio::select! {
+            () = outstayed.cancelled() => {}
+            () = shutdown.cancelled() => {}
+        }
+    };
     let over = async {
         tokio::select! {
             () = guest.is_sent_away() => {}
             () = is_past(until) => {}
             () = answers.unread() => {}
+            () = outstays(&guest, &outstayed) => {}
         }
     };
-    let service = service_fn(|request: Request<Incoming>| {
-        let (router, peer) = (router.clone(), peer.clone());
-        let (guest, answers) = (guest.clone(), answers.clone());
-        async move {
-            let _under_way = guest.asks();
-            let mut request = request.map(Body::new);
-            request.extensions_mut().insert(ConnectInfo(peer));
-            let response = router.oneshot(request).await?;
-            guest.is_answered(response.status());
-            Ok::<_, std::convert::Infallible>(answers.follow(response))
-        }
-    });
-    let mut builder = auto::Builder::new(Streams);
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_SIZE);
-    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS);
+    // What the library needs is let go with it.
     let served = async {
-        let mut served = pin!(builder.serve_connection_with_upgrades(TokioIo::new(io), service));
-        let outstayed = tokio::select! {
-            ended = served.as_mut() => return ended,
-            () = outstays.as_mut() => true,
-            () = shutdown.cancelled() => false,
-        };
-        served.as_mut().graceful_shutdown();
-        let cut = async {
-            if !outstayed {
-                outstays.await;
+        match spoken {
+            Spoken::Http1 => {
+                if let Some(taken) = Box::pin(http1::serve(io, &begun, answer, leaves)).await {
+                    taken.go_on().await;
+                }
             }
-            sleep(WRITTEN).await;
-        };
-        tokio::select! {
-            ended = served => ended,
-            () = cut => Ok(()),
+            Spoken::Http2 => Box::pin(serve_http2(io, answer, leaves)).await,
         }
     };
     tokio::select! {
-        ended = served => if let Err(error) = ended {
-            debug!(%error, "a connection ended");
-        },
+        () = served => {}
         () = over => {}
+    }
+}
+
+/// Comes to pass when the connection has been a stranger's for too long, and a moment after it was told to leave.
+async fn outstays(guest: &Guest, told: &CancellationToken) {
+    guest.outstays().await;
+    told.cancel();
+    sleep(WRITTEN).await;
+}
+
+/// Answers what comes in over a connection of HTTP/2 until it ends; once `leaves` comes to pass, with the answers that are under way.
+async fn serve_http2<Io, Answered>(
+    io: Io,
+    answer: impl Fn(Request<Incoming>) -> Answered,
+    leaves: impl Future<Output = ()>,
+) where
+    Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    Answered: Future<Output = Response<Body>> + Send + 'static,
+{
+    let mut builder = http2::Builder::new(Streams);
+    builder.timer(TokioTimer::new()).max_concurrent_streams(STREAMS);
+    let service = service_fn(|request| {
+        let answered = answer(request);
+        async { Ok::<_, Infallible>(answered.await) }
+    });
+    let mut served = pin!(builder.serve_connection(TokioIo::new(io), service));
+    let ended = tokio::select! {
+        ended = served.as_mut() => ended,
+        () = leaves => {
+            served.as_mut().graceful_shutdown();
+            served.await
+        }
+    };
+    if let Err(error) = ended {
+        debug!(%error, "a connection ended");
     }
 }
 
@@ -126,7 +176,7 @@ async fn is_past(end: Option<u64>) {
 mod tests {
     use axum::body::Bytes;
     use futures::{StreamExt as _, stream};
-    use http::{Response, StatusCode, header};
+    use http::{StatusCode, header};
     use http_body_util::BodyExt as _;
     use hyper_util::rt::TokioExecutor;
     use rustls_pki_types::CertificateDer;
@@ -137,16 +187,29 @@ mod tests {
         time::{Instant, timeout},
     };
 
-    use super::{super::unread::UNREAD, *};
+    use super::{
+        super::{chunks::Chunks, unread::UNREAD},
+        *,
+    };
 
     const REQUEST: &str = "GET / HTTP/1.1\r\nhost: h\r\n";
 
     /// More than a connection takes at once.
     const LARGE: usize = 1 << 18;
 
+    /// A connection of HTTP/1.1, as [`connect_by`] makes it.
+    fn connect(
+        guests: &Guests,
+        shutdown: &CancellationToken,
+        certificate: Option<CertificateDer<'static>>,
+    ) -> (DuplexStream, mpsc::Receiver<()>, JoinSet<()>) {
+        connect_by(Spoken::Http1, guests, shutdown, certificate)
+    }
+
     /// One end of a connection whose other end is served, and what says that an answer without end over it was dropped, as all are but that of `/`.
     /// Who shows anything is let in.
-    fn connect(
+    fn connect_by(
+        spoken: Spoken,
         guests: &Guests,
         shutdown: &CancellationToken,
         certificate: Option<CertificateDer<'static>>,
@@ -163,7 +226,11 @@ mod tests {
                 let pieces = stream::repeat(Bytes::from_static(&[b'x'; 1024])).inspect(move |_| {
                     let _ = &alive;
                 });
-                *response.body_mut() = Body::from_stream(pieces.map(Ok::<_, std::convert::Infallible>));
+                let chunks = Chunks::new(pieces.map(Ok));
+                *response.body_mut() = chunks.body();
+                if request.uri().query() == Some("watch=1") {
+                    response.extensions_mut().insert(chunks);
+                }
             }
             response
         });
@@ -172,7 +239,7 @@ mod tests {
         let guest = guests.enter(SocketAddr::ip(&address), certificate.is_some()).unwrap();
         let mut tasks = JoinSet::new();
         let peer = Peer::Remote { address, certificate };
-        tasks.spawn(connection(far, peer, guest, router, shutdown.clone()));
+        tasks.spawn(connection(far, spoken, peer, guest, router, shutdown.clone()));
         (near, dropped, tasks)
     }
 
@@ -189,7 +256,8 @@ mod tests {
             (&*good, 120),
         ];
         for (said, seconds) in cases {
-            let (mut io, _, _tasks) = connect(&guests, &shutdown, None);
+            let spoken = if said.starts_with("PRI") { Spoken::Http2 } else { Spoken::Http1 };
+            let (mut io, _, _tasks) = connect_by(spoken, &guests, &shutdown, None);
             let begun = Instant::now();
             io.write_all(said.as_bytes()).await.unwrap();
             let _ = timeout(Duration::from_mins(10), io.read_to_end(&mut Vec::new())).await.expect(said);
@@ -225,7 +293,8 @@ mod tests {
     /// The client's windows say that it does not read; the connection is as good as ever.
     #[tokio::test(start_paused = true)]
     async fn a_stream_of_which_nothing_is_read_ends_and_no_other() {
-        let (io, _dropped, _tasks) = connect(&Guests::default(), &CancellationToken::new(), None);
+        let (io, _dropped, _tasks) =
+            connect_by(Spoken::Http2, &Guests::default(), &CancellationToken::new(), None);
         let mut client = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
         client.initial_stream_window_size(2000);
         let (mut sender, connection) = client.handshake::<_, Body>(TokioIo::new(io)).await.unwrap();

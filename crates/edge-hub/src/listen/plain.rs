@@ -1,47 +1,24 @@
-//! HTTP/1.1 without TLS, as agents of the node speak it. Whose request is a watch is taken over from the HTTP library once the answer begins.
-//!
-//! An informer has a connection for each of its watches, which tell something now and then for half an hour. The library keeps buffers of 16 KiB
-//! for each, and its state machine is as much work for an event as all that the hub does for it. What is left of HTTP when the head of the answer
-//! is out is little: a length before each piece, and the end (RFC 9112, section 7.1). The connection ends with its watch.
+//! HTTP/1.1 without TLS, as agents of the node speak it.
 
-use std::{
-    convert::Infallible,
-    future::{pending, poll_fn},
-    io::{self, Write as _},
-    pin::{Pin, pin},
-    sync::Arc,
-    task::Poll,
-};
+use std::convert::Infallible;
 
 use axum::{Router, body::Body, extract::ConnectInfo, serve::Listener};
-use bytes::{Buf, Bytes};
-use futures::StreamExt as _;
-use http::{HeaderValue, Method, Request, Response, Version, header, response};
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use parking_lot::Mutex;
+use http::Request;
+use hyper::body::Incoming;
 use tokio::{
-    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    io::{AsyncRead, AsyncWrite},
     task::{JoinError, JoinSet},
-    time::timeout,
 };
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 use tracing::debug;
 
 use super::{
-    HEAD, HEAD_SIZE, Peer,
-    chunks::{ChunkStream, Chunks},
-    lent::Lent,
+    Peer,
+    http1::{self, Begun, TakenOver},
     seats::{Seat, Seats, UnderWay},
-    unread::{Answers, UNREAD},
+    unread::Answers,
 };
-
-/// The end of an answer in pieces.
-const LAST: &[u8] = b"0\r\n\r\n";
-
-/// How many bytes a client may say more than its request, which nobody answers: the connection ends with its watch. What is more is no mistake.
-const MORE: usize = 64 << 10;
 
 /// Answers all who connect, until the shutdown; then those who are connected have their answers, and watches end. `peer` says who somebody is.
 pub async fn listen<L: Listener>(
@@ -72,27 +49,21 @@ pub async fn listen<L: Listener>(
 }
 
 /// Gives an answer that is to be gone on with a task of its own.
-fn go_on<Io>(
-    connections: &mut JoinSet<Option<TakenOver<Io>>>,
-    ended: Result<Option<TakenOver<Io>>, JoinError>,
-) where
+fn go_on<Io>(connections: &mut JoinSet<Option<Watched<Io>>>, ended: Result<Option<Watched<Io>>, JoinError>)
+where
     Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    if let Ok(Some(taken)) = ended {
+    if let Ok(Some(Watched(taken, under_way))) = ended {
         connections.spawn(async move {
             taken.go_on().await;
+            drop(under_way);
             None
         });
     }
 }
 
-/// An answer that a connection goes on with by itself.
-struct TakenOver<Io> {
-    io: Io,
-    head: response::Parts,
-    chunks: ChunkStream,
-    _under_way: UnderWay,
-}
+/// An answer that a connection goes on with by itself, as one that is asked something.
+struct Watched<Io>(TakenOver<Io>, UnderWay);
 
 /// Answers what comes in over a connection until it ends, or one of its answers is to be gone on with, which takes less than this does: in a
 /// task of its own.
@@ -102,162 +73,45 @@ async fn serve<Io>(
     router: Router,
     seat: Seat,
     shutdown: &CancellationToken,
-) -> Option<TakenOver<Io>>
+) -> Option<Watched<Io>>
 where
     Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let lent = Lent::new(io);
     let (begun, answers) = (Begun::default(), Answers::default());
-    {
-        let service = service_fn(|request| {
-            let answered = answer(router.clone(), peer.clone(), begun.clone(), answers.clone(), request);
-            let under_way = seat.asks();
-            async { Ok::<_, Infallible>(answered.await?.map(|body| under_way.until_sent(body))) }
-        });
-        let mut builder = http1::Builder::new();
-        builder.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_SIZE);
-        let served = async {
-            let connection = builder.serve_connection(TokioIo::new(lent.clone()), service);
-            let mut connection = pin!(connection.with_upgrades());
-            let taken = taken_over(connection.as_mut(), &begun);
-            if shutdown.run_until_cancelled(taken).await.is_none() {
-                connection.as_mut().graceful_shutdown();
-                taken_over(connection, &begun).await;
-            }
-        };
-        tokio::select! {
-            () = served => {}
-            () = answers.unread() => {}
-            () = seat.is_given_away() => {}
+    let answer = |request: Request<Incoming>| {
+        let (router, begun, answers) = (router.clone(), begun.clone(), answers.clone());
+        let (under_way, in_pieces) = (seat.asks(), http1::in_pieces(&request));
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(ConnectInfo(peer.clone()));
+        async move {
+            let response = router.oneshot(request).await.unwrap_or_else(|never: Infallible| match never {});
+            let response = begun.or_give_back(response, in_pieces).await;
+            answers.follow(response).map(|body| under_way.until_sent(body))
         }
-    }
-    let (head, chunks) = begun.lock().take()?;
-    Some(TakenOver { io: lent.give_back()?, head, chunks, _under_way: seat.asks() })
-}
-
-/// Comes to pass when the connection has ended, or an answer of it has begun that it is to go on with by itself.
-fn taken_over<C: Future>(mut connection: Pin<&mut C>, begun: &Begun) -> impl Future<Output = ()> {
-    poll_fn(move |context| {
-        // How it ends is its client's to see.
-        let is_over = connection.as_mut().poll(context).is_ready();
-        if is_over || begun.lock().is_some() { Poll::Ready(()) } else { Poll::Pending }
-    })
-}
-
-/// What a connection is taken over with.
-type Begun = Arc<Mutex<Option<(response::Parts, ChunkStream)>>>;
-
-async fn answer(
-    router: Router,
-    peer: Peer,
-    begun: Begun,
-    answers: Answers,
-    request: Request<Incoming>,
-) -> Result<Response<Body>, Infallible> {
-    // Before that version there are no pieces, and of a HEAD no body.
-    let in_pieces = request.version() == Version::HTTP_11 && request.method() != Method::HEAD;
-    let mut request = request.map(Body::new);
-    request.extensions_mut().insert(ConnectInfo(peer));
-    let mut response = router.oneshot(request).await?;
-    let Some(chunks) =
-        response.extensions_mut().remove::<Chunks>().filter(|_| in_pieces).and_then(|chunks| chunks.take())
-    else {
-        return Ok(answers.follow(response));
     };
-    *begun.lock() = Some((response.into_parts().0, chunks));
-    pending().await
-}
-
-impl<Io: AsyncRead + AsyncWrite + Unpin> TakenOver<Io> {
-    /// Sends it, until it ends or its client does not read it any more.
-    async fn go_on(self) {
-        let Self { io, head, chunks, _under_way } = self;
-        // What becomes of it is its client's to see.
-        let _ = send(io, head, chunks).await;
-    }
-}
-
-async fn send(
-    mut io: impl AsyncRead + AsyncWrite + Unpin,
-    head: response::Parts,
-    mut chunks: ChunkStream,
-) -> io::Result<()> {
-    in_time(io.write_all(&written(head))).await?;
-    let mut more = 0;
-    loop {
-        let chunk = tokio::select! {
-            biased;
-            chunk = chunks.next() => chunk,
-            said = hear(&mut io) => {
-                let said = said?;
-                more += said;
-                if said == 0 || more > MORE {
-                    return Ok(());
-                }
-                continue;
-            }
-        };
-        match chunk {
-            Some(Ok(chunk)) if chunk.is_empty() => {}
-            Some(Ok(chunk)) => in_time(io.write_all_buf(&mut piece(chunk))).await?,
-            None => {
-                in_time(io.write_all(LAST)).await?;
-                return in_time(io.shutdown()).await;
-            }
-        }
-    }
-}
-
-/// Writes, unless the client does not read it.
-async fn in_time(written: impl Future<Output = io::Result<()>>) -> io::Result<()> {
-    timeout(UNREAD, written).await?
-}
-
-/// Waits for what the client sends, which is nothing to it, and says how many bytes: none, if it has closed.
-async fn hear(io: &mut (impl AsyncRead + Unpin)) -> io::Result<usize> {
-    io.read(&mut [0; 64]).await
-}
-
-/// One piece of an answer, with its length before it. There is none without bytes: it would be the end of all.
-fn piece(chunk: Bytes) -> impl Buf {
-    let mut length = io::Cursor::new([0; 2 * size_of::<usize>() + 2]);
-    // There is room for the digits of any length.
-    let _ = write!(length, "{:x}\r\n", chunk.len());
-    let written = usize::try_from(length.position()).unwrap_or_default();
-    length.set_position(0);
-    Buf::take(length, written).chain(chunk).chain(&b"\r\n"[..])
-}
-
-/// The head of an answer in pieces, after which the connection ends.
-fn written(mut head: response::Parts) -> Vec<u8> {
-    let headers = &mut head.headers;
-    headers.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
-    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-    if let Ok(now) = HeaderValue::from_str(&httpdate::fmt_http_date(std::time::SystemTime::now())) {
-        headers.insert(header::DATE, now);
-    }
-    let mut text = format!("HTTP/1.1 {}\r\n", head.status).into_bytes();
-    for (name, value) in headers.iter() {
-        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
-            text.extend_from_slice(part);
-        }
-    }
-    text.extend_from_slice(b"\r\n");
-    text
+    let taken = tokio::select! {
+        taken = http1::serve(io, &begun, answer, shutdown.cancelled()) => taken?,
+        () = answers.unread() => return None,
+        () = seat.is_given_away() => return None,
+    };
+    Some(Watched(taken, seat.asks()))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{future::pending, io, pin::pin, time::Duration};
 
-    use futures::{Stream, stream};
+    use axum::body::Bytes;
+    use futures::{Stream, StreamExt as _, stream};
+    use http::{HeaderValue, Response};
     use tokio::{
-        io::{DuplexStream, duplex},
+        io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex},
         sync::mpsc,
+        time::timeout,
     };
 
     use super::*;
-    use crate::listen::{CallerProcess, Origin};
+    use crate::listen::{CallerProcess, HEAD, HEAD_SIZE, Origin, chunks::Chunks, unread::UNREAD};
 
     const SOON: Duration = Duration::from_secs(10);
 
@@ -412,7 +266,9 @@ mod tests {
             let peer = Peer::Local { uid: None, process: CallerProcess::of(Origin::Node) };
             let router = router.clone();
             tasks.spawn(async move {
-                if let Some(taken) = serve(far, peer, router, seat, &CancellationToken::new()).await {
+                if let Some(Watched(taken, _under_way)) =
+                    serve(far, peer, router, seat, &CancellationToken::new()).await
+                {
                     taken.go_on().await;
                 }
             });

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use tracing::{info, warn};
 
 use super::Storage;
+use crate::offline::documents::unix_seconds;
 
 /// What the disk did not take.
 #[derive(Default)]
@@ -126,7 +127,7 @@ impl Storage {
                 found
             }
             Err(error) => {
-                if self.unreadable.lock().insert(name.to_owned(), error.to_string()).is_none() {
+                if self.unreadable.lock().note(name, error.to_string(), unix_seconds()) {
                     warn!(name, %error, "a document cannot be read");
                 }
                 None

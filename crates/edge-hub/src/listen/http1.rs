@@ -1,0 +1,199 @@
+//! A connection of HTTP/1.1, whatever is below it. Whose request is a watch is taken over from the HTTP library once the answer begins.
+//!
+//! An informer has a connection for each of its watches, which tell something now and then for half an hour. The library keeps buffers of 16 KiB
+//! for each, and its state machine is as much work for an event as all that the hub does for it. What is left of HTTP when the head of the answer
+//! is out is little: a length before each piece, and the end (RFC 9112, section 7.1). The connection ends with its watch.
+
+use std::{
+    convert::Infallible,
+    future::{pending, poll_fn},
+    io::{self, Write as _},
+    pin::{Pin, pin},
+    sync::Arc,
+    task::Poll,
+};
+
+use axum::body::Body;
+use bytes::{Buf, Bytes};
+use futures::StreamExt as _;
+use http::{HeaderValue, Method, Request, Response, Version, header, response};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::Mutex;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    time::timeout,
+};
+
+use super::{
+    HEAD, HEAD_SIZE,
+    chunks::{ChunkStream, Chunks},
+    lent::Lent,
+    unread::UNREAD,
+};
+
+/// The end of an answer in pieces.
+const LAST: &[u8] = b"0\r\n\r\n";
+
+/// How many bytes a client may say more than its request, which nobody answers: the connection ends with its watch. What is more is no mistake.
+const MORE: usize = 64 << 10;
+
+/// An answer that a connection goes on with by itself.
+pub(super) struct TakenOver<Io> {
+    io: Io,
+    head: response::Parts,
+    chunks: ChunkStream,
+}
+
+/// What a connection is taken over with, as soon as there is such an answer.
+#[derive(Clone, Default)]
+pub(super) struct Begun(Arc<Mutex<Option<(response::Parts, ChunkStream)>>>);
+
+impl Begun {
+    /// Gives the answer back if the library is to send it, and nothing any more if the connection is to go on with it.
+    pub(super) async fn or_give_back(&self, mut response: Response<Body>, in_pieces: bool) -> Response<Body> {
+        let chunks = response.extensions_mut().remove::<Chunks>();
+        let Some(chunks) = chunks.filter(|_| in_pieces).and_then(|chunks| chunks.take()) else {
+            return response;
+        };
+        *self.0.lock() = Some((response.into_parts().0, chunks));
+        pending().await
+    }
+}
+
+/// Whether the answer may be sent in pieces: before that version there are none, and of a HEAD there is no body.
+pub(super) fn in_pieces<B>(request: &Request<B>) -> bool {
+    request.version() == Version::HTTP_11 && request.method() != Method::HEAD
+}
+
+/// Answers what comes in over a connection until it ends, or one of its answers is to be gone on with, which takes less than this does: in a
+/// task of its own, or with this dropped. Once `leaves` comes to pass it ends with the answers that are under way.
+pub(super) async fn serve<Io, Answered>(
+    io: Io,
+    begun: &Begun,
+    answer: impl Fn(Request<Incoming>) -> Answered,
+    leaves: impl Future<Output = ()>,
+) -> Option<TakenOver<Io>>
+where
+    Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    Answered: Future<Output = Response<Body>>,
+{
+    let lent = Lent::new(io);
+    {
+        let service = service_fn(|request| {
+            let answered = answer(request);
+            async { Ok::<_, Infallible>(answered.await) }
+        });
+        let mut builder = http1::Builder::new();
+        builder.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_SIZE);
+        let connection = builder.serve_connection(TokioIo::new(lent.clone()), service);
+        let mut connection = pin!(connection.with_upgrades());
+        let is_left = tokio::select! {
+            biased;
+            () = taken_over(connection.as_mut(), begun) => false,
+            () = leaves => true,
+        };
+        if is_left {
+            connection.as_mut().graceful_shutdown();
+            taken_over(connection, begun).await;
+        }
+    }
+    let (head, chunks) = begun.0.lock().take()?;
+    Some(TakenOver { io: lent.give_back()?, head, chunks })
+}
+
+/// Comes to pass when the connection has ended, or an answer of it has begun that it is to go on with by itself.
+fn taken_over<C: Future>(mut connection: Pin<&mut C>, begun: &Begun) -> impl Future<Output = ()> {
+    poll_fn(move |context| {
+        // How it ends is its client's to see.
+        let is_over = connection.as_mut().poll(context).is_ready();
+        if is_over || begun.0.lock().is_some() { Poll::Ready(()) } else { Poll::Pending }
+    })
+}
+
+impl<Io: AsyncRead + AsyncWrite + Unpin> TakenOver<Io> {
+    /// Sends it, until it ends or its client does not read it any more.
+    pub(super) async fn go_on(self) {
+        let Self { io, head, chunks } = self;
+        // What becomes of it is its client's to see.
+        let _ = send(io, head, chunks).await;
+    }
+}
+
+async fn send(
+    mut io: impl AsyncRead + AsyncWrite + Unpin,
+    head: response::Parts,
+    mut chunks: ChunkStream,
+) -> io::Result<()> {
+    write(&mut io, &mut Bytes::from(written(head))).await?;
+    let mut more = 0;
+    loop {
+        let chunk = tokio::select! {
+            biased;
+            chunk = chunks.next() => chunk,
+            said = hear(&mut io) => {
+                let said = said?;
+                more += said;
+                if said == 0 || more > MORE {
+                    return Ok(());
+                }
+                continue;
+            }
+        };
+        match chunk {
+            Some(Ok(chunk)) if chunk.is_empty() => {}
+            Some(Ok(chunk)) => write(&mut io, &mut piece(chunk)).await?,
+            None => {
+                write(&mut io, &mut Bytes::from_static(LAST)).await?;
+                return in_time(io.shutdown()).await;
+            }
+        }
+    }
+}
+
+/// Writes, and what is below the connection does: TLS keeps what the network does not take yet.
+async fn write(io: &mut (impl AsyncWrite + Unpin), bytes: &mut impl Buf) -> io::Result<()> {
+    in_time(async {
+        io.write_all_buf(bytes).await?;
+        io.flush().await
+    })
+    .await
+}
+
+/// Goes on, unless the client does not read.
+async fn in_time(written: impl Future<Output = io::Result<()>>) -> io::Result<()> {
+    timeout(UNREAD, written).await?
+}
+
+/// Waits for what the client sends, which is nothing to it, and says how many bytes: none, if it has closed.
+async fn hear(io: &mut (impl AsyncRead + Unpin)) -> io::Result<usize> {
+    io.read(&mut [0; 64]).await
+}
+
+/// One piece of an answer, with its length before it. There is none without bytes: it would be the end of all.
+fn piece(chunk: Bytes) -> impl Buf {
+    let mut length = io::Cursor::new([0; 2 * size_of::<usize>() + 2]);
+    // There is room for the digits of any length.
+    let _ = write!(length, "{:x}\r\n", chunk.len());
+    let written = usize::try_from(length.position()).unwrap_or_default();
+    length.set_position(0);
+    Buf::take(length, written).chain(chunk).chain(&b"\r\n"[..])
+}
+
+/// The head of an answer in pieces, after which the connection ends.
+fn written(mut head: response::Parts) -> Vec<u8> {
+    let headers = &mut head.headers;
+    headers.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    if let Ok(now) = HeaderValue::from_str(&httpdate::fmt_http_date(std::time::SystemTime::now())) {
+        headers.insert(header::DATE, now);
+    }
+    let mut text = format!("HTTP/1.1 {}\r\n", head.status).into_bytes();
+    for (name, value) in headers.iter() {
+        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+            text.extend_from_slice(part);
+        }
+    }
+    text.extend_from_slice(b"\r\n");
+    text
+}
