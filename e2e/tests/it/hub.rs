@@ -10,6 +10,7 @@ mod offline;
 mod reboot;
 mod same;
 mod static_pod;
+mod systemd_unit;
 
 use anyhow::Result;
 use e2e::kubectl_apply;
