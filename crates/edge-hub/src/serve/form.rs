@@ -1,7 +1,7 @@
 //! In what form an answer is wanted: objects in one of their encodings, or a table.
 
 use axum::body::Body;
-use http::{Response, header, request::Parts};
+use http::{HeaderValue, Response, header, request::Parts};
 use kube_wire::{
     accept::{Answer, As, MediaType, Representation, negotiate},
     resource::GroupVersionResource,
@@ -11,6 +11,9 @@ use kube_wire::{
 use watch_cache::Page;
 
 use super::{Asked, Wanted};
+
+/// What is said to who would rather have had a table.
+const NO_COLUMNS: &str = "299 edge-hub \"no link to the API server, which makes the columns: without it they are known of what was shown in this form before and has not changed since\"";
 
 /// Whether the client would rather have a table, and in which version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,6 +91,13 @@ impl Asked<'_> {
                 Err(Box::new(Status::not_acceptable(&["application/json"])))
             }
             None => Ok(None),
+        }
+    }
+
+    /// Says in an answer of objects that they are no table though one was wanted: kubectl shows names and ages of them, and nothing else would say why.
+    pub(super) fn tell_of_columns(&self, response: &mut Response<Body>) {
+        if matches!(self.table, Rather::Table(_)) {
+            response.headers_mut().append(header::WARNING, HeaderValue::from_static(NO_COLUMNS));
         }
     }
 }

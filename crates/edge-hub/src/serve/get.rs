@@ -116,5 +116,6 @@ pub(super) async fn answer(asked: &Asked<'_>, path: &ResourcePath, query: &str) 
     };
     let mut response = Response::new(counted(Body::from(pieces.concat()), hub, &subscription));
     asked.head(&mut response, HeaderValue::from_static(encoder.content_type()), stale);
+    asked.tell_of_columns(&mut response);
     Ok(Read::Answer(response))
 }

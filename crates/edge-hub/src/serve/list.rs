@@ -80,6 +80,7 @@ pub(super) async fn answer(
     let body = buffers::body(encoder.list(page), asked.key.to_string());
     let mut response = Response::new(counted(body, hub, &subscription));
     asked.head(&mut response, HeaderValue::from_static(encoder.content_type()), stale);
+    asked.tell_of_columns(&mut response);
     Ok(Read::Answer(response))
 }
 
