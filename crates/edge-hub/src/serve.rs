@@ -15,6 +15,7 @@ mod form;
 mod get;
 pub mod handed_on;
 mod list;
+mod misplaced;
 mod most_recent;
 mod wanted;
 mod watch;
@@ -184,8 +185,11 @@ pub async fn read(
         representation,
         table,
         client,
-        filter,
+        filter: filter.clone(),
     };
+    if asked.is_misplaced(&wanted, path, &request.uri) {
+        return refuse(Status::no_such_path());
+    }
     let filter = asked.filter.as_ref();
     let read = asked.answer(wanted, path, query).await;
     let read = handed_on::unless_filtered(filter, verb, read, || asked.not_yet())?;

@@ -90,6 +90,11 @@ pub fn kind_of(resource: &GroupVersionResource) -> Option<&'static str> {
     table::resource(resource).map(table::Kind::name)
 }
 
+/// Whether objects of a built-in resource are in namespaces; `None` of what is not built in.
+pub fn is_namespaced(resource: &GroupVersionResource) -> Option<bool> {
+    table::resource(resource).map(table::Kind::namespaced)
+}
+
 /// The resource of a built-in kind; `None` for kinds of subresources, such as `Scale`.
 pub fn resource_of(group: &str, version: &str, kind: &str) -> Option<ResourceOfKind> {
     table::resources()

@@ -24,7 +24,7 @@ use self::index::{Entry, Index};
 use super::{
     coding::{Coding, LARGEST},
     collected::Collected,
-    tee::Tee,
+    tee,
 };
 use crate::{
     storage::{Storage, StorageError},
@@ -154,12 +154,10 @@ impl Documents {
         let name = name(path_and_query, accept);
         let headers = kept(response.headers());
         let documents = self.clone();
-        response.map(|body| {
-            Body::new(Tee::new(body, LARGEST, move |collected: Collected| {
-                if let Some(plain) = collected.plain(coding) {
-                    documents.store(name, headers, plain);
-                }
-            }))
+        tee::collect(response, LARGEST, move |collected: Collected| {
+            if let Some(plain) = collected.plain(coding) {
+                documents.store(name, headers, plain);
+            }
         })
     }
 

@@ -20,7 +20,7 @@ use tracing::{debug, warn};
 use watch_cache::{Page, Scope};
 
 use self::index::{Entry, Index};
-use super::{coding::Coding, collected::Collected, documents::unix_seconds, tee::Tee};
+use super::{coding::Coding, collected::Collected, documents::unix_seconds, tee};
 use crate::{
     queue::{Queue, Turn},
     storage::{Storage, StorageError},
@@ -124,12 +124,10 @@ impl Tables {
         else {
             return response;
         };
-        response.map(|body| {
-            Body::new(Tee::new(body, LARGEST, move |collected: Collected| {
-                if let Some(plain) = collected.plain(coding) {
-                    done(plain);
-                }
-            }))
+        tee::collect(response, LARGEST, move |collected: Collected| {
+            if let Some(plain) = collected.plain(coding) {
+                done(plain);
+            }
         })
     }
 

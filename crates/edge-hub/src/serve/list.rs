@@ -6,7 +6,7 @@ use kube_wire::{
     status::Status,
     transcode::TranscodeError,
 };
-use watch_cache::{Cache, Scope, WatchAnswer};
+use watch_cache::{Scope, WatchAnswer};
 
 use super::{Asked, Read, beyond, buffers, complete, counted::counted, doubted, reached};
 use crate::freshness::{self, Verdict};
@@ -96,16 +96,9 @@ fn meant(asked: &Asked<'_>, list: ListRequest, query: &str) -> Option<ListReques
         // It is one if the resource has no namespaces.
         Scope::Cluster if list.limit != Some(1) && of_one.read == list.read => Some(list),
         Scope::Cluster if asked.hub.upstream.is_up() && asked.filter.is_none() => None,
-        Scope::Cluster if has_no_namespaces(asked) => Some(of_one),
+        Scope::Cluster if asked.held_in_namespaces() == Some(false) => Some(of_one),
         Scope::Cluster => Some(list),
     }
-}
-
-/// Whether an object of it is held that has none, as then no other has one.
-fn has_no_namespaces(asked: &Asked<'_>) -> bool {
-    let found = asked.hub.subscriptions.find(&asked.key, asked.is_protobuf(), &asked.carrier);
-    let held = found.and_then(|subscription| subscription.read(Cache::snapshot));
-    held.is_some_and(|held| held.iter().next().is_some_and(|object| object.key().namespace().is_empty()))
 }
 
 /// Why a list cannot be answered without a link.

@@ -14,6 +14,7 @@ mod lists;
 mod local_pods;
 mod meanwhile;
 mod misconfigured;
+mod misplaced;
 mod newer;
 mod node_metric;
 mod node_tokens;

@@ -151,7 +151,7 @@ async fn reply(server: &Arc<Server>, question: &Question, entry: &Entry) -> Repl
             None => return Reply::whole(404, "text/plain; charset=utf-8", "404 page not found\n"),
         }
     };
-    if !kind.namespaced && path.namespace.is_some() && path.namespace != path.name {
+    if !kind.namespaced && path.namespace.is_some() {
         return Reply::error(&Status::no_such_resource(), Form::JSON);
     }
     let form = match Form::negotiate(question.header(ACCEPT), &kind.id()) {
