@@ -9,7 +9,7 @@ use e2e::eventually;
 use e2e::hub::HubNode;
 use futures::future::try_join_all;
 use testkit::client::connection::Endpoint;
-use testkit::differential::{Case, Landmarks, Said, Subject, Verb, is_same, pages};
+use testkit::differential::{self, Case, Landmarks, Said, Subject, Verb, is_same, pages};
 
 use super::decoded::{is_good, token};
 use super::whole::written;
@@ -52,23 +52,23 @@ pub(super) async fn told(
     let mut shown = hub.get(&subject.path(false), table).await?;
     shown.bytes().await?;
     ensure!(shown.status == 200, "{}, as a table: {}", subject.resource, shown.status);
-    let said = asked(real, drawn(seed, typed), subject, &landmarks).await?;
+    let said = asked(drawn(seed, typed), async |case| {
+        differential::told(real, case, subject, &landmarks, token).await
+    })
+    .await?;
     Ok(Told { subject: subject.clone(), typed, landmarks, said })
 }
 
 /// Everything that a server says to each.
 async fn asked(
-    server: &Endpoint,
     mut cases: Vec<Case>,
-    subject: &Subject,
-    landmarks: &Landmarks,
+    ask: impl AsyncFn(&Case) -> Result<Vec<Said>>,
 ) -> Result<Vec<(Case, Vec<Said>)>> {
     // What takes its time together, or each batch waits for one of them.
     cases.sort_by_key(|case| case.verb == Verb::Watch);
     let mut all = Vec::new();
     for some in cases.chunks(AT_ONCE) {
-        let said = some.iter().map(|case| pages(server, case, subject, landmarks, token));
-        all.extend(some.iter().cloned().zip(try_join_all(said).await?));
+        all.extend(some.iter().cloned().zip(try_join_all(some.iter().map(|case| ask(case))).await?));
     }
     Ok(all)
 }
@@ -100,7 +100,8 @@ async fn in_the_cut(hub: &Endpoint, told: &[Told]) -> Result<Vec<Vec<(Case, Vec<
     let mut all = Vec::new();
     for told in told {
         let cases = told.said.iter().map(|(case, _)| case.clone()).collect();
-        all.push(asked(hub, cases, &told.subject, &told.landmarks).await?);
+        let said = asked(cases, async |case| pages(hub, case, &told.subject, &told.landmarks, token).await);
+        all.push(said.await?);
     }
     Ok(all)
 }
@@ -127,7 +128,7 @@ impl Told {
         }
         let mut kinds = std::collections::BTreeMap::<String, (usize, String)>::new();
         for Other { case, real: before, found: (kind, example) } in differing {
-            let after = pages(real, case, subject, landmarks, token).await?;
+            let after = differential::told(real, case, subject, landmarks, token).await?;
             if case.verb != Verb::Watch && !is_same(before, &after) {
                 of_others += 1;
             } else {
