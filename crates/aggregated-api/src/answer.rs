@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use jiff::Timestamp;
 use kube_wire::{
-    accept::{Answer, As, MediaType, Representation, negotiate},
+    accept::{Answer, As, MediaType, Representation, negotiate, negotiate_error},
     frame::{self, Form as Frame, ListHead, Projection, TypeMeta},
     object::{Encoding, Object},
     status::Status,
@@ -332,12 +332,7 @@ pub(crate) fn warn(headers: &mut HeaderMap, warnings: &[String]) {
 
 /// A status that is no success, as the client likes it: it is not turned into anything else, and comes in JSON if no other way is left.
 pub(crate) fn refusal(headers: &HeaderMap, query: &str, status: &Status) -> Response {
-    let turns = |clause: &str| {
-        let names = clause.split(';').skip(1).filter_map(|part| part.split_once('='));
-        names.into_iter().any(|(name, _)| matches!(name.trim(), "as" | "g" | "v" | "sv"))
-    };
-    let plain: Vec<_> = accepted(headers).split(',').filter(|clause| !turns(clause)).collect();
-    let wanted = if plain.is_empty() { None } else { negotiate(&plain.join(","), &OFFERED).ok() };
+    let wanted = negotiate_error(accepted(headers), &OFFERED);
     let mut response = failure(status);
     let is_yaml = wanted.is_some_and(|wanted| wanted.encoding == MediaType::Yaml);
     if !is_yaml && wanted.is_some_and(|wanted| !is_for_people(&wanted, headers, query)) {

@@ -91,6 +91,17 @@ pub fn negotiate(header: &str, offered: &[MediaType]) -> Result<Representation, 
         .ok_or_else(refused)
 }
 
+/// The same for an error, which is turned into nothing else: a clause that asks for that accepts no error. `None` if no clause is left that does;
+/// then it is said in JSON.
+pub fn negotiate_error(header: &str, offered: &[MediaType]) -> Option<Representation> {
+    let turns = |clause: &str| {
+        let mut parameters = clause.split(';').skip(1).filter_map(|part| part.split_once('='));
+        parameters.any(|(name, _)| matches!(name.trim(), "as" | "g" | "v" | "sv"))
+    };
+    let plain: Vec<_> = header.split(',').filter(|clause| !turns(clause)).collect();
+    if plain.is_empty() { None } else { negotiate(&plain.join(","), offered).ok() }
+}
+
 impl Representation {
     /// Checks that the representation fits what is answered. Status 406 if not.
     pub fn check(&self, answer: Answer) -> Result<(), Status> {
@@ -224,7 +235,7 @@ impl<'a> Clause<'a> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Answer, As, MediaType, negotiate};
+    use super::{Answer, As, MediaType, negotiate, negotiate_error};
 
     const ALL: [MediaType; 3] = [MediaType::Json, MediaType::Yaml, MediaType::Protobuf];
 
@@ -271,6 +282,34 @@ mod tests {
         assert_eq!(negotiate("text/plain", &[Json]).unwrap_err().code, 406);
     }
 
+    /// As the API server answered a GET of a malformed version with each of them.
+    #[test]
+    fn an_error_is_turned_into_nothing_else() {
+        use MediaType::{Json, Protobuf, Yaml};
+        let (protobuf, partial) =
+            ("application/vnd.kubernetes.protobuf", "as=PartialObjectMetadata;g=meta.k8s.io;v=v1");
+        for (header, expected) in [
+            (protobuf.to_owned(), Some(Protobuf)),
+            (format!("{protobuf};stream=watch"), Some(Protobuf)),
+            (format!("{protobuf};{partial}"), None),
+            (format!("{protobuf};{partial},application/json;{partial}"), None),
+            (format!("{protobuf};{partial},{protobuf}"), Some(Protobuf)),
+            (format!("{protobuf};{partial},application/json"), Some(Json)),
+            (format!("{protobuf};{partial},application/yaml"), Some(Yaml)),
+            (format!("application/json;as=Table;v=v1;g=meta.k8s.io,{protobuf}"), Some(Protobuf)),
+            (
+                format!("application/yaml;as=Table;v=v1;g=meta.k8s.io, {protobuf};stream=watch"),
+                Some(Protobuf),
+            ),
+            (format!("application/yaml;{partial}"), None),
+            (format!("{protobuf};as=Widget"), None),
+            ("text/plain".to_owned(), None),
+        ] {
+            let got = negotiate_error(&header, &ALL).map(|got| (got.encoding, got.as_));
+            assert_eq!(got, expected.map(|encoding| (encoding, As::Object)), "{header:?}");
+        }
+    }
+
     #[test]
     fn not_every_representation_fits_every_answer() {
         let of = |kind| negotiate(&format!("application/json;as={kind};g=meta.k8s.io;v=v1"), &ALL).unwrap();
@@ -290,6 +329,7 @@ mod tests {
         #[test]
         fn arbitrary_headers_are_read_or_refused(header: String, likely in "[a*/;,=q.0 ]{0,30}") {
             let _ = (negotiate(&header, &ALL), negotiate(&likely, &ALL));
+            let _ = (negotiate_error(&header, &ALL), negotiate_error(&likely, &ALL));
         }
     }
 }

@@ -157,6 +157,20 @@ fn flag(query: &str, name: &str) -> Option<bool> {
     first(query, name).map(|value| !(value == "0" || value.eq_ignore_ascii_case("false")))
 }
 
+impl ListRead {
+    /// Which state a GET of one object is to be answered from. Its query has a version and nothing else: what else a list may say is of no
+    /// consequence there, right or wrong. An error of the version is the storage's, which the API server translates for a list and not here.
+    pub fn of_object(query: &str) -> Result<Self, Status> {
+        let text = first(query, "resourceVersion").unwrap_or_default();
+        let version = number::resource_version(&text).map_err(Status::untranslated)?;
+        Ok(match version {
+            Some(version) => Self::NotOlderThan(version),
+            None if text.is_empty() => Self::MostRecent,
+            None => Self::Any,
+        })
+    }
+}
+
 impl ListRequest {
     /// Reads the query of a list. What the API server refuses is refused with its status.
     pub fn parse(query: &str, selectable: &SelectableFields) -> Result<Self, Status> {
@@ -172,9 +186,12 @@ impl ListRequest {
     }
 
     /// The same where only one object can be meant, by its namespace and name: the API server reads it by its key, so there are no pages, and
-    /// a limit does not make the version an exact one.
+    /// a limit does not make the version an exact one. Not so behind a token: that is the rest of a list, whatever it names.
     #[must_use]
     pub fn of_one(mut self, query: &str) -> Self {
+        if matches!(self.read, ListRead::Continue { .. }) {
+            return self;
+        }
         let matching = first(query, "resourceVersionMatch").unwrap_or_default();
         if let ListRead::Exact(version) = self.read
             && matching.is_empty()

@@ -17,7 +17,7 @@ use std::time::Duration;
 pub use self::compare::{Difference, Raw, Reply, Said, ask, compare, fetch};
 pub use self::live::{Live, LiveError, live};
 pub use self::normalise::{Common, list_metadata};
-pub use self::offline::{is_same, pages, token};
+pub use self::offline::{is_same, pages, token, told};
 pub use self::populate::{Landmarks, PopulateError, Subject, populate};
 pub use self::product::Product;
 pub use self::written::{is_written, written};

@@ -3,18 +3,18 @@
 use axum::body::Body;
 use http::{HeaderValue, Response, StatusCode, header};
 use kube_wire::{
-    accept::{MediaType, negotiate},
+    accept::{MediaType, negotiate_error},
     status::Status,
 };
 
 /// The response for a `Status`.
 pub fn refusal(accept: Option<&HeaderValue>, status: &Status) -> Response<Body> {
     let accept = accept.and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let encoding = negotiate(accept, &[MediaType::Json, MediaType::Protobuf])
+    let encoding = negotiate_error(accept, &[MediaType::Json, MediaType::Protobuf])
         .map_or(MediaType::Json, |representation| representation.encoding);
     let body = match encoding {
         MediaType::Protobuf => status.to_protobuf(),
-        MediaType::Json | MediaType::Yaml => status.to_json(),
+        MediaType::Json | MediaType::Yaml => [&status.to_json()[..], b"\n"].concat(),
     };
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

@@ -5,13 +5,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use http::{HeaderValue, Response};
-use kube_wire::{
-    list_options::{ListRead, ListRequest},
-    request::ResourcePath,
-    resource::ObjectKey,
-    selectable_field::SelectableFields,
-    status::Status,
-};
+use kube_wire::{list_options::ListRead, request::ResourcePath, resource::ObjectKey, status::Status};
 use watch_cache::{Page, Scope};
 
 use super::{Asked, Read, beyond, counted::counted, doubted, reached};
@@ -45,15 +39,10 @@ pub(super) async fn answer(asked: &Asked<'_>, path: &ResourcePath, query: &str) 
         None => found().filter(whole).or_else(narrower),
     };
     let Some(subscription) = subscription else { return Ok(Read::HandOn) };
-    // A GET's version means what a list's does.
-    let read = match ListRequest::parse(query, &SelectableFields::of(&path.resource)) {
-        Ok(request) => request.read,
+    let read = match ListRead::of_object(query) {
+        Ok(read) => read,
         Err(_) if up => return Ok(Read::HandOn),
-        Err(status) => {
-            // Of one object the API server says no more than what is wrong, with a status of its own.
-            let problem = status.message.strip_prefix("invalid resource version: ");
-            return Err(Box::new(problem.map(Status::untranslated).unwrap_or(status)));
-        }
+        Err(status) => return Err(Box::new(status)),
     };
     let verdict = match read {
         ListRead::MostRecent if !asked.goes_on => asked.most_recent(&subscription, false).await,

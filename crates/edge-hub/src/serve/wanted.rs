@@ -75,7 +75,8 @@ impl Wanted {
     }
 
     /// The only namespace whose objects its field selector lets through. The API server looks nowhere else then, and its tokens count from
-    /// there; but one that counts from all namespaces, as it has a namespace and a name, counts from all.
+    /// there; but one that counts from all namespaces, as it has a namespace and a name, counts from all. The API server reads every token so,
+    /// its own of such a list as well, and then leaves objects out or says them twice; what is asked here has its pages whole.
     pub(super) fn selected_namespace(&self) -> Option<Box<str>> {
         let from_all = |after: &str| after.trim_start_matches('/').contains('/');
         let fields = match self {

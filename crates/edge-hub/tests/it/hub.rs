@@ -7,6 +7,7 @@ mod crash;
 mod damaged;
 mod differential;
 mod epoch;
+mod errors;
 mod history_clients;
 mod identity;
 mod link;

@@ -84,6 +84,31 @@ fn a_list_of_one_object_has_no_pages() {
         let one = list(query).unwrap().of_one(query);
         assert_eq!((one.read, one.limit), (read, None), "{query}");
     }
+    let token = continue_token::encode("ns/a", Some(version(5)));
+    let rest = list(&format!("limit=1&fieldSelector=metadata.name%3Db&continue={token}")).unwrap();
+    assert_eq!(rest.clone().of_one(""), rest, "behind a token it is the rest of a list");
+}
+
+#[test]
+fn of_one_object_nothing_counts_but_the_version() {
+    for (query, read) in [
+        ("", ListRead::MostRecent),
+        ("resourceVersion=", ListRead::MostRecent),
+        ("resourceVersion=0&limit=x", ListRead::Any),
+        ("resourceVersion=00", ListRead::Any),
+        ("resourceVersion=5&limit=1", ListRead::NotOlderThan(version(5))),
+        ("resourceVersion=5&resourceVersionMatch=Exact", ListRead::NotOlderThan(version(5))),
+        (
+            "continue=x&labelSelector=a%3D%3D%3Db&fieldSelector=%2C%2C&sendInitialEvents=1",
+            ListRead::MostRecent,
+        ),
+    ] {
+        assert_eq!(ListRead::of_object(query).unwrap(), read, "{query}");
+    }
+    for version in ["x", "-1", "+1", "%2B1", "18446744073709551616"] {
+        let status = ListRead::of_object(&format!("resourceVersion={version}&limit=1")).unwrap_err();
+        assert_eq!((status.code, &*status.reason), (500, ""), "{status}");
+    }
 }
 
 #[test]

@@ -123,6 +123,8 @@ capture error-continue-and-version "$json" "$services?resourceVersion=1&continue
 capture error-list-too-large "$json" "$services?resourceVersion=999999999&resourceVersionMatch=NotOlderThan"
 capture error-list-too-large-protobuf "$proto" "$services?resourceVersion=999999999&resourceVersionMatch=NotOlderThan"
 capture error-list-exact-too-large "$json" "$services?resourceVersion=999999999&resourceVersionMatch=Exact"
+capture error-get-version "$json" "$services/a?resourceVersion=x"
+capture error-get-version-protobuf "$proto" "$services/a?resourceVersion=x"
 capture error-watch-version "$json" "$services?$new&resourceVersion=x"
 capture error-watch-version-name "$json" "$services?$new&resourceVersion=x&fieldSelector=metadata.name%3Da"
 capture error-watch-version-custom "$json" "$widgets?$new&resourceVersion=x"

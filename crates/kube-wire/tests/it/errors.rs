@@ -3,7 +3,7 @@
 use kube_wire::{
     continue_token,
     frame::{self, read::WatchEvent},
-    list_options::{ListRequest, WatchRequest},
+    list_options::{ListRead, ListRequest, WatchRequest},
     object::Encoding,
     resource::GroupVersionResource,
     resource_version::ResourceVersion,
@@ -77,6 +77,9 @@ fn options_are_refused_as_by_the_api_server() {
         ("error-continue-and-version", "services", format!("resourceVersion=1&continue={valid}")),
     ] {
         check(name, &ListRequest::parse(&query, &selectable(resource)).unwrap_err());
+    }
+    for name in ["error-get-version", "error-get-version-protobuf"] {
+        check(name, &ListRead::of_object("resourceVersion=x&limit=y").unwrap_err());
     }
     for (name, resource, query) in [
         ("error-watch-version", "services", "resourceVersion=x"),

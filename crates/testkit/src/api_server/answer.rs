@@ -156,12 +156,11 @@ async fn reply(server: &Arc<Server>, question: &Question, entry: &Entry) -> Repl
     }
     let form = match Form::negotiate(question.header(ACCEPT), &kind.id()) {
         Ok(form) => form,
-        Err(status) => return Reply::error(&status, Form::JSON),
+        Err(status) => return Reply::error(&status, Form::of_error(question.header(ACCEPT))),
     };
-    object(server, question, &path, &kind, &user, form).await.unwrap_or_else(|status| {
-        let form = Form { protobuf: form.protobuf, shape: Shape::Whole };
-        Reply::error(&status, form)
-    })
+    object(server, question, &path, &kind, &user, form)
+        .await
+        .unwrap_or_else(|status| Reply::error(&status, Form::of_error(question.header(ACCEPT))))
 }
 
 fn plain(server: &Server, question: &Question, user: &User) -> Reply {

@@ -36,14 +36,15 @@ pub(crate) struct Scope {
 }
 
 impl Scope {
-    /// A selector narrows the scope as `generic/registry/store.go` does: first to a namespace, then to a name in it.
+    /// A selector narrows the scope as `generic/registry/store.go` does: first to a namespace, then to a name in it; but not behind a token
+    /// (`selection_predicate.go`), be it of a page that was narrowed.
     pub(crate) fn new(kind: &Kind, namespace: Option<&str>, options: &Options) -> Self {
-        let selected =
-            options.fields.exactly("metadata.namespace").filter(|ns| kind.namespaced && !ns.is_empty());
+        let exactly = |field| options.fields.exactly(field).filter(|_| options.token.is_empty());
+        let selected = exactly("metadata.namespace").filter(|ns| kind.namespaced && !ns.is_empty());
         let namespace = namespace.or(selected);
         let prefix = namespace.filter(|_| kind.namespaced).map_or_else(String::new, |ns| format!("{ns}/"));
         let reachable = !kind.namespaced || namespace.is_some();
-        let name = options.fields.exactly("metadata.name").filter(|name| reachable && !name.is_empty());
+        let name = exactly("metadata.name").filter(|name| reachable && !name.is_empty());
         let single = name.map(|name| format!("{prefix}{name}"));
         Self { prefix, single }
     }

@@ -74,6 +74,18 @@ impl Form {
         Err(Status::not_acceptable(if known { ACCEPTED } else { AVAILABLE }))
     }
 
+    /// The form of an error: it is turned into nothing else, is there in protobuf of every kind, and is JSON for who accepts neither.
+    pub(crate) fn of_error(accept: &str) -> Self {
+        let form = |clause: &str| {
+            let mut parts = clause.split(';').map(str::trim);
+            let media = parts.next().filter(|_| !parts.any(|part| part.starts_with("as=")))?;
+            let protobuf = media == "application/vnd.kubernetes.protobuf";
+            let known = protobuf || ["application/json", "application/*", "*/*"].contains(&media);
+            known.then_some(Self { protobuf, shape: Shape::Whole })
+        };
+        accept.split(',').find_map(form).unwrap_or(Self::JSON)
+    }
+
     pub(crate) fn content_type(self, watch: bool) -> &'static str {
         match (self.protobuf, watch) {
             (false, _) => "application/json",

@@ -10,6 +10,7 @@
 mod answered;
 mod decoded;
 mod indifferent;
+mod offline;
 mod whole;
 
 use std::collections::BTreeMap;
@@ -147,7 +148,7 @@ async fn compared(node: &HubNode, token: &str, seed: usize) -> Result<String> {
     let server = node.api_server.strip_prefix("https://").context("https")?;
     let [real, hub] = [server, "127.0.0.1:10268"].map(|at| endpoint(&node.authority, at, token));
     let (real, hub) = (real?, hub?);
-    let mut report = Vec::new();
+    let (mut report, mut told) = (Vec::new(), Vec::new());
     for (root, resource, template) in subjects() {
         let (typed, namespaced) = (root == "/api/v1", resource != "places");
         let subject = Subject { root: root.to_owned(), resource: resource.to_owned(), namespaced, template };
@@ -230,7 +231,9 @@ async fn compared(node: &HubNode, token: &str, seed: usize) -> Result<String> {
             }
             report.extend(whole::walk(&subject, [&real, &hub], seed).await?);
         }
+        told.push(offline::told(&subject, [&real, &hub], seed, typed).await?);
     }
+    report.extend(offline::compared(node, &told, [&real, &hub]).await?);
     Ok(report.join("\n"))
 }
 

@@ -1,12 +1,12 @@
-//! First lists that break off, and servers that refuse.
+//! First lists that break off, servers that refuse, and pages that a server loses.
 
 use std::time::Duration;
 
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
-use super::site::{JSON, Lines, SERVICES, SOON, Site, WIDGETS, get, names, widget};
-use testkit::api_server::RequestRecord;
+use super::site::{JSON, Lines, SERVICES, SOON, Site, WIDGETS, get, names, service, widget};
+use testkit::{api_server::RequestRecord, client::connection::Endpoint};
 
 /// The most that a page of the hub's own lists holds.
 const PAGE: usize = 2000;
@@ -283,4 +283,39 @@ async fn to_head_there_is_no_answer_as_at_the_api_server() {
             assert_eq!(answer.status, 405, "{what}: {path}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_list_that_a_selector_narrows_to_a_namespace_has_all_its_pages() {
+    let site = Site::started().await;
+    // By their keys some stand before the namespace's own name, and some behind it.
+    let all = ["a-0", "a-1", "z-0", "z-1"];
+    for name in all {
+        site.server.cluster().create("services", service("m", name, 1)).unwrap();
+    }
+    site.server.cluster().create("services", service("n", "other", 1)).unwrap();
+    site.caught_up(SERVICES, &["a-0", "a-1", "z-0", "z-1", "other"]).await;
+    let (hub, server) = (site.plain(), site.direct());
+    let narrowed = format!("{SERVICES}?limit=1&fieldSelector=metadata.namespace%3Dm");
+    let walked = async |first: &Endpoint, then: &Endpoint| {
+        let mut found = Vec::new();
+        let (mut from, mut token) = (first, String::new());
+        while found.len() < 10 {
+            let (status, page) = get(from, &format!("{narrowed}&continue={token}")).await.unwrap();
+            assert_eq!(status, 200, "{page}");
+            found.extend(names(&page).into_iter().map(str::to_owned));
+            let Some(next) = page["metadata"]["continue"].as_str().filter(|token| !token.is_empty()) else {
+                break;
+            };
+            (from, token) = (then, next.to_owned());
+        }
+        found
+    };
+    // As a real API server does: the second page counts from all namespaces.
+    assert_eq!(walked(&server, &server).await, ["a-0", "a-0", "a-1", "z-0", "z-1"]);
+    assert_eq!(walked(&hub, &hub).await, all);
+    assert_eq!(walked(&server, &hub).await, all, "which gave the first page is all the same");
+    site.server.cut();
+    site.offline().await;
+    assert_eq!(walked(&hub, &hub).await, all, "without a link");
 }

@@ -4,7 +4,7 @@ use anyhow::Result;
 use kube_wire::frame::read::{ITEM_MAX, ListReader, WatchEvent, WatchReader};
 use kube_wire::object::{Encoding, Object};
 use kube_wire::status::Status;
-use testkit::differential::{Case, Landmarks, Said, Verb, is_written, list_metadata};
+use testkit::differential::{self, Case, Landmarks, Said, Verb, is_written, list_metadata};
 
 /// A part of an answer: what it is, and its bytes.
 #[derive(Debug, PartialEq, Eq)]
@@ -62,6 +62,17 @@ pub(super) fn decoded(case: &Case, said: &Said, landmarks: &Landmarks) -> Result
             events.into_iter().filter_map(event).collect()
         }
     }))
+}
+
+/// The token of a page for the next one, in whatever encoding; none on the last.
+pub(super) fn token(said: &Said) -> Result<Option<String>> {
+    let kind = said.headers.get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    if !kind.starts_with("application/vnd.kubernetes.protobuf") {
+        return Ok(differential::token(said));
+    }
+    let mut reader = ListReader::new(Encoding::Protobuf, ITEM_MAX);
+    reader.push(&said.body, &mut Vec::new())?;
+    Ok(Some(reader.finish()?.continue_token).filter(|token| !token.is_empty()))
 }
 
 /// An event; nothing if servers are free to send it or not.

@@ -1,0 +1,138 @@
+//! Errors that the hub says itself, without a link: the API server's words, in the encoding in which that says them.
+
+use kube_wire::{continue_token, status::Status};
+use testkit::client::connection::Endpoint;
+
+use super::site::{SERVICES, Site, get, names, service};
+
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+/// How clients ask, and whether an error comes in protobuf: it is turned into nothing else, so what asks for that accepts no error.
+const FORMS: [(&str, bool); 7] = [
+    ("application/json", false),
+    (PROTOBUF, true),
+    ("application/vnd.kubernetes.protobuf,application/json", true),
+    ("application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1", false),
+    (
+        "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/vnd.kubernetes.protobuf",
+        true,
+    ),
+    (
+        "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+        false,
+    ),
+    ("application/json;as=Table;g=meta.k8s.io;v=v1,application/vnd.kubernetes.protobuf", true),
+];
+
+/// Status, content type and body.
+async fn said(endpoint: &Endpoint, path: &str, accept: &str) -> (u16, String, Vec<u8>) {
+    let mut answer = endpoint.get(path, accept).await.unwrap();
+    let body = answer.bytes().await.unwrap().to_vec();
+    let content_type = answer.headers["content-type"].to_str().unwrap().to_owned();
+    (answer.status.as_u16(), content_type, body)
+}
+
+#[tokio::test]
+async fn an_error_is_said_in_the_encoding_in_which_the_api_server_says_it() {
+    let site = Site::started().await;
+    site.server.cluster().create("services", service("a", "odd", 1)).unwrap();
+    site.caught_up(SERVICES, &["odd"]).await;
+    let (hub, server) = (site.plain(), site.direct());
+    let object = "/api/v1/namespaces/a/services/odd";
+    let none = "/api/v1/namespaces/a/services/none";
+    for path in [object, none] {
+        // The right to read them is learned.
+        get(&hub, path).await.unwrap();
+    }
+    let malformed = |path: &str| format!("{path}?resourceVersion=junk");
+    let asked = [
+        (malformed(object), 500),
+        (malformed(none), 500),
+        (none.to_owned(), 404),
+        (malformed(SERVICES), 400),
+    ];
+    let mut told = Vec::new();
+    for (path, status) in &asked {
+        for (accept, protobuf) in
+            FORMS.iter().filter(|(accept, _)| !path.starts_with(SERVICES) || !accept.contains("as=Partial"))
+        {
+            let (code, content_type, body) = said(&server, path, accept).await;
+            assert_eq!((code, content_type == PROTOBUF), (*status, *protobuf), "{path} ({accept})");
+            told.push((path, *accept, (code, content_type, body)));
+        }
+    }
+    site.server.cut();
+    site.offline().await;
+    for (path, accept, (code, content_type, body)) in told {
+        let hub = said(&hub, path, accept).await;
+        assert_eq!((hub.0, &hub.1), (code, &content_type), "{path} ({accept})");
+        let read = if content_type == PROTOBUF { Status::from_protobuf } else { Status::from_json };
+        assert!(read(&body).is_some(), "{path} ({accept})");
+        assert_eq!(read(&hub.2), read(&body), "{path} ({accept})");
+    }
+    // As a real API server ends it.
+    let (_, _, body) = said(&hub, &asked[0].0, "application/json").await;
+    assert_eq!(
+        String::from_utf8_lossy(&body),
+        "{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{},\"status\":\"Failure\",\"message\":\"resourceVersion: Invalid value: \
+         \\\"junk\\\": strconv.ParseUint: parsing \\\"junk\\\": invalid syntax\",\"code\":500}\n"
+    );
+}
+
+#[tokio::test]
+async fn of_one_object_nothing_is_asked_but_its_version() {
+    let site = Site::started().await;
+    site.server.cluster().create("services", service("a", "odd", 1)).unwrap();
+    site.caught_up(SERVICES, &["odd"]).await;
+    let (hub, server) = (site.plain(), site.direct());
+    let object = "/api/v1/namespaces/a/services/odd";
+    assert_eq!(get(&hub, object).await.unwrap().0, 200);
+    let version = site.server.cluster().revision();
+    let queries = [
+        "limit=junk&timeoutSeconds=junk".to_owned(),
+        "labelSelector=a%3D%3D%3Db&fieldSelector=x%3Dy&sendInitialEvents=true".to_owned(),
+        format!("resourceVersionMatch=Junk&resourceVersion={version}&limit=1"),
+        format!("resourceVersionMatch=Exact&resourceVersion={version}"),
+        "continue=junk&resourceVersion=0".to_owned(),
+        "resourceVersionMatch=Exact".to_owned(),
+    ];
+    let mut told = Vec::new();
+    for query in &queries {
+        let path = format!("{object}?{query}");
+        let said = get(&server, &path).await.unwrap();
+        assert_eq!(said.0, 200, "{query}");
+        told.push((path, said));
+    }
+    site.server.cut();
+    site.offline().await;
+    for (path, said) in told {
+        assert_eq!(get(&hub, &path).await.unwrap(), said, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn behind_a_token_is_the_rest_of_a_list_whatever_it_names() {
+    let site = Site::started().await;
+    for name in ["a", "b", "c"] {
+        site.server.cluster().create("services", service("a", name, 1)).unwrap();
+    }
+    site.caught_up(SERVICES, &["a", "b", "c"]).await;
+    let (hub, server) = (site.plain(), site.direct());
+    let list = "/api/v1/namespaces/a/services";
+    let (_, page) = get(&server, &format!("{list}?limit=1")).await.unwrap();
+    let token = page["metadata"]["continue"].as_str().unwrap();
+    let path = format!("{list}?limit=1&fieldSelector=metadata.name%3Db&continue={token}");
+    // There is more to be looked at behind it, from where on a token says.
+    let rest = async |endpoint: &Endpoint| {
+        let (status, page) = get(endpoint, &path).await.unwrap();
+        assert_eq!((status, names(&page)), (200, vec!["b"]));
+        let token = page["metadata"]["continue"].as_str().unwrap_or_else(|| panic!("no token: {page}"));
+        let position = continue_token::decode(token).unwrap();
+        (position.at, position.start)
+    };
+    let told = rest(&server).await;
+    assert_eq!(rest(&hub).await, told, "with a link");
+    site.server.cut();
+    site.offline().await;
+    assert_eq!(rest(&hub).await, told, "without one");
+}

@@ -1,0 +1,180 @@
+//! The same without a link: what the API server said while it could be asked, and what the hub says to that in a cut. Objects that nobody writes
+//! meanwhile are to be the same, in the same order and in every form, on all pages of a list together and in each watch; where the hub may refuse
+//! stands in [`Case::refused_offline`].
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use e2e::eventually;
+use e2e::hub::HubNode;
+use futures::future::try_join_all;
+use testkit::client::connection::Endpoint;
+use testkit::differential::{self, Case, Landmarks, Said, Subject, Verb, is_same, pages};
+
+use super::decoded::{is_good, token};
+use super::whole::written;
+use super::{AT_ONCE, Found, Pair, drawn};
+
+/// How long rights, tokens and the cells of tables take to be stored.
+const STORED: Duration = Duration::from_secs(4);
+
+/// How soon a black hole is to be noticed: in 5 s (docs/adr/0017-idle-link.md), and what a busy machine takes to ask.
+const NOTICED: Duration = Duration::from_secs(10);
+
+/// The least share of the requests that the API server answers with objects, in percent; the hub has to answer all of these but for what it may refuse.
+const GOOD: usize = 50;
+
+/// What the API server said about one resource.
+pub(super) struct Told {
+    subject: Subject,
+    typed: bool,
+    landmarks: Landmarks,
+    said: Vec<(Case, Vec<Said>)>,
+}
+
+/// What the hub said to one request otherwise.
+struct Other<'a> {
+    case: &'a Case,
+    real: &'a [Said],
+    found: (String, String),
+}
+
+/// Writes objects anew, shows the hub all of them as `kubectl get` does, and asks the API server what the hub is to be asked.
+pub(super) async fn told(
+    subject: &Subject,
+    servers: [&Endpoint; 2],
+    seed: usize,
+    typed: bool,
+) -> Result<Told> {
+    let [real, hub] = servers;
+    let landmarks = written(subject, servers).await?;
+    let table = "application/json;as=Table;g=meta.k8s.io;v=v1";
+    let mut shown = hub.get(&subject.path(false), table).await?;
+    shown.bytes().await?;
+    ensure!(shown.status == 200, "{}, as a table: {}", subject.resource, shown.status);
+    let said = asked(drawn(seed, typed), async |case| {
+        differential::told(real, case, subject, &landmarks, token).await
+    })
+    .await?;
+    Ok(Told { subject: subject.clone(), typed, landmarks, said })
+}
+
+/// Everything that a server says to each.
+async fn asked(
+    mut cases: Vec<Case>,
+    ask: impl AsyncFn(&Case) -> Result<Vec<Said>>,
+) -> Result<Vec<(Case, Vec<Said>)>> {
+    // What takes its time together, or each batch waits for one of them.
+    cases.sort_by_key(|case| case.verb == Verb::Watch);
+    let mut all = Vec::new();
+    for some in cases.chunks(AT_ONCE) {
+        all.extend(some.iter().cloned().zip(try_join_all(some.iter().map(|case| ask(case))).await?));
+    }
+    Ok(all)
+}
+
+/// Cuts the node's link, asks the hub what the API server was asked, and says what differs: each difference, one of a kind.
+pub(super) async fn compared(node: &HubNode, told: &[Told], servers: [&Endpoint; 2]) -> Result<Vec<String>> {
+    let [real, hub] = servers;
+    tokio::time::sleep(STORED).await;
+    node.black_hole(true).await?;
+    let said = in_the_cut(hub, told).await;
+    node.black_hole(false).await?;
+    let mut report = Vec::new();
+    for (told, said) in told.iter().zip(said?) {
+        report.extend(told.compared(real, &said).await?);
+    }
+    Ok(report)
+}
+
+/// What the hub says, once it knows that there is no link.
+async fn in_the_cut(hub: &Endpoint, told: &[Told]) -> Result<Vec<Vec<(Case, Vec<Said>)>>> {
+    eventually("the hub notices the black hole", NOTICED, || async {
+        let mut answer = hub.get("/api/v1/services?resourceVersion=0", "application/json").await?;
+        answer.bytes().await?;
+        let warning = answer.headers.get("warning").and_then(|warning| warning.to_str().ok());
+        ensure!(warning.unwrap_or_default().contains("no link"), "{} {warning:?}", answer.status);
+        Ok(())
+    })
+    .await?;
+    let mut all = Vec::new();
+    for told in told {
+        let cases = told.said.iter().map(|(case, _)| case.clone()).collect();
+        let said = asked(cases, async |case| pages(hub, case, &told.subject, &told.landmarks, token).await);
+        all.push(said.await?);
+    }
+    Ok(all)
+}
+
+impl Told {
+    /// Of what differs the API server is asked again: that others wrote meanwhile says nothing of the hub.
+    #[allow(clippy::print_stdout, reason = "how many were asked is what the run is read for")]
+    async fn compared(&self, real: &Endpoint, hub: &[(Case, Vec<Said>)]) -> Result<Vec<String>> {
+        let Self { subject, landmarks, said, .. } = self;
+        let (mut good, mut refused, mut of_others) = (0, 0, 0);
+        let mut differing = Vec::new();
+        for ((case, real), (_, hub)) in said.iter().zip(hub) {
+            for said in real.iter().take(1) {
+                good += usize::from(is_good(case, said, landmarks)?);
+            }
+            match self.found(case, real, hub)? {
+                Some(Found::Same) => {}
+                Some(Found::OfOthers) => of_others += 1,
+                Some(Found::Difference(kind, example)) => {
+                    differing.push(Other { case, real, found: (kind, example) });
+                }
+                None => refused += 1,
+            }
+        }
+        let mut kinds = std::collections::BTreeMap::<String, (usize, String)>::new();
+        for Other { case, real: before, found: (kind, example) } in differing {
+            let after = differential::told(real, case, subject, landmarks, token).await?;
+            if case.verb != Verb::Watch && !is_same(before, &after) {
+                of_others += 1;
+            } else {
+                kinds.entry(kind).or_insert((0, example)).0 += 1;
+            }
+        }
+        let (resource, asked) = (&subject.resource, said.len());
+        let differ: usize = kinds.values().map(|(count, _)| count).sum();
+        println!(
+            "{resource}, without a link: of {asked} requests, {good} of them with objects, the hub refused {refused} that it may refuse; {differ} \
+             differ, and {of_others} in what others wrote meanwhile"
+        );
+        ensure!(good * 100 >= asked * GOOD, "{resource}, without a link: too few have objects");
+        ensure!(of_others * 20 <= asked, "{resource}: others write too much for a comparison");
+        let each = kinds.into_iter();
+        Ok(each
+            .flat_map(|(kind, (count, example))| {
+                [format!("{resource}, without a link: {count} x {kind}"), example]
+            })
+            .collect())
+    }
+
+    /// What the comparison of all pages comes to; nothing if the hub refuses what it may.
+    fn found(&self, case: &Case, real: &[Said], hub: &[Said]) -> Result<Option<Found>> {
+        let Self { subject, typed, landmarks, .. } = self;
+        if let (Some(status), [only]) = (case.refused_offline(*typed), hub)
+            && only.reply.status == status
+        {
+            return Ok(None);
+        }
+        if real.len() != hub.len() {
+            let statuses =
+                |said: &[Said]| -> Vec<u16> { said.iter().map(|said| said.reply.status).collect() };
+            let (path, accept) = case.request(subject, landmarks);
+            let kind = format!("pages {:?} | {:?}", statuses(real), statuses(hub));
+            return Ok(Some(Found::Difference(kind, format!("{path} ({accept})\n  {real:?}\n  {hub:?}"))));
+        }
+        let mut all = Found::Same;
+        for (real, hub) in real.iter().zip(hub) {
+            let pair = Pair { case: case.clone(), real: real.clone(), hub: hub.clone() };
+            match pair.difference(subject, landmarks)? {
+                Found::Same => {}
+                Found::OfOthers => all = Found::OfOthers,
+                difference @ Found::Difference(..) => return Ok(Some(difference)),
+            }
+        }
+        Ok(Some(all))
+    }
+}
