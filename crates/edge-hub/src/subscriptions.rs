@@ -250,7 +250,7 @@ impl Subscriptions {
     }
 
     /// No longer shares the stream of a resource: it ends, unless the hub reads it itself. Watches on it that are open go on then; they
-    /// are reviewed as before.
+    /// are reviewed as before. Without a link what is held cannot be had again, and it ends as soon as there is one and nobody uses it.
     pub fn unshare(&self, resource: &GroupVersionResource) {
         self.release(&Key::pooled(resource), |kept| kept.shared = false, |kept| kept.own);
     }
@@ -264,8 +264,13 @@ impl Subscriptions {
         let mut open = self.open.lock();
         if let Some(entry) = open.get_mut(key) {
             release(&mut entry.kept);
-            if !still(&entry.kept) {
+            if still(&entry.kept) {
+                return;
+            }
+            if self.reflector.is_linked() {
                 self.close(&mut open, key);
+            } else {
+                entry.unused = self.idle;
             }
         }
     }

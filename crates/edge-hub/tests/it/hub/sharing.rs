@@ -258,6 +258,43 @@ async fn services_that_are_no_longer_shared_and_that_no_filter_needs_are_closed(
     assert_eq!(site.upstream_watches(SERVICES), 0);
 }
 
+/// It cannot be had again then, and whoever takes it out of a file by mistake puts it back.
+#[tokio::test]
+async fn what_is_no_longer_shared_without_a_link_is_held_until_there_is_one() {
+    let (mut site, file) = with_configuration("poolScopeResources: [/v1/services]\n").await;
+    site.set("--disabled-resource-filters", "servicetopology");
+    site.start();
+    site.linked().await;
+    site.server.cluster().create("services", service("a", "s", 1)).unwrap();
+    site.caught_up(SERVICES, &["s"]).await;
+    site.server.cut();
+    site.offline().await;
+    let (_, list) = get(&site.plain(), &format!("{SERVICES}?resourceVersion=0")).await.unwrap();
+    let path = format!("{SERVICES}?watch=1&resourceVersion={}", version(&list));
+    let watch = Lines::open(&site.plain(), &path).await;
+    let said = async |site: &Site, what: &str, times: usize| {
+        let log = || std::fs::read_to_string(site.log_file()).unwrap_or_default();
+        site.until(what, async || log().matches(what).count() == times).await;
+    };
+    std::fs::write(&file, "poolScopeResources: []\n").unwrap();
+    said(&site, "no longer shared", 1).await;
+    let held =
+        async |site: &Site| get(&site.plain(), &format!("{SERVICES}?resourceVersion=0")).await.unwrap();
+    assert_eq!(names(&held(&site).await.1), ["s"]);
+    std::fs::write(&file, "poolScopeResources: [/v1/services]\n").unwrap();
+    said(&site, "shared from now on", 1).await;
+    site.kill();
+    site.start();
+    site.answers().await;
+    assert_eq!(names(&held(&site).await.1), ["s"], "the disk has it as well");
+    drop(watch);
+    std::fs::write(&file, "poolScopeResources: []\n").unwrap();
+    said(&site, "no longer shared", 2).await;
+    site.server.heal();
+    site.linked().await;
+    site.until("it is closed", async || site.upstream_watches(SERVICES) == 0).await;
+}
+
 /// What clients have open, and what an earlier run left that nobody has asked for since.
 #[tokio::test]
 async fn what_is_passed_through_from_now_on_is_let_go() {
