@@ -2,12 +2,16 @@
 //!
 //! What counts as one is no cache's to say: that the API server itself no longer knows what came after that version, that what
 //! stands before it had cause to doubt what it held, or that it was restarted and more has happened than it has to keep on its disk.
+//!
+//! A restart goes on from the last change that was shown, which must be on the disk. That nothing else happened up to a version,
+//! which a bookmark says, need not be: an idle cluster would have the disk written without end. So whoever was shown such a version
+//! has none that is known if, after a restart, the API server no longer knows what came after the change before it.
 
 use std::collections::BTreeMap;
 
 use tokio::time::Instant;
 
-use super::{Guarantee, Model, Observation, Request, Session, Violation, version};
+use super::{Epoch, Guarantee, Model, Observation, Request, Session, Violation, version};
 
 /// The code of what has expired.
 const GONE: u16 = 410;
@@ -42,7 +46,7 @@ pub struct Reasons {
     pub forgotten: Vec<Forgotten>,
     /// When there was a doubt.
     pub doubtful: Vec<Doubtful>,
-    /// When what stands before the API server was restarted.
+    /// When what stands before the API server was restarted: what it goes on with is on its disk.
     pub restarts: Vec<Instant>,
     /// How many changes of a resource it has to know after a restart.
     pub kept: usize,
@@ -53,20 +57,39 @@ pub struct Reasons {
 struct Told {
     version: u64,
     at: Instant,
+    /// How many restores had been noticed then, at least.
+    epoch: usize,
+}
+
+impl Told {
+    /// The times that the version may be of.
+    fn epochs(self, model: &Model) -> impl Iterator<Item = &Epoch> {
+        model.epochs.iter().skip(self.epoch)
+    }
+
+    /// The last change up to the version: what a disk has at least.
+    fn stored(self, model: &Model) -> u64 {
+        let last = |epoch: &Epoch| {
+            let upto = epoch.revisions.partition_point(|revision| revision.rv <= self.version);
+            epoch.revisions[..upto].last().map_or(0, |revision| revision.rv)
+        };
+        self.epochs(model).map(last).min().unwrap_or(0)
+    }
 }
 
 impl Reasons {
     fn explain(&self, model: &Model, resource: &str, told: Told, until: Instant) -> bool {
         let is_of = |of: &Option<String>| of.as_ref().is_none_or(|of| of == resource);
-        let forgot = |one: &Forgotten| is_of(&one.resource) && one.since <= until && told.version < one.below;
+        let restarted = self.restarts.iter().any(|at| told.at <= *at && *at <= until);
+        let known = if restarted { told.stored(model) } else { told.version };
+        let forgot = |one: &Forgotten| is_of(&one.resource) && one.since <= until && known < one.below;
         let doubted = |one: &Doubtful| {
             is_of(&one.resource) && one.from <= until && one.until.is_none_or(|end| told.at <= end)
         };
-        let restarted = self.restarts.iter().any(|at| told.at <= *at && *at <= until);
         let since = |revisions: &[super::Revision]| {
             revisions.len() - revisions.partition_point(|revision| revision.rv <= told.version)
         };
-        let is_long = || model.epochs.iter().any(|epoch| since(&epoch.revisions) > self.kept);
+        let is_long = || told.epochs(model).any(|epoch| since(&epoch.revisions) > self.kept);
         self.forgotten.iter().any(forgot) || self.doubtful.iter().any(doubted) || (restarted && is_long())
     }
 }
@@ -88,6 +111,7 @@ pub fn check_expired(model: &Model, reasons: &Reasons, sessions: &[Session]) -> 
             }
             Request::List(_) | Request::WatchInitial { .. } => None,
         };
+        let shown = |version, time: &Instant| Some(Told { version, at: *time, epoch: session.epoch });
         for (at, (observation, time)) in session.observations.iter().zip(&session.times).enumerate() {
             let explained = |told: Told| reasons.explain(model, &session.resource, told, *time);
             // Each watch that goes on counts once.
@@ -111,12 +135,12 @@ pub fn check_expired(model: &Model, reasons: &Reasons, sessions: &[Session]) -> 
                 }
                 Observation::Error { .. } => {}
                 Observation::Page { rv, .. } | Observation::Bookmark { rv, .. } => {
-                    told = Some(Told { version: *rv, at: *time });
+                    told = shown(*rv, time);
                 }
                 // The state that a watch begins with is in no order.
                 Observation::Event(..)
                     if told.is_none() && matches!(session.request, Request::WatchInitial { .. }) => {}
-                Observation::Event(_, object) => told = Some(Told { version: version(object), at: *time }),
+                Observation::Event(_, object) => told = shown(version(object), time),
             }
         }
         if let Some(told) = told {

@@ -322,3 +322,54 @@ fn what_has_expired_has_a_reason() {
     first.handed_on = false;
     assert_eq!(check_expired(&model(), &Reasons::default(), &[first, again]), Ok(1));
 }
+
+/// A bookmark tells of a version to which a restart need not come back; of the change before it it must.
+#[test]
+fn a_restart_goes_on_from_the_last_change_that_was_shown() {
+    let began = Instant::now();
+    let at = |seconds| began + std::time::Duration::from_secs(seconds);
+    let gone = || Observation::Error { code: 410, message: String::new() };
+    // Told of version 7 at 10, after the change of version 5, and that it has expired at 20.
+    let mut first = session(Request::WatchAfter(5), vec![bookmark(7)], End::Broken);
+    first.times = vec![at(10)];
+    let mut back = session(Request::WatchAfter(7), vec![gone()], End::Clean);
+    back.times = vec![at(20)];
+    let is_explained = |model: &Model, restart: u64, since, below| {
+        let forgotten = vec![Forgotten { resource: None, since: at(since), below }];
+        let reasons = Reasons { forgotten, restarts: vec![at(restart)], kept: 40, ..Reasons::default() };
+        check_expired(model, &reasons, &[first.clone(), back.clone()]).is_ok()
+    };
+    // (when it was restarted, when it was compacted, below which version, whether that is a reason).
+    let table = [
+        (15, 12, 7, true),
+        (15, 12, 6, true),
+        (15, 5, 6, true),
+        (15, 18, 6, true),
+        (15, 12, 5, false),
+        (15, 21, 6, false),
+        (9, 12, 7, false),
+        (21, 12, 7, false),
+        (9, 12, 8, true),
+    ];
+    for (restart, since, below, explained) in table {
+        assert_eq!(is_explained(&model(), restart, since, below), explained, "{restart} {since} {below}");
+    }
+    let short =
+        Epoch { revisions: epoch().revisions.into_iter().filter(|revision| revision.rv < 5).collect() };
+    let restored = Model { epochs: vec![epoch(), short] };
+    assert!(is_explained(&restored, 15, 12, 5), "it may be of the time after the restore");
+    first.epoch = 1;
+    let longer = Model { epochs: vec![Epoch::default(), epoch()] };
+    let reasons = Reasons {
+        forgotten: vec![Forgotten { resource: None, since: at(12), below: 5 }],
+        restarts: vec![at(15)],
+        kept: 4,
+        ..Reasons::default()
+    };
+    let violation = check_expired(&longer, &reasons, &[first, back]).err();
+    assert_eq!(
+        violation.map(|violation| violation.guarantee),
+        Some(Guarantee::Resumable),
+        "it is not of the time before"
+    );
+}

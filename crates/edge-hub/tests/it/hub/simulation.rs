@@ -8,8 +8,9 @@
 //! second, where [`super::properties`] takes seconds over real sockets and with real processes.
 //!
 //! Each history has every fault of [`step::Fault`], in an order of its own, among writes and whatever else may happen. What clients
-//! saw is judged by `testkit::history`, which folds the writes and knows nothing of caches; and whoever is told 410 must have been given a reason, of those in [`reasons`]. Beside the node's clients there are those of a
-//! second identity, whose [`rights`] come and go: of what it may not read it must see nothing, as soon as the hub had to know.
+//! saw is judged by `testkit::history`, which folds the writes and knows nothing of caches; and whoever is told 410 must have been given
+//! a reason, of those in [`reasons`]. Beside the node's clients there are those of a second identity, whose [`rights`] come and go: of
+//! what it may not read it must see nothing, as soon as the hub had to know.
 
 mod bookmarks;
 mod doubt;
