@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use http::HeaderMap;
 use parking_lot::Mutex;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
@@ -43,6 +44,8 @@ pub struct ClientOptions {
     pub watch_timeout: Duration,
     /// The first pause after an error; it doubles up to 16 times this.
     pub backoff: Duration,
+    /// How long it is away after each watch that ended well, before it comes back with the version that it has.
+    pub away: Duration,
     /// Tells that something happens. With this, a client that is refused (403, 404) asks more seldom while nothing does: a history has minutes
     /// in which nothing happens, and most of its requests would be these.
     pub happens: Option<watch::Receiver<()>>,
@@ -60,6 +63,7 @@ impl ClientOptions {
             page_size: None,
             watch_timeout: Duration::from_mins(5),
             backoff: Duration::from_millis(20),
+            away: Duration::ZERO,
             happens: None,
         }
     }
@@ -141,6 +145,7 @@ impl Recorder {
             times: Vec::new(),
             open: None,
             epoch: self.epoch.load(Ordering::SeqCst),
+            handed_on: false,
         });
         Recording { sessions: self.sessions.clone(), index: sessions.len() - 1 }
     }
@@ -183,6 +188,13 @@ impl Recording {
     pub fn opened(&self) {
         if let Some(session) = self.sessions.lock().get_mut(self.index) {
             session.open = Some((Instant::now(), None));
+        }
+    }
+
+    /// Notes whether an answer is the API server's own, which has a header that nobody else gives.
+    pub fn answered(&self, headers: &HeaderMap) {
+        if let Some(session) = self.sessions.lock().get_mut(self.index) {
+            session.handed_on |= headers.contains_key("audit-id");
         }
     }
 

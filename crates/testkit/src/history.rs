@@ -4,6 +4,7 @@
 //! computes what a client had to see by folding the model: it knows nothing of caches, and nothing of how anybody serves.
 
 mod check;
+mod expired;
 mod initial;
 mod isolation;
 #[cfg(test)]
@@ -16,6 +17,7 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 pub use self::check::{Expected, check, check_converged, expected};
+pub use self::expired::{Doubtful, Forgotten, Reasons, check_expired};
 pub use self::isolation::{Denial, check_isolated};
 use crate::selector::{FieldSelector, LabelSelector};
 
@@ -210,6 +212,8 @@ pub struct Session {
     pub open: Option<(Instant, Option<Instant>)>,
     /// How many restores of the cluster had been noticed when it was asked: nothing that they undid may be shown.
     pub epoch: usize,
+    /// Whether any of it is an answer of the API server that was handed on: what handed it on need not have come so far itself.
+    pub handed_on: bool,
 }
 
 /// What clients of a watchable API rely on.
@@ -223,7 +227,7 @@ pub enum Guarantee {
     Unique,
     /// No event is left out, and none made up.
     Reliable,
-    /// A resumption goes on with the next event, or says 410; it is not silent.
+    /// A resumption goes on with the next event, or says 410 where that has a reason; it is not silent.
     Resumable,
     /// A bookmark is not ahead of what was delivered, and nothing before it follows.
     Bookmarkable,

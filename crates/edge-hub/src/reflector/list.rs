@@ -3,10 +3,10 @@
 
 use std::{io::Write, sync::Arc, time::Duration};
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use flate2::write::GzDecoder;
 use http::{HeaderValue, Request, Response, StatusCode, header};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use kube_wire::{
     frame::read::{ITEM_MAX, ListEnd, ListReader},
     object::{Encoding, Object},
@@ -188,9 +188,12 @@ pub(super) fn encoding(content_type: Option<&HeaderValue>) -> Encoding {
 pub(super) async fn refused(response: Response<Answer>) -> Ended {
     let code = response.status();
     let encoding = encoding(response.headers().get(header::CONTENT_TYPE));
-    let body = match http_body_util::Limited::new(response.into_body(), 1 << 20).collect().await {
+    let body = match Limited::new(response.into_body(), 1 << 20).collect().await {
         Ok(body) => body.to_bytes(),
-        Err(error) => return Ended::Unreadable(error.to_string()),
+        // Its code says enough.
+        Err(error) if error.is::<LengthLimitError>() => Bytes::new(),
+        // That says nothing of what is held.
+        Err(error) => return Ended::Link(UpstreamError::Broken(error)),
     };
     let status = match encoding {
         Encoding::Json => Status::from_json(&body),

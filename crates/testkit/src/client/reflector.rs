@@ -70,6 +70,7 @@ impl Reflector {
         let mut pauses = Pauses::new(self.options.backoff, self.options.happens.clone());
         loop {
             self.is_refused = false;
+            let watched = whole;
             let next = if whole {
                 self.watch().await
             } else if self.options.watch_list {
@@ -80,6 +81,9 @@ impl Reflector {
             match next {
                 Next::Resume => {
                     pauses.reset();
+                    if watched && !self.options.away.is_zero() {
+                        tokio::time::sleep(self.options.away).await;
+                    }
                     continue;
                 }
                 Next::BackOff => {}
@@ -147,7 +151,10 @@ impl Reflector {
         loop {
             let body = match self.endpoint.get(&self.options.path_with(&parameters), "application/json").await
             {
-                Ok(mut answer) if answer.status == 200 => answer.bytes().await,
+                Ok(mut answer) if answer.status == 200 => {
+                    recording.answered(&answer.headers);
+                    answer.bytes().await
+                }
                 Ok(mut answer) => return self.refused(&recording, &mut answer).await,
                 Err(error) => Err(error),
             };
@@ -230,6 +237,7 @@ impl Reflector {
                 Err(error) => return self.broken(&error),
             };
         recording.opened();
+        recording.answered(&answer.headers);
         let started = tokio::time::Instant::now();
         let mut buffer = Vec::new();
         let mut events = 0_usize;

@@ -42,6 +42,7 @@ fn session(request: Request, observations: Vec<Observation>, end: End) -> Sessio
         times: Vec::new(),
         open: None,
         epoch: 0,
+        handed_on: false,
     }
 }
 
@@ -263,4 +264,112 @@ fn who_was_denied_was_shown_nothing_and_had_nothing_open() {
         let found = violation.map(|violation| (violation.guarantee, violation.observation));
         assert_eq!(found, expected.map(|observation| (Guarantee::Isolation, observation)), "{what}");
     }
+}
+
+/// Which of these are told that what they were shown has expired, if nothing explains it.
+#[test]
+fn what_has_expired_has_a_reason() {
+    let began = Instant::now();
+    let at = |seconds| began + std::time::Duration::from_secs(seconds);
+    let gone = || Observation::Error { code: 410, message: String::new() };
+    // Told of version 3 at 10, and that it has expired at 20.
+    let mut first = session(Request::WatchAfter(2), rest()[..1].to_vec(), End::Broken);
+    first.times = vec![at(10)];
+    let mut back = session(Request::WatchAfter(3), vec![gone()], End::Clean);
+    back.times = vec![at(20)];
+    let told = [first.clone(), back.clone()];
+    let mut open = session(Request::WatchAfter(2), vec![rest()[0].clone(), gone()], End::Clean);
+    open.times = vec![at(10), at(20)];
+    let named = |name: &str| Some(name.to_owned());
+    let forgotten = |resource, since, below| Reasons {
+        forgotten: vec![Forgotten { resource, since: at(since), below }],
+        ..Reasons::default()
+    };
+    let doubtful = |resource, from, until: Option<u64>| Reasons {
+        doubtful: vec![Doubtful { resource, from: at(from), until: until.map(at) }],
+        ..Reasons::default()
+    };
+    let restarted = |seconds, kept| Reasons { restarts: vec![at(seconds)], kept, ..Reasons::default() };
+    // Versions 4 and 5 came after what it was told.
+    let cases = [
+        ("nothing happened", Reasons::default(), false),
+        ("it was compacted", forgotten(None, 15, 4), true),
+        ("it was defined anew", forgotten(named("things"), 15, 4), true),
+        ("another was defined anew", forgotten(named("others"), 15, 4), false),
+        ("it was compacted up to there", forgotten(None, 15, 3), false),
+        ("it was compacted later", forgotten(None, 21, 4), false),
+        ("there was a doubt", doubtful(None, 5, Some(10)), true),
+        ("there is a doubt", doubtful(named("things"), 20, None), true),
+        ("there was one of another", doubtful(named("others"), 5, None), false),
+        ("the doubt was over", doubtful(None, 5, Some(9)), false),
+        ("the doubt came later", doubtful(None, 21, None), false),
+        ("more came than a restart keeps", restarted(15, 1), true),
+        ("no more came than it keeps", restarted(15, 2), false),
+        ("it was restarted before", restarted(9, 1), false),
+    ];
+    for (what, reasons, explained) in &cases {
+        for sessions in [&told[..], std::slice::from_ref(&open)] {
+            let violation = check_expired(&model(), reasons, sessions).err();
+            let found = violation.map(|violation| violation.guarantee);
+            assert_eq!(found, (!explained).then_some(Guarantee::Resumable), "{what}");
+        }
+    }
+    first.handed_on = true;
+    assert_eq!(check_expired(&model(), &Reasons::default(), &[first.clone(), back.clone()]), Ok(0));
+    assert_eq!(check_expired(&model(), &Reasons::default(), &[back]), Ok(0), "it was told of nothing");
+    let mut again = after(3, rest()[1..].to_vec());
+    again.times = vec![at(20), at(20)];
+    first.handed_on = false;
+    assert_eq!(check_expired(&model(), &Reasons::default(), &[first, again]), Ok(1));
+}
+
+/// A bookmark tells of a version to which a restart need not come back; of the change before it it must.
+#[test]
+fn a_restart_goes_on_from_the_last_change_that_was_shown() {
+    let began = Instant::now();
+    let at = |seconds| began + std::time::Duration::from_secs(seconds);
+    let gone = || Observation::Error { code: 410, message: String::new() };
+    // Told of version 7 at 10, after the change of version 5, and that it has expired at 20.
+    let mut first = session(Request::WatchAfter(5), vec![bookmark(7)], End::Broken);
+    first.times = vec![at(10)];
+    let mut back = session(Request::WatchAfter(7), vec![gone()], End::Clean);
+    back.times = vec![at(20)];
+    let is_explained = |model: &Model, restart: u64, since, below| {
+        let forgotten = vec![Forgotten { resource: None, since: at(since), below }];
+        let reasons = Reasons { forgotten, restarts: vec![at(restart)], kept: 40, ..Reasons::default() };
+        check_expired(model, &reasons, &[first.clone(), back.clone()]).is_ok()
+    };
+    // (when it was restarted, when it was compacted, below which version, whether that is a reason).
+    let table = [
+        (15, 12, 7, true),
+        (15, 12, 6, true),
+        (15, 5, 6, true),
+        (15, 18, 6, true),
+        (15, 12, 5, false),
+        (15, 21, 6, false),
+        (9, 12, 7, false),
+        (21, 12, 7, false),
+        (9, 12, 8, true),
+    ];
+    for (restart, since, below, explained) in table {
+        assert_eq!(is_explained(&model(), restart, since, below), explained, "{restart} {since} {below}");
+    }
+    let short =
+        Epoch { revisions: epoch().revisions.into_iter().filter(|revision| revision.rv < 5).collect() };
+    let restored = Model { epochs: vec![epoch(), short] };
+    assert!(is_explained(&restored, 15, 12, 5), "it may be of the time after the restore");
+    first.epoch = 1;
+    let longer = Model { epochs: vec![Epoch::default(), epoch()] };
+    let reasons = Reasons {
+        forgotten: vec![Forgotten { resource: None, since: at(12), below: 5 }],
+        restarts: vec![at(15)],
+        kept: 4,
+        ..Reasons::default()
+    };
+    let violation = check_expired(&longer, &reasons, &[first, back]).err();
+    assert_eq!(
+        violation.map(|violation| violation.guarantee),
+        Some(Guarantee::Resumable),
+        "it is not of the time before"
+    );
 }

@@ -46,6 +46,23 @@ pub(super) fn start(
     start_variants(&OF_THE_NODE, endpoint, generation, backoff, recorder, happens)
 }
 
+/// Starts those of the node that are away most of the time, and come back with the version that they have.
+pub(super) fn start_of_away(
+    endpoint: impl Fn() -> Endpoint,
+    generation: usize,
+    backoff: Duration,
+    recorder: &Recorder,
+) -> Vec<(&'static str, TestClient)> {
+    [("services", SERVICES, 3), (WIDGET_ID, WIDGETS, 8)]
+        .map(|(id, path, seconds)| {
+            let mut options = ClientOptions::new(&format!("away {generation}"), path);
+            options.backoff = backoff;
+            (options.watch_timeout, options.away) = (Duration::from_secs(1), Duration::from_secs(seconds));
+            (id, TestClient::start(endpoint(), options, recorder).unwrap())
+        })
+        .into()
+}
+
 /// Starts those of an identity that is not the node.
 pub(super) fn start_of_another(
     endpoint: impl Fn() -> Endpoint,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use testkit::api_server::{Kind, access::User};
 
-use super::site::{SERVICES, Site, get, names, node, widget, widget_kind};
+use super::site::{SERVICES, Site, get, names, node, service, widget, widget_kind};
 
 const GADGETS: &str = "/apis/example.com/v1/gadgets";
 
@@ -50,7 +50,7 @@ async fn a_resource_that_is_not_there_yet_is_shared_once_it_is() {
 async fn a_right_that_is_taken_away_and_given_back() {
     let site = Site::started().await;
     let cluster = site.server.cluster();
-    cluster.create("services", super::site::service("a", "visible", 1)).unwrap();
+    cluster.create("services", service("a", "visible", 1)).unwrap();
     site.caught_up(SERVICES, &["visible"]).await;
     let access = cluster.access();
     access.add_token("t", User::service_account("a", "t"));
@@ -64,7 +64,7 @@ async fn a_right_that_is_taken_away_and_given_back() {
         state(&site, "services").await.is_some_and(|(state, _)| state == "refused")
     })
     .await;
-    cluster.create("services", super::site::service("a", "later", 1)).unwrap();
+    cluster.create("services", service("a", "later", 1)).unwrap();
     let (status, held) = get(&theirs, &list).await.unwrap();
     assert_eq!((status, names(&held)), (200, vec!["later", "visible"]), "not from what was held");
     access.set_authorizer(|_| true);
@@ -102,4 +102,32 @@ async fn who_was_refused_before_the_cut_sees_nothing_of_a_stream_of_its_own() {
             "{path}: {status} {said}"
         );
     }
+}
+
+/// What is held is as good as before: nobody is told that his version has expired.
+#[tokio::test]
+async fn a_refusal_that_breaks_off_is_no_reason_to_list_anew() {
+    let site = Site::started().await;
+    site.server.cluster().create("services", service("a", "before", 1)).unwrap();
+    site.caught_up(SERVICES, &["before"]).await;
+    let log = site.server.log();
+    log.clear();
+    site.server.fail(SERVICES, 500);
+    // Whatever else is asked for breaks off as well.
+    (0..12).for_each(|_| site.server.cut_after_bytes(15));
+    site.server.reset_connections();
+    let broke_off =
+        || log.totals(|asked| asked.path == SERVICES && asked.watch && asked.body_bytes == 15).requests;
+    site.until("a refusal broke off", async || broke_off() > 0).await;
+    site.server.heal();
+    site.server.cluster().create("services", service("a", "later", 1)).unwrap();
+    site.until("the watch goes on", async || {
+        let list = get(&site.plain(), &format!("{SERVICES}?resourceVersion=0")).await;
+        list.is_some_and(|(_, list)| names(&list) == ["before", "later"])
+    })
+    .await;
+    let is_list =
+        |query: &str| !query.contains("resourceVersion") && !query.split('&').any(|part| part == "limit=1");
+    let lists = log.totals(|asked| asked.path == SERVICES && !asked.watch && is_list(&asked.query)).requests;
+    assert_eq!(lists, 0, "it was listed anew");
 }

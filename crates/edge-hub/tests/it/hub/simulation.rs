@@ -8,14 +8,16 @@
 //! second, where [`super::properties`] takes seconds over real sockets and with real processes.
 //!
 //! Each history has every fault of [`step::Fault`], in an order of its own, among writes and whatever else may happen. What clients
-//! saw is judged by `testkit::history`, which folds the writes and knows nothing of caches. Beside the node's clients there are those of a
-//! second identity, whose [`rights`] come and go: of what it may not read it must see nothing, as soon as the hub had to know.
+//! saw is judged by `testkit::history`, which folds the writes and knows nothing of caches; and whoever is told 410 must have been given
+//! a reason, of those in [`reasons`]. Beside the node's clients there are those of a second identity, whose [`rights`] come and go: of
+//! what it may not read it must see nothing, as soon as the hub had to know.
 
 mod bookmarks;
 mod doubt;
 mod noticeable;
 mod parts;
 mod readers;
+mod reasons;
 mod rights;
 mod step;
 mod unseen;
@@ -95,6 +97,10 @@ fn every<S: Strategy<Value = Vec<Step>> + 'static>(history: fn() -> S, cases: u3
 #[test]
 fn every_guarantee_holds_in_every_history() {
     every(step::history, histories(Config::default().cases), file!());
+    let resumed = reasons::RESUMED.load(Ordering::Relaxed);
+    println!("watches that went on where nothing would have explained a 410: {resumed}");
+    let cases = usize::try_from(Config::default().cases).unwrap();
+    assert!(resumed >= cases, "too few come back for that to show anything");
 }
 
 /// One in four of as many.

@@ -56,6 +56,7 @@ impl World {
         let all = self.held_of_each().await;
         let from = self.cluster.revision();
         let to = from.saturating_sub(unseen.back).max(2);
+        self.gathered.restores();
         self.cluster.restore(to);
         self.define();
         for (name, content) in &unseen.writes {
@@ -89,6 +90,7 @@ impl World {
             let converged = self.converged(&self.clients).await;
             converged.unwrap_or_else(|behind| panic!("after an unseen restore: {behind}"));
         }
+        self.gathered.restored();
         self.recorder.restored();
         if noticeable {
             self.start_others();

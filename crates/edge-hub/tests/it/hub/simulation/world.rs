@@ -21,11 +21,12 @@ use super::{
     super::site::{JSON, service, widget, widget_kind},
     parts::{Hub, Servers, folder, tear},
     readers,
+    reasons::{self, Gathered},
     rights::{RESOURCES, Rights, TOKEN, plural},
     step::{Fault, Repair, Step},
 };
 
-const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
+pub(super) const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 
 /// How long, by the clock that stands still, anything may take that is to happen: longer than any pause of hub and clients.
 pub(super) const SOON: Duration = Duration::from_mins(3);
@@ -51,9 +52,11 @@ pub(super) struct World {
     pub(super) hub: Option<Hub>,
     pub(super) recorder: Recorder,
     pub(super) clients: Vec<(&'static str, TestClient)>,
-    /// Those of the second identity.
+    /// Those of the second identity, and those that come and go.
     others: Vec<(&'static str, TestClient)>,
     rights: Rights,
+    /// Why clients may be told that what they were shown has expired.
+    pub(super) gathered: Gathered,
     /// Which servers can be reached.
     pub(super) reachable: [bool; 2],
     readers: JoinSet<()>,
@@ -83,6 +86,7 @@ impl World {
             clients: Vec::new(),
             others: Vec::new(),
             rights,
+            gathered: Gathered::new(),
             reachable: [true; 2],
             readers: JoinSet::new(),
             ending: watch::channel(false).0,
@@ -98,7 +102,7 @@ impl World {
         Endpoint::within(self.port.clone())
     }
 
-    fn server(&self, number: usize) -> &FakeApiServer {
+    pub(super) fn server(&self, number: usize) -> &FakeApiServer {
         &self.servers.all[number]
     }
 
@@ -116,6 +120,8 @@ impl World {
         let happens = Some(&self.happens.subscribe());
         let another = || self.endpoint().with_token(TOKEN);
         self.others = history_clients::start_of_another(another, generation, BACKOFF, &recorder, happens);
+        let of_node = || self.endpoint();
+        self.others.extend(history_clients::start_of_away(of_node, generation, BACKOFF, &self.recorder));
     }
 
     /// Who asks for nothing is not reviewed: of the second identity the hub learns no more until its clients are back.
@@ -160,16 +166,13 @@ impl World {
         let _ = self.cluster.delete(id, &format!("{namespace}/o-{name}"));
     }
 
-    pub(super) fn define(&self) {
-        if self.cluster.get(CRDS, WIDGET_ID).is_none() {
-            self.cluster.create(CRDS, widget_kind().crd()).unwrap();
-        }
-    }
-
     pub(super) fn mend_all(&mut self) {
         for server in &self.servers.all {
             server.heal();
             server.lag(None);
+        }
+        for server in [0, 1] {
+            self.gathered.lags(server, false);
         }
         self.define();
         self.reachable = [true; 2];
@@ -212,12 +215,12 @@ impl World {
             Fault::Cut(Some(server)) => self.server(server).cut(),
             Fault::Cut(None) => self.servers.all.iter().for_each(FakeApiServer::cut),
             Fault::BlackHole(server) => self.server(server).black_hole(),
-            Fault::Compact(back) => self.cluster.compact(self.cluster.revision().saturating_sub(back)),
-            Fault::Lag(server) => self.server(server).lag(Some(self.cluster.revision())),
+            Fault::Compact(back) => self.compact(back),
+            Fault::Lag(server) => self.lag(server, Some(self.cluster.revision())),
             Fault::Restore(back) => self.restore(back).await,
             Fault::RestoreUnseen(ref unseen) => self.restore_unseen(unseen).await,
             // It may be gone already.
-            Fault::Undefine => _ = self.cluster.delete(CRDS, WIDGET_ID),
+            Fault::Undefine => self.undefine(),
             Fault::Kill(torn, down) => self.kill(torn, down).await,
             Fault::SlowReader => self.reader(false),
             Fault::StalledReader => self.reader(true),
@@ -245,7 +248,7 @@ impl World {
                 self.reachable[server] = true;
                 self.disturb();
             }
-            Repair::CatchUp(server) => self.server(server).lag(None),
+            Repair::CatchUp(server) => self.lag(server, None),
             Repair::Define => self.define(),
             Repair::Bookmarks => self.servers.all.iter().for_each(FakeApiServer::send_bookmarks),
             Repair::Allow(right) => self.rights.allow(RESOURCES[right]),
@@ -257,6 +260,7 @@ impl World {
         self.rights.disturb(false);
         let hub = self.hub.take().unwrap();
         hub.kill().await;
+        self.gathered.restarted();
         if torn > 0 {
             tear(self.root.path(), torn);
         }
@@ -270,8 +274,10 @@ impl World {
         self.mend_all();
         self.stop_clients().await;
         self.stop_others().await;
+        self.gathered.restores();
         self.cluster.restore(self.cluster.revision().saturating_sub(back).max(2));
         self.noticed().await;
+        self.gathered.restored();
         self.recorder.restored();
         self.restart_clients();
     }
@@ -357,6 +363,7 @@ impl World {
             return Err(format!("{violation}\n{:#?}", sessions[violation.session]));
         }
         let models = RESOURCES.map(|id| (id, self.cluster.history(id)));
+        reasons::check(self.gathered.reasons(), &models, &sessions)?;
         let (of_services, of_widgets): (Vec<_>, Vec<_>) =
             sessions.into_iter().partition(|session| session.resource == plural("services"));
         for ((_, model), of) in models.iter().zip([of_services, of_widgets]) {
