@@ -44,8 +44,11 @@ const SYNC: Duration = Duration::from_secs(2);
 /// How many times in a row something may be written meanwhile before files are brought into order all the same.
 const BUSY: u32 = 5;
 
-/// How many bytes a step of compaction may move between two syncs.
+/// How many bytes a step of compaction may move between two syncs, while there is not much to do.
 const COMPACTION: u64 = 4 << 20;
+
+/// How much more than twice what lives may stand in the files before compaction has to keep up with what is written, whoever waits for it.
+const SPARE: u64 = 16 << 20;
 
 /// How long after a whole list could not be stored that is tried again.
 const AGAIN: Duration = Duration::from_secs(10);
@@ -298,25 +301,7 @@ impl Storage {
             };
             let storage = self.clone();
             let patient = busy < BUSY && !ending;
-            let synced = tokio::task::spawn_blocking(move || {
-                storage.keep_unreadable();
-                // The waiting is done here, while the store takes what comes.
-                let unsynced = storage.store.lock().unsynced();
-                let waited = unsynced.wait();
-                let mut unstored = storage.unstored.lock();
-                let mut store = storage.store.lock();
-                store.settle(waited)?;
-                if patient && !store.is_durable() {
-                    return Ok::<_, Error>(false);
-                }
-                store.sync()?;
-                // All that was taken is on the disk.
-                unstored.retain(|_, unstored| unstored.hole.is_some());
-                drop(unstored);
-                store.compact_step(COMPACTION)?;
-                Ok(true)
-            })
-            .await;
+            let synced = tokio::task::spawn_blocking(move || storage.tend(patient)).await;
             match synced {
                 Ok(Ok(in_order)) => busy = if in_order { 0 } else { busy + 1 },
                 Ok(Err(error)) => warn!(%error, "what changed is not durable yet"),
@@ -327,6 +312,40 @@ impl Storage {
             }
         }
     }
+}
+
+impl Storage {
+    /// Makes durable what was written, and brings files into order unless something was written meanwhile and that may wait. Says whether it did.
+    fn tend(&self, patient: bool) -> Result<bool, Error> {
+        self.keep_unreadable();
+        // The waiting is done here, while the store takes what comes.
+        let unsynced = self.store.lock().unsynced();
+        let waited = unsynced.wait();
+        let mut unstored = self.unstored.lock();
+        let mut store = self.store.lock();
+        store.settle(waited)?;
+        if patient && !store.is_durable() {
+            drop(unstored);
+            let excess = excess(&store);
+            if excess > 0 {
+                store.compact_step(2 * excess)?;
+            }
+            return Ok(false);
+        }
+        store.sync()?;
+        // All that was taken is on the disk.
+        unstored.retain(|_, unstored| unstored.hole.is_some());
+        drop(unstored);
+        let budget = COMPACTION + 2 * excess(&store);
+        store.compact_step(budget)?;
+        Ok(true)
+    }
+}
+
+/// How many bytes stand in the files beyond what may: what is written under steady changes is as soon dead.
+fn excess(store: &Store) -> u64 {
+    let Statistics { length, live, .. } = store.statistics();
+    length.saturating_sub(2 * live + SPARE)
 }
 
 /// Whether the bodies are nobody else's business: they are encrypted on disk.

@@ -162,3 +162,23 @@ fn a_list_on_a_slow_disk_holds_up_nothing_else() {
     versions.sort();
     assert_eq!(versions.into_iter().map(ResourceVersion::get).collect::<Vec<_>>(), [3, 7, 7]);
 }
+
+#[tokio::test]
+async fn the_files_do_not_grow_with_what_is_written_while_it_is_written() {
+    let key = Key::pooled(&kube_wire::resource::GroupVersionResource::new("", "v1", "services"));
+    let (folder, disk) = (tempfile::tempdir().unwrap(), Arc::new(TestDisk::default()));
+    let (storage, mut cache) = listed(&disk, folder.path(), &key);
+    let (mut version, mut written) = (1, 0);
+    for patient in [false, true] {
+        for _ in 0..6 {
+            for _ in 0..200 {
+                version += 1;
+                storage.apply(&key, &[told(&mut cache, version, 64 << 10)]);
+            }
+            written += 200 * (64 << 10);
+            storage.tend(patient).unwrap();
+        }
+        let Statistics { length, live, .. } = storage.statistics();
+        assert!(length < 2 * live + 3 * SPARE, "{length} of {written}, {live} live");
+    }
+}
