@@ -181,7 +181,19 @@ impl Store {
     /// called again.
     pub fn sync(&mut self) -> Result<(), Error> {
         let busy = !self.is_durable();
-        self.flush()?;
+        if let Err(error) = self.flush() {
+            // A list that was too large for the disk leaves its room to what is smaller.
+            let unfinished = self.subscriptions.values_mut().filter(|one| !one.unfinished.is_empty());
+            let mut removed = false;
+            for subscription in unfinished {
+                subscription.remove_unfinished(self.disk.as_ref(), &mut self.names)?;
+                removed = true;
+            }
+            if !removed {
+                return Err(error);
+            }
+            self.flush()?;
+        }
         sync_names(self.disk.as_ref(), &self.place.dir, &mut self.names)?;
         self.clear()?;
         self.syncs += u64::from(busy);

@@ -66,7 +66,7 @@ impl Store {
         entry.away = entry.away.saturating_sub(1);
         let is_last = entry.generation == listed.generation;
         let files = |log: Option<Log>| log.iter().flat_map(Log::files).collect::<Vec<_>>();
-        entry.doomed.extend(files(listed.building));
+        entry.unfinished.extend(files(listed.building));
         if !is_last || listed.current.is_none() {
             entry.doomed.extend(files(listed.current));
             return;

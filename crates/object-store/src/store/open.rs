@@ -132,7 +132,7 @@ fn restore(
                 restored = Some(whole);
                 break;
             }
-            Loaded::Incomplete => subscription.doomed.extend(files_paths.into_iter().chain(replaced)),
+            Loaded::Incomplete => subscription.unfinished.extend(files_paths.into_iter().chain(replaced)),
             Loaded::Dropped => {
                 subscription.markers.extend(files_paths.into_iter().map(Marker::found));
                 break;

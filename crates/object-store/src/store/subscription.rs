@@ -35,6 +35,8 @@ pub(super) struct Subscription {
     pub(super) locked: Option<PathBuf>,
     /// Files to remove once all that was appended is durable.
     pub(super) doomed: Vec<PathBuf>,
+    /// Files of lists that were never whole: nothing has to be durable before they are removed.
+    pub(super) unfinished: Vec<PathBuf>,
     /// Words that all is dropped, to remove after them.
     pub(super) markers: Vec<Marker>,
     /// How many lists are being written elsewhere, whose files may still come.
@@ -190,7 +192,7 @@ impl Subscription {
         self.generation += 1;
         let log = Log::new(Identity { generation: self.generation, ..identity });
         let unfinished = self.building.replace(log);
-        self.doomed.extend(unfinished.iter().flat_map(Log::files));
+        self.unfinished.extend(unfinished.iter().flat_map(Log::files));
     }
 
     fn drop_all(&mut self, place: &Identity) {
@@ -198,7 +200,7 @@ impl Subscription {
         self.doomed.extend(logs.iter().flat_map(Log::files));
         self.doomed.append(&mut self.kept);
         self.locked = None;
-        if self.doomed.is_empty() && self.away == 0 {
+        if self.doomed.is_empty() && self.unfinished.is_empty() && self.away == 0 {
             return;
         }
         self.generation += 1;
@@ -251,7 +253,14 @@ impl Subscription {
             remove_all(disk, &mut log.replaced)?;
         }
         *names |= !self.doomed.is_empty();
-        remove_all(disk, &mut self.doomed)
+        remove_all(disk, &mut self.doomed)?;
+        self.remove_unfinished(disk, names)
+    }
+
+    /// The same of lists that were never whole, which takes no room.
+    pub(super) fn remove_unfinished(&mut self, disk: &dyn Disk, names: &mut bool) -> Result<(), Error> {
+        *names |= !self.unfinished.is_empty();
+        remove_all(disk, &mut self.unfinished)
     }
 
     /// Removes the words that all is dropped; what they drop must be gone for good, so not while more of it may come.
@@ -288,13 +297,15 @@ impl Subscription {
 
     /// Whether anything waits for the disk.
     pub(super) fn is_busy(&self) -> bool {
-        !self.doomed.is_empty() || !self.markers.is_empty() || self.logs().any(|log| !log.is_durable())
+        let removes = !self.doomed.is_empty() || !self.unfinished.is_empty();
+        removes || !self.markers.is_empty() || self.logs().any(|log| !log.is_durable())
     }
 
     /// Whether there is nothing to know about it.
     pub(super) fn is_forgotten(&self) -> bool {
         let nothing = self.current.is_none() && self.building.is_none() && self.kept.is_empty();
-        nothing && self.doomed.is_empty() && self.markers.is_empty() && self.away == 0
+        let removed = self.doomed.is_empty() && self.unfinished.is_empty();
+        nothing && removed && self.markers.is_empty() && self.away == 0
     }
 }
 

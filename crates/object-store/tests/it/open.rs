@@ -179,6 +179,23 @@ fn a_full_disk_is_told_and_forgotten() {
 }
 
 #[test]
+fn a_list_that_is_begun_anew_leaves_its_room_on_a_full_disk() {
+    let disk = SimDisk::default();
+    let mut store = script::open(&disk).0;
+    let (services, nodes) = (id("services"), id("nodes"));
+    store.append(&services, &[Record::Begin, put(1, 2, Change::Added)]).unwrap();
+    store.append(&nodes, &list(1)).unwrap();
+    store.sync().unwrap();
+    store.append(&services, &[Record::Begin]).unwrap();
+    store.append(&nodes, &[put(2, 6, Change::Modified)]).unwrap();
+    disk.fail(0, Fault::Error(io::ErrorKind::StorageFull, 0));
+    store.sync().unwrap();
+    disk.lose_power(0);
+    let restored = script::open(&disk).1;
+    assert_eq!((restored.len(), restored[0].version), (1, 6));
+}
+
+#[test]
 fn a_disk_that_stays_full_does_not_fill_the_memory() {
     let dir = tempfile::tempdir().unwrap();
     let (mut store, _) = Store::open(dir.path(), None).unwrap();
