@@ -48,6 +48,7 @@ use crate::{
     hub::{Hub, Named},
     metrics::Outcome,
     offline::documents::warning,
+    run::Sharing,
     subscriptions::{Carrier, Key, Owner, Progress, Subscription},
 };
 
@@ -153,12 +154,13 @@ pub async fn read(
     let alike = async { matches!(named.owner, Owner::User(_)) && hub.alike.is(&path.resource).await };
     let (alike, decision) = tokio::join!(alike, hub.may(&named.subject, &attributes));
     let owner = if alike { Owner::Users } else { named.owner.clone() };
-    let pooled = sharing.pools(&path.resource);
+    let own = wanted.key(path, &owner);
+    let shared = of_the_node(hub, &sharing, &wanted, &own);
     let mut only = None;
     match decision {
         Decision::Allowed => {}
         Decision::Unknown(ref why) | Decision::Passing(ref why) => {
-            match before::known(hub, &decision, &wanted, path, &named, &owner, pooled) {
+            match before::known(hub, &decision, &wanted, path, &named, &owner, shared.as_ref()) {
                 Before::Allowed => {}
                 Before::From(subscription) => only = Some(subscription),
                 Before::Never if matches!(decision, Decision::Passing(_)) => return refuse(busy(why)),
@@ -168,9 +170,9 @@ pub async fn read(
         Decision::Denied(why) => return refuse(Status::forbidden(&path.resource, &attributes.name, &why)),
         Decision::Unauthorized(_) => return refuse(Status::unauthorized()),
     }
-    let carrier = if pooled { Some(Carrier::node()) } else { named.carrier(caller.credential()) };
+    let carrier = if shared.is_some() { Some(Carrier::node()) } else { named.carrier(caller.credential()) };
     let Some(carrier) = carrier else { return Ok(Read::HandOn) };
-    let key = wanted.key(path, pooled, &owner);
+    let key = shared.unwrap_or(own);
     let scope = place(path).or_else(|| wanted.selected_namespace()).map_or(Scope::Cluster, Scope::Namespace);
     let asked = Asked {
         hub,
@@ -194,6 +196,16 @@ pub async fn read(
     let read = asked.answer(wanted, path, query).await;
     let read = handed_on::unless_filtered(filter, verb, read, || asked.not_yet())?;
     Ok(asked.tell_of_corrections(read))
+}
+
+/// What is fetched in the node's name and answers this: what is pooled, and of what looks alike to all the streams that the node has for itself. Whoever
+/// is answered from it has been reviewed.
+fn of_the_node(hub: &Hub, sharing: &Sharing, wanted: &Wanted, own: &Key) -> Option<Key> {
+    if sharing.pools(&own.resource) {
+        return Some(Key::pooled(&own.resource));
+    }
+    let has = own.owner == Owner::Users && hub.subscriptions.node_has(own, wanted.since());
+    has.then(|| Key { owner: Owner::Node, ..own.clone() })
 }
 
 /// The namespace that a request is about. Of a Namespace itself the path names itself, which is no place; that of anything else is one, also

@@ -25,8 +25,8 @@ pub(super) enum Before {
 }
 
 /// That a stream was fetched with the reader's own credential says that it was allowed once; it may have been refused since, which the
-/// authorizer remembers by no longer remembering the allowance. The node's own streams are its alone. Whom the API server is there to review, and
-/// cannot just now, nothing else is known of.
+/// authorizer remembers by no longer remembering the allowance. `shared`: what is fetched in the node's name and would answer it. Whom the API server is
+/// there to review, and cannot just now, nothing else is known of.
 pub(super) fn known(
     hub: &Hub,
     decision: &Decision,
@@ -34,15 +34,15 @@ pub(super) fn known(
     path: &ResourcePath,
     named: &Named,
     owner: &Owner,
-    pooled: bool,
+    shared: Option<&Key>,
 ) -> Before {
     if matches!(decision, Decision::Passing(_)) && *owner != Owner::Node && hub.upstream.is_up() {
         return Before::Never;
     }
     let remembers = |key: &Key| remembers(hub, named, key);
     let remembered = |key: &Key| *owner == Owner::Node || remembers(key);
-    let key = wanted.key(path, false, owner);
-    let shares = || pooled && hub.subscriptions.holds(&Key::pooled(&path.resource)) && remembers(&key);
+    let key = wanted.key(path, owner);
+    let shares = || shared.is_some_and(|shared| hub.subscriptions.holds(shared)) && remembers(&key);
     if hub.subscriptions.holds(&key) && remembered(&key) || shares() {
         return Before::Allowed;
     }

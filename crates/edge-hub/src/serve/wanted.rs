@@ -1,8 +1,9 @@
 //! What a read asks for, its options read: how it is reviewed, what it may be answered from, and where the API server would look.
 
 use kube_wire::{
-    list_options::{ListRead, ListRequest, WatchRequest},
+    list_options::{ListRead, ListRequest, WatchRequest, WatchStart},
     request::{ResourcePath, Verb},
+    resource_version::ResourceVersion,
     selectable_field::SelectableFields,
     status::Status,
     transcode,
@@ -93,6 +94,16 @@ impl Wanted {
             .map(Into::into)
     }
 
+    /// The version from which on it tells, or which it is of, if it names one.
+    pub(super) fn since(&self) -> Option<ResourceVersion> {
+        match self {
+            Self::List(ListRequest { read: ListRead::Exact(version), .. }) => Some(*version),
+            Self::List(ListRequest { read: ListRead::Continue { at, .. }, .. }) => *at,
+            Self::Watch(WatchRequest { start: WatchStart::After(version), .. }) => Some(*version),
+            Self::List(_) | Self::Watch(_) | Self::Get => None,
+        }
+    }
+
     pub(super) fn selectors(&self, path: &ResourcePath) -> (String, String) {
         match self {
             Self::List(request) => (request.labels.to_string(), request.fields.to_string()),
@@ -123,10 +134,7 @@ impl Wanted {
         }
     }
 
-    pub(super) fn key(&self, path: &ResourcePath, pooled: bool, owner: &Owner) -> Key {
-        if pooled {
-            return Key::pooled(&path.resource);
-        }
+    pub(super) fn key(&self, path: &ResourcePath, owner: &Owner) -> Key {
         let (labels, fields) = self.selectors(path);
         let namespace = place(path);
         Key {

@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use kube_wire::resource_version::ResourceVersion;
+use watch_cache::Cache;
+
 use super::{Entry, Key, Owner, Subscriptions};
 
 impl Subscriptions {
@@ -18,6 +21,18 @@ impl Subscriptions {
             return true;
         }
         self.is_stored(wanted) || wanted.wider().any(|wider| self.is_stored(&wider))
+    }
+
+    /// Whether what the node itself reads answers a user's request for `wanted` as well as a stream of the users would, from the version `since` on if that
+    /// is asked for. `wanted` is the users'.
+    pub fn node_has(&self, wanted: &Key, since: Option<ResourceVersion>) -> bool {
+        let of_node = Key { owner: Owner::Node, ..wanted.clone() };
+        let found = covering(&mut self.open.lock(), &of_node, &Owner::Node)
+            .map(|(_, entry)| entry.subscription.clone());
+        let Some(found) = found else { return self.is_stored(&of_node) && !self.holds(wanted) };
+        // Read when the lock is gone: a writer may be busy with it.
+        let reaches = |oldest: ResourceVersion| since.is_none_or(|since| oldest <= since);
+        !found.progress().borrow().is_gone() && found.read(Cache::oldest).is_some_and(reaches)
     }
 
     /// What covers `wanted` and is wider, and is held or was stored, if this user cannot read `wanted` from anything else yet: the narrowest

@@ -18,6 +18,7 @@ mod misconfigured;
 mod misplaced;
 mod newer;
 mod node_metric;
+mod node_streams;
 mod node_tokens;
 mod offline;
 mod openapi;

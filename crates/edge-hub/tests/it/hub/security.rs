@@ -477,7 +477,7 @@ async fn who_connects_and_shows_nothing_is_cut() {
     let friend = site.secure(Some(site.authority.client(&User::new("friend", &[])).unwrap()));
     let mut watch = Lines::open(&friend, "/api/v1/services?watch=1&resourceVersion=0").await;
     assert!(watch.brief().await.starts_with("ADDED visible@"));
-    let mut silent = site.connected().await;
+    let mut silent = site.connected(&[]).await;
     let closed = tokio::time::timeout(super::site::SOON, silent.read(&mut [0; 64])).await;
     assert!(matches!(closed, Ok(Ok(0) | Err(_))), "{closed:?}");
     site.server.cluster().create("services", service("a", "after", 1)).unwrap();

@@ -287,16 +287,21 @@ impl Site {
         self.tls(self.secure, identity)
     }
 
-    /// A connection to the HTTPS listener that has said nothing yet.
-    pub(crate) async fn connected(&self) -> tokio_rustls::client::TlsStream<tokio::net::TcpStream> {
-        let connector = tokio_rustls::TlsConnector::from(Arc::new(self.client_config(None)));
+    /// A connection to the HTTPS listener that has said nothing yet, and wants to speak the first of these protocols that both know.
+    pub(crate) async fn connected(
+        &self,
+        protocols: &[&str],
+    ) -> tokio_rustls::client::TlsStream<tokio::net::TcpStream> {
+        let mut config = self.client_config(None);
+        config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+        let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
         let tcp = tokio::net::TcpStream::connect(self.secure).await.unwrap();
         connector.connect("127.0.0.1".try_into().unwrap(), tcp).await.unwrap()
     }
 
     /// The names of the certificate that the HTTPS listener shows.
     pub(crate) async fn serves(&self) -> String {
-        let tls = self.connected().await;
+        let tls = self.connected(&[]).await;
         let shown = tls.get_ref().1.peer_certificates().and_then(|chain| chain.first()).unwrap();
         tls::certificate::Certificate::from_der(shown.to_vec()).unwrap().dns_names().join(" ")
     }

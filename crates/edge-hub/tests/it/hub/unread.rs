@@ -37,7 +37,7 @@ async fn who_reads_nothing_holds_up_no_other_caller() {
     site.server.cluster().create("leases.coordination.k8s.io", lease).unwrap();
     let mut client = http2::Builder::new(TokioExecutor::new());
     client.initial_stream_window_size(0);
-    let io = TokioIo::new(site.connected().await);
+    let io = TokioIo::new(site.connected(&["h2"]).await);
     let (mut sender, connection) = client.handshake::<_, Body>(io).await.unwrap();
     let mut tasks = JoinSet::new();
     tasks.spawn(connection);

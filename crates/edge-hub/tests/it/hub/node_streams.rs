@@ -1,0 +1,152 @@
+//! What the node reads for itself answers its users as well: each that may read it, and nobody else.
+
+use std::time::Duration;
+
+use testkit::{api_server::access::User, client::connection::Endpoint};
+use tokio::time::sleep;
+
+use super::{
+    security::Issuer,
+    site::{Lines, Site, WIDGETS, get, names, version, widget},
+};
+
+const DEFINED: &str = "widgets.example.com";
+
+fn of(site: &Site, name: &str) -> Endpoint {
+    site.secure(None).with_token(name)
+}
+
+async fn with_users(names: &[&str]) -> Site {
+    let site = Site::started().await;
+    add_users(&site, names);
+    site
+}
+
+fn add_users(site: &Site, names: &[&str]) {
+    site.server.cluster().create(DEFINED, widget("w", 1)).unwrap();
+    for name in names {
+        site.server.cluster().access().add_token(name, User::service_account("a", name));
+    }
+}
+
+/// Lists as an informer does, and watches from there.
+async fn inform(endpoint: &Endpoint) -> Lines {
+    let (status, list) = get(endpoint, &format!("{WIDGETS}?resourceVersion=0")).await.unwrap();
+    assert_eq!((status, names(&list)), (200, vec!["w"]));
+    Lines::open(endpoint, &format!("{WIDGETS}?watch=1&resourceVersion={}", version(&list))).await
+}
+
+/// Whole lists that the hub made upstream, and the watches that it has open there.
+fn upstream(site: &Site) -> (usize, usize) {
+    let lists =
+        site.server.log().totals(|record| record.path == WIDGETS && record.query.contains("limit=2000"));
+    (lists.requests, site.upstream_watches(WIDGETS))
+}
+
+#[tokio::test]
+async fn the_node_and_its_users_cost_one_stream() {
+    let site = with_users(&["o1", "o2"]).await;
+    site.caught_up(WIDGETS, &["w"]).await;
+    let mut watches = vec![inform(&site.plain()).await];
+    for name in ["o1", "o2"] {
+        watches.push(inform(&of(&site, name)).await);
+        assert_eq!(get(&of(&site, name), &format!("{WIDGETS}/w?resourceVersion=0")).await.unwrap().0, 200);
+    }
+    assert_eq!(upstream(&site), (1, 1));
+    site.server.cluster().create(DEFINED, widget("x", 1)).unwrap();
+    let at = site.server.cluster().revision();
+    for watch in &mut watches {
+        assert_eq!(watch.brief().await, format!("ADDED x@{at}"));
+    }
+    assert_eq!(upstream(&site), (1, 1));
+}
+
+#[tokio::test]
+async fn whoever_may_not_read_it_gets_nothing_of_what_the_node_reads() {
+    let (mut site, issuer) = Issuer::with_site().await;
+    site.start();
+    site.linked().await;
+    site.server.cluster().create(DEFINED, widget("w", 1)).unwrap();
+    let [alice, eve, late] = ["alice", "eve", "late"].map(|name| issuer.token(&site, name, 3600));
+    let access = site.server.cluster().access();
+    access.set_authorizer(|asked| asked.resource != "widgets" || !asked.user.name.ends_with(":eve"));
+    site.caught_up(WIDGETS, &["w"]).await;
+    let reads = [
+        format!("{WIDGETS}?resourceVersion=0"),
+        format!("{WIDGETS}?watch=1&resourceVersion=0&timeoutSeconds=1"),
+        format!("{WIDGETS}/w?resourceVersion=0"),
+        format!("{WIDGETS}?labelSelector=x%3Dy&resourceVersion=0"),
+    ];
+    let nothing = async |site: &Site, token: &str, expected: &[u16]| {
+        for read in &reads {
+            let mut answer = of(site, token).get(read, "application/json").await.unwrap();
+            let body = answer.bytes().await.unwrap();
+            assert!(expected.contains(&answer.status.as_u16()), "{read}: {}", answer.status);
+            assert!(!String::from_utf8_lossy(&body).contains("\"n\""), "{read}");
+        }
+    };
+    drop(inform(&of(&site, &alice)).await);
+    nothing(&site, &eve, &[403]).await;
+    assert_eq!(upstream(&site), (1, 1));
+    // Allowances and keys are stored.
+    sleep(Duration::from_millis(2500)).await;
+    site.server.cut();
+    site.offline().await;
+    for restarted in [false, true] {
+        if restarted {
+            site.kill();
+            site.start();
+            site.answers().await;
+        }
+        let (status, list) = get(&of(&site, &alice), &reads[0]).await.unwrap();
+        assert_eq!((status, names(&list)), (200, vec!["w"]), "restarted: {restarted}");
+        assert_eq!(get(&of(&site, &alice), &reads[2]).await.unwrap().0, 200);
+        for token in [&eve, &late] {
+            nothing(&site, token, &[403, 429, 503]).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_is_revoked_is_told_no_more_of_what_the_node_reads() {
+    let mut site = Site::new().await;
+    site.start_suspicious(Duration::from_millis(300)).await;
+    add_users(&site, &["o1", "o2"]);
+    site.caught_up(WIDGETS, &["w"]).await;
+    let mut watches =
+        [inform(&of(&site, "o1")).await, inform(&of(&site, "o2")).await, inform(&site.plain()).await];
+    assert_eq!(upstream(&site).1, 1);
+    site.server.cluster().access().set_authorizer(|asked| !asked.user.name.ends_with(":o1"));
+    assert_eq!(watches[0].brief().await, "end");
+    site.server.cluster().create(DEFINED, widget("x", 1)).unwrap();
+    let at = site.server.cluster().revision();
+    for watch in &mut watches[1..] {
+        assert_eq!(watch.brief().await, format!("ADDED x@{at}"));
+    }
+}
+
+/// The users' stream goes as soon as nobody uses it: who lists, or watches on from a version that the node's has, is answered from that.
+#[tokio::test]
+async fn users_who_were_there_before_the_node_come_to_what_it_reads() {
+    let mut site = Site::new().await;
+    add_users(&site, &["o1"]);
+    site.start_inside(|config| config.lifetimes.idle = Duration::from_secs(2)).await;
+    site.linked().await;
+    let mut early = inform(&of(&site, "o1")).await;
+    site.caught_up(WIDGETS, &["w"]).await;
+    let mut node = inform(&site.plain()).await;
+    assert_eq!(upstream(&site).1, 2);
+    site.server.cluster().create(DEFINED, widget("x", 1)).unwrap();
+    let at = site.server.cluster().revision();
+    for watch in [&mut early, &mut node] {
+        assert_eq!(watch.brief().await, format!("ADDED x@{at}"));
+    }
+    drop(early);
+    let mut again = Lines::open(&of(&site, "o1"), &format!("{WIDGETS}?watch=1&resourceVersion={at}")).await;
+    site.until("the users' stream has ended", async || upstream(&site).1 == 1).await;
+    site.server.cluster().create(DEFINED, widget("y", 1)).unwrap();
+    let at = site.server.cluster().revision();
+    for watch in [&mut again, &mut node] {
+        assert_eq!(watch.brief().await, format!("ADDED y@{at}"));
+    }
+}
