@@ -16,18 +16,23 @@ mod lent;
 pub mod over_tls;
 pub mod plain;
 mod pod_cgroup;
-mod seats;
+pub mod seats;
 mod socket_cgroup;
 mod socket_owner;
 mod unread;
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    time::Duration,
+};
 
 use rustls_pki_types::CertificateDer;
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::server::TlsStream;
+use tunnel::doorway::Source;
 
 pub use self::caller_process::{CallerProcess, Origin};
+pub(crate) use self::seats::Seat;
 
 /// How long a client of HTTP/1.1 may take for the head of its next request, over an idle connection too: longer than those of Go keep one.
 const HEAD: Duration = Duration::from_mins(2);
@@ -78,5 +83,16 @@ impl Peer {
     pub fn over_tls(stream: &TlsStream<TcpStream>, address: SocketAddr) -> Self {
         let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first()).cloned();
         Self::Remote { address, certificate: certificate.map(CertificateDer::into_owned) }
+    }
+
+    /// Where it comes from, as long as it is nobody's who is known. All loopback addresses are one, as each program of the node has them.
+    fn source(&self) -> Source {
+        match self {
+            Self::Local { uid, .. } => Source::User(uid.unwrap_or(u32::MAX)),
+            Self::Remote { address, .. } => {
+                let ip = address.ip().to_canonical();
+                if ip.is_loopback() { IpAddr::from(Ipv4Addr::LOCALHOST) } else { ip }.into()
+            }
+        }
     }
 }

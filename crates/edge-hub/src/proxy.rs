@@ -10,6 +10,7 @@ mod forward;
 mod places;
 mod refuse;
 pub(crate) mod whole;
+mod whose;
 mod written;
 
 use std::{sync::Arc, time::Duration};
@@ -35,7 +36,7 @@ use crate::{
     authenticate::{Caller, Unauthenticated, tokens::Standing},
     hub::Hub,
     keeping::Keeping,
-    listen::Peer,
+    listen::{Peer, Seat},
     metrics::Outcome,
     offline::{
         documents, local_pods, node_lease, node_tokens,
@@ -56,21 +57,27 @@ pub fn router(hub: Arc<Hub>) -> Router {
 async fn handle(
     State(hub): State<Arc<Hub>>,
     ConnectInfo(peer): ConnectInfo<Peer>,
-    request: Request<Body>,
+    mut request: Request<Body>,
 ) -> Response<Body> {
+    let seat = request.extensions_mut().remove::<Seat>();
     let accept = request.headers().get(header::ACCEPT).cloned();
     let verb = RequestInfo::parse(request.method(), request.uri()).verb.into();
     hub.authenticator.look(&peer, request.headers()).await;
-    let result = match hub.authenticator.caller(&peer, request.headers()) {
-        Ok(caller) => answer(&hub, &caller, request).await,
-        Err(why) => Err(Box::new(unauthenticated(why))),
+    let caller = hub.authenticator.caller(&peer, request.headers());
+    let shown = seat.as_ref().zip(caller.as_ref().ok());
+    if let Some((seat, caller)) = shown {
+        whose::tell_before(&hub, caller, seat);
+    }
+    let result = match &caller {
+        Ok(caller) => answer(&hub, caller, request).await,
+        Err(why) => Err(Box::new(unauthenticated(*why))),
     };
     let outcome = match &result {
         Ok(response) => response.extensions().get().copied().unwrap_or(Outcome::HandedOn),
         Err(_) => Outcome::Refused,
     };
     hub.meters.request(verb, outcome);
-    result.unwrap_or_else(|status| {
+    let response = result.unwrap_or_else(|status| {
         let mut response = refusal(accept.as_ref(), &status);
         if response.status() == StatusCode::NOT_FOUND && !hub.upstream.is_up() {
             let stale = HeaderValue::from_static(
@@ -79,7 +86,11 @@ async fn handle(
             response.headers_mut().insert(header::WARNING, stale);
         }
         response
-    })
+    });
+    if let Some((seat, caller)) = shown {
+        whose::tell_after(&hub, caller, seat, response.status());
+    }
+    response
 }
 
 async fn answer(

@@ -238,6 +238,12 @@ impl Tokens {
             .is_some_and(|offline| offline.keys.is_forged(token.expose(), &offline.expected.issuer))
     }
 
+    /// The name of its user, if the API server has taken it a moment ago.
+    pub fn reviewed(&self, token: &Token) -> Option<Box<str>> {
+        let user = self.believed(&token.digest())?.ok()?;
+        Some(user.name.clone())
+    }
+
     /// What is known of a token that need not be asked about, as its request is handed on.
     pub fn standing(&self, token: &Token) -> Standing {
         let believed = self.believed(&token.digest());

@@ -21,11 +21,15 @@ use tracing::debug;
 
 use super::{
     Peer,
-    guests::{Guest, Guests},
+    guests::Guest,
     http1::{self, Begun},
+    seats::{Seat, Seats},
     unread::{Answers, Streams},
 };
-use crate::{authenticate::certificate_ends, offline::documents::unix_seconds};
+use crate::{
+    authenticate::{certificate_ends, user_of},
+    offline::documents::unix_seconds,
+};
 
 /// How often the clock is looked at, which may be set meanwhile.
 const CLOCK: Duration = Duration::from_mins(1);
@@ -37,19 +41,31 @@ const STREAMS: u32 = 100;
 const WRITTEN: Duration = Duration::from_millis(500);
 
 /// Answers all who connect, until the shutdown; then those who are connected have their answers.
-pub async fn listen(listener: TlsListener, router: Router, shutdown: CancellationToken) {
-    let guests = Guests::default();
+pub async fn listen(listener: TlsListener, router: Router, seats: Seats, shutdown: CancellationToken) {
     let begin = |io, address: SocketAddr| {
         let peer = Peer::over_tls(&io, address);
-        let is_known = matches!(&peer, Peer::Remote { certificate: Some(_), .. });
-        let guest = guests.enter(address.ip(), is_known);
-        if guest.is_none() {
+        let Some(seat) = seat(&seats, &peer) else {
             debug!(%address, "there are too many connections");
-        }
+            return None;
+        };
         let (spoken, router, shutdown) = (Spoken::over(&io), router.clone(), shutdown.clone());
-        guest.map(|guest| connection(io, spoken, peer, guest, router, shutdown))
+        Some(connection(io, spoken, peer, seat, router, shutdown))
     };
-    listener.serve(shutdown.cancelled(), begin).await;
+    tokio::select! {
+        () = listener.serve(shutdown.cancelled(), begin) => {}
+        () = seats.give_memory_back() => {}
+    }
+}
+
+/// A seat for a new connection: that of its certificate's user, if it has shown one.
+fn seat(seats: &Seats, peer: &Peer) -> Option<Seat> {
+    let seat = seats.take(peer.source())?;
+    if let Peer::Remote { certificate: Some(certificate), .. } = peer
+        && let Some(user) = user_of(certificate)
+    {
+        seat.is_of_user(&user.name);
+    }
+    Some(seat)
 }
 
 /// What is spoken over a connection.
@@ -70,7 +86,7 @@ async fn connection<Io>(
     io: Io,
     spoken: Spoken,
     peer: Peer,
-    guest: Guest,
+    seat: Seat,
     router: Router,
     shutdown: CancellationToken,
 ) where
@@ -80,17 +96,18 @@ async fn connection<Io>(
         Peer::Remote { certificate: Some(certificate), .. } => certificate_ends(certificate),
         _ => None,
     };
-    let (guest, answers, begun) = (Arc::new(guest), Answers::default(), Begun::default());
+    let (guest, answers, begun) = (Arc::new(Guest::at(seat.clone())), Answers::default(), Begun::default());
     let answer = |request: Request<Incoming>| {
         let (router, guest, answers, begun) = (router.clone(), guest.clone(), answers.clone(), begun.clone());
-        let in_pieces = http1::in_pieces(&request);
+        let (under_way, in_pieces) = (seat.asks(), http1::in_pieces(&request));
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(ConnectInfo(peer.clone()));
+        request.extensions_mut().insert(seat.clone());
         async move {
-            let _under_way = guest.asks();
+            let _waiting = guest.waits();
             let response = router.oneshot(request).await.unwrap_or_else(|never: Infallible| match never {});
-            guest.is_answered(response.status());
-            answers.follow(begun.or_give_back(response, in_pieces).await)
+            let response = begun.or_give_back(response, in_pieces).await;
+            answers.follow(response).map(|body| under_way.until_sent(body))
         }
     };
     let outstayed = CancellationToken::new();
@@ -102,7 +119,7 @@ async fn connection<Io>(
     };
     let over = async {
         tokio::select! {
-            () = guest.is_sent_away() => {}
+            () = seat.is_given_away() => {}
             () = is_past(until) => {}
             () = answers.unread() => {}
             () = outstays(&guest, &outstayed) => {}
@@ -113,6 +130,7 @@ async fn connection<Io>(
         match spoken {
             Spoken::Http1 => {
                 if let Some(taken) = Box::pin(http1::serve(io, &begun, answer, leaves)).await {
+                    let _under_way = seat.watches();
                     taken.go_on().await;
                 }
             }
@@ -188,7 +206,7 @@ mod tests {
     };
 
     use super::{
-        super::{chunks::Chunks, unread::UNREAD},
+        super::{chunks::Chunks, seats::ALL, unread::UNREAD},
         *,
     };
 
@@ -199,18 +217,18 @@ mod tests {
 
     /// A connection of HTTP/1.1, as [`connect_by`] makes it.
     fn connect(
-        guests: &Guests,
+        seats: &Seats,
         shutdown: &CancellationToken,
         certificate: Option<CertificateDer<'static>>,
     ) -> (DuplexStream, mpsc::Receiver<()>, JoinSet<()>) {
-        connect_by(Spoken::Http1, guests, shutdown, certificate)
+        connect_by(Spoken::Http1, seats, shutdown, certificate)
     }
 
     /// One end of a connection whose other end is served, and what says that an answer without end over it was dropped, as all are but that of `/`.
     /// Who shows anything is let in.
     fn connect_by(
         spoken: Spoken,
-        guests: &Guests,
+        seats: &Seats,
         shutdown: &CancellationToken,
         certificate: Option<CertificateDer<'static>>,
     ) -> (DuplexStream, mpsc::Receiver<()>, JoinSet<()>) {
@@ -222,7 +240,10 @@ mod tests {
                 if request.uri().path() == "/large" {
                     *response.body_mut() = Body::from(vec![b'x'; LARGE]);
                 }
-            } else if request.uri().path() != "/" {
+                return response;
+            }
+            request.extensions().get::<Seat>().unwrap().is_of_user("u");
+            if request.uri().path() != "/" {
                 let pieces = stream::repeat(Bytes::from_static(&[b'x'; 1024])).inspect(move |_| {
                     let _ = &alive;
                 });
@@ -235,17 +256,16 @@ mod tests {
             response
         });
         let (near, far) = duplex(1 << 16);
-        let address = ([10, 0, 0, 1], 1).into();
-        let guest = guests.enter(SocketAddr::ip(&address), certificate.is_some()).unwrap();
+        let peer = Peer::Remote { address: ([10, 0, 0, 1], 1).into(), certificate };
+        let seat = seat(seats, &peer).unwrap();
         let mut tasks = JoinSet::new();
-        let peer = Peer::Remote { address, certificate };
-        tasks.spawn(connection(far, spoken, peer, guest, router, shutdown.clone()));
+        tasks.spawn(connection(far, spoken, peer, seat, router, shutdown.clone()));
         (near, dropped, tasks)
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_shows_no_credential_is_soon_cut_and_others_when_they_ask_nothing() {
-        let (guests, shutdown) = (Guests::default(), CancellationToken::new());
+        let (seats, shutdown) = (Seats::outward(ALL), CancellationToken::new());
         let good = format!("{REQUEST}authorization: Bearer x\r\n\r\n");
         let cases = [
             ("", 10),
@@ -257,7 +277,7 @@ mod tests {
         ];
         for (said, seconds) in cases {
             let spoken = if said.starts_with("PRI") { Spoken::Http2 } else { Spoken::Http1 };
-            let (mut io, _, _tasks) = connect_by(spoken, &guests, &shutdown, None);
+            let (mut io, _, _tasks) = connect_by(spoken, &seats, &shutdown, None);
             let begun = Instant::now();
             io.write_all(said.as_bytes()).await.unwrap();
             let _ = timeout(Duration::from_mins(10), io.read_to_end(&mut Vec::new())).await.expect(said);
@@ -268,7 +288,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_stranger_may_read_the_answer_that_is_on_its_way() {
         for (late, is_whole) in [(WRITTEN / 2, true), (WRITTEN * 2, false)] {
-            let (mut io, _, _tasks) = connect(&Guests::default(), &CancellationToken::new(), None);
+            let (mut io, _, _tasks) = connect(&Seats::outward(ALL), &CancellationToken::new(), None);
             sleep(Duration::from_secs(9)).await;
             io.write_all(REQUEST.replace("/ ", "/large ").as_bytes()).await.unwrap();
             io.write_all(b"\r\n").await.unwrap();
@@ -282,7 +302,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_answer_whose_reader_has_stopped_is_let_go() {
         for path in ["/api/v1/pods?watch=1", "/api/v1/pods", "/openapi/v2"] {
-            let (mut io, mut dropped, _tasks) = connect(&Guests::default(), &CancellationToken::new(), None);
+            let (mut io, mut dropped, _tasks) =
+                connect(&Seats::outward(ALL), &CancellationToken::new(), None);
             let request = REQUEST.replace("GET /", &format!("GET {path}"));
             io.write_all(format!("{request}authorization: Bearer x\r\n\r\n").as_bytes()).await.unwrap();
             assert!(timeout(UNREAD / 2, dropped.recv()).await.is_err(), "{path}: it may be slow");
@@ -294,7 +315,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_stream_of_which_nothing_is_read_ends_and_no_other() {
         let (io, _dropped, _tasks) =
-            connect_by(Spoken::Http2, &Guests::default(), &CancellationToken::new(), None);
+            connect_by(Spoken::Http2, &Seats::outward(ALL), &CancellationToken::new(), None);
         let mut client = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
         client.initial_stream_window_size(2000);
         let (mut sender, connection) = client.handshake::<_, Body>(TokioIo::new(io)).await.unwrap();
@@ -329,7 +350,7 @@ mod tests {
             tls::issue::CertificateAuthority::generate("test", Duration::from_secs(3), now).unwrap();
         let certificate = CertificateDer::from(authority.certificate().der().to_vec());
         let (mut io, mut dropped, _tasks) =
-            connect(&Guests::default(), &CancellationToken::new(), Some(certificate));
+            connect(&Seats::outward(ALL), &CancellationToken::new(), Some(certificate));
         let watch = REQUEST.replace("GET /", "GET /api/v1/pods?watch=1");
         io.write_all(format!("{watch}authorization: Bearer x\r\n\r\n").as_bytes()).await.unwrap();
         let read = async { while io.read(&mut [0; 1 << 12]).await.is_ok_and(|length| length > 0) {} };
@@ -341,10 +362,31 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn at_the_end_connections_end() {
         let shutdown = CancellationToken::new();
-        let (mut io, _, mut tasks) = connect(&Guests::default(), &shutdown, None);
+        let (mut io, _, mut tasks) = connect(&Seats::outward(ALL), &shutdown, None);
         io.write_all(format!("{REQUEST}authorization: Bearer x\r\n\r\n").as_bytes()).await.unwrap();
         io.read_u8().await.unwrap();
         shutdown.cancel();
         timeout(Duration::from_secs(1), tasks.join_next()).await.expect("it ends");
+    }
+
+    #[tokio::test]
+    async fn of_one_user_those_that_ask_nothing_make_room_and_then_its_latest_watch() {
+        let (seats, shutdown) = (Seats::outward(8), CancellationToken::new());
+        let ask = async |path: &str| {
+            let (mut io, dropped, tasks) = connect(&seats, &shutdown, None);
+            let request = REQUEST.replace("GET /", &format!("GET {path}"));
+            io.write_all(format!("{request}authorization: Bearer x\r\n\r\n").as_bytes()).await.unwrap();
+            io.read_u8().await.unwrap();
+            (io, dropped, tasks)
+        };
+        let is_over = async |tasks: &mut JoinSet<()>| {
+            timeout(Duration::from_millis(100), tasks.join_next()).await.is_ok()
+        };
+        let watch = "/api/v1/pods?watch=1";
+        let (mut first, mut idle, mut second) = (ask(watch).await, ask("/").await, ask(watch).await);
+        assert!(is_over(&mut idle.2).await && !is_over(&mut second.2).await, "two are its share");
+        let mut third = ask("/").await;
+        assert!(is_over(&mut second.2).await, "it was the latest");
+        assert!(!is_over(&mut first.2).await && !is_over(&mut third.2).await);
     }
 }

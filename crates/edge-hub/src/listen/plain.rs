@@ -1,6 +1,6 @@
 //! HTTP/1.1 without TLS, as agents of the node speak it.
 
-use std::convert::Infallible;
+use std::{convert::Infallible, pin::pin};
 
 use axum::{Router, body::Body, extract::ConnectInfo, serve::Listener};
 use http::Request;
@@ -20,25 +20,29 @@ use super::{
     unread::Answers,
 };
 
-/// Answers all who connect, until the shutdown; then those who are connected have their answers, and watches end. `peer` says who somebody is.
+/// Answers all who connect and find a seat, until the shutdown; then those who are connected have their answers, and watches end. `peer` says who
+/// somebody is.
 pub async fn listen<L: Listener>(
     mut listener: L,
     router: Router,
+    seats: Seats,
     shutdown: CancellationToken,
     peer: impl Fn(&L::Io, &L::Addr) -> Peer,
 ) {
-    let (mut connections, seats) = (JoinSet::new(), Seats::default());
+    let (mut connections, mut memory) = (JoinSet::new(), pin!(seats.give_memory_back()));
     loop {
         tokio::select! {
             (io, address) = listener.accept() => {
-                let Some(seat) = seats.take() else {
+                let peer = peer(&io, &address);
+                let Some(seat) = seats.take(peer.source()) else {
                     debug!("there are too many connections");
                     continue;
                 };
-                let (peer, router, shutdown) = (peer(&io, &address), router.clone(), shutdown.clone());
+                let (router, shutdown) = (router.clone(), shutdown.clone());
                 connections.spawn(async move { serve(io, peer, router, seat, &shutdown).await });
             }
             Some(ended) = connections.join_next() => go_on(&mut connections, ended),
+            () = memory.as_mut() => {}
             () = shutdown.cancelled() => break,
         }
     }
@@ -53,17 +57,27 @@ fn go_on<Io>(connections: &mut JoinSet<Option<Watched<Io>>>, ended: Result<Optio
 where
     Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    if let Ok(Some(Watched(taken, under_way))) = ended {
+    if let Ok(Some(watched)) = ended {
         connections.spawn(async move {
-            taken.go_on().await;
-            drop(under_way);
+            watched.go_on().await;
             None
         });
     }
 }
 
 /// An answer that a connection goes on with by itself, as one that is asked something.
-struct Watched<Io>(TakenOver<Io>, UnderWay);
+struct Watched<Io>(TakenOver<Io>, Seat, UnderWay);
+
+impl<Io: AsyncRead + AsyncWrite + Unpin> Watched<Io> {
+    /// Sends it, until it ends or another has the seat.
+    async fn go_on(self) {
+        let Self(taken, seat, _under_way) = self;
+        tokio::select! {
+            () = taken.go_on() => {}
+            () = seat.is_given_away() => {}
+        }
+    }
+}
 
 /// Answers what comes in over a connection until it ends, or one of its answers is to be gone on with, which takes less than this does: in a
 /// task of its own.
@@ -83,6 +97,7 @@ where
         let (under_way, in_pieces) = (seat.asks(), http1::in_pieces(&request));
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(ConnectInfo(peer.clone()));
+        request.extensions_mut().insert(seat.clone());
         async move {
             let response = router.oneshot(request).await.unwrap_or_else(|never: Infallible| match never {});
             let response = begun.or_give_back(response, in_pieces).await;
@@ -94,7 +109,8 @@ where
         () = answers.unread() => return None,
         () = seat.is_given_away() => return None,
     };
-    Some(Watched(taken, seat.asks()))
+    let under_way = seat.watches();
+    Some(Watched(taken, seat, under_way))
 }
 
 #[cfg(test)]
@@ -111,7 +127,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::listen::{CallerProcess, HEAD, HEAD_SIZE, Origin, chunks::Chunks, unread::UNREAD};
+    use crate::listen::{CallerProcess, HEAD, HEAD_SIZE, Origin, chunks::Chunks, seats::ALL, unread::UNREAD};
 
     const SOON: Duration = Duration::from_secs(10);
 
@@ -160,7 +176,7 @@ mod tests {
         let shutdown = shutdown.clone();
         tasks.spawn(async move {
             let _sender = sender;
-            listen(Cables(cables), router, shutdown, peer).await;
+            listen(Cables(cables), router, Seats::local(ALL), shutdown, peer).await;
         });
         (near, tasks)
     }
@@ -253,37 +269,44 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn where_all_seats_are_taken_who_waits_makes_room_and_a_watch_does_not() {
-        let (seats, mut tasks) = (Seats::new(2), JoinSet::new());
-        let chunks = Chunks::new(endless().0.map(Ok));
-        let router = Router::new().fallback(async move || {
+    async fn a_user_with_as_many_watches_as_there_may_be_keeps_neither_others_out_nor_the_node() {
+        let router = Router::new().fallback(async move |request: Request<Body>| {
+            let seat = request.extensions().get::<Seat>().unwrap();
+            match request.uri().path() {
+                "/node" => seat.is_of_node(),
+                path => seat.is_of_user(path),
+            }
+            if request.uri().query() != Some("watch=1") {
+                return Response::new(Body::empty());
+            }
+            let chunks = Chunks::new(stream::pending().map(Ok));
             let mut response = Response::new(chunks.body());
-            response.extensions_mut().insert(chunks.clone());
+            response.extensions_mut().insert(chunks);
             response
         });
-        let mut connect = || {
-            let ((near, far), seat) = (duplex(1 << 16), seats.take().expect("there is room"));
-            let peer = Peer::Local { uid: None, process: CallerProcess::of(Origin::Node) };
-            let router = router.clone();
-            tasks.spawn(async move {
-                if let Some(Watched(taken, _under_way)) =
-                    serve(far, peer, router, seat, &CancellationToken::new()).await
-                {
-                    taken.go_on().await;
-                }
-            });
+        let ((sender, cables), mut tasks) = (mpsc::unbounded_channel(), JoinSet::new());
+        let peer = |_: &_, (): &()| Peer::Local { uid: Some(0), process: CallerProcess::of(Origin::Node) };
+        tasks.spawn(listen(Cables(cables), router, Seats::local(8), CancellationToken::new(), peer));
+        let ask = async |io: &mut DuplexStream, path: &str| {
+            io.write_all(format!("GET {path} HTTP/1.1\r\nhost: h\r\n\r\n").as_bytes()).await.unwrap();
+            until(io, "\r\n\r\n").await;
+        };
+        let connect = async |path: &str| {
+            let (mut near, far) = duplex(1 << 16);
+            sender.send(far).unwrap();
+            ask(&mut near, path).await;
             near
         };
-        let mut watching = connect();
-        watching.write_all(b"GET /watch HTTP/1.1\r\nhost: h\r\n\r\n").await.unwrap();
-        until(&mut watching, "1\r\nx\r\n").await;
-        let mut waiting = connect();
-        for _ in 0..3 {
-            let next = connect();
-            timeout(SOON, waiting.read_to_end(&mut Vec::new())).await.expect("it makes room").unwrap();
-            waiting = next;
+        let mut node = connect("/node").await;
+        let mut others = Vec::new();
+        for user in ["/a?watch=1", "/b?watch=1", "/c?watch=1", "/d?watch=1"] {
+            for _ in 0..8 {
+                others.push(connect(user).await);
+            }
         }
-        assert!(timeout(Duration::from_millis(100), watching.read_u8()).await.is_err(), "it goes on");
+        ask(&mut node, "/node").await;
+        ask(&mut connect("/node").await, "/node").await;
+        connect("/e").await;
     }
 
     #[tokio::test]

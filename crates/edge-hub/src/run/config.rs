@@ -17,6 +17,7 @@ use crate::{
     filters::{FilterName, Rules, UnknownFilter, View},
     freshness::{Policy, UnknownPolicy},
     identity::{IdentityConfig, IdentityError},
+    listen::seats,
     node_metric::NodeMetricConfig,
     tunnel_roles::{TunnelConfig, TunnelConfigError},
     upstream::Endpoint,
@@ -107,6 +108,8 @@ pub struct Listeners {
     pub admin: SocketAddr,
     /// The Unix socket.
     pub socket: PathBuf,
+    /// How many connections each may have, but that of probes.
+    pub connections: usize,
 }
 
 /// What is shared, and how fresh it must be.
@@ -326,6 +329,7 @@ impl TryFrom<RunArgs> for Config {
                 }),
                 admin: (bind_address, serve_port).into(),
                 socket: root_dir.join("hub.sock"),
+                connections: seats::ALL,
             },
             root: root_dir,
             sharing,

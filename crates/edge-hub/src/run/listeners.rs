@@ -18,7 +18,7 @@ use tracing::{info, warn};
 use super::{app::StartError, config::Listeners, secure, serving_files::ServingFiles};
 use crate::{
     filters::PodAccess,
-    listen::{CallerProcess, Origin, Peer, over_tls, plain},
+    listen::{CallerProcess, Origin, Peer, over_tls, plain, seats::Seats},
     storage::Storage,
     upstream::Dial,
 };
@@ -41,6 +41,8 @@ pub(super) struct Bound {
     admin: TcpListener,
     secure: Option<(TlsListener, ServingFiles, Arc<ArcSwap<ServerConfig>>)>,
     socket: Option<UnixListener>,
+    /// How many each may have.
+    connections: usize,
 }
 
 impl Bound {
@@ -58,7 +60,7 @@ impl Bound {
                 Some((TlsListener::following(tcp, config.clone(), limits), files, config))
             }
         };
-        Ok(Self { proxy, admin, secure, socket: None })
+        Ok(Self { proxy, admin, secure, socket: None, connections: listeners.connections })
     }
 
     /// Binds the socket, once the store's lock says that no other hub uses it. On a file system that can only be read there is none: what is held is
@@ -90,22 +92,24 @@ impl Bound {
         tasks: &mut JoinSet<()>,
         shutdown: &CancellationToken,
     ) {
+        let local = || Seats::local(self.connections);
         let proxy = |stream: &TcpStream, peer: &SocketAddr| Peer::over_loopback(stream, *peer);
-        tasks.spawn(plain::listen(self.proxy, router.clone(), shutdown.clone(), proxy));
+        tasks.spawn(plain::listen(self.proxy, router.clone(), local(), shutdown.clone(), proxy));
         if let Some(socket) = self.socket {
             let peer = |stream: &UnixStream, _: &_| Peer::over_socket(stream);
-            tasks.spawn(plain::listen(socket, router.clone(), shutdown.clone(), peer));
+            tasks.spawn(plain::listen(socket, router.clone(), local(), shutdown.clone(), peer));
         }
         if let Some((secure, files, config)) = self.secure {
             tasks.spawn(files.follow(config, access, shutdown.clone()));
-            tasks.spawn(over_tls::listen(secure, router.clone(), shutdown.clone()));
+            let seats = Seats::outward(self.connections);
+            tasks.spawn(over_tls::listen(secure, router.clone(), seats, shutdown.clone()));
         }
         // Nobody there is asked who it is.
         let anybody = |_: &TcpStream, _: &SocketAddr| Peer::Local {
             uid: None,
             process: CallerProcess::of(Origin::Node),
         };
-        tasks.spawn(plain::listen(self.admin, admin, shutdown.clone(), anybody));
+        tasks.spawn(plain::listen(self.admin, admin, Seats::of_nobody(), shutdown.clone(), anybody));
     }
 }
 

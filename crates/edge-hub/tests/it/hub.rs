@@ -4,6 +4,7 @@ mod black_hole;
 mod bookmarks;
 mod configuration;
 mod crash;
+mod crowds;
 mod damaged;
 mod differential;
 mod epoch;

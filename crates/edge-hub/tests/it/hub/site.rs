@@ -282,6 +282,11 @@ impl Site {
         Endpoint::plain(self.plain)
     }
 
+    /// A connection to that listener that has said nothing yet.
+    pub(crate) async fn connected_plain(&self) -> tokio::net::TcpStream {
+        tokio::net::TcpStream::connect(self.plain).await.unwrap()
+    }
+
     /// The hub's HTTPS listener, with a client's certificate or without.
     pub(crate) fn secure(&self, identity: Option<Identity>) -> Endpoint {
         self.tls(self.secure, identity)

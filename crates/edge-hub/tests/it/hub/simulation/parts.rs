@@ -13,7 +13,10 @@ use std::{
 use clap::Parser;
 use edge_hub::{
     Args,
-    listen::{CallerProcess, Origin, Peer, plain},
+    listen::{
+        CallerProcess, Origin, Peer, plain,
+        seats::{self, Seats},
+    },
     run::{App, Config, Network, StartError},
     upstream::{BoxStream, Connected, Dial, Endpoint, Timing},
 };
@@ -149,7 +152,7 @@ impl Hub {
         let process = CallerProcess::of(Origin::Node);
         let peer = move |_: &_, _: &_| Peer::Local { uid: Some(0), process: process.clone() };
         let mut serving = JoinSet::new();
-        serving.spawn(plain::listen(port.listen(), router, shutdown.clone(), peer));
+        serving.spawn(plain::listen(port.listen(), router, Seats::local(seats::ALL), shutdown.clone(), peer));
         Self { running: tokio::spawn(app.run()), serving, shutdown }
     }
 
