@@ -105,13 +105,13 @@ async fn watches_without_end_of_some_users_keep_neither_the_node_out_nor_others(
 #[tokio::test]
 async fn connections_without_end_of_users_that_are_refused_all_keep_nobody_out() {
     let site = site(false).await;
-    let mut readers = Kept::over(site.connected().await, Some("reader".to_owned())).await;
+    let mut readers = Kept::over(site.connected(&[]).await, Some("reader".to_owned())).await;
     assert_eq!(readers.list().await, Some(200));
     let node = || site.secure(Some(site.authority.client(&super::site::node()).unwrap()));
     let mut idle = Vec::new();
     for (count, user) in CROWD.iter().enumerate() {
         for number in 0..EACH {
-            let mut one = Kept::over(site.connected().await, Some(token(user, number))).await;
+            let mut one = Kept::over(site.connected(&[]).await, Some(token(user, number))).await;
             assert_eq!(one.list().await, Some(403), "{user}");
             idle.push(one);
         }
