@@ -252,26 +252,23 @@ impl Subscriptions {
     /// No longer shares the stream of a resource: it ends, unless the hub reads it itself. Watches on it that are open go on then; they
     /// are reviewed as before. Without a link what is held cannot be had again, and it ends as soon as there is one and nobody uses it.
     pub fn unshare(&self, resource: &GroupVersionResource) {
-        self.release(&Key::pooled(resource), |kept| kept.shared = false, |kept| kept.own);
+        let (mut open, key) = (self.open.lock(), Key::pooled(resource));
+        let Some(entry) = open.get_mut(&key) else { return };
+        entry.kept.shared = false;
+        match entry.kept.own {
+            true => {}
+            false if self.reflector.is_linked() => self.close(&mut open, &key),
+            false => entry.unused = self.idle,
+        }
     }
 
     /// The hub itself no longer reads this: it ends, unless it is shared.
     pub fn close_own(&self, key: &Key) {
-        self.release(key, |kept| kept.own = false, |kept| kept.shared);
-    }
-
-    fn release(&self, key: &Key, release: impl FnOnce(&mut Kept), still: impl FnOnce(&Kept) -> bool) {
         let mut open = self.open.lock();
-        if let Some(entry) = open.get_mut(key) {
-            release(&mut entry.kept);
-            if still(&entry.kept) {
-                return;
-            }
-            if self.reflector.is_linked() {
-                self.close(&mut open, key);
-            } else {
-                entry.unused = self.idle;
-            }
+        let Some(entry) = open.get_mut(key) else { return };
+        entry.kept.own = false;
+        if !entry.kept.shared {
+            self.close(&mut open, key);
         }
     }
 

@@ -75,10 +75,11 @@ impl<F: FnOnce(Collected) + Unpin> http_body::Body for Tee<F> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
 
     use futures::{StreamExt as _, stream};
     use http_body_util::BodyExt as _;
+    use parking_lot::Mutex;
 
     use super::*;
 
@@ -97,14 +98,13 @@ mod tests {
         }
         let found = whole.clone();
         let done = move |collected: Collected| {
-            *found.lock().unwrap() = Some(String::from_utf8_lossy(&collected).into_owned())
+            *found.lock() = Some(String::from_utf8_lossy(&collected).into_owned());
         };
         let mut body = collect(response, 100, done).into_body();
         for _ in 0..asked {
             let _ = body.frame().await;
         }
-        let found = whole.lock().unwrap().clone();
-        found
+        whole.lock().take()
     }
 
     #[tokio::test]

@@ -42,8 +42,8 @@ pub(super) fn known(
     let remembers = |key: &Key| remembers(hub, named, key);
     let remembered = |key: &Key| *owner == Owner::Node || remembers(key);
     let key = wanted.key(path, owner);
-    let shares = || shared.is_some_and(|shared| hub.subscriptions.holds(shared)) && remembers(&key);
-    if hub.subscriptions.holds(&key) && remembered(&key) || shares() {
+    let of_node = || shared.is_some_and(|shared| hub.subscriptions.holds(shared)) && remembers(&key);
+    if hub.subscriptions.holds(&key) && remembered(&key) || of_node() {
         return Before::Allowed;
     }
     if !matches!(wanted, Wanted::Get) {

@@ -97,9 +97,9 @@ impl Wanted {
     /// The version from which on it tells, or which it is of, if it names one.
     pub(super) fn since(&self) -> Option<ResourceVersion> {
         match self {
-            Self::List(ListRequest { read: ListRead::Exact(version), .. }) => Some(*version),
+            Self::List(ListRequest { read: ListRead::Exact(version), .. })
+            | Self::Watch(WatchRequest { start: WatchStart::After(version), .. }) => Some(*version),
             Self::List(ListRequest { read: ListRead::Continue { at, .. }, .. }) => *at,
-            Self::Watch(WatchRequest { start: WatchStart::After(version), .. }) => Some(*version),
             Self::List(_) | Self::Watch(_) | Self::Get => None,
         }
     }
