@@ -55,11 +55,12 @@ impl std::fmt::Debug for Token {
 }
 
 impl Token {
-    /// The token of `Authorization: Bearer …` (RFC 6750, 2.1; the scheme in any case, RFC 9110, 11.1).
+    /// The token of `Authorization: Bearer …` (RFC 6750, 2.1; the scheme in any case, RFC 9110, 11.1), read as the API server reads it, which is shown
+    /// the same header: what stands between the first space and the next, if anything does.
     pub fn from_headers(headers: &HeaderMap) -> Option<Self> {
         let value = headers.get(header::AUTHORIZATION)?;
-        let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
-        let good = scheme.eq_ignore_ascii_case("bearer") && !token.trim().is_empty();
+        let (scheme, token) = parts(value)?;
+        let good = scheme.eq_ignore_ascii_case("bearer") && !token.is_empty();
         good.then(|| Self(value.clone()))
     }
 
@@ -75,8 +76,14 @@ impl Token {
 
     /// The token without its scheme. Must not be logged.
     pub fn expose(&self) -> &str {
-        self.0.to_str().ok().and_then(|text| text.split_once(' ')).map_or("", |(_, token)| token.trim())
+        parts(&self.0).map_or("", |(_, token)| token)
     }
+}
+
+/// The scheme and the token of a header.
+fn parts(value: &HeaderValue) -> Option<(&str, &str)> {
+    let mut parts = value.to_str().ok()?.trim().split(' ');
+    Some((parts.next()?, parts.next()?))
 }
 
 /// Why a request is refused before anything is looked at (401).
@@ -213,6 +220,7 @@ mod tests {
             (local(Some(0)), Some("Basic eDp5"), "Err(Scheme)"),
             (remote.clone(), None, "Err(Nothing)"),
             (remote.clone(), Some("bearer x"), "Ok(Token(Token(…)))"),
+            (remote.clone(), Some("Bearer  x"), "Err(Scheme)"),
             (remote, Some("Bearer "), "Err(Scheme)"),
         ];
         for (peer, authorization, expected) in cases {
