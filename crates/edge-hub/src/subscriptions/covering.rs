@@ -29,7 +29,12 @@ impl Subscriptions {
         let of_node = Key { owner: Owner::Node, ..wanted.clone() };
         let found = covering(&mut self.open.lock(), &of_node, &Owner::Node)
             .map(|(_, entry)| entry.subscription.clone());
-        let Some(found) = found else { return self.is_stored(&of_node) && !self.holds(wanted) };
+        let Some(found) = found else {
+            // With a link nothing is opened in the node's name that the node did not read; without one what is stored is all that there is.
+            let stored =
+                if self.reflector.is_linked() { self.is_stored(&of_node) } else { self.holds(&of_node) };
+            return stored && !self.holds(wanted);
+        };
         // Read when the lock is gone: a writer may be busy with it.
         let reaches = |oldest: ResourceVersion| since.is_none_or(|since| oldest <= since);
         !found.progress().borrow().is_gone() && found.read(Cache::oldest).is_some_and(reaches)

@@ -10,6 +10,8 @@ use super::{
     site::{Lines, Site, WIDGETS, get, names, version, widget},
 };
 
+/// In all namespaces.
+const ALL: &str = "/apis/example.com/v1/widgets";
 const DEFINED: &str = "widgets.example.com";
 
 fn of(site: &Site, name: &str) -> Endpoint {
@@ -148,5 +150,31 @@ async fn users_who_were_there_before_the_node_come_to_what_it_reads() {
     let at = site.server.cluster().revision();
     for watch in [&mut again, &mut node] {
         assert_eq!(watch.brief().await, format!("ADDED y@{at}"));
+    }
+}
+
+/// Whoever was allowed a part reads that part of the whole that the disk has, and no more.
+#[tokio::test]
+async fn a_part_of_what_the_node_read_is_there_after_a_restart_without_a_link() {
+    let (mut site, issuer) = Issuer::with_site().await;
+    site.start();
+    site.linked().await;
+    site.server.cluster().create(DEFINED, widget("w", 1)).unwrap();
+    let [alice, late] = ["alice", "late"].map(|name| issuer.token(&site, name, 3600));
+    site.caught_up(ALL, &["w"]).await;
+    let part = format!("{WIDGETS}?resourceVersion=0");
+    assert_eq!(get(&of(&site, &alice), &part).await.unwrap().0, 200);
+    assert_eq!(site.upstream_watches(WIDGETS), 0, "it is a part of what the node reads");
+    // Allowances and keys are stored.
+    sleep(Duration::from_millis(2500)).await;
+    site.kill();
+    site.server.cut();
+    site.start();
+    site.answers().await;
+    let (status, list) = get(&of(&site, &alice), &part).await.unwrap();
+    assert_eq!((status, names(&list)), (200, vec!["w"]), "{list}");
+    for (token, path) in [(&alice, ALL), (&late, WIDGETS)] {
+        let (status, _) = get(&of(&site, token), &format!("{path}?resourceVersion=0")).await.unwrap();
+        assert!([403, 429, 503].contains(&status), "{path}: {status}");
     }
 }
