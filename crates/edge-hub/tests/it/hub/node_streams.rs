@@ -162,6 +162,7 @@ async fn a_part_of_what_the_node_read_is_there_after_a_restart_without_a_link() 
     site.server.cluster().create(DEFINED, widget("w", 1)).unwrap();
     let [alice, late] = ["alice", "late"].map(|name| issuer.token(&site, name, 3600));
     site.caught_up(ALL, &["w"]).await;
+    site.until("the node's stream is whole", async || site.upstream_watches(ALL) == 1).await;
     let part = format!("{WIDGETS}?resourceVersion=0");
     assert_eq!(get(&of(&site, &alice), &part).await.unwrap().0, 200);
     assert_eq!(site.upstream_watches(WIDGETS), 0, "it is a part of what the node reads");
