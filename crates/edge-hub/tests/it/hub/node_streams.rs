@@ -38,6 +38,12 @@ async fn inform(endpoint: &Endpoint) -> Lines {
     Lines::open(endpoint, &format!("{WIDGETS}?watch=1&resourceVersion={}", version(&list))).await
 }
 
+/// The node lists it, and its stream is whole from now on.
+async fn node_reads(site: &Site, path: &str) {
+    site.caught_up(path, &["w"]).await;
+    site.until("the node's stream is whole", async || site.upstream_watches(path) == 1).await;
+}
+
 /// Whole lists that the hub made upstream, and the watches that it has open there.
 fn upstream(site: &Site) -> (usize, usize) {
     let lists =
@@ -48,7 +54,7 @@ fn upstream(site: &Site) -> (usize, usize) {
 #[tokio::test]
 async fn the_node_and_its_users_cost_one_stream() {
     let site = with_users(&["o1", "o2"]).await;
-    site.caught_up(WIDGETS, &["w"]).await;
+    node_reads(&site, WIDGETS).await;
     let mut watches = vec![inform(&site.plain()).await];
     for name in ["o1", "o2"] {
         watches.push(inform(&of(&site, name)).await);
@@ -72,7 +78,7 @@ async fn whoever_may_not_read_it_gets_nothing_of_what_the_node_reads() {
     let [alice, eve, late] = ["alice", "eve", "late"].map(|name| issuer.token(&site, name, 3600));
     let access = site.server.cluster().access();
     access.set_authorizer(|asked| asked.resource != "widgets" || !asked.user.name.ends_with(":eve"));
-    site.caught_up(WIDGETS, &["w"]).await;
+    node_reads(&site, WIDGETS).await;
     let reads = [
         format!("{WIDGETS}?resourceVersion=0"),
         format!("{WIDGETS}?watch=1&resourceVersion=0&timeoutSeconds=1"),
@@ -114,7 +120,7 @@ async fn who_is_revoked_is_told_no_more_of_what_the_node_reads() {
     let mut site = Site::new().await;
     site.start_suspicious(Duration::from_millis(300)).await;
     add_users(&site, &["o1", "o2"]);
-    site.caught_up(WIDGETS, &["w"]).await;
+    node_reads(&site, WIDGETS).await;
     let mut watches =
         [inform(&of(&site, "o1")).await, inform(&of(&site, "o2")).await, inform(&site.plain()).await];
     assert_eq!(upstream(&site).1, 1);
@@ -135,7 +141,9 @@ async fn users_who_were_there_before_the_node_come_to_what_it_reads() {
     site.start_inside(|config| config.lifetimes.idle = Duration::from_secs(2)).await;
     site.linked().await;
     let mut early = inform(&of(&site, "o1")).await;
+    site.until("the users' stream runs", async || upstream(&site).1 == 1).await;
     site.caught_up(WIDGETS, &["w"]).await;
+    site.until("the node's runs as well", async || upstream(&site).1 == 2).await;
     let mut node = inform(&site.plain()).await;
     assert_eq!(upstream(&site).1, 2);
     site.server.cluster().create(DEFINED, widget("x", 1)).unwrap();
@@ -161,8 +169,7 @@ async fn a_part_of_what_the_node_read_is_there_after_a_restart_without_a_link() 
     site.linked().await;
     site.server.cluster().create(DEFINED, widget("w", 1)).unwrap();
     let [alice, late] = ["alice", "late"].map(|name| issuer.token(&site, name, 3600));
-    site.caught_up(ALL, &["w"]).await;
-    site.until("the node's stream is whole", async || site.upstream_watches(ALL) == 1).await;
+    node_reads(&site, ALL).await;
     let part = format!("{WIDGETS}?resourceVersion=0");
     assert_eq!(get(&of(&site, &alice), &part).await.unwrap().0, 200);
     assert_eq!(site.upstream_watches(WIDGETS), 0, "it is a part of what the node reads");
