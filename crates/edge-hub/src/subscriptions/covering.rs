@@ -23,8 +23,8 @@ impl Subscriptions {
         self.is_stored(wanted) || wanted.wider().any(|wider| self.is_stored(&wider))
     }
 
-    /// Whether what the node itself reads answers a user's request for `wanted` as well as a stream of the users would, from the version `since` on if that
-    /// is asked for. `wanted` is the users'.
+    /// Whether what the node itself reads answers a user's request for `wanted` as well as the stream of the users does, if there is one: from the version
+    /// `since` on if that is asked for. `wanted` is the users'.
     pub fn node_has(&self, wanted: &Key, since: Option<ResourceVersion>) -> bool {
         let of_node = Key { owner: Owner::Node, ..wanted.clone() };
         let found = covering(&mut self.open.lock(), &of_node, &Owner::Node)
@@ -37,7 +37,9 @@ impl Subscriptions {
         };
         // Read when the lock is gone: a writer may be busy with it.
         let reaches = |oldest: ResourceVersion| since.is_none_or(|since| oldest <= since);
-        !found.progress().borrow().is_gone() && found.read(Cache::oldest).is_some_and(reaches)
+        let goes_on = !found.progress().borrow().is_gone();
+        let oldest = found.read(Cache::oldest).filter(|_| goes_on);
+        oldest.is_some_and(|oldest| reaches(oldest) || !self.holds(wanted))
     }
 
     /// What covers `wanted` and is wider, and is held or was stored, if this user cannot read `wanted` from anything else yet: the narrowest

@@ -70,6 +70,19 @@ async fn the_node_and_its_users_cost_one_stream() {
 }
 
 #[tokio::test]
+async fn a_version_that_the_node_does_not_reach_back_to_is_no_reason_for_another_stream() {
+    let site = with_users(&["o1"]).await;
+    let before = site.server.cluster().revision();
+    site.server.cluster().create(DEFINED, widget("x", 1)).unwrap();
+    site.server.cluster().delete(DEFINED, "a/x").unwrap();
+    node_reads(&site, WIDGETS).await;
+    let mut watch =
+        Lines::open(&of(&site, "o1"), &format!("{WIDGETS}?watch=1&resourceVersion={before}")).await;
+    assert_eq!(watch.brief().await, "ERROR 410");
+    assert_eq!(upstream(&site), (1, 1));
+}
+
+#[tokio::test]
 async fn whoever_may_not_read_it_gets_nothing_of_what_the_node_reads() {
     let (mut site, issuer) = Issuer::with_site().await;
     site.start();
