@@ -72,6 +72,8 @@ async fn clients_that_select_by_a_custom_field_share_a_stream_and_have_it_withou
         let progress = client.progress();
         assert!(progress.errors.keys().all(|code| *code == 0), "{progress:?}");
     }
+    // What was painted may be in the list already.
+    site.until("it is watched", async || site.upstream_watches(GADGETS) == 1).await;
     let log = site.server.log();
     let is_list = |query: &str| !query.split('&').any(|part| part == "limit=1");
     let lists = log.totals(|record| record.path == GADGETS && !record.watch && is_list(&record.query));
