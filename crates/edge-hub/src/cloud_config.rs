@@ -48,14 +48,31 @@ pub struct Layer {
     pub tunnel_destinations: Vec<DestinationRule>,
 }
 
-/// Reads `group/version/resource`, the core group empty: `/v1/services`.
+/// Reads `group/version/resource`, the core group empty: `/v1/services`. What no API can be named is none: a `*`, a kind for a
+/// resource, a query.
 pub fn resource(text: &str) -> Option<GroupVersionResource> {
     match text.trim().split('/').collect::<Vec<_>>()[..] {
-        [group, version, resource] if !version.is_empty() && !resource.is_empty() => {
+        [group, version, resource]
+            if (group.is_empty() || group.split('.').all(|label| is_label(label, true)))
+                && is_label(version, false)
+                && is_label(resource, false) =>
+        {
             Some(GroupVersionResource::new(group, version, resource))
         }
         _ => None,
     }
+}
+
+/// Whether it is a label as names of the API have them: of RFC 1123 where a digit may begin it (groups), else of RFC 1035 (versions and
+/// plural names of a `CustomResourceDefinition`).
+fn is_label(text: &str, digit_begins: bool) -> bool {
+    let bytes = text.as_bytes();
+    let inner = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let begins = |byte: &u8| byte.is_ascii_lowercase() || digit_begins && byte.is_ascii_digit();
+    bytes.len() <= 63
+        && bytes.first().is_some_and(begins)
+        && bytes.last().is_some_and(inner)
+        && bytes.iter().all(|byte| inner(byte) || *byte == b'-')
 }
 
 /// Names of components, or of agents: as `Client` knows them, in lower case.
@@ -86,4 +103,45 @@ fn nameless(names: &BTreeSet<Box<str>>, key: &str, all: bool) -> Vec<String> {
 /// A list as ConfigMaps write it: names separated by commas.
 fn list(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|entry| !entry.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_resource_has_a_group_a_version_and_a_plural_name() {
+        for text in
+            ["/v1/pods", " apps/v1/deployments ", "a-b.1c.io/v1beta1/x2s", "networking.k8s.io/v1/ingresses"]
+        {
+            assert_eq!(resource(text).map(|of| of.to_string()).as_deref(), Some(text.trim()));
+        }
+        for text in [
+            "",
+            "pods",
+            "v1/pods",
+            "/v1/",
+            "//pods",
+            "/v1/*",
+            "*/*/*",
+            "/v1/pods?x=1",
+            "/v1/pods/status",
+            "/v1/Pods",
+            "Apps/v1/deployments",
+            "/V1/pods",
+            "a..b/v1/pods",
+            ".a/v1/pods",
+            "a./v1/pods",
+            "/v1/-pods",
+            "/v1/pods-",
+            "/v1/1s",
+            "/1/pods",
+            "/v1/p ods",
+            "/v1/pöds",
+            "a_b/v1/pods",
+        ] {
+            assert_eq!(resource(text), None, "{text:?}");
+        }
+        assert_eq!(resource(&format!("/v1/{}", "a".repeat(64))), None);
+    }
 }

@@ -142,7 +142,9 @@ fn parse(path: &Path, text: &str) -> Result<Layer, FileError> {
         resource(text).ok_or_else(|| {
             wrong(
                 key,
-                format!("{text:?} is not group/version/resource; the core group is empty: /v1/services"),
+                format!(
+                    "{text:?} is not group/version/resource in lower case; the core group is empty: /v1/services"
+                ),
             )
         })
     };
@@ -205,6 +207,10 @@ mod tests {
             ("- a", "keys are poolScopeResources"),
             ("freshness: [", "f: freshness: line 1 column 12: here must be names with values, as {a: b}"),
             ("poolScopeResources: [nodes]", "poolScopeResources: \"nodes\" is not group/version/resource"),
+            (
+                "passThroughResources: ['/v1/*']",
+                "passThroughResources: \"/v1/*\" is not group/version/resource",
+            ),
             ("freshness: { /v1/pods: soon }", "write strict, any, or bounded:SECONDS"),
             ("tunnelDestinations: [x]", "tunnelDestinations: \"x\" is not WHAT[@WHERE]=PORTS[:WHO]"),
             ("filters: { x: [] }", "write one of discardcloudservice"),

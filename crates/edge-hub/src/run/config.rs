@@ -131,7 +131,7 @@ pub struct Sharing {
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A resource is not written as it must be.
-    #[error("{0}: {1:?} is not group/version/resource; the core group is empty: /v1/services")]
+    #[error("{0}: {1:?} is not group/version/resource in lower case; the core group is empty: /v1/services")]
     Resource(&'static str, String),
     /// A policy of nothing.
     #[error("--freshness: {0:?} is not RESOURCE=POLICY: write /v1/pods=strict, or default=bounded:10")]
