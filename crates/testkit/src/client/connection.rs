@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode};
@@ -24,8 +25,15 @@ use crate::memory::Port;
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectionError {
     /// Nobody listens, or TLS failed.
-    #[error("connecting")]
-    Connect(#[source] io::Error),
+    #[error("connecting to {to}, for {} ms", took.as_millis())]
+    Connect {
+        /// Where.
+        to: SocketAddr,
+        /// How long it went well.
+        took: Duration,
+        /// What the system or TLS says.
+        source: io::Error,
+    },
     /// The connection broke before the answer's head.
     #[error("asking")]
     Ask(#[source] hyper::Error),
@@ -122,7 +130,9 @@ impl Endpoint {
                 }
             }
         }
-        let stream = self.connect().await.map_err(ConnectionError::Connect)?;
+        let begun = Instant::now();
+        let failed = |source| ConnectionError::Connect { to: self.address, took: begun.elapsed(), source };
+        let stream = self.connect().await.map_err(failed)?;
         let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
             .map_err(ConnectionError::Ask)?;
