@@ -7,6 +7,7 @@
 //! written when it takes it again. Until then a restart finds an earlier whole state, and goes on from there.
 
 mod blobs;
+mod durable;
 #[cfg(test)]
 pub(crate) mod test_disk;
 #[cfg(test)]
@@ -30,25 +31,12 @@ use object_store::{
     Store, Stored, SubscriptionId,
 };
 use parking_lot::Mutex;
-use tokio::time::{Instant, MissedTickBehavior, interval};
-use tokio_util::sync::CancellationToken;
+use tokio::time::Instant;
 use tracing::{debug, info, warn};
 use watch_cache::{Cache, Change, Event, Limits, restore::Past};
 
 use self::{blobs::Unwritten, unreadable::Unreadable};
 use crate::{offline::documents::unix_seconds, subscriptions::Key};
-
-/// How long a change may wait for the disk.
-const SYNC: Duration = Duration::from_secs(2);
-
-/// How many times in a row something may be written meanwhile before files are brought into order all the same.
-const BUSY: u32 = 5;
-
-/// How many bytes a step of compaction may move between two syncs, while there is not much to do.
-const COMPACTION: u64 = 4 << 20;
-
-/// How much more than twice what lives may stand in the files before compaction has to keep up with what is written, whoever waits for it.
-const SPARE: u64 = 16 << 20;
 
 /// How long after a whole list could not be stored that is tried again.
 const AGAIN: Duration = Duration::from_secs(10);
@@ -128,12 +116,13 @@ impl Storage {
         let (unstored, unwritten, unmade) = (Arc::default(), Arc::default(), Arc::default());
         let turn = Arc::default();
         let storage = Self { store, blobs, unreadable, unstored, unwritten, unmade, turn };
-        // Before anything is let go of what was damaged: whoever starts next finds no trace of it.
+        // At once: of what cannot be read nothing is left with the next list, and whoever starts then finds no trace of it.
         storage.keep_unreadable();
         Ok((storage, caches))
     }
 
-    /// Stores a whole list, which takes the place of all before it. Says whether it was taken.
+    /// Stores a whole list, which takes the place of all before it. Says whether the disk has it; if not that before it stays, and all of it is wanted
+    /// once more ([`Storage::wants_whole`]).
     pub fn replace<'a>(
         &self,
         key: &Key,
@@ -148,7 +137,7 @@ impl Storage {
         let (taken, list) = match begun {
             Ok(mut list) => {
                 // Without the store, which others need meanwhile: the disk takes its time.
-                let taken = list.take(&records).map(|()| list.hand_over());
+                let taken = list.take(&records).and_then(|()| list.hand_over());
                 (taken, Some(list))
             }
             Err(error) => (Err(error), None),
@@ -158,7 +147,7 @@ impl Storage {
             self.store.lock().install(list);
         }
         let (is_taken, hole) = (taken.is_ok(), taken.is_err().then(Instant::now));
-        self.note(&mut unstored, &name, taken.flatten(), hole);
+        self.note(&mut unstored, &name, taken, hole);
         is_taken
     }
 
@@ -287,65 +276,6 @@ impl Storage {
     pub fn statistics(&self) -> Statistics {
         self.store.lock().statistics()
     }
-
-    /// Makes what was written durable every two seconds, until `shutdown`, and once more then. Files are brought into order when nothing
-    /// is written, and now and then else: whoever writes an event waits for that.
-    pub async fn keep_durable(self, shutdown: CancellationToken) {
-        let mut ticks = interval(SYNC);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut busy = 0;
-        loop {
-            let ending = tokio::select! {
-                () = shutdown.cancelled() => true,
-                _ = ticks.tick() => false,
-            };
-            let storage = self.clone();
-            let patient = busy < BUSY && !ending;
-            let synced = tokio::task::spawn_blocking(move || storage.tend(patient)).await;
-            match synced {
-                Ok(Ok(in_order)) => busy = if in_order { 0 } else { busy + 1 },
-                Ok(Err(error)) => warn!(%error, "what changed is not durable yet"),
-                Err(error) => debug!(%error, "the sync was cut short"),
-            }
-            if ending {
-                return;
-            }
-        }
-    }
-}
-
-impl Storage {
-    /// Makes durable what was written, and brings files into order unless something was written meanwhile and that may wait. Says whether it did.
-    fn tend(&self, patient: bool) -> Result<bool, Error> {
-        self.keep_unreadable();
-        // The waiting is done here, while the store takes what comes.
-        let unsynced = self.store.lock().unsynced();
-        let waited = unsynced.wait();
-        let mut unstored = self.unstored.lock();
-        let mut store = self.store.lock();
-        store.settle(waited)?;
-        if patient && !store.is_durable() {
-            drop(unstored);
-            let excess = excess(&store);
-            if excess > 0 {
-                store.compact_step(2 * excess)?;
-            }
-            return Ok(false);
-        }
-        store.sync()?;
-        // All that was taken is on the disk.
-        unstored.retain(|_, unstored| unstored.hole.is_some());
-        drop(unstored);
-        let budget = COMPACTION + 2 * excess(&store);
-        store.compact_step(budget)?;
-        Ok(true)
-    }
-}
-
-/// How many bytes stand in the files beyond what may: what is written under steady changes is as soon dead.
-fn excess(store: &Store) -> u64 {
-    let Statistics { length, live, .. } = store.statistics();
-    length.saturating_sub(2 * live + SPARE)
 }
 
 /// Whether the bodies are nobody else's business: they are encrypted on disk.

@@ -78,8 +78,12 @@ impl Disk for RealDisk {
         // A left-over of an interrupted write, whatever it is, must be neither followed nor appended to.
         remove_if_there(self, path)?;
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-        file.write_all(content)?;
-        file.sync_all()
+        let written = file.write_all(content).and_then(|()| file.sync_all());
+        if written.is_err() {
+            // A part of it would take the last of a disk that is full.
+            let _ = fs::remove_file(path);
+        }
+        written
     }
 
     fn write(&self, path: &Path, offset: u64, content: &[u8]) -> io::Result<()> {

@@ -126,9 +126,15 @@ impl Store {
         let place = Identity { subscription: subscription.clone(), name: name.clone(), ..self.place.clone() };
         let new = Subscription::default();
         self.subscriptions.get(&name).unwrap_or(&new).check(&place, records)?;
-        if self.backlog() > BACKLOG_MAX {
-            // Lists that are longer than memory should hold; or the disk refuses, and so must we.
-            self.flush()?;
+        // What begins anew or ends leaves memory and disk to others.
+        let leaves = matches!(records.first(), Some(Record::Begin | Record::BeginSealed | Record::Drop));
+        if !leaves
+            && self.backlog() > BACKLOG_MAX
+            // Lists that are longer than memory should hold; or the disk refuses, and so must we, but of those that it took.
+            && let Err(error) = self.flush()
+            && self.subscriptions.get(&name).is_some_and(|entry| entry.backlog() > 0)
+        {
+            return Err(error);
         }
         let entry = self.subscriptions.entry(name).or_default();
         for record in records {
@@ -182,14 +188,7 @@ impl Store {
     pub fn sync(&mut self) -> Result<(), Error> {
         let busy = !self.is_durable();
         if let Err(error) = self.flush() {
-            // A list that was too large for the disk leaves its room to what is smaller.
-            let unfinished = self.subscriptions.values_mut().filter(|one| !one.unfinished.is_empty());
-            let mut removed = false;
-            for subscription in unfinished {
-                subscription.remove_unfinished(self.disk.as_ref(), &mut self.names)?;
-                removed = true;
-            }
-            if !removed {
+            if !self.free_room()? {
                 return Err(error);
             }
             self.flush()?;
@@ -259,6 +258,23 @@ impl Store {
             result = result.and(flushed);
         }
         result
+    }
+
+    /// Removes what nothing needs though some of what was appended is not on the disk: lists that were too large for it, and what those replaced that
+    /// are there as a whole. Says whether there was any.
+    fn free_room(&mut self) -> Result<bool, Error> {
+        let disk = self.disk.as_ref();
+        sync_names(disk, &self.place.dir, &mut self.names)?;
+        let mut freed = false;
+        for subscription in self.subscriptions.values_mut() {
+            freed |= !subscription.unfinished.is_empty();
+            subscription.remove_unfinished(disk, &mut self.names)?;
+            if subscription.is_written() {
+                freed |= !subscription.doomed.is_empty();
+                subscription.remove_files(disk, &mut self.names)?;
+            }
+        }
+        Ok(freed)
     }
 
     /// Removes the files that nothing needs any more, now that what replaces them is durable.

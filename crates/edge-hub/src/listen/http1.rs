@@ -29,7 +29,7 @@ use super::{
     HEAD, HEAD_SIZE,
     chunks::{ChunkStream, Chunks},
     lent::Lent,
-    unread::UNREAD,
+    unread::{PIECE, UNREAD},
 };
 
 /// The end of an answer in pieces.
@@ -153,6 +153,10 @@ async fn send(
 
 /// Writes, and what is below the connection does: TLS keeps what the network does not take yet.
 async fn write(io: &mut (impl AsyncWrite + Unpin), bytes: &mut impl Buf) -> io::Result<()> {
+    // As a rule all of it is one piece. What is longer may take the longer: a client is to read so much in that time.
+    while bytes.remaining() > PIECE {
+        in_time(io.write_all_buf(&mut (&mut *bytes).take(PIECE))).await?;
+    }
     in_time(async {
         io.write_all_buf(bytes).await?;
         io.flush().await
@@ -196,4 +200,28 @@ fn written(mut head: response::Parts) -> Vec<u8> {
     }
     text.extend_from_slice(b"\r\n");
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{io::duplex, time::sleep};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_reads_slowly_gets_all_of_a_long_chunk_and_who_stands_still_does_not() {
+        for (pause, is_sent) in [(UNREAD / 2, true), (UNREAD * 2, false)] {
+            let (mut near, mut far) = duplex(1024);
+            let reading = tokio::spawn(async move {
+                let mut part = vec![0; PIECE];
+                while far.read_exact(&mut part).await.is_ok() {
+                    sleep(pause).await;
+                }
+            });
+            let mut chunk = piece(Bytes::from(vec![b'x'; 10 * PIECE]));
+            assert_eq!(write(&mut near, &mut chunk).await.is_ok(), is_sent, "{pause:?}");
+            drop(near);
+            reading.await.unwrap();
+        }
+    }
 }

@@ -68,6 +68,8 @@ struct Book {
     of_user: usize,
     /// How many of nobody.
     strangers: usize,
+    /// Whether of these such as ask go after those that do not: nobody asks for long who is not known.
+    is_local: bool,
     next: u64,
     taken: BTreeMap<u64, Entry>,
     /// How many there were, since memory was given back.
@@ -88,22 +90,22 @@ struct Entry {
 impl Seats {
     /// Those of a listener of the node, so many.
     pub fn local(most: usize) -> Self {
-        Self::new(most, most / SHARE)
+        Self::new(most, most / SHARE, true)
     }
 
     /// Those of a listener that anybody reaches, so many.
     pub fn outward(most: usize) -> Self {
-        Self::new(most, most / STRANGERS)
+        Self::new(most, most / STRANGERS, false)
     }
 
     /// Those of a listener that asks nobody who it is.
     pub fn of_nobody() -> Self {
-        Self::new(ALL, ALL)
+        Self::new(ALL, ALL, true)
     }
 
-    fn new(most: usize, strangers: usize) -> Self {
+    fn new(most: usize, strangers: usize, is_local: bool) -> Self {
         let (of_user, taken) = ((most / SHARE).max(1), BTreeMap::new());
-        let book = Book { most, of_user, strangers: strangers.max(1), next: 0, taken, were: 0 };
+        let book = Book { most, of_user, strangers: strangers.max(1), is_local, next: 0, taken, were: 0 };
         Self(Arc::new(Shared { book: Mutex::new(book), fewer: Notify::new() }))
     }
 
@@ -163,7 +165,8 @@ impl Book {
     /// What goes first of whoever has most, of these.
     fn of_most(&self, of: impl Fn(&Holder) -> bool) -> Option<u64> {
         let all = self.taken.iter().filter(|(_, entry)| of(&entry.holder));
-        lowest_of_most(all.map(|(number, entry)| (number, &entry.holder, entry.rank(*number)))).copied()
+        let rank = |number: u64, entry: &Entry| entry.rank(number, self.is_local);
+        lowest_of_most(all.map(|(number, entry)| (number, &entry.holder, rank(*number, entry)))).copied()
     }
 
     /// The one that has waited longest of the node's, if it has more than half of all.
@@ -218,9 +221,10 @@ impl Holder {
 }
 
 impl Entry {
-    /// The lowest of one holder's goes first: of nobody's the oldest, whatever it does.
-    fn rank(&self, number: u64) -> (u8, u64) {
+    /// The lowest of one holder's goes first: of nobody's the oldest, whatever it does where anybody may come.
+    fn rank(&self, number: u64, is_local: bool) -> (u8, u64) {
         match self.holder {
+            Holder::Stranger(_) if is_local && self.under_way > 0 => (1, number),
             Holder::Stranger(_) => (0, number),
             _ if self.under_way == 0 => (0, self.waits_since),
             _ if self.is_watch => (1, !number),
@@ -402,7 +406,7 @@ mod tests {
             ("nobody's are as others'", "a b c d e f 1 1", Some(&[6])),
             ("some of no name are one user from one place", "a b c d @1~ @2 @2 node", Some(&[5])),
         ] {
-            let seats = Seats::new(8, 3);
+            let seats = Seats::new(8, 3, false);
             let all = sit(&seats, all);
             let next = seats.take(from(9));
             match expected {
@@ -415,7 +419,7 @@ mod tests {
 
     #[test]
     fn what_has_waited_longest_is_what_asked_last_before() {
-        let seats = Seats::new(8, 1);
+        let seats = Seats::new(8, 1, false);
         let mut all = sit(&seats, "a a? b c d e f g");
         drop(all[0].seat.asks());
         drop(all[1].under_way.take());
@@ -426,14 +430,16 @@ mod tests {
 
     #[test]
     fn of_nobody_there_are_few_and_the_oldest_of_the_place_with_most_goes() {
-        for (why, all, expected) in [
-            ("there are fewer", "1 2", &[][..]),
-            ("of the place with most", "1 2 2", &[1]),
-            ("whether it asks or not", "1 2? 2", &[1]),
-            ("those of users do not count", "a 1 2", &[]),
-            ("nor do those of no name", "@1 @1 @1 @1", &[]),
+        for (why, is_local, all, expected) in [
+            ("there are fewer", false, "1 2", &[][..]),
+            ("of the place with most", false, "1 2 2", &[1]),
+            ("whether it asks or not", false, "1 2? 2", &[1]),
+            ("on the node one that does not", true, "1 2? 2", &[2]),
+            ("before one that does", true, "1 2? 2?", &[1]),
+            ("those of users do not count", false, "a 1 2", &[]),
+            ("nor do those of no name", false, "@1 @1 @1 @1", &[]),
         ] {
-            let seats = Seats::new(16, 3);
+            let seats = Seats::new(16, 3, is_local);
             let all = sit(&seats, all);
             assert!(seats.take(from(9)).is_some());
             assert_eq!(gone(&all), expected, "{why}");
@@ -448,7 +454,7 @@ mod tests {
             ("or the latest watch, here that which is still to be asked something", "a~ a~ a~ a~ a", &[4]),
             ("the node has no share", "node node node node node node", &[]),
         ] {
-            let seats = Seats::new(16, 16);
+            let seats = Seats::new(16, 16, true);
             let all = sit(&seats, all);
             assert_eq!(
                 gone(&all),
@@ -457,7 +463,7 @@ mod tests {
                 all.iter().map(|sits| sits.what).collect::<Vec<_>>()
             );
         }
-        let seats = Seats::new(16, 16);
+        let seats = Seats::new(16, 16, true);
         let watches = sit(&seats, "a~ a~ a~ a~");
         let next = seats.take(from(1)).unwrap();
         let _asks = next.asks();
@@ -467,7 +473,7 @@ mod tests {
 
     #[test]
     fn it_stays_that_of_the_first_user_but_for_the_node() {
-        let seats = Seats::new(16, 16);
+        let seats = Seats::new(16, 16, true);
         let seat = seats.take(from(1)).unwrap();
         assert!(!seat.is_known() && !seat.is_named());
         let holder = || seats.0.book.lock().taken.values().next().unwrap().holder.clone();
@@ -486,7 +492,7 @@ mod tests {
 
     #[test]
     fn a_request_is_under_way_until_its_answer_is_sent_and_a_seat_is_left_once() {
-        let seats = Seats::new(2, 2);
+        let seats = Seats::new(2, 2, true);
         let all = sit(&seats, "a b");
         let body = all[1].seat.asks().until_sent(Body::empty());
         let waits =
@@ -505,7 +511,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn memory_is_given_back_once_many_have_ended() {
-        let seats = Seats::new(2 * MANY, 2 * MANY);
+        let seats = Seats::new(2 * MANY, 2 * MANY, true);
         let mut all: Vec<_> = (0..=MANY).map(|_| seats.take(from(1)).unwrap()).collect();
         let mut fewer = std::pin::pin!(seats.0.fewer.notified());
         drop(all.drain(..MANY - 1));

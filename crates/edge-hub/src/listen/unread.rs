@@ -25,7 +25,7 @@ const LOOK: Duration = Duration::from_secs(15);
 
 /// How much the library is given at a time. Of how much of that it has sent it says nothing, so this is what a reader has to take in [`UNREAD`] that
 /// is only slow; and when all is given, so much at most is no longer followed. The buffers of a list are no larger.
-const PIECE: usize = 72 << 10;
+pub(super) const PIECE: usize = 72 << 10;
 
 /// The reader did not read.
 #[derive(Debug, thiserror::Error)]

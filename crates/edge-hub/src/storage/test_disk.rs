@@ -1,4 +1,4 @@
-//! A disk for tests: it can be full, and it can be slow.
+//! A disk for tests: it can be full or small, it can be slow, and it can refuse to put files in order.
 
 use std::{io, path::Path, time::Duration};
 
@@ -15,6 +15,10 @@ pub(crate) struct TestDisk {
 #[derive(Debug, Default)]
 struct State {
     is_full: bool,
+    /// How many bytes there are for all files of a folder.
+    size: Option<u64>,
+    /// Files that are written anew, from others or in the place of one, are not taken.
+    keeps_files: bool,
     is_shut: bool,
     waiting: usize,
 }
@@ -23,6 +27,16 @@ impl TestDisk {
     /// It takes no more bytes, or does again.
     pub(crate) fn fill(&self, is_full: bool) {
         self.state.lock().is_full = is_full;
+    }
+
+    /// All files of a folder have so many bytes at most.
+    pub(crate) fn limit(&self, size: u64) {
+        self.state.lock().size = Some(size);
+    }
+
+    /// No file takes the place of others from now on.
+    pub(crate) fn keep_files(&self) {
+        self.state.lock().keeps_files = true;
     }
 
     /// Who waits for the disk does so from now on, or no longer.
@@ -47,8 +61,19 @@ impl TestDisk {
         state.waiting -= 1;
     }
 
-    fn room(&self) -> io::Result<()> {
-        if self.state.lock().is_full { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+    /// Whether there is room for a file that ends there.
+    fn room(&self, path: &Path, end: u64) -> io::Result<()> {
+        let State { is_full, size, keeps_files, .. } = *self.state.lock();
+        let is_too_much = size.is_some_and(|size| {
+            let others = std::fs::read_dir(path.parent().unwrap()).unwrap().filter_map(|entry| {
+                let entry = entry.unwrap();
+                (entry.path() != path).then(|| entry.metadata().unwrap().len())
+            });
+            others.sum::<u64>() + end > size
+        });
+        let is_anew = path.extension().is_some_and(|extension| extension == "new");
+        let is_refused = is_full || is_too_much || keeps_files && is_anew;
+        if is_refused { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
     }
 }
 
@@ -64,16 +89,16 @@ impl Disk for TestDisk {
     }
     fn create(&self, path: &Path, content: &[u8]) -> io::Result<()> {
         self.wait();
-        self.room()?;
+        self.room(path, content.len() as u64)?;
         RealDisk.create(path, content)
     }
     fn write(&self, path: &Path, offset: u64, content: &[u8]) -> io::Result<()> {
         self.wait();
-        self.room()?;
+        self.room(path, offset + content.len() as u64)?;
         RealDisk.write(path, offset, content)
     }
     fn write_soon(&self, path: &Path, offset: u64, content: &[u8]) -> io::Result<()> {
-        self.room()?;
+        self.room(path, offset + content.len() as u64)?;
         RealDisk.write_soon(path, offset, content)
     }
     fn sync(&self, path: &Path) -> io::Result<()> {

@@ -1,6 +1,10 @@
 use std::{sync::mpsc, thread};
 
-use super::{test_disk::TestDisk, *};
+use super::{
+    durable::{SPARE, excess},
+    test_disk::TestDisk,
+    *,
+};
 
 /// A store on that disk, and a cache, which have the same empty list at version 1.
 fn listed(disk: &Arc<TestDisk>, dir: &Path, key: &Key) -> (Storage, Cache) {
@@ -176,9 +180,84 @@ async fn the_files_do_not_grow_with_what_is_written_while_it_is_written() {
                 storage.apply(&key, &[told(&mut cache, version, 64 << 10)]);
             }
             written += 200 * (64 << 10);
-            storage.tend(patient).unwrap();
+            storage.tend(patient, false).unwrap();
         }
         let Statistics { length, live, .. } = storage.statistics();
         assert!(length < 2 * live + 3 * SPARE, "{length} of {written}, {live} live");
     }
+}
+
+/// A Node of so many bytes.
+fn node(name: &str, bytes: usize) -> Arc<Object> {
+    let node = serde_json::json!({ "metadata": {
+        "name": name, "resourceVersion": "1", "annotations": { "filler": "x".repeat(bytes) },
+    } });
+    Object::from_json(node.to_string().into()).unwrap().into()
+}
+
+#[tokio::test]
+async fn a_list_that_is_too_large_for_the_disk_keeps_nothing_else_from_it() {
+    let key = |resource| Key::pooled(&kube_wire::resource::GroupVersionResource::new("", "v1", resource));
+    let (services, nodes) = (key("services"), key("nodes"));
+    let (folder, disk) = (tempfile::tempdir().unwrap(), Arc::new(TestDisk::default()));
+    let (storage, mut cache) = listed(&disk, folder.path(), &services);
+    let first = ResourceVersion::new(1).unwrap();
+    let small = [node("a", 1 << 10)];
+    assert!(storage.replace(&nodes, &small, first), "there is room for that");
+    disk.limit(2 << 20);
+    let large: Vec<_> = (0..8).map(|number| node(&format!("n-{number}"), 1 << 20)).collect();
+    for version in 2..6 {
+        assert!(!storage.replace(&nodes, &large, ResourceVersion::new(version).unwrap()));
+        assert!(storage.unstored()[0].starts_with("node /api/v1/nodes: "), "{:?}", storage.unstored());
+        storage.apply(&services, &[told(&mut cache, version, 100 << 10)]);
+        assert_eq!(storage.unstored().len(), 1, "{:?}", storage.unstored());
+        // Memory is not where it is instead.
+        assert_eq!(storage.statistics().backlog / (1 << 20), 0);
+    }
+    // What was stored before is what a restart finds; it can be let go all the same.
+    let stored = |storage: Storage| {
+        drop(storage);
+        let (storage, caches) = Storage::open_on(disk.clone(), folder.path(), [7; 32]).unwrap();
+        let versions = [&services, &nodes].map(|key| caches.get(&key.to_string())?.resource_version());
+        (storage, versions.map(|version| version.map(ResourceVersion::get)))
+    };
+    let (storage, versions) = stored(storage);
+    assert_eq!(versions, [Some(5), Some(1)]);
+    storage.forget(&nodes.to_string()).unwrap();
+    storage.tend(false, false).unwrap();
+    assert_eq!(stored(storage).1, [Some(5), None]);
+}
+
+#[tokio::test]
+async fn what_a_new_list_replaces_leaves_its_room_though_another_does_not_fit() {
+    let key = |resource| Key::pooled(&kube_wire::resource::GroupVersionResource::new("", "v1", resource));
+    let (services, nodes) = (key("services"), key("nodes"));
+    let (folder, disk) = (tempfile::tempdir().unwrap(), Arc::new(TestDisk::default()));
+    let (storage, mut cache) = listed(&disk, folder.path(), &services);
+    for version in 1..3 {
+        assert!(storage.replace(&nodes, &[node("a", 1 << 20)], ResourceVersion::new(version).unwrap()));
+    }
+    // Both lists are there until all else is durable, and that does not fit beside them.
+    disk.limit(2 << 20);
+    storage.apply(&services, &[told(&mut cache, 2, 100 << 10)]);
+    assert_eq!(storage.unstored().len(), 1, "{:?}", storage.unstored());
+    storage.tend(false, false).unwrap();
+    assert_eq!(storage.unstored(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn where_files_cannot_be_put_in_order_what_changes_is_durable_all_the_same() {
+    let key = |resource| Key::pooled(&kube_wire::resource::GroupVersionResource::new("", "v1", resource));
+    let (services, nodes) = (key("services"), key("nodes"));
+    let (folder, disk) = (tempfile::tempdir().unwrap(), Arc::new(TestDisk::default()));
+    let (storage, mut cache) = listed(&disk, folder.path(), &services);
+    disk.keep_files();
+    (2..800).for_each(|version| storage.apply(&services, &[told(&mut cache, version, 64 << 10)]));
+    assert!(excess(&storage.store.lock()) > 0, "there is much to be put in order");
+    for version in 1..3 {
+        assert!(storage.replace(&nodes, &[node("a", 1 << 20)], ResourceVersion::new(version).unwrap()));
+    }
+    assert!(!storage.tend(true, false).unwrap(), "it may wait");
+    assert!(storage.tend(false, false).unwrap());
+    assert!(storage.store.lock().is_durable(), "what was replaced is gone, too");
 }

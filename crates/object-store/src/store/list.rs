@@ -31,7 +31,8 @@ impl List {
         records.iter().try_for_each(|record| self.subscription.take(&self.place, record, &self.counters))
     }
 
-    /// Gives the system what was taken, and waits for the disk. What fails is tried again by [`Store::sync`] once the list is installed.
+    /// Gives the system what was taken, and waits for the disk. After an error it is no list, as [`Store::install`] sees: what the disk has no room for
+    /// is not to take that of memory as well.
     pub fn hand_over(&mut self) -> Result<(), Error> {
         let dir: &Path = &self.place.dir;
         self.subscription.flush(self.disk.as_ref(), dir, &self.counters, &mut self.names)
@@ -57,7 +58,7 @@ impl Store {
         })
     }
 
-    /// Takes a list back. It takes the place of the one before, if it is whole and the subscription was neither begun anew nor dropped
+    /// Takes a list back. It takes the place of the one before, if it is whole and on the disk, and the subscription was neither begun anew nor dropped
     /// meanwhile; else its files are removed.
     pub fn install(&mut self, list: List) {
         let List { subscription: listed, place, names, .. } = list;
@@ -67,8 +68,10 @@ impl Store {
         let is_last = entry.generation == listed.generation;
         let files = |log: Option<Log>| log.iter().flat_map(Log::files).collect::<Vec<_>>();
         entry.unfinished.extend(files(listed.building));
-        if !is_last || listed.current.is_none() {
-            entry.doomed.extend(files(listed.current));
+        if !is_last || !listed.current.as_ref().is_some_and(|log| log.listed) {
+            entry.unfinished.extend(files(listed.current));
+            // What the disk had no room for leaves it at once; what stays goes later.
+            _ = entry.remove_unfinished(self.disk.as_ref(), &mut self.names);
             return;
         }
         entry.doomed.extend(files(std::mem::replace(&mut entry.current, listed.current)));

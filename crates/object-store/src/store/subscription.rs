@@ -295,6 +295,12 @@ impl Subscription {
         self.logs().map(Log::backlog).sum()
     }
 
+    /// Whether all that was appended to it is on the disk, but for names.
+    pub(super) fn is_written(&self) -> bool {
+        let said = |marker: &Marker| !marker.is_away && marker.word.content.lock().is_none();
+        self.markers.iter().all(said) && self.logs().all(Log::is_durable)
+    }
+
     /// Whether anything waits for the disk.
     pub(super) fn is_busy(&self) -> bool {
         let removes = !self.doomed.is_empty() || !self.unfinished.is_empty();
