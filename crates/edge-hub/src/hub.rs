@@ -18,6 +18,7 @@ use crate::{
     definitions::Definitions,
     filters::Filters,
     identity::Report,
+    last_link::LastLink,
     metrics::Meters,
     node_metric::Said,
     offline::{documents::Documents, tables::Tables},
@@ -34,6 +35,8 @@ use crate::{
 pub struct Hub {
     /// The way to the API server.
     pub upstream: Upstream,
+    /// When the link before this start ended.
+    pub last_link: LastLink,
     /// How the hub's own identity is.
     pub identity: Report,
     /// How the reports of node metrics are.

@@ -27,6 +27,7 @@ pub mod hub;
 pub mod identity;
 pub mod inspect;
 mod keeping;
+mod last_link;
 pub mod listen;
 mod make_room;
 pub mod manifest;

@@ -17,6 +17,7 @@ pub mod handed_on;
 mod list;
 mod misplaced;
 mod most_recent;
+mod of_the_node;
 mod wanted;
 mod watch;
 
@@ -39,6 +40,7 @@ use self::{
     before::Before,
     encode::Encoder,
     form::{Rather, representation},
+    of_the_node::of_the_node,
     wanted::{Wanted, is_unknown_field},
 };
 use crate::{
@@ -48,7 +50,6 @@ use crate::{
     hub::{Hub, Named},
     metrics::Outcome,
     offline::documents::warning,
-    run::Sharing,
     subscriptions::{Carrier, Key, Owner, Progress, Subscription},
 };
 
@@ -75,7 +76,10 @@ struct Asked<'a> {
     came: Instant,
     named: Named,
     attributes: Attributes,
+    /// What it is answered from.
     key: Key,
+    /// By what it is remembered through which filter the client saw it: the same whoever's stream answers.
+    seen_as: Key,
     scope: Scope,
     /// Who carries what has to be opened for it.
     carrier: Carrier,
@@ -155,7 +159,7 @@ pub async fn read(
     let (alike, decision) = tokio::join!(alike, hub.may(&named.subject, &attributes));
     let owner = if alike { Owner::Users } else { named.owner.clone() };
     let own = wanted.key(path, &owner);
-    let shared = of_the_node(hub, &sharing, &wanted, &own);
+    let shared = of_the_node(hub, &sharing, &wanted, &own, &named);
     let mut only = None;
     match decision {
         Decision::Allowed => {}
@@ -172,6 +176,7 @@ pub async fn read(
     }
     let carrier = if shared.is_some() { Some(Carrier::node()) } else { named.carrier(caller.credential()) };
     let Some(carrier) = carrier else { return Ok(Read::HandOn) };
+    let seen_as = if sharing.pools(&own.resource) { Key::pooled(&own.resource) } else { own.clone() };
     let key = shared.unwrap_or(own);
     let scope = place(path).or_else(|| wanted.selected_namespace()).map_or(Scope::Cluster, Scope::Namespace);
     let asked = Asked {
@@ -180,6 +185,7 @@ pub async fn read(
         named,
         attributes,
         key,
+        seen_as,
         scope,
         carrier,
         goes_on: caller.credential().is_some(),
@@ -196,16 +202,6 @@ pub async fn read(
     let read = asked.answer(wanted, path, query).await;
     let read = handed_on::unless_filtered(filter, verb, read, || asked.not_yet())?;
     Ok(asked.tell_of_corrections(read))
-}
-
-/// What is fetched in the node's name and answers this: what is pooled, and of what looks alike to all the streams that the node has for itself. Whoever
-/// is answered from it has been reviewed.
-fn of_the_node(hub: &Hub, sharing: &Sharing, wanted: &Wanted, own: &Key) -> Option<Key> {
-    if sharing.pools(&own.resource) {
-        return Some(Key::pooled(&own.resource));
-    }
-    let has = own.owner == Owner::Users && hub.subscriptions.node_has(own, wanted.since());
-    has.then(|| Key { owner: Owner::Node, ..own.clone() })
 }
 
 /// The namespace that a request is about. Of a Namespace itself the path names itself, which is no place; that of anything else is one, also
@@ -315,7 +311,8 @@ impl Asked<'_> {
         headers.insert(header::CONTENT_TYPE, content_type);
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
         if let Some(age) = stale {
-            headers.insert(header::WARNING, warning(age, self.hub.upstream.is_up()));
+            let before = self.hub.last_link.ended_before_this_start();
+            headers.insert(header::WARNING, warning(age, self.hub.upstream.is_up(), before));
         }
     }
 

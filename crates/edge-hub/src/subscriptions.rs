@@ -7,6 +7,9 @@ mod carriers;
 mod covering;
 mod key;
 mod leaving;
+mod node_or_users;
+#[cfg(test)]
+mod offline;
 mod room;
 mod stored;
 mod subscription;
@@ -81,6 +84,8 @@ struct Entry {
     /// Who was the first to ask.
     opener: Owner,
     kept: Kept,
+    /// Whether a client has asked for it, and not only the hub.
+    asked: bool,
     /// For how long nobody has asked, while there was a link. Without one a client may be away that needs it all the more.
     unused: Duration,
 }
@@ -147,8 +152,10 @@ impl Subscriptions {
         kept: Kept,
     ) -> Option<Arc<Subscription>> {
         let mut open = self.open.lock();
+        let asked = !kept.own && !kept.shared;
         if let Some((key, entry)) = covering(&mut open, wanted, &carrier.user) {
             entry.subscription.present(carrier);
+            entry.asked |= asked;
             entry.kept.agents.extend(kept.agents);
             entry.kept.shared |= kept.shared;
             // A wider one is there for somebody else, and the hub reads it for as long.
@@ -174,7 +181,8 @@ impl Subscriptions {
         }
         self.tasks.spawn(stay.run(self.reflector.clone(), subscription.clone(), self.tasks.clone()));
         let opener = carrier.user.clone();
-        let entry = Entry { subscription: subscription.clone(), leave, opener, kept, unused: Duration::ZERO };
+        let unused = Duration::ZERO;
+        let entry = Entry { subscription: subscription.clone(), leave, opener, kept, asked, unused };
         open.insert(wanted.clone(), entry);
         Some(subscription)
     }
@@ -249,7 +257,7 @@ impl Subscriptions {
         }
     }
 
-    /// No longer shares the stream of a resource: it ends, unless the hub reads it itself. Watches on it that are open go on then; they
+    /// No longer shares the stream of a resource: it ends, and watches on it, unless the hub reads it itself. Then they go on, and
     /// are reviewed as before. Without a link what is held cannot be had again, and it ends as soon as there is one and nobody uses it.
     pub fn unshare(&self, resource: &GroupVersionResource) {
         let (mut open, key) = (self.open.lock(), Key::pooled(resource));
@@ -262,12 +270,13 @@ impl Subscriptions {
         }
     }
 
-    /// The hub itself no longer reads this: it ends, unless it is shared.
+    /// The hub itself no longer reads this: it ends, unless it is shared. Where clients are answered from it, too, it ends when nobody uses it, with
+    /// a link: without one what is held cannot be had again.
     pub fn close_own(&self, key: &Key) {
         let mut open = self.open.lock();
         let Some(entry) = open.get_mut(key) else { return };
         entry.kept.own = false;
-        if !entry.kept.shared {
+        if !entry.kept.shared && !entry.asked {
             self.close(&mut open, key);
         }
     }
@@ -275,6 +284,7 @@ impl Subscriptions {
     /// A subscription that is open, or was stored, and covers `wanted`; opens nothing upstream that was not there.
     pub fn find(&self, wanted: &Key, protobuf: bool, carrier: &Carrier) -> Option<Arc<Subscription>> {
         if let Some((_, entry)) = covering(&mut self.open.lock(), wanted, &carrier.user) {
+            entry.asked = true;
             entry.subscription.touch();
             return Some(entry.subscription.clone());
         }

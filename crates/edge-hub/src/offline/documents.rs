@@ -15,6 +15,7 @@ use std::{
 
 use axum::body::{Body, Bytes};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tls::digest::Sha256Digest;
@@ -288,7 +289,7 @@ impl Documents {
         } else {
             *response.body_mut() = Body::from(body);
         }
-        response.headers_mut().insert(header::WARNING, warning(since(at), linked));
+        response.headers_mut().insert(header::WARNING, warning(since(at), linked, None));
         // kubectl keeps what has an `ETag`, its warning included, and would show that one when there is a link again.
         response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         debug!(path_and_query, "answered from what was kept");
@@ -336,11 +337,13 @@ fn since(at: u64) -> Duration {
 }
 
 /// How old an answer from what was kept may be, as the `Warning` header tells it (RFC 7234, 5.5.4: 110 is "stale"; Kubernetes
-/// clients show 299 only).
-pub fn warning(age: Duration, linked: bool) -> HeaderValue {
+/// clients show 299 only). What is from before this start has no age that a clock without battery would tell right, so it is said when the `last_link`
+/// ended, if that is known.
+pub fn warning(age: Duration, linked: bool, last_link: Option<Timestamp>) -> HeaderValue {
     let why = if linked { "not asked of the API server" } else { "no link to the API server" };
     let text = if age > Duration::from_hours(8760) {
-        format!("299 edge-hub \"{why}: answered from what was stored before this start\"")
+        let ended = last_link.map_or_else(String::new, |at| format!("; the last link ended at {at}"));
+        format!("299 edge-hub \"{why}: answered from what was stored before this start{ended}\"")
     } else {
         format!("299 edge-hub \"{why}: answered from what was known {}s ago\"", age.as_secs())
     };

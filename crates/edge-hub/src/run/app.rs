@@ -35,6 +35,7 @@ use crate::{
     hub::Hub,
     identity::{IdentityError, IdentityMeters, Keeper},
     inspect,
+    last_link::{self, LastLink},
     metrics::{HubCollector, Meters},
     node_metric::{self, NodeMetricConfig, NodeMetricMeters, Said},
     offline::{
@@ -210,6 +211,7 @@ impl App {
             documents: Documents::new(storage.clone(), tasks.clone()),
             tables: Tables::new(storage.clone()),
             upstream,
+            last_link: LastLink::restored(storage.clone()),
             identity: keeper.report(),
             node_metric: Said::default(),
             authenticator,
@@ -270,6 +272,7 @@ impl App {
         // It ends after what has a last word for the API server.
         let unlink = CancellationToken::new();
         tasks.spawn(link.run(unlink.clone()));
+        tasks.spawn(last_link::follow(hub.clone(), shutdown.clone()));
         tasks.spawn(keeper.run(shutdown.clone()));
         let readiness = Readiness::new();
         // Kept to the end: a handle that is dropped says that its part has stopped.

@@ -121,7 +121,7 @@ fn begin(
 ) -> Result<(Cursor<Filtered>, ResourceVersion), Status> {
     match request.start {
         WatchStart::After(_)
-            if !asked.hub.filters.saw(&asked.client, &asked.key, asked.filter.as_deref()) =>
+            if !asked.hub.filters.saw(&asked.client, &asked.seen_as, asked.filter.as_deref()) =>
         {
             return Err(view_changed());
         }

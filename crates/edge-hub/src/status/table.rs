@@ -31,12 +31,24 @@ pub(super) fn print(view: &HubView, out: &mut dyn Write) -> io::Result<()> {
         subscriptions,
         store,
     } = view;
-    let LinkView { up, server, for_seconds, reason, sent_bytes, received_bytes, servers } = link;
+    let LinkView {
+        up,
+        server,
+        for_seconds,
+        reason,
+        ended_before_this_start,
+        sent_bytes,
+        received_bytes,
+        servers,
+    } = link;
     let since = duration(*for_seconds);
     writeln!(out, "edge-hub {version}")?;
     match (up, server) {
         (true, Some(server)) => writeln!(out, "link   up for {since}: {server}")?,
         _ => writeln!(out, "link   DOWN for {since}: {}", reason.as_deref().unwrap_or("no reason is known"))?,
+    }
+    if let Some(at) = ended_before_this_start {
+        writeln!(out, "       the last one ended at {at}, before this start")?;
     }
     writeln!(out, "       {} sent, {} received", bytes(*sent_bytes), bytes(*received_bytes))?;
     print_servers(servers, out)?;
@@ -302,6 +314,7 @@ mod tests {
                 server: None,
                 for_seconds: 61,
                 reason: Some("no connection within 4s".to_owned()),
+                ended_before_this_start: Some("2026-11-29T06:30:00Z".to_owned()),
                 sent_bytes: 10,
                 received_bytes: 2000,
                 servers: servers(),
@@ -357,7 +370,8 @@ mod tests {
         let mut out = Vec::new();
         print(&view, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
-        let expected = "edge-hub 0.1.0\nlink   DOWN for 61s: no connection within 4s\n       10 B sent, 2.0 kB received\n       \
+        let expected = "edge-hub 0.1.0\nlink   DOWN for 61s: no connection within 4s\n       the last one ended at 2026-11-29T06:30:00Z, before this start\n       \
+            10 B sent, 2.0 kB received\n       \
             https://10.0.0.1:6443     FAILED 3s ago: no connection within 4s\n       \
             https://10.0.0.2:6443     connected for 61s\n       \
             https://api.example:6443  not tried: another answered\n\

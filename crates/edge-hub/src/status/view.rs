@@ -72,6 +72,9 @@ pub struct LinkView {
     pub for_seconds: u64,
     /// Why there is none.
     pub reason: Option<String>,
+    /// When the last one ended, by the node's clock, if there was none since this start and it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_before_this_start: Option<String>,
     /// Bytes to the API server, TLS included.
     pub sent_bytes: u64,
     /// Bytes from it.
@@ -183,6 +186,7 @@ impl HubView {
                 server,
                 for_seconds: held.as_secs(),
                 reason,
+                ended_before_this_start: hub.last_link.ended_before_this_start().map(|at| at.to_string()),
                 sent_bytes,
                 received_bytes,
                 servers: hub.upstream.servers().into_iter().map(ServerView::from).collect(),

@@ -2,9 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use kube_wire::resource_version::ResourceVersion;
-use watch_cache::Cache;
-
 use super::{Entry, Key, Owner, Subscriptions};
 
 impl Subscriptions {
@@ -21,25 +18,6 @@ impl Subscriptions {
             return true;
         }
         self.is_stored(wanted) || wanted.wider().any(|wider| self.is_stored(&wider))
-    }
-
-    /// Whether what the node itself reads answers a user's request for `wanted` as well as the stream of the users does, if there is one: from the version
-    /// `since` on if that is asked for. `wanted` is the users'.
-    pub fn node_has(&self, wanted: &Key, since: Option<ResourceVersion>) -> bool {
-        let of_node = Key { owner: Owner::Node, ..wanted.clone() };
-        let found = covering(&mut self.open.lock(), &of_node, &Owner::Node)
-            .map(|(_, entry)| entry.subscription.clone());
-        let Some(found) = found else {
-            // With a link nothing is opened in the node's name that the node did not read; without one what is stored is all that there is.
-            let stored =
-                if self.reflector.is_linked() { self.is_stored(&of_node) } else { self.holds(&of_node) };
-            return stored && !self.holds(wanted);
-        };
-        // Read when the lock is gone: a writer may be busy with it.
-        let reaches = |oldest: ResourceVersion| since.is_none_or(|since| oldest <= since);
-        let goes_on = !found.progress().borrow().is_gone();
-        let oldest = found.read(Cache::oldest).filter(|_| goes_on);
-        oldest.is_some_and(|oldest| reaches(oldest) || !self.holds(wanted))
     }
 
     /// What covers `wanted` and is wider, and is held or was stored, if this user cannot read `wanted` from anything else yet: the narrowest

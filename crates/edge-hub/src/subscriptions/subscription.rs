@@ -57,6 +57,11 @@ impl Progress {
         matches!(self, Self::Refused(status) if [400, 403, 404].contains(&status.code))
     }
 
+    /// Whether the API server does not take the credential.
+    pub fn is_unauthorized(&self) -> bool {
+        matches!(self, Self::Refused(status) if status.code == 401)
+    }
+
     /// Whether the API server says that there is no such resource.
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::Refused(status) if status.code == 404)

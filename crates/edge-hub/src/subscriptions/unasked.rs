@@ -41,6 +41,10 @@ impl Unasked {
         self.caches.contains_key(name)
     }
 
+    pub(super) fn get(&self, name: &str) -> Option<&Cache> {
+        self.caches.get(name).map(|waiting| &waiting.cache)
+    }
+
     /// Somebody asks for it.
     pub(super) fn take(&mut self, name: &str) -> Option<Cache> {
         self.caches.remove(name).map(|waiting| waiting.cache)

@@ -1,5 +1,7 @@
 //! What one watcher is told, and what else may happen to it meanwhile.
 
+mod goes_on;
+
 use std::{sync::Arc, time::Duration};
 
 use axum::body::Bytes;
@@ -18,7 +20,7 @@ use watch_cache::{Cursor, Delivery, Step};
 
 use super::{outgoing::Outgoing, view_changed};
 use crate::{
-    authorize::{Attributes, Decision, Subject, Undecided},
+    authorize::{Attributes, Subject, Undecided},
     filters::{Client, Filter},
     hub::Hub,
     serve::{
@@ -185,7 +187,8 @@ impl Watch {
             }
             if self.seldom.is_empty() {
                 // The progress is known from here on: what changes later is told.
-                self.gone = self.progress.borrow_and_update().is_gone();
+                let progress = self.progress.borrow_and_update().clone();
+                self.gone = progress.is_gone() || progress.is_unauthorized() && self.has_another_stream();
                 self.seldom.push(self.seldom());
             }
             // As the API server does when a definition is deleted, or access to all of it.
@@ -354,29 +357,5 @@ impl Watch {
         let last = self.ends.checked_sub(LAST_BOOKMARK).unwrap_or(self.ends);
         // After the last one no other comes before the end.
         self.bookmark = if now >= last { self.ends + BOOKMARK } else { (now + BOOKMARK).min(last) };
-    }
-
-    /// Whether the watcher still may read this. That its token has expired is known without a link, too.
-    async fn may_go_on(&mut self) -> bool {
-        self.review = Instant::now() + self.hub.lifetimes.review;
-        if !self.hub.sharing.load().keeps(&self.subscription.key().resource) {
-            debug!(key = %self.subscription.key(), "a watch ends: the API server is to answer from now on");
-            return false;
-        }
-        if let Subject::Token { token, .. } = &self.subject
-            && self.hub.tokens.has_expired(token)
-        {
-            debug!(key = %self.subscription.key(), "a watch ends: its token has expired");
-            return false;
-        }
-        let decision = self.hub.may(&self.subject, &self.attributes).await;
-        if decision == Decision::Allowed {
-            self.subscription.offer(&self.carrier);
-        }
-        let goes_on = self.undecided.goes_on(&decision, self.hub.lifetimes.allowed, Instant::now());
-        if !goes_on {
-            debug!(key = %self.subscription.key(), ?decision, "a watch ends: access was revoked, or cannot be asked");
-        }
-        goes_on
     }
 }

@@ -1,65 +1,13 @@
-use std::{path::Path, sync::mpsc, thread, time::Duration};
+use std::{collections::BTreeSet, path::Path, sync::mpsc};
 
 use kube_wire::resource_version::ResourceVersion;
-use tokio::runtime::{Builder, Runtime};
 use watch_cache::Cache;
 
 use super::*;
 use crate::{
-    metrics::Meters,
-    run::Lifetimes,
     storage::{Storage, test_disk::TestDisk},
-    upstream::{Connector, Link, Tcp, Timing, TlsMaterial},
+    subscriptions::{Carrier, offline::Offline},
 };
-
-/// The subscriptions of a hub that has no link.
-struct Offline {
-    runtime: Runtime,
-    tasks: Tasks,
-    shutdown: CancellationToken,
-    subscriptions: Arc<Subscriptions>,
-    storage: Storage,
-    _link: Link,
-}
-
-impl Offline {
-    /// With what is stored there.
-    fn new(disk: &Arc<TestDisk>, dir: &Path) -> Self {
-        tls::install_provider();
-        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let entered = runtime.enter();
-        let (storage, restored) = Storage::open_on(disk.clone(), dir, [7; 32]).unwrap();
-        let meters = Meters::default();
-        let material = TlsMaterial::unverified();
-        let connector = Connector::over(Arc::new(Tcp), material, Timing::default(), meters.link().clone());
-        let (link, upstream) = Link::new(Vec::new(), Arc::new(connector));
-        let reflector = Reflector::new(upstream, storage.clone(), meters, &restored);
-        let shutdown = CancellationToken::new();
-        let tasks = Tasks::new(shutdown.clone());
-        let subscriptions =
-            Subscriptions::new(reflector, tasks.clone(), &Lifetimes::default(), restored, None);
-        drop(entered);
-        Self { tasks, shutdown, subscriptions: Arc::new(subscriptions), storage, _link: link, runtime }
-    }
-
-    /// Does something in the runtime, on a thread of its own, which is not kept waiting.
-    fn at_once<T: Send + 'static>(&self, what: impl FnOnce(&Subscriptions) -> T + Send + 'static) -> T {
-        let (done, waiting) = mpsc::channel();
-        let (handle, subscriptions) = (self.runtime.handle().clone(), self.subscriptions.clone());
-        thread::spawn(move || {
-            let _entered = handle.enter();
-            done.send(what(&subscriptions)).unwrap();
-        });
-        waiting.recv_timeout(Duration::from_secs(30)).expect("does not wait for the disk")
-    }
-
-    /// Ends as the hub does.
-    fn end(self) {
-        self.shutdown.cancel();
-        self.runtime.block_on(self.tasks.wait());
-        self.subscriptions.leave();
-    }
-}
 
 fn key(resource: &str) -> Key {
     Key::pooled(&GroupVersionResource::new("", "v1", resource))
@@ -137,6 +85,27 @@ fn the_end_of_the_hub_forgets_nothing_but_what_was_let_go_before() {
     disk.shut(false);
     hub.end();
     assert_eq!(found(folder.path()), [(key("pods").to_string(), 1), (key("services").to_string(), 1)]);
+}
+
+#[test]
+fn what_clients_are_answered_from_stays_when_the_hub_no_longer_reads_it() {
+    let (folder, disk) = (tempfile::tempdir().unwrap(), Arc::new(TestDisk::default()));
+    stored(&disk, folder.path(), &["nodes", "pods"]);
+    let hub = Offline::new(&disk, folder.path());
+    for (resource, asks) in [("nodes", true), ("pods", false)] {
+        let of = key(resource);
+        let opened = hub.at_once(move |all| all.open_own(&of).unwrap());
+        let of = key(resource);
+        hub.at_once(move |all| {
+            if asks {
+                all.open(&of, true, &Carrier::node(), BTreeSet::new()).unwrap();
+            }
+            all.close_own(&of);
+        });
+        assert_eq!(opened.closed().is_cancelled(), !asks, "{resource}");
+    }
+    hub.end();
+    assert_eq!(found(folder.path()), [(key("nodes").to_string(), 1)]);
 }
 
 /// A task that is told both at once may end before it has removed anything.

@@ -146,6 +146,26 @@ async fn who_is_revoked_is_told_no_more_of_what_the_node_reads() {
     }
 }
 
+/// That the API server gives the node the stream says as much; a review each time would cost the link more than the stream does.
+#[tokio::test]
+async fn a_watch_of_the_node_is_reviewed_again_only_where_its_stream_does_not_run() {
+    let mut site = Site::new().await;
+    site.start_suspicious(Duration::from_millis(300)).await;
+    add_users(&site, &["o1"]);
+    let mut watch = inform(&site.plain()).await;
+    site.until("the node's stream runs", async || upstream(&site).1 == 1).await;
+    let reviews = || site.server.log().totals(|record| record.path.ends_with("accessreviews")).requests;
+    let before = reviews();
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(reviews(), before);
+    assert!(watch.is_silent(Duration::from_millis(10)).await);
+    // Its right is gone: when the stream is asked for anew it is refused, and with it the watch ends.
+    site.server.cluster().access().set_authorizer(|asked| asked.resource != "widgets");
+    site.server.cut();
+    site.server.heal();
+    assert_eq!(watch.brief().await, "end");
+}
+
 /// The users' stream goes as soon as nobody uses it: who lists, or watches on from a version that the node's has, is answered from that.
 #[tokio::test]
 async fn users_who_were_there_before_the_node_come_to_what_it_reads() {

@@ -68,6 +68,58 @@ async fn a_restart_without_a_link_answers_everything_that_was_held() {
 }
 
 #[tokio::test]
+async fn after_a_restart_without_a_link_it_is_said_when_the_last_one_ended_if_that_is_known() {
+    let mut site = Site::started().await;
+    let hub = site.plain();
+    site.server.cluster().create("services", service("a", "one", 1)).unwrap();
+    site.caught_up(SERVICES, &["one"]).await;
+    // Of the list, and of the status.
+    let said = async |site: &Site| {
+        let answer = hub.get(SERVICES, JSON).await.unwrap();
+        let (_, status) = get(&site.admin(), "/v1/status").await.unwrap();
+        let ended = status["link"]["endedBeforeThisStart"].as_str().map(str::to_owned);
+        (answer.headers["warning"].to_str().unwrap().to_owned(), ended)
+    };
+    // Killed without a link, and once more: it ended when it ended.
+    let begun = jiff::Timestamp::now();
+    site.server.cut();
+    site.offline().await;
+    let over = jiff::Timestamp::now();
+    let blobs = site.file("root/store/blobs");
+    let has = |content: Vec<u8>| content.windows(10).any(|part| part == b"link-ended");
+    site.until("the disk has it", async || {
+        let files = std::fs::read_dir(&blobs).unwrap().flatten().map(|file| file.path());
+        let mut whole = files.filter(|file| file.extension().is_some_and(|extension| extension == "blob"));
+        whole.any(|file| std::fs::read(file).is_ok_and(has))
+    })
+    .await;
+    for _ in 0..2 {
+        site.kill();
+        site.start();
+        site.answers().await;
+        let (warning, ended) = said(&site).await;
+        let at: jiff::Timestamp = ended.clone().unwrap().parse().unwrap();
+        assert!((begun.as_second()..=over.as_second()).contains(&at.as_second()), "{begun} {at} {over}");
+        assert!(warning.ends_with(&format!("before this start; the last link ended at {at}\"")), "{warning}");
+    }
+    // Killed while there is one: nobody knows when that ended, and nobody says so.
+    site.server.heal();
+    site.until("another link has begun", async || {
+        let status = get(&site.admin(), "/v1/status").await;
+        status.is_some_and(|(_, status)| {
+            status["link"]["up"] == true && status["link"]["endedBeforeThisStart"].is_null()
+        })
+    })
+    .await;
+    site.kill();
+    site.server.cut();
+    site.start();
+    site.answers().await;
+    let (warning, ended) = said(&site).await;
+    assert!(warning.ends_with("stored before this start\"") && ended.is_none(), "{warning}");
+}
+
+#[tokio::test]
 async fn custom_resources_are_answered_after_a_restart_too_and_stay_shared() {
     let mut site = Site::started().await;
     let hub = site.plain();
