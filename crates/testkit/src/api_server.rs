@@ -247,7 +247,7 @@ impl FakeApiServer {
         self.server.faults.heal();
     }
 
-    /// Goes silent until [`Self::heal`]: connections are accepted and none is read or written.
+    /// Goes silent until [`Self::heal`]: connections are accepted, as a kernel does for a process that stands still, and none is read or written.
     pub fn black_hole(&self) {
         self.server.faults.black_hole();
     }

@@ -18,6 +18,7 @@ pub use self::compare::{Difference, Raw, Reply, Said, ask, compare, fetch};
 pub use self::live::{Live, LiveError, live};
 pub use self::normalise::{Common, list_metadata};
 pub use self::offline::{is_same, pages, token, told};
+use self::populate::FIRST;
 pub use self::populate::{Landmarks, PopulateError, Subject, populate};
 pub use self::product::Product;
 pub use self::written::{is_written, written};
@@ -27,7 +28,7 @@ pub use self::written::{is_written, written};
 type Dimension = (&'static str, &'static [&'static str]);
 
 const COMMON: [Dimension; 10] = [
-    ("resourceVersion", &["", "0", "$old", "$current", "$future", "junk"]),
+    ("resourceVersion", &["", "0", "$old", "$current", "$future", "$expired", "junk"]),
     ("resourceVersionMatch", &["", "NotOlderThan", "Exact", "Junk"]),
     ("limit", &["", "1", "2", "500", "-1"]),
     ("continue", &["", "$valid", "junk", "$expired"]),
@@ -168,6 +169,7 @@ impl Case {
                 "$old" => landmarks.old.to_string(),
                 "$current" => landmarks.current.to_string(),
                 "$future" => landmarks.future.to_string(),
+                "$expired" if *name == "resourceVersion" => FIRST.to_string(),
                 "$valid" => landmarks.token(in_one || !subject.namespaced, false),
                 "$expired" => landmarks.token(in_one || !subject.namespaced, true),
                 "$others" if subject.namespaced => escaped("metadata.namespace=dt-a,metadata.name!=o-2"),
@@ -206,9 +208,17 @@ impl Case {
         Some(Duration::from_secs(seconds))
     }
 
-    /// Whether it goes on with a list of a version that only a server without compaction still has.
-    pub fn is_expired(&self) -> bool {
-        self.value("continue") == "$expired"
+    /// Whether it needs what was at the first version of all, or happened since: that only a server without compaction still has, and none that
+    /// began later.
+    pub fn reaches_back(&self) -> bool {
+        let is_first = self.value("resourceVersion") == "$expired";
+        let is_exact = self.value("resourceVersionMatch") == "Exact"
+            || (self.value("resourceVersionMatch").is_empty() && !self.value("limit").is_empty());
+        match self.verb {
+            Verb::List => self.value("continue") == "$expired" || (is_first && is_exact),
+            Verb::Watch => is_first && self.value("sendInitialEvents") != "true",
+            Verb::Get => false,
+        }
     }
 
     /// Whether it asks for whole objects in protobuf.
@@ -251,6 +261,22 @@ mod tests {
         };
         let corners = Case::corners(false, &["limit"]);
         assert!(corners.iter().all(|case| varied(case) <= 1) && corners.len() == 5);
-        assert_eq!(Case::corners(true, &["resourceVersion", "sendInitialEvents"]).len(), 18);
+        assert_eq!(Case::corners(true, &["resourceVersion", "sendInitialEvents"]).len(), 21);
+    }
+
+    #[test]
+    fn what_needs_the_first_version_reaches_back() {
+        let reaches = |watch, free: &[&str]| -> Vec<String> {
+            let cases = Case::corners(watch, free).into_iter().filter(Case::reaches_back);
+            let free = |case: Case| free.iter().map(|name| case.value(name)).collect::<Vec<_>>().join(" ");
+            cases.map(free).collect()
+        };
+        let lists = reaches(false, &["resourceVersion", "resourceVersionMatch", "limit"]);
+        assert_eq!(lists.iter().filter(|case| case.starts_with("$expired Exact ")).count(), 5);
+        assert_eq!(lists.iter().filter(|case| case.starts_with("$expired  ")).count(), 4, "with a limit");
+        assert_eq!(lists.len(), 9);
+        let watches = reaches(true, &["resourceVersion", "sendInitialEvents"]);
+        assert_eq!(watches, ["$expired ", "$expired false"]);
+        assert_eq!(reaches(false, &["continue"]), ["$expired"]);
     }
 }

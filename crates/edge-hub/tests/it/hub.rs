@@ -27,6 +27,7 @@ mod properties;
 mod read_only;
 mod redefined;
 mod refused;
+mod reloaded;
 mod restart;
 mod security;
 mod selectable;

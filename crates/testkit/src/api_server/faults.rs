@@ -72,6 +72,11 @@ impl Faults {
         self.refusing.subscribe()
     }
 
+    /// Tells of each silence and its end.
+    fn silences(&self) -> watch::Receiver<bool> {
+        self.silent.subscribe()
+    }
+
     /// How many cuts there have been: what begins now is ended by the next.
     pub(crate) fn cuts(&self) -> u64 {
         self.cuts.load(Ordering::SeqCst)
@@ -228,13 +233,14 @@ impl<C: AsyncWrite + Reset + Unpin> AsyncWrite for Faulty<C> {
     }
 }
 
-/// Accepts on one port unless connections are refused; then the port is closed.
+/// Accepts on one port unless connections are refused; then the port is closed. Of a silent server its kernel accepts them, and nobody shakes hands.
 pub(crate) struct FaultyListener<L> {
     address: SocketAddr,
     listener: Option<L>,
     wrap: Box<dyn Fn(TcpListener) -> L + Send>,
     faults: Arc<Faults>,
     refusing: watch::Receiver<bool>,
+    silent: watch::Receiver<bool>,
 }
 
 impl FaultyListener<TcpListener> {
@@ -257,8 +263,9 @@ impl<L> FaultyListener<L> {
         faults: Arc<Faults>,
         wrap: Box<dyn Fn(TcpListener) -> L + Send>,
     ) -> io::Result<Self> {
-        let refusing = faults.refusals();
-        Ok(Self { address: listener.local_addr()?, listener: Some(wrap(listener)), wrap, faults, refusing })
+        let (refusing, silent) = (faults.refusals(), faults.silences());
+        let (address, listener) = (listener.local_addr()?, Some(wrap(listener)));
+        Ok(Self { address, listener, wrap, faults, refusing, silent })
     }
 }
 
@@ -286,11 +293,15 @@ where
                 }
                 continue;
             };
+            let is_silent = *self.silent.borrow_and_update();
             tokio::select! {
-                (io, address) = listener.accept() => {
+                (io, address) = listener.accept(), if !is_silent => {
                     return (Faulty::new(io, self.faults.cuts(), self.faults.clone()), address);
                 }
                 changed = self.refusing.changed() => if changed.is_err() {
+                    return std::future::pending().await;
+                },
+                changed = self.silent.changed() => if changed.is_err() {
                     return std::future::pending().await;
                 },
             }

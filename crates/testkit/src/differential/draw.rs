@@ -1,11 +1,11 @@
-//! Requests as clients make them: drawn from what is valid, so that most are answered with objects, where [`Case::sample`] walks a product
-//! that is mostly errors.
+//! Requests as clients make them: drawn from what is valid, and from what a client says that was away for long, so that most are answered with
+//! objects, where [`Case::sample`] walks a product that is mostly errors.
 
 use super::{Case, Verb};
 use crate::random::SplitMix64;
 
 /// What a list may say of its version: `resourceVersion`, `resourceVersionMatch`, `continue`.
-const LISTS: [[&str; 3]; 10] = [
+const LISTS: [[&str; 3]; 13] = [
     ["", "", ""],
     ["0", "", ""],
     ["0", "NotOlderThan", ""],
@@ -15,23 +15,29 @@ const LISTS: [[&str; 3]; 10] = [
     ["$current", "", ""],
     ["$current", "NotOlderThan", ""],
     ["$current", "Exact", ""],
+    ["$expired", "", ""],
+    ["$expired", "NotOlderThan", ""],
+    ["$expired", "Exact", ""],
     ["", "", "$valid"],
 ];
 
 /// What a watch may say of its beginning: `resourceVersion`, `resourceVersionMatch`, `sendInitialEvents`.
-const WATCHES: [[&str; 3]; 12] = [
+const WATCHES: [[&str; 3]; 15] = [
     ["", "", ""],
     ["0", "", ""],
     ["$old", "", ""],
     ["$current", "", ""],
+    ["$expired", "", ""],
     ["", "NotOlderThan", "true"],
     ["0", "NotOlderThan", "true"],
     ["$old", "NotOlderThan", "true"],
     ["$current", "NotOlderThan", "true"],
+    ["$expired", "NotOlderThan", "true"],
     ["", "NotOlderThan", "false"],
     ["0", "NotOlderThan", "false"],
     ["$old", "NotOlderThan", "false"],
     ["$current", "NotOlderThan", "false"],
+    ["$expired", "NotOlderThan", "false"],
 ];
 
 const LIMITS: [&str; 6] = ["", "", "1", "2", "3", "500"];
@@ -52,7 +58,7 @@ const WATCH_TIMEOUTS: [&str; 2] = ["1", "2"];
 /// Those of [`super::populate`], most of them there; one was deleted, and one never was.
 const NAMES: [&str; 8] = ["o-0", "o-1", "o-2", "o-0", "o-1", "o-2", "o-3", "none"];
 
-const GET_VERSIONS: [&str; 6] = ["", "", "0", "$old", "$current", "junk"];
+const GET_VERSIONS: [&str; 7] = ["", "", "0", "$old", "$current", "$expired", "junk"];
 
 /// Encodings and shapes, by how often clients want them; of a custom resource there is only metadata in protobuf.
 const TYPED: [&str; 11] = [
@@ -130,7 +136,9 @@ mod tests {
             }
             let expected: &[_] = match verb {
                 Verb::List => &[("continue", "$valid"), ("resourceVersionMatch", "Exact"), ("limit", "1")],
-                Verb::Watch => &[("sendInitialEvents", "true"), ("timeoutSeconds", "2")],
+                Verb::Watch => {
+                    &[("sendInitialEvents", "true"), ("timeoutSeconds", "2"), ("resourceVersion", "$expired")]
+                }
                 Verb::Get => &[("$name", "o-1"), ("$name", "none"), ("resourceVersion", "0")],
             };
             assert!(expected.iter().all(|value| values.contains(value)), "{verb:?}");

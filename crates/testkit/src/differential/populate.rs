@@ -25,6 +25,9 @@ pub struct Subject {
 /// Two namespaces whose order by key is not that of their names.
 pub(super) const NAMESPACES: [&str; 2] = ["dt-a", "dt-a-b"];
 
+/// The first version of all: before the history of whoever began later, and gone after the first compaction.
+pub(super) const FIRST: u64 = 1;
+
 const NAMESPACE_PATH: &str = "/api/v1/namespaces";
 
 impl Subject {
@@ -90,7 +93,7 @@ impl Landmarks {
     /// A token that goes on in the middle, of now or of a version that is gone. `in_one`: within a namespace, or where there are none.
     pub(super) fn token(&self, in_one: bool, expired: bool) -> String {
         let start = if in_one { "/o-1\0".to_owned() } else { format!("/{}/o-1\0", NAMESPACES[0]) };
-        let rv = if expired { 1 } else { self.current };
+        let rv = if expired { FIRST } else { self.current };
         URL_SAFE_NO_PAD.encode(json!({"v": "meta.k8s.io/v1", "rv": rv, "start": start}).to_string())
     }
 }

@@ -8,7 +8,9 @@ use testkit::api_server::access::User;
 use testkit::api_server::pki::Authority;
 use testkit::api_server::{Cluster, FakeApiServer, ServerOptions, Tls};
 use testkit::client::connection::{ConnectionError, Endpoint};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
 
 use crate::support::{CONFIGMAPS, SOON, config_map, get, server};
 
@@ -45,6 +47,28 @@ async fn a_black_hole_is_silent_and_what_waited_comes_after() {
     server.heal();
     let chunk = timeout(SOON, watch.chunk()).await.unwrap().unwrap().unwrap();
     assert!(chunk.starts_with(b"{\"type\":\"ADDED\""));
+}
+
+/// Or whoever connects again and again would take it for one that is there.
+#[tokio::test]
+async fn nobody_shakes_hands_in_a_black_hole() {
+    let authority = Authority::generate("test").unwrap();
+    let tls = Some(Tls::of(&authority).unwrap());
+    let options = ServerOptions { tls, ..ServerOptions::default() };
+    let server = FakeApiServer::serve(Cluster::default(), options).await.unwrap();
+    let mut roots = RootCertStore::empty();
+    roots.add(authority.certificate().clone()).unwrap();
+    let config = Arc::new(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth());
+    let connect = async || {
+        let tcp = TcpStream::connect(server.address()).await.unwrap();
+        TlsConnector::from(config.clone()).connect("127.0.0.1".try_into().unwrap(), tcp).await
+    };
+    connect().await.unwrap();
+    server.black_hole();
+    let mut waits = Box::pin(connect());
+    assert!(timeout(Duration::from_millis(300), &mut waits).await.is_err(), "a handshake");
+    server.heal();
+    timeout(SOON, waits).await.expect("it is answered").unwrap();
 }
 
 #[tokio::test]

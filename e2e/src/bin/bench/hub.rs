@@ -4,6 +4,7 @@
 mod accounts;
 mod client;
 mod direct;
+mod disk;
 mod instrument;
 mod kit;
 mod load;
@@ -42,10 +43,6 @@ const CLIENTS: usize = 6;
 /// How many watches there are when events are measured.
 const WATCHERS: usize = 100;
 
-/// How many Services change at the rate at which the disk is measured, and that rate, each second.
-const SLOW_CHANGES: usize = 600;
-const SLOW_RATE: u32 = 20;
-
 /// How long the hub is left alone before its memory is read.
 const SETTLE: Duration = Duration::from_secs(10);
 
@@ -59,6 +56,11 @@ const CUT: Duration = Duration::from_secs(15);
 /// How long idle accounts are watched: what is reviewed of an open watch is reviewed anew each five minutes, and looked at each minute.
 const REVIEWS: Duration = Duration::from_mins(6);
 
+/// The shortest time in which an idle hub does all that it does: each minute it is told versions, each five it asks whether who watches still may, and each
+/// ten it stores a version without a change.
+const ALL_IDLE: Duration = Duration::from_mins(11);
+const NEARLY_ALL_IDLE: Duration = Duration::from_mins(10);
+
 /// How much is measured.
 #[derive(clap::Args)]
 pub(crate) struct Size {
@@ -68,9 +70,12 @@ pub(crate) struct Size {
     /// Number of changes in each part that needs some.
     #[arg(long, default_value_t = 2000)]
     changes: usize,
-    /// How long the idle hub is watched.
-    #[arg(long, default_value_t = 60, value_name = "SECONDS")]
+    /// How long the idle hub is watched; from 600 on it is 660 at least, so that what comes each ten minutes is in the figures. In less it may not be.
+    #[arg(long, default_value_t = 660, value_name = "SECONDS")]
     idle: u64,
+    /// For how long changes are spread over ten streams; in less than 600 no files are rewritten.
+    #[arg(long, default_value_t = 600, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(10..))]
+    spread: u64,
     /// What is measured: the cluster in use, a server that gives events faster than a real one, or how the hub grows.
     #[arg(long, value_enum, value_delimiter = ',', default_values = ["cluster", "fast", "growth"])]
     parts: Vec<Part>,
@@ -92,7 +97,8 @@ enum Part {
 
 /// Measures; leaves the objects in the cluster.
 pub(crate) async fn run(client: Client, size: Size) -> Result<Report> {
-    let Size { objects, changes, idle, parts, growth, hub } = size;
+    let Size { objects, changes, idle, spread, parts, growth, hub } = size;
+    let during = [idle, spread].map(Duration::from_secs);
     let (mut figures, mut notes) = (Vec::new(), Vec::new());
     if parts.contains(&Part::Cluster) {
         let began = Instant::now();
@@ -103,7 +109,7 @@ pub(crate) async fn run(client: Client, size: Size) -> Result<Report> {
         ));
         let relay = Relay::start(node::api_server().await?).await?;
         let node = Node::prepare(&hub, relay.address()).await?;
-        let measured = measure(&client, &hub, (&relay, &node), [objects, changes], idle).await;
+        let measured = measure(&client, &hub, (&relay, &node), [objects, changes], during).await;
         let (found, explained) = measured.with_context(|| format!("the hub said last:\n{}", node.log()))?;
         node.remove()?;
         figures.extend(found);
@@ -126,7 +132,7 @@ async fn measure(
     hub: &Path,
     (relay, node): (&Relay, &Node),
     [objects, changes]: [usize; 2],
-    idle: u64,
+    [idle, spread]: [Duration; 2],
 ) -> Result<(Vec<Figure>, Vec<String>)> {
     let running = node.start()?;
     let (before, started) = (relay.bytes(), Instant::now());
@@ -145,12 +151,15 @@ async fn measure(
     // With the documents of OpenAPI by now.
     let resident = early.max(running.process.resident_mb()?);
     figures.push(Figure::new("resident_mb", resident).against(574.0, PEER).target(48.0));
-    let seconds = Duration::from_secs(idle);
-    let [bytes, disk] = idling(&running, relay, seconds).await?;
+    figures.push(Figure::new("peak_mb", running.process.peak_mb()?));
+    let window = if idle < NEARLY_ALL_IDLE { idle } else { idle.max(ALL_IDLE) };
+    let [bytes, disk] = idling(&running, relay, window).await?;
     // 3 to 6 MB each 5 to 7 minutes.
     let idle_link = Figure::new("idle_link_bytes_per_min", bytes).against(750_000.0, PEER).target(1000.0);
     let disk = Figure::new("idle_disk_bytes_per_min", disk).against(19_000_000.0, PEER).target(0.0);
-    figures.extend([idle_link, disk]);
+    figures.extend([idle_link, disk, Figure::new("idle_window_s", window.as_secs_f64())]);
+    let rare = if window < ALL_IDLE { ": what comes each five or ten minutes may not be in it" } else { "" };
+    let idle = format!("Idle for {} s, {} s after the start{rare}.", window.as_secs(), AT_REST.as_secs());
     drop(agents);
     // Before the lists, which leave the hub memory that watchers would be given.
     figures.push(told::idle_watchers(&running).await?);
@@ -158,19 +167,22 @@ async fn measure(
     figures.extend(lists(client, &running).await?);
     let (of_watchers, cut_by_events) = told::events(client, hub, objects, changes).await?;
     figures.extend(of_watchers);
-    figures.push(disk_of_changes(client, &running, objects).await?);
+    figures.push(disk::of_one_stream(client, &running, objects).await?);
     let (without_link, cut_by_link) = cut(client, &running, relay, objects, changes).await?;
     figures.push(without_link);
     let cut = float((cut_by_events + cut_by_link) as u64);
     figures.push(Figure::new("watchers_cut", cut).against(40.0, PEER).target(0.0));
     let (accounts, reviews) = accounts::list_and_watch(&running, relay, objects).await?;
     figures.push(Figure::new("link_ratio_6_accounts", ratio(through_hub + reviews, one.compressed)));
-    let [idle, _] = idling(&running, relay, REVIEWS).await?;
-    figures.push(Figure::new("idle_link_bytes_per_min_6_accounts", idle));
+    let [bytes, _] = idling(&running, relay, REVIEWS).await?;
+    figures.push(Figure::new("idle_link_bytes_per_min_6_accounts", bytes));
     drop(accounts);
+    // After all that counts the link's bytes: the hub follows ten streams more from here on.
+    let (of_streams, streams) = disk::of_ten_streams(client, &running, spread).await?;
+    figures.extend([of_streams, Figure::new("resident_end_mb", running.process.resident_mb()?)]);
     let (restart, explained) = offline_restart(relay, node, running, objects).await?;
     figures.extend(restart);
-    Ok((figures, vec![link, explained]))
+    Ok((figures, vec![link, idle, streams, explained]))
 }
 
 /// As many clients as are measured list and watch both kinds.
@@ -243,20 +255,6 @@ async fn lists(client: &Client, running: &Running) -> Result<Vec<Figure>> {
         Figure::new("list16mb_ms", took[1].as_secs_f64() * 1e3 * scale).against(direct, DIRECT).target(15.0),
         Figure::new("lists20_added_mb", running.process.peak_mb()? - before).target(8.0),
     ])
-}
-
-/// What a quiet cluster's changes cost the disk: whole pages for a few changes each.
-async fn disk_of_changes(client: &Client, running: &Running, objects: usize) -> Result<Figure> {
-    let object = running.client.get(&load::path(0), "application/vnd.kubernetes.protobuf").await?;
-    // What changed before has come to the disk by then, and again what changes now.
-    sleep(Duration::from_secs(4)).await;
-    let before = running.process.written_bytes()?;
-    load::change_slowly(client, objects, SLOW_CHANGES, SLOW_RATE).await?;
-    sleep(Duration::from_secs(4)).await;
-    let given = float((object.body().len() * SLOW_CHANGES) as u64);
-    let written = running.process.written_bytes()? - before;
-    ensure!(written > 0.0, "the disk is not one whose bytes are counted: set TMPDIR to a folder on one");
-    Ok(Figure::new("disk_bytes_per_changed_byte", written / given).target(2.0))
 }
 
 async fn cut(

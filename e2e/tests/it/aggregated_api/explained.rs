@@ -62,7 +62,7 @@ fn misfits(words: &str) -> Option<(&str, Vec<&str>)> {
 
 /// Why these answers to a list or watch differ, if there is a reason.
 pub(super) fn list(case: &Case, found: &Difference) -> Option<&'static str> {
-    if case.is_expired() && (found.left.status, found.right.status) == (200, 410) {
+    if case.reaches_back() && (found.left.status, found.right.status) == (200, 410) {
         return Some(
             "the first version of all is there until etcd is compacted for the first time; memory never had it",
         );

@@ -8,6 +8,7 @@
 //! the hub does not.
 
 mod answered;
+mod before;
 mod decoded;
 mod indifferent;
 mod offline;
@@ -157,7 +158,7 @@ async fn compared(node: &HubNode, token: &str, seed: usize) -> Result<String> {
         let landmarks = populate(&real, &subject).await?;
         read(&hub, &format!("{}?resourceVersion={}", subject.path(false), landmarks.current)).await?;
         let mut kinds = BTreeMap::<String, (usize, String)>::new();
-        let (mut asked, mut of_others) = (0, 0);
+        let (mut asked, mut of_others, mut before_the_hub) = (0, 0, 0);
         for what in ["corners", "pairs", "drawn", "written meanwhile"] {
             let before = Answered::read().await?;
             let pairs = match what {
@@ -184,7 +185,10 @@ async fn compared(node: &HubNode, token: &str, seed: usize) -> Result<String> {
                 for pair in of.iter().filter(|pair| pair.is_held()) {
                     good += usize::from(is_good(&pair.case, &pair.hub, &landmarks)?);
                 }
-                let possible = of.iter().filter(|pair| pair.real.reply.is_good()).count();
+                let mut possible = 0;
+                for pair in of.iter().filter(|pair| pair.real.reply.is_good()) {
+                    possible += usize::from(!pair.is_before_the_hub(&subject, &landmarks)?);
+                }
                 println!(
                     "{resource}, {what}: of {all} requests of verb {verb:?}, {possible} of them with objects, the hub answered {held} by itself, {good} of \
                      them with objects"
@@ -212,13 +216,15 @@ async fn compared(node: &HubNode, token: &str, seed: usize) -> Result<String> {
                 match pair.difference(&subject, &landmarks)? {
                     Found::Same => {}
                     Found::OfOthers => of_others += 1,
+                    Found::BeforeTheHub => before_the_hub += 1,
                     Found::Difference(kind, example) => kinds.entry(kind).or_insert((0, example)).0 += 1,
                 }
             }
         }
         let differing: usize = kinds.values().map(|(count, _)| count).sum();
         println!(
-            "{resource}: {asked} requests, {differing} differ, and {of_others} in what others wrote meanwhile"
+            "{resource}: {asked} requests, {differing} differ, {before_the_hub} ask for what was before the hub began, and {of_others} differ in what \
+             others wrote meanwhile"
         );
         ensure!(of_others * 20 <= asked, "{resource}: others write too much for a comparison");
         for (kind, (count, example)) in kinds {
@@ -333,6 +339,9 @@ impl Pair {
     /// What kind of difference there is, and the case.
     fn difference(&self, subject: &Subject, landmarks: &Landmarks) -> Result<Found> {
         let Self { case, real, hub } = self;
+        if self.is_before_the_hub(subject, landmarks)? {
+            return Ok(Found::BeforeTheHub);
+        }
         if real.reply != hub.reply {
             if own(&real.reply) == own(&hub.reply) {
                 return Ok(Found::OfOthers);
@@ -367,6 +376,8 @@ enum Found {
     Same,
     /// They differ in objects that others wrote between one answer and the other.
     OfOthers,
+    /// The API server tells what was before the hub began, and the hub says that this is gone.
+    BeforeTheHub,
     /// Its kind, and the case in full.
     Difference(String, String),
 }

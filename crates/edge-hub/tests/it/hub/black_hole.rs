@@ -18,11 +18,11 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::site::{SERVICES, SOON, Site};
+use super::site::{ROUNDS, SERVICES, SOON, Site, is_twice_within, twice_within};
 
 const PROMISED: Duration = Duration::from_secs(5);
 
-/// What a loaded machine may add to that.
+/// What a loaded machine may add to that once or twice; see [`twice_within`].
 const SLACK: Duration = Duration::from_secs(1);
 
 /// A path to a server that can lose all packets: its own end acknowledges nothing then, nor lets connections come about.
@@ -186,28 +186,43 @@ async fn a_black_hole_is_noticed_in_five_seconds_whatever_was_asked_and_when() {
         (ServerStandsStill, true, at(NODE, 0)),
         (ServerStandsStill, true, at(TOKEN, 1000)),
     ];
-    let mut measured = JoinSet::new();
-    for (hole, idle, asked) in cases {
-        measured.spawn(async move { (hole, idle, asked, noticed(hole, idle, asked).await) });
+    // Round by round: while sites are made nobody's timers are on time, and a link takes that for a machine that stood still itself.
+    let mut took = vec![Vec::new(); cases.len()];
+    for _ in 0..ROUNDS {
+        let mut measured = JoinSet::new();
+        for (at, (hole, idle, asked)) in cases.into_iter().enumerate() {
+            if !is_twice_within(PROMISED, &took[at]) {
+                measured.spawn(async move { (at, noticed(hole, idle, asked).await) });
+            }
+        }
+        while let Some(case) = measured.join_next().await {
+            let (at, (down, told)) = case.unwrap();
+            let (hole, idle, asked) = cases[at];
+            println!("{hole:?}, idle {idle}, {asked:?}: noticed after {down:?}, told after {told:?}");
+            let bound = PROMISED + SLACK;
+            assert!(down < bound && told < bound, "{hole:?}, idle {idle}, {asked:?}: {down:?}, {told:?}");
+            took[at].push(down.max(told));
+        }
     }
-    while let Some(case) = measured.join_next().await {
-        let (hole, idle, asked, (down, told)) = case.unwrap();
-        println!("{hole:?}, idle {idle}, {asked:?}: noticed after {down:?}, told after {told:?}");
-        let bound = PROMISED + SLACK;
-        assert!(down < bound && told < bound, "{hole:?}, idle {idle}, {asked:?}: {down:?}, {told:?}");
+    for ((hole, idle, asked), took) in cases.into_iter().zip(took) {
+        assert!(is_twice_within(PROMISED, &took), "{hole:?}, idle {idle}, {asked:?}: {took:?}");
     }
 }
 
 /// What is sent and not acknowledged is no sign of life, however much it is.
 #[tokio::test]
 async fn an_upload_into_a_black_hole_is_noticed_as_soon() {
-    let linked = linked(false).await;
-    linked.path.lose_all();
-    let began = Instant::now();
-    let upload = Request::post(SERVICES).body(Body::from(vec![b'x'; 800_000])).unwrap();
-    assert!(linked.upstream.send(&Credential::Node, upload).await.is_err(), "an answer");
-    let told = began.elapsed();
-    assert!(told < PROMISED + SLACK, "told after {told:?}");
+    twice_within(PROMISED, async || {
+        let linked = linked(false).await;
+        linked.path.lose_all();
+        let began = Instant::now();
+        let upload = Request::post(SERVICES).body(Body::from(vec![b'x'; 800_000])).unwrap();
+        assert!(linked.upstream.send(&Credential::Node, upload).await.is_err(), "an answer");
+        let told = began.elapsed();
+        assert!(told < PROMISED + SLACK, "told after {told:?}");
+        told
+    })
+    .await;
 }
 
 /// The one that is left: nobody asks, so nobody is told anything wrong.

@@ -17,9 +17,12 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::site::{JSON, Lines, SERVICES, SOON, Site, get, names, service, version};
+use super::site::{JSON, Lines, SERVICES, SOON, Site, get, names, service, twice_within, version};
 
-/// What a loaded machine may add to a time that is promised.
+/// Within what time it is promised that somebody who is not there any more is noticed.
+const PROMISED: Duration = Duration::from_secs(5);
+
+/// What a loaded machine may add to that.
 const SLACK: Duration = Duration::from_secs(1);
 
 async fn watch(site: &Site) -> Lines {
@@ -135,26 +138,30 @@ async fn the_streams_of_a_connection_that_is_given_up_end_with_it() {
 /// The server stands still, and its kernel does not: whoever waits for it learns that.
 #[tokio::test]
 async fn a_black_hole_is_noticed_in_five_seconds() {
-    let site = Site::started().await;
-    let mut watch = watch(&site).await;
-    let began = Instant::now();
-    site.server.black_hole();
-    let body = service("a", "x", 1).to_string();
-    let request = Request::post("/api/v1/namespaces/a/services").header("content-type", JSON);
-    let answer = site.plain().ask(request, body).await.unwrap();
-    let took = began.elapsed();
-    assert_eq!(answer.status, 503);
-    assert!(took < Duration::from_secs(5) + SLACK, "{took:?}");
-    assert!(watch.is_silent(Duration::from_millis(50)).await, "the watch is open");
-    site.server.reset_connections();
-    site.server.heal();
-    let expected = create(&site, "after");
-    // What was under way when the silence began may have arrived after it.
-    let mut seen = watch.brief().await;
-    if seen.starts_with("ADDED x@") {
-        seen = watch.brief().await;
-    }
-    assert_eq!(seen, expected);
+    twice_within(PROMISED, async || {
+        let site = Site::started().await;
+        let mut watch = watch(&site).await;
+        let began = Instant::now();
+        site.server.black_hole();
+        let body = service("a", "x", 1).to_string();
+        let request = Request::post("/api/v1/namespaces/a/services").header("content-type", JSON);
+        let answer = site.plain().ask(request, body).await.unwrap();
+        let took = began.elapsed();
+        assert_eq!(answer.status, 503);
+        assert!(took < PROMISED + SLACK, "{took:?}");
+        assert!(watch.is_silent(Duration::from_millis(50)).await, "the watch is open");
+        site.server.reset_connections();
+        site.server.heal();
+        let expected = create(&site, "after");
+        // What was under way when the silence began may have arrived after it.
+        let mut seen = watch.brief().await;
+        if seen.starts_with("ADDED x@") {
+            seen = watch.brief().await;
+        }
+        assert_eq!(seen, expected);
+        took
+    })
+    .await;
 }
 
 /// An idle link says too seldom that it is alive for a read of the most recent state: it is asked, and the state is not.
@@ -225,7 +232,7 @@ async fn another_server_takes_over_and_streams_go_on() {
     let began = Instant::now();
     assert_eq!(watch.brief().await, expected);
     let took = began.elapsed();
-    assert!(took < Duration::from_secs(5) + SLACK, "{took:?}");
+    assert!(took < PROMISED + SLACK, "{took:?}");
     assert_eq!(servers(&site).await, ["failed", "connected"]);
     // The second dies and the first is back.
     site.server.heal();
@@ -238,24 +245,28 @@ async fn another_server_takes_over_and_streams_go_on() {
 /// It takes connections and says nothing: that is noticed, and the other asked, in the time that is promised for noticing alone.
 #[tokio::test]
 async fn another_server_takes_over_from_one_that_falls_silent() {
-    let (site, _second) = with_another_server().await;
-    let mut watch = watch(&site).await;
-    site.server.black_hole();
-    let began = Instant::now();
-    let expected = create(&site, "x");
-    // Who asks has to wait, and is answered by the other in the end.
-    let asked = async {
-        while !matches!(get(&site.plain(), "/apis/coordination.k8s.io/v1/leases").await, Some((200, _))) {
-            sleep(Duration::from_millis(50)).await;
-        }
-        began.elapsed()
-    };
-    let (served, told) = tokio::join!(timeout(SOON, asked), async { (watch.brief().await, began.elapsed()) });
-    assert_eq!(told.0, expected);
-    for took in [served.expect("served"), told.1] {
-        assert!(took < Duration::from_secs(5) + SLACK, "{took:?}");
-    }
-    assert_eq!(servers(&site).await, ["failed", "connected"]);
+    twice_within(PROMISED, async || {
+        let (site, _second) = with_another_server().await;
+        let mut watch = watch(&site).await;
+        site.server.black_hole();
+        let began = Instant::now();
+        let expected = create(&site, "x");
+        // Who asks has to wait, and is answered by the other in the end.
+        let asked = async {
+            while !matches!(get(&site.plain(), "/apis/coordination.k8s.io/v1/leases").await, Some((200, _))) {
+                sleep(Duration::from_millis(50)).await;
+            }
+            began.elapsed()
+        };
+        let (served, told) =
+            tokio::join!(timeout(SOON, asked), async { (watch.brief().await, began.elapsed()) });
+        assert_eq!(told.0, expected);
+        let took = served.expect("served").max(told.1);
+        assert!(took < PROMISED + SLACK, "{took:?}");
+        assert_eq!(servers(&site).await, ["failed", "connected"]);
+        took
+    })
+    .await;
 }
 
 /// Its connection is as good as ever, and all that it answers is errors: another is asked, and streams that it would tell nothing over go on there.
@@ -267,7 +278,7 @@ async fn another_server_takes_over_from_one_that_answers_nothing_but_errors() {
         site.server.fail("/", status);
         let began = Instant::now();
         while !matches!(get(&site.plain(), "/apis/coordination.k8s.io/v1/leases").await, Some((200, _))) {
-            assert!(began.elapsed() < Duration::from_secs(5) + SLACK, "{status}");
+            assert!(began.elapsed() < PROMISED + SLACK, "{status}");
             sleep(Duration::from_millis(50)).await;
         }
         assert_eq!(servers(&site).await, ["failed", "connected"]);
@@ -325,7 +336,7 @@ async fn an_only_server_that_answers_nothing_but_errors_is_no_link() {
             }
         }
         let _ = get(&site.plain(), "/apis/coordination.k8s.io/v1/leases").await;
-        assert!(began.elapsed() < Duration::from_secs(5) + SLACK);
+        assert!(began.elapsed() < PROMISED + SLACK);
         sleep(Duration::from_millis(50)).await;
     }
     site.server.heal();

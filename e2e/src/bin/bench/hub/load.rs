@@ -101,7 +101,7 @@ pub(super) fn nanoseconds() -> u128 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |now| now.as_nanos())
 }
 
-async fn create<K>(api: &Api<K>, object: &Value) -> Result<()>
+pub(super) async fn create<K>(api: &Api<K>, object: &Value) -> Result<()>
 where
     K: Clone + DeserializeOwned + Serialize + std::fmt::Debug,
 {

@@ -22,6 +22,17 @@ pub(super) fn is_good(case: &Case, said: &Said, landmarks: &Landmarks) -> Result
     Ok(said.reply.is_good() && !parts.iter().any(|part| part.is_error))
 }
 
+/// Whether an answer is that what was asked for is gone: 410, which within a watch is its one event.
+pub(super) fn is_gone(case: &Case, said: &Said, landmarks: &Landmarks) -> Result<bool> {
+    Ok(match decoded(case, said, landmarks)? {
+        _ if said.reply.status != 200 => said.reply.status == 410,
+        Some(parts) => matches!(&*parts, [only] if only.is_error && only.what.starts_with("410 ")),
+        None => {
+            matches!(&*said.reply.values, [only] if only["type"] == "ERROR" && only["object"]["code"] == 410)
+        }
+    })
+}
+
 impl Part {
     fn new(what: &str, body: &[u8]) -> Self {
         Self { what: what.to_owned(), body: body.to_vec(), is_error: false, namespace: String::new() }

@@ -11,6 +11,7 @@ use futures::future::try_join_all;
 use testkit::client::connection::Endpoint;
 use testkit::differential::{self, Case, Landmarks, Said, Subject, Verb, is_same, pages};
 
+use super::before::is_unknown;
 use super::decoded::{is_good, token};
 use super::whole::written;
 use super::{AT_ONCE, Found, Pair, drawn};
@@ -118,7 +119,7 @@ impl Told {
                 good += usize::from(is_good(case, said, landmarks)?);
             }
             match self.found(case, real, hub)? {
-                Some(Found::Same) => {}
+                Some(Found::Same | Found::BeforeTheHub) => {}
                 Some(Found::OfOthers) => of_others += 1,
                 Some(Found::Difference(kind, example)) => {
                     differing.push(Other { case, real, found: (kind, example) });
@@ -151,11 +152,16 @@ impl Told {
             .collect())
     }
 
-    /// What the comparison of all pages comes to; nothing if the hub refuses what it may.
+    /// What the comparison of all pages comes to; nothing if the hub refuses what it may: also what was before it began, and the API server told still.
     fn found(&self, case: &Case, real: &[Said], hub: &[Said]) -> Result<Option<Found>> {
         let Self { subject, typed, landmarks, .. } = self;
         if let (Some(status), [only]) = (case.refused_offline(*typed), hub)
             && only.reply.status == status
+        {
+            return Ok(None);
+        }
+        if let ([first, ..], [only]) = (real, hub)
+            && is_unknown(case, first, only, landmarks)?
         {
             return Ok(None);
         }
@@ -170,7 +176,7 @@ impl Told {
         for (real, hub) in real.iter().zip(hub) {
             let pair = Pair { case: case.clone(), real: real.clone(), hub: hub.clone() };
             match pair.difference(subject, landmarks)? {
-                Found::Same => {}
+                Found::Same | Found::BeforeTheHub => {}
                 Found::OfOthers => all = Found::OfOthers,
                 difference @ Found::Difference(..) => return Ok(Some(difference)),
             }

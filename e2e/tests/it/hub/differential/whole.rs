@@ -53,6 +53,7 @@ struct Walk {
     held: usize,
     held_and_good: usize,
     of_others: usize,
+    before_the_hub: usize,
     busy: usize,
     kinds: BTreeMap<String, (usize, String)>,
 }
@@ -132,7 +133,10 @@ async fn told(case: Case, subject: &Subject, servers: [&Endpoint; 2], landmarks:
     let [real, hub] = [real, hub].map(|said| said.read(&case, landmarks, Common::Cluster));
     let good = is_good(&case, &real, landmarks)?;
     let pair = Pair { case, real, hub };
-    Ok(Told { good, held: pair.is_held(), busy, found: pair.difference(subject, landmarks)? })
+    let found = pair.difference(subject, landmarks)?;
+    // Of what the hub cannot know it is to answer no share.
+    let good = good && !matches!(found, Found::BeforeTheHub);
+    Ok(Told { good, held: pair.is_held(), busy, found })
 }
 
 async fn both(
@@ -160,6 +164,7 @@ impl Walk {
             held: 0,
             held_and_good: 0,
             of_others: 0,
+            before_the_hub: 0,
             busy: 0,
             kinds: BTreeMap::new(),
         }
@@ -180,6 +185,7 @@ impl Walk {
         match told.found {
             Found::Same => {}
             Found::OfOthers => self.of_others += 1,
+            Found::BeforeTheHub => self.before_the_hub += 1,
             Found::Difference(kind, example) => {
                 // The first of a kind is seen when it comes, not an hour later.
                 let (count, _) = self.kinds.entry(kind).or_insert_with(|| {
@@ -201,12 +207,13 @@ impl Walk {
     /// Says what came of it.
     #[allow(clippy::print_stdout, reason = "how many were asked is what the run is read for")]
     fn end(&self) -> Result<()> {
-        let Self { title, whole, asked, good, held, held_and_good, of_others, busy, .. } = self;
+        let Self { title, whole, asked, good, held, held_and_good, of_others, before_the_hub, busy, .. } =
+            self;
         let took = self.began.elapsed().as_secs();
         println!(
             "{title}: {asked} of all {whole} combinations asked in {took} s, {good} of them with objects; the hub answered {held} by itself, \
-             {held_and_good} of them with objects; {} differ, and {of_others} in what others wrote meanwhile; {busy} were sent once more, for \
-             a server had too much to do",
+             {held_and_good} of them with objects; {} differ, {before_the_hub} ask for what was before the hub began, and {of_others} differ in \
+             what others wrote meanwhile; {busy} were sent once more, for a server had too much to do",
             self.differing()
         );
         for (kind, (count, _)) in &self.kinds {

@@ -9,10 +9,7 @@ use testkit::{
     differential::{Case, Landmarks, Said, Subject, Verb, is_same, pages, token, told},
 };
 
-use super::{
-    super::site::{Site, get},
-    DRAWN, subjects, written,
-};
+use super::{super::site::get, DRAWN, begun, written};
 
 /// How many are asked at once: of more the hub does not look at once whose they are, and says 429.
 const AT_ONCE: usize = 16;
@@ -82,10 +79,10 @@ fn brief(said: &[Said]) -> String {
 
 #[tokio::test]
 async fn without_a_link_the_hub_says_what_the_api_server_said() {
-    let mut site = Site::started().await;
+    let (mut site, subjects) = begun().await;
     let (hub, server) = (site.plain(), site.direct());
     let mut told = Vec::new();
-    for subject in &subjects(&site) {
+    for subject in &subjects {
         let landmarks = written(&site, &subject.0).await;
         let table = "application/json;as=Table;g=meta.k8s.io;v=v1";
         let mut answer = hub.get(&subject.0.path(false), table).await.unwrap();
