@@ -38,7 +38,7 @@ use self::{
 use crate::{
     metrics::{Meters, Resync},
     storage::Storage,
-    subscriptions::{Key, Progress, Stored, Subscription},
+    subscriptions::{Key, Progress, Subscription},
     upstream::{Credential, LinkState, Upstream},
 };
 
@@ -313,7 +313,7 @@ impl Reflector {
             this.undone.list(&key.to_string(), undone, is_stored);
             this.keep_kind(&key.resource, kind.as_deref());
         };
-        *subscription.stored().lock() = Stored::new(None);
+        subscription.stored().lock().is_at(None);
         writing.write(store).await;
         let replaced = subscription.write(|cache| {
             if why == Resync::Diverged || furthest.is_some() {
@@ -330,7 +330,7 @@ impl Reflector {
                 }
             }
         });
-        *subscription.stored().lock() = Stored::new(Some(version));
+        subscription.stored().lock().is_at(Some(version));
         course.listed_after = undone;
         subscription.became_whole(began);
         info!(key = %subscription.key(), objects = count, %version, ?replaced, "listed");

@@ -30,7 +30,7 @@ use http::{HeaderValue, Request, Response};
 use hyper::body::Incoming;
 use tokio::sync::watch;
 
-pub use self::answer::{Answer, Source};
+pub use self::answer::{Answer, Connection, Source};
 pub use self::connector::{Connector, TlsMaterial, TlsMaterialError};
 pub use self::dial::{BoxStream, Connected, Dial, Stream, Tcp};
 pub use self::endpoint::{Endpoint, EndpointError};

@@ -25,8 +25,8 @@ use self::missed::{Missed, SILENT};
 use super::{Believed, Ended, Undone, Writing, epoch, list, telling::Telling};
 use crate::{
     storage::Storage,
-    subscriptions::{Progress, Stored, Subscription},
-    upstream::{Answer, Credential, USER_AGENT, Upstream, UpstreamError},
+    subscriptions::{Progress, Subscription},
+    upstream::{Answer, Credential, Source, USER_AGENT, Upstream, UpstreamError},
 };
 
 /// How long a watch is asked to last; spread, so that those of a node do not end together. As long as those are that name no time:
@@ -63,6 +63,7 @@ pub(super) async fn run(
         subscription.doubt(false);
         subscription.prove();
         subscription.set_source(Some(source.clone()));
+        store_accepted(storage, subscription, &source);
         if subscription.watches() { Ok(()) } else { Err(Ended::Passed) }
     };
     let mut held_back: Option<HeldBack> = None;
@@ -214,19 +215,29 @@ fn take(storage: &Storage, subscription: &Subscription, told: Vec<WatchEvent>) -
         storage.apply(subscription.key(), &events);
         let mut stored = subscription.stored().lock();
         if let Some(event) = events.last() {
-            *stored = Stored::new(Some(event.resource_version));
+            stored.is_at(Some(event.resource_version));
         }
         applied?;
         if let Some(version) = bookmark {
             cache.bookmark(version);
             if stored.is_due(subscription.key(), version) {
                 storage.bookmark(subscription.key(), version);
-                *stored = Stored::new(Some(version));
+                stored.is_at(Some(version));
             }
         }
         Ok::<_, Ended>(())
     })?;
     ended
+}
+
+/// Stores the version from which a watch was opened over another connection than the one before.
+fn store_accepted(storage: &Storage, subscription: &Subscription, source: &Source) {
+    let Some(version) = subscription.version() else { return };
+    let (key, mut stored) = (subscription.key(), subscription.stored().lock());
+    if stored.is_accepted_over(source, key, version) {
+        storage.bookmark(key, version);
+        stored.is_at(Some(version));
+    }
 }
 
 /// Stores all that is held, if changes were lost to the disk.

@@ -1,6 +1,10 @@
 //! The body of an answer from upstream, and the connection that it comes over.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use hyper::body::Incoming;
 
@@ -38,6 +42,11 @@ impl Source {
         Self { lane }
     }
 
+    /// The connection, without keeping it.
+    pub fn connection(&self) -> Connection {
+        Connection(Arc::downgrade(&self.lane))
+    }
+
     /// How long ago the API server last gave a sign of life over it.
     pub fn heard_ago(&self) -> Duration {
         self.lane.heard_ago()
@@ -48,5 +57,22 @@ impl Source {
         if self.lane.heard_ago() > within {
             self.lane.is_alive().await;
         }
+    }
+}
+
+/// A connection that was there, and may have ended.
+#[derive(Clone)]
+pub struct Connection(Weak<Lane>);
+
+impl Connection {
+    /// Whether that comes over it.
+    pub fn is_that_of(&self, source: &Source) -> bool {
+        std::ptr::eq(self.0.as_ptr(), Arc::as_ptr(&source.lane))
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Connection").finish()
     }
 }

@@ -175,3 +175,43 @@ async fn a_quiet_part_of_a_busy_resource_is_not_listed_anew_after_a_restart() {
     assert_eq!(progress.lists, 1, "the client resumed: {progress:?}");
     assert!(progress.errors.keys().all(|code| *code == 0), "{progress:?}");
 }
+
+/// A whole resource to which nothing happens. What is stored is its last change, of which another server, or the same when it was started anew, may know
+/// nothing: that one has accepted a later version, from which the next hub goes on as well.
+#[tokio::test]
+async fn what_another_server_accepted_is_gone_on_from_after_a_kill() {
+    let mut site = Site::started().await;
+    let cluster = site.server.cluster().clone();
+    cluster.create("services", service("a", "quiet", 1)).unwrap();
+    site.caught_up(SERVICES, &["quiet"]).await;
+    for n in 0..20 {
+        cluster.create("widgets.example.com", widget(&format!("busy-{n}"), n)).unwrap();
+    }
+    let busy = cluster.revision();
+    let held = async || {
+        site.server.send_bookmarks();
+        let (_, list) = get(&site.plain(), &format!("{SERVICES}?resourceVersion=0")).await?;
+        Some(version(&list))
+    };
+    site.until("the API server's bookmark has come", async || held().await == Some(busy)).await;
+    site.server.cut();
+    site.offline().await;
+    site.server.heal();
+    let watched = async || {
+        let status = get(&site.admin(), "/v1/status").await;
+        let streams = status.and_then(|(_, status)| status["subscriptions"].as_array().cloned());
+        let is_watched = |stream: &Value| stream["resource"] == "services" && stream["state"] == "watching";
+        streams.is_some_and(|streams| streams.iter().any(is_watched))
+    };
+    site.until("it is watched over another connection", watched).await;
+    cluster.compact(busy - 1);
+    site.server.log().clear();
+    site.kill();
+    site.start();
+    site.until("it is watched again", async || site.upstream_watches(SERVICES) == 1).await;
+    cluster.create("services", service("a", "next", 1)).unwrap();
+    site.caught_up(SERVICES, &["next", "quiet"]).await;
+    let is_list = |path: &str, query: &str| path == SERVICES && query.contains("limit=2000");
+    let lists = site.server.log().totals(|record| is_list(&record.path, &record.query));
+    assert_eq!(lists.requests, 0, "{:?}\n{}", largest(&site), site.last_log());
+}
