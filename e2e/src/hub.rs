@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 use tokio::process::{Child, Command};
 
 use crate::cleanup::Cleanup;
-use crate::{Finished, eventually, hack_cluster, kubectl, kubectl_apply, run};
+use crate::{Finished, eventually, hack_cluster, kubectl, kubectl_apply, repository, run};
 
 /// The hub as pods with host network see it.
 pub const SECURE: &str = "https://127.0.0.1:10268";
@@ -71,6 +72,13 @@ impl HubNode {
     pub async fn fresh(name: &'static str, labels: &[&str]) -> Result<Self> {
         kubectl_apply(ACCESS).await?.ok()?;
         Self::joined(name, &["--hub"], labels).await
+    }
+
+    /// The same, whose hub has further options.
+    pub async fn with_options(name: &'static str, options: &[&str]) -> Result<Self> {
+        kubectl_apply(ACCESS).await?.ok()?;
+        let options = options.iter().flat_map(|option| ["--hub-option", option]);
+        Self::joined(name, &["--hub"].into_iter().chain(options).collect::<Vec<_>>(), &[]).await
     }
 
     /// The same, whose hub has nothing to begin with but a bootstrap token in a file and the authority's digest.
@@ -182,6 +190,47 @@ impl HubNode {
         Ok(Reply { status: status.parse()?, warning, body: body.to_owned() })
     }
 
+    /// What the hub says of itself.
+    pub async fn status(&self) -> Result<Value> {
+        let text = self.inside(&["curl", "-sm5", "http://127.0.0.1:10267/v1/status"]).await?.ok()?;
+        Ok(serde_json::from_str(&text)?)
+    }
+
+    /// Gives the hub the serving certificate that pods need, with the very commands of the documentation, and waits until it sends pods to itself.
+    pub async fn certified_for_pods(&self) -> Result<Cleanup> {
+        let text = std::fs::read_to_string(repository().join("docs/edge-hub.md"))?;
+        let commands = text.split("\n```\n").find(|block| block.starts_with("NODE=shop-1\n"));
+        let commands = commands.context("the commands that issue a serving certificate")?;
+        let (request, fetch) = commands.rsplit_once("kubectl get csr ").context("the one that fetches it")?;
+        let head = format!("set -euo pipefail\nNODE={}\n", self.name);
+        let request = format!("{head}{}", request.trim_start_matches("NODE=shop-1\n"));
+        let fetch = format!("{head}kubectl get csr {fetch}");
+        let folder = tempfile::tempdir()?;
+        let path = |name: &str| folder.path().join(name);
+        let within = path("");
+        let cd = format!("cd {}\n", within.display());
+        let cleanup =
+            Cleanup::kubectl(&["delete", "csr", &format!("{}-hub-serving", self.name), "--ignore-not-found"]);
+        run("bash", &["-c", &format!("{cd}{request}")], "").await?.ok().context("the documented request")?;
+        eventually("a signed certificate", Duration::from_secs(20), || async {
+            run("bash", &["-c", &format!("{cd}{fetch}")], "").await?.ok()?;
+            ensure!(std::fs::metadata(path("serving.crt"))?.len() > 0, "it is not signed yet");
+            Ok(())
+        })
+        .await?;
+        for (from, to) in [("serving.key", "edge-hub.key"), ("serving.crt", "edge-hub.crt")] {
+            std::fs::copy(path(from), self.keys()?.join(to))?;
+        }
+        // The hub looks at the files each ten seconds.
+        eventually("the filters send pods to the hub", Duration::from_secs(20), || async {
+            let idle = self.status().await?["idleFilters"].clone();
+            ensure!(idle.is_null(), "{idle}");
+            Ok(())
+        })
+        .await?;
+        Ok(cleanup)
+    }
+
     /// Makes the link to the API server a black hole, or heals it.
     pub async fn black_hole(&self, on: bool) -> Result<()> {
         let address = self.api_server.trim_start_matches("https://");
@@ -221,12 +270,18 @@ impl HubNode {
 
     /// Runs a script in the container of a pod, for three seconds at most.
     pub async fn within(&self, pod: &str, script: &str) -> Result<Finished> {
-        // One that was ended after its three seconds keeps its name in the container.
+        self.within_seconds(3, pod, script).await
+    }
+
+    /// The same, for so many.
+    pub async fn within_seconds(&self, seconds: u8, pod: &str, script: &str) -> Result<Finished> {
+        // One that was ended after its time keeps its name in the container.
         static STARTED: AtomicUsize = AtomicUsize::new(0);
         let running = self.running(pod).await?;
         let container = running.first().with_context(|| format!("{pod} does not run"))?;
         let id = format!("e2e-{}-{}", std::process::id(), STARTED.fetch_add(1, Ordering::Relaxed));
-        let containerd = ["exec", self.name, "--", "timeout", "3", "ctr", "-n", "k8s.io"];
+        let seconds = seconds.to_string();
+        let containerd = ["exec", self.name, "--", "timeout", &seconds, "ctr", "-n", "k8s.io"];
         let exec = ["tasks", "exec", "--exec-id", &id, container, "sh", "-c", script];
         hack_cluster(&[&containerd[..], &exec].concat()).await
     }

@@ -57,7 +57,10 @@ data:
     kind: KubeProxyConfiguration
     mode: iptables
     clusterCIDR: $cluster_cidr
-    clientConnection: {kubeconfig: /var/lib/kube-proxy/kubeconfig.conf}
+    # On lines of its own, as kubeadm writes it: a hub shows this one as a comment (inclusterconfig).
+    clientConnection:
+      kubeconfig: /var/lib/kube-proxy/kubeconfig.conf
+      qps: 0
     # Not the nodes' to set: the limits belong to the machine.
     conntrack: {maxPerCore: 0, min: 0}
     oomScoreAdj: 1000

@@ -145,12 +145,13 @@ start_cluster_services() {
 }
 
 command_join() {
-  local name='' kind=cloud site=1 cni=bridge labels='' taints='' hub=no token=''
+  local name='' kind=cloud site=1 cni=bridge labels='' taints='' hub=no token='' options=()
   while (($#)); do
     case $1 in
       --edge) kind=edge ;;
       --hub) hub=yes ;;
       --hub-token) hub=yes token=$(realpath "${2:?--hub-token needs a file}") && shift ;;
+      --hub-option) options+=("${2:?--hub-option needs an option of edge-hub run}") && shift ;;
       --site) site=${2:?--site needs a number or a name} && shift ;;
       --cni) cni=${2:?--cni needs bridge or none} && shift ;;
       --label) labels+=${labels:+,}${2:?--label needs K=V} && shift ;;
@@ -160,7 +161,7 @@ command_join() {
     esac
     shift
   done
-  [[ -n $name ]] || die "usage: hack/cluster join NODE [--edge [--site N|NAME]] [--hub | --hub-token FILE] [--cni bridge|none] [--label K=V]... [--taint K=V:EFFECT]..."
+  [[ -n $name ]] || die "usage: hack/cluster join NODE [--edge [--site N|NAME]] [--hub | --hub-token FILE] [--hub-option OPTION]... [--cni bridge|none] [--label K=V]... [--taint K=V:EFFECT]..."
   [[ $cni == bridge || $cni == none ]] || die "--cni is bridge or none"
   if [[ $site =~ ^[0-9] ]]; then
     if [[ ! $site =~ ^[1-9][0-9]?$ ]] || ((site > 40)); then die "--site is a number from 1 to 40, or a name"; fi
@@ -174,7 +175,7 @@ command_join() {
   step "$name: network, containerd" start_node_runtime "$name"
   [[ -z $token ]] || install -m 0600 "$token" "$state/nodes/$name/hub-token"
   # Before the kubelet starts: it never sees the API server itself.
-  if [[ $hub == yes ]]; then step "$name: edge-hub" hub_on "$name" plain; fi
+  if [[ $hub == yes ]]; then step "$name: edge-hub" hub_on "$name" plain '' '' ${options[@]+"${options[@]}"}; fi
   step "$name: kubelet registered" register_node "$name"
   if [[ $cni == none ]]; then
     echo "  $name: not ready until a CNI configuration is in its /etc/cni/net.d" >&2

@@ -86,34 +86,41 @@ authority_digest() {
   echo "sha256:$(openssl x509 -in "$state/pki/ca.crt" -noout -pubkey | openssl pkey -pubin -outform der | sha256sum | cut -d' ' -f1)"
 }
 
+# Options that this hub alone has.
+own_options() {
+  cat "$node_folder/hub-options" 2>/dev/null || true
+}
+
 start_edge_hub() {
   local init identity=(--ca-file "$state/pki/ca.crt"
     --client-cert-file "$node_folder/pki/kubelet-client.crt" --client-key-file "$node_folder/pki/kubelet-client.key")
-  local more=() wrapper=()
+  local more=() wrapper=() own=()
   hub_is_wanted || die "node $node has no hub; run: hack/cluster hub $node --name $cluster"
   runs "$node.edge-hub" && return
   if [[ -f $node_folder/hub-token ]]; then
     # A certificate of its own, and nothing to begin with but the token and the authority's digest.
     identity=(--identity own --bootstrap-token-file "$node_folder/hub-token" --ca-cert-hash "$(authority_digest)")
   fi
+  mapfile -t own < <(own_options)
   mapfile -t more < <(mode_options)
   mapfile -t wrapper < <(resolver_wrapper)
   init=$(daemon_pid "$node.init") || die "node $node is not running; run: hack/cluster up --name $cluster"
   run_daemon "$node.edge-hub" "$node" nsenter --target "$init" --mount --net --uts --wd=/ ${wrapper[@]+"${wrapper[@]}"} \
-    "$node_folder/edge-hub" run --node-name "$node" --server-addr "$api_server" \
+    "$node_folder/edge-hub" run ${own[@]+"${own[@]}"} --node-name "$node" --server-addr "$api_server" \
     --secure-bind-address 0.0.0.0 "${identity[@]}" \
     --serving-cert-file "$node_folder/pki/edge-hub.crt" --serving-key-file "$node_folder/pki/edge-hub.key" \
     ${more[@]+"${more[@]}"}
 }
 
-# hub_on NODE plain|report|tunnel|gateway [DESTINATIONS] [HTTP_PROXY]. The kubelet's containers go on while it starts anew.
+# hub_on NODE plain|report|tunnel|gateway [DESTINATIONS] [HTTP_PROXY] [OPTION]... The kubelet's containers go on while it starts anew.
 hub_on() {
   local binary
   select_node "$1"
   binary=$(find_edge_hub)
   make_hub_files
   echo "$2" >"$node_folder/hub-mode"
-  rm -f "$node_folder/hub-destinations" "$node_folder/hub-http-proxy"
+  rm -f "$node_folder/hub-destinations" "$node_folder/hub-http-proxy" "$node_folder/hub-options"
+  (($# < 5)) || printf '%s\n' "${@:5}" >"$node_folder/hub-options"
   [[ -z ${3:-} ]] || echo "$3" >"$node_folder/hub-destinations"
   [[ -z ${4:-} ]] || echo "$4" >"$node_folder/hub-http-proxy"
   ln -sfn "$binary" "$node_folder/edge-hub"
@@ -137,7 +144,7 @@ restart_kubelet() {
 }
 
 command_hub() {
-  local name='' off=no mode=plain rules='' proxy=''
+  local name='' off=no mode=plain rules='' proxy='' options=()
   while (($#)); do
     case $1 in
       --off) off=yes ;;
@@ -154,12 +161,17 @@ command_hub() {
         proxy=$2
         shift
         ;;
+      --hub-option)
+        (($# > 1)) || die "--hub-option needs an option of edge-hub run"
+        options+=("$2")
+        shift
+        ;;
       -*) die "unknown option $1 (see --help)" ;;
       *) name=$1 ;;
     esac
     shift
   done
-  [[ -n $name ]] || die "usage: hack/cluster hub NODE [--report | --tunnel | --gateway | --off] [--destinations RULES] [--http-proxy URL]"
+  [[ -n $name ]] || die "usage: hack/cluster hub NODE [--report | --tunnel | --gateway | --off] [--destinations RULES] [--http-proxy URL] [--hub-option OPTION]..."
   require_root
   need_cluster
   lock_cluster
@@ -167,7 +179,7 @@ command_hub() {
   if [[ $off == yes ]]; then
     step "$name: kubelet straight to the API server" hub_off "$name"
   else
-    step "$name: edge-hub ($mode)" hub_on "$name" "$mode" "$rules" "$proxy"
+    step "$name: edge-hub ($mode)" hub_on "$name" "$mode" "$rules" "$proxy" ${options[@]+"${options[@]}"}
     step "$name: ready" wait_for_node "$name"
   fi
 }

@@ -96,6 +96,14 @@ fn validity(text: &str) -> Result<Duration, String> {
     if (least..=most).contains(&read) { Ok(read) } else { Err("it must be 10m to 8784h".to_owned()) }
 }
 
+/// How long a right is believed at most that was revoked is not for an option to make longer.
+fn authorized(text: &str) -> Result<Duration, String> {
+    let read: jiff::SignedDuration = text.parse().map_err(|_| "write it as 10s, 1m or 5m".to_owned())?;
+    let read = Duration::try_from(read).unwrap_or_default();
+    let (least, most) = (Duration::from_secs(1), Duration::from_mins(5));
+    if (least..=most).contains(&read) { Ok(read) } else { Err("it must be 1s to 5m".to_owned()) }
+}
+
 /// Where to listen, and to whom.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Listeners")]
@@ -142,6 +150,11 @@ pub struct ListenerArgs {
     /// a pod is who its token says.
     #[arg(long, value_name = "BOOL", default_value_t = false, action = clap::ArgAction::Set)]
     pub node_pods: bool,
+
+    /// How long the API server's yes to who may read is believed while there is a link, 1s to 5m. Open watches are reviewed each minute, or as often as
+    /// that if it is shorter: a right that is revoked ends a watch within both together. Each review costs the link some 2 kB.
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = authorized)]
+    pub authorized_ttl: Duration,
 }
 
 impl ListenerArgs {

@@ -97,6 +97,14 @@ impl Default for Lifetimes {
     }
 }
 
+impl Lifetimes {
+    /// The usual ones, with allowances that are believed for so long; open watches are reviewed no more seldom.
+    fn believing(allowed: Duration) -> Self {
+        let usual = Self::default();
+        Self { allowed, review: usual.review.min(allowed), ..usual }
+    }
+}
+
 /// Where to listen.
 #[derive(Debug, Clone)]
 pub struct Listeners {
@@ -292,6 +300,7 @@ impl TryFrom<RunArgs> for Config {
             serve_port,
             node_uids: _,
             node_pods,
+            authorized_ttl,
         } = listeners;
         let by_flags = rules(&filters)?;
         let none = Layer::default();
@@ -333,7 +342,7 @@ impl TryFrom<RunArgs> for Config {
             },
             root: root_dir,
             sharing,
-            lifetimes: Lifetimes::default(),
+            lifetimes: Lifetimes::believing(authorized_ttl),
             cloud: Start { flags, rules: by_flags, file },
             filters,
             tunnel,
@@ -354,6 +363,13 @@ mod tests {
         for text in ["nodes", "v1/nodes", "a/b/c/d", "//x", "/v1/"] {
             assert!(resource(text).is_none(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn what_is_believed_for_less_is_reviewed_more_often() {
+        assert_eq!(Lifetimes::believing(Duration::from_mins(5)), Lifetimes::default());
+        let short = Lifetimes::believing(Duration::from_secs(5));
+        assert_eq!((short.allowed, short.review), (Duration::from_secs(5), Duration::from_secs(5)));
     }
 
     #[test]

@@ -78,7 +78,7 @@ async fn a_hub_begins_with_a_token_and_renews_without_a_cut() -> Result<()> {
     };
     kubectl_apply(&agents("e2e-one")).await?.ok()?;
     eventually("the hub reads yurt-hub-cfg", SOON, || async {
-        let held = status(&node).await?;
+        let held = node.status().await?;
         let config = held["subscriptions"]
             .as_array()
             .context("no subscriptions")?
@@ -94,11 +94,11 @@ async fn a_hub_begins_with_a_token_and_renews_without_a_cut() -> Result<()> {
     let mut watch = node.start(&["curl", "-sNA", "e2e", &url])?;
     let mut lines = BufReader::new(watch.stdout.take().context("stdout")?).lines();
     ensure!(lines.next_line().await?.is_some(), "no event");
-    let before = status(&node).await?["identity"]["notAfter"].clone();
+    let before = node.status().await?["identity"]["notAfter"].clone();
     tokio::time::sleep(Duration::from_secs(1)).await;
     hack_cluster(&["signal", "HUP", "edge-hub", NODE]).await?.ok()?;
     eventually("another certificate", SOON, || async {
-        let identity = status(&node).await?["identity"].clone();
+        let identity = node.status().await?["identity"].clone();
         ensure!(identity["state"] == "own" && identity["notAfter"] != before, "{identity} after {before}");
         Ok(())
     })
@@ -134,11 +134,6 @@ async fn a_hub_begins_with_a_token_and_renews_without_a_cut() -> Result<()> {
     .await?;
     drop(cleanup);
     node.leave().await
-}
-
-async fn status(node: &HubNode) -> Result<serde_json::Value> {
-    let text = node.inside(&["curl", "-s", "http://127.0.0.1:10267/v1/status"]).await?.ok()?;
-    Ok(serde_json::from_str(&text)?)
 }
 
 /// `Approved=reason` of the request of that name, or of the first for that node.

@@ -18,6 +18,7 @@ use super::waiting_pod;
 const NAMESPACE: &str = "e2e-hub-offline";
 const NODE: &str = "e2e-hub-1";
 const LABEL: &str = "isthmus.dev/e2e=hub";
+const EXPLAIN: [&str; 2] = ["explain", "service.spec.ports"];
 const SERVICES: &str = "/api/v1/services?resourceVersion=0";
 
 /// How soon a black hole is to be noticed: in 5 s (docs/adr/0017-idle-link.md), and what a busy machine takes to ask.
@@ -45,6 +46,7 @@ async fn a_node_goes_on_without_its_link_and_misses_nothing_after() -> Result<()
     proxy.routes(&node, "before").await?;
     let dns = ClusterDns::through_the_hub(NAMESPACE, NODE).await?;
     dns.answers(&node, "with a link", Duration::from_mins(1)).await?;
+    let explained = node.kubectl(&reader, &EXPLAIN).await?.ok()?;
     // Rights and tokens are stored within seconds.
     tokio::time::sleep(Duration::from_secs(4)).await;
 
@@ -111,6 +113,7 @@ async fn a_node_goes_on_without_its_link_and_misses_nothing_after() -> Result<()
     dns.answers(&node, "by a CoreDNS that began after the kill", BEGUN).await?;
     let listed = node.kubectl(&reader, &["get", "services", "-A"]).await?;
     ensure!(listed.success && listed.stdout.contains("during"), "after the kill: {listed:?}");
+    is_explained(&node, &reader, &explained).await?;
     node.black_hole(false).await?;
     waiting_pod(NAMESPACE, "last", NODE).await?;
     runs(NAMESPACE, "last").await?;
@@ -123,6 +126,19 @@ async fn a_node_goes_on_without_its_link_and_misses_nothing_after() -> Result<()
     kubectl(&["wait", &format!("node/{NODE}"), "--for=condition=Ready", "--timeout=60s"]).await?.ok()?;
     proxy.undo();
     node.leave().await
+}
+
+/// `kubectl explain` without a link says what it said with one, by the document that the hub has on its disk: kubectl has kept nothing itself.
+async fn is_explained(node: &HubNode, reader: &str, expected: &str) -> Result<()> {
+    let kept = tempfile::tempdir()?;
+    let words = [&["--cache-dir", kept.path().to_str().context("a path")?][..], &EXPLAIN].concat();
+    let told = node.kubectl(reader, &words).await?;
+    ensure!(
+        told.success && told.stdout == expected,
+        "kubectl explain without a link: {told:?}\nbut {expected}"
+    );
+    ensure!(told.stdout.contains("nodePort"), "{told:?}");
+    Ok(())
 }
 
 /// What there is, which version it is and how it is, without a link: kubectl asks that before anything else, and nobody on the node has yet.

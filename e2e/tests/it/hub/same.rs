@@ -1,12 +1,15 @@
 //! A stock kubectl shows the same through the hub as straight from the API server.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use e2e::hub::{HubNode, SECURE, runs, token};
 use e2e::{client, eventually, fresh_namespace, kubectl, kubectl_apply, run};
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::Child;
 
 use super::waiting_pod;
 
@@ -52,6 +55,21 @@ const COMMANDS: &[&[&str]] = &[
     &["version"],
 ];
 
+/// What is watched, and must be told in the same lines.
+const WATCHES: &[&[&str]] = &[
+    &["things"],
+    &["things", "-o", "wide", "--output-watch-events"],
+    &["thing", "one", "-o", "yaml"],
+    &["services", "--output-watch-events"],
+    &["services", "-o", "jsonpath={.metadata.name} {.spec.ports[0].port}{\"\\n\"}"],
+];
+
+/// A size, and a port, that nothing has before the last change.
+const LAST: u16 = 12345;
+
+/// How long a busy machine may take to tell of something.
+const TOLD: Duration = Duration::from_secs(30);
+
 /// A kind with columns and words of its own.
 const DEFINITION: &str = "
 apiVersion: apiextensions.k8s.io/v1
@@ -81,7 +99,7 @@ spec:
 ";
 
 /// A Thing of that size.
-fn thing(size: u8) -> String {
+fn thing(size: u16) -> String {
     format!(
         "{{apiVersion: e2e.isthmus.dev/v1, kind: Thing, metadata: {{name: one, namespace: {NAMESPACE}}}, spec: {{size: {size}, colour: red}}}}"
     )
@@ -121,6 +139,8 @@ async fn kubectl_shows_the_same_through_the_hub() -> Result<()> {
 
     would_write_the_same(&node, &admin).await?;
     copies(&node, &admin).await?;
+    forwards(&node, &admin).await?;
+    watches_tell_the_same(&node, &admin).await?;
 
     // Writes pass, and are seen by whoever watches through the hub.
     let words = ["-n", NAMESPACE, "get", "services", "-w", "--no-headers"];
@@ -188,20 +208,110 @@ fn unnamed(text: &str) -> String {
     lines.join("\n")
 }
 
+fn content() -> Vec<u8> {
+    (0..1_000_000_u32).flat_map(u32::to_be_bytes).collect()
+}
+
 /// A file there through the hub, and back either way.
 async fn copies(node: &HubNode, token: &str) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let file = |name: &str| folder.path().join(name).display().to_string();
-    let content: Vec<u8> = (0..1_000_000_u32).flat_map(u32::to_be_bytes).collect();
-    std::fs::write(file("sent"), &content)?;
+    std::fs::write(file("sent"), content())?;
     let there = format!("{NAMESPACE}/talker:/tmp/copied");
     node.kubectl(token, &["cp", &file("sent"), &there]).await?.ok()?;
     node.kubectl(token, &["cp", &there, &file("through")]).await?.ok()?;
     straight(node, token, &["cp", &there, &file("direct")]).await?.ok()?;
     for name in ["through", "direct"] {
-        ensure!(std::fs::read(file(name))? == content, "{name}: another file came back");
+        ensure!(std::fs::read(file(name))? == content(), "{name}: another file came back");
     }
     Ok(())
+}
+
+/// The file that [`copies`] left in the pod comes by a port of the node that leads to one of the pod: over one connection, more than once.
+async fn forwards(node: &HubNode, token: &str) -> Result<()> {
+    let in_namespace = |words: &[&'static str]| [&["-n", NAMESPACE], words].concat();
+    let serve = in_namespace(&["exec", "talker", "--", "httpd", "-p", "8080", "-h", "/tmp"]);
+    node.kubectl(token, &serve).await?.ok()?;
+    let words = in_namespace(&["port-forward", "pod/talker", ":8080"]);
+    let mut forward = node.start(&[node.kubectl_words(SECURE, token), words].concat())?;
+    let mut lines = BufReader::new(forward.stdout.take().context("stdout")?).lines();
+    let line = tokio::time::timeout(TOLD, lines.next_line()).await.context("no port")??;
+    let line = line.context("kubectl port-forward ended")?;
+    let port = line.split_whitespace().nth(2).and_then(|address| address.rsplit(':').next());
+    let url = format!("http://127.0.0.1:{}/copied", port.with_context(|| line.clone())?);
+    let folder = tempfile::tempdir()?;
+    for name in ["first", "second"] {
+        let file = folder.path().join(name);
+        node.inside(&["curl", "-sfm20", "-o", file.to_str().context("a path")?, &url]).await?.ok()?;
+        ensure!(std::fs::read(file)? == content(), "{name}: another file came back");
+    }
+    Ok(())
+}
+
+/// `kubectl get -w` prints the same both ways while the same is changed: what is there, each change of it, and what comes and goes.
+async fn watches_tell_the_same(node: &HubNode, token: &str) -> Result<()> {
+    let mut watches = Vec::new();
+    for words in WATCHES {
+        let words = [&["-n", NAMESPACE, "get", "-w"], *words].concat();
+        let open = |server| Printed::by(node, &[node.kubectl_words(server, token), words.clone()].concat());
+        watches.push((words.join(" "), open(SECURE)?, open(&node.api_server)?));
+    }
+    // What they list comes first; they miss nothing after it.
+    eventually("all print something", TOLD, || async {
+        let silent = watches.iter().find(|(_, hub, direct)| hub.is_empty() || direct.is_empty());
+        ensure!(silent.is_none(), "{silent:?}");
+        Ok(())
+    })
+    .await?;
+    for size in [2, 3, LAST] {
+        kubectl_apply(&thing(size)).await?.ok()?;
+        let (name, port) = (format!("seen-{size}"), format!("--tcp={size}"));
+        let service = async |words: &[&str]| kubectl(&[&["-n", NAMESPACE], words].concat()).await?.ok();
+        service(&["create", "service", "clusterip", &name, &port]).await?;
+        service(&["label", "service", &name, "e2e=seen"]).await?;
+        service(&["delete", "service", &name]).await?;
+    }
+    for (words, hub, direct) in &watches {
+        eventually(&format!("kubectl {words} prints the same"), TOLD, || async {
+            let (hub, direct) = (hub.lines(), direct.lines());
+            let whole = hub.iter().any(|line| line.contains(&LAST.to_string()));
+            ensure!(whole && hub == direct, "\nthrough the hub: {hub:#?}\ndirect: {direct:#?}");
+            Ok(())
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+/// What a command prints as time goes by, without ages.
+#[derive(Debug)]
+struct Printed {
+    lines: Arc<Mutex<Vec<String>>>,
+    _command: Child,
+}
+
+impl Printed {
+    fn by(node: &HubNode, words: &[&str]) -> Result<Self> {
+        let mut command = node.start(words)?;
+        let mut out = BufReader::new(command.stdout.take().context("stdout")?).lines();
+        let lines = Arc::<Mutex<Vec<String>>>::default();
+        let written = lines.clone();
+        tokio::spawn(async move {
+            while let Ok(Some(line)) = out.next_line().await {
+                let words = line.split_whitespace().map(|word| if is_age(word) { "#" } else { word });
+                written.lock().push(words.collect::<Vec<_>>().join(" "));
+            }
+        });
+        Ok(Self { lines, _command: command })
+    }
+
+    fn is_empty(&self) -> bool {
+        self.lines.lock().is_empty()
+    }
+
+    fn lines(&self) -> Vec<String> {
+        self.lines.lock().clone()
+    }
 }
 
 /// Without what is another at each call: the version of a list, and ages where kubectl writes for people. Widths of columns stay.
