@@ -72,12 +72,12 @@ async fn a_hub_goes_to_another_api_server_and_no_client_notices() -> Result<()> 
         node.inside(&drop).await?.ok()?;
     }
     let cut = Instant::now();
-    let moves = eventually("the hub moves", MOVED, || async {
+    let finds = eventually("the hub moves", MOVED, || async {
         let states = states(&node).await?;
         ensure!(states[2] == "connected", "{states:?}");
         Ok(cut.elapsed())
     });
-    let (moved, changed) = tokio::join!(moves, change(&watched, &mut number, 3));
+    let (moved, changed) = tokio::join!(finds, change(&watched, &mut number, 3));
     changed?;
     println!("another API server is in use after {:.1} s", moved?.as_secs_f64());
     change(&watched, &mut number, 3).await?;

@@ -107,6 +107,8 @@ impl Ground {
     }
 
     /// Waits until kube-proxy has made exactly that.
+    // How long it took is what the run is read for.
+    #[allow(clippy::print_stdout)]
     async fn makes(&self, when: &str, made: Made<'_>) -> Result<()> {
         let began = Instant::now();
         eventually(&format!("what kube-proxy makes of Services {when}"), SOON, || async {

@@ -17,7 +17,7 @@ fn list(items: &[Value]) -> String {
     json!({ "apiVersion": "v1", "kind": "List", "items": items }).to_string()
 }
 
-fn pod(name: &str, node: &str, spec: Value) -> Value {
+fn pod(name: &str, node: &str, spec: &Value) -> Value {
     let mut pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name, "namespace": NAMESPACE }, "spec": spec,
     });
@@ -53,7 +53,7 @@ pub(super) async fn apply() -> Result<()> {
         let mut pod = pod(
             &web(node),
             node,
-            json!({ "automountServiceAccountToken": false, "containers": [{ "command": ["sh", "-c", serve] }] }),
+            &json!({ "automountServiceAccountToken": false, "containers": [{ "command": ["sh", "-c", serve] }] }),
         );
         pod["metadata"]["labels"] = json!({ "app": "web" });
         pod
@@ -85,5 +85,5 @@ pub(super) async fn caller(name: &str, names_the_server: bool) -> Result<()> {
         }],
         "volumes": [{ "name": "tools", "hostPath": { "path": folder } }],
     });
-    kubectl_apply(&pod(name, NODE, spec).to_string()).await?.ok().map(drop)
+    kubectl_apply(&pod(name, NODE, &spec).to_string()).await?.ok().map(drop)
 }
