@@ -78,8 +78,11 @@ async fn copy(from: Arc<TcpStream>, to: Arc<TcpStream>, mut whole: watch::Receiv
                 let mut rest = &buffer[..length];
                 while !rest.is_empty() {
                     to.writable().await.unwrap();
-                    if let Ok(written) = to.try_write(rest) {
-                        rest = &rest[written..];
+                    match to.try_write(rest) {
+                        Ok(written) => rest = &rest[written..],
+                        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                        // Who went on trying would keep a processor, and the runtime from its end.
+                        Err(_) => return,
                     }
                 }
             }
