@@ -72,14 +72,14 @@ async fn a_hub_goes_to_another_api_server_and_no_client_notices() -> Result<()> 
         node.inside(&drop).await?.ok()?;
     }
     let cut = Instant::now();
-    let finds = eventually("the hub moves", MOVED, || async {
+    let moves = eventually("the hub moves", MOVED, || async {
         let states = states(&node).await?;
         ensure!(states[2] == "connected", "{states:?}");
         Ok(cut.elapsed())
     });
-    let (moved, changed) = tokio::join!(finds, change(&watched, &mut number, 3));
+    let (after, changed) = tokio::join!(moves, change(&watched, &mut number, 3));
     changed?;
-    println!("another API server is in use after {:.1} s", moved?.as_secs_f64());
+    println!("another API server is in use after {:.1} s", after?.as_secs_f64());
     change(&watched, &mut number, 3).await?;
     for client in &mut clients {
         client.hears_all(number).await?;

@@ -70,10 +70,16 @@ async fn pods_come_to_the_hub_and_kube_proxy_sends_to_the_pool() -> Result<()> {
     set_pool(&client, NODE, Some(POOL)).await?;
     ground.makes("in the pool", Made { pool: &WEB[..1], ports: &["ported-ours"] }).await?;
     set_pool(&client, ELSEWHERE, Some(POOL)).await?;
-    ground.makes("when another has come", Made { pool: &WEB[..2], ports: &["ported-ours"] }).await?;
+    let came =
+        ground.makes("when another has come", Made { pool: &WEB[..2], ports: &["ported-ours"] }).await?;
     components_see(&ground.node, &reader).await?;
     set_pool(&client, ELSEWHERE, None).await?;
-    ground.makes("when it has left", Made { pool: &WEB[..1], ports: &["ported-ours"] }).await?;
+    let left = ground.makes("when it has left", Made { pool: &WEB[..1], ports: &["ported-ours"] }).await?;
+    println!(
+        "kube-proxy has made what it should {:.1} s after a node came into the pool, and {:.1} s after it left",
+        came.as_secs_f64(),
+        left.as_secs_f64()
+    );
     // A client that begins anew has no list behind it that it waits longer after each time: client-go does, for two minutes.
     goes_on_without_a_link(&ground).await?;
     let annotate = async |service: &str, annotation: &str| {
@@ -106,10 +112,8 @@ impl Ground {
         Ok(Self { node, hub, web: addresses })
     }
 
-    /// Waits until kube-proxy has made exactly that.
-    // How long it took is what the run is read for.
-    #[allow(clippy::print_stdout)]
-    async fn makes(&self, when: &str, made: Made<'_>) -> Result<()> {
+    /// Waits until kube-proxy has made exactly that, and says how long.
+    async fn makes(&self, when: &str, made: Made<'_>) -> Result<Duration> {
         let began = Instant::now();
         eventually(&format!("what kube-proxy makes of Services {when}"), SOON, || async {
             let rules = Rules::of(&self.node).await?;
@@ -132,8 +136,7 @@ impl Ground {
             Ok(())
         })
         .await?;
-        println!("kube-proxy has made what it should {when}: {:.1} s", began.elapsed().as_secs_f64());
-        Ok(())
+        Ok(began.elapsed())
     }
 
     fn node_of(&self, endpoint: &str) -> Result<&'static str> {
@@ -280,5 +283,6 @@ async fn goes_on_without_a_link(ground: &Ground) -> Result<()> {
     ensure!(said.stdout == format!("{NODE}\n").repeat(6), "who answered: {said:?}");
     node.black_hole(false).await?;
     eventually("a pod reads with a link again", SOON, || ground.reads("caller", false)).await?;
-    ground.makes("after the cut", made()).await
+    ground.makes("after the cut", made()).await?;
+    Ok(())
 }
