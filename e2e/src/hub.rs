@@ -6,7 +6,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use tokio::process::{Child, Command};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
 
 use crate::cleanup::Cleanup;
 use crate::{Finished, eventually, hack_cluster, kubectl, kubectl_apply, repository, run};
@@ -65,6 +66,13 @@ pub struct Reply {
     pub warning: Option<String>,
     /// The body.
     pub body: String,
+}
+
+impl Reply {
+    /// Whether it says that there was no link.
+    pub fn is_stale(&self) -> bool {
+        self.warning.as_deref().unwrap_or_default().contains("no link")
+    }
 }
 
 impl HubNode {
@@ -177,17 +185,26 @@ impl HubNode {
 
     /// Asks the hub, with a token or without any credential, and waits no longer than three seconds.
     pub async fn get(&self, server: &str, token: Option<&str>, path: &str) -> Result<Reply> {
-        let url = format!("{server}{path}");
-        let bearer = token.map(|token| format!("Authorization: Bearer {token}"));
-        // The API server and the hub write JSON for people to a user agent that they take for one.
-        let mut words = vec!["curl", "-skm3", "-A", "e2e", "-w", "\n%{http_code} %header{warning}"];
-        words.extend(bearer.iter().flat_map(|bearer| ["-H", bearer.as_str()]));
-        words.push(&url);
+        let words = curl(&["-m3", "-w", "\n%{http_code} %header{warning}"], server, token, path);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let out = self.inside(&words).await?.stdout;
         let (body, tail) = out.rsplit_once('\n').with_context(|| format!("curl printed {out:?}"))?;
         let (status, warning) = tail.split_once(' ').context("the last line of curl")?;
         let warning = (!warning.is_empty()).then(|| warning.to_owned());
         Ok(Reply { status: status.parse()?, warning, body: body.to_owned() })
+    }
+
+    /// Opens a watch through the hub in the same way: what runs it, and its lines.
+    pub fn watch(
+        &self,
+        server: &str,
+        token: Option<&str>,
+        path: &str,
+    ) -> Result<(Child, Lines<BufReader<ChildStdout>>)> {
+        let words = curl(&["-N"], server, token, path);
+        let mut running = self.start(&words.iter().map(String::as_str).collect::<Vec<_>>())?;
+        let lines = BufReader::new(running.stdout.take().context("stdout")?).lines();
+        Ok((running, lines))
     }
 
     /// What the hub says of itself.
@@ -309,6 +326,13 @@ impl HubNode {
             ["exec", self.name, "--", "ctr", "-n", "k8s.io", "tasks", "kill", "-s", "KILL", container];
         hack_cluster(&words).await?.ok().map(drop)
     }
+}
+
+/// The words of a request with these options. The API server and the hub write JSON for people to a user agent that they take for one.
+fn curl(options: &[&str], server: &str, token: Option<&str>, path: &str) -> Vec<String> {
+    let bearer = token.map(|token| ["-H".to_owned(), format!("Authorization: Bearer {token}")]);
+    let words = ["curl", "-sk", "-A", "e2e"].iter().chain(options).map(|&word| word.to_owned());
+    words.chain(bearer.into_iter().flatten()).chain([format!("{server}{path}")]).collect()
 }
 
 /// A token of a service account that may do what `role` allows everywhere.

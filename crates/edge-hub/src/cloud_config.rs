@@ -20,7 +20,7 @@ mod resolve;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kube_wire::resource::GroupVersionResource;
+use kube_wire::{names::label_errors, resource::GroupVersionResource};
 
 pub use self::config_map::{leader_hub, problems_of_yurt_hub_cfg, yurt_hub_cfg};
 pub use self::file::{FileError, read};
@@ -53,9 +53,8 @@ pub struct Layer {
 pub fn resource(text: &str) -> Option<GroupVersionResource> {
     match text.trim().split('/').collect::<Vec<_>>()[..] {
         [group, version, resource]
-            if (group.is_empty() || group.split('.').all(|label| is_label(label, true)))
-                && is_label(version, false)
-                && is_label(resource, false) =>
+            if (group.is_empty() || group.split('.').all(is_label))
+                && [version, resource].into_iter().all(begins_with_a_letter) =>
         {
             Some(GroupVersionResource::new(group, version, resource))
         }
@@ -63,16 +62,14 @@ pub fn resource(text: &str) -> Option<GroupVersionResource> {
     }
 }
 
-/// Whether it is a label as names of the API have them: of RFC 1123 where a digit may begin it (groups), else of RFC 1035 (versions and
-/// plural names of a `CustomResourceDefinition`).
-fn is_label(text: &str, digit_begins: bool) -> bool {
-    let bytes = text.as_bytes();
-    let inner = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let begins = |byte: &u8| byte.is_ascii_lowercase() || digit_begins && byte.is_ascii_digit();
-    bytes.len() <= 63
-        && bytes.first().is_some_and(begins)
-        && bytes.last().is_some_and(inner)
-        && bytes.iter().all(|byte| inner(byte) || *byte == b'-')
+/// Whether it is a label of RFC 1035, as versions and plural names of a `CustomResourceDefinition` are.
+fn begins_with_a_letter(label: &str) -> bool {
+    is_label(label) && label.starts_with(|first: char| first.is_ascii_lowercase())
+}
+
+/// Whether it is a label of RFC 1123, as those of a group are.
+fn is_label(text: &str) -> bool {
+    label_errors(text).is_empty()
 }
 
 /// Names of components, or of agents: as `Client` knows them, in lower case.

@@ -5,12 +5,10 @@
 //! ```
 //! So of a hub that was killed while it had a link nothing is said that may not be so, and nothing is written while nothing happens.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicI64, Ordering::Relaxed},
-};
+use std::sync::Arc;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -19,35 +17,31 @@ use crate::{hub::Hub, storage::Storage, upstream::LinkState};
 /// The blob of when that was, in Unix seconds.
 const ENDED: &str = "link-ended";
 
-/// There was none.
-const NEVER: i64 = i64::MIN;
-
 /// What is known of it.
 pub struct LastLink {
     storage: Storage,
-    /// Unix seconds; counts until there is a link.
-    before_this_start: AtomicI64,
+    /// Counts until there is a link.
+    before_this_start: Mutex<Option<Timestamp>>,
 }
 
 impl LastLink {
     /// As an earlier run left it.
     pub fn restored(storage: Storage) -> Self {
-        let ended = storage.blob(ENDED);
-        let ended = ended.and_then(|text| std::str::from_utf8(&text).ok()?.parse().ok());
-        Self { storage, before_this_start: AtomicI64::new(ended.unwrap_or(NEVER)) }
+        let seconds = storage.blob(ENDED).and_then(|text| std::str::from_utf8(&text).ok()?.parse().ok());
+        let ended = seconds.and_then(|seconds| Timestamp::from_second(seconds).ok());
+        Self { storage, before_this_start: Mutex::new(ended) }
     }
 
     /// When it ended, by the node's clock, if this start has had none and that is known.
     pub fn ended_before_this_start(&self) -> Option<Timestamp> {
-        let ended = self.before_this_start.load(Relaxed);
-        if ended == NEVER { None } else { Timestamp::from_second(ended).ok() }
+        *self.before_this_start.lock()
     }
 
     fn began(&self) {
         if let Err(error) = self.storage.remove_blob(ENDED) {
             warn!(%error, "cannot forget when the last link ended");
         }
-        self.before_this_start.store(NEVER, Relaxed);
+        *self.before_this_start.lock() = None;
     }
 
     fn ended(&self, at: Timestamp) {

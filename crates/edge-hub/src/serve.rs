@@ -76,10 +76,10 @@ struct Asked<'a> {
     came: Instant,
     named: Named,
     attributes: Attributes,
-    /// What it is answered from.
-    key: Key,
-    /// By what it is remembered through which filter the client saw it: the same whoever's stream answers.
-    seen_as: Key,
+    /// What it asks for, of whom; of what is pooled the whole. By that it is remembered through which filter the client saw it, whoever's stream answers.
+    own: Key,
+    /// What it is answered from, if that is another: what the node reads for itself.
+    of_node: Option<Key>,
     scope: Scope,
     /// Who carries what has to be opened for it.
     carrier: Carrier,
@@ -158,13 +158,15 @@ pub async fn read(
     let alike = async { matches!(named.owner, Owner::User(_)) && hub.alike.is(&path.resource).await };
     let (alike, decision) = tokio::join!(alike, hub.may(&named.subject, &attributes));
     let owner = if alike { Owner::Users } else { named.owner.clone() };
-    let own = wanted.key(path, &owner);
-    let shared = of_the_node(hub, &sharing, &wanted, &own, &named);
+    let is_pooled = sharing.pools(&path.resource);
+    let own = if is_pooled { Key::pooled(&path.resource) } else { wanted.key(path, &owner) };
+    let of_node = of_the_node(hub, &wanted, &own, &named);
+    let shared = if is_pooled { Some(&own) } else { of_node.as_ref() };
     let mut only = None;
     match decision {
         Decision::Allowed => {}
         Decision::Unknown(ref why) | Decision::Passing(ref why) => {
-            match before::known(hub, &decision, &wanted, path, &named, &owner, shared.as_ref()) {
+            match before::known(hub, &decision, &wanted, path, &named, &owner, shared) {
                 Before::Allowed => {}
                 Before::From(subscription) => only = Some(subscription),
                 Before::Never if matches!(decision, Decision::Passing(_)) => return refuse(busy(why)),
@@ -176,16 +178,14 @@ pub async fn read(
     }
     let carrier = if shared.is_some() { Some(Carrier::node()) } else { named.carrier(caller.credential()) };
     let Some(carrier) = carrier else { return Ok(Read::HandOn) };
-    let seen_as = if sharing.pools(&own.resource) { Key::pooled(&own.resource) } else { own.clone() };
-    let key = shared.unwrap_or(own);
     let scope = place(path).or_else(|| wanted.selected_namespace()).map_or(Scope::Cluster, Scope::Namespace);
     let asked = Asked {
         hub,
         came,
         named,
         attributes,
-        key,
-        seen_as,
+        own,
+        of_node,
         scope,
         carrier,
         goes_on: caller.credential().is_some(),
@@ -240,6 +240,11 @@ pub fn unnamed(error: &TokenError) -> Status {
 }
 
 impl Asked<'_> {
+    /// What it is answered from.
+    fn key(&self) -> &Key {
+        self.of_node.as_ref().unwrap_or(&self.own)
+    }
+
     /// Answers from what is held, or says that it is to be handed on.
     async fn answer(&self, wanted: Wanted, path: &ResourcePath, query: &str) -> Result<Read, Box<Status>> {
         match wanted {
@@ -251,7 +256,7 @@ impl Asked<'_> {
 
     /// Why what cannot be handed on is not answered.
     fn not_yet(&self) -> Status {
-        let found = self.hub.subscriptions.find(&self.key, self.is_protobuf(), &self.carrier);
+        let found = self.hub.subscriptions.find(self.key(), self.is_protobuf(), &self.carrier);
         match found.map(|subscription| subscription.progress().borrow().clone()) {
             Some(Progress::Refused(status)) => *status,
             _ => Status::not_ready(1),
@@ -259,7 +264,7 @@ impl Asked<'_> {
     }
 
     fn is_protobuf(&self) -> bool {
-        transcode::knows(&self.key.resource)
+        transcode::knows(&self.key().resource)
     }
 
     /// By what names the configuration has the client as one whose answers are kept, however seldom it asks.
@@ -280,7 +285,7 @@ impl Asked<'_> {
             return;
         }
         let subscriptions = &self.hub.subscriptions;
-        let held = subscriptions.wider_held(&self.key, &self.carrier.user);
+        let held = subscriptions.wider_held(self.key(), &self.carrier.user);
         let may = |wider: &Key| wider.owner == Owner::Node || before::remembers(self.hub, &self.named, wider);
         if let Some(wider) = held.into_iter().find(may) {
             subscriptions.open(&wider, self.is_protobuf(), &self.carrier, BTreeSet::new());

@@ -6,8 +6,9 @@
 //! its next request, else the watch that was opened last, which its client opens again, else what was asked last. The node's stay whatever others have; it
 //! gives one up that waits only where it has more than half.
 
+mod book;
+
 use std::{
-    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -21,35 +22,17 @@ use tokio::{sync::Notify, time::sleep};
 use tokio_util::sync::CancellationToken;
 use tunnel::doorway::Source;
 
-use crate::{keeping::Keeping, make_room::lowest_of_most};
+use self::book::{Book, Holder, SHARE};
+use crate::keeping::Keeping;
 
 /// How many connections a listener has, if nothing else is said.
 pub const ALL: usize = 4096;
 
-/// One user has at most this part of them.
-const SHARE: usize = 4;
-
 /// Of those that are nobody's there are at most this part over HTTPS, which anybody reaches.
 const STRANGERS: usize = 16;
 
-/// When so many have ended, what they took of memory is given back to the system.
-const MANY: usize = 256;
-
-/// How long after that: more may end, and it is not to be done all the time.
+/// How long after many have ended memory is given back: more may end, and it is not to be done all the time.
 const CALM: Duration = Duration::from_secs(5);
-
-/// Whose a connection is.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Holder {
-    /// Nobody's who is known, from there.
-    Stranger(Source),
-    /// That of somebody from there whose credential the API server has found to be good, and whose name the hub does not know.
-    Unnamed(Source),
-    /// A user's.
-    User(Box<str>),
-    /// The node's.
-    Node,
-}
 
 /// All connections of a listener.
 #[derive(Clone)]
@@ -59,32 +42,6 @@ struct Shared {
     book: Mutex<Book>,
     /// Many have ended.
     fewer: Notify,
-}
-
-struct Book {
-    /// How many there may be.
-    most: usize,
-    /// How many of one user.
-    of_user: usize,
-    /// How many of nobody.
-    strangers: usize,
-    /// Whether of these such as ask go after those that do not: nobody asks for long who is not known.
-    is_local: bool,
-    next: u64,
-    taken: BTreeMap<u64, Entry>,
-    /// How many there were, since memory was given back.
-    were: usize,
-}
-
-struct Entry {
-    holder: Holder,
-    /// How many of its requests are not answered, as a whole.
-    under_way: usize,
-    /// It is nothing any more but the answer to a watch.
-    is_watch: bool,
-    /// What comes later has a higher one.
-    waits_since: u64,
-    leave: CancellationToken,
 }
 
 impl Seats {
@@ -104,26 +61,13 @@ impl Seats {
     }
 
     fn new(most: usize, strangers: usize, is_local: bool) -> Self {
-        let (of_user, taken) = ((most / SHARE).max(1), BTreeMap::new());
-        let book = Book { most, of_user, strangers: strangers.max(1), is_local, next: 0, taken, were: 0 };
-        Self(Arc::new(Shared { book: Mutex::new(book), fewer: Notify::new() }))
+        let book = Mutex::new(Book::new(most, strangers, is_local));
+        Self(Arc::new(Shared { book, fewer: Notify::new() }))
     }
 
     /// A seat for a new connection from there, which is nobody's yet. None where others have all, and nobody has more than it needs.
     pub(super) fn take(&self, from: Source) -> Option<Seat> {
-        let mut book = self.0.book.lock();
-        book.make_room()?;
-        let (number, leave) = (book.moment(), CancellationToken::new());
-        let entry = Entry {
-            holder: Holder::Stranger(from),
-            under_way: 0,
-            is_watch: false,
-            waits_since: number,
-            leave: leave.clone(),
-        };
-        book.taken.insert(number, entry);
-        book.were = book.were.max(book.taken.len());
-        drop(book);
+        let (number, leave) = self.0.book.lock().seat(from)?;
         let taken = Taken { seats: self.clone(), number, from, leave, is_named: AtomicBool::new(false) };
         Some(Seat(Arc::new(taken)))
     }
@@ -136,99 +80,6 @@ impl Seats {
             self.0.book.lock().is_counted();
             // It takes a while, in which others go on.
             let _ = tokio::task::spawn_blocking(heap::give_back).await;
-        }
-    }
-}
-
-impl Book {
-    fn moment(&mut self) -> u64 {
-        self.next += 1;
-        self.next
-    }
-
-    /// Sends one away, if another would be too many.
-    fn make_room(&mut self) -> Option<()> {
-        let strangers = self.taken.values().filter(|entry| entry.holder.is_stranger()).count();
-        let gone = if strangers >= self.strangers {
-            self.of_most(Holder::is_stranger)
-        } else if self.taken.len() >= self.most {
-            self.idle_of_node().or_else(|| {
-                self.of_most(|holder| *holder != Holder::Node).filter(|gone| self.is_one_of_many(*gone))
-            })
-        } else {
-            return Some(());
-        };
-        self.send_away(gone?);
-        Some(())
-    }
-
-    /// What goes first of whoever has most, of these.
-    fn of_most(&self, of: impl Fn(&Holder) -> bool) -> Option<u64> {
-        let all = self.taken.iter().filter(|(_, entry)| of(&entry.holder));
-        let rank = |number: u64, entry: &Entry| entry.rank(number, self.is_local);
-        lowest_of_most(all.map(|(number, entry)| (number, &entry.holder, rank(*number, entry)))).copied()
-    }
-
-    /// The one that has waited longest of the node's, if it has more than half of all.
-    fn idle_of_node(&self) -> Option<u64> {
-        let of_node = self.taken.iter().filter(|(_, entry)| entry.holder == Holder::Node);
-        let waits = of_node.clone().filter(|(_, entry)| entry.under_way == 0);
-        let longest = waits.min_by_key(|(_, entry)| entry.waits_since).map(|(number, _)| *number);
-        longest.filter(|_| of_node.count() > self.most / 2)
-    }
-
-    /// Whether its user has others.
-    fn is_one_of_many(&self, number: u64) -> bool {
-        self.taken.get(&number).is_some_and(|entry| self.count(&entry.holder) > 1)
-    }
-
-    fn count(&self, holder: &Holder) -> usize {
-        self.taken.values().filter(|entry| entry.holder == *holder).count()
-    }
-
-    fn send_away(&mut self, number: u64) {
-        if let Some(entry) = self.taken.remove(&number) {
-            entry.leave.cancel();
-        }
-    }
-
-    /// That one is this user's, of whose one goes if those are too many.
-    fn is_of(&mut self, number: u64, holder: &Holder) {
-        let Some(entry) = self.taken.get_mut(&number) else { return };
-        entry.holder = holder.clone();
-        if *holder != Holder::Node
-            && self.count(holder) > self.of_user
-            && let Some(gone) = self.of_most(|other| other == holder)
-        {
-            self.send_away(gone);
-        }
-    }
-
-    /// Whether many have ended since they were counted.
-    fn is_much_less(&self) -> bool {
-        self.were >= self.taken.len() + MANY
-    }
-
-    fn is_counted(&mut self) {
-        self.were = self.taken.len();
-    }
-}
-
-impl Holder {
-    fn is_stranger(&self) -> bool {
-        matches!(self, Self::Stranger(_))
-    }
-}
-
-impl Entry {
-    /// The lowest of one holder's goes first: of nobody's the oldest, whatever it does where anybody may come.
-    fn rank(&self, number: u64, is_local: bool) -> (u8, u64) {
-        match self.holder {
-            Holder::Stranger(_) if is_local && self.under_way > 0 => (1, number),
-            Holder::Stranger(_) => (0, number),
-            _ if self.under_way == 0 => (0, self.waits_since),
-            _ if self.is_watch => (1, !number),
-            _ => (2, !number),
         }
     }
 }
@@ -344,7 +195,7 @@ impl Drop for UnderWay {
 mod tests {
     use std::net::IpAddr;
 
-    use super::*;
+    use super::{book::MANY, *};
 
     fn from(host: u8) -> Source {
         IpAddr::from([10, 0, 0, host]).into()

@@ -1,6 +1,6 @@
 //! The command line of `edge-hub run`. Names and defaults are those of OpenYurt's hub where it has the option.
 
-use std::{collections::BTreeSet, net::IpAddr, path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, net::IpAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use crate::{
     identity::{CaPin, IdentityKind},
@@ -90,18 +90,24 @@ pub struct IdentityArgs {
 
 /// The API takes no less, and the manager approves no more.
 fn validity(text: &str) -> Result<Duration, String> {
-    let read: jiff::SignedDuration = text.parse().map_err(|_| "write it as 30m, 12h or 8760h".to_owned())?;
-    let read = Duration::try_from(read).unwrap_or_default();
-    let (least, most) = (Duration::from_mins(10), Duration::from_hours(8784));
-    if (least..=most).contains(&read) { Ok(read) } else { Err("it must be 10m to 8784h".to_owned()) }
+    between(text, "30m, 12h or 8760h", Duration::from_mins(10)..=Duration::from_hours(8784), "10m to 8784h")
 }
 
 /// How long a right is believed at most that was revoked is not for an option to make longer.
 fn authorized(text: &str) -> Result<Duration, String> {
-    let read: jiff::SignedDuration = text.parse().map_err(|_| "write it as 10s, 1m or 5m".to_owned())?;
+    between(text, "10s, 1m or 5m", Duration::from_secs(1)..=Duration::from_mins(5), "1s to 5m")
+}
+
+/// A length of time within bounds, which the error tells as they are written.
+fn between(
+    text: &str,
+    examples: &str,
+    bounds: RangeInclusive<Duration>,
+    written: &str,
+) -> Result<Duration, String> {
+    let read: jiff::SignedDuration = text.parse().map_err(|_| format!("write it as {examples}"))?;
     let read = Duration::try_from(read).unwrap_or_default();
-    let (least, most) = (Duration::from_secs(1), Duration::from_mins(5));
-    if (least..=most).contains(&read) { Ok(read) } else { Err("it must be 1s to 5m".to_owned()) }
+    if bounds.contains(&read) { Ok(read) } else { Err(format!("it must be {written}")) }
 }
 
 /// Where to listen, and to whom.

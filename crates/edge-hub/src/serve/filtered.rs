@@ -70,10 +70,10 @@ impl Asked<'_> {
     pub(super) fn record(&self, further_page: bool) {
         let filters = &self.hub.filters;
         let filter = self.filter.as_deref();
-        if further_page && !filters.saw(&self.client, &self.seen_as, filter) {
-            filters.show(&self.client, &self.seen_as, None);
+        if further_page && !filters.saw(&self.client, &self.own, filter) {
+            filters.show(&self.client, &self.own, None);
         } else {
-            filters.show(&self.client, &self.seen_as, filter);
+            filters.show(&self.client, &self.own, filter);
         }
     }
 }

@@ -84,7 +84,7 @@ impl Asked<'_> {
     /// These objects as the table that the client would rather have. `Ok(None)`: they are to be answered as they are.
     pub(super) fn table(&self, page: &Page) -> Result<Option<Response<Body>>, Box<Status>> {
         let (Rather::Table(version) | Rather::TableOnly(version)) = self.table else { return Ok(None) };
-        let table = self.hub.tables.answer(&self.named.owner, &self.key.resource, version, page);
+        let table = self.hub.tables.answer(&self.named.owner, &self.key().resource, version, page);
         match table {
             Some(table) => Ok(Some(Response::new(Body::from(table.to_string())))),
             None if matches!(self.table, Rather::TableOnly(_)) => {

@@ -25,13 +25,13 @@ pub(super) async fn answer(asked: &Asked<'_>, path: &ResourcePath, query: &str) 
     };
     let object_key = ObjectKey::new(namespace, name);
     asked.take_wider();
-    let found = || hub.subscriptions.find(&asked.key, asked.is_protobuf(), &asked.carrier);
+    let found = || hub.subscriptions.find(asked.key(), asked.is_protobuf(), &asked.carrier);
     let whole = |subscription: &Arc<Subscription>| {
         subscription.version().is_some() && !(up && subscription.progress().borrow().is_gone())
     };
     // Without a link a narrower stream will do if it has the object: that it has not would say nothing.
     let narrower = || {
-        let owner = &asked.key.owner;
+        let owner = &asked.key().owner;
         hub.subscriptions.holding(owner, &path.resource, &object_key, |_| true).filter(|_| !up)
     };
     let subscription = match &asked.only {

@@ -20,7 +20,7 @@ pub(super) async fn answer(
     asked.take_wider();
     let Some(request) = meant(asked, request, query) else { return Ok(Read::HandOn) };
     let request = &request;
-    let opened = hub.subscriptions.open(&asked.key, asked.is_protobuf(), &asked.carrier, asked.agents());
+    let opened = hub.subscriptions.open(asked.key(), asked.is_protobuf(), &asked.carrier, asked.agents());
     let Some(subscription) = opened else { return Ok(Read::HandOn) };
     let first = subscription.version().is_none();
     if !complete(hub, &subscription).await? {
@@ -77,7 +77,7 @@ pub(super) async fn answer(
         return if up { Ok(Read::HandOn) } else { Err(Box::new(untold(why.as_ref()))) };
     }
     asked.record(continues);
-    let body = buffers::body(encoder.list(page), asked.key.to_string());
+    let body = buffers::body(encoder.list(page), asked.key().to_string());
     let mut response = Response::new(counted(body, hub, &subscription));
     asked.head(&mut response, HeaderValue::from_static(encoder.content_type()), stale);
     asked.tell_of_columns(&mut response);
@@ -123,6 +123,6 @@ fn untold(why: Option<&TranscodeError>) -> Status {
 fn too_old_for_policy(asked: &Asked<'_>) -> Status {
     Status::service_unavailable(format!(
         "edge-hub: no sign of life from the API server, and the freshness of {} (`freshness` in the file of --config, or --freshness) allows no older answer",
-        asked.key.resource
+        asked.key().resource
     ))
 }

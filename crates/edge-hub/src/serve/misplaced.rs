@@ -16,7 +16,7 @@ impl Asked<'_> {
 
     /// Whether the objects that are held have namespaces; all of a resource do, or none.
     pub(super) fn held_in_namespaces(&self) -> Option<bool> {
-        let found = self.hub.subscriptions.find(&self.key, self.is_protobuf(), &self.carrier)?;
+        let found = self.hub.subscriptions.find(self.key(), self.is_protobuf(), &self.carrier)?;
         let held = found.read(Cache::snapshot)?;
         held.iter().next().map(|object| !object.key().namespace().is_empty())
     }

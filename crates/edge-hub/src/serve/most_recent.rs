@@ -56,7 +56,7 @@ impl Asked<'_> {
     /// nothing to show the API server. `first`: it has waited for the first list. Until the watch has told what happened while a list was on its way, readers are
     /// shown that list with its age, too.
     pub(super) async fn most_recent(&self, subscription: &Subscription, first: bool) -> Verdict {
-        let policy = self.hub.sharing.load().freshness(&self.key.resource);
+        let policy = self.hub.sharing.load().freshness(&self.key().resource);
         // Who is shown it through a filter has nobody else to ask.
         let may_ask = self.filter.is_none() && self.goes_on;
         if !self.sees_own_writes(subscription, policy, None).await && may_ask {
@@ -115,7 +115,7 @@ impl Asked<'_> {
     /// Waits while the upstream watch has yet to tell what happened during a cut, as long as it takes to know that nothing did: a watch that is handed on
     /// crosses the link for its reader alone for as long as it lasts.
     pub(super) async fn catches_up(&self, subscription: &Subscription) {
-        let policy = self.hub.sharing.load().freshness(&self.key.resource);
+        let policy = self.hub.sharing.load().freshness(&self.key().resource);
         if !matches!(policy, Policy::Bounded(_)) || self.filter.is_some() || !self.goes_on {
             return;
         }
@@ -143,7 +143,7 @@ impl Asked<'_> {
         one: Option<&ObjectKey>,
     ) -> bool {
         let writes = &self.hub.own_writes;
-        if policy == Policy::Strict || !writes.are_any(&self.key.resource) {
+        if policy == Policy::Strict || !writes.are_any(&self.key().resource) {
             return true;
         }
         let held = || {

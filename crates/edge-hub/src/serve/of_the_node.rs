@@ -1,24 +1,13 @@
-//! What is fetched in the node's name and answers others.
+//! What the node reads for itself and answers users as well.
 
 use super::{before, wanted::Wanted};
 use crate::{
     hub::{Hub, Named},
-    run::Sharing,
     subscriptions::{Key, Owner},
 };
 
-/// The key of it, if there is any: of what is pooled, and of what looks alike to all the streams that the node has for itself. `own` is that of the
-/// request. Whoever is answered from it has been reviewed.
-pub(super) fn of_the_node(
-    hub: &Hub,
-    sharing: &Sharing,
-    wanted: &Wanted,
-    own: &Key,
-    named: &Named,
-) -> Option<Key> {
-    if sharing.pools(&own.resource) {
-        return Some(Key::pooled(&own.resource));
-    }
+/// The key of it, if there is any: of what looks alike to all. `own` is that of the request. Whoever is answered from it has been reviewed.
+pub(super) fn of_the_node(hub: &Hub, wanted: &Wanted, own: &Key, named: &Named) -> Option<Key> {
     if own.owner != Owner::Users {
         return None;
     }

@@ -39,7 +39,7 @@ pub(super) async fn answer(asked: &Asked<'_>, request: WatchRequest) -> Result<R
         return Err(Box::new(Status::not_acceptable(&["application/json"])));
     }
     asked.take_wider();
-    let opened = hub.subscriptions.open(&asked.key, asked.is_protobuf(), &asked.carrier, asked.agents());
+    let opened = hub.subscriptions.open(asked.key(), asked.is_protobuf(), &asked.carrier, asked.agents());
     let Some(subscription) = opened else { return Ok(Read::HandOn) };
     let first = subscription.version().is_none();
     let from = match request.start {
@@ -121,7 +121,7 @@ fn begin(
 ) -> Result<(Cursor<Filtered>, ResourceVersion), Status> {
     match request.start {
         WatchStart::After(_)
-            if !asked.hub.filters.saw(&asked.client, &asked.seen_as, asked.filter.as_deref()) =>
+            if !asked.hub.filters.saw(&asked.client, &asked.own, asked.filter.as_deref()) =>
         {
             return Err(view_changed());
         }

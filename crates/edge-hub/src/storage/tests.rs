@@ -1,10 +1,16 @@
 use std::{sync::mpsc, thread};
 
+use kube_wire::resource::GroupVersionResource;
+
 use super::{
     durable::{SPARE, excess},
     test_disk::TestDisk,
     *,
 };
+
+fn key(resource: &str) -> Key {
+    Key::pooled(&GroupVersionResource::new("", "v1", resource))
+}
 
 /// A store on that disk, and a cache, which have the same empty list at version 1.
 fn listed(disk: &Arc<TestDisk>, dir: &Path, key: &Key) -> (Storage, Cache) {
@@ -34,7 +40,7 @@ fn after_restart(dir: &Path) -> Option<u64> {
 
 #[tokio::test(start_paused = true)]
 async fn a_full_disk_loses_nothing_that_is_shown_and_catches_up() {
-    let key = Key::pooled(&kube_wire::resource::GroupVersionResource::new("", "v1", "services"));
+    let key = key("services");
     // Few changes wait in memory; many are a hole that only a whole list closes.
     for (changes, bytes, is_hole) in [(3, 100, false), (12, 1 << 20, true)] {
         let (folder, disk) = (tempfile::tempdir().unwrap(), Arc::new(TestDisk::default()));
@@ -69,7 +75,7 @@ async fn a_full_disk_loses_nothing_that_is_shown_and_catches_up() {
 
 #[test]
 fn a_restart_while_the_disk_is_full_finds_what_was_stored_before() {
-    let key = Key::pooled(&kube_wire::resource::GroupVersionResource::new("", "v1", "services"));
+    let key = key("services");
     let (folder, disk) = (tempfile::tempdir().unwrap(), Arc::new(TestDisk::default()));
     let (storage, mut cache) = listed(&disk, folder.path(), &key);
     storage.apply(&key, &[told(&mut cache, 2, 100)]);
@@ -134,7 +140,6 @@ fn a_document_that_is_damaged_is_named_until_it_is_written_anew() {
 /// What is stored meanwhile, forgotten and counted.
 #[test]
 fn a_list_on_a_slow_disk_holds_up_nothing_else() {
-    let key = |resource| Key::pooled(&kube_wire::resource::GroupVersionResource::new("", "v1", resource));
     let (services, nodes, pods) = (key("services"), key("nodes"), key("pods"));
     let (folder, disk) = (tempfile::tempdir().unwrap(), Arc::new(TestDisk::default()));
     let (storage, mut cache) = listed(&disk, folder.path(), &services);
@@ -169,7 +174,7 @@ fn a_list_on_a_slow_disk_holds_up_nothing_else() {
 
 #[tokio::test]
 async fn the_files_do_not_grow_with_what_is_written_while_it_is_written() {
-    let key = Key::pooled(&kube_wire::resource::GroupVersionResource::new("", "v1", "services"));
+    let key = key("services");
     let (folder, disk) = (tempfile::tempdir().unwrap(), Arc::new(TestDisk::default()));
     let (storage, mut cache) = listed(&disk, folder.path(), &key);
     let (mut version, mut written) = (1, 0);
@@ -197,7 +202,6 @@ fn node(name: &str, bytes: usize) -> Arc<Object> {
 
 #[tokio::test]
 async fn a_list_that_is_too_large_for_the_disk_keeps_nothing_else_from_it() {
-    let key = |resource| Key::pooled(&kube_wire::resource::GroupVersionResource::new("", "v1", resource));
     let (services, nodes) = (key("services"), key("nodes"));
     let (folder, disk) = (tempfile::tempdir().unwrap(), Arc::new(TestDisk::default()));
     let (storage, mut cache) = listed(&disk, folder.path(), &services);
@@ -230,7 +234,6 @@ async fn a_list_that_is_too_large_for_the_disk_keeps_nothing_else_from_it() {
 
 #[tokio::test]
 async fn what_a_new_list_replaces_leaves_its_room_though_another_does_not_fit() {
-    let key = |resource| Key::pooled(&kube_wire::resource::GroupVersionResource::new("", "v1", resource));
     let (services, nodes) = (key("services"), key("nodes"));
     let (folder, disk) = (tempfile::tempdir().unwrap(), Arc::new(TestDisk::default()));
     let (storage, mut cache) = listed(&disk, folder.path(), &services);
@@ -247,7 +250,6 @@ async fn what_a_new_list_replaces_leaves_its_room_though_another_does_not_fit() 
 
 #[tokio::test]
 async fn where_files_cannot_be_put_in_order_what_changes_is_durable_all_the_same() {
-    let key = |resource| Key::pooled(&kube_wire::resource::GroupVersionResource::new("", "v1", resource));
     let (services, nodes) = (key("services"), key("nodes"));
     let (folder, disk) = (tempfile::tempdir().unwrap(), Arc::new(TestDisk::default()));
     let (storage, mut cache) = listed(&disk, folder.path(), &services);

@@ -1,7 +1,6 @@
 //! The body of an answer from upstream, and the connection that it comes over.
 
 use std::{
-    fmt,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -61,18 +60,12 @@ impl Source {
 }
 
 /// A connection that was there, and may have ended.
-#[derive(Clone)]
+#[derive(Debug)]
 pub struct Connection(Weak<Lane>);
 
 impl Connection {
     /// Whether that comes over it.
     pub fn is_that_of(&self, source: &Source) -> bool {
         std::ptr::eq(self.0.as_ptr(), Arc::as_ptr(&source.lane))
-    }
-}
-
-impl fmt::Debug for Connection {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("Connection").finish()
     }
 }

@@ -56,8 +56,8 @@ const CUT: Duration = Duration::from_secs(15);
 /// How long idle accounts are watched: what is reviewed of an open watch is reviewed anew each five minutes, and looked at each minute.
 const REVIEWS: Duration = Duration::from_mins(6);
 
-/// The shortest time in which an idle hub does all that it does: each minute it is told versions, each five it asks whether who watches still may, and each
-/// ten it stores a version without a change.
+/// The shortest time in which an idle hub does all that it does: each minute it is told versions, each five it asks whether an account that watches still
+/// may.
 const ALL_IDLE: Duration = Duration::from_mins(11);
 const NEARLY_ALL_IDLE: Duration = Duration::from_mins(10);
 

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail, ensure};
 use e2e::hub::{HubNode, SECURE, token};
 use e2e::{client, eventually, fresh_namespace, hack_cluster, kubectl};
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::io::{BufReader, Lines};
 use tokio::process::{Child, ChildStdout};
 
 const NAMESPACE: &str = "e2e-hub-failover";
@@ -122,12 +122,10 @@ struct Client {
 impl Client {
     async fn watch(node: &HubNode, token: &str, object: &str) -> Result<Self> {
         let (resource, name) = object.split_once('/').context("an object")?;
-        let url = format!(
-            "{SECURE}/api/v1/namespaces/{NAMESPACE}/{resource}?watch=1&resourceVersion=0&fieldSelector=metadata.name%3D{name}"
+        let path = format!(
+            "/api/v1/namespaces/{NAMESPACE}/{resource}?watch=1&resourceVersion=0&fieldSelector=metadata.name%3D{name}"
         );
-        let bearer = format!("Authorization: Bearer {token}");
-        let mut curl = node.start(&["curl", "-skNA", "e2e", "-H", &bearer, &url])?;
-        let lines = BufReader::new(curl.stdout.take().context("stdout")?).lines();
+        let (curl, lines) = node.watch(SECURE, Some(token), &path)?;
         let mut client = Self { object: object.to_owned(), lines, _curl: curl, heard: Vec::new() };
         let first = tokio::time::timeout(Duration::from_secs(20), client.event()).await;
         ensure!(first.context("the first event")?? == 0, "{object} was changed before");

@@ -10,7 +10,6 @@ use e2e::hub::{HubNode, LOOPBACK};
 use e2e::{Finished, eventually, hack_cluster, kubectl, kubectl_apply, run};
 use serde_json::json;
 use tls::request::{Subject, generate_key, make};
-use tokio::io::{AsyncBufReadExt, BufReader};
 
 const NODE: &str = "e2e-identity-1";
 const NEW: &str = "e2e-identity-2";
@@ -90,9 +89,7 @@ async fn a_hub_begins_with_a_token_and_renews_without_a_cut() -> Result<()> {
     .await?;
 
     // A watch stays open while the certificate is renewed, and so does the kubelet's readiness.
-    let url = format!("{LOOPBACK}/api/v1/services?watch=1&resourceVersion=0");
-    let mut watch = node.start(&["curl", "-sNA", "e2e", &url])?;
-    let mut lines = BufReader::new(watch.stdout.take().context("stdout")?).lines();
+    let (mut watch, mut lines) = node.watch(LOOPBACK, None, "/api/v1/services?watch=1&resourceVersion=0")?;
     ensure!(lines.next_line().await?.is_some(), "no event");
     let before = node.status().await?["identity"]["notAfter"].clone();
     tokio::time::sleep(Duration::from_secs(1)).await;

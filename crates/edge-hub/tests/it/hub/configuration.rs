@@ -5,23 +5,15 @@ use std::{fs, time::Duration};
 
 use http::{Request, header};
 use serde_json::{Value, json};
-use testkit::{api_server::Kind, client::connection::Endpoint};
+use testkit::api_server::Kind;
 
-use super::site::{JSON, Lines, SERVICES, Site, get, names, service, version, with_configuration};
+use super::site::{
+    JSON, Lines, SERVICES, Site, get, list_of_component, names, of_component, one_is_the_clouds, service,
+    version, with_configuration,
+};
 
 const SLICES: &str = "/apis/discovery.k8s.io/v1/endpointslices";
 const CONFIG_MAPS: &str = "configmaps";
-
-/// A list as a component sees it that names itself so.
-async fn as_component(endpoint: &Endpoint, component: &str, path: &str) -> Value {
-    let request = Request::get(path)
-        .header(header::ACCEPT, JSON)
-        .header(header::USER_AGENT, format!("{component}/v1.36"));
-    let mut answer = endpoint.ask(request, String::new()).await.unwrap();
-    let body = answer.bytes().await.unwrap();
-    assert_eq!(answer.status, 200, "{component} {path}: {}", String::from_utf8_lossy(&body));
-    serde_json::from_slice(&body).unwrap()
-}
 
 fn config_map(name: &str, data: &Value) -> Value {
     json!({ "metadata": { "namespace": "kube-system", "name": name }, "data": data })
@@ -91,7 +83,7 @@ async fn with_topology_and(options: &[(&str, &str)]) -> Site {
     site.start();
     site.linked().await;
     site.until("the topology is in force", async || {
-        slice(&as_component(&site.plain(), "kube-proxy", SLICES).await).0 == ["n", "m"]
+        slice(&list_of_component(&site.plain(), "kube-proxy", SLICES).await).0 == ["n", "m"]
     })
     .await;
     site
@@ -102,19 +94,18 @@ async fn with_topology_and(options: &[(&str, &str)]) -> Site {
 async fn a_pool_that_changes_is_told_to_informers() {
     let site = with_topology().await;
     let hub = site.plain();
-    let list = as_component(&hub, "kube-proxy", SLICES).await;
+    let list = list_of_component(&hub, "kube-proxy", SLICES).await;
     let (_, before) = slice(&list);
-    let all = as_component(&hub, "somebody", SLICES).await;
+    let all = list_of_component(&hub, "somebody", SLICES).await;
     let (unfiltered, own) = slice(&all);
     assert_eq!(unfiltered, ["n", "m", "far"], "others are shown everything");
     assert!(before < own, "{before} is older than any version to come");
     let path = format!("{SLICES}?watch=1&allowWatchBookmarks=true&resourceVersion={}", version(&list));
-    let request =
-        Request::get(path).header(header::ACCEPT, JSON).header(header::USER_AGENT, "kube-proxy/v1.36");
+    let request = of_component("kube-proxy", &path);
     let mut watch = Lines::of(hub.ask(request, String::new()).await.unwrap());
     write(&site, "nodepools.apps.openyurt.io", &pool(&["n"]));
     assert_eq!(watch.brief().await, "ERROR 410", "it lists anew");
-    let list = as_component(&hub, "kube-proxy", SLICES).await;
+    let list = list_of_component(&hub, "kube-proxy", SLICES).await;
     let (nodes, after) = slice(&list);
     assert_eq!(nodes, ["n"]);
     assert!(after != before && after < own, "{after} after {before}");
@@ -122,10 +113,10 @@ async fn a_pool_that_changes_is_told_to_informers() {
     // The Service asks for nothing any more: everything, and that is news as well.
     write(&site, "services", &service("a", "s", 1));
     site.until("the topology is gone", async || {
-        slice(&as_component(&hub, "kube-proxy", SLICES).await).0 == ["n", "m", "far"]
+        slice(&list_of_component(&hub, "kube-proxy", SLICES).await).0 == ["n", "m", "far"]
     })
     .await;
-    let (_, at_last) = slice(&as_component(&hub, "kube-proxy", SLICES).await);
+    let (_, at_last) = slice(&list_of_component(&hub, "kube-proxy", SLICES).await);
     assert!(![before, after, own].contains(&at_last), "{at_last}");
 }
 
@@ -134,10 +125,9 @@ async fn a_pool_that_changes_is_told_to_informers() {
 async fn events_of_filtered_objects_have_the_versions_of_the_api_server() {
     let site = with_topology().await;
     let hub = site.plain();
-    let list = as_component(&hub, "kube-proxy", SLICES).await;
+    let list = list_of_component(&hub, "kube-proxy", SLICES).await;
     let path = format!("{SLICES}?watch=1&resourceVersion={}", version(&list));
-    let request =
-        Request::get(path).header(header::ACCEPT, JSON).header(header::USER_AGENT, "kube-proxy/v1.36");
+    let request = of_component("kube-proxy", &path);
     let mut watch = Lines::of(hub.ask(request, String::new()).await.unwrap());
     let mut changed = site.server.cluster().get("endpointslices.discovery.k8s.io", "a/s-1").unwrap();
     changed["endpoints"][2]["nodeName"] = "m".into();
@@ -157,9 +147,7 @@ async fn filtered_reads_of_the_most_recent_state_are_as_fresh_as_others() {
     let hub = site.plain();
     // The status, and whether it is said how old the answer is.
     let asked = async |query: &str| {
-        let request = Request::get(format!("{SLICES}?{query}"))
-            .header(header::ACCEPT, JSON)
-            .header(header::USER_AGENT, "kube-proxy/v1.36");
+        let request = of_component("kube-proxy", &format!("{SLICES}?{query}"));
         let answer = hub.ask(request, String::new()).await.unwrap();
         (answer.status.as_u16(), answer.headers.contains_key(header::WARNING))
     };
@@ -180,9 +168,8 @@ async fn filtered_reads_of_the_most_recent_state_are_as_fresh_as_others() {
 
 /// A watch of EndpointSlices as kube-proxy opens it, from a version that it has.
 async fn watch_slices(site: &Site, from: u64) -> Lines {
-    let request = Request::get(format!("{SLICES}?watch=1&allowWatchBookmarks=true&resourceVersion={from}"))
-        .header(header::ACCEPT, JSON)
-        .header(header::USER_AGENT, "kube-proxy/v1.36");
+    let path = format!("{SLICES}?watch=1&allowWatchBookmarks=true&resourceVersion={from}");
+    let request = of_component("kube-proxy", &path);
     Lines::of(site.plain().ask(request, String::new()).await.unwrap())
 }
 
@@ -191,7 +178,7 @@ async fn watch_slices(site: &Site, from: u64) -> Lines {
 async fn a_filtered_watch_goes_on_after_a_restart_unless_its_view_is_another() {
     let slices = "endpointslices.discovery.k8s.io";
     let mut site = with_topology().await;
-    let mut from = version(&as_component(&site.plain(), "kube-proxy", SLICES).await);
+    let mut from = version(&list_of_component(&site.plain(), "kube-proxy", SLICES).await);
     // What was shown is stored every two seconds.
     tokio::time::sleep(Duration::from_millis(2500)).await;
     for cut in [false, true] {
@@ -213,7 +200,7 @@ async fn a_filtered_watch_goes_on_after_a_restart_unless_its_view_is_another() {
     // While its connection is away the pool changes, and the hub ends before the client is back.
     write(&site, "nodepools.apps.openyurt.io", &pool(&["n"]));
     site.until("the pool is as it is now", async || {
-        slice(&as_component(&site.plain(), "coredns", SLICES).await).0 == ["n"]
+        slice(&list_of_component(&site.plain(), "coredns", SLICES).await).0 == ["n"]
     })
     .await;
     site.kill();
@@ -221,29 +208,23 @@ async fn a_filtered_watch_goes_on_after_a_restart_unless_its_view_is_another() {
     site.start();
     site.answers().await;
     assert_eq!(watch_slices(&site, from).await.brief().await, "ERROR 410", "it lists anew");
-    assert_eq!(slice(&as_component(&site.plain(), "kube-proxy", SLICES).await).0, ["n"]);
+    assert_eq!(slice(&list_of_component(&site.plain(), "kube-proxy", SLICES).await).0, ["n"]);
 }
 
 #[tokio::test]
 async fn the_cluster_configures_who_is_shown_what() {
     let site = Site::started().await;
-    let cluster = site.server.cluster();
-    let mut hidden = service("a", "hidden", 1);
-    hidden["metadata"]["annotations"] = json!({ "svc.openyurt.io/discard": "true" });
-    hidden["spec"]["type"] = "LoadBalancer".into();
-    cluster.create("services", hidden).unwrap();
-    cluster.create("services", service("a", "shown", 1)).unwrap();
-    site.caught_up(SERVICES, &["hidden", "shown"]).await;
+    one_is_the_clouds(&site).await;
     let hub = site.plain();
     let seen = async |component: &str| {
-        let list = as_component(&hub, component, SERVICES).await;
+        let list = list_of_component(&hub, component, SERVICES).await;
         names(&list).iter().map(|&name| name.to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(seen("kube-proxy").await, ["shown"], "by default");
     assert_eq!(seen("mesh").await, ["hidden", "shown"]);
-    let list = as_component(&hub, "mesh", SERVICES).await;
+    let list = list_of_component(&hub, "mesh", SERVICES).await;
     let path = format!("{SERVICES}?watch=1&resourceVersion={}", version(&list));
-    let request = Request::get(path).header(header::ACCEPT, JSON).header(header::USER_AGENT, "mesh/v1.36");
+    let request = of_component("mesh", &path);
     let mut watch = Lines::of(hub.ask(request, String::new()).await.unwrap());
     // In whichever letters.
     write(&site, CONFIG_MAPS, &config_map("yurt-hub-cfg", &json!({ "discardcloudservice": "Mesh, a/b" })));
@@ -401,7 +382,7 @@ async fn what_the_cluster_said_goes_with_its_config_maps_though_nobody_tells_of_
     site.start();
     site.linked().await;
     let seen = async || {
-        let list = as_component(&site.plain(), "mesh", &format!("{SERVICES}?resourceVersion=0")).await;
+        let list = list_of_component(&site.plain(), "mesh", &format!("{SERVICES}?resourceVersion=0")).await;
         names(&list).iter().map(|&name| name.to_owned()).collect::<Vec<_>>()
     };
     site.until("both are in force", async || site.upstream_watches(WIDGETS) == 1 && seen().await.is_empty())
@@ -434,7 +415,7 @@ async fn agents_whose_answers_are_kept_are_named_by_the_cluster() {
     site.linked().await;
     let hub = site.plain();
     let asks = async |component: &str| {
-        as_component(&hub, component, &format!("{NAMED}?resourceVersion=0")).await;
+        list_of_component(&hub, component, &format!("{NAMED}?resourceVersion=0")).await;
     };
     write(&site, CONFIG_MAPS, &config_map("yurt-hub-cfg", &json!({ "cache_agents": "keeper" })));
     // Until the ConfigMap is read what the agent asked for is let go again.
@@ -444,7 +425,7 @@ async fn agents_whose_answers_are_kept_are_named_by_the_cluster() {
         site.upstream_watches(NAMED) == 1
     })
     .await;
-    as_component(&hub, "somebody", &format!("{OTHER}?resourceVersion=0")).await;
+    list_of_component(&hub, "somebody", &format!("{OTHER}?resourceVersion=0")).await;
     site.until("what others asked for is let go", async || site.upstream_watches(OTHER) == 0).await;
     assert_eq!(site.upstream_watches(NAMED), 1);
     write(&site, CONFIG_MAPS, &config_map("yurt-hub-cfg", &json!({ "cache_agents": "another" })));
@@ -472,7 +453,7 @@ async fn pods_are_sent_to_the_nodes_address_where_the_hub_listens_everywhere() {
             .unwrap_or_default()
     };
     let shown = async |site: &Site| {
-        let list = as_component(&site.plain(), "kubelet", SERVICES).await;
+        let list = list_of_component(&site.plain(), "kubelet", SERVICES).await;
         list["items"][0]["spec"]["clusterIP"].as_str().unwrap().to_owned()
     };
 

@@ -5,7 +5,7 @@ use std::{fs, time::Duration};
 use serde_json::json;
 use tokio::time::sleep;
 
-use super::site::{SERVICES, Site};
+use super::site::{SERVICES, Site, edit};
 
 /// Of all namespaces, which is what is shared.
 const WIDGETS: &str = "/apis/example.com/v1/widgets";
@@ -26,10 +26,8 @@ async fn watches(site: &Site, path: &str, count: usize) {
     site.until(&format!("{count} watches of {path}"), async || site.upstream_watches(path) == count).await;
 }
 
-/// Writes the file as an editor does: it is never there in part.
 fn write(site: &Site, text: &str) {
-    fs::write(site.file("new"), text).unwrap();
-    fs::rename(site.file("new"), site.file("config.yaml")).unwrap();
+    edit(&site.file("config.yaml"), text);
 }
 
 #[tokio::test]

@@ -1,15 +1,14 @@
 //! The file of `--config` is edited under a running hub: what it says of freshness, of agents and of filters holds from then on, and an edit that cannot
 //! be read changes nothing of it and is named.
 
-use std::{fs, path::Path, time::Duration};
+use std::{path::Path, time::Duration};
 
-use http::{Request, header};
 use serde_json::{Value, json};
-use testkit::client::connection::Endpoint;
 use tokio::time::sleep;
 
 use super::site::{
-    JSON, Lines, SERVICES, Site, WIDGETS, configured, get, names, service, version, with_configuration,
+    Lines, SERVICES, Site, WIDGETS, configured, edit, get, list_of_component, names, of_component,
+    one_is_the_clouds, service, version, with_configuration,
 };
 
 /// Longer than the hub takes to look at the file again.
@@ -17,13 +16,6 @@ const LOOKED: Duration = Duration::from_millis(1500);
 
 /// Longer than the hub takes to let go of what nobody asks for, where that is kept for no time at all.
 const LET_GO: Duration = Duration::from_millis(4500);
-
-/// Writes the file as an editor does: it is never there in part.
-fn write(file: &Path, text: &str) {
-    let new = file.with_extension("new");
-    fs::write(&new, text).unwrap();
-    fs::rename(new, file).unwrap();
-}
 
 /// What the status says of the configuration.
 async fn configuration(site: &Site) -> Value {
@@ -35,7 +27,7 @@ async fn configuration(site: &Site) -> Value {
 /// Writes what cannot be read, and waits until the status says so in these words, and what was in force still is, and then for longer than it would take
 /// to be put in force.
 async fn spoil(site: &Site, file: &Path, text: &str, words: &str) {
-    write(file, text);
+    edit(file, text);
     site.until(&format!("the status says that the file is wrong: {words}"), async || {
         let place = configuration(site).await["places"][0].clone();
         let problem = place["problems"][0].as_str().unwrap_or_default();
@@ -46,19 +38,6 @@ async fn spoil(site: &Site, file: &Path, text: &str, words: &str) {
     })
     .await;
     sleep(LOOKED).await;
-}
-
-/// A list as a component asks for it that names itself so.
-async fn list_of(endpoint: &Endpoint, component: &str, path: &str) -> Value {
-    let request = as_component(component, path);
-    let mut answer = endpoint.ask(request, String::new()).await.unwrap();
-    let body = answer.bytes().await.unwrap();
-    assert_eq!(answer.status, 200, "{component} {path}: {}", String::from_utf8_lossy(&body));
-    serde_json::from_slice(&body).unwrap()
-}
-
-fn as_component(component: &str, path: &str) -> http::request::Builder {
-    Request::get(path).header(header::ACCEPT, JSON).header(header::USER_AGENT, format!("{component}/v1.36"))
 }
 
 /// How often the API server was asked for the most recent Services, as a reader asks that the hub does not answer.
@@ -79,13 +58,13 @@ async fn freshness_is_as_the_file_says_now() {
     // With a link the answer is the same, and who gives it is not.
     assert_eq!((list().await, handed_on(&site)), (200, 0));
     for strict in ["freshness: { /v1/services: strict }\n", "freshness: { default: strict }\n"] {
-        write(&file, strict);
+        edit(&file, strict);
         site.until("it is handed on", async || {
             let before = handed_on(&site);
             list().await == 200 && handed_on(&site) == before + 1
         })
         .await;
-        write(&file, "freshness: { /v1/services: any }\n");
+        edit(&file, "freshness: { /v1/services: any }\n");
         site.until("it is answered here", async || {
             let before = handed_on(&site);
             list().await == 200 && handed_on(&site) == before
@@ -95,13 +74,13 @@ async fn freshness_is_as_the_file_says_now() {
     site.server.cut();
     site.offline().await;
     assert_eq!(list().await, 200);
-    write(&file, "freshness: { /v1/services: strict }\n");
+    edit(&file, "freshness: { /v1/services: strict }\n");
     site.until("there is no answer", async || list().await == 503).await;
     assert_eq!(get(&hub, &format!("{SERVICES}?resourceVersion=0")).await.unwrap().0, 200, "of any version");
     spoil(&site, &file, "freshness: { /v1/services: sometimes }\n", "freshness: ").await;
     assert_eq!(list().await, 503, "as it was");
     assert_eq!(configuration(&site).await["freshnessOf"]["/v1/services"], "strict");
-    write(&file, "freshness: { default: bounded:1 }\n");
+    edit(&file, "freshness: { default: bounded:1 }\n");
     site.until("it is answered again", async || list().await == 200).await;
     assert_eq!(configuration(&site).await["places"][0]["state"], "inForce");
 }
@@ -113,7 +92,7 @@ async fn agents_are_kept_as_the_file_says_now() {
     site.linked().await;
     let hub = site.plain();
     let asks = async |component: &str| {
-        list_of(&hub, component, &format!("{WIDGETS}?resourceVersion=0")).await;
+        list_of_component(&hub, component, &format!("{WIDGETS}?resourceVersion=0")).await;
         site.until("it is watched", async || site.upstream_watches(WIDGETS) == 1).await;
     };
     let let_go = async |what: &str| site.until(what, async || site.upstream_watches(WIDGETS) == 0).await;
@@ -126,7 +105,7 @@ async fn agents_are_kept_as_the_file_says_now() {
     };
     asks("keeper").await;
     let_go("what an agent asked for that is not named is let go").await;
-    write(&file, "cacheAgents: [Keeper]\n");
+    edit(&file, "cacheAgents: [Keeper]\n");
     named(&["keeper"]).await;
     asks("keeper").await;
     sleep(LET_GO).await;
@@ -134,39 +113,33 @@ async fn agents_are_kept_as_the_file_says_now() {
     spoil(&site, &file, "cacheAgents: keeper\n", "cacheAgents: ").await;
     sleep(LET_GO).await;
     assert_eq!(site.upstream_watches(WIDGETS), 1, "as it was");
-    write(&file, "cacheAgents: [another]\n");
+    edit(&file, "cacheAgents: [another]\n");
     let_go("what an agent asked for that is no longer named is let go").await;
     named(&["another"]).await;
     asks("keeper").await;
     let_go("and what it asks for since").await;
-    write(&file, "cacheAgents: []\n");
+    edit(&file, "cacheAgents: []\n");
     named(&[]).await;
 }
 
 #[tokio::test]
 async fn filters_are_for_whom_the_file_says_now() {
     let (site, file) = configured("filters: {}\n").await;
-    let cluster = site.server.cluster();
-    let mut hidden = service("a", "hidden", 1);
-    hidden["metadata"]["annotations"] = json!({ "svc.openyurt.io/discard": "true" });
-    hidden["spec"]["type"] = "LoadBalancer".into();
-    cluster.create("services", hidden).unwrap();
-    cluster.create("services", service("a", "shown", 1)).unwrap();
-    site.caught_up(SERVICES, &["hidden", "shown"]).await;
+    one_is_the_clouds(&site).await;
     let hub = site.plain();
     // What it is shown, and a watch from there.
     let informs = async |component: &str, expected: &[&str]| {
-        let list = list_of(&hub, component, SERVICES).await;
+        let list = list_of_component(&hub, component, SERVICES).await;
         assert_eq!(names(&list), expected, "{component}");
         let path = format!("{SERVICES}?watch=1&resourceVersion={}", version(&list));
-        let answer = hub.ask(as_component(component, &path), String::new()).await.unwrap();
+        let answer = hub.ask(of_component(component, &path), String::new()).await.unwrap();
         assert_eq!(answer.status, 200);
         Lines::of(answer)
     };
     let mut mesh = informs("mesh", &["hidden", "shown"]).await;
     let mut proxy = informs("kube-proxy", &["shown"]).await;
     // In whichever letters.
-    write(&file, "filters: { discardcloudservice: [Mesh] }\n");
+    edit(&file, "filters: { discardcloudservice: [Mesh] }\n");
     assert_eq!(mesh.brief().await, "ERROR 410", "it is to be shown something else");
     let mut mesh = informs("mesh", &["shown"]).await;
     for (text, words) in [
@@ -179,7 +152,7 @@ async fn filters_are_for_whom_the_file_says_now() {
         assert_eq!(configuration(&site).await["components"], json!({ "discardcloudservice": ["mesh"] }));
         drop(informs("mesh", &["shown"]).await);
     }
-    write(&file, "filters: {}\n");
+    edit(&file, "filters: {}\n");
     assert_eq!(mesh.brief().await, "ERROR 410");
     drop(informs("mesh", &["hidden", "shown"]).await);
     assert!(proxy.is_silent(Duration::from_millis(50)).await, "by default it is shown the same all along");

@@ -4,7 +4,7 @@ use std::{
     fs::{self, File},
     net::{Ipv4Addr, SocketAddr, TcpListener},
     os::unix::fs::MetadataExt,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{
         Arc,
@@ -18,6 +18,7 @@ use edge_hub::{
     Args,
     run::{App, Config, StartError},
 };
+use http::{Request, header};
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -395,6 +396,30 @@ impl Site {
     }
 }
 
+/// A request of a component that names itself so.
+pub(crate) fn of_component(component: &str, path: &str) -> http::request::Builder {
+    Request::get(path).header(header::ACCEPT, JSON).header(header::USER_AGENT, format!("{component}/v1.36"))
+}
+
+/// A list as it sees it.
+pub(crate) async fn list_of_component(endpoint: &Endpoint, component: &str, path: &str) -> Value {
+    let mut answer = endpoint.ask(of_component(component, path), String::new()).await.unwrap();
+    let body = answer.bytes().await.unwrap();
+    assert_eq!(answer.status, 200, "{component} {path}: {}", String::from_utf8_lossy(&body));
+    serde_json::from_slice(&body).unwrap()
+}
+
+/// Two Services, of which `discardcloudservice` hides one.
+pub(crate) async fn one_is_the_clouds(site: &Site) {
+    let mut hidden = service("a", "hidden", 1);
+    hidden["metadata"]["annotations"] = json!({ "svc.openyurt.io/discard": "true" });
+    hidden["spec"]["type"] = "LoadBalancer".into();
+    for service in [hidden, service("a", "shown", 1)] {
+        site.server.cluster().create("services", service).unwrap();
+    }
+    site.caught_up(SERVICES, &["hidden", "shown"]).await;
+}
+
 /// The status and the body of an answer; nothing if there is none, or it breaks off.
 pub(crate) async fn get(endpoint: &Endpoint, path: &str) -> Option<(u16, Value)> {
     let mut answer = endpoint.get(path, JSON).await.ok()?;
@@ -501,6 +526,13 @@ pub(crate) async fn with_configuration(configuration: &str) -> (Site, PathBuf) {
     fs::write(&file, configuration).unwrap();
     site.set("--config", &file.display().to_string());
     (site, file)
+}
+
+/// Writes a file of the hub's anew as an editor does: it is never there in part.
+pub(crate) fn edit(file: &Path, text: &str) {
+    let new = file.with_extension("new");
+    fs::write(&new, text).unwrap();
+    fs::rename(new, file).unwrap();
 }
 
 /// The same, started and with a link.

@@ -6,6 +6,7 @@ use api::annotations::HUB_BOOTSTRAP_TOKEN;
 use api::names::{
     BOOTSTRAP_USER_PREFIX, HUB_BOOTSTRAP_GROUP, HUB_GROUP, HUB_USAGES, NODE_GROUP, NODE_USER_PREFIX,
 };
+use kube_wire::names::subdomain_errors;
 use tls::request::KeyKind;
 
 use super::gateway;
@@ -150,7 +151,7 @@ pub(super) fn node(request: &Request) -> Option<&str> {
 /// The node that the subject names. A name that is of no node is empty: it is denied, not left alone.
 pub(super) fn node_of(request: &Request) -> &str {
     let name = request.parsed.subject.common_name.strip_prefix(NODE_USER_PREFIX);
-    name.filter(|name| is_node_name(name)).unwrap_or("")
+    name.filter(|name| subdomain_errors(name).is_empty()).unwrap_or("")
 }
 
 /// Whether a bootstrap token asks.
@@ -225,16 +226,4 @@ fn entitled(request: &Request, node: &str, observed: &Observed) -> Result<Entitl
         None if rival.is_some() => Err(Refusal::NameTaken),
         None => Ok(Entitled::NewNode),
     }
-}
-
-/// A DNS subdomain (RFC 1123), as names of Nodes are.
-fn is_node_name(name: &str) -> bool {
-    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let label = |label: &str| {
-        let bytes = label.as_bytes();
-        bytes.first().is_some_and(|byte| inner(*byte))
-            && bytes.last().is_some_and(|byte| inner(*byte))
-            && bytes.iter().all(|byte| inner(*byte) || *byte == b'-')
-    };
-    name.len() <= 253 && name.split('.').all(label)
 }
