@@ -7,10 +7,11 @@
 //! ```
 //! Each filter is a pure function of an object and a [`View`]. A [`Filter`] keeps the view that it was made with: what it answers
 //! never changes. When the view changes so that it would answer otherwise, another takes its place, and watches through the old
-//! one end with 410, so that their clients list anew from the hub.
+//! one tell what the new one shows otherwise.
 
 mod catalog;
 mod client;
+mod difference;
 mod discard_cloud_service;
 mod filter;
 pub mod follow;
@@ -31,6 +32,7 @@ mod view;
 
 pub use self::catalog::{FilterName, Filtered, UnknownFilter};
 pub use self::client::Client;
+pub use self::difference::Difference;
 pub use self::filter::{Filter, Outcome, Telling, filter};
 pub use self::local_pods::{LocalPod, LocalPods};
 pub(crate) use self::pod_access::internal_addresses;

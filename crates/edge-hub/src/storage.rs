@@ -1,7 +1,7 @@
 //! What the hub keeps on disk, in the hub's own terms: whole lists, changes, and documents.
 //!
 //! A change is written to its file before any reader sees it, so that after `kill -9` no client knows more than the store. That the
-//! disk has it for good, against a loss of power, follows within two seconds.
+//! disk has it for good, against a loss of power, follows within five seconds.
 //!
 //! A disk that is full, or fails, stops nobody: what changes is shown from memory, [`Storage::unstored`] says so, and what the disk missed is
 //! written when it takes it again. Until then a restart finds an earlier whole state, and goes on from there.
@@ -264,7 +264,8 @@ impl Storage {
     }
 
     /// Stores what could not be read, if that is other than it was: the next start is to tell of it, too. A disk that does not take it is tried again.
-    fn keep_unreadable(&self) {
+    pub fn keep_unreadable(&self) {
+        let _turn = self.unwritten.turn.lock();
         let Some(stored) = self.unreadable.lock().export() else { return };
         if let Err(error) = self.blobs.put(UNREADABLE, &stored) {
             debug!(%error, "what cannot be read is not noted on the disk yet");

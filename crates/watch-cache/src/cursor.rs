@@ -12,7 +12,7 @@ use crate::{
     cache::{Cache, State},
     event::{Change, Event},
     selection::{Selection, Selects},
-    snapshot::{Place, Snapshot},
+    snapshot::{Objects, Place, Snapshot},
 };
 
 /// A reader that asked for bookmarks gets one when events of so many bytes have passed it by: the version that it was last told would leave
@@ -119,6 +119,30 @@ impl<S: Selects> Cursor<S> {
     /// Everything up to this version was told, or was not the reader's to see.
     pub fn resource_version(&self) -> ResourceVersion {
         self.version
+    }
+
+    /// Whether the reader asked for bookmarks.
+    pub fn has_bookmarks(&self) -> bool {
+        self.bookmarks
+    }
+
+    /// By what it selects.
+    pub fn selects(&self) -> &S {
+        &self.selects
+    }
+
+    /// What it selects by, to be changed between two calls of [`Cursor::next`]. What the reader knows of the state so far (see
+    /// [`Cursor::state`]) and would not know by the new selection is the caller's to tell.
+    pub fn selects_mut(&mut self) -> &mut S {
+        &mut self.selects
+    }
+
+    /// The objects in its scope at [`Cursor::resource_version`], selected or not; `None` while there is something to tell before.
+    pub fn state(&self, cache: &Cache) -> Option<Objects> {
+        let state = cache.state.as_ref().filter(|_| cache.epoch == self.epoch)?;
+        let caught_up =
+            self.initial.is_none() && self.position == state.history.end() && self.version == state.version();
+        caught_up.then(|| Objects::of(&state.snapshot, self.selects.scope()))
     }
 
     /// Asks for a bookmark as soon as the reader has caught up; for a reader that asked for none, nothing.

@@ -25,5 +25,5 @@ pub use cursor::{Cursor, Delivery, Step};
 pub use event::{Change, Event};
 pub use list::{ListAnswer, Listed, Page};
 pub use selection::{Scope, Selection, Selects};
-pub use snapshot::Snapshot;
+pub use snapshot::{Objects, Snapshot};
 pub use watch::WatchAnswer;

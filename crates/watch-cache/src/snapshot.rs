@@ -7,7 +7,7 @@ use std::{ops::Range, sync::Arc};
 
 use kube_wire::{object::Object, resource::ObjectKey, resource_version::ResourceVersion};
 
-use crate::event::Event;
+use crate::{event::Event, selection::Scope};
 
 /// The most objects a chunk holds. At 20,000 objects a directory has some 300 entries: copying it costs as much as copying
 /// a chunk.
@@ -39,6 +39,27 @@ fn bytes_of(object: &Object) -> usize {
 pub(crate) struct Place {
     chunk: usize,
     offset: usize,
+}
+
+/// The objects of a scope at one version, in the order of their keys.
+#[derive(Debug)]
+pub struct Objects {
+    snapshot: Snapshot,
+    rest: Range<Place>,
+}
+
+impl Objects {
+    pub(crate) fn of(snapshot: &Snapshot, scope: &Scope) -> Self {
+        Self { rest: scope.range(snapshot), snapshot: snapshot.clone() }
+    }
+}
+
+impl Iterator for Objects {
+    type Item = Arc<Object>;
+
+    fn next(&mut self) -> Option<Arc<Object>> {
+        self.snapshot.next_in(&mut self.rest).cloned()
+    }
 }
 
 impl Snapshot {

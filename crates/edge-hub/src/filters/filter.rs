@@ -29,7 +29,7 @@ pub enum Outcome {
 /// ([`View::version_of`]). An event has the API server's version always, for clients go on from there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Telling {
-    /// One of a list, of the initial state of a watch, or by itself.
+    /// One of a list, of the initial state of a watch, or by itself; or told because another filter shows it otherwise.
     State,
     /// The subject of an event.
     Event,
@@ -162,6 +162,16 @@ impl Filter {
     /// Of how many pods the addresses are corrected.
     pub fn corrections(&self) -> usize {
         if self.names.contains(&FilterName::LocalPods) { self.view.local_pods.pods.len() } else { 0 }
+    }
+
+    /// Its names, in their order.
+    pub(super) fn names(&self) -> &[FilterName] {
+        &self.names
+    }
+
+    /// What it looks at beside the object.
+    pub(super) fn view(&self) -> &View {
+        &self.view
     }
 
     /// Whether it would answer the same with another view.

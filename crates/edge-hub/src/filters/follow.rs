@@ -12,7 +12,10 @@ use kube_wire::{
     resource::{GroupVersionResource, ObjectKey},
 };
 use serde_json::Value;
-use tokio::sync::watch;
+use tokio::{
+    sync::watch,
+    time::{Duration, Instant, sleep_until},
+};
 use tokio_util::sync::CancellationToken;
 use watch_cache::{Cursor, Delivery, Scope, Selects, Step};
 
@@ -24,6 +27,9 @@ use crate::{
 
 /// How many objects are looked at under one lock.
 const BUDGET: usize = 256;
+
+/// How long it may take to learn who is in the pool that the node came to.
+const KNOWN: Duration = Duration::from_secs(5);
 
 /// Keeps the view until `shutdown`. The pool is that of `pool` if it is given, and that of the node's label otherwise.
 ///
@@ -52,6 +58,8 @@ struct Following {
     access: watch::Receiver<PodAccess>,
     internal: Vec<IpAddr>,
     pool: Option<Box<str>>,
+    /// When the node came into the pool.
+    came: Instant,
     topology: BTreeMap<ObjectKey, Topology>,
     pool_nodes: Option<BTreeSet<Box<str>>>,
     services: Source,
@@ -74,6 +82,7 @@ impl Following {
             internal: Vec::new(),
             node_pool: Source { key: pool.as_deref().map(pool_key), reader: None },
             pool,
+            came: Instant::now(),
             topology: BTreeMap::new(),
             pool_nodes: None,
         }
@@ -82,14 +91,20 @@ impl Following {
     async fn run(mut self) {
         let mut link = self.hub.upstream.state();
         let mut revision = self.hub.filters.revision();
+        let mut has_settled = false;
         loop {
             revision.borrow_and_update();
             self.read();
             let access = self.access.borrow_and_update().clone();
+            // Until it is known who else is in the pool that the node came to, it is shown as in the one that it left, for a while: clients would be sent
+            // to all endpoints meanwhile.
+            let knows_pool = !has_settled || self.node_pool.is_settled() || self.came.elapsed() >= KNOWN;
             self.hub.filters.change_view(|view| {
-                view.pool = self.pool.as_deref().map(Arc::from);
                 view.send_pods(&access, &self.internal);
-                if view.pool_nodes.as_deref() != self.pool_nodes.as_ref() {
+                if knows_pool {
+                    view.pool = self.pool.as_deref().map(Arc::from);
+                }
+                if knows_pool && view.pool_nodes.as_deref() != self.pool_nodes.as_ref() {
                     view.pool_nodes = self.pool_nodes.clone().map(Arc::new);
                 }
                 if *view.topology != self.topology {
@@ -100,9 +115,11 @@ impl Following {
                 self.services.is_settled() && self.own_node.is_settled() && self.node_pool.is_settled();
             let has_services = self.services.key.is_none() || self.services.has_read();
             if known || !self.hub.upstream.is_up() && has_services {
+                has_settled = true;
                 self.hub.filters.settle();
             }
             tokio::select! {
+                () = sleep_until(self.came + KNOWN), if !knows_pool => {}
                 () = self.services.changed() => {}
                 () = self.own_node.changed() => {}
                 () = self.node_pool.changed() => {}
@@ -158,6 +175,7 @@ impl Following {
                 self.hub.subscriptions.close_own(&old);
             }
             self.node_pool = Source { key: pool.as_deref().map(pool_key), reader: None };
+            self.came = Instant::now();
             self.pool = pool;
             self.pool_nodes = None;
         }

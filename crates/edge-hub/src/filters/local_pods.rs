@@ -1,7 +1,7 @@
 //! `localpods`: of this node's pods, endpoints have the addresses and the readiness that the kubelet says, while its word cannot
 //! reach the API server. After a reboot without a link every pod has a new address, and the slices that are held lead nowhere.
 //!
-//! A corrected object stands in lists and initial states only, at a version of the view's own ([`super::Telling`]), never in an event: clients
+//! A corrected object is told as a state only, at a version of the view's own ([`super::Telling`]), never as an event of the API server: clients
 //! would go on from its version, and the API server's would say that it knows.
 
 use std::{collections::BTreeMap, net::IpAddr};

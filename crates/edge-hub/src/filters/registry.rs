@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use kube_wire::{request::Verb, resource::GroupVersionResource};
+use kube_wire::{request::Verb, resource::GroupVersionResource, resource_version::ResourceVersion};
 use parking_lot::Mutex;
 use tokio::{sync::watch, time::timeout};
 
@@ -115,7 +115,7 @@ impl Filters {
         Some((idle, reason))
     }
 
-    /// Changes the view, but for its turn, which changes by itself. Filters that answer the same with it stay.
+    /// Changes the view, but for its turn, which changes by itself, as it does with the rules. Filters that answer the same with it stay.
     pub fn change_view(&self, change: impl FnOnce(&mut View)) {
         {
             let mut state = self.state.lock();
@@ -124,10 +124,7 @@ impl Filters {
             if *state.view == view {
                 return;
             }
-            if [FilterName::ServiceTopology, FilterName::LocalPods]
-                .iter()
-                .any(|name| !name.indifferent(&state.view, &view))
-            {
+            if !FilterName::ALL.iter().all(|name| name.indifferent(&state.view, &view)) {
                 view.turn = view.turn.wrapping_add(1);
             }
             state.filters.retain(|_, filter| filter.is_indifferent(&view));
@@ -144,6 +141,8 @@ impl Filters {
                 return;
             }
             state.rules = Arc::new(rules);
+            let turn = state.view.turn.wrapping_add(1);
+            state.view = Arc::new(View { turn, ..View::clone(&state.view) });
         }
         self.revision.send_modify(|revision| *revision += 1);
     }
@@ -158,14 +157,26 @@ impl Filters {
         self.revision.subscribe()
     }
 
-    /// A client is being shown the whole of what `key` says through `filter`.
-    pub fn show(&self, client: &Client, key: &Key, filter: Option<&Filter>) {
-        self.shown.lock().show(client, key, filter);
+    /// A client is being shown the whole of what `key` says at that version through `filter`.
+    pub fn show(&self, client: &Client, key: &Key, filter: Option<&Filter>, at: ResourceVersion) {
+        self.shown.lock().show(client, key, filter, at);
     }
 
-    /// Whether what a client saw of `key` before is what it would see now through `filter`: a watch may go on from there.
-    pub fn saw(&self, client: &Client, key: &Key, filter: Option<&Filter>) -> bool {
-        self.shown.lock().saw(client, key, filter)
+    /// Whether what a client saw of `key` at that version is what it would see now through `filter`: a watch may go on from there.
+    pub fn saw(&self, client: &Client, key: &Key, filter: Option<&Filter>, at: ResourceVersion) -> bool {
+        self.shown.lock().saw(client, key, filter, at)
+    }
+
+    /// A client that saw the whole of what `key` says through `before` is being told what `now` shows otherwise at that version.
+    pub fn retell(
+        &self,
+        client: &Client,
+        key: &Key,
+        before: Option<&Filter>,
+        now: Option<&Filter>,
+        at: ResourceVersion,
+    ) {
+        self.shown.lock().retell(client, key, before, now, at);
     }
 
     /// Who saw what, to be stored, if it changed since the last call.

@@ -20,14 +20,20 @@ const ADDRESSES: Field = Field::new("addresses", 1);
 const NOT_READY: Field = Field::new("notReadyAddresses", 2);
 const ADDRESS_NODE: Field = Field::new("nodeName", 4);
 
+/// The Service of an object: `Endpoints` are named as theirs is; slices name it in a label.
+pub(super) fn service(object: &Object) -> ObjectKey {
+    let key = object.key();
+    object
+        .label(SERVICE_NAME)
+        .map_or_else(|| key.clone(), |service| ObjectKey::new(key.namespace(), &service))
+}
+
 /// The topology of an object's Service, if it has one, or had one.
 pub(super) fn topology(object: &Object, view: &View) -> Option<Topology> {
-    let key = object.key();
-    // Endpoints are named as their Service is; slices name it in a label.
-    match object.label(SERVICE_NAME) {
-        Some(service) => view.topology.get(&ObjectKey::new(key.namespace(), &service)).copied(),
-        None => view.topology.get(key).copied(),
+    if view.topology.is_empty() {
+        return None;
     }
+    view.topology.get(&service(object)).copied()
 }
 
 pub(super) fn edit(resource: Filtered, object: &Object, message: &mut Message, view: &View) -> bool {

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::{FilterName, Filtered, Outcome, Telling, Topology, View, filter};
 
+mod difference;
 mod encode;
 mod registry;
 

@@ -377,6 +377,7 @@ async fn housekeeping(hub: Arc<Hub>, storage: Storage, shutdown: CancellationTok
 
 fn store_memories(hub: &Hub, storage: &Storage) {
     storage.write_again();
+    storage.keep_unreadable();
     let memories = [
         (ALLOWANCES, hub.authorizer.export()),
         (REFUSED, hub.tokens.export()),

@@ -6,13 +6,56 @@ use kube_wire::{list_options::WatchRequest, object::Object, resource_version::Re
 use watch_cache::{Cache, Cursor, Delivery, Page, Scope, Selection, Selects, WatchAnswer};
 
 use super::Asked;
-use crate::filters::{Filter, Outcome, Telling};
+use crate::filters::{Filter, Outcome, Telling, View};
 
 /// What a request selects, of what its client is shown. As one selection, so that an object that becomes hidden is told as
 /// deleted, and one that comes into sight as added, as with any other selector.
 pub(super) struct Filtered {
     selection: Selection,
     filter: Option<Arc<Filter>>,
+}
+
+impl Filtered {
+    /// What its client is to be told of an object that it knows through this filter, once `now` takes its place: what it would see otherwise
+    /// then. As a state of the object, at a version that informers take for news ([`View::version_of`]); what goes away as it was.
+    pub(super) fn retold(&self, object: &Arc<Object>, now: Option<&Filter>, view: &View) -> Option<Delivery> {
+        if !self.selection.selects(object) {
+            return None;
+        }
+        let of = |filter: Option<&Filter>, told| match filter {
+            Some(filter) => filter.outcome(object, told),
+            None => Outcome::Keep,
+        };
+        let shown = |outcome| match outcome {
+            Outcome::Replace(shown) => shown,
+            Outcome::Keep | Outcome::Drop => object.clone(),
+        };
+        // Of both at the object's own version: it is what they show that counts.
+        match (of(self.filter.as_deref(), Telling::Event), of(now, Telling::Event)) {
+            (before, after) if before == after => None,
+            (Outcome::Drop, _) => Some(Delivery::Added(shown(of(now, Telling::State)))),
+            (before, Outcome::Drop) => Some(Delivery::Deleted(shown(before))),
+            _ => {
+                let shown = shown(of(now, Telling::State));
+                let own = object.resource_version();
+                Some(Delivery::Modified(if shown.resource_version() == own {
+                    Arc::new(shown.with_resource_version(view.version_of(own)))
+                } else {
+                    shown
+                }))
+            }
+        }
+    }
+
+    /// The filter that it shows by.
+    pub(super) fn filter(&self) -> Option<&Filter> {
+        self.filter.as_deref()
+    }
+
+    /// Shows by this filter from now on.
+    pub(super) fn set_filter(&mut self, filter: Option<Arc<Filter>>) {
+        self.filter = filter;
+    }
 }
 
 impl Selects for Filtered {
@@ -66,14 +109,11 @@ impl Asked<'_> {
         Page { objects: objects.collect(), remaining: None, ..page }
     }
 
-    /// Remembers through which filter the client saw all of it. Pages of one list through two filters are no whole.
-    pub(super) fn record(&self, further_page: bool) {
+    /// Remembers through which filter the client saw all of it at that version. Pages of one list through two filters are no whole.
+    pub(super) fn record(&self, further_page: bool, at: ResourceVersion) {
         let filters = &self.hub.filters;
         let filter = self.filter.as_deref();
-        if further_page && !filters.saw(&self.client, &self.own, filter) {
-            filters.show(&self.client, &self.own, None);
-        } else {
-            filters.show(&self.client, &self.own, filter);
-        }
+        let is_whole = !further_page || filters.saw(&self.client, &self.own, filter, at);
+        filters.show(&self.client, &self.own, filter.filter(|_| is_whole), at);
     }
 }

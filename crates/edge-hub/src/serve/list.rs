@@ -58,9 +58,9 @@ pub(super) async fn answer(
         }
         Err(answer) => return Err(Box::new(refusal(&request.read, &answer))),
     };
-    let continues = matches!(request.read, ListRead::Continue { .. });
+    let (further_page, at) = (matches!(request.read, ListRead::Continue { .. }), page.resource_version);
     if let Some(mut table) = asked.table(&page)? {
-        asked.record(continues);
+        asked.record(further_page, at);
         asked.head(&mut table, HeaderValue::from_static("application/json"), stale);
         return Ok(Read::Answer(table));
     }
@@ -76,7 +76,7 @@ pub(super) async fn answer(
     if let Err(why) = told {
         return if up { Ok(Read::HandOn) } else { Err(Box::new(untold(why.as_ref()))) };
     }
-    asked.record(continues);
+    asked.record(further_page, at);
     let body = buffers::body(encoder.list(page), asked.key().to_string());
     let mut response = Response::new(counted(body, hub, &subscription));
     asked.head(&mut response, HeaderValue::from_static(encoder.content_type()), stale);

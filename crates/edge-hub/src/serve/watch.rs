@@ -119,18 +119,17 @@ fn begin(
     request: &WatchRequest,
     asked: &Asked<'_>,
 ) -> Result<(Cursor<Filtered>, ResourceVersion), Status> {
-    match request.start {
-        WatchStart::After(_)
-            if !asked.hub.filters.saw(&asked.client, &asked.own, asked.filter.as_deref()) =>
-        {
-            return Err(view_changed());
-        }
-        WatchStart::Initial { .. } => asked.record(false),
-        WatchStart::After(_) | WatchStart::Live { .. } => {}
+    if let WatchStart::After(version) = request.start
+        && !asked.hub.filters.saw(&asked.client, &asked.own, asked.filter.as_deref(), version)
+    {
+        return Err(view_changed());
     }
     let begin = |cache: &Cache| {
         let cursor = filtered::watch(cache, request, asked.scope.clone(), asked.filter.clone())?;
         let began = cursor.resource_version();
+        if matches!(request.start, WatchStart::Initial { .. }) {
+            asked.record(false, began);
+        }
         Ok((cursor, began))
     };
     subscription.read(begin).map_err(|answer| match answer {

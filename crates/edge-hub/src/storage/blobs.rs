@@ -16,7 +16,7 @@ use crate::offline::documents::unix_seconds;
 pub(super) struct Unwritten {
     by_name: Mutex<BTreeMap<String, Blob>>,
     /// Whose turn it is to write or remove: what was tried before must not come after what is newer. Who reads waits for no disk.
-    turn: Mutex<()>,
+    pub(super) turn: Mutex<()>,
 }
 
 /// A document that the disk did not take.

@@ -9,11 +9,12 @@ use tracing::{debug, warn};
 
 use super::Storage;
 
-/// How long a change may wait for the disk.
-const SYNC: Duration = Duration::from_secs(2);
+/// How long a change may wait for the disk, as long as in a file system by itself. The last page of each file is written with each sync, however
+/// little of it is new: with many streams that change slowly a shorter time would cost more than the changes.
+const SYNC: Duration = Duration::from_secs(5);
 
 /// How many times in a row something may be written meanwhile before files are brought into order all the same.
-const BUSY: u32 = 5;
+const BUSY: u32 = 2;
 
 /// How many bytes a step of compaction may move between two syncs, while there is not much to do.
 const COMPACTION: u64 = 4 << 20;
@@ -22,7 +23,7 @@ const COMPACTION: u64 = 4 << 20;
 pub(super) const SPARE: u64 = 16 << 20;
 
 impl Storage {
-    /// Makes what was written durable every two seconds, until `shutdown`, and once more then. Files are brought into order when nothing
+    /// Makes what was written durable every five seconds, until `shutdown`, and once more then. Files are brought into order when nothing
     /// is written, and now and then else: whoever writes an event waits for that.
     pub async fn keep_durable(self, shutdown: CancellationToken) {
         let mut ticks = interval(SYNC);

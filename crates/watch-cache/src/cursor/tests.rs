@@ -3,7 +3,7 @@ use crate::{
     cache::{Cache, Limits},
     event::Change::{Added, Deleted, Modified},
     fixture::{pod, rv, selection, short},
-    selection::Selection,
+    selection::{Scope, Selection},
 };
 
 fn told(reader: &mut Cursor, cache: &Cache) -> Vec<String> {
@@ -173,4 +173,34 @@ fn a_reader_whom_much_passes_by_hears_how_far_it_has_come() {
     }
     assert!(last > rv(10 + events / 2), "{last:?}");
     assert!(cache.watch_after(rv(10), true, selection("")).is_err(), "the history was long enough for all");
+}
+
+#[test]
+fn a_reader_knows_the_objects_of_its_scope_where_it_has_nothing_left_to_hear() {
+    let keys = |reader: &Cursor, cache: &Cache| {
+        let objects = reader.state(cache)?;
+        Some(objects.map(|object| object.key().as_str().to_owned()).collect::<Vec<_>>())
+    };
+    let mut cache = Cache::new(Limits::default());
+    cache.replace(vec![pod("a/x", "1", 9), pod("b/y", "1", 8)], rv(10)).unwrap();
+    let of_a = Selection { scope: Scope::Namespace("a".into()), ..selection("app=none") };
+    let mut whole = cache.watch_initial(None, false, true, selection("")).unwrap();
+    let mut of_a = cache.watch_after(rv(10), true, of_a).unwrap();
+    let mut ahead = cache.watch_after(rv(13), true, selection("")).unwrap();
+    assert_eq!(keys(&whole, &cache), None, "it is to be told the state");
+    for reader in [&mut whole, &mut of_a, &mut ahead] {
+        told(reader, &cache);
+    }
+    assert_eq!(keys(&whole, &cache).unwrap(), ["a/x", "b/y"]);
+    assert_eq!(keys(&of_a, &cache).unwrap(), ["a/x"], "selected or not");
+    assert_eq!(keys(&ahead, &cache), None, "what it knows is not held");
+    cache.apply(Added, pod("a/z", "1", 11)).unwrap();
+    assert_eq!(keys(&whole, &cache), None, "there is something to tell");
+    told(&mut whole, &cache);
+    assert_eq!(keys(&whole, &cache).unwrap(), ["a/x", "a/z", "b/y"]);
+    cache.bookmark(rv(13));
+    told(&mut ahead, &cache);
+    assert_eq!(keys(&ahead, &cache).unwrap(), ["a/x", "a/z", "b/y"], "now it is");
+    cache.reset();
+    assert_eq!(keys(&ahead, &cache), None);
 }

@@ -1,13 +1,15 @@
 //! Which filter a client gets, when it is replaced, and who must list anew.
 
 use http::{HeaderMap, HeaderValue, header};
-use kube_wire::request::Verb;
+use kube_wire::{request::Verb, resource_version::ResourceVersion};
 
 use super::*;
 use crate::{
     filters::{Client, Filters, Rules},
     subscriptions::{Key, Owner},
 };
+
+const AT: ResourceVersion = ResourceVersion::new(1).unwrap();
 
 fn kube_proxy(account: &str) -> Client {
     let headers = HeaderMap::from_iter([(header::USER_AGENT, HeaderValue::from_static("kube-proxy/v1.36"))]);
@@ -125,17 +127,17 @@ fn a_client_goes_on_only_from_what_it_saw_through_the_same_filter() {
     let choose = || filters.choose(&client, Verb::Watch, &slices(), "");
     let first = choose();
     // Of a client that never listed nobody knows what it saw.
-    assert!(!filters.saw(&client, &key, first.as_deref()) && filters.saw(&client, &key, None));
-    filters.show(&client, &key, first.as_deref());
-    assert!(filters.saw(&client, &key, first.as_deref()));
-    assert!(!filters.saw(&kube_proxy("another"), &key, first.as_deref()));
+    assert!(!filters.saw(&client, &key, first.as_deref(), AT) && filters.saw(&client, &key, None, AT));
+    filters.show(&client, &key, first.as_deref(), AT);
+    assert!(filters.saw(&client, &key, first.as_deref(), AT));
+    assert!(!filters.saw(&kube_proxy("another"), &key, first.as_deref(), AT));
     let mut view = View::clone(&filters.view());
     view.topology = Arc::new([(ObjectKey::new("n", "s"), Topology::Node)].into());
     filters.change_view(|now| *now = view);
-    assert!(!filters.saw(&client, &key, choose().as_deref()));
+    assert!(!filters.saw(&client, &key, choose().as_deref(), AT));
     // Rules that leave the client unfiltered are a change as well.
     filters.set_rules(Rules { enabled: [].into(), ..Rules::default() });
-    assert!(choose().is_none() && !filters.saw(&client, &key, None));
+    assert!(choose().is_none() && !filters.saw(&client, &key, None, AT));
 }
 
 #[test]
@@ -149,12 +151,12 @@ fn another_run_of_the_hub_knows_what_was_shown_and_through_which_view() {
         view
     };
     let before = Filters::new(Rules::default(), topology(&[("s", Topology::Pool)]), None);
-    before.show(&client, &key, choose(&before).as_deref());
+    before.show(&client, &key, choose(&before).as_deref(), AT);
     let stored = before.export().unwrap();
     assert!(before.export().is_none(), "nothing new to write");
     let goes_on = |view: View| {
         let after = Filters::new(Rules::default(), View { turn: 7, ..view }, Some(&stored));
-        after.saw(&client, &key, choose(&after).as_deref())
+        after.saw(&client, &key, choose(&after).as_deref(), AT)
     };
     assert!(goes_on(topology(&[("s", Topology::Pool)])));
     assert!(goes_on(topology(&[("s", Topology::Pool), ("t", Topology::Former)])), "as one that never asked");
@@ -166,7 +168,7 @@ fn another_run_of_the_hub_knows_what_was_shown_and_through_which_view() {
     assert!(!goes_on(nodes));
     let off = Rules { enabled: [].into(), ..Rules::default() };
     let unfiltered = Filters::new(off, topology(&[]), Some(&stored));
-    assert!(!unfiltered.saw(&client, &key, None), "it never saw what was hidden");
+    assert!(!unfiltered.saw(&client, &key, None, AT), "it never saw what was hidden");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What one watcher is told, and what else may happen to it meanwhile.
 
 mod goes_on;
+mod otherwise;
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,7 +11,7 @@ use futures::{
     future::BoxFuture,
     stream::{self, FuturesUnordered},
 };
-use kube_wire::{request::Verb, resource_version::ResourceVersion, status::Status};
+use kube_wire::{resource_version::ResourceVersion, status::Status};
 use tokio::{
     sync::watch::Receiver,
     time::{Instant, sleep_until},
@@ -28,7 +29,7 @@ use crate::{
         encode::Encoder,
         filtered::{self, Filtered},
     },
-    subscriptions::{Attached, Carrier, Progress, Subscription},
+    subscriptions::{Attached, Carrier, Key, Progress, Subscription},
 };
 
 /// How many events or objects are looked at under one lock.
@@ -69,8 +70,12 @@ pub(super) struct Watch {
     untold: bool,
     cursor: Cursor<Filtered>,
     client: Client,
+    /// By what it is remembered how the client was shown it.
+    own: Key,
     filter: Option<Arc<Filter>>,
     revision: Receiver<u64>,
+    /// The filter in force when that was last looked at: another than the one that it goes by if it could not turn to it yet.
+    in_force: Option<Arc<Filter>>,
     changes: Receiver<u64>,
     progress: Receiver<Progress>,
     /// Where the watch began, while that lies in the future; when that is looked into, and with whose credential; a review
@@ -126,8 +131,10 @@ impl Watch {
             untold: false,
             cursor,
             client: asked.client.clone(),
+            own: asked.own.clone(),
             filter: asked.filter.clone(),
             revision,
+            in_force: asked.filter.clone(),
             encoder,
             ends: now,
             bookmark: now,
@@ -157,9 +164,6 @@ impl Watch {
     /// The next chunk and the watch that goes on, or `None` at its end.
     async fn next(mut self: Box<Self>) -> Option<(Chunk, Option<Box<Self>>)> {
         loop {
-            if self.revision.has_changed().unwrap_or(false) && self.is_filtered_otherwise() {
-                return Some((Ok(self.encoder.error(&view_changed())), None));
-            }
             // Here, too: who is always behind never comes to wait below.
             if self.subscription.closed().is_cancelled() {
                 return None;
@@ -170,11 +174,13 @@ impl Watch {
             {
                 return Some((Ok(self.encoder.error(&status)), None));
             }
-            if !self.looked || self.changes.has_changed().unwrap_or(true) {
-                // Before the cache is looked at: a change after that wakes us again.
-                self.changes.mark_unchanged();
+            if !self.looked || self.changes.has_changed().unwrap_or(true) || self.is_to_turn() {
                 let mut out = Outgoing::default();
-                let status = self.fill(&mut out);
+                let mut status = self.fill(&mut out);
+                // After the cache was looked at: nothing that came after a filter was replaced goes out by that filter without the rest.
+                if status.is_none() && !self.untold && self.is_to_turn() {
+                    status = Box::pin(self.turn(&mut out)).await;
+                }
                 if let Some(status) = status {
                     out.push(self.encoder.error(&status));
                     return Some((Ok(out.take()?), None));
@@ -254,6 +260,8 @@ impl Watch {
     /// Writes what there is to tell, up to a chunk. A status ends the watch.
     fn fill(&mut self, out: &mut Outgoing) -> Option<Status> {
         self.looked = false;
+        // Before the cache is looked at: a change after that wakes us again.
+        self.changes.mark_unchanged();
         while out.len() < LENGTH {
             let cursor = &mut self.cursor;
             match self.subscription.read(|cache| cursor.next(cache, BUDGET)) {
@@ -340,15 +348,6 @@ impl Watch {
             return false;
         };
         self.is_news(delivery) && filter.corrects(object)
-    }
-
-    /// Whether another filter took the place of the one that the watch began with.
-    fn is_filtered_otherwise(&mut self) -> bool {
-        self.revision.borrow_and_update();
-        let Attributes { resource, group, version, namespace, .. } = &self.attributes;
-        let resource = kube_wire::resource::GroupVersionResource::new(group, version, resource);
-        let now = self.hub.filters.choose(&self.client, Verb::Watch, &resource, namespace);
-        now.as_ref().map(Arc::as_ptr) != self.filter.as_ref().map(Arc::as_ptr)
     }
 
     fn bookmark_due(&mut self) {

@@ -1,11 +1,11 @@
 //! Filters and configuration as clients see them, over HTTP: what the ConfigMaps `yurt-hub-cfg` and `leader-hub-<pool>` say holds at
-//! once, and clients list anew when they are shown something else.
+//! once, and clients are told what they are shown otherwise.
 
 use std::{fs, time::Duration};
 
 use http::{Request, header};
 use serde_json::{Value, json};
-use testkit::api_server::Kind;
+use testkit::api_server::{Cluster, Kind};
 
 use super::site::{
     JSON, Lines, SERVICES, Site, get, list_of_component, names, of_component, one_is_the_clouds, service,
@@ -49,17 +49,8 @@ fn slice(list: &Value) -> (Vec<&str>, u64) {
     (nodes, slice["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap())
 }
 
-/// A site with a Service in the topology of the pool, of which nodes `n` and `m` are, and an endpoint on each of three nodes.
-async fn with_topology() -> Site {
-    with_topology_and(&[]).await
-}
-
-async fn with_topology_and(options: &[(&str, &str)]) -> Site {
-    let mut site = Site::new().await;
-    for (option, value) in options {
-        site.set(option, value);
-    }
-    let cluster = site.server.cluster().clone();
+/// A Service in the topology of the pool, of which nodes `n` and `m` are, and an endpoint on each of three nodes.
+fn with_topology_in(cluster: &Cluster) {
     cluster.define(pools());
     // Versions are large in a cluster: there is room below them.
     for n in 0..300 {
@@ -79,6 +70,19 @@ async fn with_topology_and(options: &[(&str, &str)]) -> Site {
             }),
         )
         .unwrap();
+}
+
+/// A site with that, where it holds.
+async fn with_topology() -> Site {
+    with_topology_and(&[]).await
+}
+
+async fn with_topology_and(options: &[(&str, &str)]) -> Site {
+    let mut site = Site::new().await;
+    for (option, value) in options {
+        site.set(option, value);
+    }
+    with_topology_in(site.server.cluster());
     site.set("--nodepool-name", "shop");
     site.start();
     site.linked().await;
@@ -100,15 +104,22 @@ async fn a_pool_that_changes_is_told_to_informers() {
     let (unfiltered, own) = slice(&all);
     assert_eq!(unfiltered, ["n", "m", "far"], "others are shown everything");
     assert!(before < own, "{before} is older than any version to come");
-    let path = format!("{SLICES}?watch=1&allowWatchBookmarks=true&resourceVersion={}", version(&list));
-    let request = of_component("kube-proxy", &path);
-    let mut watch = Lines::of(hub.ask(request, String::new()).await.unwrap());
+    let listed = version(&list);
+    let path = format!("{SLICES}?watch=1&resourceVersion={listed}");
+    let mut without = Lines::of(hub.ask(of_component("kube-proxy", &path), String::new()).await.unwrap());
+    let mut watch = watch_slices(&site, listed).await;
     write(&site, "nodepools.apps.openyurt.io", &pool(&["n"]));
-    assert_eq!(watch.brief().await, "ERROR 410", "it lists anew");
-    let list = list_of_component(&hub, "kube-proxy", SLICES).await;
-    let (nodes, after) = slice(&list);
-    assert_eq!(nodes, ["n"]);
+    let (event, nodes, after, at) = told_anew(&mut watch).await;
+    assert_eq!((&*event, nodes), ("MODIFIED", vec!["n".to_owned()]));
     assert!(after != before && after < own, "{after} after {before}");
+    assert!(at >= own, "{at}: the API server's, from which a watch goes on");
+    assert_eq!(without.brief().await, "ERROR 410", "it knows no bookmarks and lists anew");
+    for from in [after, listed, at] {
+        let again = watch_slices(&site, from).await.brief().await;
+        assert_eq!(again, "ERROR 410", "nobody knows whether who comes from {from} heard of it");
+    }
+    let list = list_of_component(&hub, "kube-proxy", SLICES).await;
+    assert_eq!(slice(&list), (vec!["n"], after), "a list shows the same");
     assert!(version(&list) >= own, "the list's own version is the API server's, from which a watch goes on");
     // The Service asks for nothing any more: everything, and that is news as well.
     write(&site, "services", &service("a", "s", 1));
@@ -116,8 +127,90 @@ async fn a_pool_that_changes_is_told_to_informers() {
         slice(&list_of_component(&hub, "kube-proxy", SLICES).await).0 == ["n", "m", "far"]
     })
     .await;
-    let (_, at_last) = slice(&list_of_component(&hub, "kube-proxy", SLICES).await);
+    let (event, nodes, at_last, _) = told_anew(&mut watch).await;
+    assert_eq!((&*event, nodes.len()), ("MODIFIED", 3));
+    assert_eq!(slice(&list_of_component(&hub, "kube-proxy", SLICES).await).1, at_last);
     assert!(![before, after, own].contains(&at_last), "{at_last}");
+    // What comes after it is told by the filter of now, and where it comes to that the client goes on.
+    let labels = json!({ "metadata": { "labels": { "touched": "yes" } } });
+    let touched =
+        site.server.cluster().merge_patch("endpointslices.discovery.k8s.io", "a/s-1", &labels).unwrap();
+    let now = touched["metadata"]["resourceVersion"].as_str().unwrap();
+    assert_eq!(watch.brief().await, format!("MODIFIED s-1@{now}"));
+    let mut gone_on = watch_slices(&site, now.parse().unwrap()).await;
+    assert!(gone_on.is_silent(Duration::from_millis(100)).await);
+}
+
+/// What is told when an object is shown otherwise: the event, its endpoints' nodes and its version, and how far the bookmark behind it says that
+/// the client has come.
+async fn told_anew(watch: &mut Lines) -> (String, Vec<String>, u64, u64) {
+    let event = watch.next().await.unwrap();
+    let (nodes, version_of) = {
+        let list = json!({ "items": [event["object"]] });
+        let (nodes, version) = slice(&list);
+        (nodes.into_iter().map(str::to_owned).collect(), version)
+    };
+    let bookmark = watch.next().await.unwrap();
+    assert_eq!(bookmark["type"], "BOOKMARK", "{bookmark}");
+    let at = bookmark["object"]["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+    (event["type"].as_str().unwrap().to_owned(), nodes, version_of, at)
+}
+
+/// A Service of which nothing is held, and a pool whose new member has no endpoints there, are nobody's business in that namespace.
+#[tokio::test]
+async fn a_view_by_which_nothing_is_shown_otherwise_ends_no_watch() {
+    const OF_A: &str = "/apis/discovery.k8s.io/v1/namespaces/a/endpointslices";
+    let slices = "endpointslices.discovery.k8s.io";
+    let site = with_topology().await;
+    let hub = site.plain();
+    let asks = |namespace: &str, name: &str, key: &str| {
+        let mut service = service(namespace, name, 1);
+        service["metadata"]["annotations"] = json!({ "openyurt.io/topologyKeys": key });
+        service
+    };
+    let slice_of = |namespace: &str, service: &str, nodes: &[&str]| {
+        let metadata = json!({ "namespace": namespace, "name": format!("{service}-1"), "labels": { "kubernetes.io/service-name": service } });
+        let on = |node| json!({ "addresses": ["10.0.0.7"], "conditions": {}, "nodeName": node });
+        let endpoints: Vec<_> = nodes.iter().map(on).collect();
+        json!({ "metadata": metadata, "addressType": "IPv4", "endpoints": endpoints, "ports": [] })
+    };
+    // What shows in another namespace that the view has changed.
+    let probe = async |nodes: &[&str]| {
+        site.until("the view is another", async || {
+            let list = list_of_component(
+                &hub,
+                "kube-proxy",
+                &SLICES.replace("/endpointslices", "/namespaces/b/endpointslices"),
+            )
+            .await;
+            slice(&list).0 == nodes
+        })
+        .await;
+    };
+    site.server.cluster().create(slices, slice_of("b", "probe", &["n", "m", "new"])).unwrap();
+    probe(&["n", "m", "new"]).await;
+    let from = version(&list_of_component(&hub, "kube-proxy", OF_A).await);
+    let mut watches = Vec::new();
+    for bookmarks in ["", "&allowWatchBookmarks=true"] {
+        let request =
+            of_component("kube-proxy", &format!("{OF_A}?watch=1&resourceVersion={from}{bookmarks}"));
+        watches.push(Lines::of(hub.ask(request, String::new()).await.unwrap()));
+    }
+    write(&site, "services", &asks("a", "other", "kubernetes.io/hostname"));
+    write(&site, "services", &asks("b", "probe", "openyurt.io/nodepool"));
+    probe(&["n", "m"]).await;
+    write(&site, "nodepools.apps.openyurt.io", &pool(&["n", "m", "new"]));
+    probe(&["n", "m", "new"]).await;
+    for watch in &mut watches {
+        assert!(watch.is_silent(Duration::from_millis(300)).await);
+    }
+    let made = site.server.cluster().create(slices, slice_of("a", "other", &["n", "m"])).unwrap();
+    for watch in &mut watches {
+        let event = watch.next().await.unwrap();
+        assert_eq!(event["type"], "ADDED");
+        assert_eq!(event["object"]["metadata"]["resourceVersion"], made["metadata"]["resourceVersion"]);
+        assert_eq!(event["object"]["endpoints"].as_array().unwrap().len(), 1, "by the filter of now");
+    }
 }
 
 /// An event has the API server's version, and so do those that come after a list.
@@ -223,15 +316,33 @@ async fn the_cluster_configures_who_is_shown_what() {
     assert_eq!(seen("kube-proxy").await, ["shown"], "by default");
     assert_eq!(seen("mesh").await, ["hidden", "shown"]);
     let list = list_of_component(&hub, "mesh", SERVICES).await;
-    let path = format!("{SERVICES}?watch=1&resourceVersion={}", version(&list));
-    let request = of_component("mesh", &path);
-    let mut watch = Lines::of(hub.ask(request, String::new()).await.unwrap());
+    let mut watches = Vec::new();
+    for bookmarks in ["", "&allowWatchBookmarks=true"] {
+        let path = format!("{SERVICES}?watch=1&resourceVersion={}{bookmarks}", version(&list));
+        watches.push(Lines::of(hub.ask(of_component("mesh", &path), String::new()).await.unwrap()));
+    }
+    let [without, watch] = &mut watches[..] else { unreachable!() };
+    let own = |name: &str| {
+        let service = site.server.cluster().get("services", name).unwrap();
+        service["metadata"]["resourceVersion"].as_str().unwrap().to_owned()
+    };
     // In whichever letters.
     write(&site, CONFIG_MAPS, &config_map("yurt-hub-cfg", &json!({ "discardcloudservice": "Mesh, a/b" })));
     assert_eq!(
-        watch.brief().await,
+        without.brief().await,
         "ERROR 410",
-        "an open watch ends: its client is to be shown something else"
+        "it is to be shown something else, and knows no bookmarks"
+    );
+    assert_eq!(watch.brief().await, format!("DELETED hidden@{}", own("a/hidden")));
+    assert_eq!(watch.brief().await, format!("BOOKMARK @{}", version(&list)));
+    let touch = json!({ "metadata": { "labels": { "touched": "yes" } } });
+    for name in ["a/hidden", "a/shown"] {
+        site.server.cluster().merge_patch("services", name, &touch).unwrap();
+    }
+    assert_eq!(
+        watch.brief().await,
+        format!("MODIFIED shown@{}", own("a/shown")),
+        "of the other it hears nothing"
     );
     assert_eq!(seen("mesh").await, ["shown"]);
     assert_eq!(
@@ -242,6 +353,60 @@ async fn the_cluster_configures_who_is_shown_what() {
     assert_eq!(places(&site).await, ["kube-system/yurt-hub-cfg inForce 1"], "nobody is called a/b");
     write(&site, CONFIG_MAPS, &config_map("yurt-hub-cfg", &json!({})));
     site.until("it is taken back", async || seen("mesh").await == ["hidden", "shown"]).await;
+    assert_eq!(watch.brief().await, format!("ADDED hidden@{}", own("a/hidden")));
+    assert_eq!(watch.brief().await, format!("BOOKMARK @{}", own("a/shown")));
+}
+
+/// Who is in the pool that a node comes to is read after its label: until then clients are not sent to the endpoints of all nodes.
+#[tokio::test]
+async fn a_node_that_changes_its_pool_is_shown_one_pool_or_the_other() {
+    let mut site = Site::new().await;
+    let cluster = site.server.cluster().clone();
+    with_topology_in(&cluster);
+    let of =
+        |pool: &str| json!({ "metadata": { "name": "n", "labels": { "apps.openyurt.io/nodepool": pool } } });
+    cluster.create("nodes", of("shop")).unwrap();
+    let mut other = pool(&["n", "far"]);
+    other["metadata"]["name"] = "other".into();
+    cluster.create("nodepools.apps.openyurt.io", other).unwrap();
+    site.start();
+    site.linked().await;
+    site.until("the topology is in force", async || {
+        slice(&list_of_component(&site.plain(), "kube-proxy", SLICES).await).0 == ["n", "m"]
+    })
+    .await;
+    let from = version(&list_of_component(&site.plain(), "kube-proxy", SLICES).await);
+    let mut watch = watch_slices(&site, from).await;
+    write(&site, "nodes", &of("other"));
+    assert_eq!(told_anew(&mut watch).await.1, ["n", "far"]);
+    // Of one that is not there nobody is known.
+    write(&site, "nodes", &of("nowhere"));
+    assert_eq!(told_anew(&mut watch).await.1, ["n", "m", "far"]);
+}
+
+/// A list says much better.
+#[tokio::test]
+async fn a_watch_by_which_much_is_shown_otherwise_ends() {
+    let site = with_topology().await;
+    for n in 0..1200 {
+        let metadata = json!({
+            "namespace": "a", "name": format!("s-{n}"), "labels": { "kubernetes.io/service-name": "s" },
+            "annotations": { "long": "x".repeat(1000) },
+        });
+        let endpoints = json!([{ "addresses": ["10.0.0.1"], "conditions": {}, "nodeName": "m" }]);
+        let slice =
+            json!({ "metadata": metadata, "addressType": "IPv4", "endpoints": endpoints, "ports": [] });
+        write(&site, "endpointslices.discovery.k8s.io", &slice);
+    }
+    let latest = site.server.cluster().get("endpointslices.discovery.k8s.io", "a/s-1199").unwrap();
+    let latest: u64 = latest["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+    site.until("all are held", async || {
+        version(&list_of_component(&site.plain(), "kube-proxy", SLICES).await) >= latest
+    })
+    .await;
+    let mut watch = watch_slices(&site, latest).await;
+    write(&site, "nodepools.apps.openyurt.io", &pool(&["n"]));
+    assert_eq!(watch.brief().await, "ERROR 410", "and nothing before");
 }
 
 /// A kubelet whose `configMapAndSecretChangeDetectionStrategy` is `Get` lists and watches none of them.

@@ -74,6 +74,8 @@ async fn endpoints_follow_the_kubelet_while_there_is_no_link_and_the_api_server_
     assert_eq!(endpoint(&online), ("10.1.0.1".to_owned(), true, own));
     let mut watch =
         Lines::open(&site.plain(), &format!("{SLICES}?watch=1&resourceVersion={}", version(&online))).await;
+    let path = format!("{SLICES}?watch=1&allowWatchBookmarks=true&resourceVersion={}", version(&online));
+    let mut told = Lines::open(&site.plain(), &path).await;
 
     site.server.cut();
     site.offline().await;
@@ -92,7 +94,16 @@ async fn endpoints_follow_the_kubelet_while_there_is_no_link_and_the_api_server_
     let (address, ready, first) = endpoint(&unready);
     assert!((address.as_str(), ready) == ("10.1.0.1", false) && first < own, "{unready}");
     assert_eq!(version(&unready), version(&online), "the list is of the same moment");
+    assert_eq!(told.brief().await, format!("MODIFIED web-1@{first}"));
+    assert_eq!(told.brief().await, format!("BOOKMARK @{}", version(&online)), "clients go on from here");
 
+    // As after a restart of the hub: from a bookmark that was not stored. More of them than the hub has threads.
+    let mut ahead = Vec::new();
+    for _ in 0..4 {
+        let path =
+            format!("{SLICES}?watch=1&allowWatchBookmarks=true&resourceVersion={}", version(&unready) + 1000);
+        ahead.push(Lines::open(&site.plain(), &path).await);
+    }
     // A newer address; the condition is again as the API server has it.
     let mut watch =
         Lines::open(&site.plain(), &format!("{SLICES}?watch=1&resourceVersion={}", version(&unready))).await;
@@ -103,6 +114,13 @@ async fn endpoints_follow_the_kubelet_while_there_is_no_link_and_the_api_server_
     let moved = listed(&site).await;
     let (address, ready, second) = endpoint(&moved);
     assert!((address.as_str(), ready) == ("10.1.0.2", true) && second < own && second != first, "{moved}");
+    assert_eq!(version(&listed(&site).await), version(&moved), "whoever is ahead holds nobody up");
+    for watch in &mut ahead {
+        assert!(watch.is_silent(Duration::from_millis(100)).await, "what it knows is not held");
+    }
+    let event = told.next().await.unwrap();
+    assert_eq!(endpoint(&json!({ "items": [event["object"]] })), ("10.1.0.2".to_owned(), true, second));
+    assert_eq!(told.brief().await, format!("BOOKMARK @{}", version(&moved)));
     let answer = site.plain().get(&format!("{SLICES}?resourceVersion=0"), JSON).await.unwrap();
     let warnings: Vec<_> =
         answer.headers.get_all("warning").iter().map(|value| value.to_str().unwrap()).collect();

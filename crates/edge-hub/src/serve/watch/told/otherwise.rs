@@ -1,0 +1,158 @@
+//! A filter takes the place of another while a watch is open: what its client sees otherwise is told, and the watch goes on.
+//!
+//! Were it to end with 410 instead, a client of client-go would list anew only after a pause that grows with each such end.
+
+use std::sync::Arc;
+
+use kube_wire::{
+    request::Verb, resource::GroupVersionResource, resource_version::ResourceVersion, status::Status,
+    transcode::TranscodeError,
+};
+use tokio::task::yield_now;
+use tracing::debug;
+use watch_cache::{Delivery, Objects};
+
+use super::{Outgoing, Watch, view_changed};
+use crate::{
+    authorize::Attributes,
+    filters::{Difference, Filter},
+};
+
+/// How many bytes may be told so; a list says more than that better.
+const MOST: usize = 256 << 10;
+
+/// After how many objects others have their turn: that have nothing to do with what changed, and that are shown by both filters.
+const PASSED: usize = 1024;
+const COMPARED: usize = 16;
+
+/// How often what came meanwhile is told before.
+const TRIES: usize = 8;
+
+/// Where the watch stands when another filter is to take the place of its own.
+enum Place {
+    /// Nothing is left to be told: these are the objects.
+    At(Objects),
+    /// There is something to tell before.
+    Behind,
+    /// At a version that the cache has not come to: what its client knows is not held.
+    Ahead,
+}
+
+impl Watch {
+    /// Whether another filter may have taken the place of the one that the watch goes by.
+    pub(super) fn is_to_turn(&self) -> bool {
+        self.revision.has_changed().unwrap_or(false) || self.is_behind_the_rules()
+    }
+
+    fn is_behind_the_rules(&self) -> bool {
+        self.in_force.as_ref().map(Arc::as_ptr) != self.filter.as_ref().map(Arc::as_ptr)
+    }
+
+    /// Goes by the filter in force from here on, having told what there was to tell by the one before, and then what differs. A status ends the
+    /// watch: it is too far behind, or too much differs, or its client has no use for bookmarks. A watch that is ahead of what is held turns later.
+    ///
+    /// What differs is told at the versions of a state ([`crate::filters::Telling`]), which are no versions to go on from. A bookmark behind it
+    /// is. A client that goes away between the two is told to list anew when it comes back, as is one that comes from no later version.
+    pub(super) async fn turn(&mut self, out: &mut Outgoing) -> Option<Status> {
+        self.revision.borrow_and_update();
+        let Attributes { resource, group, version, namespace, .. } = &self.attributes;
+        let resource = GroupVersionResource::new(group, version, resource);
+        self.in_force = self.hub.filters.choose(&self.client, Verb::Watch, &resource, namespace);
+        if !self.is_behind_the_rules() {
+            return None;
+        }
+        let now = self.in_force.clone();
+        let mut tries = 0..TRIES;
+        let objects = loop {
+            match self.place() {
+                Place::At(objects) => break objects,
+                Place::Ahead => return None,
+                Place::Behind => {}
+            }
+            // Unless it ends by itself: nothing more is told by this filter without what differs.
+            let ends = self.fill(out);
+            if ends.is_some() || self.untold {
+                return ends;
+            }
+            if tries.next().is_none() {
+                return Some(self.ends(&Untold::Behind));
+            }
+        };
+        let at = self.cursor.resource_version();
+        let (differs, newest) = match self.differences(objects, now.as_deref()).await {
+            Ok(differences) => differences,
+            Err(why) => return Some(self.ends(&why)),
+        };
+        if let Some(differs) = differs.take() {
+            out.push(differs);
+            // It cannot fail: there is no object in it.
+            out.push(self.encoder.delivery(&Delivery::Bookmark(at), false).ok()?);
+        }
+        let at = newest.map_or(at, |newest| newest.max(at));
+        self.hub.filters.retell(&self.client, &self.own, self.filter.as_deref(), now.as_deref(), at);
+        self.cursor.selects_mut().set_filter(now.clone());
+        self.filter = now;
+        None
+    }
+
+    /// Ends, for its client to list anew.
+    fn ends(&self, why: &Untold) -> Status {
+        debug!(key = %self.subscription.key(), %why, "a watch ends: its client is shown objects otherwise");
+        view_changed()
+    }
+
+    fn place(&self) -> Place {
+        self.subscription.read(|cache| match self.cursor.state(cache) {
+            Some(objects) => Place::At(objects),
+            None if cache.resource_version() < Some(self.cursor.resource_version()) => Place::Ahead,
+            None => Place::Behind,
+        })
+    }
+
+    /// What of these objects is shown otherwise, and the version of the newest of them; an error if that cannot be told.
+    async fn differences(
+        &mut self,
+        objects: Objects,
+        now: Option<&Filter>,
+    ) -> Result<(Outgoing, Option<ResourceVersion>), Untold> {
+        let (shown, view) = (self.cursor.selects(), self.hub.filters.view());
+        let difference = Difference::between(shown.filter(), now);
+        let (mut differs, mut newest) = (Outgoing::default(), None);
+        let (mut passed, mut compared) = (0, 0);
+        for object in objects {
+            passed += 1;
+            if difference.may_concern(&object) {
+                compared += 1;
+                if let Some(delivery) = shown.retold(&object, now, &view) {
+                    if !self.cursor.has_bookmarks() {
+                        return Err(Untold::WithoutBookmarks);
+                    }
+                    let text = self.encoder.delivery(&delivery, false)?;
+                    if differs.len() + text.len() > MOST {
+                        return Err(Untold::TooMuch);
+                    }
+                    differs.push(text);
+                    newest = newest.max(Some(object.resource_version()));
+                }
+            }
+            if passed == PASSED || compared == COMPARED {
+                (passed, compared) = (0, 0);
+                yield_now().await;
+            }
+        }
+        Ok((differs, newest))
+    }
+}
+
+/// Why what differs is told by a list.
+#[derive(Debug, thiserror::Error)]
+enum Untold {
+    #[error("it is too far behind")]
+    Behind,
+    #[error("its client did not ask for bookmarks")]
+    WithoutBookmarks,
+    #[error("too much of it")]
+    TooMuch,
+    #[error("an object cannot be shown as JSON: {0}")]
+    AsJson(#[from] TranscodeError),
+}
