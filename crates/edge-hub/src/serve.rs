@@ -76,7 +76,9 @@ struct Asked<'a> {
     came: Instant,
     named: Named,
     attributes: Attributes,
-    /// What it asks for, of whom; of what is pooled the whole. By that it is remembered through which filter the client saw it, whoever's stream answers.
+    /// What it asks for, of whom. By that it is remembered through which filter the client saw it, whatever it is answered from.
+    read: Key,
+    /// What it is answered from; of what is pooled the whole.
     own: Key,
     /// What it is answered from, if that is another: what the node reads for itself.
     of_node: Option<Key>,
@@ -159,7 +161,8 @@ pub async fn read(
     let (alike, decision) = tokio::join!(alike, hub.may(&named.subject, &attributes));
     let owner = if alike { Owner::Users } else { named.owner.clone() };
     let is_pooled = sharing.pools(&path.resource);
-    let own = if is_pooled { Key::pooled(&path.resource) } else { wanted.key(path, &owner) };
+    let read = wanted.key(path, &owner);
+    let own = if is_pooled { Key::pooled(&path.resource) } else { read.clone() };
     let of_node = of_the_node(hub, &wanted, &own, &named);
     let shared = if is_pooled { Some(&own) } else { of_node.as_ref() };
     let mut only = None;
@@ -184,6 +187,7 @@ pub async fn read(
         came,
         named,
         attributes,
+        read,
         own,
         of_node,
         scope,

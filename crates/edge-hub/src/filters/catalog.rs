@@ -173,7 +173,14 @@ impl FilterName {
 
     /// Whether it shows the object by what the view says, so that another view may show it otherwise at the same version, or may have.
     pub(super) fn shows_by_view(self, object: &Object, view: &View) -> bool {
-        self == Self::ServiceTopology && service_topology::topology(object, view).is_some()
+        match self {
+            Self::ServiceTopology => service_topology::topology(object, view).is_some(),
+            // One object each. Of pods their kubelet takes whatever it is told, at whatever version.
+            Self::MasterService | Self::ForwardKubeSvcTraffic | Self::InClusterConfig => {
+                self.concerns(object, view)
+            }
+            _ => false,
+        }
     }
 
     /// Whether it can do anything at all while the view is so.

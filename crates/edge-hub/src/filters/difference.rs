@@ -48,6 +48,14 @@ impl Difference {
         Self::Some { services, pods }
     }
 
+    /// How much it takes to learn that of an object, at least one.
+    pub fn cost(&self) -> usize {
+        match self {
+            Self::All => 1,
+            Self::Some { services: _, pods } => 1 + pods.len(),
+        }
+    }
+
     /// Whether the object may be shown otherwise.
     pub fn may_concern(&self, object: &Object) -> bool {
         let Self::Some { services, pods } = self else { return true };

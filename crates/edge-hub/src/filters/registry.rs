@@ -52,8 +52,19 @@ impl Filters {
         resource: &GroupVersionResource,
         namespace: &str,
     ) -> Option<Arc<Filter>> {
-        let resource = Filtered::of(resource)?;
+        self.in_force(client, verb, resource, namespace).0
+    }
+
+    /// The same, and the view of that moment: the filter may have been made with an earlier one, by which it answers the same.
+    pub fn in_force(
+        &self,
+        client: &Client,
+        verb: Verb,
+        resource: &GroupVersionResource,
+        namespace: &str,
+    ) -> (Option<Arc<Filter>>, Arc<View>) {
         let mut state = self.state.lock();
+        let Some(resource) = Filtered::of(resource) else { return (None, state.view.clone()) };
         let names = state.rules.choose(client, verb, resource, namespace);
         // One that cannot do anything would only be one more thing that may change.
         let mut names: Box<[FilterName]> = names.into_iter().filter(|name| name.acts(&state.view)).collect();
@@ -62,14 +73,14 @@ impl Filters {
         if corrects && local.applies(resource, verb, namespace) && !names.contains(&local) {
             names = names.into_iter().chain([local]).collect();
         }
-        if names.is_empty() {
-            return None;
-        }
         let State { view, filters, rules: _ } = &mut *state;
+        if names.is_empty() {
+            return (None, view.clone());
+        }
         let filter = filters
             .entry((resource, names.clone()))
             .or_insert_with(|| Arc::new(Filter::new(resource, names, view.clone())));
-        Some(filter.clone())
+        (Some(filter.clone()), view.clone())
     }
 
     /// Whether some client's request would pass through a filter.

@@ -113,7 +113,7 @@ impl Asked<'_> {
     pub(super) fn record(&self, further_page: bool, at: ResourceVersion) {
         let filters = &self.hub.filters;
         let filter = self.filter.as_deref();
-        let is_whole = !further_page || filters.saw(&self.client, &self.own, filter, at);
-        filters.show(&self.client, &self.own, filter.filter(|_| is_whole), at);
+        let is_whole = !further_page || filters.saw(&self.client, &self.read, filter, at);
+        filters.show(&self.client, &self.read, filter.filter(|_| is_whole), at);
     }
 }

@@ -120,7 +120,7 @@ fn begin(
     asked: &Asked<'_>,
 ) -> Result<(Cursor<Filtered>, ResourceVersion), Status> {
     if let WatchStart::After(version) = request.start
-        && !asked.hub.filters.saw(&asked.client, &asked.own, asked.filter.as_deref(), version)
+        && !asked.hub.filters.saw(&asked.client, &asked.read, asked.filter.as_deref(), version)
     {
         return Err(view_changed());
     }

@@ -32,6 +32,7 @@ mod restart;
 mod security;
 mod selectable;
 mod sharing;
+mod shown_otherwise;
 mod simulation;
 mod site;
 mod slow_line;

@@ -71,7 +71,7 @@ pub(super) struct Watch {
     cursor: Cursor<Filtered>,
     client: Client,
     /// By what it is remembered how the client was shown it.
-    own: Key,
+    read: Key,
     filter: Option<Arc<Filter>>,
     revision: Receiver<u64>,
     /// The filter in force when that was last looked at: another than the one that it goes by if it could not turn to it yet.
@@ -131,7 +131,7 @@ impl Watch {
             untold: false,
             cursor,
             client: asked.client.clone(),
-            own: asked.own.clone(),
+            read: asked.read.clone(),
             filter: asked.filter.clone(),
             revision,
             in_force: asked.filter.clone(),

@@ -12,20 +12,20 @@ use super::site::{
     version, with_configuration,
 };
 
-const SLICES: &str = "/apis/discovery.k8s.io/v1/endpointslices";
+pub(super) const SLICES: &str = "/apis/discovery.k8s.io/v1/endpointslices";
 const CONFIG_MAPS: &str = "configmaps";
 
 fn config_map(name: &str, data: &Value) -> Value {
     json!({ "metadata": { "namespace": "kube-system", "name": name }, "data": data })
 }
 
-fn write(site: &Site, id: &str, object: &Value) {
+pub(super) fn write(site: &Site, id: &str, object: &Value) {
     if site.server.cluster().update(id, object).is_err() {
         site.server.cluster().create(id, object.clone()).unwrap();
     }
 }
 
-fn pool(nodes: &[&str]) -> Value {
+pub(super) fn pool(nodes: &[&str]) -> Value {
     json!({ "metadata": { "name": "shop" }, "spec": { "type": "Edge" }, "status": { "nodes": nodes } })
 }
 
@@ -73,7 +73,7 @@ fn with_topology_in(cluster: &Cluster) {
 }
 
 /// A site with that, where it holds.
-async fn with_topology() -> Site {
+pub(super) async fn with_topology() -> Site {
     with_topology_and(&[]).await
 }
 

@@ -12,10 +12,10 @@ use tokio::task::yield_now;
 use tracing::debug;
 use watch_cache::{Delivery, Objects};
 
-use super::{Outgoing, Watch, view_changed};
+use super::{LENGTH, Outgoing, Watch, view_changed};
 use crate::{
     authorize::Attributes,
-    filters::{Difference, Filter},
+    filters::{Difference, Filter, View},
 };
 
 /// How many bytes may be told so; a list says more than that better.
@@ -57,7 +57,8 @@ impl Watch {
         self.revision.borrow_and_update();
         let Attributes { resource, group, version, namespace, .. } = &self.attributes;
         let resource = GroupVersionResource::new(group, version, resource);
-        self.in_force = self.hub.filters.choose(&self.client, Verb::Watch, &resource, namespace);
+        let (in_force, view) = self.hub.filters.in_force(&self.client, Verb::Watch, &resource, namespace);
+        self.in_force = in_force;
         if !self.is_behind_the_rules() {
             return None;
         }
@@ -67,6 +68,8 @@ impl Watch {
             match self.place() {
                 Place::At(objects) => break objects,
                 Place::Ahead => return None,
+                // The rest comes with the next call. What its client heard by the filter before is remembered as of that.
+                Place::Behind if out.len() >= LENGTH => return None,
                 Place::Behind => {}
             }
             // Unless it ends by itself: nothing more is told by this filter without what differs.
@@ -79,7 +82,7 @@ impl Watch {
             }
         };
         let at = self.cursor.resource_version();
-        let (differs, newest) = match self.differences(objects, now.as_deref()).await {
+        let (differs, newest) = match self.differences(objects, now.as_deref(), &view).await {
             Ok(differences) => differences,
             Err(why) => return Some(self.ends(&why)),
         };
@@ -89,7 +92,7 @@ impl Watch {
             out.push(self.encoder.delivery(&Delivery::Bookmark(at), false).ok()?);
         }
         let at = newest.map_or(at, |newest| newest.max(at));
-        self.hub.filters.retell(&self.client, &self.own, self.filter.as_deref(), now.as_deref(), at);
+        self.hub.filters.retell(&self.client, &self.read, self.filter.as_deref(), now.as_deref(), at);
         self.cursor.selects_mut().set_filter(now.clone());
         self.filter = now;
         None
@@ -114,16 +117,17 @@ impl Watch {
         &mut self,
         objects: Objects,
         now: Option<&Filter>,
+        view: &View,
     ) -> Result<(Outgoing, Option<ResourceVersion>), Untold> {
-        let (shown, view) = (self.cursor.selects(), self.hub.filters.view());
+        let shown = self.cursor.selects();
         let difference = Difference::between(shown.filter(), now);
         let (mut differs, mut newest) = (Outgoing::default(), None);
         let (mut passed, mut compared) = (0, 0);
         for object in objects {
-            passed += 1;
+            passed += difference.cost();
             if difference.may_concern(&object) {
                 compared += 1;
-                if let Some(delivery) = shown.retold(&object, now, &view) {
+                if let Some(delivery) = shown.retold(&object, now, view) {
                     if !self.cursor.has_bookmarks() {
                         return Err(Untold::WithoutBookmarks);
                     }
@@ -135,7 +139,7 @@ impl Watch {
                     newest = newest.max(Some(object.resource_version()));
                 }
             }
-            if passed == PASSED || compared == COMPARED {
+            if passed >= PASSED || compared == COMPARED {
                 (passed, compared) = (0, 0);
                 yield_now().await;
             }
