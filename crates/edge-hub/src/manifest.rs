@@ -87,6 +87,11 @@ pub enum ManifestError {
         /// What is hidden.
         folder: &'static str,
     },
+    /// The folder of a file is mounted, and the container has a root of its own.
+    #[error(
+        "{0:?} lies directly in /, which the static pod would mount over its own: put it in a folder, as below /etc/edge-hub or /var/lib"
+    )]
+    InRoot(PathBuf),
     /// Cluster DNS may need the hub, and the hub would need it.
     #[error(
         "with --cluster-dns the hub must find the API server without any DNS: give --server-addr an address in the place of {0}"
@@ -125,6 +130,8 @@ pub fn run(args: &ManifestArgs, out: &mut dyn Write) -> Result<(), ManifestError
         if let Some((path, folder)) = paths().find_map(|path| Some((path, hidden(path)?))) {
             return Err(ManifestError::Hidden { path: path.to_owned(), folder });
         }
+    } else if let Some(path) = static_pod::in_root(&run) {
+        return Err(ManifestError::InRoot(path.to_owned()));
     }
     if *cluster_dns {
         let names = run.server_addr.iter().map(Endpoint::host);
@@ -219,6 +226,12 @@ mod tests {
             ("--pass-through-resources", "v1/pods"),
             ("--disabled-resource-filters", "foo"),
             ("--freshness", "bla=strict"),
+            ("--nodepool-name", "Shop_1"),
+            ("--nodepool-name", "b\nc"),
+            ("--nodepool-name", "a-pool-of-more-than-63-characters-can-have-no-nodes-as-it-is-a-label"),
+            ("--nodepool-name", ""),
+            ("--bootstrap-token-file", "/t"),
+            ("--serve-port", "10261"),
         ] {
             let words = ["--node-name", "a", "--server-addr", "https://a:1", option, value];
             let Err(ManifestError::Options(why)) = printed("systemd", &words) else {
@@ -229,7 +242,7 @@ mod tests {
         let named = |name, option, value| {
             printed("systemd", &["--node-name", name, "--server-addr", "https://a:1", option, value])
         };
-        assert!(matches!(named("a", "--nodepool-name", "b\nc"), Err(ManifestError::Control(_))));
+        assert!(matches!(named("a", "--root-dir", "/b\nc"), Err(ManifestError::Control(_))));
         for name in ["Shop 1", "a_b", "a\nb", ""] {
             assert!(matches!(named(name, "--root-dir", "/d"), Err(ManifestError::Options(_))), "{name}");
         }

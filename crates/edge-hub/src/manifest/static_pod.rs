@@ -6,6 +6,13 @@ use serde_json::{Value, json};
 
 use crate::run::RunArgs;
 
+/// What lies directly in `/`, if anything does, so that `/` would be mounted.
+pub(super) fn in_root(run: &RunArgs) -> Option<&Path> {
+    let root = Path::new("/");
+    let read = super::read_only(run).into_iter().find(|path| path.parent() == Some(root));
+    read.or_else(|| Some(run.cache.root_dir.as_path()).filter(|folder| *folder == root))
+}
+
 /// The pod's manifest, JSON as the kubelet takes it as well as YAML.
 pub(super) fn pod(
     binary: &Path,
@@ -80,6 +87,8 @@ pub(super) fn pod(
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use serde_json::Value;
 
     use crate::manifest::{
@@ -103,6 +112,25 @@ mod tests {
         assert!(matches!(named, Err(ManifestError::ServerName(name)) if name == "api.example"));
         let unit = by("https://10.0.0.1:6443", &["systemd", "--cluster-dns"]);
         assert!(matches!(unit, Err(ManifestError::ClusterDnsOfUnit)));
+    }
+
+    #[test]
+    fn the_container_keeps_its_own_root() {
+        for (option, path, is_refused) in [
+            ("--config", "/config.yaml", true),
+            ("--config", "//config.yaml", true),
+            ("--ca-file", "/ca.crt", true),
+            ("--root-dir", "/", true),
+            ("--root-dir", "/hub", false),
+            ("--config", "/hub/config.yaml", false),
+        ] {
+            let words = ["--node-name", "a", "--server-addr", "https://a:1", option, path];
+            let printed = printed("static-pod", &words);
+            let refused = matches!(&printed, Err(ManifestError::InRoot(named)) if named == Path::new(path));
+            assert_eq!((refused, printed.is_err()), (is_refused, is_refused), "{option} {path}");
+        }
+        let unit = ["--node-name", "a", "--server-addr", "https://a:1", "--config", "/config.yaml"];
+        assert!(printed("systemd", &unit).is_ok(), "a unit mounts nothing");
     }
 
     #[test]

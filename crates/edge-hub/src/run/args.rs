@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeSet, net::IpAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
+use kube_wire::names::{label_value_errors, subdomain_errors};
+
 use crate::{
     identity::{CaPin, IdentityKind},
     node_metric::NodeMetricArgs,
@@ -211,7 +213,7 @@ pub struct FilterArgs {
     pub disabled_resource_filters: Vec<String>,
 
     /// The pool that this node is in; if not given, it is read from the node's label.
-    #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    #[arg(long, value_name = "NAME", value_parser = name_of_pool)]
     pub nodepool_name: Option<String>,
 }
 
@@ -231,8 +233,16 @@ fn uid(text: &str) -> Result<u32, String> {
 
 /// A name that a Node can have.
 fn name_of_node(text: &str) -> Result<String, String> {
-    match kube_wire::names::subdomain_errors(text).first() {
+    match subdomain_errors(text).first() {
         None => Ok(text.to_owned()),
+        Some(error) => Err(error.clone()),
+    }
+}
+
+/// A name that a pool with nodes can have: it is the value of their label as well.
+fn name_of_pool(text: &str) -> Result<String, String> {
+    match label_value_errors(text).first() {
+        None => name_of_node(text),
         Some(error) => Err(error.clone()),
     }
 }

@@ -16,7 +16,7 @@ use crate::{
     cloud_config::{self, FileError, Layer, follow::Start},
     filters::{FilterName, Rules, UnknownFilter, View},
     freshness::{Policy, UnknownPolicy},
-    identity::{IdentityConfig, IdentityError},
+    identity::{IdentityConfig, IdentityError, IdentityKind},
     listen::seats,
     node_metric::NodeMetricConfig,
     tunnel_roles::{TunnelConfig, TunnelConfigError},
@@ -156,6 +156,14 @@ pub enum ConfigError {
     /// Certificates cannot be read.
     #[error("--ca-file, --client-cert-file, --client-key-file: {0}")]
     Identity(#[from] IdentityError),
+    /// Nobody would ask for anything with the token.
+    #[error(
+        "--bootstrap-token-file is of no use with --identity=kubelet, which asks for no certificate: give --identity=own with it, or leave it out"
+    )]
+    UnusedToken,
+    /// Two listeners cannot have one port.
+    #[error("{0} and {1} are both {2}: give each a port of its own")]
+    OnePort(&'static str, &'static str, u16),
     /// The tunnel's options are wrong.
     #[error(transparent)]
     Tunnel(#[from] TunnelConfigError),
@@ -249,9 +257,37 @@ fn rules(args: &FilterArgs) -> Result<Rules, UnknownFilter> {
     Ok(rules)
 }
 
+/// Whether options go together that stand in different places.
+fn together(identity: &IdentityArgs, listeners: &ListenerArgs) -> Result<(), ConfigError> {
+    // With a digest the token proves what is read by it, whoever the hub is.
+    let proves = !identity.ca_cert_hash.is_empty();
+    if identity.identity == IdentityKind::Kubelet && identity.bootstrap_token_file.is_some() && !proves {
+        return Err(ConfigError::UnusedToken);
+    }
+    let at = SocketAddr::new;
+    let proxy = ("--proxy-port", at(listeners.bind_proxy_address, listeners.proxy_port));
+    let admin = ("--serve-port", at(listeners.bind_address, listeners.serve_port));
+    let secure = ("--proxy-secure-port", at(listeners.secure_bind_address, listeners.proxy_secure_port));
+    let of_secure = [(proxy, secure), (admin, secure)].into_iter();
+    let of_secure = of_secure.filter(|_| listeners.serving_cert_file.is_some());
+    let mut pairs = std::iter::once((proxy, admin)).chain(of_secure);
+    match pairs.find(|((_, one), (_, other))| collide(*one, *other)) {
+        None => Ok(()),
+        Some(((one, address), (other, _))) => Err(ConfigError::OnePort(one, other, address.port())),
+    }
+}
+
+/// Whether only one of both can be listened on. Port 0 is any that is free.
+fn collide(one: SocketAddr, other: SocketAddr) -> bool {
+    let all = one.ip().is_unspecified() || other.ip().is_unspecified();
+    let share = one.ip() == other.ip() || (all && one.is_ipv4() == other.is_ipv4());
+    share && one.port() == other.port() && one.port() != 0
+}
+
 impl RunArgs {
     /// Whether the words in the options are good, as far as that can be told without the node's files.
     pub fn check_words(&self) -> Result<(), ConfigError> {
+        together(&self.identity, &self.listeners)?;
         layer(&self.cache)?;
         rules(&self.filters)?;
         Ok(())
@@ -273,6 +309,7 @@ impl TryFrom<RunArgs> for Config {
             node_metric,
             log: _,
         } = args;
+        together(&identity, &listeners)?;
         let IdentityArgs {
             identity: kind,
             ca_file,
@@ -353,7 +390,43 @@ impl TryFrom<RunArgs> for Config {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+    use crate::{Args, Command};
+
+    #[test]
+    fn options_that_do_not_go_together_are_named() {
+        let token = "--bootstrap-token-file /t";
+        let pinned = format!("{token} --ca-cert-hash sha256:{}", "0".repeat(64));
+        let secure = "--serving-cert-file /c --serving-key-file /k --proxy-secure-port 10267";
+        let (anywhere, elsewhere) = (
+            format!("{secure} --secure-bind-address 0.0.0.0"),
+            format!("{secure} --secure-bind-address 10.0.0.1"),
+        );
+        for (options, expected) in [
+            ("", None),
+            (token, Some("--bootstrap-token-file is of no use with --identity=kubelet")),
+            ("--identity own --bootstrap-token-file /t", None),
+            (pinned.as_str(), None),
+            ("--serve-port 10261", Some("--proxy-port and --serve-port are both 10261")),
+            ("--serve-port 10261 --bind-address 127.0.0.2", None),
+            ("--serve-port 0 --proxy-port 0", None),
+            ("--proxy-secure-port 10267", None),
+            (secure, Some("--serve-port and --proxy-secure-port are both 10267")),
+            (anywhere.as_str(), Some("--serve-port and --proxy-secure-port are both 10267")),
+            (elsewhere.as_str(), None),
+        ] {
+            let words = ["edge-hub", "run", "--node-name", "a", "--server-addr", "https://a:1"];
+            let words = words.into_iter().chain(options.split_whitespace());
+            let Command::Run(run) = Args::try_parse_from(words).unwrap().command else { unreachable!() };
+            let said = run.check_words().err().map_or_else(String::new, |error| error.to_string());
+            match expected {
+                Some(expected) => assert!(said.starts_with(expected), "{options}: {said}"),
+                None => assert_eq!(said, "", "{options}"),
+            }
+        }
+    }
 
     #[test]
     fn resources_are_read_as_openyurt_writes_them() {

@@ -51,7 +51,7 @@ pub(super) fn print(view: &HubView, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "       the last one ended at {at}, before this start")?;
     }
     writeln!(out, "       {} sent, {} received", bytes(*sent_bytes), bytes(*received_bytes))?;
-    print_servers(servers, out)?;
+    print_servers(servers, *up, out)?;
     print_identity(identity, out)?;
     configuration.as_ref().map_or(Ok(()), |view| configuration::print(view, out))?;
     if *corrected_pods > 0 {
@@ -100,8 +100,8 @@ fn print_store(view: &StoreView, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)
 }
 
-/// Each API server with its state; of one alone the link says all.
-fn print_servers(servers: &[ServerView], out: &mut dyn Write) -> io::Result<()> {
+/// Each API server with its state; of one alone the link says all. `up`: whether one of them is the link.
+fn print_servers(servers: &[ServerView], up: bool, out: &mut dyn Write) -> io::Result<()> {
     if servers.len() < 2 {
         return Ok(());
     }
@@ -115,7 +115,8 @@ fn print_servers(servers: &[ServerView], out: &mut dyn Write) -> io::Result<()> 
                 ServerConnection::Failed => {
                     format!("FAILED {since} ago: {}", reason.as_deref().unwrap_or("no reason is known"))
                 }
-                ServerConnection::Untried => "not tried: another answered".to_owned(),
+                ServerConnection::Untried if up => "not tried: another answered".to_owned(),
+                ServerConnection::Untried => "not tried yet".to_owned(),
             };
             [format!("       {server}"), state]
         })
@@ -264,6 +265,19 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_server_that_nobody_tried_is_told_with_the_reason_if_there_is_one() {
+        for (up, expected) in [(true, "not tried: another answered"), (false, "not tried yet")] {
+            let mut out = Vec::new();
+            print_servers(&servers(), up, &mut out).unwrap();
+            let text = String::from_utf8(out).unwrap();
+            assert_eq!(
+                text.lines().next_back(),
+                Some(&*format!("       https://api.example:6443  {expected}"))
+            );
+        }
+    }
+
     /// One of each state.
     fn servers() -> Vec<ServerView> {
         let failed = Some("no connection within 4s".to_owned());
@@ -374,7 +388,7 @@ mod tests {
             10 B sent, 2.0 kB received\n       \
             https://10.0.0.1:6443     FAILED 3s ago: no connection within 4s\n       \
             https://10.0.0.2:6443     connected for 61s\n       \
-            https://api.example:6443  not tried: another answered\n\
+            https://api.example:6443  not tried yet\n\
             ident  certificate of the kubelet, or given (system:node:shop-1), until 2027-01-01T00:00:00Z, renewed from 2026-10-01T00:00:00Z\n       denied\n\
             config shared: nothing\n       passed through: nothing\n       freshness: any\n\
             pods   2 of this node are shown where the kubelet says: the API server does not know it yet\n\
