@@ -15,6 +15,7 @@ mod dial;
 mod endpoint;
 mod illness;
 pub mod json;
+mod known;
 mod lane;
 mod link;
 mod pace;

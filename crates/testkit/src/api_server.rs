@@ -232,6 +232,11 @@ impl FakeApiServer {
         &self.server.log
     }
 
+    /// How many connections it has accepted since it started.
+    pub fn connections(&self) -> u64 {
+        self.server.faults.accepted()
+    }
+
     /// Resets every connection and refuses new ones until [`Self::heal`].
     pub fn cut(&self) {
         self.server.faults.cut();

@@ -121,6 +121,8 @@ pub(super) enum ConnectError {
     NoCertificate(Arc<str>),
     #[error("it was left because it answered with errors, and {0}")]
     Ill(String),
+    #[error("the API server does not know this hub's certificate (401)")]
+    Unknown,
 }
 
 /// Makes connections. The certificate may be replaced at any time and holds from the next connection on.

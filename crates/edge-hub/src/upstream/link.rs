@@ -3,10 +3,12 @@
 //! Servers are tried in their order, from the one that worked last, or from the next if that fell silent or answered nothing at all: one
 //! that stands still may take connections all the same, as a load balancer does whose servers are gone. The pause between rounds grows and is
 //! jittered. A server that is gone, black-holed, ill or says good-bye is replaced by the next that answers; the streams over it end with it. A line of the
-//! hub's own that was cut looks the same, so it may come back to another server.
+//! hub's own that was cut looks the same, so it may come back to another server. One that does not know the hub's certificate is asked more and more
+//! seldom whether it does by now, and there is no link until then.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, pin::pin, sync::Arc, time::Duration};
 
+use http::StatusCode;
 use tokio::{
     sync::{Notify, mpsc, watch},
     task::JoinSet,
@@ -25,6 +27,9 @@ use super::{
 
 /// After how long it is tried again to connect with a new certificate, while the connection before still works.
 const LATE: Duration = Duration::from_secs(2);
+
+/// The longest pause between attempts while no server knows the hub's certificate: each costs a handshake, and a new certificate is tried at once.
+const UNKNOWN: Duration = Duration::from_secs(30);
 
 /// Whether there is an API server to talk to.
 #[derive(Debug, Clone)]
@@ -47,7 +52,7 @@ pub struct Link {
     showing: Showing,
     state: watch::Sender<LinkState>,
     servers: Servers,
-    /// Those that were left because they answered with errors.
+    /// Those that were left because they answered with errors, or did not know the hub's certificate.
     ill: BTreeSet<usize>,
     renew: Arc<Notify>,
     drivers: mpsc::UnboundedSender<Driver>,
@@ -120,13 +125,15 @@ impl Link {
                     }
                 }
             };
-            let (silent, answered) = (session.fell_silent(), session.has_answered());
+            let (silent, unknown) = (session.fell_silent(), self.is_unknown_to(&session));
+            let answered = session.has_answered() && !unknown;
             let reason = match session.illness() {
                 Some(reason) => {
                     self.ill.insert(index);
                     reason
                 }
                 None if silent => "the API server says nothing".to_owned(),
+                None if unknown => ConnectError::Unknown.to_string(),
                 None => reason.to_owned(),
             };
             warn!(server = %session.endpoint(), reason, "the link is down");
@@ -145,6 +152,10 @@ impl Link {
                     () = connector.replaced(), if self.showing == Showing::Certificate => {}
                 }
             }
+            // Only now: whoever was answered 401 as the connection ended may have noted it after that.
+            if self.is_unknown_to(&session) {
+                self.ill.insert(index);
+            }
         }
     }
 
@@ -153,11 +164,13 @@ impl Link {
         let (mut pause, longest) = self.connector.timing().backoff;
         let mut is_told = false;
         loop {
+            let mut unknown = true;
             for offset in 0..self.endpoints.len() {
                 let index = (first + offset) % self.endpoints.len();
                 match self.connect_well(index).await {
                     Ok((session, driver)) => return (index, session, driver),
                     Err(error) => {
+                        unknown &= matches!(error, ConnectError::Unknown);
                         self.servers.note(index, ServerState::Failed(error.to_string()));
                         let reason = format!("{}: {error}", self.endpoints[index]);
                         if is_told {
@@ -178,19 +191,32 @@ impl Link {
                 () = sleep(jittered(pause)) => {}
                 () = self.connector.replaced(), if self.showing == Showing::Certificate => {}
             }
-            pause = (pause * 2).min(longest);
+            pause = (pause * 2).min(if unknown { longest.max(UNKNOWN) } else { longest });
         }
     }
 
-    /// Connects to the server of that number, which must say first that it is ready if it was left because it answered with errors.
+    /// Whether that server does not know the certificate that the link is there to show.
+    fn is_unknown_to(&self, session: &Session) -> bool {
+        self.showing == Showing::Certificate && session.refuses_certificate()
+    }
+
+    /// Connects to the server of that number, which must say first that it is ready, and so that it knows the certificate, if it was left.
     async fn connect_well(&mut self, index: usize) -> Result<(Arc<Session>, Driver), ConnectError> {
         let (session, mut driver) = self.connect_to(self.endpoints[index].clone()).await?;
         if self.ill.contains(&index) {
-            let ready = tokio::select! {
-                ready = session.readiness() => ready,
-                () = &mut driver => Err("the connection ended".to_owned()),
+            let mut asked = pin!(session.readiness());
+            let (ready, ended) = tokio::select! {
+                ready = &mut asked => (ready, false),
+                // What was answered before that is to be had still.
+                () = &mut driver => (asked.await, true),
             };
-            ready.map_err(ConnectError::Ill)?;
+            let status = ready.map_err(ConnectError::Ill)?;
+            if status == StatusCode::UNAUTHORIZED && self.showing == Showing::Certificate {
+                return Err(ConnectError::Unknown);
+            }
+            if ended {
+                return Err(ConnectError::Ill("the connection ended".to_owned()));
+            }
             self.ill.remove(&index);
         }
         Ok((session, driver))

@@ -25,6 +25,7 @@ use super::{
     answer::Answer,
     connector::{ConnectError, Connector, Showing},
     illness::{BELIEVED, Illness},
+    known::Known,
     lane::{Lane, SendError},
 };
 
@@ -63,6 +64,7 @@ pub struct Session {
     connected: Instant,
     /// Whether any request was answered.
     answered: AtomicBool,
+    known: Known,
     illness: Illness,
     /// Where drivers of further connections go: the link's task owns them.
     drivers: mpsc::UnboundedSender<Driver>,
@@ -82,8 +84,19 @@ impl Session {
         drivers: mpsc::UnboundedSender<Driver>,
     ) -> Self {
         let [more, bearer, handed_on] = [(); 3].map(|()| Lanes::default());
-        let (connected, answered, illness) = (Instant::now(), AtomicBool::new(false), Illness::default());
-        Self { endpoint, connector, first, more, bearer, handed_on, connected, answered, illness, drivers }
+        Self {
+            endpoint,
+            connector,
+            first,
+            more,
+            bearer,
+            handed_on,
+            connected: Instant::now(),
+            answered: AtomicBool::new(false),
+            known: Known::default(),
+            illness: Illness::default(),
+            drivers,
+        }
     }
 
     /// Which API server this is.
@@ -101,6 +114,11 @@ impl Session {
         self.answered.load(Relaxed)
     }
 
+    /// Whether it does not know the hub's certificate: to all that was asked with that it has answered 401.
+    pub(super) fn refuses_certificate(&self) -> bool {
+        self.known.is_refused()
+    }
+
     /// Whether no further request can be sent: the server said good-bye or the link broke.
     pub(super) fn is_closing(&self) -> bool {
         self.first.is_closed()
@@ -116,8 +134,8 @@ impl Session {
         self.illness.reason()
     }
 
-    /// Whether the server says that it is ready; why not, else. That somebody may not ask is no sign of illness.
-    pub(super) async fn readiness(&self) -> Result<(), String> {
+    /// What the server answers to the question whether it is ready, unless it is not; why not, else. That somebody may not ask is no sign of illness.
+    pub(super) async fn readiness(&self) -> Result<StatusCode, String> {
         let asked = async {
             let mut request = Request::new(Body::empty());
             *request.uri_mut() = Uri::from_static("/readyz");
@@ -131,7 +149,7 @@ impl Session {
         };
         match timeout(READINESS, asked).await {
             Ok(Ok(status)) if status.is_server_error() => Err(format!("/readyz is answered {status}")),
-            Ok(Ok(_)) => Ok(()),
+            Ok(Ok(status)) => Ok(status),
             Ok(Err(error)) => Err(format!("/readyz: {error}")),
             Err(_) => Err(format!("/readyz is not answered within {READINESS:?}")),
         }
@@ -181,6 +199,7 @@ impl Session {
             let is_first = Arc::ptr_eq(&lane, &self.first);
             match lane.send(request).await {
                 Ok(answer) => {
+                    self.known.answered(showing, answer.status());
                     self.answered.store(true, Relaxed);
                     self.note(answer.status());
                     return Ok(answer);

@@ -33,6 +33,7 @@ pub(crate) struct Faults {
     refusing: watch::Sender<bool>,
     /// Connections accepted before the last cut are dead.
     cuts: AtomicU64,
+    accepted: AtomicU64,
     silent: watch::Sender<bool>,
     rate: Mutex<Option<u64>>,
     connections: Mutex<Vec<Weak<Wakers>>>,
@@ -47,6 +48,7 @@ impl Default for Faults {
         Self {
             refusing: watch::channel(false).0,
             cuts: AtomicU64::new(0),
+            accepted: AtomicU64::new(0),
             silent: watch::channel(false).0,
             rate: Mutex::default(),
             connections: Mutex::default(),
@@ -80,6 +82,11 @@ impl Faults {
     /// How many cuts there have been: what begins now is ended by the next.
     pub(crate) fn cuts(&self) -> u64 {
         self.cuts.load(Ordering::SeqCst)
+    }
+
+    /// How many connections there have been.
+    pub(crate) fn accepted(&self) -> u64 {
+        self.accepted.load(Ordering::SeqCst)
     }
 
     pub(crate) fn reset(&self) {
@@ -174,6 +181,7 @@ impl<C: Reset> Faulty<C> {
     pub(crate) fn new(inner: C, born: u64, faults: Arc<Faults>) -> Self {
         let wakers = Arc::<Wakers>::default();
         faults.connections.lock().push(Arc::downgrade(&wakers));
+        faults.accepted.fetch_add(1, Ordering::SeqCst);
         Self { inner, faults, born, wakers, pause: None }
     }
 

@@ -1,9 +1,10 @@
 //! Streams that the API server refuses: it is said, and they begin once it does not.
 
-use std::time::Duration;
+use std::{fs, time::Duration};
 
 use serde_json::json;
 use testkit::api_server::{Kind, access::User};
+use tokio::time::sleep;
 
 use super::site::{SERVICES, Site, get, names, node, service, widget, widget_kind};
 
@@ -102,6 +103,34 @@ async fn who_was_refused_before_the_cut_sees_nothing_of_a_stream_of_its_own() {
             "{path}: {status} {said}"
         );
     }
+}
+
+/// An API server answers 401 and closes the connection: who comes back at once does so for as long as its certificate is wrong.
+#[tokio::test]
+async fn who_is_unknown_to_the_api_server_comes_back_seldom_and_says_why() {
+    const WHY: &str = "the API server does not know this hub's certificate (401)";
+    let site = Site::started().await;
+    let before = site.server.connections();
+    site.server.fail("/", 401);
+    for _ in 0..160 {
+        site.server.reset_connections();
+        sleep(Duration::from_millis(25)).await;
+    }
+    let made = site.server.connections() - before;
+    assert!(made < 20, "{made} connections in four seconds");
+    site.until("the status says why", async || {
+        let (_, status) = get(&site.admin(), "/v1/status").await.unwrap();
+        if status["link"]["up"] == true {
+            site.server.reset_connections();
+        }
+        status["link"]["reason"].as_str().is_some_and(|reason| reason.ends_with(WHY))
+    })
+    .await;
+    let log = fs::read_to_string(site.log_file()).unwrap();
+    let told = log.lines().filter(|line| line.contains(WHY)).count();
+    assert!((1..=5).contains(&told), "{told} times\n{}", site.last_log());
+    site.server.heal();
+    site.linked().await;
 }
 
 /// What is held is as good as before: nobody is told that his version has expired.
