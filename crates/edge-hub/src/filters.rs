@@ -39,4 +39,5 @@ pub(crate) use self::pod_access::internal_addresses;
 pub use self::pod_access::{PodAccess, Unreached};
 pub use self::registry::Filters;
 pub use self::rules::Rules;
+pub use self::shown::{Place, reader};
 pub use self::view::{Topology, View};

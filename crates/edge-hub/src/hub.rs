@@ -31,6 +31,9 @@ use crate::{
     upstream::{Credential, LinkState, Upstream},
 };
 
+/// Under which name it is stored who was shown what.
+pub(crate) const SHOWN: &str = "shown";
+
 /// The parts of a running hub.
 pub struct Hub {
     /// The way to the API server.
@@ -94,6 +97,15 @@ impl Named {
 }
 
 impl Hub {
+    /// Stores who was shown what, if that is other than when it was last stored. Waits for the disk.
+    pub fn store_shown(&self) {
+        self.storage.exclusively(|storage| {
+            if let Some(shown) = self.filters.export() {
+                storage.keep_blob(SHOWN, &shown);
+            }
+        });
+    }
+
     /// The name behind a caller's credential.
     pub async fn name(&self, caller: &Caller) -> Result<Named, TokenError> {
         Ok(match caller {

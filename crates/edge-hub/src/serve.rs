@@ -6,6 +6,7 @@
 //! While there is a link, everything that the hub is not sure of is handed on, so that the API server says it in its own words.
 //! Without a link the hub answers what it knows, says how old that is, and refuses the rest.
 
+mod awaited;
 mod before;
 mod buffers;
 mod counted;
@@ -28,17 +29,18 @@ use http::{HeaderValue, Response, header, request::Parts};
 use kube_wire::{
     accept::Representation,
     request::{ResourcePath, Verb},
-    resource_version::ResourceVersion,
     status::Status,
     transcode,
 };
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 use tracing::debug;
 use watch_cache::Scope;
 
 use self::{
+    awaited::{beyond, complete, doubted, reached},
     before::Before,
     encode::Encoder,
+    filtered::reader,
     form::{Rather, representation},
     of_the_node::of_the_node,
     wanted::{Wanted, is_unknown_field},
@@ -52,9 +54,6 @@ use crate::{
     offline::documents::warning,
     subscriptions::{Carrier, Key, Owner, Progress, Subscription},
 };
-
-/// How long a request waits for the first list of its subscription.
-const FIRST_LIST: Duration = Duration::from_secs(30);
 
 /// How long a request waits for a version that the hub has not come to, as the API server does.
 const TOO_LARGE: Duration = Duration::from_secs(3);
@@ -76,9 +75,9 @@ struct Asked<'a> {
     came: Instant,
     named: Named,
     attributes: Attributes,
-    /// What it asks for, of whom. By that it is remembered through which filter the client saw it, whatever it is answered from.
-    read: Key,
-    /// What it is answered from; of what is pooled the whole.
+    /// By what name it is remembered through which filter the client saw it, whatever it is answered from; empty where there are no filters.
+    reader: Box<str>,
+    /// What it asks for, of whom; of what is pooled the whole.
     own: Key,
     /// What it is answered from, if that is another: what the node reads for itself.
     of_node: Option<Key>,
@@ -149,7 +148,7 @@ pub async fn read(
         Err(error) => return refuse(unnamed(&error)),
     };
     let client = Client::of(&named.owner, &request.headers);
-    let filter = filter(hub, &client, verb, path).await;
+    let filter = filter(hub, &client, verb, path).await?;
     let refuse = |status: Status| {
         handed_on::unless_filtered(filter.as_ref(), verb, refuse(status.clone()), || match status.code {
             503 => Status { message: status.message, ..Status::not_ready(1) },
@@ -161,8 +160,9 @@ pub async fn read(
     let (alike, decision) = tokio::join!(alike, hub.may(&named.subject, &attributes));
     let owner = if alike { Owner::Users } else { named.owner.clone() };
     let is_pooled = sharing.pools(&path.resource);
-    let read = wanted.key(path, &owner);
-    let own = if is_pooled { Key::pooled(&path.resource) } else { read.clone() };
+    let own = wanted.key(path, &owner);
+    let reader = reader(&client, &own, representation);
+    let own = if is_pooled { Key::pooled(&path.resource) } else { own };
     let of_node = of_the_node(hub, &wanted, &own, &named);
     let shared = if is_pooled { Some(&own) } else { of_node.as_ref() };
     let mut only = None;
@@ -187,7 +187,7 @@ pub async fn read(
         came,
         named,
         attributes,
-        read,
+        reader,
         own,
         of_node,
         scope,
@@ -215,15 +215,24 @@ pub(crate) fn place(path: &ResourcePath) -> Option<Box<str>> {
     path.namespace.clone().filter(|_| !core || path.namespace != path.name)
 }
 
-/// The filter that a request passes through, once it is known what filters look at.
-async fn filter(hub: &Hub, client: &Client, verb: Verb, path: &ResourcePath) -> Option<Arc<Filter>> {
+/// The filter that a request passes through, once it is known what filters look at. Before that it would show what is to be hidden.
+async fn filter(
+    hub: &Hub,
+    client: &Client,
+    verb: Verb,
+    path: &ResourcePath,
+) -> Result<Option<Arc<Filter>>, Box<Status>> {
     let choose = || {
         let namespace = path.namespace.as_deref().unwrap_or_default();
         hub.filters.choose(client, verb, &path.resource, namespace)
     };
-    choose()?;
-    hub.filters.settled().await;
-    choose()
+    if choose().is_none() {
+        return Ok(None);
+    }
+    if hub.filters.settled().await {
+        return Ok(choose());
+    }
+    Err(Box::new(busy("what filters of this client look at has not been read yet")))
 }
 
 /// The API server cannot say just now whether the caller may: to be tried again, as it says itself when it has too much to do.
@@ -328,74 +337,4 @@ impl Asked<'_> {
     fn encoder(&self, subscription: &Arc<Subscription>) -> Option<Encoder> {
         Encoder::new(subscription, self.representation)
     }
-}
-
-/// Waits until the subscription holds everything. `Ok(false)`: it will not soon, and there is a link to hand the request on over.
-async fn complete(hub: &Hub, subscription: &Subscription) -> Result<bool, Box<Status>> {
-    if subscription.progress().borrow().is_gone() && hub.upstream.is_up() {
-        return Ok(false);
-    }
-    if subscription.version().is_some() {
-        return Ok(true);
-    }
-    let mut changes = subscription.changes();
-    let mut progress = subscription.progress();
-    let mut link = hub.upstream.state();
-    let waiting = async {
-        loop {
-            if subscription.version().is_some() {
-                return Ok(true);
-            }
-            if matches!(*progress.borrow_and_update(), Progress::Refused(_)) {
-                return Ok(false);
-            }
-            if !hub.upstream.is_up() {
-                return Err(Box::new(Status::service_unavailable(
-                    "edge-hub: no link to the API server, and this was never read whole while there was one",
-                )));
-            }
-            tokio::select! {
-                _ = changes.changed() => {}
-                _ = progress.changed() => {}
-                _ = link.changed() => {}
-                () = subscription.closed().cancelled() => return Ok(false),
-            }
-        }
-    };
-    timeout(FIRST_LIST, waiting).await.unwrap_or_else(|_| Err(Box::new(Status::not_ready(1))))
-}
-
-/// Waits, for no longer than the API server does, until the subscription has come to `version`.
-async fn reached(subscription: &Subscription, version: ResourceVersion) -> bool {
-    let mut changes = subscription.changes();
-    let waiting = async {
-        while subscription.version().is_none_or(|current| current < version) {
-            if changes.changed().await.is_err() {
-                return;
-            }
-        }
-    };
-    timeout(TOO_LARGE, waiting).await.is_ok()
-}
-
-/// What is held may be of a time that the API server is no longer in, as after a restore of its etcd: that is found out within seconds.
-fn doubted() -> Status {
-    let message =
-        "edge-hub: what is held may not be what the API server has, and is being compared with it; ask again";
-    Status::too_many_requests(message, 1)
-}
-
-/// What is held has not come to the version that a reader knows of. While the upstream watch runs that is said as the API server does. A reflector that
-/// hears it lists the most recent state, whatever it knew before; else that would be older than what it has been told, so it is to keep what it has,
-/// and to ask again.
-fn beyond(hub: &Hub, subscription: &Subscription, asked: ResourceVersion) -> Status {
-    let held = subscription.version();
-    if subscription.age(hub.upstream.is_up()).watching {
-        return Status::too_large(asked, held);
-    }
-    let held = held.map_or(0, ResourceVersion::get);
-    let message = format!(
-        "edge-hub: the API server is not watched now, and what is held is of resource version {held}, before {asked}, which was asked for: it is older than what is known to who asks"
-    );
-    Status::too_many_requests(message, 5)
 }

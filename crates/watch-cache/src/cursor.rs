@@ -145,6 +145,20 @@ impl<S: Selects> Cursor<S> {
         caught_up.then(|| Objects::of(&state.snapshot, self.selects.scope()))
     }
 
+    /// The objects in its scope as they are held, of a reader from the future: at an earlier version than it knows.
+    pub fn held(&self, cache: &Cache) -> Option<Objects> {
+        let state = cache.state.as_ref().filter(|_| cache.epoch == self.epoch)?;
+        let is_ahead = self.initial.is_none() && self.version > state.version();
+        is_ahead.then(|| Objects::of(&state.snapshot, self.selects.scope()))
+    }
+
+    /// Tells what came after `version` once more: the reader was told of a state of then.
+    pub fn rewind(&mut self, cache: &Cache, version: ResourceVersion) {
+        if let Some(state) = cache.state.as_ref().filter(|_| cache.epoch == self.epoch) {
+            (self.version, self.position, self.caught_up) = (version, state.history.seek(version), false);
+        }
+    }
+
     /// Asks for a bookmark as soon as the reader has caught up; for a reader that asked for none, nothing.
     pub fn request_bookmark(&mut self) {
         self.bookmark_due = self.bookmarks;

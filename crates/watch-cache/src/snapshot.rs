@@ -52,6 +52,11 @@ impl Objects {
     pub(crate) fn of(snapshot: &Snapshot, scope: &Scope) -> Self {
         Self { rest: scope.range(snapshot), snapshot: snapshot.clone() }
     }
+
+    /// The version at which they are so.
+    pub fn resource_version(&self) -> ResourceVersion {
+        self.snapshot.resource_version()
+    }
 }
 
 impl Iterator for Objects {

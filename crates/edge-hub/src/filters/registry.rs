@@ -7,8 +7,10 @@ use kube_wire::{request::Verb, resource::GroupVersionResource, resource_version:
 use parking_lot::Mutex;
 use tokio::{sync::watch, time::timeout};
 
-use super::{Client, Filter, FilterName, Filtered, Rules, View, shown::Shown};
-use crate::subscriptions::Key;
+use super::{
+    Client, Filter, FilterName, Filtered, Rules, View,
+    shown::{Place, Shown},
+};
 
 /// How long a request waits, after the start, for what filters look at.
 const SETTLE: Duration = Duration::from_secs(5);
@@ -99,10 +101,11 @@ impl Filters {
         self.state.lock().rules.enabled.contains(&name)
     }
 
-    /// Waits, after the start, until what filters look at was read, or cannot be.
-    pub async fn settled(&self) {
-        // Nobody is kept waiting by a link that is not there: the view is then as good as it gets.
-        let _ = timeout(SETTLE, self.settled.subscribe().wait_for(|settled| *settled)).await;
+    /// Waits for a while, after the start, until what filters look at was read, or cannot be. Whether it was.
+    pub async fn settled(&self) -> bool {
+        timeout(SETTLE, self.settled.subscribe().wait_for(|settled| *settled))
+            .await
+            .is_ok_and(|seen| seen.is_ok())
     }
 
     /// Says that what filters look at was read, or cannot be.
@@ -168,26 +171,19 @@ impl Filters {
         self.revision.subscribe()
     }
 
-    /// A client is being shown the whole of what `key` says at that version through `filter`.
-    pub fn show(&self, client: &Client, key: &Key, filter: Option<&Filter>, at: ResourceVersion) {
-        self.shown.lock().show(client, key, filter, at);
+    /// A reader ([`super::reader`]) is being shown what it asks for at that version through `filter`, or a page of it.
+    pub fn show(&self, reader: &str, filter: Option<&Filter>, at: ResourceVersion, place: Place) {
+        self.shown.lock().show(reader, filter, at, place);
     }
 
-    /// Whether what a client saw of `key` at that version is what it would see now through `filter`: a watch may go on from there.
-    pub fn saw(&self, client: &Client, key: &Key, filter: Option<&Filter>, at: ResourceVersion) -> bool {
-        self.shown.lock().saw(client, key, filter, at)
+    /// Whether what a reader saw at that version is what it would see now through `filter`: its watch goes on from there.
+    pub fn goes_on(&self, reader: &str, filter: Option<&Filter>, at: ResourceVersion) -> bool {
+        self.shown.lock().goes_on(reader, filter, at)
     }
 
-    /// A client that saw the whole of what `key` says through `before` is being told what `now` shows otherwise at that version.
-    pub fn retell(
-        &self,
-        client: &Client,
-        key: &Key,
-        before: Option<&Filter>,
-        now: Option<&Filter>,
-        at: ResourceVersion,
-    ) {
-        self.shown.lock().retell(client, key, before, now, at);
+    /// A reader that saw the whole through `before` is being told what `now` shows otherwise at that version.
+    pub fn retell(&self, reader: &str, before: Option<&Filter>, now: Option<&Filter>, at: ResourceVersion) {
+        self.shown.lock().retell(reader, before, now, at);
     }
 
     /// Who saw what, to be stored, if it changed since the last call.

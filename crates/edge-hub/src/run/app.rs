@@ -32,7 +32,7 @@ use crate::{
     cloud_config,
     definitions::Definitions,
     filters::{self, Filters, PodAccess, Rules, View},
-    hub::Hub,
+    hub::{Hub, SHOWN},
     identity::{IdentityError, IdentityMeters, Keeper},
     inspect,
     last_link::{self, LastLink},
@@ -59,9 +59,6 @@ const ALLOWANCES: &str = "allowances";
 
 /// The blob of tokens that the API server has refused.
 const REFUSED: &str = "refused-tokens";
-
-/// The blob of what clients were shown through which filters.
-const SHOWN: &str = "shown";
 
 /// The blob of how long what is stored has waited for somebody to ask.
 const UNASKED: &str = "unasked";
@@ -381,7 +378,6 @@ fn store_memories(hub: &Hub, storage: &Storage) {
     let memories = [
         (ALLOWANCES, hub.authorizer.export()),
         (REFUSED, hub.tokens.export()),
-        (SHOWN, hub.filters.export()),
         (UNASKED, hub.subscriptions.export()),
     ];
     for (name, memory) in memories {
@@ -389,4 +385,5 @@ fn store_memories(hub: &Hub, storage: &Storage) {
             storage.keep_blob(name, &memory);
         }
     }
+    hub.store_shown();
 }

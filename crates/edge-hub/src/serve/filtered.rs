@@ -2,11 +2,28 @@
 
 use std::sync::Arc;
 
-use kube_wire::{list_options::WatchRequest, object::Object, resource_version::ResourceVersion};
+use kube_wire::{
+    accept::{As, Representation},
+    list_options::WatchRequest,
+    object::Object,
+    resource_version::ResourceVersion,
+};
 use watch_cache::{Cache, Cursor, Delivery, Page, Scope, Selection, Selects, WatchAnswer};
 
 use super::Asked;
-use crate::filters::{Filter, Outcome, Telling, View};
+use crate::{
+    filters::{self, Client, Filter, Outcome, Place, Telling, View},
+    subscriptions::Key,
+};
+
+/// By what name it is remembered through which filter a client saw what it asks for; empty where nothing is filtered.
+pub(super) fn reader(client: &Client, asked: &Key, representation: Representation) -> Box<str> {
+    if filters::Filtered::of(&asked.resource).is_none() {
+        return Box::default();
+    }
+    let is_metadata = matches!(representation.as_, As::PartialObjectMetadata | As::PartialObjectMetadataList);
+    filters::reader(client, asked, is_metadata)
+}
 
 /// What a request selects, of what its client is shown. As one selection, so that an object that becomes hidden is told as
 /// deleted, and one that comes into sight as added, as with any other selector.
@@ -109,11 +126,8 @@ impl Asked<'_> {
         Page { objects: objects.collect(), remaining: None, ..page }
     }
 
-    /// Remembers through which filter the client saw all of it at that version. Pages of one list through two filters are no whole.
-    pub(super) fn record(&self, further_page: bool, at: ResourceVersion) {
-        let filters = &self.hub.filters;
-        let filter = self.filter.as_deref();
-        let is_whole = !further_page || filters.saw(&self.client, &self.read, filter, at);
-        filters.show(&self.client, &self.read, filter.filter(|_| is_whole), at);
+    /// Remembers through which filter the client is shown it at that version, or a page of it.
+    pub(super) fn record(&self, at: ResourceVersion, place: Place) {
+        self.hub.filters.show(&self.reader, self.filter.as_deref(), at, place);
     }
 }

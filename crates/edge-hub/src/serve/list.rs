@@ -9,7 +9,10 @@ use kube_wire::{
 use watch_cache::{Scope, WatchAnswer};
 
 use super::{Asked, Read, beyond, buffers, complete, counted::counted, doubted, reached};
-use crate::freshness::{self, Verdict};
+use crate::{
+    filters::Place,
+    freshness::{self, Verdict},
+};
 
 pub(super) async fn answer(
     asked: &Asked<'_>,
@@ -58,9 +61,12 @@ pub(super) async fn answer(
         }
         Err(answer) => return Err(Box::new(refusal(&request.read, &answer))),
     };
-    let (further_page, at) = (matches!(request.read, ListRead::Continue { .. }), page.resource_version);
+    let at = page.resource_version;
+    let place = Place {
+        is_first: !matches!(request.read, ListRead::Continue { .. }),
+        is_last: page.continue_token.is_none(),
+    };
     if let Some(mut table) = asked.table(&page)? {
-        asked.record(further_page, at);
         asked.head(&mut table, HeaderValue::from_static("application/json"), stale);
         return Ok(Read::Answer(table));
     }
@@ -76,7 +82,7 @@ pub(super) async fn answer(
     if let Err(why) = told {
         return if up { Ok(Read::HandOn) } else { Err(Box::new(untold(why.as_ref()))) };
     }
-    asked.record(further_page, at);
+    asked.record(at, place);
     let body = buffers::body(encoder.list(page), asked.key().to_string());
     let mut response = Response::new(counted(body, hub, &subscription));
     asked.head(&mut response, HeaderValue::from_static(encoder.content_type()), stale);

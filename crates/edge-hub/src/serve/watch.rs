@@ -25,6 +25,7 @@ use super::{
     reached,
 };
 use crate::{
+    filters::Place,
     freshness::{self, Verdict},
     listen::chunks::Chunks,
     subscriptions::Subscription,
@@ -120,7 +121,7 @@ fn begin(
     asked: &Asked<'_>,
 ) -> Result<(Cursor<Filtered>, ResourceVersion), Status> {
     if let WatchStart::After(version) = request.start
-        && !asked.hub.filters.saw(&asked.client, &asked.read, asked.filter.as_deref(), version)
+        && !asked.hub.filters.goes_on(&asked.reader, asked.filter.as_deref(), version)
     {
         return Err(view_changed());
     }
@@ -128,7 +129,7 @@ fn begin(
         let cursor = filtered::watch(cache, request, asked.scope.clone(), asked.filter.clone())?;
         let began = cursor.resource_version();
         if matches!(request.start, WatchStart::Initial { .. }) {
-            asked.record(false, began);
+            asked.record(began, Place::WHOLE);
         }
         Ok((cursor, began))
     };

@@ -87,6 +87,12 @@ impl Cluster {
         self.store().revision
     }
 
+    /// Goes on by so many revisions, as if that much else had been written.
+    pub fn pass(&self, revisions: u64) {
+        self.store().revision += revisions;
+        self.signal();
+    }
+
     /// Adds a kind without a `CustomResourceDefinition`.
     pub fn define(&self, kind: Kind) {
         self.store().define(kind);

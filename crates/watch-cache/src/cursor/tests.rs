@@ -194,6 +194,8 @@ fn a_reader_knows_the_objects_of_its_scope_where_it_has_nothing_left_to_hear() {
     assert_eq!(keys(&whole, &cache).unwrap(), ["a/x", "b/y"]);
     assert_eq!(keys(&of_a, &cache).unwrap(), ["a/x"], "selected or not");
     assert_eq!(keys(&ahead, &cache), None, "what it knows is not held");
+    assert!(whole.held(&cache).is_none());
+    assert_eq!(ahead.held(&cache).unwrap().resource_version(), rv(10));
     cache.apply(Added, pod("a/z", "1", 11)).unwrap();
     assert_eq!(keys(&whole, &cache), None, "there is something to tell");
     told(&mut whole, &cache);
@@ -201,6 +203,8 @@ fn a_reader_knows_the_objects_of_its_scope_where_it_has_nothing_left_to_hear() {
     cache.bookmark(rv(13));
     told(&mut ahead, &cache);
     assert_eq!(keys(&ahead, &cache).unwrap(), ["a/x", "a/z", "b/y"], "now it is");
+    ahead.rewind(&cache, rv(10));
+    assert_eq!(told(&mut ahead, &cache), ["+a/z@11"], "what came after that, once more");
     cache.reset();
     assert_eq!(keys(&ahead, &cache), None);
 }

@@ -5,7 +5,7 @@ use kube_wire::{request::Verb, resource_version::ResourceVersion};
 
 use super::*;
 use crate::{
-    filters::{Client, Filters, Rules},
+    filters::{Client, Filters, Place, Rules, reader},
     subscriptions::{Key, Owner},
 };
 
@@ -14,6 +14,10 @@ const AT: ResourceVersion = ResourceVersion::new(1).unwrap();
 fn kube_proxy(account: &str) -> Client {
     let headers = HeaderMap::from_iter([(header::USER_AGENT, HeaderValue::from_static("kube-proxy/v1.36"))]);
     Client::of(&Owner::User(format!("system:serviceaccount:kube-system:{account}").into()), &headers)
+}
+
+fn named(account: &str) -> Box<str> {
+    reader(&kube_proxy(account), &Key::pooled(&slices()), false)
 }
 
 fn slices() -> GroupVersionResource {
@@ -123,26 +127,26 @@ fn what_is_shown_otherwise_stands_at_another_version() {
 #[test]
 fn a_client_goes_on_only_from_what_it_saw_through_the_same_filter() {
     let filters = filters();
-    let (client, key) = (kube_proxy("kube-proxy"), Key::pooled(&slices()));
+    let (client, reader) = (kube_proxy("kube-proxy"), named("kube-proxy"));
     let choose = || filters.choose(&client, Verb::Watch, &slices(), "");
     let first = choose();
     // Of a client that never listed nobody knows what it saw.
-    assert!(!filters.saw(&client, &key, first.as_deref(), AT) && filters.saw(&client, &key, None, AT));
-    filters.show(&client, &key, first.as_deref(), AT);
-    assert!(filters.saw(&client, &key, first.as_deref(), AT));
-    assert!(!filters.saw(&kube_proxy("another"), &key, first.as_deref(), AT));
+    assert!(!filters.goes_on(&reader, first.as_deref(), AT) && filters.goes_on(&reader, None, AT));
+    filters.show(&reader, first.as_deref(), AT, Place::WHOLE);
+    assert!(filters.goes_on(&reader, first.as_deref(), AT));
+    assert!(!filters.goes_on(&named("another"), first.as_deref(), AT));
     let mut view = View::clone(&filters.view());
     view.topology = Arc::new([(ObjectKey::new("n", "s"), Topology::Node)].into());
     filters.change_view(|now| *now = view);
-    assert!(!filters.saw(&client, &key, choose().as_deref(), AT));
+    assert!(!filters.goes_on(&reader, choose().as_deref(), AT));
     // Rules that leave the client unfiltered are a change as well.
     filters.set_rules(Rules { enabled: [].into(), ..Rules::default() });
-    assert!(choose().is_none() && !filters.saw(&client, &key, None, AT));
+    assert!(choose().is_none() && !filters.goes_on(&reader, None, AT));
 }
 
 #[test]
 fn another_run_of_the_hub_knows_what_was_shown_and_through_which_view() {
-    let (client, key) = (kube_proxy("kube-proxy"), Key::pooled(&slices()));
+    let (client, reader) = (kube_proxy("kube-proxy"), named("kube-proxy"));
     let choose = |filters: &Filters| filters.choose(&client, Verb::Watch, &slices(), "");
     let topology = |wanted: &[(&str, Topology)]| {
         let mut view = View::from(CaseView::default());
@@ -151,12 +155,12 @@ fn another_run_of_the_hub_knows_what_was_shown_and_through_which_view() {
         view
     };
     let before = Filters::new(Rules::default(), topology(&[("s", Topology::Pool)]), None);
-    before.show(&client, &key, choose(&before).as_deref(), AT);
+    before.show(&reader, choose(&before).as_deref(), AT, Place::WHOLE);
     let stored = before.export().unwrap();
     assert!(before.export().is_none(), "nothing new to write");
     let goes_on = |view: View| {
         let after = Filters::new(Rules::default(), View { turn: 7, ..view }, Some(&stored));
-        after.saw(&client, &key, choose(&after).as_deref(), AT)
+        after.goes_on(&reader, choose(&after).as_deref(), AT)
     };
     assert!(goes_on(topology(&[("s", Topology::Pool)])));
     assert!(goes_on(topology(&[("s", Topology::Pool), ("t", Topology::Former)])), "as one that never asked");
@@ -168,7 +172,7 @@ fn another_run_of_the_hub_knows_what_was_shown_and_through_which_view() {
     assert!(!goes_on(nodes));
     let off = Rules { enabled: [].into(), ..Rules::default() };
     let unfiltered = Filters::new(off, topology(&[]), Some(&stored));
-    assert!(!unfiltered.saw(&client, &key, None, AT), "it never saw what was hidden");
+    assert!(!unfiltered.goes_on(&reader, None, AT), "it never saw what was hidden");
 }
 
 #[test]

@@ -29,7 +29,7 @@ use crate::{
         encode::Encoder,
         filtered::{self, Filtered},
     },
-    subscriptions::{Attached, Carrier, Key, Progress, Subscription},
+    subscriptions::{Attached, Carrier, Progress, Subscription},
 };
 
 /// How many events or objects are looked at under one lock.
@@ -70,8 +70,8 @@ pub(super) struct Watch {
     untold: bool,
     cursor: Cursor<Filtered>,
     client: Client,
-    /// By what it is remembered how the client was shown it.
-    read: Key,
+    /// By what name it is remembered how the client was shown it.
+    reader: Box<str>,
     filter: Option<Arc<Filter>>,
     revision: Receiver<u64>,
     /// The filter in force when that was last looked at: another than the one that it goes by if it could not turn to it yet.
@@ -131,7 +131,7 @@ impl Watch {
             untold: false,
             cursor,
             client: asked.client.clone(),
-            read: asked.read.clone(),
+            reader: asked.reader.clone(),
             filter: asked.filter.clone(),
             revision,
             in_force: asked.filter.clone(),

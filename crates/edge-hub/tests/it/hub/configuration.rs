@@ -53,9 +53,7 @@ fn slice(list: &Value) -> (Vec<&str>, u64) {
 fn with_topology_in(cluster: &Cluster) {
     cluster.define(pools());
     // Versions are large in a cluster: there is room below them.
-    for n in 0..300 {
-        cluster.create("widgets.example.com", super::site::widget(&format!("w{n}"), n)).unwrap();
-    }
+    cluster.pass(1 << 30);
     cluster.create("nodepools.apps.openyurt.io", pool(&["n", "m"])).unwrap();
     let mut asks = service("a", "s", 1);
     asks["metadata"]["annotations"] = json!({ "openyurt.io/topologyKeys": "openyurt.io/nodepool" });
@@ -120,6 +118,21 @@ async fn a_pool_that_changes_is_told_to_informers() {
     }
     let list = list_of_component(&hub, "kube-proxy", SLICES).await;
     assert_eq!(slice(&list), (vec!["n"], after), "a list shows the same");
+    // Of two that are called so one has listed. Metadata, or a list of a part, say nothing of this.
+    let mut who_listed = watch_slices(&site, at).await;
+    assert!(who_listed.is_silent(Duration::from_millis(100)).await);
+    let part = SLICES.replace("endpointslices", "namespaces/a/endpointslices");
+    list_of_component(&hub, "kube-proxy", &part).await;
+    let metadata = Request::get(format!("{SLICES}?resourceVersion=0"))
+        .header(header::ACCEPT, "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
+        .header(header::USER_AGENT, "kube-proxy/v1.36");
+    let metadata = hub.ask(metadata, String::new()).await.unwrap();
+    assert_eq!(metadata.status, 200);
+    assert_eq!(
+        watch_slices(&site, at).await.brief().await,
+        "ERROR 410",
+        "who knows that version from before"
+    );
     assert!(version(&list) >= own, "the list's own version is the API server's, from which a watch goes on");
     // The Service asks for nothing any more: everything, and that is news as well.
     write(&site, "services", &service("a", "s", 1));
@@ -382,6 +395,28 @@ async fn a_node_that_changes_its_pool_is_shown_one_pool_or_the_other() {
     // Of one that is not there nobody is known.
     write(&site, "nodes", &of("nowhere"));
     assert_eq!(told_anew(&mut watch).await.1, ["n", "m", "far"]);
+}
+
+/// What a client was told last is on the disk before it goes out: the view may be as before when the hub is back.
+#[tokio::test]
+async fn a_hub_that_was_killed_knows_what_it_told_though_the_view_is_as_before() {
+    let mut site = with_topology().await;
+    let from = version(&list_of_component(&site.plain(), "kube-proxy", SLICES).await);
+    // Until the list is stored.
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    let mut watch = watch_slices(&site, from).await;
+    write(&site, "nodepools.apps.openyurt.io", &pool(&["n"]));
+    let (_, nodes, _, at) = told_anew(&mut watch).await;
+    site.kill();
+    assert_eq!(nodes, ["n"]);
+    write(&site, "nodepools.apps.openyurt.io", &pool(&["n", "m"]));
+    site.start();
+    site.linked().await;
+    site.until("the pool is as before", async || {
+        slice(&list_of_component(&site.plain(), "coredns", SLICES).await).0 == ["n", "m"]
+    })
+    .await;
+    assert_eq!(watch_slices(&site, at).await.brief().await, "ERROR 410", "it would miss a node");
 }
 
 /// A list says much better.

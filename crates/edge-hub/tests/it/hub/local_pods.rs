@@ -116,7 +116,8 @@ async fn endpoints_follow_the_kubelet_while_there_is_no_link_and_the_api_server_
     assert!((address.as_str(), ready) == ("10.1.0.2", true) && second < own && second != first, "{moved}");
     assert_eq!(version(&listed(&site).await), version(&moved), "whoever is ahead holds nobody up");
     for watch in &mut ahead {
-        assert!(watch.is_silent(Duration::from_millis(100)).await, "what it knows is not held");
+        assert_eq!(watch.brief().await, format!("MODIFIED web-1@{second}"));
+        assert_eq!(watch.brief().await, format!("BOOKMARK @{}", version(&moved)));
     }
     let event = told.next().await.unwrap();
     assert_eq!(endpoint(&json!({ "items": [event["object"]] })), ("10.1.0.2".to_owned(), true, second));

@@ -8,7 +8,7 @@ use kube_wire::{
     request::Verb, resource::GroupVersionResource, resource_version::ResourceVersion, status::Status,
     transcode::TranscodeError,
 };
-use tokio::task::yield_now;
+use tokio::task::{spawn_blocking, yield_now};
 use tracing::debug;
 use watch_cache::{Delivery, Objects};
 
@@ -30,12 +30,11 @@ const TRIES: usize = 8;
 
 /// Where the watch stands when another filter is to take the place of its own.
 enum Place {
-    /// Nothing is left to be told: these are the objects.
+    /// Nothing is left to be told: these are the objects. Of a watch that is ahead of what is held as they are held: its client has a bookmark that was not
+    /// stored before a restart of the hub, and no event that was not.
     At(Objects),
     /// There is something to tell before.
     Behind,
-    /// At a version that the cache has not come to: what its client knows is not held.
-    Ahead,
 }
 
 impl Watch {
@@ -49,7 +48,7 @@ impl Watch {
     }
 
     /// Goes by the filter in force from here on, having told what there was to tell by the one before, and then what differs. A status ends the
-    /// watch: it is too far behind, or too much differs, or its client has no use for bookmarks. A watch that is ahead of what is held turns later.
+    /// watch: too much differs, or its client has no use for bookmarks, or the stream outruns it.
     ///
     /// What differs is told at the versions of a state ([`crate::filters::Telling`]), which are no versions to go on from. A bookmark behind it
     /// is. A client that goes away between the two is told to list anew when it comes back, as is one that comes from no later version.
@@ -67,7 +66,6 @@ impl Watch {
         let objects = loop {
             match self.place() {
                 Place::At(objects) => break objects,
-                Place::Ahead => return None,
                 // The rest comes with the next call. What its client heard by the filter before is remembered as of that.
                 Place::Behind if out.len() >= LENGTH => return None,
                 Place::Behind => {}
@@ -81,7 +79,7 @@ impl Watch {
                 return Some(self.ends(&Untold::Behind));
             }
         };
-        let at = self.cursor.resource_version();
+        let (at, known) = (objects.resource_version(), self.cursor.resource_version());
         let (differs, newest) = match self.differences(objects, now.as_deref(), &view).await {
             Ok(differences) => differences,
             Err(why) => return Some(self.ends(&why)),
@@ -90,9 +88,16 @@ impl Watch {
             out.push(differs);
             // It cannot fail: there is no object in it.
             out.push(self.encoder.delivery(&Delivery::Bookmark(at), false).ok()?);
+            if at < known {
+                let cursor = &mut self.cursor;
+                self.subscription.read(|cache| cursor.rewind(cache, at));
+            }
         }
-        let at = newest.map_or(at, |newest| newest.max(at));
-        self.hub.filters.retell(&self.client, &self.read, self.filter.as_deref(), now.as_deref(), at);
+        let heard = newest.map_or(known, |newest| newest.max(known));
+        self.hub.filters.retell(&self.reader, self.filter.as_deref(), now.as_deref(), heard);
+        // Before it goes out: a hub that was killed would take its client for one that was not told, should the view be as before when it comes back.
+        let hub = self.hub.clone();
+        let _ = spawn_blocking(move || hub.store_shown()).await;
         self.cursor.selects_mut().set_filter(now.clone());
         self.filter = now;
         None
@@ -105,11 +110,9 @@ impl Watch {
     }
 
     fn place(&self) -> Place {
-        self.subscription.read(|cache| match self.cursor.state(cache) {
-            Some(objects) => Place::At(objects),
-            None if cache.resource_version() < Some(self.cursor.resource_version()) => Place::Ahead,
-            None => Place::Behind,
-        })
+        let objects =
+            self.subscription.read(|cache| self.cursor.state(cache).or_else(|| self.cursor.held(cache)));
+        objects.map_or(Place::Behind, Place::At)
     }
 
     /// What of these objects is shown otherwise, and the version of the newest of them; an error if that cannot be told.
