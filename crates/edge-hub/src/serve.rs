@@ -229,8 +229,12 @@ async fn filter(
     if choose().is_none() {
         return Ok(None);
     }
-    if hub.filters.settled().await {
-        return Ok(choose());
+    let is_settled = hub.filters.settled().await;
+    let chosen = choose();
+    let hides = chosen.as_ref().is_some_and(|filter| filter.looks_at_the_cluster());
+    // Without a link what is known is as good as it gets.
+    if is_settled || !hides || !hub.upstream.is_up() {
+        return Ok(chosen);
     }
     Err(Box::new(busy("what filters of this client look at has not been read yet")))
 }

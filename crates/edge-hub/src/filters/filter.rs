@@ -164,6 +164,13 @@ impl Filter {
         if self.names.contains(&FilterName::LocalPods) { self.view.local_pods.pods.len() } else { 0 }
     }
 
+    /// Whether what it shows depends on what is read of the cluster: Services, or the node's pool.
+    pub fn looks_at_the_cluster(&self) -> bool {
+        self.names
+            .iter()
+            .any(|name| matches!(name, FilterName::ServiceTopology | FilterName::NodePortIsolation))
+    }
+
     /// Its names, in their order.
     pub(super) fn names(&self) -> &[FilterName] {
         &self.names

@@ -171,9 +171,11 @@ impl Filters {
         self.revision.subscribe()
     }
 
-    /// A reader ([`super::reader`]) is being shown what it asks for at that version through `filter`, or a page of it.
-    pub fn show(&self, reader: &str, filter: Option<&Filter>, at: ResourceVersion, place: Place) {
-        self.shown.lock().show(reader, filter, at, place);
+    /// A reader ([`super::reader`]) is being shown what it asks for at that version through `filter`, or a page of it. Says whether something is to be stored.
+    pub fn show(&self, reader: &str, filter: Option<&Filter>, at: ResourceVersion, place: Place) -> bool {
+        let mut shown = self.shown.lock();
+        shown.show(reader, filter, at, place);
+        shown.has_changed()
     }
 
     /// Whether what a reader saw at that version is what it would see now through `filter`: its watch goes on from there.

@@ -2,7 +2,7 @@
 //! started again goes on with the watches of clients that would be shown the same.
 //!
 //! Readers are known by their names ([`reader`]), and several may have one. So a list vouches for nothing older than itself, and where a view has changed it vouches
-//! once and for a few seconds for the version that it was made at: whoever else comes from there may have been shown something else.
+//! once and for a minute for the version that it was made at: whoever else comes from there may have been shown something else.
 
 use std::{
     collections::HashMap,
@@ -19,7 +19,7 @@ use crate::subscriptions::Key;
 const REMEMBERED: usize = 1024;
 
 /// How soon after a list its reader comes for what follows.
-const FOLLOWED: Duration = Duration::from_secs(10);
+const FOLLOWED: Duration = Duration::from_mins(1);
 
 /// Who saw what.
 #[derive(Debug, Default)]
@@ -71,6 +71,11 @@ impl Shown {
             shown.by_reader.insert(reader, Seen { fingerprint, since, listed: None, used: shown.uses });
         }
         shown
+    }
+
+    /// Whether it changed since it was last exported.
+    pub(super) fn has_changed(&self) -> bool {
+        self.changed
     }
 
     /// All of it, if it changed since the last call.

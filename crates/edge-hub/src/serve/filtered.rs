@@ -128,6 +128,10 @@ impl Asked<'_> {
 
     /// Remembers through which filter the client is shown it at that version, or a page of it.
     pub(super) fn record(&self, at: ResourceVersion, place: Place) {
-        self.hub.filters.show(&self.reader, self.filter.as_deref(), at, place);
+        if self.hub.filters.show(&self.reader, self.filter.as_deref(), at, place) {
+            // At once, though nobody waits for it: a hub that was killed would know less than was shown.
+            let hub = self.hub.clone();
+            drop(tokio::task::spawn_blocking(move || hub.store_shown()));
+        }
     }
 }

@@ -67,6 +67,7 @@ pub(super) async fn answer(
         is_last: page.continue_token.is_none(),
     };
     if let Some(mut table) = asked.table(&page)? {
+        asked.record(at, place);
         asked.head(&mut table, HeaderValue::from_static("application/json"), stale);
         return Ok(Read::Answer(table));
     }

@@ -196,7 +196,7 @@ async fn a_view_by_which_nothing_is_shown_otherwise_ends_no_watch() {
                 &SLICES.replace("/endpointslices", "/namespaces/b/endpointslices"),
             )
             .await;
-            slice(&list).0 == nodes
+            !names(&list).is_empty() && slice(&list).0 == nodes
         })
         .await;
     };
@@ -395,6 +395,42 @@ async fn a_node_that_changes_its_pool_is_shown_one_pool_or_the_other() {
     // Of one that is not there nobody is known.
     write(&site, "nodes", &of("nowhere"));
     assert_eq!(told_anew(&mut watch).await.1, ["n", "m", "far"]);
+}
+
+/// Until Services are read nobody knows what is to be hidden.
+#[tokio::test]
+async fn nothing_is_shown_unfiltered_while_it_is_not_known_what_filters_look_at() {
+    let mut site = Site::new().await;
+    with_topology_in(site.server.cluster());
+    site.set("--nodepool-name", "shop");
+    // Services take half a minute over this line, whatever is made of them on the way.
+    let mut state = 1_u64;
+    for n in 0..40 {
+        let mut noise = String::new();
+        for _ in 0..1000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            noise += &format!("{state:016x}");
+        }
+        let mut long = service("b", &format!("long-{n}"), n);
+        long["metadata"]["annotations"] = json!({ "noise": noise });
+        site.server.cluster().create("services", long).unwrap();
+    }
+    site.server.throttle(Some(10_000));
+    site.start();
+    site.linked().await;
+    let hub = site.plain();
+    let asked = async |component: &str| {
+        let mut answer = hub.ask(of_component(component, SLICES), String::new()).await.unwrap();
+        let body: Value = serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap();
+        (answer.status.as_u16(), body)
+    };
+    assert_eq!(asked("somebody").await.0, 200);
+    let (status, body) = asked("kube-proxy").await;
+    assert_eq!(status, 429, "{body}");
+    assert!(body["message"].as_str().unwrap().contains("filters"), "{body}");
+    site.server.throttle(None);
+    site.until("Services are read", async || asked("kube-proxy").await.0 == 200).await;
+    assert_eq!(slice(&asked("kube-proxy").await.1).0, ["n", "m"]);
 }
 
 /// What a client was told last is on the disk before it goes out: the view may be as before when the hub is back.

@@ -30,8 +30,8 @@ const OF_STREAM: usize = 20;
 /// What an object has beside its metadata, in bytes.
 const DATA: usize = 1000;
 
-/// How long until what was changed is on the disk.
-const STORED: Duration = Duration::from_secs(4);
+/// How long until what was changed is on the disk, and its files are in order: that follows with the sync after the next.
+const STORED: Duration = Duration::from_secs(11);
 
 /// Changes of one stream. It is over before any of its files are rewritten.
 pub(super) async fn of_one_stream(client: &Client, running: &Running, objects: usize) -> Result<Figure> {

@@ -2,13 +2,16 @@
 //!
 //! Were it to end with 410 instead, a client of client-go would list anew only after a pause that grows with each such end.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use kube_wire::{
     request::Verb, resource::GroupVersionResource, resource_version::ResourceVersion, status::Status,
     transcode::TranscodeError,
 };
-use tokio::task::{spawn_blocking, yield_now};
+use tokio::{
+    task::{spawn_blocking, yield_now},
+    time::timeout,
+};
 use tracing::debug;
 use watch_cache::{Delivery, Objects};
 
@@ -24,6 +27,9 @@ const MOST: usize = 256 << 10;
 /// After how many objects others have their turn: that have nothing to do with what changed, and that are shown by both filters.
 const PASSED: usize = 1024;
 const COMPARED: usize = 16;
+
+/// How long it may take to store what is told.
+const STORED: Duration = Duration::from_secs(1);
 
 /// How often what came meanwhile is told before.
 const TRIES: usize = 8;
@@ -84,8 +90,12 @@ impl Watch {
             Ok(differences) => differences,
             Err(why) => return Some(self.ends(&why)),
         };
-        if let Some(differs) = differs.take() {
-            out.push(differs);
+        let differs = differs.take();
+        // Also where nothing differs, of one that is ahead: it could not come back from where it is while there is no link.
+        if self.cursor.has_bookmarks() && (differs.is_some() || at < known) {
+            if let Some(differs) = differs {
+                out.push(differs);
+            }
             // It cannot fail: there is no object in it.
             out.push(self.encoder.delivery(&Delivery::Bookmark(at), false).ok()?);
             if at < known {
@@ -95,9 +105,10 @@ impl Watch {
         }
         let heard = newest.map_or(known, |newest| newest.max(known));
         self.hub.filters.retell(&self.reader, self.filter.as_deref(), now.as_deref(), heard);
-        // Before it goes out: a hub that was killed would take its client for one that was not told, should the view be as before when it comes back.
+        // Before it goes out: a hub that was killed would take its client for one that was not told, should the view be as before when it comes back. A disk that
+        // stands still holds nobody up for long.
         let hub = self.hub.clone();
-        let _ = spawn_blocking(move || hub.store_shown()).await;
+        let _ = timeout(STORED, spawn_blocking(move || hub.store_shown())).await;
         self.cursor.selects_mut().set_filter(now.clone());
         self.filter = now;
         None
