@@ -406,11 +406,11 @@ async fn nothing_is_shown_unfiltered_while_it_is_not_known_what_filters_look_at(
     // Services take half a minute over this line, whatever is made of them on the way.
     let mut state = 1_u64;
     for n in 0..40 {
-        let mut noise = String::new();
-        for _ in 0..1000 {
+        let words = (0..1000).map(|_| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            noise += &format!("{state:016x}");
-        }
+            format!("{state:016x}")
+        });
+        let noise = words.collect::<Vec<_>>().concat();
         let mut long = service("b", &format!("long-{n}"), n);
         long["metadata"]["annotations"] = json!({ "noise": noise });
         site.server.cluster().create("services", long).unwrap();
