@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use kube_wire::{object::Object, resource::ObjectKey};
-use memchr::memchr_iter;
+use memchr::memmem;
 
 use super::{Filter, FilterName, Topology, View, service_topology};
 
@@ -26,7 +26,7 @@ impl Difference {
     pub fn between(before: Option<&Filter>, now: Option<&Filter>) -> Self {
         let nothing = View::of_node("", None, None);
         let (a, b) = (before.map_or(&nothing, Filter::view), now.map_or(&nothing, Filter::view));
-        let has = |filter: Option<&Filter>, name| filter.is_some_and(|filter| filter.names().contains(&name));
+        let has = |filter: Option<&Filter>, name| filter.is_some_and(|filter| filter.has(name));
         // All that show by more than Services and pods must be in both, and show the same.
         let is_known = FilterName::ALL.into_iter().all(|name| match name {
             FilterName::LocalPods => true,
@@ -39,7 +39,7 @@ impl Difference {
         }
         let services = if has(now, FilterName::ServiceTopology) { services(a, b) } else { BTreeSet::new() };
         let pods = |filter: Option<&Filter>| {
-            let filter = filter.filter(|filter| filter.names().contains(&FilterName::LocalPods));
+            let filter = filter.filter(|filter| filter.has(FilterName::LocalPods));
             filter.map(|filter| filter.view().local_pods.clone()).unwrap_or_default()
         };
         let (before, now) = (pods(before), pods(now));
@@ -60,13 +60,8 @@ impl Difference {
     pub fn may_concern(&self, object: &Object) -> bool {
         let Self::Some { services, pods } = self else { return true };
         !services.is_empty() && services.contains(&service_topology::service(object))
-            || pods.iter().any(|uid| contains(object.body(), uid.as_bytes()))
+            || pods.iter().any(|uid| memmem::find(object.body(), uid.as_bytes()).is_some())
     }
-}
-
-fn contains(text: &[u8], word: &[u8]) -> bool {
-    let first = word.first().copied().unwrap_or_default();
-    memchr_iter(first, text).any(|at| text[at..].starts_with(word))
 }
 
 /// The Services of which other endpoints may be shown.

@@ -161,19 +161,17 @@ impl Filter {
 
     /// Of how many pods the addresses are corrected.
     pub fn corrections(&self) -> usize {
-        if self.names.contains(&FilterName::LocalPods) { self.view.local_pods.pods.len() } else { 0 }
+        if self.has(FilterName::LocalPods) { self.view.local_pods.pods.len() } else { 0 }
     }
 
     /// Whether what it shows depends on what is read of the cluster: Services, or the node's pool.
     pub fn looks_at_the_cluster(&self) -> bool {
-        self.names
-            .iter()
-            .any(|name| matches!(name, FilterName::ServiceTopology | FilterName::NodePortIsolation))
+        [FilterName::ServiceTopology, FilterName::NodePortIsolation].into_iter().any(|name| self.has(name))
     }
 
-    /// Its names, in their order.
-    pub(super) fn names(&self) -> &[FilterName] {
-        &self.names
+    /// Whether that is one of its names.
+    pub(super) fn has(&self, name: FilterName) -> bool {
+        self.names.contains(&name)
     }
 
     /// What it looks at beside the object.

@@ -103,9 +103,9 @@ impl Following {
                 view.send_pods(&access, &self.internal);
                 if knows_pool {
                     view.pool = self.pool.as_deref().map(Arc::from);
-                }
-                if knows_pool && view.pool_nodes.as_deref() != self.pool_nodes.as_ref() {
-                    view.pool_nodes = self.pool_nodes.clone().map(Arc::new);
+                    if view.pool_nodes.as_deref() != self.pool_nodes.as_ref() {
+                        view.pool_nodes = self.pool_nodes.clone().map(Arc::new);
+                    }
                 }
                 if *view.topology != self.topology {
                     view.topology = Arc::new(self.topology.clone());

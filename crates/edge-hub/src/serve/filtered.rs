@@ -65,8 +65,8 @@ impl Filtered {
     }
 
     /// The filter that it shows by.
-    pub(super) fn filter(&self) -> Option<&Filter> {
-        self.filter.as_deref()
+    pub(super) fn filter(&self) -> Option<&Arc<Filter>> {
+        self.filter.as_ref()
     }
 
     /// Shows by this filter from now on.

@@ -51,7 +51,10 @@ impl Storage {
     /// Makes durable what was written, and brings files into order unless something was written meanwhile and that may wait. Says whether it did. At
     /// the `end` they are left nearly as they are.
     pub(super) fn tend(&self, patient: bool, end: bool) -> Result<bool, Error> {
-        self.keep_unreadable();
+        // Else it is noted by whoever stores what is remembered, which is more often.
+        if end {
+            self.keep_unreadable();
+        }
         // The waiting is done here, while the store takes what comes.
         let unsynced = self.store.lock().unsynced();
         let waited = unsynced.wait();

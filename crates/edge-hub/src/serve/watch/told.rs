@@ -72,7 +72,6 @@ pub(super) struct Watch {
     client: Client,
     /// By what name it is remembered how the client was shown it.
     reader: Box<str>,
-    filter: Option<Arc<Filter>>,
     revision: Receiver<u64>,
     /// The filter in force when that was last looked at: another than the one that it goes by if it could not turn to it yet.
     in_force: Option<Arc<Filter>>,
@@ -132,7 +131,6 @@ impl Watch {
             cursor,
             client: asked.client.clone(),
             reader: asked.reader.clone(),
-            filter: asked.filter.clone(),
             revision,
             in_force: asked.filter.clone(),
             encoder,
@@ -271,7 +269,7 @@ impl Watch {
                             return Some(view_changed());
                         }
                         let is_news = self.is_news(&delivery);
-                        let delivery = match &self.filter {
+                        let delivery = match self.filter() {
                             Some(filter) => filtered::shown(delivery, filter, self.began),
                             None => delivery,
                         };
@@ -305,6 +303,11 @@ impl Watch {
             }
         }
         None
+    }
+
+    /// The filter that it goes by.
+    fn filter(&self) -> Option<&Arc<Filter>> {
+        self.cursor.selects().filter()
     }
 
     /// Whether it is an event, and no part of the state that the watch begins with: others are told of it, too.
@@ -343,7 +346,7 @@ impl Watch {
     /// Whether it is an event about an object that is shown with a correction. Clients go on from the version in an event, and that of
     /// a correction is none to go on from: they list anew.
     fn is_corrected(&self, delivery: &Delivery) -> bool {
-        let (Some(filter), Delivery::Added(object) | Delivery::Modified(object)) = (&self.filter, delivery)
+        let (Some(filter), Delivery::Added(object) | Delivery::Modified(object)) = (self.filter(), delivery)
         else {
             return false;
         };

@@ -1,14 +1,7 @@
 //! Informers of slices that are shown through a filter, in random histories: the pool and the Service's annotation change, slices do, connections break after
 //! any event, the hub is killed and the link is cut. In the end the handlers of each have been told what a list shows.
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use proptest::prelude::*;
@@ -151,7 +144,7 @@ impl Informer {
         let (breaks, mut broken) = watch::channel(());
         let told = informed.clone();
         let task = tokio::spawn(async move {
-            let connections = AtomicUsize::new(0);
+            let mut after = after.into_iter();
             loop {
                 sleep(PAUSE).await;
                 let from = told.lock().version;
@@ -172,8 +165,7 @@ impl Informer {
                     continue;
                 }
                 let mut watch = Lines::of(answer);
-                let connection = connections.fetch_add(1, Ordering::Relaxed);
-                let mut left = after.get(connection).copied().unwrap_or(usize::MAX);
+                let mut left = after.next().unwrap_or(usize::MAX);
                 broken.borrow_and_update();
                 while left > 0 {
                     left -= 1;

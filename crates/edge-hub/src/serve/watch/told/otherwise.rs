@@ -34,15 +34,6 @@ const STORED: Duration = Duration::from_secs(1);
 /// How often what came meanwhile is told before.
 const TRIES: usize = 8;
 
-/// Where the watch stands when another filter is to take the place of its own.
-enum Place {
-    /// Nothing is left to be told: these are the objects. Of a watch that is ahead of what is held as they are held: its client has a bookmark that was not
-    /// stored before a restart of the hub, and no event that was not.
-    At(Objects),
-    /// There is something to tell before.
-    Behind,
-}
-
 impl Watch {
     /// Whether another filter may have taken the place of the one that the watch goes by.
     pub(super) fn is_to_turn(&self) -> bool {
@@ -50,7 +41,7 @@ impl Watch {
     }
 
     fn is_behind_the_rules(&self) -> bool {
-        self.in_force.as_ref().map(Arc::as_ptr) != self.filter.as_ref().map(Arc::as_ptr)
+        self.in_force.as_ref().map(Arc::as_ptr) != self.filter().map(Arc::as_ptr)
     }
 
     /// Goes by the filter in force from here on, having told what there was to tell by the one before, and then what differs. A status ends the
@@ -70,11 +61,12 @@ impl Watch {
         let now = self.in_force.clone();
         let mut tries = 0..TRIES;
         let objects = loop {
-            match self.place() {
-                Place::At(objects) => break objects,
-                // The rest comes with the next call. What its client heard by the filter before is remembered as of that.
-                Place::Behind if out.len() >= LENGTH => return None,
-                Place::Behind => {}
+            if let Some(objects) = self.known() {
+                break objects;
+            }
+            // The rest comes with the next call. What its client heard by the filter before is remembered as of that.
+            if out.len() >= LENGTH {
+                return None;
             }
             // Unless it ends by itself: nothing more is told by this filter without what differs.
             let ends = self.fill(out);
@@ -104,13 +96,12 @@ impl Watch {
             }
         }
         let heard = newest.map_or(known, |newest| newest.max(known));
-        self.hub.filters.retell(&self.reader, self.filter.as_deref(), now.as_deref(), heard);
+        self.hub.filters.retell(&self.reader, self.filter().map(Arc::as_ref), now.as_deref(), heard);
         // Before it goes out: a hub that was killed would take its client for one that was not told, should the view be as before when it comes back. A disk that
         // stands still holds nobody up for long.
         let hub = self.hub.clone();
         let _ = timeout(STORED, spawn_blocking(move || hub.store_shown())).await;
-        self.cursor.selects_mut().set_filter(now.clone());
-        self.filter = now;
+        self.cursor.selects_mut().set_filter(now);
         None
     }
 
@@ -120,10 +111,10 @@ impl Watch {
         view_changed()
     }
 
-    fn place(&self) -> Place {
-        let objects =
-            self.subscription.read(|cache| self.cursor.state(cache).or_else(|| self.cursor.held(cache)));
-        objects.map_or(Place::Behind, Place::At)
+    /// The objects that its client knows; nothing while there is something to tell before. Of a watch that is ahead of what is held as they are held: its client
+    /// has a bookmark that was not stored before a restart of the hub, and no event that was not.
+    fn known(&self) -> Option<Objects> {
+        self.subscription.read(|cache| self.cursor.state(cache).or_else(|| self.cursor.held(cache)))
     }
 
     /// What of these objects is shown otherwise, and the version of the newest of them; an error if that cannot be told.
@@ -134,7 +125,7 @@ impl Watch {
         view: &View,
     ) -> Result<(Outgoing, Option<ResourceVersion>), Untold> {
         let shown = self.cursor.selects();
-        let difference = Difference::between(shown.filter(), now);
+        let difference = Difference::between(shown.filter().map(Arc::as_ref), now);
         let (mut differs, mut newest) = (Outgoing::default(), None);
         let (mut passed, mut compared) = (0, 0);
         for object in objects {
