@@ -13,6 +13,8 @@ use super::site::{
 };
 
 pub(super) const SLICES: &str = "/apis/discovery.k8s.io/v1/endpointslices";
+/// What the test kit calls them.
+pub(super) const SLICE: &str = "endpointslices.discovery.k8s.io";
 const CONFIG_MAPS: &str = "configmaps";
 
 fn config_map(name: &str, data: &Value) -> Value {
@@ -49,25 +51,32 @@ fn slice(list: &Value) -> (Vec<&str>, u64) {
     (nodes, slice["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap())
 }
 
+/// A Service that asks for that topology, or for none.
+pub(super) fn asks(namespace: &str, name: &str, key: Option<&str>) -> Value {
+    let mut service = service(namespace, name, 1);
+    if let Some(key) = key {
+        service["metadata"]["annotations"] = json!({ "openyurt.io/topologyKeys": key });
+    }
+    service
+}
+
+/// A slice of a Service, with an endpoint on each of these nodes.
+pub(super) fn slice_of(namespace: &str, service: &str, name: &str, nodes: &[&str]) -> Value {
+    let labels = json!({ "kubernetes.io/service-name": service });
+    let on = |(n, node): (usize, &&str)| json!({ "addresses": [format!("10.0.0.{}", n + 1)], "conditions": {}, "nodeName": node });
+    let endpoints: Vec<_> = nodes.iter().enumerate().map(on).collect();
+    let metadata = json!({ "namespace": namespace, "name": name, "labels": labels });
+    json!({ "metadata": metadata, "addressType": "IPv4", "endpoints": endpoints, "ports": [] })
+}
+
 /// A Service in the topology of the pool, of which nodes `n` and `m` are, and an endpoint on each of three nodes.
 fn with_topology_in(cluster: &Cluster) {
     cluster.define(pools());
     // Versions are large in a cluster: there is room below them.
     cluster.pass(1 << 30);
     cluster.create("nodepools.apps.openyurt.io", pool(&["n", "m"])).unwrap();
-    let mut asks = service("a", "s", 1);
-    asks["metadata"]["annotations"] = json!({ "openyurt.io/topologyKeys": "openyurt.io/nodepool" });
-    cluster.create("services", asks).unwrap();
-    let on = |node: &str, n: u8| json!({ "addresses": [format!("10.0.0.{n}")], "conditions": {}, "nodeName": node });
-    cluster
-        .create(
-            "endpointslices.discovery.k8s.io",
-            json!({
-                "metadata": { "namespace": "a", "name": "s-1", "labels": { "kubernetes.io/service-name": "s" } },
-                "addressType": "IPv4", "endpoints": [on("n", 1), on("m", 2), on("far", 3)], "ports": [],
-            }),
-        )
-        .unwrap();
+    cluster.create("services", asks("a", "s", Some("openyurt.io/nodepool"))).unwrap();
+    cluster.create(SLICE, slice_of("a", "s", "s-1", &["n", "m", "far"])).unwrap();
 }
 
 /// A site with that, where it holds.
@@ -146,8 +155,7 @@ async fn a_pool_that_changes_is_told_to_informers() {
     assert!(![before, after, own].contains(&at_last), "{at_last}");
     // What comes after it is told by the filter of now, and where it comes to that the client goes on.
     let labels = json!({ "metadata": { "labels": { "touched": "yes" } } });
-    let touched =
-        site.server.cluster().merge_patch("endpointslices.discovery.k8s.io", "a/s-1", &labels).unwrap();
+    let touched = site.server.cluster().merge_patch(SLICE, "a/s-1", &labels).unwrap();
     let now = touched["metadata"]["resourceVersion"].as_str().unwrap();
     assert_eq!(watch.brief().await, format!("MODIFIED s-1@{now}"));
     let mut gone_on = watch_slices(&site, now.parse().unwrap()).await;
@@ -173,20 +181,8 @@ async fn told_anew(watch: &mut Lines) -> (String, Vec<String>, u64, u64) {
 #[tokio::test]
 async fn a_view_by_which_nothing_is_shown_otherwise_ends_no_watch() {
     const OF_A: &str = "/apis/discovery.k8s.io/v1/namespaces/a/endpointslices";
-    let slices = "endpointslices.discovery.k8s.io";
     let site = with_topology().await;
     let hub = site.plain();
-    let asks = |namespace: &str, name: &str, key: &str| {
-        let mut service = service(namespace, name, 1);
-        service["metadata"]["annotations"] = json!({ "openyurt.io/topologyKeys": key });
-        service
-    };
-    let slice_of = |namespace: &str, service: &str, nodes: &[&str]| {
-        let metadata = json!({ "namespace": namespace, "name": format!("{service}-1"), "labels": { "kubernetes.io/service-name": service } });
-        let on = |node| json!({ "addresses": ["10.0.0.7"], "conditions": {}, "nodeName": node });
-        let endpoints: Vec<_> = nodes.iter().map(on).collect();
-        json!({ "metadata": metadata, "addressType": "IPv4", "endpoints": endpoints, "ports": [] })
-    };
     // What shows in another namespace that the view has changed.
     let probe = async |nodes: &[&str]| {
         site.until("the view is another", async || {
@@ -200,7 +196,7 @@ async fn a_view_by_which_nothing_is_shown_otherwise_ends_no_watch() {
         })
         .await;
     };
-    site.server.cluster().create(slices, slice_of("b", "probe", &["n", "m", "new"])).unwrap();
+    site.server.cluster().create(SLICE, slice_of("b", "probe", "probe-1", &["n", "m", "new"])).unwrap();
     probe(&["n", "m", "new"]).await;
     let from = version(&list_of_component(&hub, "kube-proxy", OF_A).await);
     let mut watches = Vec::new();
@@ -209,15 +205,15 @@ async fn a_view_by_which_nothing_is_shown_otherwise_ends_no_watch() {
             of_component("kube-proxy", &format!("{OF_A}?watch=1&resourceVersion={from}{bookmarks}"));
         watches.push(Lines::of(hub.ask(request, String::new()).await.unwrap()));
     }
-    write(&site, "services", &asks("a", "other", "kubernetes.io/hostname"));
-    write(&site, "services", &asks("b", "probe", "openyurt.io/nodepool"));
+    write(&site, "services", &asks("a", "other", Some("kubernetes.io/hostname")));
+    write(&site, "services", &asks("b", "probe", Some("openyurt.io/nodepool")));
     probe(&["n", "m"]).await;
     write(&site, "nodepools.apps.openyurt.io", &pool(&["n", "m", "new"]));
     probe(&["n", "m", "new"]).await;
     for watch in &mut watches {
         assert!(watch.is_silent(Duration::from_millis(300)).await);
     }
-    let made = site.server.cluster().create(slices, slice_of("a", "other", &["n", "m"])).unwrap();
+    let made = site.server.cluster().create(SLICE, slice_of("a", "other", "other-1", &["n", "m"])).unwrap();
     for watch in &mut watches {
         let event = watch.next().await.unwrap();
         assert_eq!(event["type"], "ADDED");
@@ -235,9 +231,9 @@ async fn events_of_filtered_objects_have_the_versions_of_the_api_server() {
     let path = format!("{SLICES}?watch=1&resourceVersion={}", version(&list));
     let request = of_component("kube-proxy", &path);
     let mut watch = Lines::of(hub.ask(request, String::new()).await.unwrap());
-    let mut changed = site.server.cluster().get("endpointslices.discovery.k8s.io", "a/s-1").unwrap();
+    let mut changed = site.server.cluster().get(SLICE, "a/s-1").unwrap();
     changed["endpoints"][2]["nodeName"] = "m".into();
-    let changed = site.server.cluster().update("endpointslices.discovery.k8s.io", &changed).unwrap();
+    let changed = site.server.cluster().update(SLICE, &changed).unwrap();
     let event = watch.next().await.unwrap();
     assert_eq!(event["type"], "MODIFIED");
     assert_eq!(event["object"]["metadata"]["resourceVersion"], changed["metadata"]["resourceVersion"]);
@@ -282,7 +278,6 @@ async fn watch_slices(site: &Site, from: u64) -> Lines {
 /// `kill -9` is no more than a closed connection, for clients that are shown a part as well.
 #[tokio::test]
 async fn a_filtered_watch_goes_on_after_a_restart_unless_its_view_is_another() {
-    let slices = "endpointslices.discovery.k8s.io";
     let mut site = with_topology().await;
     let mut from = version(&list_of_component(&site.plain(), "kube-proxy", SLICES).await);
     // What was shown is stored every two seconds.
@@ -298,7 +293,7 @@ async fn a_filtered_watch_goes_on_after_a_restart_unless_its_view_is_another() {
         assert!(watch.is_silent(Duration::from_millis(300)).await, "it goes on; link cut: {cut}");
         site.server.heal();
         let labels = json!({ "metadata": { "labels": { "cut": cut.to_string() } } });
-        let changed = site.server.cluster().merge_patch(slices, "a/s-1", &labels).unwrap();
+        let changed = site.server.cluster().merge_patch(SLICE, "a/s-1", &labels).unwrap();
         let now = changed["metadata"]["resourceVersion"].as_str().unwrap();
         assert_eq!(watch.brief().await, format!("MODIFIED s-1@{now}"));
         from = now.parse().unwrap();
@@ -460,16 +455,11 @@ async fn a_hub_that_was_killed_knows_what_it_told_though_the_view_is_as_before()
 async fn a_watch_by_which_much_is_shown_otherwise_ends() {
     let site = with_topology().await;
     for n in 0..1200 {
-        let metadata = json!({
-            "namespace": "a", "name": format!("s-{n}"), "labels": { "kubernetes.io/service-name": "s" },
-            "annotations": { "long": "x".repeat(1000) },
-        });
-        let endpoints = json!([{ "addresses": ["10.0.0.1"], "conditions": {}, "nodeName": "m" }]);
-        let slice =
-            json!({ "metadata": metadata, "addressType": "IPv4", "endpoints": endpoints, "ports": [] });
-        write(&site, "endpointslices.discovery.k8s.io", &slice);
+        let mut slice = slice_of("a", "s", &format!("s-{n}"), &["m"]);
+        slice["metadata"]["annotations"] = json!({ "long": "x".repeat(1000) });
+        write(&site, SLICE, &slice);
     }
-    let latest = site.server.cluster().get("endpointslices.discovery.k8s.io", "a/s-1199").unwrap();
+    let latest = site.server.cluster().get(SLICE, "a/s-1199").unwrap();
     let latest: u64 = latest["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
     site.until("all are held", async || {
         version(&list_of_component(&site.plain(), "kube-proxy", SLICES).await) >= latest

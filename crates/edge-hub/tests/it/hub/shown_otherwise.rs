@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use proptest::prelude::*;
-use serde_json::{Value, json};
+use serde_json::Value;
 use testkit::client::connection::Endpoint;
 use tokio::{
     sync::watch,
@@ -14,11 +14,10 @@ use tokio::{
 };
 
 use super::{
-    configuration::{SLICES, pool, with_topology, write},
-    site::{Lines, SOON, Site, list_of_component, of_component, service, version},
+    configuration::{SLICE, SLICES, asks, pool, slice_of, with_topology, write},
+    site::{Lines, SOON, Site, list_of_component, of_component, version},
 };
 
-const ID: &str = "endpointslices.discovery.k8s.io";
 const NODES: [&str; 3] = ["n", "m", "far"];
 
 /// How long a client waits before it asks again, and whoever waits for it before it looks again.
@@ -195,23 +194,10 @@ fn members(bits: u8) -> Vec<&'static str> {
 
 fn put_slice(site: &Site, slice: u8, on: Option<u8>) {
     let name = format!("s-{slice}");
-    let Some(on) = on else {
-        let _ = site.server.cluster().delete(ID, &format!("a/{name}"));
-        return;
-    };
-    let metadata = json!({ "namespace": "a", "name": name, "labels": { "kubernetes.io/service-name": "s" } });
-    let endpoint = |node| json!({ "addresses": ["10.0.0.7"], "conditions": {}, "nodeName": node });
-    let endpoints: Vec<_> = members(on).into_iter().map(endpoint).collect();
-    let slice = json!({ "metadata": metadata, "addressType": "IPv4", "endpoints": endpoints, "ports": [] });
-    write(site, ID, &slice);
-}
-
-fn ask(site: &Site, key: Option<&str>) {
-    let mut asks = service("a", "s", 1);
-    if let Some(key) = key {
-        asks["metadata"]["annotations"] = json!({ "openyurt.io/topologyKeys": key });
+    match on {
+        Some(on) => write(site, SLICE, &slice_of("a", "s", &name, &members(on))),
+        None => _ = site.server.cluster().delete(SLICE, &format!("a/{name}")),
     }
-    write(site, "services", &asks);
 }
 
 /// What a list shows of each slice. Of one namespace: the informers would else be taken to have seen it.
@@ -235,7 +221,7 @@ fn expected(site: &Site) -> BTreeMap<String, Vec<String>> {
         Some("kubernetes.io/hostname") => node == "n",
         Some(_) => node == "n" || members.contains(&&**node),
     };
-    let slices = (0..3).filter_map(|slice| cluster.get(ID, &format!("a/s-{slice}")));
+    let slices = (0..3).filter_map(|slice| cluster.get(SLICE, &format!("a/s-{slice}")));
     slices
         .map(|slice| {
             let name = slice["metadata"]["name"].as_str().unwrap().to_owned();
@@ -259,7 +245,7 @@ async fn run(steps: &[Step], after: &[Vec<usize>]) {
     for step in steps {
         match *step {
             Step::Pool(bits) => write(&site, "nodepools.apps.openyurt.io", &pool(&members(bits))),
-            Step::Asks(key) => ask(&site, key),
+            Step::Asks(key) => write(&site, "services", &asks("a", "s", key)),
             Step::Slice(slice, on) => put_slice(&site, slice, on),
             Step::Break(informer) => _ = informers[informer].breaks.send(()),
             Step::Kill => {
