@@ -49,9 +49,10 @@ pub fn encode(last: &str, at: Option<ResourceVersion>) -> String {
     encode_start(&format!("/{last}\0"), at)
 }
 
-/// The token for a position that another token gave, at another version: after status 410, at the most recent.
-pub fn reencode(start: &str, at: Option<ResourceVersion>) -> String {
-    encode_start(&format!("/{start}"), at)
+/// The token that status 410 gives for a position that another token gave: it goes on there in the most recent state. It is etcd's storage that
+/// makes it, without the slash.
+pub fn reencode(start: &str) -> String {
+    encode_start(start, None)
 }
 
 fn encode_start(start: &str, at: Option<ResourceVersion>) -> String {
@@ -107,7 +108,7 @@ mod tests {
         let at = ResourceVersion::new(440);
         assert_eq!(decode(token), Ok(Position { at, start: "a\0".to_owned() }));
         assert_eq!(encode("a", at), token);
-        assert_eq!(decode(&reencode("a\0", None)), Ok(Position { at: None, start: "a\0".to_owned() }));
+        assert_eq!(decode(&reencode("a\0")), Ok(Position { at: None, start: "a\0".to_owned() }));
     }
 
     proptest! {

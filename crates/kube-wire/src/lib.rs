@@ -4,6 +4,7 @@
 pub mod accept;
 pub mod age;
 pub mod continue_token;
+pub mod deadline;
 pub mod edit;
 pub mod field_selector;
 pub mod frame;

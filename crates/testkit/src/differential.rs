@@ -31,7 +31,7 @@ const COMMON: [Dimension; 10] = [
     ("resourceVersion", &["", "0", "$old", "$current", "$future", "$expired", "junk"]),
     ("resourceVersionMatch", &["", "NotOlderThan", "Exact", "Junk"]),
     ("limit", &["", "1", "2", "500", "-1"]),
-    ("continue", &["", "$valid", "junk", "$expired"]),
+    ("continue", &["", "$valid", "junk", "$expired", "$inconsistent"]),
     (
         "labelSelector",
         &[
@@ -170,8 +170,9 @@ impl Case {
                 "$current" => landmarks.current.to_string(),
                 "$future" => landmarks.future.to_string(),
                 "$expired" if *name == "resourceVersion" => FIRST.to_string(),
-                "$valid" => landmarks.token(in_one || !subject.namespaced, false),
-                "$expired" => landmarks.token(in_one || !subject.namespaced, true),
+                "$valid" => landmarks.token(in_one || !subject.namespaced, Some(landmarks.current)),
+                "$expired" => landmarks.token(in_one || !subject.namespaced, Some(FIRST)),
+                "$inconsistent" => landmarks.token(in_one || !subject.namespaced, None),
                 "$others" if subject.namespaced => escaped("metadata.namespace=dt-a,metadata.name!=o-2"),
                 // Objects without a namespace have no such field.
                 "$others" => escaped("metadata.name!=o-2"),

@@ -81,7 +81,7 @@ pub(super) async fn page(call: &Call<'_>, request: &ListRequest) -> Result<Page,
             Err(StorageError::Expired { .. }) => {
                 return Err(match &request.read {
                     ListRead::Continue { after, .. } => {
-                        Status::continue_expired(continue_token::reencode(after, None))
+                        Status::continue_expired(continue_token::reencode(after))
                     }
                     _ => Status::list_expired(),
                 });

@@ -113,7 +113,7 @@ fn refusal(read: &ListRead, answer: &WatchAnswer) -> Status {
     match (answer, read) {
         // A token of a version that the hub has not come to is of no use either: without a link it never comes there.
         (WatchAnswer::Expired { .. } | WatchAnswer::Behind { .. }, ListRead::Continue { after, .. }) => {
-            Status::continue_expired(kube_wire::continue_token::reencode(after, None))
+            Status::continue_expired(kube_wire::continue_token::reencode(after))
         }
         (WatchAnswer::Expired { .. }, _) => Status::list_expired(),
         _ => Status::not_ready(1),

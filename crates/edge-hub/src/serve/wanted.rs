@@ -1,6 +1,7 @@
 //! What a read asks for, its options read: how it is reviewed, what it may be answered from, and where the API server would look.
 
 use kube_wire::{
+    deadline,
     list_options::{ListRead, ListRequest, WatchRequest, WatchStart},
     request::{ResourcePath, Verb},
     resource_version::ResourceVersion,
@@ -31,6 +32,9 @@ impl Wanted {
     }
 
     fn parse_by(selectable: &SelectableFields, verb: Verb, query: &str) -> Result<Self, Status> {
+        if verb != Verb::Watch {
+            deadline::check(query)?;
+        }
         match verb {
             Verb::List => ListRequest::parse(query, selectable).map(Self::List),
             Verb::Watch => WatchRequest::parse(query, selectable).map(Self::Watch),

@@ -20,7 +20,7 @@ use super::discovery;
 use super::kind::Kind;
 use super::list::{Scope, list};
 use super::log::Entry;
-use super::options::{Options, flag, parameter};
+use super::options::{Options, deadline, flag, parameter};
 use super::path::ObjectPath;
 use super::represent::{Form, Shape};
 use super::status::{Answer, Status};
@@ -256,6 +256,9 @@ async fn object(
     form: Form,
 ) -> Answer<Reply> {
     let verb = verb(question, path)?;
+    if verb != "watch" {
+        deadline(&question.query)?;
+    }
     let namespace = path.namespace.as_deref();
     let mut attributes = attributes(user, verb, Some(path), question);
     // A selector of one name is a request for that name (apiserver, RequestInfoFactory).

@@ -31,6 +31,16 @@ fn integer(query: &str, name: &str) -> Answer<Option<i64>> {
     text.parse().map(Some).map_err(malformed)
 }
 
+/// What the API server says of a `timeout` that has no unit, the one wrong kind that [`crate::differential`] asks with.
+pub(crate) fn deadline(query: &str) -> Answer<()> {
+    let text = parameter(query, "timeout").unwrap_or_default();
+    if text.is_empty() || text == "0" || text.ends_with(|last: char| last.is_ascii_alphabetic()) {
+        return Ok(());
+    }
+    let words = "invalid timeout specified in the request URL - time: missing unit in duration";
+    Err(Status::bad_request(&format!("{words} {text:?}")))
+}
+
 /// Options of a list or a watch, valid in themselves.
 #[derive(Debug)]
 pub(crate) struct Options {

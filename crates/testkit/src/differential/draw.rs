@@ -5,7 +5,7 @@ use super::{Case, Verb};
 use crate::random::SplitMix64;
 
 /// What a list may say of its version: `resourceVersion`, `resourceVersionMatch`, `continue`.
-const LISTS: [[&str; 3]; 13] = [
+const LISTS: [[&str; 3]; 15] = [
     ["", "", ""],
     ["0", "", ""],
     ["0", "NotOlderThan", ""],
@@ -19,6 +19,8 @@ const LISTS: [[&str; 3]; 13] = [
     ["$expired", "NotOlderThan", ""],
     ["$expired", "Exact", ""],
     ["", "", "$valid"],
+    ["", "", "$expired"],
+    ["", "", "$inconsistent"],
 ];
 
 /// What a watch may say of its beginning: `resourceVersion`, `resourceVersionMatch`, `sendInitialEvents`.
@@ -55,6 +57,10 @@ const SCOPES: [&str; 2] = ["namespaced", "cluster"];
 const LIST_TIMEOUTS: [&str; 3] = ["", "5", "0"];
 const WATCH_TIMEOUTS: [&str; 2] = ["1", "2"];
 
+/// Within how long a get or a list is to be answered, which clients of today say of each; a number alone is refused. Of a watch nobody reads it.
+const DEADLINES: [&str; 16] =
+    ["", "", "", "", "", "", "", "", "", "32s", "32s", "32s", "32s", "1m0.5s", "0", "5"];
+
 /// Those of [`super::populate`], most of them there; one was deleted, and one never was.
 const NAMES: [&str; 8] = ["o-0", "o-1", "o-2", "o-0", "o-1", "o-2", "o-3", "none"];
 
@@ -90,11 +96,13 @@ fn values(verb: Verb, typed: bool, dice: &mut SplitMix64) -> Vec<(&'static str, 
     let scope = ("$scope", dice.pick(&SCOPES));
     if verb == Verb::Get {
         let version = dice.pick(&GET_VERSIONS);
-        return vec![("resourceVersion", version), ("$name", dice.pick(&NAMES)), scope, accept];
+        let name = ("$name", dice.pick(&NAMES));
+        return vec![("resourceVersion", version), ("timeout", dice.pick(&DEADLINES)), name, scope, accept];
     }
     let labels = dice.pick(&LABELS);
     let fields = if typed { dice.pick(&FIELDS) } else { dice.pick(&CUSTOM_FIELDS) };
-    let chosen = [("labelSelector", labels), ("fieldSelector", fields), scope, accept];
+    let deadline = ("timeout", dice.pick(&DEADLINES));
+    let chosen = [("labelSelector", labels), ("fieldSelector", fields), deadline, scope, accept];
     let mut values = if verb == Verb::List {
         let [version, matching, next] = dice.pick(&LISTS);
         vec![
@@ -131,11 +139,18 @@ mod tests {
             assert_eq!(drawn, Case::plausible(verb, 400, 7, true));
             assert_ne!(drawn, Case::plausible(verb, 400, 8, true));
             let values: HashSet<_> = drawn.iter().flat_map(|case| case.values.clone()).collect();
-            for form in TYPED {
-                assert!(values.contains(&("$accept", form)), "{verb:?} {form}");
+            for value in
+                TYPED.map(|form| ("$accept", form)).into_iter().chain([("timeout", "32s"), ("timeout", "5")])
+            {
+                assert!(values.contains(&value), "{verb:?} {value:?}");
             }
             let expected: &[_] = match verb {
-                Verb::List => &[("continue", "$valid"), ("resourceVersionMatch", "Exact"), ("limit", "1")],
+                Verb::List => &[
+                    ("continue", "$valid"),
+                    ("continue", "$inconsistent"),
+                    ("resourceVersionMatch", "Exact"),
+                    ("limit", "1"),
+                ],
                 Verb::Watch => {
                     &[("sendInitialEvents", "true"), ("timeoutSeconds", "2"), ("resourceVersion", "$expired")]
                 }

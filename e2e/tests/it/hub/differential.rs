@@ -58,6 +58,9 @@ const HELD_AND_GOOD: usize = 50;
 /// How many are asked at once. Watches last a second or two each, whatever else is asked.
 const AT_ONCE: usize = 80;
 
+/// How often both are asked once more what they answered with different objects of others.
+const TIMES_WRITTEN: usize = 4;
+
 /// Custom resources, in namespaces and without.
 const DEFINITIONS: &str = "
 apiVersion: apiextensions.k8s.io/v1
@@ -150,9 +153,8 @@ async fn compared(node: &HubNode, token: &str, seed: usize) -> Result<String> {
     let [real, hub] = [server, "127.0.0.1:10268"].map(|at| endpoint(&node.authority, at, token));
     let (real, hub) = (real?, hub?);
     let (mut report, mut told) = (Vec::new(), Vec::new());
-    for (root, resource, template) in subjects() {
-        let (typed, namespaced) = (root == "/api/v1", resource != "places");
-        let subject = Subject { root: root.to_owned(), resource: resource.to_owned(), namespaced, template };
+    for (subject, typed) in subjects() {
+        let resource = &*subject.resource;
         // From here on the hub watches it, and so has the history that is asked for.
         read(&hub, &subject.path(false)).await?;
         let landmarks = populate(&real, &subject).await?;
@@ -213,7 +215,12 @@ async fn compared(node: &HubNode, token: &str, seed: usize) -> Result<String> {
                 }
             }
             for pair in &pairs {
-                match pair.difference(&subject, &landmarks)? {
+                // What is written meanwhile cannot be asked again.
+                let found = match what {
+                    "written meanwhile" => pair.difference(&subject, &landmarks)?,
+                    _ => pair.settled(&subject, [&real, &hub], &landmarks).await?,
+                };
+                match found {
                     Found::Same => {}
                     Found::OfOthers => of_others += 1,
                     Found::BeforeTheHub => before_the_hub += 1,
@@ -243,14 +250,22 @@ async fn compared(node: &HubNode, token: &str, seed: usize) -> Result<String> {
     Ok(report.join("\n"))
 }
 
-/// What is asked about: where it is, and what an object of it is made of.
-fn subjects() -> [(&'static str, &'static str, Value); 5] {
+/// What is asked about: where it is, and what an object of it is made of; and whether there is protobuf of whole objects.
+fn subjects() -> impl Iterator<Item = (Subject, bool)> {
+    const CUSTOM: &str = "/apis/test.isthmus.dev/v1";
     let custom = |kind: &str| json!({"apiVersion": "test.isthmus.dev/v1", "kind": kind, "spec": {"n": 1}});
-    [
+    let subjects = [
         ("/api/v1", "services", json!({"spec": {"clusterIP": "None", "ports": [{"port": 80}]}})),
         ("/api/v1", "limitranges", json!({"spec": {"limits": [{"type": "Pod", "max": {"cpu": "1"}}]}})),
-        ("/apis/test.isthmus.dev/v1", "widgets", custom("Widget")),
-        ("/apis/test.isthmus.dev/v1", "places", custom("Place")),
+        (
+            "/apis/discovery.k8s.io/v1",
+            "endpointslices",
+            json!({"addressType": "IPv4", "endpoints": [], "ports": []}),
+        ),
+        // Built in and without namespaces, and nobody else writes them.
+        ("/apis/storage.k8s.io/v1", "storageclasses", json!({"provisioner": "isthmus.dev/none"})),
+        (CUSTOM, "widgets", custom("Widget")),
+        (CUSTOM, "places", custom("Place")),
         // Last, when the namespaces have their ServiceAccounts. Nobody schedules them, so that nobody but the test writes them.
         (
             "/api/v1",
@@ -261,7 +276,12 @@ fn subjects() -> [(&'static str, &'static str, Value); 5] {
                 "containers": [{"name": "c", "image": "isthmus.dev/busybox:1", "resources": {"limits": {"cpu": "1"}}}],
             }}),
         ),
-    ]
+    ];
+    subjects.into_iter().map(|(root, resource, template)| {
+        let namespaced = !["places", "storageclasses"].contains(&resource);
+        let subject = Subject { root: root.to_owned(), resource: resource.to_owned(), namespaced, template };
+        (subject, root != CUSTOM)
+    })
 }
 
 /// What a reader thinks of first.
@@ -336,6 +356,28 @@ impl Pair {
         self.hub.reply.status == 200 && !self.hub.headers.contains_key("audit-id")
     }
 
+    /// The same, where both are asked again as long as they differ in objects that others write: nobody writes all the time.
+    async fn settled(
+        &self,
+        subject: &Subject,
+        [real, hub]: [&Endpoint; 2],
+        landmarks: &Landmarks,
+    ) -> Result<Found> {
+        let case = &self.case;
+        let mut found = self.difference(subject, landmarks)?;
+        for _ in 0..TIMES_WRITTEN {
+            if !matches!(found, Found::OfOthers) {
+                return Ok(found);
+            }
+            let (real, hub) = tokio::try_join!(
+                ask(real, case, subject, landmarks, Common::Cluster),
+                ask(hub, case, subject, landmarks, Common::Cluster)
+            )?;
+            found = Self { case: case.clone(), real, hub }.difference(subject, landmarks)?;
+        }
+        Ok(found.lasting(case, subject, landmarks))
+    }
+
     /// What kind of difference there is, and the case.
     fn difference(&self, subject: &Subject, landmarks: &Landmarks) -> Result<Found> {
         let Self { case, real, hub } = self;
@@ -380,6 +422,20 @@ enum Found {
     BeforeTheHub,
     /// Its kind, and the case in full.
     Difference(String, String),
+}
+
+impl Found {
+    /// A difference in objects of others that was there each time is one as any.
+    fn lasting(self, case: &Case, subject: &Subject, landmarks: &Landmarks) -> Self {
+        if !matches!(self, Self::OfOthers) {
+            return self;
+        }
+        let (path, accept) = case.request(subject, landmarks);
+        Self::Difference(
+            format!("objects of others, {} times", TIMES_WRITTEN + 1),
+            format!("{path} ({accept})"),
+        )
+    }
 }
 
 /// A reply without the objects of others.

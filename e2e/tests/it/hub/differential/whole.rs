@@ -41,6 +41,9 @@ const FRESH: Duration = Duration::from_mins(2);
 const TIMES_BUSY: usize = 10;
 const BUSY: Duration = Duration::from_secs(1);
 
+/// Of so many requests the hub may have one sent once more that the API server answers.
+const BUSY_ALONE: usize = 200;
+
 /// What came of a walk, as far as it went.
 struct Walk {
     title: String,
@@ -55,6 +58,7 @@ struct Walk {
     of_others: usize,
     before_the_hub: usize,
     busy: usize,
+    busy_alone: usize,
     kinds: BTreeMap<String, (usize, String)>,
 }
 
@@ -63,6 +67,8 @@ struct Told {
     good: bool,
     held: bool,
     busy: usize,
+    /// How often the hub alone had too much to do.
+    busy_alone: usize,
     found: Found,
 }
 
@@ -120,23 +126,24 @@ async fn stretch(
 
 /// Asks both, and compares.
 async fn told(case: Case, subject: &Subject, servers: [&Endpoint; 2], landmarks: &Landmarks) -> Result<Told> {
-    let (mut said, mut busy) = (both(&case, subject, servers, landmarks).await?, 0);
+    let (mut said, mut busy, mut busy_alone) = (both(&case, subject, servers, landmarks).await?, 0, 0);
     while said.iter().any(|said| said.status == 429) && busy < TIMES_BUSY {
+        busy_alone += usize::from(said[0].status != 429);
         tokio::time::sleep(BUSY).await;
         (said, busy) = (both(&case, subject, servers, landmarks).await?, busy + 1);
     }
     let [real, hub] = said;
     let is_body = real.is_same_body(&hub, &case);
     if is_body && real.status != 200 {
-        return Ok(Told { good: false, held: false, busy, found: Found::Same });
+        return Ok(Told { good: false, held: false, busy, busy_alone, found: Found::Same });
     }
     let [real, hub] = [real, hub].map(|said| said.read(&case, landmarks, Common::Cluster));
     let good = is_good(&case, &real, landmarks)?;
     let pair = Pair { case, real, hub };
-    let found = pair.difference(subject, landmarks)?;
+    let found = pair.settled(subject, servers, landmarks).await?;
     // Of what the hub cannot know it is to answer no share.
     let good = good && !matches!(found, Found::BeforeTheHub);
-    Ok(Told { good, held: pair.is_held(), busy, found })
+    Ok(Told { good, held: pair.is_held(), busy, busy_alone, found })
 }
 
 async fn both(
@@ -166,6 +173,7 @@ impl Walk {
             of_others: 0,
             before_the_hub: 0,
             busy: 0,
+            busy_alone: 0,
             kinds: BTreeMap::new(),
         }
     }
@@ -182,6 +190,7 @@ impl Walk {
         self.held += usize::from(told.held);
         self.held_and_good += usize::from(told.held && told.good);
         self.busy += told.busy;
+        self.busy_alone += told.busy_alone;
         match told.found {
             Found::Same => {}
             Found::OfOthers => self.of_others += 1,
@@ -207,19 +216,31 @@ impl Walk {
     /// Says what came of it.
     #[allow(clippy::print_stdout, reason = "how many were asked is what the run is read for")]
     fn end(&self) -> Result<()> {
-        let Self { title, whole, asked, good, held, held_and_good, of_others, before_the_hub, busy, .. } =
-            self;
+        let Self {
+            title,
+            whole,
+            asked,
+            good,
+            held,
+            held_and_good,
+            of_others,
+            before_the_hub,
+            busy,
+            busy_alone,
+            ..
+        } = self;
         let took = self.began.elapsed().as_secs();
         println!(
             "{title}: {asked} of all {whole} combinations asked in {took} s, {good} of them with objects; the hub answered {held} by itself, \
              {held_and_good} of them with objects; {} differ, {before_the_hub} ask for what was before the hub began, and {of_others} differ in \
-             what others wrote meanwhile; {busy} were sent once more, for a server had too much to do",
+             what others wrote meanwhile; {busy} were sent once more, for a server had too much to do, {busy_alone} of them for the hub alone",
             self.differing()
         );
         for (kind, (count, _)) in &self.kinds {
             println!("  {count} x {kind}");
         }
         ensure!(of_others * 20 <= *asked, "{title}: others write too much for a comparison");
+        ensure!(busy_alone * BUSY_ALONE <= *asked, "{title}: the hub had too much to do {busy_alone} times");
         ensure!(
             *good < TELLING || held_and_good * 100 >= *good * HELD_AND_GOOD,
             "{title}: too few with objects are answered by the hub itself"
