@@ -210,8 +210,8 @@ impl ContinueToken {
     pub fn encode(&self) -> String {
         // A real server writes the slash but into a token that goes on at any version; it reads both.
         let slash = if self.rv < 0 { "" } else { "/" };
-        let token = json!({"v": "meta.k8s.io/v1", "rv": self.rv, "start": format!("{slash}{}", self.start)});
-        URL_SAFE_NO_PAD.encode(token.to_string())
+        let start = Value::from(format!("{slash}{}", self.start));
+        URL_SAFE_NO_PAD.encode(format!(r#"{{"v":"meta.k8s.io/v1","rv":{},"start":{start}}}"#, self.rv))
     }
 
     /// From text; errors in the API server's words.
@@ -246,7 +246,7 @@ mod tests {
         let captured = "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MzcyLCJzdGFydCI6Ii9jbS1hXHUwMDAwIn0";
         let token = ContinueToken { rv: 372, start: "cm-a\0".to_owned() };
         assert_eq!(ContinueToken::decode(captured).unwrap(), token);
-        assert_eq!(ContinueToken::decode(&token.encode()).unwrap(), token);
+        assert_eq!(token.encode(), captured);
         assert!(ContinueToken::decode("junk").is_err());
     }
 
