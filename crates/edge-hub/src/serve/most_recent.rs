@@ -20,8 +20,9 @@ const PROOF: Duration = Duration::from_secs(3);
 /// How long a stream is waited for to be told of what was written through the hub.
 const TOLD: Duration = Duration::from_secs(1);
 
-/// A silence by which it is known that nothing was missed, and the answer after it.
-const CATCHES_UP: Duration = Duration::from_secs(4);
+/// How long a watch waits while what happened during a cut is told, before its client is to ask again. Over a line on which that takes longer a state of its own
+/// would take longer still.
+const CATCHES_UP: Duration = Duration::from_secs(30);
 
 /// How long an upstream watch takes to go on from what is held, over a link that is no worse than most.
 const RESUMES: Duration = Duration::from_secs(1);
@@ -112,12 +113,12 @@ impl Asked<'_> {
         verdict()
     }
 
-    /// Waits while the upstream watch has yet to tell what happened during a cut, as long as it takes to know that nothing did: a watch that is handed on
-    /// crosses the link for its reader alone for as long as it lasts.
-    pub(super) async fn catches_up(&self, subscription: &Subscription) {
+    /// Waits while the upstream watch has yet to tell what happened during a cut, and says whether it has: a watch that is handed on crosses the link for its reader
+    /// alone for as long as it lasts, on top of what is being told.
+    pub(super) async fn catches_up(&self, subscription: &Subscription) -> bool {
         let policy = self.hub.sharing.load().freshness(&self.key().resource);
         if !matches!(policy, Policy::Bounded(_)) || self.filter.is_some() || !self.goes_on {
-            return;
+            return true;
         }
         let mut progress = subscription.progress();
         let is_refused = |progress: &Progress| matches!(progress, Progress::Refused(_));
@@ -131,7 +132,7 @@ impl Asked<'_> {
                 }
             }
         };
-        let _ = timeout(CATCHES_UP, told).await;
+        timeout(CATCHES_UP, told).await.is_ok()
     }
 
     /// Waits a moment for what was written through the hub before, to that object if it is about one. Says whether the subscription has it, or nobody

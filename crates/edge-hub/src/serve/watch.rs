@@ -105,7 +105,9 @@ pub(super) async fn answer(asked: &Asked<'_>, request: WatchRequest) -> Result<R
 async fn verdict(asked: &Asked<'_>, subscription: &Subscription, start: &WatchStart, first: bool) -> Verdict {
     match start {
         WatchStart::Initial { most_recent: true, .. } | WatchStart::Live { most_recent: true } => {
-            asked.catches_up(subscription).await;
+            if !asked.catches_up(subscription).await {
+                return Verdict::Unavailable;
+            }
             asked.most_recent(subscription, first).await
         }
         WatchStart::Initial { at_least: Some(_), .. } | WatchStart::After(_) => {

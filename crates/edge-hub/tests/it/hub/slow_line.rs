@@ -21,6 +21,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::site::{JSON, Lines, SERVICES, SOON, Site, WIDGETS, get, names, service, widget};
 
+/// With the whole state.
+const INITIAL: &str = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+
 /// What a loaded machine may add to a time that is promised.
 const SLACK: Duration = Duration::from_secs(1);
 
@@ -107,13 +110,11 @@ async fn shown(site: &Site, path: &str) -> (String, bool, bool) {
     (service["spec"]["selector"]["n"].as_str().unwrap_or_default().to_owned(), is_old, is_held)
 }
 
-/// The connection is alive, and has still to carry most of what changed during a cut.
-#[tokio::test]
-async fn what_comes_slowly_after_a_cut_is_not_current_before_it_has_come() {
-    const LAST: u64 = 60;
-    let initial = format!(
-        "{SERVICES}?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
-    );
+/// The Service's last `n`.
+const LAST: u64 = 60;
+
+/// A site whose Service changed so often during a cut.
+async fn changed_meanwhile() -> Site {
     let site = Site::started().await;
     let cluster = site.server.cluster();
     cluster.create("services", changed(0)).unwrap();
@@ -123,6 +124,14 @@ async fn what_comes_slowly_after_a_cut_is_not_current_before_it_has_come() {
     for n in 1..=LAST {
         cluster.update("services", &changed(n)).unwrap();
     }
+    site
+}
+
+/// The connection is alive, and has still to carry most of what changed during a cut.
+#[tokio::test]
+async fn what_comes_slowly_after_a_cut_is_not_current_before_it_has_come() {
+    let initial = format!("{SERVICES}?watch=1&{INITIAL}");
+    let site = changed_meanwhile().await;
     let friend = site.secure(Some(site.authority.client(&User::new("friend", &[])).unwrap()));
     site.server.heal();
     site.server.throttle(Some(30_000));
@@ -158,10 +167,32 @@ async fn what_comes_slowly_after_a_cut_is_not_current_before_it_has_come() {
     .await;
 }
 
+/// A watch of one's own would carry the state over a line that is busy with what changed, and stay.
+#[tokio::test]
+async fn watches_that_begin_meanwhile_open_no_streams_of_their_own() {
+    let path = format!("{SERVICES}?watch=1&{INITIAL}");
+    let site = changed_meanwhile().await;
+    site.server.heal();
+    site.server.throttle(Some(30_000));
+    site.linked().await;
+    let began = Instant::now();
+    let watches = (0..6).map(|_| async {
+        let mut watch = Lines::open(&site.plain(), &path).await;
+        let first = watch.next().await.unwrap();
+        (first["object"]["spec"]["selector"]["n"].clone(), watch)
+    });
+    let watches = futures::future::join_all(watches).await;
+    // Longer than it takes to know that nothing happened.
+    assert!(began.elapsed() > Duration::from_secs(5), "the line is not thin: {:?}", began.elapsed());
+    for (n, _) in &watches {
+        assert_eq!(*n, LAST.to_string());
+    }
+    assert_eq!(site.upstream_watches(SERVICES), 1);
+}
+
 /// What changes while a list is on its way comes after it, over a line that takes its time for both.
 #[tokio::test]
 async fn what_changes_while_a_first_list_is_on_its_way_is_not_taken_as_told() {
-    const LAST: u64 = 60;
     let mut site = Site::new().await;
     let file = site.log_file().with_extension("yaml");
     std::fs::write(&file, "freshness: { example.com/v1/widgets: bounded:1 }\n").unwrap();
