@@ -167,7 +167,7 @@ async fn measure(
     figures.extend(lists(client, &running).await?);
     let (of_watchers, cut_by_events) = told::events(client, hub, objects, changes).await?;
     figures.extend(of_watchers);
-    figures.push(disk::of_one_stream(client, &running, objects).await?);
+    figures.push(disk::of_one_stream(client, &running, objects, spread / 3).await?);
     let (without_link, cut_by_link) = cut(client, &running, relay, objects, changes).await?;
     figures.push(without_link);
     let cut = float((cut_by_events + cut_by_link) as u64);

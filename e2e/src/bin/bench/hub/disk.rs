@@ -17,9 +17,6 @@ use crate::report::Figure;
 /// How many objects change each second.
 const RATE: u32 = 20;
 
-/// How many Services change, all of one stream.
-const CHANGES: usize = 600;
-
 /// Over how many streams as many changes are spread: each has its own file, and its own pages. `ConfigMaps` are never shared, so that those of each
 /// namespace are a stream.
 const STREAMS: usize = 10;
@@ -33,12 +30,18 @@ const DATA: usize = 1000;
 /// How long until what was changed is on the disk, and its files are in order: that follows with the sync after the next.
 const STORED: Duration = Duration::from_secs(11);
 
-/// Changes of one stream. It is over before any of its files are rewritten.
-pub(super) async fn of_one_stream(client: &Client, running: &Running, objects: usize) -> Result<Figure> {
+/// Changes of one stream, for so long: in three minutes its files are rewritten as well.
+pub(super) async fn of_one_stream(
+    client: &Client,
+    running: &Running,
+    objects: usize,
+    during: Duration,
+) -> Result<Figure> {
     let length = length(running, &load::path(0)).await?;
-    let changes = async || load::change_slowly(client, objects, CHANGES, RATE).await;
+    let count = usize::try_from(during.as_secs())? * RATE as usize;
+    let changes = async || load::change_slowly(client, objects, count, RATE).await;
     let written = written(running, changes).await?;
-    let given = float((length * CHANGES) as u64);
+    let given = float((length * count) as u64);
     Ok(Figure::new("disk_bytes_per_changed_byte", written / given).target(2.0))
 }
 

@@ -70,7 +70,7 @@ impl Kit {
 
     /// Starts the hub and waits until it holds all.
     async fn hold(&self) -> Result<Running> {
-        let running = self.node.start()?;
+        let running = self.node.start_first()?;
         self.held(&running, Duration::from_mins(2)).await?;
         Ok(running)
     }
@@ -177,7 +177,7 @@ pub(super) async fn growth(hub: &Path, sizes: &[usize]) -> Result<Vec<Figure>> {
         kit.relay.cut();
         running.kill().await?;
         let began = Instant::now();
-        let running = kit.node.start()?;
+        let running = kit.node.start_first()?;
         let restart = kit.held(&running, Duration::from_mins(1)).await?.duration_since(began);
         running.kill().await?;
         kit.node.remove()?;

@@ -95,15 +95,23 @@ impl Node {
         })
     }
 
-    /// Starts the hub and does not wait for it.
+    /// Starts the hub as any program, and does not wait for it.
     pub(super) fn start(&self) -> Result<Running> {
+        self.start_by(Command::new(&self.binary))
+    }
+
+    /// The same before the benchmark's writers, which are no part of its node, as its clients are.
+    pub(super) fn start_first(&self) -> Result<Running> {
+        let mut command = Command::new(instrument::FIRST[0]);
+        command.args(&instrument::FIRST[1..]).arg(&self.binary);
+        self.start_by(command)
+    }
+
+    fn start_by(&self, mut command: Command) -> Result<Running> {
         let Self { binary, folder, proxy, secure, admin, server, authority: _ } = self;
         let file = |name: &str| folder.join(name).display().to_string();
         let log = std::fs::File::create(folder.join("log"))?;
-        // Before the benchmark's writers, which are no part of its node, as its clients are.
-        let child = Command::new(instrument::FIRST[0])
-            .args(&instrument::FIRST[1..])
-            .arg(binary)
+        let child = command
             .args(["run", "--node-name", "bench", "--server-addr", server])
             .args(["--ca-file", &file("ca.crt"), "--client-cert-file", &file("client.crt")])
             .args(["--client-key-file", &file("client.key"), "--root-dir", &file("root")])

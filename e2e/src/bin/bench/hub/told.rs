@@ -66,7 +66,7 @@ pub(super) async fn events(
     let tap = Tap::start(server.clone(), &certificates).await?;
     let [_, certificate, key] = certificates;
     let node = Node::with(hub, tap.address(), [tap.authority().to_owned(), certificate, key]).await?;
-    let running = node.start()?;
+    let running = node.start_first()?;
     let https = node.https(&accounts::account("bench-0").await?)?;
     let measured = watched(client, &server, (&tap, &running, https), objects, changes).await;
     let measured = measured.with_context(|| format!("the hub said last:\n{}", node.log()))?;
