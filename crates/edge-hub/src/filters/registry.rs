@@ -183,9 +183,17 @@ impl Filters {
         self.shown.lock().goes_on(reader, filter, at)
     }
 
-    /// A reader that saw the whole through `before` is being told what `now` shows otherwise at that version.
-    pub fn retell(&self, reader: &str, before: Option<&Filter>, now: Option<&Filter>, at: ResourceVersion) {
-        self.shown.lock().retell(reader, before, now, at);
+    /// A reader that saw the whole through `before` is being told what `now` shows otherwise at that version. Says whether something is to be stored.
+    pub fn retell(
+        &self,
+        reader: &str,
+        before: Option<&Filter>,
+        now: Option<&Filter>,
+        at: ResourceVersion,
+    ) -> bool {
+        let mut shown = self.shown.lock();
+        shown.retell(reader, before, now, at);
+        shown.has_changed()
     }
 
     /// Who saw what, to be stored, if it changed since the last call.
