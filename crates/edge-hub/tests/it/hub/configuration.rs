@@ -1,7 +1,11 @@
 //! Filters and configuration as clients see them, over HTTP: what the ConfigMaps `yurt-hub-cfg` and `leader-hub-<pool>` say holds at
 //! once, and clients are told what they are shown otherwise.
 
-use std::{fs, time::Duration};
+use std::{
+    cell::Cell,
+    fs,
+    time::{Duration, Instant},
+};
 
 use http::{Request, header};
 use serde_json::{Value, json};
@@ -9,7 +13,7 @@ use testkit::api_server::{Cluster, Kind};
 
 use super::site::{
     JSON, Lines, SERVICES, Site, get, list_of_component, names, of_component, one_is_the_clouds, service,
-    version, with_configuration,
+    twice_within, version, with_configuration,
 };
 
 pub(super) const SLICES: &str = "/apis/discovery.k8s.io/v1/endpointslices";
@@ -275,13 +279,43 @@ async fn watch_slices(site: &Site, from: u64) -> Lines {
     Lines::of(site.plain().ask(request, String::new()).await.unwrap())
 }
 
+/// Waits until it is on the disk who was shown what until now: all of it is stored at once, and who is shown that namespace is the last.
+async fn shown_is_stored(site: &Site, namespace: &str) {
+    let of_namespace = format!("/namespaces/{namespace}/endpointslices");
+    let path = SLICES.replace("/endpointslices", &of_namespace);
+    list_of_component(&site.plain(), "kube-proxy", &path).await;
+    site.until("it is stored", async || {
+        // One of the documents, of which each says its own name.
+        let documents = fs::read_dir(site.file("root/store/blobs")).unwrap().map(|file| file.unwrap().path());
+        documents.filter(|path| path.extension().is_some_and(|extension| extension == "blob")).any(|path| {
+            let stored = fs::read(path).unwrap_or_default();
+            let stored = String::from_utf8_lossy(&stored);
+            stored.contains("shown") && stored.contains(&of_namespace)
+        })
+    })
+    .await;
+}
+
+/// A hub that is killed a moment after a list knows of it. Housekeeping, every two seconds, is seldom so soon, and never twice in a row.
+#[tokio::test]
+async fn a_list_is_stored_at_once() {
+    let site = with_topology().await;
+    let lists = Cell::new(0);
+    twice_within(Duration::from_millis(500), async || {
+        lists.set(lists.get() + 1);
+        let began = Instant::now();
+        shown_is_stored(&site, &format!("list-{}", lists.get())).await;
+        began.elapsed()
+    })
+    .await;
+}
+
 /// `kill -9` is no more than a closed connection, for clients that are shown a part as well.
 #[tokio::test]
 async fn a_filtered_watch_goes_on_after_a_restart_unless_its_view_is_another() {
     let mut site = with_topology().await;
     let mut from = version(&list_of_component(&site.plain(), "kube-proxy", SLICES).await);
-    // What was shown is stored every two seconds.
-    tokio::time::sleep(Duration::from_millis(2500)).await;
+    shown_is_stored(&site, "last").await;
     for cut in [false, true] {
         site.kill();
         if cut {
@@ -433,8 +467,7 @@ async fn nothing_is_shown_unfiltered_while_it_is_not_known_what_filters_look_at(
 async fn a_hub_that_was_killed_knows_what_it_told_though_the_view_is_as_before() {
     let mut site = with_topology().await;
     let from = version(&list_of_component(&site.plain(), "kube-proxy", SLICES).await);
-    // Until the list is stored.
-    tokio::time::sleep(Duration::from_millis(2500)).await;
+    shown_is_stored(&site, "last").await;
     let mut watch = watch_slices(&site, from).await;
     write(&site, "nodepools.apps.openyurt.io", &pool(&["n"]));
     let (_, nodes, _, at) = told_anew(&mut watch).await;
