@@ -101,16 +101,16 @@ impl Filters {
         self.state.lock().rules.enabled.contains(&name)
     }
 
-    /// Waits for a while, after the start, until what filters look at was read, or cannot be. Whether it was.
+    /// Waits for a while, after the start, until what filters look at was read, or cannot be. Whether that is so.
     pub async fn settled(&self) -> bool {
         timeout(SETTLE, self.settled.subscribe().wait_for(|settled| *settled))
             .await
             .is_ok_and(|seen| seen.is_ok())
     }
 
-    /// Says that what filters look at was read, or cannot be.
-    pub fn settle(&self) {
-        self.settled.send_if_modified(|settled| !std::mem::replace(settled, true));
+    /// Says whether what filters look at was read, or cannot be.
+    pub fn settle(&self, is_settled: bool) {
+        self.settled.send_if_modified(|settled| std::mem::replace(settled, is_settled) != is_settled);
     }
 
     /// What filters look at now.
