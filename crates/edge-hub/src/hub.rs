@@ -23,6 +23,7 @@ use crate::{
     node_metric::Said,
     offline::{documents::Documents, tables::Tables},
     own_writes::OwnWrites,
+    queue::Queue,
     run::{Lifetimes, Sharing},
     storage::Storage,
     subscriptions::{Carrier, Owner, Subscriptions},
@@ -33,6 +34,12 @@ use crate::{
 
 /// Under which name it is stored who was shown what.
 pub(crate) const SHOWN: &str = "shown";
+
+/// How long anybody waits until that is stored.
+const STORED: Duration = Duration::from_secs(1);
+
+/// How many may wait for that; it is stored by housekeeping, too.
+const STORING: usize = 4096;
 
 /// The parts of a running hub.
 pub struct Hub {
@@ -78,6 +85,8 @@ pub struct Hub {
     pub tunnel: Option<Arc<State>>,
     /// What was written through the hub a moment ago.
     pub own_writes: OwnWrites,
+    /// Who has it stored who was shown what: one at a time, for which no thread of the others waits.
+    pub(crate) storing: Queue,
 }
 
 /// A caller whose name is known.
@@ -97,6 +106,18 @@ impl Named {
 }
 
 impl Hub {
+    /// A queue for [`Hub::shown_is_stored`].
+    pub(crate) fn storing() -> Queue {
+        Queue::new(1, STORING)
+    }
+
+    /// Has it stored who was shown what, until the disk has it. A disk that stands still holds nobody up for long.
+    pub(crate) async fn shown_is_stored(self: &Arc<Self>) {
+        let hub = self.clone();
+        // What it does not take in time it takes later, or with the next turn.
+        let _ = self.storing.take_turn_within(STORED, move || hub.store_shown()).await;
+    }
+
     /// Stores who was shown what, if that is other than when it was last stored. Waits for the disk.
     pub fn store_shown(&self) {
         self.storage.exclusively(|storage| {

@@ -51,10 +51,21 @@ impl Queue {
         });
         looked.await.ok()
     }
+
+    /// The same, and nobody waits for it any longer than `patience`: what has its turn by then is done all the same.
+    pub(crate) async fn take_turn_within<T: Send + 'static>(
+        &self,
+        patience: Duration,
+        look: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        timeout(patience, self.take_turn(patience, look)).await.ok()?
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
     use futures::FutureExt;
 
     use super::*;
@@ -80,5 +91,29 @@ mod tests {
         drop(end);
         let _done = queue.turns.acquire().await.unwrap();
         assert_eq!(queue.places.available_permits(), 3, "and no place is lost");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn however_many_wait_for_a_disk_that_stands_still_one_takes_a_thread() {
+        const PATIENCE: Duration = Duration::from_secs(1);
+        let queue = Queue::new(1, 100);
+        let begun = Arc::new(AtomicUsize::new(0));
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let mut first = Box::pin(queue.take_turn_within(PATIENCE, move || ended.recv().is_err()));
+        assert!((&mut first).now_or_never().is_none());
+        for _ in 0..3 {
+            let store = || {
+                let begun = begun.clone();
+                Box::pin(queue.take_turn_within(PATIENCE, move || begun.fetch_add(1, Relaxed)))
+            };
+            let mut waiting: Vec<_> = (0..30).map(|_| store()).collect();
+            assert!(waiting.iter_mut().all(|waiting| waiting.now_or_never().is_none()));
+            tokio::time::advance(PATIENCE * 2).await;
+            assert!(waiting.iter_mut().all(|waiting| waiting.now_or_never() == Some(None)), "it goes on");
+        }
+        assert_eq!(first.now_or_never(), Some(None), "and so does who has its turn");
+        assert_eq!(begun.load(Relaxed), 0);
+        drop(end);
+        assert_eq!(queue.take_turn_within(PATIENCE, || ()).await, Some(()), "it goes on when the disk does");
     }
 }

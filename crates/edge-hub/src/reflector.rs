@@ -50,7 +50,7 @@ const SHORT: Duration = Duration::from_secs(1);
 
 /// How long the API server says that there is no such resource before what is held of it is withdrawn, from the disk too: one that
 /// has just started may not know its custom resources yet.
-const WITHDRAWN: Duration = Duration::from_secs(5);
+pub(crate) const WITHDRAWN: Duration = Duration::from_secs(5);
 
 /// Runs subscriptions against one upstream and one store.
 #[derive(Clone)]

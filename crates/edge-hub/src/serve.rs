@@ -215,7 +215,7 @@ pub(crate) fn place(path: &ResourcePath) -> Option<Box<str>> {
     path.namespace.clone().filter(|_| !core || path.namespace != path.name)
 }
 
-/// The filter that a request passes through, once it is known what filters look at. Before that it would show what is to be hidden.
+/// The filter that a request passes through, if it looks at the cluster once that is known. Before that it would show what is to be hidden.
 async fn filter(
     hub: &Hub,
     client: &Client,
@@ -226,14 +226,14 @@ async fn filter(
         let namespace = path.namespace.as_deref().unwrap_or_default();
         hub.filters.choose(client, verb, &path.resource, namespace)
     };
-    if choose().is_none() {
-        return Ok(None);
+    let hides = |chosen: Option<&Arc<Filter>>| chosen.is_some_and(|filter| filter.looks_at_the_cluster());
+    let chosen = choose();
+    if !hides(chosen.as_ref()) {
+        return Ok(chosen);
     }
     let is_settled = hub.filters.settled().await;
     let chosen = choose();
-    let hides = chosen.as_ref().is_some_and(|filter| filter.looks_at_the_cluster());
-    // Without a link what is known is as good as it gets.
-    if is_settled || !hides || !hub.upstream.is_up() {
+    if is_settled || !hides(chosen.as_ref()) {
         return Ok(chosen);
     }
     Err(Box::new(busy("what filters of this client look at has not been read yet")))

@@ -22,6 +22,7 @@ use watch_cache::{Cursor, Delivery, Scope, Selects, Step};
 use super::{FilterName, PodAccess, Topology, internal_addresses};
 use crate::{
     hub::Hub,
+    reflector::WITHDRAWN,
     subscriptions::{Key, Owner, Progress, Subscription},
 };
 
@@ -91,14 +92,15 @@ impl Following {
     async fn run(mut self) {
         let mut link = self.hub.upstream.state();
         let mut revision = self.hub.filters.revision();
-        let mut has_settled = false;
+        let (mut has_settled, mut is_known) = (false, false);
         loop {
             revision.borrow_and_update();
             self.read();
+            let now = Instant::now();
             let access = self.access.borrow_and_update().clone();
             // Until it is known who else is in the pool that the node came to, it is shown as in the one that it left, for a while: clients would be sent
             // to all endpoints meanwhile.
-            let knows_pool = !has_settled || self.node_pool.is_settled() || self.came.elapsed() >= KNOWN;
+            let knows_pool = !has_settled || self.node_pool.is_known(now) || self.came.elapsed() >= KNOWN;
             self.hub.filters.change_view(|view| {
                 view.send_pods(&access, &self.internal);
                 if knows_pool {
@@ -111,15 +113,21 @@ impl Following {
                     view.topology = Arc::new(self.topology.clone());
                 }
             });
-            let known =
-                self.services.is_settled() && self.own_node.is_settled() && self.node_pool.is_settled();
+            // Of the NodePool any refusal counts: where what converts NodePools is down the API server fails for as long.
+            is_known |= self.services.is_known(now)
+                && self.own_node.is_known(now)
+                && (self.node_pool.is_known(now) || self.node_pool.refusal().is_some());
+            // While there is no link, what is held is as good as it gets.
             let has_services = self.services.key.is_none() || self.services.has_read();
-            if known || !self.hub.upstream.is_up() && has_services {
-                has_settled = true;
-                self.hub.filters.settle();
-            }
+            let is_settled = is_known || has_services && !self.hub.upstream.is_up();
+            has_settled |= is_settled;
+            self.hub.filters.settle(is_settled);
+            let sources = [&self.services, &self.own_node, &self.node_pool];
+            let unknown = sources.into_iter().filter(|source| !source.is_known(now));
+            let lasts = unknown.filter_map(Source::lasts_from).min();
             tokio::select! {
                 () = sleep_until(self.came + KNOWN), if !knows_pool => {}
+                () = sleep_until(lasts.unwrap_or(now)), if lasts.is_some() => {}
                 () = self.services.changed() => {}
                 () = self.own_node.changed() => {}
                 () = self.node_pool.changed() => {}
@@ -232,6 +240,8 @@ struct Reader {
     changes: watch::Receiver<u64>,
     progress: watch::Receiver<Progress>,
     cursor: Option<Cursor<All>>,
+    /// Since when the API server has refused it for a reason that may last.
+    refused: Option<Instant>,
 }
 
 impl Source {
@@ -258,12 +268,17 @@ impl Source {
                 progress: subscription.progress(),
                 subscription,
                 cursor: None,
+                refused: None,
             });
         }
         let Some(reader) = &mut self.reader else { return };
         // Before the cache is looked at: a change after that wakes us again.
         reader.changes.borrow_and_update();
-        reader.progress.borrow_and_update();
+        let may_last = {
+            let progress = reader.progress.borrow_and_update();
+            progress.is_gone() || progress.is_unauthorized()
+        };
+        reader.refused = reader.refused.filter(|_| may_last).or_else(|| may_last.then(Instant::now));
         loop {
             let Reader { subscription, cursor, .. } = reader;
             if cursor.is_none() {
@@ -322,10 +337,15 @@ impl Source {
         }
     }
 
-    /// Whether it was read, or the API server refuses, or there is nothing to read.
-    pub(crate) fn is_settled(&self) -> bool {
-        let refused = |reader: &Reader| matches!(*reader.progress.borrow(), Progress::Refused(_));
-        self.key.is_none() || self.has_read() || self.reader.as_ref().is_some_and(refused)
+    /// Whether it was read, or there is nothing to read, or the API server has refused it for long enough: one that has just started knows neither all
+    /// rights nor all resources, and one that has too much to do says so.
+    fn is_known(&self, now: Instant) -> bool {
+        self.key.is_none() || self.has_read() || self.lasts_from().is_some_and(|from| from <= now)
+    }
+
+    /// From when on a refusal will have lasted.
+    fn lasts_from(&self) -> Option<Instant> {
+        Some(self.reader.as_ref()?.refused? + WITHDRAWN)
     }
 
     /// Why the API server does not give it, if it does not.

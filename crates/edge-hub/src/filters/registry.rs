@@ -101,16 +101,16 @@ impl Filters {
         self.state.lock().rules.enabled.contains(&name)
     }
 
-    /// Waits for a while, after the start, until what filters look at was read, or cannot be. Whether it was.
+    /// Waits for a while, after the start, until what filters look at was read, or cannot be. Whether that is so.
     pub async fn settled(&self) -> bool {
         timeout(SETTLE, self.settled.subscribe().wait_for(|settled| *settled))
             .await
             .is_ok_and(|seen| seen.is_ok())
     }
 
-    /// Says that what filters look at was read, or cannot be.
-    pub fn settle(&self) {
-        self.settled.send_if_modified(|settled| !std::mem::replace(settled, true));
+    /// Says whether what filters look at was read, or cannot be.
+    pub fn settle(&self, is_settled: bool) {
+        self.settled.send_if_modified(|settled| std::mem::replace(settled, is_settled) != is_settled);
     }
 
     /// What filters look at now.
@@ -183,9 +183,17 @@ impl Filters {
         self.shown.lock().goes_on(reader, filter, at)
     }
 
-    /// A reader that saw the whole through `before` is being told what `now` shows otherwise at that version.
-    pub fn retell(&self, reader: &str, before: Option<&Filter>, now: Option<&Filter>, at: ResourceVersion) {
-        self.shown.lock().retell(reader, before, now, at);
+    /// A reader that saw the whole through `before` is being told what `now` shows otherwise at that version. Says whether something is to be stored.
+    pub fn retell(
+        &self,
+        reader: &str,
+        before: Option<&Filter>,
+        now: Option<&Filter>,
+        at: ResourceVersion,
+    ) -> bool {
+        let mut shown = self.shown.lock();
+        shown.retell(reader, before, now, at);
+        shown.has_changed()
     }
 
     /// Who saw what, to be stored, if it changed since the last call.

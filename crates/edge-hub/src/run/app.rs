@@ -221,6 +221,7 @@ impl App {
             tasks,
             tunnel: tunnel.as_ref().map(|tunnel| tunnel.state.clone()),
             own_writes: OwnWrites::default(),
+            storing: Hub::storing(),
         };
         let hub = Arc::new(hub);
         metrics.registry().register_collector(Box::new(HubCollector::new(&hub)));

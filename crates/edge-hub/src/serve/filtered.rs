@@ -131,7 +131,7 @@ impl Asked<'_> {
         if self.hub.filters.show(&self.reader, self.filter.as_deref(), at, place) {
             // At once, though nobody waits for it: a hub that was killed would know less than was shown.
             let hub = self.hub.clone();
-            drop(tokio::task::spawn_blocking(move || hub.store_shown()));
+            self.hub.tasks.spawn(async move { hub.shown_is_stored().await });
         }
     }
 }

@@ -1,7 +1,11 @@
 //! Filters and configuration as clients see them, over HTTP: what the ConfigMaps `yurt-hub-cfg` and `leader-hub-<pool>` say holds at
 //! once, and clients are told what they are shown otherwise.
 
-use std::{fs, time::Duration};
+use std::{
+    cell::Cell,
+    fs,
+    time::{Duration, Instant},
+};
 
 use http::{Request, header};
 use serde_json::{Value, json};
@@ -9,7 +13,7 @@ use testkit::api_server::{Cluster, Kind};
 
 use super::site::{
     JSON, Lines, SERVICES, Site, get, list_of_component, names, of_component, one_is_the_clouds, service,
-    version, with_configuration,
+    twice_within, version, with_configuration,
 };
 
 pub(super) const SLICES: &str = "/apis/discovery.k8s.io/v1/endpointslices";
@@ -275,13 +279,43 @@ async fn watch_slices(site: &Site, from: u64) -> Lines {
     Lines::of(site.plain().ask(request, String::new()).await.unwrap())
 }
 
+/// Waits until it is on the disk who was shown what until now: all of it is stored at once, and who is shown that namespace is the last.
+async fn shown_is_stored(site: &Site, namespace: &str) {
+    let of_namespace = format!("/namespaces/{namespace}/endpointslices");
+    let path = SLICES.replace("/endpointslices", &of_namespace);
+    list_of_component(&site.plain(), "kube-proxy", &path).await;
+    site.until("it is stored", async || {
+        // One of the documents, of which each says its own name.
+        let documents = fs::read_dir(site.file("root/store/blobs")).unwrap().map(|file| file.unwrap().path());
+        documents.filter(|path| path.extension().is_some_and(|extension| extension == "blob")).any(|path| {
+            let stored = fs::read(path).unwrap_or_default();
+            let stored = String::from_utf8_lossy(&stored);
+            stored.contains("shown") && stored.contains(&of_namespace)
+        })
+    })
+    .await;
+}
+
+/// A hub that is killed a moment after a list knows of it. Housekeeping, every two seconds, is seldom so soon, and never twice in a row.
+#[tokio::test]
+async fn a_list_is_stored_at_once() {
+    let site = with_topology().await;
+    let lists = Cell::new(0);
+    twice_within(Duration::from_millis(500), async || {
+        lists.set(lists.get() + 1);
+        let began = Instant::now();
+        shown_is_stored(&site, &format!("list-{}", lists.get())).await;
+        began.elapsed()
+    })
+    .await;
+}
+
 /// `kill -9` is no more than a closed connection, for clients that are shown a part as well.
 #[tokio::test]
 async fn a_filtered_watch_goes_on_after_a_restart_unless_its_view_is_another() {
     let mut site = with_topology().await;
     let mut from = version(&list_of_component(&site.plain(), "kube-proxy", SLICES).await);
-    // What was shown is stored every two seconds.
-    tokio::time::sleep(Duration::from_millis(2500)).await;
+    shown_is_stored(&site, "last").await;
     for cut in [false, true] {
         site.kill();
         if cut {
@@ -428,13 +462,122 @@ async fn nothing_is_shown_unfiltered_while_it_is_not_known_what_filters_look_at(
     assert_eq!(slice(&asked("kube-proxy").await.1).0, ["n", "m"]);
 }
 
+/// What a component is answered that asks for slices of any version.
+async fn slices_of(site: &Site, component: &str) -> (u16, Value) {
+    let request = of_component(component, &format!("{SLICES}?resourceVersion=0"));
+    let mut answer = site.plain().ask(request, String::new()).await.unwrap();
+    let body = answer.bytes().await.unwrap();
+    (answer.status.as_u16(), serde_json::from_slice(&body).unwrap())
+}
+
+/// An API server that has just started, or has too much to do, says nothing of what is to be hidden: with a link that breaks as well, and without one what is
+/// held counts. Services or the own Node are below that path; of the slice's endpoints these are shown without a link.
+async fn is_told_to_wait(below: &str, without_link: Option<&[&str]>) {
+    let mut site = Site::new().await;
+    let cluster = site.server.cluster().clone();
+    with_topology_in(&cluster);
+    let labels = json!({ "apps.openyurt.io/nodepool": "shop" });
+    cluster.create("nodes", json!({ "metadata": { "name": "n", "labels": labels } })).unwrap();
+    site.server.fail(below, 503);
+    site.start();
+    site.linked().await;
+    site.until("slices are held", async || slices_of(&site, "somebody").await.0 == 200).await;
+    for breaks in [false, true] {
+        if breaks {
+            site.server.reset_connections();
+            site.linked().await;
+        }
+        let (status, body) = slices_of(&site, "kube-proxy").await;
+        assert_eq!(status, 429, "{body}");
+        assert!(body["message"].as_str().unwrap().contains("filters"), "{body}");
+    }
+    site.server.cut();
+    site.offline().await;
+    assert_eq!(slices_of(&site, "somebody").await.0, 200);
+    let (status, body) = slices_of(&site, "kube-proxy").await;
+    assert_eq!((status == 200).then(|| slice(&body).0).as_deref(), without_link, "{status} {body}");
+    site.server.heal();
+    site.until("all is known", async || {
+        let (status, body) = slices_of(&site, "kube-proxy").await;
+        let shown = if status == 200 { slice(&body).0 } else { Vec::new() };
+        assert!(!shown.contains(&"far"), "{body}");
+        shown == ["n", "m"]
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn nothing_is_shown_unfiltered_while_services_are_refused_for_a_moment() {
+    is_told_to_wait(SERVICES, None).await;
+}
+
+/// It would be taken for a pool of itself.
+#[tokio::test]
+async fn nothing_is_shown_by_a_pool_that_is_not_known_while_the_node_is_refused_for_a_moment() {
+    is_told_to_wait("/api/v1/nodes", Some(&["n"])).await;
+}
+
+/// A hub without the right to read Services has no topology to go by, and keeps nobody waiting for good.
+#[tokio::test]
+async fn a_refusal_that_lasts_keeps_nobody_waiting() {
+    let mut site = Site::new().await;
+    let cluster = site.server.cluster().clone();
+    with_topology_in(&cluster);
+    cluster.access().set_authorizer(|asked| asked.resource != "services");
+    site.set("--nodepool-name", "shop");
+    let began = Instant::now();
+    site.start();
+    site.linked().await;
+    site.until("it has lasted", async || slices_of(&site, "kube-proxy").await.0 == 200).await;
+    assert!(began.elapsed() >= Duration::from_secs(5), "{:?}", began.elapsed());
+    assert_eq!(slice(&slices_of(&site, "kube-proxy").await.1).0, ["n", "m", "far"]);
+    cluster.access().set_authorizer(|_| true);
+    site.until("Services are read", async || slice(&slices_of(&site, "kube-proxy").await.1).0 == ["n", "m"])
+        .await;
+}
+
+/// Each read of a kubelet would take five seconds.
+#[tokio::test]
+async fn filters_that_look_at_nothing_of_the_cluster_do_not_wait_for_it() {
+    let mut site = Site::new().await;
+    let serving = site.authority.server(&["127.0.0.1", "10.0.0.5", "kubernetes.default.svc"]).unwrap();
+    fs::write(site.file("hub.crt"), serving.certificate_pem).unwrap();
+    fs::write(site.file("hub.key"), serving.key_pem).unwrap();
+    site.set("--secure-bind-address", "0.0.0.0");
+    let addresses = json!([{ "type": "InternalIP", "address": "10.0.0.5" }]);
+    write(&site, "nodes", &json!({ "metadata": { "name": "n" }, "status": { "addresses": addresses } }));
+    let config = json!({ "config.conf": "clientConnection:\n  kubeconfig: /kubeconfig.conf\n" });
+    write(&site, CONFIG_MAPS, &config_map("kube-proxy", &config));
+    site.server.fail(SERVICES, 503);
+    site.start();
+    site.linked().await;
+    let hub = site.plain();
+    // Whether it is shown through the filter, and how long that took.
+    let asked = async || {
+        let began = Instant::now();
+        let request = of_component("kubelet", "/api/v1/namespaces/kube-system/configmaps/kube-proxy");
+        let mut answer = hub.ask(request, String::new()).await.unwrap();
+        let body = answer.bytes().await.unwrap();
+        assert_eq!(answer.status, 200);
+        (String::from_utf8_lossy(&body).contains("#kubeconfig"), began.elapsed())
+    };
+    site.until("pods reach the hub", async || asked().await.0).await;
+    twice_within(Duration::from_secs(1), async || {
+        let (is_filtered, took) = asked().await;
+        assert!(is_filtered);
+        took
+    })
+    .await;
+    let (status, body) = slices_of(&site, "kube-proxy").await;
+    assert_eq!(status, 429, "others wait: {body}");
+}
+
 /// What a client was told last is on the disk before it goes out: the view may be as before when the hub is back.
 #[tokio::test]
 async fn a_hub_that_was_killed_knows_what_it_told_though_the_view_is_as_before() {
     let mut site = with_topology().await;
     let from = version(&list_of_component(&site.plain(), "kube-proxy", SLICES).await);
-    // Until the list is stored.
-    tokio::time::sleep(Duration::from_millis(2500)).await;
+    shown_is_stored(&site, "last").await;
     let mut watch = watch_slices(&site, from).await;
     write(&site, "nodepools.apps.openyurt.io", &pool(&["n"]));
     let (_, nodes, _, at) = told_anew(&mut watch).await;

@@ -2,16 +2,13 @@
 //!
 //! Were it to end with 410 instead, a client of client-go would list anew only after a pause that grows with each such end.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use kube_wire::{
     request::Verb, resource::GroupVersionResource, resource_version::ResourceVersion, status::Status,
     transcode::TranscodeError,
 };
-use tokio::{
-    task::{spawn_blocking, yield_now},
-    time::timeout,
-};
+use tokio::task::yield_now;
 use tracing::debug;
 use watch_cache::{Delivery, Objects};
 
@@ -27,9 +24,6 @@ const MOST: usize = 256 << 10;
 /// After how many objects others have their turn: that have nothing to do with what changed, and that are shown by both filters.
 const PASSED: usize = 1024;
 const COMPARED: usize = 16;
-
-/// How long it may take to store what is told.
-const STORED: Duration = Duration::from_secs(1);
 
 /// How often what came meanwhile is told before.
 const TRIES: usize = 8;
@@ -96,11 +90,11 @@ impl Watch {
             }
         }
         let heard = newest.map_or(known, |newest| newest.max(known));
-        self.hub.filters.retell(&self.reader, self.filter().map(Arc::as_ref), now.as_deref(), heard);
-        // Before it goes out: a hub that was killed would take its client for one that was not told, should the view be as before when it comes back. A disk that
-        // stands still holds nobody up for long.
-        let hub = self.hub.clone();
-        let _ = timeout(STORED, spawn_blocking(move || hub.store_shown())).await;
+        let before = self.filter().map(Arc::as_ref);
+        // Before it goes out: a hub that was killed would take its client for one that was not told, should the view be as before when it comes back.
+        if self.hub.filters.retell(&self.reader, before, now.as_deref(), heard) {
+            self.hub.shown_is_stored().await;
+        }
         self.cursor.selects_mut().set_filter(now);
         None
     }
