@@ -8,7 +8,7 @@
 //! ```
 //! Pooled resources are those of `pool-scoped-metadata` if the pool's ConfigMap has it, else of the file if it has the key, else
 //! the standard ones; those of flags are always added. What is passed through is neither pooled nor kept, whoever says so. Of a
-//! freshness policy the flag counts before the file. Components of filters and cached agents add up. Secrets and `ConfigMaps` are never
+//! freshness policy, and of `OpenAPI`, the flag counts before the file. Components of filters and cached agents add up. Secrets and `ConfigMaps` are never
 //! pooled.
 
 mod config_map;
@@ -25,7 +25,9 @@ use kube_wire::{names::label_errors, resource::GroupVersionResource};
 pub use self::config_map::{leader_hub, problems_of_yurt_hub_cfg, yurt_hub_cfg};
 pub use self::file::{FileError, read};
 pub use self::resolve::{in_vain, private, rules};
-use crate::{filters::FilterName, freshness::Policy, tunnel_roles::DestinationRule};
+use crate::{
+    filters::FilterName, freshness::Policy, offline::discover::OpenApi, tunnel_roles::DestinationRule,
+};
 
 /// What one place says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -40,6 +42,8 @@ pub struct Layer {
     pub default_freshness: Option<Policy>,
     /// Agents whose answers are kept however seldom they ask; `*` for all.
     pub cache_agents: BTreeSet<Box<str>>,
+    /// What of `OpenAPI` is fetched though nobody asks.
+    pub openapi: Option<OpenApi>,
     /// More components of filters.
     pub components: BTreeMap<FilterName, BTreeSet<Box<str>>>,
     /// Whether the tunnel is on; read at the start, and from the file only.

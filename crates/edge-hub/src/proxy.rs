@@ -311,19 +311,36 @@ async fn document(hub: &Hub, caller: &Caller, request: Request<Body>) -> Result<
     let path = request.uri().path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string);
     let handed_on = hand_on(hub, caller, request).await;
     match handed_on {
-        Ok(response) => Ok(hub.documents.keep(&path, &headers, response)),
+        Ok(response) => {
+            if response.status() == StatusCode::NOT_MODIFIED {
+                hub.documents.note_asked(&path);
+            }
+            Ok(hub.documents.keep_for_client(&path, &headers, response))
+        }
         // A certificate cannot be handed on; how the API server is must be asked.
         Err(status)
             if status.code == 503 || caller.credential().is_none() && !documents::is_of_health(&path) =>
         {
             // Somebody who cannot be named gets nothing, however public the document is.
             hub.name(caller).await.map_err(|error| Box::new(serve::unnamed(&error)))?;
-            let mut response = hub.documents.answer(&path, &headers, hub.upstream.is_up()).ok_or(status)?;
+            let kept = hub.documents.answer(&path, &headers, hub.upstream.is_up());
+            let mut response = kept.ok_or_else(|| Box::new(absent(hub, &path, *status)))?;
+            hub.documents.note_asked(&path);
             response.extensions_mut().insert(Outcome::Held);
             Ok(response)
         }
         Err(status) => Err(status),
     }
+}
+
+/// What is said of a document that is not kept: of `OpenAPI` that there may be one which the hub did not fetch, and how it would have.
+fn absent(hub: &Hub, path: &str, mut status: Status) -> Status {
+    if status.code == 503
+        && let Some(why) = hub.sharing.load().openapi.absence(path)
+    {
+        status.message = format!("{}: {why}", status.message);
+    }
+    status
 }
 
 fn unauthenticated(why: Unauthenticated) -> Status {

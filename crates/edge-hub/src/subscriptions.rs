@@ -15,6 +15,7 @@ mod stored;
 mod subscription;
 mod traffic;
 mod unasked;
+mod versions;
 mod written_events;
 
 use std::{

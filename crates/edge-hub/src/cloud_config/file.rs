@@ -5,21 +5,23 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use clap::ValueEnum as _;
 use kube_wire::resource::GroupVersionResource;
 use serde::Deserialize;
 
 use super::{Layer, components, resource};
-use crate::filters::FilterName;
+use crate::{filters::FilterName, offline::discover::OpenApi};
 
 /// The most a file may hold, in bytes: a mistaken path must not fill the memory.
 const MOST: u64 = 1 << 20;
 
 /// The keys of the file.
-const KEYS: [&str; 7] = [
+const KEYS: [&str; 8] = [
     "poolScopeResources",
     "passThroughResources",
     "freshness",
     "cacheAgents",
+    "openapi",
     "filters",
     "tunnel",
     "tunnelDestinations",
@@ -77,6 +79,7 @@ struct File {
     pass_through_resources: Vec<String>,
     freshness: BTreeMap<String, String>,
     cache_agents: Vec<String>,
+    openapi: Option<String>,
     filters: BTreeMap<String, Vec<String>>,
     tunnel: bool,
     tunnel_destinations: Vec<String>,
@@ -133,6 +136,7 @@ fn parse(path: &Path, text: &str) -> Result<Layer, FileError> {
         pass_through_resources,
         freshness,
         cache_agents,
+        openapi,
         filters,
         tunnel,
         tunnel_destinations,
@@ -158,6 +162,13 @@ fn parse(path: &Path, text: &str) -> Result<Layer, FileError> {
         },
         passed_through: resources("passThroughResources", &pass_through_resources)?,
         cache_agents: components(cache_agents.iter().map(String::as_str)),
+        openapi: match openapi {
+            Some(text) => Some(
+                OpenApi::from_str(&text, false)
+                    .map_err(|_| wrong("openapi", format!("{text:?} is not one of used, all, asked")))?,
+            ),
+            None => None,
+        },
         tunnel,
         tunnel_destinations: tunnel_destinations
             .iter()
@@ -187,7 +198,7 @@ mod tests {
     #[test]
     fn every_key_is_read() {
         let text = "poolScopeResources: [/v1/nodes]\npassThroughResources: [a.b/v1/cs]\nfreshness:\n  default: any\n  /v1/pods: \
-                    bounded:5\ncacheAgents: [x]\nfilters:\n  servicetopology: [y]\ntunnel: true\ntunnelDestinations: ['kube.svc=443']\n";
+                    bounded:5\ncacheAgents: [x]\nopenapi: all\nfilters:\n  servicetopology: [y]\ntunnel: true\ntunnelDestinations: ['kube.svc=443']\n";
         let layer = parse(Path::new("f"), text).unwrap();
         let of = GroupVersionResource::new;
         assert_eq!(layer.pooled, Some([of("", "v1", "nodes")].into()));
@@ -195,6 +206,7 @@ mod tests {
         assert_eq!(layer.default_freshness.map(|policy| policy.to_string()).as_deref(), Some("any"));
         assert_eq!(layer.freshness[&of("", "v1", "pods")].to_string(), "bounded:5");
         assert!(layer.cache_agents.contains("x"));
+        assert_eq!(layer.openapi, Some(OpenApi::All));
         assert!(layer.components[&FilterName::ServiceTopology].contains("y"));
         assert!(layer.tunnel && layer.tunnel_destinations == ["kube.svc=443".parse().unwrap()]);
         assert_eq!(parse(Path::new("f"), "\n").unwrap(), Layer::default());
@@ -213,6 +225,7 @@ mod tests {
             ),
             ("freshness: { /v1/pods: soon }", "write strict, any, or bounded:SECONDS"),
             ("tunnelDestinations: [x]", "tunnelDestinations: \"x\" is not WHAT[@WHERE]=PORTS[:WHO]"),
+            ("openapi: some", "openapi: \"some\" is not one of used, all, asked"),
             ("filters: { x: [] }", "write one of discardcloudservice"),
             ("tunnel: yes please", "f: tunnel: "),
             (

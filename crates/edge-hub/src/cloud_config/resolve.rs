@@ -55,6 +55,7 @@ impl Sharing {
                 .flatten()
                 .cloned()
                 .collect(),
+            openapi: flags.openapi.or(file.openapi).unwrap_or(standard.openapi),
         }
     }
 }
@@ -75,6 +76,7 @@ mod tests {
         cloud_config::{leader_hub, resource, yurt_hub_cfg},
         filters::FilterName,
         freshness::Policy,
+        offline::discover::OpenApi,
     };
 
     fn set(list: &[&str]) -> BTreeSet<GroupVersionResource> {
@@ -125,6 +127,19 @@ mod tests {
         assert_eq!(sharing.freshness(&pods), Policy::Strict);
         assert_eq!(sharing.freshness(&resource("/v1/nodes").unwrap()), Policy::Any);
         assert_eq!(sharing.freshness(&resource("coordination.k8s.io/v1/leases").unwrap()), Policy::Strict);
+    }
+
+    #[test]
+    fn a_flag_says_what_of_openapi_is_fetched_before_the_file() {
+        let say = |openapi| Layer { openapi, ..Layer::default() };
+        for (flag, file, expected) in [
+            (None, None, OpenApi::Used),
+            (None, Some(OpenApi::All), OpenApi::All),
+            (Some(OpenApi::Asked), Some(OpenApi::All), OpenApi::Asked),
+        ] {
+            let sharing = Sharing::resolve(&say(flag), &say(file), &Layer::default());
+            assert_eq!(sharing.openapi, expected, "{flag:?} {file:?}");
+        }
     }
 
     #[test]

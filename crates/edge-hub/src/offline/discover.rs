@@ -3,8 +3,10 @@
 //!
 //! Not again within the hour, and then only if it has changed. Some 17 kB at once, 12 kB a minute or two later: API servers compress nothing
 //! below 128 kB, so discovery of all groups comes as protobuf, 14 kB in place of 70, and is kept as the JSON that clients ask for. The
-//! groups alone, as older clients ask for them, are in it. Last come the documents of `OpenAPI`, which are most by far.
+//! groups alone, as older clients ask for them, are in it. Last come the documents of `OpenAPI`, which are most by far: unless it is configured
+//! otherwise, no more of them than are of use here.
 
+mod followed;
 mod openapi;
 
 use std::{sync::Arc, time::Duration};
@@ -13,10 +15,12 @@ use axum::body::Body;
 use http::{HeaderValue, Request, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use kube_wire::transcode;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
+use self::followed::Followed;
+pub use self::followed::OpenApi;
 use super::{
     coding::{Coding, LARGEST},
     documents::forms::{AGGREGATED, AGGREGATED_PROTOBUF, JSON},
@@ -67,11 +71,21 @@ pub async fn keep(hub: Arc<Hub>, shutdown: CancellationToken) {
                 refresh(&hub, path, accept).await;
             }
             let later = async {
-                sleep(jittered(hub.lifetimes.before_openapi)).await;
+                let mut looked = None::<Instant>;
                 loop {
-                    refresh(&hub, OPENAPI.0, OPENAPI.1).await;
-                    openapi::fetch(&hub, &mut tries).await;
-                    sleep(AGAIN).await;
+                    sleep(jittered(hub.lifetimes.before_openapi)).await;
+                    let Some(followed) = followed(&hub) else { continue };
+                    let is_due = looked.is_none_or(|at| at.elapsed() >= AGAIN);
+                    if is_due {
+                        refresh(&hub, OPENAPI.0, OPENAPI.1).await;
+                    }
+                    // What is followed may be more than it was: of another group there is a stream, or the configuration says so.
+                    if is_due || !tries.are_done(&followed) {
+                        openapi::fetch(&hub, &mut tries, followed).await;
+                    }
+                    if is_due {
+                        looked = Some(Instant::now());
+                    }
                 }
             };
             let ended =
@@ -86,6 +100,11 @@ pub async fn keep(hub: Arc<Hub>, shutdown: CancellationToken) {
         () = shutdown.cancelled() => {}
         () = keep => {}
     }
+}
+
+/// Which documents of version 3 are to be fetched, as things are now; `None` if nothing of `OpenAPI` is.
+fn followed(hub: &Hub) -> Option<Followed> {
+    Followed::new(hub.sharing.load().openapi, &hub.subscriptions.versions(), hub.documents.asked())
 }
 
 /// Asks for a document if there is a link and what is kept of it is old.

@@ -3,12 +3,13 @@
 //!
 //! Every authenticated user may read them (the role `system:discovery`), so they are kept once for all.
 
+mod asked;
 pub mod forms;
 mod groups;
 mod index;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     sync::{Arc, Weak},
     time::{Duration, SystemTime},
 };
@@ -86,6 +87,8 @@ pub struct Documents {
     lent: Arc<Mutex<HashMap<String, Weak<Bytes>>>>,
     /// Held by who writes.
     index: Arc<Mutex<Index>>,
+    /// The paths of documents of `OpenAPI` that clients asked for.
+    asked: Arc<Mutex<BTreeSet<String>>>,
 }
 
 /// What was read, until the last who is answered with it has it.
@@ -111,6 +114,8 @@ impl Documents {
     pub fn new(storage: Storage, tasks: Tasks) -> Self {
         let index = storage.blob(INDEX).and_then(|blob| serde_json::from_slice(&blob).ok());
         let index = Arc::new(Mutex::new(index.unwrap_or_default()));
+        let asked = storage.blob(asked::ASKED).and_then(|blob| serde_json::from_slice(&blob).ok());
+        let asked = Arc::new(Mutex::new(asked.unwrap_or_default()));
         Self {
             storage,
             tasks,
@@ -118,6 +123,7 @@ impl Documents {
             passed: Arc::default(),
             lent: Arc::default(),
             index,
+            asked,
         }
     }
 
@@ -150,6 +156,17 @@ impl Documents {
 
     /// Keeps the answer of upstream as its body passes, if it is a whole document.
     pub fn keep(&self, path_and_query: &str, accept: &HeaderMap, response: Response<Body>) -> Response<Body> {
+        self.keep_and(path_and_query, accept, response, |_| {})
+    }
+
+    /// The same, and then does something.
+    fn keep_and(
+        &self,
+        path_and_query: &str,
+        accept: &HeaderMap,
+        response: Response<Body>,
+        then: impl FnOnce(&Self) + Send + Unpin + 'static,
+    ) -> Response<Body> {
         let coding = Coding::of(response.headers()).filter(|_| response.status() == StatusCode::OK);
         let Some(coding) = coding else { return response };
         let name = name(path_and_query, accept);
@@ -158,6 +175,7 @@ impl Documents {
         tee::collect(response, LARGEST, move |collected: Collected| {
             if let Some(plain) = collected.plain(coding) {
                 documents.store(name, headers, plain);
+                then(&documents);
             }
         })
     }

@@ -7,6 +7,7 @@ use kube_wire::names::{label_value_errors, subdomain_errors};
 use crate::{
     identity::{CaPin, IdentityKind},
     node_metric::NodeMetricArgs,
+    offline::discover::OpenApi,
     tunnel_roles::TunnelArgs,
     upstream::Endpoint,
 };
@@ -193,6 +194,10 @@ pub struct CacheArgs {
     /// (default=bounded:10).
     #[arg(long, value_name = "G/V/R=POLICY", value_delimiter = ',')]
     pub freshness: Vec<String>,
+
+    /// What of `OpenAPI` the hub fetches by itself for the time without a link, though nobody asks (default used).
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub openapi: Option<OpenApi>,
 
     /// File that says the same and more, in YAML; it is read again when it changes, `tunnel` and `tunnelDestinations` at the start alone.
     #[arg(long, value_name = "FILE")]

@@ -19,6 +19,7 @@ use crate::{
     identity::{IdentityConfig, IdentityError, IdentityKind},
     listen::seats,
     node_metric::NodeMetricConfig,
+    offline::discover::OpenApi,
     tunnel_roles::{TunnelConfig, TunnelConfigError},
     upstream::Endpoint,
 };
@@ -78,7 +79,8 @@ pub struct Lifetimes {
     /// What the kubelet said of its pods while there was no link, once there is one: it repeats it every ten seconds, and the cloud's
     /// controllers write the endpoints anew.
     pub handover: Duration,
-    /// A link, at most, before the list of `OpenAPI` documents is asked for, and they are: nobody waits for them, and first comes what somebody does.
+    /// A link, at most, before the list of `OpenAPI` documents is asked for, and they are: nobody waits for them, and first comes what somebody does. As
+    /// often it is looked whether more of them are of use.
     pub before_openapi: Duration,
 }
 
@@ -133,6 +135,8 @@ pub struct Sharing {
     pub default_freshness: Policy,
     /// Agents whose subscriptions are kept without clients; `*` for all.
     pub cache_agents: BTreeSet<Box<str>>,
+    /// What of `OpenAPI` is fetched though nobody asks.
+    pub openapi: OpenApi,
 }
 
 /// What is wrong with the arguments. Each names the option.
@@ -187,6 +191,7 @@ impl Sharing {
             freshness: BTreeMap::new(),
             default_freshness: Policy::Bounded(Duration::from_secs(10)),
             cache_agents: BTreeSet::new(),
+            openapi: OpenApi::default(),
         }
     }
 
@@ -216,7 +221,7 @@ impl Sharing {
 
 /// What the flags say.
 fn layer(cache: &CacheArgs) -> Result<Layer, ConfigError> {
-    let CacheArgs { root_dir: _, pool_scope_resources, pass_through_resources, freshness, config: _ } = cache;
+    let CacheArgs { pool_scope_resources, pass_through_resources, freshness, openapi, .. } = cache;
     let named = |flag, text: &str| {
         cloud_config::resource(text).ok_or_else(|| ConfigError::Resource(flag, text.to_owned()))
     };
@@ -224,6 +229,7 @@ fn layer(cache: &CacheArgs) -> Result<Layer, ConfigError> {
     let mut layer = Layer {
         pooled: Some(set("--pool-scope-resources", pool_scope_resources)?),
         passed_through: set("--pass-through-resources", pass_through_resources)?,
+        openapi: *openapi,
         ..Layer::default()
     };
     for text in freshness {

@@ -66,6 +66,16 @@ impl Key {
         path == all || of_namespace == Some(&*resource.resource)
     }
 
+    /// How the paths of all resources of the group and version begin, `/api/v1` or `/apis/apps/v1`, from the name, as it is displayed, of a
+    /// subscription.
+    pub fn version_in(name: &str) -> Option<&str> {
+        let path = name.rsplit(' ').next()?;
+        // Before the resource, or the namespace that it is in.
+        let slash = if path.starts_with("/apis/") { 3 } else { 2 };
+        let (end, _) = path.match_indices('/').nth(slash)?;
+        path.get(..end)
+    }
+
     /// The path and query that list or watch it, without further parameters: `/api/v1/pods?fieldSelector=…`. What a client named is escaped
     /// again: another path than the one whose reader was reviewed must not be asked for.
     pub fn path(&self) -> String {
@@ -205,6 +215,20 @@ mod tests {
         }
         assert!(Key::is_name_of("node /api/v1/namespaces", &namespaces));
         assert!(!Key::is_name_of("node /api/v1/namespaces", &pods));
+    }
+
+    #[test]
+    fn a_name_says_of_which_group_and_version_it_is() {
+        let resource = GroupVersionResource::new("apps", "v1", "deployments");
+        for owner in [Owner::Node, Owner::Users, Owner::User("a /user".into())] {
+            for part in [key("", "", ""), key("a/b", "x=a/b", ""), key("", "", "spec.nodeName=n")] {
+                let core = Key { owner: owner.clone(), ..part };
+                assert_eq!(Key::version_in(&core.to_string()), Some("/api/v1"));
+                let apps = Key { resource: resource.clone(), ..core };
+                assert_eq!(Key::version_in(&apps.to_string()), Some("/apis/apps/v1"));
+            }
+        }
+        assert_eq!(Key::version_in("nothing of that kind"), None);
     }
 
     #[test]

@@ -41,6 +41,10 @@ impl Unasked {
         self.caches.contains_key(name)
     }
 
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.caches.keys().map(String::as_str)
+    }
+
     pub(super) fn get(&self, name: &str) -> Option<&Cache> {
         self.caches.get(name).map(|waiting| &waiting.cache)
     }

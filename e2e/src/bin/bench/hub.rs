@@ -46,8 +46,8 @@ const WATCHERS: usize = 100;
 /// How long the hub is left alone before its memory is read.
 const SETTLE: Duration = Duration::from_secs(10);
 
-/// How long after its start the hub asks for nothing more by itself: last come the documents of `OpenAPI`, some sixty, two seconds apart, after up to
-/// two minutes.
+/// How long after its start the hub asks for nothing more by itself: last come the documents of `OpenAPI`, two seconds apart, after up to
+/// two minutes; with `--openapi=all` some sixty.
 const AT_REST: Duration = Duration::from_mins(6);
 
 /// How long the link is cut under the watchers.

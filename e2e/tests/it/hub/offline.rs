@@ -152,6 +152,9 @@ async fn documents_are_told(node: &HubNode, reader: &str) -> Result<()> {
         let told = node.kubectl(reader, words).await?;
         ensure!(told.success && told.stdout.contains(shown), "kubectl {words:?} without a link: {told:?}");
     }
+    // Nothing of this group is on the node, nor did anybody ask.
+    let reply = node.get(SECURE, Some(reader), "/openapi/v3/apis/batch/v1").await?;
+    ensure!(reply.status == 503 && reply.body.contains("--openapi=used"), "{reply:?}");
     parts_are_told(node, reader).await
 }
 

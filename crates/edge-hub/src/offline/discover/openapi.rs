@@ -5,6 +5,9 @@
 //! slow line, and each comes once: the `hash` by which the list names a document is its `ETag`, which is kept with it. Version 2 is asked for as
 //! protobuf, as kubectl and client-go do; as JSON it would be as many megabytes on the disk again, which nobody but programs without client-go reads.
 //!
+//! Of version 3 come those that are followed: of a thousand nodes each would else fetch megabytes after each upgrade of the API server that nobody
+//! there reads.
+//!
 //! What does not come, because the line is too thin for it or never up for long enough, or what cannot be kept, is not tried at each link: that
 //! would be the same megabyte each time, and nothing after it. Others go on, and it has its next try hours later.
 
@@ -22,7 +25,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{AGAIN, OPENAPI, ask};
+use super::{AGAIN, OPENAPI, ask, followed::Followed};
 use crate::{
     hub::Hub,
     offline::documents::{
@@ -63,6 +66,8 @@ struct Document {
     hash: String,
     /// The `ETag` of what is kept.
     tag: Option<String>,
+    /// Whether it is to be fetched, if it is not kept as it is now.
+    is_followed: bool,
 }
 
 impl Document {
@@ -85,23 +90,38 @@ struct Try {
     is_confirmed: bool,
 }
 
+/// A list that was looked at, and for the sake of what.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Looked {
+    list: Sha256Digest,
+    followed: Followed,
+}
+
 /// What is remembered from link to link: tries at documents that the list names, and no others.
 #[derive(Default)]
 pub(super) struct Tries {
     by_path: HashMap<String, Try>,
-    /// The digest of the list of which every document is kept or was tried.
-    done: Option<Sha256Digest>,
+    /// The list of which every document that is followed is kept or was tried.
+    done: Option<Looked>,
 }
 
 impl Tries {
-    /// The digest of the list that need not be looked at, as long as no try is so old that it might be repeated.
-    fn done(&self, now: Instant) -> Option<Sha256Digest> {
-        self.done.filter(|_| self.by_path.values().all(|tried| is_recent(tried, now)))
+    /// What need not be looked at again, as long as no try is so old that it might be repeated.
+    fn done(&self, now: Instant) -> Option<&Looked> {
+        let is_over = |tried: &Try| tried.is_confirmed || is_recent(tried, now);
+        self.done.as_ref().filter(|_| self.by_path.values().all(is_over))
     }
 
-    /// What of the list's documents there is to ask for: what is not kept as the list names it, unless that was tried lately, whatever came of it.
+    /// Whether the last list was looked at for the sake of these.
+    pub(super) fn are_done(&self, followed: &Followed) -> bool {
+        self.done.as_ref().is_some_and(|done| done.followed == *followed)
+    }
+
+    /// What of the list's documents there is to ask for: what is followed and is not kept as the list names it, unless that was tried lately, whatever
+    /// came of it. Tries at what is not followed any more are remembered: it may be again.
     fn wanted(&mut self, documents: Vec<Document>, now: Instant) -> Vec<Document> {
         let mut before = mem::take(&mut self.by_path);
+        // Of those that are not followed, too: any of them may be what makes another list of it, and version 2 is of all.
         let lacks = documents.iter().any(|document| !document.is_v2() && !document.is_kept());
         let mut wanted = Vec::new();
         for document in documents {
@@ -113,10 +133,10 @@ impl Tries {
                 !document.is_kept()
             };
             let is_recent = tried.as_ref().is_some_and(|tried| is_recent(tried, now));
-            if let Some(tried) = tried.filter(|_| is_missing || is_recent) {
+            if let Some(tried) = tried.filter(|tried| is_missing || is_recent || tried.is_confirmed) {
                 self.by_path.insert(document.path.clone(), tried);
             }
-            if is_missing && !is_recent {
+            if document.is_followed && is_missing && !is_recent {
                 wanted.push(document);
             }
         }
@@ -139,13 +159,13 @@ fn is_recent(tried: &Try, now: Instant) -> bool {
     now.duration_since(tried.begun) < AGAIN
 }
 
-/// Fetches what the list that is kept names and is not kept as it names it. Once all was tried there is nothing to do, and nothing is read but the
-/// list, until the list is another or the tries are old: only then is it known what of it was kept.
-pub(super) async fn fetch(hub: &Hub, tries: &mut Tries) {
-    let (documents, done) = (hub.documents.clone(), tries.done(Instant::now()));
+/// Fetches what the list that is kept names, is followed, and is not kept as it names it. Once all was tried there is nothing to do, and nothing is read but
+/// the list, until the list is another, or others are followed, or the tries are old: only then is it known what of it was kept.
+pub(super) async fn fetch(hub: &Hub, tries: &mut Tries, followed: Followed) {
+    let (documents, done) = (hub.documents.clone(), tries.done(Instant::now()).cloned());
     // All that is kept of them is read.
-    let listed = spawn_blocking(move || listed(&documents, done)).await;
-    let Ok(Some((list, documents))) = listed else { return };
+    let listed = spawn_blocking(move || listed(&documents, followed, done.as_ref())).await;
+    let Ok(Some((looked, documents))) = listed else { return };
     tries.done = None;
     let mut pause = PAUSE;
     for document in tries.wanted(documents, Instant::now()) {
@@ -159,23 +179,32 @@ pub(super) async fn fetch(hub: &Hub, tries: &mut Tries) {
         }
         pause = PAUSE.max(begun.elapsed());
     }
-    tries.done = Some(list);
+    tries.done = Some(looked);
 }
 
-/// The digest of the list that is kept, if it is not `done`, and its documents. Version 2 comes first: it is all that older clients have.
-fn listed(documents: &Documents, done: Option<Sha256Digest>) -> Option<(Sha256Digest, Vec<Document>)> {
-    let list = documents.body(OPENAPI.0, OPENAPI.1)?;
-    let digest = Sha256Digest::of(&list);
-    if done == Some(digest) {
+/// The list that is kept, if it is not `done` for the sake of what is followed, and its documents. Version 2 comes first: it is all that older clients
+/// have.
+fn listed(
+    documents: &Documents,
+    followed: Followed,
+    done: Option<&Looked>,
+) -> Option<(Looked, Vec<Document>)> {
+    let body = documents.body(OPENAPI.0, OPENAPI.1)?;
+    let looked = Looked { list: Sha256Digest::of(&body), followed };
+    if done == Some(&looked) {
         return None;
     }
-    let document = |path: String, accept, hash| {
+    let document = |path: String, accept, hash, is_followed| {
         let tag = documents.tag(&path, accept);
-        Document { path, accept, hash, tag }
+        Document { path, accept, hash, tag, is_followed }
     };
-    let v2 = document(V2.0.to_owned(), V2.1, digest.to_string());
-    let v3 = named(&list).into_iter().map(|(path, hash)| document(path, JSON, hash));
-    Some((digest, once(v2).chain(v3).collect()))
+    let v2 = document(V2.0.to_owned(), V2.1, looked.list.to_string(), true);
+    let v3 = named(&body).into_iter().map(|(path, hash)| {
+        let is_followed = looked.followed.has(&path);
+        document(path, JSON, hash, is_followed)
+    });
+    let all = once(v2).chain(v3).collect();
+    Some((looked, all))
 }
 
 /// The paths that a list names, and the hash of what there is at each. Nothing but documents: they are asked for in the node's name, and shown to
@@ -217,7 +246,7 @@ mod tests {
     /// A document of which the list names the hash `B`, and `tag` is kept.
     fn document(path: &str, tag: &str) -> Document {
         let tag = Some(format!("\"{tag}\"")).filter(|_| !tag.is_empty());
-        Document { path: path.to_owned(), accept: JSON, hash: "B".to_owned(), tag }
+        Document { path: path.to_owned(), accept: JSON, hash: "B".to_owned(), tag, is_followed: true }
     }
 
     /// Version 2 as it was with the list before, of a list of that digest.
@@ -257,13 +286,38 @@ mod tests {
     #[test]
     fn a_list_is_done_until_a_try_may_be_repeated() {
         let (mut tries, begun) = (Tries::default(), Instant::now());
-        let digest = Sha256Digest::of(b"");
-        tries.done = Some(digest);
+        let looked = Looked { list: Sha256Digest::of(b""), followed: Followed::All };
+        tries.done = Some(looked.clone());
         assert_eq!(tried(&mut tries, &[document("new", "")], begun), ["new"]);
-        assert_eq!(tries.done(begun), Some(digest));
+        assert_eq!(tries.done(begun), Some(&looked));
         assert_eq!(tries.done(begun + AGAIN), None);
         assert!(tried(&mut tries, &[document("new", "B")], begun + AGAIN).is_empty());
-        assert_eq!(tries.done(begun + 2 * AGAIN), Some(digest), "it is kept");
+        assert_eq!(tries.done(begun + 2 * AGAIN), Some(&looked), "it is kept");
+        assert!(tries.are_done(&Followed::All));
+        assert!(!tries.are_done(&Followed::At([V2.0.to_owned()].into())), "others are followed");
+    }
+
+    #[test]
+    fn what_is_not_followed_is_not_wanted_and_its_tries_count_once_it_is() {
+        let (mut tries, begun) = (Tries::default(), Instant::now());
+        let other = |path| Document { is_followed: false, ..document(path, "A") };
+        assert_eq!(tried(&mut tries, &[v2("1"), other("a"), document("b", "")], begun), [V2.0, "b"]);
+        // Its group has no stream any more, and has one again: it was tried.
+        let soon = begun + AGAIN - Duration::from_secs(1);
+        assert!(tried(&mut tries, &[v2("1"), other("a"), other("b")], soon).is_empty());
+        assert_eq!(tried(&mut tries, &[v2("1"), document("a", "A"), document("b", "")], soon), ["a"]);
+    }
+
+    #[test]
+    fn version_2_is_asked_for_once_for_each_list_of_which_something_is_not_kept() {
+        let (mut tries, begun) = (Tries::default(), Instant::now());
+        let list = |list| [v2(list), Document { is_followed: false, ..document("d", "") }];
+        assert_eq!(tried(&mut tries, &list("1"), begun), [V2.0]);
+        tries.confirm(V2.0);
+        for later in 1..4_u32 {
+            assert!(tried(&mut tries, &list("1"), begun + later * AGAIN).is_empty());
+        }
+        assert_eq!(tried(&mut tries, &list("2"), begun + 4 * AGAIN), [V2.0]);
     }
 
     #[test]

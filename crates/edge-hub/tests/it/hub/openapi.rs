@@ -5,11 +5,13 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::site::{JSON, Site, get};
+use super::site::{JSON, Site, WIDGETS, get};
 
 const LIST: &str = "/openapi/v3";
 const CORE: &str = "/openapi/v3/api/v1";
 const APPS: &str = "/openapi/v3/apis/apps/v1";
+const BATCH: &str = "/openapi/v3/apis/batch/v1";
+const EXAMPLE: &str = "/openapi/v3/apis/example.com/v1";
 const V2: &str = "/openapi/v2";
 
 /// As client-go asks for version 2.
@@ -23,16 +25,23 @@ fn document(title: &str) -> Value {
     json!({ "info": { "title": title, "description": "text ".repeat(40_000) } })
 }
 
-/// Has the server serve two documents of version 3, and the list that names them. Returns the paths by which it does.
-fn serve(site: &Site, core: &str, apps: &str) -> [String; 2] {
+/// Has the server serve documents of version 3, of these titles, and the list that names them. Returns the paths by which it does.
+fn serve_all<const N: usize>(site: &Site, documents: [(&str, &str); N]) -> [String; N] {
     let cluster = site.server.cluster();
-    let named = [(CORE, core), (APPS, apps)].map(|(path, title)| {
-        let hash = cluster.set_document(path, &document(title));
-        format!("{path}?hash={hash}")
+    let mut paths = serde_json::Map::new();
+    let named = documents.map(|(path, title)| {
+        let url = format!("{path}?hash={}", cluster.set_document(path, &document(title)));
+        let name = path.strip_prefix("/openapi/v3/").unwrap();
+        paths.insert(name.to_owned(), json!({ "serverRelativeURL": url }));
+        url
     });
-    let [core, apps] = named.each_ref().map(|url| json!({ "serverRelativeURL": url }));
-    cluster.set_document(LIST, &json!({ "paths": { "api/v1": core, "apis/apps/v1": apps } }));
+    cluster.set_document(LIST, &json!({ "paths": paths }));
     named
+}
+
+/// Two of them.
+fn serve(site: &Site, core: &str, apps: &str) -> [String; 2] {
+    serve_all(site, [(CORE, core), (APPS, apps)])
 }
 
 async fn start(site: &mut Site) {
@@ -43,8 +52,20 @@ async fn start(site: &mut Site) {
 /// What the server was asked for of documents, and how it answered; nothing of an answer that is on its way.
 fn asked(site: &Site) -> Vec<(String, u16)> {
     let requests = site.server.log().requests().into_iter();
-    let documents = requests.filter(|record| [CORE, APPS, V2].contains(&&*record.path));
+    let documents = requests.filter(|record| [CORE, APPS, BATCH, EXAMPLE, V2].contains(&&*record.path));
     documents.map(|record| (record.path, record.ended.map_or(0, |_| record.status))).collect()
+}
+
+/// The same as it is expected.
+fn expected<const N: usize>(documents: [(&str, u16); N]) -> Vec<(String, u16)> {
+    documents.map(|(path, status)| (path.to_owned(), status)).into()
+}
+
+/// Without a link there is no such document, and it is said by which value of `--openapi` there is none.
+async fn is_absent(site: &Site, path: &str, openapi: &str) {
+    let (status, said) = answer(site, path, JSON).await;
+    let message = said["message"].as_str().unwrap_or_default();
+    assert!(status == 503 && message.contains(&format!("--openapi={openapi}")), "{path}: {status} {said}");
 }
 
 async fn answer(site: &Site, path: &str, accept: &str) -> (u16, Value) {
@@ -56,6 +77,7 @@ async fn answer(site: &Site, path: &str, accept: &str) -> (u16, Value) {
 #[tokio::test]
 async fn documents_that_nobody_asked_for_are_there_without_a_link_and_cross_it_once() {
     let mut site = Site::new().await;
+    site.set("--openapi", "all");
     site.server.cluster().set_document(V2, &document("version 2"));
     let [core, apps] = serve(&site, "core", "apps");
     start(&mut site).await;
@@ -111,6 +133,7 @@ async fn documents_that_nobody_asked_for_are_there_without_a_link_and_cross_it_o
 #[tokio::test]
 async fn what_did_not_come_is_not_asked_for_at_each_link_and_others_are() {
     let mut site = Site::new().await;
+    site.set("--openapi", "all");
     site.server.cluster().set_document(V2, &document("version 2"));
     serve(&site, "core", "apps");
     site.server.fail(CORE, 503);
@@ -139,7 +162,85 @@ async fn what_did_not_come_is_not_asked_for_at_each_link_and_others_are() {
     site.server.cut();
     site.offline().await;
     assert!(answer(&site, &apps, JSON).await == (200, document("apps, changed")));
-    assert_eq!(answer(&site, CORE, JSON).await.0, 503, "it never came");
+    // It never came.
+    is_absent(&site, CORE, "all").await;
+}
+
+#[tokio::test]
+async fn documents_of_what_is_used_or_was_asked_for_are_fetched_and_no_others() {
+    let mut site = Site::new().await;
+    site.server.cluster().set_document(V2, &document("version 2"));
+    let all = |title| [CORE, APPS, BATCH, EXAMPLE].map(|path| (path, title));
+    serve_all(&site, all("before"));
+    start(&mut site).await;
+    // Services are shared, and there is nothing of the other groups.
+    let mut known = expected([(V2, 200), (CORE, 200)]);
+    site.until("those of what is used are fetched", async || asked(&site) == known).await;
+    sleep(Duration::from_secs(3)).await;
+    assert_eq!(asked(&site), known, "and no others");
+
+    // Another group has a stream.
+    site.caught_up(WIDGETS, &[]).await;
+    site.until("there is a stream", async || site.upstream_watches(WIDGETS) == 1).await;
+    known.extend(expected([(EXAMPLE, 200)]));
+    site.until("its document follows", async || asked(&site) == known).await;
+
+    // A client asks for one.
+    assert!(answer(&site, APPS, JSON).await == (200, document("before")));
+    known.extend(expected([(APPS, 200)]));
+    sleep(Duration::from_secs(3)).await;
+    assert_eq!(asked(&site), known, "it is here, and is not fetched again");
+    site.server.cut();
+    site.stop().await;
+    site.start_inside(|_| {}).await;
+    site.answers().await;
+    for path in [CORE, EXAMPLE, APPS] {
+        assert!(answer(&site, path, JSON).await == (200, document("before")), "{path}");
+    }
+    is_absent(&site, BATCH, "used").await;
+    site.stop().await;
+
+    // Another start knows of what there was a stream, and what was asked for: nothing of it is fetched again before it changes.
+    site.server.heal();
+    site.server.log().clear();
+    start(&mut site).await;
+    let mut known = expected([(V2, 304)]);
+    site.until("version 2 is asked for", async || asked(&site) == known).await;
+    sleep(Duration::from_secs(3)).await;
+    assert_eq!(asked(&site), known, "and nothing else");
+    serve_all(&site, all("after"));
+    assert_eq!(get(&site.plain(), LIST).await.unwrap().0, 200);
+    relink(&site).await;
+    known.extend(expected([(V2, 304), (CORE, 200), (APPS, 200), (EXAMPLE, 200)]));
+    site.until("what changed is fetched", async || asked(&site) == known).await;
+    sleep(Duration::from_secs(3)).await;
+    assert_eq!(asked(&site), known, "and no others");
+    site.server.cut();
+    site.offline().await;
+    for path in [CORE, EXAMPLE, APPS] {
+        assert!(answer(&site, path, JSON).await == (200, document("after")), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn where_only_what_clients_ask_for_is_kept_nothing_is_fetched() {
+    let mut site = Site::new().await;
+    site.set("--openapi", "asked");
+    site.server.cluster().set_document(V2, &document("version 2"));
+    let [core, _] = serve(&site, "core", "apps");
+    start(&mut site).await;
+    assert!(answer(&site, &core, JSON).await == (200, document("core")));
+    sleep(Duration::from_secs(4)).await;
+    let requests = site.server.log().requests().into_iter();
+    let about: Vec<_> =
+        requests.map(|record| record.path).filter(|path| path.starts_with("/openapi/")).collect();
+    assert_eq!(about, [CORE], "nothing that nobody asked for");
+    site.server.cut();
+    site.offline().await;
+    assert!(answer(&site, &core, JSON).await == (200, document("core")));
+    for path in [LIST, APPS, V2] {
+        is_absent(&site, path, "asked").await;
+    }
 }
 
 /// Breaks the link, and heals what is wrong with it.

@@ -1,0 +1,18 @@
+//! Of which groups and versions something is on the node.
+
+use std::collections::BTreeSet;
+
+use super::{Key, Subscriptions};
+
+impl Subscriptions {
+    /// The groups and versions of which there is a stream, or was one before this start, as the paths of their resources begin: `/api/v1`,
+    /// `/apis/apps/v1`. Not those of which the API server refuses all that is asked for.
+    pub fn versions(&self) -> BTreeSet<String> {
+        // First: who asks for one of these takes it away and opens it, under one lock.
+        let mut names: Vec<String> = self.restored.lock().names().map(str::to_owned).collect();
+        let open = self.all().into_iter();
+        let open = open.filter(|subscription| !subscription.progress().borrow().is_gone());
+        names.extend(open.map(|subscription| subscription.key().to_string()));
+        names.iter().filter_map(|name| Key::version_in(name)).map(str::to_owned).collect()
+    }
+}
