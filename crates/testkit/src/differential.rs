@@ -170,9 +170,9 @@ impl Case {
                 "$current" => landmarks.current.to_string(),
                 "$future" => landmarks.future.to_string(),
                 "$expired" if *name == "resourceVersion" => FIRST.to_string(),
-                "$valid" => landmarks.token(in_one || !subject.namespaced, Some(landmarks.current)),
-                "$expired" => landmarks.token(in_one || !subject.namespaced, Some(FIRST)),
-                "$inconsistent" => landmarks.token(in_one || !subject.namespaced, None),
+                "$valid" => Landmarks::token(in_one || !subject.namespaced, Some(landmarks.current)),
+                "$expired" => Landmarks::token(in_one || !subject.namespaced, Some(FIRST)),
+                "$inconsistent" => Landmarks::token(in_one || !subject.namespaced, None),
                 "$others" if subject.namespaced => escaped("metadata.namespace=dt-a,metadata.name!=o-2"),
                 // Objects without a namespace have no such field.
                 "$others" => escaped("metadata.name!=o-2"),

@@ -325,7 +325,7 @@ impl Source {
 
     /// Returns when there may be something new.
     pub(crate) async fn changed(&mut self) {
-        let Some(Reader { subscription, changes, progress, cursor: _ }) = &mut self.reader else {
+        let Some(Reader { subscription, changes, progress, cursor: _, refused: _ }) = &mut self.reader else {
             return std::future::pending().await;
         };
         let closed = subscription.closed().clone();

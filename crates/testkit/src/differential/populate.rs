@@ -92,7 +92,7 @@ pub struct Landmarks {
 impl Landmarks {
     /// A token that goes on in the middle, of that version; without one in the most recent state, as 410 says it. `in_one`: within a namespace, or where
     /// there are none.
-    pub(super) fn token(&self, in_one: bool, at: Option<u64>) -> String {
+    pub(super) fn token(in_one: bool, at: Option<u64>) -> String {
         let start = if in_one { "o-1\0".to_owned() } else { format!("{}/o-1\0", NAMESPACES[0]) };
         let (rv, start) = at.map_or((json!(-1), start.clone()), |at| (at.into(), format!("/{start}")));
         URL_SAFE_NO_PAD.encode(json!({"v": "meta.k8s.io/v1", "rv": rv, "start": start}).to_string())
