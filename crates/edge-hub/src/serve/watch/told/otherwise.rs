@@ -98,6 +98,8 @@ impl Watch {
             if at < known {
                 let cursor = &mut self.cursor;
                 self.subscription.read(|cache| cursor.rewind(cache, at));
+                // What comes after is an event, from which its client goes on.
+                (self.began, self.ahead) = (at, None);
             }
         }
         let heard = newest.map_or(known, |newest| newest.max(known));
