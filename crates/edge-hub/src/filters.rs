@@ -40,4 +40,4 @@ pub use self::pod_access::{PodAccess, Unreached};
 pub use self::registry::Filters;
 pub use self::rules::Rules;
 pub use self::shown::{Place, reader};
-pub use self::view::{Topology, View};
+pub use self::view::{Otherwise, Topology, View};

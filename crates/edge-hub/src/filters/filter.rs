@@ -185,11 +185,27 @@ impl Filter {
     }
 }
 
-/// A digest of all that decides what is shown. Another release of the hub may show something else by the same names.
+/// A digest of all that decides what is shown. Another release of the hub may show something else by the same names. Of corrections, which no event tells, it is a
+/// second word.
 fn fingerprint(resource: Filtered, names: &[FilterName], view: &View) -> Box<str> {
-    let mut text = format!("{} {resource:?}", env!("CARGO_PKG_VERSION"));
-    for name in names {
-        text += &["\n", name.as_str(), " ", &name.looks_at(view)].concat();
+    let digest = |of_corrections: bool| {
+        let mut names =
+            names.iter().filter(|name| (**name == FilterName::LocalPods) == of_corrections).peekable();
+        names.peek()?;
+        let mut text = format!("{} {resource:?}", env!("CARGO_PKG_VERSION"));
+        for name in names {
+            text += &["\n", name.as_str(), " ", &name.looks_at(view)].concat();
+        }
+        Some(Sha256Digest::of(text.as_bytes()).to_string())
+    };
+    let of_events = digest(false).unwrap_or_default();
+    match digest(true) {
+        Some(corrections) => [&*of_events, " ", &*corrections].concat().into(),
+        None => of_events.into(),
     }
-    Sha256Digest::of(text.as_bytes()).to_string().into()
+}
+
+/// The part of a fingerprint that decides what events show, and so what clients may know at the versions that objects have; empty if they show all as it is.
+pub(super) fn of_events(fingerprint: &str) -> &str {
+    fingerprint.split(' ').next().unwrap_or_default()
 }

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::{sync::watch, time::timeout};
 
 use super::{
-    Client, Filter, FilterName, Filtered, Rules, View,
+    Client, Filter, FilterName, Filtered, Otherwise, Rules, View,
     shown::{Place, Shown},
 };
 
@@ -176,6 +176,23 @@ impl Filters {
         let mut shown = self.shown.lock();
         shown.show(reader, filter, at, place);
         shown.has_changed()
+    }
+
+    /// What a reader may know otherwise than `filter` shows it, at the version that it has. To be asked before [`Filters::show`] says what it is shown now.
+    pub fn saw_otherwise(&self, reader: &str, filter: Option<&Filter>) -> Option<Otherwise> {
+        let before = self.shown.lock().saw_otherwise(reader, filter);
+        (before > 0).then(|| Otherwise { before, turn: self.view().turn })
+    }
+
+    /// By an event of up to that version `before` showed a reader what a list through `now` shows it otherwise at the same version.
+    pub fn see_otherwise(
+        &self,
+        reader: &str,
+        before: Option<&Filter>,
+        now: Option<&Filter>,
+        at: ResourceVersion,
+    ) {
+        self.shown.lock().see_otherwise(reader, before, now, at);
     }
 
     /// Whether what a reader saw at that version is what it would see now through `filter`: its watch goes on from there.

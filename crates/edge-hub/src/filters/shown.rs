@@ -2,7 +2,8 @@
 //! started again goes on with the watches of clients that would be shown the same.
 //!
 //! Readers are known by their names ([`reader`]), and several may have one. So a list vouches for nothing older than itself, and where a view has changed it vouches
-//! once and for a minute for the version that it was made at: whoever else comes from there may have been shown something else.
+//! once and for a minute for the version that it was made at: whoever else comes from there may have been shown something else. So may whoever comes to a list
+//! later: up to which version is remembered, too ([`Shown::saw_otherwise`]).
 
 use std::{
     collections::HashMap,
@@ -12,7 +13,7 @@ use std::{
 use kube_wire::resource_version::ResourceVersion;
 use serde::{Deserialize, Serialize};
 
-use super::{Client, Filter};
+use super::{Client, Filter, filter::of_events};
 use crate::subscriptions::Key;
 
 /// How many readers' last lists are remembered. One that is forgotten lists once more.
@@ -25,7 +26,7 @@ const FOLLOWED: Duration = Duration::from_mins(1);
 #[derive(Debug, Default)]
 pub(super) struct Shown {
     by_reader: HashMap<Box<str>, Seen>,
-    /// Of lists whose last page was not asked for yet: by which filter the pages until now were made, and their version.
+    /// Of lists whose last page was not asked for yet: by which filter the pages until now were made, and their version; 0 if they are of no one list.
     pages: HashMap<Box<str>, (Box<str>, u64)>,
     /// Counts uses, so that the oldest is known.
     uses: u64,
@@ -40,8 +41,17 @@ struct Seen {
     since: u64,
     /// The version of a list that was made after the change, from which nobody has gone on yet, and when.
     listed: Option<(u64, Instant)>,
+    /// Objects of earlier versions may have been shown otherwise by events, at the versions that they have. 0: none were. Stored as [`CHANGED`] alone.
+    otherwise_before: u64,
     used: u64,
 }
+
+/// By which filter pages were made that were made by several, one of which at least is a filter.
+const SEVERAL: &str = "several";
+
+/// Ends the stored fingerprint of a reader that saw objects otherwise before the version from which on it is so. A hub that knows no such end takes it for another
+/// filter's, and has the reader list.
+const CHANGED: &str = "!";
 
 /// As it is stored: the one that was used last comes last.
 #[derive(Serialize, Deserialize)]
@@ -54,11 +64,13 @@ pub struct Place {
     pub is_first: bool,
     /// Whether it is the last.
     pub is_last: bool,
+    /// The version of what is held, if that is newer than the list.
+    pub held: Option<ResourceVersion>,
 }
 
 impl Place {
-    /// All of it is shown at once.
-    pub const WHOLE: Self = Self { is_first: true, is_last: true };
+    /// All of what is held is shown at once.
+    pub const WHOLE: Self = Self { is_first: true, is_last: true, held: None };
 }
 
 impl Shown {
@@ -68,7 +80,12 @@ impl Shown {
         let mut shown = Self::default();
         for (reader, fingerprint, since) in readers.into_iter().take(REMEMBERED) {
             shown.uses += 1;
-            shown.by_reader.insert(reader, Seen { fingerprint, since, listed: None, used: shown.uses });
+            let (fingerprint, otherwise_before) = match fingerprint.strip_suffix(CHANGED) {
+                Some(fingerprint) => (fingerprint.into(), since),
+                None => (fingerprint, 0),
+            };
+            let seen = Seen { fingerprint, since, listed: None, otherwise_before, used: shown.uses };
+            shown.by_reader.insert(reader, seen);
         }
         shown
     }
@@ -85,49 +102,100 @@ impl Shown {
         }
         let mut all: Vec<_> = self.by_reader.iter().collect();
         all.sort_by_key(|(_, seen)| seen.used);
-        let all =
-            all.into_iter().map(|(reader, seen)| (reader.clone(), seen.fingerprint.clone(), seen.since));
+        let all = all.into_iter().map(|(reader, seen)| {
+            let changed = if seen.otherwise_before > 0 { CHANGED } else { "" };
+            (reader.clone(), Box::from([&*seen.fingerprint, changed].concat()), seen.since)
+        });
         serde_json::to_vec(&Stored(all.collect())).ok()
     }
 
     /// The reader is being shown what there is at that version through `filter`, or a page of it. Pages of one list through two filters are no whole.
     pub(super) fn show(&mut self, reader: &str, filter: Option<&Filter>, at: ResourceVersion, place: Place) {
-        let page = (fingerprint(filter).into(), at.get());
-        let goes_on = place.is_first || self.pages.remove(reader).is_some_and(|before| before == page);
+        let page: (Box<str>, u64) = (fingerprint(filter).into(), at.get());
+        let before = if place.is_first { None } else { self.pages.remove(reader) };
+        let goes_on = place.is_first || before.as_ref() == Some(&page);
+        let is_filtered = before.iter().chain([&page]).any(|(fingerprint, _)| !fingerprint.is_empty());
+        let held = place.held.unwrap_or(at).max(at).get();
         match (goes_on, place.is_last) {
-            (true, true) => self.show_all(reader, filter, at.get()),
-            (false, true) => self.changed |= self.by_reader.remove(reader).is_some(),
-            (false, false) => {}
-            (true, false) => {
-                if self.pages.len() >= REMEMBERED {
-                    self.pages.clear();
-                }
-                self.pages.insert(reader.into(), page);
+            (true, true) => self.show_all(reader, filter, at.get(), held),
+            (true, false) => self.go_on_with(reader, page),
+            (false, false) if is_filtered => self.go_on_with(reader, (SEVERAL.into(), 0)),
+            // Who never saw a filter needs not be remembered.
+            (false, true) if is_filtered || self.by_reader.contains_key(reader) => {
+                self.show_no_whole(reader, filter, held);
             }
+            (false, _) => {}
         }
     }
 
-    fn show_all(&mut self, reader: &str, filter: Option<&Filter>, at: u64) {
-        let Some(filter) = filter else {
-            self.changed |= self.by_reader.remove(reader).is_some();
-            return;
-        };
+    /// More pages follow those that were made so until now.
+    fn go_on_with(&mut self, reader: &str, pages: (Box<str>, u64)) {
+        if self.pages.len() >= REMEMBERED {
+            self.pages.clear();
+        }
+        self.pages.insert(reader.into(), pages);
+    }
+
+    /// Whoever knows anything that is held may know it otherwise.
+    fn show_no_whole(&mut self, reader: &str, filter: Option<&Filter>, held: u64) {
+        let (mut since, by) = (held.saturating_add(1), fingerprint(filter));
+        if let Some(seen) = self.by_reader.get_mut(reader) {
+            seen.turns_to(by, held);
+            since = since.max(seen.since);
+        }
+        self.remember(reader, filter, since, None);
+    }
+
+    fn show_all(&mut self, reader: &str, filter: Option<&Filter>, at: u64, held: u64) {
         let Some(seen) = self.by_reader.get_mut(reader) else {
-            return self.remember(reader, Some(filter), at, None);
+            // Who never saw a filter needs not be remembered.
+            if filter.is_some() {
+                self.remember(reader, filter, at, None);
+            }
+            return;
         };
         self.uses += 1;
         seen.used = self.uses;
-        let (since, listed) = match seen {
-            seen if *seen.fingerprint != *filter.fingerprint() => {
-                (at.saturating_add(1), Some((at, Instant::now())))
+        let (next, listed) = (held.saturating_add(1), Some((at, Instant::now())));
+        let (since, listed) = match seen.since {
+            _ if *seen.fingerprint != *fingerprint(filter) => {
+                seen.turns_to(fingerprint(filter), held);
+                (next, listed)
             }
-            seen if seen.since <= at => return,
+            since if since <= at => return,
             // Another of its readers may have that version from before the change.
-            seen if seen.since == at.saturating_add(1) => (seen.since, Some((at, Instant::now()))),
-            // Of an earlier version, or of versions that began anew.
+            since if since <= next => (since, listed),
+            // Versions began anew, or the hub is behind those that it told.
             _ => (at, None),
         };
-        self.remember(reader, Some(filter), since, listed);
+        self.remember(reader, filter, since, listed);
+    }
+
+    /// Before which version objects may have been shown to the reader by events otherwise than `filter` shows them, at the versions that they have; 0: none were.
+    /// Its informers would take them for unchanged if they came at those versions once more.
+    pub(super) fn saw_otherwise(&self, reader: &str, filter: Option<&Filter>) -> u64 {
+        let Some(seen) = self.by_reader.get(reader) else { return 0 };
+        if of_events(&seen.fingerprint) == of_events(fingerprint(filter)) {
+            seen.otherwise_before
+        } else {
+            u64::MAX
+        }
+    }
+
+    /// By an event of up to that version `before` showed the reader what `now` shows otherwise at the same version.
+    pub(super) fn see_otherwise(
+        &mut self,
+        reader: &str,
+        before: Option<&Filter>,
+        now: Option<&Filter>,
+        at: ResourceVersion,
+    ) {
+        if of_events(fingerprint(before)) != of_events(fingerprint(now))
+            && let Some(seen) = self.by_reader.get_mut(reader)
+        {
+            seen.otherwise_before = seen.otherwise_before.max(at.get().saturating_add(1));
+            self.changed = true;
+        }
     }
 
     /// Whether what the reader saw at that version is what it would see through `filter`: it goes on from there.
@@ -179,9 +247,20 @@ impl Shown {
             }
         }
         self.uses += 1;
-        let seen = Seen { fingerprint: fingerprint(filter).into(), since, listed, used: self.uses };
+        let otherwise_before = self.by_reader.get(reader).map_or(0, |seen| seen.otherwise_before);
+        let fingerprint = fingerprint(filter).into();
+        let seen = Seen { fingerprint, since, listed, otherwise_before, used: self.uses };
         self.by_reader.insert(reader.into(), seen);
         self.changed = true;
+    }
+}
+
+impl Seen {
+    /// Its reader is shown by the filter of this fingerprint what it may have been shown by another until then.
+    fn turns_to(&mut self, fingerprint: &str, held: u64) {
+        if of_events(&self.fingerprint) != of_events(fingerprint) {
+            self.otherwise_before = self.otherwise_before.max(held.saturating_add(1));
+        }
     }
 }
 
@@ -252,7 +331,7 @@ mod tests {
     #[test]
     fn a_page_is_no_whole_and_pages_are_if_they_are_of_one_list() {
         let [first, second] = ["a", "b"].map(in_pool);
-        let page = |is_first, is_last| Place { is_first, is_last };
+        let page = |is_first, is_last| Place { is_first, is_last, held: None };
         let goes_on = |pages: &[(&Filter, u64, Place)]| {
             let mut shown = Shown::default();
             for (filter, version, place) in pages {
@@ -270,6 +349,133 @@ mod tests {
             &[(&second, 10, ends)],
         ] {
             assert!(!goes_on(pages), "{} pages", pages.len());
+        }
+    }
+
+    #[test]
+    fn a_list_without_a_filter_vouches_for_no_earlier_version_than_another_list() {
+        let first = in_pool("a");
+        let mut shown = Shown::default();
+        shown.show("r", None, at(5), Place::WHOLE);
+        assert!(shown.export().is_none() && shown.goes_on("r", None, at(3)), "who never saw a filter");
+        shown.show("r", Some(&first), at(10), Place::WHOLE);
+        shown.retell("r", Some(&first), None, at(20));
+        shown.show("r", None, at(25), Place::WHOLE);
+        for (version, saw) in [(15, false), (20, false), (21, true), (25, true)] {
+            assert_eq!(shown.goes_on("r", None, at(version)), saw, "{version}");
+        }
+        // It was told nothing, and lists: from there on once.
+        shown.show("s", Some(&first), at(10), Place::WHOLE);
+        shown.show("s", None, at(25), Place::WHOLE);
+        let mut again = Shown::restore(&shown.export().unwrap());
+        for (version, saw) in [(15, false), (25, true), (25, false), (26, true)] {
+            assert_eq!(shown.goes_on("s", None, at(version)), saw, "{version}");
+        }
+        assert!(!again.goes_on("s", None, at(25)) && again.goes_on("s", None, at(26)));
+    }
+
+    #[test]
+    fn pages_of_which_one_was_filtered_are_no_list_without_a_filter() {
+        let first = in_pool("a");
+        let page = |is_first, is_last| Place { is_first, is_last, held: Some(at(12)) };
+        let (begins, goes, ends) = (page(true, false), page(false, false), page(false, true));
+        for pages in [
+            &[(Some(&first), begins), (None, ends)][..],
+            &[(Some(&first), begins), (None, goes), (None, ends)],
+            &[(None, begins), (Some(&first), goes), (None, ends)],
+        ] {
+            let mut shown = Shown::default();
+            for (filter, place) in pages {
+                shown.show("r", *filter, at(10), *place);
+            }
+            for (version, saw) in [(10, false), (12, false), (13, true)] {
+                assert_eq!(shown.goes_on("r", None, at(version)), saw, "{} pages, {version}", pages.len());
+            }
+        }
+        // Of one who never saw a filter also where the first of them is not known.
+        let mut shown = Shown::default();
+        for place in [goes, ends] {
+            shown.show("r", None, at(10), place);
+        }
+        assert!(shown.goes_on("r", None, at(10)) && shown.export().is_none());
+    }
+
+    #[test]
+    fn a_list_of_an_earlier_version_vouches_for_itself_alone() {
+        let [first, second] = ["a", "b"].map(in_pool);
+        let earlier = Place { held: Some(at(30)), ..Place::WHOLE };
+        let mut shown = Shown::default();
+        shown.show("r", Some(&first), at(10), Place::WHOLE);
+        shown.retell("r", Some(&first), Some(&second), at(20));
+        shown.show("r", Some(&second), at(15), earlier);
+        for (version, saw) in [(18, false), (15, true), (15, false), (20, false), (21, true)] {
+            assert_eq!(shown.goes_on("r", Some(&second), at(version)), saw, "{version}");
+        }
+        // By another filter: who knows anything that is held may know it by the one before.
+        shown.show("r", Some(&first), at(25), earlier);
+        for (version, saw) in [(28, false), (25, true), (30, false), (31, true)] {
+            assert_eq!(shown.goes_on("r", Some(&first), at(version)), saw, "{version}");
+        }
+        // Versions began anew.
+        shown.show("r", Some(&first), at(5), Place { held: Some(at(6)), ..Place::WHOLE });
+        assert!(!shown.goes_on("r", Some(&first), at(4)) && shown.goes_on("r", Some(&first), at(5)));
+    }
+
+    #[test]
+    fn it_is_known_what_a_reader_may_have_seen_otherwise_at_the_same_version() {
+        let [first, second] = ["a", "b"].map(in_pool);
+        let mut shown = Shown::default();
+        let saw = |shown: &Shown, filter: Option<&Filter>| shown.saw_otherwise("r", filter);
+        shown.show("r", None, at(5), Place::WHOLE);
+        assert_eq!((saw(&shown, None), saw(&shown, Some(&first))), (0, 0), "it was shown all as it is");
+        shown.show("r", Some(&first), at(10), Place::WHOLE);
+        assert_eq!((saw(&shown, Some(&first)), saw(&shown, None)), (0, u64::MAX));
+        // It is told what differs, up to a version: nothing of what came after that.
+        shown.retell("r", Some(&first), None, at(20));
+        assert_eq!(saw(&shown, None), 0, "nothing did");
+        shown.see_otherwise("r", Some(&first), None, at(18));
+        assert_eq!(saw(&shown, None), 19);
+        // It lists: not all that are called so have, and its answer may have been lost.
+        shown.show("r", Some(&second), at(30), Place { held: Some(at(31)), ..Place::WHOLE });
+        assert_eq!((saw(&shown, Some(&second)), saw(&shown, None)), (32, u64::MAX));
+        shown.show("r", Some(&second), at(40), Place::WHOLE);
+        assert_eq!(saw(&shown, Some(&second)), 32);
+        let again = Shown::restore(&shown.export().unwrap());
+        assert_eq!((saw(&again, Some(&second)), saw(&again, None)), (32, u64::MAX));
+        // As an earlier release stored it.
+        let stored = serde_json::to_vec(&Stored(vec![("r".into(), first.fingerprint().into(), 10)])).unwrap();
+        let mut again = Shown::restore(&stored);
+        assert_eq!((saw(&again, Some(&first)), saw(&again, None)), (0, u64::MAX));
+        assert!(again.goes_on("r", Some(&first), at(10)));
+    }
+
+    /// They are told as states at versions of their own, and their ends as well.
+    #[test]
+    fn corrections_of_pods_are_seen_at_no_version_that_an_object_has() {
+        use crate::filters::{LocalPod, LocalPods};
+
+        let pod = LocalPod { name: "a/p".into(), addresses: Vec::new(), ready: false };
+        let mut view = View::of_node("n", None, None);
+        view.local_pods = LocalPods { pods: [("u".into(), pod)].into() }.into();
+        let filter =
+            |names: &[FilterName]| Filter::new(Filtered::EndpointSlices, names.into(), view.clone().into());
+        let (topology, local) = (FilterName::ServiceTopology, FilterName::LocalPods);
+        let [plain, corrected, both] = [&[topology][..], &[local], &[topology, local]].map(filter);
+        for (before, now, otherwise) in [
+            (Some(&corrected), None, 0),
+            (Some(&both), Some(&plain), 0),
+            (Some(&plain), Some(&both), 0),
+            (Some(&both), None, 11),
+            (Some(&plain), Some(&corrected), 11),
+        ] {
+            let mut shown = Shown::default();
+            shown.show("r", before, at(10), Place::WHOLE);
+            let first = if otherwise == 0 { 0 } else { u64::MAX };
+            assert_eq!(shown.saw_otherwise("r", now), first);
+            shown.see_otherwise("r", before, now, at(10));
+            shown.retell("r", before, now, at(10));
+            assert_eq!(shown.saw_otherwise("r", now), otherwise);
+            assert!(!shown.goes_on("r", now, at(10)), "what is shown is another thing all the same");
         }
     }
 

@@ -81,15 +81,53 @@ impl View {
     /// Below, because one above might be given by the API server later, to other content; a write that is based on it is refused as
     /// a conflict, which is right.
     pub fn version_of(&self, own: ResourceVersion) -> ResourceVersion {
-        let below = own.get().saturating_sub(1);
-        let version = self.turn.checked_rem(below).map(|back| below - back);
-        version.and_then(ResourceVersion::new).unwrap_or(own)
+        version_at(self.turn, own)
+    }
+}
+
+fn version_at(turn: u64, own: ResourceVersion) -> ResourceVersion {
+    let below = own.get().saturating_sub(1);
+    let version = turn.checked_rem(below).map(|back| below - back);
+    version.and_then(ResourceVersion::new).unwrap_or(own)
+}
+
+/// Which objects a reader may know otherwise than they are shown now, at the versions that they have: a filter, or what it looked at, has changed, and nothing
+/// of what is in force says that of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Otherwise {
+    /// Those of earlier versions than this.
+    pub(super) before: u64,
+    /// The turn of the view by which they are shown now.
+    pub(super) turn: u64,
+}
+
+impl Otherwise {
+    /// What is shown of an object that has the version `own`, as a state: at a version of the view's own, if informers would take it for unchanged.
+    pub fn state(self, shown: Arc<Object>, own: ResourceVersion) -> Arc<Object> {
+        if shown.resource_version() != own || own.get() >= self.before {
+            return shown;
+        }
+        Arc::new(shown.with_resource_version(version_at(self.turn, own)))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_known_otherwise_stands_at_another_version_once() {
+        let of = |text: &str| Arc::new(Object::from_json(text.to_owned().into()).unwrap());
+        let object = of(r#"{"metadata":{"namespace":"a","name":"s","resourceVersion":"900"}}"#);
+        let own = object.resource_version();
+        let version = |before, turn, shown: &Arc<Object>| {
+            Otherwise { before, turn }.state(shown.clone(), own).resource_version().get()
+        };
+        assert_eq!(version(900, 7, &object), 900, "what came after");
+        assert!(version(901, 7, &object) < 900 && version(901, 7, &object) != version(901, 8, &object));
+        let shown_by_the_view = Arc::new(object.with_resource_version(ResourceVersion::new(5).unwrap()));
+        assert_eq!(version(u64::MAX, 7, &shown_by_the_view), 5);
+    }
 
     #[test]
     fn versions_of_a_view_are_older_and_differ_by_turn() {

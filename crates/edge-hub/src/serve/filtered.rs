@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kube_wire::{
     accept::{As, Representation},
-    list_options::WatchRequest,
+    list_options::{WatchRequest, WatchStart},
     object::Object,
     resource_version::ResourceVersion,
 };
@@ -12,7 +12,7 @@ use watch_cache::{Cache, Cursor, Delivery, Page, Scope, Selection, Selects, Watc
 
 use super::Asked;
 use crate::{
-    filters::{self, Client, Filter, Outcome, Place, Telling, View},
+    filters::{self, Client, Filter, Otherwise, Outcome, Place, Telling, View},
     subscriptions::Key,
 };
 
@@ -30,9 +30,39 @@ pub(super) fn reader(client: &Client, asked: &Key, representation: Representatio
 pub(super) struct Filtered {
     selection: Selection,
     filter: Option<Arc<Filter>>,
+    /// What of the state that a watch begins with its client may know otherwise.
+    otherwise: Option<Otherwise>,
 }
 
 impl Filtered {
+    /// What is written of what happened since `began`, or of what there was then.
+    pub(super) fn shown(&self, delivery: Delivery, began: ResourceVersion) -> Delivery {
+        if self.filter.is_none() && self.otherwise.is_none() {
+            return delivery;
+        }
+        let told = |object: Arc<Object>, told| match &self.filter {
+            Some(filter) => filter.shown(&object, told),
+            None => object,
+        };
+        let shown = |object: Arc<Object>| {
+            let own = object.resource_version();
+            if own > began {
+                return told(object, Telling::Event);
+            }
+            let state = told(object, Telling::State);
+            match self.otherwise {
+                Some(otherwise) => otherwise.state(state, own),
+                None => state,
+            }
+        };
+        match delivery {
+            Delivery::Added(object) => Delivery::Added(shown(object)),
+            Delivery::Modified(object) => Delivery::Modified(shown(object)),
+            Delivery::Deleted(object) => Delivery::Deleted(told(object, Telling::Event)),
+            Delivery::InitialEnd(_) | Delivery::Bookmark(_) => delivery,
+        }
+    }
+
     /// What its client is to be told of an object that it knows through this filter, once `now` takes its place: what it would see otherwise
     /// then. As a state of the object, at a version that informers take for news ([`View::version_of`]); what goes away as it was.
     pub(super) fn retold(&self, object: &Arc<Object>, now: Option<&Filter>, view: &View) -> Option<Delivery> {
@@ -93,37 +123,47 @@ impl Selects for Filtered {
 pub(super) fn watch(
     cache: &Cache,
     request: &WatchRequest,
-    scope: Scope,
-    filter: Option<Arc<Filter>>,
+    asked: &Asked<'_>,
 ) -> Result<Cursor<Filtered>, WatchAnswer> {
-    cache.watch_with(request, scope, |selection| Filtered { selection, filter })
+    let begins_with_a_state = matches!(request.start, WatchStart::Initial { .. });
+    let otherwise = if begins_with_a_state { asked.saw_otherwise() } else { None };
+    let filter = asked.filter.clone();
+    cache.watch_with(request, asked.scope.clone(), |selection| Filtered { selection, filter, otherwise })
 }
 
-/// What is written of what happened since `began`, or of what there was then.
-pub(super) fn shown(delivery: Delivery, filter: &Filter, began: ResourceVersion) -> Delivery {
-    let shown = |object: Arc<Object>| {
-        let told = if object.resource_version() > began { Telling::Event } else { Telling::State };
-        filter.shown(&object, told)
-    };
-    match delivery {
-        Delivery::Added(object) => Delivery::Added(shown(object)),
-        Delivery::Modified(object) => Delivery::Modified(shown(object)),
-        Delivery::Deleted(object) => Delivery::Deleted(filter.shown(&object, Telling::Event)),
-        Delivery::InitialEnd(_) | Delivery::Bookmark(_) => delivery,
-    }
+/// Whether a list through `filter` shows the object at the version that it has.
+pub(super) fn stands_at_its_own(filter: Option<&Filter>, object: &Arc<Object>) -> bool {
+    filter.is_none_or(|filter| {
+        filter.shown(object, Telling::State).resource_version() == object.resource_version()
+    })
 }
 
 impl Asked<'_> {
-    /// What the client is shown of a page. It may be shorter than was asked for, and does not say how much is left.
+    /// What the client may know otherwise than it is shown it now.
+    pub(super) fn saw_otherwise(&self) -> Option<Otherwise> {
+        self.hub.filters.saw_otherwise(&self.reader, self.filter.as_deref())
+    }
+
+    /// What the client is shown of a page. Through a filter it may be shorter than was asked for, and does not say how much is left.
     pub(super) fn shown(&self, page: Page) -> Page {
-        let Some(filter) = &self.filter else { return page };
-        let objects =
-            page.objects.into_iter().filter_map(|object| match filter.outcome(&object, Telling::State) {
-                Outcome::Keep => Some(object),
-                Outcome::Replace(shown) => Some(shown),
-                Outcome::Drop => None,
-            });
-        Page { objects: objects.collect(), remaining: None, ..page }
+        let (filter, otherwise) = (self.filter.as_ref(), self.saw_otherwise());
+        if filter.is_none() && otherwise.is_none() {
+            return page;
+        }
+        let objects = page.objects.into_iter().filter_map(|object| {
+            let own = object.resource_version();
+            let shown = match filter.map(|filter| filter.outcome(&object, Telling::State)) {
+                None | Some(Outcome::Keep) => object,
+                Some(Outcome::Replace(shown)) => shown,
+                Some(Outcome::Drop) => return None,
+            };
+            Some(match otherwise {
+                Some(otherwise) => otherwise.state(shown, own),
+                None => shown,
+            })
+        });
+        let remaining = page.remaining.filter(|_| filter.is_none());
+        Page { objects: objects.collect(), remaining, ..page }
     }
 
     /// Remembers through which filter the client is shown it at that version, or a page of it.

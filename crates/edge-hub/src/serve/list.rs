@@ -65,6 +65,7 @@ pub(super) async fn answer(
     let place = Place {
         is_first: !matches!(request.read, ListRead::Continue { .. }),
         is_last: page.continue_token.is_none(),
+        held: subscription.version().filter(|held| *held > at),
     };
     if let Some(mut table) = asked.table(&page)? {
         asked.record(at, place);

@@ -128,7 +128,7 @@ fn begin(
         return Err(view_changed());
     }
     let begin = |cache: &Cache| {
-        let cursor = filtered::watch(cache, request, asked.scope.clone(), asked.filter.clone())?;
+        let cursor = filtered::watch(cache, request, asked)?;
         let began = cursor.resource_version();
         if matches!(request.start, WatchStart::Initial { .. }) {
             asked.record(began, Place::WHOLE);

@@ -24,11 +24,7 @@ use crate::{
     authorize::{Attributes, Subject, Undecided},
     filters::{Client, Filter},
     hub::Hub,
-    serve::{
-        Asked, TOO_LARGE,
-        encode::Encoder,
-        filtered::{self, Filtered},
-    },
+    serve::{Asked, TOO_LARGE, encode::Encoder, filtered::Filtered},
     subscriptions::{Attached, Carrier, Progress, Subscription},
 };
 
@@ -269,10 +265,7 @@ impl Watch {
                             return Some(view_changed());
                         }
                         let is_news = self.is_news(&delivery);
-                        let delivery = match self.filter() {
-                            Some(filter) => filtered::shown(delivery, filter, self.began),
-                            None => delivery,
-                        };
+                        let delivery = self.cursor.selects().shown(delivery, self.began);
                         match self.encoder.delivery(&delivery, is_news) {
                             Ok(text) => out.push(text),
                             Err(error) => {

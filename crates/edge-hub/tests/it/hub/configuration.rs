@@ -19,9 +19,9 @@ use super::site::{
 pub(super) const SLICES: &str = "/apis/discovery.k8s.io/v1/endpointslices";
 /// What the test kit calls them.
 pub(super) const SLICE: &str = "endpointslices.discovery.k8s.io";
-const CONFIG_MAPS: &str = "configmaps";
+pub(super) const CONFIG_MAPS: &str = "configmaps";
 
-fn config_map(name: &str, data: &Value) -> Value {
+pub(super) fn config_map(name: &str, data: &Value) -> Value {
     json!({ "metadata": { "namespace": "kube-system", "name": name }, "data": data })
 }
 
@@ -397,6 +397,79 @@ async fn the_cluster_configures_who_is_shown_what() {
     site.until("it is taken back", async || seen("mesh").await == ["hidden", "shown"]).await;
     assert_eq!(watch.brief().await, format!("ADDED hidden@{}", own("a/hidden")));
     assert_eq!(watch.brief().await, format!("BOOKMARK @{}", own("a/shown")));
+}
+
+/// As informers take it: an object at the version that they have is unchanged. What they heard by events has the API server's.
+#[tokio::test]
+async fn what_no_filter_shows_otherwise_any_more_is_news_to_who_saw_it_filtered() {
+    const INITIAL: &str =
+        "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    let site = with_topology().await;
+    let hub = site.plain();
+    let shown = async |component: &str| {
+        let list = list_of_component(&hub, component, &format!("{SLICES}?resourceVersion=0")).await;
+        let (nodes, at) = slice(&list);
+        (nodes.into_iter().map(str::to_owned).collect::<Vec<_>>(), at, version(&list))
+    };
+    let touch = |times: u32| {
+        let labels = json!({ "metadata": { "labels": { "touched": times.to_string() } } });
+        let touched = site.server.cluster().merge_patch(SLICE, "a/s-1", &labels).unwrap();
+        touched["metadata"]["resourceVersion"].as_str().unwrap().parse::<u64>().unwrap()
+    };
+    write(&site, CONFIG_MAPS, &config_map("yurt-hub-cfg", &json!({ "servicetopology": "mesh" })));
+    site.until("it is filtered", async || shown("mesh").await.0 == ["n", "m"]).await;
+    let (_, _, from) = shown("mesh").await;
+    let path = format!("{SLICES}?watch=1&resourceVersion={from}");
+    let mut watch = Lines::of(hub.ask(of_component("mesh", &path), String::new()).await.unwrap());
+    let own = touch(1);
+    assert_eq!(watch.brief().await, format!("MODIFIED s-1@{own}"));
+    write(&site, CONFIG_MAPS, &config_map("yurt-hub-cfg", &json!({})));
+    assert_eq!(watch.brief().await, "ERROR 410", "it knows no bookmarks");
+    let all = ["n", "m", "far"];
+    let (nodes, first, listed) = shown("mesh").await;
+    assert!(nodes == all && first < own, "{nodes:?} at {first}");
+    assert!(listed >= own, "{listed}: the API server's, from which a watch goes on");
+    // Of two that are called so the other lists as well, or the answer was lost; of the most recent state; or it comes by a watch.
+    assert_eq!(shown("mesh").await.1, first);
+    assert_eq!(slice(&list_of_component(&hub, "mesh", SLICES).await).1, first);
+    let request = of_component("mesh", &format!("{SLICES}?{INITIAL}"));
+    let mut initial = Lines::of(hub.ask(request, String::new()).await.unwrap());
+    assert_eq!(initial.brief().await, format!("ADDED s-1@{first}"));
+    assert!(initial.brief().await.ends_with(" end"));
+    assert_eq!(shown("somebody").await.1, own, "who never saw a filter is shown all as it is");
+    // What comes after that is at the versions of the API server, in lists as well.
+    let own = touch(2);
+    assert_eq!(initial.brief().await, format!("MODIFIED s-1@{own}"));
+    assert_eq!(shown("mesh").await.1, own);
+}
+
+/// Nothing of the run before knows any more what was shown, but by which filter.
+#[tokio::test]
+async fn a_filter_that_is_gone_after_a_restart_is_news_to_who_saw_it() {
+    let mut site = with_topology().await;
+    let from = version(&list_of_component(&site.plain(), "kube-proxy", SLICES).await);
+    let mut watch = watch_slices(&site, from).await;
+    let labels = json!({ "metadata": { "labels": { "touched": "yes" } } });
+    let touched = site.server.cluster().merge_patch(SLICE, "a/s-1", &labels).unwrap();
+    let own: u64 = touched["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+    assert_eq!(watch.brief().await, format!("MODIFIED s-1@{own}"));
+    // Until what was shown is stored.
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    site.kill();
+    site.set("--disabled-resource-filters", "servicetopology");
+    site.start();
+    site.linked().await;
+    site.until("it is to list anew", async || watch_slices(&site, own).await.brief().await == "ERROR 410")
+        .await;
+    // As often as it is asked for: not all that are called so have it.
+    for _ in 0..2 {
+        let list = list_of_component(&site.plain(), "kube-proxy", SLICES).await;
+        let (nodes, at) = slice(&list);
+        assert_eq!(nodes, ["n", "m", "far"]);
+        assert!(at < own && version(&list) >= own, "{at} of {own}");
+    }
+    let list = list_of_component(&site.plain(), "somebody", SLICES).await;
+    assert_eq!(slice(&list).1, own);
 }
 
 /// Who is in the pool that a node comes to is read after its label: until then clients are not sent to the endpoints of all nodes.

@@ -137,6 +137,9 @@ async fn endpoints_follow_the_kubelet_while_there_is_no_link_and_the_api_server_
     cluster.update(slices, &touched).unwrap();
     site.server.heal();
     assert_eq!(watch.brief().await, "ERROR 410", "a correction is no event");
+    for watch in &mut ahead {
+        assert_eq!(watch.brief().await, "ERROR 410", "nor is it one to who was ahead");
+    }
     assert_eq!(endpoint(&listed(&site).await).0, "10.1.0.2");
     // The kubelet says it again, the endpoints are written anew, and half a minute later nothing is corrected.
     site.linked().await;
@@ -152,4 +155,35 @@ async fn endpoints_follow_the_kubelet_while_there_is_no_link_and_the_api_server_
     let last = cluster.update(slices, &slice(&uid, "10.1.0.3")).unwrap();
     let rv = last["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
     assert_eq!(watch.brief().await, format!("MODIFIED web-1@{rv}"), "the API server's word counts");
+}
+
+/// A client that has a bookmark which was not stored before the hub was killed. Were it left there, it could not come back while there is no link.
+#[tokio::test]
+async fn a_watch_that_is_ahead_is_told_where_it_is_though_nothing_is_shown_otherwise() {
+    let site = Site::started().await;
+    let cluster = site.server.cluster().clone();
+    let uid = cluster.create("pods", pod()).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
+    cluster.create("endpointslices.discovery.k8s.io", slice("another", "10.1.0.1")).unwrap();
+    let pods = format!("{PODS}?fieldSelector=spec.nodeName%3Dn&resourceVersion=0");
+    assert_eq!(get(&site.plain(), &pods).await.unwrap().0, 200);
+    site.caught_up(SLICES, &["web-1"]).await;
+    site.server.cut();
+    site.offline().await;
+    let from = version(&listed(&site).await);
+    let watch = |from: u64| format!("{SLICES}?watch=1&allowWatchBookmarks=true&resourceVersion={from}");
+    let mut there = Lines::open(&site.plain(), &watch(from)).await;
+    let mut ahead = Lines::open(&site.plain(), &watch(from + 1000)).await;
+    // Addresses are corrected from here on, and in no slice that is held.
+    assert_eq!(says(&site, &uid, json!({ "podIP": "10.1.0.2" })).await, 503);
+    assert_eq!(ahead.brief().await, format!("BOOKMARK @{from}"));
+    assert!(there.is_silent(Duration::from_millis(300)).await, "it is there already");
+    // Both are told what follows.
+    let mut touched = slice("another", "10.1.0.1");
+    touched["metadata"]["labels"]["touched"] = "yes".into();
+    let touched = cluster.update("endpointslices.discovery.k8s.io", &touched).unwrap();
+    site.server.heal();
+    let expected = format!("MODIFIED web-1@{}", touched["metadata"]["resourceVersion"].as_str().unwrap());
+    for watch in [&mut there, &mut ahead] {
+        assert_eq!(watch.brief().await, expected);
+    }
 }

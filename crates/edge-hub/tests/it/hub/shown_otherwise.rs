@@ -1,24 +1,36 @@
-//! Informers of slices that are shown through a filter, in random histories: the pool and the Service's annotation change, slices do, connections break after
-//! any event, the hub is killed and the link is cut. In the end the handlers of each have been told what a list shows.
+//! Informers of slices that are shown through a filter, in random histories: the pool and the Service's annotation change, slices do, a component is filtered and
+//! is not any more, connections break after any event, the hub is killed and the link is cut. In the end the handlers of each have been told what a list shows.
+//! Two of them have one name, so that the hub cannot tell them apart, and one is told its list in pages.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use proptest::prelude::*;
-use serde_json::Value;
+use serde_json::{Value, json};
 use testkit::client::connection::Endpoint;
 use tokio::{
-    sync::watch,
+    sync::{self, OwnedMutexGuard, watch},
     task::JoinHandle,
     time::{Instant, sleep, timeout},
 };
 
 use super::{
-    configuration::{SLICE, SLICES, asks, pool, slice_of, with_topology, write},
+    configuration::{CONFIG_MAPS, SLICE, SLICES, asks, config_map, pool, slice_of, with_topology, write},
     site::{Lines, SOON, Site, list_of_component, of_component, version},
 };
 
 const NODES: [&str; 3] = ["n", "m", "far"];
+
+/// Who they are: each its component, whether it asks for bookmarks, and how many objects of a list it takes at once, of the most recent ones, if not all of any.
+/// The last two are filtered only while the cluster says so.
+const INFORMERS: [(&str, bool, Option<usize>); 6] = [
+    ("kube-proxy", true, None),
+    ("coredns", true, None),
+    ("coredns", true, Some(1)),
+    ("nginx-ingress-controller", false, None),
+    ("mesh", true, None),
+    ("mesh", false, None),
+];
 
 /// How long a client waits before it asks again, and whoever waits for it before it looks again.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -30,6 +42,8 @@ enum Step {
     Pool(u8),
     /// What the Service asks for.
     Asks(Option<&'static str>),
+    /// Whether the slices of `mesh` are filtered.
+    Mesh(bool),
     /// On which nodes a slice has endpoints; `None`: it goes.
     Slice(u8, Option<u8>),
     /// All connections of an informer end.
@@ -51,7 +65,8 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (0..8_u8).prop_map(Step::Pool),
         3 => key.prop_map(Step::Asks),
         4 => (0..3_u8, prop::option::weighted(0.8, 0..8_u8)).prop_map(|(slice, nodes)| Step::Slice(slice, nodes)),
-        2 => (0..3_usize).prop_map(Step::Break),
+        2 => any::<bool>().prop_map(Step::Mesh),
+        3 => (0..INFORMERS.len()).prop_map(Step::Break),
         1 => Just(Step::Kill),
         1 => Just(Step::Cut),
         2 => Just(Step::Heal),
@@ -130,7 +145,35 @@ fn nodes(slice: &Value) -> Vec<String> {
     endpoints.map(|endpoint| endpoint["nodeName"].as_str().unwrap().to_owned()).collect()
 }
 
-/// An informer that runs: whether it asks for bookmarks, and after how many events of each connection it breaks off.
+/// A list of a component, of so many objects at once; nothing if any part of it is not answered.
+async fn list(hub: &Endpoint, component: &str, limit: Option<usize>) -> Option<Value> {
+    let first = limit.map_or_else(|| "resourceVersion=0".to_owned(), |limit| format!("limit={limit}"));
+    let mut items = Vec::new();
+    let mut query = first.clone();
+    loop {
+        let asked = of_component(component, &format!("{SLICES}?{query}"));
+        let mut answer = hub.ask(asked, String::new()).await.ok()?;
+        let body = answer.bytes().await.ok()?;
+        if answer.status != 200 {
+            return None;
+        }
+        let mut page: Value = serde_json::from_slice(&body).unwrap();
+        items.extend(page["items"].as_array().unwrap().iter().cloned());
+        match page["metadata"]["continue"].as_str() {
+            Some(token) if !token.is_empty() => query = format!("{first}&continue={token}"),
+            _ => {
+                page["items"] = items.into();
+                return Some(page);
+            }
+        }
+    }
+}
+
+/// Whose turn it is to ask of those that have one name: from its list until it watches. Of two that the hub cannot tell apart one could else go on in the place of the
+/// other, as is documented.
+type Turns = Arc<sync::Mutex<()>>;
+
+/// An informer that runs, as one of [`INFORMERS`]; after how many events of each connection it breaks off.
 struct Informer {
     informed: Arc<Mutex<Informed>>,
     breaks: watch::Sender<()>,
@@ -138,21 +181,27 @@ struct Informer {
 }
 
 impl Informer {
-    fn start(hub: Endpoint, component: &'static str, bookmarks: bool, after: Vec<usize>) -> Self {
+    fn start(
+        hub: Endpoint,
+        (component, bookmarks, limit): (&'static str, bool, Option<usize>),
+        turns: Turns,
+        after: Vec<usize>,
+    ) -> Self {
         let informed = Arc::new(Mutex::new(Informed::default()));
         let (breaks, mut broken) = watch::channel(());
         let told = informed.clone();
         let task = tokio::spawn(async move {
             let mut after = after.into_iter();
+            let mut turn: Option<OwnedMutexGuard<()>> = None;
             loop {
                 sleep(PAUSE).await;
+                if turn.is_none() {
+                    turn = Some(turns.clone().lock_owned().await);
+                }
                 let from = told.lock().version;
                 let Some(from) = from else {
-                    let asked = of_component(component, &format!("{SLICES}?resourceVersion=0"));
-                    let Ok(mut answer) = hub.ask(asked, String::new()).await else { continue };
-                    let Ok(body) = answer.bytes().await else { continue };
-                    if answer.status == 200 {
-                        told.lock().replace(&serde_json::from_slice(&body).unwrap());
+                    if let Some(list) = list(&hub, component, limit).await {
+                        told.lock().replace(&list);
                     }
                     continue;
                 };
@@ -163,6 +212,7 @@ impl Informer {
                 if answer.status != 200 {
                     continue;
                 }
+                turn = None;
                 let mut watch = Lines::of(answer);
                 let mut left = after.next().unwrap_or(usize::MAX);
                 broken.borrow_and_update();
@@ -208,6 +258,12 @@ async fn listed(site: &Site, component: &str) -> BTreeMap<String, Vec<String>> {
     items.map(|item| (item["metadata"]["name"].as_str().unwrap().to_owned(), nodes(item))).collect()
 }
 
+/// All endpoints of the slices.
+fn all(site: &Site) -> BTreeMap<String, Vec<String>> {
+    let slices = (0..3).filter_map(|slice| site.server.cluster().get(SLICE, &format!("a/s-{slice}")));
+    slices.map(|slice| (slice["metadata"]["name"].as_str().unwrap().to_owned(), nodes(&slice))).collect()
+}
+
 /// What the Service and the pool make of the slices.
 fn expected(site: &Site) -> BTreeMap<String, Vec<String>> {
     let cluster = site.server.cluster();
@@ -221,13 +277,8 @@ fn expected(site: &Site) -> BTreeMap<String, Vec<String>> {
         Some("kubernetes.io/hostname") => node == "n",
         Some(_) => node == "n" || members.contains(&&**node),
     };
-    let slices = (0..3).filter_map(|slice| cluster.get(SLICE, &format!("a/s-{slice}")));
-    slices
-        .map(|slice| {
-            let name = slice["metadata"]["name"].as_str().unwrap().to_owned();
-            (name, nodes(&slice).into_iter().filter(near).collect())
-        })
-        .collect()
+    let slices = all(site).into_iter();
+    slices.map(|(name, nodes)| (name, nodes.into_iter().filter(near).collect())).collect()
 }
 
 async fn run(steps: &[Step], after: &[Vec<usize>]) {
@@ -235,17 +286,25 @@ async fn run(steps: &[Step], after: &[Vec<usize>]) {
     for slice in 0..3 {
         put_slice(&site, slice, Some(7));
     }
-    let informers: Vec<_> = [("kube-proxy", true), ("coredns", true), ("nginx-ingress-controller", false)]
+    let mut turns = BTreeMap::<&str, Turns>::new();
+    let informers: Vec<_> = INFORMERS
         .into_iter()
         .zip(after)
-        .map(|((component, bookmarks), after)| {
-            Informer::start(site.plain(), component, bookmarks, after.clone())
+        .map(|(informer, after)| {
+            let turns = turns.entry(informer.0).or_default().clone();
+            Informer::start(site.plain(), informer, turns, after.clone())
         })
         .collect();
+    let mut filters_mesh = false;
     for step in steps {
         match *step {
             Step::Pool(bits) => write(&site, "nodepools.apps.openyurt.io", &pool(&members(bits))),
             Step::Asks(key) => write(&site, "services", &asks("a", "s", key)),
+            Step::Mesh(is_filtered) => {
+                filters_mesh = is_filtered;
+                let data = if is_filtered { json!({ "servicetopology": "mesh" }) } else { json!({}) };
+                write(&site, CONFIG_MAPS, &config_map("yurt-hub-cfg", &data));
+            }
             Step::Slice(slice, on) => put_slice(&site, slice, on),
             Step::Break(informer) => _ = informers[informer].breaks.send(()),
             Step::Kill => {
@@ -259,20 +318,28 @@ async fn run(steps: &[Step], after: &[Vec<usize>]) {
     }
     site.server.heal();
     site.linked().await;
-    let expected = expected(&site);
+    let (expected, all) = (expected(&site), all(&site));
+    let of_mesh = if filters_mesh { &expected } else { &all };
+    let of = |component: &str| if component == "mesh" { of_mesh } else { &expected };
     let began = Instant::now();
     loop {
-        let lists = [listed(&site, "kube-proxy").await, listed(&site, "coredns").await];
+        let mut lists = Vec::new();
+        for component in ["kube-proxy", "coredns", "mesh"] {
+            lists.push((component, listed(&site, component).await));
+        }
         let told: Vec<_> =
             informers.iter().map(|informer| informer.informed.lock().handled.clone()).collect();
-        if lists.iter().chain(&told).all(|seen| *seen == expected) {
+        let mut told_to = INFORMERS.iter().zip(&told);
+        if lists.iter().all(|&(component, ref seen)| seen == of(component))
+            && told_to.all(|(&(component, ..), seen)| seen == of(component))
+        {
             break;
         }
         let heard =
             || informers.iter().map(|informer| informer.informed.lock().heard.join("\n")).collect::<Vec<_>>();
         assert!(
             began.elapsed() < SOON,
-            "expected {expected:?}, lists {lists:?}, told {told:?} after {}",
+            "expected {expected:?} of {all:?}, mesh filtered: {filters_mesh}, lists {lists:?}, told {told:?} after {}",
             heard().join("\n\n")
         );
         sleep(PAUSE).await;
@@ -296,7 +363,7 @@ proptest! {
     #[test]
     fn informers_come_to_what_a_list_shows_however_it_changes(
         steps in prop::collection::vec(step(), 8..40),
-        after in prop::collection::vec(prop::collection::vec(1..6_usize, 0..12), 3),
+        after in prop::collection::vec(prop::collection::vec(1..6_usize, 0..12), INFORMERS.len()),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async { timeout(Duration::from_mins(2), run(&steps, &after)).await.unwrap() });

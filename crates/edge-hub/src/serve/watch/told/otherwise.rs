@@ -16,6 +16,7 @@ use super::{LENGTH, Outgoing, Watch, view_changed};
 use crate::{
     authorize::Attributes,
     filters::{Difference, Filter, View},
+    serve::filtered,
 };
 
 /// How many bytes may be told so; a list says more than that better.
@@ -72,10 +73,14 @@ impl Watch {
             }
         };
         let (at, known) = (objects.resource_version(), self.cursor.resource_version());
-        let (differs, newest) = match self.differences(objects, now.as_deref(), &view).await {
+        let differences = match self.differences(objects, now.as_deref(), &view).await {
             Ok(differences) => differences,
             Err(why) => return Some(self.ends(&why)),
         };
+        let Differences { told: differs, newest, at_its_own } = differences;
+        if let Some(at) = at_its_own {
+            self.see_otherwise(at);
+        }
         let differs = differs.take();
         // Also where nothing differs, of one that is ahead: it could not come back from where it is while there is no link.
         if self.cursor.has_bookmarks() && (differs.is_some() || at < known) {
@@ -87,6 +92,8 @@ impl Watch {
             if at < known {
                 let cursor = &mut self.cursor;
                 self.subscription.read(|cache| cursor.rewind(cache, at));
+                // What comes after is an event, from which its client goes on.
+                (self.began, self.ahead) = (at, None);
             }
         }
         let heard = newest.map_or(known, |newest| newest.max(known));
@@ -102,7 +109,17 @@ impl Watch {
     /// Ends, for its client to list anew.
     fn ends(&self, why: &Untold) -> Status {
         debug!(key = %self.subscription.key(), %why, "a watch ends: its client is shown objects otherwise");
+        let (known, now) = (self.cursor.resource_version(), self.in_force.as_deref());
+        // Another of its watches may have turned before, at an earlier version than this one came to by the filter before.
+        self.hub.filters.retell(&self.reader, self.filter().map(Arc::as_ref), now, known);
+        self.see_otherwise(known);
         view_changed()
+    }
+
+    /// Up to that version its client was told by events what a list through the filter in force shows otherwise at the same versions.
+    fn see_otherwise(&self, at: ResourceVersion) {
+        let (before, now) = (self.filter().map(Arc::as_ref), self.in_force.as_deref());
+        self.hub.filters.see_otherwise(&self.reader, before, now, at);
     }
 
     /// The objects that its client knows; nothing while there is something to tell before. Of a watch that is ahead of what is held as they are held: its client
@@ -111,16 +128,16 @@ impl Watch {
         self.subscription.read(|cache| self.cursor.state(cache).or_else(|| self.cursor.held(cache)))
     }
 
-    /// What of these objects is shown otherwise, and the version of the newest of them; an error if that cannot be told.
+    /// What of these objects is shown otherwise; an error if that cannot be told.
     async fn differences(
         &mut self,
         objects: Objects,
         now: Option<&Filter>,
         view: &View,
-    ) -> Result<(Outgoing, Option<ResourceVersion>), Untold> {
+    ) -> Result<Differences, Untold> {
         let shown = self.cursor.selects();
         let difference = Difference::between(shown.filter().map(Arc::as_ref), now);
-        let (mut differs, mut newest) = (Outgoing::default(), None);
+        let mut differs = Differences::default();
         let (mut passed, mut compared) = (0, 0);
         for object in objects {
             passed += difference.cost();
@@ -131,11 +148,16 @@ impl Watch {
                         return Err(Untold::WithoutBookmarks);
                     }
                     let text = self.encoder.delivery(&delivery, false)?;
-                    if differs.len() + text.len() > MOST {
+                    if differs.told.len() + text.len() > MOST {
                         return Err(Untold::TooMuch);
                     }
-                    differs.push(text);
-                    newest = newest.max(Some(object.resource_version()));
+                    differs.told.push(text);
+                    let version = Some(object.resource_version());
+                    differs.newest = differs.newest.max(version);
+                    if matches!(delivery, Delivery::Modified(_)) && filtered::stands_at_its_own(now, &object)
+                    {
+                        differs.at_its_own = differs.at_its_own.max(version);
+                    }
                 }
             }
             if passed >= PASSED || compared == COMPARED {
@@ -143,8 +165,19 @@ impl Watch {
                 yield_now().await;
             }
         }
-        Ok((differs, newest))
+        Ok(differs)
     }
+}
+
+/// What is shown otherwise.
+#[derive(Default)]
+struct Differences {
+    /// As it is told.
+    told: Outgoing,
+    /// The version of the newest of these objects.
+    newest: Option<ResourceVersion>,
+    /// That of the newest that a list shows at that version all the same.
+    at_its_own: Option<ResourceVersion>,
 }
 
 /// Why what differs is told by a list.
