@@ -189,6 +189,60 @@ fn what_is_wrong_is_named() {
     }
 }
 
+/// What a watch says before the mark of its state's end is what a list says, an object after the other.
+#[test]
+fn the_state_that_a_watch_begins_with_is_as_a_list() {
+    let initial = |observations: &[Observation], rv| {
+        let mut observations = observations.to_vec();
+        observations.push(Observation::Bookmark { rv, initial_end: true });
+        session(Request::WatchInitial { at_least: None, bookmarks: true }, observations, End::Clean)
+    };
+    let modified = |name: &str, rv, label: &str| event(Change::Modified, name, rv, label);
+    let [a, b] = [added("a", 1), added("b", 2)];
+    let cases = [
+        ("as a list", vec![a.clone(), b.clone()], 2, None),
+        ("MODIFIED", vec![modified("a", 1, "x"), b.clone()], 2, Some((Guarantee::IsCreate, 0))),
+        (
+            "up to date in the end",
+            vec![a.clone(), b.clone(), modified("a", 3, "y")],
+            3,
+            Some((Guarantee::IsCreate, 2)),
+        ),
+        (
+            "gone in the end",
+            vec![event(Change::Added, "a", 3, "y"), b.clone(), event(Change::Deleted, "b", 4, "x")],
+            4,
+            Some((Guarantee::IsCreate, 2)),
+        ),
+        ("twice", vec![a.clone(), b.clone(), b.clone()], 2, Some((Guarantee::Unique, 2))),
+        ("the first twice", vec![a.clone(), b.clone(), a.clone()], 2, Some((Guarantee::Unique, 2))),
+        ("in another order", vec![b.clone(), a.clone()], 2, Some((Guarantee::Ordered, 1))),
+        ("a bookmark within", vec![a, bookmark(1), b], 2, Some((Guarantee::Bookmarkable, 1))),
+    ];
+    for (what, observations, rv, expected) in cases {
+        let violation = check(&model(), &[initial(&observations, rv)]).err();
+        let found = violation.map(|violation| (violation.guarantee, violation.observation));
+        assert_eq!(found, expected, "{what}");
+    }
+    // By the bytes of the whole key, not by namespace and then by name.
+    let placed = |namespace: &str, rv| {
+        let mut object = object("o", rv, "x");
+        object["metadata"]["namespace"] = namespace.into();
+        object
+    };
+    let revision = |namespace: &str, rv| Revision {
+        rv,
+        key: format!("{namespace}/o"),
+        object: Some(placed(namespace, rv)),
+    };
+    let model = Model { epochs: vec![Epoch { revisions: vec![revision("a", 1), revision("a-b", 2)] }] };
+    let [short, long] =
+        [("a", 1), ("a-b", 2)].map(|(ns, rv)| Observation::Event(Change::Added, placed(ns, rv)));
+    check(&model, &[initial(&[long.clone(), short.clone()], 2)]).unwrap();
+    let violation = check(&model, &[initial(&[short, long], 2)]).unwrap_err();
+    assert_eq!(violation.guarantee, Guarantee::Ordered);
+}
+
 #[test]
 fn a_state_that_is_not_the_clusters_has_not_converged() {
     let mut state = epoch().at(5);
