@@ -20,6 +20,7 @@ mod readers;
 mod reasons;
 mod rights;
 mod step;
+mod torn;
 mod unseen;
 mod world;
 mod writer;

@@ -19,11 +19,12 @@ use tokio::{
 use super::{
     super::history_clients::{self, WIDGET_ID},
     super::site::{JSON, service, widget, widget_kind},
-    parts::{Hub, Servers, folder, tear},
+    parts::{Hub, Servers, folder},
     readers,
     reasons::{self, Gathered},
     rights::{RESOURCES, Rights, TOKEN, plural},
     step::{Fault, Repair, Step},
+    torn::{Torn, tear},
 };
 
 pub(super) const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
@@ -255,15 +256,13 @@ impl World {
         }
     }
 
-    pub(super) async fn kill(&mut self, torn: usize, down: Duration) {
+    pub(super) async fn kill(&mut self, torn: Torn, down: Duration) {
         // Nothing that it does not know yet can it learn until it has started.
         self.rights.disturb(false);
         let hub = self.hub.take().unwrap();
         hub.kill().await;
         self.gathered.restarted();
-        if torn > 0 {
-            tear(self.root.path(), torn);
-        }
+        tear(self.root.path(), torn);
         sleep(down).await;
         self.hub = Some(Hub::start(self.root.path(), &self.servers, &self.port).await);
     }
