@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use super::{
-    super::history_clients::{self, WIDGET_ID},
+    super::history_clients::{self, AWAY_OF_ANOTHER, AWAY_OF_THE_NODE, WIDGET_ID},
     super::site::{JSON, service, widget, widget_kind},
     parts::{Hub, Servers, folder},
     readers,
@@ -120,9 +120,26 @@ impl World {
         let (generation, recorder) = (self.generation, self.recorder.of_user(TOKEN));
         let happens = Some(&self.happens.subscribe());
         let another = || self.endpoint().with_token(TOKEN);
-        self.others = history_clients::start_of_another(another, generation, BACKOFF, &recorder, happens);
+        let mut others = history_clients::start_of_another(&another, generation, BACKOFF, &recorder, happens);
+        others.extend(history_clients::start_away(
+            &AWAY_OF_ANOTHER,
+            another,
+            generation,
+            BACKOFF,
+            &recorder,
+            happens,
+        ));
         let of_node = || self.endpoint();
-        self.others.extend(history_clients::start_of_away(of_node, generation, BACKOFF, &self.recorder));
+        let recorder = &self.recorder;
+        others.extend(history_clients::start_away(
+            &AWAY_OF_THE_NODE,
+            of_node,
+            generation,
+            BACKOFF,
+            recorder,
+            None,
+        ));
+        self.others = others;
     }
 
     /// Who asks for nothing is not reviewed: of the second identity the hub learns no more until its clients are back.
@@ -143,28 +160,6 @@ impl World {
         let name = format!("reader {} {}", self.generation, self.readers.len());
         let ending = self.ending.subscribe();
         self.readers.spawn(readers::read(self.endpoint(), self.recorder.clone(), name, stalls, ending));
-    }
-
-    pub(super) fn write(&self, name: u8, n: u64) {
-        let (id, object) = match name % 4 {
-            0 => (WIDGET_ID, widget(&format!("o-{name}"), n)),
-            1 => ("services", service("b", &format!("o-{name}"), n)),
-            _ => ("services", service("a", &format!("o-{name}"), n)),
-        };
-        if self.cluster.update(id, &object).is_err() {
-            // The definition may have gone.
-            let _ = self.cluster.create(id, object);
-        }
-    }
-
-    pub(super) fn delete(&self, name: u8) {
-        let (id, namespace) = match name % 4 {
-            0 => (WIDGET_ID, "a"),
-            1 => ("services", "b"),
-            _ => ("services", "a"),
-        };
-        // It may not be there.
-        let _ = self.cluster.delete(id, &format!("{namespace}/o-{name}"));
     }
 
     pub(super) fn mend_all(&mut self) {
@@ -358,11 +353,12 @@ impl World {
         sleep(LATE).await;
         while self.readers.join_next().await.is_some() {}
         let sessions = self.recorder.sessions();
+        let taken = self.rights.taken().to_vec();
         if let Err(violation) = check_isolated(&self.rights.denials(), &sessions) {
             return Err(format!("{violation}\n{:#?}", sessions[violation.session]));
         }
         let models = RESOURCES.map(|id| (id, self.cluster.history(id)));
-        reasons::check(self.gathered.reasons(), &models, &sessions)?;
+        reasons::check(self.gathered.reasons(), &taken, &models, &sessions)?;
         let (of_services, of_widgets): (Vec<_>, Vec<_>) =
             sessions.into_iter().partition(|session| session.resource == plural("services"));
         for ((_, model), of) in models.iter().zip([of_services, of_widgets]) {
