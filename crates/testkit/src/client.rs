@@ -139,6 +139,7 @@ impl Recorder {
             resource: resource.to_owned(),
             scope: scope.clone(),
             request,
+            began: Instant::now(),
             observations: Vec::new(),
             end: End::Broken,
             user: self.user.clone(),
@@ -146,6 +147,7 @@ impl Recorder {
             open: None,
             epoch: self.epoch.load(Ordering::SeqCst),
             handed_on: false,
+            is_old: false,
         });
         Recording { sessions: self.sessions.clone(), index: sessions.len() - 1 }
     }
@@ -191,10 +193,11 @@ impl Recording {
         }
     }
 
-    /// Notes whether an answer is the API server's own, which has a header that nobody else gives.
+    /// Notes whether an answer is the API server's own, which has a header that nobody else gives, and whether it says that it may be old.
     pub fn answered(&self, headers: &HeaderMap) {
         if let Some(session) = self.sessions.lock().get_mut(self.index) {
             session.handed_on |= headers.contains_key("audit-id");
+            session.is_old |= headers.contains_key("warning");
         }
     }
 

@@ -9,7 +9,8 @@
 //!
 //! Each history has every fault of [`step::Fault`], in an order of its own, among writes and whatever else may happen. What clients
 //! saw is judged by `testkit::history`, which folds the writes and knows nothing of caches; and whoever is told 410 must have been given
-//! a reason, of those in [`reasons`]. Beside the node's clients there are those of a second identity, whose [`rights`] come and go: of
+//! a reason, of those in [`reasons`]; and whoever asks for the most recent state is shown what was written ten seconds before, or told that it may
+//! be old ([`recent`]). Beside the node's clients there are those of a second identity, whose [`rights`] come and go: of
 //! what it may not read it must see nothing, as soon as the hub had to know.
 
 mod bookmarks;
@@ -18,6 +19,7 @@ mod noticeable;
 mod parts;
 mod readers;
 mod reasons;
+mod recent;
 mod rights;
 mod step;
 mod torn;
@@ -105,6 +107,9 @@ fn every_guarantee_holds_in_every_history() {
     );
     let cases = usize::try_from(Config::default().cases).unwrap();
     assert!(always >= cases, "too few come back for that to show anything");
+    let bound = recent::BOUND_TO_SHOW.load(Ordering::Relaxed);
+    println!("reads of the most recent state that had something to show: {bound}");
+    assert!(bound >= cases, "too few ask for the most recent state");
     assert!(cases < 50 || wider > 0 && of_users > 0, "of one kind none come back");
 }
 

@@ -59,6 +59,7 @@ impl World {
         let to = from.saturating_sub(unseen.back).max(2);
         self.gathered.restores();
         self.cluster.restore(to);
+        self.recent.restored();
         self.define();
         for (name, content) in &unseen.writes {
             match content {

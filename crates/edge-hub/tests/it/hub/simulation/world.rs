@@ -22,6 +22,7 @@ use super::{
     parts::{Hub, Servers, folder},
     readers,
     reasons::{self, Gathered},
+    recent::{BOUND, Recent},
     rights::{RESOURCES, Rights, TOKEN, plural},
     step::{Fault, Repair, Step},
     torn::{Torn, tear},
@@ -58,6 +59,7 @@ pub(super) struct World {
     rights: Rights,
     /// Why clients may be told that what they were shown has expired.
     pub(super) gathered: Gathered,
+    pub(super) recent: Recent,
     /// Which servers can be reached.
     pub(super) reachable: [bool; 2],
     readers: JoinSet<()>,
@@ -88,6 +90,7 @@ impl World {
             others: Vec::new(),
             rights,
             gathered: Gathered::new(),
+            recent: Recent::default(),
             reachable: [true; 2],
             readers: JoinSet::new(),
             ending: watch::channel(false).0,
@@ -186,7 +189,7 @@ impl World {
     }
 
     pub(super) async fn step(&mut self, step: &Step) {
-        let is_wait = matches!(step, Step::Wait(_));
+        let (is_wait, began) = (matches!(step, Step::Wait(_)), Instant::now());
         if !is_wait {
             self.happens.send_replace(());
         }
@@ -201,6 +204,11 @@ impl World {
         }
         if !is_wait {
             self.happens.send_replace(());
+        }
+        self.acknowledge();
+        // Before that the most recent state need not have changed for anybody.
+        if began.elapsed() > BOUND {
+            self.ask().await;
         }
         // Or what follows at once is one step with this one, for all who see it.
         tokio::task::yield_now().await;
@@ -270,6 +278,7 @@ impl World {
         self.stop_others().await;
         self.gathered.restores();
         self.cluster.restore(self.cluster.revision().saturating_sub(back).max(2));
+        self.recent.restored();
         self.noticed().await;
         self.gathered.restored();
         self.recorder.restored();
@@ -339,6 +348,7 @@ impl World {
             let odd = json!({ "metadata": { "labels": { "n": "odd" } } });
             self.cluster.merge_patch(id, "a/last", &odd).unwrap();
         }
+        self.acknowledge();
         self.happens.send_replace(());
         self.converged(self.clients.iter().chain(&self.others)).await?;
         for id in RESOURCES {
@@ -346,6 +356,7 @@ impl World {
         }
         self.happens.send_replace(());
         sleep(Rights::noticed()).await;
+        self.ask().await;
         self.cluster.create("services", service("a", "hidden", 0)).unwrap();
         self.cluster.create(WIDGET_ID, widget("hidden", 0)).unwrap();
         self.happens.send_replace(());
@@ -362,6 +373,7 @@ impl World {
         let (of_services, of_widgets): (Vec<_>, Vec<_>) =
             sessions.into_iter().partition(|session| session.resource == plural("services"));
         for ((_, model), of) in models.iter().zip([of_services, of_widgets]) {
+            self.recent.check(self.gathered.reasons(), model, &of)?;
             if let Err(violation) = check(model, &of) {
                 let wrong = &of[violation.session];
                 let before =

@@ -75,11 +75,11 @@ async fn write(hub: &Endpoint, service: &Value) -> Option<u64> {
 }
 
 /// What was answered, if that was not refused.
-async fn whole(mut answer: Answer) -> Option<Value> {
+pub(super) async fn whole(mut answer: Answer) -> Option<Value> {
     let body = answer.bytes().await.ok()?;
     answer.status.is_success().then(|| serde_json::from_slice(&body).ok())?
 }
 
-fn resource_version(value: &Value) -> Option<u64> {
+pub(super) fn resource_version(value: &Value) -> Option<u64> {
     value["metadata"]["resourceVersion"].as_str()?.parse().ok()
 }
