@@ -149,12 +149,16 @@ impl Answered {
         let is_pooled = session.resource == "services";
         let is_selected =
             session.scope != Scope { namespace: session.scope.namespace.clone(), ..Scope::default() };
-        match session {
-            _ if session.client.starts_with("reader ") => None,
-            _ if is_pooled => Some(Self::Always),
-            _ if !session.user.is_empty() => Some(Self::NodeOrUsers),
-            _ if is_selected => Some(Self::Wider),
-            _ => Some(Self::Always),
+        if session.client.starts_with("reader ") {
+            None
+        } else if is_pooled {
+            Some(Self::Always)
+        } else if !session.user.is_empty() {
+            Some(Self::NodeOrUsers)
+        } else if is_selected {
+            Some(Self::Wider)
+        } else {
+            Some(Self::Always)
         }
     }
 

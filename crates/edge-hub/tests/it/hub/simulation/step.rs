@@ -101,7 +101,7 @@ fn write() -> impl Strategy<Value = Step> {
 /// Half of those that leave anything leave a part of a record. One number says which and how much, as it said how much before: seeds of
 /// histories that failed stay those of the same histories.
 fn torn() -> impl Strategy<Value = Torn> {
-    let much = prop_oneof![Just(0), 1..PARTS];
+    let much = prop_oneof![Just(0_usize), 1..PARTS];
     much.prop_map(|much| if much.is_multiple_of(2) { Torn::Noise(much) } else { Torn::Record(much) })
 }
 
