@@ -6,6 +6,7 @@
 pub mod connection;
 mod kept;
 mod pause;
+mod protobuf;
 mod reflector;
 
 use std::collections::BTreeMap;
@@ -38,6 +39,8 @@ pub struct ClientOptions {
     pub fields: String,
     /// Whether it begins with a watch, as client-go does since 0.35.
     pub watch_list: bool,
+    /// Whether it asks for protobuf rather than JSON; of Services alone.
+    pub protobuf: bool,
     /// The size of pages; none for whole lists.
     pub page_size: Option<u64>,
     /// `timeoutSeconds` of its watches.
@@ -60,6 +63,7 @@ impl ClientOptions {
             labels: String::new(),
             fields: String::new(),
             watch_list: false,
+            protobuf: false,
             page_size: None,
             watch_timeout: Duration::from_mins(5),
             backoff: Duration::from_millis(20),
