@@ -16,7 +16,7 @@ mod memory;
 pub mod options;
 mod path;
 pub mod pki;
-mod protobuf;
+pub(crate) mod protobuf;
 mod represent;
 pub mod status;
 mod store;

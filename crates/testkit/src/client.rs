@@ -6,6 +6,7 @@
 pub mod connection;
 mod kept;
 mod pause;
+mod protobuf;
 mod reflector;
 
 use std::collections::BTreeMap;
@@ -38,6 +39,8 @@ pub struct ClientOptions {
     pub fields: String,
     /// Whether it begins with a watch, as client-go does since 0.35.
     pub watch_list: bool,
+    /// Whether it asks for protobuf rather than JSON; of Services alone.
+    pub protobuf: bool,
     /// The size of pages; none for whole lists.
     pub page_size: Option<u64>,
     /// `timeoutSeconds` of its watches.
@@ -60,6 +63,7 @@ impl ClientOptions {
             labels: String::new(),
             fields: String::new(),
             watch_list: false,
+            protobuf: false,
             page_size: None,
             watch_timeout: Duration::from_mins(5),
             backoff: Duration::from_millis(20),
@@ -139,6 +143,7 @@ impl Recorder {
             resource: resource.to_owned(),
             scope: scope.clone(),
             request,
+            began: Instant::now(),
             observations: Vec::new(),
             end: End::Broken,
             user: self.user.clone(),
@@ -146,6 +151,7 @@ impl Recorder {
             open: None,
             epoch: self.epoch.load(Ordering::SeqCst),
             handed_on: false,
+            is_old: false,
         });
         Recording { sessions: self.sessions.clone(), index: sessions.len() - 1 }
     }
@@ -191,10 +197,11 @@ impl Recording {
         }
     }
 
-    /// Notes whether an answer is the API server's own, which has a header that nobody else gives.
+    /// Notes whether an answer is the API server's own, which has a header that nobody else gives, and whether it says that it may be old.
     pub fn answered(&self, headers: &HeaderMap) {
         if let Some(session) = self.sessions.lock().get_mut(self.index) {
             session.handed_on |= headers.contains_key("audit-id");
+            session.is_old |= headers.contains_key("warning");
         }
     }
 

@@ -5,6 +5,7 @@
 
 mod check;
 mod expired;
+mod fresh;
 mod initial;
 mod isolation;
 #[cfg(test)]
@@ -18,6 +19,7 @@ use tokio::time::Instant;
 
 pub use self::check::{Expected, check, check_converged, expected};
 pub use self::expired::{Doubtful, Forgotten, Reasons, check_expired};
+pub use self::fresh::{Acknowledged, Freshness, check_fresh};
 pub use self::isolation::{Denial, check_isolated};
 use crate::selector::{FieldSelector, LabelSelector};
 
@@ -200,6 +202,8 @@ pub struct Session {
     pub scope: Scope,
     /// What was asked for.
     pub request: Request,
+    /// When.
+    pub began: Instant,
     /// What came, in order.
     pub observations: Vec<Observation>,
     /// How it ended.
@@ -214,6 +218,8 @@ pub struct Session {
     pub epoch: usize,
     /// Whether any of it is an answer of the API server that was handed on: what handed it on need not have come so far itself.
     pub handed_on: bool,
+    /// Whether any of it says, by a `Warning` header, that it may be old.
+    pub is_old: bool,
 }
 
 /// What clients of a watchable API rely on.
@@ -237,6 +243,8 @@ pub enum Guarantee {
     IsCreate,
     /// A client is never shown an older version than before.
     NoRewind,
+    /// The most recent state has what was written a while before, or says that it may be old.
+    Fresh,
     /// After quiescence a client's state is the cluster's.
     Convergence,
     /// A list, and a watch's initial state, is whole.

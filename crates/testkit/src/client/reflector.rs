@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::HeaderValue;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::watch;
 
 use super::connection::{Answer, ConnectionError, Endpoint};
 use super::pause::Pauses;
-use super::{ClientOptions, Progress, Recorder, Recording};
+use super::{ClientOptions, Progress, Recorder, Recording, protobuf};
 use crate::history::{Change, End, ListAt, Observation, Request, Scope, State, key, version};
 
 /// How the last attempt ended, and so what comes next.
@@ -113,7 +114,7 @@ impl Reflector {
         self.is_refused = matches!(code, 403 | 404);
         self.failed(code);
         let body = answer.bytes().await.unwrap_or_default();
-        let status: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let status = read(is_protobuf(answer), &body).unwrap_or_default();
         recording.observe(Observation::Error { code, message: text(&status["message"]) });
         recording.end(End::Clean);
         Self::after_error(&status, code)
@@ -149,11 +150,11 @@ impl Reflector {
         let mut parameters = vec![("resourceVersion", rv), ("limit", limit)];
         let mut state = State::new();
         loop {
-            let body = match self.endpoint.get(&self.options.path_with(&parameters), "application/json").await
-            {
+            let body = match self.endpoint.get(&self.options.path_with(&parameters), self.accept()).await {
                 Ok(mut answer) if answer.status == 200 => {
                     recording.answered(&answer.headers);
-                    answer.bytes().await
+                    let is_protobuf = is_protobuf(&answer);
+                    answer.bytes().await.map(|body| read(is_protobuf, &body))
                 }
                 Ok(mut answer) => return self.refused(&recording, &mut answer).await,
                 Err(error) => Err(error),
@@ -162,9 +163,11 @@ impl Reflector {
                 Ok(body) => body,
                 Err(error) => return self.broken(&error),
             };
-            let Ok(page) = serde_json::from_slice::<Value>(&body) else {
-                recording
-                    .observe(Observation::Error { code: 0, message: "a page that is no JSON".to_owned() });
+            let Some(page) = body else {
+                recording.observe(Observation::Error {
+                    code: 0,
+                    message: "a page that cannot be read".to_owned(),
+                });
                 return Next::BackOff;
             };
             let token = text(&page["metadata"]["continue"]);
@@ -189,6 +192,14 @@ impl Reflector {
         self.most_recent = false;
         self.at(rv);
         self.progress.send_modify(|progress| progress.synced = true);
+    }
+
+    fn accept(&self) -> &'static str {
+        if self.options.protobuf {
+            "application/vnd.kubernetes.protobuf,application/json"
+        } else {
+            "application/json"
+        }
     }
 
     fn timeout(&self) -> (&'static str, String) {
@@ -230,14 +241,14 @@ impl Reflector {
         whole: &mut bool,
     ) -> Next {
         self.progress.send_modify(|progress| progress.watches += 1);
-        let mut answer =
-            match self.endpoint.get(&self.options.path_with(parameters), "application/json").await {
-                Ok(answer) if answer.status == 200 => answer,
-                Ok(mut answer) => return self.refused(recording, &mut answer).await,
-                Err(error) => return self.broken(&error),
-            };
+        let mut answer = match self.endpoint.get(&self.options.path_with(parameters), self.accept()).await {
+            Ok(answer) if answer.status == 200 => answer,
+            Ok(mut answer) => return self.refused(recording, &mut answer).await,
+            Err(error) => return self.broken(&error),
+        };
         recording.opened();
         recording.answered(&answer.headers);
+        let is_protobuf = is_protobuf(&answer);
         let started = tokio::time::Instant::now();
         let mut buffer = Vec::new();
         let mut events = 0_usize;
@@ -252,13 +263,12 @@ impl Reflector {
                 }
                 Err(error) => return self.broken(&error),
             }
-            let whole_lines = buffer.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
-            let lines: Vec<u8> = buffer.drain(..whole_lines).collect();
-            for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-                let Ok(event) = serde_json::from_slice::<Value>(line) else {
+            let read = if is_protobuf { protobuf::events(&mut buffer) } else { lines(&mut buffer) };
+            for event in read {
+                let Some(event) = event else {
                     recording.observe(Observation::Error {
                         code: 0,
-                        message: "a line that is no JSON".to_owned(),
+                        message: "an event that cannot be read".to_owned(),
                     });
                     return Next::Relist;
                 };
@@ -324,6 +334,24 @@ impl Reflector {
         }
         None
     }
+}
+
+fn is_protobuf(answer: &Answer) -> bool {
+    let content_type = answer.headers.get("content-type").map(HeaderValue::as_bytes).unwrap_or_default();
+    content_type.starts_with(b"application/vnd.kubernetes.protobuf")
+}
+
+/// A body, if it can be read.
+fn read(is_protobuf: bool, body: &[u8]) -> Option<Value> {
+    if is_protobuf { protobuf::body(body) } else { serde_json::from_slice(body).ok() }
+}
+
+/// Takes the whole lines from the beginning of what has come; nothing stands for one that is no JSON.
+fn lines(buffer: &mut Vec<u8>) -> Vec<Option<Value>> {
+    let whole = buffer.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+    let lines: Vec<u8> = buffer.drain(..whole).collect();
+    let lines = lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    lines.map(|line| serde_json::from_slice(line).ok()).collect()
 }
 
 fn text(value: &Value) -> String {

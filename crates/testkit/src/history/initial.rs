@@ -22,7 +22,7 @@ pub(super) fn initial_state(
         Observation::Bookmark { rv, initial_end: true } => Some((at, *rv)),
         _ => None,
     });
-    // The sorted block of ADDED; what is not of it is live.
+    // The sorted block of ADDED; what is not of it is live, and has no place before a mark.
     let mut block = Vec::<&Value>::new();
     for observation in observations {
         let Observation::Event(Change::Added, object) = observation else { break };
@@ -41,14 +41,10 @@ pub(super) fn initial_state(
             );
         }
         checking.advance(at, rv)?;
-        let mut state = BTreeMap::<String, &Value>::new();
-        for observation in observations.iter().take(at) {
-            match observation {
-                Observation::Event(Change::Deleted, object) => _ = state.remove(&key(object)),
-                Observation::Event(_, object) => _ = state.insert(key(object), object),
-                _ => {}
-            }
+        if let Some(stray) = observations.iter().take(at).nth(block.len()) {
+            return misplaced(checking, &block, stray);
         }
+        let state: BTreeMap<String, &Value> = block.iter().map(|object| (key(object), *object)).collect();
         let expected = whole(checking, rv);
         let both = |key: &str| (expected.get(key).copied(), state.get(key).copied());
         let differs = |key: &&str| {
@@ -112,6 +108,21 @@ pub(super) fn initial_state(
     let found: Vec<_> = block.iter().map(|object| format!("{}@{}", key(object), version(object))).collect();
     let expected = format!("the whole state at a version not before {}", at_least.max(newest));
     checking.violation(Guarantee::Completeness, block.len(), expected, found.join(" "))
+}
+
+/// Something stands before the mark of the state's end, behind `block`, that is not the next object of a list.
+fn misplaced<T>(checking: &Checking<'_>, block: &[&Value], found: &Observation) -> Result<T, Violation> {
+    let again = |object: &Value| block.iter().any(|shown| key(shown) == key(object));
+    let guarantee = match found {
+        Observation::Event(Change::Added, object) if again(object) => Guarantee::Unique,
+        Observation::Event(Change::Added, _) => Guarantee::Ordered,
+        Observation::Event(..) => Guarantee::IsCreate,
+        Observation::Bookmark { .. } => Guarantee::Bookmarkable,
+        Observation::Page { .. } | Observation::Error { .. } => Guarantee::Completeness,
+    };
+    let last = block.last().map_or_else(|| "nothing".to_owned(), |last| key(last));
+    let expected = format!("ADDED of what a list has after {last}, or the mark of its end");
+    checking.violation(guarantee, block.len(), expected, format!("{found:?}"))
 }
 
 fn whole<'a>(checking: &Checking<'a>, rv: u64) -> Shown<'a> {

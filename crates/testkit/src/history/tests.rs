@@ -1,5 +1,7 @@
 //! Each guarantee has a history that keeps it and one that does not.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::*;
@@ -36,6 +38,7 @@ fn session(request: Request, observations: Vec<Observation>, end: End) -> Sessio
         resource,
         scope: Scope::default(),
         request,
+        began: Instant::now(),
         observations,
         end,
         user: "u".to_owned(),
@@ -43,6 +46,7 @@ fn session(request: Request, observations: Vec<Observation>, end: End) -> Sessio
         open: None,
         epoch: 0,
         handed_on: false,
+        is_old: false,
     }
 }
 
@@ -189,6 +193,60 @@ fn what_is_wrong_is_named() {
     }
 }
 
+/// What a watch says before the mark of its state's end is what a list says, an object after the other.
+#[test]
+fn the_state_that_a_watch_begins_with_is_as_a_list() {
+    let initial = |observations: &[Observation], rv| {
+        let mut observations = observations.to_vec();
+        observations.push(Observation::Bookmark { rv, initial_end: true });
+        session(Request::WatchInitial { at_least: None, bookmarks: true }, observations, End::Clean)
+    };
+    let modified = |name: &str, rv, label: &str| event(Change::Modified, name, rv, label);
+    let [a, b] = [added("a", 1), added("b", 2)];
+    let cases = [
+        ("as a list", vec![a.clone(), b.clone()], 2, None),
+        ("MODIFIED", vec![modified("a", 1, "x"), b.clone()], 2, Some((Guarantee::IsCreate, 0))),
+        (
+            "up to date in the end",
+            vec![a.clone(), b.clone(), modified("a", 3, "y")],
+            3,
+            Some((Guarantee::IsCreate, 2)),
+        ),
+        (
+            "gone in the end",
+            vec![event(Change::Added, "a", 3, "y"), b.clone(), event(Change::Deleted, "b", 4, "x")],
+            4,
+            Some((Guarantee::IsCreate, 2)),
+        ),
+        ("twice", vec![a.clone(), b.clone(), b.clone()], 2, Some((Guarantee::Unique, 2))),
+        ("the first twice", vec![a.clone(), b.clone(), a.clone()], 2, Some((Guarantee::Unique, 2))),
+        ("in another order", vec![b.clone(), a.clone()], 2, Some((Guarantee::Ordered, 1))),
+        ("a bookmark within", vec![a, bookmark(1), b], 2, Some((Guarantee::Bookmarkable, 1))),
+    ];
+    for (what, observations, rv, expected) in cases {
+        let violation = check(&model(), &[initial(&observations, rv)]).err();
+        let found = violation.map(|violation| (violation.guarantee, violation.observation));
+        assert_eq!(found, expected, "{what}");
+    }
+    // By the bytes of the whole key, not by namespace and then by name.
+    let placed = |namespace: &str, rv| {
+        let mut object = object("o", rv, "x");
+        object["metadata"]["namespace"] = namespace.into();
+        object
+    };
+    let revision = |namespace: &str, rv| Revision {
+        rv,
+        key: format!("{namespace}/o"),
+        object: Some(placed(namespace, rv)),
+    };
+    let model = Model { epochs: vec![Epoch { revisions: vec![revision("a", 1), revision("a-b", 2)] }] };
+    let [short, long] =
+        [("a", 1), ("a-b", 2)].map(|(ns, rv)| Observation::Event(Change::Added, placed(ns, rv)));
+    check(&model, &[initial(&[long.clone(), short.clone()], 2)]).unwrap();
+    let violation = check(&model, &[initial(&[short, long], 2)]).unwrap_err();
+    assert_eq!(violation.guarantee, Guarantee::Ordered);
+}
+
 #[test]
 fn a_state_that_is_not_the_clusters_has_not_converged() {
     let mut state = epoch().at(5);
@@ -225,7 +283,7 @@ fn versions_may_go_back_only_with_the_clusters_history() {
 #[test]
 fn who_was_denied_was_shown_nothing_and_had_nothing_open() {
     let began = Instant::now();
-    let at = |seconds| began + std::time::Duration::from_secs(seconds);
+    let at = |seconds| began + Duration::from_secs(seconds);
     // From 10 until 20.
     let denial = |user: &str, resource: &str| Denial {
         user: user.to_owned(),
@@ -270,7 +328,7 @@ fn who_was_denied_was_shown_nothing_and_had_nothing_open() {
 #[test]
 fn what_has_expired_has_a_reason() {
     let began = Instant::now();
-    let at = |seconds| began + std::time::Duration::from_secs(seconds);
+    let at = |seconds| began + Duration::from_secs(seconds);
     let gone = || Observation::Error { code: 410, message: String::new() };
     // Told of version 3 at 10, and that it has expired at 20.
     let mut first = session(Request::WatchAfter(2), rest()[..1].to_vec(), End::Broken);
@@ -327,7 +385,7 @@ fn what_has_expired_has_a_reason() {
 #[test]
 fn a_restart_goes_on_from_the_last_change_that_was_shown() {
     let began = Instant::now();
-    let at = |seconds| began + std::time::Duration::from_secs(seconds);
+    let at = |seconds| began + Duration::from_secs(seconds);
     let gone = || Observation::Error { code: 410, message: String::new() };
     // Told of version 7 at 10, after the change of version 5, and that it has expired at 20.
     let mut first = session(Request::WatchAfter(5), vec![bookmark(7)], End::Broken);
@@ -372,4 +430,61 @@ fn a_restart_goes_on_from_the_last_change_that_was_shown() {
         Some(Guarantee::Resumable),
         "it is not of the time before"
     );
+}
+
+/// The most recent state, asked for at 20 and told at 21, where writes have to be shown after ten seconds.
+#[test]
+fn the_most_recent_state_is_recent_or_says_that_it_is_not() {
+    let zero = Instant::now();
+    let at = |seconds| zero + Duration::from_secs(seconds);
+    let list = |rv| {
+        let list = session(Request::List(ListAt::MostRecent), vec![page(rv, vec![], false)], End::Clean);
+        Session { began: at(20), times: vec![at(21)], ..list }
+    };
+    let watch = |rv| {
+        let end = Observation::Bookmark { rv, initial_end: true };
+        let watch = Request::WatchInitial { at_least: None, bookmarks: true };
+        let watch = session(watch, vec![added("a", 1), end], End::Clean);
+        Session { began: at(20), times: vec![at(21), at(21)], ..watch }
+    };
+    let of = |request| Session { request, ..list(2) };
+    let acknowledged = |seconds, epoch, version| Acknowledged { at: at(seconds), epoch, version };
+    let written = |acknowledged: &[Acknowledged]| Freshness {
+        bound: Duration::from_secs(10),
+        acknowledged: acknowledged.to_vec(),
+        untold: Vec::new(),
+    };
+    let early = [acknowledged(1, 0, 2), acknowledged(9, 0, 4)];
+    let untold = |resource: Option<&str>, from, until: Option<u64>| {
+        let (resource, from, until) = (resource.map(str::to_owned), at(from), until.map(at));
+        Freshness { untold: vec![Doubtful { resource, from, until }], ..written(&early) }
+    };
+    let cases = [
+        ("all of it", list(4), written(&early), Ok(1)),
+        ("more of it", list(5), written(&early), Ok(1)),
+        ("an old list", list(3), written(&early), Err(0)),
+        ("an old watch", watch(3), written(&early), Err(1)),
+        ("a watch", watch(4), written(&early), Ok(1)),
+        ("old, and it says so", Session { is_old: true, ..list(3) }, written(&early), Ok(0)),
+        ("any", of(Request::List(ListAt::Any)), written(&early), Ok(0)),
+        ("not most recent", of(Request::List(ListAt::NotOlderThan(1))), written(&early), Ok(0)),
+        ("just in time", list(2), written(&[acknowledged(1, 0, 2), acknowledged(10, 0, 4)]), Ok(1)),
+        ("what is selected", selected(list(3), "l=none"), written(&early), Ok(1)),
+        ("nothing was written", list(0), written(&[]), Ok(0)),
+        ("before anything", list(0), written(&[acknowledged(1, 0, 0)]), Ok(0)),
+        ("it lags", list(3), untold(None, 15, None), Ok(0)),
+        ("it lagged", list(3), untold(None, 15, Some(20)), Ok(0)),
+        ("another's is untold", list(3), untold(Some("others"), 15, None), Err(0)),
+        ("it was told in time", list(3), untold(Some("things"), 15, Some(19)), Err(0)),
+        ("it lagged later", list(3), untold(None, 22, None), Err(0)),
+        ("it went back", list(2), written(&[early[1], acknowledged(19, 1, 2)]), Ok(0)),
+        ("it went back later", list(2), written(&[early[1], acknowledged(22, 1, 2)]), Err(0)),
+    ];
+    for (what, session, freshness, expected) in cases {
+        let found = check_fresh(&model(), &freshness, &[session]).map_err(|violation| {
+            assert_eq!(violation.guarantee, Guarantee::Fresh, "{what}");
+            violation.observation
+        });
+        assert_eq!(found, expected, "{what}");
+    }
 }

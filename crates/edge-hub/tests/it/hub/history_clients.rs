@@ -26,6 +26,17 @@ const OF_THE_NODE: [Variant; 5] = [
     (WIDGET_ID, "streaming", WIDGETS, "n!=even", None, true),
 ];
 
+/// A client that is away: what of, its name, path, labels, and for how many seconds.
+type Away = (&'static str, &'static str, &'static str, &'static str, u64);
+
+pub(super) const AWAY_OF_THE_NODE: [Away; 3] = [
+    ("services", "away", SERVICES, "", 3),
+    (WIDGET_ID, "away", WIDGETS, "", 8),
+    (WIDGET_ID, "away odd", WIDGETS, "n=odd", 8),
+];
+
+pub(super) const AWAY_OF_ANOTHER: [Away; 1] = [(WIDGET_ID, "away another", WIDGETS, "", 8)];
+
 /// Each list of those of the node, as the hub holds it at whatever version: the resource, the scope, and its path.
 pub(super) fn lists() -> impl Iterator<Item = (&'static str, Scope, String)> {
     OF_THE_NODE.iter().map(|&(id, name, path, labels, ..)| {
@@ -46,21 +57,25 @@ pub(super) fn start(
     start_variants(&OF_THE_NODE, endpoint, generation, backoff, recorder, happens)
 }
 
-/// Starts those of the node that are away most of the time, and come back with the version that they have.
-pub(super) fn start_of_away(
+/// Starts those that are away most of the time, and come back with the version that they have.
+pub(super) fn start_away(
+    away: &[Away],
     endpoint: impl Fn() -> Endpoint,
     generation: usize,
     backoff: Duration,
     recorder: &Recorder,
+    happens: Option<&watch::Receiver<()>>,
 ) -> Vec<(&'static str, TestClient)> {
-    [("services", SERVICES, 3), (WIDGET_ID, WIDGETS, 8)]
-        .map(|(id, path, seconds)| {
-            let mut options = ClientOptions::new(&format!("away {generation}"), path);
+    away.iter()
+        .map(|&(id, name, path, labels, seconds)| {
+            let mut options = ClientOptions::new(&format!("{name} {generation}"), path);
+            labels.clone_into(&mut options.labels);
             options.backoff = backoff;
+            options.happens = happens.cloned();
             (options.watch_timeout, options.away) = (Duration::from_secs(1), Duration::from_secs(seconds));
             (id, TestClient::start(endpoint(), options, recorder).unwrap())
         })
-        .into()
+        .collect()
 }
 
 /// Starts those of an identity that is not the node.
@@ -91,6 +106,8 @@ fn start_variants(
             labels.clone_into(&mut options.labels);
             options.page_size = page_size;
             options.watch_list = watch_list;
+            // One that lists in pages and one that begins with a watch; others ask for the same as JSON.
+            options.protobuf = ["odd", "streaming"].contains(&name) && id == "services";
             options.backoff = backoff;
             options.happens = happens.cloned();
             (id, TestClient::start(endpoint(), options, recorder).unwrap())

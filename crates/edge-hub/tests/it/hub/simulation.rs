@@ -9,7 +9,8 @@
 //!
 //! Each history has every fault of [`step::Fault`], in an order of its own, among writes and whatever else may happen. What clients
 //! saw is judged by `testkit::history`, which folds the writes and knows nothing of caches; and whoever is told 410 must have been given
-//! a reason, of those in [`reasons`]. Beside the node's clients there are those of a second identity, whose [`rights`] come and go: of
+//! a reason, of those in [`reasons`]; and whoever asks for the most recent state is shown what was written ten seconds before, or told that it may
+//! be old ([`recent`]). Beside the node's clients there are those of a second identity, whose [`rights`] come and go: of
 //! what it may not read it must see nothing, as soon as the hub had to know.
 
 mod bookmarks;
@@ -18,8 +19,10 @@ mod noticeable;
 mod parts;
 mod readers;
 mod reasons;
+mod recent;
 mod rights;
 mod step;
+mod torn;
 mod unseen;
 mod world;
 mod writer;
@@ -97,10 +100,17 @@ fn every<S: Strategy<Value = Vec<Step>> + 'static>(history: fn() -> S, cases: u3
 #[test]
 fn every_guarantee_holds_in_every_history() {
     every(step::history, histories(Config::default().cases), file!());
-    let resumed = reasons::RESUMED.load(Ordering::Relaxed);
-    println!("watches that went on where nothing would have explained a 410: {resumed}");
+    let resumed = reasons::RESUMED.each_ref().map(|count| count.load(Ordering::Relaxed));
+    let [always, wider, of_users] = resumed;
+    println!(
+        "watches that went on where nothing would have explained a 410: {always}, {wider} of what is selected, {of_users} of users"
+    );
     let cases = usize::try_from(Config::default().cases).unwrap();
-    assert!(resumed >= cases, "too few come back for that to show anything");
+    assert!(always >= cases, "too few come back for that to show anything");
+    let bound = recent::BOUND_TO_SHOW.load(Ordering::Relaxed);
+    println!("reads of the most recent state that had something to show: {bound}");
+    assert!(bound >= cases, "too few ask for the most recent state");
+    assert!(cases < 50 || wider > 0 && of_users > 0, "of one kind none come back");
 }
 
 /// One in four of as many.

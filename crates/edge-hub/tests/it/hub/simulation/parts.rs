@@ -2,10 +2,8 @@
 //! them and its own port.
 
 use std::{
-    collections::BTreeMap,
-    fs::{self, OpenOptions},
-    io::{self, Write as _},
-    path::{Path, PathBuf},
+    fs, io,
+    path::Path,
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -164,26 +162,5 @@ impl Hub {
         self.shutdown.cancel();
         let _ = self.running.await;
         while self.serving.join_next().await.is_some() {}
-    }
-}
-
-/// Leaves in each log what a write that was cut short leaves: its first bytes, which nobody was shown, at the end of the file that is
-/// written to. That is the last of the latest list, as names tell: `LOG-LIST-FIRST-LAST.log`, in hexadecimal.
-pub(super) fn tear(root: &Path, length: usize) {
-    let Ok(files) = fs::read_dir(root.join("store/logs")) else { return };
-    let mut newest = BTreeMap::<String, ([u64; 2], PathBuf)>::new();
-    for path in files.map(|file| file.unwrap().path()) {
-        let Some(name) = path.file_stem().and_then(|name| name.to_str()) else { continue };
-        let parts: Vec<&str> = name.split('-').collect();
-        let [log, list, first, _] = parts[..] else { continue };
-        let order = [list, first].map(|number| u64::from_str_radix(number, 16).unwrap());
-        let log = newest.entry(log.to_owned()).or_default();
-        if log.1.as_os_str().is_empty() || log.0 < order {
-            *log = (order, path);
-        }
-    }
-    for (_, path) in newest.into_values() {
-        let mut file = OpenOptions::new().append(true).open(path).unwrap();
-        file.write_all(&vec![0x5a; length]).unwrap();
     }
 }

@@ -1,19 +1,24 @@
 //! What in a history explains that a client is told 410.
 
 use std::{
+    slice,
     sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
 };
 
 use testkit::{
     api_server::Cluster,
-    history::{Doubtful, Forgotten, Model, Reasons, Scope, Session, check_expired},
+    client::{ClientOptions, Recorder},
+    history::{
+        Doubtful, Epoch, Forgotten, Model, Observation, Reasons, Request, Revision, Scope, Session,
+        check_expired,
+    },
 };
 use tokio::time::Instant;
 
 use super::{
     super::{history_clients::WIDGET_ID, site::widget_kind},
-    rights::plural,
+    rights::{TOKEN, plural},
     world::{CRDS, World},
 };
 
@@ -27,8 +32,11 @@ const WITHDRAWN: Duration = Duration::from_mins(1);
 /// How many changes of a resource the hub's disk keeps at least, of objects as small as these: it is 32 KiB.
 const KEPT: usize = 40;
 
-/// How many watches of all histories went on from a version whose expiry nothing would have explained.
-pub(super) static RESUMED: AtomicUsize = AtomicUsize::new(0);
+/// How many sessions of a client are shown before the one that is wrong.
+const EARLIER: usize = 6;
+
+/// How many watches of all histories went on from a version whose expiry nothing would have explained, by what answered them.
+pub(super) static RESUMED: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
 
 /// Gathers them.
 pub(super) struct Gathered {
@@ -123,24 +131,132 @@ impl World {
     }
 }
 
-/// Whether a session is of a client of the node that reads what comes when it comes, and wants everything.
-fn is_prompt(session: &Session) -> bool {
-    session.user.is_empty() && !session.client.starts_with("reader ") && session.scope == Scope::default()
+/// Why a client may be told 410, by what it may be answered from. What is pooled is held whole in one stream, and answers all of the node and
+/// users alike, whatever they select: for them nothing more is a reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Answered {
+    /// From one and the same stream.
+    Always,
+    /// From a stream of what it selects, or from a wider one, whichever there is: after a restart it may be another that was begun later.
+    Wider,
+    /// From what the node reads, or from what users have among themselves, which ends where nobody may carry it and is begun anew.
+    NodeOrUsers,
 }
 
-/// Checks the clients of the node.
-pub(super) fn check(reasons: &Reasons, models: &[(&str, Model)], sessions: &[Session]) -> Result<(), String> {
+impl Answered {
+    /// None of who does not read what comes when it comes.
+    fn of(session: &Session) -> Option<Self> {
+        let is_pooled = session.resource == "services";
+        let is_selected =
+            session.scope != Scope { namespace: session.scope.namespace.clone(), ..Scope::default() };
+        if session.client.starts_with("reader ") {
+            None
+        } else if is_pooled {
+            Some(Self::Always)
+        } else if !session.user.is_empty() {
+            Some(Self::NodeOrUsers)
+        } else if is_selected {
+            Some(Self::Wider)
+        } else {
+            Some(Self::Always)
+        }
+    }
+
+    /// The same reasons, and those that it has beside. `taken`: when a user's right was.
+    fn reasons(self, common: &Reasons, taken: &[Doubtful]) -> Reasons {
+        let mut reasons = common.clone();
+        if self >= Self::Wider {
+            let restarts = common.restarts.iter();
+            let begun = |at: &Instant| Doubtful { resource: None, from: *at, until: Some(*at) };
+            reasons.doubtful.extend(restarts.map(begun));
+        }
+        if self == Self::NodeOrUsers {
+            reasons.doubtful.extend_from_slice(taken);
+        }
+        reasons
+    }
+}
+
+/// Checks all clients that read what comes when it comes: of the node and of the second identity, of all and of what they select.
+pub(super) fn check(
+    reasons: &Reasons,
+    taken: &[Doubtful],
+    models: &[(&str, Model)],
+    sessions: &[Session],
+) -> Result<(), String> {
     for (id, model) in models {
-        let of = |session: &&Session| session.resource == plural(id) && is_prompt(session);
-        let sessions: Vec<Session> = sessions.iter().filter(of).cloned().collect();
-        match check_expired(model, reasons, &sessions) {
-            Ok(resumed) => _ = RESUMED.fetch_add(resumed, Ordering::Relaxed),
-            Err(violation) => {
-                let wrong = &sessions[violation.session];
-                let earlier = &sessions[violation.session.saturating_sub(6)..violation.session];
-                return Err(format!("{violation}\n{wrong:#?}\nbefore it: {earlier:#?}\n{reasons:#?}"));
+        for answered in [Answered::Always, Answered::Wider, Answered::NodeOrUsers] {
+            let reasons = answered.reasons(reasons, taken);
+            let of = |session: &&Session| {
+                session.resource == plural(id) && Answered::of(session) == Some(answered)
+            };
+            let sessions: Vec<Session> = sessions.iter().filter(of).cloned().collect();
+            match check_expired(model, &reasons, &sessions) {
+                Ok(resumed) => _ = RESUMED[answered as usize].fetch_add(resumed, Ordering::Relaxed),
+                Err(violation) => {
+                    let wrong = &sessions[violation.session];
+                    let earlier = sessions[..violation.session].iter().rev();
+                    let earlier = earlier.filter(|session| session.client == wrong.client).take(EARLIER);
+                    let earlier: Vec<_> = earlier.collect();
+                    return Err(format!(
+                        "{violation}\n{wrong:#?}\nbefore it, the last first: {earlier:#?}\n{answered:?} {reasons:#?}"
+                    ));
+                }
             }
         }
     }
     Ok(())
+}
+
+/// A session of that client, as its user and with these labels.
+fn session(client: &str, user: &str, resource: &str, labels: &str) -> Session {
+    let mut options = ClientOptions::new(client, &format!("/apis/example.com/v1/namespaces/a/{resource}"));
+    labels.clone_into(&mut options.labels);
+    let recorder = Recorder::default().of_user(user);
+    drop(recorder.begin(client, resource, &options.scope().unwrap(), Request::WatchAfter(3)));
+    recorder.sessions().remove(0)
+}
+
+/// Nobody is left out who reads what comes when it comes, and a 410 that nothing explains is found with each.
+#[test]
+fn a_410_without_a_reason_is_found_whoever_is_told() {
+    let at = Instant::now();
+    let later = at + Duration::from_secs(60);
+    let told = |client: &str, user: &str, resource: &str, labels: &str| {
+        let mut first = session(client, user, resource, labels);
+        first.observations = vec![Observation::Bookmark { rv: 4, initial_end: false }];
+        first.times = vec![at];
+        let mut back = first.clone();
+        back.request = Request::WatchAfter(4);
+        back.observations = vec![Observation::Error { code: 410, message: String::new() }];
+        back.times = vec![later];
+        [first, back]
+    };
+    let revision = Revision { rv: 3, key: "a/o".to_owned(), object: None };
+    let model = Model { epochs: vec![Epoch { revisions: vec![revision] }] };
+    let between = Instant::now() + Duration::from_secs(30);
+    let restarted = Reasons { restarts: vec![between], kept: KEPT, ..Reasons::default() };
+    let taken = Doubtful { resource: Some("widgets".to_owned()), from: between, until: Some(between) };
+    let others = Doubtful { resource: Some("services".to_owned()), ..taken.clone() };
+    // Who is told; whether a restart explains it, and whether it does that a right was taken.
+    for (client, user, resource, labels, by_restart, by_right) in [
+        ("plain", "", "services", "", false, false),
+        ("odd", "", "services", "n=odd", false, false),
+        ("another", TOKEN, "services", "", false, false),
+        ("widgets", "", "widgets", "", false, false),
+        ("streaming", "", "widgets", "n!=even", true, false),
+        ("another", TOKEN, "widgets", "", true, true),
+    ] {
+        let who = format!("{client} {user} {resource} {labels}");
+        let sessions = told(client, user, resource, labels);
+        let models = [(if resource == "widgets" { WIDGET_ID } else { resource }, model.clone())];
+        let is_explained =
+            |reasons: &Reasons, taken: &[Doubtful]| check(reasons, taken, &models, &sessions).is_ok();
+        assert!(!is_explained(&Reasons::default(), &[]), "{who}");
+        assert_eq!(is_explained(&restarted, &[]), by_restart, "{who}");
+        assert_eq!(is_explained(&Reasons::default(), slice::from_ref(&taken)), by_right, "{who}");
+        assert!(!is_explained(&Reasons::default(), slice::from_ref(&others)), "{who}");
+    }
+    let slow = told("reader 1 0", "", "services", "");
+    assert!(check(&Reasons::default(), &[], &[("services", model)], &slow).is_ok(), "it reads late");
 }

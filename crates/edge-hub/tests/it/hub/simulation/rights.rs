@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use testkit::{
     api_server::{Cluster, access::User},
-    history::Denial,
+    history::{Denial, Doubtful},
 };
 use tokio::time::Instant;
 
@@ -30,6 +30,8 @@ pub(super) struct Rights {
     denied: Arc<Mutex<BTreeSet<&'static str>>>,
     /// What it was denied so that the hub knew it.
     denials: Vec<Denial>,
+    /// What it was denied, whether the hub knew it or not.
+    taken: Vec<Doubtful>,
     /// What was denied, and when, of which the hub need not know yet.
     unnoticed: Vec<(&'static str, Instant)>,
     /// Since when the link was let be; nothing while there is none.
@@ -46,14 +48,22 @@ impl Rights {
         cluster.access().set_authorizer(move |asked| {
             asked.user.name != name || !now_denied.lock().iter().any(|id| plural(id) == asked.resource)
         });
-        Self { denied, denials: Vec::new(), unnoticed: Vec::new(), calm: Some(Instant::now()) }
+        Self {
+            denied,
+            denials: Vec::new(),
+            taken: Vec::new(),
+            unnoticed: Vec::new(),
+            calm: Some(Instant::now()),
+        }
     }
 
     /// Takes one away.
     pub(super) fn deny(&mut self, id: &'static str) {
         self.elapse();
         if self.denied.lock().insert(id) {
-            self.unnoticed.push((id, Instant::now()));
+            let (resource, from) = (Some(plural(id).to_owned()), Instant::now());
+            self.taken.push(Doubtful { resource, from, until: None });
+            self.unnoticed.push((id, from));
         }
     }
 
@@ -62,6 +72,10 @@ impl Rights {
         self.elapse();
         self.denied.lock().remove(id);
         self.unnoticed.retain(|(denied, _)| *denied != id);
+        let back = Instant::now() + Self::noticed();
+        for taken in self.taken.iter_mut().filter(|taken| taken.resource.as_deref() == Some(plural(id))) {
+            taken.until.get_or_insert(back);
+        }
         let open = self.denials.iter_mut().filter(|denial| denial.resource == plural(id));
         for denial in open {
             denial.until.get_or_insert_with(Instant::now);
@@ -72,6 +86,11 @@ impl Rights {
     pub(super) fn disturb(&mut self, linked: bool) {
         self.elapse();
         self.calm = linked.then(Instant::now);
+    }
+
+    /// When what is carried in its name may have ended with a right of it: from when one was taken until the hub had to know that it is back.
+    pub(super) fn taken(&self) -> &[Doubtful] {
+        &self.taken
     }
 
     /// What it was denied until now, and the hub had to know it.

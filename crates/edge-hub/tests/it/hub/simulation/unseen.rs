@@ -14,6 +14,7 @@ use super::{
     noticeable::{Held, Restored, is_noticeable},
     parts::Hub,
     rights::RESOURCES,
+    torn::Torn,
     world::{LOOK, World, held},
 };
 
@@ -30,7 +31,7 @@ pub(super) struct Unseen {
     /// What is written after that: an object by its number, with this content, or its deletion.
     pub(super) writes: Vec<(u8, Option<u64>)>,
     /// The hub is killed as well, as by [`Fault::Kill`](super::step::Fault::Kill).
-    pub(super) kill: Option<(usize, Duration)>,
+    pub(super) kill: Option<(Torn, Duration)>,
     /// By how many versions the servers' watch caches lag when the link is back, and for how long.
     pub(super) lag: (u64, Duration),
 }
@@ -58,6 +59,7 @@ impl World {
         let to = from.saturating_sub(unseen.back).max(2);
         self.gathered.restores();
         self.cluster.restore(to);
+        self.recent.restored();
         self.define();
         for (name, content) in &unseen.writes {
             match content {

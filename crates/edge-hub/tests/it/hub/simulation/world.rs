@@ -17,13 +17,15 @@ use tokio::{
 };
 
 use super::{
-    super::history_clients::{self, WIDGET_ID},
+    super::history_clients::{self, AWAY_OF_ANOTHER, AWAY_OF_THE_NODE, WIDGET_ID},
     super::site::{JSON, service, widget, widget_kind},
-    parts::{Hub, Servers, folder, tear},
+    parts::{Hub, Servers, folder},
     readers,
     reasons::{self, Gathered},
+    recent::{BOUND, Recent},
     rights::{RESOURCES, Rights, TOKEN, plural},
     step::{Fault, Repair, Step},
+    torn::{Torn, tear},
 };
 
 pub(super) const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
@@ -57,6 +59,7 @@ pub(super) struct World {
     rights: Rights,
     /// Why clients may be told that what they were shown has expired.
     pub(super) gathered: Gathered,
+    pub(super) recent: Recent,
     /// Which servers can be reached.
     pub(super) reachable: [bool; 2],
     readers: JoinSet<()>,
@@ -87,6 +90,7 @@ impl World {
             others: Vec::new(),
             rights,
             gathered: Gathered::new(),
+            recent: Recent::default(),
             reachable: [true; 2],
             readers: JoinSet::new(),
             ending: watch::channel(false).0,
@@ -119,9 +123,26 @@ impl World {
         let (generation, recorder) = (self.generation, self.recorder.of_user(TOKEN));
         let happens = Some(&self.happens.subscribe());
         let another = || self.endpoint().with_token(TOKEN);
-        self.others = history_clients::start_of_another(another, generation, BACKOFF, &recorder, happens);
+        let mut others = history_clients::start_of_another(&another, generation, BACKOFF, &recorder, happens);
+        others.extend(history_clients::start_away(
+            &AWAY_OF_ANOTHER,
+            another,
+            generation,
+            BACKOFF,
+            &recorder,
+            happens,
+        ));
         let of_node = || self.endpoint();
-        self.others.extend(history_clients::start_of_away(of_node, generation, BACKOFF, &self.recorder));
+        let recorder = &self.recorder;
+        others.extend(history_clients::start_away(
+            &AWAY_OF_THE_NODE,
+            of_node,
+            generation,
+            BACKOFF,
+            recorder,
+            None,
+        ));
+        self.others = others;
     }
 
     /// Who asks for nothing is not reviewed: of the second identity the hub learns no more until its clients are back.
@@ -142,28 +163,6 @@ impl World {
         let name = format!("reader {} {}", self.generation, self.readers.len());
         let ending = self.ending.subscribe();
         self.readers.spawn(readers::read(self.endpoint(), self.recorder.clone(), name, stalls, ending));
-    }
-
-    pub(super) fn write(&self, name: u8, n: u64) {
-        let (id, object) = match name % 4 {
-            0 => (WIDGET_ID, widget(&format!("o-{name}"), n)),
-            1 => ("services", service("b", &format!("o-{name}"), n)),
-            _ => ("services", service("a", &format!("o-{name}"), n)),
-        };
-        if self.cluster.update(id, &object).is_err() {
-            // The definition may have gone.
-            let _ = self.cluster.create(id, object);
-        }
-    }
-
-    pub(super) fn delete(&self, name: u8) {
-        let (id, namespace) = match name % 4 {
-            0 => (WIDGET_ID, "a"),
-            1 => ("services", "b"),
-            _ => ("services", "a"),
-        };
-        // It may not be there.
-        let _ = self.cluster.delete(id, &format!("{namespace}/o-{name}"));
     }
 
     pub(super) fn mend_all(&mut self) {
@@ -190,7 +189,7 @@ impl World {
     }
 
     pub(super) async fn step(&mut self, step: &Step) {
-        let is_wait = matches!(step, Step::Wait(_));
+        let (is_wait, began) = (matches!(step, Step::Wait(_)), Instant::now());
         if !is_wait {
             self.happens.send_replace(());
         }
@@ -205,6 +204,11 @@ impl World {
         }
         if !is_wait {
             self.happens.send_replace(());
+        }
+        self.acknowledge();
+        // Before that the most recent state need not have changed for anybody.
+        if began.elapsed() > BOUND {
+            self.ask().await;
         }
         // Or what follows at once is one step with this one, for all who see it.
         tokio::task::yield_now().await;
@@ -255,15 +259,13 @@ impl World {
         }
     }
 
-    pub(super) async fn kill(&mut self, torn: usize, down: Duration) {
+    pub(super) async fn kill(&mut self, torn: Torn, down: Duration) {
         // Nothing that it does not know yet can it learn until it has started.
         self.rights.disturb(false);
         let hub = self.hub.take().unwrap();
         hub.kill().await;
         self.gathered.restarted();
-        if torn > 0 {
-            tear(self.root.path(), torn);
-        }
+        tear(self.root.path(), torn);
         sleep(down).await;
         self.hub = Some(Hub::start(self.root.path(), &self.servers, &self.port).await);
     }
@@ -276,6 +278,7 @@ impl World {
         self.stop_others().await;
         self.gathered.restores();
         self.cluster.restore(self.cluster.revision().saturating_sub(back).max(2));
+        self.recent.restored();
         self.noticed().await;
         self.gathered.restored();
         self.recorder.restored();
@@ -345,6 +348,7 @@ impl World {
             let odd = json!({ "metadata": { "labels": { "n": "odd" } } });
             self.cluster.merge_patch(id, "a/last", &odd).unwrap();
         }
+        self.acknowledge();
         self.happens.send_replace(());
         self.converged(self.clients.iter().chain(&self.others)).await?;
         for id in RESOURCES {
@@ -352,6 +356,7 @@ impl World {
         }
         self.happens.send_replace(());
         sleep(Rights::noticed()).await;
+        self.ask().await;
         self.cluster.create("services", service("a", "hidden", 0)).unwrap();
         self.cluster.create(WIDGET_ID, widget("hidden", 0)).unwrap();
         self.happens.send_replace(());
@@ -359,14 +364,16 @@ impl World {
         sleep(LATE).await;
         while self.readers.join_next().await.is_some() {}
         let sessions = self.recorder.sessions();
+        let taken = self.rights.taken().to_vec();
         if let Err(violation) = check_isolated(&self.rights.denials(), &sessions) {
             return Err(format!("{violation}\n{:#?}", sessions[violation.session]));
         }
         let models = RESOURCES.map(|id| (id, self.cluster.history(id)));
-        reasons::check(self.gathered.reasons(), &models, &sessions)?;
+        reasons::check(self.gathered.reasons(), &taken, &models, &sessions)?;
         let (of_services, of_widgets): (Vec<_>, Vec<_>) =
             sessions.into_iter().partition(|session| session.resource == plural("services"));
         for ((_, model), of) in models.iter().zip([of_services, of_widgets]) {
+            self.recent.check(self.gathered.reasons(), model, &of)?;
             if let Err(violation) = check(model, &of) {
                 let wrong = &of[violation.session];
                 let before =

@@ -1,4 +1,4 @@
-//! A writer that writes through the hub, and then reads the most recent state.
+//! Who writes: to the cluster, and through the hub, where a writer then reads the most recent state.
 
 use serde_json::Value;
 use testkit::{
@@ -8,11 +8,36 @@ use testkit::{
 use tokio::time::timeout;
 
 use super::{
-    super::site::{JSON, SERVICES, service},
+    super::{
+        history_clients::WIDGET_ID,
+        site::{JSON, SERVICES, service, widget},
+    },
     world::{SOON, World},
 };
 
 impl World {
+    pub(super) fn write(&self, name: u8, n: u64) {
+        let (id, object) = match name % 4 {
+            0 => (WIDGET_ID, widget(&format!("o-{name}"), n)),
+            1 => ("services", service("b", &format!("o-{name}"), n)),
+            _ => ("services", service("a", &format!("o-{name}"), n)),
+        };
+        if self.cluster.update(id, &object).is_err() {
+            // The definition may have gone.
+            let _ = self.cluster.create(id, object);
+        }
+    }
+
+    pub(super) fn delete(&self, name: u8) {
+        let (id, namespace) = match name % 4 {
+            0 => (WIDGET_ID, "a"),
+            1 => ("services", "b"),
+            _ => ("services", "a"),
+        };
+        // It may not be there.
+        let _ = self.cluster.delete(id, &format!("{namespace}/o-{name}"));
+    }
+
     /// What its writer reads then has it, whatever the hub's stream was told: but an answer that says that it may be old.
     pub(super) async fn write_through(&mut self, name: u8, n: u64) {
         self.written += 1;
@@ -50,11 +75,11 @@ async fn write(hub: &Endpoint, service: &Value) -> Option<u64> {
 }
 
 /// What was answered, if that was not refused.
-async fn whole(mut answer: Answer) -> Option<Value> {
+pub(super) async fn whole(mut answer: Answer) -> Option<Value> {
     let body = answer.bytes().await.ok()?;
     answer.status.is_success().then(|| serde_json::from_slice(&body).ok())?
 }
 
-fn resource_version(value: &Value) -> Option<u64> {
+pub(super) fn resource_version(value: &Value) -> Option<u64> {
     value["metadata"]["resourceVersion"].as_str()?.parse().ok()
 }
