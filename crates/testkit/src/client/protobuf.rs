@@ -103,13 +103,13 @@ fn metadata(message: &[u8]) -> Option<Value> {
             12 => "annotations",
             _ => return None,
         };
-        if number == 8 {
-            let time = Timestamp::from_second(number_of(bytes, 1)?.try_into().ok()?).ok()?;
-            metadata.insert(name.to_owned(), time.to_string().into());
-        } else if number > 8 {
-            pair(metadata.entry(name).or_insert_with(|| json!({})), bytes)?;
-        } else {
-            metadata.insert(name.to_owned(), text(bytes)?.into());
+        match name {
+            "creationTimestamp" => {
+                let time = Timestamp::from_second(number_of(bytes, 1)?.try_into().ok()?).ok()?;
+                metadata.insert(name.to_owned(), time.to_string().into());
+            }
+            "labels" | "annotations" => pair(metadata.entry(name).or_insert_with(|| json!({})), bytes)?,
+            _ => drop(metadata.insert(name.to_owned(), text(bytes)?.into())),
         }
     }
     Some(metadata.into())

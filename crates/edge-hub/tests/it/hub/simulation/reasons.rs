@@ -221,7 +221,7 @@ fn session(client: &str, user: &str, resource: &str, labels: &str) -> Session {
 #[test]
 fn a_410_without_a_reason_is_found_whoever_is_told() {
     let at = Instant::now();
-    let later = at + Duration::from_secs(60);
+    let later = at + Duration::from_mins(1);
     let told = |client: &str, user: &str, resource: &str, labels: &str| {
         let mut first = session(client, user, resource, labels);
         first.observations = vec![Observation::Bookmark { rv: 4, initial_end: false }];

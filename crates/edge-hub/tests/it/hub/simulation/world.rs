@@ -123,7 +123,7 @@ impl World {
         let (generation, recorder) = (self.generation, self.recorder.of_user(TOKEN));
         let happens = Some(&self.happens.subscribe());
         let another = || self.endpoint().with_token(TOKEN);
-        let mut others = history_clients::start_of_another(&another, generation, BACKOFF, &recorder, happens);
+        let mut others = history_clients::start_of_another(another, generation, BACKOFF, &recorder, happens);
         others.extend(history_clients::start_away(
             &AWAY_OF_ANOTHER,
             another,
