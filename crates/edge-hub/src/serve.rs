@@ -296,14 +296,18 @@ impl Asked<'_> {
     }
 
     /// Without a link: what is held or was stored may have all of this though nothing of just this name does. Its reader may carry that if it was
-    /// allowed all of it.
-    fn take_wider(&self) {
-        if self.hub.upstream.is_up() {
+    /// allowed all of it. With one a stream of just this can be begun, but not for who goes on (`resumes`): a version that was told before a restart is of what was
+    /// stored.
+    fn take_wider(&self, resumes: bool) {
+        let up = self.hub.upstream.is_up();
+        if up && !resumes {
             return;
         }
         let subscriptions = &self.hub.subscriptions;
         let held = subscriptions.wider_held(self.key(), &self.carrier.user);
-        let may = |wider: &Key| wider.owner == Owner::Node || before::remembers(self.hub, &self.named, wider);
+        let may = |wider: &Key| {
+            wider.owner == Owner::Node || !up && before::remembers(self.hub, &self.named, wider)
+        };
         if let Some(wider) = held.into_iter().find(may) {
             subscriptions.open(&wider, self.is_protobuf(), &self.carrier, BTreeSet::new());
         }

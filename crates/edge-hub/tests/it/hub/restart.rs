@@ -9,7 +9,7 @@ use testkit::{
 };
 use tokio::time::{Instant, sleep};
 
-use super::site::{JSON, SERVICES, SOON, Site, WIDGETS, get, service, version, widget};
+use super::site::{JSON, Lines, SERVICES, SOON, Site, WIDGETS, get, service, version, widget};
 
 /// How many objects there are, and how many of them change while no hub runs.
 const OBJECTS: usize = 2000;
@@ -214,4 +214,39 @@ async fn what_another_server_accepted_is_gone_on_from_after_a_kill() {
     let is_list = |path: &str, query: &str| path == SERVICES && query.contains("limit=2000");
     let lists = site.server.log().totals(|record| is_list(&record.path, &record.query));
     assert_eq!(lists.requests, 0, "{:?}\n{}", largest(&site), site.last_log());
+}
+
+/// Who selects was answered from the stream of all, comes first after a kill, and knows a version of that stream.
+#[tokio::test]
+async fn who_selects_goes_on_after_a_kill_from_the_stream_of_all() {
+    let mut site = Site::started().await;
+    let cluster = site.server.cluster().clone();
+    let labelled = |name: &str, n: u64| {
+        let mut widget = widget(name, n);
+        widget["metadata"]["labels"] = json!({ "part": "one" });
+        widget
+    };
+    cluster.create("widgets.example.com", labelled("selected", 1)).unwrap();
+    site.caught_up(WIDGETS, &["selected"]).await;
+    site.until("all are watched", async || site.upstream_watches(WIDGETS) == 1).await;
+    let (_, list) = get(&site.plain(), &format!("{WIDGETS}?labelSelector=part%3Done")).await.unwrap();
+    let path = format!("{WIDGETS}?watch=1&labelSelector=part%3Done&resourceVersion={}", version(&list));
+    // Of what it does not select, so that nothing else says how far it is.
+    cluster.create("widgets.example.com", widget("other", 1)).unwrap();
+    site.caught_up(WIDGETS, &["other", "selected"]).await;
+    site.kill();
+    site.server.log().clear();
+    site.start();
+    site.linked().await;
+    let mut watch = Lines::open(&site.plain(), &path).await;
+    let changed = cluster.update("widgets.example.com", &labelled("selected", 2)).unwrap();
+    let event = watch.next().await.unwrap();
+    assert_eq!((&event["type"], &event["object"]), (&json!("MODIFIED"), &changed));
+    site.caught_up(WIDGETS, &["other", "selected"]).await;
+    assert_eq!(site.upstream_watches(WIDGETS), 1);
+    let lists = site
+        .server
+        .log()
+        .totals(|record| record.path == WIDGETS && !record.watch && !record.query.contains("limit=1"));
+    assert_eq!(lists.requests, 0, "{:?}", largest(&site));
 }

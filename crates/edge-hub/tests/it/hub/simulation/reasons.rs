@@ -10,8 +10,7 @@ use testkit::{
     api_server::Cluster,
     client::{ClientOptions, Recorder},
     history::{
-        Doubtful, Epoch, Forgotten, Model, Observation, Reasons, Request, Revision, Scope, Session,
-        check_expired,
+        Doubtful, Epoch, Forgotten, Model, Observation, Reasons, Request, Revision, Session, check_expired,
     },
 };
 use tokio::time::Instant;
@@ -36,7 +35,7 @@ const KEPT: usize = 40;
 const EARLIER: usize = 6;
 
 /// How many watches of all histories went on from a version whose expiry nothing would have explained, by what answered them.
-pub(super) static RESUMED: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
+pub(super) static RESUMED: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
 /// Gathers them.
 pub(super) struct Gathered {
@@ -135,10 +134,8 @@ impl World {
 /// users alike, whatever they select: for them nothing more is a reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Answered {
-    /// From one and the same stream.
+    /// From one and the same stream: what is selected, too, from the wider one that there is, also after a restart.
     Always,
-    /// From a stream of what it selects, or from a wider one, whichever there is: after a restart it may be another that was begun later.
-    Wider,
     /// From what the node reads, or from what users have among themselves, which ends where nobody may carry it and is begun anew.
     NodeOrUsers,
 }
@@ -147,30 +144,22 @@ impl Answered {
     /// None of who does not read what comes when it comes.
     fn of(session: &Session) -> Option<Self> {
         let is_pooled = session.resource == "services";
-        let is_selected =
-            session.scope != Scope { namespace: session.scope.namespace.clone(), ..Scope::default() };
         if session.client.starts_with("reader ") {
             None
-        } else if is_pooled {
+        } else if is_pooled || session.user.is_empty() {
             Some(Self::Always)
-        } else if !session.user.is_empty() {
-            Some(Self::NodeOrUsers)
-        } else if is_selected {
-            Some(Self::Wider)
         } else {
-            Some(Self::Always)
+            Some(Self::NodeOrUsers)
         }
     }
 
     /// The same reasons, and those that it has beside. `taken`: when a user's right was.
     fn reasons(self, common: &Reasons, taken: &[Doubtful]) -> Reasons {
         let mut reasons = common.clone();
-        if self >= Self::Wider {
+        if self == Self::NodeOrUsers {
             let restarts = common.restarts.iter();
             let begun = |at: &Instant| Doubtful { resource: None, from: *at, until: Some(*at) };
             reasons.doubtful.extend(restarts.map(begun));
-        }
-        if self == Self::NodeOrUsers {
             reasons.doubtful.extend_from_slice(taken);
         }
         reasons
@@ -185,7 +174,7 @@ pub(super) fn check(
     sessions: &[Session],
 ) -> Result<(), String> {
     for (id, model) in models {
-        for answered in [Answered::Always, Answered::Wider, Answered::NodeOrUsers] {
+        for answered in [Answered::Always, Answered::NodeOrUsers] {
             let reasons = answered.reasons(reasons, taken);
             let of = |session: &&Session| {
                 session.resource == plural(id) && Answered::of(session) == Some(answered)
@@ -244,7 +233,7 @@ fn a_410_without_a_reason_is_found_whoever_is_told() {
         ("odd", "", "services", "n=odd", false, false),
         ("another", TOKEN, "services", "", false, false),
         ("widgets", "", "widgets", "", false, false),
-        ("streaming", "", "widgets", "n!=even", true, false),
+        ("streaming", "", "widgets", "n!=even", false, false),
         ("another", TOKEN, "widgets", "", true, true),
     ] {
         let who = format!("{client} {user} {resource} {labels}");
