@@ -94,6 +94,8 @@ struct Asked<'a> {
     client: Client,
     /// What the client is shown; all, if there is none.
     filter: Option<Arc<Filter>>,
+    /// The turn of the view when that was chosen.
+    turn: u64,
 }
 
 /// Answers a read, or says that it is to be handed on.
@@ -148,7 +150,7 @@ pub async fn read(
         Err(error) => return refuse(unnamed(&error)),
     };
     let client = Client::of(&named.owner, &request.headers);
-    let filter = filter(hub, &client, verb, path).await?;
+    let (filter, turn) = filter(hub, &client, verb, path).await?;
     let refuse = |status: Status| {
         handed_on::unless_filtered(filter.as_ref(), verb, refuse(status.clone()), || match status.code {
             503 => Status { message: status.message, ..Status::not_ready(1) },
@@ -198,6 +200,7 @@ pub async fn read(
         table,
         client,
         filter: filter.clone(),
+        turn,
     };
     if asked.is_misplaced(&wanted, path, &request.uri) {
         return refuse(Status::no_such_path());
@@ -215,25 +218,27 @@ pub(crate) fn place(path: &ResourcePath) -> Option<Box<str>> {
     path.namespace.clone().filter(|_| !core || path.namespace != path.name)
 }
 
-/// The filter that a request passes through, if it looks at the cluster once that is known. Before that it would show what is to be hidden.
+/// The filter that a request passes through, if it looks at the cluster once that is known, and the turn of the view of that moment. Before that it would show what is
+/// to be hidden.
 async fn filter(
     hub: &Hub,
     client: &Client,
     verb: Verb,
     path: &ResourcePath,
-) -> Result<Option<Arc<Filter>>, Box<Status>> {
+) -> Result<(Option<Arc<Filter>>, u64), Box<Status>> {
     let choose = || {
         let namespace = path.namespace.as_deref().unwrap_or_default();
-        hub.filters.choose(client, verb, &path.resource, namespace)
+        let (filter, view) = hub.filters.in_force(client, verb, &path.resource, namespace);
+        (filter, view.turn)
     };
     let hides = |chosen: Option<&Arc<Filter>>| chosen.is_some_and(|filter| filter.looks_at_the_cluster());
     let chosen = choose();
-    if !hides(chosen.as_ref()) {
+    if !hides(chosen.0.as_ref()) {
         return Ok(chosen);
     }
     let is_settled = hub.filters.settled().await;
     let chosen = choose();
-    if is_settled || !hides(chosen.as_ref()) {
+    if is_settled || !hides(chosen.0.as_ref()) {
         return Ok(chosen);
     }
     Err(Box::new(busy("what filters of this client look at has not been read yet")))

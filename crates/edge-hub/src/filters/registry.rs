@@ -178,10 +178,12 @@ impl Filters {
         shown.has_changed()
     }
 
-    /// What a reader may know otherwise than `filter` shows it, at the version that it has. To be asked before [`Filters::show`] says what it is shown now.
-    pub fn saw_otherwise(&self, reader: &str, filter: Option<&Filter>) -> Option<Otherwise> {
+    /// What a reader may know otherwise than `filter` shows it, at the version that it has; `turn`: that of the view when the filter was chosen
+    /// ([`Filters::in_force`]). By a later turn what the next filter shows by its view would stand at that same version. To be asked before [`Filters::show`] says
+    /// what it is shown now.
+    pub fn saw_otherwise(&self, reader: &str, filter: Option<&Filter>, turn: u64) -> Option<Otherwise> {
         let before = self.shown.lock().saw_otherwise(reader, filter);
-        (before > 0).then(|| Otherwise { before, turn: self.view().turn })
+        (before > 0).then_some(Otherwise { before, turn })
     }
 
     /// By an event of up to that version `before` showed a reader what a list through `now` shows it otherwise at the same version.

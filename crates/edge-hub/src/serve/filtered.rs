@@ -141,7 +141,7 @@ pub(super) fn stands_at_its_own(filter: Option<&Filter>, object: &Arc<Object>) -
 impl Asked<'_> {
     /// What the client may know otherwise than it is shown it now.
     pub(super) fn saw_otherwise(&self) -> Option<Otherwise> {
-        self.hub.filters.saw_otherwise(&self.reader, self.filter.as_deref())
+        self.hub.filters.saw_otherwise(&self.reader, self.filter.as_deref(), self.turn)
     }
 
     /// What the client is shown of a page. Through a filter it may be shorter than was asked for, and does not say how much is left.

@@ -72,10 +72,8 @@ fn a_view_replaces_the_filters_that_would_answer_otherwise() {
     assert!(Arc::ptr_eq(&topology, &choose(&slices)) && !Arc::ptr_eq(&ports, &choose(&services)));
 }
 
-/// What an informer is told: an object that comes again at the version that it has is unchanged to it.
-#[test]
-fn what_is_shown_otherwise_stands_at_another_version() {
-    let filters = filters();
+/// A slice of Service `n/s` with an endpoint on each of three nodes, at version 900.
+fn on_three_nodes() -> Arc<Object> {
     let on = |node: &str| serde_json::json!({ "addresses": ["10.0.0.1"], "nodeName": node });
     let slice = serde_json::json!({
         "kind": "EndpointSlice",
@@ -85,11 +83,22 @@ fn what_is_shown_otherwise_stands_at_another_version() {
         "addressType": "IPv4",
         "endpoints": [on("a"), on("b"), on("far")],
     });
-    let object = Arc::new(Object::from_protobuf(encode::object(&slice).into()).unwrap());
+    Arc::new(Object::from_protobuf(encode::object(&slice).into()).unwrap())
+}
+
+fn endpoints(slice: &Object) -> usize {
+    json(&slices(), slice)["endpoints"].as_array().unwrap().len()
+}
+
+/// What an informer is told: an object that comes again at the version that it has is unchanged to it.
+#[test]
+fn what_is_shown_otherwise_stands_at_another_version() {
+    let filters = filters();
+    let object = on_three_nodes();
     let told = |told: Telling| {
         let filter = filters.choose(&kube_proxy("x"), Verb::Watch, &slices(), "").unwrap();
         let shown = filter.shown(&object, told);
-        (json(&slices(), &shown)["endpoints"].as_array().unwrap().len(), shown.resource_version().get())
+        (endpoints(&shown), shown.resource_version().get())
     };
     let change = |topology: &[(&str, Topology)], nodes: &[&str]| {
         filters.change_view(|view| {
@@ -122,6 +131,37 @@ fn what_is_shown_otherwise_stands_at_another_version() {
     // What does not concern this Service changes its version, and that is all.
     change(&[("s", Topology::Pool), ("other", Topology::Node)], &["a", "b"]);
     assert_eq!(told(Telling::State).0, 2);
+}
+
+/// A list waits between the choice of its filter and its answer, and its reader comes back by the filter that is in force then.
+#[test]
+fn what_is_stated_stands_at_another_version_than_what_the_next_view_shows() {
+    let filters = filters();
+    let (reader, object) = (named("kube-proxy"), on_three_nodes());
+    let chosen = || {
+        let (filter, view) = filters.in_force(&kube_proxy("kube-proxy"), Verb::List, &slices(), "");
+        (filter.unwrap(), view.turn)
+    };
+    let ask_for = |service: &str| {
+        filters.change_view(|view| {
+            view.topology = Arc::new([(ObjectKey::new("n", service), Topology::Node)].into());
+        });
+    };
+    ask_for("another");
+    filters.show(&reader, Some(&*chosen().0), AT, Place::WHOLE);
+    filters.change_view(|view| view.topology = Arc::default());
+    let (filter, turn) = chosen();
+    ask_for("s");
+    let otherwise = filters.saw_otherwise(&reader, Some(&*filter), turn).unwrap();
+    let stated = otherwise.state(filter.shown(&object, Telling::State), object.resource_version());
+    filters.show(&reader, Some(&*filter), AT, Place::WHOLE);
+    let shown = chosen().0.shown(&object, Telling::State);
+    assert_eq!((endpoints(&stated), endpoints(&shown)), (3, 1));
+    let versions = [&object, &stated, &shown].map(|object| object.resource_version());
+    assert!(
+        versions[0] > versions[1] && versions[0] > versions[2] && versions[1] != versions[2],
+        "{versions:?}"
+    );
 }
 
 #[test]
