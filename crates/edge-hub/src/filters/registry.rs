@@ -1,7 +1,11 @@
 //! The filters in force: one for all clients that share a set, replaced when its view or the rules change, and who was shown
 //! what through which.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use kube_wire::{request::Verb, resource::GroupVersionResource, resource_version::ResourceVersion};
 use parking_lot::Mutex;
@@ -182,7 +186,7 @@ impl Filters {
     /// ([`Filters::in_force`]). By a later turn what the next filter shows by its view would stand at that same version. To be asked before [`Filters::show`] says
     /// what it is shown now.
     pub fn saw_otherwise(&self, reader: &str, filter: Option<&Filter>, turn: u64) -> Option<Otherwise> {
-        let before = self.shown.lock().saw_otherwise(reader, filter);
+        let before = self.shown.lock().saw_otherwise(reader, filter, Instant::now());
         (before > 0).then_some(Otherwise { before, turn })
     }
 

@@ -3,7 +3,7 @@
 //!
 //! Readers are known by their names ([`reader`]), and several may have one. So a list vouches for nothing older than itself, and where a view has changed it vouches
 //! once and for a minute for the version that it was made at: whoever else comes from there may have been shown something else. So may whoever comes to a list
-//! later: up to which version is remembered, too ([`Shown::saw_otherwise`]).
+//! later: up to which version is remembered, too, for as long as one of them may still come ([`Shown::saw_otherwise`]).
 
 use std::{
     collections::HashMap,
@@ -21,6 +21,10 @@ const REMEMBERED: usize = 1024;
 
 /// How soon after a list its reader comes for what follows.
 const FOLLOWED: Duration = Duration::from_mins(1);
+
+/// For how long after a change objects are shown to its readers as if they knew them otherwise, in time that the hub runs: whoever was there before comes back within minutes.
+/// Who never did would be shown them so with each list, which costs a copy of every object, and might not be handed on.
+const LAPSES: Duration = Duration::from_mins(10);
 
 /// Who saw what.
 #[derive(Debug, Default)]
@@ -41,8 +45,9 @@ struct Seen {
     since: u64,
     /// The version of a list that was made after the change, from which nobody has gone on yet, and when.
     listed: Option<(u64, Instant)>,
-    /// Objects of earlier versions may have been shown otherwise by events, at the versions that they have. 0: none were. Stored as [`CHANGED`] alone.
-    otherwise_before: u64,
+    /// Objects of earlier versions than this may have been shown otherwise by events, at the versions that they have; and since when they are shown as they are now.
+    /// Stored as [`CHANGED`] alone.
+    otherwise: Option<(u64, Instant)>,
     used: u64,
 }
 
@@ -78,13 +83,15 @@ impl Shown {
     pub(super) fn restore(stored: &[u8]) -> Self {
         let Stored(readers) = serde_json::from_slice(stored).unwrap_or(Stored(Vec::new()));
         let mut shown = Self::default();
+        let now = Instant::now();
         for (reader, fingerprint, since) in readers.into_iter().take(REMEMBERED) {
             shown.uses += 1;
-            let (fingerprint, otherwise_before) = match fingerprint.strip_suffix(CHANGED) {
-                Some(fingerprint) => (fingerprint.into(), since),
-                None => (fingerprint, 0),
+            // Nobody was shown anything while no hub ran.
+            let (fingerprint, otherwise) = match fingerprint.strip_suffix(CHANGED) {
+                Some(fingerprint) => (fingerprint.into(), Some((since, now))),
+                None => (fingerprint, None),
             };
-            let seen = Seen { fingerprint, since, listed: None, otherwise_before, used: shown.uses };
+            let seen = Seen { fingerprint, since, listed: None, otherwise, used: shown.uses };
             shown.by_reader.insert(reader, seen);
         }
         shown
@@ -102,8 +109,9 @@ impl Shown {
         }
         let mut all: Vec<_> = self.by_reader.iter().collect();
         all.sort_by_key(|(_, seen)| seen.used);
+        let now = Instant::now();
         let all = all.into_iter().map(|(reader, seen)| {
-            let changed = if seen.otherwise_before > 0 { CHANGED } else { "" };
+            let changed = if seen.otherwise_before(now) > 0 { CHANGED } else { "" };
             (reader.clone(), Box::from([&*seen.fingerprint, changed].concat()), seen.since)
         });
         serde_json::to_vec(&Stored(all.collect())).ok()
@@ -172,11 +180,11 @@ impl Shown {
     }
 
     /// Before which version objects may have been shown to the reader by events otherwise than `filter` shows them, at the versions that they have; 0: none were.
-    /// Its informers would take them for unchanged if they came at those versions once more.
-    pub(super) fn saw_otherwise(&self, reader: &str, filter: Option<&Filter>) -> u64 {
+    /// Its informers would take them for unchanged if they came at those versions once more. Forgotten when one of the name has been shown them by this filter for [`LAPSES`].
+    pub(super) fn saw_otherwise(&self, reader: &str, filter: Option<&Filter>, now: Instant) -> u64 {
         let Some(seen) = self.by_reader.get(reader) else { return 0 };
         if of_events(&seen.fingerprint) == of_events(fingerprint(filter)) {
-            seen.otherwise_before
+            seen.otherwise_before(now)
         } else {
             u64::MAX
         }
@@ -193,7 +201,7 @@ impl Shown {
         if of_events(fingerprint(before)) != of_events(fingerprint(now))
             && let Some(seen) = self.by_reader.get_mut(reader)
         {
-            seen.otherwise_before = seen.otherwise_before.max(at.get().saturating_add(1));
+            seen.see_otherwise(at.get());
             self.changed = true;
         }
     }
@@ -247,9 +255,9 @@ impl Shown {
             }
         }
         self.uses += 1;
-        let otherwise_before = self.by_reader.get(reader).map_or(0, |seen| seen.otherwise_before);
+        let otherwise = self.by_reader.get(reader).and_then(|seen| seen.otherwise);
         let fingerprint = fingerprint(filter).into();
-        let seen = Seen { fingerprint, since, listed, otherwise_before, used: self.uses };
+        let seen = Seen { fingerprint, since, listed, otherwise, used: self.uses };
         self.by_reader.insert(reader.into(), seen);
         self.changed = true;
     }
@@ -259,7 +267,22 @@ impl Seen {
     /// Its reader is shown by the filter of this fingerprint what it may have been shown by another until then.
     fn turns_to(&mut self, fingerprint: &str, held: u64) {
         if of_events(&self.fingerprint) != of_events(fingerprint) {
-            self.otherwise_before = self.otherwise_before.max(held.saturating_add(1));
+            self.see_otherwise(held);
+        }
+    }
+
+    /// Its reader may have been shown otherwise what is of that version or an earlier one.
+    fn see_otherwise(&mut self, at: u64) {
+        let now = Instant::now();
+        let before = self.otherwise_before(now).max(at.saturating_add(1));
+        self.otherwise = Some((before, now));
+    }
+
+    /// Before which version its reader may have been shown objects otherwise; 0: it was not, or that was long ago.
+    fn otherwise_before(&self, now: Instant) -> u64 {
+        match self.otherwise {
+            Some((before, since)) if now.saturating_duration_since(since) < LAPSES => before,
+            _ => 0,
         }
     }
 }
@@ -425,7 +448,7 @@ mod tests {
     fn it_is_known_what_a_reader_may_have_seen_otherwise_at_the_same_version() {
         let [first, second] = ["a", "b"].map(in_pool);
         let mut shown = Shown::default();
-        let saw = |shown: &Shown, filter: Option<&Filter>| shown.saw_otherwise("r", filter);
+        let saw = |shown: &Shown, filter: Option<&Filter>| shown.saw_otherwise("r", filter, Instant::now());
         shown.show("r", None, at(5), Place::WHOLE);
         assert_eq!((saw(&shown, None), saw(&shown, Some(&first))), (0, 0), "it was shown all as it is");
         shown.show("r", Some(&first), at(10), Place::WHOLE);
@@ -447,6 +470,36 @@ mod tests {
         let mut again = Shown::restore(&stored);
         assert_eq!((saw(&again, Some(&first)), saw(&again, None)), (0, u64::MAX));
         assert!(again.goes_on("r", Some(&first), at(10)));
+    }
+
+    #[test]
+    fn what_a_reader_saw_otherwise_is_forgotten_when_whoever_was_there_has_come_back() {
+        let [first, second] = ["a", "b"].map(in_pool);
+        let saw = |shown: &Shown, filter: &Filter, later: Duration| {
+            shown.saw_otherwise("r", Some(filter), Instant::now() + later)
+        };
+        let soon = LAPSES.saturating_sub(Duration::from_mins(1));
+        let mut shown = Shown::default();
+        shown.show("r", Some(&first), at(10), Place::WHOLE);
+        shown.show("r", Some(&second), at(30), Place::WHOLE);
+        // Whoever comes after a start has as long.
+        let again = Shown::restore(&shown.export().unwrap());
+        for shown in [&shown, &again] {
+            assert_eq!((saw(shown, &second, soon), saw(shown, &second, LAPSES)), (31, 0));
+            assert_eq!(saw(shown, &first, LAPSES), u64::MAX, "nobody has been shown that yet");
+        }
+        // It lists on, which renews nothing; the next change does.
+        shown.show("r", Some(&second), at(40), Place::WHOLE);
+        let long_ago = Instant::now().checked_sub(LAPSES).unwrap();
+        shown.by_reader.get_mut("r").unwrap().otherwise = Some((31, long_ago));
+        shown.show("r", Some(&second), at(50), Place::WHOLE);
+        assert_eq!(saw(&shown, &second, Duration::ZERO), 0);
+        // Versions have begun anew meanwhile: the one that is forgotten counts for nothing.
+        shown.see_otherwise("r", Some(&first), Some(&second), at(20));
+        assert_eq!((saw(&shown, &second, Duration::ZERO), saw(&shown, &second, LAPSES)), (21, 0));
+        shown.by_reader.get_mut("r").unwrap().otherwise = Some((21, long_ago));
+        let again = Shown::restore(&shown.export().unwrap());
+        assert_eq!(saw(&again, &second, Duration::ZERO), 0, "it is stored as forgotten");
     }
 
     /// They are told as states at versions of their own, and their ends as well.
@@ -471,10 +524,10 @@ mod tests {
             let mut shown = Shown::default();
             shown.show("r", before, at(10), Place::WHOLE);
             let first = if otherwise == 0 { 0 } else { u64::MAX };
-            assert_eq!(shown.saw_otherwise("r", now), first);
+            assert_eq!(shown.saw_otherwise("r", now, Instant::now()), first);
             shown.see_otherwise("r", before, now, at(10));
             shown.retell("r", before, now, at(10));
-            assert_eq!(shown.saw_otherwise("r", now), otherwise);
+            assert_eq!(shown.saw_otherwise("r", now, Instant::now()), otherwise);
             assert!(!shown.goes_on("r", now, at(10)), "what is shown is another thing all the same");
         }
     }
