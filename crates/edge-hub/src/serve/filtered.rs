@@ -144,6 +144,12 @@ impl Asked<'_> {
         self.hub.filters.saw_otherwise(&self.reader, self.filter.as_deref(), self.turn)
     }
 
+    /// Whether the API server may answer in the hub's place. Who is shown it through a filter has nobody else to ask, nor has who was, and may know objects otherwise at
+    /// the versions that the API server gives.
+    pub(super) fn may_ask(&self) -> bool {
+        self.filter.is_none() && self.saw_otherwise().is_none()
+    }
+
     /// What the client is shown of a page. Through a filter it may be shorter than was asked for, and does not say how much is left.
     pub(super) fn shown(&self, page: Page) -> Page {
         let (filter, otherwise) = (self.filter.as_ref(), self.saw_otherwise());

@@ -29,8 +29,8 @@ pub(super) async fn answer(
     if !complete(hub, &subscription).await? {
         return Ok(Read::HandOn);
     }
-    // What is filtered is answered here or not at all.
-    let is_up = || hub.upstream.is_up() && asked.filter.is_none();
+    let may_ask = asked.may_ask();
+    let is_up = || hub.upstream.is_up() && may_ask;
     let verdict = match &request.read {
         ListRead::MostRecent | ListRead::Continue { at: None, .. } => {
             asked.most_recent(&subscription, first).await
@@ -81,8 +81,10 @@ pub(super) async fn answer(
         }
         _ => subscription.is_told_as_json(None),
     };
+    // What is filtered is told here or not at all. Who only was shown it so would have to wait for a newer hub.
     if let Err(why) = told {
-        return if up { Ok(Read::HandOn) } else { Err(Box::new(untold(why.as_ref()))) };
+        let is_handed_on = hub.upstream.is_up() && asked.filter.is_none();
+        return if is_handed_on { Ok(Read::HandOn) } else { Err(Box::new(untold(why.as_ref()))) };
     }
     asked.record(at, place);
     let body = buffers::body(encoder.list(page), asked.key().to_string());

@@ -58,8 +58,7 @@ impl Asked<'_> {
     /// shown that list with its age, too.
     pub(super) async fn most_recent(&self, subscription: &Subscription, first: bool) -> Verdict {
         let policy = self.hub.sharing.load().freshness(&self.key().resource);
-        // Who is shown it through a filter has nobody else to ask, nor has who was, and may know objects otherwise at the versions that the API server gives.
-        let may_ask = self.filter.is_none() && self.goes_on && self.saw_otherwise().is_none();
+        let may_ask = self.goes_on && self.may_ask();
         if !self.sees_own_writes(subscription, policy, None).await && may_ask {
             return Verdict::Forward;
         }

@@ -70,10 +70,10 @@ pub(super) async fn answer(asked: &Asked<'_>, request: WatchRequest) -> Result<R
     revision.mark_changed();
     let start = match &request.start {
         WatchStart::Initial { at_least: Some(version), .. } if !reached(&subscription, *version).await => {
-            // Upstream tells of versions without a change once a minute: it may have come there, and alone knows. What is filtered
-            // is answered here or not at all.
+            // Upstream tells of versions without a change once a minute: it may have come there, and alone knows. What is filtered,
+            // or was, is answered here or not at all.
             match beyond(hub, &subscription, *version) {
-                _ if hub.upstream.is_up() && asked.filter.is_none() => return Ok(Read::HandOn),
+                _ if hub.upstream.is_up() && asked.may_ask() => return Ok(Read::HandOn),
                 status if status.code == 429 => return Err(Box::new(status)),
                 status => Err(status),
             }

@@ -443,6 +443,32 @@ async fn what_no_filter_shows_otherwise_any_more_is_news_to_who_saw_it_filtered(
     assert_eq!(shown("mesh").await.1, own);
 }
 
+/// Its informers would take what the API server answers for unchanged.
+#[tokio::test]
+async fn who_saw_what_no_filter_shows_any_more_is_not_handed_on_for_a_version_that_is_not_held() {
+    let site = with_topology().await;
+    let hub = site.plain();
+    let near = async || slice(&list_of_component(&hub, "mesh", SLICES).await).0 == ["n", "m"];
+    write(&site, CONFIG_MAPS, &config_map("yurt-hub-cfg", &json!({ "servicetopology": "mesh" })));
+    site.until("it is filtered", async || near().await).await;
+    write(&site, CONFIG_MAPS, &config_map("yurt-hub-cfg", &json!({})));
+    site.until("it is not any more", async || !near().await).await;
+    let ahead = (site.server.cluster().revision() + (1 << 20)).to_string();
+    let asked_for = format!("resourceVersionMatch=NotOlderThan&resourceVersion={ahead}");
+    let list = format!("{SLICES}?{asked_for}");
+    let watch = format!("{SLICES}?watch=1&sendInitialEvents=true&allowWatchBookmarks=true&{asked_for}");
+    let handed_on = || site.server.log().totals(|record| record.query.contains(&ahead)).requests;
+    let (listed, watched) = tokio::join!(
+        hub.ask(of_component("mesh", &list), String::new()),
+        hub.ask(of_component("mesh", &watch), String::new())
+    );
+    assert_eq!(listed.unwrap().status, 504);
+    assert_eq!(Lines::of(watched.unwrap()).brief().await, "ERROR 504");
+    assert_eq!(handed_on(), 0);
+    hub.ask(of_component("somebody", &list), String::new()).await.unwrap();
+    assert_eq!(handed_on(), 1, "the API server may have come there");
+}
+
 /// Nothing of the run before knows any more what was shown, but by which filter.
 #[tokio::test]
 async fn a_filter_that_is_gone_after_a_restart_is_news_to_who_saw_it() {
