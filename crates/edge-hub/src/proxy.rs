@@ -313,7 +313,7 @@ async fn document(hub: &Hub, caller: &Caller, request: Request<Body>) -> Result<
     match handed_on {
         Ok(response) => {
             if response.status() == StatusCode::NOT_MODIFIED {
-                hub.documents.note_asked(&path);
+                hub.documents.note_asked(&path, &headers);
             }
             Ok(hub.documents.keep_for_client(&path, &headers, response))
         }
@@ -325,7 +325,7 @@ async fn document(hub: &Hub, caller: &Caller, request: Request<Body>) -> Result<
             hub.name(caller).await.map_err(|error| Box::new(serve::unnamed(&error)))?;
             let kept = hub.documents.answer(&path, &headers, hub.upstream.is_up());
             let mut response = kept.ok_or_else(|| Box::new(absent(hub, &path, *status)))?;
-            hub.documents.note_asked(&path);
+            hub.documents.note_asked(&path, &headers);
             response.extensions_mut().insert(Outcome::Held);
             Ok(response)
         }

@@ -113,18 +113,19 @@ impl Following {
                     view.topology = Arc::new(self.topology.clone());
                 }
             });
-            // Of the NodePool any refusal counts: where what converts NodePools is down the API server fails for as long.
+            // Of the NodePool any refusal counts that has lasted: where what converts NodePools is down the API server fails for as long.
             is_known |= self.services.is_known(now)
                 && self.own_node.is_known(now)
-                && (self.node_pool.is_known(now) || self.node_pool.refusal().is_some());
+                && (self.node_pool.is_known(now)
+                    || self.node_pool.fails_from().is_some_and(|from| from <= now));
             // While there is no link, what is held is as good as it gets.
             let has_services = self.services.key.is_none() || self.services.has_read();
             let is_settled = is_known || has_services && !self.hub.upstream.is_up();
             has_settled |= is_settled;
             self.hub.filters.settle(is_settled);
-            let sources = [&self.services, &self.own_node, &self.node_pool];
-            let unknown = sources.into_iter().filter(|source| !source.is_known(now));
-            let lasts = unknown.filter_map(Source::lasts_from).min();
+            let refusals = [&self.services, &self.own_node, &self.node_pool].map(Source::lasts_from);
+            let lasts = refusals.into_iter().chain([self.node_pool.fails_from()]).flatten();
+            let lasts = lasts.filter(|from| *from > now).min();
             tokio::select! {
                 () = sleep_until(self.came + KNOWN), if !knows_pool => {}
                 () = sleep_until(lasts.unwrap_or(now)), if lasts.is_some() => {}
@@ -242,6 +243,8 @@ struct Reader {
     cursor: Option<Cursor<All>>,
     /// Since when the API server has refused it for a reason that may last.
     refused: Option<Instant>,
+    /// Since when it has refused it, for whatever reason.
+    failing: Option<Instant>,
 }
 
 impl Source {
@@ -269,16 +272,18 @@ impl Source {
                 subscription,
                 cursor: None,
                 refused: None,
+                failing: None,
             });
         }
         let Some(reader) = &mut self.reader else { return };
         // Before the cache is looked at: a change after that wakes us again.
         reader.changes.borrow_and_update();
-        let may_last = {
+        let (may_last, fails) = {
             let progress = reader.progress.borrow_and_update();
-            progress.is_gone() || progress.is_unauthorized()
+            (progress.is_gone() || progress.is_unauthorized(), matches!(*progress, Progress::Refused(_)))
         };
         reader.refused = reader.refused.filter(|_| may_last).or_else(|| may_last.then(Instant::now));
+        reader.failing = reader.failing.filter(|_| fails).or_else(|| fails.then(Instant::now));
         loop {
             let Reader { subscription, cursor, .. } = reader;
             if cursor.is_none() {
@@ -325,7 +330,7 @@ impl Source {
 
     /// Returns when there may be something new.
     pub(crate) async fn changed(&mut self) {
-        let Some(Reader { subscription, changes, progress, cursor: _, refused: _ }) = &mut self.reader else {
+        let Some(Reader { subscription, changes, progress, .. }) = &mut self.reader else {
             return std::future::pending().await;
         };
         let closed = subscription.closed().clone();
@@ -346,6 +351,11 @@ impl Source {
     /// From when on a refusal will have lasted.
     fn lasts_from(&self) -> Option<Instant> {
         Some(self.reader.as_ref()?.refused? + WITHDRAWN)
+    }
+
+    /// The same of a refusal for whatever reason.
+    fn fails_from(&self) -> Option<Instant> {
+        Some(self.reader.as_ref()?.failing? + WITHDRAWN)
     }
 
     /// Why the API server does not give it, if it does not.

@@ -55,7 +55,7 @@ const LATER: Duration = Duration::from_secs(2);
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// When that list is asked for again while the link stays: it has no `ETag`, and is 12 kB each time. Not before that is a document tried again
-/// that did not come.
+/// that did not come. Sooner, but not within the hour, where it does not name what has come into use since.
 const AGAIN: Duration = Duration::from_hours(6);
 
 /// Asks at each new link, until the shutdown.
@@ -71,17 +71,23 @@ pub async fn keep(hub: Arc<Hub>, shutdown: CancellationToken) {
                 refresh(&hub, path, accept).await;
             }
             let later = async {
-                let mut looked = None::<Instant>;
+                let (mut looked, mut asked) = (None::<Instant>, None::<Instant>);
                 loop {
                     sleep(jittered(hub.lifetimes.before_openapi)).await;
                     let Some(followed) = followed(&hub) else { continue };
-                    let is_due = looked.is_none_or(|at| at.elapsed() >= AGAIN);
-                    if is_due {
+                    let now = Instant::now();
+                    let is_due = looked.is_none_or(|at| now.duration_since(at) >= AGAIN);
+                    // However it went: a list that does not come is not asked for each minute.
+                    let may_ask = asked.is_none_or(|at| now.duration_since(at) >= OLD);
+                    let age = || hub.documents.age(OPENAPI.0, OPENAPI.1);
+                    let is_outdated = may_ask && tries.want_list(age, now);
+                    if is_due || is_outdated {
                         refresh(&hub, OPENAPI.0, OPENAPI.1).await;
+                        asked = Some(now);
                     }
                     // What is followed may be more than it was: of another group there is a stream, or the configuration says so.
-                    if is_due || !tries.are_done(&followed) {
-                        openapi::fetch(&hub, &mut tries, followed).await;
+                    if is_due || is_outdated || !tries.are_done(&followed) {
+                        openapi::fetch(&hub, &mut tries, followed, now).await;
                     }
                     if is_due {
                         looked = Some(Instant::now());

@@ -25,6 +25,9 @@ pub struct ConfigurationView {
     /// How fresh those of single resources are.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub freshness_of: BTreeMap<String, String>,
+    /// What of `OpenAPI` is fetched though nobody asks; empty: the hub does not say.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub openapi: String,
     /// Agents whose answers are kept however seldom they ask.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cache_agents: Vec<String>,
@@ -48,6 +51,7 @@ impl ConfigurationView {
                 .iter()
                 .map(|(of, policy)| (of.to_string(), policy.to_string()))
                 .collect(),
+            openapi: sharing.openapi.to_string(),
             cache_agents: sharing.cache_agents.iter().map(ToString::to_string).collect(),
             components: hub
                 .filters
@@ -67,6 +71,7 @@ pub(super) fn print(view: &ConfigurationView, out: &mut dyn Write) -> io::Result
         passed_through,
         freshness,
         freshness_of,
+        openapi,
         cache_agents,
         components,
         places,
@@ -77,6 +82,9 @@ pub(super) fn print(view: &ConfigurationView, out: &mut dyn Write) -> io::Result
     write!(out, "       freshness: {freshness}")?;
     freshness_of.iter().try_for_each(|(of, policy)| write!(out, ", of {of} {policy}"))?;
     writeln!(out)?;
+    if !openapi.is_empty() {
+        writeln!(out, "       openapi: {openapi}")?;
+    }
     if !cache_agents.is_empty() {
         writeln!(out, "       cached agents: {}", names(cache_agents))?;
     }
@@ -116,6 +124,7 @@ mod tests {
             passed_through: Vec::new(),
             freshness: "bounded:10".to_owned(),
             freshness_of: [("/v1/pods".to_owned(), "strict".to_owned())].into(),
+            openapi: "used".to_owned(),
             cache_agents: vec!["till".to_owned()],
             components: [("servicetopology".to_owned(), vec!["envoy".to_owned()])].into(),
             places: vec![
@@ -133,7 +142,7 @@ mod tests {
         let mut out = Vec::new();
         print(&view, &mut out).unwrap();
         let expected = "config shared: /v1/services, example.com/v1/widgets\n       passed through: nothing\n       \
-            freshness: bounded:10, of /v1/pods strict\n       cached agents: till\n       servicetopology for envoy as well\n       \
+            freshness: bounded:10, of /v1/pods strict\n       openapi: used\n       cached agents: till\n       servicetopology for envoy as well\n       \
             /etc/hub.yaml: NOT in force, what it said before is\n         freshness: soon\n       kube-system/yurt-hub-cfg: not there\n       \
             kube-system/leader-hub-shop: NOT READ yet\n         it cannot be read: forbidden\n       \
             kube-system/leader-hub-b: in force, version 12\n";

@@ -1,6 +1,6 @@
 //! Which documents of `OpenAPI` the hub fetches by itself. Pure.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fmt};
 
 /// What of `OpenAPI` the hub fetches by itself, though nobody asks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -12,6 +12,16 @@ pub enum OpenApi {
     All,
     /// Nothing: what clients ask for is kept, as it was then.
     Asked,
+}
+
+impl fmt::Display for OpenApi {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Used => "used",
+            Self::All => "all",
+            Self::Asked => "asked",
+        })
+    }
 }
 
 impl OpenApi {
@@ -70,6 +80,8 @@ impl Followed {
 
 #[cfg(test)]
 mod tests {
+    use clap::ValueEnum as _;
+
     use super::*;
 
     fn set(paths: &[&str]) -> BTreeSet<String> {
@@ -100,6 +112,13 @@ mod tests {
         assert_eq!(followed(OpenApi::Asked), None);
         let nothing = Followed::new(OpenApi::Used, &set(&[]), set(&[])).unwrap();
         assert!(!nothing.has("/openapi/v3/api/v1"), "and yet the list and version 2 are");
+    }
+
+    #[test]
+    fn what_is_fetched_is_written_as_it_is_configured() {
+        for openapi in OpenApi::value_variants() {
+            assert_eq!(OpenApi::from_str(&openapi.to_string(), false).as_ref(), Ok(openapi));
+        }
     }
 
     #[test]

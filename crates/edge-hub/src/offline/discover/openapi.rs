@@ -12,7 +12,7 @@
 //! would be the same megabyte each time, and nothing after it. Others go on, and it has its next try hours later.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     iter::once,
     mem,
     time::Duration,
@@ -25,7 +25,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{AGAIN, OPENAPI, ask, followed::Followed};
+use super::{AGAIN, OLD, OPENAPI, ask, followed::Followed};
 use crate::{
     hub::Hub,
     offline::documents::{
@@ -44,6 +44,9 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// more than the 512 KiB of a stream's window before they are read: so the largest, 1.6 MB, comes over no line below some 150 kbit/s. What is on its
 /// way after that minute takes four and a half more at 16 kbit/s.
 const DEADLINE: Duration = Duration::from_mins(6);
+
+/// By how much the age of the list may be wrong: it is known to the second.
+const GRAIN: Duration = Duration::from_secs(2);
 
 /// The list, as the API server writes it.
 #[derive(Deserialize)]
@@ -103,6 +106,8 @@ pub(super) struct Tries {
     by_path: HashMap<String, Try>,
     /// The list of which every document that is followed is kept or was tried.
     done: Option<Looked>,
+    /// What is followed and the last list does not name, each since it was first missed: its group may be newer than the list.
+    missed: BTreeMap<String, Instant>,
 }
 
 impl Tries {
@@ -115,6 +120,22 @@ impl Tries {
     /// Whether the last list was looked at for the sake of these.
     pub(super) fn are_done(&self, followed: &Followed) -> bool {
         self.done.as_ref().is_some_and(|done| done.followed == *followed)
+    }
+
+    /// Whether a list of that age is to be asked for again before its time: it may be older than what it does not name. What a list of after that does not
+    /// name, either, has no document, and no other list is asked for its sake.
+    pub(super) fn want_list(&self, age: impl FnOnce() -> Option<Duration>, now: Instant) -> bool {
+        let Some(since) = self.missed.values().max() else { return false };
+        age().is_some_and(|age| age > OLD && age > now.duration_since(*since) + GRAIN)
+    }
+
+    /// Takes note of what is followed and not among the list's documents. `now`: the list was told after that, or is an older one.
+    fn miss(&mut self, followed: &Followed, documents: &[Document], now: Instant) {
+        let before = mem::take(&mut self.missed);
+        let Followed::At(paths) = followed else { return };
+        let named: BTreeSet<&str> = documents.iter().map(|document| &*document.path).collect();
+        let missed = paths.iter().filter(|path| !named.contains(path.as_str()));
+        self.missed = missed.map(|path| (path.clone(), before.get(path).copied().unwrap_or(now))).collect();
     }
 
     /// What of the list's documents there is to ask for: what is followed and is not kept as the list names it, unless that was tried lately, whatever
@@ -160,13 +181,15 @@ fn is_recent(tried: &Try, now: Instant) -> bool {
 }
 
 /// Fetches what the list that is kept names, is followed, and is not kept as it names it. Once all was tried there is nothing to do, and nothing is read but
-/// the list, until the list is another, or others are followed, or the tries are old: only then is it known what of it was kept.
-pub(super) async fn fetch(hub: &Hub, tries: &mut Tries, followed: Followed) {
+/// the list, until the list is another, or others are followed, or the tries are old: only then is it known what of it was kept. `now`: when it was seen what
+/// is followed.
+pub(super) async fn fetch(hub: &Hub, tries: &mut Tries, followed: Followed, now: Instant) {
     let (documents, done) = (hub.documents.clone(), tries.done(Instant::now()).cloned());
     // All that is kept of them is read.
     let listed = spawn_blocking(move || listed(&documents, followed, done.as_ref())).await;
     let Ok(Some((looked, documents))) = listed else { return };
     tries.done = None;
+    tries.miss(&looked.followed, &documents, now);
     let mut pause = PAUSE;
     for document in tries.wanted(documents, Instant::now()) {
         sleep(pause).await;
@@ -306,6 +329,44 @@ mod tests {
         let soon = begun + AGAIN - Duration::from_secs(1);
         assert!(tried(&mut tries, &[v2("1"), other("a"), other("b")], soon).is_empty());
         assert_eq!(tried(&mut tries, &[v2("1"), document("a", "A"), document("b", "")], soon), ["a"]);
+    }
+
+    #[test]
+    fn a_list_that_may_be_older_than_what_it_lacks_is_asked_for_once_more() {
+        let (mut tries, begun) = (Tries::default(), Instant::now());
+        let minutes = Duration::from_mins;
+        let list = [v2("1"), document("/openapi/v3/api/v1", "B")];
+        let followed = |paths: &[&str]| Followed::At(paths.iter().map(|path| (*path).to_owned()).collect());
+        let core = followed(&["/openapi/v3/api/v1"]);
+        tries.miss(&core, &list, begun);
+        assert!(!tries.want_list(|| Some(2 * AGAIN), begun), "it lacks nothing");
+        // A stream of another group, ten minutes after the list.
+        let both = followed(&["/openapi/v3/api/v1", "/openapi/v3/apis/new/v1"]);
+        let came = begun + minutes(10);
+        tries.miss(&both, &list, came);
+        for (after, expected) in [(10, false), (60, false), (61, true), (90, true)] {
+            let age = || Some(minutes(after));
+            assert_eq!(tries.want_list(age, begun + minutes(after)), expected, "after {after} minutes");
+        }
+        assert!(!tries.want_list(|| None, begun + minutes(90)), "none is kept");
+        // Another list was told, which does not name it, either.
+        tries.miss(&both, &list, begun + minutes(61));
+        for after in [61, 122, 363] {
+            let age = || Some(minutes(after - 61));
+            assert!(!tries.want_list(age, begun + minutes(after)), "after {after} minutes");
+        }
+        // Of one more group there is a stream since then.
+        let three = followed(&["/openapi/v3/api/v1", "/openapi/v3/apis/new/v1", "/openapi/v3/apis/newer/v1"]);
+        tries.miss(&three, &list, begun + minutes(100));
+        assert!(!tries.want_list(|| Some(minutes(39)), begun + minutes(100)), "not within the hour");
+        assert!(tries.want_list(|| Some(minutes(61)), begun + minutes(122)));
+        // It is named now, or nothing is looked for.
+        let named = ["/openapi/v3/apis/new/v1", "/openapi/v3/apis/newer/v1"].map(|path| document(path, ""));
+        tries.miss(&three, &[&list[..], &named[..]].concat(), begun + minutes(122));
+        assert!(tries.missed.is_empty());
+        tries.miss(&both, &list, begun);
+        tries.miss(&Followed::All, &list, begun);
+        assert!(tries.missed.is_empty(), "all that there is is what the list names");
     }
 
     #[test]

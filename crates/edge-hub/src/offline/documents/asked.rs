@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use axum::body::Body;
 use http::{HeaderMap, Response};
 
-use super::Documents;
+use super::{Documents, forms};
 
 /// Where documents of version 3 are, one for each group and version.
 const V3: &str = "/openapi/v3/";
@@ -25,14 +25,16 @@ impl Documents {
         accept: &HeaderMap,
         response: Response<Body>,
     ) -> Response<Body> {
-        let path = path_and_query.to_owned();
-        self.keep_and(path_and_query, accept, response, move |documents| documents.note_asked(&path))
+        let (path, of_client) = (path_and_query.to_owned(), accept.clone());
+        let note = move |documents: &Self| documents.note_asked(&path, &of_client);
+        self.keep_and(path_and_query, accept, response, note)
     }
 
-    /// A client was answered with that document, or that it has it.
-    pub fn note_asked(&self, path_and_query: &str) {
+    /// A client that accepts that was answered with that document, or that it has it. The hub fetches JSON: who takes none would have the document cross the
+    /// link twice, and could not read the second.
+    pub fn note_asked(&self, path_and_query: &str, accept: &HeaderMap) {
         let path = path_and_query.split('?').next().unwrap_or_default();
-        if !path.starts_with(V3) {
+        if !path.starts_with(V3) || !forms::accepted(accept).contains(&forms::JSON) {
             return;
         }
         let mut asked = self.asked.lock();
@@ -58,6 +60,7 @@ impl Documents {
 
 #[cfg(test)]
 mod tests {
+    use http::{HeaderValue, header};
     use tokio_util::sync::CancellationToken;
 
     use super::*;
@@ -70,10 +73,17 @@ mod tests {
         let tasks = Tasks::new(CancellationToken::new());
         let documents = Documents::new(storage.clone(), tasks.clone());
         assert!(documents.asked().is_empty());
+        let accepts =
+            |form: &'static str| HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(form))]);
+        let json = accepts(forms::JSON);
         let [core, apps] = ["/openapi/v3/api/v1", "/openapi/v3/apis/apps/v1"];
         for path in [core, apps, &*format!("{apps}?hash=1"), "/openapi/v3", "/openapi/v2", "/version"] {
-            documents.note_asked(path);
+            documents.note_asked(path, &json);
         }
+        documents.note_asked(
+            "/openapi/v3/apis/batch/v1",
+            &accepts("application/com.github.proto-openapi.spec.v3@v1.0+protobuf"),
+        );
         tasks.wait().await;
         let expected = BTreeSet::from([core.to_owned(), apps.to_owned()]);
         assert_eq!(documents.asked(), expected);
@@ -85,7 +95,7 @@ mod tests {
                 asked.insert(format!("{V3}{n}"));
             }
         }
-        again.note_asked("/openapi/v3/one-more");
+        again.note_asked("/openapi/v3/one-more", &json);
         assert_eq!(again.asked().len(), MOST);
     }
 }

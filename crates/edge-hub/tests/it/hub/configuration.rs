@@ -10,6 +10,7 @@ use std::{
 use http::{Request, header};
 use serde_json::{Value, json};
 use testkit::api_server::{Cluster, Kind};
+use tokio::time::sleep;
 
 use super::site::{
     JSON, Lines, SERVICES, Site, get, list_of_component, names, of_component, one_is_the_clouds, service,
@@ -20,6 +21,7 @@ pub(super) const SLICES: &str = "/apis/discovery.k8s.io/v1/endpointslices";
 /// What the test kit calls them.
 pub(super) const SLICE: &str = "endpointslices.discovery.k8s.io";
 pub(super) const CONFIG_MAPS: &str = "configmaps";
+const POOLS: &str = "/apis/apps.openyurt.io/v1beta2/nodepools";
 
 pub(super) fn config_map(name: &str, data: &Value) -> Value {
     json!({ "metadata": { "namespace": "kube-system", "name": name }, "data": data })
@@ -480,7 +482,7 @@ async fn a_filter_that_is_gone_after_a_restart_is_news_to_who_saw_it() {
     let own: u64 = touched["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
     assert_eq!(watch.brief().await, format!("MODIFIED s-1@{own}"));
     // Until what was shown is stored.
-    tokio::time::sleep(Duration::from_millis(2500)).await;
+    sleep(Duration::from_millis(2500)).await;
     site.kill();
     site.set("--disabled-resource-filters", "servicetopology");
     site.start();
@@ -632,6 +634,45 @@ async fn a_refusal_that_lasts_keeps_nobody_waiting() {
     assert_eq!(slice(&slices_of(&site, "kube-proxy").await.1).0, ["n", "m", "far"]);
     cluster.access().set_authorizer(|_| true);
     site.until("Services are read", async || slice(&slices_of(&site, "kube-proxy").await.1).0 == ["n", "m"])
+        .await;
+}
+
+/// Of a pool that is not known nobody is hidden: where the API server has too much to do for a moment, a first start would send clients to the nodes of others.
+#[tokio::test]
+async fn nothing_is_shown_by_a_pool_that_is_refused_for_a_moment() {
+    let mut site = Site::new().await;
+    with_topology_in(site.server.cluster());
+    site.set("--nodepool-name", "shop");
+    site.server.fail(POOLS, 503);
+    site.start();
+    site.linked().await;
+    let is_refused =
+        || site.server.log().requests().iter().any(|record| record.path == POOLS && record.status == 503);
+    site.until("the pool is refused", async || is_refused()).await;
+    let heals = async {
+        sleep(Duration::from_secs(1)).await;
+        site.server.heal();
+    };
+    let ((status, body), ()) = tokio::join!(slices_of(&site, "kube-proxy"), heals);
+    assert_eq!(status, 200, "{body}");
+    assert_eq!(slice(&body).0, ["n", "m"]);
+}
+
+/// What converts NodePools may be down for good, which is an error of the API server's each time.
+#[tokio::test]
+async fn a_pool_that_fails_for_good_keeps_nobody_waiting() {
+    let mut site = Site::new().await;
+    with_topology_in(site.server.cluster());
+    site.set("--nodepool-name", "shop");
+    site.server.fail(POOLS, 500);
+    let began = Instant::now();
+    site.start();
+    site.linked().await;
+    site.until("it has lasted", async || slices_of(&site, "kube-proxy").await.0 == 200).await;
+    assert!(began.elapsed() >= Duration::from_secs(5), "{:?}", began.elapsed());
+    assert_eq!(slice(&slices_of(&site, "kube-proxy").await.1).0, ["n", "m", "far"]);
+    site.server.heal();
+    site.until("the pool is read", async || slice(&slices_of(&site, "kube-proxy").await.1).0 == ["n", "m"])
         .await;
 }
 
@@ -889,7 +930,7 @@ async fn agents_whose_answers_are_kept_are_named_by_the_cluster() {
     // Until the ConfigMap is read what the agent asked for is let go again.
     site.until("what the named agent asked for stays", async || {
         asks("keeper").await;
-        tokio::time::sleep(Duration::from_millis(4500)).await;
+        sleep(Duration::from_millis(4500)).await;
         site.upstream_watches(NAMED) == 1
     })
     .await;
@@ -951,7 +992,7 @@ async fn pods_are_sent_to_the_nodes_address_where_the_hub_listens_everywhere() {
     site.until("the kubelet is shown the address", async || shown(&site).await == "10.0.0.5").await;
     assert_eq!(idle(&site).await, Value::Null);
     // What is stored of the Node does without a link.
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    sleep(Duration::from_millis(300)).await;
     site.kill();
     site.server.cut();
     site.start();
