@@ -205,9 +205,8 @@ pub async fn read(
     if asked.is_misplaced(&wanted, path, &request.uri) {
         return refuse(Status::no_such_path());
     }
-    let filter = asked.filter.as_ref();
     let read = asked.answer(wanted, path, query).await;
-    let read = handed_on::unless_filtered(filter, verb, read, || asked.not_yet())?;
+    let read = handed_on::unless_filtered(asked.filter.as_ref(), verb, read, || asked.not_yet())?;
     Ok(asked.tell_of_corrections(read))
 }
 
