@@ -39,14 +39,14 @@ pub(super) async fn answer(asked: &Asked<'_>, request: WatchRequest) -> Result<R
     if matches!(asked.table, Rather::TableOnly(_)) {
         return Err(Box::new(Status::not_acceptable(&["application/json"])));
     }
-    asked.take_wider(matches!(request.start, WatchStart::After(_)));
-    let opened = hub.subscriptions.open(asked.key(), asked.is_protobuf(), &asked.carrier, asked.agents());
-    let Some(subscription) = opened else { return Ok(Read::HandOn) };
-    let first = subscription.version().is_none();
     let from = match request.start {
         WatchStart::After(version) => Some(version),
         WatchStart::Initial { .. } | WatchStart::Live { .. } => None,
     };
+    asked.take_wider(from);
+    let opened = hub.subscriptions.open(asked.key(), asked.is_protobuf(), &asked.carrier, asked.agents());
+    let Some(subscription) = opened else { return Ok(Read::HandOn) };
+    let first = subscription.version().is_none();
     match complete(hub, &subscription).await {
         Ok(true) => {}
         // The API server cannot tell a version of a time before from one of its own.
