@@ -38,7 +38,7 @@ use tracing::debug;
 use watch_cache::Scope;
 
 use self::{
-    awaited::{beyond, complete, doubted, reached},
+    awaited::{beyond, catching_up, complete, doubted, reached},
     before::Before,
     encode::Encoder,
     filtered::reader,
