@@ -136,6 +136,7 @@ impl Reflector {
             debug!(key = %subscription.key(), %ended, "upstream");
             let is_missing = matches!(&ended, Ended::Refused(status) if status.code == 404);
             missing = missing.filter(|_| is_missing).or(is_missing.then_some(began));
+            let in_vain = is_in_vain(&ended, watches, &pauses);
             match ended {
                 Ended::Done if began.elapsed() > SHORT => continue,
                 // The next may be as short. Readers wait for it, if it is soon.
@@ -199,6 +200,9 @@ impl Reflector {
                     subscription.set_progress(interrupted(subscription));
                     course.anew(Resync::Unreadable);
                 }
+            }
+            if in_vain {
+                subscription.tries_in_vain();
             }
             self.pause(subscription, link, pauses.now(), course.relist.is_some()).await;
             // It is there again, and readers know more of it than what is held, which is of the time before.
@@ -279,6 +283,7 @@ impl Reflector {
         let mut state = self.upstream.state();
         if !matches!(*state.borrow(), LinkState::Up(_)) {
             subscription.set_progress(interrupted(subscription));
+            subscription.tries_anew();
         }
         // The sender lives as long as the process.
         let _ = state.wait_for(|state| matches!(state, LinkState::Up(_))).await;
@@ -340,6 +345,19 @@ impl Reflector {
 
 fn interrupted(subscription: &Subscription) -> Progress {
     if subscription.version().is_some() { Progress::Interrupted } else { Progress::Syncing }
+}
+
+/// Whether readers are not to wait for what the next attempt brings, if a pause comes after this one: however well the link stands, it may come to no more. That all has to be
+/// listed is no such reason, and of a refusal the progress tells.
+fn is_in_vain(ended: &Ended, watches: bool, pauses: &Pauses) -> bool {
+    match ended {
+        Ended::Unreadable(_) | Ended::Link(_) => true,
+        // The list takes longer than the API server keeps what it is read from.
+        Ended::Expired => !watches,
+        // A server may end, once.
+        Ended::Done => !pauses.is_first(),
+        Ended::Rewound { .. } | Ended::Diverged(_) | Ended::Passed | Ended::Refused(_) => false,
+    }
 }
 
 fn refused(subscription: &Subscription, status: Box<Status>) {

@@ -29,6 +29,7 @@ use http::{HeaderValue, Response, header, request::Parts};
 use kube_wire::{
     accept::Representation,
     request::{ResourcePath, Verb},
+    resource_version::ResourceVersion,
     status::Status,
     transcode,
 };
@@ -37,7 +38,7 @@ use tracing::debug;
 use watch_cache::Scope;
 
 use self::{
-    awaited::{beyond, complete, doubted, reached},
+    awaited::{beyond, catching_up, complete, doubted, reached},
     before::Before,
     encode::Encoder,
     filtered::reader,
@@ -300,15 +301,15 @@ impl Asked<'_> {
     }
 
     /// Without a link: what is held or was stored may have all of this though nothing of just this name does. Its reader may carry that if it was
-    /// allowed all of it. With one a stream of just this can be begun, but not for who goes on (`resumes`): a version that was told before a restart is of what was
-    /// stored.
-    fn take_wider(&self, resumes: bool) {
+    /// allowed all of it. With one a stream of just this can be begun, but not for who goes on from a version (`since`): one that was told before a restart is of what
+    /// was stored.
+    fn take_wider(&self, since: Option<ResourceVersion>) {
         let up = self.hub.upstream.is_up();
-        if up && !resumes {
+        if up && since.is_none() {
             return;
         }
         let subscriptions = &self.hub.subscriptions;
-        let held = subscriptions.wider_held(self.key(), &self.carrier.user);
+        let held = subscriptions.wider_held(self.key(), &self.carrier.user, since);
         let may = |wider: &Key| {
             wider.owner == Owner::Node || !up && before::remembers(self.hub, &self.named, wider)
         };

@@ -4,6 +4,7 @@ mod as_json;
 mod attached;
 mod carried;
 mod carriers;
+mod catching_up;
 mod covering;
 mod key;
 mod leaving;
@@ -40,6 +41,7 @@ use watch_cache::{Cache, Limits};
 
 pub use self::attached::Attached;
 pub use self::carriers::Carrier;
+pub use self::catching_up::Brings;
 pub use self::key::{Key, Owner};
 pub use self::stored::Stored;
 pub use self::subscription::{Progress, Subscription};

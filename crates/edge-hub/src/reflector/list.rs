@@ -61,7 +61,7 @@ impl Listing {
         while self.whole.is_none() {
             if self.next.is_none() {
                 self.began = Some(Instant::now());
-                subscription.caught_up();
+                subscription.list_begins();
             }
             let asked = Instant::now();
             let response = self.ask(upstream, subscription, credential).await?;

@@ -58,6 +58,11 @@ impl Pauses {
         self.next
     }
 
+    /// Whether it is the first of a row.
+    pub(super) fn is_first(&self) -> bool {
+        self.next == PAUSE.0
+    }
+
     /// It was made: the next is twice as long.
     pub(super) fn made(&mut self) {
         self.next = (self.next * 2).min(PAUSE.1);

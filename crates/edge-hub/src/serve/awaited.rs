@@ -69,6 +69,13 @@ pub(super) fn doubted() -> Status {
     Status::too_many_requests(message, 1)
 }
 
+/// What happened during a cut is on its way, over a line on which that takes its time.
+pub(super) fn catching_up() -> Status {
+    let message =
+        "edge-hub: what the API server has to tell after a cut has not all come over the link yet; ask again";
+    Status::too_many_requests(message, 5)
+}
+
 /// What is held has not come to the version that a reader knows of. While the upstream watch runs that is said as the API server does. A reflector that
 /// hears it lists the most recent state, whatever it knew before; else that would be older than what it has been told, so it is to keep what it has,
 /// and to ask again.

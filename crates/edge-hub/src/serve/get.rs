@@ -24,7 +24,7 @@ pub(super) async fn answer(asked: &Asked<'_>, path: &ResourcePath, query: &str) 
         Scope::Namespace(namespace) => namespace,
     };
     let object_key = ObjectKey::new(namespace, name);
-    asked.take_wider(false);
+    asked.take_wider(None);
     let found = || hub.subscriptions.find(asked.key(), asked.is_protobuf(), &asked.carrier);
     let whole = |subscription: &Arc<Subscription>| {
         subscription.version().is_some() && !(up && subscription.progress().borrow().is_gone())

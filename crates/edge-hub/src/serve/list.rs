@@ -20,7 +20,7 @@ pub(super) async fn answer(
     query: &str,
 ) -> Result<Read, Box<Status>> {
     let hub = asked.hub;
-    asked.take_wider(false);
+    asked.take_wider(None);
     let Some(request) = meant(asked, request, query) else { return Ok(Read::HandOn) };
     let request = &request;
     let opened = hub.subscriptions.open(asked.key(), asked.is_protobuf(), &asked.carrier, asked.agents());

@@ -10,7 +10,7 @@ use super::Asked;
 use crate::{
     freshness::{self, Age, Policy, Verdict},
     own_writes::Held,
-    subscriptions::{Progress, Subscription},
+    subscriptions::{Brings, Progress, Subscription},
     upstream::LinkState,
 };
 
@@ -112,26 +112,37 @@ impl Asked<'_> {
         verdict()
     }
 
-    /// Waits while the upstream watch has yet to tell what happened during a cut, and says whether it has: a watch that is handed on crosses the link for its reader
-    /// alone for as long as it lasts, on top of what is being told.
-    pub(super) async fn catches_up(&self, subscription: &Subscription) -> bool {
+    /// Waits while what happened during a cut is on its way, and says whether it was waited for with a list; `None`: it is on its way still. A watch that is handed on
+    /// crosses the link for its reader alone for as long as it lasts, on top of what is being told. Without a link what is held is all that there is.
+    pub(super) async fn catches_up(&self, subscription: &Subscription) -> Option<bool> {
         let policy = self.hub.sharing.load().freshness(&self.key().resource);
         if !matches!(policy, Policy::Bounded(_)) || self.filter.is_some() || !self.goes_on {
-            return true;
+            return Some(false);
         }
-        let mut progress = subscription.progress();
-        let is_refused = |progress: &Progress| matches!(progress, Progress::Refused(_));
+        let (mut progress, mut link) = (subscription.progress(), self.hub.upstream.state());
         let told = async {
-            while subscription.is_behind()
-                && self.hub.upstream.is_up()
-                && !is_refused(&progress.borrow_and_update())
-            {
-                if progress.changed().await.is_err() {
-                    return;
+            let mut waited_for = None;
+            loop {
+                link.borrow_and_update();
+                let brings = subscription.brought_by(&progress.borrow_and_update());
+                if brings.is_none() || !self.hub.upstream.is_up() {
+                    return waited_for;
+                }
+                waited_for = brings;
+                let changed = tokio::select! {
+                    changed = progress.changed() => changed,
+                    changed = link.changed() => changed,
+                    () = subscription.closed().cancelled() => return None,
+                };
+                if changed.is_err() {
+                    return None;
                 }
             }
         };
-        timeout(CATCHES_UP, told).await.is_ok()
+        match timeout(CATCHES_UP, told).await {
+            Ok(waited_for) => Some(waited_for == Some(Brings::List)),
+            Err(_) => (!self.hub.upstream.is_up()).then_some(false),
+        }
     }
 
     /// Waits a moment for what was written through the hub before, to that object if it is about one. Says whether the subscription has it, or nobody

@@ -18,7 +18,7 @@ use watch_cache::{Cache, Cursor, WatchAnswer};
 
 use self::told::Watch;
 use super::{
-    Asked, Rather, Read, beyond, complete,
+    Asked, Rather, Read, beyond, catching_up, complete,
     counted::counter,
     doubted,
     filtered::{self, Filtered},
@@ -39,14 +39,14 @@ pub(super) async fn answer(asked: &Asked<'_>, request: WatchRequest) -> Result<R
     if matches!(asked.table, Rather::TableOnly(_)) {
         return Err(Box::new(Status::not_acceptable(&["application/json"])));
     }
-    asked.take_wider(matches!(request.start, WatchStart::After(_)));
-    let opened = hub.subscriptions.open(asked.key(), asked.is_protobuf(), &asked.carrier, asked.agents());
-    let Some(subscription) = opened else { return Ok(Read::HandOn) };
-    let first = subscription.version().is_none();
     let from = match request.start {
         WatchStart::After(version) => Some(version),
         WatchStart::Initial { .. } | WatchStart::Live { .. } => None,
     };
+    asked.take_wider(from);
+    let opened = hub.subscriptions.open(asked.key(), asked.is_protobuf(), &asked.carrier, asked.agents());
+    let Some(subscription) = opened else { return Ok(Read::HandOn) };
+    let first = subscription.version().is_none();
     match complete(hub, &subscription).await {
         Ok(true) => {}
         // The API server cannot tell a version of a time before from one of its own.
@@ -55,7 +55,7 @@ pub(super) async fn answer(asked: &Asked<'_>, request: WatchRequest) -> Result<R
         Err(status) if status.code == 503 => return Err(Box::new(Status::not_ready(5))),
         Err(status) => return Err(status),
     }
-    let stale = match verdict(asked, &subscription, &request.start, first).await {
+    let stale = match verdict(asked, &subscription, &request.start, first).await? {
         Verdict::Held { stale } => stale,
         Verdict::Forward => return Ok(Read::HandOn),
         Verdict::Unavailable => return Err(Box::new(Status::not_ready(5))),
@@ -102,19 +102,22 @@ pub(super) async fn answer(asked: &Asked<'_>, request: WatchRequest) -> Result<R
 }
 
 /// Whether what is held is recent enough for the watch to begin with, as for a list.
-async fn verdict(asked: &Asked<'_>, subscription: &Subscription, start: &WatchStart, first: bool) -> Verdict {
-    match start {
+async fn verdict(
+    asked: &Asked<'_>,
+    subscription: &Subscription,
+    start: &WatchStart,
+    first: bool,
+) -> Result<Verdict, Box<Status>> {
+    Ok(match start {
         WatchStart::Initial { most_recent: true, .. } | WatchStart::Live { most_recent: true } => {
-            if !asked.catches_up(subscription).await {
-                return Verdict::Unavailable;
-            }
-            asked.most_recent(subscription, first).await
+            let listed = asked.catches_up(subscription).await.ok_or_else(|| Box::new(catching_up()))?;
+            asked.most_recent(subscription, first || listed).await
         }
         WatchStart::Initial { at_least: Some(_), .. } | WatchStart::After(_) => {
             asked.at_version(subscription).await
         }
         _ => freshness::any(asked.age(subscription)),
-    }
+    })
 }
 
 fn begin(

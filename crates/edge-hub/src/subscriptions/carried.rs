@@ -12,9 +12,9 @@ impl Subscription {
     /// Says how the upstream side is.
     pub fn set_progress(&self, progress: Progress) {
         let refused = matches!(&progress, Progress::Refused(status) if [401, 403].contains(&status.code));
-        // It is never said here that the watch runs: what happens from now on is missed.
-        self.behind.store(true, Relaxed);
         self.progress.send_if_modified(|current| {
+            // It is never said here that the watch runs: what happens from now on is missed.
+            self.catching_up.cut();
             let changed = *current != progress;
             *current = progress;
             changed

@@ -12,7 +12,7 @@ use super::{Entry, Key, Owner, Progress, Subscription, Subscriptions, covering::
 
 /// How far a stream reaches.
 #[derive(Debug, Clone, Copy)]
-struct Reach {
+pub(super) struct Reach {
     /// From there on it tells what happened.
     oldest: ResourceVersion,
     /// Up to there it has everything.
@@ -24,7 +24,7 @@ struct Reach {
 impl Reach {
     /// That of a stream, if it has all of it and its owner may have that. One whose credential the API server does not take (401) tells nothing any
     /// more, and nothing will be done about it: other readers have others.
-    fn of(subscription: &Subscription) -> Option<Self> {
+    pub(super) fn of(subscription: &Subscription) -> Option<Self> {
         let progress = subscription.progress().borrow().clone();
         if progress.is_gone() || progress.is_unauthorized() {
             return None;
@@ -35,17 +35,17 @@ impl Reach {
     }
 
     /// That of what the store had.
-    fn stored(cache: &Cache) -> Option<Self> {
+    pub(super) fn stored(cache: &Cache) -> Option<Self> {
         Some(Self { oldest: cache.oldest()?, current: cache.resource_version()?, goes_on: false })
     }
 
-    /// Whether it is ahead of the node's, for who names a version or none.
-    fn is_before(self, node: Self, since: Option<ResourceVersion>) -> bool {
+    /// Whether it is ahead of another, for who names a version or none.
+    pub(super) fn is_before(self, other: Self, since: Option<ResourceVersion>) -> bool {
         let has = |of: Self| since.is_none_or(|since| of.oldest <= since);
-        match (has(self), has(node)) {
+        match (has(self), has(other)) {
             (true, false) => true,
             (false, true) => false,
-            _ => self.current > node.current || self.goes_on && !node.goes_on,
+            _ => self.current > other.current || self.goes_on && !other.goes_on,
         }
     }
 }
@@ -85,7 +85,7 @@ impl Subscriptions {
         if self.reflector.is_linked() {
             return None;
         }
-        let wider = self.wider_held(wanted, user).into_iter().find(remembers)?;
+        let wider = self.wider_held(wanted, user, None).into_iter().find(remembers)?;
         let open = self.open.lock().get(&wider).map(|entry: &Entry| entry.subscription.clone());
         open.map_or_else(|| Some(self.first_stored([wider])?.1), |open| Reach::of(&open))
     }

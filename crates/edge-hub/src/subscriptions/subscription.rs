@@ -27,6 +27,7 @@ use watch_cache::Cache;
 use super::{
     as_json::AsJson,
     carriers::{Carrier, Carriers},
+    catching_up::CatchingUp,
     key::Key,
     stored::Stored,
     traffic::Traffic,
@@ -110,12 +111,10 @@ pub struct Subscription {
     bytes: AtomicUsize,
     /// Whether something says that what is held is not what the API server has, and nothing has taken that back.
     doubted: AtomicBool,
-    /// Whether the upstream watch was cut, or has not run yet, and has not told since what happened meanwhile.
-    pub(super) behind: AtomicBool,
-    /// Whether the upstream watch that runs has yet to tell what happened before it was open.
-    untold: AtomicBool,
+    /// What it has yet to be told.
+    pub(super) catching_up: CatchingUp,
     /// When a list or a watch was last begun.
-    went_on: Mutex<Option<Instant>>,
+    pub(super) went_on: Mutex<Option<Instant>>,
     /// Ends the reflector and every reader.
     closed: CancellationToken,
 }
@@ -153,8 +152,7 @@ impl Subscription {
             is_whole: AtomicBool::new(is_whole),
             bytes: AtomicUsize::new(bytes),
             doubted: AtomicBool::new(false),
-            behind: AtomicBool::new(true),
-            untold: AtomicBool::new(false),
+            catching_up: CatchingUp::default(),
             went_on: Mutex::default(),
             closed,
         })
@@ -281,40 +279,6 @@ impl Subscription {
         self.doubted.load(Relaxed)
     }
 
-    /// All that happened before the upstream watch was open was told, or comes with a list that begins now.
-    pub fn caught_up(&self) {
-        let (behind, untold) = (self.behind.swap(false, Relaxed), self.untold.swap(false, Relaxed));
-        if behind || untold {
-            // Who waits for it looks at the progress.
-            self.progress.send_modify(|_| {});
-        }
-    }
-
-    /// Whether what is held may be of the time before a cut, though the upstream watch runs again.
-    pub fn is_behind(&self) -> bool {
-        self.behind.load(Relaxed)
-    }
-
-    /// The upstream watch is open, and upstream was at a later version than what is held.
-    pub fn has_to_be_told(&self) {
-        self.untold.store(true, Relaxed);
-    }
-
-    /// Whether that or a cut has yet to be told of: what is held is of the last sign of life before.
-    pub fn is_untold(&self) -> bool {
-        self.is_behind() || self.untold.load(Relaxed)
-    }
-
-    /// Since now it is about to go on: a list or a watch is being opened.
-    pub fn goes_on(&self, now: Instant) {
-        *self.went_on.lock() = Some(now);
-    }
-
-    /// Since when it is about to go on, or has.
-    pub fn went_on(&self) -> Option<Instant> {
-        *self.went_on.lock()
-    }
-
     /// Upstream gave a sign of life, which says nothing of what is held while that is of the time before.
     pub fn prove(&self) {
         if !self.is_untold() {
@@ -329,6 +293,7 @@ impl Subscription {
         self.doubt(false);
         *self.proved.lock() = Some(began);
         self.is_there();
+        self.list_is_held();
     }
 
     /// When the list was begun that what is held goes back to, if nothing has failed since.

@@ -9,7 +9,7 @@ use testkit::{
 };
 use tokio::time::{Instant, sleep};
 
-use super::site::{JSON, Lines, SERVICES, SOON, Site, WIDGETS, get, service, version, widget};
+use super::site::{JSON, Lines, SERVICES, SOON, Site, WIDGETS, get, names, service, version, widget};
 
 /// How many objects there are, and how many of them change while no hub runs.
 const OBJECTS: usize = 2000;
@@ -216,16 +216,18 @@ async fn what_another_server_accepted_is_gone_on_from_after_a_kill() {
     assert_eq!(lists.requests, 0, "{:?}\n{}", largest(&site), site.last_log());
 }
 
+/// A widget that is selected by its label.
+fn labelled(name: &str, n: u64) -> Value {
+    let mut widget = widget(name, n);
+    widget["metadata"]["labels"] = json!({ "part": "one" });
+    widget
+}
+
 /// Who selects was answered from the stream of all, comes first after a kill, and knows a version of that stream.
 #[tokio::test]
 async fn who_selects_goes_on_after_a_kill_from_the_stream_of_all() {
     let mut site = Site::started().await;
     let cluster = site.server.cluster().clone();
-    let labelled = |name: &str, n: u64| {
-        let mut widget = widget(name, n);
-        widget["metadata"]["labels"] = json!({ "part": "one" });
-        widget
-    };
     cluster.create("widgets.example.com", labelled("selected", 1)).unwrap();
     site.caught_up(WIDGETS, &["selected"]).await;
     site.until("all are watched", async || site.upstream_watches(WIDGETS) == 1).await;
@@ -249,4 +251,31 @@ async fn who_selects_goes_on_after_a_kill_from_the_stream_of_all() {
         .log()
         .totals(|record| record.path == WIDGETS && !record.watch && !record.query.contains("limit=1"));
     assert_eq!(lists.requests, 0, "{:?}", largest(&site));
+}
+
+/// The same, but the node may read no more than what is selected when it comes back: that has a stream of its own then.
+#[tokio::test]
+async fn who_selects_has_a_stream_after_a_kill_that_took_the_right_to_all() {
+    let mut site = Site::started().await;
+    let cluster = site.server.cluster().clone();
+    cluster.create("widgets.example.com", labelled("selected", 1)).unwrap();
+    site.caught_up(WIDGETS, &["selected"]).await;
+    site.until("all are watched", async || site.upstream_watches(WIDGETS) == 1).await;
+    let list = format!("{WIDGETS}?labelSelector=part%3Done");
+    let (_, known) = get(&site.plain(), &list).await.unwrap();
+    site.kill();
+    site.server.log().clear();
+    cluster.access().set_authorizer(|asked| asked.resource != "widgets" || !asked.label_selector.is_empty());
+    site.start();
+    site.linked().await;
+    let watch = format!("{list}&watch=1&resourceVersion={}", version(&known));
+    let _watch = Lines::open(&site.plain(), &watch).await;
+    let is_the_hubs = |query: &str| query.contains("labelSelector") && query.contains("timeoutSeconds");
+    let watched = || site.server.log().totals(|record| record.path == WIDGETS && is_the_hubs(&record.query));
+    site.until("the hub watches what is selected", async || {
+        let (status, list) = get(&site.plain(), &list).await.unwrap();
+        assert_eq!((status, names(&list)), (200, vec!["selected"]));
+        watched().open_watches == 1
+    })
+    .await;
 }

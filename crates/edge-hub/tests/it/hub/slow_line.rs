@@ -110,6 +110,12 @@ async fn shown(site: &Site, path: &str) -> (String, bool, bool) {
     (service["spec"]["selector"]["n"].as_str().unwrap_or_default().to_owned(), is_old, is_held)
 }
 
+/// No two are alike, as a list is compressed.
+fn filler(n: u64) -> String {
+    let parts = (0..300).map(|part| format!("{:016x}", (n * 300 + part).wrapping_mul(0x9E37_79B9_7F4A_7C15)));
+    parts.collect()
+}
+
 /// The Service's last `n`.
 const LAST: u64 = 60;
 
@@ -190,6 +196,77 @@ async fn watches_that_begin_meanwhile_open_no_streams_of_their_own() {
     assert_eq!(site.upstream_watches(SERVICES), 1);
 }
 
+/// The same, and the API server has forgotten what happened, so that all is listed anew; by now it is more, and that is on its way over a thin line.
+async fn listed_anew() -> Site {
+    let site = changed_meanwhile().await;
+    let cluster = site.server.cluster();
+    for n in 0..100 {
+        let mut service = service("a", &format!("t{n:02}"), n);
+        service["metadata"]["annotations"] = json!({ "filler": filler(n) });
+        cluster.create("services", service).unwrap();
+    }
+    cluster.compact(cluster.revision());
+    site.server.heal();
+    site.server.throttle(Some(30_000));
+    site.linked().await;
+    site
+}
+
+#[tokio::test]
+async fn watches_that_begin_while_all_is_listed_anew_open_no_streams_of_their_own() {
+    let path = format!("{SERVICES}?watch=1&{INITIAL}");
+    let site = listed_anew().await;
+    let began = Instant::now();
+    let watches = (0..6).map(|_| async {
+        let mut watch = Lines::open(&site.plain(), &path).await;
+        loop {
+            let event = watch.next().await.unwrap();
+            if event["object"]["metadata"]["name"] == "s" {
+                return (event["object"]["spec"]["selector"]["n"].clone(), watch);
+            }
+        }
+    });
+    let watches = futures::future::join_all(watches).await;
+    assert!(began.elapsed() > Duration::from_secs(2), "the line is not thin: {:?}", began.elapsed());
+    for (n, _) in &watches {
+        assert_eq!(*n, LAST.to_string());
+    }
+    site.until("the hub's own is there, and no other", async || site.upstream_watches(SERVICES) == 1).await;
+}
+
+/// The upstream watch does not run before the cut nor after it: that says nothing of the stream that is new.
+#[tokio::test]
+async fn a_watch_that_waits_is_shown_what_is_held_once_there_is_no_link() {
+    let path = format!("{SERVICES}?watch=1&{INITIAL}");
+    let site = listed_anew().await;
+    let hub = site.plain();
+    let watch = tokio::spawn(async move { hub.get(&path, JSON).await.unwrap() });
+    sleep(Duration::from_secs(1)).await;
+    assert!(!watch.is_finished(), "it does not wait");
+    site.server.cut();
+    let cut = Instant::now();
+    let answer = watch.await.unwrap();
+    assert!(cut.elapsed() < Duration::from_secs(10), "after {:?}", cut.elapsed());
+    assert_eq!(answer.status, StatusCode::OK);
+    assert!(answer.headers.contains_key(header::WARNING), "{:?}", answer.headers);
+    let first = Lines::of(answer).next().await.unwrap();
+    assert_eq!(first["object"]["spec"]["selector"]["n"], "0");
+}
+
+/// Each list ends before it is whole: whoever waited for one would be told to ask again for good.
+#[tokio::test]
+async fn what_does_not_come_over_a_link_that_stands_is_not_waited_for() {
+    let path = format!("{SERVICES}?watch=1&{INITIAL}");
+    let site = changed_meanwhile().await;
+    site.server.heal();
+    site.server.fail(SERVICES, 410);
+    site.linked().await;
+    let asked = Instant::now();
+    let answer = site.plain().get(&path, JSON).await.unwrap();
+    assert!(asked.elapsed() < Duration::from_secs(15), "after {:?}", asked.elapsed());
+    assert_eq!(answer.status, StatusCode::GONE, "the API server's own answer");
+}
+
 /// What changes while a list is on its way comes after it, over a line that takes its time for both.
 #[tokio::test]
 async fn what_changes_while_a_first_list_is_on_its_way_is_not_taken_as_told() {
@@ -198,12 +275,9 @@ async fn what_changes_while_a_first_list_is_on_its_way_is_not_taken_as_told() {
     std::fs::write(&file, "freshness: { example.com/v1/widgets: bounded:1 }\n").unwrap();
     site.set("--config", &file.display().to_string());
     let cluster = site.server.cluster().clone();
-    // No two are alike, as a list is compressed.
     let changed = |name: &str, n: u64| {
         let mut widget = widget(name, n);
-        let filler =
-            (0..300).map(|part| format!("{:016x}", (n * 300 + part).wrapping_mul(0x9E37_79B9_7F4A_7C15)));
-        widget["spec"]["filler"] = filler.collect::<String>().into();
+        widget["spec"]["filler"] = filler(n).into();
         widget
     };
     for n in 0..30 {
