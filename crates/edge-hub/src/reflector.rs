@@ -125,12 +125,8 @@ impl Reflector {
             let Err(ended) = self.go_on(subscription, writing, &current, course).await else { continue };
             subscription.was_cut();
             self.come(subscription, course.listed_after);
-            let attempt = match course.listing.pages().saturating_sub(pages) {
-                _ if watches => Attempt::Watch(began.elapsed()),
-                // None of them is kept.
-                _ if matches!(ended, Ended::Expired | Ended::Unreadable(_)) => Attempt::List(0),
-                pages => Attempt::List(pages),
-            };
+            let came = course.listing.pages().saturating_sub(pages);
+            let attempt = if watches { Attempt::Watch(began.elapsed()) } else { listed(&ended, came) };
             pauses.ended(attempt);
             course.diverged &= !(watches && attempt.came_to_something());
             debug!(key = %subscription.key(), %ended, "upstream");
@@ -345,6 +341,13 @@ impl Reflector {
 
 fn interrupted(subscription: &Subscription) -> Progress {
     if subscription.version().is_some() { Progress::Interrupted } else { Progress::Syncing }
+}
+
+/// The attempt of a list of which so many pages came.
+fn listed(ended: &Ended, pages: usize) -> Attempt {
+    // None of them is kept.
+    let is_lost = matches!(ended, Ended::Expired | Ended::Unreadable(_));
+    Attempt::List(if is_lost { 0 } else { pages })
 }
 
 /// Whether readers are not to wait for what the next attempt brings, if a pause comes after this one: however well the link stands, it may come to no more. That all has to be
