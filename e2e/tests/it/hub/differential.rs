@@ -29,7 +29,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use serde_json::{Value, json};
+use serde_json::json;
 use testkit::client::connection::Endpoint;
 use testkit::differential::{
     Case, Common, Difference, Landmarks, Live, Reply, Said, Subject, Verb, ask, live, populate, written,
@@ -100,6 +100,9 @@ const VERSION: &str = "    schema:
         properties:
           spec: {type: object, x-kubernetes-preserve-unknown-fields: true, properties: {'n': {type: integer}}}
     selectableFields: [{jsonPath: .spec.n}]";
+
+/// Where they are.
+const CUSTOM: &str = "/apis/test.isthmus.dev/v1";
 
 const DEFINED: [&str; 2] = ["crd/widgets.test.isthmus.dev", "crd/places.test.isthmus.dev"];
 
@@ -252,7 +255,6 @@ async fn compared(node: &HubNode, token: &str, seed: usize) -> Result<String> {
 
 /// What is asked about: where it is, and what an object of it is made of; and whether there is protobuf of whole objects.
 fn subjects() -> impl Iterator<Item = (Subject, bool)> {
-    const CUSTOM: &str = "/apis/test.isthmus.dev/v1";
     let custom = |kind: &str| json!({"apiVersion": "test.isthmus.dev/v1", "kind": kind, "spec": {"n": 1}});
     let subjects = [
         ("/api/v1", "services", json!({"spec": {"clusterIP": "None", "ports": [{"port": 80}]}})),

@@ -3,8 +3,8 @@
 use anyhow::Result;
 use testkit::differential::{Case, Landmarks, Said, Subject, Verb};
 
-use super::Pair;
 use super::decoded::{is_gone, is_good};
+use super::{CUSTOM, Pair};
 
 /// Whether the API server tells what was before the hub began, and the hub says that it is gone.
 pub(super) fn is_unknown(case: &Case, real: &Said, hub: &Said, landmarks: &Landmarks) -> Result<bool> {
@@ -16,7 +16,7 @@ impl Pair {
     /// definition, and has to say the same.
     pub(super) fn is_before_the_hub(&self, subject: &Subject, landmarks: &Landmarks) -> Result<bool> {
         let Self { case, real, hub } = self;
-        let is_built_in = subject.root == "/api/v1";
+        let is_built_in = subject.root != CUSTOM;
         Ok(is_built_in && case.verb == Verb::Watch && is_unknown(case, real, hub, landmarks)?)
     }
 }
