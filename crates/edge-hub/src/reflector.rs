@@ -354,9 +354,9 @@ fn listed(ended: &Ended, pages: usize) -> Attempt {
 /// listed is no such reason, and of a refusal the progress tells.
 fn is_in_vain(ended: &Ended, watches: bool, pauses: &Pauses) -> bool {
     match ended {
-        Ended::Unreadable(_) | Ended::Link(_) => true,
-        // The list takes longer than the API server keeps what it is read from.
-        Ended::Expired => !watches,
+        Ended::Link(_) => true,
+        // The list takes longer than the API server keeps what it is read from, or there is no reading it. After a watch a list may be better.
+        Ended::Expired | Ended::Unreadable(_) => !watches,
         // A server may end, once.
         Ended::Done => !pauses.is_first(),
         Ended::Rewound { .. } | Ended::Diverged(_) | Ended::Passed | Ended::Refused(_) => false,

@@ -6,7 +6,7 @@ use kube_wire::{edit::Message, object::Object};
 use parking_lot::Mutex;
 use tls::digest::Sha256Digest;
 
-use super::{FilterName, Filtered, View};
+use super::{FilterName, Filtered, Topology, View, service_topology};
 
 /// For how many objects the answer is kept: as many as watchers lag behind each other.
 const MADE: usize = 64;
@@ -152,6 +152,13 @@ impl Filter {
             Outcome::Replace(object) => object,
             Outcome::Keep | Outcome::Drop => object.clone(),
         }
+    }
+
+    /// Whether a hub that has just begun would list the object at the version that it has, by this filter: it does not know that a Service asked for a topology before.
+    pub fn lists_at_its_own(&self, object: &Arc<Object>) -> bool {
+        let topology = || service_topology::topology(object, &self.view);
+        let is_former = self.has(FilterName::ServiceTopology) && topology() == Some(Topology::Former);
+        is_former || self.shown(object, Telling::State).resource_version() == object.resource_version()
     }
 
     /// Whether what is shown of `object` is a correction, of which no event may tell.

@@ -82,14 +82,15 @@ pub async fn keep(hub: Arc<Hub>, shutdown: CancellationToken) {
                     let age = || hub.documents.age(OPENAPI.0, OPENAPI.1);
                     let is_outdated = may_ask && tries.want_list(age, now);
                     if is_due || is_outdated {
+                        let is_old = age().is_none_or(|age| age > OLD);
                         refresh(&hub, OPENAPI.0, OPENAPI.1).await;
-                        asked = Some(now);
+                        asked = if is_old { Some(now) } else { asked };
                     }
                     // What is followed may be more than it was: of another group there is a stream, or the configuration says so.
                     if is_due || is_outdated || !tries.are_done(&followed) {
                         openapi::fetch(&hub, &mut tries, followed, now).await;
                     }
-                    if is_due {
+                    if is_due || is_outdated {
                         looked = Some(Instant::now());
                     }
                 }

@@ -65,6 +65,7 @@ impl Listing {
             }
             let asked = Instant::now();
             let response = self.ask(upstream, subscription, credential).await?;
+            subscription.is_answered();
             let (objects, end) = read(subscription, response).await?;
             self.pages += 1;
             if asked.elapsed() < QUICK {

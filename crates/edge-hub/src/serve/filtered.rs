@@ -133,9 +133,7 @@ pub(super) fn watch(
 
 /// Whether a list through `filter` shows the object at the version that it has.
 pub(super) fn stands_at_its_own(filter: Option<&Filter>, object: &Arc<Object>) -> bool {
-    filter.is_none_or(|filter| {
-        filter.shown(object, Telling::State).resource_version() == object.resource_version()
-    })
+    filter.is_none_or(|filter| filter.lists_at_its_own(object))
 }
 
 impl Asked<'_> {

@@ -15,6 +15,9 @@ impl Subscription {
         self.progress.send_if_modified(|current| {
             // It is never said here that the watch runs: what happens from now on is missed.
             self.catching_up.cut();
+            if matches!(progress, Progress::Refused(_)) {
+                self.catching_up.refused();
+            }
             let changed = *current != progress;
             *current = progress;
             changed

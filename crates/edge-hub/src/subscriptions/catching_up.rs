@@ -52,6 +52,11 @@ impl CatchingUp {
         }
         since.get_or_insert_with(Instant::now);
     }
+
+    /// The API server refuses, for which nobody waits: how long that lasts says nothing of what comes after it.
+    pub(super) fn refused(&self) {
+        *self.since.lock() = None;
+    }
 }
 
 /// What brings that which is missing.
@@ -80,6 +85,18 @@ impl Subscription {
             of.listing.store(true, Relaxed);
             of.behind.store(false, Relaxed);
             of.untold.store(false, Relaxed);
+        });
+    }
+
+    /// A list that begins is not refused, however the one before was: it is on its way. That there is no such thing, or no right to it, is said until a watch runs.
+    pub fn is_answered(&self) {
+        let on_its_way = if self.version().is_some() { Progress::Interrupted } else { Progress::Syncing };
+        self.progress.send_if_modified(|current| {
+            let passes = matches!(current, Progress::Refused(_)) && !current.is_gone();
+            if passes {
+                *current = on_its_way;
+            }
+            passes
         });
     }
 
@@ -225,7 +242,19 @@ mod tests {
         advance(LATE * 2).await;
         subscription.set_progress(Progress::Interrupted);
         assert_eq!(brought_by(&subscription), Some(Brings::Watch), "that is missing since now");
-        subscription.set_progress(Progress::Refused(Box::new(Status { code: 500, ..Status::default() })));
+        let refused = |code| Progress::Refused(Box::new(Status { code, ..Status::default() }));
+        subscription.set_progress(refused(500));
         assert_eq!(brought_by(&subscription), None);
+        advance(LATE * 2).await;
+        subscription.goes_on(Instant::now());
+        assert!(subscription.watches());
+        assert_eq!(brought_by(&subscription), Some(Brings::Watch), "what was refused is not late");
+        for (code, expected) in [(503, Some(Brings::List)), (404, None)] {
+            subscription.set_progress(refused(code));
+            subscription.list_begins();
+            assert_eq!(brought_by(&subscription), None, "it may be refused again");
+            subscription.is_answered();
+            assert_eq!(brought_by(&subscription), expected, "{code}");
+        }
     }
 }

@@ -125,6 +125,8 @@ fn what_is_shown_otherwise_stands_at_another_version() {
         let (shown, version) = told(Telling::State);
         assert_eq!((shown, told(Telling::Event)), (endpoints, (endpoints, 900)), "{topology:?} {nodes:?}");
         assert!(version < 900 && !versions.contains(&version), "{version} after {versions:?}");
+        let filter = filters.choose(&kube_proxy("x"), Verb::Watch, &slices(), "").unwrap();
+        assert_eq!(filter.lists_at_its_own(&object), topology == Topology::Former, "after a restart");
         versions.push(version);
         assert_eq!(told(Telling::State), (shown, version), "the same as long as the view is");
     }
