@@ -256,9 +256,7 @@ async fn object(
     form: Form,
 ) -> Answer<Reply> {
     let verb = verb(question, path)?;
-    if verb != "watch" {
-        deadline(&question.query)?;
-    }
+    deadline(&question.query, verb)?;
     let namespace = path.namespace.as_deref();
     let mut attributes = attributes(user, verb, Some(path), question);
     // A selector of one name is a request for that name (apiserver, RequestInfoFactory).

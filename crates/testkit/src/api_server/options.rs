@@ -32,9 +32,14 @@ fn integer(query: &str, name: &str) -> Answer<Option<i64>> {
 }
 
 /// What the API server says of a `timeout` that has no unit, the one wrong kind that [`crate::differential`] asks with.
-pub(crate) fn deadline(query: &str) -> Answer<()> {
+pub(crate) fn deadline(query: &str, verb: &str) -> Answer<()> {
     let text = parameter(query, "timeout").unwrap_or_default();
-    if text.is_empty() || text == "0" || text.ends_with(|last: char| last.is_ascii_alphabetic()) {
+    // A watch lasts.
+    if verb == "watch"
+        || text.is_empty()
+        || text == "0"
+        || text.ends_with(|last: char| last.is_ascii_alphabetic())
+    {
         return Ok(());
     }
     let words = "invalid timeout specified in the request URL - time: missing unit in duration";
