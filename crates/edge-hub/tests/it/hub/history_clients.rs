@@ -39,11 +39,18 @@ pub(super) const AWAY_OF_ANOTHER: [Away; 1] = [(WIDGET_ID, "away another", WIDGE
 
 /// Each list of those of the node, as the hub holds it at whatever version: the resource, the scope, and its path.
 pub(super) fn lists() -> impl Iterator<Item = (&'static str, Scope, String)> {
-    OF_THE_NODE.iter().map(|&(id, name, path, labels, ..)| {
-        let mut options = ClientOptions::new(name, path);
-        labels.clone_into(&mut options.labels);
-        (id, options.scope().unwrap(), options.path_with(&[("resourceVersion", "0".to_owned())]))
-    })
+    OF_THE_NODE.iter().map(|&(id, name, path, labels, ..)| held(id, name, path, labels))
+}
+
+/// The same of clients that are away: their watches are too short for them to be told that they are ahead.
+pub(super) fn lists_away(away: &[Away]) -> impl Iterator<Item = (&'static str, Scope, String)> {
+    away.iter().map(|&(id, name, path, labels, _)| held(id, name, path, labels))
+}
+
+fn held(id: &'static str, name: &str, path: &str, labels: &str) -> (&'static str, Scope, String) {
+    let mut options = ClientOptions::new(name, path);
+    labels.clone_into(&mut options.labels);
+    (id, options.scope().unwrap(), options.path_with(&[("resourceVersion", "0".to_owned())]))
 }
 
 /// Starts those of the node; each is with the resource that it is of. With `happens` those that are refused ask more seldom while nothing does.

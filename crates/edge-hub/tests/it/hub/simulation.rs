@@ -16,6 +16,7 @@
 mod bookmarks;
 mod doubt;
 mod noticeable;
+mod noticed;
 mod parts;
 mod readers;
 mod reasons;

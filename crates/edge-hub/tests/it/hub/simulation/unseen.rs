@@ -12,10 +12,11 @@ use tokio::time::sleep;
 use super::{
     super::history_clients,
     noticeable::{Held, Restored, is_noticeable},
+    noticed::held,
     parts::Hub,
     rights::RESOURCES,
     torn::Torn,
-    world::{LOOK, World, held},
+    world::{LOOK, World},
 };
 
 /// Beside which those that failed are kept.

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tempfile::TempDir;
 use testkit::{
     api_server::{Cluster, FakeApiServer},
     client::{Recorder, TestClient, connection::Endpoint},
-    history::{Scope, State, check, check_converged, check_isolated, key},
+    history::{check, check_converged, check_isolated},
     memory::Port,
 };
 use tokio::{
@@ -18,7 +18,7 @@ use tokio::{
 
 use super::{
     super::history_clients::{self, AWAY_OF_ANOTHER, AWAY_OF_THE_NODE, WIDGET_ID},
-    super::site::{JSON, service, widget, widget_kind},
+    super::site::{service, widget, widget_kind},
     parts::{Hub, Servers, folder},
     readers,
     reasons::{self, Gathered},
@@ -285,31 +285,6 @@ impl World {
         self.restart_clients();
     }
 
-    /// Waits until the hub itself lists what the cluster has, at a version that the cluster has: what it hands on shows nothing. In each scope, as a
-    /// stream that was behind what was undone has nothing to notice, and another one of that resource has.
-    pub(super) async fn noticed(&self) {
-        let (hub, deadline) = (self.endpoint(), Instant::now() + SOON);
-        for (id, scope, path) in history_clients::lists() {
-            loop {
-                // At first, too: by then what was on its way before the restore has come.
-                sleep(LOOK).await;
-                let listed = held(&hub, &path).await;
-                if listed.as_ref().is_some_and(|list| self.is_current(id, &scope, list)) {
-                    break;
-                }
-                assert!(Instant::now() < deadline, "the restore is not noticed: {listed:?}");
-            }
-        }
-    }
-
-    fn is_current(&self, id: &str, scope: &Scope, list: &Value) -> bool {
-        let Some(items) = list["items"].as_array() else { return false };
-        let state: State = items.iter().map(|item| (key(item), item.clone())).collect();
-        let version = list["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse::<u64>().ok());
-        version.is_some_and(|version| version <= self.cluster.revision())
-            && check_converged(&self.cluster.history(id), scope, &state).is_ok()
-    }
-
     /// Waits until these clients have what the cluster has, at a version that it has come to: who waits for one that is yet to come is told, by a hub,
     /// in seconds, that it is of another time. Else says who has not.
     pub(super) async fn converged(
@@ -389,12 +364,4 @@ impl World {
         }
         Ok(())
     }
-}
-
-/// A list that the hub answers by itself; nothing else.
-pub(super) async fn held(hub: &Endpoint, path: &str) -> Option<Value> {
-    let mut answer = hub.get(path, JSON).await.ok()?;
-    let is_held = answer.status == 200 && !answer.headers.contains_key("audit-id");
-    let body = answer.bytes().await.ok()?;
-    serde_json::from_slice(&body).ok().filter(|_| is_held)
 }
