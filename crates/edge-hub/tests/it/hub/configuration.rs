@@ -618,13 +618,8 @@ async fn nothing_is_shown_by_a_pool_that_is_not_known_while_the_node_is_refused_
     is_told_to_wait("/api/v1/nodes", Some(&["n"])).await;
 }
 
-/// A hub without the right to read Services has no topology to go by, and keeps nobody waiting for good.
-#[tokio::test]
-async fn a_refusal_that_lasts_keeps_nobody_waiting() {
-    let mut site = Site::new().await;
-    let cluster = site.server.cluster().clone();
-    with_topology_in(&cluster);
-    cluster.access().set_authorizer(|asked| asked.resource != "services");
+/// What the site's server refuses from the start on is shown as if it were not there once that has lasted, and as it is once it heals.
+async fn is_waited_for_while_it_may_pass(mut site: Site, heals: impl FnOnce(&Site)) {
     site.set("--nodepool-name", "shop");
     let began = Instant::now();
     site.start();
@@ -632,9 +627,18 @@ async fn a_refusal_that_lasts_keeps_nobody_waiting() {
     site.until("it has lasted", async || slices_of(&site, "kube-proxy").await.0 == 200).await;
     assert!(began.elapsed() >= Duration::from_secs(5), "{:?}", began.elapsed());
     assert_eq!(slice(&slices_of(&site, "kube-proxy").await.1).0, ["n", "m", "far"]);
-    cluster.access().set_authorizer(|_| true);
-    site.until("Services are read", async || slice(&slices_of(&site, "kube-proxy").await.1).0 == ["n", "m"])
-        .await;
+    heals(&site);
+    site.until("it is read", async || slice(&slices_of(&site, "kube-proxy").await.1).0 == ["n", "m"]).await;
+}
+
+/// A hub without the right to read Services has no topology to go by, and keeps nobody waiting for good.
+#[tokio::test]
+async fn a_refusal_that_lasts_keeps_nobody_waiting() {
+    let site = Site::new().await;
+    let cluster = site.server.cluster().clone();
+    with_topology_in(&cluster);
+    cluster.access().set_authorizer(|asked| asked.resource != "services");
+    is_waited_for_while_it_may_pass(site, |_| cluster.access().set_authorizer(|_| true)).await;
 }
 
 /// Of a pool that is not known nobody is hidden: where the API server has too much to do for a moment, a first start would send clients to the nodes of others.
@@ -661,19 +665,10 @@ async fn nothing_is_shown_by_a_pool_that_is_refused_for_a_moment() {
 /// What converts NodePools may be down for good, which is an error of the API server's each time.
 #[tokio::test]
 async fn a_pool_that_fails_for_good_keeps_nobody_waiting() {
-    let mut site = Site::new().await;
+    let site = Site::new().await;
     with_topology_in(site.server.cluster());
-    site.set("--nodepool-name", "shop");
     site.server.fail(POOLS, 500);
-    let began = Instant::now();
-    site.start();
-    site.linked().await;
-    site.until("it has lasted", async || slices_of(&site, "kube-proxy").await.0 == 200).await;
-    assert!(began.elapsed() >= Duration::from_secs(5), "{:?}", began.elapsed());
-    assert_eq!(slice(&slices_of(&site, "kube-proxy").await.1).0, ["n", "m", "far"]);
-    site.server.heal();
-    site.until("the pool is read", async || slice(&slices_of(&site, "kube-proxy").await.1).0 == ["n", "m"])
-        .await;
+    is_waited_for_while_it_may_pass(site, |site| site.server.heal()).await;
 }
 
 /// Each read of a kubelet would take five seconds.

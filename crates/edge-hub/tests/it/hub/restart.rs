@@ -223,16 +223,25 @@ fn labelled(name: &str, n: u64) -> Value {
     widget
 }
 
+/// What is selected, of the site's hub.
+const SELECTED: &str = "/apis/example.com/v1/namespaces/a/widgets?labelSelector=part%3Done";
+
+/// A site whose hub watches all widgets, of which one is selected.
+async fn watching_all() -> Site {
+    let site = Site::started().await;
+    site.server.cluster().create("widgets.example.com", labelled("selected", 1)).unwrap();
+    site.caught_up(WIDGETS, &["selected"]).await;
+    site.until("all are watched", async || site.upstream_watches(WIDGETS) == 1).await;
+    site
+}
+
 /// Who selects was answered from the stream of all, comes first after a kill, and knows a version of that stream.
 #[tokio::test]
 async fn who_selects_goes_on_after_a_kill_from_the_stream_of_all() {
-    let mut site = Site::started().await;
+    let mut site = watching_all().await;
     let cluster = site.server.cluster().clone();
-    cluster.create("widgets.example.com", labelled("selected", 1)).unwrap();
-    site.caught_up(WIDGETS, &["selected"]).await;
-    site.until("all are watched", async || site.upstream_watches(WIDGETS) == 1).await;
-    let (_, list) = get(&site.plain(), &format!("{WIDGETS}?labelSelector=part%3Done")).await.unwrap();
-    let path = format!("{WIDGETS}?watch=1&labelSelector=part%3Done&resourceVersion={}", version(&list));
+    let (_, list) = get(&site.plain(), SELECTED).await.unwrap();
+    let path = format!("{SELECTED}&watch=1&resourceVersion={}", version(&list));
     // Of what it does not select, so that nothing else says how far it is.
     cluster.create("widgets.example.com", widget("other", 1)).unwrap();
     site.caught_up(WIDGETS, &["other", "selected"]).await;
@@ -256,24 +265,20 @@ async fn who_selects_goes_on_after_a_kill_from_the_stream_of_all() {
 /// The same, but the node may read no more than what is selected when it comes back: that has a stream of its own then.
 #[tokio::test]
 async fn who_selects_has_a_stream_after_a_kill_that_took_the_right_to_all() {
-    let mut site = Site::started().await;
+    let mut site = watching_all().await;
     let cluster = site.server.cluster().clone();
-    cluster.create("widgets.example.com", labelled("selected", 1)).unwrap();
-    site.caught_up(WIDGETS, &["selected"]).await;
-    site.until("all are watched", async || site.upstream_watches(WIDGETS) == 1).await;
-    let list = format!("{WIDGETS}?labelSelector=part%3Done");
-    let (_, known) = get(&site.plain(), &list).await.unwrap();
+    let (_, known) = get(&site.plain(), SELECTED).await.unwrap();
     site.kill();
     site.server.log().clear();
     cluster.access().set_authorizer(|asked| asked.resource != "widgets" || !asked.label_selector.is_empty());
     site.start();
     site.linked().await;
-    let watch = format!("{list}&watch=1&resourceVersion={}", version(&known));
+    let watch = format!("{SELECTED}&watch=1&resourceVersion={}", version(&known));
     let _watch = Lines::open(&site.plain(), &watch).await;
     let is_the_hubs = |query: &str| query.contains("labelSelector") && query.contains("timeoutSeconds");
     let watched = || site.server.log().totals(|record| record.path == WIDGETS && is_the_hubs(&record.query));
     site.until("the hub watches what is selected", async || {
-        let (status, list) = get(&site.plain(), &list).await.unwrap();
+        let (status, list) = get(&site.plain(), SELECTED).await.unwrap();
         assert_eq!((status, names(&list)), (200, vec!["selected"]));
         watched().open_watches == 1
     })

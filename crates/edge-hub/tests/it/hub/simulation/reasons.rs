@@ -132,7 +132,7 @@ impl World {
 
 /// Why a client may be told 410, by what it may be answered from. What is pooled is held whole in one stream, and answers all of the node and
 /// users alike, whatever they select: for them nothing more is a reason.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Answered {
     /// From one and the same stream: what is selected, too, from the wider one that there is, also after a restart.
     Always,
