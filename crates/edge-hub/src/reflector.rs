@@ -172,7 +172,7 @@ impl Reflector {
                     continue;
                 }
                 Ended::Link(_) => {
-                    subscription.set_progress(interrupted(subscription));
+                    subscription.set_progress(subscription.on_its_way());
                     // The link's own pauses hold where it broke; this one spreads the subscriptions.
                     sleep(SPREAD).await;
                     let broke = link.has_changed().unwrap_or(true);
@@ -193,7 +193,7 @@ impl Reflector {
                 }
                 Ended::Unreadable(reason) => {
                     warn!(key = %subscription.key(), %reason, "cannot read what upstream sent");
-                    subscription.set_progress(interrupted(subscription));
+                    subscription.set_progress(subscription.on_its_way());
                     course.anew(Resync::Unreadable);
                 }
             }
@@ -278,7 +278,7 @@ impl Reflector {
     async fn linked(&self, subscription: &Subscription) {
         let mut state = self.upstream.state();
         if !matches!(*state.borrow(), LinkState::Up(_)) {
-            subscription.set_progress(interrupted(subscription));
+            subscription.set_progress(subscription.on_its_way());
             subscription.tries_anew();
         }
         // The sender lives as long as the process.
@@ -339,10 +339,6 @@ impl Reflector {
     }
 }
 
-fn interrupted(subscription: &Subscription) -> Progress {
-    if subscription.version().is_some() { Progress::Interrupted } else { Progress::Syncing }
-}
-
 /// The attempt of a list of which so many pages came.
 fn listed(ended: &Ended, pages: usize) -> Attempt {
     // None of them is kept.
@@ -377,6 +373,6 @@ fn passes_on(subscription: &Subscription, credential: &Credential, status: &Stat
         return false;
     }
     info!(key = %subscription.key(), reason = status.message, "another of its users carries it on");
-    subscription.set_progress(interrupted(subscription));
+    subscription.set_progress(subscription.on_its_way());
     true
 }

@@ -328,7 +328,7 @@ impl Subscriptions {
         let open = self.open.lock();
         let settled = |resource: &GroupVersionResource| {
             open.get(&Key::pooled(resource)).is_some_and(|entry| {
-                let refused = matches!(*entry.subscription.progress().borrow(), Progress::Refused(_));
+                let refused = entry.subscription.progress().borrow().is_refused();
                 refused || entry.subscription.is_whole()
             })
         };

@@ -77,11 +77,11 @@ impl Following {
             services: Source::none(),
             own_node: Source {
                 key: (pool.is_none() || access.borrow().asks_node()).then_some(own_node),
-                reader: None,
+                ..Source::none()
             },
             access,
             internal: Vec::new(),
-            node_pool: Source { key: pool.as_deref().map(pool_key), reader: None },
+            node_pool: pool_source(pool.as_deref()),
             pool,
             came: Instant::now(),
             topology: BTreeMap::new(),
@@ -113,19 +113,14 @@ impl Following {
                     view.topology = Arc::new(self.topology.clone());
                 }
             });
-            // Of the NodePool any refusal counts that has lasted: where what converts NodePools is down the API server fails for as long.
-            is_known |= self.services.is_known(now)
-                && self.own_node.is_known(now)
-                && (self.node_pool.is_known(now)
-                    || self.node_pool.fails_from().is_some_and(|from| from <= now));
+            let sources = [&self.services, &self.own_node, &self.node_pool];
+            is_known |= sources.iter().all(|source| source.is_known(now));
+            let lasts = sources.into_iter().filter_map(Source::lasts_from).filter(|from| *from > now).min();
             // While there is no link, what is held is as good as it gets.
             let has_services = self.services.key.is_none() || self.services.has_read();
             let is_settled = is_known || has_services && !self.hub.upstream.is_up();
             has_settled |= is_settled;
             self.hub.filters.settle(is_settled);
-            let refusals = [&self.services, &self.own_node, &self.node_pool].map(Source::lasts_from);
-            let lasts = refusals.into_iter().chain([self.node_pool.fails_from()]).flatten();
-            let lasts = lasts.filter(|from| *from > now).min();
             tokio::select! {
                 () = sleep_until(self.came + KNOWN), if !knows_pool => {}
                 () = sleep_until(lasts.unwrap_or(now)), if lasts.is_some() => {}
@@ -183,7 +178,7 @@ impl Following {
             if let Some(old) = self.node_pool.key.take() {
                 self.hub.subscriptions.close_own(&old);
             }
-            self.node_pool = Source { key: pool.as_deref().map(pool_key), reader: None };
+            self.node_pool = pool_source(pool.as_deref());
             self.came = Instant::now();
             self.pool = pool;
             self.pool_nodes = None;
@@ -206,6 +201,11 @@ pub(crate) fn named(resource: &GroupVersionResource, namespace: &str, name: &str
 
 fn pool_key(pool: &str) -> Key {
     named(&GroupVersionResource::new("apps.openyurt.io", "v1beta2", "nodepools"), "", pool)
+}
+
+/// Where what converts NodePools is down the API server fails for as long.
+fn pool_source(pool: Option<&str>) -> Source {
+    Source { key: pool.map(pool_key), fails: true, ..Source::none() }
 }
 
 fn members(pool: &Object) -> BTreeSet<Box<str>> {
@@ -233,6 +233,8 @@ pub(crate) enum Told<'a> {
 pub(crate) struct Source {
     /// What it is about; `None`: nothing.
     pub(crate) key: Option<Key>,
+    /// Whether any refusal may last, and not only those that say so.
+    fails: bool,
     reader: Option<Reader>,
 }
 
@@ -243,19 +245,17 @@ struct Reader {
     cursor: Option<Cursor<All>>,
     /// Since when the API server has refused it for a reason that may last.
     refused: Option<Instant>,
-    /// Since when it has refused it, for whatever reason.
-    failing: Option<Instant>,
 }
 
 impl Source {
     /// A source that tells nothing.
     pub(crate) fn none() -> Self {
-        Self { key: None, reader: None }
+        Self { key: None, fails: false, reader: None }
     }
 
     /// A source that is opened when it is first read.
     pub(crate) fn new(key: Key) -> Self {
-        Self { key: Some(key), reader: None }
+        Self { key: Some(key), ..Self::none() }
     }
 
     /// Tells what is new since the last call.
@@ -272,18 +272,16 @@ impl Source {
                 subscription,
                 cursor: None,
                 refused: None,
-                failing: None,
             });
         }
         let Some(reader) = &mut self.reader else { return };
         // Before the cache is looked at: a change after that wakes us again.
         reader.changes.borrow_and_update();
-        let (may_last, fails) = {
+        let may_last = {
             let progress = reader.progress.borrow_and_update();
-            (progress.is_gone() || progress.is_unauthorized(), matches!(*progress, Progress::Refused(_)))
+            progress.is_gone() || progress.is_unauthorized() || self.fails && progress.is_refused()
         };
         reader.refused = reader.refused.filter(|_| may_last).or_else(|| may_last.then(Instant::now));
-        reader.failing = reader.failing.filter(|_| fails).or_else(|| fails.then(Instant::now));
         loop {
             let Reader { subscription, cursor, .. } = reader;
             if cursor.is_none() {
@@ -351,11 +349,6 @@ impl Source {
     /// From when on a refusal will have lasted.
     fn lasts_from(&self) -> Option<Instant> {
         Some(self.reader.as_ref()?.refused? + WITHDRAWN)
-    }
-
-    /// The same of a refusal for whatever reason.
-    fn fails_from(&self) -> Option<Instant> {
-        Some(self.reader.as_ref()?.failing? + WITHDRAWN)
     }
 
     /// Why the API server does not give it, if it does not.

@@ -185,9 +185,9 @@ impl Filters {
     /// What a reader may know otherwise than `filter` shows it, at the version that it has; `turn`: that of the view when the filter was chosen
     /// ([`Filters::in_force`]). By a later turn what the next filter shows by its view would stand at that same version. To be asked before [`Filters::show`] says
     /// what it is shown now.
-    pub fn saw_otherwise(&self, reader: &str, filter: Option<&Filter>, turn: u64) -> Option<Otherwise> {
+    pub fn saw_otherwise(&self, reader: &str, filter: Option<&Filter>, turn: u64) -> Otherwise {
         let before = self.shown.lock().saw_otherwise(reader, filter, Instant::now());
-        (before > 0).then_some(Otherwise { before, turn })
+        Otherwise { before, turn }
     }
 
     /// By an event of up to that version `before` showed a reader what a list through `now` shows it otherwise at the same version.

@@ -102,6 +102,14 @@ pub struct Otherwise {
 }
 
 impl Otherwise {
+    /// None.
+    pub const NOTHING: Self = Self { before: 0, turn: 0 };
+
+    /// Whether it knows all as it is shown now.
+    pub fn is_nothing(self) -> bool {
+        self.before == 0
+    }
+
     /// What is shown of an object that has the version `own`, as a state: at a version of the view's own, if informers would take it for unchanged.
     pub fn state(self, shown: Arc<Object>, own: ResourceVersion) -> Arc<Object> {
         if shown.resource_version() != own || own.get() >= self.before {

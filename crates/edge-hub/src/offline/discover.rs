@@ -81,16 +81,15 @@ pub async fn keep(hub: Arc<Hub>, shutdown: CancellationToken) {
                     let may_ask = asked.is_none_or(|at| now.duration_since(at) >= OLD);
                     let age = || hub.documents.age(OPENAPI.0, OPENAPI.1);
                     let is_outdated = may_ask && tries.want_list(age, now);
-                    if is_due || is_outdated {
-                        let is_old = age().is_none_or(|age| age > OLD);
-                        refresh(&hub, OPENAPI.0, OPENAPI.1).await;
-                        asked = if is_old { Some(now) } else { asked };
+                    let looks = is_due || is_outdated;
+                    if looks && refresh(&hub, OPENAPI.0, OPENAPI.1).await {
+                        asked = Some(now);
                     }
                     // What is followed may be more than it was: of another group there is a stream, or the configuration says so.
-                    if is_due || is_outdated || !tries.are_done(&followed) {
+                    if looks || !tries.are_done(&followed) {
                         openapi::fetch(&hub, &mut tries, followed, now).await;
                     }
-                    if is_due || is_outdated {
+                    if looks {
                         looked = Some(Instant::now());
                     }
                 }
@@ -114,14 +113,15 @@ fn followed(hub: &Hub) -> Option<Followed> {
     Followed::new(hub.sharing.load().openapi, &hub.subscriptions.versions(), hub.documents.asked())
 }
 
-/// Asks for a document if there is a link and what is kept of it is old.
-async fn refresh(hub: &Hub, path: &str, accept: &'static str) {
+/// Asks for a document if there is a link and what is kept of it is old; whether it did.
+async fn refresh(hub: &Hub, path: &str, accept: &'static str) -> bool {
     if !hub.upstream.is_up() || hub.documents.age(path, accept).is_some_and(|age| age <= OLD) {
-        return;
+        return false;
     }
     if accept != AGGREGATED || !ask_in_protobuf(hub, path).await {
         ask(hub, path, accept, hub.documents.tag(path, accept), DEADLINE).await;
     }
+    true
 }
 
 /// Asks for a document, unless it is still the one of which `tag` is the `ETag`, and keeps it as if a client had. Whether the API server says that

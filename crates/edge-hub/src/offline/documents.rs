@@ -18,7 +18,7 @@ use axum::body::{Body, Bytes};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tls::digest::Sha256Digest;
 use tracing::{debug, warn};
 
@@ -112,10 +112,7 @@ struct Name {
 impl Documents {
     /// Documents in `storage`.
     pub fn new(storage: Storage, tasks: Tasks) -> Self {
-        let index = storage.blob(INDEX).and_then(|blob| serde_json::from_slice(&blob).ok());
-        let index = Arc::new(Mutex::new(index.unwrap_or_default()));
-        let asked = storage.blob(asked::ASKED).and_then(|blob| serde_json::from_slice(&blob).ok());
-        let asked = Arc::new(Mutex::new(asked.unwrap_or_default()));
+        let (index, asked) = (stored(&storage, INDEX), stored(&storage, asked::ASKED));
         Self {
             storage,
             tasks,
@@ -321,6 +318,12 @@ fn kept(headers: &HeaderMap) -> Vec<(String, String)> {
         Some((header.to_string(), value.to_owned()))
     });
     kept.collect()
+}
+
+/// What was stored so; nothing, if it was not or cannot be read.
+fn stored<T: Default + DeserializeOwned>(storage: &Storage, name: &str) -> Arc<Mutex<T>> {
+    let blob = storage.blob(name).and_then(|blob| serde_json::from_slice(&blob).ok());
+    Arc::new(Mutex::new(blob.unwrap_or_default()))
 }
 
 fn parse(blob: &Bytes) -> Option<(Head, Bytes)> {

@@ -6,10 +6,7 @@ use kube_wire::{resource_version::ResourceVersion, status::Status};
 use tokio::time::timeout;
 
 use super::TOO_LARGE;
-use crate::{
-    hub::Hub,
-    subscriptions::{Progress, Subscription},
-};
+use crate::{hub::Hub, subscriptions::Subscription};
 
 /// How long a request waits for the first list of its subscription.
 const FIRST_LIST: Duration = Duration::from_secs(30);
@@ -30,7 +27,7 @@ pub(super) async fn complete(hub: &Hub, subscription: &Subscription) -> Result<b
             if subscription.version().is_some() {
                 return Ok(true);
             }
-            if matches!(*progress.borrow_and_update(), Progress::Refused(_)) {
+            if progress.borrow_and_update().is_refused() {
                 return Ok(false);
             }
             if !hub.upstream.is_up() {

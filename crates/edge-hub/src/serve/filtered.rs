@@ -31,13 +31,13 @@ pub(super) struct Filtered {
     selection: Selection,
     filter: Option<Arc<Filter>>,
     /// What of the state that a watch begins with its client may know otherwise.
-    otherwise: Option<Otherwise>,
+    otherwise: Otherwise,
 }
 
 impl Filtered {
     /// What is written of what happened since `began`, or of what there was then.
     pub(super) fn shown(&self, delivery: Delivery, began: ResourceVersion) -> Delivery {
-        if self.filter.is_none() && self.otherwise.is_none() {
+        if self.filter.is_none() && self.otherwise.is_nothing() {
             return delivery;
         }
         let told = |object: Arc<Object>, told| match &self.filter {
@@ -49,11 +49,7 @@ impl Filtered {
             if own > began {
                 return told(object, Telling::Event);
             }
-            let state = told(object, Telling::State);
-            match self.otherwise {
-                Some(otherwise) => otherwise.state(state, own),
-                None => state,
-            }
+            self.otherwise.state(told(object, Telling::State), own)
         };
         match delivery {
             Delivery::Added(object) => Delivery::Added(shown(object)),
@@ -126,7 +122,7 @@ pub(super) fn watch(
     asked: &Asked<'_>,
 ) -> Result<Cursor<Filtered>, WatchAnswer> {
     let begins_with_a_state = matches!(request.start, WatchStart::Initial { .. });
-    let otherwise = if begins_with_a_state { asked.saw_otherwise() } else { None };
+    let otherwise = if begins_with_a_state { asked.saw_otherwise() } else { Otherwise::NOTHING };
     let filter = asked.filter.clone();
     cache.watch_with(request, asked.scope.clone(), |selection| Filtered { selection, filter, otherwise })
 }
@@ -138,20 +134,20 @@ pub(super) fn stands_at_its_own(filter: Option<&Filter>, object: &Arc<Object>) -
 
 impl Asked<'_> {
     /// What the client may know otherwise than it is shown it now.
-    pub(super) fn saw_otherwise(&self) -> Option<Otherwise> {
+    fn saw_otherwise(&self) -> Otherwise {
         self.hub.filters.saw_otherwise(&self.reader, self.filter.as_deref(), self.turn)
     }
 
     /// Whether the API server may answer in the hub's place. Who is shown it through a filter has nobody else to ask, nor has who was, and may know objects otherwise at
     /// the versions that the API server gives.
     pub(super) fn may_ask(&self) -> bool {
-        self.filter.is_none() && self.saw_otherwise().is_none()
+        self.filter.is_none() && self.saw_otherwise().is_nothing()
     }
 
     /// What the client is shown of a page. Through a filter it may be shorter than was asked for, and does not say how much is left.
     pub(super) fn shown(&self, page: Page) -> Page {
         let (filter, otherwise) = (self.filter.as_ref(), self.saw_otherwise());
-        if filter.is_none() && otherwise.is_none() {
+        if filter.is_none() && otherwise.is_nothing() {
             return page;
         }
         let objects = page.objects.into_iter().filter_map(|object| {
@@ -161,10 +157,7 @@ impl Asked<'_> {
                 Some(Outcome::Replace(shown)) => shown,
                 Some(Outcome::Drop) => return None,
             };
-            Some(match otherwise {
-                Some(otherwise) => otherwise.state(shown, own),
-                None => shown,
-            })
+            Some(otherwise.state(shown, own))
         });
         let remaining = page.remaining.filter(|_| filter.is_none());
         Page { objects: objects.collect(), remaining, ..page }

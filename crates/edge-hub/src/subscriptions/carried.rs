@@ -15,7 +15,7 @@ impl Subscription {
         self.progress.send_if_modified(|current| {
             // It is never said here that the watch runs: what happens from now on is missed.
             self.catching_up.cut();
-            if matches!(progress, Progress::Refused(_)) {
+            if progress.is_refused() {
                 self.catching_up.refused();
             }
             let changed = *current != progress;
@@ -67,7 +67,7 @@ impl Subscription {
     /// Wakes a subscription that was refused if, after the change, there is a credential that was not there or could not be used then.
     pub(super) fn change_carriers(&self, change: impl FnOnce(&mut Carriers) -> bool) {
         let usable = change(&mut self.carriers.lock());
-        if usable && matches!(*self.progress.borrow(), Progress::Refused(_)) {
+        if usable && self.progress.borrow().is_refused() {
             self.carried.notify_one();
         }
     }

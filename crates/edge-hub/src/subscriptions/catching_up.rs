@@ -1,6 +1,6 @@
 //! What a subscription has yet to be told: what happened during a cut, or while a list was on its way; and what brings it.
 //!
-//! All of that changes together with the progress, under its lock, and whoever waits for it looks at that.
+//! What makes waiting end changes under the lock of the progress, and whoever waits looks at that.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -90,14 +90,19 @@ impl Subscription {
 
     /// A list that begins is not refused, however the one before was: it is on its way. That there is no such thing, or no right to it, is said until a watch runs.
     pub fn is_answered(&self) {
-        let on_its_way = if self.version().is_some() { Progress::Interrupted } else { Progress::Syncing };
+        let on_its_way = self.on_its_way();
         self.progress.send_if_modified(|current| {
-            let passes = matches!(current, Progress::Refused(_)) && !current.is_gone();
+            let passes = current.is_refused() && !current.is_gone();
             if passes {
                 *current = on_its_way;
             }
             passes
         });
+    }
+
+    /// How the upstream side is while nothing runs, and nothing speaks against it.
+    pub fn on_its_way(&self) -> Progress {
+        if self.version().is_some() { Progress::Interrupted } else { Progress::Syncing }
     }
 
     /// The list is whole, and held.
@@ -124,7 +129,7 @@ impl Subscription {
     pub fn brought_by(&self, progress: &Progress) -> Option<Brings> {
         let of = &self.catching_up;
         let is_late = of.since.lock().is_some_and(|since| since.elapsed() > LATE);
-        if matches!(progress, Progress::Refused(_)) || of.in_vain.load(Relaxed) || is_late {
+        if progress.is_refused() || of.in_vain.load(Relaxed) || is_late {
             return None;
         }
         let by_list = of.listing.load(Relaxed).then_some(Brings::List);

@@ -1,10 +1,10 @@
 //! Which subscription answers what is asked for: that very one, or a wider one.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use kube_wire::resource_version::ResourceVersion;
 
-use super::{Entry, Key, Owner, Subscription, Subscriptions, node_or_users::Reach};
+use super::{Entry, Key, Owner, Subscriptions};
 
 impl Subscriptions {
     /// Whether the store had it, and nothing that a restore has undone since: that is not shown again, link or not.
@@ -25,31 +25,15 @@ impl Subscriptions {
     /// What covers `wanted` and is wider, and is held or was stored, if this user cannot read `wanted` from anything else yet, or only what is behind that for who goes
     /// on from the version `since`: the narrowest first.
     pub fn wider_held(&self, wanted: &Key, user: &Owner, since: Option<ResourceVersion>) -> Vec<Key> {
-        let wider: Vec<(Key, Option<Arc<Subscription>>)> = {
-            let mut open = self.open.lock();
-            let is_read =
-                covering(&mut open, wanted, user).is_some_and(|(_, entry)| entry.subscription.is_whole());
-            if is_read {
-                return Vec::new();
-            }
-            let is_open = |key: &Key| open.get(key).map(|entry| entry.subscription.clone());
-            wanted.wider().map(|wider| (wider.clone(), is_open(&wider))).collect()
-        };
-        // Read when the lock is gone: a writer may be busy with it.
+        if self.found(wanted, user).is_some_and(|found| found.is_whole()) {
+            return Vec::new();
+        }
         let own = self.stored_reach(wanted);
-        let is_ahead = |(wider, open): &(Key, Option<Arc<Subscription>>)| {
-            let reach = open.as_deref().map_or_else(|| self.stored_reach(wider), Reach::of);
+        let is_ahead = |wider: &Key| {
+            let reach = self.reach(wider);
             reach.is_some_and(|reach| own.is_none_or(|own| reach.is_before(own, since)))
         };
-        wider.into_iter().filter(is_ahead).map(|(wider, _)| wider).collect()
-    }
-
-    /// How far that reaches which was stored, nobody has asked for since, and may be shown.
-    fn stored_reach(&self, key: &Key) -> Option<Reach> {
-        if !self.is_stored(key) {
-            return None;
-        }
-        Reach::stored(self.restored.lock().get(&key.to_string())?)
+        wanted.wider().filter(is_ahead).collect()
     }
 }
 
@@ -84,6 +68,8 @@ pub(super) fn covering<'a>(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use kube_wire::resource::GroupVersionResource;
 
     use super::*;

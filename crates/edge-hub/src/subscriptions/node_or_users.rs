@@ -24,7 +24,7 @@ pub(super) struct Reach {
 impl Reach {
     /// That of a stream, if it has all of it and its owner may have that. One whose credential the API server does not take (401) tells nothing any
     /// more, and nothing will be done about it: other readers have others.
-    pub(super) fn of(subscription: &Subscription) -> Option<Self> {
+    fn of(subscription: &Subscription) -> Option<Self> {
         let progress = subscription.progress().borrow().clone();
         if progress.is_gone() || progress.is_unauthorized() {
             return None;
@@ -35,7 +35,7 @@ impl Reach {
     }
 
     /// That of what the store had.
-    pub(super) fn stored(cache: &Cache) -> Option<Self> {
+    fn stored(cache: &Cache) -> Option<Self> {
         Some(Self { oldest: cache.oldest()?, current: cache.resource_version()?, goes_on: false })
     }
 
@@ -78,7 +78,7 @@ impl Subscriptions {
         {
             return Some(reach);
         }
-        if let Some((_, reach)) = self.first_stored([wanted.clone()]) {
+        if let Some(reach) = self.stored_reach(wanted) {
             return Some(reach);
         }
         // A wider one is carried by who was allowed it, once nobody can be asked.
@@ -86,21 +86,34 @@ impl Subscriptions {
             return None;
         }
         let wider = self.wider_held(wanted, user, None).into_iter().find(remembers)?;
-        let open = self.open.lock().get(&wider).map(|entry: &Entry| entry.subscription.clone());
-        open.map_or_else(|| Some(self.first_stored([wider])?.1), |open| Reach::of(&open))
+        self.reach(&wider)
+    }
+
+    /// How far that very stream reaches, which is open or was stored.
+    pub(super) fn reach(&self, key: &Key) -> Option<Reach> {
+        let open = self.open.lock().get(key).map(|entry: &Entry| entry.subscription.clone());
+        open.map_or_else(|| self.stored_reach(key), |open| Reach::of(&open))
     }
 
     /// What is open and answers `wanted`. It is read when the lock is gone: a writer may be busy with it.
-    fn found(&self, wanted: &Key, user: &Owner) -> Option<Arc<Subscription>> {
+    pub(super) fn found(&self, wanted: &Key, user: &Owner) -> Option<Arc<Subscription>> {
         covering(&mut self.open.lock(), wanted, user).map(|(_, entry)| entry.subscription.clone())
     }
 
     /// The first of these that was stored and nobody has asked for since.
     fn first_stored(&self, keys: impl IntoIterator<Item = Key>) -> Option<(Key, Reach)> {
-        keys.into_iter().filter(|key| !self.reflector.is_undone(key)).find_map(|key| {
-            let reach = Reach::stored(self.restored.lock().get(&key.to_string())?)?;
+        keys.into_iter().find_map(|key| {
+            let reach = self.stored_reach(&key)?;
             Some((key, reach))
         })
+    }
+
+    /// How far that reaches which was stored, nobody has asked for since, and may be shown.
+    pub(super) fn stored_reach(&self, key: &Key) -> Option<Reach> {
+        if self.reflector.is_undone(key) {
+            return None;
+        }
+        Reach::stored(self.restored.lock().get(&key.to_string())?)
     }
 }
 

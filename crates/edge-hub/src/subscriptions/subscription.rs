@@ -52,6 +52,11 @@ pub enum Progress {
 }
 
 impl Progress {
+    /// Whether the API server refuses, for whatever reason.
+    pub fn is_refused(&self) -> bool {
+        matches!(self, Self::Refused(_))
+    }
+
     /// Whether the API server says that there is no such resource, that its owner may not read it, or that a field which it is selected by is selectable
     /// no more (400): what is held is then nobody's to see while it can be asked.
     pub fn is_gone(&self) -> bool {
