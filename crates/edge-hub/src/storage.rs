@@ -83,7 +83,8 @@ impl Storage {
 
     pub(crate) fn open_on(disk: Arc<dyn Disk>, dir: &Path, key: [u8; 32]) -> Result<Opened, OpenError> {
         let key = object_store::Key::new(key);
-        let (store, restored) = Store::open_on(disk, dir, Some(&key), Sizes::default())?;
+        let named = |restored: Restored| (restored.subscription.to_string(), cache(restored));
+        let (store, restored) = Store::open_with(disk, dir, Some(&key), Sizes::default(), named)?;
         let (mut unreadable, now) = (Unreadable::default(), unix_seconds());
         for problem in store.problems() {
             warn!(%problem, "a part of what was stored cannot be used");
@@ -97,9 +98,8 @@ impl Storage {
             warn!(%subscription, path = %path.display(), "a record does not read and what was written after it is lost, as after a loss of power: an earlier state is shown until there is a link");
         }
         let mut caches = HashMap::new();
-        for restored in restored {
-            let name = restored.subscription.to_string();
-            match cache(restored) {
+        for (name, cache) in restored {
+            match cache {
                 Ok(cache) => _ = caches.insert(name, cache),
                 Err(error) => {
                     warn!(subscription = name, %error, "what was stored cannot be read: it will be listed anew");

@@ -1,6 +1,8 @@
 //! Opens a store: finds the files, reads the last whole list of each subscription, and puts aside what is in its way.
 
-use std::{collections::BTreeMap, io, path::Path, sync::Arc};
+use std::{collections::BTreeMap, io, path::Path, sync::Arc, thread};
+
+use parking_lot::Mutex;
 
 use super::{
     Earlier, Store,
@@ -21,12 +23,28 @@ use crate::{
 /// Files of a subscription by generation.
 type Generations = BTreeMap<u64, Vec<Name>>;
 
-pub(super) fn open(
+/// So many files one thread has read before another has begun; a long list has one for each megabyte.
+const ALONE: usize = 16;
+
+/// More threads wait for the disk and for memory.
+const THREADS: usize = 4;
+
+/// What the files of one subscription came to.
+struct Found<T> {
+    name: String,
+    subscription: Subscription,
+    restored: Option<T>,
+    problems: Vec<Problem>,
+    earlier: Vec<Earlier>,
+}
+
+pub(super) fn open<T: Send>(
     disk: Arc<dyn Disk>,
     dir: &Path,
     key: Option<&Key>,
     sizes: Sizes,
-) -> Result<(Store, Vec<Restored>), OpenError> {
+    take: impl Fn(Restored) -> T + Sync,
+) -> Result<(Store, Vec<T>), OpenError> {
     let (logs, blobs) = (dir.join("logs"), dir.join("blobs"));
     disk.create_dir(dir).map_err(failed("create the folder", dir))?;
     let lock = lock(disk.as_ref(), &dir.join("lock"))?;
@@ -59,13 +77,11 @@ pub(super) fn open(
         disk,
     };
     let mut restored = Vec::new();
-    let mut buffer = Vec::new();
-    for (name, generations) in find(store.disk.as_ref(), &store.place.dir)? {
-        let place = Identity { name: name.clone(), ..store.place.clone() };
-        let told = (&mut store.problems, &mut store.earlier);
-        let (subscription, whole) = restore(store.disk.as_ref(), &place, &generations, told, &mut buffer);
-        store.subscriptions.insert(name, subscription);
-        restored.extend(whole);
+    for found in restore_each(store.disk.as_ref(), &store.place, &take)? {
+        store.subscriptions.insert(found.name, found.subscription);
+        store.problems.extend(found.problems);
+        store.earlier.extend(found.earlier);
+        restored.extend(found.restored);
     }
     // Makes durable what is shown, and removes what is in the way. A disk that can only be read is no reason not to
     // read it: each sync tries again.
@@ -106,6 +122,42 @@ fn find(disk: &dyn Disk, dir: &Path) -> Result<BTreeMap<String, Generations>, Op
         generations.entry(name.generation).or_default().push(name);
     }
     Ok(found)
+}
+
+/// Restores all subscriptions, each by one thread, those of most files first; in the order of their names.
+fn restore_each<T: Send>(
+    disk: &dyn Disk,
+    place: &Identity,
+    take: &(impl Fn(Restored) -> T + Sync),
+) -> Result<Vec<Found<T>>, OpenError> {
+    let mut waiting: Vec<_> = find(disk, &place.dir)?.into_iter().collect();
+    let files = |generations: &Generations| generations.values().map(Vec::len).sum::<usize>();
+    waiting.sort_by_key(|(_, generations)| files(generations));
+    let all = waiting.iter().map(|(_, generations)| files(generations)).sum::<usize>();
+    let threads = if all <= ALONE { 1 } else { thread::available_parallelism().map_or(1, usize::from) };
+    let (waiting, done) = (Mutex::new(waiting), Mutex::new(Vec::new()));
+    let next = || waiting.lock().pop();
+    let work = || {
+        let mut buffer = Vec::new();
+        while let Some((name, generations)) = next() {
+            let place = Identity { name: name.clone(), ..place.clone() };
+            let (mut problems, mut earlier) = (Vec::new(), Vec::new());
+            let told = (&mut problems, &mut earlier);
+            let (subscription, whole) = restore(disk, &place, &generations, told, &mut buffer);
+            let restored = whole.map(take);
+            done.lock().push(Found { name, subscription, restored, problems, earlier });
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 1..threads.min(THREADS) {
+            // Where there is none to be had, this one does it all.
+            let _ = thread::Builder::new().spawn_scoped(scope, work);
+        }
+        work();
+    });
+    let mut done = done.into_inner();
+    done.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(done)
 }
 
 /// Restores one subscription from the newest generation that is whole.

@@ -10,7 +10,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use object_store::{Change, Record, Restored, Store, SubscriptionId};
+use object_store::{Change, OpenError, Record, Restored, Store, SubscriptionId};
 
 const FOLDER: &str = "ISTHMUS_KILL_TEST_FOLDER";
 const OBJECTS: u64 = 200;
@@ -24,8 +24,14 @@ fn key(version: u64) -> Bytes {
     (version * 7919 % OBJECTS).to_string().into()
 }
 
+/// A child of another test's has what is open here until it begins its program, the lock with it.
 fn open(dir: &Path) -> (Store, Option<Restored>) {
-    let (store, mut restored) = Store::open(dir, None).unwrap();
+    let (store, mut restored) = loop {
+        match Store::open(dir, None) {
+            Err(OpenError::InUse { .. }) => thread::sleep(Duration::from_millis(1)),
+            opened => break opened.unwrap(),
+        }
+    };
     assert!(store.problems().is_empty(), "{:?}", store.problems());
     (store, restored.pop())
 }

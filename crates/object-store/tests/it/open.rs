@@ -1,6 +1,7 @@
 //! What opening a store does beside reading it: locks, modes, keys, and what it refuses.
 
 use std::{
+    collections::BTreeSet,
     fs, io,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
@@ -111,6 +112,38 @@ fn sealed_bodies_are_not_on_the_disk() {
     assert_eq!(script::open(&disk).1[0].objects[0].body, body);
     assert!(!format!("{records:?}").contains("password"));
     assert!(!format!("{:?}", script::open(&disk).1).contains("password"));
+}
+
+#[test]
+fn of_many_that_several_threads_read_each_is_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let names: Vec<_> = (10..90).map(|number| format!("list-{number}")).collect();
+    let (mut store, _) = Store::open(dir.path(), None).unwrap();
+    for (version, name) in (1..).zip(&names) {
+        store.append(&id(name), &list(version)).unwrap();
+    }
+    store.sync().unwrap();
+    drop(store);
+    // A folder in the place of a file is no file that could be read.
+    let unreadable = [&names[3], &names[60]].map(|name| {
+        let is_of =
+            |path: &PathBuf| fs::read(path).unwrap().windows(name.len()).any(|part| part == name.as_bytes());
+        let path = files(&dir.path().join("logs")).into_iter().find(is_of).unwrap();
+        fs::remove_file(&path).unwrap();
+        path
+    });
+    for path in &unreadable {
+        fs::create_dir(path).unwrap();
+    }
+    let (store, restored) = Store::open(dir.path(), None).unwrap();
+    let mut found: Vec<_> =
+        restored.iter().map(|found| (found.subscription.to_string(), found.objects[0].version)).collect();
+    found.sort();
+    let all = names.iter().cloned().zip(1..);
+    let expected: Vec<_> = all.filter(|(name, _)| *name != names[3] && *name != names[60]).collect();
+    assert_eq!(found, expected);
+    let told: BTreeSet<_> = store.problems().iter().map(|problem| problem.path.clone()).collect();
+    assert_eq!(told, BTreeSet::from(unreadable));
 }
 
 #[test]

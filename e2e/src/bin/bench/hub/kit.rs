@@ -33,6 +33,9 @@ const SINGLE: Pace = Pace { rate: 420, bunch: 1 };
 /// For how many seconds watchers are told.
 const SECONDS: usize = 6;
 
+/// No hub takes so long until it has everything, on however slow a machine.
+const HELD: Duration = Duration::from_mins(2);
+
 /// The table of growth has this for each of its steps.
 const GROWTH_EVENTS: usize = 1000;
 const GROWTH_WATCHERS: usize = 10;
@@ -66,13 +69,6 @@ impl Kit {
             [authority.pem().to_owned(), identity.certificate_pem.clone(), identity.key_pem.clone()];
         let node = Node::with(hub, relay.address(), certificates).await?;
         Ok(Self { server, relay, node, objects })
-    }
-
-    /// Starts the hub and waits until it holds all.
-    async fn hold(&self) -> Result<Running> {
-        let running = self.node.start_first()?;
-        self.held(&running, Duration::from_mins(2)).await?;
-        Ok(running)
     }
 
     /// Waits until the hub answers with everything, and says when that was.
@@ -112,7 +108,8 @@ impl Kit {
 /// Many watchers at a thousand events a second, one of which does not read.
 pub(super) async fn fast(hub: &Path, objects: usize) -> Result<Vec<Figure>> {
     let kit = Kit::start(hub, objects).await?;
-    let running = kit.hold().await.with_context(|| kit.node.log())?;
+    let running = kit.node.start_first()?;
+    kit.held(&running, HELD).await.with_context(|| kit.node.log())?;
     let path = watch(&running, SERVICES).await?;
     let stopped = running.client.watch(&path).await?;
     let watchers = Watchers::open(running.client, &path, WATCHERS).await?;
@@ -158,7 +155,8 @@ pub(super) async fn growth(hub: &Path, sizes: &[usize]) -> Result<Vec<Figure>> {
     let mut figures = Vec::new();
     for size in sizes {
         let kit = Kit::start(hub, size / 2).await?;
-        let running = kit.hold().await.with_context(|| kit.node.log())?;
+        let running = kit.node.start()?;
+        kit.held(&running, HELD).await.with_context(|| kit.node.log())?;
         let first = running.process.cpu_seconds()?;
         sleep(SETTLE).await;
         let resident = running.process.resident_mb()?;
@@ -177,8 +175,8 @@ pub(super) async fn growth(hub: &Path, sizes: &[usize]) -> Result<Vec<Figure>> {
         kit.relay.cut();
         running.kill().await?;
         let began = Instant::now();
-        let running = kit.node.start_first()?;
-        let restart = kit.held(&running, Duration::from_mins(1)).await?.duration_since(began);
+        let running = kit.node.start()?;
+        let restart = kit.held(&running, HELD).await?.duration_since(began);
         running.kill().await?;
         kit.node.remove()?;
         let mut tell = |name: &str, value| figures.push(Figure::new(format!("{name}_at_{size}"), value));

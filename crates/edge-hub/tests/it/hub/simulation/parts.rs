@@ -2,7 +2,8 @@
 //! them and its own port.
 
 use std::{
-    fs, io,
+    fs::{self, File, TryLockError},
+    io,
     path::Path,
     sync::{Arc, OnceLock},
     time::Duration,
@@ -15,7 +16,7 @@ use edge_hub::{
         CallerProcess, Origin, Peer, plain,
         seats::{self, Seats},
     },
-    run::{App, Config, Network, StartError},
+    run::{App, Config, Network},
     upstream::{BoxStream, Connected, Dial, Endpoint, Timing},
 };
 use futures::future::BoxFuture;
@@ -134,18 +135,10 @@ impl Hub {
     pub(super) async fn start(root: &Path, servers: &Servers, port: &Port) -> Self {
         let shutdown = CancellationToken::new();
         let cables = Arc::new(Cables(servers.ports.clone()));
-        let app = loop {
-            let mut config = Config { root: root.to_owned(), ..Certificates::shared().config.clone() };
-            (config.lifetimes.allowed, config.lifetimes.review) = (REVIEWED, REVIEWED);
-            match App::build_on(Network::Within(cables.clone()), config, shutdown.clone()).await {
-                Ok(app) => break app,
-                // A thread that syncs the disk outlives the hub by a moment.
-                Err(StartError::Store(object_store::OpenError::InUse { .. })) => {
-                    sleep(Duration::from_millis(1)).await;
-                }
-                Err(error) => panic!("the hub does not start: {error}"),
-            }
-        };
+        let mut config = Config { root: root.to_owned(), ..Certificates::shared().config.clone() };
+        (config.lifetimes.allowed, config.lifetimes.review) = (REVIEWED, REVIEWED);
+        let app = App::build_on(Network::Within(cables), config, shutdown.clone()).await;
+        let app = app.unwrap_or_else(|error| panic!("the hub does not start: {error}"));
         let router = app.router();
         let process = CallerProcess::of(Origin::Node);
         let peer = move |_: &_, _: &_| Peer::Local { uid: Some(0), process: process.clone() };
@@ -154,13 +147,18 @@ impl Hub {
         Self { running: tokio::spawn(app.run()), serving, shutdown }
     }
 
-    /// Ends it as `kill -9` does: connections break, and nothing more is written.
-    pub(super) async fn kill(mut self) {
+    /// Ends it as `kill -9` does: connections break, and nothing more is written under `root`.
+    pub(super) async fn kill(mut self, root: &Path) {
         self.running.abort();
         self.serving.abort_all();
         // What it does beside that ends with it, as tasks cannot be told to by an abort.
         self.shutdown.cancel();
         let _ = self.running.await;
         while self.serving.join_next().await.is_some() {}
+        // A thread that is at the disk cannot be ended, as one of a process is. While there is one the store is locked.
+        let lock = File::open(root.join("store/lock")).unwrap();
+        while matches!(lock.try_lock(), Err(TryLockError::WouldBlock)) {
+            sleep(Duration::from_millis(1)).await;
+        }
     }
 }
