@@ -1,12 +1,16 @@
-//! How often upstream went back in time, of each resource, as any subscription of it has noticed.
+//! How often upstream went back in time, of each resource, as any subscription has noticed.
 //!
 //! A subscription whose version upstream has passed again cannot always tell by itself ([`epoch`](super::epoch)). But all of one
 //! resource are kept in one etcd: what one has noticed holds for the others, those among them that wait on the disk for a reader, too, and
 //! those whose watch goes on already. And a list of one at a lower version than any of them had shows it.
+//!
+//! The API server's own resources are in the etcd that has those of its definitions, too. So what is noticed of one of its own holds for all
+//! there are: a resource in which one object changes all the time shows nothing by itself. Of others nobody knows whether the API server
+//! keeps them or an API behind it, which may begin anew each time that it starts: there it holds for that resource alone.
 
 use std::collections::HashMap;
 
-use kube_wire::{resource::GroupVersionResource, resource_version::ResourceVersion};
+use kube_wire::{resource::GroupVersionResource, resource_version::ResourceVersion, transcode};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tracing::warn;
@@ -18,11 +22,16 @@ use crate::{
     upstream::Credential,
 };
 
+/// The name of what is noticed of all resources at once.
+const OF_ALL: &str = "undone";
+
 /// What is noticed in this run and was in those before it.
 pub(super) struct Undone {
     storage: Storage,
     /// Of each name, as it is stored.
     noticed: Mutex<HashMap<String, u64>>,
+    /// Who notices looks whether anybody else has, and then says so.
+    noticing: Mutex<()>,
     /// Tells of each time that it is noticed.
     changes: watch::Sender<()>,
     /// Of each resource, how far any subscription came, and after how many times that one was listed.
@@ -38,22 +47,26 @@ impl Undone {
         Self {
             storage,
             noticed: Mutex::default(),
+            noticing: Mutex::default(),
             changes,
             come: Mutex::default(),
             stored: Mutex::new(stored),
         }
     }
 
-    /// So often it was noticed of this resource.
+    /// So often it was noticed of this resource, and of all together.
     pub(super) fn times(&self, resource: &GroupVersionResource) -> u64 {
-        self.read(of_resource(resource))
+        self.read(of_resource(resource)) + self.read(OF_ALL.to_owned())
     }
 
     /// A subscription notices it that was listed after so many times. Whether nobody else has since: then it is once more.
     pub(super) fn notice(&self, resource: &GroupVersionResource, listed_after: u64) -> bool {
+        let _one_at_a_time = self.noticing.lock();
         let is_new = self.times(resource) == listed_after;
         if is_new {
-            self.write(of_resource(resource), listed_after + 1);
+            let name = if transcode::knows(resource) { OF_ALL.to_owned() } else { of_resource(resource) };
+            let times = self.read(name.clone());
+            self.write(name, times + 1);
             self.changes.send_replace(());
         }
         is_new

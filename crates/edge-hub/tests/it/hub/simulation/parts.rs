@@ -4,7 +4,7 @@
 use std::{
     fs::{self, File, TryLockError},
     io,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -125,6 +125,8 @@ impl Dial for Cables {
 
 /// A hub that runs.
 pub(super) struct Hub {
+    /// Of its store.
+    lock: PathBuf,
     running: JoinHandle<()>,
     serving: JoinSet<()>,
     shutdown: CancellationToken,
@@ -144,11 +146,11 @@ impl Hub {
         let peer = move |_: &_, _: &_| Peer::Local { uid: Some(0), process: process.clone() };
         let mut serving = JoinSet::new();
         serving.spawn(plain::listen(port.listen(), router, Seats::local(seats::ALL), shutdown.clone(), peer));
-        Self { running: tokio::spawn(app.run()), serving, shutdown }
+        Self { lock: root.join("store/lock"), running: tokio::spawn(app.run()), serving, shutdown }
     }
 
-    /// Ends it as `kill -9` does: connections break, and nothing more is written under `root`.
-    pub(super) async fn kill(mut self, root: &Path) {
+    /// Ends it as `kill -9` does: connections break, and nothing more is written.
+    pub(super) async fn kill(mut self) {
         self.running.abort();
         self.serving.abort_all();
         // What it does beside that ends with it, as tasks cannot be told to by an abort.
@@ -156,7 +158,7 @@ impl Hub {
         let _ = self.running.await;
         while self.serving.join_next().await.is_some() {}
         // A thread that is at the disk cannot be ended, as one of a process is. While there is one the store is locked.
-        let lock = File::open(root.join("store/lock")).unwrap();
+        let lock = File::open(self.lock).unwrap();
         while matches!(lock.try_lock(), Err(TryLockError::WouldBlock)) {
             sleep(Duration::from_millis(1)).await;
         }

@@ -263,7 +263,7 @@ impl World {
         // Nothing that it does not know yet can it learn until it has started.
         self.rights.disturb(false);
         let hub = self.hub.take().unwrap();
-        hub.kill(self.root.path()).await;
+        hub.kill().await;
         self.gathered.restarted();
         tear(self.root.path(), torn);
         sleep(down).await;
