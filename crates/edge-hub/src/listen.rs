@@ -11,6 +11,7 @@
 mod caller_process;
 pub(crate) mod chunks;
 mod guests;
+pub(crate) mod host;
 mod http1;
 mod lent;
 pub mod over_tls;

@@ -279,7 +279,7 @@ impl App {
         let pooled = readiness.register("pooled-resources");
         let admin_router = admin::router(hub.clone(), readiness, Arc::new(metrics));
         if let Some(bound) = bound {
-            bound.serve(&router, admin_router, pods_come_to, &mut tasks, &shutdown);
+            bound.serve(&router, admin_router, pods_come_to, &view.node, &mut tasks, &shutdown);
         }
         let sharing = hub.sharing.load_full();
         for resource in sharing.pooled.iter().filter(|resource| sharing.keeps(resource)) {

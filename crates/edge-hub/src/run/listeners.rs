@@ -3,7 +3,13 @@
 use std::{io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
-use axum::Router;
+use axum::{
+    Router,
+    extract::{Request, State},
+    http::header,
+    middleware::{Next, from_fn_with_state},
+    response::Response,
+};
 use rustls::ServerConfig;
 use socket2::SockRef;
 use tls::listener::{Limits, TlsListener};
@@ -13,12 +19,13 @@ use tokio::{
     task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::{app::StartError, config::Listeners, secure, serving_files::ServingFiles};
 use crate::{
     filters::PodAccess,
-    listen::{CallerProcess, Origin, Peer, over_tls, plain, seats::Seats},
+    listen::{CallerProcess, Origin, Peer, host, over_tls, plain, seats::Seats},
+    proxy::refusal,
     storage::Storage,
     upstream::Dial,
 };
@@ -83,18 +90,21 @@ impl Bound {
         Ok(())
     }
 
-    /// Serves requests and probes in `tasks`; `access` is told when other files of the HTTPS listener change where pods reach it.
+    /// Serves requests and probes in `tasks`; `access` is told when other files of the HTTPS listener change where pods reach it. `node` is the name of
+    /// this one.
     pub(super) fn serve(
         self,
         router: &Router,
         admin: Router,
         access: watch::Sender<PodAccess>,
+        node: &Arc<str>,
         tasks: &mut JoinSet<()>,
         shutdown: &CancellationToken,
     ) {
         let local = || Seats::local(self.connections);
         let proxy = |stream: &TcpStream, peer: &SocketAddr| Peer::over_loopback(stream, *peer);
-        tasks.spawn(plain::listen(self.proxy, router.clone(), local(), shutdown.clone(), proxy));
+        let by_address = without_strange_names(router.clone(), None);
+        tasks.spawn(plain::listen(self.proxy, by_address, local(), shutdown.clone(), proxy));
         if let Some(socket) = self.socket {
             let peer = |stream: &UnixStream, _: &_| Peer::over_socket(stream);
             tasks.spawn(plain::listen(socket, router.clone(), local(), shutdown.clone(), peer));
@@ -109,7 +119,25 @@ impl Bound {
             uid: None,
             process: CallerProcess::of(Origin::Node),
         };
+        // Prometheus in the cloud asks it by the node's name, through the tunnel.
+        let admin = without_strange_names(admin, Some(node.clone()));
         tasks.spawn(plain::listen(self.admin, admin, Seats::of_nobody(), shutdown.clone(), anybody));
+    }
+}
+
+/// The same for those alone who call it by an address, as `localhost` or by `own`.
+fn without_strange_names(router: Router, own: Option<Arc<str>>) -> Router {
+    router.layer(from_fn_with_state(own, refuse_strange_names))
+}
+
+async fn refuse_strange_names(State(own): State<Option<Arc<str>>>, request: Request, next: Next) -> Response {
+    let strange = host::strange(&request, own.as_deref());
+    match strange {
+        None => next.run(request).await,
+        Some(name) => {
+            debug!(name, "refused: called by a name over a listener without TLS");
+            refusal(request.headers().get(header::ACCEPT), &host::refusal(&name))
+        }
     }
 }
 

@@ -10,6 +10,7 @@ mod differential;
 mod epoch;
 mod errors;
 mod history_clients;
+mod hosts;
 mod identity;
 mod link;
 mod lists;

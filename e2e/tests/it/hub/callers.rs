@@ -90,7 +90,7 @@ async fn pods_of_the_host_network_are_not_the_node(node: &HubNode) -> Result<()>
     runs(NAMESPACE, "intruder").await?;
     // Its wget dies of an address; nc does not, but ends at the end of its input.
     let ask = |header: &str| {
-        let request = format!("GET /api/v1/services HTTP/1.0\\r\\nHost: hub\\r\\n{header}\\r\\n");
+        let request = format!("GET /api/v1/services HTTP/1.0\\r\\nHost: 127.0.0.1\\r\\n{header}\\r\\n");
         format!("(printf \"{request}\"; sleep 1) | nc -w 2 127.0.0.1 10261")
     };
     let bare = node.within("intruder", &ask("")).await?;

@@ -60,7 +60,7 @@ impl Kept {
 
     /// The status of the next answer, which is read to its end; none where the connection is closed.
     async fn list(&mut self) -> Option<u16> {
-        let mut request = Request::get(LIST).header(header::HOST, "hub").header(header::ACCEPT, JSON);
+        let mut request = Request::get(LIST).header(header::HOST, "127.0.0.1").header(header::ACCEPT, JSON);
         if let Some(token) = &self.token {
             request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
         }
