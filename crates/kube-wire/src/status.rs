@@ -246,6 +246,11 @@ impl Status {
         Self::failure(503, "ServiceUnavailable", message)
     }
 
+    /// 504: there was no answer in time, and what was asked for may have been done. It carries no `Retry-After`, as nobody is to repeat it unseen.
+    pub fn timeout(message: impl Into<String>) -> Self {
+        Self::failure(504, "Timeout", message)
+    }
+
     /// 504: `asked` has not been seen yet; the most recent known is `current`.
     pub fn too_large(asked: ResourceVersion, current: Option<ResourceVersion>) -> Self {
         let current = current.map_or(0, ResourceVersion::get);

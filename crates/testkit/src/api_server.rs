@@ -267,6 +267,11 @@ impl FakeApiServer {
         self.server.faults.cut_after(bytes);
     }
 
+    /// Carries the next write to a path that begins so out, and resets every connection instead of answering it. Calls add up.
+    pub fn lose_answer(&self, below: &str) {
+        self.server.faults.lose_answer(below);
+    }
+
     /// Answers the next request with this error. Calls add up.
     pub fn fail_next(&self, status: u16) {
         self.server.faults.fail_next(status);

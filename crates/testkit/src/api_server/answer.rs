@@ -79,6 +79,10 @@ pub(crate) async fn answer(server: Arc<Server>, question: Question) -> Response 
     let entry = server.log.begin(&question);
     let mut reply = reply(&server, &question, &entry).await;
     entry.answered(reply.status);
+    if question.method != Method::GET && server.faults.loses_answer(&question.path) {
+        // The connection is dead by now, and nothing of this goes out.
+        std::future::pending::<()>().await;
+    }
     let is_compressed = compress(&mut reply, question.header(ACCEPT_ENCODING));
     let body = CountedBody::new(reply.content, server.faults.take_cut_after(), entry);
     let mut response = Response::new(axum::body::Body::new(body));

@@ -41,6 +41,8 @@ pub(crate) struct Faults {
     failures: Mutex<VecDeque<u16>>,
     /// What every request is answered with whose path begins so, if it is.
     failing: Mutex<Option<(String, u16)>>,
+    /// Writes that are carried out and not answered: the next whose path begins so.
+    lost: Mutex<VecDeque<String>>,
 }
 
 impl Default for Faults {
@@ -55,6 +57,7 @@ impl Default for Faults {
             cut_after: Mutex::default(),
             failures: Mutex::default(),
             failing: Mutex::default(),
+            lost: Mutex::default(),
         }
     }
 }
@@ -101,6 +104,7 @@ impl Faults {
         self.cut_after.lock().clear();
         self.failures.lock().clear();
         *self.failing.lock() = None;
+        self.lost.lock().clear();
         self.wake();
     }
 
@@ -131,6 +135,19 @@ impl Faults {
             failing.as_ref().filter(|(below, _)| path.starts_with(below)).map(|(_, status)| *status)
         };
         self.failures.lock().pop_front().or_else(always)
+    }
+
+    pub(crate) fn lose_answer(&self, below: &str) {
+        self.lost.lock().push_back(below.to_owned());
+    }
+
+    /// Whether the answer to a write to that path is lost; the connections are reset then.
+    pub(crate) fn loses_answer(&self, path: &str) -> bool {
+        let loses = self.lost.lock().pop_front_if(|below| path.starts_with(below.as_str())).is_some();
+        if loses {
+            self.reset();
+        }
+        loses
     }
 
     pub(crate) fn fail(&self, below: &str, status: u16) {
