@@ -11,6 +11,7 @@
 mod answer;
 mod connector;
 mod counted;
+mod cut;
 mod dial;
 mod endpoint;
 mod illness;
@@ -113,9 +114,12 @@ pub enum UpstreamError {
     /// There is no link; the reason is that of the last attempt.
     #[error("the API server cannot be reached: {0}")]
     Offline(String),
-    /// The connection for callers with a token could not be made, or the link broke while the request was under way.
+    /// There was no connection to send it over, or the server refused it before it began with it; or what it was answered broke off.
     #[error("the connection to the API server broke: {0}")]
     Broken(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// It may have been sent before the connection broke, or no answer came in time: whether the server has done it is not known.
+    #[error("the connection to the API server broke: {0}")]
+    Unanswered(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
 /// Sends requests over the link that its task keeps.

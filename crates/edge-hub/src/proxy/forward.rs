@@ -66,8 +66,9 @@ pub(super) async fn forward(
     Ok(answered(Response::from_parts(parts, Body::new(body))))
 }
 
+/// It may have been sent: how far it came is not looked into.
 fn too_late(head: Duration) -> UpstreamError {
-    UpstreamError::Broken(Box::new(TooLate(head)))
+    UpstreamError::Unanswered(Box::new(TooLate(head)))
 }
 
 /// An answer as it goes out over another connection, which may speak another version.

@@ -24,6 +24,7 @@ use super::{
     answer::{Answer, Source},
     connector::{ConnectError, Connector, Http2, Showing},
     counted::Heard,
+    cut::Cut,
     pace::Asking,
     session::{Driver, Errand},
 };
@@ -44,7 +45,7 @@ struct Silent;
 pub(super) enum SendError {
     /// It was not sent: the connection takes no more requests.
     Unsent(Box<Request<Body>>, UpstreamError),
-    /// What became of it is not known.
+    /// It cannot be sent again: it is gone, and the error says whether it may have arrived.
     Failed(UpstreamError),
 }
 
@@ -141,18 +142,18 @@ impl Lane {
                     Ok(answer.map(|body| Answer::of(body, source, stream)))
                 }
                 Err((unsent, error)) => {
-                    let error = UpstreamError::Broken(Box::new(error));
+                    let cut = Cut::of(&error);
                     Err(match unsent {
                         Some(request) => {
                             self.closing.store(true, Relaxed);
-                            SendError::Unsent(Box::new(request), error)
+                            SendError::Unsent(Box::new(request), UpstreamError::Broken(Box::new(cut)))
                         }
-                        None => SendError::Failed(error),
+                        None => SendError::Failed(cut.under_way()),
                     })
                 }
             },
             () = self.given_up.cancelled() => {
-                Err(SendError::Failed(UpstreamError::Broken(Box::new(Silent))))
+                Err(SendError::Failed(UpstreamError::Unanswered(Box::new(Silent))))
             }
         }
     }

@@ -24,6 +24,7 @@ use super::{
     Credential, Endpoint, USER_AGENT, UpstreamError,
     answer::Answer,
     connector::{ConnectError, Connector, Showing},
+    cut::Cut,
     illness::{BELIEVED, Illness},
     known::Known,
     lane::{Lane, SendError},
@@ -295,7 +296,11 @@ impl Session {
                 debug!(%error, "upgraded connection");
             }
         }));
-        sender.send_request(request).await.map_err(|error| UpstreamError::Broken(Box::new(error)))
+        sender.try_send_request(request).await.map_err(|mut error| {
+            let unsent = error.take_message().is_some();
+            let cut = Cut::of(&error.into_error());
+            if unsent { UpstreamError::Broken(Box::new(cut)) } else { cut.under_way() }
+        })
     }
 
     /// Gives a request its authority, and exactly the credential that it goes with.
