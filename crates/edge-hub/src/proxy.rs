@@ -3,12 +3,13 @@
 //! ```text
 //!  listener ─► who calls? ─► what about? ─┬─ a document about the API ─► handed on and kept, or from what was kept
 //!                  │ 401                  ├─ a read of a resource ─────► serve (from a subscription), or handed on
-//!                                         └─ anything else ────────────► handed on, or 503
+//!                                         └─ anything else ────────────► handed on, or 503; 504 if it may have been done
 //! ```
 
 mod forward;
 mod places;
 mod refuse;
+mod unanswered;
 pub(crate) mod whole;
 mod whose;
 mod written;
@@ -43,7 +44,7 @@ use crate::{
         tables::{self, Tables},
     },
     serve,
-    upstream::{LinkState, UpstreamError},
+    upstream::LinkState,
 };
 
 /// How long after a request broke it may take until the link that it went over is known to have gone.
@@ -111,8 +112,8 @@ async fn answer(
             // Whose rights count then is the API server's to say; here the caller's own would be taken.
             if impersonates(request.headers()) {
                 let write = written::of(&info, path, request.uri());
-                let answer = hand_on(hub, caller, request).await?;
-                return Ok(written::note(hub, write, answer).await);
+                let answer = hand_on(hub, caller, request).await;
+                return written::note(hub, write, answer).await;
             }
             if reads && path.subresource.is_none() && !path.verb_in_path {
                 return read(hub, caller, info.verb, path, request).await;
@@ -122,16 +123,16 @@ async fn answer(
             }
             let write = written::of(&info, path, request.uri());
             if let Some(pod) = local_pods::of_node(caller, &info) {
-                let answer = pod_status(hub, caller, &pod, request).await?;
-                return Ok(written::note(hub, write, answer).await);
+                let answer = pod_status(hub, caller, &pod, request).await;
+                return written::note(hub, write, answer).await;
             }
             if !hub.upstream.is_up()
                 && let Some(name) = node_lease::of_node(caller, &info, &hub.authenticator)
             {
                 return node_lease::accept(name, request).await;
             }
-            let answer = hand_on(hub, caller, request).await?;
-            Ok(written::note(hub, write, answer).await)
+            let answer = hand_on(hub, caller, request).await;
+            written::note(hub, write, answer).await
         }
     }
 }
@@ -229,8 +230,9 @@ async fn hand_on(hub: &Hub, caller: &Caller, request: Request<Body>) -> Result<R
         }
         Caller::Node | Caller::Certificate(_) => None,
     };
+    let method = request.method().clone();
     let answer = forward::forward(hub, caller, &credential, request).await;
-    let mut answer = answer.map_err(|error| Box::new(offline(&error)))?;
+    let mut answer = answer.map_err(|error| Box::new(unanswered::status(&method, &error)))?;
     let Some((place, of)) = place else { return Ok(answer) };
     answer.extensions_mut().insert(of);
     Ok(answer.map(|body| Body::new(Keeping::new(body, place))))
@@ -279,7 +281,7 @@ async fn node_token(
     let name = node_tokens::name(&request);
     match hand_on(hub, caller, request.map(Body::from)).await {
         Ok(response) => Ok(node_tokens::keep(&hub.storage, &hub.tokens.time, &name, response).await),
-        Err(status) if status.code == 503 => {
+        Err(status) if unanswered::is_undelivered(&status) => {
             let exists =
                 |namespace: &str, pod: &str, uid: &str| local_pods::may_exist(hub, namespace, pod, uid);
             node_tokens::answer(&hub.storage, &name, hub.tokens.time.now(), exists).ok_or(status)
@@ -300,7 +302,7 @@ async fn pod_status(
     let answer = hand_on(hub, caller, request.map(Body::from)).await;
     match &answer {
         Ok(response) if response.status().is_success() => local_pods::note(hub, pod, &patch, true),
-        Err(status) if status.code == 503 => local_pods::note(hub, pod, &patch, false),
+        Err(status) if unanswered::is_undelivered(status) => local_pods::note(hub, pod, &patch, false),
         _ => {}
     }
     answer
@@ -351,13 +353,6 @@ fn unauthenticated(why: Unauthenticated) -> Status {
     let mut status = Status::unauthorized();
     status.message = format!("Unauthorized: {why}");
     status
-}
-
-/// The answer to what needs a link when there is none; without `Retry-After`, or clients would block on it.
-fn offline(error: &UpstreamError) -> Status {
-    Status::service_unavailable(format!(
-        "edge-hub: {error}; this request cannot be answered without the API server"
-    ))
 }
 
 fn certificate_stays() -> Status {

@@ -1,6 +1,6 @@
 //! What the kubelet says of its pods while nobody can be told: where they are, and whether they are ready.
 //!
-//! Declared policy: a status of a pod that cannot be delivered is refused (503) like every other write, and the kubelet repeats its
+//! Declared policy: a status of a pod that cannot be delivered is refused (503; 504 if it may have been) like every other write, and the kubelet repeats its
 //! newest by itself. But its word is the truth of this node, so what it says of addresses and readiness is remembered, and shown in
 //! endpoints (`filters::local_pods`) until half a minute after the link is back: by then the kubelet has said it again, and the API
 //! server's word counts.

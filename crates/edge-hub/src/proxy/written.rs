@@ -6,10 +6,11 @@ use kube_wire::{
     frame::read::envelope,
     object::{Encoding, Object},
     request::{RequestInfo, ResourcePath, Verb},
+    status::Status,
 };
 use tokio::time::Instant;
 
-use super::whole;
+use super::{unanswered, whole};
 use crate::{
     hub::Hub,
     own_writes::{After, Part},
@@ -34,12 +35,29 @@ pub(super) fn of<'a>(info: &RequestInfo, path: &'a ResourcePath, uri: &Uri) -> O
     (writes && !tries).then(|| Write { verb, part, path, asked: Instant::now() })
 }
 
-/// Takes note of it before its writer has the answer, who may read at once.
-pub(super) async fn note(hub: &Hub, write: Option<Write<'_>>, answer: Response<Body>) -> Response<Body> {
+/// Takes note of it before its writer has the answer, who may read at once; also of one that may have been done, which its writer looks for.
+pub(super) async fn note(
+    hub: &Hub,
+    write: Option<Write<'_>>,
+    answer: Result<Response<Body>, Box<Status>>,
+) -> Result<Response<Body>, Box<Status>> {
+    let answer = match answer {
+        Ok(answer) => answer,
+        Err(status) => {
+            let may_be_held = |write: &Write<'_>| {
+                unanswered::may_be_done(&status) && hub.subscriptions.are_of(&write.path.resource)
+            };
+            if let Some(write) = write.filter(may_be_held) {
+                let (namespace, name) = named(write.path);
+                hub.own_writes.note(&write.path.resource, &namespace, &name, write.asked, After::Unknown);
+            }
+            return Err(status);
+        }
+    };
     let succeeded = answer.status().is_success();
     // Only now: somebody may have begun to read meanwhile.
     let is_held = |write: &Write<'_>| succeeded && hub.subscriptions.are_of(&write.path.resource);
-    let Some(Write { verb, part, path, asked }) = write.filter(is_held) else { return answer };
+    let Some(Write { verb, part, path, asked }) = write.filter(is_held) else { return Ok(answer) };
     let (head, body) = answer.into_parts();
     let (object, body) = match encoding(&head.headers) {
         None => (None, body),
@@ -58,8 +76,13 @@ pub(super) async fn note(hub: &Hub, write: Option<Write<'_>>, answer: Response<B
     let (namespace, name): (Box<str>, Box<str>) = if let Some(object) = &object {
         (object.key().namespace().into(), object.key().name().into())
     } else {
-        (place(path).unwrap_or_default(), path.name.clone().unwrap_or_default())
+        named(path)
     };
     hub.own_writes.note(&path.resource, &namespace, &name, asked, After::of(verb, part, object));
-    Response::from_parts(head, body)
+    Ok(Response::from_parts(head, body))
+}
+
+/// The namespace and the name that the path of a write has.
+fn named(path: &ResourcePath) -> (Box<str>, Box<str>) {
+    (place(path).unwrap_or_default(), path.name.clone().unwrap_or_default())
 }

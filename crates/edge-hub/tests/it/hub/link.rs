@@ -19,6 +19,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::site::{JSON, Lines, SERVICES, SOON, Site, get, names, service, twice_within, version};
 
+const CREATED: &str = "/api/v1/namespaces/a/services";
+
 /// Within what time it is promised that somebody who is not there any more is noticed.
 const PROMISED: Duration = Duration::from_secs(5);
 
@@ -147,7 +149,7 @@ async fn a_black_hole_is_noticed_in_five_seconds() {
         let request = Request::post("/api/v1/namespaces/a/services").header("content-type", JSON);
         let answer = site.plain().ask(request, body).await.unwrap();
         let took = began.elapsed();
-        assert_eq!(answer.status, 503);
+        assert_eq!(answer.status, 504, "it was sent");
         assert!(took < PROMISED + SLACK, "{took:?}");
         assert!(watch.is_silent(Duration::from_millis(50)).await, "the watch is open");
         site.server.reset_connections();
@@ -376,6 +378,43 @@ async fn writes_without_a_link_fail_at_once() {
     // The one in the middle: a busy machine may be slow once or twice, and what waits for the network is every time.
     times.sort();
     assert!(times[times.len() / 2] < Duration::from_millis(500), "{times:?}");
+}
+
+/// The API server did what was asked, and its answer went with the link: whoever repeats that unseen does it twice.
+#[tokio::test]
+async fn a_write_whose_answer_is_lost_is_not_said_to_be_undone() {
+    let site = Site::started().await;
+    let one = format!("{CREATED}/x");
+    for (method, path, object, there) in [
+        ("POST", CREATED, service("a", "x", 1), true),
+        ("PUT", one.as_str(), service("a", "x", 2), true),
+        ("DELETE", one.as_str(), json!({}), false),
+    ] {
+        site.linked().await;
+        site.server.lose_answer(CREATED);
+        let request = Request::builder().method(method).uri(path).header("content-type", JSON);
+        let mut answer = site.plain().ask(request, object.to_string()).await.unwrap();
+        let body = answer.bytes().await.unwrap();
+        let said: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(answer.status, 504, "{method}: {said}");
+        assert!(!answer.headers.contains_key("retry-after"), "{method}: clients would repeat it");
+        assert_eq!(
+            (said["kind"].as_str(), said["reason"].as_str(), said["code"].as_u64()),
+            (Some("Status"), Some("Timeout"), Some(504)),
+            "{method}"
+        );
+        let message = said["message"].as_str().unwrap();
+        let begins = "edge-hub: the connection to the API server broke after the request had been sent (";
+        assert!(message.starts_with(begins), "{method}: {message}");
+        assert!(message.ends_with("read the object before you try again"), "{method}: {message}");
+        assert!(!message.contains("http2 error"), "{method}: {message}");
+        let done = site.server.cluster().get("services", "a/x").is_some();
+        assert_eq!(done, there, "{method} was done");
+        site.linked().await;
+        let expected = if there { 200 } else { 404 };
+        let read = async || get(&site.plain(), &one).await.is_some_and(|(status, _)| status == expected);
+        site.until("who reads it sees that", read).await;
+    }
 }
 
 #[tokio::test]

@@ -1,0 +1,67 @@
+//! What is said of a request that the API server did not answer: that it cannot be, or that nobody knows whether it was done.
+
+use http::Method;
+use kube_wire::status::Status;
+
+use crate::upstream::UpstreamError;
+
+/// The answer to what the API server did not answer; without `Retry-After`, or clients would block on it. Clients repeat after 503 what was
+/// certainly not done; a write of which that is not certain is another matter, and is for its writer to look into.
+pub(super) fn status(method: &Method, error: &UpstreamError) -> Status {
+    match error {
+        UpstreamError::Unanswered(why) if *method != Method::GET && *method != Method::HEAD => {
+            Status::timeout(format!(
+                "edge-hub: the connection to the API server broke after the request had been sent ({why}), so that it may or may not have been done: \
+                 read the object before you try again"
+            ))
+        }
+        _ => Status::service_unavailable(format!(
+            "edge-hub: {error}; this request cannot be answered without the API server"
+        )),
+    }
+}
+
+/// Whether that answer says that the request may have been done.
+pub(super) fn may_be_done(status: &Status) -> bool {
+    status.code == 504
+}
+
+/// Whether it says that the API server does not have the request, or may not have it.
+pub(super) fn is_undelivered(status: &Status) -> bool {
+    status.code == 503 || may_be_done(status)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_that_may_have_been_done_is_not_said_to_be_undone() {
+        let offline = || UpstreamError::Offline("https://cloud: no route".to_owned());
+        let broken = || UpstreamError::Broken("the link ended".into());
+        let unknown = || UpstreamError::Unanswered("it was reset".into());
+        for (method, error, code, reason) in [
+            (Method::GET, offline(), 503, "ServiceUnavailable"),
+            (Method::GET, broken(), 503, "ServiceUnavailable"),
+            (Method::GET, unknown(), 503, "ServiceUnavailable"),
+            (Method::HEAD, unknown(), 503, "ServiceUnavailable"),
+            (Method::POST, offline(), 503, "ServiceUnavailable"),
+            (Method::POST, broken(), 503, "ServiceUnavailable"),
+            (Method::POST, unknown(), 504, "Timeout"),
+            (Method::PUT, unknown(), 504, "Timeout"),
+            (Method::PATCH, unknown(), 504, "Timeout"),
+            (Method::DELETE, unknown(), 504, "Timeout"),
+            (Method::OPTIONS, unknown(), 504, "Timeout"),
+        ] {
+            let status = status(&method, &error);
+            let what = format!("{method} {error:?}");
+            assert_eq!((status.code, status.reason.as_str()), (code, reason), "{what}");
+            assert_eq!(status.retry_after_seconds(), None, "{what}");
+            assert_eq!(may_be_done(&status), code == 504, "{what}");
+            assert!(is_undelivered(&status), "{what}");
+            let says = status.message.contains("may or may not have been done: read the object before");
+            assert_eq!(says, code == 504, "{what}: {}", status.message);
+        }
+        assert!(!is_undelivered(&Status::bad_request("no")));
+    }
+}
