@@ -4,6 +4,7 @@ mod app;
 mod args;
 mod config;
 mod listeners;
+mod never_kept;
 mod secure;
 mod serving_files;
 

@@ -1,9 +1,9 @@
 //! What is said of a request that the API server did not answer: that it cannot be, or that nobody knows whether it was done.
 
 use http::Method;
-use kube_wire::status::Status;
+use kube_wire::{resource::GroupVersionResource, status::Status};
 
-use crate::upstream::UpstreamError;
+use crate::{run::Sharing, upstream::UpstreamError};
 
 /// The answer to what the API server did not answer; without `Retry-After`, or clients would block on it. Clients repeat after 503 what was
 /// certainly not done; a write of which that is not certain is another matter, and is for its writer to look into.
@@ -29,6 +29,20 @@ pub(super) fn may_be_done(status: &Status) -> bool {
 /// Whether it says that the API server does not have the request, or may not have it.
 pub(super) fn is_undelivered(status: &Status) -> bool {
     status.code == 503 || may_be_done(status)
+}
+
+/// The same answer, and why nothing is held of a resource from which it could be answered, if that never is.
+pub(super) fn not_kept(
+    sharing: &Sharing,
+    resource: &GroupVersionResource,
+    mut status: Box<Status>,
+) -> Box<Status> {
+    if status.code == 503
+        && let Some(why) = sharing.absence(resource)
+    {
+        status.message = format!("{}: {why}", status.message);
+    }
+    status
 }
 
 #[cfg(test)]
@@ -63,5 +77,33 @@ mod tests {
             assert_eq!(says, code == 504, "{what}: {}", status.message);
         }
         assert!(!is_undelivered(&Status::bad_request("no")));
+    }
+
+    #[test]
+    fn why_nothing_is_held_is_said() {
+        let resource = GroupVersionResource::new;
+        let widgets = resource("example.com", "v1", "widgets");
+        let mut sharing = Sharing::standard();
+        sharing.passed_through.insert(widgets.clone());
+        let option = "(`passThroughResources` in the file of --config, or --pass-through-resources)";
+        for (resource, expected) in [
+            (resource("", "v1", "services"), "no link".to_owned()),
+            (resource("", "v1", "events"), "no link: events are never kept".to_owned()),
+            (resource("coordination.k8s.io", "v1", "leases"), "no link: leases are never kept".to_owned()),
+            (
+                resource("metrics.k8s.io", "v1beta1", "nodes"),
+                format!(
+                    "no link: {} is made by the API server for each request, and never kept",
+                    resource("metrics.k8s.io", "v1beta1", "nodes")
+                ),
+            ),
+            (widgets.clone(), format!("no link: {widgets} is passed through {option}, and so never kept")),
+        ] {
+            let status = not_kept(&sharing, &resource, Box::new(Status::service_unavailable("no link")));
+            assert_eq!(status.message, expected);
+            assert_eq!(sharing.absence(&resource).is_none(), sharing.keeps(&resource), "{resource}");
+        }
+        let other = Box::new(Status::bad_request("no"));
+        assert_eq!(not_kept(&sharing, &widgets, other).message, "no");
     }
 }

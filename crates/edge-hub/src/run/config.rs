@@ -195,17 +195,6 @@ impl Sharing {
         }
     }
 
-    /// Whether a resource may be kept at all. Virtual resources have no versions, and reviews are no state.
-    pub fn keeps(&self, resource: &GroupVersionResource) -> bool {
-        let virtual_group = ["metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"]
-            .contains(&&*resource.group)
-            || resource.group.starts_with("authentication.")
-            || resource.group.starts_with("authorization.");
-        !virtual_group
-            && &*resource.resource != "componentstatuses"
-            && !self.passed_through.contains(resource)
-    }
-
     /// How fresh a read of the most recent state must be. What guards access or holds leadership is never old.
     pub fn freshness(&self, resource: &GroupVersionResource) -> Policy {
         let strict = &*resource.group == "coordination.k8s.io";

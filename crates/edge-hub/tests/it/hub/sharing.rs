@@ -327,6 +327,21 @@ async fn what_is_passed_through_from_now_on_is_let_go() {
     assert_eq!(get(&hub, &format!("{other}?resourceVersion=0")).await.unwrap().0, 503);
 }
 
+#[tokio::test]
+async fn what_is_never_kept_says_so_without_a_link() {
+    let (site, _file) = configured("passThroughResources: [example.com/v1/widgets]\n").await;
+    site.server.cut();
+    site.offline().await;
+    let passed_through = "example.com/v1/widgets is passed through (`passThroughResources` in the file of --config, or --pass-through-resources), and so never kept";
+    for (path, why) in [(WIDGETS, passed_through), ("/api/v1/events", "events are never kept")] {
+        let (status, said) = get(&site.plain(), path).await.unwrap();
+        let message = said["message"].as_str().unwrap();
+        assert_eq!(status, 503, "{path}: {message}");
+        assert!(message.starts_with("edge-hub: the API server cannot be reached: "), "{path}: {message}");
+        assert!(message.ends_with(&format!("without the API server: {why}")), "{path}: {message}");
+    }
+}
+
 /// What the hub reads for its filters it goes on reading, and tells nobody of it any more.
 #[tokio::test]
 async fn what_filters_need_is_passed_through_as_well() {
