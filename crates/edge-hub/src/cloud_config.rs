@@ -50,6 +50,8 @@ pub struct Layer {
     pub tunnel: bool,
     /// What may be reached through it; the same.
     pub tunnel_destinations: Vec<DestinationRule>,
+    /// What there is to say of names of agents and components that nobody has, by their keys; they are not among those above.
+    pub nameless: Vec<String>,
 }
 
 /// Reads `group/version/resource`, the core group empty: `/v1/services`. What no API can be named is none: a `*`, a kind for a
@@ -76,29 +78,30 @@ fn is_label(text: &str) -> bool {
     label_errors(text).is_empty()
 }
 
-/// Names of components, or of agents: as `Client` knows them, in lower case.
-fn components<'a>(names: impl IntoIterator<Item = &'a str>) -> BTreeSet<Box<str>> {
-    names.into_iter().map(|name| name.trim().to_lowercase().into()).collect()
-}
-
 impl Layer {
-    /// What there is to say of names of agents and components that nobody has, by the keys under which they stand: `agents`, and filters behind `filters`.
-    fn nameless(&self, agents: &str, filters: &str) -> Vec<String> {
-        let of_filters = self.components.iter();
-        let of_filters = of_filters.flat_map(|(of, names)| nameless(names, &format!("{filters}{of}"), false));
-        nameless(&self.cache_agents, agents, true).into_iter().chain(of_filters).collect()
+    /// Names of components, or of agents: as `Client` knows them, in lower case. What nobody is called is told of by the key under which it stands, and
+    /// left out. `all`: whether `*` is everybody.
+    fn named<'a>(
+        &mut self,
+        names: impl IntoIterator<Item = &'a str>,
+        key: &str,
+        all: bool,
+    ) -> BTreeSet<Box<str>> {
+        let names = names.into_iter().map(|name| Box::<str>::from(name.trim().to_lowercase()));
+        let (names, nobodys): (BTreeSet<Box<str>>, BTreeSet<Box<str>>) =
+            names.partition(|name| (all && &**name == "*") || is_name(name));
+        self.nameless.extend(nobodys.iter().map(|name| {
+            format!(
+                "{key}: {name:?} is nobody's name: write what stands before the first / of a User-Agent, or the name of a ServiceAccount"
+            )
+        }));
+        names
     }
 }
 
-/// The same of these, by their key. `all`: whether `*` is everybody.
-fn nameless(names: &BTreeSet<Box<str>>, key: &str, all: bool) -> Vec<String> {
-    let has_none = |name: &&str| !(all && *name == "*") && (name.is_empty() || name.contains(['/', '*']));
-    let problem = |name: &str| {
-        format!(
-            "{key}: {name:?} is nobody's name: write what stands before the first / of a User-Agent, or the name of a ServiceAccount"
-        )
-    };
-    names.iter().map(AsRef::as_ref).filter(has_none).map(problem).collect()
+/// Whether a component can be called so: a product of a `User-Agent` has no blanks (RFC 9110, 10.1.5), and a `ServiceAccount` none of these.
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && !name.contains(|one: char| one.is_whitespace() || ['/', '*'].contains(&one))
 }
 
 /// A list as ConfigMaps write it: names separated by commas.
@@ -109,6 +112,29 @@ fn list(text: &str) -> impl Iterator<Item = &str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_nobody_is_called_is_told_of_and_not_in_force() {
+        let names = ["till-agent", "Backup", "a b", "a\tb", "", " ", "*x", "a/b", "*", "system:node-x"];
+        for (all, of_these) in [(true, &["*", "backup"][..]), (false, &["backup"][..])] {
+            let mut layer = Layer::default();
+            let found = layer.named(names, "key", all);
+            let taken: Vec<&str> = of_these.iter().chain(&["system:node-x", "till-agent"]).copied().collect();
+            assert_eq!(found.iter().map(AsRef::as_ref).collect::<Vec<&str>>(), taken);
+            let told: Vec<_> =
+                layer.nameless.iter().filter_map(|problem| problem.split(" is nobody's").next()).collect();
+            let mut expected = vec![
+                "key: \"\"",
+                "key: \"*\"",
+                "key: \"*x\"",
+                "key: \"a\\tb\"",
+                "key: \"a b\"",
+                "key: \"a/b\"",
+            ];
+            expected.retain(|problem| !(all && problem.contains("\"*\"")));
+            assert_eq!(told, expected);
+        }
+    }
 
     #[test]
     fn a_resource_has_a_group_a_version_and_a_plural_name() {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use api::names::{CACHE_AGENTS, POOL_SCOPED_METADATA};
 use kube_wire::resource::GroupVersionResource;
 
-use super::{Layer, components, list, resource};
+use super::{Layer, list, resource};
 use crate::filters::FilterName;
 
 /// Resources of which one stream serves everyone.
@@ -13,19 +13,24 @@ type Pooled = BTreeSet<GroupVersionResource>;
 
 /// `yurt-hub-cfg`: `cache_agents`, and the filters by name with their further components. `data` gives the value of a key.
 pub fn yurt_hub_cfg(data: impl Fn(&str) -> Option<String>) -> Layer {
-    let names = |key: &str| data(key).map(|text| components(list(&text)));
-    let of_filters = FilterName::ALL.into_iter().filter_map(|name| Some((name, names(name.as_str())?)));
-    Layer {
-        cache_agents: names(CACHE_AGENTS).unwrap_or_default(),
-        components: of_filters.collect(),
-        ..Layer::default()
+    let mut layer = Layer::default();
+    if let Some(agents) = data(CACHE_AGENTS) {
+        layer.cache_agents = layer.named(list(&agents), CACHE_AGENTS, true);
     }
+    for filter in FilterName::ALL {
+        let key = filter.as_str();
+        if let Some(components) = data(key) {
+            let components = layer.named(list(&components), key, false);
+            layer.components.insert(filter, components);
+        }
+    }
+    layer
 }
 
 /// What of [`yurt_hub_cfg`] counts for nothing.
 pub fn problems_of_yurt_hub_cfg(said: &Layer, keys: Vec<String>) -> Vec<String> {
     let mut problems = unknown_of_yurt_hub_cfg(keys);
-    problems.extend(said.nameless(CACHE_AGENTS, ""));
+    problems.extend(said.nameless.iter().cloned());
     problems
 }
 
@@ -68,6 +73,21 @@ pub fn leader_hub(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_that_nobody_has_are_told_of_and_do_not_count() {
+        let said = yurt_hub_cfg(|key| match key {
+            CACHE_AGENTS => Some("till-agent,Backup, a b,,*x".to_owned()),
+            "servicetopology" => Some("envoy,*".to_owned()),
+            _ => None,
+        });
+        assert_eq!(said.cache_agents, ["backup".into(), "till-agent".into()].into());
+        assert_eq!(said.components[&FilterName::ServiceTopology], ["envoy".into()].into());
+        let problems = problems_of_yurt_hub_cfg(&said, vec![CACHE_AGENTS.to_owned()]);
+        let told: Vec<&str> =
+            problems.iter().filter_map(|problem| problem.split(" is nobody's").next()).collect();
+        assert_eq!(told, ["cache_agents: \"*x\"", "cache_agents: \"a b\"", "servicetopology: \"*\""]);
+    }
 
     #[test]
     fn a_misspelt_key_is_found_and_those_of_openyurt_are_known() {

@@ -9,7 +9,7 @@ use clap::ValueEnum as _;
 use kube_wire::resource::GroupVersionResource;
 use serde::Deserialize;
 
-use super::{Layer, components, resource};
+use super::{Layer, resource};
 use crate::{filters::FilterName, offline::discover::OpenApi};
 
 /// The most a file may hold, in bytes: a mistaken path must not fill the memory.
@@ -161,7 +161,6 @@ fn parse(path: &Path, text: &str) -> Result<Layer, FileError> {
             None => None,
         },
         passed_through: resources("passThroughResources", &pass_through_resources)?,
-        cache_agents: components(cache_agents.iter().map(String::as_str)),
         openapi: match openapi {
             Some(text) => Some(
                 OpenApi::from_str(&text, false)
@@ -176,6 +175,7 @@ fn parse(path: &Path, text: &str) -> Result<Layer, FileError> {
             .collect::<Result<_, _>>()?,
         ..Layer::default()
     };
+    layer.cache_agents = layer.named(cache_agents.iter().map(String::as_str), "cacheAgents", true);
     for (of, policy) in freshness {
         let policy = policy.parse().map_err(|error| wrong("freshness", format!("{error}")))?;
         if of == "default" {
@@ -186,7 +186,8 @@ fn parse(path: &Path, text: &str) -> Result<Layer, FileError> {
     }
     for (name, more) in filters {
         let name: FilterName = name.parse().map_err(|error| wrong("filters", format!("{error}")))?;
-        layer.components.insert(name, components(more.iter().map(String::as_str)));
+        let components = layer.named(more.iter().map(String::as_str), &format!("filters: {name}"), false);
+        layer.components.insert(name, components);
     }
     Ok(layer)
 }
@@ -210,6 +211,24 @@ mod tests {
         assert!(layer.components[&FilterName::ServiceTopology].contains("y"));
         assert!(layer.tunnel && layer.tunnel_destinations == ["kube.svc=443".parse().unwrap()]);
         assert_eq!(parse(Path::new("f"), "\n").unwrap(), Layer::default());
+    }
+
+    #[test]
+    fn names_that_nobody_has_are_told_of_and_do_not_count() {
+        let text =
+            "cacheAgents: [till-agent, Backup, a b, '', '*x']\nfilters: { servicetopology: ['*', y] }\n";
+        let layer = parse(Path::new("f"), text).unwrap();
+        assert_eq!(layer.cache_agents, ["backup".into(), "till-agent".into()].into());
+        assert_eq!(layer.components[&FilterName::ServiceTopology], ["y".into()].into());
+        let told: Vec<&str> =
+            layer.nameless.iter().filter_map(|problem| problem.split(" is nobody's").next()).collect();
+        let expected = [
+            "cacheAgents: \"\"",
+            "cacheAgents: \"*x\"",
+            "cacheAgents: \"a b\"",
+            "filters: servicetopology: \"*\"",
+        ];
+        assert_eq!(told, expected);
     }
 
     #[test]

@@ -40,7 +40,7 @@ impl FollowedFile {
         if let Some(error) = &self.error {
             return place.says_nothing(vec![format!("the configuration stays as it was: {error}")]);
         }
-        let mut problems = self.layer.nameless("cacheAgents", "filters: ");
+        let mut problems = self.layer.nameless.clone();
         let pooled = self.layer.pooled.iter();
         problems.extend(pooled.flat_map(|pooled| in_vain(pooled, sharing, POOL_SCOPE_RESOURCES)));
         if self.tunnel != tunnel(&self.layer) {
