@@ -30,6 +30,10 @@ const BACKOFF: (Duration, Duration) = (Duration::from_secs(2), Duration::from_mi
 /// How often it is looked whether a given certificate that has ended was renewed.
 const RENEWED: Duration = Duration::from_secs(5);
 
+/// What is said of a certificate that is not that of this node.
+const ANOTHER_NODE: &str =
+    "the certificate is that of another node than --node-name: what only this node may read is refused";
+
 /// What the task needs.
 pub struct Keeper {
     identity: Identity,
@@ -266,11 +270,13 @@ impl Keeper {
         };
         let user: Option<String> = certificate.as_ref().and_then(user_of).map(|user| user.name.into());
         let before = self.report.view().user;
-        let of = user.as_deref().and_then(|user| user.strip_prefix("system:node:"));
-        if let Some(of) = of.filter(|of| *of != self.identity.config.node && user != before) {
-            warn!(of, node = %self.identity.config.node, "the certificate is that of another node than --node-name: what only this node may read is refused");
+        let of = user.as_deref().and_then(|user| user.strip_prefix(api::names::NODE_USER_PREFIX));
+        let of = of.filter(|of| *of != self.identity.config.node);
+        if let Some(of) = of.filter(|_| user != before) {
+            warn!(of, node = %self.identity.config.node, "{ANOTHER_NODE}");
         }
-        self.report.shows(state, user, end, None);
+        let unfit = of.map(|_| ANOTHER_NODE);
+        self.report.shows(state, user, end, None, unfit);
         end
     }
 
@@ -283,11 +289,11 @@ impl Keeper {
                 let state = if lives { IdentityState::Own } else { IdentityState::Expired };
                 let renew_at = lives.then(|| plan::renew_at(validity, own.jitter()));
                 self.meters.expires(Some(validity.not_after));
-                self.report.shows(state, None, Some(validity.not_after), renew_at);
+                self.report.shows(state, None, Some(validity.not_after), renew_at, None);
             }
             (None, _) => {
                 self.meters.expires(None);
-                self.report.shows(IdentityState::Missing, None, None, None);
+                self.report.shows(IdentityState::Missing, None, None, None, None);
             }
         }
     }

@@ -186,6 +186,25 @@ async fn what_is_held_is_answered_after_the_kubelet_s_certificate_has_ended() {
     assert_eq!(identity(&site).await["state"], "given");
 }
 
+/// The link is up, and what fails is refused by the API server: nothing else would say why.
+#[tokio::test]
+async fn the_certificate_of_another_node_is_told_of_until_it_is_that_of_this_one() {
+    let mut site = Site::new().await;
+    site.set("--node-name", "other");
+    site.start();
+    site.linked().await;
+    let said = identity(&site).await;
+    assert_eq!((&said["state"], &said["user"]), (&json!("given"), &json!("system:node:n")), "{said}");
+    let problem = said["problem"].as_str().unwrap();
+    assert!(problem.starts_with("the certificate is that of another node than --node-name"), "{said}");
+    let given = site.authority.client(&User::new("system:node:other", &["system:nodes"])).unwrap();
+    fs::write(site.file("node.crt"), given.certificate_pem).unwrap();
+    fs::write(site.file("node.key"), given.key_pem).unwrap();
+    site.signal("HUP");
+    site.until("it is that of this node", async || identity(&site).await["problem"].is_null()).await;
+    assert_eq!(identity(&site).await["user"], "system:node:other");
+}
+
 #[tokio::test]
 async fn a_denial_is_told_and_asked_again_with_another_key() {
     let mut site = site().await;
