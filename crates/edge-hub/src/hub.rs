@@ -2,7 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
+use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
@@ -55,6 +56,8 @@ pub struct Hub {
     pub authenticator: Authenticator,
     /// Whose token it is.
     pub tokens: Tokens,
+    /// Why the cluster's keys could not be read when they were last asked for; `None` if they could, or were not asked for yet.
+    pub unread_keys: ArcSwapOption<UnreadKeys>,
     /// Who may read.
     pub authorizer: Authorizer,
     /// What looks the same to all who may read it.
@@ -87,6 +90,16 @@ pub struct Hub {
     pub own_writes: OwnWrites,
     /// Who has it stored who was shown what: one at a time, for which no thread of the others waits.
     pub(crate) storing: Queue,
+}
+
+/// The cluster's keys, with which tokens are checked while there is no link, cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UnreadKeys {
+    /// Why.
+    pub reason: String,
+    /// Whether there are keys that were read before, which count on.
+    pub earlier: bool,
 }
 
 /// A caller whose name is known.
@@ -156,8 +169,9 @@ impl Hub {
 
     /// Keeps the cluster's keys, with which tokens are checked while there is no link.
     pub async fn learn_keys(self: Arc<Self>, shutdown: CancellationToken) {
-        if let Some(stored) = self.storage.blob(KEYS_BLOB).and_then(|blob| serde_json::from_slice(&blob).ok())
-        {
+        let stored = self.storage.blob(KEYS_BLOB).and_then(|blob| serde_json::from_slice(&blob).ok());
+        let mut earlier = stored.is_some();
+        if let Some(stored) = stored {
             self.tokens.set_offline(stored);
         }
         let keep = async {
@@ -166,6 +180,8 @@ impl Hub {
                 let _ = link.wait_for(|state| matches!(state, LinkState::Up(_))).await;
                 let pause = match offline::ask(&self.upstream).await {
                     Ok(found) => {
+                        earlier = true;
+                        self.unread_keys.store(None);
                         let found = self.tokens.set_offline(found);
                         let stored = serde_json::to_vec(&*found).unwrap_or_default();
                         if self.storage.blob(KEYS_BLOB).as_deref() != Some(&stored) {
@@ -174,7 +190,14 @@ impl Hub {
                         KEYS
                     }
                     Err(error) => {
-                        warn!(%error, "the cluster's keys cannot be read: without a link no token can be checked");
+                        let without = if earlier {
+                            "tokens are checked with those of before"
+                        } else {
+                            "no token can be checked"
+                        };
+                        warn!(%error, "the cluster's keys cannot be read: without a link {without}");
+                        self.unread_keys
+                            .store(Some(Arc::new(UnreadKeys { reason: error.to_string(), earlier })));
                         KEYS / 60
                     }
                 };

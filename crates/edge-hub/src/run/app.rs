@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use axum::Router;
 use daemon::{metrics::Metrics, ready::Readiness};
 use tokio::{
@@ -195,6 +195,7 @@ impl App {
         let reflector = Reflector::new(upstream.clone(), storage.clone(), meters.clone(), &restored);
         let hub = Hub {
             tokens: restored_tokens(&upstream, &storage),
+            unread_keys: ArcSwapOption::empty(),
             authorizer: restored_authorizer(&upstream, lifetimes, &storage, &meters),
             subscriptions: Subscriptions::new(
                 reflector,

@@ -6,6 +6,7 @@ use std::{
 };
 
 use crate::{
+    hub::UnreadKeys,
     identity::{IdentityState, IdentityView},
     node_metric::NodeMetricView,
     tunnel_roles::TunnelView,
@@ -22,6 +23,7 @@ pub(super) fn print(view: &HubView, out: &mut dyn Write) -> io::Result<()> {
         version,
         link,
         identity,
+        unread_keys,
         configuration,
         corrected_pods,
         idle_filters,
@@ -53,6 +55,7 @@ pub(super) fn print(view: &HubView, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "       {} sent, {} received", bytes(*sent_bytes), bytes(*received_bytes))?;
     print_servers(servers, *up, out)?;
     print_identity(identity, out)?;
+    unread_keys.as_ref().map_or(Ok(()), |view| print_unread_keys(view, out))?;
     configuration.as_ref().map_or(Ok(()), |view| configuration::print(view, out))?;
     if *corrected_pods > 0 {
         writeln!(
@@ -137,6 +140,12 @@ fn print_identity(view: &IdentityView, out: &mut dyn Write) -> io::Result<()> {
     let user = user.as_ref().map_or_else(String::new, |user| format!(" ({user})"));
     writeln!(out, "ident  {state}{user}{end}{next}")?;
     problem.as_ref().map_or(Ok(()), |problem| writeln!(out, "       {problem}"))
+}
+
+fn print_unread_keys(view: &UnreadKeys, out: &mut dyn Write) -> io::Result<()> {
+    let UnreadKeys { reason, earlier } = view;
+    let without = if *earlier { "are checked with those of before" } else { "cannot be checked" };
+    writeln!(out, "tokens {without} while there is no link: the cluster's keys cannot be read: {reason}")
 }
 
 fn print_tunnel(view: &TunnelView, out: &mut dyn Write) -> io::Result<()> {
@@ -340,6 +349,10 @@ mod tests {
                 renew_at: Some("2026-10-01T00:00:00Z".to_owned()),
                 problem: Some("denied".to_owned()),
             },
+            unread_keys: Some(UnreadKeys {
+                reason: "the API server answered 403 Forbidden".to_owned(),
+                earlier: false,
+            }),
             configuration: Some(ConfigurationView {
                 freshness: "any".to_owned(),
                 ..ConfigurationView::default()
@@ -390,6 +403,7 @@ mod tests {
             https://10.0.0.2:6443     connected for 61s\n       \
             https://api.example:6443  not tried yet\n\
             ident  certificate of the kubelet, or given (system:node:shop-1), until 2027-01-01T00:00:00Z, renewed from 2026-10-01T00:00:00Z\n       denied\n\
+            tokens cannot be checked while there is no link: the cluster's keys cannot be read: the API server answered 403 Forbidden\n\
             config shared: nothing\n       passed through: nothing\n       freshness: any\n\
             pods   2 of this node are shown where the kubelet says: the API server does not know it yet\n\
             filter masterservice, serviceenvupdater do nothing: the HTTPS proxy is off\n\

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::configuration::ConfigurationView;
 use crate::{
     cloud_config,
-    hub::Hub,
+    hub::{Hub, UnreadKeys},
     identity::IdentityView,
     node_metric::NodeMetricView,
     subscriptions::{Owner, Progress, Subscription},
@@ -26,6 +26,9 @@ pub struct HubView {
     /// Who the hub is to the API server.
     #[serde(default)]
     pub identity: IdentityView,
+    /// Why the cluster's keys cannot be read, while that is so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unread_keys: Option<UnreadKeys>,
     /// What is shared, and by which configuration; `None`: the hub does not say.
     #[serde(default)]
     pub configuration: Option<ConfigurationView>,
@@ -192,6 +195,7 @@ impl HubView {
                 servers: hub.upstream.servers().into_iter().map(ServerView::from).collect(),
             },
             identity: hub.identity.view(),
+            unread_keys: hub.unread_keys.load().as_deref().cloned(),
             configuration: Some(ConfigurationView::of(hub)),
             corrected_pods: hub.filters.view().local_pods.pods.len(),
             idle_filters: hub.filters.idle().map(|(names, reason)| IdleFilters {

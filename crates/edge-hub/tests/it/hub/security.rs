@@ -435,6 +435,30 @@ async fn keys_are_known(site: &Site) {
     .await;
 }
 
+async fn unread_keys(site: &Site) -> Value {
+    get(&site.admin(), "/v1/status").await.map(|(_, status)| status["unreadKeys"].clone()).unwrap_or_default()
+}
+
+/// With the link up nothing else would say it, and without one it is too late.
+#[tokio::test]
+async fn that_the_cluster_s_keys_cannot_be_read_is_told_until_they_were() {
+    let (mut site, issuer) = (Site::new().await, Issuer::new());
+    site.start_inside(|_| ()).await;
+    let expected = json!({ "reason": "the API server answered 404 Not Found", "earlier": false });
+    site.until("it is told", async || unread_keys(&site).await == expected).await;
+    site.stop().await;
+    issuer.publish(&site);
+    site.start_inside(|_| ()).await;
+    site.linked().await;
+    keys_are_known(&site).await;
+    assert_eq!(unread_keys(&site).await, Value::Null);
+    site.stop().await;
+    site.server.fail("/openid/", 403);
+    site.start_inside(|_| ()).await;
+    let expected = json!({ "reason": "the API server answered 403 Forbidden", "earlier": true });
+    site.until("it is told, and that there are some", async || unread_keys(&site).await == expected).await;
+}
+
 /// Whoever shows ever new ones waits behind himself, and no longer than others wait for him.
 #[tokio::test]
 async fn a_flood_of_what_nobody_issued_delays_no_token_of_the_cluster() {
