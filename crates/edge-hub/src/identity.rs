@@ -22,11 +22,12 @@ mod serving;
 mod shown;
 mod signing_request;
 mod token;
+mod unusable;
 mod view;
 
 use std::{path::PathBuf, time::Duration};
 
-use tls::pem_file::PemFileError;
+use tls::pem_file;
 use tokio_util::sync::CancellationToken;
 
 pub use self::keep::Keeper;
@@ -35,6 +36,7 @@ pub use self::pin::{CaPin, CaPinError};
 pub use self::serving::{Serving, ServingCertificates};
 pub use self::shown::{Shown, ShownPem};
 pub use self::token::{BootstrapToken, TokenError};
+pub use self::unusable::{AUTHORITIES, KUBELETS, UnusableFile};
 pub use self::view::{IdentityState, IdentityView, Report};
 use self::{files::Files, plan::Start, purpose::Purpose};
 use crate::upstream::{Endpoint, TlsMaterial, TlsMaterialError};
@@ -89,12 +91,6 @@ pub enum IdentityError {
     Ended,
 }
 
-impl From<PemFileError> for IdentityError {
-    fn from(error: PemFileError) -> Self {
-        Self::Material(error.into())
-    }
-}
-
 /// An identity that was opened: files are read, and the authority is known.
 #[derive(Debug)]
 pub struct Identity {
@@ -106,13 +102,25 @@ pub struct Identity {
 
 impl IdentityConfig {
     /// Checks what can be checked without the network: files that must be there.
-    pub fn check(&self) -> Result<(), IdentityError> {
-        if self.pins.is_empty() {
-            tls::pem_file::roots(&self.ca)?;
-            if self.kind == IdentityKind::Kubelet {
-                TlsMaterial::read(&self.ca, &self.given.0, &self.given.1)?;
-            }
+    pub fn check(&self) -> Result<(), UnusableFile> {
+        if !self.pins.is_empty() {
+            return Ok(());
         }
+        pem_file::roots(&self.ca).map_err(|error| UnusableFile::new("--ca-file", &self.ca, error))?;
+        if self.kind == IdentityKind::Own {
+            return Ok(());
+        }
+        let (certificate, key) = &self.given;
+        pem_file::certificates(certificate)
+            .map_err(|error| UnusableFile::new("--client-cert-file", certificate, error))?;
+        let of_key = if key == certificate {
+            "--client-key-file, without which the key is in the file of --client-cert-file"
+        } else {
+            "--client-key-file"
+        };
+        pem_file::key(key).map_err(|error| UnusableFile::new(of_key, key, error))?;
+        TlsMaterial::read(&self.ca, certificate, key)
+            .map_err(|error| UnusableFile::new("--client-cert-file", certificate, error))?;
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, net::IpAddr, ops::RangeInclusive, path::PathBuf
 use kube_wire::names::{label_value_errors, subdomain_errors};
 
 use crate::{
-    identity::{CaPin, IdentityKind},
+    identity::{AUTHORITIES, CaPin, IdentityKind, KUBELETS},
     node_metric::NodeMetricArgs,
     offline::discover::OpenApi,
     tunnel_roles::TunnelArgs,
@@ -63,7 +63,7 @@ pub struct IdentityArgs {
     #[arg(
         long,
         value_name = "FILE",
-        default_value = "/etc/kubernetes/pki/ca.crt",
+        default_value = AUTHORITIES,
         conflicts_with = "ca_cert_hash"
     )]
     pub ca_file: PathBuf,
@@ -74,7 +74,7 @@ pub struct IdentityArgs {
     pub ca_cert_hash: Vec<CaPin>,
 
     /// Client certificate (PEM): the kubelet's own by default. With --identity=own it is asked with for the first one, if it is there.
-    #[arg(long, value_name = "FILE", default_value = "/var/lib/kubelet/pki/kubelet-client-current.pem")]
+    #[arg(long, value_name = "FILE", default_value = KUBELETS)]
     pub client_cert_file: PathBuf,
 
     /// Key of the client certificate (PEM); if not given, it is in the same file.

@@ -16,7 +16,7 @@ use crate::{
     cloud_config::{self, FileError, Layer, follow::Start},
     filters::{FilterName, Rules, UnknownFilter, View},
     freshness::{Policy, UnknownPolicy},
-    identity::{IdentityConfig, IdentityError, IdentityKind},
+    identity::{IdentityConfig, IdentityKind, UnusableFile},
     listen::seats,
     node_metric::NodeMetricConfig,
     offline::discover::OpenApi,
@@ -158,8 +158,8 @@ pub enum ConfigError {
     #[error("--disabled-resource-filters: {0}")]
     Filter(#[from] UnknownFilter),
     /// Certificates cannot be read.
-    #[error("--ca-file, --client-cert-file, --client-key-file: {0}")]
-    Identity(#[from] IdentityError),
+    #[error(transparent)]
+    Identity(#[from] UnusableFile),
     /// Nobody would ask for anything with the token.
     #[error(
         "--bootstrap-token-file is of no use with --identity=kubelet, which asks for no certificate: give --identity=own with it, or leave it out"
@@ -421,6 +421,15 @@ mod tests {
                 None => assert_eq!(said, "", "{options}"),
             }
         }
+    }
+
+    #[test]
+    fn the_one_option_is_named_whose_file_cannot_be_read() {
+        let words = ["run", "--node-name", "a", "--server-addr", "https://a:1", "--ca-file", "/nope"];
+        let words = std::iter::once("edge-hub").chain(words);
+        let Command::Run(run) = Args::try_parse_from(words).unwrap().command else { unreachable!() };
+        let said = Config::try_from(*run).err().map_or_else(String::new, |error| error.to_string());
+        assert!(said.starts_with("--ca-file: cannot read /nope: No such file"), "{said}");
     }
 
     #[test]
