@@ -13,7 +13,7 @@ use watch_cache::Page;
 use super::{Asked, Wanted};
 
 /// What is said to who would rather have had a table.
-const NO_COLUMNS: &str = "299 edge-hub \"no link to the API server, which makes the columns: without it they are known of what was shown in this form before and has not changed since\"";
+const NO_COLUMNS: &str = "299 edge-hub \"no link to the API server: only names and ages are known in this form; -o yaml or -o name shows all that is held\"";
 
 /// Whether the client would rather have a table, and in which version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
