@@ -24,7 +24,7 @@ use kube_wire::{names::label_errors, resource::GroupVersionResource};
 
 pub use self::config_map::{leader_hub, problems_of_yurt_hub_cfg, yurt_hub_cfg};
 pub use self::file::{FileError, read};
-pub use self::resolve::{in_vain, private, rules};
+pub use self::resolve::{in_vain, left_out, private, rules};
 use crate::{
     filters::FilterName, freshness::Policy, offline::discover::OpenApi, tunnel_roles::DestinationRule,
 };

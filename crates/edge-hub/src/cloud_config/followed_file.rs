@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use tokio::time::sleep;
 
-use super::{Layer, in_vain, places::Place, read};
+use super::{Layer, in_vain, left_out, places::Place, read};
 use crate::{run::Sharing, tunnel_roles::DestinationRule};
 
 /// How often the file is looked at.
@@ -53,9 +53,11 @@ impl FollowedFile {
     /// The file as it is shown where a ConfigMap, if one is named, says what is shared, and with all others this follows from it.
     pub(super) fn shown(&mut self, said_by: Option<&str>, sharing: &Sharing) -> Option<Place> {
         self.tell(sharing);
-        let said_by = said_by.filter(|_| self.layer.pooled.is_some());
-        let more = said_by.map(|name| {
-            format!("{POOL_SCOPE_RESOURCES}: {name} says what is shared, and counts before the file")
+        let more = self.layer.pooled.as_ref().and_then(|pooled| match said_by {
+            Some(name) => Some(format!(
+                "{POOL_SCOPE_RESOURCES}: {name} says what is shared, and counts before the file"
+            )),
+            None => left_out(pooled, sharing, POOL_SCOPE_RESOURCES),
         });
         self.place.as_ref().map(|place| place.with(more))
     }
@@ -85,4 +87,27 @@ impl FollowedFile {
 
 fn tunnel(layer: &Layer) -> (bool, Vec<DestinationRule>) {
     (layer.tunnel, layer.tunnel_destinations.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_file_leaves_out_is_told_while_the_file_says_what_is_shared() {
+        let nodes = super::super::resource("/v1/nodes").unwrap();
+        let layer = Layer { pooled: Some([nodes].into()), ..Layer::default() };
+        let sharing = Sharing::resolve(&Layer::default(), &layer, &Layer::default());
+        let mut file = FollowedFile::new(Some(("f".into(), layer)));
+        for (said_by, expected) in [
+            (
+                None,
+                "not shared: /v1/services, discovery.k8s.io/v1/endpointslices: the list replaces the default",
+            ),
+            (Some("leader-hub-a"), "leader-hub-a says what is shared, and counts before the file"),
+        ] {
+            let problems = file.shown(said_by, &sharing).unwrap().problems;
+            assert!(problems.len() == 1 && problems[0].contains(expected), "{problems:?}");
+        }
+    }
 }

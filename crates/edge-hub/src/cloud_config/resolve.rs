@@ -23,6 +23,17 @@ pub fn in_vain(pooled: &BTreeSet<GroupVersionResource>, sharing: &Sharing, key: 
     pooled.iter().filter_map(problem).collect()
 }
 
+/// What there is to say of a list in force that replaces what is shared by default, and leaves some of that out that nobody else adds. One that is empty
+/// means it.
+pub fn left_out(pooled: &BTreeSet<GroupVersionResource>, sharing: &Sharing, key: &str) -> Option<String> {
+    let standard = Sharing::standard().pooled;
+    let unshared = standard.iter().filter(|resource| sharing.keeps(resource) && !sharing.pools(resource));
+    let unshared: Vec<String> = unshared.map(ToString::to_string).collect();
+    (!pooled.is_empty() && !unshared.is_empty()).then(|| {
+        format!("{key}: not shared: {}: the list replaces the default; name them too", unshared.join(", "))
+    })
+}
+
 impl Sharing {
     /// What is shared, from all that is said; who counts before whom is said at [`super`].
     pub fn resolve(flags: &Layer, file: &Layer, cloud: &Layer) -> Self {
@@ -111,6 +122,31 @@ mod tests {
                 set(expected),
                 "{flags:?} {file:?} {cloud:?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_list_that_replaces_the_default_is_told_what_it_leaves_out() {
+        let (services, slices) = ("/v1/services", "discovery.k8s.io/v1/endpointslices");
+        let none = Layer::default();
+        let passing = Layer { passed_through: set(&[services]), ..Layer::default() };
+        let cases: [(&[&str], &Layer, &[&str]); 7] = [
+            (&["/v1/nodes"], &none, &[services, slices]),
+            (&["/v1/nodes", services], &none, &[slices]),
+            (&["/v1/nodes", services, slices], &none, &[]),
+            (&[], &none, &[]),
+            (&["/v1/nodes"], &pooled(&[slices]), &[services]),
+            (&["/v1/nodes"], &pooled(&[services, slices]), &[]),
+            (&["/v1/nodes"], &passing, &[slices]),
+        ];
+        for (list, flags, expected) in cases {
+            let sharing = Sharing::resolve(flags, &pooled(list), &none);
+            let said = left_out(&set(list), &sharing, "key");
+            let told = format!(
+                "key: not shared: {}: the list replaces the default; name them too",
+                expected.join(", ")
+            );
+            assert_eq!(said, (!expected.is_empty()).then_some(told), "{list:?} {flags:?}");
         }
     }
 
