@@ -1,5 +1,6 @@
 //! What a request is about, by method and URL: the API server's own rules (`RequestInfoFactory`). It does not know which resources
-//! exist.
+//! exist. In one thing it is stricter: a path with an empty part (slashes at its end make none), `.` or `..` is no resource here, though those rules
+//! read it as one. No route of the API server leads there.
 
 use http::{Method, Uri};
 
@@ -83,9 +84,9 @@ impl RequestInfo {
 }
 
 fn resource(method: &Method, path: &str, query: &str) -> Option<(Verb, ResourcePath)> {
-    let path = path.trim_matches('/');
-    let parts: Vec<_> = path.split('/').collect();
-    let (group, version, mut parts) = match &parts[..] {
+    let path = path.strip_prefix('/').unwrap_or(path).trim_end_matches('/');
+    let all: Vec<_> = path.split('/').collect();
+    let (group, version, mut parts) = match &all[..] {
         ["api", version, rest @ ..] if !rest.is_empty() => ("", *version, rest),
         ["apis", group, version, rest @ ..] if !rest.is_empty() => (*group, *version, rest),
         _ => return None,
@@ -113,6 +114,11 @@ fn resource(method: &Method, path: &str, query: &str) -> Option<(Verb, ResourceP
         if !rest.is_empty() && !matches!(rest[0], "status" | "finalize") {
             parts = rest;
         }
+    }
+    // What is behind these is not the API server's own: the path of what is proxied.
+    let named = all.len() - parts.len() + if is_proxy { 2 } else { 3 };
+    if all.iter().take(named).any(|part| matches!(*part, "" | "." | "..")) {
+        return None;
     }
     let resource = parts.first().copied().unwrap_or_default();
     let subresource = parts.get(2).copied().filter(|_| !is_proxy).unwrap_or_default();

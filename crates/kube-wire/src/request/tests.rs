@@ -67,6 +67,21 @@ fn requests_are_read_as_the_api_server_reads_them() {
         ("POST", "/healthz", "Other /healthz"),
         ("GET", "/foo/v1/pods", "Get /foo/v1/pods"),
         ("GET", "/api/v1/watch", "Get /api/v1/watch"),
+        ("GET", "/api/v1/pods//", "List /v1/pods - - -"),
+        ("GET", "//api/v1/pods", "Get //api/v1/pods"),
+        ("DELETE", "/api//v1/pods", "Other /api//v1/pods"),
+        ("GET", "/api/v1//pods", "Get /api/v1//pods"),
+        ("GET", "/apis//v1/pods", "Get /apis//v1/pods"),
+        ("GET", "/api/v1/namespaces//pods", "Get /api/v1/namespaces//pods"),
+        ("GET", "/api/v1/namespaces/a//pods", "Get /api/v1/namespaces/a//pods"),
+        ("GET", "/api/v1/namespaces/a/pods//status", "Get /api/v1/namespaces/a/pods//status"),
+        ("GET", "/api/v1/watch//pods", "Get /api/v1/watch//pods"),
+        ("GET", "/api/v1/./pods", "Get /api/v1/./pods"),
+        ("GET", "/api/v1/namespaces/a/../pods", "Get /api/v1/namespaces/a/../pods"),
+        ("GET", "/api/v1/%2e%2e/pods", "Get /api/v1/../pods"),
+        ("GET", "/api/v1/namespaces/a/pods/..", "Get /api/v1/namespaces/a/pods/.."),
+        ("GET", "/api/v1/namespaces/a/pods/foo/proxy//x/../y", "Get /v1/pods a foo proxy"),
+        ("GET", "/api/v1/proxy/nodes/n//x/..", "Other /v1/nodes - n -"),
     ] {
         assert_eq!(told(method, url), expected, "{method} {url}");
     }

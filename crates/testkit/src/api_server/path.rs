@@ -12,9 +12,12 @@ pub(crate) struct ObjectPath {
 }
 
 impl ObjectPath {
-    /// Reads `/api/v1/…` and `/apis/group/version/…`; nothing if it is not so long.
+    /// Reads `/api/v1/…` and `/apis/group/version/…`; nothing if it is not so long, or a part of it is empty or dots.
     pub(crate) fn parse(path: &str) -> Option<Self> {
-        let parts: Vec<_> = path.split('/').filter(|part| !part.is_empty()).collect();
+        let parts: Vec<_> = path.strip_prefix('/')?.trim_end_matches('/').split('/').collect();
+        if parts.iter().any(|part| matches!(*part, "" | "." | "..")) {
+            return None;
+        }
         let (group, version, rest) = match parts.as_slice() {
             ["api", version, rest @ ..] => ("", *version, rest),
             ["apis", group, version, rest @ ..] => (*group, *version, rest),
@@ -70,7 +73,11 @@ mod tests {
         for (path, expected) in table {
             assert_eq!(read(path).as_deref(), Some(expected), "{path}");
         }
-        assert_eq!(read("/api/v1"), None);
-        assert_eq!(read("/version"), None);
+        assert_eq!(read("/api/v1/pods//").as_deref(), Some("pods v1   "));
+        for path in
+            ["/", "/api/v1", "/version", "//api/v1/pods", "/api/v1//pods", "/api/v1/namespaces/a/../pods"]
+        {
+            assert_eq!(read(path), None, "{path}");
+        }
     }
 }

@@ -39,3 +39,33 @@ async fn what_is_looked_for_in_the_wrong_place_is_not_there_with_a_link_and_with
     let (_, list) = get(&site.plain(), &format!("{SERVICES}?resourceVersion=0")).await.unwrap();
     assert_eq!(names(&list), ["s"]);
 }
+
+#[tokio::test]
+async fn a_path_with_an_empty_part_or_dots_is_handed_on_as_it_came() {
+    let site = Site::started().await;
+    let cluster = site.server.cluster().clone();
+    cluster.create("services", service("a", "s", 1)).unwrap();
+    site.caught_up(SERVICES, &["s"]).await;
+    let paths = [
+        "//api/v1/services",
+        "/api//v1/services",
+        "/api/v1//services",
+        "/api/v1/namespaces//services",
+        "/api/v1/namespaces/a//services/s",
+        "/api/v1/./services",
+        "/api/v1/namespaces/b/../services",
+    ];
+    for path in paths {
+        assert_eq!(get(&site.plain(), &format!("{path}?resourceVersion=0")).await.unwrap().0, 404, "{path}");
+        let asked = site.server.log().totals(|record| record.path == path).requests;
+        assert_eq!(asked, 1, "{path}");
+    }
+    let at_its_end = format!("{SERVICES}//?resourceVersion=0");
+    assert_eq!(names(&get(&site.plain(), &at_its_end).await.unwrap().1), ["s"]);
+    site.server.cut();
+    site.offline().await;
+    for path in paths {
+        assert_eq!(get(&site.plain(), &format!("{path}?resourceVersion=0")).await.unwrap().0, 503, "{path}");
+    }
+    assert_eq!(names(&get(&site.plain(), &at_its_end).await.unwrap().1), ["s"]);
+}
