@@ -44,7 +44,7 @@ use self::{
     filtered::reader,
     form::{Rather, representation},
     of_the_node::of_the_node,
-    wanted::{Wanted, is_unknown_field},
+    wanted::{Wanted, is_unknown_field, sharded},
 };
 use crate::{
     authenticate::{Caller, tokens::TokenError},
@@ -127,7 +127,7 @@ pub async fn read(
     let query = request.uri.query().unwrap_or_default();
     let wanted = match Wanted::of(hub, caller, verb, path, query).await {
         Ok(wanted) if !wanted.is_sharded() => wanted,
-        Ok(_) => return refuse(Status::bad_request("edge-hub: shardSelector needs the API server")),
+        Ok(_) => return refuse(sharded(up)),
         Err(status) if !up && is_unknown_field(path, &status) => {
             return refuse(Status::service_unavailable(format!(
                 "edge-hub: no link to the API server, which alone knows the selectable fields of a custom resource: {}",

@@ -156,6 +156,18 @@ pub(super) fn is_unknown_field(path: &ResourcePath, status: &Status) -> bool {
     !transcode::knows(&path.resource) && status.message.starts_with("field label not supported")
 }
 
+/// The refusal of a request with a selector of shards, which the API server alone understands: nothing is wrong with it while that cannot be asked. With a
+/// link only who cannot be handed on is told so.
+pub(super) fn sharded(up: bool) -> Status {
+    if up {
+        Status::bad_request("edge-hub: shardSelector needs the API server")
+    } else {
+        Status::service_unavailable(
+            "edge-hub: no link to the API server, which alone understands a shardSelector",
+        )
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use http::{Method, Uri};

@@ -80,6 +80,19 @@ async fn an_error_is_said_in_the_encoding_in_which_the_api_server_says_it() {
 }
 
 #[tokio::test]
+async fn nothing_is_wrong_with_a_selector_of_shards_while_nobody_understands_it() {
+    let site = Site::started().await;
+    site.server.cluster().create("services", service("a", "odd", 1)).unwrap();
+    site.caught_up(SERVICES, &["odd"]).await;
+    site.server.cut();
+    site.offline().await;
+    let (status, said) =
+        get(&site.plain(), &format!("{SERVICES}?resourceVersion=0&shardSelector=x")).await.unwrap();
+    assert_eq!((status, said["reason"].as_str()), (503, Some("ServiceUnavailable")), "{said}");
+    assert!(said["message"].as_str().unwrap().contains("shardSelector"), "{said}");
+}
+
+#[tokio::test]
 async fn of_one_object_nothing_is_asked_but_its_version() {
     let site = Site::started().await;
     site.server.cluster().create("services", service("a", "odd", 1)).unwrap();
