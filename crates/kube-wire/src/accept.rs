@@ -71,8 +71,29 @@ pub enum Answer {
     Watch,
 }
 
+/// What the API server's routes of built-in resources give, and how many of these those of one object.
+const ROUTED: &[&str] = &[
+    "application/json",
+    "application/yaml",
+    "application/vnd.kubernetes.protobuf",
+    "application/json;stream=watch",
+    "application/vnd.kubernetes.protobuf;stream=watch",
+];
+const ROUTED_OF_ONE: usize = 3;
+
 const META_VERSION: &str = "meta.k8s.io/v1";
 const META_VERSION_BETA: &str = "meta.k8s.io/v1beta1";
+
+/// Whether a request finds its route, which for built-in resources the API server asks before it negotiates: a clause has to name one of the
+/// media types, or `*/*`. `application/*` and `*` are understood by whoever negotiates, and find no route. Status 406 then.
+pub fn check_route(header: &str, answer: Answer) -> Result<(), Status> {
+    let given = if answer == Answer::Object { &ROUTED[..ROUTED_OF_ONE] } else { ROUTED };
+    let is_given = |clause: &str| {
+        let media = clause.split(';').next().unwrap_or_default().trim_matches(' ');
+        media == "*/*" || given.contains(&media)
+    };
+    if header.is_empty() || header.split(',').any(is_given) { Ok(()) } else { Err(Status::no_route(given)) }
+}
 
 /// The representation that the client likes best of the media types `offered`, the first of which is for clients that say nothing.
 /// Status 406 if it accepts none.
@@ -235,7 +256,7 @@ impl<'a> Clause<'a> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Answer, As, MediaType, negotiate, negotiate_error};
+    use super::{Answer, As, MediaType, check_route, negotiate, negotiate_error};
 
     const ALL: [MediaType; 3] = [MediaType::Json, MediaType::Yaml, MediaType::Protobuf];
 
@@ -311,6 +332,40 @@ mod tests {
     }
 
     #[test]
+    fn a_route_is_found_by_a_media_type_and_not_by_half_of_one() {
+        for (header, expected) in [
+            ("", true),
+            ("*/*", true),
+            ("application/json", true),
+            ("application/yaml", true),
+            ("application/vnd.kubernetes.protobuf;stream=watch", true),
+            ("application/json;as=Table;v=v1;g=meta.k8s.io", true),
+            ("application/json;as=Widget", true),
+            (" application/json ;q=0", true),
+            ("text/html, */*; q=.2", true),
+            ("application/*, application/yaml;q=0.1", true),
+            ("application/*", false),
+            ("*", false),
+            ("*;q=1, application/*", false),
+            ("text/html", false),
+            ("Application/JSON", false),
+            (",", false),
+        ] {
+            for answer in [Answer::Object, Answer::List, Answer::Watch] {
+                let found = check_route(header, answer);
+                assert_eq!(
+                    found.as_ref().map_err(|status| status.code),
+                    if expected { Ok(&()) } else { Err(406) },
+                    "{header:?}"
+                );
+            }
+        }
+        let told = |answer| check_route("text/plain", answer).unwrap_err().message;
+        assert!(told(Answer::Object).ends_with("application/yaml, application/vnd.kubernetes.protobuf"));
+        assert_eq!(told(Answer::List), told(Answer::Watch));
+    }
+
+    #[test]
     fn not_every_representation_fits_every_answer() {
         let of = |kind| negotiate(&format!("application/json;as={kind};g=meta.k8s.io;v=v1"), &ALL).unwrap();
         for (representation, answer, fits) in [
@@ -330,6 +385,7 @@ mod tests {
         fn arbitrary_headers_are_read_or_refused(header: String, likely in "[a*/;,=q.0 ]{0,30}") {
             let _ = (negotiate(&header, &ALL), negotiate(&likely, &ALL));
             let _ = (negotiate_error(&header, &ALL), negotiate_error(&likely, &ALL));
+            let _ = (check_route(&header, Answer::List), check_route(&likely, Answer::Object));
         }
     }
 }

@@ -145,6 +145,15 @@ pub(crate) fn is_watch(query: &str) -> bool {
     flag(query, "watch").unwrap_or_default()
 }
 
+/// Refuses a GET of one object that wants it exported, as the API server did before 1.21. A list never was, and has no such option.
+pub fn check_export(query: &str) -> Result<(), Status> {
+    if flag(query, "export").unwrap_or_default() {
+        let words = "the export parameter, deprecated since v1.14, is no longer supported";
+        return Err(Status::bad_request(words));
+    }
+    Ok(())
+}
+
 /// The one name that the field selector of a valid query requires: the request is about that object alone.
 pub(crate) fn named_object(query: &str) -> Option<Box<str>> {
     let options = Options::parse(query).ok()?;

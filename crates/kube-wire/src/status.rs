@@ -162,6 +162,13 @@ impl Status {
         Self::failure(406, "NotAcceptable", format!("only the following media types are accepted: {offered}"))
     }
 
+    /// 406: the path has routes, and they give these media types only.
+    pub fn no_route(given: &[&str]) -> Self {
+        let given = given.join(", ");
+        let message = format!("406: Not Acceptable\n\nAvailable representations: {given}");
+        Self { details: Some(Box::default()), ..Self::failure(406, "NotAcceptable", message) }
+    }
+
     /// 406 in other words: the representation does not fit what was asked for.
     pub fn not_representable(message: impl Into<String>) -> Self {
         Self::failure(406, "NotAcceptable", message)

@@ -3,7 +3,7 @@
 use axum::body::Body;
 use http::{HeaderValue, Response, header, request::Parts};
 use kube_wire::{
-    accept::{Answer, As, MediaType, Representation, negotiate},
+    accept::{Answer, As, MediaType, Representation, check_route, negotiate},
     resource::GroupVersionResource,
     status::Status,
     transcode,
@@ -35,14 +35,18 @@ pub(super) fn representation(
 ) -> Result<Option<(Representation, Rather)>, Status> {
     let accept =
         request.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let offered: &[MediaType] =
-        if transcode::knows(resource) { &[MediaType::Json, MediaType::Protobuf] } else { &[MediaType::Json] };
-    let mut representation = negotiate(accept, offered)?;
     let (kind, pretty) = match wanted {
         Wanted::List(_) => (Answer::List, true),
         Wanted::Watch(_) => (Answer::Watch, false),
         Wanted::Get => (Answer::Object, true),
     };
+    let offered: &[MediaType] = if transcode::knows(resource) {
+        check_route(accept, kind)?;
+        &[MediaType::Json, MediaType::Protobuf]
+    } else {
+        &[MediaType::Json]
+    };
+    let mut representation = negotiate(accept, offered)?;
     let mut table = Rather::Objects;
     if representation.as_ == As::Table {
         if up {

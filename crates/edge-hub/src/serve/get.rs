@@ -5,7 +5,13 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use http::{HeaderValue, Response};
-use kube_wire::{list_options::ListRead, request::ResourcePath, resource::ObjectKey, status::Status};
+use kube_wire::{
+    list_options::{ListRead, check_export},
+    request::ResourcePath,
+    resource::ObjectKey,
+    status::Status,
+    transcode,
+};
 use watch_cache::{Page, Scope};
 
 use super::{Asked, Read, beyond, counted::counted, doubted, reached};
@@ -39,7 +45,9 @@ pub(super) async fn answer(asked: &Asked<'_>, path: &ResourcePath, query: &str) 
         None => found().filter(whole).or_else(narrower),
     };
     let Some(subscription) = subscription else { return Ok(Read::HandOn) };
-    let read = match ListRead::of_object(query) {
+    // Whether a custom resource is exported only its own API server knows, which is asked while there is a link.
+    let plain = if up || transcode::knows(&path.resource) { check_export(query) } else { Ok(()) };
+    let read = match plain.and_then(|()| ListRead::of_object(query)) {
         Ok(read) => read,
         Err(_) if up => return Ok(Read::HandOn),
         Err(status) => return Err(Box::new(status)),

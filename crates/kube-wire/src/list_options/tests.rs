@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::{ListRead, ListRequest, WatchRequest, WatchStart};
+use super::{ListRead, ListRequest, WatchRequest, WatchStart, check_export};
 use crate::{
     continue_token, resource::GroupVersionResource, resource_version::ResourceVersion,
     selectable_field::SelectableFields, status::Status,
@@ -18,6 +18,29 @@ fn version(number: u64) -> ResourceVersion {
 
 fn list(query: &str) -> Result<ListRequest, Status> {
     ListRequest::parse(query, &services())
+}
+
+#[test]
+fn nothing_is_exported() {
+    for (query, expected) in [
+        ("", true),
+        ("export=false", true),
+        ("export=FALSE", true),
+        ("export=0", true),
+        ("export=0&export=1", true),
+        ("exact=true", true),
+        ("export", false),
+        ("export=", false),
+        ("export=true", false),
+        ("export=1", false),
+        ("export=no", false),
+        ("exact=true&%65xport=t", false),
+    ] {
+        assert_eq!(check_export(query).is_ok(), expected, "{query:?}");
+    }
+    let refused = check_export("export=true").unwrap_err();
+    let words = "the export parameter, deprecated since v1.14, is no longer supported";
+    assert_eq!((refused.code, &*refused.reason, &*refused.message), (400, "BadRequest", words));
 }
 
 #[test]

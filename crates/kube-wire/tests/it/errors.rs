@@ -1,6 +1,7 @@
 //! Every refusal, byte for byte.
 
 use kube_wire::{
+    accept::{Answer, check_route},
     continue_token,
     frame::{self, read::WatchEvent},
     list_options::{ListRead, ListRequest, WatchRequest},
@@ -126,6 +127,22 @@ fn states_that_cannot_be_shown_are_refused_as_by_the_api_server() {
     check("error-continue-expired", &Status::continue_expired(status.metadata.continue_token));
     let types = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
     check("error-not-acceptable-custom-protobuf", &Status::not_acceptable(&types));
+}
+
+#[test]
+fn who_finds_no_route_is_told_as_by_the_api_server() {
+    // Indented there, as nobody knows in what form it would be read.
+    for (name, answer) in
+        [("error-not-acceptable-list", Answer::List), ("error-not-acceptable-watch", Answer::Watch)]
+    {
+        let golden = golden(name);
+        let status = check_route("text/plain", answer).unwrap_err();
+        assert_eq!(
+            (status.code, Some(&status)),
+            (golden.code, Status::from_json(&golden.body).as_ref()),
+            "{name}"
+        );
+    }
 }
 
 #[test]

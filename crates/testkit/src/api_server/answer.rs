@@ -20,7 +20,7 @@ use super::discovery;
 use super::kind::Kind;
 use super::list::{Scope, list};
 use super::log::Entry;
-use super::options::{Options, deadline, flag, parameter};
+use super::options::{Options, deadline, export, flag, parameter};
 use super::path::ObjectPath;
 use super::represent::{Form, Shape};
 use super::status::{Answer, Status};
@@ -158,7 +158,7 @@ async fn reply(server: &Arc<Server>, question: &Question, entry: &Entry) -> Repl
     if !kind.namespaced && path.namespace.is_some() {
         return Reply::error(&Status::no_such_resource(), Form::JSON);
     }
-    let form = match Form::negotiate(question.header(ACCEPT), &kind.id()) {
+    let form = match Form::negotiate(question.header(ACCEPT), &kind, path.name.is_some()) {
         Ok(form) => form,
         Err(status) => return Reply::error(&status, Form::of_error(question.header(ACCEPT))),
     };
@@ -342,6 +342,7 @@ async fn object(
 }
 
 async fn get(server: &Server, question: &Question, kind: &Kind, key: &str) -> Answer<Arc<Stored>> {
+    export(&question.query)?;
     let options = Options {
         rv: parameter(&question.query, "resourceVersion").unwrap_or_default(),
         ..Options::parse("", false, kind)?

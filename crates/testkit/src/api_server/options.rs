@@ -46,6 +46,15 @@ pub(crate) fn deadline(query: &str, verb: &str) -> Answer<()> {
     Err(Status::bad_request(&format!("{words} {text:?}")))
 }
 
+/// What the API server says of `export`, which a get had once and a list has not.
+pub(crate) fn export(query: &str) -> Answer<()> {
+    if flag(query, "export") == Some(true) {
+        let words = "the export parameter, deprecated since v1.14, is no longer supported";
+        return Err(Status::bad_request(words));
+    }
+    Ok(())
+}
+
 /// Options of a list or a watch, valid in themselves.
 #[derive(Debug)]
 pub(crate) struct Options {

@@ -28,26 +28,33 @@ pub(crate) struct Form {
 const META: &str = "meta.k8s.io/v1";
 
 const ACCEPTED: &str = "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf";
+const ROUTED: [&str; 4] =
+    ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf", "*/*"];
+const AVAILABLE_OF_ONE: &str = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf";
 const AVAILABLE: &str = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf, application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
 
 impl Form {
     /// JSON of whole objects.
     pub(crate) const JSON: Self = Self { protobuf: false, shape: Shape::Whole };
 
-    /// The first form of `accept` that can be made.
-    pub(crate) fn negotiate(accept: &str, id: &str) -> Answer<Self> {
+    /// The first form of `accept` that can be made; `one`: of one object, which has no streams.
+    pub(crate) fn negotiate(accept: &str, kind: &Kind, one: bool) -> Answer<Self> {
         if accept.trim().is_empty() {
             return Ok(Self::JSON);
         }
-        let mut known = false;
+        // Built-in kinds have routes, which are found by whole media types only (go-restful, `matchesAccept`).
+        let routed = |clause: &str| ROUTED.contains(&clause.split(';').next().unwrap_or_default().trim());
+        if kind.typed && !accept.split(',').any(routed) {
+            return Err(Status::no_route(if one { AVAILABLE_OF_ONE } else { AVAILABLE }));
+        }
+        let id = kind.id();
         for clause in accept.split(',') {
             let mut parts = clause.split(';').map(str::trim);
             let media = parts.next().unwrap_or_default();
             let protobuf = media == "application/vnd.kubernetes.protobuf";
-            if !protobuf && !["application/json", "application/*", "*/*"].contains(&media) {
+            if !protobuf && !["application/json", "application/*", "*/*", "*"].contains(&media) {
                 continue;
             }
-            known = true;
             let mut parameters = (None, None, None);
             for (name, value) in parts.filter_map(|part| part.split_once('=')) {
                 match name {
@@ -66,12 +73,14 @@ impl Form {
                 Some(_) => continue,
             };
             // Metadata is there in protobuf of every kind, tables of none.
-            if protobuf && (shape == Shape::Table || shape == Shape::Whole && !RESOURCES.contains(&id)) {
+            if protobuf
+                && (shape == Shape::Table || shape == Shape::Whole && !RESOURCES.contains(&id.as_str()))
+            {
                 continue;
             }
             return Ok(Self { protobuf, shape });
         }
-        Err(Status::not_acceptable(if known { ACCEPTED } else { AVAILABLE }))
+        Err(Status::not_acceptable(ACCEPTED))
     }
 
     /// The form of an error: it is turned into nothing else, is there in protobuf of every kind, and is JSON for who accepts neither.

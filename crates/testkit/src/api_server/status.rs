@@ -108,6 +108,11 @@ impl Status {
         Self::new(406, "NotAcceptable", message)
     }
 
+    /// 406 where there is no route that gives what is accepted.
+    pub fn no_route(message: &str) -> Box<Self> {
+        Self::not_acceptable(message).with_details(json!({}))
+    }
+
     /// 409 of a create.
     pub fn already_exists(group: &str, resource: &str, name: &str) -> Box<Self> {
         let id = if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") };

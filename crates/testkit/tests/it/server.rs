@@ -191,7 +191,9 @@ async fn other_forms_are_served_on_request() {
     assert_eq!(body["items"][0].get("data"), None);
     let (status, body) = get_as(&server, CONFIGMAPS, "application/json;as=Table;g=meta.k8s.io;v=v1").await;
     assert_eq!((status, &body["rows"][1]["object"]["metadata"]["name"]), (200, &json!("z")));
-    assert_eq!(get_as(&server, CONFIGMAPS, "text/plain").await.0, 406);
+    for unknown in ["text/plain", "application/*", "*"] {
+        assert_eq!(get_as(&server, CONFIGMAPS, unknown).await.0, 406, "{unknown}");
+    }
     server.cluster().create("services", config_map("a", "s", 0)).unwrap();
     let protobuf = "application/vnd.kubernetes.protobuf";
     let mut answer = Endpoint::plain(server.address()).get("/api/v1/services", protobuf).await.unwrap();

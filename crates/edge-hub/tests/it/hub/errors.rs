@@ -3,7 +3,7 @@
 use kube_wire::{continue_token, status::Status};
 use testkit::client::connection::Endpoint;
 
-use super::site::{SERVICES, Site, get, names, service};
+use super::site::{JSON, SERVICES, Site, WIDGETS, get, names, service, widget};
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
@@ -77,6 +77,62 @@ async fn an_error_is_said_in_the_encoding_in_which_the_api_server_says_it() {
         "{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{},\"status\":\"Failure\",\"message\":\"resourceVersion: Invalid value: \
          \\\"junk\\\": strconv.ParseUint: parsing \\\"junk\\\": invalid syntax\",\"code\":500}\n"
     );
+}
+
+#[tokio::test]
+async fn what_no_route_gives_and_what_nobody_exports_is_refused_with_a_link_and_without() {
+    let site = Site::started().await;
+    site.server.cluster().create("services", service("a", "odd", 1)).unwrap();
+    site.server.cluster().create("widgets.example.com", widget("w", 1)).unwrap();
+    site.caught_up(SERVICES, &["odd"]).await;
+    site.caught_up(WIDGETS, &["w"]).await;
+    let (hub, server) = (site.plain(), site.direct());
+    let object = "/api/v1/namespaces/a/services/odd";
+    // The right to read it is learned.
+    assert_eq!(get(&hub, object).await.unwrap().0, 200);
+    let any = "resourceVersion=0";
+    let asked = [
+        (format!("{SERVICES}?{any}"), "application/*", 406),
+        (format!("{SERVICES}?{any}"), "*", 406),
+        (format!("{SERVICES}?{any}"), "text/html", 406),
+        (format!("{SERVICES}?{any}"), "text/html, */*;q=0.1", 200),
+        (format!("{SERVICES}?watch=1&timeoutSeconds=1"), "application/*", 406),
+        (format!("{object}?{any}"), "application/*", 406),
+        (format!("{object}?{any}"), "*", 406),
+        (format!("{WIDGETS}?{any}"), "application/*", 200),
+        (format!("{WIDGETS}?{any}"), "*", 200),
+        (format!("{object}?{any}&export=true"), JSON, 400),
+        (format!("{object}?{any}&export="), PROTOBUF, 400),
+        (format!("{object}?{any}&export=false"), JSON, 200),
+        // A list has no such option.
+        (format!("{SERVICES}?{any}&export=true"), JSON, 200),
+    ];
+    let as_told = async |when: &str| {
+        for (path, accept, status) in &asked {
+            let said = said(&hub, path, accept).await;
+            assert_eq!(said.0, *status, "{when}, {path} ({accept}): {}", String::from_utf8_lossy(&said.2));
+        }
+    };
+    as_told("with a link").await;
+    let mut told = Vec::new();
+    for (path, accept, status) in &asked {
+        let said = said(&server, path, accept).await;
+        assert_eq!(said.0, *status, "{path} ({accept})");
+        told.push(said);
+    }
+    let custom = format!("{WIDGETS}/w?export=true");
+    assert_eq!(said(&hub, &custom, JSON).await.0, 400, "the API server says it");
+    site.server.cut();
+    site.offline().await;
+    as_told("without one").await;
+    for ((path, accept, _), (_, content_type, body)) in
+        asked.iter().zip(&told).filter(|(_, told)| told.0 != 200)
+    {
+        let hub = said(&hub, path, accept).await;
+        let read = if content_type == PROTOBUF { Status::from_protobuf } else { Status::from_json };
+        assert!(read(body).is_some(), "{path} ({accept})");
+        assert_eq!((&hub.1, read(&hub.2)), (content_type, read(body)), "{path} ({accept})");
+    }
 }
 
 #[tokio::test]
