@@ -10,7 +10,7 @@ use crate::{
     resource::GroupVersionResource,
 };
 
-use built_in::{BUILT_IN_GROUPS, METADATA, TABLES};
+use built_in::{BUILT_IN_GROUPS, METADATA, NAME_ALONE, TABLES};
 pub(crate) use built_in::{BuiltIn, Form, Refusal, Source};
 
 mod built_in;
@@ -68,6 +68,13 @@ impl SelectableFields {
             fields.custom = Self::custom(custom).custom;
         }
         fields
+    }
+
+    /// The same where the objects of a custom resource have no namespaces: no selector may name one then.
+    #[must_use]
+    pub fn without_namespace(self) -> Self {
+        let is_custom = matches!(self.refusal, Refusal::NotSupported) && self.built_in == METADATA;
+        Self { built_in: if is_custom { NAME_ALONE } else { self.built_in }, ..self }
     }
 
     /// The field that a selector calls `label`, and what it is called in a canonical selector.

@@ -104,6 +104,9 @@ static NAMESPACE: BuiltIn = text("metadata.namespace", &[]);
 /// What every other kind has.
 pub(crate) const METADATA: &[&BuiltIn] = &[&NAME, &NAMESPACE];
 
+/// What of that a custom resource without namespaces has.
+pub(crate) const NAME_ALONE: &[&BuiltIn] = &[&NAME];
+
 static POD_NODE_NAME: BuiltIn = text("spec.nodeName", &[at(&["spec", "nodeName"], &[2, 10])]);
 static POD_RESTART_POLICY: BuiltIn = text("spec.restartPolicy", &[at(&["spec", "restartPolicy"], &[2, 3])]);
 static POD_SCHEDULER_NAME: BuiltIn = text("spec.schedulerName", &[at(&["spec", "schedulerName"], &[2, 19])]);

@@ -105,3 +105,22 @@ fn custom_resources_have_the_fields_they_list() {
     assert_eq!(fields.get("spec.other"), None);
     assert_eq!(fields.refuse("spec.other"), "field label not supported: spec.other");
 }
+
+#[test]
+fn a_custom_resource_without_namespaces_has_no_such_field() {
+    for (group, resource, expected) in [
+        ("example.com", "widgets", false),
+        ("", "pods", true),
+        // Without a table the API server takes both of each.
+        ("rbac.authorization.k8s.io", "clusterroles", true),
+    ] {
+        let fields = SelectableFields::of(&GroupVersionResource::new(group, "v1", resource));
+        assert!(fields.get("metadata.namespace").is_some(), "{resource}");
+        let fields = fields.without_namespace();
+        assert_eq!(fields.get("metadata.namespace").is_some(), expected, "{resource}");
+        assert!(fields.get("metadata.name").is_some(), "{resource}");
+    }
+    let fields = SelectableFields::custom([".spec.color"]).without_namespace();
+    assert!(fields.get("spec.color").is_some() && fields.get("metadata.namespace").is_none());
+    assert_eq!(fields.refuse("metadata.namespace"), "field label not supported: metadata.namespace");
+}

@@ -167,7 +167,9 @@ impl Options {
 
     fn supported(&self, kind: &Kind) -> Answer<()> {
         for path in self.fields.paths() {
-            let general = path == "metadata.name" || path == "metadata.namespace";
+            // A custom resource without namespaces has none to be selected by.
+            let has_namespace = kind.typed || kind.namespaced;
+            let general = path == "metadata.name" || has_namespace && path == "metadata.namespace";
             if general || kind.fields.iter().any(|field| field == path) {
                 continue;
             }
