@@ -1,5 +1,6 @@
-//! Which fields of a custom resource selectors may name: its definition says so (`selectableFields`, KEP-4358). It is asked for by name, with the
-//! hub's own credential, once a request names a field that not every resource has, and what it said is kept over a restart.
+//! Which fields of a custom resource selectors may name, and whether its objects have namespaces: its definition says so (`selectableFields`, KEP-4358;
+//! `scope`). It is asked for by name, with the hub's own credential, once a request names a field that not every resource has, or it makes a difference
+//! where the objects are, and what it said is kept over a restart.
 //!
 //! Whether it says so still is asked again with the first such request after a minute, by its metadata alone: a definition may have some hundred
 //! kilobytes. So a field that is selectable no more is answered for no longer than that, while there is a link. A stream of its own that names it the API
@@ -53,6 +54,9 @@ struct Fields {
     of: (String, String),
     /// As the definition writes them: `.spec.color`.
     paths: Vec<String>,
+    /// Whether its objects have namespaces; what was stored earlier does not say.
+    #[serde(default)]
+    is_namespaced: Option<bool>,
 }
 
 impl Definitions {
@@ -63,30 +67,38 @@ impl Definitions {
 
     /// The fields that selectors may name, as far as that is known.
     pub fn fields(&self, resource: &GroupVersionResource) -> Option<SelectableFields> {
-        let Fields { paths, of: _ } = self.last_known(resource)?;
+        let Fields { paths, .. } = self.last_known(resource)?;
         Some(SelectableFields::custom(paths.iter().map(String::as_str)))
     }
 
-    /// Asks for the definition, if that was not done a moment ago.
-    pub async fn refresh(&self, resource: &GroupVersionResource) {
+    /// Whether its objects have namespaces, as far as that is known.
+    pub fn is_namespaced(&self, resource: &GroupVersionResource) -> Option<bool> {
+        self.last_known(resource)?.is_namespaced
+    }
+
+    /// Asks for the definition, if that was not done a moment ago. If it was asked for now, whether it says that its objects have namespaces.
+    pub async fn refresh(&self, resource: &GroupVersionResource) -> Option<bool> {
         if transcode::knows(resource) || !may_be_defined(resource) || self.known.now(resource).is_some() {
-            return;
+            return None;
         }
-        let Ok(_turn) = timeout(DEADLINE, self.turn.lock()).await else { return };
+        let _turn = timeout(DEADLINE, self.turn.lock()).await.ok()?;
         if self.known.now(resource).is_some() {
-            return;
+            return None;
         }
         let before = self.last_known(resource);
-        let (fields, within) = match timeout(DEADLINE, self.ask(resource, before.as_ref())).await {
-            Ok(Some(fields)) => (fields, BELIEVED.0),
+        let asked = timeout(DEADLINE, self.ask(resource, before.as_ref())).await.ok().flatten();
+        let said = asked.as_ref().and_then(|fields| fields.as_ref()?.is_namespaced);
+        let (fields, within) = match asked {
+            Some(fields) => (fields, BELIEVED.0),
             // Nobody can say: as it was.
-            Ok(None) | Err(_) => (before.clone(), BELIEVED.1),
+            None => (before.clone(), BELIEVED.1),
         };
         if fields != before {
             debug!(%resource, ?fields, "what may be selected by");
             self.store(resource, fields.as_ref());
         }
         self.known.believe(resource, fields, within);
+        said
     }
 
     fn last_known(&self, resource: &GroupVersionResource) -> Option<Fields> {
@@ -109,7 +121,7 @@ impl Definitions {
 
     /// What there is now, `Some(None)` if there is no definition; `None` if nobody can say.
     async fn ask(&self, resource: &GroupVersionResource, before: Option<&Fields>) -> Option<Option<Fields>> {
-        if let Some(before) = before {
+        if let Some(before) = before.filter(|before| before.is_namespaced.is_some()) {
             match self.get(resource, METADATA).await? {
                 Some(now) if now.version()? == before.of => return Some(Some(before.clone())),
                 Some(_) => {}
@@ -118,11 +130,16 @@ impl Definitions {
         }
         let Some(definition) = self.get(resource, WHOLE).await? else { return Some(None) };
         let of = definition.version()?;
+        let is_namespaced = match &*definition.spec.scope {
+            "Namespaced" => Some(true),
+            "Cluster" => Some(false),
+            _ => None,
+        };
         let versions = definition.spec.versions.into_iter();
         // One that it does not have has no objects either.
         let version = versions.filter(|version| *version.name == *resource.version);
         let paths = version.flat_map(|version| version.selectable_fields).map(|field| field.json_path);
-        Some(Some(Fields { of, paths: paths.collect() }))
+        Some(Some(Fields { of, paths: paths.collect(), is_namespaced }))
     }
 
     /// The same of the definition itself.
@@ -185,6 +202,8 @@ struct Metadata {
 
 #[derive(Default, Deserialize)]
 struct Spec {
+    #[serde(default)]
+    scope: String,
     versions: Vec<Version>,
 }
 

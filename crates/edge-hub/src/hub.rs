@@ -62,7 +62,7 @@ pub struct Hub {
     pub authorizer: Authorizer,
     /// What looks the same to all who may read it.
     pub alike: Alike,
-    /// By which fields custom resources are selected.
+    /// By which fields custom resources are selected, and whether they have namespaces.
     pub definitions: Definitions,
     /// What is held.
     pub subscriptions: Subscriptions,

@@ -14,6 +14,7 @@ mod epoch;
 mod kinds;
 mod list;
 mod pauses;
+mod scopes;
 mod telling;
 mod timer;
 mod undone;
@@ -27,7 +28,6 @@ use tokio::time::{Instant, sleep};
 use tracing::{debug, info, warn};
 use watch_cache::{Cache, Replaced};
 
-pub use self::writing::Writing;
 use self::{
     course::Course,
     ended::Ended,
@@ -35,6 +35,7 @@ use self::{
     pauses::{Attempt, Pauses},
     undone::Undone,
 };
+pub use self::{scopes::Scopes, writing::Writing};
 use crate::{
     metrics::{Meters, Resync},
     storage::Storage,
@@ -59,6 +60,7 @@ pub struct Reflector {
     storage: Storage,
     meters: Meters,
     undone: Arc<Undone>,
+    scopes: Arc<Scopes>,
 }
 
 impl Reflector {
@@ -72,7 +74,7 @@ impl Reflector {
         let stored =
             restored.iter().filter_map(|(name, cache)| Some((name.clone(), cache.resource_version()?)));
         let undone = Arc::new(Undone::new(storage.clone(), stored.collect()));
-        Self { upstream, storage, meters, undone }
+        Self { upstream, storage, meters, undone, scopes: Arc::default() }
     }
 
     /// Whether there is a link.
@@ -186,6 +188,10 @@ impl Reflector {
                 Ended::Refused(status) if passes_on(subscription, &current, &status) => continue,
                 Ended::Refused(status) => {
                     let withdrawn = missing.is_some_and(|since| since.elapsed() > WITHDRAWN);
+                    // An API server that has just started may not know its definitions yet.
+                    if is_missing && (withdrawn || subscription.version().is_none()) {
+                        self.scopes.hear(subscription.key(), false);
+                    }
                     refused(subscription, status);
                     if withdrawn {
                         self.withdraw(subscription, writing, course).await;
@@ -334,6 +340,7 @@ impl Reflector {
         subscription.stored().lock().is_at(Some(version));
         course.listed_after = undone;
         subscription.became_whole(began);
+        self.scopes.hear(subscription.key(), true);
         info!(key = %subscription.key(), objects = count, %version, ?replaced, "listed");
         Ok(())
     }

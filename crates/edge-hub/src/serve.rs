@@ -203,8 +203,8 @@ pub async fn read(
         filter: filter.clone(),
         turn,
     };
-    if asked.is_misplaced(&wanted, path, &request.uri) {
-        return refuse(Status::no_such_path());
+    if let Some(status) = asked.unserved(&wanted, verb, path, &request.uri).await {
+        return refuse(status);
     }
     let read = asked.answer(wanted, path, query).await;
     let read = handed_on::unless_filtered(asked.filter.as_ref(), verb, read, || asked.not_yet())?;

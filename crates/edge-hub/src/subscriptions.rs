@@ -53,7 +53,7 @@ use self::{
     unasked::Unasked,
 };
 use crate::{
-    reflector::Reflector,
+    reflector::{Reflector, Scopes},
     run::{Lifetimes, Sharing},
     status::resource_name,
     tasks::Tasks,
@@ -188,6 +188,11 @@ impl Subscriptions {
         let entry = Entry { subscription: subscription.clone(), leave, opener, kept, asked, unused };
         open.insert(wanted.clone(), entry);
         Some(subscription)
+    }
+
+    /// Whether resources have namespaces, as far as the API server showed that.
+    pub fn scopes(&self) -> &Scopes {
+        self.reflector.scopes()
     }
 
     /// The API server's most recent version, for who asks for one that is not held yet; `None` if it does not say.

@@ -15,7 +15,7 @@ use kube_wire::{
 use tokio::time::{Instant, sleep_until};
 use tracing::debug;
 
-use super::{Read, wanted::Wanted};
+use super::{Read, misplaced, wanted::Wanted};
 use crate::{
     authenticate::{Caller, tokens::TokenError},
     authorize::{Attributes, Decision, Undecided},
@@ -142,6 +142,7 @@ pub async fn refused(hub: &Hub, caller: &Caller, verb: Verb, path: &ResourcePath
 
 /// The API server answered a read that was handed on to it, of a resource of which something is held: without a link its reader is shown that, too.
 pub fn answered(hub: &Arc<Hub>, caller: &Caller, verb: Verb, path: &ResourcePath, query: &str) {
+    misplaced::is_served(hub, verb, path, query);
     if !hub.sharing.load().keeps(&path.resource) || !hub.subscriptions.are_of(&path.resource) {
         return;
     }

@@ -1,24 +1,119 @@
 //! Reads at a path where the API server serves nothing: of a resource without namespaces below one, or of one object of a resource with namespaces
-//! beside them. What is held of the whole resource would answer them, and an empty list says that there is nothing.
+//! beside them. What is held of the whole resource would answer them, and an empty list says that there is nothing. And selectors by namespace, which the
+//! API server refuses of custom resources that have none.
+//!
+//! A definition may go and come again with another scope. So what the API server said of such a path counts for more than what is held, while there is a
+//! link: such a read is handed on, and its answer is the next word.
 
 use http::Uri;
-use kube_wire::{request::ResourcePath, transcode};
+use kube_wire::{
+    request::{ResourcePath, Verb},
+    resource::GroupVersionResource,
+    status::Status,
+    transcode,
+};
 use watch_cache::Cache;
 
 use super::{Asked, place, wanted::Wanted};
+use crate::{hub::Hub, subscriptions::Subscription};
 
 impl Asked<'_> {
-    /// Whether the resource is not where it is looked for, as far as that is known: of what is built in, and else by the objects that are held.
-    pub(super) fn is_misplaced(&self, wanted: &Wanted, path: &ResourcePath, uri: &Uri) -> bool {
-        let is_namespaced = transcode::is_namespaced(&path.resource).or_else(|| self.held_in_namespaces());
-        is_namespaced.is_some_and(|is_namespaced| !is_at(wanted, path, uri, is_namespaced))
+    /// What the API server says to a read that it does not serve, as far as that is known.
+    pub(super) async fn unserved(
+        &self,
+        wanted: &Wanted,
+        verb: Verb,
+        path: &ResourcePath,
+        uri: &Uri,
+    ) -> Option<Status> {
+        let refused = wanted.refused_without_namespaces(verb, path, uri.query().unwrap_or_default());
+        let is_namespaced = match transcode::is_namespaced(&path.resource) {
+            None => self.is_namespaced(place(path).is_some(), refused.is_some()).await,
+            built_in => built_in,
+        };
+        if is_namespaced.is_some_and(|is_namespaced| !is_at(wanted, path, uri, is_namespaced)) {
+            return Some(Status::no_such_path());
+        }
+        unselectable(refused?, is_namespaced)
+    }
+
+    /// Whether the objects have namespaces, of what is not built in; `in_one`: it is read in one, `by_namespace`: a selector names one.
+    async fn is_namespaced(&self, in_one: bool, by_namespace: bool) -> Option<bool> {
+        let (hub, resource) = (self.hub, &self.key().resource);
+        let found = hub.subscriptions.find(self.key(), self.is_protobuf(), &self.carrier);
+        let found = found.filter(|found| found.is_whole());
+        let held = found.as_deref().and_then(in_namespaces);
+        let is_of_all = found.is_some_and(|found| found.key().namespace.is_empty());
+        // That there is nothing at a path says so only where there is something beside it: the definition may be gone.
+        let said = || {
+            let said = hub.subscriptions.scopes().said(resource);
+            said.filter(|is_namespaced| *is_namespaced || is_of_all)
+        };
+        let up = hub.upstream.is_up();
+        let matters = by_namespace || in_one && is_of_all;
+        if up && (said() == Some(false) || held.is_none() && matters) {
+            // Seldom, and a large future.
+            Box::pin(look_up(hub, resource)).await;
+        }
+        let defined = || hub.definitions.is_namespaced(resource);
+        let discovered = || hub.documents.is_namespaced(resource);
+        heard(up, held, said()).or_else(defined).or_else(discovered)
     }
 
     /// Whether the objects that are held have namespaces; all of a resource do, or none.
     pub(super) fn held_in_namespaces(&self) -> Option<bool> {
         let found = self.hub.subscriptions.find(self.key(), self.is_protobuf(), &self.carrier)?;
-        let held = found.read(Cache::snapshot)?;
-        held.iter().next().map(|object| !object.key().namespace().is_empty())
+        in_namespaces(&found)
+    }
+}
+
+/// Asks the definition whether there are namespaces, and which fields are selectable, if that was not done a moment ago.
+pub(super) async fn look_up(hub: &Hub, resource: &GroupVersionResource) {
+    if let Some(is_namespaced) = hub.definitions.refresh(resource).await {
+        hub.subscriptions.scopes().say(resource, is_namespaced);
+    }
+}
+
+/// The API server answered a read that was handed on to it: what it is asked for in a namespace, or by one, has namespaces.
+pub(super) fn is_served(hub: &Hub, verb: Verb, path: &ResourcePath, query: &str) {
+    let by_namespace = || {
+        query.contains("metadata.namespace")
+            && Wanted::known(hub, verb, path, query)
+                .is_ok_and(|wanted| wanted.refused_without_namespaces(verb, path, query).is_some())
+    };
+    if place(path).is_some() || by_namespace() {
+        hub.subscriptions.scopes().say(&path.resource, true);
+    }
+}
+
+/// Whether what a stream holds has namespaces.
+fn in_namespaces(found: &Subscription) -> Option<bool> {
+    let held = found.read(Cache::snapshot)?;
+    // Nothing else is ever listed in one.
+    if !found.key().namespace.is_empty() {
+        return Some(true);
+    }
+    held.iter().next().map(|object| !object.key().namespace().is_empty())
+}
+
+/// Whether there are namespaces, by the objects that are `held` and by what the API server `said`. Objects may be of the time before it said that there are none:
+/// while it can be asked, it is.
+fn heard(up: bool, held: Option<bool>, said: Option<bool>) -> Option<bool> {
+    match said {
+        Some(false) if up => said,
+        _ => held.or(said),
+    }
+}
+
+/// What is said to who selects by namespace, where the API server refuses that (`refused`) or may.
+fn unselectable(refused: Status, is_namespaced: Option<bool>) -> Option<Status> {
+    match is_namespaced {
+        Some(true) => None,
+        Some(false) => Some(refused),
+        None => Some(Status::service_unavailable(format!(
+            "edge-hub: no link to the API server, which alone knows whether this custom resource has namespaces: {}",
+            refused.message
+        ))),
     }
 }
 
@@ -37,9 +132,39 @@ fn is_at(wanted: &Wanted, path: &ResourcePath, uri: &Uri, is_namespaced: bool) -
 #[cfg(test)]
 mod tests {
     use http::Method;
-    use kube_wire::request::{RequestInfo, Verb};
+    use kube_wire::request::RequestInfo;
 
     use super::*;
+
+    #[test]
+    fn while_the_api_server_can_be_asked_its_word_counts() {
+        let (yes, no) = (Some(true), Some(false));
+        // Held, said; what is believed with a link, and without.
+        for (held, said, linked, alone) in [
+            (None, None, None, None),
+            (yes, None, yes, yes),
+            (no, None, no, no),
+            (None, yes, yes, yes),
+            (None, no, no, no),
+            (yes, no, no, yes),
+            (no, yes, no, no),
+        ] {
+            assert_eq!(
+                (heard(true, held, said), heard(false, held, said)),
+                (linked, alone),
+                "{held:?} {said:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn who_selects_by_namespace_where_there_may_be_none_is_not_answered() {
+        for (is_namespaced, expected) in [(Some(true), None), (Some(false), Some(400)), (None, Some(503))] {
+            let refused = Status::bad_request("field label not supported: metadata.namespace");
+            let said = unselectable(refused, is_namespaced);
+            assert_eq!(said.map(|status| status.code), expected, "{is_namespaced:?}");
+        }
+    }
 
     #[test]
     fn a_resource_is_where_the_api_server_serves_it() {

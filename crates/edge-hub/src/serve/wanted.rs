@@ -10,7 +10,7 @@ use kube_wire::{
     transcode,
 };
 
-use super::place;
+use super::{misplaced::look_up, place};
 use crate::{
     authenticate::Caller,
     authorize::Attributes,
@@ -56,7 +56,7 @@ impl Wanted {
         }
         // Nobody has the hub ask whom nobody knows.
         if hub.upstream.is_up() && hub.name(caller).await.is_ok() {
-            Box::pin(hub.definitions.refresh(&path.resource)).await;
+            Box::pin(look_up(hub, &path.resource)).await;
         }
         Self::known(hub, verb, path, query)
     }
@@ -69,6 +69,24 @@ impl Wanted {
         };
         let Some(fields) = hub.definitions.fields(&path.resource) else { return Err(refused) };
         Self::parse_by(&fields, verb, query)
+    }
+
+    /// The API server's refusal, if that is of a custom resource whose objects have no namespaces, and it is selected by namespace.
+    pub(super) fn refused_without_namespaces(
+        &self,
+        verb: Verb,
+        path: &ResourcePath,
+        query: &str,
+    ) -> Option<Status> {
+        if matches!(self, Self::Get) || transcode::knows(&path.resource) {
+            return None;
+        }
+        let (_, fields) = self.selectors(path);
+        if !fields.contains("metadata.namespace") {
+            return None;
+        }
+        let selectable = SelectableFields::named_by(&path.resource, &fields).without_namespace();
+        Self::parse_by(&selectable, verb, query).err()
     }
 
     pub(super) fn is_sharded(&self) -> bool {
@@ -174,6 +192,33 @@ mod tests {
     use kube_wire::{continue_token, request::RequestInfo};
 
     use super::*;
+
+    #[test]
+    fn a_custom_resource_without_namespaces_is_not_selected_by_them() {
+        let refused = |path: &'static str, query: &str| {
+            let info = RequestInfo::parse(&Method::GET, &Uri::from_static(path));
+            let path = info.resource().unwrap();
+            let wanted = Wanted::parse(Verb::List, path, query).unwrap_or_else(|_| panic!("{query}"));
+            wanted
+                .refused_without_namespaces(Verb::List, path, query)
+                .map(|status| (status.code, status.message))
+        };
+        let custom = "/apis/example.com/v1/widgets";
+        let said = (400, "field label not supported: metadata.namespace".to_owned());
+        for (path, query, expected) in [
+            (custom, "", None),
+            (custom, "fieldSelector=metadata.name%3Da", None),
+            (custom, "labelSelector=metadata.namespace%3Da", None),
+            (custom, "fieldSelector=metadata.name%3Dmetadata.namespace", None),
+            (custom, "fieldSelector=metadata.namespace%3Da", Some(&said)),
+            (custom, "fieldSelector=metadata.namespace%3D", Some(&said)),
+            (custom, "fieldSelector=metadata.namespace%21%3Da", Some(&said)),
+            (custom, "fieldSelector=metadata.name%3Da,metadata.namespace%3Da&limit=1", Some(&said)),
+            ("/api/v1/pods", "fieldSelector=metadata.namespace%3Da", None),
+        ] {
+            assert_eq!(refused(path, query).as_ref(), expected, "{path} {query}");
+        }
+    }
 
     #[test]
     fn a_token_counts_from_where_it_was_given() {

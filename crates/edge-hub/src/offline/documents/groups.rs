@@ -4,7 +4,10 @@
 use std::borrow::Cow;
 
 use axum::body::Bytes;
+use kube_wire::resource::GroupVersionResource;
 use serde::{Deserialize, Serialize};
+
+use super::{Documents, forms};
 
 /// Which aggregated document tells what plain discovery does at `path`.
 pub(super) fn source(path: &str) -> Option<&'static str> {
@@ -43,6 +46,28 @@ pub(super) fn plain(path: &str, aggregated: &Bytes) -> Option<Vec<u8>> {
     // As Go's encoder ends every document.
     json.push(b'\n');
     Some(json)
+}
+
+impl Documents {
+    /// Whether the objects of a resource have namespaces, as what is kept of discovery says it: it may be some hours old.
+    pub fn is_namespaced(&self, resource: &GroupVersionResource) -> Option<bool> {
+        let path = if resource.group.is_empty() { "/api" } else { "/apis" };
+        is_namespaced(resource, &self.body(path, forms::AGGREGATED)?)
+    }
+}
+
+/// The same by that document.
+fn is_namespaced(resource: &GroupVersionResource, aggregated: &Bytes) -> Option<bool> {
+    let Aggregated { items } = serde_json::from_slice(aggregated).ok()?;
+    let name = &*resource.group;
+    let group = items.iter().find(|item| item.metadata.name.as_deref().unwrap_or_default() == name)?;
+    let version = group.versions.iter().find(|of| *of.version == *resource.version)?;
+    let found = version.resources.iter().find(|kept| *kept.resource == *resource.resource)?;
+    match &*found.scope {
+        "Namespaced" => Some(true),
+        "Cluster" => Some(false),
+        _ => None,
+    }
 }
 
 #[derive(Deserialize)]
@@ -284,6 +309,27 @@ mod tests {
         );
         assert_eq!(super::plain("/api/v1", &aggregated), Some(plain.as_bytes().to_vec()));
         assert_eq!(super::plain("/api/v2", &aggregated), None);
+    }
+
+    #[test]
+    fn whether_a_resource_has_namespaces_is_in_the_whole_document() {
+        let aggregated = Bytes::from_static(
+            br#"{"items":[{"metadata":{"name":"example.com"},"versions":[{"version":"v1","resources":[
+                {"resource":"widgets","scope":"Namespaced"},{"resource":"planets","scope":"Cluster"},{"resource":"odd"}]}]},
+                {"metadata":{"name":"stale.example.com"},"versions":[{"version":"v1","freshness":"Stale"}]}]}"#,
+        );
+        for (group, version, resource, expected) in [
+            ("example.com", "v1", "widgets", Some(true)),
+            ("example.com", "v1", "planets", Some(false)),
+            ("example.com", "v1", "odd", None),
+            ("example.com", "v1", "moons", None),
+            ("example.com", "v2", "planets", None),
+            ("stale.example.com", "v1", "planets", None),
+            ("", "v1", "planets", None),
+        ] {
+            let resource = GroupVersionResource::new(group, version, resource);
+            assert_eq!(super::is_namespaced(&resource, &aggregated), expected, "{resource}");
+        }
     }
 
     #[test]
