@@ -190,8 +190,10 @@ async fn read_once(
         handed.headers.remove(header::ACCEPT_ENCODING);
     }
     let answer = hand_on(hub, caller, Request::from_parts(handed, body)).await;
-    let answer =
-        answer.map_err(|status| unanswered::not_kept(&hub.sharing.load(), &path.resource, status))?;
+    let answer = answer.map_err(|mut status| {
+        unanswered::not_kept(&hub.sharing.load(), &path.resource, &mut status);
+        status
+    })?;
     let query = parts.uri.query().unwrap_or_default();
     match answer.status() {
         StatusCode::OK => {

@@ -188,11 +188,7 @@ impl Reflector {
                 Ended::Refused(status) if passes_on(subscription, &current, &status) => continue,
                 Ended::Refused(status) => {
                     let withdrawn = missing.is_some_and(|since| since.elapsed() > WITHDRAWN);
-                    // An API server that has just started may not know its definitions yet.
-                    if is_missing && (withdrawn || subscription.version().is_none()) {
-                        self.scopes.hear(subscription.key(), false);
-                    }
-                    refused(subscription, status);
+                    self.refused(subscription, status, withdrawn);
                     if withdrawn {
                         self.withdraw(subscription, writing, course).await;
                     }
@@ -267,6 +263,18 @@ impl Reflector {
         };
         subscription.set_source(None);
         watched
+    }
+
+    /// The API server refuses; `for_long`: it has said for a while that there is no such resource.
+    fn refused(&self, subscription: &Subscription, status: Box<Status>, for_long: bool) {
+        // One that has just started may not know its definitions yet.
+        if status.code == 404 && (for_long || subscription.version().is_none()) {
+            self.scopes.hear(subscription.key(), false);
+        }
+        if *subscription.progress().borrow() != Progress::Refused(status.clone()) {
+            info!(key = %subscription.key(), reason = status.message, "the API server refuses");
+        }
+        subscription.set_progress(Progress::Refused(status));
     }
 
     /// Lets go of what is held, if there is anything: all is listed next.
@@ -364,13 +372,6 @@ fn is_in_vain(ended: &Ended, watches: bool, pauses: &Pauses) -> bool {
         Ended::Done => !pauses.is_first(),
         Ended::Rewound { .. } | Ended::Diverged(_) | Ended::Passed | Ended::Refused(_) => false,
     }
-}
-
-fn refused(subscription: &Subscription, status: Box<Status>) {
-    if *subscription.progress().borrow() != Progress::Refused(status.clone()) {
-        info!(key = %subscription.key(), reason = status.message, "the API server refuses");
-    }
-    subscription.set_progress(Progress::Refused(status));
 }
 
 /// Whether it was the credential that was refused, and another of those who read the subscription goes on with its own: nobody of them

@@ -18,7 +18,7 @@ pub const KUBELETS: &str = "/var/lib/kubelet/pki/kubelet-client-current.pem";
 pub struct UnusableFile {
     option: &'static str,
     note: &'static str,
-    source: TlsMaterialError,
+    source: Box<TlsMaterialError>,
     remedy: &'static str,
 }
 
@@ -37,7 +37,7 @@ impl UnusableFile {
         Self {
             option,
             note: if default.is_some() { " (the default)" } else { "" },
-            source,
+            source: Box::new(source),
             remedy: default.filter(|_| is_absent).map_or("", |(_, remedy)| remedy),
         }
     }

@@ -31,18 +31,13 @@ pub(super) fn is_undelivered(status: &Status) -> bool {
     status.code == 503 || may_be_done(status)
 }
 
-/// The same answer, and why nothing is held of a resource from which it could be answered, if that never is.
-pub(super) fn not_kept(
-    sharing: &Sharing,
-    resource: &GroupVersionResource,
-    mut status: Box<Status>,
-) -> Box<Status> {
+/// Adds to an answer why nothing is held of a resource from which it could be answered, if that never is.
+pub(super) fn not_kept(sharing: &Sharing, resource: &GroupVersionResource, status: &mut Status) {
     if status.code == 503
         && let Some(why) = sharing.absence(resource)
     {
         status.message = format!("{}: {why}", status.message);
     }
-    status
 }
 
 #[cfg(test)]
@@ -99,11 +94,13 @@ mod tests {
             ),
             (widgets.clone(), format!("no link: {widgets} is passed through {option}, and so never kept")),
         ] {
-            let status = not_kept(&sharing, &resource, Box::new(Status::service_unavailable("no link")));
+            let mut status = Status::service_unavailable("no link");
+            not_kept(&sharing, &resource, &mut status);
             assert_eq!(status.message, expected);
             assert_eq!(sharing.absence(&resource).is_none(), sharing.keeps(&resource), "{resource}");
         }
-        let other = Box::new(Status::bad_request("no"));
-        assert_eq!(not_kept(&sharing, &widgets, other).message, "no");
+        let mut other = Status::bad_request("no");
+        not_kept(&sharing, &widgets, &mut other);
+        assert_eq!(other.message, "no");
     }
 }

@@ -177,8 +177,7 @@ impl App {
         let meters = Meters::register(metrics.registry());
         let identity_meters = IdentityMeters::register(metrics.registry());
         let material = identity.material()?;
-        let link = meters.link().clone();
-        let connector = Arc::new(Connector::over(dial, material, Timing::default(), link));
+        let connector = Arc::new(Connector::over(dial, material, Timing::default(), meters.link().clone()));
         let (link, upstream) = Link::new(endpoints.clone(), connector.clone());
         let serving = identity.serving()?;
         let node_metric = node_metric

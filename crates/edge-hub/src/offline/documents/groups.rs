@@ -328,7 +328,7 @@ mod tests {
             ("", "v1", "planets", None),
         ] {
             let resource = GroupVersionResource::new(group, version, resource);
-            assert_eq!(super::is_namespaced(&resource, &aggregated), expected, "{resource}");
+            assert_eq!(is_namespaced(&resource, &aggregated), expected, "{resource}");
         }
     }
 

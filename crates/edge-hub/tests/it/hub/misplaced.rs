@@ -92,6 +92,7 @@ async fn a_path_with_an_empty_part_or_dots_is_handed_on_as_it_came() {
         assert_eq!(get(&site.plain(), &format!("{path}?resourceVersion=0")).await.unwrap().0, 503, "{path}");
     }
     assert_eq!(names(&get(&site.plain(), &at_its_end).await.unwrap().1), ["s"]);
+}
 
 /// The stream of the namespace is refused and withdrawn then; that of all goes on, and is empty.
 #[tokio::test]
