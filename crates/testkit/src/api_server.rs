@@ -18,6 +18,7 @@ mod path;
 pub mod pki;
 pub(crate) mod protobuf;
 mod represent;
+mod review;
 pub mod status;
 mod store;
 mod watch;

@@ -25,7 +25,7 @@ use super::path::ObjectPath;
 use super::represent::{Form, Shape};
 use super::status::{Answer, Status};
 use super::store::Stored;
-use super::{Server, watch};
+use super::{Server, review::review, watch};
 
 /// Answers above this are compressed.
 const COMPRESSED: usize = 128 << 10;
@@ -69,7 +69,7 @@ impl Question {
         self.method == Method::GET && flag(&self.query, "watch") == Some(true)
     }
 
-    fn json(&self) -> Answer<Value> {
+    pub(super) fn json(&self) -> Answer<Value> {
         serde_json::from_slice(&self.body).map_err(|error| Status::bad_request(&error.to_string()))
     }
 }
@@ -184,43 +184,12 @@ fn plain(server: &Server, question: &Question, user: &User) -> Reply {
     }
 }
 
-/// The answer to requests that store nothing, if this is one.
-fn review(server: &Server, question: &Question, path: &ObjectPath, user: &User) -> Option<Answer<Value>> {
-    let access = server.cluster.access();
-    let token = path.resource == "serviceaccounts" && path.subresource == "token";
-    let group = path.group.as_str();
-    let review = matches!(
-        (group, path.resource.as_str()),
-        ("authentication.k8s.io", "tokenreviews")
-            | ("authorization.k8s.io", "subjectaccessreviews" | "selfsubjectaccessreviews")
-    );
-    if question.method != Method::POST || !(token || review) {
-        return None;
-    }
-    let decide = || {
-        let attributes = attributes(user, "create", Some(path), question);
-        // Everybody may ask about themselves (system:basic-user).
-        if path.resource != "selfsubjectaccessreviews" && !access.allows(&attributes) {
-            return Err(Status::forbidden(
-                &user.name,
-                "create",
-                group,
-                &path.resource,
-                "",
-                path.namespace.as_deref(),
-            ));
-        }
-        let request = question.json()?;
-        if token {
-            let namespace = path.namespace.as_deref().unwrap_or_default();
-            return access.token_request(namespace, path.name.as_deref().unwrap_or_default(), &request);
-        }
-        access.review(&path.resource, user, &request).ok_or_else(Status::no_such_resource)
-    };
-    Some(decide())
-}
-
-fn attributes(user: &User, verb: &str, path: Option<&ObjectPath>, question: &Question) -> Attributes {
+pub(super) fn attributes(
+    user: &User,
+    verb: &str,
+    path: Option<&ObjectPath>,
+    question: &Question,
+) -> Attributes {
     let text = |name| parameter(&question.query, name).unwrap_or_default();
     let of = |part: fn(&ObjectPath) -> &str| path.map(part).unwrap_or_default().to_owned();
     Attributes {
