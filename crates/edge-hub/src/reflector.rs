@@ -151,21 +151,21 @@ impl Reflector {
                     warn!(key = %subscription.key(), %known, %theirs, "upstream went back in time: it is listed anew");
                     subscription.doubt(true);
                     subscription.set_progress(Progress::Interrupted);
-                    self.undone.notice(resource, course.listed_after);
+                    self.undone.notice(resource, course.listed_after, true);
                     // A list that does not help either is of an API that has versions of its own for each caller.
                     course.believed.others = course.diverges();
                     if course.believed.others {
                         continue;
                     }
                 }
-                Ended::Diverged(reason) => {
+                Ended::Diverged { reason, is_certain } => {
                     warn!(key = %subscription.key(), reason, "what is held is not what upstream has: it is listed anew");
                     subscription.doubt(true);
                     subscription.set_progress(Progress::Interrupted);
                     // A list that does not help either is what upstream has; then it miscounts.
                     course.believed.counts = course.diverges();
                     if course.believed.counts {
-                        self.undone.notice(resource, course.listed_after);
+                        self.undone.notice(resource, course.listed_after, is_certain);
                         continue;
                     }
                 }
@@ -317,7 +317,7 @@ impl Reflector {
         let furthest = furthest.filter(|furthest| course.believed.others && version < *furthest);
         if let Some(furthest) = furthest {
             warn!(key = name, %furthest, %version, "upstream went back in time, as a list shows");
-            undone += u64::from(self.undone.notice(resource, undone));
+            undone += u64::from(self.undone.notice(resource, undone, true));
         }
         let count = objects.len();
         // Before the lock that readers need: the disk takes its time for a whole list, and nobody else writes this subscription.
@@ -349,6 +349,10 @@ impl Reflector {
         course.listed_after = undone;
         subscription.became_whole(began);
         self.scopes.hear(subscription.key(), true);
+        let first = subscription.read(|cache| cache.snapshot()?.iter().next().cloned());
+        if first.is_some_and(|object| !object.key().namespace().is_empty()) {
+            self.scopes.say(&subscription.key().resource, true);
+        }
         info!(key = %subscription.key(), objects = count, %version, ?replaced, "listed");
         Ok(())
     }
@@ -370,7 +374,7 @@ fn is_in_vain(ended: &Ended, watches: bool, pauses: &Pauses) -> bool {
         Ended::Expired | Ended::Unreadable(_) => !watches,
         // A server may end, once.
         Ended::Done => !pauses.is_first(),
-        Ended::Rewound { .. } | Ended::Diverged(_) | Ended::Passed | Ended::Refused(_) => false,
+        Ended::Rewound { .. } | Ended::Diverged { .. } | Ended::Passed | Ended::Refused(_) => false,
     }
 }
 

@@ -1,24 +1,31 @@
 //! What is said of a request that the API server did not answer: that it cannot be, or that nobody knows whether it was done.
 
-use http::Method;
-use kube_wire::{resource::GroupVersionResource, status::Status};
+use http::{Method, Uri};
+use kube_wire::{request::RequestInfo, resource::GroupVersionResource, status::Status};
 
 use crate::{run::Sharing, upstream::UpstreamError};
 
 /// The answer to what the API server did not answer; without `Retry-After`, or clients would block on it. Clients repeat after 503 what was
 /// certainly not done; a write of which that is not certain is another matter, and is for its writer to look into.
-pub(super) fn status(method: &Method, error: &UpstreamError) -> Status {
+pub(super) fn status(changes: bool, error: &UpstreamError) -> Status {
     match error {
-        UpstreamError::Unanswered(why) if *method != Method::GET && *method != Method::HEAD => {
-            Status::timeout(format!(
-                "edge-hub: the connection to the API server broke after the request had been sent ({why}), so that it may or may not have been done: \
+        UpstreamError::Unanswered(why) if changes => Status::timeout(format!(
+            "edge-hub: the connection to the API server broke after the request had been sent ({why}), so that it may or may not have been done: \
                  read the object before you try again"
-            ))
-        }
+        )),
         _ => Status::service_unavailable(format!(
             "edge-hub: {error}; this request cannot be answered without the API server"
         )),
     }
+}
+
+/// Whether a request changes something if it is done: a review stores nothing, and neither does a trial.
+pub(super) fn changes(method: &Method, uri: &Uri) -> bool {
+    let is_review = RequestInfo::parse(method, uri).resource().is_some_and(|path| {
+        matches!(&*path.resource.group, "authentication.k8s.io" | "authorization.k8s.io")
+    });
+    let tries = uri.query().is_some_and(|query| query.split('&').any(|one| one.starts_with("dryRun=")));
+    !matches!(*method, Method::GET | Method::HEAD) && !is_review && !tries
 }
 
 /// Whether that answer says that the request may have been done.
@@ -49,21 +56,16 @@ mod tests {
         let offline = || UpstreamError::Offline("https://cloud: no route".to_owned());
         let broken = || UpstreamError::Broken("the link ended".into());
         let unknown = || UpstreamError::Unanswered("it was reset".into());
-        for (method, error, code, reason) in [
-            (Method::GET, offline(), 503, "ServiceUnavailable"),
-            (Method::GET, broken(), 503, "ServiceUnavailable"),
-            (Method::GET, unknown(), 503, "ServiceUnavailable"),
-            (Method::HEAD, unknown(), 503, "ServiceUnavailable"),
-            (Method::POST, offline(), 503, "ServiceUnavailable"),
-            (Method::POST, broken(), 503, "ServiceUnavailable"),
-            (Method::POST, unknown(), 504, "Timeout"),
-            (Method::PUT, unknown(), 504, "Timeout"),
-            (Method::PATCH, unknown(), 504, "Timeout"),
-            (Method::DELETE, unknown(), 504, "Timeout"),
-            (Method::OPTIONS, unknown(), 504, "Timeout"),
+        for (changes, error, code, reason) in [
+            (false, offline(), 503, "ServiceUnavailable"),
+            (false, broken(), 503, "ServiceUnavailable"),
+            (false, unknown(), 503, "ServiceUnavailable"),
+            (true, offline(), 503, "ServiceUnavailable"),
+            (true, broken(), 503, "ServiceUnavailable"),
+            (true, unknown(), 504, "Timeout"),
         ] {
-            let status = status(&method, &error);
-            let what = format!("{method} {error:?}");
+            let status = status(changes, &error);
+            let what = format!("{changes} {error:?}");
             assert_eq!((status.code, status.reason.as_str()), (code, reason), "{what}");
             assert_eq!(status.retry_after_seconds(), None, "{what}");
             assert_eq!(may_be_done(&status), code == 504, "{what}");
@@ -72,6 +74,26 @@ mod tests {
             assert_eq!(says, code == 504, "{what}: {}", status.message);
         }
         assert!(!is_undelivered(&Status::bad_request("no")));
+    }
+
+    #[test]
+    fn reads_reviews_and_trials_change_nothing() {
+        let pods = "/api/v1/namespaces/a/pods";
+        for (method, path, expected) in [
+            (Method::GET, pods.to_owned(), false),
+            (Method::HEAD, pods.to_owned(), false),
+            (Method::POST, pods.to_owned(), true),
+            (Method::PUT, format!("{pods}/p"), true),
+            (Method::PATCH, format!("{pods}/p?fieldManager=x"), true),
+            (Method::DELETE, format!("{pods}/p"), true),
+            (Method::POST, format!("{pods}?fieldManager=x&dryRun=All"), false),
+            (Method::POST, format!("{pods}/p/eviction"), true),
+            (Method::POST, "/api/v1/namespaces/a/serviceaccounts/s/token".to_owned(), true),
+            (Method::POST, "/apis/authentication.k8s.io/v1/tokenreviews".to_owned(), false),
+            (Method::POST, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews".to_owned(), false),
+        ] {
+            assert_eq!(changes(&method, &path.parse().unwrap()), expected, "{method} {path}");
+        }
     }
 
     #[test]

@@ -22,8 +22,13 @@ pub(super) enum Ended {
         theirs: ResourceVersion,
     },
     /// What is held cannot be what upstream had: its etcd was restored and has passed our version since. Only a whole list helps.
-    #[error("what is held is not what upstream has: {0}")]
-    Diverged(String),
+    #[error("what is held is not what upstream has: {reason}")]
+    Diverged {
+        /// What does not fit.
+        reason: String,
+        /// Whether nothing else explains it. A watch that is silent for seconds while the number of objects is another is a sign.
+        is_certain: bool,
+    },
     /// Readers know more than what is held: they were given what the server had said there is not.
     #[error("what is held is of the time before")]
     Passed,

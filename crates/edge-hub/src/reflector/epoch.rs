@@ -139,7 +139,7 @@ impl Expected {
     fn judge(&mut self) -> Result<(), Ended> {
         let doubt = self.doubt();
         *self = Self::default();
-        doubt.map_or(Ok(()), |doubt| Err(Ended::Diverged(doubt)))
+        doubt.map_or(Ok(()), |reason| Err(Ended::Diverged { reason, is_certain: false }))
     }
 
     /// With what the server says now; what was told so far was told.
@@ -203,9 +203,8 @@ fn compare(held: &Snapshot, ours: ResourceVersion, items: &[Item]) -> Result<(),
         };
         if !fits {
             let known = known.map_or("not held".to_owned(), |known| known.resource_version().to_string());
-            return Err(Ended::Diverged(format!(
-                "{key}: {known} at {ours}, and upstream has it at {version}"
-            )));
+            let reason = format!("{key}: {known} at {ours}, and upstream has it at {version}");
+            return Err(Ended::Diverged { reason, is_certain: true });
         }
     }
     Ok(())

@@ -4,7 +4,7 @@
 //! resource are kept in one etcd: what one has noticed holds for the others, those among them that wait on the disk for a reader, too, and
 //! those whose watch goes on already. And a list of one at a lower version than any of them had shows it.
 //!
-//! The API server's own resources are in the etcd that has those of its definitions, too. So what is noticed of one of its own holds for all
+//! The API server's own resources are in the etcd that has those of its definitions, too. So what is certain of one of its own holds for all
 //! there are: a resource in which one object changes all the time shows nothing by itself. Of others nobody knows whether the API server
 //! keeps them or an API behind it, which may begin anew each time that it starts: there it holds for that resource alone.
 
@@ -59,12 +59,19 @@ impl Undone {
         self.read(of_resource(resource)) + self.read(OF_ALL.to_owned())
     }
 
-    /// A subscription notices it that was listed after so many times. Whether nobody else has since: then it is once more.
-    pub(super) fn notice(&self, resource: &GroupVersionResource, listed_after: u64) -> bool {
+    /// A subscription notices it that was listed after so many times. Whether nobody else has since: then it is once more; `is_certain`: it was no sign alone,
+    /// for which not everything is listed anew.
+    pub(super) fn notice(
+        &self,
+        resource: &GroupVersionResource,
+        listed_after: u64,
+        is_certain: bool,
+    ) -> bool {
         let _one_at_a_time = self.noticing.lock();
         let is_new = self.times(resource) == listed_after;
         if is_new {
-            let name = if transcode::knows(resource) { OF_ALL.to_owned() } else { of_resource(resource) };
+            let of_all = is_certain && transcode::knows(resource);
+            let name = if of_all { OF_ALL.to_owned() } else { of_resource(resource) };
             let times = self.read(name.clone());
             self.write(name, times + 1);
             self.changes.send_replace(());

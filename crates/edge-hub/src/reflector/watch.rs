@@ -85,8 +85,8 @@ pub(super) async fn run(
             frame = body.frame() => frame,
             () = sleep(SILENT), if held_back.is_some() => {
                 let asked = held_back.as_mut().is_some_and(|held_back| std::mem::replace(&mut held_back.asked, true));
-                if let Some(doubt) = expected.doubt().filter(|_| asked) {
-                    return Err(Ended::Diverged(doubt));
+                if let Some(reason) = expected.doubt().filter(|_| asked) {
+                    return Err(Ended::Diverged { reason, is_certain: false });
                 }
                 // It may be the link that was silent: then what comes with the answer is read before it is judged.
                 expected = expected.again(epoch::check(upstream, subscription, credential, known).await?);

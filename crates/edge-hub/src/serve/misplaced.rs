@@ -28,6 +28,10 @@ impl Asked<'_> {
     ) -> Option<Status> {
         let refused = wanted.refused_without_namespaces(verb, path, uri.query().unwrap_or_default());
         let is_namespaced = match transcode::is_namespaced(&path.resource) {
+            // Beside namespaces, where no selector names one, all that is listed is there in either case.
+            None if refused.is_none() && place(path).is_none() && !matches!(wanted, Wanted::Get) => {
+                return None;
+            }
             None => self.is_namespaced(place(path).is_some(), refused.is_some()).await,
             built_in => built_in,
         };
@@ -51,11 +55,17 @@ impl Asked<'_> {
         };
         let up = hub.upstream.is_up();
         let matters = by_namespace || in_one && is_of_all;
-        if up && (said() == Some(false) || held.is_none() && matters) {
-            // Seldom, and a large future.
-            Box::pin(look_up(hub, resource)).await;
-        }
         let defined = || hub.definitions.is_namespaced(resource);
+        if up && (said() == Some(false) || held.is_none() && matters) {
+            if said().or_else(defined) == Some(true) {
+                // It was so, and who reads does not wait for the news.
+                let (hub, resource) = (hub.clone(), resource.clone());
+                self.hub.tasks.spawn(async move { look_up(&hub, &resource).await });
+            } else {
+                // Seldom, and a large future.
+                Box::pin(look_up(hub, resource)).await;
+            }
+        }
         let discovered = || hub.documents.is_namespaced(resource);
         heard(up, held, said()).or_else(defined).or_else(discovered)
     }

@@ -125,6 +125,9 @@ impl Lane {
         self: &Arc<Self>,
         request: Request<Body>,
     ) -> Result<Response<Answer>, SendError> {
+        if self.given_up.is_cancelled() {
+            return Err(SendError::Unsent(Box::new(request), UpstreamError::Broken(Box::new(Silent))));
+        }
         let stream = self.streams.clone();
         let mut sender = self.sender.clone();
         let answer = async {
