@@ -59,6 +59,15 @@ struct Fields {
     is_namespaced: Option<bool>,
 }
 
+/// Whether a scope, as definitions and discovery write it, has namespaces.
+pub(crate) fn has_namespaces(scope: &str) -> Option<bool> {
+    match scope {
+        "Namespaced" => Some(true),
+        "Cluster" => Some(false),
+        _ => None,
+    }
+}
+
 impl Definitions {
     /// Knows nothing but what is stored.
     pub fn new(upstream: Upstream, storage: Storage) -> Self {
@@ -130,11 +139,7 @@ impl Definitions {
         }
         let Some(definition) = self.get(resource, WHOLE).await? else { return Some(None) };
         let of = definition.version()?;
-        let is_namespaced = match &*definition.spec.scope {
-            "Namespaced" => Some(true),
-            "Cluster" => Some(false),
-            _ => None,
-        };
+        let is_namespaced = has_namespaces(&definition.spec.scope);
         let versions = definition.spec.versions.into_iter();
         // One that it does not have has no objects either.
         let version = versions.filter(|version| *version.name == *resource.version);

@@ -234,9 +234,12 @@ async fn hand_on(hub: &Hub, caller: &Caller, request: Request<Body>) -> Result<R
         }
         Caller::Node | Caller::Certificate(_) => None,
     };
-    let changes = unanswered::changes(request.method(), request.uri());
+    let (method, uri) = (request.method().clone(), request.uri().clone());
     let answer = forward::forward(hub, caller, &credential, request).await;
-    let mut answer = answer.map_err(|error| Box::new(unanswered::status(changes, &error)))?;
+    let mut answer = answer.map_err(|error| {
+        let changes = unanswered::changes(&method, &uri);
+        Box::new(unanswered::status(changes, &error))
+    })?;
     let Some((place, of)) = place else { return Ok(answer) };
     answer.extensions_mut().insert(of);
     Ok(answer.map(|body| Body::new(Keeping::new(body, place))))

@@ -349,8 +349,7 @@ impl Reflector {
         course.listed_after = undone;
         subscription.became_whole(began);
         self.scopes.hear(subscription.key(), true);
-        let first = subscription.read(|cache| cache.snapshot()?.iter().next().cloned());
-        if first.is_some_and(|object| !object.key().namespace().is_empty()) {
+        if subscription.in_namespaces() == Some(true) {
             self.scopes.say(&subscription.key().resource, true);
         }
         info!(key = %subscription.key(), objects = count, %version, ?replaced, "listed");

@@ -108,17 +108,6 @@ impl Store {
         Self::open_with(disk, dir, key, sizes, |restored| restored)
     }
 
-    /// As [`Store::open_on`], and `take` makes of each subscription what its reader wants of it, by several threads where there is much.
-    pub fn open_with<T: Send>(
-        disk: Arc<dyn Disk>,
-        dir: &Path,
-        key: Option<&Key>,
-        sizes: Sizes,
-        take: impl Fn(Restored) -> T + Sync,
-    ) -> Result<(Store, Vec<T>), OpenError> {
-        open::open(disk, dir, key, sizes, take)
-    }
-
     /// Subscriptions that were not restored as they had been written, and why.
     pub fn problems(&self) -> &[Problem] {
         &self.problems

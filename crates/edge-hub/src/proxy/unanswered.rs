@@ -3,6 +3,7 @@
 use http::{Method, Uri};
 use kube_wire::{request::RequestInfo, resource::GroupVersionResource, status::Status};
 
+use super::written::tries;
 use crate::{run::Sharing, upstream::UpstreamError};
 
 /// The answer to what the API server did not answer; without `Retry-After`, or clients would block on it. Clients repeat after 503 what was
@@ -24,8 +25,7 @@ pub(super) fn changes(method: &Method, uri: &Uri) -> bool {
     let is_review = RequestInfo::parse(method, uri).resource().is_some_and(|path| {
         matches!(&*path.resource.group, "authentication.k8s.io" | "authorization.k8s.io")
     });
-    let tries = uri.query().is_some_and(|query| query.split('&').any(|one| one.starts_with("dryRun=")));
-    !matches!(*method, Method::GET | Method::HEAD) && !is_review && !tries
+    !matches!(*method, Method::GET | Method::HEAD) && !is_review && !tries(uri)
 }
 
 /// Whether that answer says that the request may have been done.

@@ -31,8 +31,12 @@ pub(super) fn of<'a>(info: &RequestInfo, path: &'a ResourcePath, uri: &Uri) -> O
     let writes =
         matches!(verb, Verb::Create | Verb::Update | Verb::Patch | Verb::Delete | Verb::DeleteCollection);
     let part = Part::of(path.subresource.as_deref())?;
-    let tries = uri.query().unwrap_or_default().split('&').any(|parameter| parameter.starts_with("dryRun="));
-    (writes && !tries).then(|| Write { verb, part, path, asked: Instant::now() })
+    (writes && !tries(uri)).then(|| Write { verb, part, path, asked: Instant::now() })
+}
+
+/// Whether it is a dry run, which stores nothing.
+pub(super) fn tries(uri: &Uri) -> bool {
+    uri.query().unwrap_or_default().split('&').any(|parameter| parameter.starts_with("dryRun="))
 }
 
 /// Takes note of it before its writer has the answer, who may read at once; also of one that may have been done, which its writer looks for.

@@ -12,7 +12,6 @@ use kube_wire::{
     status::Status,
     transcode,
 };
-use watch_cache::Cache;
 
 use super::{Asked, place, wanted::Wanted};
 use crate::{hub::Hub, subscriptions::Subscription};
@@ -46,7 +45,7 @@ impl Asked<'_> {
         let (hub, resource) = (self.hub, &self.key().resource);
         let found = hub.subscriptions.find(self.key(), self.is_protobuf(), &self.carrier);
         let found = found.filter(|found| found.is_whole());
-        let held = found.as_deref().and_then(in_namespaces);
+        let held = found.as_deref().and_then(Subscription::in_namespaces);
         let is_of_all = found.is_some_and(|found| found.key().namespace.is_empty());
         // That there is nothing at a path says so only where there is something beside it: the definition may be gone.
         let said = || {
@@ -73,7 +72,7 @@ impl Asked<'_> {
     /// Whether the objects that are held have namespaces; all of a resource do, or none.
     pub(super) fn held_in_namespaces(&self) -> Option<bool> {
         let found = self.hub.subscriptions.find(self.key(), self.is_protobuf(), &self.carrier)?;
-        in_namespaces(&found)
+        found.in_namespaces()
     }
 }
 
@@ -94,16 +93,6 @@ pub(super) fn is_served(hub: &Hub, verb: Verb, path: &ResourcePath, query: &str)
     if place(path).is_some() || by_namespace() {
         hub.subscriptions.scopes().say(&path.resource, true);
     }
-}
-
-/// Whether what a stream holds has namespaces.
-fn in_namespaces(found: &Subscription) -> Option<bool> {
-    let held = found.read(Cache::snapshot)?;
-    // Nothing else is ever listed in one.
-    if !found.key().namespace.is_empty() {
-        return Some(true);
-    }
-    held.iter().next().map(|object| !object.key().namespace().is_empty())
 }
 
 /// Whether there are namespaces, by the objects that are `held` and by what the API server `said`. Objects may be of the time before it said that there are none:

@@ -254,6 +254,16 @@ impl Subscription {
         self.is_whole.load(Relaxed)
     }
 
+    /// Whether what is held has namespaces; all of a resource do, or none. `None` if nothing says so.
+    pub fn in_namespaces(&self) -> Option<bool> {
+        let held = self.read(Cache::snapshot)?;
+        // Nothing else is ever listed in one.
+        if !self.key.namespace.is_empty() {
+            return Some(true);
+        }
+        held.iter().next().map(|object| !object.key().namespace().is_empty())
+    }
+
     /// How many bytes it holds, objects and history, without waiting for anybody.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Relaxed)

@@ -38,57 +38,60 @@ struct Found<T> {
     earlier: Vec<Earlier>,
 }
 
-pub(super) fn open<T: Send>(
-    disk: Arc<dyn Disk>,
-    dir: &Path,
-    key: Option<&Key>,
-    sizes: Sizes,
-    take: impl Fn(Restored) -> T + Sync,
-) -> Result<(Store, Vec<T>), OpenError> {
-    let (logs, blobs) = (dir.join("logs"), dir.join("blobs"));
-    disk.create_dir(dir).map_err(failed("create the folder", dir))?;
-    let lock = lock(disk.as_ref(), &dir.join("lock"))?;
-    for dir in [&logs, &blobs] {
+impl Store {
+    /// As [`Store::open_on`], and `take` makes of each subscription what its reader wants of it, by several threads where there is much.
+    pub fn open_with<T: Send>(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        key: Option<&Key>,
+        sizes: Sizes,
+        take: impl Fn(Restored) -> T + Sync,
+    ) -> Result<(Store, Vec<T>), OpenError> {
+        let (logs, blobs) = (dir.join("logs"), dir.join("blobs"));
         disk.create_dir(dir).map_err(failed("create the folder", dir))?;
-        remove_temporary(disk.as_ref(), dir)?;
+        let lock = lock(disk.as_ref(), &dir.join("lock"))?;
+        for dir in [&logs, &blobs] {
+            disk.create_dir(dir).map_err(failed("create the folder", dir))?;
+            remove_temporary(disk.as_ref(), dir)?;
+        }
+        let sealer = key.and_then(Sealer::new).map(Arc::new);
+        let counters = Arc::new(Counters::default());
+        let place = Identity {
+            dir: logs.as_path().into(),
+            subscription: SubscriptionId::from(""),
+            name: String::new(),
+            generation: 0,
+            sealer: sealer.clone(),
+            sizes,
+        };
+        let mut store = Store {
+            subscriptions: BTreeMap::new(),
+            // What was there before may have been named by a process that was killed before it had synced.
+            names: true,
+            blobs: Arc::new(Blobs::new(disk.clone(), blobs, sealer, counters.clone(), lock.clone())),
+            counters,
+            syncs: 0,
+            problems: Vec::new(),
+            earlier: Vec::new(),
+            compacted: String::new(),
+            _lock: lock,
+            place,
+            disk,
+        };
+        let mut restored = Vec::new();
+        for found in restore_each(store.disk.as_ref(), &store.place, &take)? {
+            store.subscriptions.insert(found.name, found.subscription);
+            store.problems.extend(found.problems);
+            store.earlier.extend(found.earlier);
+            restored.extend(found.restored);
+        }
+        // Makes durable what is shown, and removes what is in the way. A disk that can only be read is no reason not to
+        // read it: each sync tries again.
+        let _ = store.disk.sync_dir(dir);
+        let _ = store.sync();
+        store.syncs = 0;
+        Ok((store, restored))
     }
-    let sealer = key.and_then(Sealer::new).map(Arc::new);
-    let counters = Arc::new(Counters::default());
-    let place = Identity {
-        dir: logs.as_path().into(),
-        subscription: SubscriptionId::from(""),
-        name: String::new(),
-        generation: 0,
-        sealer: sealer.clone(),
-        sizes,
-    };
-    let mut store = Store {
-        subscriptions: BTreeMap::new(),
-        // What was there before may have been named by a process that was killed before it had synced.
-        names: true,
-        blobs: Arc::new(Blobs::new(disk.clone(), blobs, sealer, counters.clone(), lock.clone())),
-        counters,
-        syncs: 0,
-        problems: Vec::new(),
-        earlier: Vec::new(),
-        compacted: String::new(),
-        _lock: lock,
-        place,
-        disk,
-    };
-    let mut restored = Vec::new();
-    for found in restore_each(store.disk.as_ref(), &store.place, &take)? {
-        store.subscriptions.insert(found.name, found.subscription);
-        store.problems.extend(found.problems);
-        store.earlier.extend(found.earlier);
-        restored.extend(found.restored);
-    }
-    // Makes durable what is shown, and removes what is in the way. A disk that can only be read is no reason not to
-    // read it: each sync tries again.
-    let _ = store.disk.sync_dir(dir);
-    let _ = store.sync();
-    store.syncs = 0;
-    Ok((store, restored))
 }
 
 fn lock(disk: &dyn Disk, path: &Path) -> Result<FolderLock, OpenError> {

@@ -8,6 +8,7 @@ use kube_wire::resource::GroupVersionResource;
 use serde::{Deserialize, Serialize};
 
 use super::{Documents, forms};
+use crate::definitions::has_namespaces;
 
 /// Which aggregated document tells what plain discovery does at `path`.
 pub(super) fn source(path: &str) -> Option<&'static str> {
@@ -63,11 +64,7 @@ fn is_namespaced(resource: &GroupVersionResource, aggregated: &Bytes) -> Option<
     let group = items.iter().find(|item| item.metadata.name.as_deref().unwrap_or_default() == name)?;
     let version = group.versions.iter().find(|of| *of.version == *resource.version)?;
     let found = version.resources.iter().find(|kept| *kept.resource == *resource.resource)?;
-    match &*found.scope {
-        "Namespaced" => Some(true),
-        "Cluster" => Some(false),
-        _ => None,
-    }
+    has_namespaces(&found.scope)
 }
 
 #[derive(Deserialize)]
