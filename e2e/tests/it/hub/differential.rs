@@ -9,6 +9,7 @@
 
 mod answered;
 mod before;
+mod busy;
 mod decoded;
 mod indifferent;
 mod offline;
@@ -326,7 +327,7 @@ async fn pairs(
 ) -> Result<Vec<Pair>> {
     // What takes its time together, or each batch waits for one of them.
     cases.sort_by_key(|case| (case.waits(), case.verb == Verb::Watch));
-    let mut pairs = Vec::new();
+    let (mut pairs, mut stalled) = (Vec::new(), 0);
     for some in cases.chunks(AT_ONCE) {
         let mut tasks = JoinSet::new();
         for case in some.iter().cloned() {
@@ -340,10 +341,18 @@ async fn pairs(
                 anyhow::Ok(Pair { real: real?, hub: hub?, case })
             });
         }
+        let mut batch = Vec::new();
         for pair in tasks.join_all().await {
-            pairs.push(pair?);
+            batch.push(pair?);
         }
+        stalled += usize::from(busy::asked_again(&mut batch, subject, [real, hub], landmarks).await?);
+        pairs.extend(batch);
     }
+    ensure!(
+        stalled <= busy::STALLS,
+        "{}: in {stalled} batches the hub alone had too much to do",
+        subject.resource
+    );
     Ok(pairs)
 }
 

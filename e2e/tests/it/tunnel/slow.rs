@@ -149,13 +149,16 @@ async fn passed(node: &str) -> Result<f64> {
     of_links.map(|line| Ok(line.rsplit(' ').next().context("a figure")?.parse::<f64>()?)).sum()
 }
 
-/// Waits until what was to stall has: the links carry no more than they do at rest.
+/// Waits until what was to stall has: the links carry no more than they do at rest, time after time. On a busy machine what still goes on
+/// may stand still for seconds.
 async fn until_stalled() -> Result<()> {
     eventually("nothing passes but what is asked for", Duration::from_mins(5), || async {
-        let before = passed(EDGE_GATEWAY).await?;
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        let more = passed(EDGE_GATEWAY).await? - before;
-        ensure!(more < 256_000.0, "{more} bytes in two seconds");
+        for _ in 0..3 {
+            let before = passed(EDGE_GATEWAY).await?;
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            let more = passed(EDGE_GATEWAY).await? - before;
+            ensure!(more < 256_000.0, "{more} bytes in two seconds");
+        }
         Ok(())
     })
     .await
@@ -189,7 +192,7 @@ fn memory_as_of_many_machines() -> Result<Cleanup> {
     Ok(cleanup)
 }
 
-/// Logs that are followed and ports that are forwarded by nobody who reads, fifty of each with `--long`, else 12 and 2; as many on a
+/// Logs that are followed and ports that are forwarded by nobody who reads, fifty of each with `--long`, else six and two; as many on a
 /// node that is reached by plain TCP, so that whatever else the machine does with them delays both. None is ended, no link is made
 /// anew, and nothing is left of them but memory.
 #[tokio::test]
@@ -207,9 +210,9 @@ async fn x8_stalled_readers_hold_nobody_back() -> Result<()> {
         format!("Authorization: Bearer {}", token("default", "e2e-tunnel-slow", "cluster-admin").await?);
     let mut rights = Cleanup::kubectl(&["delete", "clusterrolebinding", "default-e2e-tunnel-slow"]);
     rights.add("kubectl", &["delete", "serviceaccount", "e2e-tunnel-slow"]);
-    let number = if long() { 50 } else { 12 };
+    let number = if long() { 50 } else { 6 };
     let links = settled_links().await?;
-    let forwards = if long() { number } else { number / 5 };
+    let forwards = if long() { number } else { 2 };
     // Logs of lines of a byte take all processors until they stall, so a forward that begins beside them waits for minutes.
     let mut stalled = Stalled::forwards(&through.0, forwards).await?;
     let mut stalled_plain = Stalled::forwards(&beside.0, forwards).await?;
@@ -217,20 +220,20 @@ async fn x8_stalled_readers_hold_nobody_back() -> Result<()> {
     stalled.follow(&through.0, number, &bearer).await?;
     stalled_plain.follow(&beside.0, number, &bearer).await?;
     until_stalled().await?;
-    // The slowest two of a round are often the machine's.
-    let mut slowest = Err(anyhow!("no keys"));
+    // Whom stalled readers hold back they hold back in each round; one slow round is the machine's.
+    let mut judged = Err(anyhow!("no keys"));
     for _ in 0..3 {
         let (keys, keys_plain) = in_turn(&mut ours, &mut plain, 200).await?;
         println!(
             "keys beside {number} stalled logs and {forwards} forwards: {keys}; by plain TCP {keys_plain}"
         );
-        hardly_slower(&keys, &keys_plain, Duration::ZERO)?;
-        slowest = slowest_hardly_slower(&keys, &keys_plain, Duration::ZERO);
-        if slowest.is_ok() {
+        judged = hardly_slower(&keys, &keys_plain, Duration::ZERO)
+            .and_then(|()| slowest_hardly_slower(&keys, &keys_plain, Duration::ZERO));
+        if judged.is_ok() {
             break;
         }
     }
-    slowest?;
+    judged?;
     let (whole, whole_plain) = sessions(10).await?;
     println!("whole execs beside them: {whole}; by plain TCP {whole_plain}");
     // It takes several round trips to begin, so what the machine adds to each counts as often.

@@ -14,7 +14,7 @@ use testkit::differential::{Case, Common, Landmarks, Product, Raw, Subject, Verb
 use tokio::task::JoinSet;
 
 use super::decoded::is_good;
-use super::{Found, Pair, read};
+use super::{Found, Pair, busy, read};
 
 /// The resources whose product is walked: one that is built in, of which the API server knows most fields, and a custom one.
 pub(super) const WALKED: [&str; 2] = ["pods", "widgets"];
@@ -36,10 +36,6 @@ const WATCHES_AT_ONCE: usize = 200;
 
 /// How long versions are asked for before there are others. What is older than five minutes is compacted.
 const FRESH: Duration = Duration::from_mins(2);
-
-/// How often a request is sent once more because a server has too much to do, which says nothing of its parameters; and when.
-const TIMES_BUSY: usize = 10;
-const BUSY: Duration = Duration::from_secs(1);
 
 /// Of so many requests the hub may have one sent once more that the API server answers.
 const BUSY_ALONE: usize = 200;
@@ -127,9 +123,9 @@ async fn stretch(
 /// Asks both, and compares.
 async fn told(case: Case, subject: &Subject, servers: [&Endpoint; 2], landmarks: &Landmarks) -> Result<Told> {
     let (mut said, mut busy, mut busy_alone) = (both(&case, subject, servers, landmarks).await?, 0, 0);
-    while said.iter().any(|said| said.status == 429) && busy < TIMES_BUSY {
+    while said.iter().any(|said| said.status == 429) && busy < busy::TIMES {
         busy_alone += usize::from(said[0].status != 429);
-        tokio::time::sleep(BUSY).await;
+        tokio::time::sleep(busy::AFTER).await;
         (said, busy) = (both(&case, subject, servers, landmarks).await?, busy + 1);
     }
     let [real, hub] = said;
