@@ -261,6 +261,9 @@ impl Reflector {
             watched = watch => watched.map(|never| match never {}),
             () = self.undone.since(&key.resource, &name) => Ok(()),
         };
+        if matches!(watched, Err(Ended::Link(_))) {
+            subscription.was_lost();
+        }
         subscription.set_source(None);
         watched
     }

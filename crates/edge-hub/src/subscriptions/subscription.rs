@@ -326,6 +326,20 @@ impl Subscription {
         *self.source.lock() = source;
     }
 
+    /// The connection of the upstream watch broke: what is held is of its last sign of life, which came after all that it had told before.
+    pub fn was_lost(&self) {
+        if let Some(heard) = self.heard_ago().and_then(|ago| Instant::now().checked_sub(ago)) {
+            let mut proved = self.proved.lock();
+            *proved = Some(proved.map_or(heard, |at| at.max(heard)));
+        }
+    }
+
+    /// How long ago the upstream watch's connection gave a sign of life, if that says something of what is held.
+    fn heard_ago(&self) -> Option<Duration> {
+        let counts = !self.is_doubted() && !self.is_untold();
+        self.source().filter(|_| counts).map(|source| source.heard_ago())
+    }
+
     /// The connection that the upstream watch comes over.
     pub fn source(&self) -> Option<Source> {
         self.source.lock().clone()
@@ -337,8 +351,7 @@ impl Subscription {
         let is_settling = self.listed.lock().is_some_and(|listed| listed.ended.elapsed() < SETTLING);
         let goes_on = is_settling || *self.progress.borrow() == Progress::Watching;
         let watching = up && goes_on && !self.is_doubted();
-        let is_current = watching && !self.is_untold();
-        let heard = self.source().filter(|_| is_current).map(|source| source.heard_ago());
+        let heard = self.heard_ago().filter(|_| goes_on);
         Age { watching, proved: heard.map_or(own, |heard| heard.min(own)) }
     }
 

@@ -186,6 +186,24 @@ async fn the_most_recent_state_is_not_fetched_over_an_idle_link() {
     assert_eq!(lists().requests, before, "it was asked for a sign of life, and not for the list");
 }
 
+/// An idle link said that it was alive until it went, and what is held was current until then: the age that is told does not jump.
+#[tokio::test]
+async fn what_is_held_is_as_old_as_the_last_sign_of_life_when_the_link_goes() {
+    const IDLE: Duration = Duration::from_secs(7);
+    let site = Site::started().await;
+    site.caught_up(SERVICES, &[]).await;
+    let began = Instant::now();
+    sleep(IDLE).await;
+    site.server.cut();
+    site.offline().await;
+    let answer = site.plain().get(&format!("{SERVICES}?resourceVersion=0"), JSON).await.unwrap();
+    let warning = answer.headers["warning"].to_str().unwrap();
+    let told =
+        warning.rsplit_once("was known ").and_then(|(_, age)| age.split_once("s ago\"")).expect(warning).0;
+    let (told, idle) = (told.parse::<u64>().unwrap(), began.elapsed().as_secs());
+    assert!(told + 3 < idle, "{warning}, after {idle} s");
+}
+
 /// What is handed on is waited for as long as the API server may take, and no longer; logs of containers take as long as they like.
 #[tokio::test]
 async fn an_answer_that_does_not_come_has_a_deadline() {
