@@ -17,6 +17,7 @@ mod lent;
 pub mod over_tls;
 pub mod plain;
 mod pod_cgroup;
+mod read_on;
 pub mod seats;
 mod socket_cgroup;
 mod socket_owner;

@@ -23,6 +23,7 @@ use super::{
     Peer,
     guests::Guest,
     http1::{self, Begun},
+    read_on::ReadOn,
     seats::{Seat, Seats},
     unread::{Answers, Streams},
 };
@@ -100,7 +101,10 @@ async fn connection<Io>(
     let answer = |request: Request<Incoming>| {
         let (router, guest, answers, begun) = (router.clone(), guest.clone(), answers.clone(), begun.clone());
         let (under_way, in_pieces) = (seat.asks(), http1::in_pieces(&request));
-        let mut request = request.map(Body::new);
+        let mut request = request.map(|body| match spoken {
+            Spoken::Http1 => Body::new(body),
+            Spoken::Http2 => Body::new(ReadOn::new(body)),
+        });
         request.extensions_mut().insert(ConnectInfo(peer.clone()));
         request.extensions_mut().insert(seat.clone());
         async move {
@@ -308,6 +312,28 @@ mod tests {
             io.write_all(format!("{request}authorization: Bearer x\r\n\r\n").as_bytes()).await.unwrap();
             assert!(timeout(UNREAD / 2, dropped.recv()).await.is_err(), "{path}: it may be slow");
             timeout(UNREAD, dropped.recv()).await.expect(path);
+        }
+    }
+
+    /// Some clients take a reset for a failure of the answer that came before it.
+    #[tokio::test]
+    async fn a_stream_that_was_answered_early_is_not_reset() {
+        let (io, _dropped, _tasks) =
+            connect_by(Spoken::Http2, &Seats::outward(ALL), &CancellationToken::new(), None);
+        let (sender, connection) = h2::client::handshake(io).await.unwrap();
+        let mut driver = JoinSet::new();
+        driver.spawn(connection);
+        let mut sender = sender.ready().await.unwrap();
+        let request = Request::post("https://h/api/v1/namespaces/a/configmaps").body(()).unwrap();
+        let (answer, mut body) = sender.send_request(request, false).unwrap();
+        let mut answer = answer.await.unwrap();
+        assert_eq!(answer.status(), StatusCode::UNAUTHORIZED);
+        assert!(answer.body_mut().data().await.is_none(), "it is there whole");
+        for is_last in [false, true] {
+            let reset = std::future::poll_fn(|context| body.poll_reset(context));
+            let reset = timeout(Duration::from_millis(100), reset).await;
+            assert!(reset.is_err(), "{reset:?}");
+            body.send_data(Bytes::from_static(b"{}"), is_last).unwrap();
         }
     }
 
