@@ -1,12 +1,13 @@
 //! What a node's programs ask first of any API server, asked for by the hub itself when a link comes up: a node that nobody asked while
 //! there was one can say without it which resources there are.
 //!
-//! Not again within the hour, and then only if it has changed. Some 17 kB at once, 12 kB a minute or two later: API servers compress nothing
+//! Not again within the hour, unless a resource has come into use that discovery does not name, and then only if it has changed. Some 17 kB at once, 12 kB a minute or two later: API servers compress nothing
 //! below 128 kB, so discovery of all groups comes as protobuf, 14 kB in place of 70, and is kept as the JSON that clients ask for. The
 //! groups alone, as older clients ask for them, are in it. Last come the documents of `OpenAPI`, which are most by far: unless it is configured
 //! otherwise, no more of them than are of use here.
 
 mod followed;
+mod named;
 mod openapi;
 
 use std::{sync::Arc, time::Duration};
@@ -96,8 +97,9 @@ pub async fn keep(hub: Arc<Hub>, shutdown: CancellationToken) {
             };
             let ended =
                 async { down.wait_for(|state| matches!(state, LinkState::Down { .. })).await.is_err() };
+            let later = async { tokio::join!(later, named::keep(&hub)) };
             tokio::select! {
-                () = later => {}
+                ((), ()) = later => {}
                 ended = ended => if ended { return },
             }
         }
@@ -118,10 +120,15 @@ async fn refresh(hub: &Hub, path: &str, accept: &'static str) -> bool {
     if !hub.upstream.is_up() || hub.documents.age(path, accept).is_some_and(|age| age <= OLD) {
         return false;
     }
+    fetch(hub, path, accept).await;
+    true
+}
+
+/// Asks for a document, in its short form if it has one.
+async fn fetch(hub: &Hub, path: &str, accept: &'static str) {
     if accept != AGGREGATED || !ask_in_protobuf(hub, path).await {
         ask(hub, path, accept, hub.documents.tag(path, accept), DEADLINE).await;
     }
-    true
 }
 
 /// Asks for a document, unless it is still the one of which `tag` is the `ETag`, and keeps it as if a client had. Whether the API server says that

@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tls::digest::Sha256Digest;
 use tracing::{debug, warn};
 
+pub use self::groups::naming;
 use self::index::{Entry, Index};
 use super::{
     coding::{Coding, LARGEST},

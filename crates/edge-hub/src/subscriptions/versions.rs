@@ -1,10 +1,19 @@
-//! Of which groups and versions something is on the node.
+//! Of which resources, groups and versions something is on the node.
 
 use std::collections::BTreeSet;
+
+use kube_wire::resource::GroupVersionResource;
 
 use super::{Key, Subscriptions};
 
 impl Subscriptions {
+    /// The resources of which there is a stream that the API server does not refuse.
+    pub fn resources(&self) -> BTreeSet<GroupVersionResource> {
+        let open = self.all().into_iter();
+        let open = open.filter(|subscription| !subscription.progress().borrow().is_gone());
+        open.map(|subscription| subscription.key().resource.clone()).collect()
+    }
+
     /// The groups and versions of which there is a stream, or was one before this start, as the paths of their resources begin: `/api/v1`,
     /// `/apis/apps/v1`. Not those of which the API server refuses all that is asked for.
     pub fn versions(&self) -> BTreeSet<String> {

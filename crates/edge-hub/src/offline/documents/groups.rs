@@ -52,19 +52,34 @@ pub(super) fn plain(path: &str, aggregated: &Bytes) -> Option<Vec<u8>> {
 impl Documents {
     /// Whether the objects of a resource have namespaces, as what is kept of discovery says it: it may be some hours old.
     pub fn is_namespaced(&self, resource: &GroupVersionResource) -> Option<bool> {
-        let path = if resource.group.is_empty() { "/api" } else { "/apis" };
-        is_namespaced(resource, &self.body(path, forms::AGGREGATED)?)
+        is_namespaced(resource, &self.body(naming(resource), forms::AGGREGATED)?)
     }
+
+    /// Whether what is kept of discovery names a resource: without a link clients find no other.
+    pub fn names(&self, resource: &GroupVersionResource) -> bool {
+        let kept = self.body(naming(resource), forms::AGGREGATED);
+        kept.is_some_and(|aggregated| kept_of(resource, &aggregated).is_some())
+    }
+}
+
+/// Which aggregated document names a resource.
+pub fn naming(resource: &GroupVersionResource) -> &'static str {
+    if resource.group.is_empty() { "/api" } else { "/apis" }
 }
 
 /// The same by that document.
 fn is_namespaced(resource: &GroupVersionResource, aggregated: &Bytes) -> Option<bool> {
+    has_namespaces(&kept_of(resource, aggregated)?.scope)
+}
+
+/// What that document says of a resource.
+fn kept_of(resource: &GroupVersionResource, aggregated: &Bytes) -> Option<Kept> {
     let Aggregated { items } = serde_json::from_slice(aggregated).ok()?;
     let name = &*resource.group;
-    let group = items.iter().find(|item| item.metadata.name.as_deref().unwrap_or_default() == name)?;
-    let version = group.versions.iter().find(|of| *of.version == *resource.version)?;
-    let found = version.resources.iter().find(|kept| *kept.resource == *resource.resource)?;
-    has_namespaces(&found.scope)
+    let mut groups = items.into_iter();
+    let group = groups.find(|item| item.metadata.name.as_deref().unwrap_or_default() == name)?;
+    let version = group.versions.into_iter().find(|of| *of.version == *resource.version)?;
+    version.resources.into_iter().find(|kept| *kept.resource == *resource.resource)
 }
 
 #[derive(Deserialize)]

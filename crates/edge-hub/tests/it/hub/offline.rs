@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kube_wire::resource_version::ResourceVersion;
-use testkit::api_server::access::User;
+use testkit::api_server::{access::User, kind::Kind};
 
 use super::site::{JSON, Lines, SERVICES, Site, WIDGETS, get, names, service, version};
 
@@ -405,6 +405,34 @@ async fn a_node_that_was_never_asked_says_which_resources_there_are() {
     is_healthy_without_a_link(&site, &["", "?timeout=32s"]).await;
     let protobuf = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
     assert_eq!(ask(&site, "/version", protobuf, false).await.0, 503, "in a form that it does not take");
+}
+
+/// `kubectl` looks a resource up before it asks for objects, and finds one that is newer than the link.
+#[tokio::test]
+async fn what_has_come_into_use_since_is_found_without_a_link() {
+    let site = Site::started().await;
+    let names = async |group: &str| {
+        let (status, _, _, body) = ask(&site, "/apis", JSON, false).await;
+        status == 200 && String::from_utf8_lossy(&body).contains(&format!("\"{group}\""))
+    };
+    let asked = || site.server.log().totals(|record| record.path == "/apis" && !record.user.is_empty());
+    // That comes after it.
+    let versions = || site.server.log().totals(|record| record.path == "/version" && !record.user.is_empty());
+    site.until("it has asked what there is", async || versions().requests > 0).await;
+    let kind = Kind::built_in("shops.example.com", "v1", "tills", "Till", true);
+    site.server.cluster().define(kind);
+    let tills = "/apis/shops.example.com/v1/tills";
+    site.caught_up(tills, &[]).await;
+    let before = asked().requests;
+    site.until("it has asked once more", async || asked().requests > before).await;
+    // That it goes on to ask would be a waste. This API server does not know the short form, so it is asked twice each time.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(asked().requests, before + 2);
+    site.server.cut();
+    site.offline().await;
+    assert!(names("shops.example.com").await);
+    assert!(!names("none.example.com").await);
+    assert_eq!(get(&site.plain(), tills).await.unwrap().0, 200);
 }
 
 /// What `kubectl get --raw` accepts, and what a probe does.
