@@ -5,10 +5,12 @@
 //! ```
 //! So of a hub that was killed while it had a link nothing is said that may not be so, and nothing is written while nothing happens.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use jiff::Timestamp;
-use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -20,8 +22,9 @@ const ENDED: &str = "link-ended";
 /// What is known of it.
 pub struct LastLink {
     storage: Storage,
-    /// Counts until there is a link.
-    before_this_start: Mutex<Option<Timestamp>>,
+    before_this_start: Option<Timestamp>,
+    /// Whether this start has had one.
+    had_one: AtomicBool,
 }
 
 impl LastLink {
@@ -29,22 +32,27 @@ impl LastLink {
     pub fn restored(storage: Storage) -> Self {
         let seconds = storage.blob(ENDED).and_then(|text| std::str::from_utf8(&text).ok()?.parse().ok());
         let ended = seconds.and_then(|seconds| Timestamp::from_second(seconds).ok());
-        Self { storage, before_this_start: Mutex::new(ended) }
+        Self { storage, before_this_start: ended, had_one: AtomicBool::new(false) }
     }
 
-    /// When it ended, by the node's clock, if this start has had none and that is known.
+    /// When the last one before this start ended, by the node's clock, if that is known: what was not asked for since is of that time.
     pub fn ended_before_this_start(&self) -> Option<Timestamp> {
-        *self.before_this_start.lock()
+        self.before_this_start
+    }
+
+    /// The same, if this start has had none.
+    pub fn ended(&self) -> Option<Timestamp> {
+        self.before_this_start.filter(|_| !self.had_one.load(Ordering::Relaxed))
     }
 
     fn began(&self) {
         if let Err(error) = self.storage.remove_blob(ENDED) {
             warn!(%error, "cannot forget when the last link ended");
         }
-        *self.before_this_start.lock() = None;
+        self.had_one.store(true, Ordering::Relaxed);
     }
 
-    fn ended(&self, at: Timestamp) {
+    fn note_end(&self, at: Timestamp) {
         self.storage.keep_blob(ENDED, at.as_second().to_string().as_bytes());
     }
 }
@@ -57,7 +65,7 @@ pub(crate) async fn follow(hub: Arc<Hub>, shutdown: CancellationToken) {
         let is_up = matches!(*state.borrow_and_update(), LinkState::Up(_));
         match (was_up, is_up) {
             (false, true) => hub.last_link.began(),
-            (true, false) => hub.last_link.ended(Timestamp::now()),
+            (true, false) => hub.last_link.note_end(Timestamp::now()),
             _ => {}
         }
         was_up = is_up;
@@ -70,7 +78,7 @@ pub(crate) async fn follow(hub: Arc<Hub>, shutdown: CancellationToken) {
         }
     }
     if was_up {
-        hub.last_link.ended(Timestamp::now());
+        hub.last_link.note_end(Timestamp::now());
     }
 }
 
@@ -83,22 +91,22 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let restored = || LastLink::restored(Storage::open(folder.path(), [7; 32]).unwrap().0);
         let at = Timestamp::from_second(1_800_000_000).unwrap();
-        let said = |link: &LastLink| link.ended_before_this_start();
+        let said = |link: &LastLink| (link.ended(), link.ended_before_this_start());
 
         let first = restored();
-        assert_eq!(said(&first), None, "there was none");
+        assert_eq!(said(&first), (None, None), "there was none");
         first.began();
-        first.ended(at);
-        assert_eq!(said(&first), None, "that was not before this start");
+        first.note_end(at);
+        assert_eq!(said(&first), (None, None), "that was not before this start");
         drop(first);
         for _ in 0..2 {
-            assert_eq!(said(&restored()), Some(at));
+            assert_eq!(said(&restored()), (Some(at), Some(at)));
         }
         let next = restored();
         next.began();
-        assert_eq!(said(&next), None);
+        assert_eq!(said(&next), (None, Some(at)), "what was not asked for since is of that time still");
         drop(next);
-        assert_eq!(said(&restored()), None, "killed while there was one");
+        assert_eq!(said(&restored()), (None, None), "killed while there was one");
     }
 
     #[test]

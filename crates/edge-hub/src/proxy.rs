@@ -364,7 +364,8 @@ fn unauthenticated(why: Unauthenticated) -> Status {
 
 fn certificate_stays() -> Status {
     Status::bad_request(
-        "edge-hub: a client certificate cannot be handed on, since its key stays with you: send a ServiceAccount token instead",
+        "edge-hub: this is for the API server to answer, and a client certificate cannot be handed on, since its key stays with you: send a \
+         ServiceAccount token instead; lists and objects as plain JSON are answered here (kubectl -o name or -o yaml, curl -A name/1)",
     )
 }
 

@@ -189,7 +189,7 @@ impl HubView {
                 server,
                 for_seconds: held.as_secs(),
                 reason,
-                ended_before_this_start: hub.last_link.ended_before_this_start().map(|at| at.to_string()),
+                ended_before_this_start: hub.last_link.ended().map(|at| at.to_string()),
                 sent_bytes,
                 received_bytes,
                 servers: hub.upstream.servers().into_iter().map(ServerView::from).collect(),
