@@ -22,8 +22,9 @@ use crate::{
 pub(crate) enum Loaded {
     /// A whole state; it is an earlier one if records of a file are lost behind one that is damaged.
     Whole(Box<Log>, Restored, Option<PathBuf>),
-    /// A list that was never whole: nothing.
-    Incomplete,
+    /// A list that was never whole: nothing. Whose it is, if a file says it; and whether all that is there reads, but for a last record that was not
+    /// written to its end: else it may have been whole.
+    Incomplete(Option<SubscriptionId>, bool),
     /// The word that all generations before are dropped.
     Dropped,
     /// Something is wrong.
@@ -45,6 +46,8 @@ struct Reading<'a> {
     relied_on: u64,
     /// Where records are behind one that does not read.
     shortened: Option<PathBuf>,
+    /// Whether what is there reads to its end, or to a record that the end of a process left half written.
+    is_read: bool,
 }
 
 /// Reads the files `names` of one generation, in the order of their numbers and without left-overs. `buffer` is only
@@ -81,8 +84,14 @@ fn read(
         let (header, length, seed) = match Header::parse(buffer) {
             Ok(read) => read,
             // It was being created; what was before it is whole.
-            Err(_) if is_last && at > 0 && name.first == name.last => break,
-            Err(Unread::Torn) if is_last => return Ok(Loaded::Incomplete),
+            Err(_) if is_last && at > 0 && name.first == name.last => {
+                if let Some(reading) = &mut reading {
+                    reading.is_read &= buffer.is_empty();
+                }
+                break;
+            }
+            // Whoever is killed while it creates a file leaves none of the header: it is short.
+            Err(Unread::Torn) if is_last => return Ok(Loaded::Incomplete(None, buffer.is_empty())),
             Err(_) => return Err(damaged("it has no header")),
         };
         if !header.belongs_to(name) {
@@ -100,7 +109,7 @@ fn read(
             return if was_whole {
                 Err(damaged("a file before it is missing"))
             } else {
-                Ok(Loaded::Incomplete)
+                Ok(Loaded::Incomplete(Some(header.subscription), false))
             };
         }
         next = name.last + 1;
@@ -111,7 +120,7 @@ fn read(
         }
         (reading.log.next, last) = (next, Some(path));
     }
-    let (Some(reading), Some(last)) = (reading, last) else { return Ok(Loaded::Incomplete) };
+    let (Some(reading), Some(last)) = (reading, last) else { return Ok(Loaded::Incomplete(None, false)) };
     reading.finish(last)
 }
 
@@ -149,6 +158,7 @@ impl<'a> Reading<'a> {
             history: VecDeque::new(),
             relied_on: 0,
             shortened: None,
+            is_read: true,
         }
     }
 
@@ -197,13 +207,15 @@ impl<'a> Reading<'a> {
         if !is_last || header.rewritten || was_whole() {
             return Err(end);
         }
+        let sealed = self.log.ledger.segments().get(&first).is_some_and(|segment| segment.sealed);
         if at < content.len() {
             self.log.cut = Some((path.to_owned(), at as u64));
-            if Frame::follows(seed, rest, self.log.sequence) {
+            let follows = Frame::follows(seed, rest, self.log.sequence);
+            if follows {
                 self.shortened = Some(path.to_owned());
             }
+            self.is_read = !follows && !sealed && Frame::parse(seed, rest) == Parsed::Torn;
         }
-        let sealed = self.log.ledger.segments().get(&first).is_some_and(|segment| segment.sealed);
         if !sealed {
             self.log.active = Some(Active { first, last: header.last, seed, frames });
         }
@@ -316,14 +328,14 @@ impl<'a> Reading<'a> {
     }
 
     fn finish(self, last: PathBuf) -> Result<Loaded, Stop> {
-        let Reading { mut log, objects, history, relied_on, shortened, .. } = self;
+        let Reading { mut log, objects, history, relied_on, shortened, is_read, .. } = self;
         let subscription = log.identity.subscription.clone();
         if relied_on > log.sequence {
             let why = "records are missing that others were left out for";
             return Err(Stop(last, Some(subscription), ProblemKind::Damaged(why)));
         }
         if !log.complete {
-            return Ok(Loaded::Incomplete);
+            return Ok(Loaded::Incomplete(Some(subscription), is_read));
         }
         log.listed = true;
         log.unsure = Some(last);

@@ -42,6 +42,7 @@ pub struct Store {
     syncs: u64,
     problems: Vec<Problem>,
     earlier: Vec<Earlier>,
+    unfinished: Vec<Unfinished>,
     /// After which subscription the next step of compaction begins.
     compacted: String,
     _lock: FolderLock,
@@ -49,6 +50,18 @@ pub struct Store {
 
 /// A subscription and the file behind whose damage its records are lost: see [`Store::earlier`].
 pub type Earlier = (SubscriptionId, PathBuf);
+
+/// A list that is not whole: see [`Store::unfinished`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unfinished {
+    /// Whose it is; unknown when no file says it.
+    pub subscription: Option<SubscriptionId>,
+    /// Its files, in their order.
+    pub files: Vec<PathBuf>,
+    /// Whether all that is there reads, but for a last record that was not written to its end: so it is when the process ended while it wrote the list.
+    /// Else the list may have been whole, and was damaged.
+    pub is_read: bool,
+}
 
 /// What the system has and the disk may not.
 #[derive(Debug)]
@@ -117,6 +130,11 @@ impl Store {
     /// leaves that where nothing was synced yet, and damage does; the two cannot be told apart.
     pub fn earlier(&self) -> &[Earlier] {
         &self.earlier
+    }
+
+    /// Lists that were found and are not whole, so that they were left out and are removed.
+    pub fn unfinished(&self) -> &[Unfinished] {
+        &self.unfinished
     }
 
     /// Takes records, in memory; [`Store::sync`] makes them durable. After an error nothing of them was taken (but for

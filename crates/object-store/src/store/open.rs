@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, io, path::Path, sync::Arc, thread};
 use parking_lot::Mutex;
 
 use super::{
-    Earlier, Store,
+    Earlier, Store, Unfinished,
     subscription::{Marker, Subscription},
 };
 use crate::{
@@ -34,8 +34,15 @@ struct Found<T> {
     name: String,
     subscription: Subscription,
     restored: Option<T>,
+    told: Told,
+}
+
+/// What is to be told of it.
+#[derive(Default)]
+struct Told {
     problems: Vec<Problem>,
     earlier: Vec<Earlier>,
+    unfinished: Vec<Unfinished>,
 }
 
 impl Store {
@@ -73,6 +80,7 @@ impl Store {
             syncs: 0,
             problems: Vec::new(),
             earlier: Vec::new(),
+            unfinished: Vec::new(),
             compacted: String::new(),
             _lock: lock,
             place,
@@ -81,8 +89,9 @@ impl Store {
         let mut restored = Vec::new();
         for found in restore_each(store.disk.as_ref(), &store.place, &take)? {
             store.subscriptions.insert(found.name, found.subscription);
-            store.problems.extend(found.problems);
-            store.earlier.extend(found.earlier);
+            store.problems.extend(found.told.problems);
+            store.earlier.extend(found.told.earlier);
+            store.unfinished.extend(found.told.unfinished);
             restored.extend(found.restored);
         }
         // Makes durable what is shown, and removes what is in the way. A disk that can only be read is no reason not to
@@ -144,11 +153,10 @@ fn restore_each<T: Send>(
         let mut buffer = Vec::new();
         while let Some((name, generations)) = next() {
             let place = Identity { name: name.clone(), ..place.clone() };
-            let (mut problems, mut earlier) = (Vec::new(), Vec::new());
-            let told = (&mut problems, &mut earlier);
-            let (subscription, whole) = restore(disk, &place, &generations, told, &mut buffer);
+            let mut told = Told::default();
+            let (subscription, whole) = restore(disk, &place, &generations, &mut told, &mut buffer);
             let restored = whole.map(take);
-            done.lock().push(Found { name, subscription, restored, problems, earlier });
+            done.lock().push(Found { name, subscription, restored, told });
         }
     };
     thread::scope(|scope| {
@@ -168,7 +176,7 @@ fn restore(
     disk: &dyn Disk,
     place: &Identity,
     generations: &Generations,
-    (problems, earlier): (&mut Vec<Problem>, &mut Vec<Earlier>),
+    told: &mut Told,
     buffer: &mut Vec<u8>,
 ) -> (Subscription, Option<Restored>) {
     let generation = generations.keys().next_back().copied().unwrap_or_default();
@@ -182,12 +190,15 @@ fn restore(
         match load(disk, place, place.sealer.as_ref(), &files, buffer) {
             Loaded::Whole(mut log, whole, shortened) => {
                 log.replaced = replaced;
-                earlier.extend(shortened.map(|path| (whole.subscription.clone(), path)));
+                told.earlier.extend(shortened.map(|path| (whole.subscription.clone(), path)));
                 subscription.current = Some(*log);
                 restored = Some(whole);
                 break;
             }
-            Loaded::Incomplete => subscription.unfinished.extend(files_paths.into_iter().chain(replaced)),
+            Loaded::Incomplete(of, is_read) => {
+                told.unfinished.push(Unfinished { subscription: of, files: files_paths.clone(), is_read });
+                subscription.unfinished.extend(files_paths.into_iter().chain(replaced));
+            }
             Loaded::Dropped => {
                 subscription.markers.extend(files_paths.into_iter().map(Marker::found));
                 break;
@@ -197,7 +208,7 @@ fn restore(
                 if matches!(kind, ProblemKind::WrongKey) {
                     subscription.locked = Some(path.clone());
                 }
-                problems.push(Problem { subscription: id, path, kind });
+                told.problems.push(Problem { subscription: id, path, kind });
                 let paths = files_paths.into_iter().chain(replaced);
                 if damaged {
                     subscription.doomed.extend(paths);

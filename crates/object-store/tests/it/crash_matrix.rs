@@ -120,6 +120,40 @@ fn records_behind_one_that_is_damaged_are_told_of() {
     }
 }
 
+/// The end of a process leaves the beginning of a list, which is no damage; that a byte is another is.
+#[test]
+fn of_a_list_that_is_not_whole_it_is_told_whether_all_of_it_reads() {
+    let (disk, of) = (SimDisk::default(), SubscriptionId::from("pods"));
+    let (mut store, _) = script::open(&disk);
+    let longest = || disk.files().into_iter().max_by_key(|(_, content)| content.len()).unwrap();
+    store.append(&of, &[Record::Begin, put(1, 1, Change::Added)]).unwrap();
+    store.sync().unwrap();
+    let last_begins = longest().1.len();
+    store.append(&of, &[put(2, 1, Change::Added)]).unwrap();
+    store.sync().unwrap();
+    let (path, content) = longest();
+    let told = |content: Vec<u8>| {
+        let copy = disk.copy();
+        copy.spoil(&path, content);
+        let (store, restored) = script::open(&copy);
+        assert!(restored.is_empty());
+        assert_eq!(store.problems().len() + store.unfinished().len(), 1);
+        let unfinished = store.unfinished().first();
+        assert!(unfinished.is_none_or(|unfinished| unfinished.files == [path.clone()]));
+        unfinished.map(|unfinished| unfinished.is_read)
+    };
+    for length in [0].into_iter().chain(last_begins..=content.len()) {
+        assert_eq!(told(content[..length].to_vec()), Some(true), "cut to {length}");
+    }
+    // That the last record is longer than the file could be the end of the process, too.
+    let told_by_itself = |at: &usize| !(last_begins..last_begins + 4).contains(at);
+    for at in (0..content.len()).filter(told_by_itself) {
+        let mut content = content.clone();
+        content[at] ^= 0x10;
+        assert_ne!(told(content), Some(true), "byte {at}, the last record begins at {last_begins}");
+    }
+}
+
 #[test]
 fn a_damaged_subscription_leaves_the_others() {
     let (disk, _, files) = scripted();
