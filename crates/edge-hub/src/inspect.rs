@@ -51,10 +51,11 @@ pub enum CacheCommand {
     Ls,
     /// Print one object as JSON: of several copies the newest. Whose that is goes to the standard error.
     Get(GetArgs),
-    /// Read every file, check every frame, open what is sealed and decode every object; exit code 1 if something is damaged.
+    /// Read every file, check every frame, open what is sealed and decode every object; exit code 1 if something is damaged or of an earlier state.
     ///
     /// Nothing is repaired: the hub does that when it starts, and fetches anew what was damaged. A file that ends early, as after a
-    /// loss of power, is read up to there and is no damage as long as a whole list is in it; one in which records follow what does not read is named.
+    /// loss of power, is read up to there and is no damage, nor is a list that was being fetched when the hub ended. One in which records follow what does
+    /// not read shows an earlier state, and is counted apart: damage leaves that, and a loss of power may.
     Verify,
 }
 
@@ -192,21 +193,43 @@ fn verify(contents: &Contents, root: &Path, out: &mut dyn Write) -> Result<ExitC
     }
     let checked = contents.blobs.check().map_err(ReadError::from)?;
     damaged.extend(checked.problems.iter().map(|(name, problem)| {
-        name.as_ref().map_or_else(|| problem.to_string(), |name| format!("{name}: {problem}"))
+        let problem = document_problem(problem);
+        name.as_ref().map_or_else(|| problem.clone(), |name| format!("{name}: {problem}"))
     }));
     for problem in &damaged {
         writeln!(out, "damaged: {problem}")?;
     }
+    for earlier in &contents.earlier {
+        writeln!(out, "an earlier state: {earlier}")?;
+    }
     contents.notes.iter().try_for_each(|note| writeln!(out, "{note}"))?;
     let count = contents.restored.len();
+    let earlier = match contents.earlier.len() {
+        0 => String::new(),
+        count => format!(", {count} of an earlier state"),
+    };
     writeln!(
         out,
-        "{}: {count} subscriptions with {objects} objects and {} documents read, {} damaged",
+        "{}: {count} subscriptions with {objects} objects and {} documents read, {} damaged{earlier}",
         root.display(),
         checked.count,
         damaged.len()
     )?;
-    Ok(if damaged.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(exit::CHECK_FAILED) })
+    let is_whole = damaged.is_empty() && contents.earlier.is_empty();
+    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(exit::CHECK_FAILED) })
+}
+
+/// What is wrong with a document, and what becomes of it: the store knows no hub that fetches it.
+fn document_problem(problem: &object_store::Error) -> String {
+    match problem {
+        object_store::Error::Damaged { path } => {
+            format!(
+                "{} is damaged: the hub fetches or writes it anew by itself once there is a link",
+                path.display()
+            )
+        }
+        problem => problem.to_string(),
+    }
 }
 
 /// JSON begins with a brace, which no message does.

@@ -13,7 +13,7 @@ pub use self::app::{App, StartError};
 pub use self::args::RunArgs;
 pub use self::config::{Config, ConfigError, Filtering, Lifetimes, Listeners, Sharing};
 pub use self::listeners::Network;
-pub(crate) use self::secure::socket;
+pub(crate) use self::secure::{SHORT_KEY, socket};
 
 /// Why the hub did not start.
 #[derive(Debug, thiserror::Error)]

@@ -6,10 +6,11 @@ use std::{
     sync::Arc,
 };
 
-use object_store::{Blobs, Key, OpenError, Restored, Sizes, Store};
+use object_store::{Blobs, Key, OpenError, Restored, Sizes, Store, Unfinished};
 use tracing::{info, warn};
 
 use super::untouched::Untouched;
+use crate::run::SHORT_KEY;
 
 /// A running hub may put files in the place of others while they are read: then it is tried again.
 const ATTEMPTS: usize = 3;
@@ -23,7 +24,9 @@ pub(super) struct Contents {
     pub(super) restored: Vec<Restored>,
     /// What is damaged, for people.
     pub(super) problems: Vec<String>,
-    /// What is not as it was to be and no damage, for people: a list that is being fetched, or what a loss of power leaves.
+    /// Where records are lost behind one that does not read, for people: damage leaves that, and a loss of power may.
+    pub(super) earlier: Vec<String>,
+    /// What does not count and is no damage, for people: a list that is or was being fetched, and what is left over.
     pub(super) notes: Vec<String>,
     /// What is kept beside the subscriptions.
     pub(super) blobs: Arc<Blobs>,
@@ -66,7 +69,8 @@ pub(super) fn read(root: &Path) -> Result<Contents, ReadError> {
     loop {
         attempt += 1;
         let contents = once(root, key.as_ref())?;
-        if contents.problems.is_empty() || attempt == ATTEMPTS {
+        let is_whole = contents.problems.is_empty() && contents.earlier.is_empty();
+        if is_whole || attempt == ATTEMPTS {
             return Ok(contents);
         }
     }
@@ -78,32 +82,45 @@ fn once(root: &Path, key: Option<&Key>) -> Result<Contents, ReadError> {
     let (opened, mut restored) = Store::open_on(Arc::new(disk.clone()), &store, key, Sizes::default())?;
     restored.sort_by(|a, b| a.subscription.0.cmp(&b.subscription.0));
     let mut problems: Vec<String> = opened.problems().iter().map(ToString::to_string).collect();
-    // The store removes what it found to be no whole list, and says so only of what had been whole before.
+    let (is_running, mut notes) = (is_running(&store), Vec::new());
+    for unfinished in opened.unfinished() {
+        let what = told(unfinished);
+        if is_running {
+            notes.push(format!("no whole list yet: {what}"));
+        } else if unfinished.is_read {
+            notes.push(format!(
+                "no whole list yet: {what}: it was being fetched when the hub ended, and is fetched anew by a link"
+            ));
+        } else {
+            problems.push(format!("{what}: it holds no whole list, and not all that is there reads"));
+        }
+    }
+    // What replaced lists leave, what was dropped, and the other files of a damaged list.
     let is_log = |path: &PathBuf| {
         path.parent().is_some_and(|folder| folder.ends_with("logs"))
             && path.extension().is_none_or(|extension| extension != "new")
     };
-    let gone = disk.removed().into_iter().filter(is_log).map(|path| path.display().to_string());
-    let is_told = |path: &String| problems.iter().any(|problem| problem.starts_with(path));
-    let unfinished: Vec<String> = gone.filter(|path| !is_told(path)).collect();
-    let mut notes = Vec::new();
-    if is_running(&store) {
-        let note = |path| format!("no whole list yet, or any more: {path}");
-        notes.extend(unfinished.into_iter().map(note));
-    } else {
-        let damaged = |path| {
-            format!("{path}: it holds no whole list: damaged, cut short, or being fetched when the hub ended")
-        };
-        problems.extend(unfinished.into_iter().map(damaged));
-    }
+    let is_told = |path: &PathBuf| {
+        opened.unfinished().iter().any(|unfinished| unfinished.files.contains(path))
+            || opened.problems().iter().any(|problem| problem.path == *path)
+    };
+    let left = disk.removed().into_iter().filter(|path| is_log(path) && !is_told(path));
+    notes.extend(left.map(|path| format!("left over, and removed by a hub: {}", path.display())));
     let earlier = opened.earlier().iter().map(|(subscription, path)| {
         let path = path.display();
         format!(
-            "an earlier state: {path} ({subscription}): a record does not read and what was written after it is lost, as after a loss of power"
+            "{path} ({subscription}): a record does not read and what was written after it is lost, as after a loss of power"
         )
     });
-    notes.extend(earlier);
-    Ok(Contents { restored, problems, notes, blobs: opened.blobs() })
+    let earlier = earlier.collect();
+    Ok(Contents { restored, problems, earlier, notes, blobs: opened.blobs() })
+}
+
+/// The file in which a list ends, and whose it is.
+fn told(unfinished: &Unfinished) -> String {
+    let Unfinished { subscription, files, .. } = unfinished;
+    let path = files.last().map_or_else(String::new, |path| path.display().to_string());
+    subscription.as_ref().map_or_else(|| path.clone(), |subscription| format!("{path} ({subscription})"))
 }
 
 /// Whether a hub has the store: it fetches lists then, and removes files of what it has dropped a while later.
@@ -129,11 +146,10 @@ pub(crate) fn remove_copies(root: &Path) {
 /// The key that bodies are sealed with; none if no hub has made one.
 fn key(path: &Path) -> Result<Option<Key>, ReadError> {
     match fs::read(path) {
-        Ok(bytes) => match <[u8; 32]>::try_from(bytes.as_slice()) {
-            Ok(bytes) => Ok(Some(Key::new(bytes))),
-            Err(_) => {
-                Err(ReadError::File { path: path.to_owned(), source: io::Error::other("not 32 bytes long") })
-            }
+        // A hub reads no more of it either.
+        Ok(bytes) => match bytes.first_chunk::<32>() {
+            Some(bytes) => Ok(Some(Key::new(*bytes))),
+            None => Err(ReadError::File { path: path.to_owned(), source: io::Error::other(SHORT_KEY) }),
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(source) => Err(ReadError::File { path: path.to_owned(), source }),

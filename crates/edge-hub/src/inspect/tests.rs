@@ -108,6 +108,7 @@ fn damaged_documents_are_found_by_their_names() {
             std::fs::write(&file, flipped).unwrap();
             let (text, code) = shown(&root, CacheCommand::Verify);
             assert!(text.contains(&format!("damaged: {}", file.display())), "byte {at}: {text}");
+            assert!(text.contains("by itself once there is a link"), "byte {at}: {text}");
             assert!(text.ends_with("and 2 documents read, 1 damaged\n"), "{text}");
             assert_eq!(code, format!("{:?}", ExitCode::from(exit::CHECK_FAILED)));
         }
@@ -210,9 +211,93 @@ fn what_a_running_hub_is_fetching_is_no_damage() {
     assert!(text.contains("no whole list yet") && text.ends_with("documents read, 0 damaged\n"), "{text}");
     assert_eq!(code, format!("{:?}", ExitCode::SUCCESS));
     drop(store);
+    // The end of the process, as it is and in the middle of a record.
+    let name = of.0.as_bytes();
+    let is_its = |path: &PathBuf| std::fs::read(path).unwrap().windows(name.len()).any(|part| part == name);
+    let log = files(&root.path().join("store").join("logs")).into_iter().find(is_its).unwrap();
+    let bytes = std::fs::read(&log).unwrap();
+    for length in [bytes.len(), bytes.len() - 3, 0] {
+        std::fs::write(&log, &bytes[..length]).unwrap();
+        let (text, code) = shown(&root, CacheCommand::Verify);
+        assert!(
+            text.contains("no whole list yet") && text.contains("when the hub ended"),
+            "{length}: {text}"
+        );
+        assert!(
+            !text.contains("left over") && text.ends_with("documents read, 0 damaged\n"),
+            "{length}: {text}"
+        );
+        assert_eq!(code, format!("{:?}", ExitCode::SUCCESS));
+    }
+    // Its head, and the record.
+    for at in [3, 20, bytes.len() - 2] {
+        let mut flipped = bytes.clone();
+        flipped[at] ^= 0x10;
+        std::fs::write(&log, flipped).unwrap();
+        let (text, code) = shown(&root, CacheCommand::Verify);
+        assert!(text.contains(&format!("damaged: {}", log.display())), "byte {at}: {text}");
+        assert!(text.ends_with("documents read, 1 damaged\n"), "byte {at}: {text}");
+        assert_eq!(code, format!("{:?}", ExitCode::from(exit::CHECK_FAILED)));
+    }
+}
+
+#[test]
+fn what_is_lost_behind_damage_is_counted_apart() {
+    let root = folder();
+    let (mut store, _) = Store::open(&root.path().join("store"), Some(&Key::new([7; 32]))).unwrap();
+    let put = |version: u64, change: Change| {
+        let body = serde_json::json!({ "apiVersion": "v1", "kind": "Service", "metadata": {
+            "name": "s", "namespace": "a", "uid": "u", "resourceVersion": version.to_string(),
+        } });
+        Record::Put { key: Bytes::from_static(b"a/s"), version, body: body.to_string().into(), change }
+    };
+    let of = SubscriptionId::from("node /api/v1/services");
+    let list = [Record::Begin, put(1, Change::Added), Record::Complete { version: 1 }];
+    store.append(&of, &list).unwrap();
+    store.append(&of, &[put(2, Change::Modified), put(3, Change::Modified)]).unwrap();
+    store.sync().unwrap();
+    drop(store);
+    let second = br#""resourceVersion":"2""#;
+    let found = files(&root.path().join("store").join("logs")).into_iter().find_map(|path| {
+        let bytes = std::fs::read(&path).unwrap();
+        let at = bytes.windows(second.len()).position(|part| part == second)?;
+        Some((path, bytes, at))
+    });
+    let (log, mut bytes, at) = found.unwrap();
+    bytes[at] ^= 0x10;
+    std::fs::write(&log, bytes).unwrap();
     let (text, code) = shown(&root, CacheCommand::Verify);
-    assert!(text.ends_with(" 1 damaged\n"), "{text}");
+    assert!(text.contains(&format!("an earlier state: {}", log.display())), "{text}");
+    assert!(!text.contains("damaged: "), "{text}");
+    assert!(text.ends_with("2 documents read, 0 damaged, 1 of an earlier state\n"), "{text}");
     assert_eq!(code, format!("{:?}", ExitCode::from(exit::CHECK_FAILED)));
+}
+
+#[test]
+fn what_a_new_list_replaced_is_no_damage() {
+    let root = folder();
+    let logs = root.path().join("store").join("logs");
+    let before: Vec<_> = files(&logs).into_iter().map(|path| (std::fs::read(&path).unwrap(), path)).collect();
+    let (mut store, _) = Store::open(&root.path().join("store"), Some(&Key::new([7; 32]))).unwrap();
+    let of = SubscriptionId::from("node /api/v1/secrets");
+    store.append(&of, &[Record::BeginSealed, Record::Complete { version: 9 }]).unwrap();
+    store.sync().unwrap();
+    drop(store);
+    // The hub was killed before it had removed them.
+    for (content, path) in before {
+        std::fs::write(path, content).unwrap();
+    }
+    let (text, code) = shown(&root, CacheCommand::Verify);
+    assert!(text.contains("left over") && text.ends_with("2 documents read, 0 damaged\n"), "{text}");
+    assert_eq!(code, format!("{:?}", ExitCode::SUCCESS));
+}
+
+#[test]
+fn what_helps_against_a_key_that_is_cut_short_is_said() {
+    let root = folder();
+    std::fs::write(root.path().join("storage.key"), [7; 20]).unwrap();
+    let (_, error) = shown(&root, CacheCommand::Verify);
+    assert!(error.contains("storage.key") && error.contains("put back the whole one"), "{error}");
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {

@@ -34,7 +34,7 @@ pub enum SecureError {
 }
 
 /// What is wrong with a key that is cut short, and what helps. With another key what the old one sealed can be neither read nor replaced.
-const SHORT: &str = "it is cut short, a key has 32 bytes: put back the whole one, or remove it and the folder store beside it: what is held there is lost, and fetched again by a link";
+pub(crate) const SHORT_KEY: &str = "it is cut short, a key has 32 bytes: put back the whole one, or remove it and the folder store beside it: what is held there is lost, and fetched again by a link";
 
 /// The key that private objects are sealed with: made at the first start, and kept beside the store.
 pub(super) fn storage_key(path: &Path) -> io::Result<[u8; 32]> {
@@ -42,7 +42,7 @@ pub(super) fn storage_key(path: &Path) -> io::Result<[u8; 32]> {
     match File::open(path) {
         Ok(mut file) => {
             file.read_exact(&mut key).map_err(|error| match error.kind() {
-                io::ErrorKind::UnexpectedEof => io::Error::new(error.kind(), SHORT),
+                io::ErrorKind::UnexpectedEof => io::Error::new(error.kind(), SHORT_KEY),
                 _ => error,
             })?;
             Ok(key)
