@@ -229,6 +229,9 @@ fn list_read(options: &Options<'_>) -> Result<ListRead, Status> {
     let version = number::resource_version(text)
         .map_err(|error| Status::bad_request(format!("invalid resource version: {error}")))?;
     Ok(match (version, &*options.version_match) {
+        // Only the text "0" is of any version whatever the limit, and refused as an exact one. `00` is zero, too: where it stands for the version of
+        // pages, or for an exact one, the API server reads the most recent state, and counts the limit.
+        (None, matching) if text != "0" && (options.limit > 0 || matching == "Exact") => ListRead::MostRecent,
         (None, _) => ListRead::Any,
         (Some(version), "Exact") => ListRead::Exact(version),
         // So it was before `resourceVersionMatch`: all pages are of the version of the first.
@@ -259,7 +262,9 @@ impl WatchRequest {
                 WatchStart::Initial { at_least, most_recent, end_bookmark: options.bookmarks }
             }
             (_, Some(version)) => WatchStart::After(version),
-            (_, None) => WatchStart::Live { most_recent },
+            // Zero that is not the text "0": the state comes first as it always did, without a bookmark at its end.
+            (None, None) => WatchStart::Initial { at_least: None, most_recent, end_bookmark: false },
+            (Some(false), None) => WatchStart::Live { most_recent },
         };
         let timeout = options.timeout();
         let Options { labels, bookmarks, shards, .. } = options;

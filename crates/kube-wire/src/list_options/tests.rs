@@ -54,6 +54,18 @@ fn a_list_says_which_state_it_shows() {
         ("limit=-5".to_owned(), ListRead::MostRecent, None),
         ("resourceVersion=0&limit=5".to_owned(), ListRead::Any, None),
         ("resourceVersion=0&resourceVersionMatch=NotOlderThan".to_owned(), ListRead::Any, None),
+        // Zero, but not the text that is of any version whatever the limit.
+        ("resourceVersion=00".to_owned(), ListRead::Any, None),
+        ("resourceVersion=000&limit=-1".to_owned(), ListRead::Any, None),
+        ("resourceVersion=00&resourceVersionMatch=NotOlderThan".to_owned(), ListRead::Any, None),
+        ("resourceVersion=00&limit=5".to_owned(), ListRead::MostRecent, Some(5)),
+        (
+            "resourceVersion=00&limit=5&resourceVersionMatch=NotOlderThan".to_owned(),
+            ListRead::MostRecent,
+            Some(5),
+        ),
+        ("resourceVersion=00&resourceVersionMatch=Exact".to_owned(), ListRead::MostRecent, None),
+        ("resourceVersion=00&limit=5&resourceVersionMatch=Exact".to_owned(), ListRead::MostRecent, Some(5)),
         ("resourceVersion=7".to_owned(), ListRead::NotOlderThan(version(7)), None),
         ("resourceVersion=7&limit=5".to_owned(), ListRead::Exact(version(7)), Some(5)),
         (
@@ -145,6 +157,19 @@ fn a_watch_says_where_it_begins() {
         ("allowWatchBookmarks=true".to_owned(), initial(None, true, true), true),
         ("resourceVersion=0".to_owned(), initial(None, false, false), false),
         ("resourceVersion=0&allowWatchBookmarks=1".to_owned(), initial(None, false, true), true),
+        // Zero, but not the text for which the API server says so in the options of today.
+        ("resourceVersion=00".to_owned(), initial(None, false, false), false),
+        ("resourceVersion=000&allowWatchBookmarks=1".to_owned(), initial(None, false, false), true),
+        (
+            format!("sendInitialEvents=true&{some}&resourceVersion=00&allowWatchBookmarks=1"),
+            initial(None, false, true),
+            true,
+        ),
+        (
+            format!("sendInitialEvents=false&{some}&resourceVersion=00"),
+            WatchStart::Live { most_recent: false },
+            false,
+        ),
         ("resourceVersion=7".to_owned(), WatchStart::After(version(7)), false),
         ("resourceVersion=7&allowWatchBookmarks=".to_owned(), WatchStart::After(version(7)), true),
         (format!("sendInitialEvents=true&{some}"), initial(None, true, false), false),
@@ -180,6 +205,7 @@ fn mistakes_are_reported_in_the_order_of_the_api_server() {
         ("resourceVersion=x&fieldSelector=a%3Db", 400, "field label not supported: a"),
         ("fieldSelector=a%3Db&sendInitialEvents=1", 422, "sendInitialEvents is forbidden for list"),
         (&format!("resourceVersion=7&continue={token}"), 400, "is not allowed when using continue"),
+        (&format!("resourceVersion=00&continue={token}"), 400, "is not allowed when using continue"),
         (&format!("resourceVersion=x&continue={token}"), 400, "is not allowed when using continue"),
         ("resourceVersion=x&continue=%24", 400, "illegal base64 data at input byte 0"),
     ] {

@@ -119,6 +119,10 @@ fn plan(options: &Options, recursive: bool) -> Answer<(Read, Option<ContinueToke
     let malformed = |problem: String| Status::bad_request(&format!("invalid resource version: {problem}"));
     let read = match (options.version().map_err(malformed)?, options.rv_match.as_str()) {
         (None, _) => Read::MostRecent,
+        // Only of the text "0" is the limit ignored; else zero is of no version, and read from etcd.
+        (Some(0), matching) if options.rv != "0" && (options.limit > 0 || matching == "Exact") => {
+            Read::MostRecent
+        }
         (Some(0), _) => Read::Any,
         (Some(rv), "Exact") => Read::Exact(rv),
         (Some(rv), "") if recursive && options.limit > 0 => Read::Exact(rv),

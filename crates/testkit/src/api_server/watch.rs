@@ -184,7 +184,8 @@ impl Watch {
                 out.extend_from_slice(&self.form.event(&self.kind, "ADDED", stored, first));
             }
         }
-        if self.options.bookmarks {
+        // As it always did, zero that is not the text "0" brings the state alone.
+        if self.options.bookmarks && self.options.send_initial_events == Some(true) {
             let first = std::mem::take(&mut self.first);
             out.extend_from_slice(&self.form.bookmark(&self.kind, rv, true, first));
         }

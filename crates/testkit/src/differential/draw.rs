@@ -4,11 +4,13 @@
 use super::{Case, Verb};
 use crate::random::SplitMix64;
 
-/// What a list may say of its version: `resourceVersion`, `resourceVersionMatch`, `continue`.
-const LISTS: [[&str; 3]; 15] = [
+/// What a list may say of its version: `resourceVersion`, `resourceVersionMatch`, `continue`. `00` is zero and not the text that is meant by it.
+const LISTS: [[&str; 3]; 17] = [
     ["", "", ""],
     ["0", "", ""],
     ["0", "NotOlderThan", ""],
+    ["00", "", ""],
+    ["00", "Exact", ""],
     ["$old", "", ""],
     ["$old", "NotOlderThan", ""],
     ["$old", "Exact", ""],
@@ -24,9 +26,11 @@ const LISTS: [[&str; 3]; 15] = [
 ];
 
 /// What a watch may say of its beginning: `resourceVersion`, `resourceVersionMatch`, `sendInitialEvents`.
-const WATCHES: [[&str; 3]; 15] = [
+const WATCHES: [[&str; 3]; 17] = [
     ["", "", ""],
     ["0", "", ""],
+    ["00", "", ""],
+    ["00", "NotOlderThan", "true"],
     ["$old", "", ""],
     ["$current", "", ""],
     ["$expired", "", ""],
@@ -150,6 +154,7 @@ mod tests {
                     ("continue", "$inconsistent"),
                     ("resourceVersionMatch", "Exact"),
                     ("limit", "1"),
+                    ("resourceVersion", "00"),
                 ],
                 Verb::Watch => {
                     &[("sendInitialEvents", "true"), ("timeoutSeconds", "2"), ("resourceVersion", "$expired")]
