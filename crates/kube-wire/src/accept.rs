@@ -10,7 +10,7 @@ pub enum MediaType {
     Json,
     /// `application/yaml`, which no watch has.
     Yaml,
-    /// `application/vnd.kubernetes.protobuf`, which custom resources have not.
+    /// `application/vnd.kubernetes.protobuf`, which of custom resources there is for metadata only.
     Protobuf,
 }
 
@@ -98,6 +98,19 @@ pub fn check_route(header: &str, answer: Answer) -> Result<(), Status> {
 /// The representation that the client likes best of the media types `offered`, the first of which is for clients that say nothing.
 /// Status 406 if it accepts none.
 pub fn negotiate(header: &str, offered: &[MediaType]) -> Result<Representation, Status> {
+    first_acceptable(header, offered, |_| true)
+}
+
+/// The same of a custom resource: there is no protobuf of whole objects, but of their metadata. A clause that asks for what there is not is passed over.
+pub fn negotiate_custom(header: &str, offered: &[MediaType]) -> Result<Representation, Status> {
+    first_acceptable(header, offered, |it| it.encoding != MediaType::Protobuf || it.as_ != As::Object)
+}
+
+fn first_acceptable(
+    header: &str,
+    offered: &[MediaType],
+    is_there: impl Fn(&Representation) -> bool,
+) -> Result<Representation, Status> {
     let refused = || Status::not_acceptable(&offered.iter().map(|offer| offer.as_str()).collect::<Vec<_>>());
     if header.is_empty() {
         let encoding = *offered.first().ok_or_else(refused)?;
@@ -108,7 +121,7 @@ pub fn negotiate(header: &str, offered: &[MediaType]) -> Result<Representation, 
     clauses
         .iter()
         .flat_map(|clause| offered.iter().filter_map(|offer| clause.representation(*offer)))
-        .next()
+        .find(is_there)
         .ok_or_else(refused)
 }
 
@@ -256,7 +269,7 @@ impl<'a> Clause<'a> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Answer, As, MediaType, check_route, negotiate, negotiate_error};
+    use super::{Answer, As, MediaType, check_route, negotiate, negotiate_custom, negotiate_error};
 
     const ALL: [MediaType; 3] = [MediaType::Json, MediaType::Yaml, MediaType::Protobuf];
 
@@ -301,6 +314,45 @@ mod tests {
         let custom = "application/vnd.kubernetes.protobuf,application/json";
         assert_eq!(negotiate(custom, &[Json, Yaml]).unwrap().encoding, Json);
         assert_eq!(negotiate("text/plain", &[Json]).unwrap_err().code, 406);
+    }
+
+    #[test]
+    fn of_a_custom_resource_there_is_protobuf_of_metadata_only() {
+        use MediaType::{Json, Protobuf, Yaml};
+        let (json, protobuf) = ("application/json", "application/vnd.kubernetes.protobuf");
+        let list = "as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+        let one = "as=PartialObjectMetadata;g=meta.k8s.io;v=v1beta1";
+        for (header, expected) in [
+            (String::new(), Some((Json, As::Object))),
+            ("*/*".to_owned(), Some((Json, As::Object))),
+            (protobuf.to_owned(), None),
+            (format!("{protobuf};stream=watch"), None),
+            (format!("{protobuf},{json}"), Some((Json, As::Object))),
+            (format!("{protobuf},application/yaml,{json}"), Some((Yaml, As::Object))),
+            (format!("{protobuf};{list}"), Some((Protobuf, As::PartialObjectMetadataList))),
+            (format!("{protobuf};{one}"), Some((Protobuf, As::PartialObjectMetadata))),
+            (format!("{protobuf};{list},{json}"), Some((Protobuf, As::PartialObjectMetadataList))),
+            // As client-go's clients of metadata ask.
+            (
+                format!("{protobuf};{list},{json};{list},{json}"),
+                Some((Protobuf, As::PartialObjectMetadataList)),
+            ),
+            (format!("{json};{list},{protobuf};{list}"), Some((Json, As::PartialObjectMetadataList))),
+            (format!("{protobuf},{protobuf};{one},{json}"), Some((Protobuf, As::PartialObjectMetadata))),
+            (format!("{json};q=0.5,{protobuf};{one}"), Some((Protobuf, As::PartialObjectMetadata))),
+            (format!("{protobuf};{one};q=0.5,{json}"), Some((Json, As::Object))),
+            (format!("{protobuf};as=Table;g=meta.k8s.io;v=v1,{json}"), Some((Json, As::Object))),
+            (format!("{protobuf};g=meta.k8s.io;v=v1,{json}"), Some((Json, As::Object))),
+            (format!("*/*;{one}"), Some((Json, As::PartialObjectMetadata))),
+        ] {
+            let got = negotiate_custom(&header, &ALL).map(|got| (got.encoding, got.as_));
+            assert_eq!(got.ok(), expected, "{header:?}");
+        }
+        let refused = negotiate_custom(protobuf, &ALL).unwrap_err();
+        assert!(
+            refused.message.ends_with("application/yaml, application/vnd.kubernetes.protobuf"),
+            "{refused}"
+        );
     }
 
     /// As the API server answered a GET of a malformed version with each of them.
@@ -384,6 +436,7 @@ mod tests {
         #[test]
         fn arbitrary_headers_are_read_or_refused(header: String, likely in "[a*/;,=q.0 ]{0,30}") {
             let _ = (negotiate(&header, &ALL), negotiate(&likely, &ALL));
+            let _ = (negotiate_custom(&header, &ALL), negotiate_custom(&likely, &ALL));
             let _ = (negotiate_error(&header, &ALL), negotiate_error(&likely, &ALL));
             let _ = (check_route(&header, Answer::List), check_route(&likely, Answer::Object));
         }

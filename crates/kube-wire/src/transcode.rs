@@ -1,4 +1,5 @@
-//! JSON of built-in kinds from the protobuf messages that the API server sends, the same that it would send itself.
+//! JSON of built-in kinds from the protobuf messages that the API server sends, the same that it would send itself; and protobuf of the metadata of
+//! custom resources, of which it sends JSON.
 //!
 //! In: the raw message of one object (what stands in `runtime.Unknown.raw`, or an item of a list) and what it is. Out: the
 //! bytes of its JSON, in the order and with the escapes of Go's `encoding/json`. A table, generated from the published Go
@@ -16,6 +17,7 @@
 mod discovery;
 mod embedded;
 mod message;
+mod metadata;
 mod table;
 mod text;
 mod time;
@@ -26,6 +28,7 @@ mod wire;
 mod tests;
 
 pub use discovery::discovery_to_json;
+pub use metadata::metadata_to_protobuf;
 use thiserror::Error;
 
 use crate::resource::GroupVersionResource;

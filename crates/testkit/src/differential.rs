@@ -189,6 +189,20 @@ impl Case {
             ("protobuf metadata", Verb::Watch | Verb::Get) => {
                 "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
             }
+            // In this order clients of client-go ask, the latter those of metadata.
+            ("protobuf, json", _) => "application/vnd.kubernetes.protobuf,application/json",
+            ("any metadata", Verb::List) => {
+                "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+            }
+            ("any metadata", Verb::Watch | Verb::Get) => {
+                "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+            }
+            ("protobuf metadata, json", Verb::List) => {
+                "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+            }
+            ("protobuf metadata, json", Verb::Watch | Verb::Get) => {
+                "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+            }
             ("metadata", Verb::List) => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
             ("metadata", Verb::Watch | Verb::Get) => {
                 "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"

@@ -70,7 +70,7 @@ impl Encoder {
             media: representation.encoding,
             api_version: subscription.key().resource.api_version().into(),
             kind: subscription.kind()?,
-            transcodes: subscription.is_protobuf() && encoding == Encoding::Json,
+            transcodes: subscription.is_protobuf() == (encoding == Encoding::Json),
             subscription: subscription.clone(),
         })
     }
@@ -118,6 +118,17 @@ impl Encoder {
             let mut list = frame::list(self.form, &head, objects);
             return Box::new(move |out| list.write_next(out));
         }
+        if self.form.encoding == Encoding::Protobuf {
+            // How long it is stands before it.
+            let shown = objects.iter().map(|object| self.shown(object, false)).collect::<Result<Vec<_>, _>>();
+            return match shown {
+                Ok(items) => {
+                    let mut list = frame::list(self.form, &head, items);
+                    Box::new(move |out| list.write_next(out))
+                }
+                Err(error) => Box::new(move |_| Err(error.clone())),
+            };
+        }
         let encoder = self.clone();
         let items = objects.into_iter().map(move |object| encoder.shown(&object, false));
         let mut list = frame::json_list(self.form, &head, items);
@@ -154,9 +165,12 @@ impl Encoder {
         Ok(Shown::Text(self.transcode(object, typed)?))
     }
 
-    /// What is written of an object held as protobuf, as JSON.
+    /// What is written of an object held as protobuf, as JSON; of the metadata of a custom resource, which is held as JSON, as protobuf.
     fn transcode(&self, object: &Arc<Object>, typed: bool) -> Result<Bytes, TranscodeError> {
         if let Projection::Metadata(_) = self.form.projection {
+            if self.form.encoding == Encoding::Protobuf {
+                return transcode::metadata_to_protobuf(object.metadata()).map(Bytes::from);
+            }
             return transcode::meta_to_json(MetaMessage::ObjectMeta, object.metadata(), false)
                 .map(Bytes::from);
         }

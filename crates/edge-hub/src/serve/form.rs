@@ -3,7 +3,7 @@
 use axum::body::Body;
 use http::{HeaderValue, Response, header, request::Parts};
 use kube_wire::{
-    accept::{Answer, As, MediaType, Representation, check_route, negotiate},
+    accept::{Answer, As, MediaType, Representation, check_route, negotiate, negotiate_custom},
     resource::GroupVersionResource,
     status::Status,
     transcode,
@@ -14,6 +14,12 @@ use super::{Asked, Wanted};
 
 /// What is said to who would rather have had a table.
 const NO_COLUMNS: &str = "299 edge-hub \"no link to the API server: only names and ages are known in this form; -o yaml or -o name shows all that is held\"";
+
+/// What the hub writes.
+const WRITTEN: [MediaType; 2] = [MediaType::Json, MediaType::Protobuf];
+
+/// What the API server writes, in its order.
+const OF_THE_API_SERVER: [MediaType; 3] = [MediaType::Json, MediaType::Yaml, MediaType::Protobuf];
 
 /// Whether the client would rather have a table, and in which version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,13 +46,16 @@ pub(super) fn representation(
         Wanted::Watch(_) => (Answer::Watch, false),
         Wanted::Get => (Answer::Object, true),
     };
-    let offered: &[MediaType] = if transcode::knows(resource) {
+    let custom = !transcode::knows(resource);
+    if !custom {
         check_route(accept, kind)?;
-        &[MediaType::Json, MediaType::Protobuf]
-    } else {
-        &[MediaType::Json]
-    };
-    let mut representation = negotiate(accept, offered)?;
+    }
+    let choose = if custom { negotiate_custom } else { negotiate };
+    // YAML is the API server's to write; without a link the client gets what it likes next.
+    if up && choose(accept, &OF_THE_API_SERVER).is_ok_and(|best| best.encoding == MediaType::Yaml) {
+        return Ok(None);
+    }
+    let mut representation = choose(accept, &WRITTEN)?;
     let mut table = Rather::Objects;
     if representation.as_ == As::Table {
         if up {
@@ -65,8 +74,12 @@ pub(super) fn representation(
         representation = if plain.is_empty() {
             Representation { as_: As::Object, ..representation }
         } else {
-            negotiate(&plain.join(","), offered)?
+            choose(&plain.join(","), &WRITTEN)?
         };
+    }
+    if custom && kind == Answer::Object && representation.as_ == As::PartialObjectMetadataList {
+        // What stands for any custom resource in the API server could be a list.
+        return Err(Status::untranslated("content is not a list"));
     }
     representation.check(kind)?;
     if pretty && up && (representation.pretty || is_for_people(request)) {

@@ -76,6 +76,7 @@ pub(super) async fn answer(
     // Before the head of the answer is out: half a list helps nobody, and breaks off again each time.
     let told = match request.read {
         _ if !encoder.transcodes() => Ok(()),
+        _ if !asked.is_protobuf() => encoder.check(&page.objects).map_err(Some),
         ListRead::Exact(_) | ListRead::Continue { at: Some(_), .. } => {
             encoder.check(&page.objects).map_err(Some)
         }

@@ -4,7 +4,7 @@
 mod outgoing;
 mod told;
 
-use std::time::Duration;
+use std::{slice, time::Duration};
 
 use axum::body::{Body, Bytes};
 use futures::StreamExt as _;
@@ -21,6 +21,7 @@ use super::{
     Asked, Rather, Read, beyond, catching_up, complete,
     counted::counter,
     doubted,
+    encode::Encoder,
     filtered::{self, Filtered},
     reached,
 };
@@ -62,7 +63,7 @@ pub(super) async fn answer(asked: &Asked<'_>, request: WatchRequest) -> Result<R
         Verdict::NotYet => return Err(Box::new(doubted())),
     };
     let Some(encoder) = asked.encoder(&subscription) else { return Ok(Read::HandOn) };
-    if encoder.transcodes() && subscription.is_told_as_json(from).is_err() {
+    if encoder.transcodes() && !is_told(asked, &subscription, &encoder, from) {
         return if hub.upstream.is_up() { Ok(Read::HandOn) } else { Err(Box::new(Status::not_ready(5))) };
     }
     let mut revision = hub.filters.revision();
@@ -99,6 +100,20 @@ pub(super) async fn answer(asked: &Asked<'_>, request: WatchRequest) -> Result<R
     };
     asked.head(&mut response, content_type, stale);
     Ok(Read::Answer(response))
+}
+
+/// Whether all that is held can be told in the form that is written, as far as that is known.
+fn is_told(
+    asked: &Asked<'_>,
+    subscription: &Subscription,
+    encoder: &Encoder,
+    from: Option<ResourceVersion>,
+) -> bool {
+    if asked.is_protobuf() {
+        return subscription.is_told_as_json(from).is_ok();
+    }
+    let held = subscription.read(Cache::snapshot);
+    held.is_none_or(|held| held.iter().all(|object| encoder.check(slice::from_ref(object)).is_ok()))
 }
 
 /// Whether what is held is recent enough for the watch to begin with, as for a list.

@@ -1,6 +1,6 @@
 //! Times and lengths of time as Kubernetes writes them.
 
-use std::io::Write as _;
+use std::{io::Write as _, ops::Range};
 
 use super::TranscodeError;
 
@@ -42,6 +42,33 @@ fn write_date_and_time(out: &mut Vec<u8>, seconds: i64) -> Result<(), TranscodeE
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
     let _ = write!(out, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}");
     Ok(())
+}
+
+/// Reads what [`write_seconds`] writes, without the quotes.
+pub(super) fn read_seconds(text: &str) -> Result<i64, TranscodeError> {
+    let number = |at: Range<usize>| -> Option<i64> {
+        let digits = text.get(at)?;
+        digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
+    };
+    let read = || -> Option<i64> {
+        let days = days(number(0..4)?, number(5..7)?, number(8..10)?);
+        Some(days * DAY + number(11..13)? * 3600 + number(14..16)? * 60 + number(17..19)?)
+    };
+    let seconds = read().ok_or(TranscodeError::Malformed("a time"))?;
+    // No day that there is not, no part of a second and no other zone: what is not written just so is not read.
+    let mut written = Vec::with_capacity(text.len() + 2);
+    write_seconds(&mut written, seconds)?;
+    let is_same = written.get(1..written.len() - 1) == Some(text.as_bytes());
+    if is_same { Ok(seconds) } else { Err(TranscodeError::Malformed("a time")) }
+}
+
+/// The day, counted from 1970-01-01: `days_from_civil` of the same author.
+fn days(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    era * 146_097 + day_of_era - 719_468
 }
 
 /// Year, month and day of a day counted from 1970-01-01, by Howard Hinnant's `civil_from_days`: years begin in March, so

@@ -70,8 +70,9 @@ const NAMES: [&str; 8] = ["o-0", "o-1", "o-2", "o-0", "o-1", "o-2", "o-3", "none
 
 const GET_VERSIONS: [&str; 7] = ["", "", "0", "$old", "$current", "$expired", "junk"];
 
-/// Encodings and shapes, by how often clients want them; of a custom resource there is only metadata in protobuf.
-const TYPED: [&str; 11] = [
+/// Encodings and shapes, by how often clients want them; of a custom resource there is only metadata in protobuf. With a comma: what the client
+/// takes as well.
+const TYPED: [&str; 12] = [
     "json",
     "json",
     "json",
@@ -82,10 +83,23 @@ const TYPED: [&str; 11] = [
     "metadata",
     "metadata",
     "protobuf metadata",
+    "any metadata",
     "table",
 ];
-const CUSTOM: [&str; 9] =
-    ["json", "json", "json", "json", "json", "metadata", "metadata", "protobuf metadata", "table"];
+const CUSTOM: [&str; 12] = [
+    "json",
+    "json",
+    "json",
+    "json",
+    "json",
+    "protobuf, json",
+    "metadata",
+    "metadata",
+    "protobuf metadata",
+    "protobuf metadata, json",
+    "any metadata",
+    "table",
+];
 
 impl Case {
     /// `count` requests of a verb; the same for the same seed. `typed`: whether there is protobuf of whole objects.
@@ -164,6 +178,7 @@ mod tests {
             assert!(expected.iter().all(|value| values.contains(value)), "{verb:?}");
         }
         let custom = Case::plausible(Verb::List, 400, 7, false);
+        assert!(CUSTOM.iter().all(|form| custom.iter().any(|case| case.value("$accept") == *form)));
         assert!(custom.iter().all(|case| !case.is_protobuf()));
     }
 }

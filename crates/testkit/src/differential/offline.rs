@@ -12,11 +12,10 @@ const PAGES_MAX: usize = 1000;
 
 impl Case {
     /// With what status who holds every object of a resource, and has shown all of them as a table, may refuse this while nobody else can be asked:
-    /// just what he cannot know. All else he has to answer. `typed`: whether there is protobuf of whole objects.
-    pub fn refused_offline(&self, typed: bool) -> Option<u16> {
+    /// just what he cannot know. All else he has to answer.
+    pub fn refused_offline(&self) -> Option<u16> {
         const NOT_ACCEPTABLE: u16 = 406;
-        let form = self.value("$accept");
-        let is_table = form == "table";
+        let is_table = self.value("$accept") == "table";
         // Cells are made by code of each kind's own, which the API server has: of what comes while nobody can be asked there are none,
         let of_events = is_table && self.verb == Verb::Watch;
         // and of an object as it was those that were made of it since say nothing.
@@ -24,9 +23,7 @@ impl Case {
             || (self.value("resourceVersionMatch").is_empty() && !self.value("limit").is_empty());
         let of_the_past =
             is_table && self.verb == Verb::List && self.value("resourceVersion") == "$old" && is_exact;
-        // Of a custom resource there is JSON, in which clients of metadata take it as well.
-        let of_custom = form == "protobuf metadata" && !typed;
-        (of_events || of_the_past || of_custom).then_some(NOT_ACCEPTABLE)
+        (of_events || of_the_past).then_some(NOT_ACCEPTABLE)
     }
 
     /// The same list in its namespace, if only a selector names that. The API server narrows the first page of such a list to the namespace, and its

@@ -1,6 +1,11 @@
 //! Errors that the hub says itself, without a link: the API server's words, in the encoding in which that says them.
 
-use kube_wire::{continue_token, status::Status};
+use kube_wire::{
+    continue_token,
+    frame::read::{ITEM_MAX, ListReader},
+    object::Encoding,
+    status::Status,
+};
 use testkit::client::connection::Endpoint;
 
 use super::site::{JSON, SERVICES, Site, WIDGETS, get, names, service, widget};
@@ -204,4 +209,57 @@ async fn behind_a_token_is_the_rest_of_a_list_whatever_it_names() {
     site.server.cut();
     site.offline().await;
     assert_eq!(rest(&hub).await, told, "without one");
+}
+
+/// Of a custom resource the hub holds JSON. It makes protobuf of the metadata in it where a client likes that best, as client-go's clients of metadata do.
+#[tokio::test]
+async fn metadata_of_custom_resources_comes_in_protobuf_from_what_is_held() {
+    let site = Site::started().await;
+    site.server.cluster().create("widgets.example.com", widget("w", 1)).unwrap();
+    site.caught_up(WIDGETS, &["w"]).await;
+    let hub = site.plain();
+    let object = format!("{WIDGETS}/w");
+    // The right to read it is learned.
+    get(&hub, &object).await.unwrap();
+    let as_ = |kind: &str| {
+        let parameters = format!("as={kind};g=meta.k8s.io;v=v1");
+        [
+            format!("{PROTOBUF};{parameters}"),
+            format!("{PROTOBUF};{parameters},{JSON}"),
+            format!("{PROTOBUF};{parameters},{JSON};{parameters},{JSON}"),
+            format!("{PROTOBUF},{PROTOBUF};{parameters},{JSON}"),
+        ]
+    };
+    let list = format!("{WIDGETS}?resourceVersion=0");
+    for when in ["with a link", "without one"] {
+        if when == "without one" {
+            site.server.cut();
+            site.offline().await;
+        }
+        for accept in as_("PartialObjectMetadataList") {
+            let (code, content_type, body) = said(&hub, &list, &accept).await;
+            assert_eq!((code, &*content_type), (200, PROTOBUF), "{when}: {accept}");
+            let mut reader = ListReader::new(Encoding::Protobuf, ITEM_MAX);
+            let mut objects = Vec::new();
+            reader.push(&body, &mut objects).unwrap();
+            let end = reader.finish().unwrap();
+            assert_eq!((&*end.api_version, &*end.kind), ("meta.k8s.io/v1", "PartialObjectMetadataList"));
+            let names: Vec<_> = objects.iter().map(|object| object.key().name()).collect();
+            assert_eq!(names, ["w"], "{when}: {accept}");
+        }
+        for accept in as_("PartialObjectMetadata") {
+            let (code, content_type, body) =
+                said(&hub, &format!("{object}?resourceVersion=0"), &accept).await;
+            assert_eq!((code, &*content_type), (200, PROTOBUF), "{when}: {accept}");
+            assert!(body.starts_with(b"k8s\0"), "{when}: {accept}");
+        }
+        // Whole objects there are in JSON only.
+        let accept = format!("{PROTOBUF},{JSON}");
+        let (code, content_type, _) = said(&hub, &list, &accept).await;
+        assert_eq!((code, &*content_type), (200, JSON), "{when}: {accept}");
+    }
+    let accept = format!("{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{JSON}");
+    let (code, _, body) = said(&hub, &object, &accept).await;
+    let message = Status::from_json(&body).map(|status| status.message);
+    assert_eq!((code, message.as_deref()), (500, Some("content is not a list")));
 }

@@ -28,7 +28,6 @@ const GOOD: usize = 50;
 /// What the API server said about one resource.
 pub(super) struct Told {
     subject: Subject,
-    typed: bool,
     landmarks: Landmarks,
     said: Vec<(Case, Vec<Said>)>,
 }
@@ -57,7 +56,7 @@ pub(super) async fn told(
         differential::told(real, case, subject, &landmarks, token).await
     })
     .await?;
-    Ok(Told { subject: subject.clone(), typed, landmarks, said })
+    Ok(Told { subject: subject.clone(), landmarks, said })
 }
 
 /// Everything that a server says to each.
@@ -154,8 +153,8 @@ impl Told {
 
     /// What the comparison of all pages comes to; nothing if the hub refuses what it may: also what was before it began, and the API server told still.
     fn found(&self, case: &Case, real: &[Said], hub: &[Said]) -> Result<Option<Found>> {
-        let Self { subject, typed, landmarks, .. } = self;
-        if let (Some(status), [only]) = (case.refused_offline(*typed), hub)
+        let Self { subject, landmarks, .. } = self;
+        if let (Some(status), [only]) = (case.refused_offline(), hub)
             && only.reply.status == status
         {
             return Ok(None);

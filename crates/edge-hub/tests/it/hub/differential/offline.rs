@@ -23,21 +23,15 @@ const KEPT: Duration = Duration::from_secs(3);
 /// A request, and what the API server said to it.
 struct Told {
     subject: Subject,
-    typed: bool,
     landmarks: Landmarks,
     case: Case,
     said: Vec<Said>,
 }
 
 impl Told {
-    async fn ask(
-        server: &Endpoint,
-        case: Case,
-        (subject, typed): &(Subject, bool),
-        landmarks: &Landmarks,
-    ) -> Self {
+    async fn ask(server: &Endpoint, case: Case, subject: &Subject, landmarks: &Landmarks) -> Self {
         let said = told(server, &case, subject, landmarks, token_of).await.unwrap();
-        Self { subject: subject.clone(), typed: *typed, landmarks: landmarks.clone(), case, said }
+        Self { subject: subject.clone(), landmarks: landmarks.clone(), case, said }
     }
 
     /// Whether the API server answered with objects.
@@ -47,9 +41,9 @@ impl Told {
 
     /// What the hub says otherwise, where it may not.
     async fn difference(&self, hub: &Endpoint) -> Option<String> {
-        let Self { subject, typed, landmarks, case, said: told } = self;
+        let Self { subject, landmarks, case, said: told } = self;
         let hub = said(hub, case, subject, landmarks).await;
-        if let Some(status) = case.refused_offline(*typed)
+        if let Some(status) = case.refused_offline()
             && let [refusal] = &*hub
             && refusal.reply.status == status
         {
@@ -94,11 +88,11 @@ async fn without_a_link_the_hub_says_what_the_api_server_said() {
         }
         for verb in [Verb::List, Verb::Watch, Verb::Get] {
             let drawn = Case::plausible(verb, DRAWN, 1, subject.1);
-            let asked = drawn.into_iter().map(|case| Told::ask(&server, case, subject, &landmarks));
+            let asked = drawn.into_iter().map(|case| Told::ask(&server, case, &subject.0, &landmarks));
             told.extend(stream::iter(asked).buffered(AT_ONCE).collect::<Vec<_>>().await);
         }
     }
-    let good = told.iter().filter(|told| told.is_good() && told.case.refused_offline(told.typed).is_none());
+    let good = told.iter().filter(|told| told.is_good() && told.case.refused_offline().is_none());
     assert!(good.count() * 100 >= told.len() * ANSWERED, "too few say anything");
     // What is kept of tables is on its way to the disk.
     tokio::time::sleep(KEPT).await;
