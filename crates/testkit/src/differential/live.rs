@@ -41,7 +41,7 @@ const SELECTORS: [(&str, &str, &str); 6] = [
 const SCOPES: [&str; 2] = ["namespaced", "cluster"];
 
 const TYPED: [&str; 5] = ["json", "protobuf", "metadata", "protobuf metadata", "table"];
-const CUSTOM: [&str; 4] = ["json", "json", "metadata", "table"];
+const CUSTOM: [&str; 4] = ["json", "protobuf metadata", "metadata", "table"];
 
 /// What may take so long without anything being said, on a busy machine.
 const SILENCE: Duration = Duration::from_secs(30);
