@@ -4,13 +4,11 @@
 use super::{Case, Verb};
 use crate::random::SplitMix64;
 
-/// What a list may say of its version: `resourceVersion`, `resourceVersionMatch`, `continue`. `00` is zero and not the text that is meant by it.
-const LISTS: [[&str; 3]; 17] = [
+/// What a list may say of its version: `resourceVersion`, `resourceVersionMatch`, `continue`. Not `00`, whose pages etcd's storage gives tokens without a slash.
+const LISTS: [[&str; 3]; 15] = [
     ["", "", ""],
     ["0", "", ""],
     ["0", "NotOlderThan", ""],
-    ["00", "", ""],
-    ["00", "Exact", ""],
     ["$old", "", ""],
     ["$old", "NotOlderThan", ""],
     ["$old", "Exact", ""],
@@ -25,7 +23,8 @@ const LISTS: [[&str; 3]; 17] = [
     ["", "", "$inconsistent"],
 ];
 
-/// What a watch may say of its beginning: `resourceVersion`, `resourceVersionMatch`, `sendInitialEvents`.
+/// What a watch may say of its beginning: `resourceVersion`, `resourceVersionMatch`, `sendInitialEvents`. `00` is zero, and not the text that stands
+/// for it.
 const WATCHES: [[&str; 3]; 17] = [
     ["", "", ""],
     ["0", "", ""],
@@ -168,11 +167,13 @@ mod tests {
                     ("continue", "$inconsistent"),
                     ("resourceVersionMatch", "Exact"),
                     ("limit", "1"),
-                    ("resourceVersion", "00"),
                 ],
-                Verb::Watch => {
-                    &[("sendInitialEvents", "true"), ("timeoutSeconds", "2"), ("resourceVersion", "$expired")]
-                }
+                Verb::Watch => &[
+                    ("sendInitialEvents", "true"),
+                    ("timeoutSeconds", "2"),
+                    ("resourceVersion", "00"),
+                    ("resourceVersion", "$expired"),
+                ],
                 Verb::Get => &[("$name", "o-1"), ("$name", "none"), ("resourceVersion", "0")],
             };
             assert!(expected.iter().all(|value| values.contains(value)), "{verb:?}");
