@@ -51,11 +51,12 @@ pub(super) fn representation(
         check_route(accept, kind)?;
     }
     let choose = if custom { negotiate_custom } else { negotiate };
-    // YAML is the API server's to write; without a link the client gets what it likes next.
-    if up && choose(accept, &OF_THE_API_SERVER).is_ok_and(|best| best.encoding == MediaType::Yaml) {
-        return Ok(None);
-    }
-    let mut representation = choose(accept, &WRITTEN)?;
+    let mut representation = match choose(accept, &OF_THE_API_SERVER) {
+        Ok(best) if best.encoding != MediaType::Yaml => best,
+        // YAML is the API server's to write; without a link the client gets what it likes next.
+        Ok(_) if up => return Ok(None),
+        _ => choose(accept, &WRITTEN)?,
+    };
     let mut table = Rather::Objects;
     if representation.as_ == As::Table {
         if up {

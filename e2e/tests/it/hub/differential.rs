@@ -333,13 +333,7 @@ async fn pairs(
         for case in some.iter().cloned() {
             let (real, hub, subject) = (real.clone(), hub.clone(), subject.clone());
             let landmarks = landmarks.clone();
-            tasks.spawn(async move {
-                let (real, hub) = tokio::join!(
-                    ask(&real, &case, &subject, &landmarks, Common::Cluster),
-                    ask(&hub, &case, &subject, &landmarks, Common::Cluster)
-                );
-                anyhow::Ok(Pair { real: real?, hub: hub?, case })
-            });
+            tasks.spawn(async move { Pair::asked(case, &subject, [&real, &hub], &landmarks).await });
         }
         let mut batch = Vec::new();
         for pair in tasks.join_all().await {
@@ -357,6 +351,20 @@ async fn pairs(
 }
 
 impl Pair {
+    /// Asks both at once.
+    async fn asked(
+        case: Case,
+        subject: &Subject,
+        [real, hub]: [&Endpoint; 2],
+        landmarks: &Landmarks,
+    ) -> Result<Self> {
+        let (real, hub) = tokio::try_join!(
+            ask(real, &case, subject, landmarks, Common::Cluster),
+            ask(hub, &case, subject, landmarks, Common::Cluster)
+        )?;
+        Ok(Self { case, real, hub })
+    }
+
     fn of(live: Live) -> Self {
         let [real, hub] = live.said;
         Self { case: live.case, real, hub }
@@ -371,7 +379,7 @@ impl Pair {
     async fn settled(
         &self,
         subject: &Subject,
-        [real, hub]: [&Endpoint; 2],
+        servers: [&Endpoint; 2],
         landmarks: &Landmarks,
     ) -> Result<Found> {
         let case = &self.case;
@@ -380,11 +388,9 @@ impl Pair {
             if !matches!(found, Found::OfOthers) {
                 return Ok(found);
             }
-            let (real, hub) = tokio::try_join!(
-                ask(real, case, subject, landmarks, Common::Cluster),
-                ask(hub, case, subject, landmarks, Common::Cluster)
-            )?;
-            found = Self { case: case.clone(), real, hub }.difference(subject, landmarks)?;
+            found = Self::asked(case.clone(), subject, servers, landmarks)
+                .await?
+                .difference(subject, landmarks)?;
         }
         Ok(found.lasting(case, subject, landmarks))
     }

@@ -35,10 +35,11 @@ pub(super) async fn keep(hub: &Hub) {
                 continue;
             }
             // Another may have been the reason to ask a moment ago.
-            if !hub.documents.names(&resource) {
+            let mut is_named = hub.documents.names(&resource);
+            if !is_named {
                 fetch(hub, naming(&resource), AGGREGATED).await;
+                is_named = hub.documents.names(&resource);
             }
-            let is_named = hub.documents.names(&resource);
             *due = (!is_named).then(|| (Instant::now() + pause, pause.saturating_mul(4)));
         }
     }

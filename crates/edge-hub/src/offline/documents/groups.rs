@@ -67,7 +67,7 @@ pub fn naming(resource: &GroupVersionResource) -> &'static str {
     if resource.group.is_empty() { "/api" } else { "/apis" }
 }
 
-/// The same by that document.
+/// Whether the objects of a resource have namespaces, by that document.
 fn is_namespaced(resource: &GroupVersionResource, aggregated: &Bytes) -> Option<bool> {
     has_namespaces(&kept_of(resource, aggregated)?.scope)
 }

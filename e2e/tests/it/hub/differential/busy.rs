@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use testkit::client::connection::Endpoint;
-use testkit::differential::{Common, Landmarks, Reply, Subject, ask};
+use testkit::differential::{Landmarks, Reply, Subject};
 use tokio::time::sleep;
 
 use super::Pair;
@@ -28,7 +28,7 @@ fn is_busy(reply: &Reply) -> bool {
 pub(super) async fn asked_again(
     batch: &mut [Pair],
     subject: &Subject,
-    [real, hub]: [&Endpoint; 2],
+    servers: [&Endpoint; 2],
     landmarks: &Landmarks,
 ) -> Result<bool> {
     let mut alone = false;
@@ -40,10 +40,7 @@ pub(super) async fn asked_again(
             }
             alone |= !is_real;
             sleep(AFTER).await;
-            (pair.real, pair.hub) = tokio::try_join!(
-                ask(real, &pair.case, subject, landmarks, Common::Cluster),
-                ask(hub, &pair.case, subject, landmarks, Common::Cluster)
-            )?;
+            *pair = Pair::asked(pair.case.clone(), subject, servers, landmarks).await?;
         }
     }
     Ok(alone)
