@@ -2,6 +2,7 @@
 //! restart without a link, and what watchers cost it.
 
 mod accounts;
+mod bare;
 mod client;
 mod direct;
 mod disk;

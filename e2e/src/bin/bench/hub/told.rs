@@ -7,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 use kube::{Client, Config};
 use tokio::time::{Instant, sleep};
 
+use super::bare::Bare;
 use super::node::{self, Node, Running};
 use super::tap::Tap;
 use super::watchers::Watchers;
@@ -103,6 +104,8 @@ async fn watched(
     let (mut delays, mut added) = (told.delays(), told.after(&seen));
     let cut = watchers.ended();
     drop(watchers);
+    let each = |seconds: f64| seconds * 1e6 / float((changes * WATCHERS) as u64);
+    let bare = bare(client, running, [objects, changes], rate, each(cpu)).await?;
     // The same by HTTPS with a token, as the API server is asked.
     let secure = direct::watchers_of(https, &watch(running, SERVICES).await?, WATCHERS).await?;
     tap.seen();
@@ -120,11 +123,10 @@ async fn watched(
     let more = api_server.cpu_seconds()? - with_theirs - theirs;
     let told = direct.events();
     let (mut their_delays, mut their_added) = (told.delays(), told.after(&told));
-    let each = |seconds: f64| seconds * 1e6 / float((changes * WATCHERS) as u64);
     // Those that it cut cost it nothing.
     let is_whole = direct.ended() == 0;
     let beside = |figure: Figure| if is_whole { figure.against(each(more), DIRECT) } else { figure };
-    let figures = vec![
+    let mut figures = vec![
         Figure::new("events_per_s", rate),
         beside(Figure::new("cpu_us_per_event_watcher", each(cpu)).target(5.0)),
         Figure::new("p50_delivery_ms", percentile(&mut added, 0.5))
@@ -143,5 +145,20 @@ async fn watched(
             .against(float(direct.ended() as u64), DIRECT)
             .target(0.0),
     ];
+    figures.extend(bare);
     Ok((figures, cut))
+}
+
+/// What bare writes of as many events take, beside the same changes of the API server and the hub's link, which come as fast as it gives them.
+async fn bare(
+    client: &Client,
+    running: &Running,
+    [objects, changes]: [usize; 2],
+    rate: f64,
+    ours: f64,
+) -> Result<Vec<Figure>> {
+    let told = Bare::open(running).await?.tell(changes, (rate, 1), "", ours);
+    let (changed, told) = tokio::join!(load::change(client, objects, 0..changes, WRITERS), told);
+    changed?;
+    told
 }

@@ -168,7 +168,8 @@ impl Watchers {
     }
 }
 
-async fn follow(mut stream: TcpStream, shared: Arc<Shared>) {
+/// Reads a stream to its end and writes down what it tells.
+pub(super) async fn follow(mut stream: TcpStream, shared: Arc<Shared>) {
     let mut marks = Marks::new(shared);
     let mut buffer = vec![0; 16 << 10];
     while let Ok(length @ 1..) = stream.read(&mut buffer).await {
@@ -185,7 +186,7 @@ pub(super) struct Marks {
 }
 
 /// Digits of nanoseconds since 1970, until 2286.
-const DIGITS: usize = 19;
+pub(super) const DIGITS: usize = 19;
 
 impl Marks {
     /// In JSON.
@@ -220,6 +221,7 @@ impl Marks {
     }
 }
 
-fn json_mark() -> Vec<u8> {
+/// What stands in JSON before the digits.
+pub(super) fn json_mark() -> Vec<u8> {
     format!("\"{SENT}\":\"").into_bytes()
 }
