@@ -112,21 +112,54 @@ start_edge_hub() {
     ${more[@]+"${more[@]}"}
 }
 
+# Files of the node that say which hub it has, and how that was asked for.
+readonly hub_settings=(edge-hub hub-mode hub-destinations hub-http-proxy hub-options)
+
+# move_hub_settings FROM TO: folders.
+move_hub_settings() {
+  local name
+  for name in "${hub_settings[@]}"; do
+    rm -f "$2/$name"
+    [[ ! -L $1/$name && ! -e $1/$name ]] || mv "$1/$name" "$2/$name"
+  done
+}
+
+edge_hub_is_ready_or_gone() {
+  edge_hub_is_ready || is_gone "$(<"$state/run/$node.edge-hub.pid")"
+}
+
+# start_edge_hub_or BEFORE: if it does not come up the hub whose settings are in that folder, if any, goes on; a failure all the same.
+start_edge_hub_or() {
+  local log=$state/logs/$node.edge-hub.log
+  start_edge_hub
+  if within 20 edge_hub_is_ready_or_gone && edge_hub_is_ready >/dev/null 2>&1; then return; fi
+  warn "edge-hub of $node does not come up; the end of $log:"
+  tail -n 12 "$log" >&2 || true
+  [[ -e $1/edge-hub ]] || exit 1
+  stop_daemon "$node.edge-hub"
+  move_hub_settings "$1" "$node_folder"
+  start_edge_hub
+  wait_for "edge-hub of $node, as it was" 20 "$log" edge_hub_is_ready
+  die "edge-hub of $node goes on as it was"
+}
+
 # hub_on NODE plain|report|tunnel|gateway [DESTINATIONS] [HTTP_PROXY] [OPTION]... The kubelet's containers go on while it starts anew.
 hub_on() {
-  local binary
+  local binary before
   select_node "$1"
   binary=$(find_edge_hub)
   make_hub_files
+  before=$node_folder/hub-before
+  mkdir -p "$before"
+  move_hub_settings "$node_folder" "$before"
+  runs "$node.edge-hub" || rm -f "$before/edge-hub"
   echo "$2" >"$node_folder/hub-mode"
-  rm -f "$node_folder/hub-destinations" "$node_folder/hub-http-proxy" "$node_folder/hub-options"
   (($# < 5)) || printf '%s\n' "${@:5}" >"$node_folder/hub-options"
   [[ -z ${3:-} ]] || echo "$3" >"$node_folder/hub-destinations"
   [[ -z ${4:-} ]] || echo "$4" >"$node_folder/hub-http-proxy"
   ln -sfn "$binary" "$node_folder/edge-hub"
   stop_daemon "$node.edge-hub"
-  start_edge_hub
-  wait_for "edge-hub of $node" 20 "$state/logs/$node.edge-hub.log" edge_hub_is_ready
+  start_edge_hub_or "$before"
   [[ $2 == gateway ]] || restart_kubelet
 }
 

@@ -2,7 +2,7 @@
 
 use std::{io, process::ExitCode};
 
-use daemon::exit;
+use daemon::{exit, print};
 use edge_hub::Args;
 
 fn main() -> ExitCode {
@@ -12,6 +12,6 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(code) => return code,
     };
-    edge_hub::run(command, &mut io::stdout().lock(), &mut io::stderr())
+    edge_hub::run(command, &mut print::stdout(), &mut io::stderr())
         .unwrap_or_else(|error| exit::fail("edge-hub", error.exit_code(), &error))
 }

@@ -343,7 +343,7 @@ impl Asked<'_> {
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
         if let Some(age) = stale {
             let before = self.hub.last_link.ended_before_this_start();
-            headers.insert(header::WARNING, warning(age, self.hub.upstream.is_up(), before));
+            headers.insert(header::WARNING, warning(None, age, self.hub.upstream.is_up(), before));
         }
     }
 

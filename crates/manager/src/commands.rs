@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use daemon::exit::{SOFTWARE, USAGE, fail};
+use daemon::print::stdout;
 use kube::Client;
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
@@ -58,18 +59,18 @@ async fn serve(config: Config, shutdown: CancellationToken) -> Result<(), crate:
 }
 
 async fn run_top(args: &node_metrics::top::TopArgs) -> ExitCode {
-    let shown = node_metrics::top::run(args, &mut std::io::stdout().lock()).await;
+    let shown = node_metrics::top::run(args, &mut stdout()).await;
     shown.map_or_else(|error| fail(PROGRAM, SOFTWARE, &error), |()| ExitCode::SUCCESS)
 }
 
 async fn retire_node_metrics(args: &node_metrics::retire::RetireArgs) -> ExitCode {
-    let retired = node_metrics::retire::run(args, &mut std::io::stdout().lock()).await;
+    let retired = node_metrics::retire::run(args, &mut stdout()).await;
     retired.map_or_else(|error| fail(PROGRAM, SOFTWARE, &error), |()| ExitCode::SUCCESS)
 }
 
 async fn run_crds(args: &CrdsArgs) -> ExitCode {
     let result = match args.action {
-        None | Some(CrdsAction::Print) => crds::print(&mut std::io::stdout().lock()),
+        None | Some(CrdsAction::Print) => crds::print(&mut stdout()),
         Some(CrdsAction::Apply) => match Client::try_default().await {
             Ok(client) => crds::apply(client).await,
             Err(error) => return fail(PROGRAM, SOFTWARE, &error),

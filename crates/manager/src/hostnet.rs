@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use daemon::exit::{SOFTWARE, fail};
+use daemon::print::stdout;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tokio::time::Instant;
@@ -167,9 +168,9 @@ enum Outcome {
 /// Carries out `hostnet`. Errors go to standard error. The code is 0; [`SOFTWARE`] after an error; 2 from
 /// `plan --detailed-exitcode` when something is to be changed.
 pub async fn run(args: HostnetArgs) -> ExitCode {
-    let stdout = std::io::stdout();
-    let colour = stdout.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let mut output = Output { to: stdout, colour };
+    let is_terminal = std::io::stdout().is_terminal();
+    let colour = is_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let mut output = Output { to: stdout(), colour };
     let HostnetArgs { action, context, kubeconfig } = args;
     let result = match client(context, kubeconfig).await {
         Ok(client) => carry_out_action(&client, &action, &mut output).await,

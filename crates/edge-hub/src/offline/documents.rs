@@ -65,6 +65,17 @@ pub fn is_of_health(path: &str) -> bool {
     matches!(first, "healthz" | "livez" | "readyz")
 }
 
+/// What such a document is, as a warning says it.
+fn subject(path: &str) -> &'static str {
+    match path.trim_start_matches('/').split(['/', '?']).next().unwrap_or_default() {
+        "api" | "apis" => "discovery",
+        "openapi" => "OpenAPI",
+        "version" => "version",
+        "openid" | ".well-known" => "OpenID",
+        _ => "health",
+    }
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 struct Head {
     headers: Vec<(String, String)>,
@@ -305,7 +316,8 @@ impl Documents {
         } else {
             *response.body_mut() = Body::from(body);
         }
-        response.headers_mut().insert(header::WARNING, warning(since(at), linked, None));
+        let warning = warning(Some(subject(path_and_query)), since(at), linked, None);
+        response.headers_mut().insert(header::WARNING, warning);
         // kubectl keeps what has an `ETag`, its warning included, and would show that one when there is a link again.
         response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         debug!(path_and_query, "answered from what was kept");
@@ -359,15 +371,16 @@ fn since(at: u64) -> Duration {
 }
 
 /// How old an answer from what was kept may be, as the `Warning` header tells it (RFC 7234, 5.5.4: 110 is "stale"; Kubernetes
-/// clients show 299 only). What is from before this start has no age that a clock without battery would tell right, so it is said when the `last_link`
+/// clients show 299 only). `of` says what it is, if clients ask for it beside what their user named. What is from before this start has no age that a clock without battery would tell right, so it is said when the `last_link`
 /// ended, if that is known.
-pub fn warning(age: Duration, linked: bool, last_link: Option<Timestamp>) -> HeaderValue {
+pub fn warning(of: Option<&str>, age: Duration, linked: bool, last_link: Option<Timestamp>) -> HeaderValue {
+    let answered = of.map_or_else(|| "answered".to_owned(), |of| format!("{of} answered"));
     let why = if linked { "not asked of the API server" } else { "no link to the API server" };
     let text = if age > Duration::from_hours(8760) {
         let ended = last_link.map_or_else(String::new, |at| format!("; the last link ended at {at}"));
-        format!("299 edge-hub \"{why}: answered from what was stored before this start{ended}\"")
+        format!("299 edge-hub \"{why}: {answered} from what was stored before this start{ended}\"")
     } else {
-        format!("299 edge-hub \"{why}: answered from what was known {}s ago\"", age.as_secs())
+        format!("299 edge-hub \"{why}: {answered} from what was known {}s ago\"", age.as_secs())
     };
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("299 edge-hub \"stale\""))
 }
@@ -437,6 +450,29 @@ mod tests {
         ] {
             assert_eq!(asked(path, query), expected, "{path}?{query}");
         }
+    }
+
+    #[test]
+    fn a_warning_says_of_which_document_it_is() {
+        for (path, of) in [
+            ("/api", "discovery "),
+            ("/apis?timeout=32s", "discovery "),
+            ("/apis/apps/v1", "discovery "),
+            ("/openapi/v3/apis/apps/v1?hash=1", "OpenAPI "),
+            ("/version?timeout=32s", "version "),
+            ("/openid/v1/jwks", "OpenID "),
+            ("/readyz?verbose", "health "),
+        ] {
+            let said = warning(Some(subject(path)), Duration::from_secs(9), false, None);
+            let expected = format!(
+                "299 edge-hub \"no link to the API server: {of}answered from what was known 9s ago\""
+            );
+            assert_eq!(said.to_str().unwrap(), expected, "{path}");
+        }
+        let said = warning(None, Duration::MAX, true, None);
+        let expected =
+            "299 edge-hub \"not asked of the API server: answered from what was stored before this start\"";
+        assert_eq!(said, expected);
     }
 
     #[test]

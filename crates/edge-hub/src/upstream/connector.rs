@@ -42,6 +42,9 @@ const CONNECTION_WINDOW: u32 = 1 << 30;
 /// `exec` may be a container that does not read for a while, which an API server passes on, other than over HTTP/2.
 const UPGRADED: Duration = Duration::from_secs(20);
 
+/// A name that takes so long to be resolved is named where there is no connection in time.
+const SLOW_NAME: Duration = Duration::from_secs(1);
+
 /// Who is trusted upstream, and the certificate that the hub shows.
 #[derive(Debug, Clone)]
 pub struct TlsMaterial {
@@ -109,6 +112,10 @@ fn http2(mut config: ClientConfig) -> Arc<ClientConfig> {
 pub(super) enum ConnectError {
     #[error("no connection within {0:?}")]
     Deadline(Duration),
+    #[error("no connection within {0:?}, {1:.1?} of which it took to resolve the server's name")]
+    SlowName(Duration, Duration),
+    #[error("the server's name cannot be resolved: {0}")]
+    Unresolved(#[source] io::Error),
     #[error("{0}")]
     Tcp(#[source] io::Error),
     #[error("TLS: {0}")]
@@ -249,7 +256,7 @@ impl Connector {
         http1::handshake(TokioIo::new(stream)).await.map_err(ConnectError::Http)
     }
 
-    /// A TCP connection has its time, and what follows what is left of that, or three round trips if the server is far away.
+    /// Name and TCP connection have their time, and what follows what is left of that, or three round trips if the server is far away.
     async fn tls(
         &self,
         endpoint: &Endpoint,
@@ -265,13 +272,26 @@ impl Connector {
             },
             Showing::Nothing => &material.without_certificate,
         };
-        let late = |_| ConnectError::Deadline(self.timing.connect);
-        let deadline = Instant::now() + self.timing.connect;
+        let connect = self.timing.connect;
+        let began = Instant::now();
+        let deadline = began + connect;
+        let silent =
+            |_| Err(io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {connect:?}")));
+        let addresses = timeout_at(deadline, self.dial.resolve(endpoint)).await.unwrap_or_else(silent);
+        let addresses = addresses.map_err(ConnectError::Unresolved)?;
+        let resolved = began.elapsed();
+        let late = |_| {
+            if resolved < SLOW_NAME {
+                ConnectError::Deadline(connect)
+            } else {
+                ConnectError::SlowName(connect, resolved)
+            }
+        };
         let connected = |local, remote| {
             heard.path.connected(local, remote);
             if http2 { heard.path.patience(self.timing.path_timeout) } else { UPGRADED }
         };
-        let dialling = self.dial.dial(endpoint, &self.timing, &connected);
+        let dialling = self.dial.dial(endpoint, &addresses, &self.timing, &connected);
         let stream = timeout_at(deadline, dialling).await.map_err(late)?.map_err(ConnectError::Tcp)?;
         let began = Instant::now();
         let deadline = deadline.max(began + heard.path.patience(Duration::ZERO));
@@ -287,5 +307,58 @@ impl Connector {
         let stream = timeout_at(deadline, handshake).await.map_err(late)?.map_err(ConnectError::Tls)?;
         heard.path.took(began.elapsed());
         Ok(stream)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{future, net::SocketAddr};
+
+    use futures::future::BoxFuture;
+    use tokio::time::sleep;
+
+    use super::*;
+    use crate::upstream::Connected;
+
+    /// What the resolver says, after so long; no connection is ever made.
+    struct Nowhere(Duration, Result<(), &'static str>);
+
+    impl Dial for Nowhere {
+        fn resolve<'a>(&'a self, _: &'a Endpoint) -> BoxFuture<'a, io::Result<Vec<SocketAddr>>> {
+            Box::pin(async move {
+                sleep(self.0).await;
+                self.1.map(|()| Vec::new()).map_err(io::Error::other)
+            })
+        }
+
+        fn dial<'a>(
+            &'a self,
+            _: &'a Endpoint,
+            _: &'a [SocketAddr],
+            _: &'a Timing,
+            _: Connected<'a>,
+        ) -> BoxFuture<'a, io::Result<BoxStream>> {
+            Box::pin(future::pending())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_name_that_is_not_resolved_and_a_connection_that_is_not_made_are_told_apart() {
+        tls::install_provider();
+        let endpoint: Endpoint = "https://api.example".parse().unwrap();
+        for (seconds, said, expected) in [
+            (0, Ok(()), "no connection within 4s"),
+            (3, Ok(()), "no connection within 4s, 3.0s of which it took to resolve the server's name"),
+            (60, Ok(()), "the server's name cannot be resolved: no answer within 4s"),
+            (1, Err("no such name"), "the server's name cannot be resolved: no such name"),
+        ] {
+            let dial = Arc::new(Nowhere(Duration::from_secs(seconds), said));
+            let link = Arc::new(LinkBytes::default());
+            let connector = Connector::over(dial, TlsMaterial::unverified(), Timing::default(), link);
+            let began = Instant::now();
+            let connected = connector.tls(&endpoint, Showing::Nothing, true, &Heard::now()).await;
+            assert_eq!(connected.err().unwrap().to_string(), expected);
+            assert!(began.elapsed() < Duration::from_secs(5), "{expected}");
+        }
     }
 }

@@ -3,13 +3,13 @@
 //! A trait, so that a whole hub can be run without a network and on a clock that does not wait: then its histories are counted in
 //! thousands (`tests/it/hub/simulation`).
 
-use std::{io, net::SocketAddr, pin::Pin, time::Duration};
+use std::{future, io, net::SocketAddr, pin::Pin, time::Duration};
 
 use futures::future::BoxFuture;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
+    net::{TcpStream, lookup_host},
 };
 
 use super::{Endpoint, Timing};
@@ -28,10 +28,16 @@ pub type Connected<'a> = &'a (dyn Fn(SocketAddr, SocketAddr) -> Duration + Sync)
 
 /// Makes connections.
 pub trait Dial: Send + Sync + 'static {
-    /// A connection to `endpoint`.
+    /// The addresses of `endpoint`, in the order in which they are tried. None, where there are no names.
+    fn resolve<'a>(&'a self, _: &'a Endpoint) -> BoxFuture<'a, io::Result<Vec<SocketAddr>>> {
+        Box::pin(future::ready(Ok(Vec::new())))
+    }
+
+    /// A connection to `endpoint`, which is at one of `addresses`.
     fn dial<'a>(
         &'a self,
         endpoint: &'a Endpoint,
+        addresses: &'a [SocketAddr],
         timing: &'a Timing,
         connected: Connected<'a>,
     ) -> BoxFuture<'a, io::Result<BoxStream>>;
@@ -42,14 +48,22 @@ pub trait Dial: Send + Sync + 'static {
 pub struct Tcp;
 
 impl Dial for Tcp {
+    fn resolve<'a>(&'a self, endpoint: &'a Endpoint) -> BoxFuture<'a, io::Result<Vec<SocketAddr>>> {
+        Box::pin(async move {
+            let found = lookup_host((endpoint.host(), endpoint.port())).await?;
+            Ok(found.collect::<Vec<_>>())
+        })
+    }
+
     fn dial<'a>(
         &'a self,
-        endpoint: &'a Endpoint,
+        _: &'a Endpoint,
+        addresses: &'a [SocketAddr],
         timing: &'a Timing,
         connected: Connected<'a>,
     ) -> BoxFuture<'a, io::Result<BoxStream>> {
         Box::pin(async move {
-            let tcp = TcpStream::connect((endpoint.host(), endpoint.port())).await?;
+            let tcp = TcpStream::connect(addresses).await?;
             tcp.set_nodelay(true)?;
             let patience = connected(tcp.local_addr()?, tcp.peer_addr()?);
             watch_path(&tcp, timing, patience)?;

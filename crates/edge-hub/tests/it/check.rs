@@ -1,6 +1,6 @@
 //! `check`: what it says, in both formats, and its exit code.
 
-use std::{fs, process::Command};
+use std::{fs, io, process::Command};
 
 use serde_json::Value;
 
@@ -28,6 +28,19 @@ fn a_node_that_was_set_up_passes() {
     ok       kubelet-flags: no flag that the kubelet refuses (/var/lib/kubelet/kubeadm-flags.env)
     ok       node-labels: the kubelet registers the node as one of the host-network pool shop
     ");
+}
+
+#[test]
+fn a_reader_that_closes_its_end_is_no_failure() {
+    let node = Node::with_flannel();
+    for (command, code) in [("check", 1), ("enable", 0), ("check", 0)] {
+        let (reader, writer) = io::pipe().unwrap();
+        drop(reader);
+        let mut edge_hub = Command::new(env!("CARGO_BIN_EXE_edge-hub"));
+        let output = edge_hub.args(&node.arguments(&[command])[1..]).stdout(writer).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), &*said), (Some(code), ""), "{command}: it ends as it would have");
+    }
 }
 
 #[test]

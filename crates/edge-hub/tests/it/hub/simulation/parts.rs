@@ -4,6 +4,7 @@
 use std::{
     fs::{self, File, TryLockError},
     io,
+    net::SocketAddr,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
     time::Duration,
@@ -113,6 +114,7 @@ impl Dial for Cables {
     fn dial<'a>(
         &'a self,
         endpoint: &'a Endpoint,
+        _: &'a [SocketAddr],
         _: &'a Timing,
         _: Connected<'a>,
     ) -> BoxFuture<'a, io::Result<BoxStream>> {
