@@ -81,8 +81,9 @@ const ROUTED: &[&str] = &[
 ];
 const ROUTED_OF_ONE: usize = 3;
 
-const META_VERSION: &str = "meta.k8s.io/v1";
-const META_VERSION_BETA: &str = "meta.k8s.io/v1beta1";
+/// Versions of metadata alone and of tables.
+pub(crate) const META_VERSION: &str = "meta.k8s.io/v1";
+pub(crate) const META_VERSION_BETA: &str = "meta.k8s.io/v1beta1";
 
 /// Whether a request finds its route, which for built-in resources the API server asks before it negotiates: a clause has to name one of the
 /// media types, or `*/*`. `application/*` and `*` are understood by whoever negotiates, and find no route. Status 406 then.

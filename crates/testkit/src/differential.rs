@@ -180,36 +180,7 @@ impl Case {
             };
             query.push(format!("{name}={value}"));
         }
-        let accept = match (self.value("$accept"), self.verb) {
-            ("protobuf", Verb::List | Verb::Get) => "application/vnd.kubernetes.protobuf",
-            ("protobuf", Verb::Watch) => "application/vnd.kubernetes.protobuf;stream=watch",
-            ("protobuf metadata", Verb::List) => {
-                "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-            }
-            ("protobuf metadata", Verb::Watch | Verb::Get) => {
-                "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-            }
-            // In this order clients of client-go ask, the latter those of metadata.
-            ("protobuf, json", _) => "application/vnd.kubernetes.protobuf,application/json",
-            ("any metadata", Verb::List) => {
-                "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-            }
-            ("any metadata", Verb::Watch | Verb::Get) => {
-                "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
-            }
-            ("protobuf metadata, json", Verb::List) => {
-                "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-            }
-            ("protobuf metadata, json", Verb::Watch | Verb::Get) => {
-                "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
-            }
-            ("metadata", Verb::List) => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
-            ("metadata", Verb::Watch | Verb::Get) => {
-                "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-            }
-            ("table", _) => "application/json;as=Table;g=meta.k8s.io;v=v1",
-            _ => "application/json",
-        };
+        let accept = accept(self.value("$accept"), self.verb);
         let path = match self.verb {
             Verb::Get => subject.object_path(in_one, self.value("$name")),
             Verb::List | Verb::Watch => subject.path(in_one),
@@ -251,6 +222,65 @@ fn combination(dimensions: &[Dimension], number: usize) -> Vec<(&'static str, &'
         (*name, value)
     };
     dimensions.iter().map(value).collect()
+}
+
+/// How a form is asked for.
+fn accept(form: &str, verb: Verb) -> &'static str {
+    match (form, verb) {
+        ("protobuf", Verb::List | Verb::Get) => "application/vnd.kubernetes.protobuf",
+        ("protobuf", Verb::Watch) => "application/vnd.kubernetes.protobuf;stream=watch",
+        ("protobuf metadata", Verb::List) => {
+            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+        }
+        ("protobuf metadata", Verb::Watch | Verb::Get) => {
+            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+        }
+        // In this order clients of client-go ask, the latter those of metadata.
+        ("protobuf, json", _) => "application/vnd.kubernetes.protobuf,application/json",
+        ("any metadata", Verb::List) => {
+            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+        }
+        ("any metadata", Verb::Watch | Verb::Get) => {
+            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+        }
+        ("protobuf metadata, json", Verb::List) => {
+            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+        }
+        ("protobuf metadata, json", Verb::Watch | Verb::Get) => {
+            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+        }
+        ("metadata", Verb::List) => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+        ("metadata", Verb::Watch | Verb::Get) => {
+            "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+        }
+        ("metadata v1beta1", Verb::List) => {
+            "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1beta1"
+        }
+        ("metadata v1beta1", Verb::Watch | Verb::Get) => {
+            "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1beta1"
+        }
+        ("protobuf metadata v1beta1", Verb::List) => {
+            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1beta1"
+        }
+        ("protobuf metadata v1beta1", Verb::Watch | Verb::Get) => {
+            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1beta1"
+        }
+        // What there is of the other alone.
+        ("metadata of the other", Verb::List) => {
+            "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+        }
+        ("metadata of the other", Verb::Watch | Verb::Get) => {
+            "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+        }
+        ("protobuf metadata of the other", Verb::List) => {
+            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+        }
+        ("protobuf metadata of the other", Verb::Watch | Verb::Get) => {
+            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+        }
+        ("table", _) => "application/json;as=Table;g=meta.k8s.io;v=v1",
+        _ => "application/json",
+    }
 }
 
 fn escaped(text: &str) -> String {

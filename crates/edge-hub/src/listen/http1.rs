@@ -11,6 +11,7 @@ use std::{
     pin::{Pin, pin},
     sync::Arc,
     task::Poll,
+    time::Duration,
 };
 
 use axum::body::Body;
@@ -37,6 +38,10 @@ const LAST: &[u8] = b"0\r\n\r\n";
 
 /// How many bytes a client may say more than its request, which nobody answers: the connection ends with its watch. What is more is no mistake.
 const MORE: usize = 64 << 10;
+
+/// How long a connection that is over is read on, until its client closes it. A request may have been answered before it was there whole, and a
+/// connection that is closed with something unread is reset, which takes the answer from its client. Go's server waits half a second.
+const LINGER: Duration = Duration::from_secs(2);
 
 /// An answer that a connection goes on with by itself.
 pub(super) struct TakenOver<Io> {
@@ -98,8 +103,22 @@ where
             taken_over(connection, begun).await;
         }
     }
-    let (head, chunks) = begun.0.lock().take()?;
-    Some(TakenOver { io: lent.give_back()?, head, chunks })
+    let answer = begun.0.lock().take();
+    let io = lent.give_back()?;
+    let Some((head, chunks)) = answer else {
+        // How it ends is its client's to see.
+        let _ = timeout(LINGER, read_on(io)).await;
+        return None;
+    };
+    Some(TakenOver { io, head, chunks })
+}
+
+/// Says that nothing more is written, and takes what comes until the client has closed, too.
+async fn read_on(mut io: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<()> {
+    io.shutdown().await?;
+    let mut buffer = vec![0; 16 << 10];
+    while io.read(&mut buffer).await? > 0 {}
+    Ok(())
 }
 
 /// Comes to pass when the connection has ended, or an answer of it has begun that it is to go on with by itself.
@@ -207,6 +226,49 @@ mod tests {
     use tokio::{io::duplex, time::sleep};
 
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_is_not_lost_to_who_has_not_said_all_of_the_request() {
+        let (near, far) = duplex(4096);
+        let begun = Begun::default();
+        let refuse = async |_| Response::builder().status(401).body(Body::from("who?")).unwrap();
+        let served = serve(near, &begun, refuse, pending());
+        let asked = async {
+            let (mut from, mut to) = tokio::io::split(far);
+            let length = 8 << 20;
+            let head = format!("POST / HTTP/1.1\r\nHost: hub\r\nContent-Length: {length}\r\n\r\n");
+            to.write_all(head.as_bytes()).await?;
+            // As slowly as it comes over a network; and only then it reads.
+            for _ in 0..length / (64 << 10) {
+                to.write_all(&[b'x'; 64 << 10]).await?;
+            }
+            let mut answer = String::new();
+            from.read_to_string(&mut answer).await?;
+            drop((from, to));
+            io::Result::Ok(answer)
+        };
+        let (taken, answer) = tokio::join!(served, asked);
+        assert!(taken.is_none());
+        let answer = answer.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 401") && answer.ends_with("who?"), "{answer}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_is_over_is_not_read_for_ever() {
+        let (near, mut far) = duplex(64);
+        let begun = Begun::default();
+        let refuse = async |_| Response::builder().status(401).body(Body::empty()).unwrap();
+        let since = tokio::time::Instant::now();
+        let served = serve(near, &begun, refuse, pending());
+        let asked = async {
+            far.write_all(b"POST / HTTP/1.1\r\nHost: hub\r\nContent-Length: 9999999\r\n\r\n").await.unwrap();
+            while far.write_all(&[b'x'; 64]).await.is_ok() {
+                sleep(Duration::from_millis(100)).await;
+            }
+        };
+        tokio::join!(served, asked);
+        assert!(since.elapsed() < LINGER * 2, "{:?}", since.elapsed());
+    }
 
     #[tokio::test(start_paused = true)]
     async fn who_reads_slowly_gets_all_of_a_long_chunk_and_who_stands_still_does_not() {

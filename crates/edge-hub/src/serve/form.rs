@@ -55,7 +55,8 @@ pub(super) fn representation(
         Ok(best) if best.encoding != MediaType::Yaml => best,
         // YAML is the API server's to write; without a link the client gets what it likes next.
         Ok(_) if up => return Ok(None),
-        _ => choose(accept, &WRITTEN)?,
+        Ok(_) => choose(accept, &WRITTEN).map_err(|_| no_yaml())?,
+        Err(refused) => return Err(refused),
     };
     let mut table = Rather::Objects;
     if representation.as_ == As::Table {
@@ -78,15 +79,34 @@ pub(super) fn representation(
             choose(&plain.join(","), &WRITTEN)?
         };
     }
-    if custom && kind == Answer::Object && representation.as_ == As::PartialObjectMetadataList {
-        // What stands for any custom resource in the API server could be a list.
-        return Err(Status::untranslated("content is not a list"));
+    // What one object cannot be shown as is said of one that is there ([`check_one`]).
+    if kind != Answer::Object {
+        representation.check(kind)?;
     }
-    representation.check(kind)?;
     if pretty && up && (representation.pretty || is_for_people(request)) {
         return Ok(None);
     }
     Ok(Some((representation, table)))
+}
+
+/// Checks that one object of the resource can be shown so, as the API server does when it has it: what is not there is 404 in any form.
+pub(super) fn check_one(
+    representation: &Representation,
+    resource: &GroupVersionResource,
+) -> Result<(), Status> {
+    if !transcode::knows(resource) && representation.as_ == As::PartialObjectMetadataList {
+        // What stands for any custom resource in the API server could be a list.
+        return Err(Status::untranslated("content is not a list"));
+    }
+    representation.check(Answer::Object)
+}
+
+/// Status 503 and not 406: with a link there is YAML.
+fn no_yaml() -> Status {
+    Status::service_unavailable(
+        "edge-hub: no link to the API server, which alone writes YAML: application/json is answered without one"
+            .to_owned(),
+    )
 }
 
 /// The API server indents JSON for browsers and command-line tools, and when asked.

@@ -14,7 +14,7 @@ use kube_wire::{
 };
 use watch_cache::{Page, Scope};
 
-use super::{Asked, Read, beyond, counted::counted, doubted, reached};
+use super::{Asked, Read, beyond, counted::counted, doubted, form::check_one, reached};
 use crate::{
     filters::{Outcome, Telling},
     freshness::{self, Verdict},
@@ -95,6 +95,7 @@ pub(super) async fn answer(asked: &Asked<'_>, path: &ResourcePath, query: &str) 
         Some(Outcome::Drop) => return Err(Box::new(Status::not_found(&path.resource, name))),
         Some(Outcome::Keep) | None => object,
     };
+    check_one(&asked.representation, &path.resource)?;
     let page = Page {
         objects: vec![object.clone()],
         resource_version: object.resource_version(),

@@ -1,5 +1,7 @@
 //! Whole lists on the wire, in the order of bytes in which the API server writes them.
 
+use crate::accept::META_VERSION_BETA;
+
 use super::{
     Body, Bytes, ENVELOPE_TRAILER, Encoding, Form, Projection, ResourceVersion, TypeMeta, envelope_header,
     field_length, put_bytes, put_header, put_number,
@@ -88,7 +90,7 @@ impl<B: Body, E, I: Iterator<Item = Result<B, E>>> List<I> {
             Encoding::Json if self.first => {}
             Encoding::Json => out.push(b','),
             Encoding::Protobuf => {
-                put_header(out, 2, self.form.raw_length(payload.len()));
+                put_header(out, self.form.list_fields().items, self.form.raw_length(payload.len()));
                 self.form.put_raw_header(out, payload.len());
             }
         }
@@ -149,6 +151,55 @@ fn protobuf_ends(form: Form, head: &ListHead<'_>, content: usize) -> (Bytes, Byt
     }
     let raw = field_length(list_meta.len()) + content;
     let mut header = envelope_header(api_version, &format!("{kind}List"), raw);
-    put_bytes(&mut header, 1, &list_meta);
-    (header.into(), Bytes::from_static(ENVELOPE_TRAILER))
+    let ListFields { metadata, items } = form.list_fields();
+    let mut trailer = Vec::new();
+    // Fields stand in the order of their numbers.
+    put_bytes(if metadata < items { &mut header } else { &mut trailer }, metadata, &list_meta);
+    trailer.extend_from_slice(ENVELOPE_TRAILER);
+    (header.into(), trailer.into())
+}
+
+/// The numbers of a list's fields in protobuf.
+struct ListFields {
+    metadata: u64,
+    items: u64,
+}
+
+impl Form {
+    /// All lists have the same, but the list of metadata of the version that came first: `generated.proto` of `k8s.io/apimachinery/pkg/apis/meta/v1beta1`.
+    fn list_fields(self) -> ListFields {
+        match self.projection {
+            Projection::Metadata(META_VERSION_BETA) => ListFields { metadata: 2, items: 1 },
+            _ => ListFields { metadata: 1, items: 2 },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use super::*;
+    use crate::accept::META_VERSION;
+
+    #[test]
+    fn a_list_of_metadata_has_the_fields_of_its_version() {
+        let head = ListHead {
+            items: TypeMeta { api_version: "v1", kind: "Service" },
+            resource_version: "7".parse().unwrap(),
+            continue_token: "",
+            remaining: None,
+            custom: false,
+        };
+        let item = Bytes::from_static(br#"{"metadata":{}}"#);
+        for (version, expected) in [
+            (META_VERSION, &b"\x0a\x07\x0a\x00\x12\x017\x1a\x00\x12\x04\x0a\x02{}"[..]),
+            (META_VERSION_BETA, b"\x0a\x04\x0a\x02{}\x12\x07\x0a\x00\x12\x017\x1a\x00"),
+        ] {
+            let form = Form { encoding: Encoding::Protobuf, projection: Projection::Metadata(version) };
+            let written: Result<Vec<_>, Infallible> = list(form, &head, vec![item.clone()]).collect();
+            let written = written.unwrap().concat();
+            assert!(written.windows(expected.len()).any(|part| part == expected), "{version}: {written:?}");
+        }
+    }
 }

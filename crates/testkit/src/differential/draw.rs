@@ -100,7 +100,26 @@ const CUSTOM: [&str; 12] = [
     "table",
 ];
 
+/// What few clients ask for: metadata in the version that came first, of a list that of one object and of one that of a list.
+const UNUSUAL: [&str; 4] = [
+    "metadata v1beta1",
+    "protobuf metadata v1beta1",
+    "metadata of the other",
+    "protobuf metadata of the other",
+];
+
 impl Case {
+    /// The same in forms that few clients ask for; the test kit's own server does not know all of them.
+    pub fn unusual(verb: Verb, count: usize, seed: u64, typed: bool) -> Vec<Self> {
+        let mut cases = Self::plausible(verb, count, !seed, typed);
+        for (case, form) in cases.iter_mut().zip(UNUSUAL.iter().cycle()) {
+            for (_, value) in case.values.iter_mut().filter(|(name, _)| *name == "$accept") {
+                *value = form;
+            }
+        }
+        cases
+    }
+
     /// `count` requests of a verb; the same for the same seed. `typed`: whether there is protobuf of whole objects.
     pub fn plausible(verb: Verb, count: usize, seed: u64, typed: bool) -> Vec<Self> {
         let mut dice = SplitMix64(seed ^ (verb as u64) << 32);

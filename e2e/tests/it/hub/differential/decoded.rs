@@ -1,5 +1,7 @@
 //! What stands in protobuf answers, in the form in which it is compared: objects to the byte.
 
+use std::borrow::Cow;
+
 use anyhow::Result;
 use kube_wire::frame::read::{ITEM_MAX, ListReader, WatchEvent, WatchReader};
 use kube_wire::object::{Encoding, Object};
@@ -58,7 +60,7 @@ pub(super) fn decoded(case: &Case, said: &Said, landmarks: &Landmarks) -> Result
         Verb::List => {
             let mut reader = ListReader::new(Encoding::Protobuf, ITEM_MAX);
             let mut objects = Vec::new();
-            reader.push(&said.body, &mut objects)?;
+            reader.push(&as_v1(&said.body), &mut objects)?;
             let list = reader.finish()?;
             let metadata = list_metadata(list.resource_version.get(), &list.continue_token, landmarks);
             let (version, kind, remaining) = (list.api_version, list.kind, list.remaining);
@@ -82,8 +84,45 @@ pub(super) fn token(said: &Said) -> Result<Option<String>> {
         return Ok(differential::token(said));
     }
     let mut reader = ListReader::new(Encoding::Protobuf, ITEM_MAX);
-    reader.push(&said.body, &mut Vec::new())?;
+    reader.push(&as_v1(&said.body), &mut Vec::new())?;
     Ok(Some(reader.finish()?.continue_token).filter(|token| !token.is_empty()))
+}
+
+/// A list of metadata of `v1beta1` with the numbers of fields that `v1` has, which is all that they differ in; any other list as it is.
+fn as_v1(body: &[u8]) -> Cow<'_, [u8]> {
+    let is_older = body.windows(BETA.len()).take(16).any(|part| part == BETA);
+    is_older.then(|| exchanged(body)).flatten().map_or(Cow::Borrowed(body), Cow::Owned)
+}
+
+const BETA: &[u8] = b"meta.k8s.io/v1beta1";
+
+/// With its metadata first. `None` for what is no such list.
+fn exchanged(body: &[u8]) -> Option<Vec<u8>> {
+    // "k8s\0"; what it is; the list.
+    let (_, kind) = lengths(body.get(4..)?)?;
+    let (header, list) = lengths(body.get(4 + kind..)?)?;
+    let (start, end) = (4 + kind + header, 4 + kind + list);
+    let (mut metadata, mut items, mut at) = (Vec::new(), Vec::new(), start);
+    while at < end {
+        let (_, field) = lengths(body.get(at..)?)?;
+        let (to, tag) = if body[at] == 0x0a { (&mut items, 0x12) } else { (&mut metadata, 0x0a) };
+        to.push(tag);
+        to.extend_from_slice(body.get(at + 1..at + field)?);
+        at += field;
+    }
+    Some([&body[..start], &metadata, &items, body.get(end..)?].concat())
+}
+
+/// How long the header of a field of bytes is, and the field with it; its number is a small one.
+fn lengths(field: &[u8]) -> Option<(usize, usize)> {
+    let mut length = 0;
+    for (at, byte) in field.get(1..)?.iter().enumerate().take(5) {
+        length |= usize::from(byte & 0x7f) << (7 * at);
+        if byte & 0x80 == 0 {
+            return Some((at + 2, at + 2 + length));
+        }
+    }
+    None
 }
 
 /// An event; nothing if servers are free to send it or not.
