@@ -119,12 +119,18 @@ egressSelections:
 CONFIG
 }
 
+# Without it names and the selector lead the API server to an address that nobody has, for webhooks, too.
+need_balancer() {
+  runs balancer || die "no load balancer runs in cluster $cluster, through which the API server would go; start it first: hack/cluster balancer --name $cluster"
+}
+
 command_reach() {
   local mode=${1:-} before wanted
   [[ $mode =~ ^(addresses|names|dns|egress|socket)$ ]] || die "usage: hack/cluster reach addresses | names | dns | egress | socket [APISERVER-ARG...]"
   require_root
   need_cluster
   lock_cluster
+  [[ ! $mode =~ ^(names|egress)$ ]] || need_balancer
   before="$(reach_mode) $(cat "$state/reach-arguments" 2>/dev/null || true)"
   wanted="$mode $(printf '%s\n' "${@:2}")"
   [[ $mode == dns ]] || unroute_service

@@ -8,7 +8,7 @@ mod systemd;
 use std::{
     io::{self, Write},
     net::IpAddr,
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
 };
 
 use clap::Parser;
@@ -87,6 +87,16 @@ pub enum ManifestError {
         /// What is hidden.
         folder: &'static str,
     },
+    /// The hub makes its socket anew at each start, and writes in its own folder alone.
+    #[error(
+        "--tunnel-egress-socket: {socket} is not below --root-dir, the only folder that the hub may write in: put it there, as {root}/egress/egress.sock"
+    )]
+    ReadOnly {
+        /// The socket.
+        socket: PathBuf,
+        /// The hub's folder.
+        root: PathBuf,
+    },
     /// The folder of a file is mounted, and the container has a root of its own.
     #[error(
         "{0:?} lies directly in /, which the static pod would mount over its own: put it in a folder, as below /etc/edge-hub or /var/lib"
@@ -115,9 +125,13 @@ pub fn run(args: &ManifestArgs, out: &mut dyn Write) -> Result<(), ManifestError
     if let Some(bad) = options.iter().find(|option| option.chars().any(char::is_control)) {
         return Err(ManifestError::Control(bad.clone()));
     }
-    let paths = || read_only(&run).into_iter().chain([run.cache.root_dir.as_path()]).chain(binary.as_deref());
-    if let Some(relative) = paths().find(|path| !path.is_absolute()) {
+    let (root, socket) = (run.cache.root_dir.as_path(), run.tunnel.tunnel_egress_socket.as_deref());
+    let paths = || read_only(&run).into_iter().chain([root]).chain(binary.as_deref());
+    if let Some(relative) = paths().chain(socket).find(|path| !path.is_absolute()) {
         return Err(ManifestError::Relative(relative.to_owned()));
+    }
+    if let Some(socket) = socket.filter(|socket| !is_below(root, socket)) {
+        return Err(ManifestError::ReadOnly { socket: socket.to_owned(), root: root.to_owned() });
     }
     if *form == Form::Systemd {
         if *cluster_dns {
@@ -160,6 +174,12 @@ fn what_is_wrong(error: &clap::Error) -> String {
     let parts = parts.filter(|part| !part.is_empty() && !part.starts_with("For more information"));
     let lines = parts.map(|part| part.split_whitespace().collect::<Vec<_>>().join(" "));
     lines.collect::<Vec<_>>().join("; ")
+}
+
+/// Whether a file is in this folder, or in one of its folders, as it is written.
+fn is_below(folder: &Path, file: &Path) -> bool {
+    let leaves = file.components().any(|part| part == Component::ParentDir);
+    !leaves && file != folder && file.starts_with(folder)
 }
 
 /// How long the hub may take to end: with the tunnel, streams of others are let go on for a while.
@@ -246,7 +266,8 @@ mod tests {
         for name in ["Shop 1", "a_b", "a\nb", ""] {
             assert!(matches!(named(name, "--root-dir", "/d"), Err(ManifestError::Options(_))), "{name}");
         }
-        for option in ["--root-dir", "--config", "--ca-file", "--client-cert-file"] {
+        for option in ["--root-dir", "--config", "--ca-file", "--client-cert-file", "--tunnel-egress-socket"]
+        {
             let Err(ManifestError::Relative(path)) = named("a", option, "here/it") else {
                 panic!("{option}")
             };
@@ -268,5 +289,35 @@ mod tests {
         let words = ["systemd", "--image", "isthmus.dev/edge-hub:1"];
         let with_image = printed_with(&words, &["--node-name", "a", "--server-addr", "https://a:1"]);
         assert!(matches!(with_image, Err(ManifestError::ImageOfUnit)));
+    }
+
+    #[test]
+    fn the_socket_is_where_the_hub_may_write() {
+        let usual = "/var/lib/edge-hub";
+        for (root, socket, is_printed) in [
+            (usual, "/var/lib/edge-hub/egress/egress.sock", true),
+            (usual, "/var/lib/edge-hub/egress.sock", true),
+            ("/srv/hub", "/srv/hub/egress/egress.sock", true),
+            ("/srv/hub", "/var/lib/edge-hub/egress/egress.sock", false),
+            (usual, "/run/x/x.sock", false),
+            (usual, "/tmp/x.sock", false),
+            (usual, "/var/lib/edge-hub-2/x.sock", false),
+            (usual, "/var/lib/edge-hub/../x.sock", false),
+            (usual, usual, false),
+        ] {
+            for form in ["systemd", "static-pod"] {
+                let words = ["--node-name", "a", "--server-addr", "https://a:1", "--tunnel"];
+                let words = [&words[..], &["--root-dir", root, "--tunnel-egress-socket", socket]].concat();
+                match printed(form, &words) {
+                    Ok(_) => assert!(is_printed, "{form} {root} {socket}"),
+                    Err(refused @ ManifestError::ReadOnly { .. }) => {
+                        assert!(!is_printed, "{form} {root} {socket}");
+                        let remedy = format!("{root}/egress/egress.sock");
+                        assert!(refused.to_string().ends_with(&remedy), "{refused}");
+                    }
+                    Err(other) => panic!("{form} {root} {socket}: {other}"),
+                }
+            }
+        }
     }
 }
