@@ -10,6 +10,7 @@ mod crowds;
 mod elections;
 mod expiry;
 mod faults;
+mod hops;
 mod hostile;
 mod load;
 mod names;
