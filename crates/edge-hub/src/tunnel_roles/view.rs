@@ -17,6 +17,9 @@ use super::{Role, State};
 pub struct TunnelView {
     /// `none`, `agent` or `gateway`.
     pub role: String,
+    /// Why there is no link, where there is to be none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle: Option<String>,
     /// What is not as it was asked for.
     #[serde(default)]
     pub problems: Vec<String>,
@@ -82,7 +85,9 @@ impl TunnelView {
             })
             .collect();
         links.sort();
-        Self { role: state.role().name().to_owned(), problems: state.problems(), links }
+        let plan = state.plan.borrow().clone();
+        let idle = plan.idle.clone().filter(|_| links.is_empty());
+        Self { role: plan.role.name().to_owned(), idle, problems: state.problems(), links }
     }
 }
 

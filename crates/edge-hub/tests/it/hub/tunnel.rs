@@ -231,6 +231,10 @@ async fn an_ordinary_node_goes_out_by_its_pools_endpoint() {
     site.linked(&cloud).await;
     let status = ordinary.status().await;
     assert_eq!((&status["role"], &status["links"]), (&"none".into(), &Value::Array(vec![])));
+    site.until_async("it says why it has none", async || {
+        ordinary.status().await["idle"] == "spare: a1 is its pool's endpoint"
+    })
+    .await;
     site.until_async("a way to the cloud", async || {
         let Ok(mut stream) = TcpStream::connect(("127.0.0.1", site.ordinary_loopback)).await else {
             return false;
