@@ -14,6 +14,7 @@ mod hops;
 mod hostile;
 mod load;
 mod names;
+mod proxied;
 mod rotation;
 mod soak;
 mod streams;
