@@ -78,6 +78,9 @@ async fn all_ways_lead_to_the_kubelet_by_its_name() {
     let links = status["links"].as_array().unwrap();
     assert_eq!(links.len(), 4, "{links:?}");
     assert!(links.iter().all(|link| link["peer"] == "a1" && link["domain"] == "pool/a"), "{links:?}");
+    let links = edge.status().await["links"].clone();
+    let links = links.as_array().unwrap();
+    assert!(links.iter().all(|link| link["peer"] == "c1" && link["domain"] == "cloud"), "{links:?}");
     let metrics = edge.metrics().await;
     for line in [
         "isthmus_hub_tunnel_role{role=\"agent\"} 1",
