@@ -268,17 +268,20 @@ async fn keep(agent: Agent, key: LinkKey, ending: Ending, events: mpsc::Unbounde
     // The agent that no longer listens has ended.
     let task = task::id();
     let tell = |state| drop(events.send((key.clone(), task, Told::State(state))));
-    let mut told_of_another = false;
     let mut replaced = false;
+    let (gateway, address) = (key.gateway.as_str(), key.address.as_str());
+    let dialled = agent.table.dialled();
     // Since when no gateway is there.
     let mut away_since: Option<Instant> = None;
     loop {
         let begun = Instant::now();
         let mut up_since = None;
         let registered = || {
-            info!(gateway = key.gateway, address = key.address, class = key.class.name(), direction = ?key.direction, "link up");
+            info!(gateway, address, class = key.class.name(), direction = ?key.direction, "link up");
             up_since = Some(Instant::now());
-            agent.table.dialled(&key.gateway, &key.address, None);
+            if let Some((after, attempts)) = dialled.linked(gateway, address) {
+                info!(gateway, address, ?after, attempts, "linked again");
+            }
             tell(LinkState::Registered);
         };
         let outdated = || {
@@ -292,7 +295,7 @@ async fn keep(agent: Agent, key: LinkKey, ending: Ending, events: mpsc::Unbounde
             return;
         }
         if ending.is_retired() {
-            return agent.table.dialled(&key.gateway, &key.address, None);
+            return dialled.forget(gateway, address);
         }
         let another = matches!(result, Err(MakeError::OtherNode(_)));
         let obstacle = match (&result, up_since) {
@@ -320,26 +323,26 @@ async fn keep(agent: Agent, key: LinkKey, ending: Ending, events: mpsc::Unbounde
             Obstacle::Refusal => backoff.refused(fastrand::f64()),
         };
         if let Err(error) = result {
-            let was_up = up_since.is_some();
-            if !was_up {
-                agent.connector.stats().link_failed();
-            }
             let error = &error as &dyn std::error::Error;
-            if !another {
-                agent.table.dialled(&key.gateway, &key.address, Some(error));
-            }
-            if was_up {
-                warn!(gateway = key.gateway, address = key.address, class = key.class.name(), direction = ?key.direction, error, ?wait, "link broke");
-            } else if another && told_of_another {
-                debug!(gateway = key.gateway, address = key.address, error, ?wait, "no link yet");
+            if up_since.is_some() {
+                dialled.broke(gateway, address, error);
+                warn!(gateway, address, class = key.class.name(), direction = ?key.direction, error, ?wait, "link broke");
             } else {
-                warn!(gateway = key.gateway, address = key.address, error, ?wait, "no link");
+                agent.connector.stats().link_failed();
+                let told = if another {
+                    dialled.answered_by_another(gateway, address, error)
+                } else {
+                    dialled.failed(gateway, address, error)
+                };
+                match told {
+                    Some(attempts) => warn!(gateway, address, error, attempts, ?wait, "no link"),
+                    None => debug!(gateway, address, error, ?wait, "no link"),
+                }
             }
         }
-        told_of_another = another;
         tokio::select! {
             () = sleep(wait) => {}
-            () = ending.retired() => return agent.table.dialled(&key.gateway, &key.address, None),
+            () = ending.retired() => return dialled.forget(gateway, address),
         }
     }
 }
