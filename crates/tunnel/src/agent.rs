@@ -1,8 +1,9 @@
 //! The dialling side: makes the links that are wanted and keeps them, each by itself.
 
+mod unmade;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
-    io::ErrorKind,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -17,11 +18,12 @@ use tokio_rustls::TlsConnector;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
+use self::unmade::MakeError;
 use crate::{
     backoff::{self, Backoff, Obstacle},
     connector::Connector,
     credentials::Credentials,
-    dial::{self, DialError, Proxy},
+    dial::{self, Proxy},
     ending::Ending,
     expiry,
     identity::{Identity, IdentityError, PeerVerifier},
@@ -64,53 +66,6 @@ pub struct ServerNames {
     pub exposed: ServerName<'static>,
     /// Of one that nodes of its own domain alone dial.
     pub of_pool: ServerName<'static>,
-}
-
-/// Why there is no link.
-#[derive(Debug, thiserror::Error)]
-enum MakeError {
-    #[error("no credentials yet")]
-    NoCredentials,
-    #[error(transparent)]
-    Dial(#[from] DialError),
-    #[error("the TLS handshake")]
-    Handshake(#[source] std::io::Error),
-    #[error("nobody answered in time")]
-    Unanswered,
-    #[error("no TLS in time")]
-    Timeout,
-    #[error(transparent)]
-    Identity(#[from] IdentityError),
-    #[error("{0} answered")]
-    OtherNode(String),
-    #[error("{0} is no gateway")]
-    NoGateway(String),
-    #[error(transparent)]
-    Link(#[from] LinkError),
-}
-
-impl MakeError {
-    /// What kept it from being made.
-    fn obstacle(&self) -> Obstacle {
-        match self {
-            Self::Unanswered | Self::Link(LinkError::Silent) => Obstacle::Silence,
-            Self::Dial(error) => error.obstacle(),
-            // A balancer that has no gateway behind it takes connections all the same.
-            Self::Handshake(error) if is_hung_up(error.kind()) => Obstacle::Absence,
-            Self::NoCredentials | Self::Timeout => Obstacle::Absence,
-            Self::Handshake(_)
-            | Self::Identity(_)
-            | Self::OtherNode(_)
-            | Self::NoGateway(_)
-            | Self::Link(_) => Obstacle::Refusal,
-        }
-    }
-}
-
-/// Whether a connection ended without a word of TLS about it.
-fn is_hung_up(kind: ErrorKind) -> bool {
-    use ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, TimedOut, UnexpectedEof};
-    matches!(kind, BrokenPipe | ConnectionAborted | ConnectionReset | TimedOut | UnexpectedEof)
 }
 
 /// What a link's task tells: of which link, which task, what.
@@ -250,18 +205,18 @@ impl Agent {
     ) -> Result<(), MakeError> {
         let config = self.credentials.client(key.direction).ok_or(MakeError::NoCredentials)?;
         let limits = *self.connector.limits();
-        let proxy = self.proxy.as_ref().filter(|_| !self.is_near(&key.gateway));
+        let is_on_the_way = |proxy: &&Proxy| !self.is_near(&key.gateway) && proxy.is_for(&key.address);
+        let proxy = self.proxy.as_ref().filter(is_on_the_way);
         let deadline = Instant::now() + limits.handshake;
         let connect = async {
-            let dialled = dial::gateway(&key.address, proxy, backoff::once_more(outage));
-            let connection = timeout_at(deadline, dialled).await.map_err(|_| MakeError::Unanswered)??;
+            let connection = dial::gateway(&key.address, proxy, backoff::once_more(outage), deadline).await?;
             let connector = TlsConnector::from(config);
             let handshake = connector.connect(self.server_name(&key.gateway), ReadAhead::new(connection));
             let connected = timeout_at(deadline, handshake).await.map_err(|_| MakeError::Timeout)?;
             connected.map_err(MakeError::Handshake)
         };
         let connection = tokio::select! {
-            connected = connect => connected?,
+            connected = connect => connected.map_err(|error: MakeError| error.by(proxy))?,
             () = ending.retired() => return Ok(()),
         };
         let leaf = connection.get_ref().1.peer_certificates().and_then(<[_]>::first);
@@ -313,17 +268,20 @@ async fn keep(agent: Agent, key: LinkKey, ending: Ending, events: mpsc::Unbounde
     // The agent that no longer listens has ended.
     let task = task::id();
     let tell = |state| drop(events.send((key.clone(), task, Told::State(state))));
-    let mut told_of_another = false;
     let mut replaced = false;
+    let (gateway, address) = (key.gateway.as_str(), key.address.as_str());
+    let dialled = agent.table.dialled();
     // Since when no gateway is there.
     let mut away_since: Option<Instant> = None;
     loop {
         let begun = Instant::now();
         let mut up_since = None;
         let registered = || {
-            info!(gateway = key.gateway, address = key.address, class = key.class.name(), direction = ?key.direction, "link up");
+            info!(gateway, address, class = key.class.name(), direction = ?key.direction, "link up");
             up_since = Some(Instant::now());
-            agent.table.dialled(&key.gateway, &key.address, None);
+            if let Some((after, attempts)) = dialled.linked(gateway, address) {
+                info!(gateway, address, ?after, attempts, "linked again");
+            }
             tell(LinkState::Registered);
         };
         let outdated = || {
@@ -337,7 +295,7 @@ async fn keep(agent: Agent, key: LinkKey, ending: Ending, events: mpsc::Unbounde
             return;
         }
         if ending.is_retired() {
-            return agent.table.dialled(&key.gateway, &key.address, None);
+            return dialled.forget(gateway, address);
         }
         let another = matches!(result, Err(MakeError::OtherNode(_)));
         let obstacle = match (&result, up_since) {
@@ -365,26 +323,26 @@ async fn keep(agent: Agent, key: LinkKey, ending: Ending, events: mpsc::Unbounde
             Obstacle::Refusal => backoff.refused(fastrand::f64()),
         };
         if let Err(error) = result {
-            let was_up = up_since.is_some();
-            if !was_up {
-                agent.connector.stats().link_failed();
-            }
             let error = &error as &dyn std::error::Error;
-            if !another {
-                agent.table.dialled(&key.gateway, &key.address, Some(error));
-            }
-            if was_up {
-                warn!(gateway = key.gateway, address = key.address, class = key.class.name(), direction = ?key.direction, error, ?wait, "link broke");
-            } else if another && told_of_another {
-                debug!(gateway = key.gateway, address = key.address, error, ?wait, "no link yet");
+            if up_since.is_some() {
+                dialled.broke(gateway, address, error);
+                warn!(gateway, address, class = key.class.name(), direction = ?key.direction, error, ?wait, "link broke");
             } else {
-                warn!(gateway = key.gateway, address = key.address, error, ?wait, "no link");
+                agent.connector.stats().link_failed();
+                let told = if another {
+                    dialled.answered_by_another(gateway, address, error)
+                } else {
+                    dialled.failed(gateway, address, error)
+                };
+                match told {
+                    Some(attempts) => warn!(gateway, address, error, attempts, ?wait, "no link"),
+                    None => debug!(gateway, address, error, ?wait, "no link"),
+                }
             }
         }
-        told_of_another = another;
         tokio::select! {
             () = sleep(wait) => {}
-            () = ending.retired() => return agent.table.dialled(&key.gateway, &key.address, None),
+            () = ending.retired() => return dialled.forget(gateway, address),
         }
     }
 }

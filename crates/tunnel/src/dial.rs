@@ -8,7 +8,7 @@ use hyper_util::client::proxy::matcher::Matcher;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
-    time::timeout,
+    time::{Instant, timeout, timeout_at},
 };
 
 use crate::{
@@ -83,6 +83,12 @@ pub enum DialError {
     /// No connection.
     #[error("connecting")]
     Connect(#[source] io::Error),
+    /// No connection, and nobody says why.
+    #[error("nobody answered in time")]
+    Unanswered,
+    /// The proxy took the connection, and has not said whether it leads to the gateway.
+    #[error("the proxy did not answer in time")]
+    ProxyUnanswered,
     /// The proxy's answer is none.
     #[error("the proxy's answer is malformed")]
     ProxyAnswer,
@@ -97,6 +103,7 @@ impl DialError {
     pub(crate) fn obstacle(&self) -> Obstacle {
         use io::ErrorKind::{HostUnreachable, NetworkDown, NetworkUnreachable, TimedOut};
         match self {
+            Self::Unanswered | Self::ProxyUnanswered => Obstacle::Silence,
             Self::Lookup(error) if unresolved(&error.to_string()) == OpenError::Unreachable => {
                 Obstacle::Silence
             }
@@ -113,21 +120,26 @@ impl DialError {
     }
 }
 
-/// Connects to a gateway at `host:port`. As long as nobody answers it is tried `once_more` each time that has passed.
+/// Connects to a gateway at `host:port` until `deadline`, through the proxy if there is one. As long as nobody answers it is tried `once_more` each time
+/// that has passed.
 pub(crate) async fn gateway(
     address: &str,
     proxy: Option<&Proxy>,
     once_more: Duration,
+    deadline: Instant,
 ) -> Result<TcpStream, DialError> {
-    let proxy = proxy.filter(|proxy| proxy.is_for(address));
-    let first = proxy.map_or(address, |proxy| &proxy.address);
-    let addresses: Vec<SocketAddr> =
-        tokio::net::lookup_host(first).await.map_err(DialError::Lookup)?.collect();
+    let first = proxy.map_or(address, |proxy| proxy.address.as_str());
+    let silence = || io::Error::new(io::ErrorKind::TimedOut, "no resolver answered in time");
+    let found = timeout_at(deadline, tokio::net::lookup_host(first)).await;
+    let found = found.unwrap_or_else(|_| Err(silence())).map_err(DialError::Lookup)?;
+    let addresses: Vec<SocketAddr> = found.collect();
     let connect = || any_of(addresses.clone());
-    let mut connection = repeated(connect, once_more).await.map_err(DialError::Connect)?;
+    let connected = timeout_at(deadline, repeated(connect, once_more)).await;
+    let mut connection = connected.map_err(|_| DialError::Unanswered)?.map_err(DialError::Connect)?;
     tune_link(&connection);
     if let Some(proxy) = proxy {
-        through(&mut connection, address, proxy).await?;
+        let asked = timeout_at(deadline, through(&mut connection, address, proxy)).await;
+        asked.map_err(|_| DialError::ProxyUnanswered)??;
     }
     Ok(connection)
 }
@@ -307,6 +319,9 @@ mod tests {
         }
         let lookup = |said: &str| DialError::Lookup(io::Error::other(said.to_owned())).obstacle();
         assert_eq!(lookup("Temporary failure in name resolution"), Obstacle::Silence);
+        assert_eq!(lookup("no resolver answered in time"), Obstacle::Silence);
+        assert_eq!(DialError::Unanswered.obstacle(), Obstacle::Silence);
+        assert_eq!(DialError::ProxyUnanswered.obstacle(), Obstacle::Silence);
         assert_eq!(lookup("Name or service not known"), Obstacle::Absence);
         for (code, obstacle) in [
             (502, Obstacle::Absence),

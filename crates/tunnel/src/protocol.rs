@@ -38,8 +38,10 @@ pub const HEADER_REASON: &str = "isthmus-reason";
 /// The reason of the end that answers whose link has as many streams as it may have now: of that link alone, no other hop says so.
 pub(crate) const FULL: &str = "full";
 
-/// The most nodes a stream passes.
-pub const MAX_HOPS: u8 = 4;
+/// The most nodes a stream passes. The longest way that is meant is of five: an ordinary node, its pool's endpoint, a gateway that does not have the link,
+/// the other one that has it, and the endpoint of the other pool, which dials that pool's nodes itself. One more is for an election of which one of them has
+/// not heard yet. Here ends what goes in circles.
+pub const MAX_HOPS: u8 = 6;
 
 /// The longest [`crate::hello::Hello`] in bytes.
 pub const MAX_HELLO: usize = 4096;

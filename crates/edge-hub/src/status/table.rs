@@ -149,9 +149,12 @@ fn print_unread_keys(view: &UnreadKeys, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn print_tunnel(view: &TunnelView, out: &mut dyn Write) -> io::Result<()> {
-    let TunnelView { role, problems, links } = view;
+    let TunnelView { role, idle, problems, links } = view;
     let nodes: BTreeSet<&str> = links.iter().map(|link| link.peer.as_str()).collect();
     writeln!(out, "tunnel {role}, {} links with {} nodes", links.len(), nodes.len())?;
+    if let Some(why) = idle {
+        writeln!(out, "       {why}")?;
+    }
     for problem in problems {
         writeln!(out, "       {problem}")?;
     }
@@ -365,6 +368,7 @@ mod tests {
             }),
             tunnel: Some(TunnelView {
                 role: "agent".to_owned(),
+                idle: None,
                 problems: vec!["Gateways: forbidden".to_owned()],
                 links: ["reverse", "forward"].map(link).to_vec(),
             }),
@@ -389,6 +393,16 @@ mod tests {
                 unstored: vec!["node /api/v1/pods: full".to_owned()],
             },
         }
+    }
+
+    #[test]
+    fn a_tunnel_without_links_says_why() {
+        let why = "spare: shop-1 is its pool's endpoint".to_owned();
+        let view = TunnelView { role: "none".to_owned(), idle: Some(why), problems: vec![], links: vec![] };
+        let mut out = Vec::new();
+        print_tunnel(&view, &mut out).unwrap();
+        let expected = "tunnel none, 0 links with 0 nodes\n       spare: shop-1 is its pool's endpoint\n";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 
     #[test]

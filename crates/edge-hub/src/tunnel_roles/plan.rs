@@ -4,6 +4,7 @@
 //! label are one domain, and the oldest exposed Gateway without a selector that lists one of them is its gateway ([`api::raven::cloud`]). An
 //! edge node that no Gateway lists is a domain by itself. A label that names no NodePool puts a node in no pool.
 
+mod idle;
 mod neighbours;
 mod ways_in;
 
@@ -19,7 +20,7 @@ use tunnel::{
     view::{Domain, GatewayState, Node, Place, View},
 };
 
-use self::{neighbours::neighbours, ways_in::ways_in};
+use self::{idle::idle, neighbours::neighbours, ways_in::ways_in};
 use super::{
     DestinationRule,
     objects::{Gateway, NodeFacts, ServicePort},
@@ -119,6 +120,8 @@ pub(super) struct Plan {
     pub(super) ways_in: BTreeMap<SocketAddr, WayIn>,
     /// What cannot be as it was asked for.
     pub(super) problems: Vec<String>,
+    /// Why this node is to hold no link at rest, if it is to hold none.
+    pub(super) idle: Option<String>,
 }
 
 impl Plan {
@@ -199,7 +202,8 @@ pub(super) fn plan(given: &Given<'_>, known: &Known) -> Plan {
             "there is nobody to dial: no exposed Gateway has an active endpoint with an address".to_owned(),
         );
     }
-    Plan { view, listening, role, accepts, ways_in, problems }
+    let idle = idle(given.me, known, &view, role);
+    Plan { view, listening, role, accepts, ways_in, problems, idle }
 }
 
 /// Whether there are other nodes in this node's domain.

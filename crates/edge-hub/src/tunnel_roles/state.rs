@@ -9,7 +9,7 @@ use std::{
 use api::names::{NODE_GROUP, NODE_USER_PREFIX};
 use parking_lot::Mutex;
 use tokio::{net::TcpStream, sync::watch, time::timeout};
-use tracing::warn;
+use tracing::{info, warn};
 use tunnel::{
     connector::Connector,
     identity::SubjectVerifier,
@@ -132,11 +132,15 @@ impl State {
         speaks
     }
 
-    /// Says what is wrong with `part`, or that it is right again. Each thing is logged once.
+    /// Says what is wrong with `part`, or that it is right again. Each is logged once.
     pub(super) fn problem(&self, part: &str, problem: Option<String>) {
         let mut problems = self.problems.lock();
         match problem {
-            None => drop(problems.remove(part)),
+            None => {
+                if problems.remove(part).is_some() {
+                    info!(part, "the tunnel is as it was asked for again");
+                }
+            }
             Some(problem) if problems.get(part) == Some(&problem) => {}
             Some(problem) => {
                 warn!(part, problem, "the tunnel is not as it was asked for");
@@ -149,5 +153,75 @@ impl State {
         let problems =
             self.problems.lock().iter().map(|(part, problem)| format!("{part}: {problem}")).collect();
         [problems, self.plan.borrow().problems.clone(), self.table.unreached()].concat()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::{Debug, Write};
+
+    use tracing::{
+        Event, Metadata, Subscriber,
+        field::{Field, Visit},
+        span,
+    };
+
+    use super::*;
+
+    /// Keeps the level and the message of each event.
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<String>>>);
+
+    struct Message(String);
+
+    impl Visit for Message {
+        fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+            if field.name() == "message" {
+                let _ = write!(self.0, "{value:?}");
+            }
+        }
+    }
+
+    impl Subscriber for Log {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            metadata.target() == "edge_hub::tunnel_roles::state"
+        }
+
+        fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+            span::Id::from_u64(1)
+        }
+
+        fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+        fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+        fn event(&self, event: &Event<'_>) {
+            let mut message = Message(format!("{} ", event.metadata().level()));
+            event.record(&mut message);
+            self.0.lock().push(message.0);
+        }
+
+        fn enter(&self, _: &span::Id) {}
+
+        fn exit(&self, _: &span::Id) {}
+    }
+
+    #[test]
+    fn the_log_is_told_that_something_is_wrong_and_that_it_is_right_again() {
+        let (state, log) = (State::new("n"), Log::default());
+        let _here = tracing::subscriber::set_default(log.clone());
+        let wrong = "WARN the tunnel is not as it was asked for";
+        let right = "INFO the tunnel is as it was asked for again";
+        for (problem, expected) in [
+            (None, &[][..]),
+            (Some("a"), &[wrong]),
+            (Some("a"), &[]),
+            (Some("b"), &[wrong]),
+            (None, &[right]),
+            (None, &[]),
+        ] {
+            state.problem("part", problem.map(str::to_owned));
+            assert_eq!(std::mem::take(&mut *log.0.lock()), expected, "{problem:?}");
+        }
     }
 }

@@ -7,7 +7,7 @@ use prometheus_client::{
     metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
 };
 use serde::{Deserialize, Serialize};
-use tunnel::route::Direction;
+use tunnel::{route::Direction, view::View};
 
 use super::{Role, State};
 
@@ -17,6 +17,9 @@ use super::{Role, State};
 pub struct TunnelView {
     /// `none`, `agent` or `gateway`.
     pub role: String,
+    /// Why there is no link, where there is to be none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle: Option<String>,
     /// What is not as it was asked for.
     #[serde(default)]
     pub problems: Vec<String>,
@@ -31,7 +34,7 @@ pub struct TunnelView {
 pub struct TunnelLinkView {
     /// The node at the other end.
     pub peer: String,
-    /// The domain of that node.
+    /// The domain of that node, as rules of destinations name it.
     pub domain: String,
     /// `reverse`: the one that accepted it asks; `forward`: the one that dialled.
     pub direction: String,
@@ -58,6 +61,15 @@ const fn direction(direction: Direction) -> &'static str {
     }
 }
 
+/// The domain of a node. An edge node does not know which nodes are the cloud's, and so has the cloud's Gateway's name for it: the one domain that is exposed
+/// is what rules mean by `cloud`, here and on gateways.
+fn domain_of(node: &str, view: &View) -> Option<String> {
+    let domain = view.domain_of(node)?;
+    let mut exposed = view.exposed().map(|(exposed, _)| exposed);
+    let is_cloud = exposed.next() == Some(&domain) && exposed.next().is_none();
+    Some(if is_cloud { "cloud".to_owned() } else { domain.to_string() })
+}
+
 impl TunnelView {
     /// The tunnel as it is now.
     pub fn of(state: &State) -> Self {
@@ -67,7 +79,7 @@ impl TunnelView {
             .snapshot()
             .into_iter()
             .map(|link| TunnelLinkView {
-                domain: view.domain_of(&link.peer).map(|domain| domain.to_string()).unwrap_or_default(),
+                domain: domain_of(&link.peer, &view).unwrap_or_default(),
                 peer: link.peer,
                 direction: direction(link.direction).to_owned(),
                 class: link.class.name().to_owned(),
@@ -82,7 +94,9 @@ impl TunnelView {
             })
             .collect();
         links.sort();
-        Self { role: state.role().name().to_owned(), problems: state.problems(), links }
+        let plan = state.plan.borrow().clone();
+        let idle = plan.idle.clone().filter(|_| links.is_empty());
+        Self { role: plan.role.name().to_owned(), idle, problems: state.problems(), links }
     }
 }
 
@@ -166,4 +180,42 @@ pub(crate) fn encode(state: &State, encoder: &mut DescriptorEncoder<'_>) -> Resu
         None,
         MetricType::Gauge,
     )?)
+}
+
+#[cfg(test)]
+mod tests {
+    use tunnel::view::{Domain, GatewayState, Node, Place};
+
+    use super::*;
+
+    #[test]
+    fn the_cloud_has_one_name_whatever_its_gateway_is_called() {
+        let pool = |name: &str| Domain::Pool(name.to_owned());
+        let gateway = |exposed, node: &str| GatewayState {
+            exposed,
+            endpoints: [node.to_owned()].into(),
+            ..GatewayState::default()
+        };
+        let node = |name: &str, place, pool: Option<&str>| {
+            (name.to_owned(), Node { place, pool: pool.map(str::to_owned), addresses: vec![] })
+        };
+        // As an edge node has it.
+        let mut view = View {
+            nodes: [node("c1", Place::Cloud, Some("cloud")), node("a1", Place::Edge, Some("a"))].into(),
+            gateways: [(pool("cloud"), gateway(true, "c1")), (pool("a"), gateway(false, "a1"))].into(),
+            ..View::default()
+        };
+        let names = |view: &View| ["c1", "a1", "x"].map(|node| domain_of(node, view).unwrap_or_default());
+        assert_eq!(names(&view), ["cloud", "pool/a", ""]);
+        // Of two that are exposed it cannot tell which is the cloud's.
+        view.gateways.insert(pool("region"), gateway(true, "r1"));
+        assert_eq!(names(&view), ["pool/cloud", "pool/a", ""]);
+        // As a gateway has it.
+        view.nodes.insert("r1".to_owned(), node("r1", Place::Cloud, Some("region")).1);
+        view.nodes.get_mut("c1").unwrap().pool = None;
+        let cloud = view.gateways.remove(&pool("cloud")).unwrap();
+        view.gateways.insert(Domain::Cloud, cloud);
+        assert_eq!(names(&view), ["cloud", "pool/a", ""]);
+        assert_eq!(domain_of("r1", &view).as_deref(), Some("pool/region"));
+    }
 }

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    error::Error,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -225,9 +224,9 @@ impl LinkTable {
         silent.keys().filter(|peer| !connected.contains(*peer)).cloned().collect()
     }
 
-    /// What came of dialling a gateway at an address; nothing, if there is a link, or none is wanted any more.
-    pub(crate) fn dialled(&self, gateway: &str, address: &str, failed: Option<&dyn Error>) {
-        self.unreached.note(gateway, address, failed);
+    /// Those that are dialled in vain.
+    pub(crate) fn dialled(&self) -> &Unreached {
+        &self.unreached
     }
 
     /// The gateways that this node has dialled in vain, each with its address and why.

@@ -1,13 +1,13 @@
 //! What is refused leaves a line: who, what, and why; but strangers do not fill the log.
 
-use std::{fmt::Debug, sync::Arc};
+use std::{fmt::Debug, net::SocketAddr, sync::Arc};
 
 use parking_lot::Mutex;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use rustls_pki_types::ServerName;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, duplex},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{
@@ -27,7 +27,7 @@ use tunnel::{
     view::View,
 };
 
-use crate::world::{SOON, World, eventually, own_address};
+use crate::world::{SOON, World, eventually, links, own_address};
 
 /// Keeps the events of one target, that of the audit or another, from warnings up.
 #[derive(Clone)]
@@ -167,4 +167,21 @@ async fn strangers_do_not_fill_the_log() {
     eventually("all have failed", || cloud.stats.snapshot().links_failed == 50).await;
     let lines = log.0.lock().len();
     assert!((1..=5).contains(&lines), "{lines} lines");
+}
+
+/// Its links are dialled again and again, each for the same reason.
+#[tokio::test]
+async fn a_gateway_that_is_not_there_is_told_of_once() {
+    let log = Audit(Arc::default(), "tunnel::agent");
+    let _here = tracing::subscriber::set_default(log.clone());
+    let world = World::new();
+    let mut edge = world.hub("a1", false);
+    // Nobody else gets its port, and nobody listens there.
+    let gone = TcpSocket::new_v4().unwrap();
+    gone.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    edge.desired.send_replace(links("c1", gone.local_addr().unwrap(), 1));
+    edge.dial();
+    eventually("each has failed several times", || edge.stats.snapshot().links_failed >= 20).await;
+    assert_eq!(log.0.lock().len(), 1);
+    drop(gone);
 }

@@ -5,6 +5,7 @@ use tunnel::route::{Asker, Direct, Direction, Origin, Refusal, Route, route};
 
 use super::*;
 
+mod idle;
 mod neighbours;
 
 fn gateway(exposed: bool, endpoints: &[&str], nodes: &[(&str, &str)]) -> Gateway {
@@ -118,6 +119,7 @@ fn roles_follow_from_what_gateways_list() {
                 is_partial: true,
                 ..View::default()
             },
+            idle: at("nobody", &Known::default()).idle,
             ..Plan::default()
         }
     );

@@ -78,6 +78,9 @@ async fn all_ways_lead_to_the_kubelet_by_its_name() {
     let links = status["links"].as_array().unwrap();
     assert_eq!(links.len(), 4, "{links:?}");
     assert!(links.iter().all(|link| link["peer"] == "a1" && link["domain"] == "pool/a"), "{links:?}");
+    let links = edge.status().await["links"].clone();
+    let links = links.as_array().unwrap();
+    assert!(links.iter().all(|link| link["peer"] == "c1" && link["domain"] == "cloud"), "{links:?}");
     let metrics = edge.metrics().await;
     for line in [
         "isthmus_hub_tunnel_role{role=\"agent\"} 1",
@@ -231,6 +234,10 @@ async fn an_ordinary_node_goes_out_by_its_pools_endpoint() {
     site.linked(&cloud).await;
     let status = ordinary.status().await;
     assert_eq!((&status["role"], &status["links"]), (&"none".into(), &Value::Array(vec![])));
+    site.until_async("it says why it has none", async || {
+        ordinary.status().await["idle"] == "spare: a1 is its pool's endpoint"
+    })
+    .await;
     site.until_async("a way to the cloud", async || {
         let Ok(mut stream) = TcpStream::connect(("127.0.0.1", site.ordinary_loopback)).await else {
             return false;
