@@ -119,8 +119,12 @@ pub(super) struct NodeState {
     pub(super) token: Option<String>,
 }
 
-/// Looks at the node as it is now: an index could not know of one that was made a moment ago.
+/// Looks at the node as it is now: an index could not know of one that was made a moment ago. Without a name of a node there is nothing to
+/// look at: the plan needs to know no more to deny the request.
 pub(super) async fn observe(client: &Client, request: &Request, node: &str) -> kube::Result<Observed> {
+    if node.is_empty() {
+        return Ok(Observed::default());
+    }
     let found = Api::<Node>::all(client.clone()).get_metadata_opt(node).await?;
     let state = found.map(|found| NodeState {
         resource_version: found.resource_version(),
