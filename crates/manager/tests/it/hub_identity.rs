@@ -1,5 +1,5 @@
 //! Requests for certificates within a whole manager that leads, against a fake API server: what is asked for with the group of hubs is decided
-//! on, and what others ask for is left alone.
+//! on however it is written, and what others ask for is left alone.
 
 use std::time::Duration;
 
@@ -17,6 +17,53 @@ const REQUESTS: &str = "certificatesigningrequests.certificates.k8s.io";
 
 const AS_CLIENT: [&str; 2] = ["digital signature", "client auth"];
 const AS_SERVER: [&str; 2] = ["digital signature", "server auth"];
+
+/// `/O=isthmus:edge-hubs/CN=system:node:a/CN=system:node:b`, as OpenSSL makes it; so are those that follow.
+const TWO_NAMES: &str = "\
+-----BEGIN CERTIFICATE REQUEST-----
+MIIBBzCBrgIBADBMMRowGAYDVQQKDBFpc3RobXVzOmVkZ2UtaHViczEWMBQGA1UE
+AwwNc3lzdGVtOm5vZGU6YTEWMBQGA1UEAwwNc3lzdGVtOm5vZGU6YjBZMBMGByqG
+SM49AgEGCCqGSM49AwEHA0IABLWxMZkUQrFjhDhGG42/OuYccccxQbD+rMcgbQSC
+/il1BM0kunA2S7wLjxGOVyP2Ql6xihsKE9C/mSGxGK+zS0SgADAKBggqhkjOPQQD
+AgNIADBFAiEAzs52ZER6Wc/oiBURFW+T4TuWQw7BL1S3FIhQ9jvXdWQCIE5s9yPs
+HogOR2zHlkM4rxbS+nANm4BS3zp2C1RNI1mS
+-----END CERTIFICATE REQUEST-----
+";
+
+/// `/O=system:nodes/O=isthmus:edge-hubs+CN=system:node:a`
+const SEVERAL_IN_ONE_PART: &str = "\
+-----BEGIN CERTIFICATE REQUEST-----
+MIIBAzCBqwIBADBJMRUwEwYDVQQKDAxzeXN0ZW06bm9kZXMxMDAUBgNVBAMMDXN5
+c3RlbTpub2RlOmEwGAYDVQQKDBFpc3RobXVzOmVkZ2UtaHViczBZMBMGByqGSM49
+AgEGCCqGSM49AwEHA0IABGtTpgH4caCw1l/NLXESFxOdEWOg7W35ML2Eh5g/V5R3
+8bUE3BnyV2tjheD8otcvWfgI1nJ9d77hmcjW6h62G8ugADAKBggqhkjOPQQDAgNH
+ADBEAiBsWxKFz11rHXhkHcOS5wX6uPuotbB9EgtQdt+LlslRVgIgaiezzidYu7mx
+Wnfpgj8+exhXysEFFZ4KQKfqzZrtE1I=
+-----END CERTIFICATE REQUEST-----
+";
+
+/// `/O=developers/CN=isthmus:edge-hubs/CN=alice`
+const TWO_NAMES_OF_ANOTHER: &str = "\
+-----BEGIN CERTIFICATE REQUEST-----
+MIH7MIGjAgEAMEExEzARBgNVBAoMCmRldmVsb3BlcnMxGjAYBgNVBAMMEWlzdGht
+dXM6ZWRnZS1odWJzMQ4wDAYDVQQDDAVhbGljZTBZMBMGByqGSM49AgEGCCqGSM49
+AwEHA0IABONqXyzU16KWsi4UWnKivlWJ02pC+naYv+sS5qetEgB2bhGJ4La5oElB
+6DPFOov+HuvT/h6NExO7yJLg83F9xwCgADAKBggqhkjOPQQDAgNHADBEAiB8zzw3
+EgXMDehNn42bOLXXoKrTDUQfQzZfoUaPogU1wwIgUAibA5/3K6F0tfuQcTJpD5Aw
+GbyetkuUA0iOdCyr4gA=
+-----END CERTIFICATE REQUEST-----
+";
+
+/// `/O=isthmus:edge-hubs2+CN=alice`
+const SEVERAL_IN_ONE_PART_OF_ANOTHER: &str = "\
+-----BEGIN CERTIFICATE REQUEST-----
+MIHlMIGNAgEAMCsxKTAMBgNVBAMMBWFsaWNlMBkGA1UECgwSaXN0aG11czplZGdl
+LWh1YnMyMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAErF6gbG+0keK+Aq6FetdG
+41yhtXzXKuIep0y2FyXxKNZOTWUwEDA4W/dNbYmB6DZtcx96pelfo2XYtYPyQ/tb
+gKAAMAoGCCqGSM49BAMCA0cAMEQCIE5RoRjPB4hIJc5MgRl5ovh6SQU7m88UPjDb
+jGBkQNBnAiACSB+9zZgGJ2ge5aCX8WqujBzHR3HV0zqNPp/p6Co9mA==
+-----END CERTIFICATE REQUEST-----
+";
 
 fn subject(common_name: &str, organizations: &[&str]) -> Subject {
     let organizations = organizations.iter().map(|&group| group.to_owned()).collect();
@@ -71,6 +118,8 @@ async fn a_request_that_no_hub_makes_is_denied_and_says_why() {
     cluster.create("nodes", json!({ "metadata": { "name": "shop-1" } })).unwrap();
     let others = [
         ("other-client", HUB_SIGNER, for_client("system:node:Cloud-1", &[NODE_GROUP])),
+        ("other-names", HUB_SIGNER, TWO_NAMES_OF_ANOTHER.to_owned()),
+        ("other-part", HUB_SIGNER, SEVERAL_IN_ONE_PART_OF_ANOTHER.to_owned()),
         ("other-kubelet", GATEWAY_SIGNER, for_server("system:node:Cloud-1", "cloud-1")),
     ];
     for (name, signer, text) in &others {
@@ -81,6 +130,9 @@ async fn a_request_that_no_hub_makes_is_denied_and_says_why() {
     let ours = [
         ("capital", HUB_SIGNER, for_client("system:node:Cloud-1", &[NODE_GROUP, HUB_GROUP]), of_hub),
         ("foo", HUB_SIGNER, for_client("foo", &[HUB_GROUP]), of_hub),
+        ("two-names", HUB_SIGNER, TWO_NAMES.to_owned(), of_hub),
+        ("one-part", HUB_SIGNER, SEVERAL_IN_ONE_PART.to_owned(), of_hub),
+        ("lines", HUB_SIGNER, hub.replace('\n', "\r\n"), "FormNotAllowed"),
         ("gateway", GATEWAY_SIGNER, for_server("system:node:Cloud-1", GATEWAY_SERVER_NAME), of_gateway),
     ];
     for (name, signer, text, _) in &ours {
