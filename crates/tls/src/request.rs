@@ -134,6 +134,15 @@ pub fn mentions(text: &str, name: &str) -> bool {
     parsed.contents().windows(name.len().max(1)).any(|bytes| bytes.eq_ignore_ascii_case(name.as_bytes()))
 }
 
+/// Whether the subject of a request in PEM has that `O`, in whichever part and however the rest is written: for requests that
+/// [`CertificateRequest::from_pem`] does not read.
+pub fn has_organization(text: &str, organization: &str) -> bool {
+    let Ok(parsed) = pem::parse(text) else { return false };
+    let Ok((_, request)) = X509CertificationRequest::from_der(parsed.contents()) else { return false };
+    let subject = &request.certification_request_info.subject;
+    subject.iter_organization().any(|value| value.as_slice() == organization.as_bytes())
+}
+
 impl CertificateRequest {
     /// Reads a request and checks its signature.
     pub fn from_pem(text: &str) -> Result<Self, RequestError> {
@@ -308,6 +317,39 @@ mod tests {
         assert!(matches!(CertificateRequest::from_pem(&nobody), Err(RequestError::Subject(_))));
         let strong = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384).unwrap();
         assert_eq!(CertificateRequest::from_pem(&custom(|_| {}, &strong)).unwrap().key, KeyKind::Other);
+    }
+
+    /// `O=system:nodes` and, in one part, `O=isthmus:edge-hubs+CN=system:node:a`, as OpenSSL makes it.
+    const SEVERAL_IN_ONE_PART: &str = "\
+-----BEGIN CERTIFICATE REQUEST-----
+MIIBAzCBqwIBADBJMRUwEwYDVQQKDAxzeXN0ZW06bm9kZXMxMDAUBgNVBAMMDXN5
+c3RlbTpub2RlOmEwGAYDVQQKDBFpc3RobXVzOmVkZ2UtaHViczBZMBMGByqGSM49
+AgEGCCqGSM49AwEHA0IABGtTpgH4caCw1l/NLXESFxOdEWOg7W35ML2Eh5g/V5R3
+8bUE3BnyV2tjheD8otcvWfgI1nJ9d77hmcjW6h62G8ugADAKBggqhkjOPQQDAgNH
+ADBEAiBsWxKFz11rHXhkHcOS5wX6uPuotbB9EgtQdt+LlslRVgIgaiezzidYu7mx
+Wnfpgj8+exhXysEFFZ4KQKfqzZrtE1I=
+-----END CERTIFICATE REQUEST-----
+";
+
+    #[test]
+    fn an_organization_is_found_also_in_what_is_not_read() {
+        let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
+        let two_names = |params: &mut CertificateParams| {
+            params.distinguished_name.push(DnType::OrganizationName, "isthmus:edge-hubs");
+            params.distinguished_name.push(DnType::CustomDnType(vec![2, 5, 4, 3]), "b");
+        };
+        let two_names = custom(two_names, &key);
+        for text in [two_names.as_str(), SEVERAL_IN_ONE_PART] {
+            assert!(matches!(CertificateRequest::from_pem(text), Err(RequestError::Subject(_))), "{text}");
+            for odd in [text.to_owned(), text.replace('\n', "\r\n"), format!("before\n{text}")] {
+                assert!(has_organization(&odd, "isthmus:edge-hubs"), "{odd}");
+                assert!(!has_organization(&odd, "isthmus:edge-hub"), "{odd}");
+                assert!(!has_organization(&odd, "b"), "{odd}");
+            }
+        }
+        assert!(has_organization(SEVERAL_IN_ONE_PART, "system:nodes"));
+        assert!(!has_organization(&custom(|_| {}, &key), "a"), "it is the CN");
+        assert!(!has_organization("isthmus:edge-hubs", "isthmus:edge-hubs"));
     }
 
     #[test]

@@ -9,6 +9,8 @@ mod events;
 #[cfg(test)]
 mod gateway;
 #[cfg(test)]
+mod hub_identity;
+#[cfg(test)]
 mod process;
 #[cfg(test)]
 mod webhook;

@@ -14,15 +14,16 @@ pub(crate) async fn server() -> FakeApiServer {
     for crd in api::crds() {
         server.cluster().create("customresourcedefinitions.apiextensions.k8s.io", json!(crd)).unwrap();
     }
-    let certificates = ("certificates.k8s.io", "certificatesigningrequests", "CertificateSigningRequest");
     let admission = "admissionregistration.k8s.io";
     for (group, resource, kind) in [
-        certificates,
         (admission, "mutatingwebhookconfigurations", "MutatingWebhookConfiguration"),
         (admission, "validatingwebhookconfigurations", "ValidatingWebhookConfiguration"),
     ] {
         server.cluster().define(Kind::built_in(group, "v1", resource, kind, false));
     }
+    let (group, kind) = ("certificates.k8s.io", "CertificateSigningRequest");
+    let requests = Kind::built_in(group, "v1", "certificatesigningrequests", kind, false);
+    server.cluster().define(requests.selectable(&["spec.signerName"]));
     server.cluster().define(Kind::built_in("events.k8s.io", "v1", "events", "Event", true));
     server
 }

@@ -11,8 +11,8 @@ use api::names::{
 use api::{EndpointType, Gateway};
 
 use super::observe::{Observed, Request};
-use super::plan::{Entitled, Refusal, has_usages, is_itself, lasts, node_of};
-use tls::request::KeyKind;
+use super::plan::{Entitled, Refusal, has_usages, is_itself, lasts, read};
+use tls::request::{CertificateRequest, KeyKind};
 
 /// Who dials a gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,14 +38,10 @@ pub(super) fn is_claimed(request: &str) -> bool {
     GATEWAY_SERVER_NAMES.iter().any(|name| tls::request::mentions(request, name))
 }
 
-/// The node whose gateway a request is for; `None` if it is none of ours.
-pub(super) fn node(request: &Request) -> Option<&str> {
-    request.claims_gateway.then(|| node_of(request))
-}
-
 /// Decides on a request for the gateway of `node`.
 pub(super) fn entitled(request: &Request, node: &str, observed: &Observed) -> Result<Entitled, Refusal> {
-    shape(request, node)?;
+    let parsed = read(request, Refusal::GatewaySubject)?;
+    shape(request, parsed, node)?;
     if !is_itself(request, node) {
         return Err(Refusal::GatewayRequester);
     }
@@ -53,7 +49,7 @@ pub(super) fn entitled(request: &Request, node: &str, observed: &Observed) -> Re
         return Err(Refusal::UnknownNode);
     }
     let name = observed.gateway.ok_or(Refusal::NotAGateway)?.server_name();
-    let mut names = request.parsed.dns_names.iter().flatten();
+    let mut names = parsed.dns_names.iter().flatten();
     // A node may be called like a gateway, and is none for that.
     let is_a_nodes = !GATEWAY_SERVER_NAMES.contains(&node);
     if names.all(|asked| asked == name || is_a_nodes && asked == node) {
@@ -64,8 +60,7 @@ pub(super) fn entitled(request: &Request, node: &str, observed: &Observed) -> Re
 }
 
 /// Whether exactly what a gateway may have is asked for.
-fn shape(request: &Request, node: &str) -> Result<(), Refusal> {
-    let parsed = &request.parsed;
+fn shape(request: &Request, parsed: &CertificateRequest, node: &str) -> Result<(), Refusal> {
     if node.is_empty() || parsed.subject.organizations != [NODE_GROUP] {
         return Err(Refusal::GatewaySubject);
     }

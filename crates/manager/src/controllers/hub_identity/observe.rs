@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use api::{
     Gateway,
     annotations::HUB_BOOTSTRAP_TOKEN,
-    names::{GATEWAY_SIGNER, HUB_SIGNER},
+    names::{GATEWAY_SIGNER, HUB_GROUP, HUB_SIGNER},
 };
 use k8s_openapi::api::{
     certificates::v1::{CertificateSigningRequest, CertificateSigningRequestCondition},
     core::v1::{Node, ObjectReference},
 };
 use kube::{Api, Client, ResourceExt, api::ListParams, core::DeserializeGuard};
-use tls::request::CertificateRequest;
+use tls::request::{CertificateRequest, RequestError, has_organization};
 
 use super::gateway;
 use super::plan::is_bootstrap;
@@ -41,7 +41,7 @@ impl Purpose {
 }
 
 /// A request on which nobody has decided. Who made it is what the API server wrote, not what the requester says.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Request {
     pub(super) purpose: Purpose,
     pub(super) name: String,
@@ -51,14 +51,16 @@ pub(super) struct Request {
     pub(super) groups: BTreeSet<String>,
     pub(super) usages: BTreeSet<String>,
     pub(super) expiration_seconds: Option<i32>,
-    pub(super) parsed: CertificateRequest,
-    /// Whether it holds the name that gateways serve under, be it where it may.
-    pub(super) claims_gateway: bool,
+    /// What it asks for, or why that cannot be read without doubt.
+    pub(super) parsed: Result<CertificateRequest, RequestError>,
+    /// Whether it is ours to decide on, also if it cannot be read: its subject has the group of hubs, or it holds the name that gateways
+    /// serve under, be it where it may.
+    pub(super) is_ours: bool,
     pub(super) conditions: Vec<CertificateSigningRequestCondition>,
 }
 
 impl Request {
-    /// Reads an undecided request to the signer, if it can be read without doubt.
+    /// Reads an undecided request to the signer.
     pub(super) fn read(purpose: Purpose, object: &CertificateSigningRequest) -> Option<Self> {
         let spec = &object.spec;
         let status = object.status.as_ref();
@@ -78,8 +80,11 @@ impl Request {
             groups: spec.groups.iter().flatten().cloned().collect(),
             usages: spec.usages.iter().flatten().cloned().collect(),
             expiration_seconds: spec.expiration_seconds,
-            parsed: parse(object)?,
-            claims_gateway: str::from_utf8(&spec.request.0).is_ok_and(gateway::is_claimed),
+            parsed: parse(object),
+            is_ours: str::from_utf8(&spec.request.0).is_ok_and(|text| match purpose {
+                Purpose::Hub => has_organization(text, HUB_GROUP),
+                Purpose::Gateway => gateway::is_claimed(text),
+            }),
             conditions,
         })
     }
@@ -96,8 +101,9 @@ impl Request {
     }
 }
 
-fn parse(object: &CertificateSigningRequest) -> Option<CertificateRequest> {
-    CertificateRequest::from_pem(str::from_utf8(&object.spec.request.0).ok()?).ok()
+fn parse(object: &CertificateSigningRequest) -> Result<CertificateRequest, RequestError> {
+    let text = str::from_utf8(&object.spec.request.0).map_err(|_| RequestError::Pem)?;
+    CertificateRequest::from_pem(text)
 }
 
 /// What is known of the node whose hub a request is for.
@@ -119,8 +125,12 @@ pub(super) struct NodeState {
     pub(super) token: Option<String>,
 }
 
-/// Looks at the node as it is now: an index could not know of one that was made a moment ago.
+/// Looks at the node as it is now: an index could not know of one that was made a moment ago. Without a name of a node there is nothing to
+/// look at: the plan needs to know no more to deny the request.
 pub(super) async fn observe(client: &Client, request: &Request, node: &str) -> kube::Result<Observed> {
+    if node.is_empty() {
+        return Ok(Observed::default());
+    }
     let found = Api::<Node>::all(client.clone()).get_metadata_opt(node).await?;
     let state = found.map(|found| NodeState {
         resource_version: found.resource_version(),
@@ -145,11 +155,11 @@ async fn rival(client: &Client, request: &Request) -> kube::Result<Option<String
 
 /// Whether `other` was approved for the same name and another key.
 fn rivals(request: &Request, other: &CertificateSigningRequest) -> bool {
+    let Ok(own) = &request.parsed else { return false };
     let conditions = other.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let mut approved = conditions.filter(|condition| condition.type_ == "Approved");
     approved.next().is_some()
-        && parse(other).is_some_and(|parsed| {
-            parsed.subject.common_name == request.parsed.subject.common_name
-                && parsed.key_digest != request.parsed.key_digest
+        && parse(other).is_ok_and(|parsed| {
+            parsed.subject.common_name == own.subject.common_name && parsed.key_digest != own.key_digest
         })
 }

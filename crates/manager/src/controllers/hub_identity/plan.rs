@@ -7,7 +7,7 @@ use api::names::{
     BOOTSTRAP_USER_PREFIX, HUB_BOOTSTRAP_GROUP, HUB_GROUP, HUB_USAGES, NODE_GROUP, NODE_USER_PREFIX,
 };
 use kube_wire::names::subdomain_errors;
-use tls::request::KeyKind;
+use tls::request::{CertificateRequest, KeyKind, RequestError};
 
 use super::gateway;
 use super::observe::{Observed, Purpose, Request};
@@ -40,6 +40,8 @@ pub(super) enum Entitled {
 /// Why a request is denied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Refusal {
+    /// It is written in a form that other programs could read differently.
+    Form,
     /// The subject is not exactly that of a hub.
     Subject,
     /// It asks for extensions, such as subject alternative names.
@@ -76,6 +78,7 @@ impl Refusal {
     /// For the condition.
     pub(super) const fn reason(self) -> &'static str {
         match self {
+            Self::Form => "FormNotAllowed",
             Self::Subject => "SubjectNotOfAHub",
             Self::Extensions => "ExtensionsNotAllowed",
             Self::Key => "KeyNotAllowed",
@@ -96,6 +99,9 @@ impl Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
+            Self::Form => {
+                "a request of a hub or gateway is one PEM block in its canonical form, without anything around it, signed with its own key"
+            }
             Self::Subject => "the subject of a hub is CN=system:node:<node>, O=system:nodes, O=isthmus:edge-hubs and nothing else",
             Self::Extensions => "a hub's request has no extensions, such as subject alternative names",
             Self::Key => "the key of a hub or gateway is ECDSA P-256",
@@ -139,19 +145,22 @@ impl Entitled {
 
 /// The node whose hub or gateway a request is for; `None` if it concerns neither and is left alone.
 pub(super) fn node(request: &Request) -> Option<&str> {
-    match request.purpose {
-        Purpose::Hub => {
-            let ours = request.parsed.subject.organizations.iter().any(|group| group == HUB_GROUP);
-            ours.then(|| node_of(request))
-        }
-        Purpose::Gateway => gateway::node(request),
-    }
+    request.is_ours.then(|| node_of(request))
 }
 
-/// The node that the subject names. A name that is of no node is empty: it is denied, not left alone.
-pub(super) fn node_of(request: &Request) -> &str {
-    let name = request.parsed.subject.common_name.strip_prefix(NODE_USER_PREFIX);
+/// The node that the subject names. A name that is of no node, or cannot be read, is empty: it is denied, not left alone.
+fn node_of(request: &Request) -> &str {
+    let parsed = request.parsed.as_ref().ok();
+    let name = parsed.and_then(|parsed| parsed.subject.common_name.strip_prefix(NODE_USER_PREFIX));
     name.filter(|name| subdomain_errors(name).is_empty()).unwrap_or("")
+}
+
+/// What is asked for, if it can be read without doubt. `subject` is the refusal if that is what cannot.
+pub(super) fn read(request: &Request, subject: Refusal) -> Result<&CertificateRequest, Refusal> {
+    let refusal = |error: &RequestError| {
+        if matches!(error, RequestError::Subject(_)) { subject } else { Refusal::Form }
+    };
+    request.parsed.as_ref().map_err(refusal)
 }
 
 /// Whether a bootstrap token asks.
@@ -178,7 +187,7 @@ pub(super) fn decide(request: &Request, node: &str, observed: &Observed) -> Deci
 
 /// Whether exactly what a hub may have is asked for.
 fn shape(request: &Request, node: &str) -> Result<(), Refusal> {
-    let parsed = &request.parsed;
+    let parsed = read(request, Refusal::Subject)?;
     let mut groups: Vec<&str> = parsed.subject.organizations.iter().map(String::as_str).collect();
     groups.sort_unstable();
     let mut wanted = [NODE_GROUP, HUB_GROUP];

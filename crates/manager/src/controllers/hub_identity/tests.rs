@@ -9,7 +9,7 @@ use k8s_openapi::{
     },
 };
 use kube::core::ObjectMeta;
-use tls::request::{KeyKind, Subject, generate_key, make};
+use tls::request::{CertificateRequest, KeyKind, RequestError, Subject, generate_key, make};
 
 use super::{
     observe::{NodeState, Observed, Purpose, Request},
@@ -49,6 +49,11 @@ fn object(
 
 fn request(by: (&str, &[&str])) -> Request {
     Request::read(Purpose::Hub, &object("system:node:shop-1", &[NODE_GROUP, HUB_GROUP], by)).unwrap()
+}
+
+/// What it asks for, to be changed.
+fn parsed(request: &mut Request) -> &mut CertificateRequest {
+    request.parsed.as_mut().unwrap()
 }
 
 fn known(token: Option<&str>) -> Observed {
@@ -105,20 +110,22 @@ fn who_may_have_the_certificate_of_a_hub() {
 #[test]
 fn a_hub_may_have_exactly_one_kind_of_certificate() {
     type Change = fn(&mut Request);
-    let cases: [(&str, Change, Refusal); 16] = [
-        ("one O", |r| drop(r.parsed.subject.organizations.remove(0)), Refusal::Subject),
-        ("an O more", |r| r.parsed.subject.organizations.push("system:masters".into()), Refusal::Subject),
+    let cases: [(&str, Change, Refusal); 18] = [
+        ("one O", |r| drop(parsed(r).subject.organizations.remove(0)), Refusal::Subject),
+        ("an O more", |r| parsed(r).subject.organizations.push("system:masters".into()), Refusal::Subject),
         (
             "an O twice",
-            |r| r.parsed.subject.organizations = vec![HUB_GROUP.into(), HUB_GROUP.into()],
+            |r| parsed(r).subject.organizations = vec![HUB_GROUP.into(), HUB_GROUP.into()],
             Refusal::Subject,
         ),
-        ("another O", |r| r.parsed.subject.organizations[0] = "system:masters".into(), Refusal::Subject),
-        ("no node", |r| r.parsed.subject.common_name = "shop-1".into(), Refusal::Subject),
-        ("an empty node", |r| r.parsed.subject.common_name = "system:node:".into(), Refusal::Subject),
-        ("no name", |r| r.parsed.subject.common_name = "system:node:Shop/1".into(), Refusal::Subject),
-        ("names", |r| r.parsed.has_attributes = true, Refusal::Extensions),
-        ("key", |r| r.parsed.key = KeyKind::Other, Refusal::Key),
+        ("another O", |r| parsed(r).subject.organizations[0] = "system:masters".into(), Refusal::Subject),
+        ("no node", |r| parsed(r).subject.common_name = "shop-1".into(), Refusal::Subject),
+        ("an empty node", |r| parsed(r).subject.common_name = "system:node:".into(), Refusal::Subject),
+        ("no name", |r| parsed(r).subject.common_name = "system:node:Shop/1".into(), Refusal::Subject),
+        ("two CN", |r| r.parsed = Err(RequestError::Subject("two CN")), Refusal::Subject),
+        ("a form that is not read", |r| r.parsed = Err(RequestError::Pem), Refusal::Form),
+        ("names", |r| parsed(r).has_attributes = true, Refusal::Extensions),
+        ("key", |r| parsed(r).key = KeyKind::Other, Refusal::Key),
         ("a usage more", |r| r.usages.extend(["server auth".into()]), Refusal::Usages),
         ("a usage less", |r| r.usages.retain(|usage| usage != "client auth"), Refusal::Usages),
         (
@@ -147,6 +154,27 @@ fn a_hub_may_have_exactly_one_kind_of_certificate() {
     }
 }
 
+/// Whether it is decided on.
+fn is_taken(object: &CertificateSigningRequest) -> bool {
+    Request::read(Purpose::Hub, object).is_some_and(|request| node(&request).is_some())
+}
+
+#[test]
+fn what_is_not_read_is_denied_if_it_has_the_group_of_hubs() {
+    let odd = |groups: &[&str]| {
+        let mut object = object("system:node:shop-1", groups, NODE);
+        let text = str::from_utf8(&object.spec.request.0).unwrap();
+        object.spec.request = ByteString(format!("-- {groups:?}\n{text}").into_bytes());
+        object
+    };
+    let request = Request::read(Purpose::Hub, &odd(&[NODE_GROUP, HUB_GROUP])).unwrap();
+    assert!(matches!(request.parsed, Err(RequestError::Pem)));
+    assert_eq!(node(&request), Some(""));
+    assert_eq!(decide(&request, "", &unknown()), Decision::Deny(Refusal::Form));
+    assert!(!is_taken(&odd(&[NODE_GROUP])));
+    assert!(!is_taken(&odd(&[NODE_GROUP, "isthmus:edge-hubs2"])));
+}
+
 #[test]
 fn others_requests_and_decided_ones_are_left_alone() {
     for (name, groups) in [
@@ -162,7 +190,7 @@ fn others_requests_and_decided_ones_are_left_alone() {
     let read = |change: fn(&mut CertificateSigningRequest)| {
         let mut object = ours();
         change(&mut object);
-        Request::read(Purpose::Hub, &object).is_some()
+        is_taken(&object)
     };
     let with = |object: &mut CertificateSigningRequest, kind: &str| {
         let condition = CertificateSigningRequestCondition { type_: kind.to_owned(), ..Default::default() };
@@ -177,7 +205,7 @@ fn others_requests_and_decided_ones_are_left_alone() {
     for (kind, expected) in [("Approved", false), ("Denied", false), ("Failed", false), ("Other", true)] {
         let mut object = ours();
         with(&mut object, kind);
-        assert_eq!(Request::read(Purpose::Hub, &object).is_some(), expected, "{kind}");
+        assert_eq!(is_taken(&object), expected, "{kind}");
     }
 }
 
@@ -185,7 +213,7 @@ fn others_requests_and_decided_ones_are_left_alone() {
 fn names_of_nodes_are_names() {
     let of = |name: &str| {
         let mut request = request(NODE);
-        request.parsed.subject.common_name = format!("system:node:{name}");
+        parsed(&mut request).subject.common_name = format!("system:node:{name}");
         node(&request).unwrap().to_owned()
     };
     for name in ["a", "shop-1", "a.b-c.d1", &"a".repeat(253)] {

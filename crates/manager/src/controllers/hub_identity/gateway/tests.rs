@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 use tls::digest::Sha256Digest;
-use tls::request::{CertificateRequest, Subject};
+use tls::request::{RequestError, Subject};
 
 use super::*;
 use crate::controllers::hub_identity::observe::{NodeState, Purpose};
@@ -22,7 +22,7 @@ fn request() -> Request {
         groups: set(&["system:nodes", "isthmus:edge-hubs", "system:authenticated"]),
         usages: set(&["digital signature", "server auth"]),
         expiration_seconds: Some(86_400),
-        parsed: CertificateRequest {
+        parsed: Ok(CertificateRequest {
             subject: Subject {
                 common_name: "system:node:c1".to_owned(),
                 organizations: vec!["system:nodes".to_owned()],
@@ -31,10 +31,15 @@ fn request() -> Request {
             dns_names: Some(vec![GATEWAY_SERVER_NAME.to_owned(), "c1".to_owned()]),
             key: KeyKind::EcdsaP256,
             key_digest: Sha256Digest::of(b"key"),
-        },
-        claims_gateway: true,
+        }),
+        is_ours: true,
         conditions: Vec::new(),
     }
+}
+
+/// What it asks for, to be changed.
+fn parsed(request: &mut Request) -> &mut CertificateRequest {
+    request.parsed.as_mut().unwrap()
 }
 
 fn listed() -> Observed {
@@ -46,7 +51,7 @@ fn a_gateway_may_have_exactly_one_kind_of_certificate() {
     type Change = fn(&mut Request);
     let own: [(&str, Change); 3] = [
         ("as it is", |_| {}),
-        ("one name", |r| drop(r.parsed.dns_names.as_mut().unwrap().pop())),
+        ("one name", |r| drop(parsed(r).dns_names.as_mut().unwrap().pop())),
         ("as its kubelet", |r| assert!(r.groups.remove("isthmus:edge-hubs"))),
     ];
     for (what, change) in own {
@@ -55,7 +60,7 @@ fn a_gateway_may_have_exactly_one_kind_of_certificate() {
         assert_eq!(plan::node(&request), Some("c1"), "{what}");
         assert_eq!(decide(&request, "c1", &listed()), Decision::Approve(Entitled::Gateway), "{what}");
     }
-    let cases: [(&str, Change, Refusal); 16] = [
+    let cases: [(&str, Change, Refusal); 18] = [
         ("another node", |r| r.username = "system:node:c2".into(), Refusal::GatewayRequester),
         ("not as a node", |r| assert!(r.groups.remove("system:nodes")), Refusal::GatewayRequester),
         ("an administrator", |r| r.username = "admin".into(), Refusal::GatewayRequester),
@@ -69,24 +74,26 @@ fn a_gateway_may_have_exactly_one_kind_of_certificate() {
         ),
         (
             "a group more",
-            |r| r.parsed.subject.organizations.push("isthmus:edge-hubs".into()),
+            |r| parsed(r).subject.organizations.push("isthmus:edge-hubs".into()),
             Refusal::GatewaySubject,
         ),
-        ("no group", |r| r.parsed.subject.organizations.clear(), Refusal::GatewaySubject),
-        ("no node", |r| r.parsed.subject.common_name = "c1".into(), Refusal::GatewaySubject),
+        ("no group", |r| parsed(r).subject.organizations.clear(), Refusal::GatewaySubject),
+        ("no node", |r| parsed(r).subject.common_name = "c1".into(), Refusal::GatewaySubject),
+        ("two CN", |r| r.parsed = Err(RequestError::Subject("two CN")), Refusal::GatewaySubject),
+        ("a form that is not read", |r| r.parsed = Err(RequestError::Pem), Refusal::Form),
         (
             "a name more",
-            |r| r.parsed.dns_names.as_mut().unwrap().push("kubernetes.default".into()),
+            |r| parsed(r).dns_names.as_mut().unwrap().push("kubernetes.default".into()),
             Refusal::GatewayNames,
         ),
-        ("another's name", |r| r.parsed.dns_names.as_mut().unwrap()[1] = "c2".into(), Refusal::GatewayNames),
-        ("an address", |r| r.parsed.dns_names = None, Refusal::GatewayNames),
+        ("another's name", |r| parsed(r).dns_names.as_mut().unwrap()[1] = "c2".into(), Refusal::GatewayNames),
+        ("an address", |r| parsed(r).dns_names = None, Refusal::GatewayNames),
         (
             "letters of another case",
-            |r| r.parsed.dns_names.as_mut().unwrap()[0].make_ascii_uppercase(),
+            |r| parsed(r).dns_names.as_mut().unwrap()[0].make_ascii_uppercase(),
             Refusal::GatewayNames,
         ),
-        ("key", |r| r.parsed.key = KeyKind::Other, Refusal::Key),
+        ("key", |r| parsed(r).key = KeyKind::Other, Refusal::Key),
         ("a client's", |r| assert!(r.usages.insert("client auth".into())), Refusal::GatewayUsages),
         ("a kubelet's", |r| assert!(r.usages.insert("key encipherment".into())), Refusal::GatewayUsages),
         ("no end", |r| r.expiration_seconds = None, Refusal::Lifetime),
@@ -103,7 +110,7 @@ fn a_gateway_may_have_exactly_one_kind_of_certificate() {
     let of_pool = Observed { gateway: Some(DialledBy::OwnPool), ..listed() };
     assert_eq!(decide(&request(), "c1", &of_pool), Decision::Deny(Refusal::OtherGateway));
     let mut pools = request();
-    pools.parsed.dns_names.as_mut().unwrap()[0] = POOL_GATEWAY_SERVER_NAME.to_owned();
+    parsed(&mut pools).dns_names.as_mut().unwrap()[0] = POOL_GATEWAY_SERVER_NAME.to_owned();
     assert_eq!(decide(&pools, "c1", &of_pool), Decision::Approve(Entitled::Gateway));
     assert_eq!(decide(&pools, "c1", &listed()), Decision::Deny(Refusal::OtherGateway));
     let deleted = Observed { node: None, ..listed() };
@@ -122,8 +129,8 @@ fn a_node_that_is_called_like_the_clouds_gateways_gets_no_certificate_of_theirs(
     ] {
         let mut request = request();
         request.username = format!("system:node:{node}");
-        request.parsed.subject.common_name = request.username.clone();
-        request.parsed.dns_names = Some(names.iter().map(|&name| name.to_owned()).collect());
+        parsed(&mut request).subject.common_name = request.username.clone();
+        parsed(&mut request).dns_names = Some(names.iter().map(|&name| name.to_owned()).collect());
         assert_eq!(decide(&request, node, observed), *expected, "{node} asks for {names:?}");
     }
 }
@@ -131,8 +138,8 @@ fn a_node_that_is_called_like_the_clouds_gateways_gets_no_certificate_of_theirs(
 #[test]
 fn requests_of_kubelets_are_left_alone() {
     let mut request = request();
-    request.claims_gateway = false;
-    request.parsed.dns_names = Some(vec!["c1".to_owned()]);
+    request.is_ours = false;
+    parsed(&mut request).dns_names = Some(vec!["c1".to_owned()]);
     assert_eq!(plan::node(&request), None);
 }
 
