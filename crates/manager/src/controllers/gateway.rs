@@ -16,6 +16,7 @@ mod apply;
 mod dialers;
 mod domains;
 mod elect;
+mod elections;
 mod exposure;
 mod external_addr;
 mod findings;

@@ -10,8 +10,8 @@ use kube::ResourceExt as _;
 
 use super::dialers::Dialers;
 use super::exposure::all;
-use super::unlinked::{PARTLY, Unlinked};
-use super::verdict::Case;
+use super::unlinked::PARTLY;
+use super::verdict::{Case, Overall};
 use super::wording::{about, join, list};
 
 /// Something that is or is not so, and why.
@@ -193,10 +193,10 @@ impl Case<'_> {
         proxies: &[String],
         links: &[GatewayLink],
         addresses: &[GatewayAddress],
-        dialers: &Dialers<'_>,
-        unlinked: &Unlinked,
+        overall: &Overall<'_>,
     ) -> Finding {
-        let partly = self.partly(unlinked, addresses);
+        let dialers = overall.dialers;
+        let partly = self.partly(overall.unlinked, addresses);
         if !self.switches.l7 {
             return Finding::no(OFF[0], format!("ConfigMap {RAVEN_CONFIG_MAP} turns it off"));
         }
