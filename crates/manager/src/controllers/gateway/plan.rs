@@ -65,6 +65,7 @@ pub(crate) struct Memory {
     dialled_since: Option<Instant>,
     closed: Closed,
     unlinked: Unlinked,
+    in_part: Unlinked,
 }
 
 impl Memory {
@@ -77,6 +78,7 @@ impl Memory {
             dialled_since: None,
             closed: Closed::default(),
             unlinked: Unlinked::new(started),
+            in_part: Unlinked::new(started),
         }
     }
 }
@@ -170,15 +172,17 @@ pub(crate) fn plan(observed: &Observed, memory: &Memory) -> (Plan, Memory) {
     let closed = memory.closed.next(closed_ways_in(observed, &living, &ports.ports), observed.now);
     let without = cases.iter().zip(&elected).flat_map(|(case, [proxies, _])| case.without_a_link(proxies));
     let unlinked = memory.unlinked.next(without, observed.now, observed.time);
-    let overall = Overall { dialers: &dialers, unlinked: &unlinked, closed: &closed, ports: &ports };
+    let in_part =
+        cases.iter().zip(&elected).flat_map(|(case, [proxies, _])| case.gaps_in_part(proxies, &dialers));
+    let in_part = memory.in_part.next(in_part, observed.now, observed.time);
+    let overall =
+        Overall { dialers: &dialers, unlinked: &unlinked, in_part: &in_part, closed: &closed, ports: &ports };
+    let looks = [closed.look_at(observed.now), unlinked.look_at(observed.now), in_part.look_at(observed.now)];
     let verdict =
         |(case, [proxies, tunnels]): (&Case<'_>, &[Vec<String>; 2])| case.verdict(proxies, tunnels, &overall);
     let mut plan = Plan {
         verdicts: cases.iter().zip(&elected).map(verdict).collect(),
-        look_at: [look_at, closed.look_at(observed.now), unlinked.look_at(observed.now)]
-            .into_iter()
-            .flatten()
-            .min(),
+        look_at: looks.into_iter().chain([look_at]).flatten().min(),
         ..Plan::default()
     };
     let cluster_ips = services_and_slices(observed, &living, &ports.ports, &closed, &mut plan);
@@ -193,7 +197,7 @@ pub(crate) fn plan(observed: &Observed, memory: &Memory) -> (Plan, Memory) {
         observed.for_edge_pools,
     );
     let started = memory.started;
-    (plan, Memory { started, records, living_since, dialled_since, closed, unlinked })
+    (plan, Memory { started, records, living_since, dialled_since, closed, unlinked, in_part })
 }
 
 /// The ports of the internal Service, and by whose word each is what it is; `active` are the Gateways that have an active proxy endpoint.

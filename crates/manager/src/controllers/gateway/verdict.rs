@@ -10,6 +10,7 @@ use api::{Endpoint, EndpointType, ExposeType, Gateway, GatewayAddress, GatewayLi
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use kube::ResourceExt as _;
 
+use super::accepting::Lacking;
 use super::dialers::Dialers;
 use super::domains::Member;
 use super::elect::{Candidate, Evidence, IDLE, Judgement};
@@ -57,6 +58,7 @@ pub(crate) struct Verdict {
     pub(crate) connected: Finding,
     /// Where a load balancer leads, on the endpoints' nodes.
     pub(crate) link_port: u16,
+    pub(crate) lacking: Lacking,
 }
 
 /// A Gateway and what concerns it.
@@ -90,6 +92,8 @@ pub(crate) struct Overall<'a> {
     pub(crate) dialers: &'a Dialers<'a>,
     /// Who has no link.
     pub(crate) unlinked: &'a Unlinked,
+    /// Which nodes are linked to some of a Gateway's endpoints alone.
+    pub(crate) in_part: &'a Unlinked,
     /// The ways in that do not listen.
     pub(crate) closed: &'a Closed,
     /// The ports of the internal Service.
@@ -266,6 +270,7 @@ impl Case<'_> {
             connected: self.connected(proxies, &links, &addresses, overall),
             exposed,
             link_port: self.links_at(&active).0,
+            lacking: self.lacking(proxies, overall.dialers),
             active,
             addresses,
             links,
