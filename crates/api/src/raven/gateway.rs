@@ -93,8 +93,14 @@ const PORT_LIST: &str = "self == '' || self.split(',').all(p, p.trim().matches('
 
 const PORT_LIST_MESSAGE: &str = "must be ports from 1 to 65535, separated by commas, such as \"10250,9443\"";
 
+/// No text that is no port is compared: for that there is [`PORT_LIST`].
+const PORTS_DIFFER: &str = "!has(self.proxyHTTPPort) || !has(self.proxyHTTPSPort) || !self.proxyHTTPPort.split(',').exists(p, p.trim() != '' && \
+    self.proxyHTTPSPort.split(',').exists(q, p.trim() == q.trim()))";
+
 /// The proxy of a gateway.
 #[derive(Clone, Debug, Deserialize, Eq, KubeSchema, PartialEq, Serialize)]
+#[x_kube(validation = rule(PORTS_DIFFER, "proxyHTTPPort and proxyHTTPSPort list the same port: a port of nodes is reached by one of \
+    them, so take it from the other"))]
 pub struct ProxyConfig {
     /// How many proxy endpoints are active at a time; 0 turns the proxy off.
     #[serde(rename = "Replicas", default = "one")]

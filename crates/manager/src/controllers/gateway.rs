@@ -12,10 +12,12 @@
 //! The gateway that dies may take the replica along that runs this. So who does is elected by a Lease of its own that lasts no longer than a
 //! hub is given to report, and the others follow all that it goes by: whoever is next knows when each report was seen to change last.
 
+mod accepting;
 mod apply;
 mod dialers;
 mod domains;
 mod elect;
+mod elections;
 mod exposure;
 mod external_addr;
 mod findings;
@@ -316,7 +318,10 @@ async fn write_statuses(
         .iter()
         .map(|verdict| (verdict.gateway.as_ref(), status::compute(verdict, now)))
         .collect();
-    context.gateway_metrics.observe(statuses.iter().map(|(gateway, status)| (gateway.name_any(), status)));
+    let observed = statuses.iter().zip(&plan.verdicts);
+    let observed =
+        observed.map(|((gateway, status), verdict)| (gateway.name_any(), status, verdict.lacking));
+    context.gateway_metrics.observe(observed);
     written.retain(|name, _| statuses.iter().any(|(gateway, _)| gateway.name_any() == *name));
     let mut due = Vec::new();
     for (gateway, status) in &statuses {

@@ -7,12 +7,16 @@ use kube::ResourceExt as _;
 
 use super::findings::Finding;
 use super::services;
-use super::verdict::Case;
+use super::verdict::{Case, Overall};
 use super::wording::{join, list};
 
 impl Case<'_> {
     /// Its addresses, and condition `Exposed`, if it is to be exposed.
-    pub(super) fn exposure(&self, active: &[Endpoint]) -> (Vec<GatewayAddress>, Option<Finding>) {
+    pub(super) fn exposure(
+        &self,
+        active: &[Endpoint],
+        overall: &Overall<'_>,
+    ) -> (Vec<GatewayAddress>, Option<Finding>) {
         if !self.is_exposed() {
             return (Vec::new(), None);
         }
@@ -62,9 +66,8 @@ impl Case<'_> {
             Finding::no("NotElected", "no endpoint is active, see condition Elected")
         } else {
             // Each is for someone to mend, whatever else is.
-            let amiss = [differ, missing, self.closed_ways_in(&proxies), self.differing_ports()]
-                .into_iter()
-                .flatten();
+            let closed = self.closed_ways_in(&proxies, overall.closed);
+            let amiss = [differ, missing, closed, self.differing_ports(overall.ports)].into_iter().flatten();
             let together = |first: Finding, next: Finding| Finding {
                 message: format!("{}; {}", first.message, next.message),
                 ..first

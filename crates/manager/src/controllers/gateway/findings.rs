@@ -8,11 +8,9 @@ use api::raven::gateway::NODES_MAX;
 use api::{Endpoint, EndpointType, GatewayAddress, GatewayLink, labels};
 use kube::ResourceExt as _;
 
-use super::dialers::Dialers;
-use super::exposure::all;
-use super::unlinked::{PARTLY, Unlinked};
-use super::verdict::Case;
-use super::wording::{about, join, list};
+use super::unlinked::PARTLY;
+use super::verdict::{Case, Overall};
+use super::wording::{join, list};
 
 /// Something that is or is not so, and why.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -193,10 +191,9 @@ impl Case<'_> {
         proxies: &[String],
         links: &[GatewayLink],
         addresses: &[GatewayAddress],
-        dialers: &Dialers<'_>,
-        unlinked: &Unlinked,
+        overall: &Overall<'_>,
     ) -> Finding {
-        let partly = self.partly(unlinked, addresses);
+        let partly = self.partly(overall.unlinked, addresses);
         if !self.switches.l7 {
             return Finding::no(OFF[0], format!("ConfigMap {RAVEN_CONFIG_MAP} turns it off"));
         }
@@ -209,29 +206,7 @@ impl Case<'_> {
             return Finding::no("NotElected", why);
         }
         if self.is_exposed() {
-            let accepting: Vec<&str> =
-                proxies.iter().map(String::as_str).filter(|node| self.living.contains(*node)).collect();
-            if accepting.is_empty() {
-                return Finding::no("NoTunnel", "no hub of an active endpoint accepts links");
-            }
-            let linked =
-                accepting.iter().filter_map(|node| self.hubs.get(*node)).flat_map(|hub| hub.links.keys());
-            let linked: BTreeSet<&str> = linked.map(String::as_str).collect();
-            return if !linked.is_empty() {
-                let mut message = format!("links of {} are accepted by {}", about(&linked), join(accepting));
-                let missed: BTreeSet<&str> = dialers.ready.difference(&linked).copied().collect();
-                if !missed.is_empty() {
-                    let _ = write!(message, "; missed are {}", about(&missed));
-                }
-                told(ACCEPTING, message, partly)
-            } else if dialers.is_empty() {
-                Finding::yes(
-                    ACCEPTING,
-                    format!("no node dials yet; links are accepted by {}", join(accepting)),
-                )
-            } else {
-                Finding::no("NoLinks", missing_links(&join(accepting), addresses, dialers))
-            };
+            return self.accepts(proxies, addresses, overall, partly);
         }
         if links.is_empty() {
             return if self.living.is_empty() {
@@ -266,30 +241,11 @@ impl Case<'_> {
 }
 
 /// That it is connected; and if not by all that should be, whom it lacks.
-fn told(reason: &'static str, message: String, partly: Option<String>) -> Finding {
+pub(super) fn told(reason: &'static str, message: String, partly: Option<String>) -> Finding {
     match partly {
         Some(partly) => Finding::yes(PARTLY, format!("{message}; {partly}")),
         None => Finding::yes(reason, message),
     }
-}
-
-/// Whom an exposed Gateway misses, and what to look at.
-fn missing_links(accepting: &str, addresses: &[GatewayAddress], dialers: &Dialers<'_>) -> String {
-    let Dialers { ready, away } = dialers;
-    if ready.is_empty() {
-        return format!(
-            "no node has a link to {accepting}: missed are {}, and none of them is ready (kubectl get nodes)",
-            about(away)
-        );
-    }
-    let missed = format!("no node has a link to {accepting}: missed are {}", about(ready));
-    if addresses.is_empty() {
-        return format!("{missed}, and there is no address that they could dial, see condition Exposed");
-    }
-    format!(
-        "{missed}: does TCP {} answer from there, and what does `edge-hub status` say on one of them (is --tunnel on)?",
-        all(addresses)
-    )
 }
 
 /// Reason of a Gateway that others are connected to.

@@ -13,16 +13,17 @@ use kube::ResourceExt as _;
 
 use super::dialers::Dialers;
 use super::domains::{Domain, Member};
-use super::elect::{Outcome, Record, elect};
+use super::elect::Record;
+use super::elections::{self, Elections};
 use super::hub_reports::Hub;
 use super::kept;
 use super::liveness::Liveness;
 use super::node_names;
 use super::pool_gateways::{self, PoolGateways};
-use super::ports::{self, Listeners, ProxyPort};
+use super::ports::{self, Listeners, Merged, ProxyPort};
 use super::services::{self, Backend};
 use super::unlinked::Unlinked;
-use super::verdict::{Case, Switches, Verdict};
+use super::verdict::{Case, Overall, Switches, Verdict};
 use super::ways_in::{self, Closed};
 
 /// Everything that concerns the gateways, at one moment.
@@ -64,6 +65,7 @@ pub(crate) struct Memory {
     dialled_since: Option<Instant>,
     closed: Closed,
     unlinked: Unlinked,
+    in_part: Unlinked,
 }
 
 impl Memory {
@@ -76,6 +78,7 @@ impl Memory {
             dialled_since: None,
             closed: Closed::default(),
             unlinked: Unlinked::new(started),
+            in_part: Unlinked::new(started),
         }
     }
 }
@@ -124,16 +127,12 @@ pub(crate) fn plan(observed: &Observed, memory: &Memory) -> (Plan, Memory) {
     let living = living(observed);
     let is_alive = |node: &String| observed.hubs.get(node).is_some_and(|hub| hub.liveness == Liveness::Alive);
     let living_since = living.iter().any(is_alive).then(|| memory.living_since.unwrap_or(observed.now));
-    let ports = internal_ports(observed);
-    let closed = memory.closed.next(closed_ways_in(observed, &living, &ports), observed.now);
     let mut behind: BTreeMap<&str, BTreeMap<&str, &Member>> = BTreeMap::new();
     for member in &observed.members {
         if let Domain::Gateway(gateway) = &member.domain {
             behind.entry(gateway).or_default().insert(&member.name, member);
         }
     }
-    let secure =
-        ports::secure(observed.gateways.iter().map(Arc::as_ref).filter(|gateway| is_exposed(gateway)));
     let cases: Vec<Case<'_>> = observed
         .gateways
         .iter()
@@ -151,39 +150,42 @@ pub(crate) fn plan(observed: &Observed, memory: &Memory) -> (Plan, Memory) {
                 is_untrusted: observed.untrusted_selectors.contains(&name),
                 external: observed.listeners.external,
                 service: observed.services.get(&services::public_name(&name)).map(Arc::as_ref),
-                closed: &closed,
-                secure: &secure,
                 now: observed.now,
             }
         })
         .collect();
     let mut dialers = Dialers::alone(&observed.members);
-    let mut elections = Elections { now: observed.now, before: memory, kept: BTreeMap::new(), look_at: None };
+    let mut elections = Elections::new(&memory.records, memory.started, observed.now);
     // Those behind NAT first: who of them is elected dials the others.
     let mut elected: Vec<[Vec<String>; 2]> = cases.iter().map(|_| Default::default()).collect();
     for (case, elected) in cases.iter().zip(&mut elected).filter(|(case, _)| !case.is_exposed()) {
         *elected = elections.hold(case, None);
-        dial(case, &elected[0], &mut dialers);
+        elections::dial(case, &elected[0], &mut dialers);
     }
     let dialled_since = (!dialers.ready.is_empty()).then(|| memory.dialled_since.unwrap_or(observed.now));
     for (case, elected) in cases.iter().zip(&mut elected).filter(|(case, _)| case.is_exposed()) {
         *elected = elections.hold(case, dialled_since);
     }
     let Elections { kept: records, look_at, .. } = elections;
+    let active = cases.iter().zip(&elected).filter(|(_, [proxies, _])| !proxies.is_empty());
+    let ports = internal_ports(observed, &active.map(|(case, _)| case.gateway.name_any()).collect());
+    let closed = memory.closed.next(closed_ways_in(observed, &living, &ports.ports), observed.now);
     let without = cases.iter().zip(&elected).flat_map(|(case, [proxies, _])| case.without_a_link(proxies));
     let unlinked = memory.unlinked.next(without, observed.now, observed.time);
-    let verdict = |(case, [proxies, tunnels]): (&Case<'_>, &[Vec<String>; 2])| {
-        case.verdict(proxies, tunnels, &dialers, &unlinked)
-    };
+    let in_part =
+        cases.iter().zip(&elected).flat_map(|(case, [proxies, _])| case.gaps_in_part(proxies, &dialers));
+    let in_part = memory.in_part.next(in_part, observed.now, observed.time);
+    let overall =
+        Overall { dialers: &dialers, unlinked: &unlinked, in_part: &in_part, closed: &closed, ports: &ports };
+    let looks = [closed.look_at(observed.now), unlinked.look_at(observed.now), in_part.look_at(observed.now)];
+    let verdict =
+        |(case, [proxies, tunnels]): (&Case<'_>, &[Vec<String>; 2])| case.verdict(proxies, tunnels, &overall);
     let mut plan = Plan {
         verdicts: cases.iter().zip(&elected).map(verdict).collect(),
-        look_at: [look_at, closed.look_at(observed.now), unlinked.look_at(observed.now)]
-            .into_iter()
-            .flatten()
-            .min(),
+        look_at: looks.into_iter().chain([look_at]).flatten().min(),
         ..Plan::default()
     };
-    let cluster_ips = services_and_slices(observed, &living, &ports, &closed, &mut plan);
+    let cluster_ips = services_and_slices(observed, &living, &ports.ports, &closed, &mut plan);
     let tunnelled = tunnelled(observed);
     plan.node_names = node_names(observed, &tunnelled, &cluster_ips);
     plan.misnamed =
@@ -195,56 +197,22 @@ pub(crate) fn plan(observed: &Observed, memory: &Memory) -> (Plan, Memory) {
         observed.for_edge_pools,
     );
     let started = memory.started;
-    (plan, Memory { started, records, living_since, dialled_since, closed, unlinked })
+    (plan, Memory { started, records, living_since, dialled_since, closed, unlinked, in_part })
 }
 
-/// The elections of one plan.
-struct Elections<'a> {
-    now: Instant,
-    before: &'a Memory,
-    kept: BTreeMap<(String, EndpointType), Record>,
-    look_at: Option<Instant>,
-}
-
-impl Elections<'_> {
-    /// Who is elected of proxies, and of tunnels.
-    fn hold(&mut self, case: &Case<'_>, dialled: Option<Instant>) -> [Vec<String>; 2] {
-        [EndpointType::Proxy, EndpointType::Tunnel].map(|type_| {
-            let key = (case.gateway.name_any(), type_);
-            let before = self.before.records.get(&key).cloned();
-            let before = before.unwrap_or_else(|| recorded(case.gateway, type_, self.now));
-            let candidates = case.candidates(type_);
-            let judgement = case.judgement(type_, self.before.started, dialled);
-            let Outcome { elected, record, look_at } =
-                elect(&candidates, case.places(type_), judgement, &before, self.now);
-            self.kept.insert(key, record);
-            self.look_at = self.look_at.into_iter().chain(look_at).min();
-            elected
-        })
-    }
-}
-
-/// Those that dial for a Gateway behind NAT; if nobody is elected, those that would if they were ready.
-fn dial<'a>(case: &Case<'a>, elected: &[String], dialers: &mut Dialers<'a>) {
-    let listed = case.endpoints(EndpointType::Proxy);
-    let listed = listed.iter().filter(|_| case.places(EndpointType::Proxy) > 0);
-    let would = listed.filter(|endpoint| elected.is_empty() || elected.contains(&endpoint.node_name));
-    for member in would.filter_map(|endpoint| case.members.get(endpoint.node_name.as_str())) {
-        dialers.add(member);
-    }
-}
-
-/// The ports of the internal Service.
-fn internal_ports(observed: &Observed) -> Vec<ProxyPort> {
+/// The ports of the internal Service, and by whose word each is what it is; `active` are the Gateways that have an active proxy endpoint.
+fn internal_ports(observed: &Observed, active: &BTreeSet<String>) -> Merged {
     if !observed.switches.l7 {
-        return Vec::new();
+        return Merged::default();
     }
     let exposed = observed.gateways.iter().map(Arc::as_ref).filter(|gateway| is_exposed(gateway));
+    let (active, idle): (Vec<&Gateway>, Vec<&Gateway>) =
+        exposed.partition(|gateway| active.contains(&gateway.name_any()));
     let present = observed.services.get(api::names::PROXY_INTERNAL_SERVICE);
     let present = ports::present(present.map(Arc::as_ref));
     // One that cannot be read lists what it listed.
     let kept = present.keys().filter(|_| !observed.unreadable.is_empty());
-    ports::ports(exposed, kept.map(String::as_str), observed.listeners, &present)
+    ports::ports(&active, &idle, kept.map(String::as_str), observed.listeners, &present)
 }
 
 /// Where the hubs that accept links do not listen though the internal Service leads there, by node.
@@ -263,12 +231,6 @@ fn closed_ways_in(
 fn internal_ip(observed: &Observed, node: &str) -> Option<IpAddr> {
     let at = observed.members.binary_search_by(|member| member.name.as_str().cmp(node)).ok()?;
     observed.members.get(at)?.internal_ip.as_deref()?.parse().ok()
-}
-
-/// Who is elected as far as the status says: what a new leader goes on from.
-fn recorded(gateway: &Gateway, type_: EndpointType, now: Instant) -> Record {
-    let active = gateway.status.iter().flat_map(|status| &status.active_endpoints);
-    Record::of(active.filter(|e| e.type_ == type_).map(|e| e.node_name.clone()), now)
 }
 
 fn is_exposed(gateway: &Gateway) -> bool {

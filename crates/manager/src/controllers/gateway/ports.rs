@@ -87,26 +87,59 @@ pub(crate) struct ProxyPort {
     pub(crate) target: u16,
 }
 
-/// The ports that `gateways` list, each once, sorted by number, and those of these `names`. A port that is listed for both is by HTTPS. `present` are
-/// the target ports by name as they are: a port keeps its own as long as it is listed.
+/// The ports of the internal Service, and by whose word each is what it is.
+#[derive(Debug, Default)]
+pub(crate) struct Merged {
+    /// Sorted by number.
+    pub(crate) ports: Vec<ProxyPort>,
+    /// Which Gateway lists a port as what it is, of several the first; none, if that cannot be read.
+    listers: BTreeMap<u16, String>,
+}
+
+impl Merged {
+    /// Whether a port is by HTTPS, if there is one of that number.
+    pub(crate) fn is_secure(&self, port: u16) -> Option<bool> {
+        let found = self.ports.iter().find(|found| found.port == port)?;
+        Some(found.name.starts_with(NAMES[1]))
+    }
+
+    /// Who lists a port as what it is.
+    pub(crate) fn lister(&self, port: u16) -> Option<&str> {
+        self.listers.get(&port).map(String::as_str)
+    }
+}
+
+/// The ports that Gateways list, each once, sorted by number, and those of these `names`. `active` are the Gateways that have an active endpoint. What
+/// the others, `idle`, list is served by nobody of theirs: it changes nothing for whom `active` serve, so of it counts what is there and nobody
+/// else lists; and all, while there are none but these. A port that is listed for both is what it is, and at first by HTTPS: a Gateway that
+/// comes breaks no port of one that is there. `present` are the target ports by name as they are: a port keeps its own as long as it is listed.
 pub(crate) fn ports<'a>(
-    gateways: impl Iterator<Item = &'a Gateway>,
+    active: &[&Gateway],
+    idle: &[&Gateway],
     names: impl Iterator<Item = &'a str>,
     listeners: Listeners,
     present: &BTreeMap<String, u16>,
-) -> Vec<ProxyPort> {
-    let (mut http, mut https) = (BTreeSet::new(), BTreeSet::new());
-    for gateway in gateways.filter(|gateway| gateway.spec.proxy_config.replicas > 0) {
-        http.extend(list(&gateway.spec.proxy_config.proxy_http_port));
-        https.extend(list(&gateway.spec.proxy_config.proxy_https_port));
+) -> Merged {
+    let is_there = |port: u16, secure: bool| present.contains_key(&name(secure, port));
+    let mut all = listed(active);
+    for (port, secure) in names.filter_map(named) {
+        all.entry((port, secure)).or_insert(None);
     }
-    for name in names {
-        let [plain, secure] =
-            NAMES.map(|start| name.strip_prefix(start).and_then(|port| port.parse::<u16>().ok()));
-        http.extend(plain);
-        https.extend(secure);
-    }
-    let name = |secure: bool, port: u16| format!("{}{port}", NAMES[usize::from(secure)]);
+    let mut others = listed(idle);
+    others.retain(|(port, secure), _| {
+        let is_listed = [false, true].iter().any(|secure| all.contains_key(&(*port, *secure)));
+        !is_listed && (active.is_empty() || is_there(*port, *secure))
+    });
+    all.extend(others);
+    let is_secure = |port: u16| match [false, true].map(|secure| all.contains_key(&(port, secure))) {
+        [true, true] => is_there(port, true) || !is_there(port, false),
+        [_, secure] => secure,
+    };
+    let served: BTreeMap<u16, bool> = all.keys().map(|(port, _)| (*port, is_secure(*port))).collect();
+    let lister = |(port, secure): (&u16, &bool)| Some((*port, all.get(&(*port, *secure))?.clone()?));
+    let listers = served.iter().filter_map(lister).collect();
+    let (https, http): (BTreeSet<u16>, BTreeSet<u16>) =
+        served.keys().copied().partition(|port| served.get(port) == Some(&true));
     let mut taken = BTreeSet::from([listeners.external.port(), listeners.secure, listeners.insecure]);
     let mut targets = BTreeMap::new();
     for port in https.iter().filter(|port| **port != KUBELET_PORT) {
@@ -128,25 +161,41 @@ pub(crate) fn ports<'a>(
         let target = if *port == KUBELET_PORT { listeners.secure } else { targets.get(port).copied()? };
         Some(ProxyPort { name: name(true, *port), port: *port, target })
     });
-    let insecure = http.difference(&https).map(|port| ProxyPort {
+    let insecure = http.iter().map(|port| ProxyPort {
         name: name(false, *port),
         port: *port,
         target: listeners.insecure,
     });
     let mut ports: Vec<ProxyPort> = secure.chain(insecure).collect();
     ports.sort_by_key(|port| port.port);
-    ports
+    Merged { ports, listers }
 }
 
-/// Which of `gateways` lists a port as HTTPS, by port; of several the first.
-pub(crate) fn secure<'a>(gateways: impl Iterator<Item = &'a Gateway>) -> BTreeMap<u16, String> {
-    let mut secure = BTreeMap::new();
-    for gateway in gateways.filter(|gateway| gateway.spec.proxy_config.replicas > 0) {
-        for port in list(&gateway.spec.proxy_config.proxy_https_port) {
-            secure.entry(port).or_insert_with(|| gateway.name_any());
+fn name(secure: bool, port: u16) -> String {
+    format!("{}{port}", NAMES[usize::from(secure)])
+}
+
+/// The port of such a name, and whether it is by HTTPS.
+fn named(name: &str) -> Option<(u16, bool)> {
+    let of = |secure: bool| {
+        let port = name.strip_prefix(NAMES[usize::from(secure)])?.parse::<u16>().ok()?;
+        Some((port, secure))
+    };
+    of(false).or_else(|| of(true))
+}
+
+/// The ports that these list, each with whether it is by HTTPS, and who lists it, of several the first.
+fn listed(gateways: &[&Gateway]) -> BTreeMap<(u16, bool), Option<String>> {
+    let mut listed = BTreeMap::new();
+    for gateway in gateways.iter().filter(|gateway| gateway.spec.proxy_config.replicas > 0) {
+        let config = &gateway.spec.proxy_config;
+        for (text, secure) in [(&config.proxy_http_port, false), (&config.proxy_https_port, true)] {
+            for port in list(text) {
+                listed.entry((port, secure)).or_insert_with(|| Some(gateway.name_any()));
+            }
         }
     }
-    secure
+    listed
 }
 
 /// The numbers in a list such as "10250, 9100". What is no port is left out: the API server refuses such lists, but keeps old ones.
@@ -187,12 +236,47 @@ mod tests {
     }
 
     fn of(lists: &[(&str, &str)], present: &[(&str, u16)]) -> Vec<String> {
-        let gateways: Vec<Gateway> = lists.iter().map(|(http, https)| gateway(http, https)).collect();
+        merged(lists, &[], present)
+    }
+
+    fn merged(active: &[(&str, &str)], idle: &[(&str, &str)], present: &[(&str, u16)]) -> Vec<String> {
+        let gateways = |lists: &[(&str, &str)]| -> Vec<Gateway> {
+            lists.iter().map(|(http, https)| gateway(http, https)).collect()
+        };
+        let [active, idle] = [active, idle].map(gateways);
+        let [active, idle]: [Vec<&Gateway>; 2] = [active.iter().collect(), idle.iter().collect()];
         let present = present.iter().map(|(name, port)| ((*name).to_owned(), *port)).collect();
-        ports(gateways.iter(), std::iter::empty(), Listeners::of(None), &present)
+        ports(&active, &idle, std::iter::empty(), Listeners::of(None), &present)
+            .ports
             .iter()
             .map(|port| format!("{} {} {}", port.name, port.port, port.target))
             .collect()
+    }
+
+    #[test]
+    fn who_elects_nobody_changes_no_port_of_others() {
+        let http = ["http-9100 9100 10264"];
+        let https = ["https-9100 9100 20263"];
+        let there = [("http-9100", 10264)];
+        assert_eq!(merged(&[("9100", "")], &[("", "9100")], &there), http);
+        assert_eq!(merged(&[("9100", "")], &[("", "9100")], &[]), http, "whoever was there first");
+        assert_eq!(merged(&[("9100", "")], &[("", "9101")], &there), http, "nor adds any");
+        // Who had endpoints a moment ago keeps what it has, and nobody's is as good as anybody's.
+        assert_eq!(merged(&[("", "10250")], &[("9100", "")], &there)[0], http[0]);
+        assert_eq!(merged(&[], &[("", "9100"), ("9100", "")], &there), http);
+        assert_eq!(merged(&[], &[("", "9100"), ("9100", "")], &[]), https);
+        // The one that serves has its say, whatever is there.
+        assert_eq!(merged(&[("9100", "")], &[("", "9100")], &[("https-9100", 20263)]), http);
+    }
+
+    #[test]
+    fn of_two_that_differ_the_one_that_is_there_stays() {
+        let both = [("9100", ""), ("", "9100")];
+        assert_eq!(of(&both, &[("http-9100", 10264)]), ["http-9100 9100 10264"]);
+        assert_eq!(of(&both, &[("https-9100", 20263)]), ["https-9100 9100 20263"]);
+        assert_eq!(of(&both, &[]), ["https-9100 9100 20263"]);
+        // Nobody lists it so any more.
+        assert_eq!(of(&both[1..], &[("http-9100", 10264)]), ["https-9100 9100 20263"]);
     }
 
     #[test]

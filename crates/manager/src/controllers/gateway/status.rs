@@ -23,8 +23,18 @@ pub(crate) const ROUND_TRIPS: Duration = Duration::from_secs(30);
 
 /// The status that `verdict` makes at `now`. Round-trip times that changed a little stay as they were.
 pub(crate) fn compute(verdict: &Verdict, now: Timestamp) -> GatewayStatus {
-    let Verdict { gateway, nodes, active, addresses, links, elected, exposed, connected, link_port: _ } =
-        verdict;
+    let Verdict {
+        gateway,
+        nodes,
+        active,
+        addresses,
+        links,
+        elected,
+        exposed,
+        connected,
+        link_port: _,
+        lacking: _,
+    } = verdict;
     let before = gateway.status.clone().unwrap_or_default();
     let generation = gateway.metadata.generation;
     let links = steady(links, &before.links);

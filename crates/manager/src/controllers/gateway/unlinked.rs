@@ -25,10 +25,11 @@ fn names(message: &str, node: &str) -> bool {
     message.contains(&format!(" {node}{SINCE}"))
 }
 
-/// The Gateway, and the node of the endpoint.
+/// The Gateway, and the node, of an endpoint or another.
 pub(crate) type Key = (String, String);
 
-/// Since when endpoints have been without a link beside one that has one, as far as this manager has seen.
+/// Since when endpoints have been without a link beside one that has one, or nodes with links to some endpoints alone, as far as this manager has
+/// seen.
 #[derive(Clone, Debug)]
 pub(crate) struct Unlinked {
     /// When this manager began to see.
@@ -75,6 +76,17 @@ impl Unlinked {
     fn of<'a>(&'a self, gateway: &'a str) -> impl Iterator<Item = (&'a str, Gap)> {
         let its = self.gaps.iter().filter(move |((of, _), _)| of == gateway);
         its.map(|((_, node), gap)| (node.as_str(), *gap))
+    }
+
+    /// Those of a Gateway that have been so for long, or may have been before this manager began to see, if the last one told of any.
+    pub(super) fn for_long<'a>(
+        &'a self,
+        gateway: &'a str,
+        was_told: bool,
+        now: Instant,
+    ) -> impl Iterator<Item = &'a str> {
+        let long = move |since: Instant| since + IDLE <= now || (was_told && self.may_be_older(since));
+        self.of(gateway).filter(move |(_, gap)| long(gap.since)).map(|(node, _)| node)
     }
 
     /// When the next is to be told of: who was just elected, or begins anew, is given the time to dial, or to be dialled.

@@ -10,13 +10,14 @@ use api::{Endpoint, EndpointType, ExposeType, Gateway, GatewayAddress, GatewayLi
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use kube::ResourceExt as _;
 
+use super::accepting::Lacking;
 use super::dialers::Dialers;
 use super::domains::Member;
 use super::elect::{Candidate, Evidence, IDLE, Judgement};
 use super::findings::Finding;
 use super::hub_reports::Hub;
 use super::liveness::Liveness;
-use super::ports::{self, External};
+use super::ports::{self, External, Merged};
 use super::services;
 use super::unlinked::Unlinked;
 use super::ways_in::Closed;
@@ -57,6 +58,7 @@ pub(crate) struct Verdict {
     pub(crate) connected: Finding,
     /// Where a load balancer leads, on the endpoints' nodes.
     pub(crate) link_port: u16,
+    pub(crate) lacking: Lacking,
 }
 
 /// A Gateway and what concerns it.
@@ -81,11 +83,21 @@ pub(crate) struct Case<'a> {
     pub(crate) external: External,
     /// The Service that exposes it, if there is one.
     pub(crate) service: Option<&'a Service>,
+    pub(crate) now: Instant,
+}
+
+/// What the elections of all Gateways came to, for each of them.
+pub(crate) struct Overall<'a> {
+    /// Who dials.
+    pub(crate) dialers: &'a Dialers<'a>,
+    /// Who has no link.
+    pub(crate) unlinked: &'a Unlinked,
+    /// Which nodes are linked to some of a Gateway's endpoints alone.
+    pub(crate) in_part: &'a Unlinked,
     /// The ways in that do not listen.
     pub(crate) closed: &'a Closed,
-    /// Who lists a port as HTTPS.
-    pub(crate) secure: &'a BTreeMap<u16, String>,
-    pub(crate) now: Instant,
+    /// The ports of the internal Service.
+    pub(crate) ports: &'a Merged,
 }
 
 impl Case<'_> {
@@ -233,14 +245,8 @@ impl Case<'_> {
         (port, reported.into_iter().filter(|(_, at)| *at != port).collect())
     }
 
-    /// What is true of the Gateway, given who is elected by type, who dials, and who has no link.
-    pub(crate) fn verdict(
-        &self,
-        proxies: &[String],
-        tunnels: &[String],
-        dialers: &Dialers<'_>,
-        unlinked: &Unlinked,
-    ) -> Verdict {
+    /// What is true of the Gateway, given who is elected by type, and what came of all elections.
+    pub(crate) fn verdict(&self, proxies: &[String], tunnels: &[String], overall: &Overall<'_>) -> Verdict {
         let mut active = Vec::new();
         for (type_, elected, key) in [
             (EndpointType::Proxy, proxies, ENABLE_L7_PROXY),
@@ -255,15 +261,16 @@ impl Case<'_> {
             }
         }
         active.sort_by(|a, b| (&a.node_name, a.type_).cmp(&(&b.node_name, b.type_)));
-        let (addresses, exposed) = self.exposure(&active);
+        let (addresses, exposed) = self.exposure(&active, overall);
         let links = if self.is_exposed() { Vec::new() } else { self.links(proxies) };
         Verdict {
             gateway: Arc::clone(self.gateway),
             nodes: self.nodes(tunnels),
             elected: self.elected(proxies, tunnels),
-            connected: self.connected(proxies, &links, &addresses, dialers, unlinked),
+            connected: self.connected(proxies, &links, &addresses, overall),
             exposed,
             link_port: self.links_at(&active).0,
+            lacking: self.lacking(proxies, overall.dialers),
             active,
             addresses,
             links,

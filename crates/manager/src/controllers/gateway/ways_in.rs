@@ -9,7 +9,7 @@ use api::names::PROXY_INTERNAL_SERVICE;
 
 use super::findings::Finding;
 use super::hub_reports::Hub;
-use super::ports::{self, ProxyPort};
+use super::ports::{self, Merged, ProxyPort};
 use super::verdict::Case;
 use super::wording::list;
 
@@ -70,13 +70,11 @@ impl Closed {
 
 impl Case<'_> {
     /// What is so if active endpoints do not listen where the internal Service leads.
-    pub(super) fn closed_ways_in(&self, proxies: &[&Endpoint]) -> Option<Finding> {
+    pub(super) fn closed_ways_in(&self, proxies: &[&Endpoint], ways: &Closed) -> Option<Finding> {
         let closed = |endpoint: &&&Endpoint| {
             let node = endpoint.node_name.as_str();
-            let ports = self
-                .closed
-                .for_long(node, self.now)
-                .map(|port| format!("{} for port {}", port.target, port.port));
+            let ports =
+                ways.for_long(node, self.now).map(|port| format!("{} for port {}", port.target, port.port));
             let ports: Vec<String> = ports.collect();
             (!ports.is_empty()).then(|| format!("{node} does not listen at {}", ports.join(", ")))
         };
@@ -91,20 +89,39 @@ impl Case<'_> {
         })
     }
 
-    /// What is so if ports that this Gateway lists as HTTP are HTTPS by what it or another one lists.
-    pub(super) fn differing_ports(&self) -> Option<Finding> {
-        let differ = |port| Some(format!("{port}, which Gateway {} lists as HTTPS", self.secure.get(&port)?));
-        let http = ports::list(&self.gateway.spec.proxy_config.proxy_http_port);
-        let differ: Vec<String> = http.filter_map(differ).collect();
-        (!differ.is_empty()).then(|| {
-            let message = format!(
-                "proxyHTTPPort lists {}: Service {PROXY_INTERNAL_SERVICE} has each port once, and so that of nodes is reached by TLS alone: \
-                 take it from one of the lists",
-                list(&differ)
-            );
-            Finding::no("PortsDiffer", message)
-        })
+    /// What is so if ports that this Gateway lists as HTTP are served as HTTPS by what it or another one lists, or the other way round.
+    pub(super) fn differing_ports(&self, merged: &Merged) -> Option<Finding> {
+        let config = &self.gateway.spec.proxy_config;
+        let [http, https] = [&config.proxy_http_port, &config.proxy_https_port];
+        let differ = [
+            differing(merged, http, true, ["proxyHTTPPort", "HTTPS", "TLS"]),
+            differing(merged, https, false, ["proxyHTTPSPort", "HTTP", "plain HTTP"]),
+        ];
+        let differ: Vec<String> = differ.into_iter().flatten().collect();
+        (!differ.is_empty()).then(|| Finding::no("PortsDiffer", differ.join("; ")))
     }
+}
+
+/// What there is to say if ports that `field` lists are served by the protocol `other`, which is HTTPS if `secure`, and so reached by `means` of that.
+fn differing(
+    merged: &Merged,
+    listed: &str,
+    secure: bool,
+    [field, other, means]: [&str; 3],
+) -> Option<String> {
+    let differ = |port: &u16| merged.is_secure(*port) == Some(secure);
+    let shown = |port: u16| match merged.lister(port) {
+        Some(gateway) => format!("{port}, which Gateway {gateway} lists as {other}"),
+        None => format!("{port}, which a Gateway that cannot be read lists as {other}"),
+    };
+    let differ: Vec<String> = ports::list(listed).filter(differ).map(shown).collect();
+    (!differ.is_empty()).then(|| {
+        format!(
+            "{field} lists {}: Service {PROXY_INTERNAL_SERVICE} has each port once, and so that of nodes is reached by {means} alone: take it \
+             from one of the lists",
+            list(&differ)
+        )
+    })
 }
 
 #[cfg(test)]

@@ -5,6 +5,11 @@ use std::collections::BTreeSet;
 /// How many endpoints a message names before it only counts.
 const NAMED: usize = 10;
 
+/// Whether so many are named.
+pub(super) fn is_few(count: usize) -> bool {
+    count <= NAMED
+}
+
 /// The names of some.
 pub(super) fn join<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let names: Vec<&str> = names.into_iter().collect();
@@ -17,7 +22,7 @@ pub(super) fn join<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
 pub(super) fn about(nodes: &BTreeSet<&str>) -> String {
     match nodes.len() {
         0 => "no node".to_owned(),
-        few if few <= NAMED => join(nodes.iter().copied()),
+        few if is_few(few) => join(nodes.iter().copied()),
         some if some <= 100 => format!("more than {} nodes", (some - 1) / 10 * 10),
         many => format!("more than {} nodes", (many - 1) / 100 * 100),
     }

@@ -4,6 +4,7 @@ use kube::runtime::events::EventType;
 use serde_json::json;
 
 use super::*;
+use crate::controllers::gateway::accepting::Lacking;
 
 const NOW: Timestamp = Timestamp::constant(1_800_000_000, 5);
 
@@ -26,6 +27,7 @@ fn verdict(status: Option<GatewayStatus>) -> Verdict {
         exposed: None,
         connected: Finding::yes("Connected", "a via c1, c2".into()),
         link_port: 10262,
+        lacking: Lacking::default(),
     }
 }
 

@@ -231,3 +231,61 @@ fn a_gateway_is_led_to_only_where_it_listens() {
     let plan = world.plan();
     assert_eq!((led(&plan), plan.stale_slices.len()), (vec!["c1 c2: 10264 10263".to_owned()], 1));
 }
+
+/// A node alone is rejected at one of two gateways.
+#[test]
+fn a_node_that_is_linked_to_some_of_the_gateways_alone_is_told_of() {
+    let mut world = world();
+    world.cloud(&["a", "solo"], &["a", "solo"]);
+    let both = "links of a, solo are accepted by c1, c2";
+    assert_eq!(connected(&mut world).2, both);
+    world.cloud(&["a", "solo"], &["a"]);
+    let plan = world.plan();
+    let Verdict { connected: said, lacking, .. } = &plan.verdicts[0];
+    assert_eq!((said.message.as_str(), lacking.missed, lacking.in_part), (both, 0, 1), "it may dial anew");
+    assert_eq!(plan.look_at, Some(world.observed.now + SECOND * 30));
+    world.observed.now += SECOND * 29;
+    assert_eq!(connected(&mut world).2, both);
+    world.observed.now += SECOND;
+    let alone = format!("{both}; solo by c1 alone");
+    assert_eq!(connected(&mut world), (true, "Accepting", alone.clone()));
+    // Who has no link at all stands behind it.
+    let new = NodeView { name: "new".to_owned(), ..world.nodes[4].clone() };
+    world.nodes.insert(4, new);
+    assert_eq!(connected(&mut world).2, format!("{alone}; missed are new"));
+    world.nodes.remove(4);
+    // A new leader takes nothing back, and does not tell of others at once.
+    let condition = |message: &str| {
+        let condition = json!({
+            "type": "Connected", "status": "True", "reason": "Accepting", "message": message, "lastTransitionTime": "2027-01-01T00:00:00Z",
+        });
+        serde_json::from_value(json!({ "conditions": [condition] })).unwrap()
+    };
+    for (told, expected) in [(both, both), (alone.as_str(), alone.as_str())] {
+        Arc::make_mut(&mut world.observed.gateways[0]).status = Some(condition(told));
+        world.memory = Memory::new(world.observed.now);
+        assert_eq!(connected(&mut world).2, expected);
+    }
+    // It has both again.
+    world.cloud(&["a", "solo"], &["a", "solo"]);
+    assert_eq!(connected(&mut world).2, both);
+}
+
+#[test]
+fn what_is_said_of_many_nodes_that_are_linked_in_part_is_short() {
+    let mut world = world();
+    let template = world.nodes.remove(4);
+    let names: Vec<String> = (0..500).map(|number| format!("solo{number:03}")).collect();
+    world.nodes.extend(names.iter().map(|name| NodeView { name: name.clone(), ..template.clone() }));
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut said = |c1: &[&str], c2: &[&str]| {
+        world.cloud(c1, c2);
+        connected(&mut world);
+        world.observed.now += SECOND * 30;
+        let (_, _, message) = connected(&mut world);
+        assert!(message.len() < 300, "{message}");
+        message.split_once("accepted by c1, c2; ").unwrap().1.split_once("; missed").unwrap().0.to_owned()
+    };
+    assert_eq!(said(&names[..2], &names[1..3]), "solo000 by c1 alone; solo002 by c2 alone");
+    assert_eq!(said(&names[..300], &names[..250]), "more than 40 nodes by some of them alone");
+}

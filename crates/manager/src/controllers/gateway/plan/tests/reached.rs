@@ -210,6 +210,21 @@ fn names_are_written_on_change_only_and_never_without_gateways() {
     assert_eq!(world.plan().node_names, None);
 }
 
+/// An exposed Gateway `other` before `shop`, with a proxy endpoint of that name.
+fn expose_other(world: &mut World, node: &str, proxy_config: &Value) {
+    let other = json!({
+        "exposeType": "PublicIP", "proxyConfig": proxy_config,
+        "endpoints": [{ "nodeName": node, "type": "proxy", "publicIP": "192.0.2.9" }],
+    });
+    world.observed.gateways.insert(1, gateway("other", &other));
+}
+
+/// The names of the internal Service's ports, as the plan has them written.
+fn port_names(plan: &Plan) -> Vec<String> {
+    let service = plan.services.iter().find(|service| service.name_any() == PROXY_INTERNAL_SERVICE).unwrap();
+    service.spec.iter().flat_map(|spec| spec.ports.iter().flatten()).filter_map(|p| p.name.clone()).collect()
+}
+
 #[test]
 fn a_port_that_is_http_for_one_and_https_for_another_is_told_of() {
     let mut world = world();
@@ -217,9 +232,9 @@ fn a_port_that_is_http_for_one_and_https_for_another_is_told_of() {
     world.hub("c2", Liveness::Alive, &[]);
     world.spec(0, |spec| spec.proxy_config.proxy_http_port = "9100,9445".to_owned());
     assert_eq!(world.reasons(0)[1], "AddressKnown");
-    let other =
-        json!({ "exposeType": "PublicIP", "proxyConfig": { "Replicas": 1, "proxyHTTPSPort": "9100" } });
-    world.observed.gateways.insert(1, gateway("other", &other));
+    world.nodes[3].labels = serde_json::from_value(json!({ api::labels::GATEWAY: "other" })).unwrap();
+    world.spec(0, |spec| drop(spec.endpoints.pop()));
+    expose_other(&mut world, "c2", &json!({ "Replicas": 1, "proxyHTTPSPort": "9100" }));
     let plan = world.plan();
     let exposed = plan.verdicts[0].exposed.as_ref().unwrap();
     assert_eq!((exposed.holds, exposed.reason), (false, "PortsDiffer"));
@@ -231,6 +246,59 @@ fn a_port_that_is_http_for_one_and_https_for_another_is_told_of() {
     world.spec(0, |spec| spec.proxy_config.proxy_http_port = "9100".to_owned());
     world.spec(1, |spec| spec.proxy_config.replicas = 0);
     assert_eq!(world.reasons(0)[1], "AddressKnown");
+}
+
+/// The one that comes later is told, and the other goes on.
+#[test]
+fn a_port_stays_what_it_is_when_another_gateway_comes() {
+    let mut world = world();
+    world.hub("c1", Liveness::Alive, &["a"]);
+    world.hub("c2", Liveness::Alive, &["a"]);
+    world.spec(0, |spec| spec.proxy_config.proxy_http_port = "9100".to_owned());
+    let first = world.plan();
+    assert_eq!(port_names(&first), ["http-9100", "https-10250"]);
+    for service in first.services {
+        world.observed.services.insert(service.name_any(), Arc::new(service));
+    }
+    world.nodes[3].labels = serde_json::from_value(json!({ api::labels::GATEWAY: "other" })).unwrap();
+    world.spec(0, |spec| drop(spec.endpoints.pop()));
+    expose_other(&mut world, "c2", &json!({ "Replicas": 1, "proxyHTTPSPort": "9100" }));
+    let plan = world.plan();
+    assert_eq!((active(&plan, 1), plan.services.len()), (vec!["c2"], 0), "the Service is right as it is");
+    let exposed = |index: usize| plan.verdicts[index].exposed.clone().unwrap();
+    assert_eq!((exposed(0).reason, exposed(1).reason), ("AddressKnown", "PortsDiffer"));
+    let said = "proxyHTTPSPort lists 9100, which Gateway cloud lists as HTTP: ";
+    assert!(exposed(1).message.starts_with(said), "{}", exposed(1).message);
+}
+
+/// Its endpoint is no node, or its hub does not run: nobody serves what it lists.
+#[test]
+fn a_gateway_that_elects_nobody_breaks_no_port_of_another() {
+    for node in ["cloud-9", "c3"] {
+        let mut world = world();
+        let third = NodeView { name: "c3".to_owned(), ..world.nodes[3].clone() };
+        world.nodes.insert(4, third);
+        world.nodes[4].labels = serde_json::from_value(json!({ api::labels::GATEWAY: "other" })).unwrap();
+        world.hub("c1", Liveness::Alive, &["a"]);
+        world.hub("c2", Liveness::Alive, &["a"]);
+        world.spec(0, |spec| spec.proxy_config.proxy_http_port = "9100".to_owned());
+        expose_other(&mut world, node, &json!({ "Replicas": 1, "proxyHTTPSPort": "10250,9100" }));
+        let plan = world.plan();
+        assert_eq!(active(&plan, 1), [""; 0], "{node}");
+        assert_eq!(port_names(&plan), ["http-9100", "https-10250"], "{node}");
+        assert_eq!(plan.verdicts[0].exposed.as_ref().unwrap().reason, "AddressKnown", "{node}");
+        // The one that worked dies, too: its ports stay, and with them the Service and its address.
+        for service in plan.services {
+            world.observed.services.insert(service.name_any(), Arc::new(service));
+        }
+        world.observed.hubs.clear();
+        let plan = world.plan();
+        assert_eq!(
+            (active(&plan, 0), plan.services.len(), plan.stale_services.len()),
+            (vec![], 0, 0),
+            "{node}"
+        );
+    }
 }
 
 #[test]
