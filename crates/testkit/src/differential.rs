@@ -266,17 +266,11 @@ fn accept(form: &str, verb: Verb) -> &'static str {
             "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1beta1"
         }
         // What there is of the other alone.
-        ("metadata of the other", Verb::List) => {
-            "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-        }
-        ("metadata of the other", Verb::Watch | Verb::Get) => {
-            "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-        }
-        ("protobuf metadata of the other", Verb::List) => {
-            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-        }
+        ("metadata of the other", Verb::List) => accept("metadata", Verb::Get),
+        ("metadata of the other", Verb::Watch | Verb::Get) => accept("metadata", Verb::List),
+        ("protobuf metadata of the other", Verb::List) => accept("protobuf metadata", Verb::Get),
         ("protobuf metadata of the other", Verb::Watch | Verb::Get) => {
-            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+            accept("protobuf metadata", Verb::List)
         }
         ("table", _) => "application/json;as=Table;g=meta.k8s.io;v=v1",
         _ => "application/json",

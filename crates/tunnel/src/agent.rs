@@ -334,9 +334,10 @@ async fn keep(agent: Agent, key: LinkKey, ending: Ending, events: mpsc::Unbounde
                 } else {
                     dialled.failed(gateway, address, error)
                 };
-                match told {
-                    Some(attempts) => warn!(gateway, address, error, attempts, ?wait, "no link"),
-                    None => debug!(gateway, address, error, ?wait, "no link"),
+                if let Some(attempts) = told {
+                    warn!(gateway, address, error, attempts, ?wait, "no link");
+                } else {
+                    debug!(gateway, address, error, ?wait, "no link");
                 }
             }
         }

@@ -258,7 +258,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_silent_address_delays_by_a_quarter_second_only() {
-        let began = tokio::time::Instant::now();
+        let began = Instant::now();
         let attempt = |(wait, result): (u64, Result<u8, io::ErrorKind>)| async move {
             tokio::time::sleep(Duration::from_millis(wait)).await;
             result.map_err(io::Error::from)
@@ -278,11 +278,11 @@ mod tests {
     /// The kernel would ask after 1, 3, 7 and 15 s, and so be up to eight late.
     #[tokio::test(start_paused = true)]
     async fn a_line_that_is_there_again_is_noticed_by_the_next_question() {
-        let began = tokio::time::Instant::now();
+        let began = Instant::now();
         let up = began + Duration::from_millis(8_300);
         // What was sent before is lost.
         let attempt = || async {
-            if tokio::time::Instant::now() < up {
+            if Instant::now() < up {
                 std::future::pending::<()>().await;
             }
             tokio::time::sleep(Duration::from_millis(40)).await;

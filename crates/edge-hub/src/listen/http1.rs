@@ -242,8 +242,8 @@ mod tests {
             let head = format!("POST / HTTP/1.1\r\nHost: hub\r\nContent-Length: {length}\r\n\r\n");
             to.write_all(head.as_bytes()).await?;
             // As slowly as it comes over a network; and only then it reads.
-            for _ in 0..length / (64 << 10) {
-                to.write_all(&[b'x'; 64 << 10]).await?;
+            for _ in 0..length / (8 << 10) {
+                to.write_all(&[b'x'; 8 << 10]).await?;
             }
             let mut answer = String::new();
             from.read_to_string(&mut answer).await?;

@@ -319,8 +319,7 @@ async fn write_statuses(
         .map(|verdict| (verdict.gateway.as_ref(), status::compute(verdict, now)))
         .collect();
     let observed = statuses.iter().zip(&plan.verdicts);
-    let observed =
-        observed.map(|((gateway, status), verdict)| (gateway.name_any(), status, verdict.lacking));
+    let observed = observed.map(|((gateway, status), verdict)| (gateway.name_any(), status, verdict.lacking));
     context.gateway_metrics.observe(observed);
     written.retain(|name, _| statuses.iter().any(|(gateway, _)| gateway.name_any() == *name));
     let mut due = Vec::new();

@@ -111,5 +111,5 @@ fn write(
             socket.write_all(bytes)?;
         }
     }
-    Ok(instrument::cpu_of_thread()? - before)
+    Ok(instrument::cpu_of_thread()?.saturating_sub(before))
 }

@@ -158,7 +158,7 @@ async fn bare(
     ours: f64,
 ) -> Result<Vec<Figure>> {
     let told = Bare::open(running).await?.tell(changes, (rate, 1), "", ours);
-    let (changed, told) = tokio::join!(load::change(client, objects, 0..changes, WRITERS), told);
-    changed?;
+    let (beside, told) = tokio::join!(load::change(client, objects, 0..changes, WRITERS), told);
+    beside?;
     told
 }
