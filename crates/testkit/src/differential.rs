@@ -138,7 +138,7 @@ impl Case {
     }
 
     /// The path with its query, and the `Accept` header, for a server with these landmarks.
-    pub fn request(&self, subject: &Subject, landmarks: &Landmarks) -> (String, &'static str) {
+    pub fn request(&self, subject: &Subject, landmarks: &Landmarks) -> (String, String) {
         self.request_of_page(subject, landmarks, None)
     }
 
@@ -148,7 +148,7 @@ impl Case {
         subject: &Subject,
         landmarks: &Landmarks,
         token: Option<&str>,
-    ) -> (String, &'static str) {
+    ) -> (String, String) {
         let in_one = self.value("$scope") == "namespaced";
         let mut query = Vec::new();
         if self.verb == Verb::Watch {
@@ -224,56 +224,26 @@ fn combination(dimensions: &[Dimension], number: usize) -> Vec<(&'static str, &'
     dimensions.iter().map(value).collect()
 }
 
+const JSON: &str = "application/json";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
 /// How a form is asked for.
-fn accept(form: &str, verb: Verb) -> &'static str {
-    match (form, verb) {
-        ("protobuf", Verb::List | Verb::Get) => "application/vnd.kubernetes.protobuf",
-        ("protobuf", Verb::Watch) => "application/vnd.kubernetes.protobuf;stream=watch",
-        ("protobuf metadata", Verb::List) => {
-            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-        }
-        ("protobuf metadata", Verb::Watch | Verb::Get) => {
-            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-        }
+fn accept(form: &str, verb: Verb) -> String {
+    let kind = if verb == Verb::List { "PartialObjectMetadataList" } else { "PartialObjectMetadata" };
+    let metadata = |media: &str, version: &str| format!("{media};as={kind};g=meta.k8s.io;v={version}");
+    match form {
+        "protobuf" if verb == Verb::Watch => format!("{PROTOBUF};stream=watch"),
+        "protobuf" => PROTOBUF.to_owned(),
         // In this order clients of client-go ask, the latter those of metadata.
-        ("protobuf, json", _) => "application/vnd.kubernetes.protobuf,application/json",
-        ("any metadata", Verb::List) => {
-            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-        }
-        ("any metadata", Verb::Watch | Verb::Get) => {
-            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
-        }
-        ("protobuf metadata, json", Verb::List) => {
-            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-        }
-        ("protobuf metadata, json", Verb::Watch | Verb::Get) => {
-            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
-        }
-        ("metadata", Verb::List) => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
-        ("metadata", Verb::Watch | Verb::Get) => {
-            "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-        }
-        ("metadata v1beta1", Verb::List) => {
-            "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1beta1"
-        }
-        ("metadata v1beta1", Verb::Watch | Verb::Get) => {
-            "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1beta1"
-        }
-        ("protobuf metadata v1beta1", Verb::List) => {
-            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1beta1"
-        }
-        ("protobuf metadata v1beta1", Verb::Watch | Verb::Get) => {
-            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1beta1"
-        }
-        // What there is of the other alone.
-        ("metadata of the other", Verb::List) => accept("metadata", Verb::Get),
-        ("metadata of the other", Verb::Watch | Verb::Get) => accept("metadata", Verb::List),
-        ("protobuf metadata of the other", Verb::List) => accept("protobuf metadata", Verb::Get),
-        ("protobuf metadata of the other", Verb::Watch | Verb::Get) => {
-            accept("protobuf metadata", Verb::List)
-        }
-        ("table", _) => "application/json;as=Table;g=meta.k8s.io;v=v1",
-        _ => "application/json",
+        "protobuf, json" => format!("{PROTOBUF},{JSON}"),
+        "any metadata" => format!("{},{},{JSON}", metadata(PROTOBUF, "v1"), metadata(JSON, "v1")),
+        "metadata" => metadata(JSON, "v1"),
+        "metadata v1beta1" => metadata(JSON, "v1beta1"),
+        "protobuf metadata" => metadata(PROTOBUF, "v1"),
+        "protobuf metadata, json" => format!("{},{JSON}", metadata(PROTOBUF, "v1")),
+        "protobuf metadata v1beta1" => metadata(PROTOBUF, "v1beta1"),
+        "table" => format!("{JSON};as=Table;g=meta.k8s.io;v=v1"),
+        _ => JSON.to_owned(),
     }
 }
 

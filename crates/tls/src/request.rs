@@ -320,16 +320,7 @@ mod tests {
     }
 
     /// `O=system:nodes` and, in one part, `O=isthmus:edge-hubs+CN=system:node:a`, as OpenSSL makes it.
-    const SEVERAL_IN_ONE_PART: &str = "\
------BEGIN CERTIFICATE REQUEST-----
-MIIBAzCBqwIBADBJMRUwEwYDVQQKDAxzeXN0ZW06bm9kZXMxMDAUBgNVBAMMDXN5
-c3RlbTpub2RlOmEwGAYDVQQKDBFpc3RobXVzOmVkZ2UtaHViczBZMBMGByqGSM49
-AgEGCCqGSM49AwEHA0IABGtTpgH4caCw1l/NLXESFxOdEWOg7W35ML2Eh5g/V5R3
-8bUE3BnyV2tjheD8otcvWfgI1nJ9d77hmcjW6h62G8ugADAKBggqhkjOPQQDAgNH
-ADBEAiBsWxKFz11rHXhkHcOS5wX6uPuotbB9EgtQdt+LlslRVgIgaiezzidYu7mx
-Wnfpgj8+exhXysEFFZ4KQKfqzZrtE1I=
------END CERTIFICATE REQUEST-----
-";
+    const SEVERAL_IN_ONE_PART: &str = include_str!("../tests/requests/several-in-one-part.pem");
 
     #[test]
     fn an_organization_is_found_also_in_what_is_not_read() {

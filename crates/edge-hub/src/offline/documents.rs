@@ -7,6 +7,7 @@ mod asked;
 pub mod forms;
 mod groups;
 mod index;
+mod paths;
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -22,8 +23,14 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tls::digest::Sha256Digest;
 use tracing::{debug, warn};
 
-pub use self::groups::naming;
-use self::index::{Entry, Index};
+pub use self::{
+    groups::naming,
+    paths::{is_document, is_of_health},
+};
+use self::{
+    index::{Entry, Index},
+    paths::subject,
+};
 use super::{
     coding::{Coding, LARGEST},
     collected::Collected,
@@ -46,35 +53,6 @@ const INDEX: &str = "documents";
 /// Headers that a client needs to read or to revalidate the document.
 const KEPT_HEADERS: [header::HeaderName; 4] =
     [header::CONTENT_TYPE, header::ETAG, header::VARY, header::CACHE_CONTROL];
-
-/// Whether the path names such a document.
-pub fn is_document(path: &str) -> bool {
-    let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
-    match first {
-        "version" | "healthz" | "livez" | "readyz" | "openapi" | "openid" | ".well-known" => true,
-        // /api, /api/v1; /apis, /apis/group, /apis/group/version: anything longer is about objects.
-        "api" => path.trim_matches('/').split('/').count() <= 2,
-        "apis" => path.trim_matches('/').split('/').count() <= 3,
-        _ => false,
-    }
-}
-
-/// Whether the document says how the API server is.
-pub fn is_of_health(path: &str) -> bool {
-    let first = path.trim_start_matches('/').split(['/', '?']).next().unwrap_or_default();
-    matches!(first, "healthz" | "livez" | "readyz")
-}
-
-/// What such a document is, as a warning says it.
-fn subject(path: &str) -> &'static str {
-    match path.trim_start_matches('/').split(['/', '?']).next().unwrap_or_default() {
-        "api" | "apis" => "discovery",
-        "openapi" => "OpenAPI",
-        "version" => "version",
-        "openid" | ".well-known" => "OpenID",
-        _ => "health",
-    }
-}
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Head {
@@ -473,25 +451,5 @@ mod tests {
         let expected =
             "299 edge-hub \"not asked of the API server: answered from what was stored before this start\"";
         assert_eq!(said, expected);
-    }
-
-    #[test]
-    fn documents_are_about_the_api_and_not_about_objects() {
-        for path in [
-            "/version",
-            "/api",
-            "/api/v1",
-            "/apis",
-            "/apis/apps",
-            "/apis/apps/v1",
-            "/openapi/v3/apis/apps/v1",
-            "/readyz",
-            "/openid/v1/jwks",
-        ] {
-            assert!(is_document(path), "{path}");
-        }
-        for path in ["/api/v1/pods", "/apis/apps/v1/deployments", "/metrics", "/", "/logs/x", "/apix"] {
-            assert!(!is_document(path), "{path}");
-        }
     }
 }

@@ -104,8 +104,7 @@ pub(super) fn check_one(
 /// Status 503 and not 406: with a link there is YAML.
 fn no_yaml() -> Status {
     Status::service_unavailable(
-        "edge-hub: no link to the API server, which alone writes YAML: application/json is answered without one"
-            .to_owned(),
+        "edge-hub: no link to the API server, which alone writes YAML: application/json is answered without one",
     )
 }
 

@@ -158,70 +158,28 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use std::fmt::{Debug, Write};
-
-    use tracing::{
-        Event, Metadata, Subscriber,
-        field::{Field, Visit},
-        span,
-    };
+    use testkit::log::Log;
+    use tracing::Level;
 
     use super::*;
 
-    /// Keeps the level and the message of each event.
-    #[derive(Clone, Default)]
-    struct Log(Arc<Mutex<Vec<String>>>);
-
-    struct Message(String);
-
-    impl Visit for Message {
-        fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-            if field.name() == "message" {
-                let _ = write!(self.0, "{value:?}");
-            }
-        }
-    }
-
-    impl Subscriber for Log {
-        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-            metadata.target() == "edge_hub::tunnel_roles::state"
-        }
-
-        fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-            span::Id::from_u64(1)
-        }
-
-        fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-
-        fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-
-        fn event(&self, event: &Event<'_>) {
-            let mut message = Message(format!("{} ", event.metadata().level()));
-            event.record(&mut message);
-            self.0.lock().push(message.0);
-        }
-
-        fn enter(&self, _: &span::Id) {}
-
-        fn exit(&self, _: &span::Id) {}
-    }
-
     #[test]
     fn the_log_is_told_that_something_is_wrong_and_that_it_is_right_again() {
-        let (state, log) = (State::new("n"), Log::default());
+        let state = State::new("n");
+        let log = Log::of("edge_hub::tunnel_roles::state", Level::TRACE, &["message"]);
         let _here = tracing::subscriber::set_default(log.clone());
-        let wrong = "WARN the tunnel is not as it was asked for";
-        let right = "INFO the tunnel is as it was asked for again";
+        let wrong = (Level::WARN, "the tunnel is not as it was asked for; ".to_owned());
+        let right = (Level::INFO, "the tunnel is as it was asked for again; ".to_owned());
         for (problem, expected) in [
-            (None, &[][..]),
-            (Some("a"), &[wrong]),
-            (Some("a"), &[]),
-            (Some("b"), &[wrong]),
-            (None, &[right]),
-            (None, &[]),
+            (None, vec![]),
+            (Some("a"), vec![wrong.clone()]),
+            (Some("a"), vec![]),
+            (Some("b"), vec![wrong]),
+            (None, vec![right]),
+            (None, vec![]),
         ] {
             state.problem("part", problem.map(str::to_owned));
-            assert_eq!(std::mem::take(&mut *log.0.lock()), expected, "{problem:?}");
+            assert_eq!(log.take(), expected, "{problem:?}");
         }
     }
 }

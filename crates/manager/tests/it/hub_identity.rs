@@ -31,16 +31,7 @@ HogOR2zHlkM4rxbS+nANm4BS3zp2C1RNI1mS
 ";
 
 /// `/O=system:nodes/O=isthmus:edge-hubs+CN=system:node:a`
-const SEVERAL_IN_ONE_PART: &str = "\
------BEGIN CERTIFICATE REQUEST-----
-MIIBAzCBqwIBADBJMRUwEwYDVQQKDAxzeXN0ZW06bm9kZXMxMDAUBgNVBAMMDXN5
-c3RlbTpub2RlOmEwGAYDVQQKDBFpc3RobXVzOmVkZ2UtaHViczBZMBMGByqGSM49
-AgEGCCqGSM49AwEHA0IABGtTpgH4caCw1l/NLXESFxOdEWOg7W35ML2Eh5g/V5R3
-8bUE3BnyV2tjheD8otcvWfgI1nJ9d77hmcjW6h62G8ugADAKBggqhkjOPQQDAgNH
-ADBEAiBsWxKFz11rHXhkHcOS5wX6uPuotbB9EgtQdt+LlslRVgIgaiezzidYu7mx
-Wnfpgj8+exhXysEFFZ4KQKfqzZrtE1I=
------END CERTIFICATE REQUEST-----
-";
+const SEVERAL_IN_ONE_PART: &str = include_str!("../../../tls/tests/requests/several-in-one-part.pem");
 
 /// `/O=developers/CN=isthmus:edge-hubs/CN=alice`
 const TWO_NAMES_OF_ANOTHER: &str = "\

@@ -92,7 +92,7 @@ impl Raw {
         landmarks: &Landmarks,
     ) -> Result<Self, ConnectionError> {
         let (path, accept) = case.request(subject, landmarks);
-        Self::fetch_path(endpoint, &path, accept).await
+        Self::fetch_path(endpoint, &path, &accept).await
     }
 
     /// The same of a path with its query.

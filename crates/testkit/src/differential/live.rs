@@ -90,7 +90,7 @@ pub async fn live(
 ) -> Result<Vec<Live>, LiveError> {
     let opened = cases(typed).into_iter().map(async |(case, last)| {
         let (path, accept) = case.request(subject, landmarks);
-        let begun = |server| Stream::begin(servers[server], server, &path, accept);
+        let begun = |server| Stream::begin(servers[server], server, &path, &accept);
         let (left, right) = tokio::try_join!(begun(0), begun(1))?;
         let mut streams = [left, right];
         if case.value("sendInitialEvents") == "true" {

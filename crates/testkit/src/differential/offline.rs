@@ -55,7 +55,7 @@ pub async fn pages<E: From<ConnectionError>>(
     let mut pages = Vec::new();
     let mut request = case.request(subject, landmarks);
     loop {
-        let raw = Raw::fetch_path(endpoint, &request.0, request.1).await?;
+        let raw = Raw::fetch_path(endpoint, &request.0, &request.1).await?;
         let mut said = raw.read(case, landmarks, Common::Cluster);
         said.reply.values.iter_mut().for_each(some_rows);
         let is_page = case.verb == Verb::List && said.reply.status == 200;

@@ -1,20 +1,16 @@
 //! What is refused leaves a line: who, what, and why; but strangers do not fill the log.
 
-use std::{fmt::Debug, net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, sync::Arc};
 
-use parking_lot::Mutex;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use rustls_pki_types::ServerName;
+use testkit::log::Log;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, duplex},
     net::{TcpSocket, TcpStream},
 };
 use tokio_util::sync::CancellationToken;
-use tracing::{
-    Event, Level, Metadata, Subscriber,
-    field::{Field, Visit},
-    span,
-};
+use tracing::Level;
 use tunnel::{
     ending::Ending,
     ingress::{
@@ -29,42 +25,9 @@ use tunnel::{
 
 use crate::world::{SOON, World, eventually, links, own_address};
 
-/// Keeps the events of one target, that of the audit or another, from warnings up.
-#[derive(Clone)]
-struct Audit(Arc<Mutex<Vec<String>>>, &'static str);
-
-struct Fields(String);
-
-impl Visit for Fields {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        if matches!(field.name(), "caller" | "wanted" | "reason") {
-            self.0 += &format!("{value:?}; ").replace('"', "");
-        }
-    }
-}
-
-impl Subscriber for Audit {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target() == self.1 && *metadata.level() <= Level::WARN
-    }
-
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        let mut fields = Fields(String::new());
-        event.record(&mut fields);
-        self.0.lock().push(fields.0);
-    }
-
-    fn enter(&self, _: &span::Id) {}
-
-    fn exit(&self, _: &span::Id) {}
+/// The events of one target, from warnings up: who asks, for what, and why not.
+fn warnings(target: &'static str) -> Log {
+    Log::of(target, Level::WARN, &["caller", "wanted", "reason"])
 }
 
 /// The first message of a client that dialled this.
@@ -77,9 +40,9 @@ fn client_hello(name: ServerName<'static>) -> Vec<u8> {
 
 #[tokio::test]
 async fn every_refusal_is_told_of() {
-    let audit = Audit(Arc::default(), "tunnel::audit");
+    let audit = warnings("tunnel::audit");
     let _here = tracing::subscriber::set_default(audit.clone());
-    let taken = || std::mem::take(&mut *audit.0.lock());
+    let taken = || audit.take_fields();
     let world = World::new();
     let cloud = world.hub("c1", true);
     let form = Form::Host([9100].into());
@@ -136,7 +99,7 @@ async fn every_refusal_is_told_of() {
 /// Of those whom nobody vouches for; others have a line each.
 #[tokio::test]
 async fn clients_that_nobody_knows_have_a_line_for_all_of_them() {
-    let audit = Audit(Arc::default(), "tunnel::audit");
+    let audit = warnings("tunnel::audit");
     let _here = tracing::subscriber::set_default(audit.clone());
     let world = World::new();
     let cloud = world.hub("c1", true);
@@ -150,13 +113,13 @@ async fn clients_that_nobody_knows_have_a_line_for_all_of_them() {
             let ingress = Ingress { vouched, ..cloud.ingress() };
             serve_http(&ingress, server, "client", &arrival, &Form::Host([9100].into()), &ending).await;
         }
-        assert_eq!(std::mem::take(&mut *audit.0.lock()).len(), expected);
+        assert_eq!(audit.take().len(), expected);
     }
 }
 
 #[tokio::test]
 async fn strangers_do_not_fill_the_log() {
-    let log = Audit(Arc::default(), "tunnel::gateway");
+    let log = warnings("tunnel::gateway");
     let _here = tracing::subscriber::set_default(log.clone());
     let world = World::new();
     let mut cloud = world.hub("c1", true);
@@ -165,14 +128,14 @@ async fn strangers_do_not_fill_the_log() {
         TcpStream::connect(address).await.unwrap().write_all(b"no TLS at all").await.unwrap();
     }
     eventually("all have failed", || cloud.stats.snapshot().links_failed == 50).await;
-    let lines = log.0.lock().len();
+    let lines = log.take().len();
     assert!((1..=5).contains(&lines), "{lines} lines");
 }
 
 /// Its links are dialled again and again, each for the same reason.
 #[tokio::test]
 async fn a_gateway_that_is_not_there_is_told_of_once() {
-    let log = Audit(Arc::default(), "tunnel::agent");
+    let log = warnings("tunnel::agent");
     let _here = tracing::subscriber::set_default(log.clone());
     let world = World::new();
     let mut edge = world.hub("a1", false);
@@ -182,6 +145,6 @@ async fn a_gateway_that_is_not_there_is_told_of_once() {
     edge.desired.send_replace(links("c1", gone.local_addr().unwrap(), 1));
     edge.dial();
     eventually("each has failed several times", || edge.stats.snapshot().links_failed >= 20).await;
-    assert_eq!(log.0.lock().len(), 1);
+    assert_eq!(log.take().len(), 1);
     drop(gone);
 }

@@ -47,6 +47,8 @@ const NAMESPACE: &str = "e2e-hub-differential";
 const LISTS: usize = 120;
 const WATCHES: usize = 60;
 const GETS: usize = 60;
+/// Of each verb in forms that few ask for.
+const UNUSUAL: usize = 16;
 const LONG: usize = 20;
 
 /// The least share of the corners that the hub is to answer by itself, in percent: the others are errors, which are the API server's
@@ -301,6 +303,9 @@ fn drawn(seed: usize, typed: bool) -> Vec<Case> {
     let mut cases = plausible(Verb::List, LISTS);
     cases.extend(plausible(Verb::Watch, WATCHES));
     cases.extend(plausible(Verb::Get, GETS));
+    for verb in [Verb::List, Verb::Watch, Verb::Get] {
+        cases.extend(Case::unusual(verb, UNUSUAL * times, seed as u64, typed));
+    }
     cases
 }
 
