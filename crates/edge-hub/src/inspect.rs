@@ -54,8 +54,8 @@ pub enum CacheCommand {
     /// Read every file, check every frame, open what is sealed and decode every object; exit code 1 if something is damaged or of an earlier state.
     ///
     /// Nothing is repaired: the hub does that when it starts, and fetches anew what was damaged. A file that ends early, as after a
-    /// loss of power, is read up to there and is no damage, nor is a list that was being fetched when the hub ended. One in which records follow what does
-    /// not read shows an earlier state, and is counted apart: damage leaves that, and a loss of power may.
+    /// loss of power, is read up to there, named and no damage, nor is a list that was being fetched when the hub ended; one whose file was cut since looks
+    /// the same. One in which records follow what does not read shows an earlier state, and is counted apart: damage leaves that, and a loss of power may.
     Verify,
 }
 

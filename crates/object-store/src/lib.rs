@@ -26,5 +26,5 @@ pub use crate::{
     record::{Change, Problem, ProblemKind, Record, Restored, Stored, StoredEvent, SubscriptionId},
     seal::Key,
     statistics::Statistics,
-    store::{Compaction, Dropping, Earlier, List, Store, Unfinished, Unsynced, Waited},
+    store::{Compaction, Dropping, Earlier, List, Store, Torn, Unfinished, Unsynced, Waited},
 };

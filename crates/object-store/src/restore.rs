@@ -20,8 +20,9 @@ use crate::{
 /// What the files of a generation are.
 #[derive(Debug)]
 pub(crate) enum Loaded {
-    /// A whole state; it is an earlier one if records of a file are lost behind one that is damaged.
-    Whole(Box<Log>, Restored, Option<PathBuf>),
+    /// A whole state; it is an earlier one if records of a file are lost behind one that is damaged. Else the file that ends in bytes that are no whole
+    /// record, and how many.
+    Whole(Box<Log>, Restored, Option<PathBuf>, Option<(PathBuf, usize)>),
     /// A list that was never whole: nothing. Whose it is, if a file says it; and whether all that is there reads, but for a last record that was not
     /// written to its end: else it may have been whole.
     Incomplete(Option<SubscriptionId>, bool),
@@ -46,6 +47,8 @@ struct Reading<'a> {
     relied_on: u64,
     /// Where records are behind one that does not read.
     shortened: Option<PathBuf>,
+    /// Where no records are behind it: how many bytes do not read.
+    torn: Option<(PathBuf, usize)>,
     /// Whether what is there reads to its end, or to a record that the end of a process left half written.
     is_read: bool,
 }
@@ -87,6 +90,7 @@ fn read(
             Err(_) if is_last && at > 0 && name.first == name.last => {
                 if let Some(reading) = &mut reading {
                     reading.is_read &= buffer.is_empty();
+                    reading.torn = Some((path.clone(), buffer.len()));
                 }
                 break;
             }
@@ -158,6 +162,7 @@ impl<'a> Reading<'a> {
             history: VecDeque::new(),
             relied_on: 0,
             shortened: None,
+            torn: None,
             is_read: true,
         }
     }
@@ -213,6 +218,8 @@ impl<'a> Reading<'a> {
             let follows = Frame::follows(seed, rest, self.log.sequence);
             if follows {
                 self.shortened = Some(path.to_owned());
+            } else {
+                self.torn = Some((path.to_owned(), content.len() - at));
             }
             self.is_read = !follows && !sealed && Frame::parse(seed, rest) == Parsed::Torn;
         }
@@ -328,7 +335,7 @@ impl<'a> Reading<'a> {
     }
 
     fn finish(self, last: PathBuf) -> Result<Loaded, Stop> {
-        let Reading { mut log, objects, history, relied_on, shortened, is_read, .. } = self;
+        let Reading { mut log, objects, history, relied_on, shortened, torn, is_read, .. } = self;
         let subscription = log.identity.subscription.clone();
         if relied_on > log.sequence {
             let why = "records are missing that others were left out for";
@@ -347,6 +354,6 @@ impl<'a> Reading<'a> {
             history_after: log.ledger.floor().version,
             history: history.into_iter().map(|(_, event)| event).collect(),
         };
-        Ok(Loaded::Whole(Box::new(log), restored, shortened))
+        Ok(Loaded::Whole(Box::new(log), restored, shortened, torn))
     }
 }

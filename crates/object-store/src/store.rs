@@ -42,6 +42,7 @@ pub struct Store {
     syncs: u64,
     problems: Vec<Problem>,
     earlier: Vec<Earlier>,
+    torn: Vec<Torn>,
     unfinished: Vec<Unfinished>,
     /// After which subscription the next step of compaction begins.
     compacted: String,
@@ -51,6 +52,17 @@ pub struct Store {
 /// A subscription and the file behind whose damage its records are lost: see [`Store::earlier`].
 pub type Earlier = (SubscriptionId, PathBuf);
 
+/// A file that ends in what is no whole record: see [`Store::torn`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Torn {
+    /// Whose it is.
+    pub subscription: SubscriptionId,
+    /// Where it is.
+    pub path: PathBuf,
+    /// How many bytes of it do not read; none if it is empty.
+    pub bytes: usize,
+}
+
 /// A list that is not whole: see [`Store::unfinished`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unfinished {
@@ -58,8 +70,8 @@ pub struct Unfinished {
     pub subscription: Option<SubscriptionId>,
     /// Its files, in their order.
     pub files: Vec<PathBuf>,
-    /// Whether all that is there reads, but for a last record that was not written to its end: so it is when the process ended while it wrote the list.
-    /// Else the list may have been whole, and was damaged.
+    /// Whether all that is there reads, but for a last record that was not written to its end: so it is when the process ended while it wrote the list, or
+    /// when the file of a whole one was cut. Else the list may have been whole, and was damaged.
     pub is_read: bool,
 }
 
@@ -130,6 +142,12 @@ impl Store {
     /// leaves that where nothing was synced yet, and damage does; the two cannot be told apart.
     pub fn earlier(&self) -> &[Earlier] {
         &self.earlier
+    }
+
+    /// What was restored is whole but for a last record that does not read, and no records are behind that: so the end of a process leaves it while it
+    /// writes, and so does damage there.
+    pub fn torn(&self) -> &[Torn] {
+        &self.torn
     }
 
     /// Lists that were found and are not whole, so that they were left out and are removed.

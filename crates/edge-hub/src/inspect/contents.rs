@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use object_store::{Blobs, Key, OpenError, Restored, Sizes, Store, Unfinished};
+use object_store::{Blobs, Key, OpenError, Restored, Sizes, Store, Torn, Unfinished};
 use tracing::{info, warn};
 
 use super::untouched::Untouched;
@@ -26,7 +26,7 @@ pub(super) struct Contents {
     pub(super) problems: Vec<String>,
     /// Where records are lost behind one that does not read, for people: damage leaves that, and a loss of power may.
     pub(super) earlier: Vec<String>,
-    /// What does not count and is no damage, for people: a list that is or was being fetched, and what is left over.
+    /// What does not count and is no damage, for people: a list that is or was being fetched, a last record that is not whole, and what is left over.
     pub(super) notes: Vec<String>,
     /// What is kept beside the subscriptions.
     pub(super) blobs: Arc<Blobs>,
@@ -89,12 +89,13 @@ fn once(root: &Path, key: Option<&Key>) -> Result<Contents, ReadError> {
             notes.push(format!("no whole list yet: {what}"));
         } else if unfinished.is_read {
             notes.push(format!(
-                "no whole list yet: {what}: it was being fetched when the hub ended, and is fetched anew by a link"
+                "no whole list: {what}: it was being fetched when the hub ended, or its file was cut since; it is fetched anew by a link"
             ));
         } else {
             problems.push(format!("{what}: it holds no whole list, and not all that is there reads"));
         }
     }
+    notes.extend(opened.torn().iter().map(|torn| tail(torn, is_running)));
     // What replaced lists leave, what was dropped, and the other files of a damaged list.
     let is_log = |path: &PathBuf| {
         path.parent().is_some_and(|folder| folder.ends_with("logs"))
@@ -121,6 +122,18 @@ fn told(unfinished: &Unfinished) -> String {
     let Unfinished { subscription, files, .. } = unfinished;
     let path = files.last().map_or_else(String::new, |path| path.display().to_string());
     subscription.as_ref().map_or_else(|| path.clone(), |subscription| format!("{path} ({subscription})"))
+}
+
+/// How a file ends of which the last record is not whole.
+fn tail(torn: &Torn, is_running: bool) -> String {
+    let Torn { subscription, path, bytes } = torn;
+    let path = path.display();
+    let what = match bytes {
+        0 => "the last file is empty".to_owned(),
+        bytes => format!("the last record is torn, {bytes} bytes"),
+    };
+    let why = if is_running { " (a hub runs, and may be writing it)" } else { "" };
+    format!("{path} ({subscription}): {what}{why}: what came before it is whole")
 }
 
 /// Whether a hub has the store: it fetches lists then, and removes files of what it has dropped a while later.

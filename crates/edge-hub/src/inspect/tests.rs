@@ -220,7 +220,8 @@ fn what_a_running_hub_is_fetching_is_no_damage() {
         std::fs::write(&log, &bytes[..length]).unwrap();
         let (text, code) = shown(&root, CacheCommand::Verify);
         assert!(
-            text.contains("no whole list yet") && text.contains("when the hub ended"),
+            text.contains("no whole list: ")
+                && text.contains("when the hub ended, or its file was cut since"),
             "{length}: {text}"
         );
         assert!(
@@ -242,15 +243,95 @@ fn what_a_running_hub_is_fetching_is_no_damage() {
 }
 
 #[test]
+fn of_a_whole_list_that_was_cut_it_is_not_said_that_it_was_being_fetched_alone() {
+    let root = folder();
+    let [log] = &files(&root.path().join("store").join("logs"))[..] else { panic!("one log") };
+    let bytes = std::fs::read(log).unwrap();
+    let (subscription, key) = (&b"node /api/v1/secrets"[..], &b"a/s"[..]);
+    let at = |part: &[u8]| bytes.windows(part.len()).position(|window| window == part).unwrap();
+    // Nothing of it, some of its head, and some of its first record.
+    for length in [0, at(subscription) + 1, at(key) + 1] {
+        std::fs::write(log, &bytes[..length]).unwrap();
+        let (text, code) = shown(&root, CacheCommand::Verify);
+        let (list, end) = (format!("no whole list: {}", log.display()), "or its file was cut since");
+        let is_damaged = text.contains(&format!("damaged: {}", log.display()));
+        // A head that is cut short may be damage as well: that is said instead.
+        assert!(is_damaged != (text.contains(&list) && text.contains(end)), "{length}: {text}");
+        if length == 0 || length == at(key) + 1 {
+            assert!(!is_damaged && text.ends_with("documents read, 0 damaged\n"), "{length}: {text}");
+            assert_eq!(code, format!("{:?}", ExitCode::SUCCESS));
+        }
+    }
+}
+
+/// A Service in the version of a list or an event.
+fn put(version: u64, change: Change) -> Record {
+    let body = serde_json::json!({ "apiVersion": "v1", "kind": "Service", "metadata": {
+        "name": "s", "namespace": "a", "uid": "u", "resourceVersion": version.to_string(),
+    } });
+    Record::Put { key: Bytes::from_static(b"a/s"), version, body: body.to_string().into(), change }
+}
+
+#[test]
+fn a_last_record_that_does_not_read_is_named_and_is_no_damage() {
+    let root = folder();
+    let (mut store, _) = Store::open(&root.path().join("store"), Some(&Key::new([7; 32]))).unwrap();
+    let of = SubscriptionId::from("node /api/v1/services");
+    let list = [Record::Begin, put(1, Change::Added), Record::Complete { version: 1 }];
+    store.append(&of, &list).unwrap();
+    store.append(&of, &[put(2, Change::Modified)]).unwrap();
+    store.sync().unwrap();
+    let of_version = |version: u64| {
+        let part = format!(r#""resourceVersion":"{version}""#);
+        let has = |bytes: &[u8]| bytes.windows(part.len()).any(|window| window == part.as_bytes());
+        let logs = files(&root.path().join("store").join("logs"));
+        let read = logs.into_iter().map(|path| (std::fs::read(&path).unwrap(), path));
+        read.into_iter().find(|(bytes, _)| has(bytes)).unwrap()
+    };
+    let start = of_version(2).0.len();
+    store.append(&of, &[put(3, Change::Modified)]).unwrap();
+    store.sync().unwrap();
+    drop(store);
+    let (bytes, log) = of_version(3);
+    let (cut, end) = (|length: usize| bytes[..length].to_vec(), bytes.len());
+    let zeroed = |from: usize| [&bytes[..from], &vec![0; end - from][..]].concat();
+    let mut flipped = bytes.clone();
+    flipped[end - 1] ^= 0x10;
+    for (what, content, torn) in [
+        ("whole", bytes.clone(), None),
+        ("cut before it", cut(start), None),
+        ("cut to a byte of it", cut(start + 1), Some(1)),
+        ("cut by a byte", cut(end - 1), Some(end - 1 - start)),
+        ("zeroed", zeroed(start), Some(end - start)),
+        ("its end zeroed", zeroed(end - 5), Some(end - start)),
+        ("flipped", flipped, Some(end - start)),
+        ("all of the file cut", Vec::new(), Some(0)),
+    ] {
+        std::fs::write(&log, content).unwrap();
+        let (text, code) = shown(&root, CacheCommand::Verify);
+        let said = torn.map(|bytes| match bytes {
+            0 => "the last file is empty".to_owned(),
+            bytes => format!("the last record is torn, {bytes} bytes"),
+        });
+        let path = log.display();
+        if let Some(said) = said {
+            let line = format!("{path} ({of}): {said}: what came before it is whole\n");
+            assert!(text.contains(&line), "{what}: {text}");
+        } else {
+            assert_eq!(text.lines().count(), 1, "{what}: {text}");
+        }
+        assert!(
+            text.ends_with("2 subscriptions with 2 objects and 2 documents read, 0 damaged\n"),
+            "{what}: {text}"
+        );
+        assert_eq!(code, format!("{:?}", ExitCode::SUCCESS), "{what}");
+    }
+}
+
+#[test]
 fn what_is_lost_behind_damage_is_counted_apart() {
     let root = folder();
     let (mut store, _) = Store::open(&root.path().join("store"), Some(&Key::new([7; 32]))).unwrap();
-    let put = |version: u64, change: Change| {
-        let body = serde_json::json!({ "apiVersion": "v1", "kind": "Service", "metadata": {
-            "name": "s", "namespace": "a", "uid": "u", "resourceVersion": version.to_string(),
-        } });
-        Record::Put { key: Bytes::from_static(b"a/s"), version, body: body.to_string().into(), change }
-    };
     let of = SubscriptionId::from("node /api/v1/services");
     let list = [Record::Begin, put(1, Change::Added), Record::Complete { version: 1 }];
     store.append(&of, &list).unwrap();

@@ -9,6 +9,7 @@
 mod followed;
 mod named;
 mod openapi;
+mod renewals;
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,12 +17,15 @@ use axum::body::Body;
 use http::{HeaderValue, Request, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use kube_wire::transcode;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep, timeout},
+};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use self::followed::Followed;
 pub use self::followed::OpenApi;
+use self::{followed::Followed, renewals::Renewals};
 use super::{
     coding::{Coding, LARGEST},
     documents::forms::{AGGREGATED, AGGREGATED_PROTOBUF, JSON},
@@ -56,7 +60,7 @@ const LATER: Duration = Duration::from_secs(2);
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// When that list is asked for again while the link stays: it has no `ETag`, and is 12 kB each time. Not before that is a document tried again
-/// that did not come. Sooner, but not within the hour, where it does not name what has come into use since.
+/// that did not come. Sooner, but not within the hour, where it does not name what has come into use since, and at once where discovery did not.
 const AGAIN: Duration = Duration::from_hours(6);
 
 /// Asks at each new link, until the shutdown.
@@ -65,6 +69,8 @@ pub async fn keep(hub: Arc<Hub>, shutdown: CancellationToken) {
     let mut down = hub.upstream.state();
     let keep = async {
         let mut tries = openapi::Tries::default();
+        let (came, coming) = mpsc::unbounded_channel();
+        let mut renewals = Renewals::new(coming);
         loop {
             let _ = link.wait_for(|state| matches!(state, LinkState::Up(_))).await;
             sleep(LATER).await;
@@ -74,7 +80,8 @@ pub async fn keep(hub: Arc<Hub>, shutdown: CancellationToken) {
             let later = async {
                 let (mut looked, mut asked) = (None::<Instant>, None::<Instant>);
                 loop {
-                    sleep(jittered(hub.lifetimes.before_openapi)).await;
+                    let next = Instant::now() + jittered(hub.lifetimes.before_openapi);
+                    renewals.until(&hub, &mut tries, next).await;
                     let Some(followed) = followed(&hub) else { continue };
                     let now = Instant::now();
                     let is_due = looked.is_none_or(|at| now.duration_since(at) >= AGAIN);
@@ -97,7 +104,7 @@ pub async fn keep(hub: Arc<Hub>, shutdown: CancellationToken) {
             };
             let ended =
                 async { down.wait_for(|state| matches!(state, LinkState::Down { .. })).await.is_err() };
-            let later = async { tokio::join!(later, named::keep(&hub)) };
+            let later = async { tokio::join!(later, named::keep(&hub, &came)) };
             tokio::select! {
                 ((), ()) = later => {}
                 ended = ended => if ended { return },

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, io, path::Path, sync::Arc, thread};
 use parking_lot::Mutex;
 
 use super::{
-    Earlier, Store, Unfinished,
+    Earlier, Store, Torn, Unfinished,
     subscription::{Marker, Subscription},
 };
 use crate::{
@@ -42,6 +42,7 @@ struct Found<T> {
 struct Told {
     problems: Vec<Problem>,
     earlier: Vec<Earlier>,
+    torn: Vec<Torn>,
     unfinished: Vec<Unfinished>,
 }
 
@@ -80,6 +81,7 @@ impl Store {
             syncs: 0,
             problems: Vec::new(),
             earlier: Vec::new(),
+            torn: Vec::new(),
             unfinished: Vec::new(),
             compacted: String::new(),
             _lock: lock,
@@ -91,6 +93,7 @@ impl Store {
             store.subscriptions.insert(found.name, found.subscription);
             store.problems.extend(found.told.problems);
             store.earlier.extend(found.told.earlier);
+            store.torn.extend(found.told.torn);
             store.unfinished.extend(found.told.unfinished);
             restored.extend(found.restored);
         }
@@ -188,9 +191,11 @@ fn restore(
         let paths = |names: &[Name]| names.iter().map(|name| name.path(&place.dir)).collect::<Vec<_>>();
         let (files_paths, replaced) = (paths(&files), paths(&replaced));
         match load(disk, place, place.sealer.as_ref(), &files, buffer) {
-            Loaded::Whole(mut log, whole, shortened) => {
+            Loaded::Whole(mut log, whole, shortened, torn) => {
                 log.replaced = replaced;
                 told.earlier.extend(shortened.map(|path| (whole.subscription.clone(), path)));
+                let of = || whole.subscription.clone();
+                told.torn.extend(torn.map(|(path, bytes)| Torn { subscription: of(), path, bytes }));
                 subscription.current = Some(*log);
                 restored = Some(whole);
                 break;

@@ -10,7 +10,7 @@ pub enum OpenApi {
     Used,
     /// All that there is.
     All,
-    /// Nothing: what clients ask for is kept, as it was then.
+    /// Nothing: what clients ask for is kept, as it was then or when a resource of its group came into use.
     Asked,
 }
 
@@ -45,6 +45,15 @@ impl OpenApi {
             }
         };
         path.starts_with("/openapi/").then_some(why)
+    }
+
+    /// Whether the document at `path` is fetched again where a resource of its group and version has come into use. `asked` are the paths of documents
+    /// that clients asked for: those alone, where the hub fetches no other.
+    pub(super) fn renews(self, path: &str, asked: &BTreeSet<String>) -> bool {
+        match self {
+            Self::Used | Self::All => true,
+            Self::Asked => asked.contains(path),
+        }
     }
 }
 
@@ -112,6 +121,15 @@ mod tests {
         assert_eq!(followed(OpenApi::Asked), None);
         let nothing = Followed::new(OpenApi::Used, &set(&[]), set(&[])).unwrap();
         assert!(!nothing.has("/openapi/v3/api/v1"), "and yet the list and version 2 are");
+    }
+
+    #[test]
+    fn where_nothing_is_fetched_what_clients_asked_for_is_renewed_and_nothing_else() {
+        let asked = set(&["/openapi/v3/apis/apps/v1"]);
+        for (openapi, other) in [(OpenApi::Used, true), (OpenApi::All, true), (OpenApi::Asked, false)] {
+            assert!(openapi.renews("/openapi/v3/apis/apps/v1", &asked), "{openapi}");
+            assert_eq!(openapi.renews("/openapi/v3/apis/example.com/v1", &asked), other, "{openapi}");
+        }
     }
 
     #[test]

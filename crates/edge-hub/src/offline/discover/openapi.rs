@@ -18,6 +18,7 @@ use std::{
     time::Duration,
 };
 
+use kube_wire::resource::GroupVersionResource;
 use serde::Deserialize;
 use tls::digest::Sha256Digest;
 use tokio::{
@@ -31,6 +32,7 @@ use crate::{
     offline::documents::{
         Documents,
         forms::{JSON, OPENAPI_V2},
+        naming,
     },
 };
 
@@ -46,7 +48,7 @@ const PAUSE: Duration = Duration::from_secs(2);
 const DEADLINE: Duration = Duration::from_mins(6);
 
 /// By how much the age of the list may be wrong: it is known to the second.
-const GRAIN: Duration = Duration::from_secs(2);
+pub(super) const GRAIN: Duration = Duration::from_secs(2);
 
 /// The list, as the API server writes it.
 #[derive(Deserialize)]
@@ -108,6 +110,8 @@ pub(super) struct Tries {
     done: Option<Looked>,
     /// What is followed and the last list does not name, each since it was first missed: its group may be newer than the list.
     missed: BTreeMap<String, Instant>,
+    /// Whether a document was renewed since version 2 was tried, which changes with each: of the list's documents that one no longer shows it.
+    is_renewed: bool,
 }
 
 impl Tries {
@@ -143,7 +147,8 @@ impl Tries {
     fn wanted(&mut self, documents: Vec<Document>, now: Instant) -> Vec<Document> {
         let mut before = mem::take(&mut self.by_path);
         // Of those that are not followed, too: any of them may be what makes another list of it, and version 2 is of all.
-        let lacks = documents.iter().any(|document| !document.is_v2() && !document.is_kept());
+        let lacks =
+            self.is_renewed || documents.iter().any(|document| !document.is_v2() && !document.is_kept());
         let mut wanted = Vec::new();
         for document in documents {
             let tried = before.remove(&document.path).filter(|tried| tried.hash == document.hash);
@@ -167,6 +172,14 @@ impl Tries {
     fn begin(&mut self, document: &Document, begun: Instant) {
         let tried = Try { hash: document.hash.clone(), begun, is_confirmed: false };
         self.by_path.insert(document.path.clone(), tried);
+        self.is_renewed &= !document.is_v2();
+    }
+
+    /// Whether a document is to be asked for before the others of its list, because it is another than is kept. These are looked at later.
+    fn renews(&mut self, document: &Document, now: Instant) -> bool {
+        (self.done, self.is_renewed) = (None, true);
+        let tried = self.by_path.get(&document.path).filter(|tried| tried.hash == document.hash);
+        !tried.is_some_and(|tried| is_recent(tried, now))
     }
 
     fn confirm(&mut self, path: &str) {
@@ -203,6 +216,34 @@ pub(super) async fn fetch(hub: &Hub, tries: &mut Tries, followed: Followed, now:
         pause = PAUSE.max(begun.elapsed());
     }
     tries.done = Some(looked);
+}
+
+/// The path of the document of a resource's group and version.
+pub(super) fn path(resource: &GroupVersionResource) -> String {
+    format!("/openapi/v3{}/{}", naming(resource), resource.api_version())
+}
+
+/// Fetches the document at `path` if the list that is kept names another than is kept; whether it does.
+pub(super) async fn renew(hub: &Hub, tries: &mut Tries, path: String) -> bool {
+    let documents = hub.documents.clone();
+    let document = spawn_blocking(move || {
+        let list = documents.body(OPENAPI.0, OPENAPI.1)?;
+        let (path, hash) = named(&list).into_iter().find(|(listed, _)| *listed == path)?;
+        let tag = documents.tag(&path, JSON);
+        Some(Document { path, accept: JSON, hash, tag, is_followed: true })
+    });
+    let Ok(Some(document)) = document.await else { return false };
+    if document.is_kept() {
+        return false;
+    }
+    if tries.renews(&document, Instant::now()) {
+        tries.begin(&document, Instant::now());
+        let Document { path, accept, tag, .. } = document;
+        if ask(hub, &path, accept, tag, DEADLINE).await {
+            tries.confirm(&path);
+        }
+    }
+    true
 }
 
 /// The list that is kept, if it is not `done` for the sake of what is followed, and its documents. Version 2 comes first: it is all that older clients
@@ -396,6 +437,29 @@ mod tests {
         assert_eq!(tried(&mut tries, &changed("3"), begun + 2 * AGAIN), [V2.0, "d"]);
         let none = Document { tag: None, ..v2("3") };
         assert_eq!(tried(&mut tries, &[none], begun + 3 * AGAIN), [V2.0]);
+    }
+
+    #[test]
+    fn what_is_renewed_is_asked_for_once_and_version_2_after_it() {
+        let (mut tries, begun) = (Tries::default(), Instant::now());
+        tries.done = Some(Looked { list: Sha256Digest::of(b""), followed: Followed::All });
+        let other = document("d", "A");
+        assert!(tries.renews(&other, begun));
+        assert_eq!(tries.done(begun), None, "the others of that list are looked at");
+        tries.begin(&other, begun);
+        assert!(!tries.renews(&other, begun), "it is tried once");
+        assert!(tries.renews(&Document { hash: "C".to_owned(), ..other }, begun), "unless it is another");
+        // It came. All that the list names is kept, and is not what it was.
+        let list = [v2("2"), document("d", "B")];
+        assert_eq!(tried(&mut tries, &list, begun), [V2.0]);
+        assert!(tried(&mut tries, &list, begun).is_empty());
+    }
+
+    #[test]
+    fn a_resource_is_in_the_document_of_its_group_and_version() {
+        for (group, expected) in [("", "/openapi/v3/api/v1"), ("apps", "/openapi/v3/apis/apps/v1")] {
+            assert_eq!(path(&GroupVersionResource::new(group, "v1", "things")), expected);
+        }
     }
 
     #[test]

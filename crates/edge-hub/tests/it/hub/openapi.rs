@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use testkit::api_server::Kind;
 use tokio::time::sleep;
 
 use super::site::{JSON, Site, WIDGETS, get};
@@ -245,6 +246,72 @@ async fn where_only_what_clients_ask_for_is_kept_nothing_is_fetched() {
     for path in [LIST, APPS, V2] {
         is_absent(&site, path, "asked").await;
     }
+}
+
+/// A definition is newer than the list of documents, and its documents a moment newer than that.
+#[tokio::test]
+async fn what_has_come_into_use_since_is_described_without_a_link() {
+    let mut site = Site::new().await;
+    site.server.cluster().set_document(V2, &document("version 2"));
+    let all = |title| [(CORE, "core"), (APPS, "apps"), (EXAMPLE, title)];
+    serve_all(&site, all("widgets"));
+    start(&mut site).await;
+    site.caught_up(WIDGETS, &[]).await;
+    let mut known = expected([(V2, 200), (CORE, 200), (EXAMPLE, 200)]);
+    site.until("those of what is used are fetched", async || asked(&site) == known).await;
+    let before = lists(&site);
+    comes_into_use(&site, "example.com", "shelves").await;
+    site.until("the list is asked for", async || lists(&site) == before + 1).await;
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(asked(&site), known, "it names what is kept");
+    serve_all(&site, all("widgets and shelves"));
+    // Version 2 is of all of them.
+    known.extend(expected([(EXAMPLE, 200), (V2, 304)]));
+    site.until("what is new follows", async || asked(&site) == known).await;
+    assert_eq!(lists(&site), before + 2);
+
+    // Of another nothing is ever described.
+    comes_into_use(&site, "example.com", "pens").await;
+    site.until("the list is asked for twice", async || lists(&site) == before + 4).await;
+    sleep(Duration::from_secs(6)).await;
+    assert_eq!((lists(&site), asked(&site)), (before + 4, known), "and no more than that");
+    site.server.cut();
+    site.offline().await;
+    assert!(answer(&site, EXAMPLE, JSON).await == (200, document("widgets and shelves")));
+}
+
+#[tokio::test]
+async fn where_only_what_clients_ask_for_is_kept_that_alone_follows_what_comes_into_use() {
+    let mut site = Site::new().await;
+    site.set("--openapi", "asked");
+    serve_all(&site, [(CORE, "core"), (EXAMPLE, "before")]);
+    start(&mut site).await;
+    assert!(answer(&site, EXAMPLE, JSON).await == (200, document("before")));
+    let knows = || site.server.log().requests().into_iter().any(|record| record.path == "/version");
+    site.until("the hub has asked what there is", async || knows()).await;
+    comes_into_use(&site, "shops.example.com", "tills").await;
+    sleep(Duration::from_secs(6)).await;
+    assert_eq!(lists(&site), 0, "nobody asked for that group's document");
+    serve_all(&site, [(CORE, "core, changed"), (EXAMPLE, "after")]);
+    comes_into_use(&site, "example.com", "shelves").await;
+    let known = expected([(EXAMPLE, 200), (EXAMPLE, 200)]);
+    site.until("the document is asked for again", async || asked(&site) == known).await;
+    sleep(Duration::from_secs(3)).await;
+    assert_eq!((lists(&site), asked(&site)), (1, known), "and nothing else");
+    site.server.cut();
+    site.offline().await;
+    assert!(answer(&site, EXAMPLE, JSON).await == (200, document("after")));
+}
+
+/// How often the list of documents was asked for.
+fn lists(site: &Site) -> usize {
+    site.server.log().requests().into_iter().filter(|record| record.path == LIST).count()
+}
+
+/// The server has a resource only now, and a client reads it.
+async fn comes_into_use(site: &Site, group: &str, resource: &str) {
+    site.server.cluster().define(Kind::built_in(group, "v1", resource, resource, true));
+    site.caught_up(&format!("/apis/{group}/v1/{resource}"), &[]).await;
 }
 
 /// Breaks the link, and heals what is wrong with it.
