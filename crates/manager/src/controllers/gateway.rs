@@ -32,6 +32,7 @@ mod pace;
 mod plan;
 mod pool_gateways;
 mod ports;
+mod selectors;
 mod services;
 mod status;
 mod unlinked;

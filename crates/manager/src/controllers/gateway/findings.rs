@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use api::names::{ENABLE_L3_TUNNEL, ENABLE_L7_PROXY, RAVEN_CONFIG_MAP};
+use api::raven::cloud;
 use api::raven::gateway::NODES_MAX;
 use api::{Endpoint, EndpointType, GatewayAddress, GatewayLink, labels};
 use kube::ResourceExt as _;
@@ -142,29 +143,38 @@ impl Case<'_> {
             return format!("spec.nodeSelector cannot be understood: {error}");
         }
         let name = self.gateway.name_any();
+        if cloud::selects(&name, self.gateway.spec.node_selector.as_ref()) {
+            return format!(
+                "spec.nodeSelector selects no node: put its labels on nodes (kubectl get nodes --show-labels has those that they have), change it, \
+                 or label nodes {}={name}",
+                labels::GATEWAY
+            );
+        }
         format!(
             "no node is behind the gateway: label nodes {}={name}, set spec.nodeSelector, or name the gateway as their pool",
             labels::GATEWAY
         )
     }
 
+    fn why_no_member(&self, node: &str) -> String {
+        let label = format!("{}={}", labels::GATEWAY, self.gateway.name_any());
+        match (self.cloud_is_of, self.selector_error) {
+            (Some(other), _) => format!(
+                "{node}: the cloud nodes are behind Gateway {other}: list the endpoint there, or label nodes {label}"
+            ),
+            (None, Some(error)) => format!(
+                "{node}: it is not behind the gateway, whose spec.nodeSelector cannot be understood: {error}"
+            ),
+            (None, None) => format!(
+                "{node}: no such node is behind the gateway: is it misspelt, or of another pool or Gateway? If it belongs here, put it \
+                 into the pool, or label it {label}"
+            ),
+        }
+    }
+
     fn why_not(&self, endpoint: &Endpoint, type_: EndpointType) -> String {
         let node = &endpoint.node_name;
-        let Some(member) = self.members.get(node.as_str()) else {
-            return match self.cloud_is_of {
-                Some(other) => format!(
-                    "{node}: the cloud nodes are behind Gateway {other}: list the endpoint there, or label nodes {}={}",
-                    labels::GATEWAY,
-                    self.gateway.name_any()
-                ),
-                None => format!(
-                    "{node}: no such node is behind the gateway: is it misspelt, or of another pool or Gateway? If it belongs here, put it \
-                     into the pool, or label it {}={}",
-                    labels::GATEWAY,
-                    self.gateway.name_any()
-                ),
-            };
-        };
+        let Some(member) = self.members.get(node.as_str()) else { return self.why_no_member(node) };
         match (type_, self.is_exposed()) {
             (EndpointType::Proxy, true) if self.is_silent(node) => {
                 format!(
