@@ -91,6 +91,7 @@ impl Case<'_> {
         }
         // One that is silent is in no Service.
         let counts = |node: &&String| type_ == EndpointType::Tunnel || !self.is_silent(node);
+        let active = elected.len();
         let elected: Vec<&String> = elected.iter().filter(counts).collect();
         if elected.len() >= replicas {
             return None;
@@ -107,9 +108,12 @@ impl Case<'_> {
             .map(|endpoint| self.why_not(endpoint, type_))
             .collect();
         if !elected.is_empty() {
-            let message =
-                format!("{} of {replicas} {word} endpoints are active; {}", elected.len(), list(&waiting));
-            return Some(Finding::no("TooFewEndpoints", message));
+            let mut message = format!("{active} of {replicas} {word} endpoints are active");
+            // They keep their places, and so are counted where people look first.
+            if elected.len() < active {
+                let _ = write!(message, ", and {} of {active} report", elected.len());
+            }
+            return Some(Finding::no("TooFewEndpoints", format!("{message}; {}", list(&waiting))));
         }
         let candidates = self.candidates(type_);
         let reason = if candidates.is_empty() {
@@ -178,12 +182,12 @@ impl Case<'_> {
         match (type_, self.is_exposed()) {
             (EndpointType::Proxy, true) if self.is_silent(node) => {
                 format!(
-                    "{node}: its hub does not renew ConfigMap {}; its tunnels may be up, so it keeps its place while nobody else can have it",
-                    api::names::gateway_lease(node)
+                    "{node}: {}; its tunnels may be up, so it keeps its place while nobody else can have it",
+                    unrenewed(node)
                 )
             }
             (EndpointType::Proxy, true) if self.hubs.contains_key(node) => {
-                format!("{node}: its hub does not renew ConfigMap {}", api::names::gateway_lease(node))
+                format!("{node}: {}", unrenewed(node))
             }
             (EndpointType::Proxy, true) => {
                 format!(
@@ -248,6 +252,14 @@ impl Case<'_> {
         let nodes: BTreeSet<&str> = links.iter().map(|link| link.node_name.as_str()).collect();
         told("Connected", format!("{} via {}", join(nodes), join(gateways)), partly)
     }
+}
+
+/// Of a hub that did report, and what may be the matter.
+fn unrenewed(node: &str) -> String {
+    format!(
+        "its hub does not renew ConfigMap {}: `edge-hub status` on the node says why, and the chart's value edgeHub.gatewayNodes must name it",
+        api::names::gateway_lease(node)
+    )
 }
 
 /// That it is connected; and if not by all that should be, whom it lacks.
