@@ -15,6 +15,7 @@
 mod accepting;
 mod apply;
 mod dialers;
+mod dialling;
 mod domains;
 mod elect;
 mod elections;

@@ -226,14 +226,7 @@ impl Case<'_> {
             return if self.living.is_empty() {
                 Finding::no("NoExposedGateway", "there is no exposed gateway whose hub accepts links")
             } else {
-                let all = || proxies.iter().map(String::as_str);
-                let mut message = format!("none of {} has a link to an exposed gateway", join(all()));
-                let unready: BTreeSet<&str> =
-                    all().filter(|node| self.members.get(node).is_some_and(|member| !member.ready)).collect();
-                if !unready.is_empty() {
-                    let _ = write!(message, "; not ready are {} (kubectl get nodes)", join(unready));
-                }
-                Finding::no("NoTunnel", message)
+                self.no_tunnel(proxies, overall.dialling.contains_key(&self.gateway.name_any()))
             };
         }
         let beyond = self.members.len().saturating_sub(NODES_MAX);

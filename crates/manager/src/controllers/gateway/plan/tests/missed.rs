@@ -148,7 +148,11 @@ fn the_trial_is_of_nodes_that_are_missed_now() {
     assert_eq!(world.changes(3600).len(), 1);
     world.nodes[0].ready = true;
     world.observed.now += SECOND;
-    assert_eq!(world.plan().look_at, Some(world.observed.now + Duration::from_secs(15)), "the shop's own");
+    let back = world.observed.now;
+    assert_eq!(world.plan().look_at, Some(back + SECOND * 10), "the shop's own is told of");
+    world.observed.now = back + SECOND * 10;
+    assert_eq!(world.plan().look_at, Some(back + SECOND * 15), "the shop's own");
+    world.observed.now = back;
     assert_eq!(world.changes(29).len(), 1);
     world.observed.now += SECOND;
     assert_eq!(active(&world.plan(), 0), ["c2"]);
