@@ -186,9 +186,11 @@ pub enum EndpointType {
 pub struct Endpoint {
     /// The node's name.
     #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = rule("!format.dns1123Subdomain().validate(self).hasValue()", "is not a node's name: use at most 253 lower-case \
+        letters, digits, '-' or '.', beginning and ending with a letter or digit"))]
     pub node_name: String,
 
-    /// What the endpoint is for: `proxy`, HTTP requests to nodes by name; or `tunnel`, packets between the pods of sites.
+    /// What the endpoint is for: `proxy`, HTTP requests to nodes by name; or `tunnel`, packets between the pods of sites. Unset means `tunnel`.
     #[serde(rename = "type", default)]
     pub type_: EndpointType,
 

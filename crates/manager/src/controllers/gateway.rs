@@ -15,6 +15,7 @@
 mod accepting;
 mod apply;
 mod dialers;
+mod dialling;
 mod domains;
 mod elect;
 mod elections;
@@ -32,6 +33,7 @@ mod pace;
 mod plan;
 mod pool_gateways;
 mod ports;
+mod selectors;
 mod services;
 mod status;
 mod unlinked;

@@ -17,6 +17,7 @@ use api::{
 use kube::ResourceExt as _;
 use kube::core::{Selector, SelectorExt as _};
 
+use super::selectors;
 use crate::nodes::NodeView;
 
 /// What a node is a part of.
@@ -114,10 +115,12 @@ impl Rules {
             let selector = gateway.spec.node_selector.clone().unwrap_or_default();
             let administrator = selected::by_an_administrator(&selector);
             let trusted = administrator || selected::by_its_place(&selector);
-            let selector = match Selector::try_from(selector) {
+            let read = selectors::fault(&selector)
+                .map_or_else(|| Selector::try_from(selector).map_err(|error| error.to_string()), Err);
+            let selector = match read {
                 Ok(selector) => selector,
                 Err(error) => {
-                    rules.malformed.insert(gateway.name_any(), error.to_string());
+                    rules.malformed.insert(gateway.name_any(), error);
                     continue;
                 }
             };

@@ -21,6 +21,10 @@ use std::time::{Duration, Instant};
 /// How long a candidate that was just elected, or has a gateway to dial again, may be without a link.
 pub(crate) const TRIAL: Duration = Duration::from_secs(15);
 
+/// How long nothing is told of a candidate that was just elected, or has a gateway to dial again, and has no link. Less than [`TRIAL`], so that it is told
+/// of before it gives way.
+const DIAL: Duration = Duration::from_secs(10);
+
 /// How long an elected candidate that lost its last link may be without one, while there is a gateway to dial.
 const LOST: Duration = Duration::from_secs(5);
 
@@ -142,6 +146,16 @@ impl Record {
     pub(crate) fn of(elected: impl IntoIterator<Item = String>, now: Instant) -> Self {
         let elected = elected.into_iter().map(|node| (node, Link::Awaited(now))).collect();
         Self { elected, gave_way: BTreeMap::new() }
+    }
+
+    /// Until when it is to be expected that an elected candidate has no link, where there has been something to dial since `judged`; `None` if it has
+    /// one, or had one that it lost since.
+    pub(crate) fn dials_until(&self, node: &str, judged: Instant) -> Option<Instant> {
+        match *self.elected.get(node)? {
+            Link::Awaited(since) => Some(since.max(judged) + DIAL),
+            Link::Lost(since) | Link::Unanswering(since) if since < judged => Some(judged + DIAL),
+            Link::Had | Link::Lost(_) | Link::Unanswering(_) | Link::Idle(_) | Link::Unready => None,
+        }
     }
 }
 

@@ -44,6 +44,12 @@ impl<'a> Elections<'a> {
             elected
         })
     }
+
+    /// Until when it is no news that the Gateway's elected proxies have no link.
+    pub(super) fn dials_until(&self, case: &Case<'_>, proxies: &[String]) -> Option<Instant> {
+        let record = self.kept.get(&(case.gateway.name_any(), EndpointType::Proxy))?;
+        case.dials_until(proxies, record)
+    }
 }
 
 /// Those that dial for a Gateway behind NAT; if nobody is elected, those that would if they were ready.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use api::names::{ENABLE_L3_TUNNEL, ENABLE_L7_PROXY, RAVEN_CONFIG_MAP};
+use api::raven::cloud;
 use api::raven::gateway::NODES_MAX;
 use api::{Endpoint, EndpointType, GatewayAddress, GatewayLink, labels};
 use kube::ResourceExt as _;
@@ -90,6 +91,7 @@ impl Case<'_> {
         }
         // One that is silent is in no Service.
         let counts = |node: &&String| type_ == EndpointType::Tunnel || !self.is_silent(node);
+        let active = elected.len();
         let elected: Vec<&String> = elected.iter().filter(counts).collect();
         if elected.len() >= replicas {
             return None;
@@ -106,9 +108,12 @@ impl Case<'_> {
             .map(|endpoint| self.why_not(endpoint, type_))
             .collect();
         if !elected.is_empty() {
-            let message =
-                format!("{} of {replicas} {word} endpoints are active; {}", elected.len(), list(&waiting));
-            return Some(Finding::no("TooFewEndpoints", message));
+            let mut message = format!("{active} of {replicas} {word} endpoints are active");
+            // They keep their places, and so are counted where people look first.
+            if elected.len() < active {
+                let _ = write!(message, ", and {} of {active} report", elected.len());
+            }
+            return Some(Finding::no("TooFewEndpoints", format!("{message}; {}", list(&waiting))));
         }
         let candidates = self.candidates(type_);
         let reason = if candidates.is_empty() {
@@ -142,38 +147,47 @@ impl Case<'_> {
             return format!("spec.nodeSelector cannot be understood: {error}");
         }
         let name = self.gateway.name_any();
+        if cloud::selects(&name, self.gateway.spec.node_selector.as_ref()) {
+            return format!(
+                "spec.nodeSelector selects no node: put its labels on nodes (kubectl get nodes --show-labels has those that they have), change it, \
+                 or label nodes {}={name}",
+                labels::GATEWAY
+            );
+        }
         format!(
             "no node is behind the gateway: label nodes {}={name}, set spec.nodeSelector, or name the gateway as their pool",
             labels::GATEWAY
         )
     }
 
+    fn why_no_member(&self, node: &str) -> String {
+        let label = format!("{}={}", labels::GATEWAY, self.gateway.name_any());
+        match (self.cloud_is_of, self.selector_error) {
+            (Some(other), _) => format!(
+                "{node}: the cloud nodes are behind Gateway {other}: list the endpoint there, or label nodes {label}"
+            ),
+            (None, Some(error)) => format!(
+                "{node}: it is not behind the gateway, whose spec.nodeSelector cannot be understood: {error}"
+            ),
+            (None, None) => format!(
+                "{node}: no such node is behind the gateway: is it misspelt, or of another pool or Gateway? If it belongs here, put it \
+                 into the pool, or label it {label}"
+            ),
+        }
+    }
+
     fn why_not(&self, endpoint: &Endpoint, type_: EndpointType) -> String {
         let node = &endpoint.node_name;
-        let Some(member) = self.members.get(node.as_str()) else {
-            return match self.cloud_is_of {
-                Some(other) => format!(
-                    "{node}: the cloud nodes are behind Gateway {other}: list the endpoint there, or label nodes {}={}",
-                    labels::GATEWAY,
-                    self.gateway.name_any()
-                ),
-                None => format!(
-                    "{node}: no such node is behind the gateway: is it misspelt, or of another pool or Gateway? If it belongs here, put it \
-                     into the pool, or label it {}={}",
-                    labels::GATEWAY,
-                    self.gateway.name_any()
-                ),
-            };
-        };
+        let Some(member) = self.members.get(node.as_str()) else { return self.why_no_member(node) };
         match (type_, self.is_exposed()) {
             (EndpointType::Proxy, true) if self.is_silent(node) => {
                 format!(
-                    "{node}: its hub does not renew ConfigMap {}; its tunnels may be up, so it keeps its place while nobody else can have it",
-                    api::names::gateway_lease(node)
+                    "{node}: {}; its tunnels may be up, so it keeps its place while nobody else can have it",
+                    unrenewed(node)
                 )
             }
             (EndpointType::Proxy, true) if self.hubs.contains_key(node) => {
-                format!("{node}: its hub does not renew ConfigMap {}", api::names::gateway_lease(node))
+                format!("{node}: {}", unrenewed(node))
             }
             (EndpointType::Proxy, true) => {
                 format!(
@@ -212,14 +226,7 @@ impl Case<'_> {
             return if self.living.is_empty() {
                 Finding::no("NoExposedGateway", "there is no exposed gateway whose hub accepts links")
             } else {
-                let all = || proxies.iter().map(String::as_str);
-                let mut message = format!("none of {} has a link to an exposed gateway", join(all()));
-                let unready: BTreeSet<&str> =
-                    all().filter(|node| self.members.get(node).is_some_and(|member| !member.ready)).collect();
-                if !unready.is_empty() {
-                    let _ = write!(message, "; not ready are {} (kubectl get nodes)", join(unready));
-                }
-                Finding::no("NoTunnel", message)
+                self.no_tunnel(proxies, overall.dialling.contains_key(&self.gateway.name_any()))
             };
         }
         let beyond = self.members.len().saturating_sub(NODES_MAX);
@@ -238,6 +245,14 @@ impl Case<'_> {
         let nodes: BTreeSet<&str> = links.iter().map(|link| link.node_name.as_str()).collect();
         told("Connected", format!("{} via {}", join(nodes), join(gateways)), partly)
     }
+}
+
+/// Of a hub that did report, and what may be the matter.
+fn unrenewed(node: &str) -> String {
+    format!(
+        "its hub does not renew ConfigMap {}: `edge-hub status` on the node says why, and the chart's value edgeHub.gatewayNodes must name it",
+        api::names::gateway_lease(node)
+    )
 }
 
 /// That it is connected; and if not by all that should be, whom it lacks.

@@ -166,6 +166,13 @@ pub(crate) fn plan(observed: &Observed, memory: &Memory) -> (Plan, Memory) {
     for (case, elected) in cases.iter().zip(&mut elected).filter(|(case, _)| case.is_exposed()) {
         *elected = elections.hold(case, dialled_since);
     }
+    let dialling: BTreeMap<String, Instant> = cases
+        .iter()
+        .zip(&elected)
+        .filter_map(|(case, [proxies, _])| {
+            Some((case.gateway.name_any(), elections.dials_until(case, proxies)?))
+        })
+        .collect();
     let Elections { kept: records, look_at, .. } = elections;
     let active = cases.iter().zip(&elected).filter(|(_, [proxies, _])| !proxies.is_empty());
     let ports = internal_ports(observed, &active.map(|(case, _)| case.gateway.name_any()).collect());
@@ -182,7 +189,7 @@ pub(crate) fn plan(observed: &Observed, memory: &Memory) -> (Plan, Memory) {
         |(case, [proxies, tunnels]): (&Case<'_>, &[Vec<String>; 2])| case.verdict(proxies, tunnels, &overall);
     let mut plan = Plan {
         verdicts: cases.iter().zip(&elected).map(verdict).collect(),
-        look_at: looks.into_iter().chain([look_at]).flatten().min(),
+        look_at: looks.into_iter().chain([look_at, dialling.values().min().copied()]).flatten().min(),
         ..Plan::default()
     };
     let cluster_ips = services_and_slices(observed, &living, &ports.ports, &closed, &mut plan);

@@ -12,6 +12,7 @@ use kube::{Api, Resource, ResourceExt as _};
 use serde_json::{Value, json};
 
 use super::Context;
+use super::dialling::is_dialling;
 use super::findings::{ACCEPTING, Finding};
 use super::unlinked::PARTLY;
 use super::verdict::Verdict;
@@ -172,7 +173,9 @@ pub(crate) fn changes(before: Option<&GatewayStatus>, after: &GatewayStatus) -> 
         event(false, "ActiveEndpointLost", &note, "Elect")
     }));
     let previous = before.map(|status| status.conditions.as_slice()).unwrap_or_default();
-    let others = after.conditions.iter().filter(|condition| condition.reason != PARTLY);
+    // That who was just elected has no link yet is told once it has had the time for it.
+    let told = |condition: &&Condition| condition.reason != PARTLY && !is_dialling(condition);
+    let others = after.conditions.iter().filter(told);
     events.extend(condition_changes(previous, others));
     events.extend(partly_changes(previous, &after.conditions));
     events

@@ -94,6 +94,8 @@ pub(crate) struct Overall<'a> {
     pub(crate) unlinked: &'a Unlinked,
     /// Which nodes are linked to some of a Gateway's endpoints alone.
     pub(crate) in_part: &'a Unlinked,
+    /// The Gateways whose endpoints have had no time to dial yet, and until when.
+    pub(crate) dialling: &'a BTreeMap<String, Instant>,
     /// The ways in that do not listen.
     pub(crate) closed: &'a Closed,
     /// The ports of the internal Service.

@@ -1,3 +1,4 @@
+mod dialling;
 mod missed;
 mod partly;
 mod reached;
@@ -293,8 +294,11 @@ fn an_edge_endpoint_without_a_link_gives_way() {
     world.hub("c1", Liveness::Alive, &[]);
     let first = world.plan();
     assert_eq!(active(&first, 1), ["a"]);
-    let due = first.look_at.unwrap();
-    assert_eq!(due, world.observed.now + Duration::from_secs(15));
+    let start = world.observed.now;
+    assert_eq!(first.look_at, Some(start + Duration::from_secs(10)), "it is told of");
+    world.observed.now = start + Duration::from_secs(10);
+    let due = world.plan().look_at.unwrap();
+    assert_eq!(due, start + Duration::from_secs(15));
     world.observed.now = due;
     let second = world.plan();
     assert_eq!((active(&second, 1), second.verdicts[1].connected.reason), (vec!["b"], "NoTunnel"));

@@ -148,7 +148,11 @@ fn the_trial_is_of_nodes_that_are_missed_now() {
     assert_eq!(world.changes(3600).len(), 1);
     world.nodes[0].ready = true;
     world.observed.now += SECOND;
-    assert_eq!(world.plan().look_at, Some(world.observed.now + Duration::from_secs(15)), "the shop's own");
+    let back = world.observed.now;
+    assert_eq!(world.plan().look_at, Some(back + SECOND * 10), "the shop's own is told of");
+    world.observed.now = back + SECOND * 10;
+    assert_eq!(world.plan().look_at, Some(back + SECOND * 15), "the shop's own");
+    world.observed.now = back;
     assert_eq!(world.changes(29).len(), 1);
     world.observed.now += SECOND;
     assert_eq!(active(&world.plan(), 0), ["c2"]);
@@ -288,4 +292,28 @@ fn what_is_said_of_many_nodes_that_are_linked_in_part_is_short() {
     };
     assert_eq!(said(&names[..2], &names[1..3]), "solo000 by c1 alone; solo002 by c2 alone");
     assert_eq!(said(&names[..300], &names[..250]), "more than 40 nodes by some of them alone");
+}
+
+/// The chart does not name it any more: it may not report, and its tunnels are up.
+#[test]
+fn an_endpoint_that_keeps_its_place_is_counted_as_active_and_as_one_that_does_not_report() {
+    let renew = "c2: its hub does not renew ConfigMap isthmus-gateway-c2: `edge-hub status` on the node says why, and the chart's value \
+                 edgeHub.gatewayNodes must name it";
+    let keeps = "; its tunnels may be up, so it keeps its place while nobody else can have it";
+    let mut world = world();
+    world.cloud(&["a"], &["a"]);
+    assert_eq!(active(&world.plan(), 0), ["c1", "c2"]);
+    world.hub("c2", Liveness::Silent, &["a"]);
+    world.sees("c1", "c2");
+    let said = |world: &mut World| {
+        let verdict = &world.plan().verdicts[0];
+        let status = api::GatewayStatus::new(&verdict.gateway.spec, Vec::new(), verdict.active.clone());
+        (status.proxy_endpoints, verdict.elected.reason, verdict.elected.message.clone())
+    };
+    let told = format!("2 of 2 proxy endpoints are active, and 1 of 2 report; {renew}{keeps}");
+    assert_eq!(said(&mut world), ("2/2".to_owned(), "TooFewEndpoints", told));
+    // Nobody has a link to it: it is dead, and gives its place up.
+    world.hub("c1", Liveness::Alive, &["a"]);
+    let told = format!("1 of 2 proxy endpoints are active; {renew}");
+    assert_eq!(said(&mut world), ("1/2".to_owned(), "TooFewEndpoints", told));
 }

@@ -69,3 +69,60 @@ fn who_chose_himself_where_he_is_is_not_elected() {
         assert_eq!(says_so, key == "site", "{exposed} {key}: {}", plan.verdicts[1].elected.message);
     }
 }
+
+/// The pool of the shop is gone, and its Gateway selects.
+#[test]
+fn a_selector_that_selects_nobody_is_told_apart_from_none_and_from_one_that_is_not_trusted() {
+    const RESTRICTED: &str = "node-restriction.kubernetes.io/site";
+    for (selector, reason, said) in [
+        (
+            json!(null),
+            "NoEndpoint",
+            "no node is behind the gateway: label nodes raven.openyurt.io/gateway=shop",
+        ),
+        (
+            json!({}),
+            "NoEndpoint",
+            "no node is behind the gateway: label nodes raven.openyurt.io/gateway=shop",
+        ),
+        (
+            json!({ "matchLabels": { RESTRICTED: "x" } }),
+            "NoEndpoint",
+            "spec.nodeSelector selects no node: put its labels",
+        ),
+        (
+            json!({ "matchLabels": { "site": "x" } }),
+            "SelectorNotTrusted",
+            "spec.nodeSelector selects by labels that a",
+        ),
+        (
+            json!({ "matchLabels": { "a b": "x" } }),
+            "NoEndpoint",
+            "spec.nodeSelector cannot be understood: matchLabels: \"a b\" is no label's key: ",
+        ),
+        (
+            json!({ "matchExpressions": [{ "key": "site", "operator": "in", "values": ["x"] }] }),
+            "NoEndpoint",
+            "spec.nodeSelector cannot be understood: matchExpressions: \"in\" is no operator: there are In, NotIn, ",
+        ),
+    ] {
+        let mut world = world();
+        world.observed.pools.clear();
+        world.spec(1, |spec| spec.node_selector = serde_json::from_value(selector.clone()).unwrap());
+        world.nodes.drain(..2);
+        let elected = world.plan().verdicts[1].elected.clone();
+        assert_eq!((elected.holds, elected.reason), (false, reason), "{selector}: {}", elected.message);
+        assert!(elected.message.starts_with(said), "{selector}: {}", elected.message);
+        // Beside endpoints that are listed.
+        world.spec(1, |spec| {
+            spec.endpoints = vec![api::Endpoint {
+                node_name: "a".to_owned(),
+                type_: EndpointType::Proxy,
+                ..api::Endpoint::default()
+            }];
+        });
+        let elected = world.plan().verdicts[1].elected.clone();
+        let understood = !elected.message.contains("cannot be understood");
+        assert_eq!(understood, !said.contains("cannot be understood"), "{selector}: {}", elected.message);
+    }
+}
