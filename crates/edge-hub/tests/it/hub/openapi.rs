@@ -294,10 +294,10 @@ async fn where_only_what_clients_ask_for_is_kept_that_alone_follows_what_comes_i
     assert_eq!(lists(&site), 0, "nobody asked for that group's document");
     serve_all(&site, [(CORE, "core, changed"), (EXAMPLE, "after")]);
     comes_into_use(&site, "example.com", "shelves").await;
-    let known = expected([(EXAMPLE, 200), (EXAMPLE, 200)]);
-    site.until("the document is asked for again", async || asked(&site) == known).await;
+    let twice = expected([(EXAMPLE, 200), (EXAMPLE, 200)]);
+    site.until("the document is asked for again", async || asked(&site) == twice).await;
     sleep(Duration::from_secs(3)).await;
-    assert_eq!((lists(&site), asked(&site)), (1, known), "and nothing else");
+    assert_eq!((lists(&site), asked(&site)), (1, twice), "and nothing else");
     site.server.cut();
     site.offline().await;
     assert!(answer(&site, EXAMPLE, JSON).await == (200, document("after")));

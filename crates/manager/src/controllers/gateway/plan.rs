@@ -182,8 +182,14 @@ pub(crate) fn plan(observed: &Observed, memory: &Memory) -> (Plan, Memory) {
     let in_part =
         cases.iter().zip(&elected).flat_map(|(case, [proxies, _])| case.gaps_in_part(proxies, &dialers));
     let in_part = memory.in_part.next(in_part, observed.now, observed.time);
-    let overall =
-        Overall { dialers: &dialers, unlinked: &unlinked, in_part: &in_part, closed: &closed, ports: &ports };
+    let overall = Overall {
+        dialers: &dialers,
+        unlinked: &unlinked,
+        in_part: &in_part,
+        dialling: &dialling,
+        closed: &closed,
+        ports: &ports,
+    };
     let looks = [closed.look_at(observed.now), unlinked.look_at(observed.now), in_part.look_at(observed.now)];
     let verdict =
         |(case, [proxies, tunnels]): (&Case<'_>, &[Vec<String>; 2])| case.verdict(proxies, tunnels, &overall);
