@@ -2,12 +2,14 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
     path::{Path, PathBuf},
 };
 
 use clap::ValueEnum as _;
 use kube_wire::resource::GroupVersionResource;
 use serde::Deserialize;
+use serde_path_to_error::{Segment, Track};
 
 use super::{Layer, resource};
 use crate::{filters::FilterName, offline::discover::OpenApi};
@@ -65,8 +67,8 @@ pub enum FileError {
     Value {
         /// Which one.
         path: PathBuf,
-        /// The key.
-        key: &'static str,
+        /// The way to the key, as `freshness./v1/pods` or `poolScopeResources[0]`.
+        key: String,
         /// What is wrong, and what would be right.
         reason: String,
     },
@@ -94,42 +96,52 @@ pub fn read(path: &Path) -> Result<Layer, FileError> {
     parse(path, &std::fs::read_to_string(path).map_err(unreadable)?)
 }
 
-/// In one line, as a log has it: what follows the first shows the file. The reader says where a value is of the wrong kind, and not of which key.
-fn syntax(path: &Path, text: &str, error: &serde_saphyr::Error) -> FileError {
+/// In one line, as a log has it: what follows the first shows the file. The reader says where a value is of the wrong kind, and not of which key: that is
+/// the way `to` it.
+fn syntax(path: &Path, to: &serde_path_to_error::Path, error: &serde_saphyr::Error) -> FileError {
     let said = error.to_string();
     let first = said.lines().next().unwrap_or_default().trim_start_matches("error: ");
     // Of the keys the message tells by itself.
     let cut = [", expected one of", ", set DuplicateKeyPolicy"].map(|rest| first.find(rest));
     let mut reason = first[..cut.into_iter().flatten().min().unwrap_or(first.len())].to_owned();
     let names_key = ["unknown field", "duplicate mapping key"].into_iter().any(|what| reason.contains(what));
-    let at = error.location().filter(|_| !names_key);
-    if let Some(key) = at.and_then(|at| key_before(text, at.line(), at.column())) {
+    let key = key(to, names_key);
+    if key.is_empty() {
+        reason = format!("{reason}; keys are {}", KEYS.join(", "));
+    } else {
         for (words, plain) in KINDS {
             reason = reason.replace(words, plain);
         }
-        reason.insert_str(0, &format!("{key}: "));
-    } else {
-        reason = format!("{reason}; keys are {}", KEYS.join(", "));
+        let remedy = if names_key { ": write it once" } else { "" };
+        reason = format!("{key}: {reason}{remedy}");
     }
     FileError::Syntax { path: path.to_owned(), reason }
 }
 
-/// The last key of the file before a place in it; the first line and column are 1.
-fn key_before(text: &str, line: u64, column: u64) -> Option<&'static str> {
-    let (line, column) = (usize::try_from(line).ok()?.checked_sub(1)?, usize::try_from(column).ok()?);
-    let begin: usize = text.split_inclusive('\n').take(line).map(str::len).sum();
-    let within: usize = text.get(begin..)?.chars().take(column).map(char::len_utf8).sum();
-    let before = text.get(..begin + within)?;
-    let last = |key: &str| before.rfind(&format!("{key}:")).max(before.rfind(&format!("{key}\":")));
-    let found = KEYS.into_iter().filter_map(|key| Some((last(key)?, key))).max();
-    found.map(|(_, key)| key)
+/// The way to what is wrong: `freshness./v1/pods`, `cacheAgents[0]`; of a key that is itself wrong and `named` in the message, what it stands in. Empty: the
+/// file as a whole.
+fn key(to: &serde_path_to_error::Path, named: bool) -> String {
+    let mut key = String::new();
+    for segment in to.iter().take(to.iter().len().saturating_sub(usize::from(named))) {
+        match segment {
+            Segment::Map { key: name } if key.is_empty() => key.push_str(name),
+            Segment::Map { key: name } => key.extend([".", name.as_str()]),
+            Segment::Seq { index } => _ = write!(key, "[{index}]"),
+            Segment::Enum { .. } | Segment::Unknown => {}
+        }
+    }
+    key
 }
 
 fn parse(path: &Path, text: &str) -> Result<Layer, FileError> {
     let file = if text.trim().is_empty() {
         File::default()
     } else {
-        serde_saphyr::from_str(text).map_err(|error| syntax(path, text, &error))?
+        let mut track = Track::new();
+        let read = serde_saphyr::with_deserializer_from_str(text, |reader| {
+            File::deserialize(serde_path_to_error::Deserializer::new(reader, &mut track))
+        });
+        read.map_err(|error| syntax(path, &track.path(), &error))?
     };
     let File {
         pool_scope_resources,
@@ -141,8 +153,8 @@ fn parse(path: &Path, text: &str) -> Result<Layer, FileError> {
         tunnel,
         tunnel_destinations,
     } = file;
-    let wrong = |key, reason| FileError::Value { path: path.to_owned(), key, reason };
-    let named = |key, text: &str| {
+    let wrong = |key: &str, reason| FileError::Value { path: path.to_owned(), key: key.to_owned(), reason };
+    let named = |key: &str, text: &str| {
         resource(text).ok_or_else(|| {
             wrong(
                 key,
@@ -152,8 +164,8 @@ fn parse(path: &Path, text: &str) -> Result<Layer, FileError> {
             )
         })
     };
-    let resources = |key, list: &[String]| -> Result<BTreeSet<GroupVersionResource>, FileError> {
-        list.iter().map(|text| named(key, text)).collect()
+    let resources = |key: &str, list: &[String]| -> Result<BTreeSet<GroupVersionResource>, FileError> {
+        list.iter().enumerate().map(|(index, text)| named(&format!("{key}[{index}]"), text)).collect()
     };
     let mut layer = Layer {
         pooled: match pool_scope_resources {
@@ -171,13 +183,17 @@ fn parse(path: &Path, text: &str) -> Result<Layer, FileError> {
         tunnel,
         tunnel_destinations: tunnel_destinations
             .iter()
-            .map(|rule| rule.parse().map_err(|error| wrong("tunnelDestinations", format!("{error}"))))
+            .enumerate()
+            .map(|(index, rule)| {
+                rule.parse()
+                    .map_err(|error| wrong(&format!("tunnelDestinations[{index}]"), format!("{error}")))
+            })
             .collect::<Result<_, _>>()?,
         ..Layer::default()
     };
     layer.cache_agents = layer.named(cache_agents.iter().map(String::as_str), "cacheAgents", true);
     for (of, policy) in freshness {
-        let policy = policy.parse().map_err(|error| wrong("freshness", format!("{error}")))?;
+        let policy = policy.parse().map_err(|error| wrong(&format!("freshness.{of}"), format!("{error}")))?;
         if of == "default" {
             layer.default_freshness = Some(policy);
         } else {
@@ -186,7 +202,7 @@ fn parse(path: &Path, text: &str) -> Result<Layer, FileError> {
     }
     for (name, more) in filters {
         let name: FilterName = name.parse().map_err(|error| wrong("filters", format!("{error}")))?;
-        let components = layer.named(more.iter().map(String::as_str), &format!("filters: {name}"), false);
+        let components = layer.named(more.iter().map(String::as_str), &format!("filters.{name}"), false);
         layer.components.insert(name, components);
     }
     Ok(layer)
@@ -222,7 +238,7 @@ mod tests {
         assert_eq!(layer.components[&FilterName::ServiceTopology], ["y".into()].into());
         let told: Vec<&str> =
             layer.nameless.iter().filter_map(|problem| problem.split(" is nobody's").next()).collect();
-        let expected = ["cacheAgents: \"\"", "cacheAgents: \"*x\"", "filters: servicetopology: \"*\""];
+        let expected = ["cacheAgents: \"\"", "cacheAgents: \"*x\"", "filters.servicetopology: \"*\""];
         assert_eq!(told, expected);
     }
 
@@ -232,13 +248,33 @@ mod tests {
             ("poolScope: []", "unknown field `poolScope`"),
             ("- a", "keys are poolScopeResources"),
             ("freshness: [", "f: freshness: line 1 column 12: here must be names with values, as {a: b}"),
-            ("poolScopeResources: [nodes]", "poolScopeResources: \"nodes\" is not group/version/resource"),
+            ("poolScopeResources: [nodes]", "poolScopeResources[0]: \"nodes\" is not group/version/resource"),
             (
                 "passThroughResources: ['/v1/*']",
-                "passThroughResources: \"/v1/*\" is not group/version/resource",
+                "passThroughResources[0]: \"/v1/*\" is not group/version/resource",
             ),
-            ("freshness: { /v1/pods: soon }", "write strict, any, or bounded:SECONDS"),
-            ("tunnelDestinations: [x]", "tunnelDestinations: \"x\" is not WHAT[@WHERE]=PORTS[:WHO]"),
+            (
+                "freshness: { /v1/pods: soon }",
+                "f: freshness./v1/pods: \"soon\" is no freshness policy: write strict, any, or bounded:SECONDS",
+            ),
+            ("freshness: { default: soon }", "f: freshness.default: \"soon\" is no freshness policy"),
+            ("freshness: { pods: any }", "f: freshness: \"pods\" is not group/version/resource"),
+            (
+                "freshness:\n  default: any\n  /v1/pods: [any]\n",
+                "f: freshness./v1/pods: line 3 column 13: here must be one word",
+            ),
+            // What is another key elsewhere.
+            ("freshness:\n  tunnel: [any]\n", "f: freshness.tunnel: line 2 column 11: here must be one word"),
+            (
+                "freshness:\n  /v1/pods: any\n  /v1/pods: strict\n",
+                "f: freshness: line 3 column 3: duplicate mapping key: /v1/pods: write it once",
+            ),
+            (
+                "filters: { servicetopology: envoy }",
+                "f: filters.servicetopology: line 1 column 29: here must be a list",
+            ),
+            ("poolScopeResources: [/v1/nodes, nodes]", "f: poolScopeResources[1]: \"nodes\" is not"),
+            ("tunnelDestinations: [x]", "tunnelDestinations[0]: \"x\" is not WHAT[@WHERE]=PORTS[:WHO]"),
             ("openapi: some", "openapi: \"some\" is not one of used, all, asked"),
             ("filters: { x: [] }", "write one of discardcloudservice"),
             ("tunnel: yes please", "f: tunnel: "),
@@ -254,7 +290,7 @@ mod tests {
                 "tunnel: true\npoolScopeResources: 3\n",
                 "f: poolScopeResources: line 2 column 21: here must be a list, as [a, b]",
             ),
-            ("cacheAgents: [{a: b}]", "f: cacheAgents: line 1 column 15: here must be one word"),
+            ("cacheAgents: [{a: b}]", "f: cacheAgents[0]: line 1 column 15: here must be one word"),
             ("tunnel: 3", "f: tunnel: line 1 column 9: here must be true or false"),
             ("{cacheAgents: [a], tunnel: 3, filters: {}}", "f: tunnel: "),
             ("{\"poolScopeResources\": 3, \"tunnel\": true}", "f: poolScopeResources: "),

@@ -149,8 +149,8 @@ pub enum ConfigError {
     #[error("--freshness: {0:?} is not RESOURCE=POLICY: write /v1/pods=strict, or default=bounded:10")]
     Assignment(String),
     /// No such policy.
-    #[error("--freshness: {0}")]
-    Freshness(#[from] UnknownPolicy),
+    #[error("--freshness: {0}: {1}")]
+    Freshness(String, #[source] UnknownPolicy),
     /// The file is wrong.
     #[error(transparent)]
     File(#[from] FileError),
@@ -223,7 +223,8 @@ fn layer(cache: &CacheArgs) -> Result<Layer, ConfigError> {
     };
     for text in freshness {
         let (of, policy) = text.split_once('=').ok_or_else(|| ConfigError::Assignment(text.clone()))?;
-        let policy = policy.parse::<Policy>()?;
+        let policy =
+            policy.parse::<Policy>().map_err(|error| ConfigError::Freshness(of.to_owned(), error))?;
         if of == "default" {
             layer.default_freshness = Some(policy);
         } else {
@@ -407,6 +408,11 @@ mod tests {
             ("--serve-port 10261", Some("--proxy-port and --serve-port are both 10261")),
             ("--serve-port 10261 --bind-address 127.0.0.2", None),
             ("--serve-port 0 --proxy-port 0", None),
+            (
+                "--freshness /v1/pods=soon",
+                Some("--freshness: /v1/pods: \"soon\" is no freshness policy: write strict"),
+            ),
+            ("--freshness default=any,pods=any", Some("--freshness: \"pods\" is not group/version/resource")),
             ("--proxy-secure-port 10267", None),
             (secure, Some("--serve-port and --proxy-secure-port are both 10267")),
             (anywhere.as_str(), Some("--serve-port and --proxy-secure-port are both 10267")),

@@ -40,9 +40,9 @@ async fn a_file_that_breaks_under_a_running_hub_changes_nothing_and_is_named_wit
     site.linked().await;
     watches(&site, WIDGETS, 1).await;
     for (text, words) in [
-        ("poolScopeResources: [widgets]", "poolScopeResources: \"widgets\" is not group/version/resource"),
+        ("poolScopeResources: [widgets]", "poolScopeResources[0]: \"widgets\" is not group/version/resource"),
         ("poolScope: []", "keys are poolScopeResources"),
-        ("freshness: { /v1/pods: soon }", "freshness: "),
+        ("freshness: { /v1/pods: soon }", "freshness./v1/pods: "),
         ("poolScopeResources: [", "config.yaml: "),
     ] {
         write(&site, text);
