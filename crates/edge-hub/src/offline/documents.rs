@@ -25,6 +25,7 @@ use tracing::{debug, warn};
 
 pub use self::{
     groups::naming,
+    index::KeptOpenApi,
     paths::{is_document, is_of_health},
 };
 use self::{
@@ -77,6 +78,8 @@ pub struct Documents {
     lent: Arc<Mutex<HashMap<String, Weak<Bytes>>>>,
     /// Held by who writes.
     index: Arc<Mutex<Index>>,
+    /// What of `OpenAPI` is in the index; nobody holds it while the disk is waited for.
+    openapi: Arc<Mutex<KeptOpenApi>>,
     /// The paths of documents of `OpenAPI` that clients asked for.
     asked: Arc<Mutex<BTreeSet<String>>>,
 }
@@ -102,7 +105,8 @@ struct Name {
 impl Documents {
     /// Documents in `storage`.
     pub fn new(storage: Storage, tasks: Tasks) -> Self {
-        let (index, asked) = (stored(&storage, INDEX), stored(&storage, asked::ASKED));
+        let (index, asked) = (stored::<Index>(&storage, INDEX), stored(&storage, asked::ASKED));
+        let openapi = Arc::new(Mutex::new(index.lock().openapi()));
         Self {
             storage,
             tasks,
@@ -110,8 +114,14 @@ impl Documents {
             passed: Arc::default(),
             lent: Arc::default(),
             index,
+            openapi,
             asked,
         }
+    }
+
+    /// What is kept of `OpenAPI`, asked for or not.
+    pub fn openapi(&self) -> KeptOpenApi {
+        *self.openapi.lock()
     }
 
     /// How long ago the API server gave the document to whoever accepts exactly that; nothing if it is not kept.
@@ -221,6 +231,7 @@ impl Documents {
         }
         self.storage.put_blob(INDEX, &serde_json::to_vec(&*index).unwrap_or_default())?;
         self.storage.put_blob(name, blob)?;
+        *self.openapi.lock() = index.openapi();
         self.lent.lock().remove(name);
         Ok(())
     }

@@ -9,6 +9,7 @@ use crate::{
     hub::UnreadKeys,
     identity::{IdentityState, IdentityView},
     node_metric::NodeMetricView,
+    offline::documents::KeptOpenApi,
     tunnel_roles::TunnelView,
 };
 
@@ -86,7 +87,7 @@ pub(super) fn print(view: &HubView, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn print_store(view: &StoreView, out: &mut dyn Write) -> io::Result<()> {
-    let StoreView { given_bytes, written_bytes, length_bytes, unreadable, unstored } = view;
+    let StoreView { given_bytes, written_bytes, length_bytes, openapi, unreadable, unstored } = view;
     writeln!(
         out,
         "store  {} of objects in files; {} given, {} written since the start",
@@ -94,6 +95,9 @@ fn print_store(view: &StoreView, out: &mut dyn Write) -> io::Result<()> {
         bytes(*given_bytes),
         bytes(*written_bytes)
     )?;
+    if let Some(KeptOpenApi { documents, bytes: kept }) = openapi {
+        writeln!(out, "       {documents} documents of OpenAPI, {}", bytes(*kept))?;
+    }
     for problem in unreadable {
         writeln!(out, "       UNREADABLE {problem}")?;
     }
@@ -389,6 +393,7 @@ mod tests {
                 given_bytes: 1,
                 written_bytes: 2,
                 length_bytes: 3,
+                openapi: Some(KeptOpenApi { documents: 14, bytes: 2_100_000 }),
                 unreadable: vec!["node /api/v1/services: damaged".to_owned()],
                 unstored: vec!["node /api/v1/pods: full".to_owned()],
             },
@@ -428,6 +433,7 @@ mod tests {
             cloud-1  cloud   forward    bulk   12.3ms  3        3m20s  up\n\
             metric report 41 taken 7s ago by 10.0.0.2:9443 (epoch 3), one every 10000 ms; 1 refused\n\
             store  3 B of objects in files; 1 B given, 2 B written since the start\n       \
+            14 documents of OpenAPI, 2.1 MB\n       \
             UNREADABLE node /api/v1/services: damaged\n       \
             UNSTORED node /api/v1/pods: full\n\n\
             RESOURCE                    SCOPE  OWNER  OBJECTS  VERSION  AGE  WATCHERS  STATE        SAVED\n\

@@ -10,6 +10,7 @@ use crate::{
     hub::{Hub, UnreadKeys},
     identity::IdentityView,
     node_metric::NodeMetricView,
+    offline::documents::KeptOpenApi,
     subscriptions::{Owner, Progress, Subscription},
     tunnel_roles::TunnelView,
     upstream::{LinkState, Server, ServerState},
@@ -163,6 +164,9 @@ pub struct StoreView {
     pub written_bytes: u64,
     /// Length of all files of objects.
     pub length_bytes: u64,
+    /// Documents of `OpenAPI` beside them; `None`: the hub does not say.
+    #[serde(default)]
+    pub openapi: Option<KeptOpenApi>,
     /// What could not be read at the start and was not fetched since, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<String>,
@@ -215,6 +219,7 @@ impl HubView {
                 given_bytes: statistics.given,
                 written_bytes: statistics.written,
                 length_bytes: statistics.length,
+                openapi: Some(hub.documents.openapi()),
                 unreadable: hub.storage.unreadable(),
                 unstored: hub.storage.unstored(),
             },

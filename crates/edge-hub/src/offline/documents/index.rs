@@ -1,9 +1,14 @@
 //! Which documents are kept, and which goes when there is no room: a client that asks in ever other words costs no more disk, and drives
 //! out none but its own answers. Pure.
 
-use std::{cmp::Reverse, collections::HashMap};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeSet, HashMap},
+};
 
 use serde::{Deserialize, Serialize};
+
+use super::paths::is_of_openapi;
 
 /// How many forms of one document are kept.
 const FORMS: usize = 8;
@@ -26,6 +31,16 @@ pub(super) struct Entry {
     pub(super) bytes: usize,
     /// When it was answered last, in Unix seconds.
     pub(super) at: u64,
+}
+
+/// What is kept of `OpenAPI`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KeptOpenApi {
+    /// How many documents, each once in however many forms it is kept.
+    pub documents: usize,
+    /// Bytes of all their forms on the disk.
+    pub bytes: u64,
 }
 
 /// All documents that are kept.
@@ -52,6 +67,13 @@ impl Index {
             let entry = self.documents.remove(place);
             self.documents.push(Entry { at, ..entry });
         }
+    }
+
+    /// Those of `OpenAPI` among them.
+    pub(super) fn openapi(&self) -> KeptOpenApi {
+        let of_openapi = || self.documents.iter().filter(|entry| is_of_openapi(&entry.path));
+        let paths: BTreeSet<&str> = of_openapi().map(|entry| entry.path.as_str()).collect();
+        KeptOpenApi { documents: paths.len(), bytes: of_openapi().map(|entry| entry.bytes as u64).sum() }
     }
 
     /// What goes next, if anything has to: the oldest form of this document if it has too many, and otherwise the oldest of the document that
@@ -108,6 +130,24 @@ mod tests {
         assert_eq!(index.put(&entry("/openapi/v3", 9, 15 << 20)), ["/openapi/v2 1"]);
         assert_eq!(index.put(&entry("/openapi/v3", 10, 16 << 20)), ["/openapi/v2 2"]);
         assert_eq!(index.documents[0].path, "/version");
+    }
+
+    #[test]
+    fn a_document_of_openapi_counts_once_with_the_bytes_of_all_its_forms() {
+        let mut index = Index::default();
+        assert_eq!(index.openapi(), KeptOpenApi::default());
+        for (path, form, bytes) in [
+            ("/version", 0, 300),
+            ("/apis", 0, 500),
+            ("/openapi/v2", 0, 7),
+            ("/openapi/v2", 1, 20),
+            ("/openapi/v2", 1, 10),
+            ("/openapi/v3", 0, 2),
+            ("/openapi/v3/api/v1", 0, 100),
+        ] {
+            assert!(index.put(&entry(path, form, bytes)).is_empty());
+        }
+        assert_eq!(index.openapi(), KeptOpenApi { documents: 3, bytes: 119 });
     }
 
     #[test]

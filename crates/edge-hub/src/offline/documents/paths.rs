@@ -21,6 +21,11 @@ pub fn is_of_health(path: &str) -> bool {
     matches!(first(path), "healthz" | "livez" | "readyz")
 }
 
+/// Whether the document is one of `OpenAPI`.
+pub(super) fn is_of_openapi(path: &str) -> bool {
+    first(path) == "openapi"
+}
+
 /// What such a document is, as a warning says it.
 pub(super) fn subject(path: &str) -> &'static str {
     match first(path) {

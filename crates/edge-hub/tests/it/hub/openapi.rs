@@ -109,6 +109,9 @@ async fn documents_that_nobody_asked_for_are_there_without_a_link_and_cross_it_o
     }
     let (status, list) = answer(&site, LIST, JSON).await;
     assert_eq!((status, list["paths"]["api/v1"]["serverRelativeURL"].as_str()), (200, Some(&*core)));
+    let (_, status) = get(&site.admin(), "/v1/status").await.unwrap();
+    let kept = &status["store"]["openapi"];
+    assert!(kept["documents"] == 4 && kept["bytes"].as_u64() > Some(600_000), "{kept}");
     site.stop().await;
 
     // Another start has them all.
