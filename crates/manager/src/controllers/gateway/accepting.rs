@@ -18,6 +18,18 @@ use super::wording::{about, is_few, join};
 /// What stands behind the names of the gateways, of several, to which nodes are linked.
 const ALONE: &str = " alone";
 
+/// Nodes that are linked to some of a Gateway's active endpoints alone, and to which.
+pub(crate) type InPart<'a> = BTreeMap<&'a str, Vec<&'a str>>;
+
+/// These, by Gateway, as what is remembered of them.
+pub(crate) fn gaps(in_part: &BTreeMap<String, InPart<'_>>) -> impl Iterator<Item = (Key, bool)> {
+    let of = |(gateway, nodes): (&String, &InPart<'_>)| {
+        let key = |node: &&str| ((gateway.clone(), (*node).to_owned()), false);
+        nodes.keys().map(key).collect::<Vec<_>>()
+    };
+    in_part.iter().flat_map(of)
+}
+
 /// How many nodes an exposed Gateway lacks.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Lacking {
@@ -39,13 +51,9 @@ impl Case<'_> {
         hubs.flat_map(|hub| hub.links.keys()).map(String::as_str).collect()
     }
 
-    /// The nodes that dial and are linked to some of the active endpoints alone, and to which. One to which nobody at all is linked is told of by
+    /// Those that dial and are linked to some of the active endpoints alone. One to which nobody at all is linked is told of by
     /// itself ([`Case::partly`]).
-    fn in_part<'b>(
-        &'b self,
-        proxies: &'b [String],
-        dialers: &'b Dialers<'_>,
-    ) -> BTreeMap<&'b str, Vec<&'b str>> {
+    pub(crate) fn in_part<'b>(&'b self, proxies: &'b [String], dialers: &'b Dialers<'_>) -> InPart<'b> {
         if !self.is_exposed() {
             return BTreeMap::new();
         }
@@ -62,32 +70,26 @@ impl Case<'_> {
         in_part
     }
 
-    /// The same as what is remembered of them.
-    pub(crate) fn gaps_in_part(&self, proxies: &[String], dialers: &Dialers<'_>) -> Vec<(Key, bool)> {
-        let name = self.gateway.name_any();
-        let in_part = self.in_part(proxies, dialers);
-        in_part.into_keys().map(|node| ((name.clone(), node.to_owned()), false)).collect()
-    }
-
     /// How many nodes it lacks now.
-    pub(super) fn lacking(&self, proxies: &[String], dialers: &Dialers<'_>) -> Lacking {
+    pub(super) fn lacking(&self, proxies: &[String], overall: &Overall<'_>) -> Lacking {
         if !self.is_exposed() || self.places(EndpointType::Proxy) == 0 {
             return Lacking::default();
         }
-        let missed = dialers.ready.difference(&self.linked(proxies)).count();
-        Lacking { missed, in_part: self.in_part(proxies, dialers).len() }
+        let missed = overall.dialers.ready.difference(&self.linked(proxies)).count();
+        let in_part = overall.in_part.get(&self.gateway.name_any()).map_or(0, BTreeMap::len);
+        Lacking { missed, in_part }
     }
 
     /// What there is to say of nodes that have been linked to some of them alone for long: who begins anew, or whose gateway did, is given the
     /// time to dial.
-    fn told_in_part(&self, proxies: &[String], overall: &Overall<'_>) -> Option<String> {
+    fn told_in_part(&self, overall: &Overall<'_>) -> Option<String> {
         let name = self.gateway.name_any();
         let said = self.gateway.status.iter().flat_map(|status| &status.conditions);
         let mut said = said.filter(|condition| condition.type_ == conditions::CONNECTED);
         let was_told = said.any(|condition| condition.message.contains(ALONE));
-        let long: BTreeSet<&str> = overall.in_part.for_long(&name, was_told, self.now).collect();
-        let mut groups: BTreeMap<Vec<&str>, BTreeSet<&str>> = BTreeMap::new();
-        for (node, to) in self.in_part(proxies, overall.dialers) {
+        let long: BTreeSet<&str> = overall.in_part_since.for_long(&name, was_told, self.now).collect();
+        let mut groups: BTreeMap<&[&str], BTreeSet<&str>> = BTreeMap::new();
+        for (node, to) in overall.in_part.get(&name).into_iter().flatten() {
             if long.contains(node) {
                 groups.entry(to).or_default().insert(node);
             }
@@ -99,7 +101,9 @@ impl Case<'_> {
         if !is_few(nodes.len()) {
             return Some(format!("{} by some of them{ALONE}", about(&nodes)));
         }
-        let said = groups.into_iter().map(|(to, nodes)| format!("{} by {}{ALONE}", join(nodes), join(to)));
+        let said = groups
+            .into_iter()
+            .map(|(to, nodes)| format!("{} by {}{ALONE}", join(nodes), join(to.iter().copied())));
         Some(said.collect::<Vec<_>>().join("; "))
     }
 
@@ -126,7 +130,7 @@ impl Case<'_> {
             };
         }
         let mut message = format!("links of {} are accepted by {accepting}", about(&linked));
-        if let Some(in_part) = self.told_in_part(proxies, overall) {
+        if let Some(in_part) = self.told_in_part(overall) {
             let _ = write!(message, "; {in_part}");
         }
         let missed: BTreeSet<&str> = dialers.ready.difference(&linked).copied().collect();

@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::ResourceExt as _;
 
+use super::accepting::{self, InPart};
 use super::dialers::Dialers;
 use super::domains::{Domain, Member};
 use super::elect::Record;
@@ -179,18 +180,23 @@ pub(crate) fn plan(observed: &Observed, memory: &Memory) -> (Plan, Memory) {
     let closed = memory.closed.next(closed_ways_in(observed, &living, &ports.ports), observed.now);
     let without = cases.iter().zip(&elected).flat_map(|(case, [proxies, _])| case.without_a_link(proxies));
     let unlinked = memory.unlinked.next(without, observed.now, observed.time);
-    let in_part =
-        cases.iter().zip(&elected).flat_map(|(case, [proxies, _])| case.gaps_in_part(proxies, &dialers));
-    let in_part = memory.in_part.next(in_part, observed.now, observed.time);
+    let in_part: BTreeMap<String, InPart<'_>> = cases
+        .iter()
+        .zip(&elected)
+        .map(|(case, [proxies, _])| (case.gateway.name_any(), case.in_part(proxies, &dialers)))
+        .collect();
+    let in_part_since = memory.in_part.next(accepting::gaps(&in_part), observed.now, observed.time);
     let overall = Overall {
         dialers: &dialers,
         unlinked: &unlinked,
         in_part: &in_part,
+        in_part_since: &in_part_since,
         dialling: &dialling,
         closed: &closed,
         ports: &ports,
     };
-    let looks = [closed.look_at(observed.now), unlinked.look_at(observed.now), in_part.look_at(observed.now)];
+    let looks =
+        [closed.look_at(observed.now), unlinked.look_at(observed.now), in_part_since.look_at(observed.now)];
     let verdict =
         |(case, [proxies, tunnels]): (&Case<'_>, &[Vec<String>; 2])| case.verdict(proxies, tunnels, &overall);
     let mut plan = Plan {
@@ -210,7 +216,7 @@ pub(crate) fn plan(observed: &Observed, memory: &Memory) -> (Plan, Memory) {
         observed.for_edge_pools,
     );
     let started = memory.started;
-    (plan, Memory { started, records, living_since, dialled_since, closed, unlinked, in_part })
+    (plan, Memory { started, records, living_since, dialled_since, closed, unlinked, in_part: in_part_since })
 }
 
 /// The ports of the internal Service, and by whose word each is what it is; `active` are the Gateways that have an active proxy endpoint.

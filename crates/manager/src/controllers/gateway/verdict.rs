@@ -10,7 +10,7 @@ use api::{Endpoint, EndpointType, ExposeType, Gateway, GatewayAddress, GatewayLi
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use kube::ResourceExt as _;
 
-use super::accepting::Lacking;
+use super::accepting::{InPart, Lacking};
 use super::dialers::Dialers;
 use super::domains::Member;
 use super::elect::{Candidate, Evidence, IDLE, Judgement};
@@ -92,8 +92,10 @@ pub(crate) struct Overall<'a> {
     pub(crate) dialers: &'a Dialers<'a>,
     /// Who has no link.
     pub(crate) unlinked: &'a Unlinked,
-    /// Which nodes are linked to some of a Gateway's endpoints alone.
-    pub(crate) in_part: &'a Unlinked,
+    /// Which nodes are linked to some of a Gateway's endpoints alone, by its name.
+    pub(crate) in_part: &'a BTreeMap<String, InPart<'a>>,
+    /// Since when they have been.
+    pub(crate) in_part_since: &'a Unlinked,
     /// The Gateways whose endpoints have had no time to dial yet, and until when.
     pub(crate) dialling: &'a BTreeMap<String, Instant>,
     /// The ways in that do not listen.
@@ -272,7 +274,7 @@ impl Case<'_> {
             connected: self.connected(proxies, &links, &addresses, overall),
             exposed,
             link_port: self.links_at(&active).0,
-            lacking: self.lacking(proxies, overall.dialers),
+            lacking: self.lacking(proxies, overall),
             active,
             addresses,
             links,
