@@ -23,6 +23,7 @@ pub(super) struct Encoder {
     api_version: Arc<str>,
     kind: Arc<str>,
     transcodes: bool,
+    of_lists: bool,
 }
 
 /// An object's bytes in the encoding that is written.
@@ -71,6 +72,7 @@ impl Encoder {
             api_version: subscription.key().resource.api_version().into(),
             kind: subscription.kind()?,
             transcodes: subscription.is_protobuf() == (encoding == Encoding::Json),
+            of_lists: representation.as_ == As::PartialObjectMetadataList,
             subscription: subscription.clone(),
         })
     }
@@ -88,6 +90,11 @@ impl Encoder {
     /// Whether objects are held in another encoding than is written.
     pub(super) fn transcodes(&self) -> bool {
         self.transcodes
+    }
+
+    /// Whether only a list can be written so. As in the API server, a watch in this form is begun, and ends where its first event would stand.
+    pub(super) fn is_of_lists(&self) -> bool {
+        self.of_lists
     }
 
     /// Whether every one of these objects can be written.

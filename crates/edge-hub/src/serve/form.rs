@@ -79,8 +79,9 @@ pub(super) fn representation(
             choose(&plain.join(","), &WRITTEN)?
         };
     }
-    // What one object cannot be shown as is said of one that is there ([`check_one`]).
-    if kind != Answer::Object {
+    // What one object cannot be shown as is said of one that is there ([`check_one`]), and what an event cannot ends the watch.
+    let is_of_lists = kind == Answer::Watch && representation.as_ == As::PartialObjectMetadataList;
+    if kind != Answer::Object && !is_of_lists {
         representation.check(kind)?;
     }
     if pretty && up && (representation.pretty || is_for_people(request)) {

@@ -62,7 +62,7 @@ pub(super) struct Watch {
     _attached: Attached,
     /// What is newer than this is told as an event, and what is not as the initial state.
     began: ResourceVersion,
-    /// Whether something came that the hub cannot write: the watch ends before it, and its client goes on at the API server.
+    /// Whether something came that cannot be written: the watch ends before it, and its client goes on at the API server.
     untold: bool,
     cursor: Cursor<Filtered>,
     client: Client,
@@ -259,6 +259,10 @@ impl Watch {
         while out.len() < LENGTH {
             let cursor = &mut self.cursor;
             match self.subscription.read(|cache| cursor.next(cache, BUDGET)) {
+                Step::Events(deliveries) if !deliveries.is_empty() && self.encoder.is_of_lists() => {
+                    self.untold = true;
+                    return None;
+                }
                 Step::Events(deliveries) => {
                     for delivery in deliveries {
                         if self.is_corrected(&delivery) {

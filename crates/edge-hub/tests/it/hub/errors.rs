@@ -1,5 +1,7 @@
 //! Errors that the hub says itself, without a link: the API server's words, in the encoding in which that says them.
 
+use std::time::Duration;
+
 use kube_wire::{
     continue_token,
     frame::read::{ITEM_MAX, ListReader},
@@ -8,7 +10,7 @@ use kube_wire::{
 };
 use testkit::client::connection::Endpoint;
 
-use super::site::{JSON, SERVICES, Site, WIDGETS, get, names, service, widget};
+use super::site::{JSON, Lines, SERVICES, Site, WIDGETS, get, names, service, version, widget};
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
@@ -209,6 +211,30 @@ async fn behind_a_token_is_the_rest_of_a_list_whatever_it_names() {
     site.server.cut();
     site.offline().await;
     assert_eq!(rest(&hub).await, told, "without one");
+}
+
+/// No event is a list. The API server begins such a watch all the same, and ends it where the first event would stand.
+#[tokio::test]
+async fn a_watch_in_the_form_of_a_list_is_silent_and_ends_with_the_first_event() {
+    let site = Site::started().await;
+    site.server.cluster().create("services", service("a", "odd", 1)).unwrap();
+    site.caught_up(SERVICES, &["odd"]).await;
+    let hub = site.plain();
+    let watch = async |start: &str| {
+        let accept = format!("{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1");
+        let answer = hub.get(&format!("{SERVICES}?watch=true&{start}"), &accept).await.unwrap();
+        assert_eq!((answer.status.as_u16(), answer.headers["content-type"].to_str().unwrap()), (200, JSON));
+        Lines::of(answer)
+    };
+    assert_eq!(watch("resourceVersion=0").await.brief().await, "end", "with a link");
+    let (_, list) = get(&hub, &format!("{SERVICES}?resourceVersion=0")).await.unwrap();
+    let mut later = watch(&format!("resourceVersion={}", version(&list))).await;
+    assert!(later.is_silent(Duration::from_millis(300)).await);
+    site.server.cluster().create("services", service("a", "even", 2)).unwrap();
+    assert_eq!(later.brief().await, "end");
+    site.server.cut();
+    site.offline().await;
+    assert_eq!(watch("resourceVersion=0").await.brief().await, "end", "without one");
 }
 
 /// Of a custom resource the hub holds JSON. It makes protobuf of the metadata in it where a client likes that best, as client-go's clients of metadata do.
