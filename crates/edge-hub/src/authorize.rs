@@ -223,7 +223,7 @@ impl Authorizer {
             }
             Err(error) => {
                 self.meters.review(Review::Failed);
-                self.undecided(subject, &asked.1, &error)
+                self.undecided(subject, &asked, &error)
             }
         }
     }
@@ -232,7 +232,10 @@ impl Authorizer {
     pub fn refused(&self, subject: &Subject, attributes: &Attributes) {
         let asked = asked(subject, attributes);
         self.remember(subject, &asked.1, false);
-        self.kept.lock().0.remove(&asked);
+        let now = Instant::now();
+        // Over at once, as it is asked again while there is a link.
+        let kept = Kept { decision: Decision::Denied(refusal(subject, attributes)), until: now };
+        self.kept.lock().keep(asked, kept, now);
     }
 
     /// How often anything was refused: whoever learns late of an answer looks whether it has been since.
@@ -242,10 +245,13 @@ impl Authorizer {
 
     /// The API server answered the request itself, when there were so many [`Authorizer::refusals`]: that is as good for the time without a link.
     pub fn answered(&self, subject: &Subject, attributes: &Attributes, refusals: u64) {
-        let question = Question::new(subject, attributes);
+        let asked = asked(subject, attributes);
         let mut allowances = self.allowances.lock();
         if allowances.refusals() == refusals {
-            allow(&mut allowances, subject, &question);
+            allow(&mut allowances, subject, &asked.1);
+            if self.was_refused(&asked) {
+                self.kept.lock().0.remove(&asked);
+            }
         }
     }
 
@@ -278,8 +284,15 @@ impl Authorizer {
         self.allowances.lock().hold(question, unix_seconds())
     }
 
+    /// Whether the API server refused it when it was last asked with this credential, as far as that is known: a restart forgets it.
+    fn was_refused(&self, asked: &Asked) -> bool {
+        let kept = self.kept.lock();
+        kept.0.get(asked).is_some_and(|kept| matches!(kept.decision, Decision::Denied(_)))
+    }
+
     /// What was allowed before counts while there is no link. The node's counts always: what is held for it comes with its own certificate.
-    fn undecided(&self, subject: &Subject, question: &Question, error: &review::ReviewError) -> Decision {
+    fn undecided(&self, subject: &Subject, asked: &Asked, error: &review::ReviewError) -> Decision {
+        let (_, question) = asked;
         let linked = error.is_undecided() && self.upstream.is_up();
         if linked && !matches!(subject, Subject::Node { .. }) {
             return Decision::Passing(format!("whether {question} cannot be asked now: {error}"));
@@ -288,9 +301,12 @@ impl Authorizer {
             debug!(user = %question.user, "allowed as before the link was lost");
             return Decision::Allowed;
         }
-        let why = format!(
-            "whether {question} cannot be asked, and it was not seen to be allowed while there was a link: {error}"
-        );
+        let seen = if self.was_refused(asked) {
+            "the API server refused it when it was last asked"
+        } else {
+            "it was not seen to be allowed while there was a link"
+        };
+        let why = format!("whether {question} cannot be asked, and {seen}: {error}");
         if linked || error.is_passing() { Decision::Passing(why) } else { Decision::Unknown(why) }
     }
 }

@@ -528,6 +528,31 @@ async fn certificates_of_one_name_have_the_rights_of_their_own_groups() {
     assert!(refused.iter().all(|status| [403, 429, 503].contains(status)), "{refused:?}");
 }
 
+#[tokio::test]
+async fn without_a_link_it_is_told_whether_the_api_server_refused_it_or_was_not_asked() {
+    let (mut site, issuer) = Issuer::with_site().await;
+    site.start_inside(|config| config.lifetimes.refused = Duration::from_millis(1)).await;
+    site.linked().await;
+    with_service(&site).await;
+    let is_refused = |name: &str| name == "refused" || name.ends_with(":refused");
+    site.server.cluster().access().set_authorizer(move |asked| !is_refused(&asked.user.name));
+    let certificate =
+        |name: &str| site.secure(Some(site.authority.client(&User::new(name, &["some"])).unwrap()));
+    let token = site.secure(None).with_token(&issuer.token(&site, "refused", 3600));
+    let (refused, never) = (certificate("refused"), certificate("never"));
+    for of in [&token, &refused] {
+        assert_eq!(get(of, LIST).await.unwrap().0, 403);
+    }
+    site.server.cut();
+    site.offline().await;
+    let last = "the API server refused it when it was last asked";
+    let not_asked = "it was not seen to be allowed while there was a link";
+    for (of, words) in [(&token, last), (&refused, last), (&never, not_asked)] {
+        let (status, said) = get(of, LIST).await.unwrap();
+        assert!(status == 503 && said["message"].as_str().unwrap().contains(words), "{status} {said}");
+    }
+}
+
 /// Whether a file beneath `folder` has this text.
 pub(super) fn on_disk(folder: &Path, text: &str) -> bool {
     fs::read_dir(folder).unwrap().any(|entry| {
