@@ -182,6 +182,7 @@ pub(crate) fn plan(observed: &Observed, memory: &Memory) -> (Plan, Memory) {
     let in_part =
         cases.iter().zip(&elected).flat_map(|(case, [proxies, _])| case.gaps_in_part(proxies, &dialers));
     let in_part = memory.in_part.next(in_part, observed.now, observed.time);
+    let taken: BTreeSet<String> = cases.iter().flat_map(Case::taken_by_kube_proxy).collect();
     let overall = Overall {
         dialers: &dialers,
         unlinked: &unlinked,
@@ -189,6 +190,7 @@ pub(crate) fn plan(observed: &Observed, memory: &Memory) -> (Plan, Memory) {
         dialling: &dialling,
         closed: &closed,
         ports: &ports,
+        taken: &taken,
     };
     let looks = [closed.look_at(observed.now), unlinked.look_at(observed.now), in_part.look_at(observed.now)];
     let verdict =
