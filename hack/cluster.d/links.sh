@@ -17,6 +17,18 @@ cut_link() {
 heal_link() {
   in_netns "$site_netns" iptables -t mangle -F POSTROUTING
   in_netns "$site_netns" iptables -t raw -F PREROUTING
+  in_netns "$site_netns" iptables -t mangle -F FORWARD
+}
+
+# Nothing comes to the cloud nodes' own addresses, as from behind a NAT that is not the cloud's neighbour. The API server's, the balancer's and
+# the proxy's are no node's.
+hide_nodes() {
+  local router=$site_netns name
+  heal_link
+  for name in $(node_names); do
+    select_node "$name"
+    [[ $node_kind == edge ]] || in_netns "$router" iptables -t mangle -A FORWARD -d "$node_address" -j DROP
+  done
 }
 
 # After how many silent seconds the router forgets a connection; what comes later it drops.
@@ -63,7 +75,7 @@ clear_weather() {
 }
 
 link_usage() {
-  die "usage: hack/cluster link SITE heal | cut | forget SECONDS | weather KEY=NUMBER... | clear"
+  die "usage: hack/cluster link SITE heal | cut | hide | forget SECONDS | weather KEY=NUMBER... | clear"
 }
 
 command_link() {
@@ -75,6 +87,7 @@ command_link() {
   case $2 in
     heal) heal_link ;;
     cut) cut_link ;;
+    hide) hide_nodes ;;
     forget)
       [[ ${3:-} =~ ^[0-9]+$ ]] || link_usage
       forget_on_link "$3"

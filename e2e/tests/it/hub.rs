@@ -7,7 +7,7 @@ mod differential;
 mod failover;
 mod filters;
 mod identity;
-mod kube_proxy;
+pub(crate) mod kube_proxy;
 mod offline;
 mod reboot;
 mod revoked;

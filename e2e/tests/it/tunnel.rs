@@ -3,6 +3,7 @@
 
 mod asked;
 mod away;
+mod balanced;
 mod controllers;
 mod faults;
 mod gateways;

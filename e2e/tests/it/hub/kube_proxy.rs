@@ -12,7 +12,7 @@ const SYSTEM: [&str; 2] = ["-n", "kube-system"];
 const NAME: &str = "kube-proxy-hub";
 
 /// A second kube-proxy on the nodes with a label, from which the cluster's own is kept off.
-pub(super) struct KubeProxy {
+pub(crate) struct KubeProxy {
     /// Leaves kube-proxy as it was, also when the test fails.
     undo: Cleanup,
     namespace: &'static str,
@@ -20,20 +20,23 @@ pub(super) struct KubeProxy {
 
 impl KubeProxy {
     /// Starts it, and waits until it runs; `label` is `KEY=VALUE`.
-    pub(super) async fn through_the_hub(label: &str, namespace: &'static str) -> Result<Self> {
+    pub(crate) async fn through_the_hub(label: &str, namespace: &'static str) -> Result<Self> {
         let (key, value) = label.split_once('=').context("a label")?;
         let mut daemons = get("daemonset").await?;
         let mut config = get("configmap").await?;
-        let affinity = daemons["spec"]["template"]["spec"]["affinity"].clone();
-        let off = json!({ "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": {
+        let before =
+            placement(&daemons["spec"]["template"]["spec"]["affinity"], &daemons["spec"]["updateStrategy"]);
+        let affinity = json!({ "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": {
             "nodeSelectorTerms": [{ "matchExpressions": [{ "key": key, "operator": "NotIn", "values": [value] }] }],
         } } });
+        // Those of other nodes stay, then and when it is put back: it is the same template again.
+        let off = placement(&affinity, &json!({ "type": "OnDelete", "rollingUpdate": null }));
         let mut undo = Cleanup::default();
-        undo.add("kubectl", &[&SYSTEM[..], &set_affinity(&affinity).each_ref().map(String::as_str)].concat());
+        undo.add("kubectl", &[&SYSTEM[..], &before.each_ref().map(String::as_str)].concat());
         for kind in ["configmap", "daemonset"] {
             undo.add("kubectl", &[&SYSTEM[..], &["delete", kind, NAME, "--ignore-not-found"]].concat());
         }
-        kubectl(&[&SYSTEM[..], &set_affinity(&off).each_ref().map(String::as_str)].concat()).await?.ok()?;
+        kubectl(&[&SYSTEM[..], &off.each_ref().map(String::as_str)].concat()).await?.ok()?;
 
         let kubeconfig = config["data"]["kubeconfig.conf"].as_str().context("kubeconfig.conf")?;
         let direct =
@@ -103,7 +106,7 @@ impl KubeProxy {
     }
 
     /// Leaves kube-proxy as it was.
-    pub(super) fn undo(self) {
+    pub(crate) fn undo(self) {
         drop(self.undo);
     }
 }
@@ -113,8 +116,10 @@ async fn get(kind: &str) -> Result<Value> {
     Ok(serde_json::from_str(&kubectl(&words).await?.ok()?)?)
 }
 
-fn set_affinity(affinity: &Value) -> [String; 5] {
-    let patch = json!({ "spec": { "template": { "spec": { "affinity": affinity } } } }).to_string();
+/// The words that say where the cluster's own kube-proxy runs, and how it follows its template.
+fn placement(affinity: &Value, strategy: &Value) -> [String; 5] {
+    let template = json!({ "spec": { "affinity": affinity } });
+    let patch = json!({ "spec": { "updateStrategy": strategy, "template": template } }).to_string();
     [
         "patch".into(),
         "daemonset".into(),

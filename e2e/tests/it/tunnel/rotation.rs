@@ -28,7 +28,7 @@ const SOON: Duration = Duration::from_secs(45);
 const SIGNED: Duration = Duration::from_secs(100);
 
 /// What a node's hub shows where it accepts links: the certificate's fingerprint.
-async fn shown(node: &str) -> Result<String> {
+pub(super) async fn shown(node: &str) -> Result<String> {
     let script = "openssl s_client -connect 127.0.0.1:10262 -alpn h2 </dev/null 2>/dev/null | openssl x509 -noout -fingerprint -sha256";
     let said = hack_cluster(&["exec", node, "--", "timeout", "10", "bash", "-c", script]).await?;
     ensure!(said.success && !said.stdout.is_empty(), "{node} shows nothing: {said:?}");

@@ -8,7 +8,7 @@ use api::{EndpointType, GatewayAddress, conditions};
 use kube::ResourceExt as _;
 
 use super::dialers::Dialers;
-use super::exposure::all;
+use super::exposure::{all, past_the_balancer};
 use super::findings::{ACCEPTING, Finding, told};
 use super::hub_reports::Hub;
 use super::unlinked::Key;
@@ -126,7 +126,10 @@ impl Case<'_> {
             return if dialers.is_empty() {
                 Finding::yes(ACCEPTING, format!("no node dials yet; links are accepted by {accepting}"))
             } else {
-                Finding::no("NoLinks", missing_links(&accepting, addresses, dialers))
+                Finding::no(
+                    "NoLinks",
+                    missing_links(&accepting, addresses, dialers, &self.taken_by_kube_proxy()),
+                )
             };
         }
         let mut message = format!("links of {} are accepted by {accepting}", about(&linked));
@@ -142,7 +145,12 @@ impl Case<'_> {
 }
 
 /// Whom an exposed Gateway misses, and what to look at.
-fn missing_links(accepting: &str, addresses: &[GatewayAddress], dialers: &Dialers<'_>) -> String {
+fn missing_links(
+    accepting: &str,
+    addresses: &[GatewayAddress],
+    dialers: &Dialers<'_>,
+    taken: &BTreeSet<String>,
+) -> String {
     let Dialers { ready, away } = dialers;
     if ready.is_empty() {
         return format!(
@@ -155,7 +163,8 @@ fn missing_links(accepting: &str, addresses: &[GatewayAddress], dialers: &Dialer
         return format!("{missed}, and there is no address that they could dial, see condition Exposed");
     }
     format!(
-        "{missed}: does TCP {} answer from there, and what does `edge-hub status` say on one of them (is --tunnel on)?",
-        all(addresses)
+        "{missed}: does TCP {} answer from there, and what does `edge-hub status` say on one of them (is --tunnel on)?{}",
+        all(addresses),
+        past_the_balancer(taken).unwrap_or_default()
     )
 }

@@ -8,10 +8,12 @@ use std::time::Instant;
 use api::names::PROXY_PORT;
 use api::{EndpointType, conditions};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::ResourceExt as _;
 
 use super::elect::Record;
+use super::exposure::past_the_balancer;
 use super::findings::Finding;
-use super::verdict::Case;
+use super::verdict::{Case, Overall};
 use super::wording::join;
 
 /// Reason of a Gateway whose endpoints have no link.
@@ -49,11 +51,12 @@ impl Case<'_> {
             && proxies.iter().all(|node| active.contains(node.as_str()))
     }
 
-    /// Condition `Connected` of a Gateway none of whose active endpoints has a link; whether they have had no time for it yet.
-    pub(super) fn no_tunnel(&self, proxies: &[String], dial: bool) -> Finding {
+    /// Condition `Connected` of a Gateway none of whose active endpoints has a link.
+    pub(super) fn no_tunnel(&self, proxies: &[String], overall: &Overall<'_>) -> Finding {
         let all = || proxies.iter().map(String::as_str);
         let mut message = format!("none of {} has a link to an exposed gateway", join(all()));
-        if dial {
+        // They have had no time for it yet.
+        if overall.dialling.contains_key(&self.gateway.name_any()) {
             let _ = write!(message, " yet: who was just elected, or has just had one to dial again, {TIME}");
             return Finding::no(NO_TUNNEL, message);
         }
@@ -69,6 +72,7 @@ impl Case<'_> {
                  say on {} (is --tunnel on?)",
                 join(ready)
             );
+            message.push_str(&past_the_balancer(overall.taken).unwrap_or_default());
         }
         Finding::no(NO_TUNNEL, message)
     }

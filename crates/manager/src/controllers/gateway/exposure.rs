@@ -1,5 +1,6 @@
 //! Pure: where an exposed Gateway is dialled, and why it is not, or not at all of its active endpoints.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use api::{Endpoint, EndpointType, ExposeType, GatewayAddress};
@@ -80,6 +81,24 @@ impl Case<'_> {
         }
         (addresses, Some(finding))
     }
+
+    /// The IPs at which it is dialled and that kube-proxy takes for its own.
+    pub(super) fn taken_by_kube_proxy(&self) -> BTreeSet<String> {
+        let is_balanced = self.switches.l7 && self.gateway.spec.expose_type == ExposeType::LoadBalancer;
+        self.service.filter(|_| is_balanced).map(services::taken_by_kube_proxy).unwrap_or_default()
+    }
+}
+
+/// What else to look at where nodes do not come to a gateway and kube-proxy takes these: its rules lead them to where no site behind NAT comes.
+pub(super) fn past_the_balancer(taken: &BTreeSet<String>) -> Option<String> {
+    if taken.is_empty() {
+        return None;
+    }
+    Some(format!(
+        "; if kube-proxy runs there it must read through edge-hub, else it leads what is for {} past the balancer, to the gateways' internal \
+         addresses",
+        join(taken.iter().map(String::as_str))
+    ))
 }
 
 /// What is so if nodes cannot dial some of these endpoints, or any: nobody but the Gateway's author knows their addresses.

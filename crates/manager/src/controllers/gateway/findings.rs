@@ -226,7 +226,7 @@ impl Case<'_> {
             return if self.living.is_empty() {
                 Finding::no("NoExposedGateway", "there is no exposed gateway whose hub accepts links")
             } else {
-                self.no_tunnel(proxies, overall.dialling.contains_key(&self.gateway.name_any()))
+                self.no_tunnel(proxies, overall)
             };
         }
         let beyond = self.members.len().saturating_sub(NODES_MAX);

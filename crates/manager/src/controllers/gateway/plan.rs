@@ -186,6 +186,7 @@ pub(crate) fn plan(observed: &Observed, memory: &Memory) -> (Plan, Memory) {
         .map(|(case, [proxies, _])| (case.gateway.name_any(), case.in_part(proxies, &dialers)))
         .collect();
     let in_part_since = memory.in_part.next(accepting::gaps(&in_part), observed.now, observed.time);
+    let taken: BTreeSet<String> = cases.iter().flat_map(Case::taken_by_kube_proxy).collect();
     let overall = Overall {
         dialers: &dialers,
         unlinked: &unlinked,
@@ -194,6 +195,7 @@ pub(crate) fn plan(observed: &Observed, memory: &Memory) -> (Plan, Memory) {
         dialling: &dialling,
         closed: &closed,
         ports: &ports,
+        taken: &taken,
     };
     let looks =
         [closed.look_at(observed.now), unlinked.look_at(observed.now), in_part_since.look_at(observed.now)];

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use api::names::{MANAGER, NAMESPACE, PROXY_INTERNAL_SERVICE, PROXY_SERVICE_PREFIX};
 use api::{EndpointType, Gateway, annotations, labels};
-use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
+use k8s_openapi::api::core::v1::{LoadBalancerIngress, Service, ServicePort, ServiceSpec};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -230,9 +230,7 @@ fn metadata_is_right(present: &ObjectMeta, wanted: &ObjectMeta) -> bool {
 
 /// Where a load balancer is reached: what its Service's status says, else what people wrote on it.
 pub(crate) fn hosts(service: &Service) -> Vec<String> {
-    let balancer = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
-    let ingress = balancer.and_then(|balancer| balancer.ingress.as_ref()).into_iter().flatten();
-    let said: Vec<String> = ingress
+    let said: Vec<String> = ingress(service)
         .filter_map(|at| at.ip.clone().or_else(|| at.hostname.clone()))
         .filter(|host| !host.is_empty())
         .collect();
@@ -246,6 +244,18 @@ pub(crate) fn hosts(service: &Service) -> Vec<String> {
         .map(|host| host.trim().to_owned())
         .filter(|host| !host.is_empty())
         .collect()
+}
+
+/// The IPs of a load balancer that kube-proxy takes for its own: what a node dials there goes past the balancer, to the gateways' own addresses. The API
+/// server writes `VIP` where a controller does not say how they are delivered.
+pub(crate) fn taken_by_kube_proxy(service: &Service) -> BTreeSet<String> {
+    let taken = ingress(service).filter(|at| at.ip_mode.as_deref() != Some("Proxy"));
+    taken.filter_map(|at| at.ip.clone()).filter(|ip| !ip.is_empty()).collect()
+}
+
+fn ingress(service: &Service) -> impl Iterator<Item = &LoadBalancerIngress> {
+    let balancer = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
+    balancer.and_then(|balancer| balancer.ingress.as_ref()).into_iter().flatten()
 }
 
 #[cfg(test)]
@@ -435,6 +445,24 @@ mod tests {
         assert_eq!(
             of(said, json!([{ "ip": "1.1.1.1" }, { "hostname": "h" }, { "hostname": "" }])),
             ["1.1.1.1", "h"]
+        );
+    }
+
+    #[test]
+    fn kube_proxy_takes_ips_unless_they_are_delivered_to_node_ports() {
+        let of = |ingress: Value| {
+            let service = json!({
+                "metadata": { "annotations": { "raven.openyurt.io/public-service-external-ip": "9.9.9.9" } },
+                "status": { "loadBalancer": { "ingress": ingress } },
+            });
+            taken_by_kube_proxy(&serde_json::from_value(service).unwrap())
+        };
+        assert!(of(json!(null)).is_empty(), "no kube-proxy reads what people write on it");
+        let (vip, proxy) =
+            (json!({ "ip": "1.1.1.2", "ipMode": "VIP" }), json!({ "ip": "1.1.1.3", "ipMode": "Proxy" }));
+        assert_eq!(
+            of(json!([{ "ip": "1.1.1.1" }, vip, proxy, { "hostname": "h" }, { "ip": "" }])),
+            ["1.1.1.1", "1.1.1.2"].map(str::to_owned).into()
         );
     }
 }

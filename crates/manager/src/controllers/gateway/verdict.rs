@@ -102,6 +102,8 @@ pub(crate) struct Overall<'a> {
     pub(crate) closed: &'a Closed,
     /// The ports of the internal Service.
     pub(crate) ports: &'a Merged,
+    /// The IPs of all balancers that kube-proxy takes for its own.
+    pub(crate) taken: &'a BTreeSet<String>,
 }
 
 impl Case<'_> {

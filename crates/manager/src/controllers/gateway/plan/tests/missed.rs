@@ -76,6 +76,37 @@ fn an_exposed_gateway_is_connected_when_somebody_is() {
     }
 }
 
+/// Whose kube-proxy reads straight from the API server does not come to a balancer's IP.
+#[test]
+fn where_kube_proxy_may_lead_past_the_balancer_that_is_said() {
+    let said = |ingress: Value| {
+        let mut world = world();
+        world.cloud(&[], &[]);
+        world.spec(0, |spec| spec.expose_type = ExposeType::LoadBalancer);
+        let name = services::public_name("cloud");
+        let service =
+            json!({ "metadata": { "name": name }, "status": { "loadBalancer": { "ingress": [ingress] } } });
+        world.observed.services.insert(name, Arc::new(serde_json::from_value(service).unwrap()));
+        world.plan();
+        // What dials has had its time.
+        world.observed.now += SECOND * 10;
+        let verdicts = world.plan().verdicts;
+        [0, 1].map(|which: usize| {
+            let connected = &verdicts[which].connected;
+            let past = "it must read through edge-hub, else it leads what is for 192.0.2.9 past the balancer";
+            (connected.reason, connected.message.contains(past))
+        })
+    };
+    for (ingress, is_told) in [
+        (json!({ "ip": "192.0.2.9" }), true),
+        (json!({ "ip": "192.0.2.9", "ipMode": "VIP" }), true),
+        (json!({ "ip": "192.0.2.9", "ipMode": "Proxy" }), false),
+        (json!({ "hostname": "lb.example" }), false),
+    ] {
+        assert_eq!(said(ingress.clone()), [("NoLinks", is_told), ("NoTunnel", is_told)], "{ingress}");
+    }
+}
+
 /// What works, and yet is not as it was meant.
 #[test]
 fn endpoints_that_do_not_serve_are_told_of_beside_those_that_do() {
