@@ -96,6 +96,37 @@ async fn a_pool_that_asks_gets_a_gateway() -> Result<()> {
     Ok(())
 }
 
+/// Has a Gateway made for a pool of two nodes, which each dial until then: one of them stands for both, and alone holds links, by which the other one
+/// is reached, too. Without it both dial again.
+pub(super) async fn a_gateway_of_its_own_leads_to(pool: &str, nodes: [&str; 2]) -> Result<()> {
+    kubectl(&["annotate", "--overwrite", "nodepool", pool, "isthmus.dev/gateway=true"]).await?.ok()?;
+    connected(pool, Duration::from_mins(1)).await?;
+    let path = "jsonpath={.status.activeEndpoints[?(@.type==\"proxy\")].nodeName}";
+    let elected = kubectl(&["get", "gateway", pool, "-o", path]).await?.ok()?;
+    let [standing, other] = if elected == nodes[0] { nodes } else { [nodes[1], nodes[0]] };
+    ensure!(elected == standing, "of {nodes:?} {elected:?} are elected");
+    eventually("the elected node alone holds links", DRAINED, || async {
+        let (links, others) = (links_of(standing).await?, links_of(other).await?);
+        ensure!(links > 0 && others == 0, "{standing} has {links} links, {other} {others}");
+        Ok(())
+    })
+    .await?;
+    for node in [other, standing] {
+        logs(node, SOON).await.with_context(|| format!("{node} by {standing}"))?;
+    }
+    kubectl(&["annotate", "nodepool", pool, "isthmus.dev/gateway-"]).await?.ok()?;
+    eventually("each dials for itself again", Duration::from_mins(1), || async {
+        let left = gateway(pool).await?;
+        ensure!(left.is_none(), "{left:?}");
+        for node in nodes {
+            ensure!(links_of(node).await? > 0, "{node} has no links");
+            logs(node, SOON).await?;
+        }
+        Ok(())
+    })
+    .await
+}
+
 /// Status and reason of a condition of a Gateway.
 pub(super) async fn condition(gateway: &str, type_: &str) -> Result<(String, String)> {
     let of = format!("{{.status.conditions[?(@.type==\"{type_}\")]");
