@@ -3,7 +3,8 @@
 //!
 //! `pki FOLDER CLOUD EDGE`, `gateway FOLDER LINKS PROXY`, `agent FOLDER GATEWAY`, `destination LISTEN`, and the clients
 //! `stream TARGET SECONDS [PROXY]`, `connects TARGET NUMBER [PROXY]`, `scrapes TARGET NUMBER [PROXY]`,
-//! `hold TARGET NUMBER read|stall [PROXY]`, `probe TARGET PROXY`. Each client prints one figure.
+//! `hold TARGET NUMBER read|stall [PROXY]`, `probe TARGET PROXY`. Each client prints one figure, `connects` two: the middle one, and the
+//! one that a hundredth is slower than.
 
 // A measurement that cannot be made ends.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
@@ -217,19 +218,20 @@ async fn stream(target: &str, seconds: f64, proxy: Option<&str>) -> f64 {
     Duration::from_micros(bytes).as_secs_f64() / start.elapsed().as_secs_f64()
 }
 
-fn median(mut times: Vec<Duration>) -> f64 {
+/// The milliseconds than which so many of a hundred are not longer.
+fn percentile(mut times: Vec<Duration>, percent: usize) -> f64 {
     times.sort();
-    times[times.len() / 2].as_secs_f64() * 1000.0
+    times[times.len() * percent / 100].as_secs_f64() * 1000.0
 }
 
-async fn connects(target: &str, number: usize, proxy: Option<&str>) -> f64 {
+async fn connects(target: &str, number: usize, proxy: Option<&str>) -> [f64; 2] {
     let mut times = Vec::new();
     for _ in 0..number {
         let began = Instant::now();
         touch(target, proxy).await.unwrap();
         times.push(began.elapsed());
     }
-    median(times)
+    [50, 99].map(|percent| percentile(times.clone(), percent))
 }
 
 /// One after the other over one connection, as Prometheus does.
@@ -243,7 +245,7 @@ async fn scrapes(target: &str, number: usize, proxy: Option<&str>) -> f64 {
         times.push(began.elapsed());
         sleep(Duration::from_millis(50)).await;
     }
-    median(times)
+    percentile(times, 50)
 }
 
 /// Keeps streams open, that nobody reads or that nothing passes through, until somebody ends this.
@@ -282,7 +284,10 @@ async fn main() {
         "agent" => agent(Path::new(word(1)), word(2)).await,
         "destination" => destination(word(1)).await,
         "stream" => println!("{:.1}", stream(word(1), word(2).parse().unwrap(), at(3)).await),
-        "connects" => println!("{:.3}", connects(word(1), number(2), at(3)).await),
+        "connects" => {
+            let [middle, slow] = connects(word(1), number(2), at(3)).await;
+            println!("{middle:.3} {slow:.3}");
+        }
         "scrapes" => println!("{:.1}", scrapes(word(1), number(2), at(3)).await),
         "hold" => hold(word(1), number(2), word(3) == "stall", at(4)).await,
         "probe" => println!("{:.2}", probe(word(1), word(2)).await),

@@ -20,8 +20,8 @@ const PROMISED: [(&str, &str); 5] = [
     ),
     (
         include_str!("../../../../hack/bench-tunnel"),
-        "stream_mb_s plain_mb_s cpu_s_per_gb idle_mb streams1000_mb connect_p50_ms connect_p50_ms_50_stalled scrape_at_100ms_ms \
-         loss_ratio_to_plain nat_rebind_s",
+        "stream_mb_s plain_mb_s cpu_s_per_gb idle_mb streams1000_mb connect_p50_ms connect_p50_ms_50_stalled connect_p99_ms \
+         connect_p99_ms_50_stalled scrape_at_100ms_ms loss_ratio_to_plain nat_rebind_s",
     ),
 ];
 

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use e2e::cleanup::Cleanup;
-use e2e::ground::{EDGE_GATEWAY, GATEWAYS, Reach, TWIN, balance, connected, ground, logs};
+use e2e::ground::{EDGE, EDGE_GATEWAY, GATEWAYS, Reach, TWIN, balance, connected, ground, logs};
+use e2e::keyboard::Keyboard;
 use e2e::{client, eventually, kubectl, kubectl_apply};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::Api;
@@ -17,9 +18,14 @@ use serde_json::{Value, json};
 use super::faults::replicas;
 use super::gateways::{endpoints, endpoints_are, manager_follows, slices_within};
 use super::identity::ask_kubelet;
+use super::reach::{links_of, node_names_in_dns};
 
 /// How soon the manager has done what is asked of it.
 const SOON: Duration = Duration::from_secs(20);
+
+/// How soon links that nobody wants any more have drained: the API server keeps a connection to a kubelet, which is a stream, for a minute and a
+/// half after its last request.
+const DRAINED: Duration = Duration::from_mins(2);
 
 /// How soon what a pool owned goes with it: Kubernetes' garbage collector looks for new kinds each half minute, and the cluster may be new.
 const COLLECTED: Duration = Duration::from_mins(1);
@@ -90,6 +96,37 @@ async fn a_pool_that_asks_gets_a_gateway() -> Result<()> {
     Ok(())
 }
 
+/// Has a Gateway made for a pool of two nodes, which each dial until then: one of them stands for both, and alone holds links, by which the other one
+/// is reached, too. Without it both dial again.
+pub(super) async fn a_gateway_of_its_own_leads_to(pool: &str, nodes: [&str; 2]) -> Result<()> {
+    kubectl(&["annotate", "--overwrite", "nodepool", pool, "isthmus.dev/gateway=true"]).await?.ok()?;
+    connected(pool, Duration::from_mins(1)).await?;
+    let path = "jsonpath={.status.activeEndpoints[?(@.type==\"proxy\")].nodeName}";
+    let elected = kubectl(&["get", "gateway", pool, "-o", path]).await?.ok()?;
+    let [standing, other] = if elected == nodes[0] { nodes } else { [nodes[1], nodes[0]] };
+    ensure!(elected == standing, "of {nodes:?} {elected:?} are elected");
+    eventually("the elected node alone holds links", DRAINED, || async {
+        let (links, others) = (links_of(standing).await?, links_of(other).await?);
+        ensure!(links > 0 && others == 0, "{standing} has {links} links, {other} {others}");
+        Ok(())
+    })
+    .await?;
+    for node in [other, standing] {
+        logs(node, SOON).await.with_context(|| format!("{node} by {standing}"))?;
+    }
+    kubectl(&["annotate", "nodepool", pool, "isthmus.dev/gateway-"]).await?.ok()?;
+    eventually("each dials for itself again", Duration::from_mins(1), || async {
+        let left = gateway(pool).await?;
+        ensure!(left.is_none(), "{left:?}");
+        for node in nodes {
+            ensure!(links_of(node).await? > 0, "{node} has no links");
+            logs(node, SOON).await?;
+        }
+        Ok(())
+    })
+    .await
+}
+
 /// Status and reason of a condition of a Gateway.
 pub(super) async fn condition(gateway: &str, type_: &str) -> Result<(String, String)> {
     let of = format!("{{.status.conditions[?(@.type==\"{type_}\")]");
@@ -99,12 +136,14 @@ pub(super) async fn condition(gateway: &str, type_: &str) -> Result<(String, Str
     Ok((status.to_owned(), reason.to_owned()))
 }
 
-/// Raven's switch takes everything down, with a reason at each Gateway, and brings it up again.
+/// Raven's switch takes everything down, with a reason at each Gateway, and brings it up again. It cuts no session: links go with their last one.
 #[tokio::test]
 async fn ravens_switch_turns_the_tunnel_off_and_on() -> Result<()> {
     ground(Reach::Names).await?;
     let slices = Api::<EndpointSlice>::namespaced(client().await?, "kube-system");
     manager_follows(&slices).await?;
+    eventually("the edge is reached", SOON, || logs(EDGE_GATEWAY, SOON)).await?;
+    let mut session = Keyboard::open(EDGE_GATEWAY).await?;
     let patch = ["-n", "kube-system", "patch", "configmap", "raven-cfg", "--type=merge", "-p"];
     let said = |value: &str| json!({ "data": { "enable-l7-proxy": value } }).to_string();
     let on = Cleanup::kubectl(&[&patch[..], &[&said("true")]].concat());
@@ -127,10 +166,9 @@ async fn ravens_switch_turns_the_tunnel_off_and_on() -> Result<()> {
         })
         .await?;
     }
-    let names = async || {
-        let words = ["-n", "kube-system", "get", "configmap", "edge-tunnel-nodes", "-o", "yaml"];
-        anyhow::Ok(kubectl(&words).await?.ok()?)
-    };
+    session.press().await.context("a session of before the tunnel was switched off")?;
+    drop(session);
+    nothing_leads_to_the_edge().await?;
     logs(GATEWAYS[0], SOON).await.context("a cloud node, while there is no tunnel")?;
     drop(on);
     let back = ground(Reach::Names).await?;
@@ -141,12 +179,40 @@ async fn ravens_switch_turns_the_tunnel_off_and_on() -> Result<()> {
     endpoints_are(&slices, &GATEWAYS, Instant::now(), SOON).await?;
     let (status, reason) = condition("cloud", "Elected").await?;
     ensure!(status == "True", "{status} {reason}");
-    let told = names().await?;
-    ensure!(told.contains(EDGE_GATEWAY), "{told}");
+    let told = node_names_in_dns().await?;
+    ensure!(told.contains(EDGE_GATEWAY), "{told:?}");
     // The file of names that the API server's machine has is made of that.
     ground(Reach::Names).await?;
     for node in [EDGE_GATEWAY, TWIN] {
         eventually("the edge is reached again", Duration::from_mins(1), || logs(node, SOON)).await?;
+    }
+    Ok(())
+}
+
+/// Waits until no name of an edge node leads to gateways and no hub has dialled another one; whoever asks for a log of the edge is told by the API
+/// server whom it did not reach.
+async fn nothing_leads_to_the_edge() -> Result<()> {
+    eventually("no edge node is in DNS", SOON, || async {
+        let listed = node_names_in_dns().await?;
+        ensure!(listed.is_empty(), "{listed:?}");
+        Ok(())
+    })
+    .await?;
+    let began = Instant::now();
+    eventually("no hub has links", DRAINED, || async {
+        for node in EDGE.into_iter().chain(GATEWAYS) {
+            let links = links_of(node).await?;
+            ensure!(links == 0, "{node} has {links}");
+        }
+        Ok(())
+    })
+    .await?;
+    println!("no links {:.1?} after the last session", began.elapsed());
+    for node in [EDGE_GATEWAY, TWIN] {
+        let error = logs(node, SOON).await.err();
+        let error = error.with_context(|| format!("there is another way to {node} than the tunnel"))?;
+        let error = format!("{error:#}");
+        ensure!(error.contains(&format!("https://{node}:10250/")), "a log of {node}: {error}");
     }
     Ok(())
 }

@@ -81,10 +81,16 @@ pub(super) async fn endpoints_are(
 /// Whether all gateways report a link of the node, or none does.
 pub(super) async fn both_report(node: &str, wanted: bool) -> Result<()> {
     for gateway in GATEWAYS {
-        let name = format!("isthmus-gateway-{gateway}");
-        let report = kubectl(&["-n", "kube-system", "get", "configmap", &name, "-o", "yaml"]).await?.ok()?;
-        ensure!(report.contains(&format!("\"node\":\"{node}\"")) == wanted, "{gateway} reports {report}");
+        reports(gateway, node, wanted).await?;
     }
+    Ok(())
+}
+
+/// Whether one reports a link of the node, or does not. One that drains is none.
+pub(super) async fn reports(gateway: &str, node: &str, wanted: bool) -> Result<()> {
+    let name = format!("isthmus-gateway-{gateway}");
+    let report = kubectl(&["-n", "kube-system", "get", "configmap", &name, "-o", "yaml"]).await?.ok()?;
+    ensure!(report.contains(&format!("\"node\":\"{node}\"")) == wanted, "{gateway} reports {report}");
     Ok(())
 }
 

@@ -12,6 +12,7 @@ use e2e::ground::{
 };
 use e2e::{eventually, hack_cluster, kubectl, kubectl_apply, run};
 
+use super::controllers::a_gateway_of_its_own_leads_to;
 use super::local_view::opened;
 use super::reach::links_of;
 use super::streams::listens;
@@ -153,7 +154,7 @@ async fn f14_from_one_pool_to_another() -> Result<()> {
 }
 
 /// In a pool without a Gateway each node stands for itself: its programs dial the pool's others at once. The one that is asked has the address of nodes
-/// elsewhere.
+/// elsewhere. Then one is made for the pool because it asks, and goes again.
 #[tokio::test]
 async fn f14_within_a_pool_without_a_gateway() -> Result<()> {
     const POOL: &str = "e2e-no-gateway";
@@ -204,6 +205,7 @@ async fn f14_within_a_pool_without_a_gateway() -> Result<()> {
     // Another pool's is refused as ever.
     let status = asked(ORDINARY, TWIN).await?;
     ensure!(status == "403 000", "{TWIN} from {ORDINARY}: {status:?}");
+    a_gateway_of_its_own_leads_to(POOL, [EDGE_GATEWAY, ORDINARY]).await?;
     // The first that is back stands for the pool, and stays.
     kubectl(&["label", "--overwrite", "node", EDGE_GATEWAY, &labelled("tunnel-a")]).await?.ok()?;
     connected("tunnel-a", Duration::from_mins(1)).await?;

@@ -172,7 +172,8 @@ async fn x4_the_proxy_says_502() -> Result<()> {
     site.opens().await
 }
 
-/// What the proxy wants of the node no waiting heals, so the node's log has to name it.
+/// What the proxy wants of the node no waiting heals, so the node's log has to name it. With the name and password all links are there, by
+/// the proxy alone, and lead to the node.
 #[tokio::test]
 async fn a_proxy_that_wants_a_password_is_told() -> Result<()> {
     const REFUSED: [&str; 2] = ["no link", "the proxy answered 407"];
@@ -187,5 +188,11 @@ async fn a_proxy_that_wants_a_password_is_told() -> Result<()> {
     .await?;
     let left = held_links().await?;
     ensure!(left == 0, "{left} links without a password");
+    site.hub_goes_by(&site.url).await?;
+    let took = site.has_all_links(Instant::now(), SOON).await?;
+    println!("by the proxy, with its password: all {} links after {took:.1?}", site.links);
+    eventually("links at both", SOON, || both_report(TWIN, true)).await?;
+    reached(TWIN, Instant::now(), RECOVERY).await?;
+    logs(TWIN, PATIENCE).await.context("by the proxy")?;
     site.opens().await
 }

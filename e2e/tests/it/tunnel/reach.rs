@@ -105,7 +105,7 @@ async fn f10_cloud_nodes_work_with_every_gateway_dead() -> Result<()> {
 }
 
 /// The nodes whose names lead to gateways.
-async fn node_names_in_dns() -> Result<BTreeSet<String>> {
+pub(super) async fn node_names_in_dns() -> Result<BTreeSet<String>> {
     let path = "jsonpath={.data.tunnel-nodes}";
     let hosts =
         kubectl(&["-n", "kube-system", "get", "configmap", "edge-tunnel-nodes", "-o", path]).await?.ok()?;

@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use e2e::cleanup::Cleanup;
 use e2e::ground::{
-    EDGE_GATEWAY, GATEWAYS, ORDINARY, Reach, SOLO, TWIN, background, balance, ground, in_namespace, logs, pod,
+    EDGE_GATEWAY, GATEWAYS, ORDINARY, Reach, SOLO, TWIN, background, balance, exec, ground, hub_metrics,
+    in_namespace, logs, pod,
 };
 use e2e::{client, eventually, hack_cluster, kubectl, run};
 use kube::Api;
@@ -15,7 +16,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::ChildStdout;
 
-use super::gateways::manager_follows;
+use super::faults::replicas;
+use super::gateways::{both_report, endpoints_are, manager_follows, reports};
 use super::held::{Held, press_all, sessions};
 use super::identity::shake;
 use super::reach::{link_ports_of, settled_links};
@@ -314,5 +316,52 @@ async fn x13_x14_new_addresses_cut_no_stream() -> Result<()> {
         logs(node, SOON).await?;
     }
     drop((names, sessions));
+    held.is_all_there_is().await
+}
+
+/// How many streams a node's hub has open.
+async fn open_streams(node: &str) -> Result<u64> {
+    let metrics = hub_metrics(node).await?;
+    let open = metrics.lines().find_map(|line| line.strip_prefix("isthmus_hub_tunnel_open_streams "));
+    open.with_context(|| format!("no streams of {node}"))?.parse::<u64>().context("a number")
+}
+
+/// One of the two gateways is active no more, and is again, while sessions are open over both: nodes keep the links to the one that stays, and those to
+/// the other go with their last stream.
+#[tokio::test]
+async fn x13_fewer_gateways_and_more_cut_no_stream() -> Result<()> {
+    let ground = ground(Reach::Names).await?;
+    let address = format!("{}:10262", ground.balancer);
+    let slices = Api::namespaced(client().await?, "kube-system");
+    manager_follows(&slices).await?;
+    eventually("links at both", SOON, || both_report(TWIN, true)).await?;
+    logs(TWIN, SOON).await?;
+    let held = Held::at_rest().await?;
+    let [first, second] = GATEWAYS;
+    let before = (open_streams(first).await?, open_streams(second).await?);
+    let mut sessions = sessions(TWIN).await?;
+    let open = (open_streams(first).await?, open_streams(second).await?);
+    ensure!(open.0 > before.0 && open.1 > before.1, "sessions are not over both: {before:?}, now {open:?}");
+
+    let made = (linked(TWIN, first, &address).await?, linked(TWIN, second, &address).await?);
+    let both = Cleanup::kubectl(&["patch", "gateway", "cloud", "--type=merge", "-p", &replicas(2)]);
+    kubectl(&["patch", "gateway", "cloud", "--type=merge", "-p", &replicas(1)]).await?.ok()?;
+    // The first of its list.
+    endpoints_are(&slices, &[first], Instant::now(), SOON).await?;
+    eventually("links to the other one drain", SOON, || reports(second, TWIN, false)).await?;
+    press_all(&mut sessions).await.context("with one active gateway")?;
+    reports(first, TWIN, true).await?;
+    eventually("the node is reached", SOON, || exec(TWIN, Duration::from_secs(10))).await?;
+
+    drop(both);
+    endpoints_are(&slices, &GATEWAYS, Instant::now(), SOON).await?;
+    eventually("links at both again", SOON, || both_report(TWIN, true)).await?;
+    press_all(&mut sessions).await.context("with two again")?;
+    let now = (linked(TWIN, first, &address).await?, linked(TWIN, second, &address).await?);
+    ensure!(
+        now.0 == made.0 && now.1 > made.1,
+        "links to {first} and {second} were made {made:?}, {now:?} times"
+    );
+    drop(sessions);
     held.is_all_there_is().await
 }
