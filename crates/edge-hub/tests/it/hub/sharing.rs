@@ -7,9 +7,12 @@ use serde_json::{Value, json};
 use testkit::client::{ClientOptions, Recorder, TestClient};
 use tokio::time::{Instant, sleep};
 
-use super::site::{
-    JSON, Lines, SERVICES, SOON, Site, WIDGETS, configured, get, names, service, version, widget,
-    with_configuration,
+use super::{
+    configuration::{SLICE, SLICES, asks, slice_of},
+    site::{
+        JSON, Lines, SERVICES, SOON, Site, WIDGETS, configured, get, list_of_component, names, of_component,
+        service, version, widget, with_configuration,
+    },
 };
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
@@ -161,6 +164,55 @@ async fn upstream_is_asked_in_the_cheapest_encoding() {
 async fn six_clients_cost_no_more_than_one() {
     let (one, six) = (cost(1).await, cost(6).await);
     assert!(six * 100 <= one * 102, "{six} bytes for six, {one} for one");
+}
+
+/// Also for those who share a filter, which shows each of them another object than is held.
+#[tokio::test]
+async fn an_event_is_encoded_once_for_all_who_are_told_it_alike() {
+    const EVENTS: u32 = 50;
+    // Who asks, and of how many of the two endpoints it is shown.
+    const READERS: [(&str, usize); 2] = [("somebody", 2), ("kube-proxy", 1)];
+    let mut site = Site::new().await;
+    let cluster = site.server.cluster().clone();
+    cluster.create("services", asks("a", "s", Some("kubernetes.io/hostname"))).unwrap();
+    cluster.create(SLICE, slice_of("a", "s", "s-1", &["n", "far"])).unwrap();
+    // All in one thread: of watchers that look at the same moment each would find that nobody has encoded it yet.
+    site.start_inside(|_| ()).await;
+    site.linked().await;
+    let hub = site.plain();
+    let endpoints = |slice: &Value| slice["endpoints"].as_array().map_or(0, Vec::len);
+    let mut watches = Vec::new();
+    for (component, shown) in READERS {
+        site.until("it is shown what it is to be shown", async || {
+            let list = list_of_component(&hub, component, &format!("{SLICES}?resourceVersion=0")).await;
+            endpoints(&list["items"][0]) == shown
+        })
+        .await;
+        let list = list_of_component(&hub, component, &format!("{SLICES}?resourceVersion=0")).await;
+        let path = format!("{SLICES}?watch=1&resourceVersion={}", version(&list));
+        for _ in 0..6 {
+            let watch = hub.ask(of_component(component, &path), String::new()).await.unwrap();
+            watches.push((Lines::of(watch), shown));
+        }
+    }
+    let encoded = async || metric(&site, "isthmus_hub_events_encoded_total", "").await.unwrap();
+    let before = encoded().await;
+    for n in 0..EVENTS {
+        let labels = json!({ "metadata": { "labels": { "touched": n.to_string() } } });
+        cluster.merge_patch(SLICE, "a/s-1", &labels).unwrap();
+        for (watch, shown) in &mut watches {
+            let event = tokio::time::timeout(SOON, watch.next()).await.unwrap().unwrap();
+            assert_eq!(
+                (&event["type"], endpoints(&event["object"])),
+                (&json!("MODIFIED"), *shown),
+                "{event}"
+            );
+            assert_eq!(event["object"]["metadata"]["labels"]["touched"], n.to_string(), "{event}");
+        }
+    }
+    let each = (encoded().await - before) / f64::from(EVENTS);
+    let views = f64::from(u32::try_from(READERS.len()).unwrap());
+    assert!((each - views).abs() < 0.001, "{each} times each, for {} watchers", watches.len());
 }
 
 #[tokio::test]
