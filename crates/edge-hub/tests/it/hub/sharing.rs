@@ -17,43 +17,67 @@ use super::{
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// Bytes of Services that `count` clients cost upstream, half of them with protobuf if there are several.
+/// What each client of a node's Services reads, as the test kit calls it, and where.
+const READ: [(&str, &str); 2] = [("services", SERVICES), (SLICE, SLICES)];
+
+fn object(id: &str, name: &str, n: u64) -> Value {
+    if id == "services" {
+        return service("a", name, n);
+    }
+    let mut slice = slice_of("a", name, name, &["n", "m"]);
+    slice["metadata"]["labels"]["n"] = n.to_string().into();
+    slice
+}
+
+/// Bytes of Services and their slices that `count` clients cost upstream, half of them with protobuf if there are several.
 async fn cost(count: usize) -> u64 {
     let site = Site::started().await;
     // What is made before is listed, and what is made after is told of, which costs more bytes.
-    site.until("they are watched", async || site.upstream_watches(SERVICES) == 1).await;
+    for (_, path) in READ {
+        site.until("they are watched", async || site.upstream_watches(path) == 1).await;
+    }
     let cluster = site.server.cluster();
+    let mut made = [0; READ.len()];
     for n in 0..50 {
-        cluster.create("services", service("a", &format!("s{n:02}"), n)).unwrap();
+        for (made, (id, _)) in made.iter_mut().zip(READ) {
+            *made = version(&cluster.create(id, object(id, &format!("s{n:02}"), n)).unwrap());
+        }
     }
     let hub = site.plain();
     let recorder = Recorder::default();
     let mut clients = Vec::new();
     let mut streams = Vec::new();
-    for number in 0..count {
+    let each = |number: usize| READ.into_iter().enumerate().map(move |(of, (_, path))| (number, of, path));
+    for (number, of, path) in (0..count).flat_map(each) {
         if number % 2 == 0 {
             let options = ClientOptions {
                 watch_list: number % 4 == 2,
-                ..ClientOptions::new(&number.to_string(), SERVICES)
+                ..ClientOptions::new(&number.to_string(), path)
             };
             let mut client = TestClient::start(hub.clone(), options, &recorder).unwrap();
             assert!(client.wait_for(SOON, |state| state.len() == 50).await);
-            clients.push(client);
+            clients.push((client, of));
         } else {
-            let mut list = hub.get(&format!("{SERVICES}?resourceVersion=0"), PROTOBUF).await.unwrap();
+            let mut list = hub.get(&format!("{path}?resourceVersion=0"), PROTOBUF).await.unwrap();
             let body = list.bytes().await.unwrap();
             assert!(list.status == 200 && body.starts_with(b"k8s\0"));
             let accept = "application/vnd.kubernetes.protobuf;stream=watch";
-            let path = format!("{SERVICES}?watch=1&resourceVersion={}", cluster.revision());
+            let path = format!("{path}?watch=1&resourceVersion={}", made[of]);
             streams.push(hub.get(&path, accept).await.unwrap());
         }
     }
     for n in 0..200 {
-        cluster.update("services", &service("a", &format!("s{:02}", n % 50), n + 1)).unwrap();
+        for (id, _) in READ {
+            cluster.update(id, &object(id, &format!("s{:02}", n % 50), n + 1)).unwrap();
+        }
     }
-    let last = cluster.create("services", service("a", "last", 1)).unwrap();
-    for client in &mut clients {
-        assert!(client.wait_for(SOON, |state| state.get("a/last") == Some(&last)).await);
+    let last = READ.map(|(id, _)| cluster.create(id, object(id, "last", 1)).unwrap());
+    for (client, of) in &mut clients {
+        let last = &last[*of];
+        // All that comes through protobuf as it was.
+        let is_last =
+            |held: &Value| ["metadata", "spec", "status"].iter().all(|part| held[*part] == last[*part]);
+        assert!(client.wait_for(SOON, |state| state.get("a/last").is_some_and(is_last)).await);
     }
     for stream in &mut streams {
         let mut seen = Vec::new();
@@ -63,8 +87,11 @@ async fn cost(count: usize) -> u64 {
             );
         }
     }
-    assert_eq!(site.upstream_watches(SERVICES), 1);
-    let cost = site.server.log().totals(|record| record.path == SERVICES).body_bytes;
+    for (_, path) in READ {
+        assert_eq!(site.upstream_watches(path), 1, "{path}");
+    }
+    let is_read = |of: &str| READ.iter().any(|(_, path)| *path == of);
+    let cost = site.server.log().totals(|record| is_read(&record.path)).body_bytes;
     counted(&site, count).await;
     cost
 }
