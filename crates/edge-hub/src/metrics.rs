@@ -22,6 +22,7 @@ pub struct Meters {
     requests: Family<RequestLabels, Counter>,
     held_bytes: Counter,
     expired_watches: Counter,
+    encoded_events: Counter,
     resyncs: Family<ResyncLabels, Counter>,
     reviews: Family<ReviewLabels, Counter>,
     link: Arc<LinkBytes>,
@@ -135,7 +136,8 @@ impl LinkBytes {
 impl Meters {
     /// Makes the counters and registers them; names get the registry's prefix.
     pub fn register(registry: &mut Registry) -> Self {
-        let Self { requests, held_bytes, expired_watches, resyncs, reviews, link } = Self::default();
+        let Self { requests, held_bytes, expired_watches, encoded_events, resyncs, reviews, link } =
+            Self::default();
         registry.register("hub_requests", "Requests by verb and by what became of them", requests.clone());
         registry.register("hub_held_bytes", "Bytes of answers from what is held", held_bytes.clone());
         registry.register(
@@ -143,9 +145,14 @@ impl Meters {
             "Watches that ended because their version was too old",
             expired_watches.clone(),
         );
+        registry.register(
+            "hub_events_encoded",
+            "Events of watches that were encoded: each once for all that are told it alike",
+            encoded_events.clone(),
+        );
         registry.register("hub_resyncs", "Whole lists fetched, and why", resyncs.clone());
         registry.register("hub_reviews", "Access reviews and their outcomes", reviews.clone());
-        Self { requests, held_bytes, expired_watches, resyncs, reviews, link }
+        Self { requests, held_bytes, expired_watches, encoded_events, resyncs, reviews, link }
     }
 
     /// A request was dealt with.
@@ -161,6 +168,11 @@ impl Meters {
     /// A watch ended since its version was too old.
     pub fn watch_expired(&self) {
         self.expired_watches.inc();
+    }
+
+    /// An event was encoded: by the first who is told it, or for one watcher alone.
+    pub fn event_encoded(&self) {
+        self.encoded_events.inc();
     }
 
     /// A subscription was listed.

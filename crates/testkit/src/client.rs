@@ -161,8 +161,8 @@ impl Recorder {
         self.sessions.lock().clone()
     }
 
-    /// Says that nothing more is to come: the last session of each client, if it is a watch that has not ended, is
-    /// quiescent.
+    /// Says that nothing more is to come: the last session of each client, if it is a watch that is open, is quiescent. One that was broken off, also
+    /// by a client that was stopped, was told of nothing after that and stays what it is.
     pub fn mark_quiescent(&self, open: impl Fn(&str) -> bool) {
         let mut sessions = self.sessions.lock();
         let mut done = std::collections::HashSet::new();
@@ -173,6 +173,7 @@ impl Recorder {
                 && open(&session.client)
                 && !matches!(session.request, Request::List(_))
                 && !failed
+                && matches!(session.open, Some((_, None)))
                 && session.end == End::Broken
             {
                 session.end = End::Quiescent;

@@ -12,7 +12,7 @@ use kube_wire::{
 };
 use watch_cache::{Delivery, Page};
 
-use crate::subscriptions::Subscription;
+use crate::{metrics::Meters, subscriptions::Subscription};
 
 /// Writes the objects of one subscription in one form.
 #[derive(Clone)]
@@ -142,8 +142,13 @@ impl Encoder {
         Box::new(move |out| list.write_next(out))
     }
 
-    /// One thing that a watch tells; `shared`: whether other watchers are told the same about now.
-    pub(super) fn delivery(&self, delivery: &Delivery, shared: bool) -> Result<Bytes, TranscodeError> {
+    /// One thing that a watch tells; `shared`: whether other watchers are told the same about now. Meters count what is encoded for it.
+    pub(super) fn delivery(
+        &self,
+        delivery: &Delivery,
+        shared: bool,
+        meters: &Meters,
+    ) -> Result<Bytes, TranscodeError> {
         let (event, object) = match delivery {
             Delivery::Added(object) => (EventType::Added, object),
             Delivery::Modified(object) => (EventType::Modified, object),
@@ -155,6 +160,7 @@ impl Encoder {
         };
         let write = || {
             let shown = self.shown(object, true)?;
+            meters.event_encoded();
             Ok(frame::watch_event(self.form, self.type_meta(), event, &shown).concat().into())
         };
         if shared { self.subscription.written(object, event, self.form, write) } else { write() }

@@ -270,7 +270,7 @@ impl Watch {
                         }
                         let is_news = self.is_news(&delivery);
                         let delivery = self.cursor.selects().shown(delivery, self.began);
-                        match self.encoder.delivery(&delivery, is_news) {
+                        match self.encoder.delivery(&delivery, is_news, &self.hub.meters) {
                             Ok(text) => out.push(text),
                             Err(error) => {
                                 warn!(key = %self.subscription.key(), %error, "an object cannot be shown as JSON");

@@ -811,6 +811,9 @@ async fn one_object_that_nobody_watches_is_shown_through_filters_as_well() {
 #[tokio::test]
 async fn the_pools_leader_says_what_is_shared() {
     const WIDGETS: &str = "/apis/example.com/v1/widgets";
+    const LESS: &str = "/v1/services,discovery.k8s.io/v1/endpointslices";
+    const ALL: &str = "/v1/services,discovery.k8s.io/v1/endpointslices,example.com/v1/widgets";
+    const PROMISED: Duration = Duration::from_secs(1);
     let mut site = Site::new().await;
     site.set("--nodepool-name", "shop");
     site.start();
@@ -825,10 +828,31 @@ async fn the_pools_leader_says_what_is_shared() {
         &config_map("leader-hub-other", &json!({ "pool-scoped-metadata": "/v1/pods" })),
     );
     assert_eq!(site.upstream_watches(WIDGETS), 0);
-    shares("/v1/services,discovery.k8s.io/v1/endpointslices,example.com/v1/widgets");
-    site.until("it is fetched before anybody asks", async || site.upstream_watches(WIDGETS) == 1).await;
-    shares("/v1/services,discovery.k8s.io/v1/endpointslices");
-    site.until("it is closed", async || site.upstream_watches(WIDGETS) == 0).await;
+    let fetched = async || {
+        site.until("it is fetched before anybody asks", async || site.upstream_watches(WIDGETS) == 1).await;
+    };
+    let closed = async || site.until("it is closed", async || site.upstream_watches(WIDGETS) == 0).await;
+    twice_within(PROMISED, async || {
+        shares(ALL);
+        fetched().await;
+        let began = Instant::now();
+        shares(LESS);
+        closed().await;
+        began.elapsed()
+    })
+    .await;
+    let asked = || site.server.log().totals(|record| record.path == WIDGETS).requests;
+    twice_within(PROMISED, async || {
+        let (before, began) = (asked(), Instant::now());
+        shares(ALL);
+        site.until("its synchronisation begins", async || asked() > before).await;
+        let took = began.elapsed();
+        fetched().await;
+        shares(LESS);
+        closed().await;
+        took
+    })
+    .await;
     site.until("others stay", async || site.upstream_watches(SERVICES) == 1).await;
     assert_eq!(site.upstream_watches("/api/v1/pods"), 0, "another pool's");
 }

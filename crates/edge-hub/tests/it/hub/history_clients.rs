@@ -10,21 +10,35 @@ use testkit::{
 };
 use tokio::sync::watch;
 
-use super::site::{JSON, Lines, SERVICES, WIDGETS};
+use super::site::{JSON, Lines, SERVICES, WIDGETS, service};
 
 /// What the test kit calls the custom resource.
 pub(super) const WIDGET_ID: &str = "widgets.example.com";
 
-/// A client: what of, its name, path, labels, the size of its pages, and whether it begins with a watch.
-type Variant = (&'static str, &'static str, &'static str, &'static str, Option<u64>, bool);
+/// What a client selects by: labels, and fields.
+type Selectors = (&'static str, &'static str);
 
-const OF_THE_NODE: [Variant; 5] = [
-    ("services", "plain", SERVICES, "", None, false),
-    ("services", "odd", SERVICES, "n=odd", Some(2), false),
-    ("services", "streaming", "/api/v1/namespaces/a/services", "n=even", None, true),
-    (WIDGET_ID, "widgets", WIDGETS, "", Some(2), false),
-    (WIDGET_ID, "streaming", WIDGETS, "n!=even", None, true),
+const ALL: Selectors = ("", "");
+
+/// A client: what of, its name, path, selectors, the size of its pages, and whether it begins with a watch.
+type Variant = (&'static str, &'static str, &'static str, Selectors, Option<u64>, bool);
+
+const OF_THE_NODE: [Variant; 7] = [
+    ("services", "plain", SERVICES, ALL, None, false),
+    ("services", "odd", SERVICES, ("n=odd", ""), Some(2), false),
+    ("services", "streaming", "/api/v1/namespaces/a/services", ("n=even", ""), None, true),
+    ("services", "of a type", SERVICES, ("", "spec.type=NodePort"), None, false),
+    ("services", "odd of a type", SERVICES, ("n=odd", "spec.type!=NodePort"), None, true),
+    (WIDGET_ID, "widgets", WIDGETS, ALL, Some(2), false),
+    (WIDGET_ID, "streaming", WIDGETS, ("n!=even", ""), None, true),
 ];
+
+/// A Service as histories write it: what clients select by, a label and a field, changes with `n`, each by itself.
+pub(super) fn written(namespace: &str, name: &str, n: u64) -> Value {
+    let mut service = service(namespace, name, n);
+    service["spec"]["type"] = if n % 4 < 2 { "ClusterIP" } else { "NodePort" }.into();
+    service
+}
 
 /// A client that is away: what of, its name, path, labels, and for how many seconds.
 type Away = (&'static str, &'static str, &'static str, &'static str, u64);
@@ -39,17 +53,17 @@ pub(super) const AWAY_OF_ANOTHER: [Away; 1] = [(WIDGET_ID, "away another", WIDGE
 
 /// Each list of those of the node, as the hub holds it at whatever version: the resource, the scope, and its path.
 pub(super) fn lists() -> impl Iterator<Item = (&'static str, Scope, String)> {
-    OF_THE_NODE.iter().map(|&(id, name, path, labels, ..)| held(id, name, path, labels))
+    OF_THE_NODE.iter().map(|&(id, name, path, selectors, ..)| held(id, name, path, selectors))
 }
 
 /// The same of clients that are away: their watches are too short for them to be told that they are ahead.
 pub(super) fn lists_away(away: &[Away]) -> impl Iterator<Item = (&'static str, Scope, String)> {
-    away.iter().map(|&(id, name, path, labels, _)| held(id, name, path, labels))
+    away.iter().map(|&(id, name, path, labels, _)| held(id, name, path, (labels, "")))
 }
 
-fn held(id: &'static str, name: &str, path: &str, labels: &str) -> (&'static str, Scope, String) {
+fn held(id: &'static str, name: &str, path: &str, selectors: Selectors) -> (&'static str, Scope, String) {
     let mut options = ClientOptions::new(name, path);
-    labels.clone_into(&mut options.labels);
+    (options.labels, options.fields) = (selectors.0.to_owned(), selectors.1.to_owned());
     (id, options.scope().unwrap(), options.path_with(&[("resourceVersion", "0".to_owned())]))
 }
 
@@ -93,8 +107,10 @@ pub(super) fn start_of_another(
     recorder: &Recorder,
     happens: Option<&watch::Receiver<()>>,
 ) -> Vec<(&'static str, TestClient)> {
-    let variants =
-        [("services", "another", SERVICES, "", None, false), (WIDGET_ID, "another", WIDGETS, "", None, true)];
+    let variants = [
+        ("services", "another", SERVICES, ALL, None, false),
+        (WIDGET_ID, "another", WIDGETS, ALL, None, true),
+    ];
     start_variants(&variants, endpoint, generation, backoff, recorder, happens)
 }
 
@@ -108,9 +124,9 @@ fn start_variants(
 ) -> Vec<(&'static str, TestClient)> {
     variants
         .iter()
-        .map(|&(id, name, path, labels, page_size, watch_list)| {
+        .map(|&(id, name, path, (labels, fields), page_size, watch_list)| {
             let mut options = ClientOptions::new(&format!("{name} {generation}"), path);
-            labels.clone_into(&mut options.labels);
+            (options.labels, options.fields) = (labels.to_owned(), fields.to_owned());
             options.page_size = page_size;
             options.watch_list = watch_list;
             // One that lists in pages and one that begins with a watch; others ask for the same as JSON.

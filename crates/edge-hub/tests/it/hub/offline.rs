@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use kube_wire::resource_version::ResourceVersion;
+use serde_json::json;
 use testkit::api_server::{access::User, kind::Kind};
 
 use super::site::{JSON, Lines, SERVICES, Site, WIDGETS, get, names, service, version};
@@ -168,6 +169,81 @@ async fn what_was_never_read_is_unavailable_and_not_missing() {
             assert_eq!(answer.headers.contains_key("retry-after"), expected == 429, "{path}");
         }
     }
+}
+
+/// What a read of one object brings is handed on and not kept: a list of what happened to be read would be a part that says that it is all.
+#[tokio::test]
+async fn what_was_read_one_by_one_is_never_a_list() {
+    let mut site = Site::started().await;
+    let all = [
+        ("widgets.example.com", WIDGETS, super::site::widget("w", 1)),
+        (
+            "configmaps",
+            "/api/v1/namespaces/a/configmaps",
+            json!({ "metadata": { "namespace": "a", "name": "w" }, "data": { "k": "v" } }),
+        ),
+        (
+            "secrets",
+            "/api/v1/namespaces/a/secrets",
+            json!({ "metadata": { "namespace": "a", "name": "w" }, "type": "Opaque", "data": { "k": "dg==" } }),
+        ),
+    ];
+    for (id, path, object) in &all {
+        site.server.cluster().create(id, object.clone()).unwrap();
+        let mut answer = site.plain().get(&format!("{path}/w"), JSON).await.unwrap();
+        answer.bytes().await.unwrap();
+        let is_handed_on = answer.headers.contains_key("audit-id");
+        assert_eq!((answer.status.as_u16(), is_handed_on), (200, true), "{path}");
+        let listed = site.server.log().totals(|record| record.path == *path);
+        assert_eq!(listed.requests, 0, "{path}: nobody asked for all");
+    }
+    site.server.cut();
+    site.offline().await;
+    for restarted in [false, true] {
+        if restarted {
+            site.kill();
+            site.start();
+            site.answers().await;
+        }
+        for (_, path, _) in &all {
+            for end in ["", "?resourceVersion=0", "?fieldSelector=metadata.name%3Dw", "/w"] {
+                let (status, answer) = get(&site.plain(), &format!("{path}{end}")).await.unwrap();
+                assert_eq!(status, 503, "{path}{end}, restarted: {restarted}: {answer}");
+                assert_eq!(answer["kind"], "Status", "{path}{end}, restarted: {restarted}: {answer}");
+            }
+        }
+    }
+}
+
+/// Unlike its Lease it would be worth something later, and the kubelet itself says it again once there is a link.
+#[tokio::test]
+async fn the_nodes_status_is_refused_without_a_link_and_not_written_later() {
+    const STATUS: &str = "/api/v1/nodes/n/status";
+    let site = Site::started().await;
+    let node = site.server.cluster().create("nodes", json!({ "metadata": { "name": "n" } })).unwrap();
+    site.server.cut();
+    site.offline().await;
+    let request = http::Request::patch(format!("{STATUS}?timeout=10s"))
+        .header("content-type", "application/strategic-merge-patch+json")
+        .header("accept", JSON)
+        .header("user-agent", "kubelet/v1.36");
+    let patch = json!({ "status": { "conditions": [{ "type": "Ready", "status": "True" }] } });
+    let mut answer = site.plain().ask(request, patch.to_string()).await.unwrap();
+    let body = answer.bytes().await.unwrap();
+    let said: serde_json::Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(answer.status, 503, "{said}");
+    assert_eq!(answer.headers["content-type"], JSON);
+    for name in ["retry-after", "warning"] {
+        assert!(!answer.headers.contains_key(name), "{name}: {:?}", answer.headers);
+    }
+    assert_eq!((&said["kind"], &said["reason"]), (&json!("Status"), &json!("ServiceUnavailable")));
+    let message = said["message"].as_str().unwrap();
+    assert!(message.starts_with("edge-hub: the API server cannot be reached: https://"), "{message}");
+    site.server.heal();
+    site.linked().await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(site.server.cluster().get("nodes", "n"), Some(node));
+    assert_eq!(site.server.log().totals(|record| record.path == STATUS).requests, 0);
 }
 
 #[tokio::test]

@@ -97,8 +97,8 @@ impl World {
         let cluster = self.site.server.cluster();
         let (id, object) = match name % 4 {
             0 => ("widgets.example.com", widget(&format!("o-{name}"), n)),
-            1 => ("services", service("b", &format!("o-{name}"), n)),
-            _ => ("services", service("a", &format!("o-{name}"), n)),
+            1 => ("services", history_clients::written("b", &format!("o-{name}"), n)),
+            _ => ("services", history_clients::written("a", &format!("o-{name}"), n)),
         };
         if cluster.update(id, &object).is_err() {
             // The definition may have gone.

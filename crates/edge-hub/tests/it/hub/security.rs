@@ -237,14 +237,15 @@ async fn secrets_of_one_are_never_served_to_another() {
     let cluster = site.server.cluster();
     let secret = json!({ "metadata": { "namespace": "a", "name": "s" }, "type": "Opaque", "data": { "k": "aHVudGVyMg==" } });
     cluster.create("secrets", secret).unwrap();
+    let token = |name: &str| format!("token-of-{name}");
     for name in ["alice", "bob", "eve"] {
-        cluster.access().add_token(name, User::service_account("a", name));
+        cluster.access().add_token(&token(name), User::service_account("a", name));
     }
     cluster
         .access()
         .set_authorizer(|asked| asked.resource != "secrets" || !asked.user.name.ends_with(":eve"));
     let path = "/api/v1/namespaces/a/secrets";
-    let of = |name: &str| site.secure(None).with_token(name);
+    let of = |name: &str| site.secure(None).with_token(&token(name));
     for (user, expected) in [("alice", 200), ("eve", 403), ("bob", 200)] {
         for query in ["?resourceVersion=0", "?watch=1&resourceVersion=0&timeoutSeconds=1", "/s"] {
             let mut answer = of(user).get(&format!("{path}{query}"), JSON).await.unwrap();
@@ -276,12 +277,25 @@ async fn secrets_of_one_are_never_served_to_another() {
     assert_eq!(of("alice").get(by_name, JSON).await.unwrap().status, 200);
     let status = get(&site.admin(), "/v1/status").await.unwrap().1.to_string();
     assert!(status.contains("b?by name") && !status.contains("hidden"), "{status}");
+    // What is no secret, as it is and in base64, is on the disk: there a secret would be found, too.
+    let data = json!({ "plain": "correct-horse", "coded": "YmF0dGVyeS1zdGFwbGU=" });
+    let config_map = json!({ "metadata": { "namespace": "a", "name": "c" }, "data": data });
+    cluster.create("configmaps", config_map).unwrap();
+    let config_maps = "/api/v1/namespaces/a/configmaps?resourceVersion=0";
+    assert_eq!(get(&of("alice"), config_maps).await.unwrap().0, 200);
+    let root = site.file("root");
+    for text in ["correct-horse", "battery-staple"] {
+        site.until("what is no secret is on the disk", async || on_disk(&root, text)).await;
+    }
     site.server.cut();
     site.offline().await;
     assert_eq!(get(&of("alice"), &format!("{path}?resourceVersion=0")).await.unwrap().0, 200);
     let (status, body) = get(&of("eve"), &format!("{path}?resourceVersion=0")).await.unwrap();
     assert!([403, 503].contains(&status) && names(&body).is_empty(), "{status} {body}");
-    assert!(!on_disk(&site.log_file().with_file_name("root"), "hunter2"), "secrets are sealed");
+    assert!(!on_disk(&root, "hunter2"), "secrets are sealed");
+    for name in ["alice", "bob", "eve"] {
+        assert!(!on_disk(&root, &token(name)), "{name}'s token is on the disk");
+    }
 }
 
 #[tokio::test]
@@ -553,16 +567,43 @@ async fn without_a_link_it_is_told_whether_the_api_server_refused_it_or_was_not_
     }
 }
 
-/// Whether a file beneath `folder` has this text.
+/// Whether a file beneath `folder` has this text, in whatever form it may be stored.
 pub(super) fn on_disk(folder: &Path, text: &str) -> bool {
+    has_any(folder, &forms(text))
+}
+
+/// A text as it is, as protobuf has it, and whatever of it stands in base64 where it is a part of what is encoded: in JSON that is the form of bytes.
+fn forms(text: &str) -> Vec<String> {
+    let mut forms = vec![text.to_owned()];
+    for before in 0..3 {
+        let encoded = BASE64.encode([vec![0; before].as_slice(), text.as_bytes()].concat());
+        // Six bits each: those of other bytes are left out.
+        let of_it = &encoded[(before * 8).div_ceil(6)..(before + text.len()) * 8 / 6];
+        forms.extend([of_it.to_owned(), of_it.replace('-', "+").replace('_', "/")]);
+    }
+    forms
+}
+
+fn has_any(folder: &Path, texts: &[String]) -> bool {
     fs::read_dir(folder).unwrap().any(|entry| {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            return on_disk(&path, text);
+            return has_any(&path, texts);
         }
+        let has =
+            |content: &[u8], text: &str| content.windows(text.len()).any(|part| part == text.as_bytes());
         // A socket cannot be read.
-        fs::read(&path).is_ok_and(|content| content.windows(text.len()).any(|part| part == text.as_bytes()))
+        fs::read(&path).is_ok_and(|content| texts.iter().any(|text| has(&content, text)))
     })
+}
+
+#[test]
+fn a_text_is_found_in_base64_wherever_it_begins() {
+    for before in ["", "x", "xy", "xyz"] {
+        let encoded = BASE64.encode(format!("{before}hunter2, and more"));
+        assert!(forms("hunter2").iter().any(|form| encoded.contains(form)), "{encoded}");
+    }
+    assert!(forms("hunter2").iter().any(|form| "aHVudGVyMg==".contains(form)));
 }
 
 #[tokio::test]

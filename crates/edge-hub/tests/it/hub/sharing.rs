@@ -7,50 +7,77 @@ use serde_json::{Value, json};
 use testkit::client::{ClientOptions, Recorder, TestClient};
 use tokio::time::{Instant, sleep};
 
-use super::site::{
-    JSON, Lines, SERVICES, SOON, Site, WIDGETS, configured, get, names, service, version, widget,
-    with_configuration,
+use super::{
+    configuration::{SLICE, SLICES, asks, slice_of},
+    site::{
+        JSON, Lines, SERVICES, SOON, Site, WIDGETS, configured, get, list_of_component, names, of_component,
+        service, version, widget, with_configuration,
+    },
 };
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// Bytes of Services that `count` clients cost upstream, half of them with protobuf if there are several.
+/// What each client of a node's Services reads, as the test kit calls it, and where.
+const READ: [(&str, &str); 2] = [("services", SERVICES), (SLICE, SLICES)];
+
+fn object(id: &str, name: &str, n: u64) -> Value {
+    if id == "services" {
+        return service("a", name, n);
+    }
+    let mut slice = slice_of("a", name, name, &["n", "m"]);
+    slice["metadata"]["labels"]["n"] = n.to_string().into();
+    slice
+}
+
+/// Bytes of Services and their slices that `count` clients cost upstream, half of them with protobuf if there are several.
 async fn cost(count: usize) -> u64 {
     let site = Site::started().await;
     // What is made before is listed, and what is made after is told of, which costs more bytes.
-    site.until("they are watched", async || site.upstream_watches(SERVICES) == 1).await;
+    for (_, path) in READ {
+        site.until("they are watched", async || site.upstream_watches(path) == 1).await;
+    }
     let cluster = site.server.cluster();
+    let mut made = [0; READ.len()];
     for n in 0..50 {
-        cluster.create("services", service("a", &format!("s{n:02}"), n)).unwrap();
+        for (made, (id, _)) in made.iter_mut().zip(READ) {
+            *made = version(&cluster.create(id, object(id, &format!("s{n:02}"), n)).unwrap());
+        }
     }
     let hub = site.plain();
     let recorder = Recorder::default();
     let mut clients = Vec::new();
     let mut streams = Vec::new();
-    for number in 0..count {
+    let each = |number: usize| READ.into_iter().enumerate().map(move |(of, (_, path))| (number, of, path));
+    for (number, of, path) in (0..count).flat_map(each) {
         if number % 2 == 0 {
             let options = ClientOptions {
                 watch_list: number % 4 == 2,
-                ..ClientOptions::new(&number.to_string(), SERVICES)
+                ..ClientOptions::new(&number.to_string(), path)
             };
             let mut client = TestClient::start(hub.clone(), options, &recorder).unwrap();
             assert!(client.wait_for(SOON, |state| state.len() == 50).await);
-            clients.push(client);
+            clients.push((client, of));
         } else {
-            let mut list = hub.get(&format!("{SERVICES}?resourceVersion=0"), PROTOBUF).await.unwrap();
+            let mut list = hub.get(&format!("{path}?resourceVersion=0"), PROTOBUF).await.unwrap();
             let body = list.bytes().await.unwrap();
             assert!(list.status == 200 && body.starts_with(b"k8s\0"));
             let accept = "application/vnd.kubernetes.protobuf;stream=watch";
-            let path = format!("{SERVICES}?watch=1&resourceVersion={}", cluster.revision());
+            let path = format!("{path}?watch=1&resourceVersion={}", made[of]);
             streams.push(hub.get(&path, accept).await.unwrap());
         }
     }
     for n in 0..200 {
-        cluster.update("services", &service("a", &format!("s{:02}", n % 50), n + 1)).unwrap();
+        for (id, _) in READ {
+            cluster.update(id, &object(id, &format!("s{:02}", n % 50), n + 1)).unwrap();
+        }
     }
-    let last = cluster.create("services", service("a", "last", 1)).unwrap();
-    for client in &mut clients {
-        assert!(client.wait_for(SOON, |state| state.get("a/last") == Some(&last)).await);
+    let last = READ.map(|(id, _)| cluster.create(id, object(id, "last", 1)).unwrap());
+    for (client, of) in &mut clients {
+        let last = &last[*of];
+        // All that comes through protobuf as it was.
+        let is_last =
+            |held: &Value| ["metadata", "spec", "status"].iter().all(|part| held[*part] == last[*part]);
+        assert!(client.wait_for(SOON, |state| state.get("a/last").is_some_and(is_last)).await);
     }
     for stream in &mut streams {
         let mut seen = Vec::new();
@@ -60,8 +87,11 @@ async fn cost(count: usize) -> u64 {
             );
         }
     }
-    assert_eq!(site.upstream_watches(SERVICES), 1);
-    let cost = site.server.log().totals(|record| record.path == SERVICES).body_bytes;
+    for (_, path) in READ {
+        assert_eq!(site.upstream_watches(path), 1, "{path}");
+    }
+    let is_read = |of: &str| READ.iter().any(|(_, path)| *path == of);
+    let cost = site.server.log().totals(|record| is_read(&record.path)).body_bytes;
     counted(&site, count).await;
     cost
 }
@@ -161,6 +191,55 @@ async fn upstream_is_asked_in_the_cheapest_encoding() {
 async fn six_clients_cost_no_more_than_one() {
     let (one, six) = (cost(1).await, cost(6).await);
     assert!(six * 100 <= one * 102, "{six} bytes for six, {one} for one");
+}
+
+/// Also for those who share a filter, which shows each of them another object than is held.
+#[tokio::test]
+async fn an_event_is_encoded_once_for_all_who_are_told_it_alike() {
+    const EVENTS: u32 = 50;
+    // Who asks, and of how many of the two endpoints it is shown.
+    const READERS: [(&str, usize); 2] = [("somebody", 2), ("kube-proxy", 1)];
+    let mut site = Site::new().await;
+    let cluster = site.server.cluster().clone();
+    cluster.create("services", asks("a", "s", Some("kubernetes.io/hostname"))).unwrap();
+    cluster.create(SLICE, slice_of("a", "s", "s-1", &["n", "far"])).unwrap();
+    // All in one thread: of watchers that look at the same moment each would find that nobody has encoded it yet.
+    site.start_inside(|_| ()).await;
+    site.linked().await;
+    let hub = site.plain();
+    let endpoints = |slice: &Value| slice["endpoints"].as_array().map_or(0, Vec::len);
+    let mut watches = Vec::new();
+    for (component, shown) in READERS {
+        site.until("it is shown what it is to be shown", async || {
+            let list = list_of_component(&hub, component, &format!("{SLICES}?resourceVersion=0")).await;
+            endpoints(&list["items"][0]) == shown
+        })
+        .await;
+        let list = list_of_component(&hub, component, &format!("{SLICES}?resourceVersion=0")).await;
+        let path = format!("{SLICES}?watch=1&resourceVersion={}", version(&list));
+        for _ in 0..6 {
+            let watch = hub.ask(of_component(component, &path), String::new()).await.unwrap();
+            watches.push((Lines::of(watch), shown));
+        }
+    }
+    let encoded = async || metric(&site, "isthmus_hub_events_encoded_total", "").await.unwrap();
+    let before = encoded().await;
+    for n in 0..EVENTS {
+        let labels = json!({ "metadata": { "labels": { "touched": n.to_string() } } });
+        cluster.merge_patch(SLICE, "a/s-1", &labels).unwrap();
+        for (watch, shown) in &mut watches {
+            let event = tokio::time::timeout(SOON, watch.next()).await.unwrap().unwrap();
+            assert_eq!(
+                (&event["type"], endpoints(&event["object"])),
+                (&json!("MODIFIED"), *shown),
+                "{event}"
+            );
+            assert_eq!(event["object"]["metadata"]["labels"]["touched"], n.to_string(), "{event}");
+        }
+    }
+    let each = (encoded().await - before) / f64::from(EVENTS);
+    let views = f64::from(u32::try_from(READERS.len()).unwrap());
+    assert!((each - views).abs() < 0.001, "{each} times each, for {} watchers", watches.len());
 }
 
 #[tokio::test]

@@ -92,7 +92,7 @@ impl Watch {
                 out.push(differs);
             }
             // It cannot fail: there is no object in it.
-            out.push(self.encoder.delivery(&Delivery::Bookmark(at), false).ok()?);
+            out.push(self.encoder.delivery(&Delivery::Bookmark(at), false, &self.hub.meters).ok()?);
             if at < known {
                 let cursor = &mut self.cursor;
                 self.subscription.read(|cache| cursor.rewind(cache, at));
@@ -151,7 +151,7 @@ impl Watch {
                     if !self.cursor.has_bookmarks() {
                         return Err(Untold::WithoutBookmarks);
                     }
-                    let text = self.encoder.delivery(&delivery, false)?;
+                    let text = self.encoder.delivery(&delivery, false, &self.hub.meters)?;
                     if differs.told.len() + text.len() > MOST {
                         return Err(Untold::TooMuch);
                     }

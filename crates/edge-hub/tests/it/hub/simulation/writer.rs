@@ -9,8 +9,8 @@ use tokio::time::timeout;
 
 use super::{
     super::{
-        history_clients::WIDGET_ID,
-        site::{JSON, SERVICES, service, widget},
+        history_clients::{WIDGET_ID, written},
+        site::{JSON, SERVICES, widget},
     },
     world::{SOON, World},
 };
@@ -19,8 +19,8 @@ impl World {
     pub(super) fn write(&self, name: u8, n: u64) {
         let (id, object) = match name % 4 {
             0 => (WIDGET_ID, widget(&format!("o-{name}"), n)),
-            1 => ("services", service("b", &format!("o-{name}"), n)),
-            _ => ("services", service("a", &format!("o-{name}"), n)),
+            1 => ("services", written("b", &format!("o-{name}"), n)),
+            _ => ("services", written("a", &format!("o-{name}"), n)),
         };
         if self.cluster.update(id, &object).is_err() {
             // The definition may have gone.
@@ -38,10 +38,21 @@ impl World {
         let _ = self.cluster.delete(id, &format!("{namespace}/o-{name}"));
     }
 
+    /// Objects that each client selects one of come and go: all is as it was then, and only what a watch told says whether it told of them.
+    pub(super) fn come_and_go(&self) {
+        for n in 0..4 {
+            let name = format!("passing-{n}");
+            for (id, object) in [("services", written("a", &name, n)), (WIDGET_ID, widget(&name, n))] {
+                self.cluster.create(id, object).unwrap();
+                self.cluster.delete(id, &format!("a/{name}")).unwrap();
+            }
+        }
+    }
+
     /// What its writer reads then has it, whatever the hub's stream was told: but an answer that says that it may be old.
     pub(super) async fn write_through(&mut self, name: u8, n: u64) {
         self.written += 1;
-        let (hub, object) = (self.endpoint(), service("a", &format!("w-{name}"), n));
+        let (hub, object) = (self.endpoint(), written("a", &format!("w-{name}"), n));
         let exchange = async {
             let version = write(&hub, &object).await?;
             let answer = hub.get(SERVICES, JSON).await.ok()?;
