@@ -38,6 +38,7 @@ mod simulation;
 mod site;
 mod slow_line;
 mod socket;
+mod storage_key;
 mod tunnel;
 mod unread;
 mod users;
