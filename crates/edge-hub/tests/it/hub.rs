@@ -41,4 +41,5 @@ mod socket;
 mod storage_key;
 mod tunnel;
 mod unread;
+mod upgraded;
 mod users;
