@@ -30,7 +30,10 @@ pub use self::contents::ReadError;
 pub(crate) use self::contents::remove_copies;
 
 use self::contents::Contents;
-use crate::status::{columns, resource_name};
+use crate::{
+    run::storage_key::{self, StorageKeyError},
+    status::{columns, resource_name},
+};
 
 /// Arguments of `cache`.
 #[derive(Clone, Debug, clap::Args)]
@@ -42,6 +45,10 @@ pub struct CacheCommandArgs {
     /// The hub's folder, as it was started with; its owner may read it.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/edge-hub", global = true)]
     pub root_dir: PathBuf,
+
+    /// File with the key of what is encrypted there, if the hub was started with one.
+    #[arg(long, value_name = "FILE", global = true)]
+    pub storage_key_file: Option<PathBuf>,
 }
 
 /// What can be seen of the cache.
@@ -80,6 +87,9 @@ pub enum InspectError {
     /// The store cannot be read.
     #[error("--root-dir: {0}")]
     Read(#[from] ReadError),
+    /// The key that is given cannot be used.
+    #[error("--storage-key-file: {0}")]
+    Key(#[from] StorageKeyError),
     /// There is no such object.
     #[error(
         "no {resource} {key:?} is held: `edge-hub cache ls` lists what is; write resources as it does (endpointslices.discovery.k8s.io), and NAMESPACE/NAME \
@@ -110,7 +120,15 @@ pub fn run(
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> Result<ExitCode, InspectError> {
-    let contents = contents::read(&args.root_dir)?;
+    let given = args.storage_key_file.as_deref().map(storage_key::read).transpose()?;
+    let contents = contents::read(&args.root_dir, given)?;
+    if !contents.has_key {
+        let root = args.root_dir.display();
+        writeln!(
+            err,
+            "there is no key in {root}, and what is encrypted is not read: give the hub's --storage-key-file here, too"
+        )?;
+    }
     match &args.command {
         CacheCommand::Ls => list(&contents, out)?,
         CacheCommand::Get(wanted) => get(&contents, wanted, out, err)?,

@@ -127,7 +127,8 @@ pub fn run(args: &ManifestArgs, out: &mut dyn Write) -> Result<(), ManifestError
     }
     let (root, socket) = (run.cache.root_dir.as_path(), run.tunnel.tunnel_egress_socket.as_deref());
     let paths = || read_only(&run).into_iter().chain([root]).chain(binary.as_deref());
-    if let Some(relative) = paths().chain(socket).find(|path| !path.is_absolute()) {
+    let is_loaded = |path: &Path| *form == Form::Systemd && systemd::is_credential(path);
+    if let Some(relative) = paths().chain(socket).find(|path| !path.is_absolute() && !is_loaded(path)) {
         return Err(ManifestError::Relative(relative.to_owned()));
     }
     if let Some(socket) = socket.filter(|socket| !is_below(root, socket)) {
@@ -199,6 +200,7 @@ fn read_only(run: &RunArgs) -> Vec<&Path> {
         listeners.serving_cert_file.as_ref(),
         listeners.serving_key_file.as_ref(),
         run.cache.config.as_ref(),
+        run.cache.storage_key_file.as_ref(),
         run.tunnel.tunnel_client_ca_file.as_ref(),
     ];
     // A container sees its own cgroup alone there, and not the pods'.

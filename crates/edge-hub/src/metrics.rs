@@ -80,6 +80,8 @@ pub enum Resync {
     Unreadable,
     /// What was held could not be what the API server had.
     Diverged,
+    /// The API server is of a later release, which may show the same objects otherwise.
+    Upgraded,
 }
 
 /// What an access review said.

@@ -107,17 +107,12 @@ impl Reflector {
     }
 
     async fn keep(&self, subscription: &Subscription, writing: &Writing, course: &mut Course) {
-        let (name, resource) = (subscription.key().to_string(), &subscription.key().resource);
+        let resource = &subscription.key().resource;
         let mut pauses = Pauses::new();
         let mut missing: Option<Instant> = None;
         loop {
             self.linked(subscription).await;
-            if course.relist.is_none() && self.is_undone(subscription.key()) {
-                warn!(key = name, "upstream went back in time, as was noticed elsewhere: it is listed anew");
-                subscription.doubt(true);
-                subscription.set_progress(Progress::Interrupted);
-                course.anew(Resync::Diverged);
-            }
+            self.heed(subscription, course);
             let current = subscription.credential();
             let mut link = self.upstream.state();
             link.mark_unchanged();
@@ -260,6 +255,7 @@ impl Reflector {
         let watched = tokio::select! {
             watched = watch => watched.map(|never| match never {}),
             () = self.undone.since(&key.resource, &name) => Ok(()),
+            () = self.undone.outdated(&key.resource, &name) => Ok(()),
         };
         if matches!(watched, Err(Ended::Link(_))) {
             subscription.was_lost();

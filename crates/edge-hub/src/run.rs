@@ -7,13 +7,14 @@ mod listeners;
 mod never_kept;
 mod secure;
 mod serving_files;
+pub(crate) mod storage_key;
 
 pub(crate) use self::app::TUNNEL_DRAIN;
 pub use self::app::{App, StartError};
 pub use self::args::RunArgs;
 pub use self::config::{Config, ConfigError, Filtering, Lifetimes, Listeners, Sharing};
 pub use self::listeners::Network;
-pub(crate) use self::secure::{SHORT_KEY, socket};
+pub(crate) use self::secure::socket;
 
 /// Why the hub did not start.
 #[derive(Debug, thiserror::Error)]

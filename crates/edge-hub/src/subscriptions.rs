@@ -204,6 +204,11 @@ impl Subscriptions {
         self.reflector.upstream_version(subscription, credential).await
     }
 
+    /// The API server is of a later release than any before: what is built in is listed anew.
+    pub fn outdate(&self) {
+        self.reflector.outdate();
+    }
+
     /// Whether another one may be opened for that user; one that is unused makes room for it. Not without a link: what is held cannot be
     /// had again then, and what is not stored cannot be had either.
     fn make_room(&self, open: &mut BTreeMap<Key, Entry>, wanted: &Key, opener: &Owner) -> bool {

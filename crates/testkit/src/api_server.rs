@@ -128,13 +128,15 @@ struct Server {
     faults: Arc<Faults>,
     log: RequestLog,
     lag: Mutex<Option<u64>>,
+    release: Mutex<Option<String>>,
     bookmarks: signal::Sender<u64>,
 }
 
 impl Server {
     fn new(cluster: Cluster, options: ServerOptions) -> Arc<Self> {
         let (faults, log, lag) = (Arc::default(), RequestLog::default(), Mutex::default());
-        Arc::new(Self { cluster, options, faults, log, lag, bookmarks: signal::channel(0).0 })
+        let (release, bookmarks) = (Mutex::default(), signal::channel(0).0);
+        Arc::new(Self { cluster, options, faults, log, lag, release, bookmarks })
     }
 
     /// The version this server's watch cache is at.
@@ -289,6 +291,11 @@ impl FakeApiServer {
     pub fn lag(&self, rv: Option<u64>) {
         *self.server.lag.lock() = rv;
         self.server.cluster.signal();
+    }
+
+    /// Lets this server say that it is of another release, as `v1.37.0`.
+    pub fn set_release(&self, name: &str) {
+        *self.server.release.lock() = Some(name.to_owned());
     }
 
     /// Sends a bookmark on every watch that allows them, now.

@@ -10,7 +10,7 @@ use object_store::{Blobs, Key, OpenError, Restored, Sizes, Store, Torn, Unfinish
 use tracing::{info, warn};
 
 use super::untouched::Untouched;
-use crate::run::SHORT_KEY;
+use crate::run::storage_key::{self, SHORT_KEY};
 
 /// A running hub may put files in the place of others while they are read: then it is tried again.
 const ATTEMPTS: usize = 3;
@@ -30,6 +30,8 @@ pub(super) struct Contents {
     pub(super) notes: Vec<String>,
     /// What is kept beside the subscriptions.
     pub(super) blobs: Arc<Blobs>,
+    /// Whether there was a key for what is sealed.
+    pub(super) has_key: bool,
 }
 
 /// Why the store cannot be read.
@@ -57,14 +59,17 @@ pub enum ReadError {
     Documents(#[from] object_store::Error),
 }
 
-/// Reads the store below `root`.
-pub(super) fn read(root: &Path) -> Result<Contents, ReadError> {
+/// Reads the store below `root`, with the key that is given or the one beside the store.
+pub(super) fn read(root: &Path, given: Option<[u8; 32]>) -> Result<Contents, ReadError> {
     if let Err(error) = fs::metadata(root.join("store"))
         && error.kind() == io::ErrorKind::NotFound
     {
         return Err(ReadError::Absent { root: root.to_owned() });
     }
-    let key = key(&root.join("storage.key"))?;
+    let key = match given {
+        Some(given) => Some(Key::new(given)),
+        None => key(&storage_key::beside(root))?,
+    };
     let mut attempt = 0;
     loop {
         attempt += 1;
@@ -114,7 +119,7 @@ fn once(root: &Path, key: Option<&Key>) -> Result<Contents, ReadError> {
         )
     });
     let earlier = earlier.collect();
-    Ok(Contents { restored, problems, earlier, notes, blobs: opened.blobs() })
+    Ok(Contents { restored, problems, earlier, notes, blobs: opened.blobs(), has_key: key.is_some() })
 }
 
 /// The file in which a list ends, and whose it is.

@@ -38,8 +38,12 @@ fn folder() -> TempDir {
 
 /// What is printed, what is said beside it, and how it ends.
 fn said(root: &TempDir, command: CacheCommand) -> (String, String, String) {
+    said_with(root, command, None)
+}
+
+fn said_with(root: &TempDir, command: CacheCommand, key: Option<PathBuf>) -> (String, String, String) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let args = CacheCommandArgs { command, root_dir: root.path().to_owned() };
+    let args = CacheCommandArgs { command, root_dir: root.path().to_owned(), storage_key_file: key };
     let result =
         run(&args, &mut out, &mut err).map_or_else(|error| error.to_string(), |code| format!("{code:?}"));
     (String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap(), result)
@@ -379,6 +383,21 @@ fn what_helps_against_a_key_that_is_cut_short_is_said() {
     std::fs::write(root.path().join("storage.key"), [7; 20]).unwrap();
     let (_, error) = shown(&root, CacheCommand::Verify);
     assert!(error.contains("storage.key") && error.contains("put back the whole one"), "{error}");
+}
+
+#[test]
+fn a_key_that_is_elsewhere_is_asked_for_and_taken() {
+    let (root, elsewhere) = (folder(), tempfile::tempdir().unwrap());
+    let (beside, key) = (root.path().join("storage.key"), elsewhere.path().join("a.key"));
+    std::fs::remove_file(beside).unwrap();
+    let (out, err, _) = said_with(&root, CacheCommand::Verify, None);
+    assert!(out.contains("damaged: ") && err.contains("--storage-key-file"), "{out}{err}");
+    let (_, _, error) = said_with(&root, CacheCommand::Verify, Some(key.clone()));
+    assert!(error.starts_with("--storage-key-file: cannot read "), "{error}");
+    tls::private_file::write(&key, &[7; 32]).unwrap();
+    let (out, err, code) = said_with(&root, CacheCommand::Verify, Some(key));
+    assert!(out.contains(" 0 damaged") && err.is_empty(), "{out}{err}");
+    assert_eq!(code, format!("{:?}", ExitCode::SUCCESS));
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {

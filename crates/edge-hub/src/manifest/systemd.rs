@@ -10,15 +10,33 @@ const STATE: &str = "/var/lib/edge-hub";
 /// What `ProtectHome`, `PrivateTmp` and `PrivateDevices` keep the hub from (systemd.exec(5)).
 pub(super) const HIDDEN: [&str; 6] = ["/home", "/root", "/run/user", "/tmp", "/var/tmp", "/dev"];
 
+/// The option's value by which the key comes from systemd (systemd.exec(5)): `%d` is the folder of the unit's credentials, which is in memory alone.
+const CREDENTIAL: &str = "%d/storage.key";
+
+/// What makes systemd open it, where `systemd-creds encrypt` has put it.
+const LOADED: &str = "LoadCredentialEncrypted=storage.key:/etc/edge-hub/storage.key.cred";
+
+/// Whether a path is the one of that key, which no other is like.
+pub(super) fn is_credential(path: &Path) -> bool {
+    path == Path::new(CREDENTIAL)
+}
+
 /// The unit's text.
 pub(super) fn unit(binary: &Path, run: &RunArgs, options: &[String]) -> String {
-    let words: Vec<String> = options.iter().map(|option| quoted(option)).collect();
+    let words: Vec<String> = options.iter().map(|option| word(option)).collect();
     let binary = quoted(&binary.display().to_string());
     let root = &run.cache.root_dir;
     let state = if root == Path::new(STATE) {
         "StateDirectory=edge-hub\nStateDirectoryMode=0700".to_owned()
     } else {
         format!("ReadWritePaths={}", quoted(&root.display().to_string()))
+    };
+    let credential = if run.cache.storage_key_file.as_deref().is_some_and(is_credential) {
+        LOADED.to_owned()
+    } else {
+        format!(
+            "# With the key of what is encrypted on the disk sealed to this machine, by option --storage-key-file {CREDENTIAL}, the unit is printed with:\n#{LOADED}"
+        )
     };
     format!(
         "[Unit]
@@ -41,6 +59,7 @@ OOMScoreAdjust=-900
 # Little work that the kubelet and all else on the node wait for.
 CPUWeight=500
 {state}
+{credential}
 
 # It reads files of root, and needs none of root's capabilities.
 CapabilityBoundingSet=
@@ -76,6 +95,12 @@ WantedBy=multi-user.target
     )
 }
 
+/// An option as systemd reads it; the folder of credentials is for it to find.
+fn word(option: &str) -> String {
+    let value = option.strip_prefix("--storage-key-file=").unwrap_or(option);
+    if value == CREDENTIAL { option.to_owned() } else { quoted(option) }
+}
+
 /// A word of a command line as systemd reads it (systemd.service(5), systemd.syntax(7)): `%` and `$` stand for themselves.
 fn quoted(word: &str) -> String {
     let escaped = word.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%").replace('$', "$$");
@@ -87,7 +112,7 @@ fn quoted(word: &str) -> String {
 mod tests {
     use std::{fs, process::Command};
 
-    use crate::manifest::tests::printed;
+    use crate::manifest::{ManifestError, tests::printed};
 
     fn verify(unit: &str) -> Option<String> {
         let folder = tempfile::tempdir().unwrap();
@@ -120,6 +145,27 @@ mod tests {
             let broken = verify(&unit.replace("RestrictNamespaces=yes", "RestrictNamespaces=what")).unwrap();
             assert!(broken.contains("namespace type"), "systemd-analyze finds faults: {broken}");
         }
+    }
+
+    #[test]
+    fn the_key_of_the_store_comes_from_systemd_to_who_asks_for_it() {
+        let options = ["--node-name", "a", "--server-addr", "https://a:1"];
+        let loaded = "\nLoadCredentialEncrypted=storage.key:/etc/edge-hub/storage.key.cred\n";
+        let unit = printed("systemd", &options).unwrap();
+        assert!(!unit.contains(loaded) && unit.contains("--storage-key-file %d/storage.key,"), "{unit}");
+        for given in [&["--storage-key-file", "%d/storage.key"][..], &["--storage-key-file=%d/storage.key"]] {
+            let unit = printed("systemd", &[&options[..], given].concat()).unwrap();
+            let starts = format!("https://a:1 {}\n", given.join(" "));
+            assert!(unit.contains(loaded) && unit.contains(&starts), "{unit}");
+            if let Some(complaints) = verify(&unit) {
+                assert_eq!(complaints, "");
+            }
+        }
+        let elsewhere = [&options[..], &["--storage-key-file", "/media/100%d/storage.key"]].concat();
+        let unit = printed("systemd", &elsewhere).unwrap();
+        assert!(!unit.contains(loaded) && unit.contains("/media/100%%d/storage.key\n"), "{unit}");
+        let pod = printed("static-pod", &[&options[..], &["--storage-key-file", "%d/storage.key"]].concat());
+        assert!(matches!(pod, Err(ManifestError::Relative(_))), "a pod gets none from systemd");
     }
 
     #[test]

@@ -4,11 +4,12 @@
 //! Not again within the hour, unless a resource has come into use that discovery does not name, and then only if it has changed. Some 17 kB at once, 12 kB a minute or two later: API servers compress nothing
 //! below 128 kB, so discovery of all groups comes as protobuf, 14 kB in place of 70, and is kept as the JSON that clients ask for. The
 //! groups alone, as older clients ask for them, are in it. Last come the documents of `OpenAPI`, which are most by far: unless it is configured
-//! otherwise, no more of them than are of use here.
+//! otherwise, no more of them than are of use here. Of which release the server is, is asked at each new link.
 
 mod followed;
 mod named;
 mod openapi;
+mod release;
 mod renewals;
 
 use std::{sync::Arc, time::Duration};
@@ -104,9 +105,9 @@ pub async fn keep(hub: Arc<Hub>, shutdown: CancellationToken) {
             };
             let ended =
                 async { down.wait_for(|state| matches!(state, LinkState::Down { .. })).await.is_err() };
-            let later = async { tokio::join!(later, named::keep(&hub, &came)) };
+            let later = async { tokio::join!(later, named::keep(&hub, &came), release::look(&hub)) };
             tokio::select! {
-                ((), ()) = later => {}
+                ((), (), ()) = later => {}
                 ended = ended => if ended { return },
             }
         }

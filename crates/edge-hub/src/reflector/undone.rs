@@ -7,23 +7,33 @@
 //! The API server's own resources are in the etcd that has those of its definitions, too. So what is certain of one of its own holds for all
 //! there are: a resource in which one object changes all the time shows nothing by itself. Of others nobody knows whether the API server
 //! keeps them or an API behind it, which may begin anew each time that it starts: there it holds for that resource alone.
+//!
+//! The same way all that is built in hears that the API server is of a later release, and shows what it has at the same versions otherwise. Nothing is in
+//! doubt for that: what is held is shown until the new list is there.
 
 use std::collections::HashMap;
 
 use kube_wire::{resource::GroupVersionResource, resource_version::ResourceVersion, transcode};
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use tracing::warn;
+use tracing::{info, warn};
 
-use super::{Reflector, epoch};
+use super::{Reflector, course::Course, epoch};
 use crate::{
+    metrics::Resync,
     storage::Storage,
-    subscriptions::{Key, Subscription},
+    subscriptions::{Key, Progress, Subscription},
     upstream::Credential,
 };
 
 /// The name of what is noticed of all resources at once.
 const OF_ALL: &str = "undone";
+
+/// The name of how often the API server was of a later release than any before.
+const LATER: &str = "later releases";
+
+/// What one of those counts, beside how often upstream went back in time, in the number after which something was listed.
+const RELEASE: u64 = 1 << 32;
 
 /// What is noticed in this run and was in those before it.
 pub(super) struct Undone {
@@ -54,9 +64,17 @@ impl Undone {
         }
     }
 
-    /// So often it was noticed of this resource, and of all together.
+    /// So often it was noticed of this resource, and of all together; and so many later releases there were, if it is built in.
     pub(super) fn times(&self, resource: &GroupVersionResource) -> u64 {
-        self.read(of_resource(resource)) + self.read(OF_ALL.to_owned())
+        let releases = if transcode::knows(resource) { self.read(LATER.to_owned()) } else { 0 };
+        self.read(of_resource(resource)) + self.read(OF_ALL.to_owned()) + RELEASE * releases
+    }
+
+    /// The API server is of a later release than any before.
+    pub(super) fn later(&self) {
+        let _one_at_a_time = self.noticing.lock();
+        self.write(LATER.to_owned(), self.read(LATER.to_owned()) + 1);
+        self.changes.send_replace(());
     }
 
     /// A subscription notices it that was listed after so many times. Whether nobody else has since: then it is once more; `is_certain`: it was no sign alone,
@@ -68,7 +86,7 @@ impl Undone {
         is_certain: bool,
     ) -> bool {
         let _one_at_a_time = self.noticing.lock();
-        let is_new = self.times(resource) == listed_after;
+        let is_new = undone(self.times(resource)) == undone(listed_after);
         if is_new {
             let of_all = is_certain && transcode::knows(resource);
             let name = if of_all { OF_ALL.to_owned() } else { of_resource(resource) };
@@ -82,10 +100,26 @@ impl Undone {
     /// Waits until somebody has noticed it since the subscription of this name was listed.
     pub(super) async fn since(&self, resource: &GroupVersionResource, name: &str) {
         let mut changes = self.changes.subscribe();
-        while self.times(resource) == self.listed_after(name) {
+        while !self.is_undone(resource, name) {
             // The sender lives as long as this.
             let _ = changes.changed().await;
         }
+    }
+
+    /// Waits until the API server is of a later release than when the subscription of this name was listed.
+    pub(super) async fn outdated(&self, resource: &GroupVersionResource, name: &str) {
+        let mut changes = self.changes.subscribe();
+        while !self.is_outdated(resource, name) {
+            let _ = changes.changed().await;
+        }
+    }
+
+    fn is_undone(&self, resource: &GroupVersionResource, name: &str) -> bool {
+        undone(self.times(resource)) != undone(self.listed_after(name))
+    }
+
+    fn is_outdated(&self, resource: &GroupVersionResource, name: &str) -> bool {
+        self.times(resource) / RELEASE != self.listed_after(name) / RELEASE
     }
 
     /// After how many times the subscription of this name was listed, with what is held of it.
@@ -104,7 +138,7 @@ impl Undone {
 
     /// A subscription that was listed after so many times has come to a version.
     pub(super) fn come(&self, resource: &GroupVersionResource, listed_after: u64, version: ResourceVersion) {
-        let reached = (listed_after, version);
+        let reached = (undone(listed_after), version);
         let mut all = self.come.lock();
         let furthest = all.entry(of_resource(resource)).or_insert(reached);
         *furthest = reached.max(*furthest);
@@ -120,7 +154,7 @@ impl Undone {
                 self.come(resource, self.listed_after(&name), version);
             }
         }
-        let times = self.times(resource);
+        let times = undone(self.times(resource));
         let furthest = self.come.lock().get(&of_resource(resource)).copied();
         furthest.filter(|(listed_after, _)| *listed_after == times).map(|(_, version)| version)
     }
@@ -158,7 +192,30 @@ impl Undone {
 impl Reflector {
     /// Whether upstream went back in time, as any subscription of the resource has noticed, since this one was listed.
     pub fn is_undone(&self, key: &Key) -> bool {
-        self.undone.times(&key.resource) != self.undone.listed_after(&key.to_string())
+        self.undone.is_undone(&key.resource, &key.to_string())
+    }
+
+    /// The API server is of a later release than any before.
+    pub fn outdate(&self) {
+        self.undone.later();
+    }
+
+    /// Has everything listed, if what was noticed since it was wants that.
+    pub(super) fn heed(&self, subscription: &Subscription, course: &mut Course) {
+        let key = subscription.key();
+        if course.relist.is_some() {
+            return;
+        }
+        if self.is_undone(key) {
+            warn!(%key, "upstream went back in time, as was noticed elsewhere: it is listed anew");
+            subscription.doubt(true);
+            subscription.set_progress(Progress::Interrupted);
+            course.anew(Resync::Diverged);
+        } else if self.undone.is_outdated(&key.resource, &key.to_string()) {
+            info!(%key, "the API server is of a later release since: it is listed anew");
+            subscription.set_progress(Progress::Interrupted);
+            course.anew(Resync::Upgraded);
+        }
     }
 
     /// The API server's most recent version, for who asks for one that is not held yet; `None` if it does not say. Who goes on from there has seen
@@ -183,6 +240,11 @@ impl Reflector {
             self.undone.come(&subscription.key().resource, listed_after, version);
         }
     }
+}
+
+/// How often upstream went back in time, of a number after which something was listed.
+fn undone(times: u64) -> u64 {
+    times % RELEASE
 }
 
 /// Whatever its version: those of a group have one etcd.

@@ -1,11 +1,6 @@
 //! The composition root of `edge-hub run`: configuration in, a running hub out, and its end in order.
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use axum::Router;
@@ -23,6 +18,7 @@ use super::{
     config::{Config, Filtering},
     listeners::{Bound, Network},
     secure,
+    storage_key::{self, StorageKeyError},
 };
 use crate::{
     admin,
@@ -102,6 +98,9 @@ pub enum StartError {
     /// There is no identity to start with.
     #[error("--identity: {0}")]
     Identity(#[from] IdentityError),
+    /// The key that is given for the store.
+    #[error("--storage-key-file: {0}")]
+    StorageKey(#[from] StorageKeyError),
     /// The system gives no signals.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
@@ -147,6 +146,7 @@ impl App {
             authenticator,
             listeners,
             root,
+            storage_key,
             sharing,
             lifetimes,
             cloud,
@@ -154,13 +154,9 @@ impl App {
             tunnel,
             node_metric,
         } = config;
-        let at = |path: &Path| {
-            let path = path.to_owned();
-            |source| StartError::Folder { path, source }
-        };
-        tls::private_file::folder(&root).map_err(at(&root))?;
-        let key_file = root.join("storage.key");
-        let key = secure::storage_key(&key_file).map_err(at(&key_file))?;
+        let unusable = |source| StartError::Folder { path: root.clone(), source };
+        tls::private_file::folder(&root).map_err(unusable)?;
+        let key = storage_key::open(&root, storage_key.as_deref())?;
         let identity = identity.open(&endpoints, &shutdown).await?;
         let (mut bound, dial): (_, Arc<dyn Dial>) = match network {
             Network::Kernel => (Some(Bound::bind(&listeners, &identity.authority()).await?), Arc::new(Tcp)),

@@ -181,6 +181,11 @@ pub struct CacheArgs {
     #[arg(long, value_name = "DIR", default_value = "/var/lib/edge-hub")]
     pub root_dir: PathBuf,
 
+    /// File with the key that Secrets and tokens in that folder are encrypted with, 32 bytes, mode 0600 or 0400; if not given, it is made beside them as
+    /// storage.key.
+    #[arg(long, value_name = "FILE")]
+    pub storage_key_file: Option<PathBuf>,
+
     /// Resources of which one stream serves everyone who may read them, beside Services and `EndpointSlices`, as
     /// group/version/resource (the core group empty: /v1/nodes).
     #[arg(long, value_name = "G/V/R", value_delimiter = ',')]

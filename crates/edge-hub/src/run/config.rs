@@ -37,6 +37,8 @@ pub struct Config {
     pub listeners: Listeners,
     /// Folder of the store.
     pub root: PathBuf,
+    /// File with the key that private things in it are sealed with; if none is given, it is beside the store.
+    pub storage_key: Option<PathBuf>,
     /// What is shared, and how fresh it must be.
     pub sharing: Sharing,
     /// How long things are kept or believed.
@@ -320,7 +322,7 @@ impl TryFrom<RunArgs> for Config {
             .config
             .map(|path| Ok::<_, FileError>((path.clone(), cloud_config::read(&path)?)))
             .transpose()?;
-        let root_dir = cache.root_dir;
+        let (root_dir, storage_key) = (cache.root_dir, cache.storage_key_file);
         let node_uids = listeners.node_uids();
         let ListenerArgs {
             bind_proxy_address,
@@ -374,6 +376,7 @@ impl TryFrom<RunArgs> for Config {
                 connections: seats::ALL,
             },
             root: root_dir,
+            storage_key,
             sharing,
             lifetimes: Lifetimes::believing(authorized_ttl),
             cloud: Start { flags, rules: by_flags, file },

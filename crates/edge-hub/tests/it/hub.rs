@@ -38,6 +38,8 @@ mod simulation;
 mod site;
 mod slow_line;
 mod socket;
+mod storage_key;
 mod tunnel;
 mod unread;
+mod upgraded;
 mod users;

@@ -174,6 +174,11 @@ fn plain(server: &Server, question: &Question, user: &User) -> Reply {
         let message = format!("forbidden: User {:?} cannot {verb} path {:?}", user.name, question.path);
         return Reply::error(&Status::new(403, "Forbidden", &message), Form::JSON);
     }
+    if question.path == "/version"
+        && let Some(release) = server.release.lock().as_ref()
+    {
+        return Reply::whole(200, "application/json", json!({ "gitVersion": release }).to_string());
+    }
     let etag = server.cluster.document_tag(&question.path);
     match discovery::answer(&server.cluster, &question.path, question.header(ACCEPT)) {
         Some((content_type, _)) if etag.as_deref() == Some(question.header(IF_NONE_MATCH)) => {

@@ -207,6 +207,12 @@ impl Cluster {
         self.merge_patch(CRDS, crd, patch)
     }
 
+    /// Shows the objects of a resource as `shape` makes them, at the versions that they have, as API servers of a later release do that has other
+    /// defaults: nothing happens to what is stored, and watches go on.
+    pub fn reshape(&self, id: &str, shape: impl Fn(&mut Value)) {
+        self.store().reshape(id, shape);
+    }
+
     /// Replaces an object. If its metadata has a `resourceVersion`, that must be the current one.
     pub fn update(&self, id: &str, object: &Value) -> Answer<Value> {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
