@@ -257,7 +257,7 @@ async fn compared(node: &HubNode, token: &str, seed: usize, part: Option<Part>) 
             }
             report.extend(whole::walk(&subject, [&real, &hub], seed).await?);
         }
-        told.push(offline::told(&subject, [&real, &hub], seed, typed).await?);
+        told.extend(offline::told(&subject, [&real, &hub], seed, typed).await?);
     }
     report.extend(offline::compared(node, &told, [&real, &hub]).await?);
     Ok(report.join("\n"))
