@@ -42,9 +42,9 @@ use self::{
     before::Before,
     encode::Encoder,
     filtered::reader,
-    form::{Rather, representation},
+    form::{Rather, refused_first, representation},
     of_the_node::of_the_node,
-    wanted::{Wanted, is_unknown_field, sharded},
+    wanted::{Wanted, sharded, unknown_without_link},
 };
 use crate::{
     authenticate::{Caller, tokens::TokenError},
@@ -128,13 +128,10 @@ pub async fn read(
     let wanted = match Wanted::of(hub, caller, verb, path, query).await {
         Ok(wanted) if !wanted.is_sharded() => wanted,
         Ok(_) => return refuse(sharded(up)),
-        Err(status) if !up && is_unknown_field(path, &status) => {
-            return refuse(Status::service_unavailable(format!(
-                "edge-hub: no link to the API server, which alone knows the selectable fields of a custom resource: {}",
-                status.message
-            )));
+        Err(status) => {
+            let status = refused_first(request, &path.resource, verb, status);
+            return refuse(if up { status } else { unknown_without_link(path, status) });
         }
-        Err(status) => return refuse(status),
     };
     let (representation, table) = match representation(request, &path.resource, &wanted, up) {
         Ok(Some(wanted)) => wanted,

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 pub use self::compare::{Difference, Raw, Reply, Said, ask, compare, fetch};
 pub use self::live::{Live, LiveError, live};
-pub use self::normalise::{Common, list_metadata};
+pub use self::normalise::{Common, list_metadata, wording};
 pub use self::offline::{is_same, pages, token, told};
 use self::populate::FIRST;
 pub use self::populate::{Landmarks, PopulateError, Subject, populate};

@@ -4,6 +4,8 @@ use axum::body::Body;
 use http::{HeaderValue, Response, header, request::Parts};
 use kube_wire::{
     accept::{Answer, As, MediaType, Representation, check_route, negotiate, negotiate_custom},
+    deadline,
+    request::Verb,
     resource::GroupVersionResource,
     status::Status,
     transcode,
@@ -32,6 +34,42 @@ pub(super) enum Rather {
     TableOnly(&'static str),
 }
 
+fn accepted(request: &Parts) -> &str {
+    request.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+/// How a form is chosen for a resource.
+fn choice(resource: &GroupVersionResource) -> fn(&str, &[MediaType]) -> Result<Representation, Status> {
+    if transcode::knows(resource) { negotiate } else { negotiate_custom }
+}
+
+/// What the API server would write.
+fn negotiated(accept: &str, resource: &GroupVersionResource, kind: Answer) -> Result<Representation, Status> {
+    if transcode::knows(resource) {
+        check_route(accept, kind)?;
+    }
+    choice(resource)(accept, &OF_THE_API_SERVER)
+}
+
+/// What is said to who is `refused` for its options, and may accept no answer either: the API server looks at that first, and before it at `timeout` alone.
+pub(super) fn refused_first(
+    request: &Parts,
+    resource: &GroupVersionResource,
+    verb: Verb,
+    refused: Status,
+) -> Status {
+    let kind = match verb {
+        Verb::List => Answer::List,
+        Verb::Watch => Answer::Watch,
+        _ => Answer::Object,
+    };
+    let query = request.uri.query().unwrap_or_default();
+    if verb != Verb::Watch && deadline::check(query).is_err() {
+        return refused;
+    }
+    negotiated(accepted(request), resource, kind).err().unwrap_or(refused)
+}
+
 /// How to answer; `None` if only the API server can answer so.
 pub(super) fn representation(
     request: &Parts,
@@ -39,19 +77,14 @@ pub(super) fn representation(
     wanted: &Wanted,
     up: bool,
 ) -> Result<Option<(Representation, Rather)>, Status> {
-    let accept =
-        request.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let accept = accepted(request);
     let (kind, pretty) = match wanted {
         Wanted::List(_) => (Answer::List, true),
         Wanted::Watch(_) => (Answer::Watch, false),
         Wanted::Get => (Answer::Object, true),
     };
-    let custom = !transcode::knows(resource);
-    if !custom {
-        check_route(accept, kind)?;
-    }
-    let choose = if custom { negotiate_custom } else { negotiate };
-    let mut representation = match choose(accept, &OF_THE_API_SERVER) {
+    let choose = choice(resource);
+    let mut representation = match negotiated(accept, resource, kind) {
         Ok(best) if best.encoding != MediaType::Yaml => best,
         // YAML is the API server's to write; without a link the client gets what it likes next.
         Ok(_) if up => return Ok(None),

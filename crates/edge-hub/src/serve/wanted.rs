@@ -170,8 +170,19 @@ impl Wanted {
 }
 
 /// Whether a request names a field of a custom resource that its definition may say is selectable.
-pub(super) fn is_unknown_field(path: &ResourcePath, status: &Status) -> bool {
+fn is_unknown_field(path: &ResourcePath, status: &Status) -> bool {
     !transcode::knows(&path.resource) && status.message.starts_with("field label not supported")
+}
+
+/// What is said without a link to who is refused. That a field of a custom resource cannot be selected by is not known then: its definition may have changed.
+pub(super) fn unknown_without_link(path: &ResourcePath, refused: Status) -> Status {
+    if !is_unknown_field(path, &refused) {
+        return refused;
+    }
+    Status::service_unavailable(format!(
+        "edge-hub: no link to the API server, which alone knows the selectable fields of a custom resource: {}",
+        refused.message
+    ))
 }
 
 /// The refusal of a request with a selector of shards, which the API server alone understands: nothing is wrong with it while that cannot be asked. With a

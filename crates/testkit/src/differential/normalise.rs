@@ -61,7 +61,6 @@ impl<'a> Normaliser<'a> {
             Common::Cluster => {}
         }
         match value["kind"].as_str() {
-            // The words of decoders of base64 and JSON are Go's.
             Some("Status") => {
                 if let Some(message) = value["message"].as_str() {
                     value["message"] = wording(message).into();
@@ -130,7 +129,9 @@ fn is_age(text: &str) -> bool {
         && text.chars().all(|c| c.is_ascii_digit() || "smhdy".contains(c))
 }
 
-fn wording(message: &str) -> String {
+/// The words of an error as they are compared: without the numbers of versions, which are the moment's, and without what decoders of base64 and JSON
+/// say of a token, which are Go's.
+pub fn wording(message: &str) -> String {
     const TOKEN: &str = "continue key is not valid";
     let message = message.find(TOKEN).map_or(message, |at| &message[..at + TOKEN.len()]);
     // Versions within words.

@@ -50,6 +50,11 @@ impl Subject {
         }
     }
 
+    /// Whether it is a custom resource, whose definition says by which fields it is selected: by this one.
+    pub(super) fn is_custom(&self) -> bool {
+        self.template["spec"]["n"].is_number()
+    }
+
     /// Where objects are made.
     fn namespaces(&self) -> &'static [&'static str] {
         if self.namespaced { &NAMESPACES } else { &NAMESPACES[..1] }
@@ -59,8 +64,7 @@ impl Subject {
         let parity = if (number + round).is_multiple_of(2) { "even" } else { "odd" };
         let mut object = self.manifest(namespace, &format!("o-{number}"), &json!({"parity": parity}));
         object["metadata"]["annotations"] = json!({"round": round.to_string()});
-        // By this some custom resources are selected.
-        if object["spec"]["n"].is_number() {
+        if self.is_custom() {
             object["spec"]["n"] = number.into();
         }
         object

@@ -83,6 +83,13 @@ fn step(all: usize) -> usize {
 }
 
 impl Product {
+    /// The rest of it after so many.
+    #[must_use]
+    pub fn beginning_at(mut self, at: usize) -> Self {
+        self.left.start = at.min(self.all);
+        self
+    }
+
     /// The number of the combination that comes at this place.
     fn number(&self, at: usize) -> usize {
         let all = self.all as u64;
@@ -178,6 +185,16 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_was_asked_already_can_be_left_out() {
+        for (watch, at) in [(false, 0), (false, 1), (true, 4321)] {
+            let rest = Case::product(watch, 8).beginning_at(at);
+            assert_eq!(rest.len(), Case::product(watch, 8).len() - at);
+            assert!(rest.take(5).eq(Case::product(watch, 8).skip(at).take(5)), "{watch} {at}");
+        }
+        assert_eq!(Case::product(true, 8).beginning_at(usize::MAX).next(), None);
     }
 
     #[test]

@@ -122,10 +122,18 @@ pub(crate) async fn run(client: Client, size: Size) -> Result<Report> {
     if parts.contains(&Part::Growth) {
         figures.extend(kit::growth(&hub, &growth).await?);
     }
+    figures.extend(all_cut(&figures));
     figures.push(Figure::new("binary_mb", mb(std::fs::metadata(&hub)?.len())).target(12.0));
     let title =
         format!("hub: {objects} Services and {objects} + {objects} EndpointSlices, {changes} changes");
     Ok(Report { title, figures, notes, missing: Vec::new() })
+}
+
+/// All watchers that were cut, by whatever of it was measured; nothing, if none of it was.
+fn all_cut(figures: &[Figure]) -> Option<Figure> {
+    let cut = figures.iter().filter(|figure| figure.key.contains("watchers_cut")).map(|figure| figure.value);
+    let sum = cut.reduce(|one, other| one + other)?;
+    Some(Figure::new("watchers_cut", sum).against(40.0, PEER).target(0.0))
 }
 
 async fn measure(
@@ -140,6 +148,7 @@ async fn measure(
     let agents = clients(&running, objects).await?;
     let through_hub = relay.bytes() - before;
     let one = direct::one_client(relay, [SERVICES, SLICES]).await?;
+    let listed_directly = relay.bytes();
     let link =
         format!("Bytes of the link: {through_hub} with the hub, {} for one client without.", one.compressed);
     let mut figures = vec![
@@ -151,6 +160,8 @@ async fn measure(
     sleep(AT_REST.saturating_sub(started.elapsed())).await;
     // With the documents of OpenAPI by now.
     let resident = early.max(running.process.resident_mb()?);
+    let at_rest = ratio(through_hub + relay.bytes() - listed_directly, one.compressed);
+    figures.push(Figure::new("link_ratio_6_clients_at_rest", at_rest).target(1.02));
     figures.push(Figure::new("resident_mb", resident).against(574.0, PEER).target(48.0));
     figures.push(Figure::new("peak_mb", running.process.peak_mb()?));
     let window = if idle < NEARLY_ALL_IDLE { idle } else { idle.max(ALL_IDLE) };
@@ -166,13 +177,9 @@ async fn measure(
     figures.push(told::idle_watchers(&running).await?);
     figures.push(told::idle_tls_watchers(node, &running).await?);
     figures.extend(lists(client, &running).await?);
-    let (of_watchers, cut_by_events) = told::events(client, hub, objects, changes).await?;
-    figures.extend(of_watchers);
+    figures.extend(told::events(client, hub, objects, changes).await?);
     figures.push(disk::of_one_stream(client, &running, objects, spread / 3).await?);
-    let (without_link, cut_by_link) = cut(client, &running, relay, objects, changes).await?;
-    figures.push(without_link);
-    let cut = float((cut_by_events + cut_by_link) as u64);
-    figures.push(Figure::new("watchers_cut", cut).against(40.0, PEER).target(0.0));
+    figures.extend(cut(client, &running, relay, objects, changes).await?);
     let (accounts, reviews) = accounts::list_and_watch(&running, relay, objects).await?;
     figures.push(Figure::new("link_ratio_6_accounts", ratio(through_hub + reviews, one.compressed)));
     let [bytes, _] = idling(&running, relay, REVIEWS).await?;
@@ -264,7 +271,7 @@ async fn cut(
     relay: &Relay,
     objects: usize,
     changes: usize,
-) -> Result<(Figure, usize)> {
+) -> Result<[Figure; 2]> {
     let changes = changes.min(objects);
     let object = running.client.get(&load::path(0), "application/vnd.kubernetes.protobuf").await?;
     let given = float((object.body().len() * changes) as u64);
@@ -281,8 +288,10 @@ async fn cut(
     if watchers.ended() == 0 {
         told?;
     }
-    let figure = Figure::new("reconnect_bytes_per_changed_byte", float(bytes) / given).target(1.2);
-    Ok((figure, watchers.ended()))
+    Ok([
+        Figure::new("reconnect_bytes_per_changed_byte", float(bytes) / given).target(1.2),
+        Figure::new("watchers_cut_without_link", float(watchers.ended() as u64)).target(0.0),
+    ])
 }
 
 /// Ends the hub at once, cuts the link, and starts it again.
@@ -336,4 +345,22 @@ fn mb(bytes: u64) -> f64 {
 #[expect(clippy::cast_precision_loss, reason = "figures of a benchmark")]
 fn float(number: u64) -> f64 {
     number as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn watchers_are_cut_by_anything_that_cuts_them() {
+        let sum = |figures: &[(&'static str, f64)]| {
+            let figures: Vec<Figure> = figures.iter().map(|(key, value)| Figure::new(*key, *value)).collect();
+            all_cut(&figures).map(|all| (all.key.to_string(), all.value.to_string()))
+        };
+        let all = |sum: &str| Some(("watchers_cut".to_owned(), sum.to_owned()));
+        assert_eq!(sum(&[("events_per_s", 400.0)]), None);
+        assert_eq!(sum(&[("a_watchers_cut", 0.0), ("binary_mb", 11.0)]), all("0"));
+        let each = [("watchers_cut_by_a", 1.0), ("b_watchers_cut", 2.0), ("c_watchers_cut_by_d", 4.0)];
+        assert_eq!(sum(&each), all("7"));
+    }
 }

@@ -8,10 +8,16 @@ const PROMISED: [(&str, &str); 5] = [
     (include_str!("nodepool.rs"), "converge_s cpu_s resident_mb api_writes"),
     (include_str!("webhook.rs"), "p50_ms p99_ms base_p50_ms base_p99_ms per_s"),
     (
-        concat!(include_str!("hub.rs"), include_str!("hub/told.rs"), include_str!("hub/disk.rs")),
+        concat!(
+            include_str!("hub.rs"),
+            include_str!("hub/told.rs"),
+            include_str!("hub/disk.rs"),
+            include_str!("hub/kit.rs")
+        ),
         "resident_mb idle_link_bytes_per_min idle_disk_bytes_per_min offline_restart_ms offline_restart_objects link_ratio_6_clients \
          watchers_cut cpu_us_per_event_watcher p99_delivery_ms kb_per_watcher lists20_added_mb list16mb_ms disk_bytes_per_changed_byte \
-         reconnect_bytes_per_changed_byte binary_mb idle_window_s peak_mb resident_end_mb disk_bytes_per_changed_byte_10_streams",
+         reconnect_bytes_per_changed_byte binary_mb idle_window_s peak_mb resident_end_mb disk_bytes_per_changed_byte_10_streams \
+         link_ratio_6_clients_at_rest watchers_cut_by_events tls_watchers_cut_by_events watchers_cut_without_link fast_watchers_cut",
     ),
     (
         include_str!("node_metric.rs"),

@@ -23,6 +23,12 @@ const HELD_OF_DRAWN: u64 = 50;
 /// How many are drawn of each verb.
 const DRAWN: usize = 80;
 
+/// What a reader thinks of first: these parameters of lists and of watches, each value with each.
+const CORNERS: [(bool, [&str; 3]); 2] = [
+    (false, ["resourceVersion", "resourceVersionMatch", "labelSelector"]),
+    (true, ["resourceVersion", "resourceVersionMatch", "sendInitialEvents"]),
+];
+
 /// How many requests of a verb were answered from what is held, and how many there were.
 async fn answered(admin: &Endpoint, verb: &str) -> [u64; 2] {
     let mut answer = admin.get("/metrics", "text/plain").await.unwrap();
@@ -89,10 +95,7 @@ async fn the_hub_says_by_itself_what_the_api_server_says() {
     for (subject, typed) in subjects {
         let resource = &subject.resource;
         let landmarks = written(&site, &subject).await;
-        for (watch, free) in [
-            (false, ["resourceVersion", "resourceVersionMatch", "labelSelector"]),
-            (true, ["resourceVersion", "resourceVersionMatch", "sendInitialEvents"]),
-        ] {
+        for (watch, free) in CORNERS {
             agree(&site, &subject, &landmarks, Case::corners(watch, &free), HELD).await;
             // Most of them are errors.
             agree(&site, &subject, &landmarks, Case::pairs(watch, 1), 0).await;

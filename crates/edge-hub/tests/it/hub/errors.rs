@@ -113,6 +113,12 @@ async fn what_no_route_gives_and_what_nobody_exports_is_refused_with_a_link_and_
         (format!("{object}?{any}&export=false"), JSON, 200),
         // A list has no such option.
         (format!("{SERVICES}?{any}&export=true"), JSON, 200),
+        // In what form it is answered is decided before its options are read.
+        (format!("{SERVICES}?resourceVersion=junk"), "application/*", 406),
+        (format!("{WIDGETS}?resourceVersion=junk"), JSON, 400),
+        (format!("{WIDGETS}?resourceVersion=junk"), PROTOBUF, 406),
+        (format!("{WIDGETS}?watch=1&sendInitialEvents=true"), PROTOBUF, 406),
+        (format!("{WIDGETS}?fieldSelector=spec.no%3D1"), PROTOBUF, 406),
     ];
     let as_told = async |when: &str| {
         for (path, accept, status) in &asked {

@@ -6,7 +6,7 @@ use anyhow::Result;
 use kube_wire::frame::read::{ITEM_MAX, ListReader, WatchEvent, WatchReader};
 use kube_wire::object::{Encoding, Object};
 use kube_wire::status::Status;
-use testkit::differential::{self, Case, Landmarks, Said, Verb, is_written, list_metadata};
+use testkit::differential::{self, Case, Landmarks, Said, Verb, is_written, list_metadata, wording};
 
 /// A part of an answer: what it is, and its bytes.
 #[derive(Debug, PartialEq, Eq)]
@@ -146,10 +146,10 @@ fn part(what: &str, object: &Object) -> Part {
 fn failed(status: Option<Status>) -> Part {
     let what = status.map_or_else(
         || "an error that cannot be read".to_owned(),
-        |status| {
-            let words: String =
-                status.message.chars().filter(|character| !character.is_ascii_digit()).collect();
-            format!("{} {words}", status.code)
+        |Status { reason, message, details, code, .. }| {
+            let words = format!("{reason} {} {details:?}", wording(&message));
+            let words: String = words.chars().filter(|character| !character.is_ascii_digit()).collect();
+            format!("{code} {words}")
         },
     );
     Part { is_error: true, ..Part::new(&what, &[]) }

@@ -1,6 +1,6 @@
 //! The same without a link: what the API server said while it could be asked, and what the hub says to that in a cut. Objects that nobody writes
-//! meanwhile are to be the same, in the same order and in every form, on all pages of a list together and in each watch; where the hub may refuse
-//! stands in [`Case::refused_offline`].
+//! meanwhile are to be the same, in the same order and in every form, on all pages of a list together and in each watch; and errors are to be the same to
+//! their details, which the hub has to word by itself then. Where it may refuse in words of its own stands in [`Case::refused_offline`].
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use testkit::differential::{self, Case, Landmarks, Said, Subject, Verb, is_same,
 use super::before::is_unknown;
 use super::decoded::{is_good, token};
 use super::whole::written;
-use super::{AT_ONCE, Found, Pair, drawn};
+use super::{AT_ONCE, Found, Pair, combined, corners, drawn};
 
 /// How long rights, tokens and the cells of tables take to be stored.
 const STORED: Duration = Duration::from_secs(4);
@@ -25,8 +25,46 @@ const NOTICED: Duration = Duration::from_secs(10);
 /// The least share of the requests that the API server answers with objects, in percent; the hub has to answer all of these but for what it may refuse.
 const GOOD: usize = 50;
 
+/// The least share of the others that the API server refuses, in percent.
+const REFUSED: usize = 50;
+
+/// What is asked.
+#[derive(Debug, Clone, Copy)]
+enum What {
+    /// What clients ask.
+    Drawn,
+    /// What is compared with a link besides, most of it errors.
+    Others,
+}
+
+impl What {
+    fn cases(self, seed: usize, typed: bool) -> Vec<Case> {
+        match self {
+            Self::Drawn => drawn(seed, typed),
+            Self::Others => {
+                let mut cases = corners();
+                cases.extend(combined(seed));
+                // A version that never comes is waited for, and without a link nobody knows that it does not.
+                cases.retain(|case| !case.waits());
+                cases
+            }
+        }
+    }
+
+    /// Fails if that says nothing: of so many requests the API server answered some with objects, and refused some.
+    fn tells(self, resource: &str, asked: usize, good: usize, refused: usize) -> Result<()> {
+        let (is_telling, what) = match self {
+            Self::Drawn => (good * 100 >= asked * GOOD, "have objects"),
+            Self::Others => (refused * 100 >= asked * REFUSED, "are errors"),
+        };
+        ensure!(is_telling, "{resource}, without a link: too few {what}");
+        Ok(())
+    }
+}
+
 /// What the API server said about one resource.
 pub(super) struct Told {
+    what: What,
     subject: Subject,
     landmarks: Landmarks,
     said: Vec<(Case, Vec<Said>)>,
@@ -45,18 +83,22 @@ pub(super) async fn told(
     servers: [&Endpoint; 2],
     seed: usize,
     typed: bool,
-) -> Result<Told> {
+) -> Result<Vec<Told>> {
     let [real, hub] = servers;
     let landmarks = written(subject, servers).await?;
     let table = "application/json;as=Table;g=meta.k8s.io;v=v1";
     let mut shown = hub.get(&subject.path(false), table).await?;
     shown.bytes().await?;
     ensure!(shown.status == 200, "{}, as a table: {}", subject.resource, shown.status);
-    let said = asked(drawn(seed, typed), async |case| {
-        differential::told(real, case, subject, &landmarks, token).await
-    })
-    .await?;
-    Ok(Told { subject: subject.clone(), landmarks, said })
+    let mut told = Vec::new();
+    for what in [What::Drawn, What::Others] {
+        let said = asked(what.cases(seed, typed), async |case| {
+            differential::told(real, case, subject, &landmarks, token).await
+        })
+        .await?;
+        told.push(Told { what, subject: subject.clone(), landmarks: landmarks.clone(), said });
+    }
+    Ok(told)
 }
 
 /// Everything that a server says to each.
@@ -110,12 +152,13 @@ impl Told {
     /// Of what differs the API server is asked again: that others wrote meanwhile says nothing of the hub.
     #[allow(clippy::print_stdout, reason = "how many were asked is what the run is read for")]
     async fn compared(&self, real: &Endpoint, hub: &[(Case, Vec<Said>)]) -> Result<Vec<String>> {
-        let Self { subject, landmarks, said, .. } = self;
-        let (mut good, mut refused, mut of_others) = (0, 0, 0);
+        let Self { what, subject, landmarks, said } = self;
+        let (mut good, mut errors, mut refused, mut of_others) = (0, 0, 0, 0);
         let mut differing = Vec::new();
         for ((case, real), (_, hub)) in said.iter().zip(hub) {
             for said in real.iter().take(1) {
                 good += usize::from(is_good(case, said, landmarks)?);
+                errors += usize::from(said.reply.status != 200);
             }
             match self.found(case, real, hub)? {
                 Some(Found::Same | Found::BeforeTheHub) => {}
@@ -138,10 +181,10 @@ impl Told {
         let (resource, asked) = (&subject.resource, said.len());
         let differ: usize = kinds.values().map(|(count, _)| count).sum();
         println!(
-            "{resource}, without a link: of {asked} requests, {good} of them with objects, the hub refused {refused} that it may refuse; {differ} \
-             differ, and {of_others} in what others wrote meanwhile"
+            "{resource}, {what:?}, without a link: of {asked} requests the API server answered {good} with objects and refused {errors}; the hub refused \
+             {refused} that it may refuse; {differ} differ, and {of_others} in what others wrote meanwhile"
         );
-        ensure!(good * 100 >= asked * GOOD, "{resource}, without a link: too few have objects");
+        what.tells(resource, asked, good, errors)?;
         ensure!(of_others * 20 <= asked, "{resource}: others write too much for a comparison");
         let each = kinds.into_iter();
         Ok(each
@@ -154,13 +197,9 @@ impl Told {
     /// What the comparison of all pages comes to; nothing if the hub refuses what it may: also what was before it began, and the API server told still.
     fn found(&self, case: &Case, real: &[Said], hub: &[Said]) -> Result<Option<Found>> {
         let Self { subject, landmarks, .. } = self;
-        if let (Some(status), [only]) = (case.refused_offline(), hub)
-            && only.reply.status == status
-        {
-            return Ok(None);
-        }
         if let ([first, ..], [only]) = (real, hub)
-            && is_unknown(case, first, only, landmarks)?
+            && (case.refused_offline(subject, &first.reply) == Some(only.reply.status)
+                || is_unknown(case, first, only, landmarks)?)
         {
             return Ok(None);
         }

@@ -3,18 +3,24 @@
 //!
 //! The versions that are asked for must be there: etcd is compacted every few minutes, and with it goes what was before. So the objects are
 //! written anew again and again, and a combination is asked of versions that are minutes old at most.
+//!
+//! With `--long` that takes hours. `ISTHMUS_PRODUCT` names a part that is walked by itself, and nothing else of the comparison: a resource and `lists` or
+//! `watches`, as in `ISTHMUS_PRODUCT="pods watches"`; `ISTHMUS_PRODUCT_FROM=N` leaves out its first N requests. Which come N-th the seed says
+//! (`ISTHMUS_SEED`): a walk says as it goes with what it can be gone on from.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
+use e2e::eventually;
 use testkit::client::connection::{ConnectionError, Endpoint};
 use testkit::differential::{Case, Common, Landmarks, Product, Raw, Subject, Verb, populate};
 use tokio::task::JoinSet;
 
 use super::decoded::is_good;
-use super::{Found, Pair, busy, read};
+use super::part::{self, Part};
+use super::{Found, Pair, busy, read, subjects};
 
 /// The resources whose product is walked: one that is built in, of which the API server knows most fields, and a custom one.
 pub(super) const WALKED: [&str; 2] = ["pods", "widgets"];
@@ -34,6 +40,9 @@ const HELD_AND_GOOD: usize = 40;
 const LISTS_AT_ONCE: usize = 64;
 const WATCHES_AT_ONCE: usize = 200;
 
+/// How long a new namespace may wait for its `ServiceAccount`, without which it takes no pods.
+const TAKES_PODS: Duration = Duration::from_secs(30);
+
 /// How long versions are asked for before there are others. What is older than five minutes is compacted.
 const FRESH: Duration = Duration::from_mins(2);
 
@@ -43,8 +52,13 @@ const BUSY_ALONE: usize = 200;
 /// What came of a walk, as far as it went.
 struct Walk {
     title: String,
+    /// With what in its environment the test walks this alone.
+    chosen: String,
     began: Instant,
     whole: usize,
+    /// How many come before the first that is asked, and how many of the whole are answered, none of those before left out.
+    from: usize,
+    done: usize,
     all: usize,
     asked: usize,
     /// How many the API server answered with objects, the hub by itself, and the hub by itself and with objects.
@@ -70,23 +84,44 @@ struct Told {
 
 /// Walks the product of lists, and of watches, of a resource: each difference, one of a kind.
 pub(super) async fn walk(subject: &Subject, servers: [&Endpoint; 2], seed: usize) -> Result<Vec<String>> {
-    let kept = servers.map(|server| server.clone().keeping());
-    let mut report = Vec::new();
-    for (watch, some, at_once) in [(false, SOME_LISTS, LISTS_AT_ONCE), (true, SOME_WATCHES, WATCHES_AT_ONCE)]
-    {
-        let mut product = Case::product(watch, seed as u64);
-        let whole = product.len();
-        let all = if e2e::ground::long() { whole } else { some };
-        let verb = if watch { Verb::Watch } else { Verb::List };
-        let mut walk = Walk::new(format!("{}, {verb:?}", subject.resource), whole, all);
-        while walk.asked < all {
-            let landmarks = written(subject, servers).await?;
-            stretch(&mut walk, &mut product, subject, &kept, &landmarks, at_once).await?;
-        }
-        walk.end()?;
-        report.extend(walk.report());
-    }
+    let mut report = walk_from(subject, Verb::List, 0, servers, seed).await?;
+    report.extend(walk_from(subject, Verb::Watch, 0, servers, seed).await?);
     Ok(report)
+}
+
+/// Walks the part that is chosen, where nothing else was asked or written before.
+pub(super) async fn alone(part: Part, servers: [&Endpoint; 2], seed: usize) -> Result<Vec<String>> {
+    let mut subjects = subjects().map(|(subject, _)| subject);
+    let subject = subjects.find(|subject| subject.resource == part.resource).context("no such subject")?;
+    eventually("the objects can be made", TAKES_PODS, || populate(servers[0], &subject)).await?;
+    walk_from(&subject, part.verb, part.from, servers, seed).await
+}
+
+/// Walks the product of a verb, but for so many that come first.
+async fn walk_from(
+    subject: &Subject,
+    verb: Verb,
+    from: usize,
+    servers: [&Endpoint; 2],
+    seed: usize,
+) -> Result<Vec<String>> {
+    let kept = servers.map(|server| server.clone().keeping());
+    let is_watch = verb == Verb::Watch;
+    let (some, at_once) =
+        if is_watch { (SOME_WATCHES, WATCHES_AT_ONCE) } else { (SOME_LISTS, LISTS_AT_ONCE) };
+    let whole = Case::product(is_watch, seed as u64).len();
+    let mut product = Case::product(is_watch, seed as u64).beginning_at(from);
+    let left = product.len();
+    let all = if e2e::ground::long() { left } else { some.min(left) };
+    let chosen = format!("ISTHMUS_SEED={seed} ISTHMUS_PRODUCT={:?}", part::name(&subject.resource, verb));
+    let mut walk = Walk::new(format!("{}, {verb:?}", subject.resource), chosen, [from, whole], all);
+    while walk.asked < all {
+        let landmarks = written(subject, servers).await?;
+        stretch(&mut walk, &mut product, subject, &kept, &landmarks, at_once).await?;
+        walk.done = walk.from + walk.asked;
+    }
+    walk.end()?;
+    Ok(walk.report())
 }
 
 /// Writes objects anew, and waits until the hub knows of it.
@@ -156,11 +191,14 @@ async fn both(
 }
 
 impl Walk {
-    fn new(title: String, whole: usize, all: usize) -> Self {
+    fn new(title: String, chosen: String, [from, whole]: [usize; 2], all: usize) -> Self {
         Self {
             title,
+            chosen,
             began: Instant::now(),
             whole,
+            from,
+            done: from,
             all,
             asked: 0,
             good: 0,
@@ -253,7 +291,7 @@ impl Walk {
 
 impl fmt::Display for Walk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { title, all, asked, .. } = self;
+        let Self { title, chosen, done, all, asked, .. } = self;
         let millis = self.began.elapsed().as_millis().max(1);
         let rate = *asked as u128 * 1000 / millis;
         let minutes = (all - asked) as u128 * millis / (*asked).max(1) as u128 / 60_000;
@@ -261,7 +299,8 @@ impl fmt::Display for Walk {
         let differing = self.differing();
         write!(
             f,
-            "{title}: {percent} %, {asked} of {all} asked, {differing} differ, {rate} in a second, {minutes} min to go"
+            "{title}: {percent} %, {asked} of {all} asked, {differing} differ, {rate} in a second, {minutes} min to go; from here on: {chosen} \
+             ISTHMUS_PRODUCT_FROM={done}"
         )
     }
 }
