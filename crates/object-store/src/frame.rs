@@ -112,7 +112,7 @@ impl<'a> Frame<'a> {
         let [l0, l1, l2, l3, c0, c1, c2, c3] = *prefix;
         let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
         if length < FIXED {
-            return if *prefix == [0; PREFIX] { Parsed::Torn } else { Parsed::Garbled };
+            return if Self::is_unwritten(prefix) { Parsed::Torn } else { Parsed::Garbled };
         }
         let Some(content) = rest.get(..length) else { return Parsed::Torn };
         if checksum(seed, &prefix[..4], content) != u32::from_le_bytes([c0, c1, c2, c3]) {
@@ -122,6 +122,11 @@ impl<'a> Frame<'a> {
             Some(frame) => Parsed::Frame(frame, PREFIX + length),
             None => Parsed::Garbled,
         }
+    }
+
+    /// Whether the block at the beginning of `bytes` was not written, though a later one may have been.
+    pub(crate) fn is_unwritten(bytes: &[u8]) -> bool {
+        bytes.starts_with(&[0; PREFIX])
     }
 
     /// Whether anywhere in `bytes` stands that a list is whole.

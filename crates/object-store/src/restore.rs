@@ -207,8 +207,9 @@ impl<'a> Reading<'a> {
             }
         };
         let rest = content.get(at..).unwrap_or_default();
-        // A list that was cut short never was whole, and nobody misses it; one that says behind this place that it is was damaged here.
-        let was_whole = || !self.log.complete && Frame::completes(seed, rest);
+        // A list that was cut short never was whole, and nobody misses it; one that says behind this place that it is was damaged here. Unless the power
+        // went before the block at this place was written, and after the one that says so was: nobody was told then that it is whole.
+        let was_whole = || !self.log.complete && !Frame::is_unwritten(rest) && Frame::completes(seed, rest);
         if !is_last || header.rewritten || was_whole() {
             return Err(end);
         }
