@@ -101,13 +101,13 @@ async fn a_release_that_changed_while_no_hub_ran_is_noticed_by_the_next() {
     start(&mut site).await;
     site.caught_up(SERVICES, &["x", "y"]).await;
     told_of_the_release(&site, &site.server, 1).await;
-    site.kill();
+    site.stop().await;
     site.server.set_release("v1.36.10");
     cluster.reshape("services", shape);
     start(&mut site).await;
     shown_as_now(&site).await;
     let (asked_before, listed) = (asked(&site.server, "/version"), asked(&site.server, SERVICES));
-    site.kill();
+    site.stop().await;
     start(&mut site).await;
     told_of_the_release(&site, &site.server, asked_before).await;
     assert_eq!(asked(&site.server, SERVICES), listed, "once");

@@ -46,15 +46,15 @@ impl Watch {
     /// is. A client that goes away between the two is told to list anew when it comes back, as is one that comes from no later version.
     pub(super) async fn turn(&mut self, out: &mut Outgoing) -> Option<Status> {
         self.revision.borrow_and_update();
-        if self.encoder.is_of_lists() {
-            self.untold = true;
-            return None;
-        }
         let Attributes { resource, group, version, namespace, .. } = &self.attributes;
         let resource = GroupVersionResource::new(group, version, resource);
         let (in_force, view) = self.hub.filters.in_force(&self.client, Verb::Watch, &resource, namespace);
         self.in_force = in_force;
         if !self.is_behind_the_rules() {
+            return None;
+        }
+        if self.encoder.is_of_lists() {
+            self.untold = true;
             return None;
         }
         let now = self.in_force.clone();
