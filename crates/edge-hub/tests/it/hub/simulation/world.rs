@@ -1,6 +1,6 @@
 //! A cluster, a hub and its clients, and what steps do to them.
 
-use std::time::Duration;
+use std::{thread, time::Duration};
 
 use serde_json::json;
 use tempfile::TempDir;
@@ -12,7 +12,7 @@ use testkit::{
 };
 use tokio::{
     sync::watch,
-    task::JoinSet,
+    task::{JoinSet, spawn_blocking},
     time::{Instant, sleep},
 };
 
@@ -38,6 +38,9 @@ pub(super) const LOOK: Duration = Duration::from_millis(250);
 
 /// The first pause of clients after an error.
 const BACKOFF: Duration = Duration::from_millis(50);
+
+/// Longer than a change waits to be told with the next.
+const TOLD: Duration = Duration::from_millis(4);
 
 /// What should not come has so long to.
 const LATE: Duration = Duration::from_secs(2);
@@ -336,6 +339,9 @@ impl World {
         self.cluster.create(WIDGET_ID, widget("hidden", 0)).unwrap();
         self.come_and_go();
         self.happens.send_replace(());
+        // Where many watch, the hub lets a change wait for the next by a clock that goes on (`reflector::timer`): the one of the history stands still
+        // meanwhile.
+        spawn_blocking(|| thread::sleep(TOLD)).await.unwrap();
         self.ending.send_replace(true);
         sleep(LATE).await;
         while self.readers.join_next().await.is_some() {}
