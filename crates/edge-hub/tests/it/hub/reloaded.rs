@@ -77,7 +77,7 @@ async fn freshness_is_as_the_file_says_now() {
     edit(&file, "freshness: { /v1/services: strict }\n");
     site.until("there is no answer", async || list().await == 503).await;
     assert_eq!(get(&hub, &format!("{SERVICES}?resourceVersion=0")).await.unwrap().0, 200, "of any version");
-    spoil(&site, &file, "freshness: { /v1/services: sometimes }\n", "freshness: ").await;
+    spoil(&site, &file, "freshness: { /v1/services: sometimes }\n", "freshness./v1/services: ").await;
     assert_eq!(list().await, 503, "as it was");
     assert_eq!(configuration(&site).await["freshnessOf"]["/v1/services"], "strict");
     edit(&file, "freshness: { default: bounded:1 }\n");
@@ -143,7 +143,7 @@ async fn filters_are_for_whom_the_file_says_now() {
     assert_eq!(mesh.brief().await, "ERROR 410", "it is to be shown something else");
     let mut mesh = informs("mesh", &["shown"]).await;
     for (text, words) in [
-        ("filters: { discardcloudservice: mesh }\n", "filters: "),
+        ("filters: { discardcloudservice: mesh }\n", "filters.discardcloudservice: "),
         ("filters: { discardcloud: [mesh] }\n", "filters: "),
         ("filters: {\n", "--config "),
     ] {
