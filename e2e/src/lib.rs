@@ -104,6 +104,12 @@ pub async fn kubectl(arguments: &[&str]) -> Result<Finished> {
     run("kubectl", arguments, "").await
 }
 
+/// The address of a node within its site.
+pub async fn internal_ip(node: &str) -> Result<String> {
+    let path = "jsonpath={.status.addresses[?(@.type==\"InternalIP\")].address}";
+    kubectl(&["get", "node", node, "-o", path]).await?.ok()
+}
+
 /// Applies a manifest as a user would.
 pub async fn kubectl_apply(manifest: &str) -> Result<Finished> {
     run("kubectl", &["apply", "-f", "-"], manifest).await

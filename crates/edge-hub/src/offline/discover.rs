@@ -15,7 +15,7 @@ mod renewals;
 use std::{sync::Arc, time::Duration};
 
 use axum::body::Body;
-use http::{HeaderValue, Request, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use kube_wire::transcode;
 use tokio::{
@@ -173,15 +173,12 @@ async fn ask_in_protobuf(hub: &Hub, path: &str) -> bool {
     let tag = hub.documents.tag(path, AGGREGATED);
     let Some(request) = request(path, AGGREGATED_PROTOBUF, tag) else { return false };
     let asked = timeout(DEADLINE, async {
-        let (head, body) = hub.upstream.send(&Credential::Node, request).await?.into_parts();
-        if head.status == StatusCode::NOT_MODIFIED {
+        let answer = hub.upstream.send(&Credential::Node, request).await?.map(Body::new);
+        if answer.status() == StatusCode::NOT_MODIFIED {
             return Ok(None);
         }
-        let coding = Coding::of(&head.headers).filter(|_| head.status == StatusCode::OK);
-        let coding = coding.ok_or_else(|| format!("answered {}", head.status))?;
-        let body = Limited::new(body, LARGEST).collect().await?.to_bytes();
-        let plain = coding.plain(body.into()).ok_or("it is not whole")?;
-        Ok::<_, axum::BoxError>(Some((head.headers, transcode::discovery_to_json(&plain)?)))
+        let (headers, plain) = whole(answer).await?;
+        Ok::<_, axum::BoxError>(Some((headers, transcode::discovery_to_json(&plain)?)))
     });
     match asked.await {
         Ok(Ok(None)) => {
@@ -198,6 +195,16 @@ async fn ask_in_protobuf(hub: &Hub, path: &str) -> bool {
         }
         Err(_) => false,
     }
+}
+
+/// What is answered, plain, with its headers; an error unless it is 200 and whole.
+async fn whole(answer: Response<Body>) -> Result<(HeaderMap, Vec<u8>), axum::BoxError> {
+    let (head, body) = answer.into_parts();
+    let coding = Coding::of(&head.headers).filter(|_| head.status == StatusCode::OK);
+    let coding = coding.ok_or_else(|| format!("answered {}", head.status))?;
+    let body = Limited::new(body, LARGEST).collect().await?.to_bytes();
+    let plain = coding.plain(body.into()).ok_or("it is not whole")?;
+    Ok((head.headers, plain))
 }
 
 /// A request for a document, unless it is still the one that is kept: its `ETag` is the same in every form.

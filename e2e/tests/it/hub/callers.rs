@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use e2e::hub::{HubNode, LOOPBACK, SECURE, runs, token};
-use e2e::{client, fresh_namespace, hack_cluster, kubectl, kubectl_apply};
+use e2e::{client, fresh_namespace, hack_cluster, internal_ip, kubectl_apply};
 use serde_json::json;
 
 use super::waiting_pod;
@@ -58,8 +58,7 @@ async fn callers_are_themselves_or_nobody() -> Result<()> {
     // From a pod in the pod network, and from another host of the site: HTTPS asks who it is, plain HTTP is not there.
     hack_cluster(&["leave", "e2e-callers-2"]).await?.ok()?;
     hack_cluster(&["join", "e2e-callers-2", "--edge", "--site", "9"]).await?.ok()?;
-    let address = "jsonpath={.status.addresses[?(@.type==\"InternalIP\")].address}";
-    let address = kubectl(&["get", "node", node.name, "-o", address]).await?.ok()?;
+    let address = internal_ip(node.name).await?;
     for (server, status) in
         [(format!("https://{address}:10268"), "401"), (format!("http://{address}:10261"), "000")]
     {

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use e2e::cleanup::Cleanup;
 use e2e::hub::{HubNode, SECURE, runs, token};
 use e2e::pools::{fresh_pool, remove_pool};
-use e2e::{client, eventually, fresh_namespace, kubectl, set_pool};
+use e2e::{client, eventually, fresh_namespace, internal_ip, kubectl, set_pool};
 use iptables::Rules;
 use objects::{PORTED, WEB, web};
 use serde_json::{Value, json};
@@ -109,8 +109,7 @@ impl Ground {
             let address = ["-n", NAMESPACE, "get", "pod", &pod, "-o", "jsonpath={.status.podIP}"];
             addresses.insert(kubectl(&address).await?.ok()?, name);
         }
-        let address = "jsonpath={.status.addresses[?(@.type==\"InternalIP\")].address}";
-        let hub = format!("{}:10268", kubectl(&["get", "node", NODE, "-o", address]).await?.ok()?);
+        let hub = format!("{}:10268", internal_ip(NODE).await?);
         Ok(Self { node, hub, web: addresses })
     }
 

@@ -6,11 +6,11 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use e2e::cleanup::Cleanup;
 use e2e::ground::{GATEWAYS, NAMESPACE, Reach, SOLO, TWIN, ground, logs};
-use e2e::{eventually, hack_cluster, kubectl, run, throughout};
+use e2e::{eventually, hack_cluster, internal_ip, kubectl, run, throughout};
 
 use super::gateways::both_report;
 use super::reach::links_of;
-use super::rotation::shown;
+use super::rotation::{fingerprint_at, shown};
 use crate::hub::kube_proxy::KubeProxy;
 
 /// How soon a node has links, or kube-proxy its rules.
@@ -101,17 +101,10 @@ async fn balancers_network() -> Result<PathBuf> {
 
 /// The certificate, by its fingerprint, that is shown there to who comes from outside of the nodes; none if nobody answers.
 async fn shown_outside(network: &Path, address: &str) -> Result<Option<String>> {
-    let script = format!(
-        "openssl s_client -connect {address} -alpn h2 </dev/null 2>/dev/null | openssl x509 -noout -fingerprint -sha256"
-    );
+    let script = fingerprint_at(address);
     let network = format!("--net={}", network.display());
     let said = run("nsenter", &[&network, "timeout", "6", "bash", "-c", &script], "").await?;
     Ok(said.success.then_some(said.stdout).filter(|shown| !shown.is_empty()))
-}
-
-async fn address_of(node: &str) -> Result<String> {
-    let path = "jsonpath={.status.addresses[?(@.type==\"InternalIP\")].address}";
-    kubectl(&["get", "node", node, "-o", path]).await?.ok()
 }
 
 /// A cloud's own balancer comes by the node port of its Service. A gateway's node answers there as the hub of that very node; another node of the
@@ -125,7 +118,7 @@ async fn a_node_port_leads_to_the_gateway_of_its_node_alone() -> Result<()> {
     let port = kubectl(&["-n", "kube-system", "get", "services", "-l", &label, "-o", path]).await?.ok()?;
     ensure!(port.parse::<u16>().is_ok(), "no node port: {port:?}");
     for gateway in GATEWAYS {
-        let address = format!("{}:{port}", address_of(gateway).await?);
+        let address = format!("{}:{port}", internal_ip(gateway).await?);
         eventually("the hub of the node answers", SOON, || async {
             let (outside, own) = (shown_outside(&network, &address).await?, shown(gateway).await?);
             ensure!(outside.as_ref() == Some(&own), "{gateway} shows {outside:?} at {address}, and is {own}");
@@ -143,7 +136,7 @@ async fn a_node_port_leads_to_the_gateway_of_its_node_alone() -> Result<()> {
         Ok(())
     })
     .await?;
-    let address = format!("{}:{port}", address_of(BYSTANDER).await?);
+    let address = format!("{}:{port}", internal_ip(BYSTANDER).await?);
     let outside = shown_outside(&network, &address).await?;
     ensure!(outside.is_none(), "{BYSTANDER}, which is no gateway, shows {outside:?} at {address}");
     hack_cluster(&["leave", BYSTANDER]).await?.ok()?;

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use e2e::cleanup::Cleanup;
 use e2e::ground::{EDGE_GATEWAY, GATEWAYS, Reach, TWIN, ground, required};
 use e2e::keyboard::Keyboard;
-use e2e::{client, eventually, hack_cluster, kubectl};
+use e2e::{client, eventually, hack_cluster, internal_ip, kubectl};
 use futures::future::try_join_all;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{Api, DeleteParams, ListParams};
@@ -221,8 +221,7 @@ async fn x2_a_cloud_gateway_is_cut_off_from_the_api_server() -> Result<()> {
 /// Asks a node's kubelet by this gateway's way in for TLS, over a stream of its own, from the other gateway's node. By its certificate it
 /// is the node's.
 async fn kubelet_answers_by(gateway: &str, node: &str) -> Result<()> {
-    let path = "jsonpath={.status.addresses[?(@.type==\"InternalIP\")].address}";
-    let address = kubectl(&["get", "node", gateway, "-o", path]).await?.ok()?;
+    let address = internal_ip(gateway).await?;
     let authority = hack_cluster(&["path", GATEWAYS[1], "hub-ca"]).await?.ok()?;
     let pki = authority.trim().trim_end_matches("/ca.crt");
     let (certificate, key) = (format!("{pki}/admin.crt"), format!("{pki}/admin.key"));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use e2e::cleanup::Cleanup;
 use e2e::ground::{EDGE, GATEWAYS, Reach, ground};
-use e2e::{eventually, hack_cluster, kubectl, kubectl_apply, run};
+use e2e::{eventually, hack_cluster, internal_ip, kubectl, kubectl_apply, run};
 use serde_json::Value;
 
 const NAMESPACE: &str = "kube-system";
@@ -88,8 +88,7 @@ async fn prometheus() -> Result<()> {
     let folder = folder_of("prometheus").await?;
     let authority = hack_cluster(&["path", GATEWAYS[1], "hub-ca"]).await?.ok()?;
     let pki = authority.trim().trim_end_matches("/ca.crt");
-    let internal = "jsonpath={.status.addresses[?(@.type==\"InternalIP\")].address}";
-    let proxy = kubectl(&["get", "node", GATEWAYS[1], "-o", internal]).await?.ok()?;
+    let proxy = internal_ip(GATEWAYS[1]).await?;
     let jobs = jobs();
     kubectl_apply(&format!(
         "apiVersion: v1

@@ -10,7 +10,7 @@ use e2e::ground::{
     EDGE_GATEWAY, GATEWAYS, NAMESPACE, ORDINARY, Reach, SOLO, TWIN, background, connected, ground,
     in_namespace, logs, pod, said,
 };
-use e2e::{eventually, hack_cluster, kubectl, kubectl_apply, run};
+use e2e::{eventually, hack_cluster, internal_ip, kubectl, kubectl_apply, run};
 
 use super::controllers::a_gateway_of_its_own_leads_to;
 use super::local_view::opened;
@@ -293,8 +293,7 @@ async fn refused_at_the_way_in_of_anybody() -> Result<()> {
     let (target, gateway) = ("b-1:22", GATEWAYS[0]);
     let before = audited(&[gateway], target).await?;
     let header = format!("Host: {target}");
-    let path = "jsonpath={.status.addresses[?(@.type==\"InternalIP\")].address}";
-    let address = kubectl(&["get", "node", gateway, "-o", path]).await?.ok()?;
+    let address = internal_ip(gateway).await?;
     let address = address.split_whitespace().next().context("the gateway has no address")?.to_owned();
     let url = format!("http://{address}:10264/");
     eventually("an audit line of a client that nobody knows", Duration::from_secs(90), || async {

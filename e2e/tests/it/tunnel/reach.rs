@@ -11,7 +11,7 @@ use e2e::ground::{
     said,
 };
 use e2e::keyboard::Keyboard;
-use e2e::{eventually, hack_cluster, kubectl, kubectl_apply, run};
+use e2e::{eventually, hack_cluster, internal_ip, kubectl, kubectl_apply, run};
 
 use super::controllers::condition;
 use super::outwards::{on_host, other_pool_answers};
@@ -26,8 +26,7 @@ const LINKS: &str = "10262";
 async fn f1_no_way_but_the_tunnel() -> Result<()> {
     ground(Reach::there()).await?;
     for node in EDGE {
-        let path = "jsonpath={.status.addresses[?(@.type==\"InternalIP\")].address}";
-        let address = kubectl(&["get", "node", node, "-o", path]).await?.ok()?;
+        let address = internal_ip(node).await?;
         let dial = format!("exec 3<>/dev/tcp/{address}/10250");
         let here = run("timeout", &["2", "bash", "-c", &dial], "").await?;
         ensure!(!here.success, "{node} at {address} can be dialled from the API server's machine");
@@ -63,8 +62,7 @@ async fn f9_nodes_with_one_address_are_told_apart() -> Result<()> {
         ground(reach).await?;
         let mut addresses = Vec::new();
         for node in [EDGE_GATEWAY, TWIN, SOLO] {
-            let path = "jsonpath={.status.addresses[?(@.type==\"InternalIP\")].address}";
-            addresses.push(kubectl(&["get", "node", node, "-o", path]).await?.ok()?);
+            addresses.push(internal_ip(node).await?);
         }
         for _ in 0..10 {
             tokio::try_join!(answers_itself(EDGE_GATEWAY), answers_itself(TWIN), answers_itself(SOLO))?;
@@ -125,8 +123,7 @@ async fn f12_an_api_server_goes_by_cluster_dns() -> Result<()> {
         answers_itself(node).await?;
     }
     for gateway in GATEWAYS {
-        let path = "jsonpath={.status.addresses[?(@.type==\"InternalIP\")].address}";
-        let own = kubectl(&["get", "node", gateway, "-o", path]).await?.ok()?;
+        let own = internal_ip(gateway).await?;
         let address = resolved_by_api_server(gateway).await?;
         ensure!(address == own, "{gateway} is {address} to the API server, its own is {own}");
         answers_itself(gateway).await?;

@@ -10,7 +10,7 @@ use e2e::ground::{
     EDGE_GATEWAY, GATEWAYS, ORDINARY, Reach, SOLO, TWIN, background, balance, exec, ground, hub_metrics,
     in_namespace, logs, pod,
 };
-use e2e::{client, eventually, hack_cluster, kubectl, run};
+use e2e::{client, eventually, hack_cluster, internal_ip, kubectl, run};
 use kube::Api;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
@@ -29,10 +29,17 @@ const SOON: Duration = Duration::from_secs(45);
 /// minute after the API server was away more than once (client-go's backoff), which it was where another test began anew with it.
 const SIGNED: Duration = Duration::from_secs(100);
 
+/// A script that prints the fingerprint of the certificate that is shown there.
+pub(super) fn fingerprint_at(address: &str) -> String {
+    format!(
+        "openssl s_client -connect {address} -alpn h2 </dev/null 2>/dev/null | openssl x509 -noout -fingerprint -sha256"
+    )
+}
+
 /// What a node's hub shows where it accepts links: the certificate's fingerprint.
 pub(super) async fn shown(node: &str) -> Result<String> {
-    let script = "openssl s_client -connect 127.0.0.1:10262 -alpn h2 </dev/null 2>/dev/null | openssl x509 -noout -fingerprint -sha256";
-    let said = hack_cluster(&["exec", node, "--", "timeout", "10", "bash", "-c", script]).await?;
+    let script = fingerprint_at("127.0.0.1:10262");
+    let said = hack_cluster(&["exec", node, "--", "timeout", "10", "bash", "-c", &script]).await?;
     ensure!(said.success && !said.stdout.is_empty(), "{node} shows nothing: {said:?}");
     Ok(said.stdout)
 }
@@ -297,8 +304,7 @@ async fn x13_x14_new_addresses_cut_no_stream() -> Result<()> {
         press_all(&mut sessions).await?;
         let mut own = Vec::new();
         for gateway in GATEWAYS {
-            let path = "jsonpath={.status.addresses[?(@.type==\"InternalIP\")].address}";
-            own.push((gateway, kubectl(&["get", "node", gateway, "-o", path]).await?.ok()?));
+            own.push((gateway, internal_ip(gateway).await?));
         }
         let dialled: Vec<_> =
             own.iter().map(|(gateway, address)| (*gateway, format!("{address}:10262"))).collect();

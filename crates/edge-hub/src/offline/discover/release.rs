@@ -5,16 +5,14 @@
 
 use std::time::Duration;
 
-use http::StatusCode;
-use http_body_util::{BodyExt, Limited};
+use axum::body::Body;
 use serde::Deserialize;
 use tokio::time::{sleep, timeout};
 use tracing::info;
 
-use super::{DEADLINE, JSON, request};
+use super::{DEADLINE, JSON, request, whole};
 use crate::{
     hub::Hub,
-    offline::coding::{Coding, LARGEST},
     upstream::{Credential, jittered},
 };
 
@@ -70,9 +68,8 @@ async fn ask(hub: &Hub) -> Option<Vec<u8>> {
     let request = request("/version", JSON, None)?;
     let asked = async {
         let answer = hub.upstream.send(&Credential::Node, request).await.ok()?;
-        let coding = Coding::of(answer.headers()).filter(|_| answer.status() == StatusCode::OK)?;
-        let body = Limited::new(answer.into_body(), LARGEST).collect().await.ok()?.to_bytes();
-        coding.plain(body.into())
+        let (_, body) = whole(answer.map(Body::new)).await.ok()?;
+        Some(body)
     };
     timeout(DEADLINE, asked).await.ok()?
 }

@@ -116,9 +116,7 @@ async fn a_flipped_bit_is_told_and_takes_nothing_else_with_it() {
         assert_eq!(metric(&site).await, "1");
 
         // The next start finds no file of it any more.
-        site.kill();
-        site.start();
-        site.answers().await;
+        site.restart().await;
         let said = unreadable(&site).await;
         assert!(said.len() == 1 && said[0].contains(damaged) && said[0].contains("damaged"), "{said:?}");
 
@@ -134,9 +132,7 @@ async fn a_flipped_bit_is_told_and_takes_nothing_else_with_it() {
         assert_eq!(metric(&site).await, "0");
         // That is stored every two seconds, too.
         tokio::time::sleep(std::time::Duration::from_millis(2500)).await;
-        site.kill();
-        site.start();
-        site.answers().await;
+        site.restart().await;
         assert!(unreadable(&site).await.is_empty(), "nor after a restart");
     }
 }

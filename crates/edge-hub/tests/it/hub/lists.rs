@@ -264,9 +264,7 @@ async fn a_definition_that_went_during_a_cut_is_withdrawn_from_the_disk() {
     site.server.cut();
     site.offline().await;
     assert_eq!(get(&site.plain(), &list).await.unwrap().0, 503);
-    site.kill();
-    site.start();
-    site.answers().await;
+    site.restart().await;
     assert_eq!(get(&site.plain(), &list).await.unwrap().0, 503, "nor is it on the disk");
 }
 

@@ -124,9 +124,7 @@ async fn a_definition_that_came_again_without_namespaces_is_in_none() {
     site.server.cut();
     site.offline().await;
     assert_eq!(statuses(&site, WIDGETS).await, [404; 3], "without a link");
-    site.kill();
-    site.start();
-    site.answers().await;
+    site.restart().await;
     assert_eq!(statuses(&site, WIDGETS).await, [404; 3], "nor after a restart");
     // It comes again as it was.
     cluster.delete(CRDS, "widgets.example.com").unwrap();

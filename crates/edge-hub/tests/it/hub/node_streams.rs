@@ -115,9 +115,7 @@ async fn whoever_may_not_read_it_gets_nothing_of_what_the_node_reads() {
     site.offline().await;
     for restarted in [false, true] {
         if restarted {
-            site.kill();
-            site.start();
-            site.answers().await;
+            site.restart().await;
         }
         let (status, list) = get(&of(&site, &alice), &reads[0]).await.unwrap();
         assert_eq!((status, names(&list)), (200, vec!["w"]), "restarted: {restarted}");

@@ -76,9 +76,7 @@ async fn a_pods_token_is_given_again_without_a_link_while_it_is_good() {
     site.offline().await;
     for restarted in [false, true] {
         if restarted {
-            site.kill();
-            site.start();
-            site.answers().await;
+            site.restart().await;
         }
         assert_eq!(ask(&site, "s", "api", 3600).await, (201, second.clone()), "restarted: {restarted}");
         assert_eq!(ask(&site, "short", "api", 5).await.0, 503, "it has ended");
@@ -152,8 +150,6 @@ async fn a_token_that_ended_before_another_was_issued_is_not_given_again() {
     let asked =
         async |site: &Site| [ask(site, "old", "api", 3600).await.0, ask(site, "new", "api", 3600).await.0];
     assert_eq!(asked(&site).await, [503, 201], "before a restart");
-    site.kill();
-    site.start();
-    site.answers().await;
+    site.restart().await;
     assert_eq!(asked(&site).await, [503, 201], "after it");
 }

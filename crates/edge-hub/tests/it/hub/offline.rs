@@ -95,9 +95,7 @@ async fn after_a_restart_without_a_link_it_is_said_when_the_last_one_ended_if_th
     })
     .await;
     for _ in 0..2 {
-        site.kill();
-        site.start();
-        site.answers().await;
+        site.restart().await;
         let (warning, ended) = said(&site).await;
         let at: jiff::Timestamp = ended.clone().unwrap().parse().unwrap();
         assert!((begun.as_second()..=over.as_second()).contains(&at.as_second()), "{begun} {at} {over}");
@@ -201,9 +199,7 @@ async fn what_was_read_one_by_one_is_never_a_list() {
     site.offline().await;
     for restarted in [false, true] {
         if restarted {
-            site.kill();
-            site.start();
-            site.answers().await;
+            site.restart().await;
         }
         for (_, path, _) in &all {
             for end in ["", "?resourceVersion=0", "?fieldSelector=metadata.name%3Dw", "/w"] {
@@ -541,9 +537,7 @@ async fn health_that_a_client_asked_for_is_told_in_a_cut_and_after_a_restart() {
     is_healthy_without_a_link(&site, &asked).await;
     site.until("all is on the disk", async || documents(&site, "\nok") == 3 * asked.len() * PROBES.len())
         .await;
-    site.kill();
-    site.start();
-    site.answers().await;
+    site.restart().await;
     is_healthy_without_a_link(&site, &asked).await;
 }
 

@@ -627,9 +627,7 @@ async fn without_a_link_who_was_allowed_still_is_until_the_token_expires() {
     sleep(Duration::from_secs((until + 1).saturating_sub(now()))).await;
     assert_eq!(statuses(&of(&short)).await, [401; 4], "expired");
     assert_eq!(statuses(&of(&long)).await, [200; 4]);
-    site.kill();
-    site.start();
-    site.answers().await;
+    site.restart().await;
     let of = |token: &str| site.secure(None).with_token(token);
     assert_eq!(statuses(&of(&long)).await, [200; 4], "after a restart");
     assert_eq!(statuses(&of(&forged)).await, [401; 4]);
@@ -649,9 +647,7 @@ async fn a_clock_that_is_behind_refuses_no_token_and_then_none_outlives_its_end(
     sleep(Duration::from_millis(2500)).await;
     site.server.cut();
     site.offline().await;
-    site.kill();
-    site.start();
-    site.answers().await;
+    site.restart().await;
     let of = |token: &str| site.secure(None).with_token(token);
     assert_eq!(statuses(&of(&old)).await, [200; 4], "by the clock it is good");
     assert_eq!(statuses(&of(&new)).await, [200; 4], "nobody issues tokens ahead of time");

@@ -98,9 +98,7 @@ async fn clients_that_select_by_a_custom_field_share_a_stream_and_have_it_withou
         assert_eq!((&event["type"], &event["object"]["metadata"]["name"]), (&json!("ADDED"), &json!(name)));
     }
     drop(watch);
-    site.kill();
-    site.start();
-    site.answers().await;
+    site.restart().await;
     assert_eq!(selected(&site, RED).await, (200, all), "after a restart, too");
     // What nobody has asked for is not held, and said to be so.
     assert_eq!(selected(&site, "spec.color%3Dblue").await.0, 503);

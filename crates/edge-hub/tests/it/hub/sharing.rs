@@ -362,9 +362,7 @@ async fn what_is_no_longer_shared_without_a_link_is_held_until_there_is_one() {
     assert_eq!(names(&held(&site).await.1), ["s"]);
     std::fs::write(&file, "poolScopeResources: [/v1/services]\n").unwrap();
     said(&site, "shared from now on", 1).await;
-    site.kill();
-    site.start();
-    site.answers().await;
+    site.restart().await;
     assert_eq!(names(&held(&site).await.1), ["s"], "the disk has it as well");
     drop(watch);
     std::fs::write(&file, "poolScopeResources: []\n").unwrap();

@@ -351,6 +351,13 @@ impl Site {
             .await;
     }
 
+    /// Kills the hub, starts it again as a process of its own, and waits until it answers.
+    pub(crate) async fn restart(&mut self) {
+        self.kill();
+        self.start();
+        self.answers().await;
+    }
+
     /// Waits until the hub answers requests.
     pub(crate) async fn answers(&self) {
         self.until("the hub answers", async || get(&self.plain(), SERVICES).await.is_some()).await;

@@ -131,9 +131,7 @@ async fn who_may_not_read_it_gets_nothing_of_what_others_share() {
         nothing(&site, token, &[403, 429, 503]).await;
     }
     assert!(watches[1].is_silent(Duration::from_millis(200)).await, "it stays open");
-    site.kill();
-    site.start();
-    site.answers().await;
+    site.restart().await;
     // Bob comes without alice, whose stream it was.
     let (status, list) = get(&of(&site, &bob), &reads[0]).await.unwrap();
     assert_eq!((status, names(&list)), (200, vec!["w"]), "after a restart");
@@ -190,9 +188,7 @@ async fn who_may_read_what_a_selector_chooses_reads_nothing_else() {
     site.offline().await;
     // Of what was never asked, nobody can say more than that.
     reads(&site, "in a cut", &[403, 429, 503]).await;
-    site.kill();
-    site.start();
-    site.answers().await;
+    site.restart().await;
     reads(&site, "after a restart", &[403, 429, 503]).await;
 }
 

@@ -135,9 +135,7 @@ async fn without_a_link_the_hub_says_what_the_api_server_said() {
     site.offline().await;
     for when in ["after the cut", "after a restart"] {
         if when == "after a restart" {
-            site.kill();
-            site.start();
-            site.answers().await;
+            site.restart().await;
         }
         let asked = told.iter().map(|told| told.difference(&hub));
         let found: Vec<_> = stream::iter(asked).buffered(AT_ONCE).collect().await;
